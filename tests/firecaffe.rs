@@ -92,7 +92,7 @@ fn a_dedicated_server_only_serves() {
     let program = program("parameter-server:1:dedicated", 3, false);
     assert_eq!((program.ranks(), program.workers(), program.roles.len()), (4, 3, 2));
     assert!(program.roles[1].tasks.iter().all(|task| matches!(task.op, Op::Exchange(_))));
-    let updates = program.roles[0].tasks.iter().filter(|task| matches!(task.op, Op::Update { .. }));
+    let updates = program.roles[0].tasks.iter().filter(|task| task.op.update().is_some());
     assert_eq!(updates.count(), 1);
     // Eq. 3: p times the weights reach the server, and as many leave it.
     let (data, _) = Dataset::load("synthetic:200", &program.model).unwrap();

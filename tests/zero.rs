@@ -74,7 +74,7 @@ fn gradients_in_places_of_others_change_no_bit() {
             (run.state_sha256, run.losses)
         };
         let (one, two) = (job("zero-1").program().unwrap(), job("zero-2").program().unwrap());
-        let elements = |reuse| Places::of_gradients(&two, &two.roles[0], reuse).elements();
+        let elements = |reuse| Places::of_gradients(&two, (&two.roles[0], 0), reuse).elements();
         assert!(elements(Reuse::Nothing) as u64 >= model.parameter_elements());
         shared += u32::from(elements(Reuse::Full) < elements(Reuse::Nothing));
         let apart = train(&two, Reuse::Nothing);

@@ -14,14 +14,13 @@ mod chain;
 mod clock;
 mod compute;
 pub mod cpu;
+mod decays;
 mod devices;
 mod groups;
 mod null;
 mod pass;
 mod staging;
-mod step;
 mod storage;
-mod updated;
 
 pub use crate::device_error::DeviceError;
 pub use blueprint::{Blueprint, ChainPlan};
@@ -34,9 +33,7 @@ pub use groups::{GroupId, Groups};
 pub use null::Null;
 pub use pass::{Backward, Draw, Forward, Loss, Place, Spot};
 pub use staging::{Arrival, Staging};
-pub use step::Step;
 pub use storage::{Storage, Values};
-pub use updated::Updated;
 
 /// One rank's memory and arithmetic.
 ///

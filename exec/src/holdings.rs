@@ -34,7 +34,7 @@ impl Memory {
         let program = setup.program;
         let role = &program.roles[program.role_of(rank)];
         let trains = role.tasks.iter().any(|task| task.stream == Stream::Compute);
-        let places = BufferPlaces::of_role(program, role, setup.options.arenas.reuse);
+        let places = BufferPlaces::of_role(program, (role, rank), setup.options.arenas.reuse);
         let declared = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, rank) as usize);
         let declared = declared.collect();
         let (replica, server) = if trains {

@@ -11,13 +11,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use lockstep_models::memory::{BufferPlaces, Plan, Reads};
-use lockstep_models::{Area, Copy, LayerId, Model, Op, Phase, Program, Role, SgdStep};
+use lockstep_models::{Area, Copy, LayerId, Model, Op, Optimizer, Phase, Program, Role, SgdStep};
 
 use crate::data::Dataset;
 use crate::device::cpu::Threads;
-use crate::device::{
-    Backward, Blueprint, Cpus, Device, DeviceError, Devices, Draw, Forward, Loss, Mode, Place, Spot, Step, Updated,
-};
+use crate::device::{Backward, Blueprint, Cpus, Device, DeviceError, Devices, Draw, Forward, Loss, Mode, Place, Spot};
 use crate::init;
 use crate::pool::Arenas;
 
@@ -57,8 +55,6 @@ pub struct Replica {
     labels: Vec<u32>,
     /// Where the elements of buffers lie.
     places: BufferPlaces,
-    /// The parameters that it updates.
-    updated: Updated,
     device: Box<dyn Device>,
 }
 
@@ -121,7 +117,7 @@ impl Replica {
         let Making { devices, rank, arenas, declared, seed, threads } = making;
         let begin = (parameters, init::statistics(model));
         let blueprint = Blueprint::new(program, (role, rank), (&plan, arenas), declared, begin);
-        let (places, updated) = (blueprint.places.clone(), blueprint.updated.clone());
+        let places = blueprint.places.clone();
         let device = devices.device(rank, blueprint, threads)?;
         let chain = |(index, layers): (usize, &Vec<LayerId>)| {
             let tasks = role.tasks.iter().enumerate();
@@ -145,7 +141,6 @@ impl Replica {
         Ok(Replica {
             model: model.clone(),
             places,
-            updated,
             seed,
             samples,
             chains: program.chains.iter().enumerate().map(chain).collect(),
@@ -329,7 +324,7 @@ impl Replica {
     /// # Errors
     /// The device's.
     pub fn update(&mut self, range: Range<usize>, step: &SgdStep) -> Result<(), DeviceError> {
-        self.step(range, &Step::Sgd(*step))
+        self.apply(range, &Optimizer::update(1.0, false).bind(&(*step).into()))
     }
 
     /// The first chain whose output for the micro-batch at hand is not finite everywhere, of those before the loss. Runs them

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{Axis, AxisLayout, AxisSet, Job, Members, Model, Op, Program, Role, Sharding, Task};
+use lockstep_models::{Axis, AxisLayout, AxisSet, Job, Members, Model, Program, Role, Sharding};
 use lockstep_topology::Rank;
 
 use crate::device::Cpus;
@@ -62,8 +62,8 @@ fn within(pieces: &[(Range<u64>, u64)], ranges: &[Range<u64>]) -> Pieces {
 
 /// The axes along which ranks share out the optimizer's state.
 fn shared(program: &Program) -> AxisSet {
-    let of = |task: &Task| if let Op::Update { shared, .. } = task.op { shared } else { AxisSet::default() };
-    program.roles.iter().flat_map(|role| &role.tasks).map(of).fold(AxisSet::default(), AxisSet::or)
+    let updates = program.roles.iter().flat_map(|role| &role.tasks).filter_map(|task| task.op.update());
+    updates.map(|of| of.shared).fold(AxisSet::default(), AxisSet::or)
 }
 
 /// The ranks that have the whole model and the optimizer's state between them; rank 0 alone where it has all.

@@ -7,11 +7,13 @@ pub enum Buffer {
     Parameters,
     /// Their gradients, in the same order.
     Gradients,
+    /// The optimizer's momentum, in the same order, of the parameters that a rank updates.
+    Momentum,
     /// One that the program declares: an index into [`Program::buffers`](crate::Program::buffers).
     Declared(usize),
 }
 
-/// A buffer beyond parameters and gradients; it starts with zeros and keeps its content from iteration to iteration.
+/// A buffer beyond those of the model's parameters; it starts with zeros and keeps its content from iteration to iteration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Declared {
     /// Its name.

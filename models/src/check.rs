@@ -120,9 +120,6 @@ impl Program {
                 Op::Compute { chain, .. } if *chain >= self.chains.len() => {
                     return Err(fault(role, &task.name, "runs a chain that does not exist"));
                 }
-                Op::Update { range, .. } if range.end > self.model.parameter_elements() || range.start >= range.end => {
-                    return Err(fault(role, &task.name, "updates parameters that do not exist"));
-                }
                 Op::Elementwise(of) => {
                     let buffers = of.formula.buffers();
                     let short = |buffer: &Buffer| self.elements(*buffer) < of.range.end;

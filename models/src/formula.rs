@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::{Buffer, SgdStep};
+use crate::{AxisSet, Buffer, StepNumbers};
 
 /// A number that a formula reads or writes at each element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,21 @@ pub enum Coefficient {
     WeightDecay,
     /// μ: this one, or the optimizer's. There is none in an iteration that has no model before it.
     Momentum(Option<f64>),
+    /// What is kept of the optimizer's momentum: m, or m·η/η_before.
+    Kept {
+        /// Whether an update of the same parameters came before in this step: then it is m.
+        again: bool,
+    },
+    /// γ where the optimizer's momentum has the rate in it; else there is none.
+    Absorbed,
+    /// m where the optimizer looks ahead along its momentum; else there is none.
+    Ahead,
+    /// What the weights take of the optimizer's step: γ, or 1 where the rate is in it already. There is none unless the optimizer
+    /// looks ahead, or does not.
+    Taken {
+        /// Which of the two.
+        ahead: bool,
+    },
 }
 
 impl Coefficient {
@@ -38,19 +53,14 @@ impl Coefficient {
             Coefficient::Rate => numbers.learned.then_some(numbers.sgd.rate),
             Coefficient::WeightDecay => Some(numbers.sgd.weight_decay),
             Coefficient::Momentum(own) => numbers.moved.then(|| own.map_or(numbers.sgd.momentum, |own| own as f32)),
+            Coefficient::Kept { again } => Some(if again { numbers.sgd.momentum } else { numbers.sgd.keep }),
+            Coefficient::Absorbed => numbers.sgd.absorbed.then_some(numbers.sgd.rate),
+            Coefficient::Ahead => numbers.sgd.nesterov.then_some(numbers.sgd.momentum),
+            Coefficient::Taken { ahead } => {
+                (numbers.sgd.nesterov == ahead).then_some(if numbers.sgd.absorbed { 1.0 } else { numbers.sgd.rate })
+            }
         }
     }
-}
-
-/// The numbers of a step that coefficients name.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct StepNumbers {
-    /// Those of the optimizer.
-    pub sgd: SgdStep,
-    /// Whether a gradient of this iteration waits to be applied.
-    pub learned: bool,
-    /// Whether the shared model has moved in an iteration before.
-    pub moved: bool,
 }
 
 /// `to ← plus + factor·times`, or `plus − factor·times`; without `plus`, `to ← factor·times`.
@@ -220,9 +230,9 @@ pub struct BoundFormula {
 }
 
 impl BoundFormula {
-    /// Whether λ is in it, so that it may differ from parameter to parameter.
+    /// Whether λ is in it and not 0, so that it may differ from parameter to parameter.
     pub fn decays(&self) -> bool {
-        self.terms.iter().any(|term| term.decays)
+        self.terms.iter().any(|term| term.decays && term.factor != 0.0)
     }
 }
 
@@ -260,13 +270,15 @@ pub struct Elementwise {
     pub formula: Formula,
     /// Elements of each buffer; none where the role has nothing to do.
     pub range: Range<u64>,
+    /// The axes along which ranks share the range out, a part each ([`Program::own_part`](crate::Program::own_part)).
+    pub shared: AxisSet,
     /// Whether the first repetition of an iteration leaves it out.
     pub skips_first: bool,
 }
 
 impl Elementwise {
-    /// fp32 elements read and written.
-    pub fn accesses(&self) -> u64 {
-        self.formula.accesses() * (self.range.end - self.range.start)
+    /// A formula on a range of buffers that every rank has.
+    pub fn new(formula: Formula, range: Range<u64>) -> Elementwise {
+        Elementwise { formula, range, shared: AxisSet::default(), skips_first: false }
     }
 }

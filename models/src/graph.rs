@@ -19,7 +19,9 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
 use crate::layer::FeatureRule;
-use crate::{Averaging, Axis, AxisLayout, AxisSet, Buffer, Elementwise, LayerId, Layout, Mesh, Model, Pass, Stream};
+use crate::{
+    Averaging, Axis, AxisLayout, AxisSet, Buffer, Elementwise, LayerId, Layout, Mesh, Model, Optimizer, Pass, Stream,
+};
 use rules::{Placed, Rule};
 pub use table::{LayoutChange, LayoutRow};
 
@@ -81,11 +83,6 @@ pub enum Work {
         /// Along which axes.
         axes: AxisSet,
         /// Elements of the gradient arena.
-        range: Range<u64>,
-    },
-    /// The optimizer on a range of the parameter arena.
-    Update {
-        /// Elements.
         range: Range<u64>,
     },
     /// Arithmetic on a range of buffers, element by element.
@@ -176,6 +173,12 @@ impl Graph {
     /// Adds a node.
     pub fn node(&mut self, work: Work, scope: Scope) -> NodeIndex {
         self.dag.add_node(Node { work, scope })
+    }
+
+    /// Adds the optimizer's step on a range of the parameters.
+    pub fn update(&mut self, range: Range<u64>, scope: Scope) -> NodeIndex {
+        let of = Elementwise::new(Optimizer::update(1.0, false), range);
+        self.node(Work::Elementwise { of, stream: Stream::Compute }, scope)
     }
 
     /// Adds a tensor of this step.
@@ -296,5 +299,9 @@ fn refusal(rule: Rule<'_>, inputs: &[Placed], outputs: &[Placed]) -> LayoutError
         None => "a collective is needed where layouts differ".to_owned(),
     };
     let (takes, gives) = (list(inputs), list(outputs));
-    LayoutError(format!("on axis {axis} {work:?} takes [{takes}] and gives [{gives}]: no rule allows that; {cure}"))
+    let work = match work {
+        Work::Elementwise { of, .. } => format!("{} of elements {:?}", of.formula.name(), of.range),
+        work => format!("{work:?}"),
+    };
+    LayoutError(format!("on axis {axis} {work} takes [{takes}] and gives [{gives}]: no rule allows that; {cure}"))
 }

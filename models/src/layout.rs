@@ -93,8 +93,13 @@ impl Layout {
 
     /// The axes on which it is not replicated.
     pub fn axes(self) -> AxisSet {
-        let varies = Axis::ALL.into_iter().filter(|axis| self.on(*axis) != AxisLayout::Replicated);
-        varies.fold(AxisSet::default(), |set, axis| set.or(AxisSet::of(&[axis])))
+        self.axes_where(|on_it| on_it != AxisLayout::Replicated)
+    }
+
+    /// The axes on which it lies as `holds` says.
+    pub(crate) fn axes_where(self, holds: impl Fn(AxisLayout) -> bool) -> AxisSet {
+        let those = Axis::ALL.into_iter().filter(|axis| holds(self.on(*axis)));
+        those.fold(AxisSet::default(), |set, axis| set.or(AxisSet::of(&[axis])))
     }
 }
 

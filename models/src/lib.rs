@@ -35,6 +35,7 @@ mod program;
 mod ranks;
 mod sampling;
 mod span;
+mod step_numbers;
 mod straggling;
 mod strategy;
 mod task;
@@ -51,9 +52,7 @@ pub use by_coordinate::ByCoordinate;
 pub use copy::{Area, Copy, Rows};
 pub use critical_path::CriticalPath;
 pub use driver::{Answer, Claim, Decision, Driver, Judge, Judgement, Observation, Target};
-pub use formula::{
-    BoundBuffer, BoundFormula, BoundTerm, Coefficient, Elementwise, Formula, MultiplyAdd, Operand, StepNumbers,
-};
+pub use formula::{BoundBuffer, BoundFormula, BoundTerm, Coefficient, Elementwise, Formula, MultiplyAdd, Operand};
 pub use graph::{Graph, LayoutChange, LayoutRow};
 pub use layer::{
     BatchNorm, Conv2d, Dense, Dropout, Init, InitRules, KernelClass, Layer, LocalResponseNorm, Pass, Pool2d, PoolKind,
@@ -65,7 +64,7 @@ pub use members::Members;
 pub use mesh::Mesh;
 pub use model::{Draft, Gather, Model, Node, Parameter, Piece, ShardLayer, Sharding, node_first, random_model};
 pub use need::Need;
-pub use optimizer::{Course, Decay, MomentumForm, Optimizer, Scaling, SgdStep, WarmUp};
+pub use optimizer::{Course, Decay, MomentumForm, Optimizer, Scaling, WarmUp};
 pub use partition::Partition;
 pub use passes::fused_chains;
 pub use pipeline::{PipelinePass, PipelineSchedule, PipelineStep, StageBody, StageChunk, StageCut, StageOrder, Stages};
@@ -74,6 +73,7 @@ pub use program::{Program, Role};
 pub use ranks::RankRange;
 pub use sampling::Sampling;
 pub use span::Span;
+pub use step_numbers::{SgdStep, StepNumbers};
 pub use straggling::straggling_s;
 pub use strategy::{Bucket, Job, Shard, Strategy};
 pub use task::{After, Exchange, Op, Phase, Stream, Task, TaskId};

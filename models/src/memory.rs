@@ -58,9 +58,9 @@ impl Memory {
         let role = &program.roles[role];
         let model = &program.model;
         let communication = in_flight(program, role)?;
-        let places = BufferPlaces::of_role(program, role, Reuse::Full);
-        let [parameters, gradients] =
-            [Buffer::Parameters, Buffer::Gradients].map(|buffer| places.of(buffer).elements() as u64 * ELEMENT_BYTES);
+        let places = BufferPlaces::of_role(program, (role, role.ranks.first()), Reuse::Full);
+        let [parameters, gradients, momentum] = [Buffer::Parameters, Buffer::Gradients, Buffer::Momentum]
+            .map(|buffer| places.of(buffer).elements() as u64 * ELEMENT_BYTES);
         let held = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, role.ranks.first()));
         let buffers = held.map(|elements| elements * ELEMENT_BYTES).sum();
         // What comes into a buffer counts there; the first layers read what they find at their own place.
@@ -76,11 +76,10 @@ impl Memory {
         }
         let activations = Activations::of_role(program, role);
         let in_flight = u64::from(role.micro_batches_in_flight());
-        let updated: u64 = program.updated(role, role.ranks.first()).iter().map(|range| range.end - range.start).sum();
         Ok(Memory {
             weights: parameters + model.statistics_elements() * ELEMENT_BYTES,
             gradients,
-            optimizer: updated * optimizer_elements * ELEMENT_BYTES,
+            optimizer: momentum * optimizer_elements,
             input: in_flight * u64::from(samples) * (model.input().elements() + 1) * ELEMENT_BYTES,
             activations: in_flight * activations.planned,
             activations_unplanned: in_flight * activations.unplanned,

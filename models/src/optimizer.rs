@@ -1,16 +1,18 @@
-//! The optimizer as a value: momentum SGD, its learning rate over a run, and what one step of it is in numbers.
+//! The optimizer as a value: momentum SGD, its learning rate over a run, and what one step of it is, as a formula and in numbers.
 //!
-//! Pure functions of step and sizes, so that simulator, executor and the one-rank reference apply the same numbers; the
-//! kernel that applies them stands with the device.
+//! Pure functions of step and sizes, so that simulator, executor and the one-rank reference apply the same numbers.
 
 mod decay;
 mod scaling;
+mod update;
 mod warm_up;
 
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
+
+use crate::SgdStep;
 
 pub use decay::Decay;
 pub use scaling::Scaling;
@@ -82,27 +84,6 @@ pub struct Course {
     pub steps: u64,
 }
 
-/// One step of SGD on parameters, in the numbers of the kernel.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SgdStep {
-    /// η of this step.
-    pub rate: f32,
-    /// What gradients are multiplied with first: 1, but where they are a part of their batch's mean.
-    pub gradient: f32,
-    /// What the momentum buffer is multiplied with: m, or m·η/η_before.
-    pub keep: f32,
-    /// m, with which Nesterov's step looks ahead.
-    pub momentum: f32,
-    /// Whether the buffer has η in it (Eq. 10) or not (Eq. 9).
-    pub absorbed: bool,
-    /// Whether the step looks ahead.
-    pub nesterov: bool,
-    /// λ.
-    pub weight_decay: f32,
-    /// Whether λ holds for batch norm's parameters too.
-    pub decay_batch_norm: bool,
-}
-
 impl Optimizer {
     /// The target rate: what scaling makes of η, before warm-up and decay.
     pub fn target_rate(&self, global_batch: u64) -> f64 {
@@ -157,7 +138,6 @@ impl Optimizer {
         };
         SgdStep {
             rate: rate as f32,
-            gradient: 1.0,
             keep: (self.momentum * correction) as f32,
             momentum: self.momentum as f32,
             absorbed: self.form != MomentumForm::Separate,
@@ -177,14 +157,6 @@ impl fmt::Display for Optimizer {
         write!(f, "{}), ", if self.nesterov { ", nesterov" } else { "" })?;
         let spared = if self.decay_batch_norm { "batch norm too" } else { "not on batch norm" };
         write!(f, "weight decay {} ({spared})", self.weight_decay)
-    }
-}
-
-impl SgdStep {
-    /// Momentum SGD at a constant rate without decay.
-    pub fn plain(rate: f32, momentum: f32) -> SgdStep {
-        let (keep, absorbed, nesterov) = (momentum, false, false);
-        SgdStep { rate, gradient: 1.0, keep, momentum, absorbed, nesterov, weight_decay: 0.0, decay_batch_norm: false }
     }
 }
 

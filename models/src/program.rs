@@ -34,7 +34,7 @@ impl Role {
         let makes =
             |other: &Task| matches!(other.op, Op::Compute { chain: c, phase: p, .. } if (c, p) == (chain, phase));
         let Some(earlier) = self.tasks[..task].iter().rposition(makes) else { return false };
-        phase != Phase::Forward && !self.tasks[earlier..task].iter().any(|task| matches!(task.op, Op::Update { .. }))
+        phase != Phase::Forward && !self.tasks[earlier..task].iter().any(|task| task.op.update().is_some())
     }
 
     /// The order in which it takes the passes of micro-batches, where it is a stage of a pipeline.
@@ -89,7 +89,7 @@ impl Program {
     /// Elements of a buffer; none of one that was not declared.
     pub fn elements(&self, buffer: Buffer) -> u64 {
         match buffer {
-            Buffer::Parameters | Buffer::Gradients => self.model.parameter_elements(),
+            Buffer::Parameters | Buffer::Gradients | Buffer::Momentum => self.model.parameter_elements(),
             Buffer::Declared(index) => self.buffers.get(index).map_or(0, |buffer| buffer.elements),
         }
     }
@@ -134,7 +134,7 @@ impl Program {
     /// Samples over which the gradient of the parameters from `start` on is a mean when they are updated: the global batch,
     /// or those of a pass where the batch varies (Krizhevsky 2014 §4.2).
     pub fn update_batch(&self, start: u64) -> u64 {
-        let batch = self.global_batch();
+        let batch = self.gradient_samples();
         self.sharding.as_ref().map_or(batch, |sharding| sharding.update_batch(&self.model, start, batch))
     }
 
@@ -160,9 +160,13 @@ impl Program {
         if self.trains_apart() { u64::from(self.batch_per_rank) } else { self.global_batch() }
     }
 
-    /// Whether workers train models of their own between exchanges: formulas apply the gradients of each micro-batch.
+    /// Whether workers train models of their own between exchanges: formulas apply the gradients of each micro-batch, without
+    /// the momentum of one that all share.
     pub fn trains_apart(&self) -> bool {
-        let applies = |task: &Task| matches!(&task.op, Op::Elementwise(of) if of.formula.reads(Buffer::Gradients));
+        let applies = |task: &Task| match &task.op {
+            Op::Elementwise(of) => of.formula.reads(Buffer::Gradients) && !of.formula.writes(Buffer::Momentum),
+            _ => false,
+        };
         self.averaging.is_some() || self.roles[0].tasks.iter().any(applies)
     }
 
@@ -235,16 +239,11 @@ impl Program {
     /// The parameters for which `rank` of `role` has the optimizer's state, those that it updates: ranges in ascending order, none
     /// of which touches the next. All that it has where the role has no update.
     pub fn updated(&self, role: &Role, rank: u32) -> Vec<Range<u64>> {
-        if !role.tasks.iter().any(|task| matches!(task.op, Op::Update { .. })) {
-            return self.parameters_of(role);
+        let updates = || role.tasks.iter().filter_map(|task| task.op.update());
+        match updates().next() {
+            None => self.parameters_of(role),
+            Some(_) => merged(updates().map(|of| self.own_part(&of.range, of.shared, rank)).collect()),
         }
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        for task in &role.tasks {
-            if let Op::Update { range, shared } = &task.op {
-                ranges.push(self.own_part(range, *shared, rank));
-            }
-        }
-        merged(ranges)
     }
 
     /// Index of the role of `rank`.

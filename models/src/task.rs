@@ -119,13 +119,6 @@ pub enum Op {
         /// `None`: the rank's own micro-batch; else which of the [`Sharding`](crate::Sharding)'s passes its samples are from.
         pass: Option<u32>,
     },
-    /// One optimizer step on a range of the parameters.
-    Update {
-        /// Elements of the parameter arena.
-        range: Range<u64>,
-        /// The axes along which ranks share the range out, a part each ([`Program::own_part`](crate::Program::own_part)).
-        shared: AxisSet,
-    },
     /// Arithmetic on a range of buffers, element by element.
     Elementwise(Elementwise),
     /// Runs the next `body` tasks `count` times.
@@ -157,13 +150,20 @@ impl Op {
         match self {
             Op::Load { .. } => "load",
             Op::Compute { phase, .. } => phase.name(),
-            Op::Update { .. } => "update",
             Op::Elementwise(of) => of.formula.name(),
             Op::Repeat { .. } => "repeat",
             Op::Schedule(_) => "schedule",
             Op::Exchange(_) => "exchange",
             Op::Copy(_) => "copy",
             Op::Callback { .. } => "callback",
+        }
+    }
+
+    /// The optimizer's step on a range of the parameters, which moves their momentum, if it is one.
+    pub fn update(&self) -> Option<&Elementwise> {
+        match self {
+            Op::Elementwise(of) if of.formula.writes(Buffer::Momentum) => Some(of),
+            _ => None,
         }
     }
 

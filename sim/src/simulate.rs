@@ -205,14 +205,13 @@ fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, ra
         Op::Load { samples: 0, .. } | Op::Compute { samples: 0, .. } => Cost::default(),
         Op::Load { samples, .. } => costs.load(device, program, *samples),
         Op::Compute { chain, phase, samples, .. } => costs.compute(device, program, *chain, *phase, *samples),
-        // The largest part: that of the first ranks along the axes.
-        Op::Update { range, shared } => {
-            let part = program.own_part(range, *shared, 0);
-            costs.update(device, part.end - part.start)
-        }
         Op::Callback { jobs } => callback(platform, *jobs),
         Op::Copy(copies) => costs.moved(device, copies.at(&program.mesh, rank).moved()),
-        Op::Elementwise(of) => costs.moved(device, of.accesses()),
+        // The largest part: that of the first ranks along the axes.
+        Op::Elementwise(of) => {
+            let part = program.own_part(&of.range, of.shared, 0);
+            costs.moved(device, of.formula.accesses() * (part.end - part.start))
+        }
         Op::Repeat { .. } | Op::Schedule(_) | Op::Exchange(_) => return None,
     };
     Some(cost)

@@ -120,8 +120,8 @@ pub(crate) fn train_on(
 fn updating_all(program: &Program) -> Program {
     let mut program = program.clone();
     for task in program.roles.iter_mut().flat_map(|role| &mut role.tasks) {
-        if let Op::Update { shared, .. } = &mut task.op {
-            *shared = AxisSet::default();
+        if let Op::Elementwise(of) = &mut task.op {
+            of.shared = AxisSet::default();
         }
     }
     program

@@ -37,7 +37,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use lockstep_exec::device::{Arrival, DeviceError, Place, Spot, Updated, Values};
+use lockstep_exec::device::{Arrival, DeviceError, Place, Spot, Values};
 use lockstep_exec::transport::Port;
 use lockstep_models::Buffer;
 use lockstep_models::memory::BufferPlaces;
@@ -100,9 +100,7 @@ pub(crate) struct Rank<A> {
     /// Where the elements of buffers lie.
     places: BufferPlaces,
     declared: Vec<Held>,
-    velocity: Held,
-    /// The parameters that it updates.
-    updated: Updated,
+    momentum: Held,
     statistics: Held,
     masks: Masks,
     /// What kernels keep from pass to pass, and what they need in one.
@@ -140,6 +138,7 @@ impl<A: Activation> Rank<A> {
         match buffer {
             Buffer::Parameters => &self.parameters,
             Buffer::Gradients => &self.gradients,
+            Buffer::Momentum => &self.momentum,
             Buffer::Declared(index) => &self.declared[index],
         }
     }
@@ -148,6 +147,7 @@ impl<A: Activation> Rank<A> {
         match buffer {
             Buffer::Parameters => &mut self.parameters,
             Buffer::Gradients => &mut self.gradients,
+            Buffer::Momentum => &mut self.momentum,
             Buffer::Declared(index) => &mut self.declared[index],
         }
     }
@@ -155,7 +155,6 @@ impl<A: Activation> Rank<A> {
     fn values(&self, values: Values) -> &Held {
         match values {
             Values::Buffer(buffer) => self.held(buffer),
-            Values::Velocity => &self.velocity,
             Values::Statistics => &self.statistics,
         }
     }

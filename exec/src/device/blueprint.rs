@@ -7,7 +7,7 @@ use lockstep_models::{Buffer, LayerId, Op, Program, Role};
 
 use crate::pool::Arenas;
 
-use super::{ChainLayer, Updated};
+use super::ChainLayer;
 
 /// A fused chain of layers.
 #[derive(Debug, Clone)]
@@ -40,8 +40,6 @@ pub struct Blueprint<'a> {
     pub declared: Vec<usize>,
     /// Where the elements of buffers lie.
     pub places: BufferPlaces,
-    /// The parameters that it updates.
-    pub updated: Updated,
     /// Learnable parameters to begin with, as they lie.
     pub parameters: Vec<f32>,
     /// Running statistics to begin with.
@@ -63,7 +61,7 @@ impl<'a> Blueprint<'a> {
                 _ => 0..0,
             }
         };
-        let places = BufferPlaces::of_role(program, role, arenas.reuse);
+        let places = BufferPlaces::of_role(program, (role, rank), arenas.reuse);
         let chain = |(index, layers): (usize, &Vec<LayerId>)| {
             let nodes = || layers.iter().map(|id| program.model.node(*id));
             let parameters = span(nodes().flat_map(|node| node.parameters.iter().map(|p| p.range.clone())).collect());
@@ -79,10 +77,8 @@ impl<'a> Blueprint<'a> {
             }
         };
         let chains = program.chains.iter().enumerate().map(chain).collect();
-        let ranges = program.updated(role, rank).into_iter().map(|range| range.start as usize..range.end as usize);
-        let updated = Updated::new(ranges.collect());
         let parameters = places.of(Buffer::Parameters).spread(&parameters);
-        Blueprint { program, role, plan, arenas, chains, declared, places, updated, parameters, statistics }
+        Blueprint { program, role, plan, arenas, chains, declared, places, parameters, statistics }
     }
 
     /// Samples of a micro-batch, as it is loaded.

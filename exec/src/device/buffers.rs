@@ -8,7 +8,7 @@ use lockstep_models::{Buffer, Copy};
 use crate::arena::Arena;
 use crate::simd::add_into;
 
-use super::{Updated, Values};
+use super::Values;
 
 /// Gradients, parameters, what the program declares, and what training keeps beside them.
 pub(crate) struct Buffers {
@@ -19,7 +19,7 @@ pub(crate) struct Buffers {
     places: BufferPlaces,
     declared: Vec<Arena>,
     /// The optimizer's momentum, of the parameters that the rank updates.
-    pub(super) velocity: Arena,
+    momentum: Arena,
     /// Running statistics of batch normalisation.
     statistics: Vec<f32>,
 }
@@ -30,18 +30,19 @@ impl Buffers {
         parameters: Vec<f32>,
         statistics: Vec<f32>,
         declared: &[usize],
-        (places, updated): (BufferPlaces, &Updated),
+        places: BufferPlaces,
     ) -> Buffers {
-        let (gradients, velocity) = (zeros(places.of(Buffer::Gradients).elements()), zeros(updated.elements()));
+        let [gradients, momentum] =
+            [Buffer::Gradients, Buffer::Momentum].map(|buffer| zeros(places.of(buffer).elements()));
         let (parameters, declared) = (Some(Arena::new(parameters)), all(declared));
-        Buffers { parameters, gradients, places, declared, velocity, statistics }
+        Buffers { parameters, gradients, places, declared, momentum, statistics }
     }
 
     /// Those of a rank that only serves.
     pub(crate) fn of_server(places: BufferPlaces, declared: &[usize]) -> Buffers {
         let elements = [Buffer::Parameters, Buffer::Gradients].map(|buffer| places.of(buffer).elements());
         let (gradients, declared) = (zeros(elements[0].max(elements[1])), all(declared));
-        Buffers { parameters: None, gradients, places, declared, velocity: zeros(0), statistics: Vec::new() }
+        Buffers { parameters: None, gradients, places, declared, momentum: zeros(0), statistics: Vec::new() }
     }
 
     /// The memory of a buffer.
@@ -49,6 +50,7 @@ impl Buffers {
         match buffer {
             Buffer::Declared(index) => &self.declared[index],
             Buffer::Gradients => &self.gradients,
+            Buffer::Momentum => &self.momentum,
             Buffer::Parameters => self.parameters.as_ref().unwrap_or(&self.gradients),
         }
     }
@@ -71,7 +73,6 @@ impl Buffers {
         unsafe {
             match values {
                 Values::Buffer(buffer) => self.arena(buffer).to_vec(),
-                Values::Velocity => self.velocity.to_vec(),
                 Values::Statistics => self.statistics.clone(),
             }
         }
@@ -84,7 +85,6 @@ impl Buffers {
         let first = unsafe {
             match values {
                 Values::Buffer(buffer) => self.arena(buffer).slice_mut(range),
-                Values::Velocity => self.velocity.slice_mut(range),
                 Values::Statistics => &mut self.statistics[range],
             }
         };

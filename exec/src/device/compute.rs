@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use lockstep_models::Copy;
+use lockstep_models::{BoundFormula, Copy};
 
-use super::{Backward, DeviceError, Forward, Loss, Place, Spot, Step};
+use super::{Backward, DeviceError, Forward, Loss, Place, Spot};
 
 /// Passes and steps on one rank's memory.
 pub trait Compute {
@@ -50,11 +50,11 @@ pub trait Compute {
     /// The device's.
     fn losses(&mut self, chain: usize) -> Result<Vec<f64>, DeviceError>;
 
-    /// Moves a range of the parameters.
+    /// Does to each element of a range of its buffers what a formula says.
     ///
     /// # Errors
     /// The device's.
-    fn step(&mut self, range: Range<usize>, step: &Step) -> Result<(), DeviceError>;
+    fn apply(&mut self, range: Range<usize>, formula: &BoundFormula) -> Result<(), DeviceError>;
 
     /// Does what a copy says from one place to another.
     ///

@@ -6,8 +6,8 @@
 //! are the same bits for any number of threads, and for a chain and its layers run one by one.
 //!
 //! ```
-//! use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Kernel, Mode, Threads, sgd_step};
-//! use lockstep_models::{Dense, Layer, SgdStep, Shape};
+//! use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Kernel, Mode, Slice, Threads, evaluate};
+//! use lockstep_models::{Dense, Layer, Optimizer, SgdStep, Shape};
 //!
 //! // Two samples of two features, a dense layer to two classes with a ReLU, the loss.
 //! let dense = Layer::Dense(Dense { out_features: 2, bias: true });
@@ -18,13 +18,14 @@
 //! let (x, mut w) = ([1.0, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 1.0, 0.5, 0.5]); // W, then b
 //! let (mut y, mut d_y, mut g, mut v) = ([0.0; 4], [0.0; 4], [0.0; 6], [0.0; 6]);
 //!
+//! let update = Optimizer::update(1.0, false).bind(&SgdStep::plain(0.1, 0.9).into());
 //! let mut losses = Vec::new();
 //! for _ in 0..2 {
 //!     kernel.forward(Mode::Train, &[&x], &w, &mut [], &mut y);
 //!     losses.push(loss.forward(&y, &[0, 0]).sum);
 //!     loss.backward(0.5, &mut d_y, false);
 //!     kernel.backward(&[&x], &y, &w, &d_y, &mut [], Some((&mut g[..], false)));
-//!     sgd_step(&SgdStep::plain(0.1, 0.9), &mut w, &mut v, &g);
+//!     evaluate(&update, true, &mut [Slice::Read(&g), Slice::Written(&mut w), Slice::Written(&mut v)]);
 //! }
 //! assert_eq!(y.len(), 4);
 //! assert!(losses[1] < losses[0]);
@@ -51,7 +52,6 @@ mod tensors;
 mod tests;
 mod threads;
 mod transpose;
-mod update;
 mod window;
 #[cfg(target_arch = "x86_64")]
 mod winograd;
@@ -72,7 +72,6 @@ pub use device::Cpu;
 pub use formula::{Slice, evaluate};
 pub use loss::CrossEntropy;
 pub use threads::Threads;
-pub use update::sgd_step;
 
 use super::output_of;
 use elementwise::Sum;

@@ -6,13 +6,13 @@
 use std::ops::Range;
 
 use lockstep_models::memory::BufferPlaces;
-use lockstep_models::{Buffer, Copy};
+use lockstep_models::{BoundFormula, Buffer, Copy};
 
 use crate::arena::Arena;
 
 use super::{
-    Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Place, Spot, Staging, Step,
-    Storage, Values,
+    Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Place, Spot, Staging, Storage,
+    Values,
 };
 
 /// One rank's memory, and no arithmetic on it.
@@ -32,7 +32,7 @@ impl Null {
             input: vec![0.0; of.input_elements()],
             samples: 0,
             judges: (0..of.chains.len()).map(is_loss).collect(),
-            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, (of.places, &of.updated)),
+            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, of.places),
         }
     }
 
@@ -77,7 +77,7 @@ impl Compute for Null {
         Ok(vec![0.0; self.samples])
     }
 
-    fn step(&mut self, _: Range<usize>, _: &Step) -> Result<(), DeviceError> {
+    fn apply(&mut self, _: Range<usize>, _: &BoundFormula) -> Result<(), DeviceError> {
         Ok(())
     }
 

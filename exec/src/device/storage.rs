@@ -11,8 +11,6 @@ use super::{DeviceError, Place};
 pub enum Values {
     /// A buffer of the program.
     Buffer(Buffer),
-    /// The optimizer's momentum buffer.
-    Velocity,
     /// Running statistics of batch normalisation.
     Statistics,
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockstep_models::{Area, Copy, LayerId, Op, Phase, Program, Rows, SgdStep, Turns};
+use lockstep_models::{Area, Buffer, Copy, Elementwise, LayerId, Op, Phase, Program, Rows, SgdStep, Turns};
 
 use super::{Making, Replica};
 use crate::data::Dataset;
@@ -44,8 +44,8 @@ impl Replica {
             }
             Op::Compute { chain, phase: Phase::Forward, .. } => self.forward(*chain, Mode::Train).map(drop),
             Op::Compute { chain, phase, samples, .. } => self.backward(*chain, *phase, 1.0 / *samples as f32, false),
-            Op::Update { range, .. } => {
-                let own = self.updated.within(range.start as usize..range.end as usize);
+            Op::Elementwise(Elementwise { range, .. }) if op.update().is_some() => {
+                let own = self.places.of(Buffer::Momentum).within(range.start as usize..range.end as usize);
                 self.update(own, &SgdStep::plain(1e-9, 0.9))
             }
             Op::Elementwise(_)

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use lockstep_models::Buffer;
+use lockstep_models::{BoundFormula, Buffer};
 
 use super::Replica;
-use crate::device::{DeviceError, Step, Values};
+use crate::device::{DeviceError, Values};
 
 impl Replica {
     /// Learnable parameters.
@@ -61,18 +61,15 @@ impl Replica {
         self.places.place(buffer, range)
     }
 
-    /// Moves a range of the parameters or of other buffers, piece by piece where parts of it lie apart.
+    /// Does to a range of its buffers what a formula says, piece by piece where parts of it lie apart.
     ///
     /// # Errors
     /// The device's.
-    pub(crate) fn step(&mut self, range: Range<usize>, step: &Step) -> Result<(), DeviceError> {
-        let buffers = match step {
-            Step::Sgd(_) => vec![Buffer::Parameters, Buffer::Gradients],
-            Step::Elementwise(formula) => formula.buffers.iter().map(|of| of.buffer).collect(),
-        };
+    pub(crate) fn apply(&mut self, range: Range<usize>, formula: &BoundFormula) -> Result<(), DeviceError> {
+        let buffers: Vec<Buffer> = formula.buffers.iter().map(|of| of.buffer).collect();
         let pieces = self.places.pieces(&buffers, &range);
         // Of a padded bucket the last ranks may have no part.
-        pieces.into_iter().filter(|piece| !piece.is_empty()).try_for_each(|piece| self.device.step(piece, step))
+        pieces.into_iter().filter(|piece| !piece.is_empty()).try_for_each(|piece| self.device.apply(piece, formula))
     }
 
     /// Reads the gradients of a range where messages would, as [`Replica::warm_inputs`] does for a chain.
@@ -88,8 +85,7 @@ impl Replica {
     /// # Errors
     /// The device's.
     pub fn velocity(&mut self) -> Result<Vec<f32>, DeviceError> {
-        let own = self.device.read(Values::Velocity)?;
-        Ok(self.updated.spread(&own, self.model.parameter_elements() as usize))
+        self.values_of(Buffer::Momentum)
     }
 
     /// Replaces the momentum buffer, by that of all parameters in an earlier run.
@@ -97,8 +93,7 @@ impl Replica {
     /// # Errors
     /// The device's.
     pub(crate) fn set_velocity(&mut self, velocity: &[f32]) -> Result<(), DeviceError> {
-        let own = self.updated.own(velocity);
-        self.device.write(Values::Velocity, &own)
+        self.set_values_of(Buffer::Momentum, velocity)
     }
 
     /// Running statistics of batch normalisation.

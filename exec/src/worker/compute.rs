@@ -1,6 +1,6 @@
 //! What a worker's compute tasks do to its replica.
 
-use lockstep_models::{Buffer, Op, Phase, Piece, SgdStep, Task, TaskId, Turns};
+use lockstep_models::{Buffer, Op, Phase, Piece, TaskId, Turns};
 
 use super::{Setup, Worker, losses_of};
 use crate::device::{Loss, Mode, Values};
@@ -89,19 +89,6 @@ impl Worker<'_> {
                 let scale = 1.0 / program.gradient_samples() as f32;
                 let adds = (repetition > 0 || self.adds[task]) && !program.trains_apart();
                 replica.backward(*chain, *phase, scale, adds)?;
-            }
-            Op::Update { range, shared } => {
-                let (program, mut course, mut gradient) = (self.setup.program, self.setup.course, 1.0);
-                if program.sharding.is_some() {
-                    course.global_batch = program.update_batch(range.start);
-                    gradient = (program.global_batch() as f64 / course.global_batch as f64) as f32;
-                }
-                let step = self.setup.options.optimizer.step(batch, &course);
-                let same = |other: &Task| matches!(&other.op, Op::Update { range: updated, .. } if updated == range);
-                // The rate has changed since the step before, not since the last pass of this one.
-                let keep = if self.role.tasks[..task].iter().any(same) { step.momentum } else { step.keep };
-                let own = program.own_part(range, *shared, self.transport.rank().0);
-                replica.update(own.start as usize..own.end as usize, &SgdStep { gradient, keep, ..step })?;
             }
             Op::Repeat { .. }
             | Op::Schedule(_)

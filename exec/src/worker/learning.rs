@@ -1,9 +1,8 @@
-//! What only learners do: they claim batches, evaluate formulas on their buffers, and synchronise beside the compute stream.
+//! What learners do: they claim batches and synchronise beside the compute stream; and the formulas of all ranks.
 
-use lockstep_models::{Buffer, Elementwise, Op, StepNumbers, TaskId};
+use lockstep_models::{Buffer, Course, Elementwise, Op, StepNumbers, TaskId};
 
 use super::{Setup, Worker};
-use crate::device::Step;
 use crate::error::ExecError;
 
 /// The tasks of the synchronisation stream, and which of them comes next.
@@ -60,11 +59,12 @@ impl Worker<'_> {
 
     /// Evaluates a formula on a range of buffers, in an iteration that is step `batch` since training began.
     pub(super) fn evaluate_formula(&mut self, of: &Elementwise, iteration: u32, batch: u64) -> Result<(), ExecError> {
-        let Setup { options, course, .. } = self.setup;
-        let sgd = options.optimizer.step(batch, course);
+        let Setup { options, course, program, .. } = self.setup;
+        let course = Course { global_batch: program.update_batch(of.range.start), ..*course };
+        let sgd = options.optimizer.step(batch, &course);
         let numbers = StepNumbers { sgd, learned: self.learned, moved: iteration != self.without_momentum };
-        let range = of.range.start as usize..of.range.end as usize;
-        Ok(self.memory.trained().step(range, &Step::Elementwise(of.formula.bind(&numbers)))?)
+        let own = program.own_part(&of.range, of.shared, self.transport.rank().0);
+        Ok(self.memory.trained().apply(own.start as usize..own.end as usize, &of.formula.bind(&numbers))?)
     }
 
     /// The model that this learner is corrected against.

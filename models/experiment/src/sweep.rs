@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lockstep_models::{Job, Model, Op};
+use lockstep_models::{Job, Model};
 use lockstep_topology::InputError;
 
 use crate::experiment::{Choice, Experiment};
@@ -346,11 +346,8 @@ impl Sweep {
             let mut cuts = Vec::new();
             for bucket in &buckets {
                 let program = Job { bucket: *bucket, ..Job::new(model.clone(), 2, 1) }.program()?;
-                let range = |op: &Op| match op {
-                    Op::Update { range, .. } => Some((range.start, range.end)),
-                    _ => None,
-                };
-                let ranges: Vec<_> = program.roles[0].tasks.iter().filter_map(|task| range(&task.op)).collect();
+                let updates = program.roles[0].tasks.iter().filter_map(|task| task.op.update());
+                let ranges: Vec<_> = updates.map(|of| (of.range.start, of.range.end)).collect();
                 let first = seen.iter().position(|other| *other == ranges).unwrap_or(seen.len());
                 cuts.push(Cut { first, exchanges: ranges.len() as u32 });
                 seen.push(ranges);

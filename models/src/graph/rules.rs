@@ -46,12 +46,6 @@ impl Rule<'_> {
         match self.work {
             Work::Load => inputs.is_empty() && (all(outputs, SAMPLES) || all(outputs, AxisLayout::First)),
             Work::Layer(_, pass) => layer(*pass, self.by_channel, inputs, outputs),
-            // Elements do not depend on each other.
-            Work::Update { .. } => {
-                let whole_or_part =
-                    |(_, layout): &Placed| matches!(*layout, AxisLayout::Replicated | FEATURES | COLUMNS | ELEMENTS);
-                inputs.iter().all(whole_or_part) && are_alike(inputs, outputs)
-            }
             Work::Elementwise { of, .. } => elementwise::allows(&of.formula, inputs, outputs),
             Work::Relayout { .. } | Work::Collective { .. } => false,
         }

@@ -31,7 +31,7 @@ fn step(gradient: AxisLayout, collective: Option<Collective>) -> Graph {
         graph.edge(weight, last, Tensor::WeightGradient, layout);
         layout = Layout::REPLICATED;
     }
-    let update = graph.node(Work::Update { range: 0..8 }, Scope::Step);
+    let update = graph.update(0..8, Scope::Step);
     graph.edge(last, update, Tensor::WeightGradient, layout);
     graph
 }
@@ -42,7 +42,7 @@ fn collectives_are_exactly_where_layouts_differ() {
     // Without the allreduce each rank would update with its own part.
     let refused = step(AxisLayout::Partial, None).check().unwrap_err().to_string();
     assert!(
-        refused.contains("on axis data Update") && refused.contains("allreduce of WeightGradient is missing"),
+        refused.contains("on axis data update") && refused.contains("allreduce of WeightGradient is missing"),
         "{refused}"
     );
     // Claiming that split samples give the whole gradient is refused.
@@ -70,7 +70,7 @@ fn a_collective_works_on_its_own_axes() {
     for (axes, reduced, fault) in [
         (both, Layout::REPLICATED, ""),
         (AxisSet::of(&[Axis::Device]), Layout::REPLICATED, "on axis data Collective"),
-        (AxisSet::of(&[Axis::Device]), on_data, "on axis data Update"),
+        (AxisSet::of(&[Axis::Device]), on_data, "on axis data update"),
         (both, on_data, "on axis data Collective"),
     ] {
         let mut graph = graph();
@@ -78,7 +78,7 @@ fn a_collective_works_on_its_own_axes() {
         let weight = graph.node(Work::Layer(LayerId(1), Pass::BackwardWeight), Scope::MicroBatch);
         let reduce = Work::Collective { collective: Collective::AllReduce, axes, range: 0..8 };
         let reduce = graph.node(reduce, Scope::Step);
-        let update = graph.node(Work::Update { range: 0..8 }, Scope::Step);
+        let update = graph.update(0..8, Scope::Step);
         graph.edge(load, weight, Tensor::Activation(LayerId(0)), Layout::new(both, SAMPLES));
         graph.edge(weight, reduce, Tensor::WeightGradient, Layout::new(both, AxisLayout::Partial));
         graph.edge(reduce, update, Tensor::WeightGradient, reduced);
@@ -254,7 +254,7 @@ proptest! {
         };
         let read = |at: &usize| matches!(OPERANDS[*at], Operand::Buffer(buffer) if formula.reads(buffer));
         let inputs: Vec<_> = (0..3).filter(read).map(|at| (TENSORS[at], layout(at))).collect();
-        let of = Elementwise { formula: formula.clone(), range: 0..1, skips_first: false };
+        let of = Elementwise::new(formula.clone(), 0..1);
         let work = Work::Elementwise { of, stream: Stream::Compute };
         let rule = Rule { work: &work, axis: Axis::Data, by_channel: false };
         let on_rank = |rank: usize| -> [i64; 4] {
@@ -280,7 +280,7 @@ proptest! {
         let differ = Formula::new("differ").subtract(c, w, Coefficient::Constant(alpha), z);
         let moves = Formula::new("move").add(z, z, Coefficient::ONE, c);
         let allows = |formula: &Formula, inputs: &[(Tensor, AxisLayout)], output| {
-            let of = Elementwise { formula: formula.clone(), range: 0..1, skips_first: false };
+            let of = Elementwise::new(formula.clone(), 0..1);
             let work = Work::Elementwise { of, stream: Stream::Compute };
             Rule { work: &work, axis: Axis::Learner, by_channel: false }.allows(inputs, &[output])
         };

@@ -61,7 +61,7 @@ fn tasks(of: Lowering<'_>, (stages, stage): (&Stages, u32), first: usize, steps:
     let chunk_of = |node: NodeIndex| match &graph.dag[node].work {
         Work::Load => 0,
         Work::Layer(id, _) | Work::Relayout { layer: id, .. } => stages.chunk_of(*id),
-        Work::Collective { range, .. } | Work::Update { range } => chunk_of_parameters(model, stages, range),
+        Work::Collective { range, .. } => chunk_of_parameters(model, stages, range),
         Work::Elementwise { of, .. } => chunk_of_parameters(model, stages, &of.range),
     };
     let passes = 0..of.sharding.map_or(1, |sharding| sharding.passes.len());

@@ -15,7 +15,8 @@ use super::{Lowering, bucket_name, devices};
 use crate::graph::{Scope, Tensor, Work};
 use crate::program::chain_name;
 use crate::{
-    After, Averaging, AxisSet, Bucket, Buffer, Exchange, Op, Pass, Phase, Sharding, Stream, Task, TaskId, Turns,
+    After, Averaging, AxisLayout, AxisSet, Bucket, Buffer, Dimension, Elementwise, Exchange, Formula, Op, Optimizer,
+    Pass, Phase, Sharding, Stream, Task, TaskId, Turns,
 };
 
 /// The tasks of a role, as far as they are made.
@@ -155,21 +156,31 @@ impl<'a> Tasks<'a> {
                 before.extend(jobs.filter(|_| self.by_node()).map(|task| After { task, lag: 0 }));
                 (Op::Exchange(exchange), Stream::Exchange, bucket_name(model, verb, range))
             }
-            Work::Update { range } => {
-                let name = format!("{}{}", bucket_name(model, "update", range), self.suffix(in_pass, pass));
-                // What lies in parts is updated in parts; split layers are whole ones of their rank's model.
-                let edges = graph.dag.edges_directed(node, Direction::Incoming);
-                let shared = edges.fold(AxisSet::default(), |axes, edge| axes.or(edge.weight().layout.axes()));
-                let shared = self.of.sharding.map_or(shared, |sharding| shared.without(sharding.axis));
-                (Op::Update { range: range.clone(), shared }, Stream::Compute, name)
-            }
             Work::Elementwise { of, stream } => {
-                (Op::Elementwise(of.clone()), *stream, bucket_name(model, of.formula.name(), &of.range))
+                let name = bucket_name(model, of.formula.name(), &of.range) + &self.suffix(in_pass, pass);
+                // What lies in parts is worked out in parts.
+                let parts = AxisLayout::Split(Dimension::Element);
+                let edges = graph.dag.edges_directed(node, Direction::Incoming);
+                let of_edges = edges.map(|edge| edge.weight().layout.axes_where(|on_it| on_it == parts));
+                let shared = of_edges.fold(AxisSet::default(), AxisSet::or);
+                let formula = self.in_pass(of);
+                (Op::Elementwise(Elementwise { formula, shared, ..of.clone() }), *stream, name)
             }
         };
         before.splice(0..0, self.after(node, stream, false));
         self.list.push(Task { name, op, stream, after: before });
         self.task_of[node.index()] = Some(self.list.len() - 1);
+    }
+
+    /// A formula as it is behind the tasks so far: an update in each pass through split layers is one by the pass's own samples.
+    fn in_pass(&self, of: &Elementwise) -> Formula {
+        let (Some(sharding), true) = (self.of.sharding, of.formula.writes(Buffer::Momentum)) else {
+            return of.formula.clone();
+        };
+        let all = self.of.job.global_batch();
+        let scale = all as f64 / sharding.update_batch(self.of.model, of.range.start, all) as f64;
+        let again = self.list.iter().filter_map(|task| task.op.update()).any(|other| other.range == of.range);
+        Optimizer::update(scale, again)
     }
 
     /// Notes the last task on the compute stream that `push` adds for a node; exchanges behind it are those of the next pass.

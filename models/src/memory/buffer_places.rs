@@ -12,17 +12,19 @@ use super::plan::Reuse;
 pub struct BufferPlaces {
     parameters: Places,
     gradients: Places,
+    momentum: Places,
     declared: Vec<Places>,
 }
 
 impl BufferPlaces {
-    /// Those of the ranks of a role, gradients as `reuse` has them. Of a declared buffer ranks may hold less.
-    pub fn of_role(program: &Program, role: &Role, reuse: Reuse) -> BufferPlaces {
-        let declared = (0..program.buffers.len()).map(|index| Places::of(program, role, Buffer::Declared(index)));
+    /// Those of `rank` of a role, gradients as `reuse` has them. Of a declared buffer ranks may hold less.
+    pub fn of_role(program: &Program, (role, rank): (&Role, u32), reuse: Reuse) -> BufferPlaces {
+        let of = |buffer| Places::of(program, (role, rank), buffer);
         BufferPlaces {
-            parameters: Places::of(program, role, Buffer::Parameters),
-            gradients: Places::of_gradients(program, role, reuse),
-            declared: declared.collect(),
+            parameters: of(Buffer::Parameters),
+            gradients: Places::of_gradients(program, (role, rank), reuse),
+            momentum: of(Buffer::Momentum),
+            declared: (0..program.buffers.len()).map(|index| of(Buffer::Declared(index))).collect(),
         }
     }
 
@@ -31,6 +33,7 @@ impl BufferPlaces {
         match buffer {
             Buffer::Parameters => &self.parameters,
             Buffer::Gradients => &self.gradients,
+            Buffer::Momentum => &self.momentum,
             Buffer::Declared(index) => &self.declared[index],
         }
     }

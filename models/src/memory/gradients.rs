@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::{Area, Buffer, Op, Phase, Program, Role, Stream, TaskId};
+use crate::{Area, Buffer, Op, Phase, Program, Role, Stream, Task, TaskId};
 
 use super::arrange::{Storage, arrange, live_bytes};
 use super::places::{Places, rooms};
@@ -25,8 +25,8 @@ pub struct GradientLife {
 
 impl Places {
     /// The gradients of the ranks of a role: in their order, unless `reuse` lets buckets share places and that takes less.
-    pub fn of_gradients(program: &Program, role: &Role, reuse: Reuse) -> Places {
-        let apart = Places::of(program, role, Buffer::Gradients);
+    pub fn of_gradients(program: &Program, (role, rank): (&Role, u32), reuse: Reuse) -> Places {
+        let apart = Places::of(program, (role, rank), Buffer::Gradients);
         let shares = matches!(reuse, Reuse::Shared | Reuse::Counted | Reuse::Full);
         let shared = if shares { sharing(program, role, apart.elements()) } else { None };
         shared.unwrap_or(apart)
@@ -76,12 +76,12 @@ pub fn lives(program: &Program, role: &Role) -> Option<Vec<GradientLife>> {
     let life = |(range, tasks): (Range<u64>, Vec<TaskId>)| {
         let (first, last) = (*tasks.iter().min()?, *tasks.iter().max()?);
         let begins = matches!(role.tasks[first].op, Op::Compute { .. });
-        let ends = matches!(role.tasks[last].op, Op::Update { .. });
+        let ends = role.tasks[last].op.update().is_some();
         // What no update has waited for may still be on its way when the next bucket is written.
         let awaited = |exchange: &TaskId| {
             tasks.iter().any(|task| {
-                let Op::Update { .. } = role.tasks[*task].op else { return false };
-                role.tasks[*task].after.iter().any(|after| after.task == *exchange && after.lag == 0)
+                let Task { op, after, .. } = &role.tasks[*task];
+                op.update().is_some() && after.iter().any(|after| after.task == *exchange && after.lag == 0)
             })
         };
         let mut exchanges = tasks.iter().filter(|task| matches!(role.tasks[**task].op, Op::Exchange(_)));
@@ -104,10 +104,11 @@ fn uses(program: &Program, role: &Role) -> Option<Vec<(Range<u64>, TaskId)>> {
             Op::Compute { chain, phase: Phase::Backward | Phase::BackwardWeight, .. } => {
                 uses.extend(parameters_of(program, *chain).map(|range| (range, id)));
             }
-            Op::Update { .. } if task.stream != Stream::Compute => return None,
-            Op::Update { range, .. } => uses.push((range.clone(), id)),
             Op::Exchange(exchange) if exchange.buffer == Buffer::Gradients => uses.push((exchange.range.clone(), id)),
-            Op::Elementwise(of) if of.formula.buffers().contains(&Buffer::Gradients) => return None,
+            Op::Elementwise(of) if of.formula.buffers().contains(&Buffer::Gradients) => match task.op.update() {
+                Some(of) if task.stream == Stream::Compute => uses.push((of.range.clone(), id)),
+                _ => return None,
+            },
             Op::Copy(copies) if is_gradients(copies.first().from) || is_gradients(copies.first().to) => return None,
             Op::Repeat { .. } | Op::Schedule(_) => return None,
             _ => {}

@@ -13,7 +13,7 @@ pub struct Places {
     /// Ranges of the buffer in ascending order, each with where it begins in memory.
     pieces: Vec<(Range<usize>, usize)>,
     elements: usize,
-    /// Elements of the buffer, those among them that ranks of other roles have.
+    /// Elements of the buffer, those among them that other ranks have.
     all: usize,
 }
 
@@ -30,11 +30,16 @@ impl Places {
         Places { pieces, elements, all }
     }
 
-    /// A buffer of the ranks of a role, every element in a place of its own; of parameters and gradients those of the role's layers.
-    pub(super) fn of(program: &Program, role: &Role, buffer: Buffer) -> Places {
+    /// A buffer of `rank` of a role, every element in a place of its own: of parameters and gradients those of the role's layers, of their
+    /// momentum what the rank updates.
+    pub(super) fn of(program: &Program, (role, rank): (&Role, u32), buffer: Buffer) -> Places {
         let all = program.elements(buffer);
         let whole = 0..all;
-        let own = if let Buffer::Declared(_) = buffer { vec![whole] } else { program.parameters_of(role) };
+        let own = match buffer {
+            Buffer::Declared(_) => vec![whole],
+            Buffer::Momentum => program.updated(role, rank),
+            Buffer::Parameters | Buffer::Gradients => program.parameters_of(role),
+        };
         let rooms = rooms(program, role, buffer);
         let (mut pieces, mut at) = (Vec::new(), 0);
         for range in own {
@@ -76,7 +81,14 @@ impl Places {
         start + range.start - piece.start..start + range.end - piece.start
     }
 
-    /// What lies in `memory`, in the order of the buffer's elements; zeros are where ranks of other roles have some.
+    /// The first elements of `range` that lie there.
+    pub fn within(&self, range: Range<usize>) -> Range<usize> {
+        let overlap = |own: &Range<usize>| own.start.max(range.start)..own.end.min(range.end);
+        let parts = self.pieces.iter().map(|(own, _)| overlap(own));
+        parts.into_iter().find(|part| !part.is_empty()).unwrap_or(range.start..range.start)
+    }
+
+    /// What lies in `memory`, in the order of the buffer's elements; zeros are where other ranks have some.
     pub fn gather(&self, memory: &[f32]) -> Vec<f32> {
         let mut values = vec![0.0; self.all];
         for (piece, start) in &self.pieces {

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::{After, Buffer, Op, Phase, Program, Role, Task, TaskId};
+use crate::{After, Buffer, Elementwise, Op, Phase, Program, Role, Task, TaskId};
 
 /// Moves each update behind the backward passes of the `delay` buckets that follow its own, and each exchange to where its input is
 /// there. The order among exchanges, among updates and among all other tasks stays as it is, and so does a role that repeats tasks.
@@ -40,12 +40,12 @@ fn anchors(program: &Program, role: &Role, delay: usize) -> Vec<TaskId> {
     for (id, task) in role.tasks.iter().enumerate() {
         let waited = || task.after.iter().filter(|after| after.lag == 0).map(|after| after.task);
         let ready = waited().map(|task| anchors[task]).max().unwrap_or(id);
-        let anchor = match &task.op {
-            Op::Exchange(_) => {
+        let anchor = match (&task.op, task.op.update()) {
+            (Op::Exchange(_), _) => {
                 last_exchange = ready.max(last_exchange);
                 last_exchange
             }
-            Op::Update { range, .. } => {
+            (_, Some(Elementwise { range, .. })) => {
                 let own = reductions.iter().rposition(|reduction| waited().any(|task| task == *reduction));
                 let overlapped = own.map(|own| anchors[reductions[(own + delay).min(reductions.len() - 1)]]);
                 // Backward passes still read what it writes.

@@ -79,7 +79,7 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Result<Graph, InputErro
     let mesh: Vec<(Axis, u32)> = devices.into_iter().chain([(Axis::Learner, each)]).collect();
     let mut graph = Graph::new(model, Mesh::new(&mesh)?);
     let on = |stream, formula, range, skips_first| Work::Elementwise {
-        of: Elementwise { formula, range, skips_first },
+        of: Elementwise { skips_first, ..Elementwise::new(formula, range) },
         stream,
     };
     let on_learner = |formula, range| on(Stream::Compute, formula, range, false);

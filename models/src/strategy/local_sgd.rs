@@ -61,7 +61,7 @@ impl Plan for LocalSgd {
         let passes = passes(&mut graph, model, samples);
         for cut in cuts(job)? {
             let on = |formula| Work::Elementwise {
-                of: Elementwise { formula, range: cut.range.clone(), skips_first: false },
+                of: Elementwise::new(formula, cut.range.clone()),
                 stream: Stream::Compute,
             };
             let (collective, axes, range) = (Collective::AllReduce, LEARNERS, cut.range.clone());

@@ -246,7 +246,7 @@ impl Builder<'_> {
             let work = Work::Collective { collective: Collective::AllReduce, axes, range: cut.range.clone() };
             self.graph.node(work, scope)
         });
-        let update = self.graph.node(Work::Update { range: cut.range.clone() }, scope);
+        let update = self.graph.update(cut.range.clone(), scope);
         let mut layouts: Vec<Layout> = Vec::new();
         for id in &cut.layers {
             let weights = Layout::new(self.across(), self.sharding.weights(*id));

@@ -45,7 +45,7 @@ pub(super) fn graph(job: &Job) -> Result<Graph, InputError> {
         let producers: Vec<NodeIndex> = cut.layers.iter().filter_map(|id| passes.weight[id.index()]).collect();
         let (collective, axes, range) = (Collective::AllReduce, AXES, cut.range.clone());
         let reduce = graph.node(Work::Collective { collective, axes, range }, Scope::Step);
-        let update = graph.node(Work::Update { range: cut.range.clone() }, Scope::Step);
+        let update = graph.update(cut.range.clone(), Scope::Step);
         for from in producers {
             graph.edge(from, reduce, Tensor::WeightGradient, Layout::new(AXES, AxisLayout::Partial));
         }

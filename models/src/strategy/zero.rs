@@ -58,7 +58,7 @@ pub(super) fn graph(job: &Job) -> Result<Graph, InputError> {
     };
     let scatters: Vec<NodeIndex> = cuts.iter().map(|cut| scatter(&mut graph, cut)).collect();
     let update = |graph: &mut Graph, (cut, scatter): (&Cut, NodeIndex)| {
-        let update = graph.node(Work::Update { range: cut.range.clone() }, Scope::Step);
+        let update = graph.update(cut.range.clone(), Scope::Step);
         graph.edge(scatter, update, Tensor::WeightGradient, part);
         update
     };

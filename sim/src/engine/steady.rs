@@ -166,7 +166,9 @@ impl<F: Fluid> Engine<'_, F> {
         let Some(phases) = plan.schedule.pipeline() else { return Ok(None) };
         let rounds: u32 = phases.iter().map(|phase| phase.rounds).sum();
         let orbits = self.resources.orbits();
-        let turns = orbits.fold().is_none_or(|fold| matches!(fold.group(), Permutations::Rotations { .. } | Permutations::Grid { .. }));
+        let turns = orbits
+            .fold()
+            .is_none_or(|fold| matches!(fold.group(), Permutations::Rotations { .. } | Permutations::Grid { .. }));
         // The first members are simulated, and represent the others in turn.
         let own = |member: u32| plan.members.rank(member);
         let simulated = (0..members).take_while(|member| own(*member) < self.ranks.len() as u32).count() as u32;

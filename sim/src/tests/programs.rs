@@ -27,7 +27,7 @@ fn computed(program: &Program, costs: &Flat) -> f64 {
             * match &task.op {
                 Op::Compute { phase: Phase::Forward, .. } => costs.forward,
                 Op::Compute { .. } => costs.backward,
-                Op::Update { .. } => costs.update,
+                Op::Elementwise(_) => costs.update,
                 _ => 0.0,
             };
     }

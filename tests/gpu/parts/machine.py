@@ -88,7 +88,7 @@ class Machine:
         if not binary.is_file():
             cure = "cargo build" if null else "bash tests/gpu/run build, where Rust is, and bring tests/gpu/bin along"
             sys.exit(f"{binary} is not there: {cure}")
-        folders = [pathlib.Path("target/pretend").resolve()] if null else wheel_folders()
+        folders = [pathlib.Path("target/tmp/pretend").resolve()] if null else wheel_folders()
         names = [linked(folders, work / "names"), *folders]
         before = os.environ.get("LD_LIBRARY_PATH", "")
         path = ":".join([*map(str, names), *([before] if before else [])])

@@ -12,7 +12,7 @@ mod rows;
 use std::ops::Range;
 
 use lockstep_exec::data::{Dataset, Sampler};
-use lockstep_exec::device::cpu::{add_into, sgd_step};
+use lockstep_exec::device::cpu::add_into;
 use lockstep_exec::init;
 use lockstep_models::{
     Axis, Buffer, Course, Exchange, Gather, LayerId, Model, Optimizer, Parameter, Program, SgdStep, ShardLayer,
@@ -82,7 +82,7 @@ pub(super) fn train(
                 // momentum is corrected for once, not since the last pass.
                 let part = (global_batch as f64 / batch as f64) as f32;
                 let keep = if number == 0 { numbers.keep } else { numbers.momentum };
-                weights.update(whole, &back, &SgdStep { gradient: part, keep, ..numbers }, &gradient);
+                weights.update(whole, &back, (&SgdStep { keep, ..numbers }, part), &gradient);
             } else if let Some(sum) = sums.get_mut(of_leader) {
                 add_into(sum, &gradient);
             } else {
@@ -92,7 +92,7 @@ pub(super) fn train(
         let numbers = optimizer.step(step, &course(global_batch));
         if !sums.is_empty() {
             let sum = if sums.len() == 1 { sums.remove(0) } else { sum_of_parts(program, sharding, &sums)? };
-            weights.update(whole, &back, &numbers, &sum);
+            weights.update(whole, &back, (&numbers, 1.0), &sum);
         }
         let mut gradients = Vec::new();
         for part in &mut of_worker {
@@ -101,7 +101,7 @@ pub(super) fn train(
             gradients.push(gradient);
         }
         let sum = sum_of_workers(program, sharding, &gradients)?;
-        weights.update(whole, &front, &numbers, &sum);
+        weights.update(whole, &front, (&numbers, 1.0), &sum);
     }
     Ok(weights.values)
 }
@@ -190,13 +190,18 @@ impl Weights {
         Weights { velocity: vec![0.0; values.len()], values }
     }
 
-    /// One step on the parameters of these layers.
-    fn update(&mut self, model: &Model, layers: &[LayerId], step: &SgdStep, gradient: &[f32]) {
+    /// One step on the parameters of these layers, whose gradients are to be multiplied by `scale` first (Goyal et al. 2017, Eq. 9 and 10).
+    fn update(&mut self, model: &Model, layers: &[LayerId], (step, scale): (&SgdStep, f32), gradient: &[f32]) {
         for parameter in layers.iter().flat_map(|id| &model.node(*id).parameters) {
-            let decays = parameter.decay || step.decay_batch_norm;
-            let step = SgdStep { weight_decay: if decays { step.weight_decay } else { 0.0 }, ..*step };
-            let range = range(parameter);
-            sgd_step(&step, &mut self.values[range.clone()], &mut self.velocity[range.clone()], &gradient[range]);
+            let decay = if parameter.decay || step.decay_batch_norm { step.weight_decay } else { 0.0 };
+            for at in range(parameter) {
+                let (w, v) = (&mut self.values[at], &mut self.velocity[at]);
+                let plain = scale * gradient[at] + decay * *w;
+                let slope = if step.absorbed { step.rate * plain } else { plain };
+                *v = step.keep * *v + slope;
+                let taken = if step.nesterov { slope + step.momentum * *v } else { *v };
+                *w -= if step.absorbed { taken } else { step.rate * taken };
+            }
         }
     }
 }

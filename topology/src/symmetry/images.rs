@@ -125,7 +125,7 @@ impl Images {
 fn alike(cluster: &Cluster, one: &Route, other: &Route) -> bool {
     let what = |link: &Link| {
         let half = link.reverse != link.id && cluster.link(link.reverse).wire == link.wire;
-        (link.kind, link.latency, link.bandwidth.bytes_per_s().to_bits(), link.sharing.clone(), half)
+        (link.kind, link.latency, link.bandwidth.bytes_per_s().to_bits(), link.sharing, half)
     };
     let same = |(one, other): (&LinkId, &LinkId)| {
         let (one, other) = (cluster.link(*one), cluster.link(*other));

@@ -1,4 +1,4 @@
-// Steps on parameters that lie in one piece: momentum SGD, and formulas on any buffers, element by element.
+// Formulas on any buffers, element by element; the optimizer's step on parameters that lie in one piece is one.
 // One launch does a whole range, whatever layers it has in it: a bit for each parameter says whether its weight decays.
 
 // The λ of a group's elements; `first` is the number of element 0 among the mask's bits.
@@ -16,32 +16,9 @@ __device__ inline void decays_of(const u32* mask, u64 first, const Group& group,
     }
 }
 
-// Momentum SGD as models::SgdStep has it: v ← keep·v + (part·g + λ·w), w ← w − η·v (Goyal et al. 2017, Eq. 9), or, absorbed,
-// v ← keep·v + η·(part·g + λ·w), w ← w − v (Eq. 10). With `nesterov` the weights take the slope + m·v in place of v.
-KERNEL(sgd_step)(
-    float* weights, float* velocity, const float* gradient, const u32* mask, u64 first, u64 elements,
-    float rate, float part, float keep, float momentum, float weight_decay, bool absorbed, bool nesterov) {
-    each_group(elements, [&](const Group& group) {
-        float w[4], v[4], g[4], decays[4];
-        load(weights, group, w);
-        load(velocity, group, v);
-        load(gradient, group, g);
-        decays_of(mask, first, group, weight_decay, decays);
-#pragma unroll
-        for (u32 lane = 0; lane < 4; ++lane) {
-            const float plain = part * g[lane] + decays[lane] * w[lane], slope = absorbed ? rate * plain : plain;
-            v[lane] = keep * v[lane] + slope;
-            const float step = nesterov ? slope + momentum * v[lane] : v[lane];
-            w[lane] = w[lane] - (absorbed ? step : rate * step);
-        }
-        store(velocity, group, v);
-        store(weights, group, w);
-    }, weights, velocity, gradient);
-}
-
 // A formula as models::BoundFormula has it: its buffers are the first operands, intermediate results the others. A term is
-// to | plus << 4 | times << 8 | decays << 12, with NONE for a plus that is not there.
-constexpr u32 BUFFERS = 4, OPERANDS = 8, NONE = 15;
+// to | plus << 4 | times << 8 | decays << 12, with 15 for a plus that is not there.
+constexpr u32 BUFFERS = 4, OPERANDS = 8;
 
 struct Terms {
     u32 count, read, written;
@@ -49,12 +26,19 @@ struct Terms {
     float factors[8];
 };
 
-// The operand of this number; all are in registers, so that one of them is chosen and none is addressed.
-__device__ inline void pick(const float (&operands)[OPERANDS][4], u32 number, float (&into)[4]) {
-#pragma unroll
-    for (u32 each = 0; each < OPERANDS; ++each) {
-#pragma unroll
-        for (u32 lane = 0; lane < 4; ++lane) into[lane] = each == number ? operands[each][lane] : into[lane];
+// Does something to the operand of this number, if there is one. All threads have the number in common, and operands are in registers,
+// where none can be addressed.
+template <typename Act>
+__device__ inline void on_operand(float (&operands)[OPERANDS][4], u32 number, Act act) {
+    switch (number) {
+    case 0: act(operands[0]); break;
+    case 1: act(operands[1]); break;
+    case 2: act(operands[2]); break;
+    case 3: act(operands[3]); break;
+    case 4: act(operands[4]); break;
+    case 5: act(operands[5]); break;
+    case 6: act(operands[6]); break;
+    case 7: act(operands[7]); break;
     }
 }
 
@@ -72,19 +56,22 @@ KERNEL(evaluate_formula)(
         if (mask) decays_of(mask, first, group, 1.0f, decays);
         for (u32 term = 0; term < terms.count; ++term) {
             const u32 code = terms.codes[term], to = code & 15, plus = code >> 4 & 15;
-            float added[4] = {}, times[4] = {};
-            pick(operands, plus, added);
-            pick(operands, code >> 8 & 15, times);
+            float values[4] = {};
+            on_operand(operands, code >> 8 & 15, [&](const float (&times)[4]) {
 #pragma unroll
-            for (u32 lane = 0; lane < 4; ++lane) {
-                const bool spared = (code >> 12 & 1) && decays[lane] == 0.0f;
-                const float product = (spared ? 0.0f : terms.factors[term]) * times[lane];
-                const float value = plus == NONE ? product : added[lane] + product;
-#pragma unroll
-                for (u32 each = 0; each < OPERANDS; ++each) {
-                    operands[each][lane] = each == to ? value : operands[each][lane];
+                for (u32 lane = 0; lane < 4; ++lane) {
+                    const bool spared = (code >> 12 & 1) && decays[lane] == 0.0f;
+                    values[lane] = (spared ? 0.0f : terms.factors[term]) * times[lane];
                 }
-            }
+            });
+            on_operand(operands, plus, [&](const float (&added)[4]) {
+#pragma unroll
+                for (u32 lane = 0; lane < 4; ++lane) values[lane] = added[lane] + values[lane];
+            });
+            on_operand(operands, to, [&](float (&written)[4]) {
+#pragma unroll
+                for (u32 lane = 0; lane < 4; ++lane) written[lane] = values[lane];
+            });
         }
 #pragma unroll
         for (u32 each = 0; each < BUFFERS; ++each) {

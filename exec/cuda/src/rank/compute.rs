@@ -1,9 +1,9 @@
-//! Samples, passes and steps of a rank, as commands and as work on its streams.
+//! Samples, passes and formulas of a rank, as commands and as work on its streams.
 
 use std::ops::Range;
 
-use lockstep_exec::device::{Backward, Compute, DeviceError, Forward, Loss, Place, Spot, Step};
-use lockstep_models::{BoundBuffer, Buffer, Copy};
+use lockstep_exec::device::{Backward, Compute, DeviceError, Forward, Loss, Place, Spot};
+use lockstep_models::{BoundBuffer, BoundFormula, Buffer, Copy};
 
 use super::lanes::Lane;
 use super::numbers::numbers;
@@ -129,16 +129,13 @@ impl<A: Activation> Compute for Rank<A> {
         Ok(numbers(&self.fetch(losses)?, f64::from_le_bytes))
     }
 
-    fn step(&mut self, range: Range<usize>, step: &Step) -> Result<(), DeviceError> {
-        let buffers = match step {
-            Step::Sgd(_) => &[][..],
-            Step::Elementwise(formula) => &formula.buffers,
-        };
+    fn apply(&mut self, range: Range<usize>, formula: &BoundFormula) -> Result<(), DeviceError> {
+        let buffers = &formula.buffers;
         let shared = |of: &BoundBuffer| matches!(of.buffer, Buffer::Declared(_));
         // What touches nothing that passes use runs beside them.
-        let beside = !buffers.is_empty() && buffers.iter().all(shared);
+        let beside = buffers.iter().all(shared);
         let lane = if beside { Lane::Average } else { Lane::Compute };
-        let command = self.move_of(range, step);
+        let command = self.evaluation_of(range, formula);
         self.flush()?;
         match lane {
             // A learner's own step needs nothing that others have sent.

@@ -1,56 +1,27 @@
-//! What moves a rank's buffers, as commands: steps on parameters, and rows from one place to another.
+//! What moves a rank's buffers, as commands: formulas, and rows from one place to another.
 
 use std::ops::Range;
 
-use lockstep_exec::device::Step;
-use lockstep_models::{BoundBuffer, Buffer, Copy, SgdStep};
+use lockstep_models::{BoundBuffer, BoundFormula, Copy};
 
 use super::Rank;
 use crate::kernel::Launch;
-use crate::table::{EvaluateFormula, FormulaBuffer, FormulaTerms, MoveRows, SgdUpdate};
+use crate::table::{EvaluateFormula, FormulaBuffer, FormulaTerms, MoveRows};
 use crate::{Activation, Command, View, ViewMut};
 
 impl<A: Activation> Rank<A> {
-    /// The launch that moves a range of the parameters.
-    pub(super) fn move_of(&self, range: Range<usize>, step: &Step) -> Command {
-        let write = |buffer| self.held(buffer).view_mut(&self.places.place(buffer, &range));
-        let read = |buffer| self.held(buffer).view(&self.places.place(buffer, &range));
-        let (first, elements) = (range.start as u64, range.len() as u64);
-        let call = match step {
-            Step::Sgd(step) => {
-                let SgdStep { rate, gradient: part, keep, momentum, absorbed, nesterov, weight_decay, .. } = *step;
-                let (weights, gradient) = (write(Buffer::Parameters), read(Buffer::Gradients));
-                let (velocity, mask) =
-                    (self.velocity.view_mut(&self.updated.place(&range)), self.mask(step.decay_batch_norm));
-                SgdUpdate {
-                    weights,
-                    velocity,
-                    gradient,
-                    mask,
-                    first,
-                    elements,
-                    rate,
-                    part,
-                    keep,
-                    momentum,
-                    weight_decay,
-                    absorbed,
-                    nesterov,
-                }
-                .call()
-            }
-            Step::Elementwise(formula) => {
-                let operand = |index: usize| {
-                    let BoundBuffer { buffer, written, .. } = formula.buffers.get(index).copied()?;
-                    Some(FormulaBuffer { values: write(buffer), written })
-                };
-                let Some(a) = operand(0) else { unreachable!("a formula has a buffer") };
-                let (b, c, d) = (operand(1), operand(2), operand(3));
-                let mask = formula.decays().then(|| self.mask(formula.decay_batch_norm));
-                EvaluateFormula { a, b, c, d, mask, first, elements, terms: FormulaTerms::of(formula) }.call()
-            }
+    /// The launch that evaluates a formula on a range of its buffers.
+    pub(super) fn evaluation_of(&self, range: Range<usize>, formula: &BoundFormula) -> Command {
+        let operand = |index: usize| {
+            let BoundBuffer { buffer, written, .. } = formula.buffers.get(index).copied()?;
+            Some(FormulaBuffer { values: self.held(buffer).view_mut(&self.places.place(buffer, &range)), written })
         };
-        Command::Launch(call)
+        let Some(a) = operand(0) else { unreachable!("a formula has a buffer") };
+        let (b, c, d) = (operand(1), operand(2), operand(3));
+        let mask = formula.decays().then(|| self.mask(formula.decay_batch_norm));
+        let (first, elements) = (range.start as u64, range.len() as u64);
+        let terms = FormulaTerms::of(formula);
+        Command::Launch(EvaluateFormula { a, b, c, d, mask, first, elements, terms }.call())
     }
 }
 

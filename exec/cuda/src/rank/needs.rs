@@ -43,7 +43,8 @@ impl Needs {
             |chain: &Chain<A>| if let Work::Kernel(kernel) = &chain.work { kernel.scratch_bytes() } else { 0 };
         let declared: u64 = of.declared.iter().map(|elements| *elements as u64).sum();
         let (parameters, input) = (of.parameters.len() as u64, share.of(of.input_elements() as u64));
-        let beside = (of.places.of(Buffer::Gradients).elements() + of.updated.elements() + of.statistics.len()) as u64;
+        let places = [Buffer::Gradients, Buffer::Momentum].map(|buffer| of.places.of(buffer).elements());
+        let beside = (places[0] + places[1] + of.statistics.len()) as u64;
         // Two bits for each parameter say whether it decays.
         let masks = 2 * parameters.div_ceil(32) * 4;
         Ok(Needs {

@@ -1,4 +1,4 @@
-//! Steps on parameters that lie in one piece, sums of buffers and bf16: `optimizer.cu` and `buffers.cu`.
+//! Formulas on buffers that lie in one piece, sums of buffers and bf16: `optimizer.cu` and `buffers.cu`.
 //!
 //! `mask` has a bit for each parameter of the model, 32 to a word from the lowest bit on: whether its weight decays. `first` is
 //! the number of a range's first parameter.
@@ -68,23 +68,6 @@ impl ToArgument for FormulaTerms {
 }
 
 kernels! {
-    /// A step of momentum SGD on a range.
-    SgdUpdate = OPTIMIZER::sgd_step on Geometry::groups(elements); {
-        weights: ViewMut<f32>[elements],
-        velocity: ViewMut<f32>[elements],
-        gradient: View<f32>[elements],
-        mask: View<u32>[(first + elements).div_ceil(32)],
-        first: u64,
-        elements: u64,
-        rate: f32,
-        part: f32,
-        keep: f32,
-        momentum: f32,
-        weight_decay: f32,
-        absorbed: bool,
-        nesterov: bool,
-    }
-
     /// A formula on ranges of its buffers; `mask` where weight decay is in it.
     EvaluateFormula = OPTIMIZER::evaluate_formula on Geometry::groups(elements); {
         a: FormulaBuffer[elements],

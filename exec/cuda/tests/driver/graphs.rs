@@ -2,7 +2,7 @@
 
 use lockstep_cuda::driver::{Counts, DeviceMemory, Graphs, Limits};
 use lockstep_cuda::{Command, ConvolutionPass, Convolve, Launch, Multiply, Scalar, View, ViewMut, table};
-use lockstep_models::{Buffer, Coefficient, Formula, Operand, Precision, SgdStep, StepNumbers};
+use lockstep_models::{Buffer, Coefficient, Formula, Operand, Precision, SgdStep};
 
 use crate::bench::{Bench, pointwise};
 use crate::scene;
@@ -135,7 +135,7 @@ fn commands_that_change_are_cut_out() {
         let step = |rate: f32| {
             let [w, g] = [Buffer::Parameters, Buffer::Gradients].map(Operand::Buffer);
             let formula = Formula::new("step").subtract(w, w, Coefficient::Constant(rate.into()), g);
-            let numbers = StepNumbers { sgd: SgdStep::plain(0.0, 0.0), learned: true, moved: false };
+            let numbers = SgdStep::plain(0.0, 0.0).into();
             let (weights, ones) = (ViewMut::<f32>::new(moved.address(), 8), ViewMut::new(ones.address(), 8));
             let step = table::EvaluateFormula {
                 a: table::FormulaBuffer { values: weights, written: true },

@@ -136,9 +136,9 @@ fn chains_without_products() {
     layers::OTHERS.run();
 }
 
-/// A third of `cases`, or all of them where `LOCKSTEP_THOROUGH` is set.
+/// A fifth of `cases`, or all of them where `LOCKSTEP_THOROUGH` is set.
 fn few(cases: u32) -> u32 {
-    if std::env::var_os("LOCKSTEP_THOROUGH").is_some() { cases } else { cases.div_ceil(3) }
+    if std::env::var_os("LOCKSTEP_THOROUGH").is_some() { cases } else { cases.div_ceil(5) }
 }
 
 /// Runs a property over `strategy` and a seed for values and alignments.

@@ -1,18 +1,19 @@
-//! Steps on whole ranges of parameters in one launch, against the CPU device's steps on one tensor after the other, to the bit.
+//! Formulas on whole ranges in one launch, the optimizer's step among them, against the CPU device's on one tensor after the other, to
+//! the bit.
 
 use std::cell::RefCell;
 use std::ops::Range;
 
-use lockstep_cuda::table::{EvaluateFormula, FormulaBuffer, FormulaTerms, SgdUpdate};
+use lockstep_cuda::table::{EvaluateFormula, FormulaBuffer, FormulaTerms};
 use lockstep_exec::device::cpu::{self, Slice};
-use lockstep_models::{BoundBuffer, BoundFormula, BoundTerm, Buffer, Formula, SgdStep};
+use lockstep_models::{BoundBuffer, BoundFormula, BoundTerm, Buffer, Formula, Optimizer, SgdStep};
 use proptest::prelude::*;
 
 use crate::memory::Memory;
 use crate::twin::Twin;
 use crate::{Theme, few, property, same};
 
-pub(crate) const THEME: Theme = Theme { kernels: &["evaluate_formula", "sgd_step"], play };
+pub(crate) const THEME: Theme = Theme { kernels: &["evaluate_formula"], play };
 
 /// The tensors of a model, some of which decay, and a range of all their elements.
 #[derive(Debug, Clone)]
@@ -60,16 +61,23 @@ impl Tensors {
 }
 
 fn play(twin: &RefCell<Twin>) {
-    let numbers = (0.001f32..1.0, 0.1f32..1.0, 0.0f32..1.0, 0.0f32..1.0, 0.0f32..0.5, any::<bool>(), any::<bool>());
-    property((any_tensors(), numbers), few(60), |(tensors, numbers), memory| {
-        let (rate, gradient, keep, momentum, weight_decay, absorbed, nesterov) = numbers;
-        let decay_batch_norm = false;
-        let step = SgdStep { rate, gradient, keep, momentum, absorbed, nesterov, weight_decay, decay_batch_norm };
-        steps(&mut twin.borrow_mut(), memory, &tensors, &step);
+    property((any_tensors(), any_update()), few(60), |(tensors, formula), memory| {
+        evaluated(&mut twin.borrow_mut(), memory, &tensors, &formula);
     });
     property((any_tensors(), any_formula()), few(120), |(tensors, formula), memory| {
         evaluated(&mut twin.borrow_mut(), memory, &tensors, &formula);
     });
+}
+
+/// The optimizer's step in any form.
+fn any_update() -> impl Strategy<Value = BoundFormula> {
+    let scale = prop_oneof![Just(1.0f64), 0.1f64..8.0];
+    let numbers = (0.001f32..1.0, 0.0f32..1.0, 0.0f32..1.0, 0.0f32..0.5);
+    (scale, numbers, any::<[bool; 3]>()).prop_map(|(scale, numbers, [again, absorbed, nesterov])| {
+        let (rate, keep, momentum, weight_decay) = numbers;
+        let step = SgdStep { rate, keep, momentum, absorbed, nesterov, weight_decay, decay_batch_norm: false };
+        Optimizer::update(scale, again).bind(&step.into())
+    })
 }
 
 /// Any multiply-adds of three buffers and two intermediate results, all of which have values before they are read.
@@ -92,34 +100,6 @@ fn any_formula() -> impl Strategy<Value = BoundFormula> {
         };
         BoundFormula { buffers: (0..3).map(buffer).collect(), terms, decay_batch_norm: false }
     })
-}
-
-fn steps(twin: &mut Twin, memory: &mut Memory, tensors: &Tensors, step: &SgdStep) {
-    let (all, range) = (tensors.all(), tensors.range.clone());
-    let (mut w, mut v, g) = (memory.values(all), memory.values(all), memory.values(all));
-    let (weights, velocity, gradient) = (memory.put(&w), memory.put(&v), memory.put(&g));
-    let launch = SgdUpdate {
-        weights: weights.part(range.clone()).write(),
-        velocity: velocity.part(range.clone()).write(),
-        gradient: gradient.part(range.clone()).read(),
-        mask: memory.put(&tensors.mask()).read(),
-        first: range.start as u64,
-        elements: range.len() as u64,
-        rate: step.rate,
-        part: step.gradient,
-        keep: step.keep,
-        momentum: step.momentum,
-        weight_decay: step.weight_decay,
-        absorbed: step.absorbed,
-        nesterov: step.nesterov,
-    };
-    twin.play(memory, &launch);
-    for (part, decays) in tensors.parts() {
-        let step = SgdStep { weight_decay: if decays { step.weight_decay } else { 0.0 }, ..*step };
-        cpu::sgd_step(&step, &mut w[part.clone()], &mut v[part.clone()], &g[part]);
-    }
-    same(&memory.get(velocity), &v, "velocity");
-    same(&memory.get(weights), &w, "weights");
 }
 
 /// A formula in one launch, on the CPU device, and term by term.

@@ -146,7 +146,7 @@ fn the_host_holds_what_messages_read_there_alone() {
         let direct = most();
         train_by("ssgd", "ring", 4, gpus().by_host()).expect("a run");
         let program = program_of("ssgd", "ring", 4);
-        let elements = BufferPlaces::of_role(&program, &program.roles[0], Reuse::default())
+        let elements = BufferPlaces::of_role(&program, (&program.roles[0], 0), Reuse::default())
             .of(Buffer::Gradients)
             .elements() as u64;
         let gradients = (4 * elements).next_multiple_of(256);

@@ -45,10 +45,8 @@ fn step(replica: &mut Replica, program: &Program, data: &Dataset) -> Result<(), 
             }
         }
     }
-    for op in tasks() {
-        if let Op::Update { range, .. } = op {
-            replica.update(range.start as usize..range.end as usize, &SgdStep::plain(1e-3, 0.9))?;
-        }
+    for of in tasks().filter_map(Op::update) {
+        replica.update(of.range.start as usize..of.range.end as usize, &SgdStep::plain(1e-3, 0.9))?;
     }
     replica.parameters().map(drop)
 }

@@ -70,8 +70,7 @@ fn step(program: &Program, data: &Dataset, seed: u64, devices: &dyn Devices) -> 
     let role = &program.roles[0];
     let mut replica = Replica::on(devices, program, role, &arenas, seed, &Threads::one()).expect("a replica");
     let indices: Vec<u32> = (0..program.batch_per_rank).collect();
-    let update = |op: &&lockstep_models::Op| !matches!(op, lockstep_models::Op::Update { .. });
-    for op in role.tasks.iter().map(|task| &task.op).filter(update) {
+    for op in role.tasks.iter().map(|task| &task.op).filter(|op| op.update().is_none()) {
         replica.alone(op, data, &indices).expect("a task");
     }
     Found {

@@ -9,7 +9,7 @@ use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::replica::Replica;
 use lockstep_models::memory::Reuse;
 use lockstep_models::profile::{ComputeEntry, Point, chain_key};
-use lockstep_models::{AxisSet, Op, Program};
+use lockstep_models::{Elementwise, Op, Optimizer, Program};
 
 use super::bench::{Figure, Turns};
 use super::needs::{Need, Subject};
@@ -34,12 +34,12 @@ fn tasks(subject: &Subject) -> Vec<Op> {
     let mut seen = BTreeSet::new();
     let own = program.roles[*role].tasks.iter().map(|task| &task.op);
     let mut tasks: Vec<Op> = own
-        .filter(|op| matches!(op, Op::Load { .. } | Op::Compute { .. } | Op::Update { .. }))
+        .filter(|op| matches!(op, Op::Load { .. } | Op::Compute { .. }) || op.update().is_some())
         .filter(|op| Need::of(program, op).is_some_and(|need| seen.insert(need)))
         .cloned()
         .collect();
     let all = 0..program.model.parameter_elements();
-    let whole = Op::Update { range: all.clone(), shared: AxisSet::default() };
+    let whole = Op::Elementwise(Elementwise::new(Optimizer::update(1.0, false), all.clone()));
     if !all.is_empty() && Need::of_role(program, &program.roles[*role]).difference(&seen).next().is_some() {
         tasks.push(whole);
     }
@@ -78,7 +78,9 @@ pub(super) fn turns(subject: &Subject, repetitions: usize) -> Turns<'_> {
         ready(rank, &prepared[task], data);
         match &prepared[task] {
             Op::Compute { chain, phase, .. } => rank.replica.warm_inputs(*chain, *phase),
-            Op::Update { range, .. } => rank.replica.warm_gradients(range.start as usize..range.end as usize),
+            Op::Elementwise(Elementwise { range, .. }) => {
+                rank.replica.warm_gradients(range.start as usize..range.end as usize);
+            }
             _ => {}
         }
     };
@@ -95,7 +97,7 @@ pub(super) fn read(subject: &Subject, figures: Vec<Figure>) -> Layers {
                 let elements = u64::from(samples) * program.model.input().elements();
                 layers.load.push(Point { elements, seconds, slowdown });
             }
-            Op::Update { range, shared } => {
+            Op::Elementwise(Elementwise { range, shared, .. }) => {
                 let part = program.own_part(&range, shared, 0);
                 layers.update.push(Point { elements: part.end - part.start, seconds, slowdown });
             }

@@ -9,7 +9,7 @@ use lockstep_exec::data::Dataset;
 use lockstep_exec::device::cpu::{Threads, workspace_bytes};
 use lockstep_models::memory::Memory;
 use lockstep_models::profile::{Profile, chain_key};
-use lockstep_models::{Op, Program, Role};
+use lockstep_models::{Elementwise, Op, Program, Role};
 use lockstep_topology::InputError;
 
 /// One figure of a profile.
@@ -42,7 +42,7 @@ impl Need {
             Op::Compute { chain, phase, samples, .. } => {
                 Some(Need::Compute(chain_key(program, *chain), phase.name().to_owned(), *samples))
             }
-            Op::Update { range, shared } => {
+            Op::Elementwise(Elementwise { range, shared, .. }) if op.update().is_some() => {
                 let part = program.own_part(range, *shared, 0);
                 Some(Need::Update(part.end - part.start))
             }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::{DeviceError, Devices, Settled};
 use lockstep_exec::replica::Replica;
-use lockstep_models::{AxisSet, Op, Program};
+use lockstep_models::{Elementwise, Op, Optimizer, Program};
 
 /// Steps before the first that counts: programs are chosen and caught in them.
 pub(super) const WARM_UP: u32 = 3;
@@ -44,7 +44,7 @@ pub(super) struct Laps {
 impl<'a> Stand<'a> {
     /// The rank of that number, which says on which GPU it is.
     pub(super) fn rank(&self, rank: u32) -> Result<Rank<'a>, DeviceError> {
-        let timed = |op: &&Op| matches!(op, Op::Load { .. } | Op::Compute { .. } | Op::Update { .. });
+        let timed = |op: &&Op| matches!(op, Op::Load { .. } | Op::Compute { .. }) || op.update().is_some();
         let tasks = self.program.roles[0].tasks.iter().map(|task| &task.op).filter(timed).collect();
         let samples = self.data.len().max(1) as u32;
         Ok(Rank {
@@ -107,11 +107,8 @@ impl Rank<'_> {
                 self.replica.mark()?;
             }
             for elements in &parts {
-                self.replica.alone(
-                    &Op::Update { range: 0..*elements, shared: AxisSet::default() },
-                    self.data,
-                    &self.indices,
-                )?;
+                let update = Op::Elementwise(Elementwise::new(Optimizer::update(1.0, false), 0..*elements));
+                self.replica.alone(&update, self.data, &self.indices)?;
                 self.replica.mark()?;
             }
             self.replica.seal()?;
@@ -136,8 +133,8 @@ impl Rank<'_> {
             }
         }
         for (op, seconds) in &laps.tasks {
-            if let Op::Update { range, .. } = op {
-                laps.updates.push((range.end - range.start, seconds.clone()));
+            if let Some(of) = op.update() {
+                laps.updates.push((of.range.end - of.range.start, seconds.clone()));
             }
         }
         Ok(laps)

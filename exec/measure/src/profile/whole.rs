@@ -19,7 +19,7 @@ pub(super) fn share(laps: &Laps, alone: Option<&Steps>, beside: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use lockstep_models::Phase;
+    use lockstep_models::{Elementwise, Optimizer, Phase};
 
     use super::*;
 
@@ -29,7 +29,8 @@ mod tests {
             let op = Op::Compute { chain: 0, phase: Phase::Forward, samples: 1, pass: None };
             (op, vec![seconds, 9.0 * seconds, seconds])
         };
-        let tasks = vec![pass(2.0), (Op::Update { range: 0..1, shared: Default::default() }, vec![5.0]), pass(3.0)];
+        let update = Op::Elementwise(Elementwise::new(Optimizer::update(1.0, false), 0..1));
+        let tasks = vec![pass(2.0), (update, vec![5.0]), pass(3.0)];
         let laps = Laps { tasks, updates: Vec::new(), marks: Vec::new() };
         let steps = |steps: &[f64]| Steps { steps: steps.to_vec(), loads: Vec::new() };
         // 10 seconds, 6 of which are not the passes'; they take 5 one by one.

@@ -2,18 +2,18 @@
 
 use std::ops::Range;
 
-use lockstep_models::{BoundBuffer, Buffer, Copy, SgdStep};
+use lockstep_models::{BoundBuffer, BoundFormula, Buffer, Copy};
 
 use super::chain::{Chain, Work};
 use super::tensors::Tensors;
 use super::threads::tile_range;
-use super::{Slice, Threads, evaluate, layouts, sgd_step};
+use super::{Slice, Threads, layouts};
 use crate::arena::Arena;
 use crate::device::buffers::move_rows;
-use crate::device::step::Decays;
+use crate::device::decays::Decays;
 use crate::device::{
-    Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Place, Spot, Staging, Step,
-    Storage, Updated, Values,
+    Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Place, Spot, Staging, Storage,
+    Values,
 };
 
 /// Elements of a step that one thread moves at once; half of a core's second cache holds their four tensors.
@@ -52,8 +52,6 @@ pub struct Cpu {
     /// The others in flight; empty in the place of the one at hand.
     others: Vec<Context>,
     decays: Decays,
-    /// The parameters that the rank updates.
-    updated: Updated,
     threads: Threads,
 }
 
@@ -67,8 +65,7 @@ impl Cpu {
             context: 0,
             decays: Decays::of(&of.program.model),
             threads: threads.clone(),
-            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, (of.places, &of.updated)),
-            updated: of.updated,
+            buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, of.places),
         }
     }
 }
@@ -161,42 +158,29 @@ impl Compute for Cpu {
         })
     }
 
-    fn step(&mut self, range: Range<usize>, step: &Step) -> Result<(), DeviceError> {
-        let parts = match step {
-            Step::Sgd(of) => self.decays.parts(range, of.decay_batch_norm).collect(),
-            Step::Elementwise(of) if of.decays() => self.decays.parts(range, of.decay_batch_norm).collect(),
-            Step::Elementwise(_) => vec![(range, false)],
+    fn apply(&mut self, range: Range<usize>, formula: &BoundFormula) -> Result<(), DeviceError> {
+        let parts = match formula.decays() {
+            true => self.decays.parts(range, formula.decay_batch_norm).collect(),
+            false => vec![(range, false)],
         };
         let mut tiles = Vec::new();
         for (part, decays) in parts {
             let within = (0..part.len().div_ceil(TILE)).map(|tile| tile_range(tile, TILE, part.len()));
             tiles.extend(within.map(|tile| (part.start + tile.start..part.start + tile.end, decays)));
         }
-        let (buffers, velocity, updated) = (&self.buffers, &self.buffers.velocity, &self.updated);
+        let buffers = &self.buffers;
         self.threads.each(tiles.len(), |_, tile| {
             let (part, decays) = (&tiles[tile].0, tiles[tile].1);
-            // SAFETY: no two tiles overlap, and a formula's buffers are several. By the program's order no exchange is in flight
-            // on what a task writes, nor writes what it reads.
-            let read = |buffer| unsafe { buffers.arena(buffer).slice(buffers.place(buffer, part)) };
-            // SAFETY: as above.
-            let write = |buffer| unsafe { buffers.arena(buffer).slice_mut(buffers.place(buffer, part)) };
-            match step {
-                Step::Sgd(step) => {
-                    // SAFETY: as above.
-                    let velocity = unsafe { velocity.slice_mut(updated.place(part)) };
-                    let weight_decay = if decays { step.weight_decay } else { 0.0 };
-                    let step = SgdStep { weight_decay, ..*step };
-                    sgd_step(&step, write(Buffer::Parameters), velocity, read(Buffer::Gradients));
+            let slice = |of: &BoundBuffer| {
+                let (arena, place) = (buffers.arena(of.buffer), buffers.place(of.buffer, part));
+                // SAFETY: no two tiles overlap, and a formula's buffers are several. By the program's order no exchange is in flight
+                // on what a task writes, nor writes what it reads.
+                unsafe {
+                    if of.written { Slice::Written(arena.slice_mut(place)) } else { Slice::Read(arena.slice(place)) }
                 }
-                Step::Elementwise(formula) => {
-                    let slice = |of: &BoundBuffer| match of.written {
-                        true => Slice::Written(write(of.buffer)),
-                        false => Slice::Read(read(of.buffer)),
-                    };
-                    let mut slices: Vec<Slice<'_>> = formula.buffers.iter().map(slice).collect();
-                    evaluate(formula, decays, &mut slices);
-                }
-            }
+            };
+            let mut slices: Vec<Slice<'_>> = formula.buffers.iter().map(slice).collect();
+            super::evaluate(formula, decays, &mut slices);
         });
         Ok(())
     }

@@ -45,13 +45,13 @@ impl Slice<'_> {
 ///
 /// ```
 /// # use lockstep_exec::device::cpu::{Slice, evaluate};
-/// # use lockstep_models::{Buffer, Coefficient, Formula, Operand, SgdStep, StepNumbers};
+/// # use lockstep_models::{Buffer, Coefficient, Formula, Operand, SgdStep};
 /// // t ← g + λ·w, w ← w − γ·t with γ = 0.5 and λ = 0.25: 4 − 0.5·(1 + 0.25·4), and where λ spares w, 4 − 0.5·1.
 /// let (w, g) = (Operand::Buffer(Buffer::Parameters), Operand::Buffer(Buffer::Gradients));
 /// let t = Operand::Local(0);
 /// let sgd = Formula::new("sgd").add(t, g, Coefficient::WeightDecay, w).subtract(w, w, Coefficient::Rate, t);
 /// let step = SgdStep { weight_decay: 0.25, ..SgdStep::plain(0.5, 0.0) };
-/// let sgd = sgd.bind(&StepNumbers { sgd: step, learned: true, moved: false });
+/// let sgd = sgd.bind(&step.into());
 /// for (decays, expected) in [(true, 3.0), (false, 3.5)] {
 ///     let mut weights = [4.0];
 ///     evaluate(&sgd, decays, &mut [Slice::Read(&[1.0]), Slice::Written(&mut weights)]);
@@ -100,4 +100,85 @@ fn multiply_add(term: &BoundTerm, factor: f32, operands: &mut [Slice<'_>; OPERAN
         }
     }
     operands[term.to] = Slice::Written(to);
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_models::{Optimizer, SgdStep};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The optimizer's step on w and v, by its formula.
+    fn update(step: &SgdStep, decays: bool, w: &mut [f32], v: &mut [f32], g: &[f32]) {
+        let of = Optimizer::update(1.0, false).bind(&(*step).into());
+        evaluate(&of, decays, &mut [Slice::Read(g), Slice::Written(w), Slice::Written(v)]);
+    }
+
+    /// Two steps by hand: λ = 0, m = 0.5, η = 1, g = 1: v = 1, 1.5; w = −1, −2.5; nesterov steps g + m·v = 1.5, 1.75.
+    #[test]
+    fn two_steps() {
+        for (nesterov, expected) in [(false, -2.5), (true, -3.25)] {
+            for absorbed in [false, true] {
+                let step = SgdStep { nesterov, absorbed, ..SgdStep::plain(1.0, 0.5) };
+                let (mut w, mut v) = (vec![0.0; 37], vec![0.0; 37]);
+                for _ in 0..2 {
+                    update(&step, true, &mut w, &mut v, &[1.0; 37]);
+                }
+                assert_eq!((w, v), (vec![expected; 37], vec![1.5; 37]));
+            }
+        }
+    }
+
+    /// At rates that are powers of two Eq. 10 with its correction gives the weights of Eq. 9 to the bit, whatever the rate
+    /// does; v is then η·u.
+    #[test]
+    fn both_forms_are_one_method() {
+        for nesterov in [false, true] {
+            let gradient =
+                |step: usize| -> Vec<f32> { (0..64).map(|i| ((i * 37 + step * 11) % 19) as f32 - 9.0).collect() };
+            let (mut w, mut u) = (vec![0.75; 64], vec![0.0; 64]);
+            let (mut x, mut v) = (w.clone(), u.clone());
+            let mut before = None;
+            for (at, rate) in [0.5f32, 0.5, 4.0, 4.0, 0.125, 2.0].into_iter().enumerate() {
+                let step = SgdStep { nesterov, weight_decay: 0.125, ..SgdStep::plain(rate, 0.75) };
+                update(&step, true, &mut w, &mut u, &gradient(at));
+                let keep = 0.75 * before.map_or(1.0, |before| rate / before);
+                update(&SgdStep { keep, absorbed: true, ..step }, true, &mut x, &mut v, &gradient(at));
+                before = Some(rate);
+                assert_eq!(w, x, "after step {at}");
+                assert!(u.iter().zip(&v).all(|(u, v)| rate * u == *v));
+            }
+        }
+    }
+
+    proptest! {
+        /// The formula gives the bits of its definition in scalars (Goyal et al. 2017, Eq. 9 and 10; Sutskever et al. 2013 for Nesterov's),
+        /// in all forms, with gradients that are scaled or not, over several blocks and a part of one.
+        #[test]
+        fn updates_are_their_definition(
+            (rate, keep, momentum, weight_decay) in (0.001f32..1.0, 0.0f32..1.0, 0.0f32..1.0, prop_oneof![Just(0.0f32), 0.0f32..0.5]),
+            (absorbed, nesterov, decays, again) in any::<(bool, bool, bool, bool)>(),
+            scale in prop_oneof![Just(1.0f64), 0.1f64..8.0],
+            values in prop::collection::vec(-2.0f32..2.0, 1..1500),
+        ) {
+            let step = SgdStep { rate, keep, momentum, absorbed, nesterov, weight_decay, decay_batch_norm: false };
+            let g = &values[..];
+            let (mut w, mut v): (Vec<f32>, Vec<f32>) = g.iter().rev().map(|value| (value * 0.7, value * 0.3)).unzip();
+            let lambda = if decays { weight_decay } else { 0.0 };
+            let kept = if again { momentum } else { keep };
+            let define = |((w, v), g): ((&f32, &f32), &f32)| {
+                let plain = scale as f32 * g + lambda * w;
+                let slope = if absorbed { rate * plain } else { plain };
+                let v = kept * v + slope;
+                let taken = if nesterov { slope + momentum * v } else { v };
+                (if absorbed { w - taken } else { w - rate * taken }, v)
+            };
+            let expected: (Vec<f32>, Vec<f32>) = w.iter().zip(&v).zip(g).map(define).unzip();
+            let of = Optimizer::update(scale, again).bind(&step.into());
+            evaluate(&of, decays, &mut [Slice::Read(g), Slice::Written(&mut w), Slice::Written(&mut v)]);
+            let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<u32>>();
+            prop_assert_eq!((bits(&w), bits(&v)), (bits(&expected.0), bits(&expected.1)));
+        }
+    }
 }

@@ -23,7 +23,7 @@ fn timeline(program: &Program, seconds: [u64; 2], exchange: u64, steps: u32) -> 
         let mut arrived = [0, 0];
         for (rank, rank_spans) in spans.iter_mut().enumerate() {
             for (task, at) in program.roles[0].tasks.iter().enumerate() {
-                if at.stream == Stream::Compute && !matches!(at.op, Op::Update { .. }) {
+                if at.stream == Stream::Compute && at.op.update().is_none() {
                     let (start, end) = (Time(now[rank]), Time(now[rank] + seconds[rank] * SECOND));
                     now[rank] = end.0;
                     let (rank, task) = (rank as u32, task as u32);
@@ -40,7 +40,7 @@ fn timeline(program: &Program, seconds: [u64; 2], exchange: u64, steps: u32) -> 
                 rank_spans.push(Span { rank: rank as u32, task, iteration, repetition: 0, ready: start, start, end });
             };
             push(|op| matches!(op, Op::Exchange(_)), arrived[rank], end);
-            push(|op| matches!(op, Op::Update { .. }), end, end + SECOND);
+            push(|op| op.update().is_some(), end, end + SECOND);
             now[rank] = end + SECOND;
         }
     }
@@ -72,7 +72,7 @@ fn gaps_go_to_the_exchange_in_flight_or_are_waits() {
     let program = program();
     let mut timeline = timeline(&program, [3, 3], 7, 3);
     for span in &mut timeline.spans {
-        let late = span.iteration == 2 && matches!(program.roles[0].tasks[span.task as usize].op, Op::Update { .. });
+        let late = span.iteration == 2 && program.roles[0].tasks[span.task as usize].op.update().is_some();
         if late {
             span.start += Time(2 * SECOND);
             span.end += Time(2 * SECOND);

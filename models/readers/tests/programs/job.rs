@@ -2,7 +2,8 @@
 
 use super::*;
 use lockstep_models::{
-    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Members, Mesh, Op, Phase, Role, Rows, Task, Turns,
+    After, Area, Axis, Buffer, ByCoordinate, Copy, Declared, Elementwise, Members, Mesh, Op, Optimizer, Phase, Role,
+    Rows, Task, Turns,
 };
 
 fn job(workers: u32) -> Job {
@@ -79,7 +80,7 @@ fn one_rank_has_no_exchange_and_updates_after_backward() {
     let program = Job { bucket: Bucket::Whole, ..job(1) }.program().unwrap();
     assert_eq!(program.roles[0].exchanges().count(), 0);
     let last = program.roles[0].tasks.last().unwrap();
-    assert_eq!(last.op, Op::Update { range: 0..1_111_946, shared: AxisSet::default() });
+    assert_eq!(last.op, Op::Elementwise(Elementwise::new(Optimizer::update(1.0, false), 0..1_111_946)));
     assert_eq!(last.after, [], "the compute stream's order implies it");
 }
 

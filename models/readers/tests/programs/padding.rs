@@ -86,7 +86,7 @@ proptest! {
         }
         prop_assert_eq!(&program.roles, &bare.roles);
         for role in &bare.roles {
-            let places = BufferPlaces::of_role(&bare, role, Reuse::Nothing);
+            let places = BufferPlaces::of_role(&bare, (role, role.ranks.first()), Reuse::Nothing);
             let declared = (0..bare.buffers.len()).map(Buffer::Declared);
             for buffer in declared.chain([Buffer::Parameters, Buffer::Gradients]) {
                 prop_assert_eq!(places.of(buffer), &Places::dense(bare.elements(buffer)));
@@ -100,7 +100,7 @@ proptest! {
         let Ok(program) = job.program() else { return Ok(()) };
         let reuse = if shared { Reuse::Full } else { Reuse::Nothing };
         for (number, role) in program.roles.iter().enumerate() {
-            let places = BufferPlaces::of_role(&program, role, reuse);
+            let places = BufferPlaces::of_role(&program, (role, role.ranks.first()), reuse);
             for (exchange, schedule) in exchanges(&program, role) {
                 let (buffer, range) = (exchange.buffer, exchange.range.start as usize..exchange.range.end as usize);
                 let all = 0..program.elements(buffer) as usize;
@@ -122,7 +122,7 @@ proptest! {
             prop_assert_eq!(parameters.gather(&parameters.spread(&values)), values);
             // Memory counts what is behind ranges.
             let memory = Memory::of_role(&program, number, 1).unwrap();
-            let full = BufferPlaces::of_role(&program, role, Reuse::Full);
+            let full = BufferPlaces::of_role(&program, (role, role.ranks.first()), Reuse::Full);
             let bytes = |buffer| 4 * full.of(buffer).elements() as u64;
             if memory.weights > 0 {
                 let statistics = 4 * program.model.statistics_elements();
@@ -136,11 +136,8 @@ proptest! {
     fn own_parts_are_those_of_the_exchange(job in jobs()) {
         let Ok(program) = job.program() else { return Ok(()) };
         for role in &program.roles {
-            let updates = role.tasks.iter().filter_map(|task| match &task.op {
-                Op::Update { range, shared } if *shared != AxisSet::default() => Some((range, *shared)),
-                _ => None,
-            });
-            for (range, shared) in updates {
+            let updates = role.tasks.iter().filter_map(|task| task.op.update());
+            for (range, shared) in updates.map(|of| (&of.range, of.shared)).filter(|of| of.1 != AxisSet::default()) {
                 let mut parts = 0;
                 for (exchange, schedule) in exchanges(&program, role).filter(|(of, _)| of.range == *range) {
                     parts += 1;

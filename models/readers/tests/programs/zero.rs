@@ -20,7 +20,7 @@ fn equal_layers(layers: usize) -> Model {
 }
 
 fn gradients(program: &Program) -> Places {
-    Places::of_gradients(program, &program.roles[0], Reuse::Full)
+    Places::of_gradients(program, (&program.roles[0], 0), Reuse::Full)
 }
 
 fn parameters_of(program: &Program, chain: usize) -> impl Iterator<Item = Range<u64>> {
@@ -52,11 +52,12 @@ fn run(program: &Program) -> Result<(), String> {
                 }
             }
             // An exchange is under way from here to its update: in between no task may write what it sums.
-            Op::Exchange(Exchange { buffer: Buffer::Gradients, range, .. }) | Op::Update { range, .. } => {
+            Op::Exchange(Exchange { buffer: Buffer::Gradients, range, .. })
+            | Op::Elementwise(Elementwise { range, .. }) => {
                 if let Some(lost) = range.clone().find(|parameter| arena[place(*parameter)] != Some(*parameter)) {
                     return Err(format!("{} finds another gradient in the place of {lost}", task.name));
                 }
-                if matches!(task.op, Op::Update { .. }) {
+                if task.op.update().is_some() {
                     updated[range.start as usize..range.end as usize].fill(true);
                 }
             }
@@ -85,7 +86,7 @@ proptest! {
         let live = |at: usize| lives.iter().filter(|life| (life.first..=life.last).contains(&at)).map(elements).sum::<u64>();
         let most = (0..program.roles[0].tasks.len()).map(live).max().unwrap_or(0);
         prop_assert!(most <= gradients(&program).elements() as u64);
-        let apart = Places::of_gradients(&program, &program.roles[0], Reuse::Nothing);
+        let apart = Places::of_gradients(&program, (&program.roles[0], 0), Reuse::Nothing);
         prop_assert!(gradients(&program).elements() <= apart.elements());
         prop_assert_eq!(lives.iter().map(elements).sum::<u64>(), program.model.parameter_elements());
     }
@@ -120,7 +121,7 @@ fn of_equal_buckets_as_many_live_as_are_exchanged_at_once_and_one_more() {
             let memory = Memory::of_role(&program, 0, 1).unwrap();
             assert_eq!(memory.gradients, 4 * 272 * live as u64);
             // The twin with a place for each gradient, and stage 1, have as many as there are parameters.
-            let apart = Places::of_gradients(&program, &program.roles[0], Reuse::Nothing);
+            let apart = Places::of_gradients(&program, (&program.roles[0], 0), Reuse::Nothing);
             assert_eq!(apart, Places::dense(272 * layers as u64));
             let one = Job { concurrent_exchanges, ..job("zero-1", equal_layers(layers), 4) }.program().unwrap();
             let one = Memory::of_role(&one, 0, 1).unwrap();
@@ -162,8 +163,8 @@ fn other_strategies_keep_all_gradients() {
             let Ok(program) = job.program() else { continue };
             for role in &program.roles {
                 let what = format!("{strategy} {bucket} {} {}", role.name, job.algorithm);
-                let [shared, apart] =
-                    [Reuse::Full, Reuse::Nothing].map(|reuse| Places::of_gradients(&program, role, reuse));
+                let [shared, apart] = [Reuse::Full, Reuse::Nothing]
+                    .map(|reuse| Places::of_gradients(&program, (role, role.ranks.first()), reuse));
                 assert_eq!(shared, apart, "{what}");
             }
             seen += 1;

@@ -9,10 +9,11 @@
 //! | P and R | own | as a part it would count what is replicated once for each rank |
 //! | O, with or without others | own, partial | each rank has a version, and a sum over versions is a tensor of its own |
 //!
-//! What is split alike stays so, for elements do not depend on each other.
+//! What is split alike stays so, for elements do not depend on each other. The optimizer's momentum is that of one model: gradients come to
+//! it whole or in parts, tensor by tensor.
 
-use super::{FEATURES, Placed};
-use crate::{AxisLayout, Formula, Operand};
+use super::{COLUMNS, ELEMENTS, FEATURES, Placed, are_alike};
+use crate::{AxisLayout, Buffer, Formula, Operand};
 
 /// On what a value depends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -55,6 +56,10 @@ impl Origin {
 
 /// Whether a formula may take inputs so, and its outputs are then as stated.
 pub(super) fn allows(formula: &Formula, inputs: &[Placed], outputs: &[Placed]) -> bool {
+    if formula.writes(Buffer::Momentum) {
+        let is_part = |layout| matches!(layout, AxisLayout::Replicated | FEATURES | COLUMNS | ELEMENTS);
+        return inputs.iter().all(|(_, layout)| is_part(*layout)) && are_alike(inputs, outputs);
+    }
     if inputs.iter().chain(outputs).all(|(_, layout)| *layout == FEATURES) {
         return true;
     }

@@ -1,19 +1,10 @@
-//! What moves parameters: the optimizer's step, and formulas on buffers.
+//! Which parameters' weights decay by themselves, range by range.
 
 use std::ops::Range;
 
-use lockstep_models::{BoundFormula, Model, SgdStep};
+use lockstep_models::Model;
 
-/// What is done to a range of the parameters, or of other buffers.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Step {
-    /// Momentum SGD.
-    Sgd(SgdStep),
-    /// A formula on buffers of the program.
-    Elementwise(BoundFormula),
-}
-
-/// Which parameters' weights decay by themselves, range by range.
+/// Ranges of the parameters, one for each tensor, with whether its weights decay.
 #[derive(Debug, Clone)]
 pub(crate) struct Decays(Vec<(Range<usize>, bool)>);
 

@@ -1,0 +1,46 @@
+//! The numbers of one step, which the coefficients of formulas name.
+
+/// One step of SGD on parameters in numbers, which the coefficients of [`Optimizer::update`](crate::Optimizer::update) name.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SgdStep {
+    /// η of this step.
+    pub rate: f32,
+    /// What the momentum buffer is multiplied with: m, or m·η/η_before.
+    pub keep: f32,
+    /// m, with which Nesterov's step looks ahead.
+    pub momentum: f32,
+    /// Whether the buffer has η in it (Eq. 10) or not (Eq. 9).
+    pub absorbed: bool,
+    /// Whether the step looks ahead.
+    pub nesterov: bool,
+    /// λ.
+    pub weight_decay: f32,
+    /// Whether λ holds for batch norm's parameters too.
+    pub decay_batch_norm: bool,
+}
+
+impl SgdStep {
+    /// Momentum SGD at a constant rate without decay.
+    pub fn plain(rate: f32, momentum: f32) -> SgdStep {
+        let (keep, absorbed, nesterov) = (momentum, false, false);
+        SgdStep { rate, keep, momentum, absorbed, nesterov, weight_decay: 0.0, decay_batch_norm: false }
+    }
+}
+
+/// The numbers of a step that coefficients name.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepNumbers {
+    /// Those of the optimizer.
+    pub sgd: SgdStep,
+    /// Whether a gradient of this iteration waits to be applied.
+    pub learned: bool,
+    /// Whether the shared model has moved in an iteration before.
+    pub moved: bool,
+}
+
+impl From<SgdStep> for StepNumbers {
+    /// With a gradient and a model before it.
+    fn from(sgd: SgdStep) -> StepNumbers {
+        StepNumbers { sgd, learned: true, moved: true }
+    }
+}
