@@ -1,12 +1,13 @@
-//! Sums of a library that were measured as a whole: each is over so long after its last member has started it, and a member's
-//! sums come one after the other. They take nothing of what else goes on.
+//! Collectives of a library that are known as a whole, measured or by NCCL's model: each is over so long after its last member has
+//! started it, and a member's come one after the other. They take nothing of what else goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lockstep_topology::{InputError, Rank, Time};
+use lockstep_topology::{Collective, InputError, Rank, Time};
 
 use super::{Engine, Event, overflow};
 use crate::fluid::Fluid;
+use crate::nccl;
 
 /// A meeting that takes as long as was measured.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ pub(super) struct Wholes {
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// Whether `meeting` was measured as a whole; worked out when its first member starts it.
+    /// Whether `meeting` is known as a whole; worked out when its first member starts it.
     pub(super) fn is_whole(&mut self, meeting: u32) -> Result<bool, InputError> {
         if !self.wholes.known.contains_key(&meeting) {
             let whole = self.whole(meeting)?;
@@ -44,8 +45,16 @@ impl<F: Fluid> Engine<'_, F> {
         let (cluster, placement) = (self.platform.cluster, self.platform.placement);
         let devices: Vec<_> =
             members().map(|rank| &cluster.devices()[placement.device(Rank(rank)).0 as usize]).collect();
-        let seconds = self.platform.costs.library(library, &devices, meeting.schedule.elements());
-        let Some(seconds) = seconds else { return Ok(None) };
+        let (collective, elements) = (meeting.schedule.collective(), meeting.schedule.elements());
+        let measured = match collective {
+            Collective::AllReduce => self.platform.costs.library(library, &devices, elements),
+            _ => None,
+        };
+        let modelled = match (measured, &meeting.nccl) {
+            (None, Some(request)) => nccl::library(self.platform, members(), request, collective, elements)?,
+            _ => None,
+        };
+        let Some(seconds) = measured.or(modelled.map(|answer| answer.seconds)) else { return Ok(None) };
         if !(seconds >= 0.0 && seconds.is_finite()) {
             let message = "a library's sum must take zero seconds or more, and finitely many";
             return Err(InputError::new("costs", seconds.to_string(), message));
