@@ -2,6 +2,7 @@
 
 mod binomial_tree;
 mod direct;
+mod double_tree;
 mod halving_doubling;
 mod hierarchical;
 mod k_ary_tree;
@@ -14,6 +15,7 @@ mod pipelined_chain;
 mod recursive_doubling;
 mod recursive_halving;
 mod ring;
+mod rings;
 mod rooted;
 mod trees;
 
@@ -38,13 +40,15 @@ use crate::named::listed;
 use crate::{InputError, nearest};
 
 /// The algorithms, in the order in which they are listed.
-static ENTRIES: [&Entry; 13] = [
+static ENTRIES: [&Entry; 15] = [
     &ring::ENTRY,
     &halving_doubling::ENTRY,
     &binomial_tree::ENTRY,
     &k_ary_tree::ENTRY,
     &pipelined_chain::ENTRY,
     &multi_color::ENTRY,
+    &rings::ENTRY,
+    &double_tree::ENTRY,
     &parameter_server::ENTRY,
     &pairwise::ENTRY,
     &direct::ENTRY,

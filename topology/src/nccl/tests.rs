@@ -1,4 +1,4 @@
-//! Tests of NCCL's model: channels that it is known to find, what it takes, closed forms of its times, and refusals.
+//! Tests of NCCL's model: channels that it is known to find, what it takes, closed forms of its times, refusals.
 
 use super::search::search;
 use super::*;
