@@ -2,6 +2,9 @@
 //!
 //! It is the time of the collective as a whole; on devices of which NCCL's figures are not known, its lanes are simulated instead.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use lockstep_topology::cluster::{Link, LinkId, LinkKind, VertexKind};
 use lockstep_topology::nccl::{Answer, Call, Machine, Request, answer};
 use lockstep_topology::{Collective, InputError, Rank};
 
@@ -28,6 +31,35 @@ pub(crate) fn library(
         Some(machine) => answer(&machine, request, &Call { collective, bytes: elements.saturating_mul(4) }).map(Some),
         None => Ok(None),
     }
+}
+
+/// The bytes that NCCL's call sends over the NVLinks of `ranks`, and over the networks' links of their hosts' NICs.
+pub(crate) fn wires(platform: &Platform<'_>, ranks: &BTreeSet<u32>, answer: &Answer) -> BTreeMap<LinkId, f64> {
+    let cluster = platform.cluster;
+    let vertices: BTreeSet<u32> = ranks
+        .iter()
+        .map(|rank| cluster.devices()[platform.placement.device(Rank(*rank)).0 as usize].vertex.0)
+        .collect();
+    let hosts: BTreeSet<_> = ranks.iter().map(|rank| platform.placement.host(Rank(*rank))).collect();
+    let by_nvlink = |link: &&Link| link.kind == LinkKind::NvLink && vertices.contains(&link.from.0);
+    let by_nic = |link: &&Link| {
+        let from = cluster.vertex(link.from);
+        let leaves = matches!(link.kind, LinkKind::Ethernet | LinkKind::InfiniBand);
+        leaves && from.kind == VertexKind::Nic && from.host.is_some_and(|host| hosts.contains(&host))
+    };
+    let mut wires = BTreeMap::new();
+    // What a GPU sends is shared out among its links by their rates.
+    let mut all: BTreeMap<u32, f64> = BTreeMap::new();
+    for link in cluster.links().iter().filter(by_nvlink) {
+        *all.entry(link.from.0).or_default() += link.bandwidth.bytes_per_s();
+    }
+    for link in cluster.links().iter().filter(by_nvlink) {
+        wires.insert(link.id, answer.carried.nvlink * link.bandwidth.bytes_per_s() / all[&link.from.0]);
+    }
+    if answer.carried.nic > 0.0 {
+        wires.extend(cluster.links().iter().filter(by_nic).map(|link| (link.id, answer.carried.nic)));
+    }
+    wires
 }
 
 /// What NCCL takes for a run of it, e.g. `NCCL 2.27 takes Tree/LL128, 16 channels`; `None` of other algorithms, and where its figures

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lockstep_models::{AxisSet, Exchange, Members, Need, Op, Phase, Program, Role, Stream, TaskId};
-use lockstep_topology::{Algorithm, InputError, Library, Schedule};
 use lockstep_topology::nccl::Request;
+use lockstep_topology::{Algorithm, InputError, Library, Schedule};
 
 /// What a rank of some role does in one iteration.
 #[derive(Debug)]

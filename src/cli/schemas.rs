@@ -2,8 +2,8 @@
 
 use lockstep_measure::calibrate::CalibrationRow;
 use lockstep_report::{
-    ArmRow, CheckRow, ClusterRow, CollectiveRow, CurvePointRow, CurveRow, DetailRow, EpochRow, FrontRow, LayerRow, LayoutTableRow, MeasuredRow,
-    MemoryRow, ModelRow, PaperRow, PlotRow, PredictedRow, Report, StageRow, SweepRow,
+    ArmRow, CheckRow, ClusterRow, CollectiveRow, CurvePointRow, CurveRow, DetailRow, EpochRow, FrontRow, LayerRow,
+    LayoutTableRow, MeasuredRow, MemoryRow, ModelRow, PaperRow, PlotRow, PredictedRow, Report, StageRow, SweepRow,
 };
 use schemars::{JsonSchema, schema_for};
 use serde_json::Value;

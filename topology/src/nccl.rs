@@ -4,6 +4,7 @@
 //! `constants.rs` has those that NCCL itself decides by (source: NVIDIA/nccl, `src/graph/tuning.cc`, `search.cc`, `topo.h`,
 //! `src/enqueue.cc`, tags v2.10.3 to v2.28), `pace.rs` those with which its kernels run, by generation of GPU and by transport.
 
+mod carried;
 mod channels;
 mod choice;
 mod constants;
@@ -17,6 +18,7 @@ mod search;
 mod tests;
 mod time;
 
+pub use carried::Carried;
 pub use choice::Choice;
 pub use generation::Generation;
 pub use machine::{Machine, Network};
@@ -41,6 +43,8 @@ pub struct Answer {
     pub choice: Choice,
     /// Seconds from one call to the next where they follow each other at once, as nccl-tests count.
     pub seconds: f64,
+    /// What it sends over each wire.
+    pub carried: Carried,
 }
 
 /// What NCCL does on `machine`.
@@ -61,5 +65,6 @@ pub struct Answer {
 /// A request that the machine or the collective does not serve, with the cure.
 pub fn answer(machine: &Machine, request: &Request, call: &Call<'_>) -> Result<Answer, InputError> {
     let choice = choice::choose(machine, request, call)?;
-    Ok(Answer { choice, seconds: time::seconds(machine, request, call, &choice) })
+    let seconds = time::seconds(machine, request, call, &choice);
+    Ok(Answer { choice, seconds, carried: carried::carried(machine, call, &choice) })
 }

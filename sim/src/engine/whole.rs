@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lockstep_topology::{Collective, InputError, Rank, Time};
 
 use super::{Engine, Event, overflow};
-use crate::fluid::Fluid;
+use crate::fluid::{ClassId, Fluid};
 use crate::nccl;
 
 /// A meeting that takes as long as was measured.
@@ -17,6 +17,8 @@ struct Whole {
     ranks: BTreeSet<u32>,
     /// The flights of those that have started.
     started: Vec<u32>,
+    /// Bytes that each wire carries, where that is known.
+    carries: Vec<(ClassId, f64)>,
 }
 
 /// All of them.
@@ -38,7 +40,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(self.wholes.known[&meeting].is_some())
     }
 
-    fn whole(&self, meeting: u32) -> Result<Option<Whole>, InputError> {
+    fn whole(&mut self, meeting: u32) -> Result<Option<Whole>, InputError> {
         let meeting = &self.plan.meetings[meeting as usize];
         let Some(library) = meeting.library else { return Ok(None) };
         let members = || meeting.members.iter();
@@ -59,8 +61,14 @@ impl<F: Fluid> Engine<'_, F> {
             let message = "a library's sum must take zero seconds or more, and finitely many";
             return Err(InputError::new("costs", seconds.to_string(), message));
         }
-        let ranks = members().map(|rank| self.resources.orbits().representative(rank)).collect();
-        Ok(Some(Whole { span: Time::from_secs_f64(seconds), ranks, started: Vec::new() }))
+        let ranks: BTreeSet<u32> = members().map(|rank| self.resources.orbits().representative(rank)).collect();
+        let mut carries = Vec::new();
+        if let Some(answer) = &modelled {
+            for (link, bytes) in nccl::wires(self.platform, &ranks, answer) {
+                carries.push(self.resources.carrying(self.platform.cluster.link(link), bytes)?);
+            }
+        }
+        Ok(Some(Whole { span: Time::from_secs_f64(seconds), ranks, started: Vec::new(), carries }))
     }
 
     /// A member has started such a meeting; with the last one, its end is known.
@@ -74,6 +82,9 @@ impl<F: Fluid> Engine<'_, F> {
         let begin = whole.ranks.iter().filter_map(|rank| free.get(rank)).fold(self.now, |latest, at| latest.max(*at));
         let end = begin.0.checked_add(whole.span.0).map(Time).ok_or_else(overflow)?;
         free.extend(whole.ranks.iter().map(|rank| (*rank, end)));
+        for (class, bytes) in &whole.carries {
+            self.resources.take(*class, *bytes);
+        }
         for flight in whole.started.drain(..) {
             self.events.push(end, Event::Through(flight));
         }

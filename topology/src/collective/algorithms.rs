@@ -206,7 +206,7 @@ pub(super) mod tests {
         let mut inner: Vec<String> = ENTRIES.iter().flat_map(|entry| forms(entry, nested, &[])).collect();
         inner.retain(|form| {
             let one = parsed(form);
-            one.library().is_none() && one.servers() == 0 && one.serves(&Collective::AllReduce)
+            one.library().is_none() && one.servers() == 0 && !one.by_nodes() && one.serves(&Collective::AllReduce)
         });
         ENTRIES.iter().flat_map(|entry| forms(entry, counts, &inner)).map(|form| parsed(&form)).collect()
     }

@@ -94,9 +94,9 @@ fn serves(
         _ if nvls && request.version.minor < since => {
             Err(format!("NCCL {} has no {method}: take 2.{since} or later", request.version))
         }
-        _ if nvls && found.nvls.is_none() => Err(format!(
-            "{method} needs NVSwitch and at least three GPUs of Hopper or later a node: take ring or tree"
-        )),
+        _ if nvls && found.nvls.is_none() => {
+            Err(format!("{method} needs NVSwitch and at least three GPUs of Hopper or later a node: take ring or tree"))
+        }
         Method::Nvls if machine.nodes > 1 => {
             Err("nvls alone does not leave a node where no switch of the network sums: take nvls-tree".to_owned())
         }
@@ -129,8 +129,7 @@ fn expect(
     call: &Call<'_>,
     (method, protocol): (Method, Protocol),
 ) -> Expected {
-    let (ranks, nodes, local) =
-        (f64::from(machine.ranks), f64::from(machine.nodes), f64::from(machine.per_node()));
+    let (ranks, nodes, local) = (f64::from(machine.ranks), f64::from(machine.nodes), f64::from(machine.per_node()));
     let steps = match call.collective {
         Collective::AllReduce => 2.0 * (ranks - 1.0),
         Collective::ReduceScatter | Collective::AllGather => ranks - 1.0,
@@ -148,7 +147,13 @@ fn expect(
     let levels = f64::from(machine.nodes.ilog2());
     let rooted = matches!(call.collective, Collective::Broadcast { .. } | Collective::Reduce { .. });
     let walk = match method {
-        Method::Ring if rooted => if machine.nodes == 1 { intra } else { inter },
+        Method::Ring if rooted => {
+            if machine.nodes == 1 {
+                intra
+            } else {
+                inter
+            }
+        }
         Method::Ring => {
             let across = match (machine.nodes, *call.collective == Collective::AllReduce) {
                 (1, _) => 0.0,

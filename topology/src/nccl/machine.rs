@@ -171,14 +171,16 @@ fn nics(cluster: &Cluster, on: &[&Device]) -> (u32, Option<Bandwidth>) {
         }
         let outward = graph.edges(index).map(|edge| cluster.link(*edge.weight()));
         let networks = outward.filter(|link| matches!(link.kind, LinkKind::Ethernet | LinkKind::InfiniBand));
-        let rate = networks.map(crate::cluster::Link::payload).reduce(|one, other| if one > other { one } else { other });
+        let rate =
+            networks.map(crate::cluster::Link::payload).reduce(|one, other| if one > other { one } else { other });
         if let Some(rate) = rate {
             nics += 1;
             slowest = Some(slowest.map_or(rate, |least| if rate < least { rate } else { least }));
         }
     }
     let is_gpu = |id: &&DeviceId| matches!(cluster.device(**id).map(|of| &of.kind), Some(DeviceKind::Gpu(_)));
-    let all: usize = hosts.iter().map(|host| cluster.hosts()[host.0 as usize].devices.iter().filter(is_gpu).count()).sum();
+    let all: usize =
+        hosts.iter().map(|host| cluster.hosts()[host.0 as usize].devices.iter().filter(is_gpu).count()).sum();
     let used = (u64::from(nics) * on.len() as u64).div_ceil(all.max(1) as u64);
     (used as u32, slowest)
 }

@@ -85,7 +85,8 @@ pub(super) fn search(machine: &Machine) -> Found {
     let heads = machine.per_node();
     let sums = late && machine.nvswitch && heads >= 3;
     // The fastest of its speeds; that a sixth of the links' is found follows from which numbers of GPUs take NVLS (assumed).
-    let head = Channels { count: heads, speed: inside.min(if late { 6.0 * top(machine.generation) } else { 0.0 }) / 6.0 };
+    let head =
+        Channels { count: heads, speed: inside.min(if late { 6.0 * top(machine.generation) } else { 0.0 }) / 6.0 };
     let nvls_run = match machine.generation {
         Generation::Blackwell if machine.nodes == 1 => 24,
         Generation::Blackwell => 32,

@@ -89,6 +89,28 @@ fn large_buffers_go_at_the_rate_of_what_carries_most() {
     assert!(bus(&machine("dgx-h100:2", 16, 1), "") > nics, "more than the NICs' rate on two nodes");
 }
 
+/// S among 16 GPUs on two nodes: a ring sends 2S·15/16 everywhere, a tree S through a node's NICs, NVLS S(1 + 1/8) by NVLink.
+#[test]
+fn bytes_on_wires_are_the_closed_forms() {
+    let two = machine("dgx-h100:2", 16, 1);
+    let s = (1u64 << 30) as f64;
+    for (request, collective, nvlink, nics) in [
+        (":ring:simple", Collective::AllReduce, 1.875, 1.875),
+        (":ring:simple", Collective::AllGather, 0.9375, 0.9375),
+        (":ring:ll", Collective::Broadcast { root: 0 }, 2.0, 2.0),
+        (":tree:simple", Collective::AllReduce, 2.0, 1.0),
+        (":nvls-tree", Collective::AllReduce, 1.125, 1.0),
+        ("", alltoall(16, 1 << 30), 7.0 / 16.0, 8.0 * 8.0 / 16.0),
+    ] {
+        let carried = ask(&two, request, &collective, 1 << 30).carried;
+        assert_eq!((carried.nvlink, 8.0 * carried.nic), (nvlink * s, nics * s), "{request} {collective}");
+    }
+    assert_eq!(
+        ask(&machine("dgx-h100:4", 32, 1), ":tree:simple", &Collective::AllReduce, 1 << 30).carried.nic,
+        s / 4.0
+    );
+}
+
 #[test]
 fn time_never_falls_as_a_buffer_grows_a_channel_at_a_time_and_one_process_takes_longer() {
     for (cluster, ranks) in [("dgx-a100", 8), ("dgx-h100:4", 32), ("dgx-b200", 8), ("p4d.24xlarge:2", 16)] {
@@ -107,8 +129,7 @@ fn time_never_falls_as_a_buffer_grows_a_channel_at_a_time_and_one_process_takes_
 
 #[test]
 fn what_a_machine_does_not_serve_is_refused_with_a_cure() {
-    let (a100, h100, efa) =
-        (machine("dgx-a100", 8, 1), machine("dgx-h100", 8, 1), machine("p4d.24xlarge:2", 16, 1));
+    let (a100, h100, efa) = (machine("dgx-a100", 8, 1), machine("dgx-h100", 8, 1), machine("p4d.24xlarge:2", 16, 1));
     let gather = Collective::AllGather;
     for (machine, request, collective, cure) in [
         (&a100, ":nvls", &Collective::AllReduce, "take ring or tree"),

@@ -25,9 +25,10 @@ const LEGEND: f64 = 18.0;
 
 /// A page of all systems, one file without anything from elsewhere.
 pub fn curves_page(systems: &[System], curves: &Curves) -> String {
-    let mut out = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>lockstep: collectives</title></head>\
+    let mut out =
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>lockstep: collectives</title></head>\
                    <body style=\"font-family:sans-serif\">\n<h1>Collectives, measured and predicted</h1>\n"
-        .to_owned();
+            .to_owned();
     for note in &curves.notes {
         let _ = writeln!(out, "<p>{}</p>", escaped(note));
     }

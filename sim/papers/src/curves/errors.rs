@@ -65,7 +65,9 @@ fn row(system: &System, curve: &Curve, points: &[CurvePointRow]) -> Option<Curve
         algorithm: curve.algorithm.to_string(),
         points: counted().count() as u32,
         median_log_error: median(counted().map(|point| point.log_error))?,
-        median_log_error_from_16mib: median(counted().filter(|point| point.bytes >= LARGE).map(|point| point.log_error)),
+        median_log_error_from_16mib: median(
+            counted().filter(|point| point.bytes >= LARGE).map(|point| point.log_error),
+        ),
         worst_log_error: worst.log_error,
         worst_at_bytes: worst.bytes,
     })

@@ -17,12 +17,7 @@ pub(super) struct Predicted {
 ///
 /// # Errors
 /// Ranks that have no place, an algorithm that does not serve them.
-pub(super) fn predict(
-    system: &System,
-    cluster: &Cluster,
-    curve: &Curve,
-    point: &Point,
-) -> Result<Predicted, SimError> {
+pub(super) fn predict(system: &System, cluster: &Cluster, curve: &Curve, point: &Point) -> Result<Predicted, SimError> {
     let placement = Placement::new(cluster, point.ranks, &PlacementRule::Pack)?;
     let hosting = Hosting::new(&placement, &system.hosting)?;
     let costs = Roofline;

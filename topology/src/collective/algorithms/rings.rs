@@ -14,7 +14,7 @@ pub(super) static ENTRY: Entry = Entry {
     name: "rings",
     parameters: &[Parameter::Count {
         what: "the number of channels",
-        example: 8,
+        example: 4,
         most: 64,
         because: "more channels than NCCL can have",
     }],
