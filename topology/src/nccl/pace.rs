@@ -40,7 +40,7 @@ pub(super) fn nvls_share(generation: Generation) -> f64 {
     if generation == Generation::Blackwell { 0.60 } else { 0.68 }
 }
 
-/// What is left of that where chunks are of so many KiB: a chunk's synchronisation is not hidden by so few bytes.
+/// What is left of that where chunks are of `kib` KiB: the synchronisation of short ones is not hidden.
 pub(super) fn nvls_chunk_share(generation: Generation, kib: u32) -> f64 {
     match (generation == Generation::Blackwell, kib) {
         (_, 128..) => 1.0,
@@ -68,7 +68,7 @@ pub(super) const PAIRS_SHARE: f64 = 0.96;
 /// A launch on one GPU after another, back to back.
 const LAUNCH: f64 = 16.0;
 
-/// A call's time beside what its kernels need, where a process launches on so many GPUs.
+/// A call's time beside what its kernels need, where a process launches on `per_process` GPUs.
 pub(super) fn launch(generation: Generation, per_process: u32) -> f64 {
     // Hosts of later GPUs are faster.
     let another = if generation >= Generation::Hopper { 0.86 } else { 2.0 };

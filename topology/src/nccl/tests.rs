@@ -5,7 +5,7 @@ use super::*;
 use crate::Cluster;
 use crate::cluster::{DeviceId, DeviceKind};
 
-/// The first `ranks` GPUs of a cluster, a process for so many of them.
+/// The first `ranks` GPUs of a cluster, a process for each `per_process` of them.
 fn machine(cluster: &str, ranks: usize, per_process: u32) -> Machine {
     let cluster = Cluster::load(cluster).expect(cluster);
     let gpus = cluster.devices().iter().filter(|device| matches!(device.kind, DeviceKind::Gpu(_)));

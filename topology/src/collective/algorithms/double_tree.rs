@@ -98,7 +98,7 @@ impl Nodes {
     }
 }
 
-/// Rounds of one way between so many nodes: that of node 1, whose every step upwards doubles it.
+/// Rounds of one way between `nodes`: those of node 1, whose every step upwards doubles it.
 fn levels(nodes: u32) -> u32 {
     if nodes > 1 { (nodes - 1).ilog2() + 1 } else { 0 }
 }

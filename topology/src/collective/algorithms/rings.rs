@@ -44,7 +44,7 @@ struct Order {
 }
 
 impl Order {
-    /// Where `member` stands in the order of `channel`, or who is at the place `member`; each undoes the other on odd nodes alone.
+    /// The place of `member` in the order of `channel`; with `back`, the member at the place `member`.
     fn turned(&self, channel: u32, member: u32, back: bool) -> u32 {
         let Some(starts) = &self.starts else { return member };
         let node = starts.partition_point(|start| *start <= member).max(1) - 1;
