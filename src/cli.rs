@@ -26,6 +26,7 @@ mod papers;
 mod schema;
 mod schemas;
 mod sim_collective;
+mod sim_curves;
 mod sim_predict;
 mod sim_sweep;
 mod usage;
@@ -87,6 +88,8 @@ enum Sim {
     Sweep(Box<sim_sweep::SimSweep>),
     /// Predict the time of one collective
     Collective(sim_collective::SimCollective),
+    /// Hold predicted collectives against curves that others measured, and show the error of each
+    Curves(sim_curves::SimCurves),
 }
 
 #[derive(Debug, Subcommand)]
@@ -119,6 +122,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Sim(Sim::Predict(command)) => command.run(),
         Command::Sim(Sim::Sweep(command)) => command.run(),
         Command::Sim(Sim::Collective(command)) => command.run(),
+        Command::Sim(Sim::Curves(command)) => command.run(),
         Command::Exec(Exec::Run(command)) => command.run(),
         Command::Exec(Exec::Sweep(command)) => command.run(),
         Command::Exec(Exec::Collective(command)) => command.run(),

@@ -136,6 +136,18 @@ impl<'a, F: Fluid> Resources<'a, F> {
         Ok(id)
     }
 
+    /// The class of what a link carries without being shared out, and the bytes of `bytes` that count: of wires that stand for
+    /// others, those of one.
+    ///
+    /// # Errors
+    /// A bandwidth that the solver refuses.
+    pub(crate) fn carrying(&mut self, link: &Link, bytes: f64) -> Result<(ClassId, f64), InputError> {
+        let (_, crowd) = self.orbits.link(self.platform.cluster, link);
+        let resource = self.wire(link)?;
+        let class = self.class(f64::INFINITY, &[Use { resource, per_speed: 1.0 }])?;
+        Ok((class, bytes / crowd))
+    }
+
     /// From now on `cause` leaves `share` of a resource (above 0; 1: it is over); several causes multiply.
     ///
     /// Activities under way go on at what they then get; transfers of the α-β network keep their rate.

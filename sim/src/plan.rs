@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lockstep_models::{AxisSet, Exchange, Members, Need, Op, Phase, Program, Role, Stream, TaskId};
+use lockstep_topology::nccl::Request;
 use lockstep_topology::{Algorithm, InputError, Library, Schedule};
 
 /// What a rank of some role does in one iteration.
@@ -88,6 +89,8 @@ pub(crate) struct Meeting {
     pub(crate) members: Members,
     /// Whose sum it is, where a library does it.
     pub(crate) library: Option<Library>,
+    /// What is asked of NCCL, where that is the library.
+    pub(crate) nccl: Option<Request>,
     /// Whether its members do nothing else while it is under way, and nobody else is there.
     pub(crate) apart: Option<Apart>,
 }
@@ -191,8 +194,8 @@ impl Plan {
                             let members = program.group(exchange, group);
                             let schedule = program.schedule_among(exchange, &members)?;
                             let window = Program::window(exchange, &schedule);
-                            let library = exchange.algorithm.library();
-                            meetings.push(Meeting { schedule, window, members, library, apart: None });
+                            let (library, nccl) = (exchange.algorithm.library(), exchange.algorithm.nccl());
+                            meetings.push(Meeting { schedule, window, members, library, nccl, apart: None });
                         }
                         firsts.insert(number, first);
                         first
@@ -237,10 +240,10 @@ impl Plan {
             synchronisation: Vec::new(),
             repeats_alone: true,
         };
-        let (library, apart) = (algorithm.library(), Some(Apart::AtOnce));
+        let (library, nccl, apart) = (algorithm.library(), algorithm.nccl(), Some(Apart::AtOnce));
         Plan {
             roles: vec![role],
-            meetings: vec![Meeting { schedule, window, members: Members::range(0, ranks), library, apart }],
+            meetings: vec![Meeting { schedule, window, members: Members::range(0, ranks), library, nccl, apart }],
         }
     }
 

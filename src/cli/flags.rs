@@ -177,7 +177,7 @@ impl CollectiveFlags {
         /// Members of whose pairs a table is made.
         const MOST: u32 = 8192;
         let located = |error: InputError| error.at(ErrorPlace::Flag("collective"));
-        if self.collective != "alltoallv" {
+        if !matches!(self.collective.as_str(), "alltoallv" | "alltoall") {
             return self.collective.parse().map_err(located);
         }
         if self.ranks > MOST {

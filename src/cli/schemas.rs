@@ -2,8 +2,8 @@
 
 use lockstep_measure::calibrate::CalibrationRow;
 use lockstep_report::{
-    ArmRow, CheckRow, ClusterRow, CollectiveRow, DetailRow, EpochRow, FrontRow, LayerRow, LayoutTableRow, MeasuredRow,
-    MemoryRow, ModelRow, PaperRow, PlotRow, PredictedRow, Report, StageRow, SweepRow,
+    ArmRow, CheckRow, ClusterRow, CollectiveRow, CurvePointRow, CurveRow, DetailRow, EpochRow, FrontRow, LayerRow,
+    LayoutTableRow, MeasuredRow, MemoryRow, ModelRow, PaperRow, PlotRow, PredictedRow, Report, StageRow, SweepRow,
 };
 use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
@@ -24,6 +24,8 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("calibrate", schema::<CalibrationRow>()),
         ("collective", schema::<CollectiveRow>()),
         ("collective-beside", schema::<BesideRow>()),
+        ("sim-curves", schema::<CurveRow>()),
+        ("sim-curves-points", schema::<CurvePointRow>()),
         ("models-list", schema::<ModelRow>()),
         ("models-show", schema::<LayerRow>()),
         ("models-memory", schema::<MemoryRow>()),

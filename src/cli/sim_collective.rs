@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use lockstep_sim::answer::collective_bound;
-use lockstep_sim::{CollectiveRun, Folding, Platform, SimError, simulate_collective};
+use lockstep_sim::{CollectiveRun, Folding, Platform, SimError, nccl_choice, simulate_collective};
 use lockstep_topology::{
     Bytes, Collective, ErrorPlace, Group, Hosting, InputError, Placement, PlacementRule, RECORD, read_text,
 };
@@ -26,6 +26,8 @@ use lockstep_report::{CollectiveRow, Format, Report, print};
   lockstep sim collective --collective allreduce --algorithm ring --ranks 64 --bytes 100MiB --cluster ethernet-4
   lockstep sim collective --algorithm hierarchical:ring --ranks 32 --bytes 1MiB,100MiB --cluster ethernet-gpu-8 --explain
   lockstep sim collective --ranks 8 --bytes 8..1GiB --cluster dgx-a100 --format nccl-tests
+  lockstep sim collective --algorithm library:nccl --ranks 16 --bytes 64KiB..1GiB --cluster dgx-h100:2 --transport mpi --explain
+  lockstep sim collective --algorithm library:nccl@2.20:tree:ll128:8 --ranks 16 --bytes 1MiB --cluster dgx-a100:2
   lockstep sim collective --ranks 8 --beside all_reduce_perf.txt --cluster dgx-a100")]
 pub(super) struct SimCollective {
     #[command(flatten)]
@@ -116,6 +118,11 @@ impl SimCollective {
             let what = format!("{} of {bytes} among {} ranks", run.collective, flags.ranks);
             estimate.show(rows.len() as f64 / sizes.len() as f64, &what);
             let time = estimate.beside(|| simulate_collective(&run, &platform)).map_err(failed)?;
+            if self.explain
+                && let Some(choice) = nccl_choice(&run, &platform).map_err(at_algorithm)?
+            {
+                notes.push(format!("{bytes}: {choice}"));
+            }
             let bound = collective_bound(&site.cluster, &time);
             let answer = match self.explain {
                 true => {

@@ -8,6 +8,7 @@ pub mod collective;
 pub mod document;
 mod input_error;
 mod named;
+pub mod nccl;
 pub mod placement;
 pub mod symmetry;
 mod text;

@@ -1,7 +1,7 @@
 //! What a process can see of a run beforehand: whether its ranks can do the program's exchanges, and whether there is room for them.
 
-use lockstep_models::Program;
-use lockstep_topology::{ErrorPlace, InputError, Library};
+use lockstep_models::{Exchange, Program};
+use lockstep_topology::{Collective, ErrorPlace, InputError, Library};
 
 use crate::device::Devices;
 use crate::room::check_threads;
@@ -33,6 +33,16 @@ pub fn check_run(
     }
     let here: Vec<u32> = here.collect();
     if calls(Library::Devices) {
+        let mut exchanges = program.roles.iter().flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
+        let by_devices = |exchange: &&Exchange| exchange.algorithm.library() == Some(Library::Devices);
+        if let Some(other) = exchanges.find(|one| by_devices(one) && one.collective != Collective::AllReduce) {
+            let message = format!(
+                "of the devices' library, runs call the allreduce alone, and {} is predicted only: take an algorithm of lockstep's \
+                 own, such as ring",
+                other.collective
+            );
+            return Err(InputError::flag("algorithm", other.algorithm.to_string(), message));
+        }
         devices.check_sums(&here)?;
     }
     devices.check_room(program, &here, threads)

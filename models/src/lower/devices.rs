@@ -13,9 +13,11 @@ pub(super) fn level(whole: Exchange) -> (&'static str, Exchange) {
         return ("sum-on-device", Exchange { algorithm, node_axes: LEARNERS, ..whole });
     }
     // Inside a node a hierarchical method is the same whatever crosses nodes.
-    let algorithm = if whole.algorithm.by_nodes() { whole.algorithm } else { Algorithm::hierarchical(whole.algorithm) };
+    let collective = Collective::AllReduceOfNodes;
+    let serves = whole.algorithm.serves(&collective);
+    let algorithm = if serves { whole.algorithm } else { Algorithm::hierarchical(whole.algorithm) };
     // Learners of a device have the same difference of their reference: one of them exchanges it.
-    let (collective, axes) = (Collective::AllReduceOfNodes, whole.axes.or(LEARNERS));
+    let axes = whole.axes.or(LEARNERS);
     ("allreduce", Exchange { collective, algorithm, axes, node_axes: LEARNERS, ..whole })
 }
 

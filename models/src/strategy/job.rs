@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use lockstep_topology::{Algorithm, Bytes, ErrorPlace, Group, InputError};
+use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, Group, InputError};
 
 use super::Strategy;
 use crate::{Assignment, Averaging, Axis, LayerId, Mesh, Model, PipelineSchedule, Program, Sampling, StageCut, Stages};
@@ -256,7 +256,9 @@ impl Job {
             return refused("learners", self.learners.to_string(), &message);
         }
         let two_levels = self.averaging().is_some_and(|averaging| averaging.reference_alpha.is_some());
-        let serves = self.algorithm.library().is_none() && self.algorithm.servers() == 0;
+        // An algorithm that goes by nodes must know those that share a contribution; others are wrapped.
+        let knows = !self.algorithm.by_nodes() || self.algorithm.serves(&Collective::AllReduceOfNodes);
+        let serves = self.algorithm.library().is_none() && self.algorithm.servers() == 0 && knows;
         if two_levels && !serves {
             let message = "crosses devices by reference models, one of each: take ring, or hierarchical:ring";
             return refused("algorithm", self.algorithm.to_string(), message);

@@ -11,6 +11,7 @@ mod account;
 mod case;
 mod chart;
 mod computed;
+pub mod curves;
 pub mod errors;
 mod figures;
 mod fit;

@@ -15,7 +15,7 @@ use crate::collective::{CollectiveRun, simulate_collective};
 use crate::error::SimError;
 use crate::platform::Platform;
 use crate::simulate::{Prediction, SimOptions, simulate};
-use crate::traffic::Traffic;
+use crate::traffic::{Sent, Traffic};
 
 /// Half of the distance between the two simulations, in the logarithm of the parameter.
 const STEP: f64 = 0.02;
@@ -97,7 +97,13 @@ pub fn collective_sensitivities(
     traffic: &Traffic,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<Sensitivity>, SimError> {
-    let mut parameters = parameters(platform, traffic)?;
+    // What is known as a whole sends no messages that are counted, and is asked about the ways between neighbours.
+    let mut traffic = traffic.clone();
+    if traffic.pairs.is_empty() && run.algorithm.nccl().is_some() {
+        let last = run.group.members().saturating_sub(1);
+        traffic.pairs.extend((0..last).map(|rank| ((rank, rank + 1), Sent::default())));
+    }
+    let mut parameters = parameters(platform, &traffic)?;
     let computes =
         [Parameter::Own(OwnTime::Kernels), Parameter::Cluster(Figure::CpuPeak), Parameter::Cluster(Figure::GpuPeak)];
     parameters.retain(|parameter| !computes.contains(parameter));

@@ -1,12 +1,13 @@
-//! Sums of a library that were measured as a whole: each is over so long after its last member has started it, and a member's
-//! sums come one after the other. They take nothing of what else goes on.
+//! Collectives of a library that are known as a whole, measured or by NCCL's model: each is over so long after its last member has
+//! started it, and a member's come one after the other. They take nothing of what else goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lockstep_topology::{InputError, Rank, Time};
+use lockstep_topology::{Collective, InputError, Rank, Time};
 
 use super::{Engine, Event, overflow};
-use crate::fluid::Fluid;
+use crate::fluid::{ClassId, Fluid};
+use crate::nccl;
 
 /// A meeting that takes as long as was measured.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ struct Whole {
     ranks: BTreeSet<u32>,
     /// The flights of those that have started.
     started: Vec<u32>,
+    /// Bytes that each wire carries, where that is known.
+    carries: Vec<(ClassId, f64)>,
 }
 
 /// All of them.
@@ -28,7 +31,7 @@ pub(super) struct Wholes {
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// Whether `meeting` was measured as a whole; worked out when its first member starts it.
+    /// Whether `meeting` is known as a whole; worked out when its first member starts it.
     pub(super) fn is_whole(&mut self, meeting: u32) -> Result<bool, InputError> {
         if !self.wholes.known.contains_key(&meeting) {
             let whole = self.whole(meeting)?;
@@ -37,21 +40,35 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(self.wholes.known[&meeting].is_some())
     }
 
-    fn whole(&self, meeting: u32) -> Result<Option<Whole>, InputError> {
+    fn whole(&mut self, meeting: u32) -> Result<Option<Whole>, InputError> {
         let meeting = &self.plan.meetings[meeting as usize];
         let Some(library) = meeting.library else { return Ok(None) };
         let members = || meeting.members.iter();
         let (cluster, placement) = (self.platform.cluster, self.platform.placement);
         let devices: Vec<_> =
             members().map(|rank| &cluster.devices()[placement.device(Rank(rank)).0 as usize]).collect();
-        let seconds = self.platform.costs.library(library, &devices, meeting.schedule.elements());
-        let Some(seconds) = seconds else { return Ok(None) };
+        let (collective, elements) = (meeting.schedule.collective(), meeting.schedule.elements());
+        let measured = match collective {
+            Collective::AllReduce => self.platform.costs.library(library, &devices, elements),
+            _ => None,
+        };
+        let modelled = match (measured, &meeting.nccl) {
+            (None, Some(request)) => nccl::library(self.platform, members(), request, collective, elements)?,
+            _ => None,
+        };
+        let Some(seconds) = measured.or(modelled.map(|answer| answer.seconds)) else { return Ok(None) };
         if !(seconds >= 0.0 && seconds.is_finite()) {
             let message = "a library's sum must take zero seconds or more, and finitely many";
             return Err(InputError::new("costs", seconds.to_string(), message));
         }
-        let ranks = members().map(|rank| self.resources.orbits().representative(rank)).collect();
-        Ok(Some(Whole { span: Time::from_secs_f64(seconds), ranks, started: Vec::new() }))
+        let ranks: BTreeSet<u32> = members().map(|rank| self.resources.orbits().representative(rank)).collect();
+        let mut carries = Vec::new();
+        if let Some(answer) = &modelled {
+            for (link, bytes) in nccl::wires(self.platform, &ranks, answer) {
+                carries.push(self.resources.carrying(self.platform.cluster.link(link), bytes)?);
+            }
+        }
+        Ok(Some(Whole { span: Time::from_secs_f64(seconds), ranks, started: Vec::new(), carries }))
     }
 
     /// A member has started such a meeting; with the last one, its end is known.
@@ -65,6 +82,9 @@ impl<F: Fluid> Engine<'_, F> {
         let begin = whole.ranks.iter().filter_map(|rank| free.get(rank)).fold(self.now, |latest, at| latest.max(*at));
         let end = begin.0.checked_add(whole.span.0).map(Time).ok_or_else(overflow)?;
         free.extend(whole.ranks.iter().map(|rank| (*rank, end)));
+        for (class, bytes) in &whole.carries {
+            self.resources.take(*class, *bytes);
+        }
         for flight in whole.started.drain(..) {
             self.events.push(end, Event::Through(flight));
         }

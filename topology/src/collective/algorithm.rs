@@ -7,6 +7,7 @@ use super::group::Group;
 use super::lanes::Lanes;
 use super::meaning::Collective;
 use crate::InputError;
+use crate::nccl::Request;
 
 /// How a collective is performed, with its parameters; read from and shown as text.
 ///
@@ -80,6 +81,8 @@ pub(super) enum Parameter {
     Flag { word: &'static str },
     /// Another algorithm, that has no such parameter itself.
     Algorithm { what: &'static str, example: &'static str },
+    /// A version of NCCL and what is forced of it; may be left out.
+    Nccl,
 }
 
 impl Parameter {
@@ -87,7 +90,7 @@ impl Parameter {
     fn example(&self) -> Option<String> {
         match self {
             Parameter::Count { example, .. } => Some(example.to_string()),
-            Parameter::Flag { .. } => None,
+            Parameter::Flag { .. } | Parameter::Nccl => None,
             Parameter::Algorithm { example, .. } => Some((*example).to_owned()),
         }
     }
@@ -97,6 +100,7 @@ impl Parameter {
         match self {
             Parameter::Count { what, .. } | Parameter::Algorithm { what, .. } => what,
             Parameter::Flag { word } => word,
+            Parameter::Nccl => "a version and what is forced",
         }
     }
 }
@@ -110,6 +114,8 @@ pub(super) enum Value {
     Flag(&'static str),
     /// An algorithm.
     Algorithm(Algorithm),
+    /// What is asked of NCCL.
+    Nccl(Request),
 }
 
 /// What an algorithm is to do.
@@ -167,6 +173,18 @@ impl Algorithm {
         self.entry.library
     }
 
+    /// What is asked of NCCL, where it performs the collective.
+    ///
+    /// ```
+    /// use lockstep_topology::Algorithm;
+    /// let nccl: Algorithm = "library:nccl@2.20:ring".parse()?;
+    /// assert_eq!(nccl.nccl().map(|request| request.version.minor), Some(20));
+    /// # Ok::<(), lockstep_topology::InputError>(())
+    /// ```
+    pub fn nccl(&self) -> Option<Request> {
+        self.values.iter().find_map(|value| if let Value::Nccl(request) = value { Some(*request) } else { None })
+    }
+
     /// Whether it asks how the members lie on nodes.
     pub fn by_nodes(&self) -> bool {
         self.entry.by_nodes
@@ -221,6 +239,7 @@ impl fmt::Display for Algorithm {
             Value::Flag("") => Ok(()),
             Value::Flag(word) => write!(f, ":{word}"),
             Value::Algorithm(inner) => write!(f, ":{inner}"),
+            Value::Nccl(request) => write!(f, "{request}"),
         })
     }
 }

@@ -2,6 +2,7 @@
 
 mod binomial_tree;
 mod direct;
+mod double_tree;
 mod halving_doubling;
 mod hierarchical;
 mod k_ary_tree;
@@ -14,6 +15,7 @@ mod pipelined_chain;
 mod recursive_doubling;
 mod recursive_halving;
 mod ring;
+mod rings;
 mod rooted;
 mod trees;
 
@@ -38,13 +40,15 @@ use crate::named::listed;
 use crate::{InputError, nearest};
 
 /// The algorithms, in the order in which they are listed.
-static ENTRIES: [&Entry; 13] = [
+static ENTRIES: [&Entry; 15] = [
     &ring::ENTRY,
     &halving_doubling::ENTRY,
     &binomial_tree::ENTRY,
     &k_ary_tree::ENTRY,
     &pipelined_chain::ENTRY,
     &multi_color::ENTRY,
+    &rings::ENTRY,
+    &double_tree::ENTRY,
     &parameter_server::ENTRY,
     &pairwise::ENTRY,
     &direct::ENTRY,
@@ -96,7 +100,13 @@ impl FromStr for Algorithm {
 fn entry(text: &str) -> Option<(&'static Entry, Option<&str>)> {
     ENTRIES.iter().find_map(|entry| {
         let rest = text.strip_prefix(entry.name)?;
-        if rest.is_empty() { Some((*entry, None)) } else { rest.strip_prefix(':').map(|rest| (*entry, Some(rest))) }
+        let versioned = matches!(entry.parameters, [Parameter::Nccl]);
+        match rest {
+            "" => Some((*entry, None)),
+            // Its own reading begins with the separator.
+            _ if versioned && rest.starts_with(['@', ':']) => Some((*entry, Some(rest))),
+            _ => rest.strip_prefix(':').map(|rest| (*entry, Some(rest))),
+        }
     })
 }
 
@@ -125,6 +135,10 @@ fn values(entry: &Entry, text: &str, mut rest: Option<&str>) -> Result<Box<[Valu
                     let before = entry.parameters[..index].last().map_or(entry.name, Parameter::what);
                     return Err(refusal(text, format!("only `:{word}` may follow {before}")));
                 }
+            },
+            Parameter::Nccl => match rest.take().unwrap_or_default().parse() {
+                Ok(request) => Value::Nccl(request),
+                Err(message) => return Err(refusal(text, message)),
             },
             Parameter::Algorithm { what, .. } => {
                 let inner = rest.take().ok_or_else(missing)?;
@@ -181,6 +195,7 @@ pub(super) mod tests {
                 let ends: Vec<String> = match parameter {
                     Parameter::Count { .. } => counts.iter().map(|count| format!(":{count}")).collect(),
                     Parameter::Flag { word } => vec![String::new(), format!(":{word}")],
+                    Parameter::Nccl => ["", "@2.20", ":tree:ll128:8"].map(str::to_owned).into(),
                     Parameter::Algorithm { .. } => inner.iter().map(|inner| format!(":{inner}")).collect(),
                 };
                 forms.iter().flat_map(|form| ends.iter().map(move |end| format!("{form}{end}"))).collect()
@@ -191,7 +206,7 @@ pub(super) mod tests {
         let mut inner: Vec<String> = ENTRIES.iter().flat_map(|entry| forms(entry, nested, &[])).collect();
         inner.retain(|form| {
             let one = parsed(form);
-            one.library().is_none() && one.servers() == 0 && one.serves(&Collective::AllReduce)
+            one.library().is_none() && one.servers() == 0 && !one.by_nodes() && one.serves(&Collective::AllReduce)
         });
         ENTRIES.iter().flat_map(|entry| forms(entry, counts, &inner)).map(|form| parsed(&form)).collect()
     }
@@ -225,6 +240,11 @@ pub(super) mod tests {
             ("hierarchical:bogus-algorithm", "ring"),
             ("library:gloo", "library:nccl"),
             ("library:mpi:2", "takes no parameter"),
+            ("library:nccl:rinng", "nvls-tree"),
+            ("library:nccl@3.1", "2.7 to 2.30"),
+            ("library:nccl@2.27:ring:ll:65", "at most 64"),
+            ("library:nccl:ll:ring", "in this order"),
+            ("library:nccl:nvls:ll", "leave the protocol out"),
             ("", "ring"),
         ] {
             let refusal = text.parse::<Algorithm>().expect_err(text);

@@ -79,7 +79,8 @@ impl Schedule {
             contributors: members - algorithm.servers(),
             lanes: lanes.into(),
             split: Split { elements, groups: roots, chunks },
-            buffered: algorithm.library().is_some(),
+            // An exchange reads a buffer that it does not write.
+            buffered: algorithm.library().is_some() && !matches!(collective, Collective::AllToAllV { .. }),
         })
     }
 

@@ -1,5 +1,6 @@
 //! Tests of the collectives: all algorithms × all groups × all lengths, against the checker and against plain integers.
 
+mod channels;
 mod closed_forms;
 mod mutants;
 mod nestings;

@@ -1,14 +1,37 @@
-//! `ncclAllReduce`, on the memory of GPUs. Its lanes are those of the ring, whatever the size: NCCL chooses among algorithms by
-//! tables of its own, which are not known outside of NCCL.
+//! NCCL's collectives, on the memory of GPUs. What NCCL takes and how long it runs is [`crate::nccl`]'s.
+//!
+//! Its lanes are those that it runs where rings serve: they say what is sent, and how long it takes on devices of which NCCL's figures
+//! are not known. Of the calls, GPUs execute `ncclAllReduce`; the others are predicted.
 
+use super::pairwise;
+use super::pipelined_chain;
 use super::prelude::*;
 use super::ring::Ring;
 
 pub(super) static ENTRY: Entry = Entry {
     name: "library:nccl",
-    help: "ncclAllReduce, among ranks on GPUs of their own",
-    serves: |collective| *collective == Collective::AllReduce,
-    lanes: |call| Ok(Box::new(Ring { members: call.members(), reduce: true, gather: true })),
+    parameters: &[Parameter::Nccl],
+    help: "NCCL, among ranks on GPUs of their own; @VERSION, :ALGORITHM, :PROTOCOL and :CHANNELS may follow",
+    serves: |collective| {
+        matches!(
+            collective,
+            Collective::AllReduce
+                | Collective::ReduceScatter
+                | Collective::AllGather
+                | Collective::Broadcast { .. }
+                | Collective::Reduce { .. }
+                | Collective::AllToAllV { .. }
+        )
+    },
+    lanes: |call| match call.collective {
+        Collective::AllToAllV { .. } => (pairwise::ENTRY.lanes)(call),
+        Collective::Broadcast { .. } | Collective::Reduce { .. } => (pipelined_chain::ENTRY.lanes)(call),
+        collective => Ok(Box::new(Ring {
+            members: call.members(),
+            reduce: *collective != Collective::AllGather,
+            gather: *collective != Collective::ReduceScatter,
+        })),
+    },
     library: Some(Library::Devices),
     ..Entry::PLAIN
 };

@@ -43,7 +43,8 @@ fn rounds_are_the_longest_chain_of_messages() {
             }
             let chain = twin::run(schedule, ORDER).expect("runs");
             assert!(chain <= schedule.rounds(), "{name}: {chain} > {}", schedule.rounds());
-            let alike = !name.contains("hierarchical") || name.ends_with(&format!("{:?}", Group::nodes(&[members])));
+            let by_depth = name.contains("hierarchical") || name.contains("double-tree");
+            let alike = !by_depth || name.ends_with(&format!("{:?}", Group::nodes(&[members])));
             let exchange = matches!(schedule.collective(), Collective::AllToAllV { .. });
             // a lane of an allgather or reduce-scatter holds a part of each shard
             if schedule.elements() == 1001 && alike && !exchange {
@@ -71,7 +72,7 @@ fn log(p: u64) -> u64 {
 }
 
 /// The table of `docs/collectives.md`, for p = 2, 4, 8, 16, 32 and n a multiple of p (and of the number of servers).
-const TABLE: [Row; 22] = [
+const TABLE: [Row; 24] = [
     Row {
         collective: "allreduce",
         algorithm: "ring",
@@ -127,6 +128,20 @@ const TABLE: [Row; 22] = [
         algorithm: "parameter-server:1:dedicated",
         rounds: |_| 2,
         most: |p, n| n * (p - 1),
+        total: |p, n| 2 * n * (p - 1),
+    },
+    Row {
+        collective: "allreduce",
+        algorithm: "rings:4",
+        rounds: |p| 2 * (p - 1),
+        most: |p, n| 2 * n * (p - 1) / p,
+        total: |p, n| 2 * n * (p - 1),
+    },
+    Row {
+        collective: "allreduce",
+        algorithm: "double-tree:2",
+        rounds: |p| 2 * log(p),
+        most: |p, n| if p == 2 { n } else { 2 * n },
         total: |p, n| 2 * n * (p - 1),
     },
     Row {

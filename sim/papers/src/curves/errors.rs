@@ -1,0 +1,91 @@
+//! Errors by curve, and over all of them.
+
+use lockstep_models::quantile;
+use lockstep_report::{CurvePointRow, CurveRow};
+use lockstep_sim::SimError;
+
+use super::predict::predict;
+use super::shipped::cluster;
+use super::{Curve, System};
+
+/// Sizes that count as large.
+const LARGE: u64 = 16 << 20;
+
+/// Predictions beside measured curves.
+#[derive(Debug, Clone)]
+pub struct Curves {
+    /// A row a curve.
+    pub rows: Vec<CurveRow>,
+    /// A row a point.
+    pub points: Vec<CurvePointRow>,
+    /// What is to be said of all.
+    pub notes: Vec<String>,
+}
+
+/// Predicts all points of `systems`.
+///
+/// # Errors
+/// An unknown cluster, ranks without a place, an algorithm that does not serve them.
+pub fn curves(systems: &[System]) -> Result<Curves, SimError> {
+    let (mut rows, mut points) = (Vec::new(), Vec::new());
+    for system in systems {
+        let cluster = cluster(&system.cluster)?;
+        for curve in &system.curves {
+            let mut own = Vec::new();
+            for point in &curve.points {
+                let predicted = predict(system, &cluster, curve, point)?;
+                own.push(CurvePointRow {
+                    system: system.name.clone(),
+                    curve: curve.name.clone(),
+                    ranks: point.ranks,
+                    bytes: point.bytes,
+                    choice: predicted.choice,
+                    time_us: point.micros,
+                    predicted_time_us: predicted.micros,
+                    log_error: libm::log(predicted.micros / point.micros).abs(),
+                    counted: curve.counted.contains(&point.bytes),
+                });
+            }
+            rows.extend(row(system, curve, &own));
+            points.append(&mut own);
+        }
+    }
+    let notes = vec![note(&rows)];
+    Ok(Curves { rows, points, notes })
+}
+
+/// The errors of a curve; none where no point counts.
+fn row(system: &System, curve: &Curve, points: &[CurvePointRow]) -> Option<CurveRow> {
+    let counted = || points.iter().filter(|point| point.counted);
+    let worst = counted().max_by(|one, other| one.log_error.total_cmp(&other.log_error))?;
+    Some(CurveRow {
+        system: system.name.clone(),
+        curve: curve.name.clone(),
+        collective: curve.collective.of(2, 8).name().to_owned(),
+        algorithm: curve.algorithm.to_string(),
+        points: counted().count() as u32,
+        median_log_error: median(counted().map(|point| point.log_error))?,
+        median_log_error_from_16mib: median(
+            counted().filter(|point| point.bytes >= LARGE).map(|point| point.log_error),
+        ),
+        worst_log_error: worst.log_error,
+        worst_at_bytes: worst.bytes,
+    })
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    (!values.is_empty()).then(|| quantile(&values, 0.5))
+}
+
+fn note(rows: &[CurveRow]) -> String {
+    let of_all = median(rows.iter().map(|row| row.median_log_error)).unwrap_or(0.0);
+    let worst = rows.iter().map(|row| row.median_log_error).fold(0.0, f64::max);
+    let large = median(rows.iter().filter_map(|row| row.median_log_error_from_16mib)).unwrap_or(0.0);
+    format!(
+        "|ln(predicted / measured)|, the median of each curve: of {} curves the median is {of_all:.3}, the largest {worst:.3}; from 16 MiB \
+         the median is {large:.3}",
+        rows.len()
+    )
+}

@@ -1,0 +1,75 @@
+//! What NCCL takes on a platform, and how long it runs: the ranks of a collective as NCCL's model sees them.
+//!
+//! It is the time of the collective as a whole; on devices of which NCCL's figures are not known, its lanes are simulated instead.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lockstep_topology::cluster::{Link, LinkId, LinkKind, VertexKind};
+use lockstep_topology::nccl::{Answer, Call, Machine, Request, answer};
+use lockstep_topology::{Collective, InputError, Rank};
+
+use crate::collective::CollectiveRun;
+use crate::platform::Platform;
+
+/// What NCCL does with a collective of `elements` fp32 elements among `ranks`, in the order of the members; `None` where its figures
+/// of their devices are not known.
+///
+/// # Errors
+/// A request that the machine or the collective does not serve, devices that cannot reach each other.
+pub(crate) fn library(
+    platform: &Platform<'_>,
+    ranks: impl Iterator<Item = u32>,
+    request: &Request,
+    collective: &Collective,
+    elements: u64,
+) -> Result<Option<Answer>, InputError> {
+    let ranks: Vec<u32> = ranks.collect();
+    let Some(first) = ranks.first().copied() else { return Ok(None) };
+    let devices: Vec<_> = ranks.iter().map(|rank| platform.placement.device(Rank(*rank))).collect();
+    let in_process = ranks.iter().filter(|rank| platform.hosting.share(Rank(first), Rank(**rank))).count();
+    match Machine::of(platform.cluster, &devices, in_process as u32)? {
+        Some(machine) => answer(&machine, request, &Call { collective, bytes: elements.saturating_mul(4) }).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The bytes that NCCL's call sends over the NVLinks of `ranks`, and over the networks' links of their hosts' NICs.
+pub(crate) fn wires(platform: &Platform<'_>, ranks: &BTreeSet<u32>, answer: &Answer) -> BTreeMap<LinkId, f64> {
+    let cluster = platform.cluster;
+    let vertices: BTreeSet<u32> = ranks
+        .iter()
+        .map(|rank| cluster.devices()[platform.placement.device(Rank(*rank)).0 as usize].vertex.0)
+        .collect();
+    let hosts: BTreeSet<_> = ranks.iter().map(|rank| platform.placement.host(Rank(*rank))).collect();
+    let by_nvlink = |link: &&Link| link.kind == LinkKind::NvLink && vertices.contains(&link.from.0);
+    let by_nic = |link: &&Link| {
+        let from = cluster.vertex(link.from);
+        let leaves = matches!(link.kind, LinkKind::Ethernet | LinkKind::InfiniBand);
+        leaves && from.kind == VertexKind::Nic && from.host.is_some_and(|host| hosts.contains(&host))
+    };
+    let mut wires = BTreeMap::new();
+    // What a GPU sends is shared out among its links by their rates.
+    let mut all: BTreeMap<u32, f64> = BTreeMap::new();
+    for link in cluster.links().iter().filter(by_nvlink) {
+        *all.entry(link.from.0).or_default() += link.bandwidth.bytes_per_s();
+    }
+    for link in cluster.links().iter().filter(by_nvlink) {
+        wires.insert(link.id, answer.carried.nvlink * link.bandwidth.bytes_per_s() / all[&link.from.0]);
+    }
+    if answer.carried.nic > 0.0 {
+        wires.extend(cluster.links().iter().filter(by_nic).map(|link| (link.id, answer.carried.nic)));
+    }
+    wires
+}
+
+/// What NCCL takes for a run of it, e.g. `NCCL 2.27 takes Tree/LL128, 16 channels`; `None` of other algorithms, and where its figures
+/// of the devices are not known.
+///
+/// # Errors
+/// As [`simulate_collective`](crate::simulate_collective).
+pub fn nccl_choice(run: &CollectiveRun, platform: &Platform<'_>) -> Result<Option<String>, InputError> {
+    let Some(request) = run.algorithm.nccl() else { return Ok(None) };
+    platform.check(run.group.members())?;
+    let answer = library(platform, 0..run.group.members(), &request, &run.collective, run.elements)?;
+    Ok(answer.map(|answer| format!("NCCL {} takes {}", request.version, answer.choice)))
+}

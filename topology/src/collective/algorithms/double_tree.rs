@@ -1,0 +1,177 @@
+//! Double trees over channels: two complementary binary trees between nodes, a chain inside each, both pipelined in chunks.
+//!
+//! Sanders, Speck and Träff 2009 (two-tree algorithms); NCCL's `trees.cc` and `connect.cc`. A node that is inner in one tree is a leaf of
+//! the other, each of which carries half of a channel's share, so that all links work both ways: a node sends and receives 2n elements
+//! at most, n on two nodes. Channel c meets other nodes at member c of each, on its own rail. One way is
+//! ⌊log2(N − 1)⌋ + 1 rounds between N nodes and s − 1 in a node of s.
+
+use std::sync::Arc;
+
+use super::prelude::*;
+use super::trees::{Place, Trees, Ways};
+
+pub(super) static ENTRY: Entry = Entry {
+    name: "double-tree",
+    parameters: &[Parameter::Count {
+        what: "the number of channels",
+        example: 4,
+        most: 64,
+        because: "more channels than NCCL can have",
+    }],
+    help: "two complementary trees between nodes and a chain inside each, on that many channels",
+    serves: |collective| *collective == Collective::AllReduce,
+    lanes: |call| {
+        let nodes = Nodes { members: call.members(), starts: call.group.starts().cloned() };
+        let Some(largest) = nodes.largest() else { return Err(call.refuse("every node needs a member")) };
+        let depth = levels(nodes.count()) + largest - 1;
+        let (members, trees) = (call.members(), 2 * call.algorithm.count(0));
+        let place = move |member, tree| Some(nodes.place(member, tree));
+        Ok(Box::new(Trees { members, trees, depth, is_pipelined: true, ways: Ways::of(call.collective), place }))
+    },
+    by_nodes: true,
+    ..Entry::PLAIN
+};
+
+/// Members on nodes.
+#[derive(Debug, Clone)]
+struct Nodes {
+    members: u32,
+    /// First member of each node, then the number of members; absent where every member is a node of its own.
+    starts: Option<Arc<[u32]>>,
+}
+
+impl Nodes {
+    fn count(&self) -> u32 {
+        self.starts.as_ref().map_or(self.members, |starts| starts.len() as u32 - 1)
+    }
+
+    /// Members of the largest node; `None` where one has none.
+    fn largest(&self) -> Option<u32> {
+        let Some(starts) = &self.starts else { return Some(1) };
+        let sizes = || starts.windows(2).map(|pair| pair[1] - pair[0]);
+        sizes().max().filter(|_| sizes().all(|size| size > 0))
+    }
+
+    /// First member of a node, and how many it has.
+    fn extent(&self, node: u32) -> (u32, u32) {
+        match &self.starts {
+            Some(starts) => (starts[node as usize], starts[node as usize + 1] - starts[node as usize]),
+            None => (node, 1),
+        }
+    }
+
+    /// The member of a node that meets other nodes on a channel.
+    fn leader(&self, node: u32, channel: u32) -> u32 {
+        let (start, size) = self.extent(node);
+        start + channel % size
+    }
+
+    /// The place of a member in a tree: even trees are a channel's first, odd ones its second.
+    fn place(&self, member: u32, tree: u32) -> ChainedPlace {
+        let node = match &self.starts {
+            Some(starts) => starts.partition_point(|start| *start <= member) as u32 - 1,
+            None => member,
+        };
+        let (channel, mirrored) = (tree / 2, tree % 2 == 1);
+        let (start, size) = self.extent(node);
+        let at = (member - start + size - channel % size) % size;
+        let along = |at: u32| start + (channel + at) % size;
+        let mut below = Vec::new();
+        if at + 1 < size {
+            below.push(along(at + 1));
+        }
+        if at > 0 {
+            return ChainedPlace { parent: Some(along(at - 1)), below };
+        }
+        let nodes = self.count();
+        // The second tree is the first one of nodes counted from behind, or where their number is odd from the second on.
+        let turned = |node: u32, back: bool| match (mirrored, nodes.is_multiple_of(2), back) {
+            (false, ..) => node,
+            (true, true, _) => nodes - 1 - node,
+            (true, false, false) => (node + nodes - 1) % nodes,
+            (true, false, true) => (node + 1) % nodes,
+        };
+        let number = turned(node, false);
+        below.extend(children(number, nodes).map(|child| self.leader(turned(child, true), channel)));
+        let parent = parent(number, nodes).map(|above| self.leader(turned(above, true), channel));
+        ChainedPlace { parent, below }
+    }
+}
+
+/// Rounds of one way between `nodes`: those of node 1, whose every step upwards doubles it.
+fn levels(nodes: u32) -> u32 {
+    if nodes > 1 { (nodes - 1).ilog2() + 1 } else { 0 }
+}
+
+/// The node above in the in-order tree, whose root is 0: a node's level is that of its lowest bit.
+fn parent(node: u32, nodes: u32) -> Option<u32> {
+    let bit = node & node.wrapping_neg();
+    let without = node.checked_sub(bit).filter(|_| node > 0)?;
+    let up = u64::from(without) | (u64::from(bit) << 1);
+    Some(if up < u64::from(nodes) { up as u32 } else { without })
+}
+
+/// The nodes below, one on each side: half of its lowest bit away, or nearer where there is no such node.
+fn children(node: u32, nodes: u32) -> impl Iterator<Item = u32> {
+    let half = match node {
+        0 if nodes > 1 => 1 << (nodes - 1).ilog2(),
+        0 => 0,
+        _ => (node & node.wrapping_neg()) / 2,
+    };
+    let mut above = half;
+    while above > 0 && u64::from(node) + u64::from(above) >= u64::from(nodes) {
+        above /= 2;
+    }
+    let before = (node > 0 && half > 0).then(|| node - half);
+    before.into_iter().chain((above > 0).then(|| node + above))
+}
+
+/// A member's place: in its node's chain, at whose head is a member of the tree between nodes.
+#[derive(Debug)]
+struct ChainedPlace {
+    parent: Option<u32>,
+    /// The chain's first.
+    below: Vec<u32>,
+}
+
+impl Place for ChainedPlace {
+    fn parent(&self) -> Option<u32> {
+        self.parent
+    }
+
+    fn children(&self) -> u32 {
+        self.below.len() as u32
+    }
+
+    fn child(&self, index: u32) -> u32 {
+        self.below[index as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_node_but_the_root_is_a_child_of_its_parent_and_leaves_of_one_tree_are_inner_in_the_other() {
+        for nodes in 1..=65 {
+            let mut below = vec![Vec::new(); nodes as usize];
+            for node in 0..nodes {
+                below[node as usize].extend(children(node, nodes));
+                let climb = std::iter::successors(Some(node), |node| parent(*node, nodes)).count() as u32 - 1;
+                assert!(climb <= levels(nodes) && (node != 1 || climb == levels(nodes)), "{node} of {nodes}");
+            }
+            let mut all: Vec<(u32, u32)> = (0..nodes).filter_map(|node| Some((parent(node, nodes)?, node))).collect();
+            let mut listed: Vec<(u32, u32)> =
+                (0..).zip(&below).flat_map(|(above, list)| list.iter().map(move |child| (above, *child))).collect();
+            all.sort_unstable();
+            listed.sort_unstable();
+            assert_eq!(all, listed, "{nodes} nodes");
+            // Counted from behind, where their number is even.
+            let is_leaf = |node: u32| below[node as usize].is_empty();
+            if nodes % 2 == 0 {
+                assert!((0..nodes).all(|node| is_leaf(node) != is_leaf(nodes - 1 - node)), "{nodes} nodes");
+            }
+        }
+    }
+}

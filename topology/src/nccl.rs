@@ -1,0 +1,70 @@
+//! What NCCL does with a collective: which channels it finds, which algorithm and protocol it takes, and how long they run.
+//!
+//! All of it is a pure function of a [`Machine`], a [`Request`] and the collective's bytes. Two sets of figures are kept apart:
+//! `constants.rs` has those that NCCL itself decides by (source: NVIDIA/nccl, `src/graph/tuning.cc`, `search.cc`, `topo.h`,
+//! `src/enqueue.cc`, tags v2.10.3 to v2.28), `pace.rs` those with which its kernels run, by generation of GPU and by transport.
+
+mod carried;
+mod channels;
+mod choice;
+mod constants;
+mod generation;
+mod machine;
+mod method;
+mod pace;
+mod request;
+mod search;
+#[cfg(test)]
+mod tests;
+mod time;
+
+pub use carried::Carried;
+pub use choice::Choice;
+pub use generation::Generation;
+pub use machine::{Machine, Network};
+pub use method::{Method, Protocol};
+pub use request::{Request, Version};
+
+use crate::{Collective, InputError};
+
+/// What is asked of NCCL: a collective over a buffer, the whole gathered, scattered or exchanged one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Call<'a> {
+    /// Its meaning.
+    pub collective: &'a Collective,
+    /// Bytes of the whole buffer.
+    pub bytes: u64,
+}
+
+/// What NCCL does with a call, and how long it takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Answer {
+    /// Algorithm, protocol and channels.
+    pub choice: Choice,
+    /// Seconds from one call to the next where they follow each other at once, as nccl-tests count.
+    pub seconds: f64,
+    /// What it sends over each wire.
+    pub carried: Carried,
+}
+
+/// What NCCL does on `machine`.
+///
+/// ```
+/// use lockstep_topology::nccl::{Call, Machine, Request, answer};
+/// use lockstep_topology::{Cluster, Collective};
+/// let cluster = Cluster::load("dgx-a100").unwrap();
+/// let gpus: Vec<_> = cluster.devices()[1..9].iter().map(|gpu| gpu.id).collect();
+/// let machine = Machine::of(&cluster, &gpus, 1).unwrap().expect("eight A100 behind NVSwitch");
+/// let call = Call { collective: &Collective::AllReduce, bytes: 1 << 30 };
+/// let answer = answer(&machine, &Request::default(), &call).unwrap();
+/// assert_eq!(answer.choice.to_string(), "Ring/Simple, 24 channels");
+/// assert!((answer.seconds / 8.16e-3 - 1.0).abs() < 0.03, "230 GB/s on the bus");
+/// ```
+///
+/// # Errors
+/// A request that the machine or the collective does not serve, with the cure.
+pub fn answer(machine: &Machine, request: &Request, call: &Call<'_>) -> Result<Answer, InputError> {
+    let choice = choice::choose(machine, request, call)?;
+    let seconds = time::seconds(machine, request, call, &choice);
+    Ok(Answer { choice, seconds, carried: carried::carried(machine, call, &choice) })
+}

@@ -1,0 +1,44 @@
+//! Bytes on the wires: what a call sends over a GPU's NVLinks and over a NIC, flags of the protocols included.
+
+use super::{Call, Choice, Machine, Method, Protocol};
+use crate::Collective;
+
+/// Bytes in one direction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Carried {
+    /// By all NVLinks of a GPU.
+    pub nvlink: f64,
+    /// By a NIC.
+    pub nic: f64,
+}
+
+/// What a call sends, S being its buffer among n ranks, h of them a node: rings 2S(n − 1)/n for allreduce and half of it for its
+/// halves, chains S, trees 2S inside and S between two nodes, else 2S; NVLS S(1 + 1/h).
+pub(super) fn carried(machine: &Machine, call: &Call<'_>, choice: &Choice) -> Carried {
+    let (ranks, local) = (f64::from(machine.ranks), f64::from(machine.per_node()));
+    let others = (ranks - 1.0) / ranks;
+    let trees = if machine.nodes == 2 { 1.0 } else { 2.0 };
+    let (inside, outside) = match choice.method {
+        Method::Ring => {
+            let volume = match call.collective {
+                Collective::AllReduce => 2.0 * others,
+                Collective::AllGather | Collective::ReduceScatter => others,
+                _ => 1.0,
+            };
+            (volume, volume)
+        }
+        Method::Tree => (2.0, trees),
+        Method::Nvls | Method::NvlsTree => (1.0 + 1.0 / local, trees),
+        Method::Pairs => ((local - 1.0) / ranks, local * (ranks - local) / ranks),
+    };
+    let flags = match choice.protocol {
+        Protocol::Ll => 2.0,
+        Protocol::Ll128 => 128.0 / 120.0,
+        Protocol::Simple => 1.0,
+    };
+    let bytes = call.bytes as f64 * flags;
+    Carried {
+        nvlink: if machine.nvlink.is_some() { inside * bytes } else { 0.0 },
+        nic: if machine.nodes > 1 { outside * bytes / f64::from(machine.nics.max(1)) } else { 0.0 },
+    }
+}

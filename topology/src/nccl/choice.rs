@@ -1,0 +1,228 @@
+//! NCCL's own cost model: the time that it expects of each algorithm and protocol, and the least of them.
+//!
+//! Source: NVIDIA/nccl, `src/graph/tuning.cc` (`ncclTopoTuneModel`, `ncclTopoGetAlgoTime`). Microseconds and GB/s.
+
+use std::fmt;
+
+use super::channels::channels;
+use super::constants::{self as figures, Hop};
+use super::search::{Found, search};
+use super::{Call, Generation, Machine, Method, Network, Protocol, Request};
+use crate::{Collective, InputError};
+
+/// What NCCL takes for a call; shown as `Tree/LL128, 16 channels`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    /// How the buffer moves.
+    pub method: Method,
+    /// How messages are synchronised.
+    pub protocol: Protocol,
+    /// Channels that run.
+    pub channels: u32,
+    /// Bytes of the buffer per nanosecond that the model expects, and so GB/s; of pairs infinite.
+    pub(super) rate: f64,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.channels == 1 { "" } else { "s" };
+        write!(f, "{}/{}, {} channel{plural}", self.method.title(), self.protocol.title(), self.channels)
+    }
+}
+
+/// What NCCL takes for a call.
+///
+/// # Errors
+/// A request that the machine or the collective does not serve.
+pub(super) fn choose(machine: &Machine, request: &Request, call: &Call<'_>) -> Result<Choice, InputError> {
+    let found = search(machine);
+    if let Collective::AllToAllV { .. } = call.collective {
+        if let Some(method) = request.method {
+            return Err(refuse(request, format!("alltoall is pairs of sends and receives: leave {method} out")));
+        }
+        let protocol = request.protocol.unwrap_or(Protocol::Simple);
+        let channels = channels(machine, &found, request, (Method::Pairs, protocol), call.bytes)?;
+        return Ok(Choice { method: Method::Pairs, protocol, channels, rate: f64::INFINITY });
+    }
+    let mut best: Option<(f64, Method, Protocol, f64)> = None;
+    // Of several, the last: simple is what all of them have.
+    let mut reason = None;
+    for method in Method::ALL {
+        for protocol in Protocol::ALL {
+            if request.method.is_some_and(|asked| asked != method)
+                || request.protocol.is_some_and(|asked| asked != protocol)
+            {
+                continue;
+            }
+            if let Err(refused) = serves(machine, &found, request, call.collective, (method, protocol)) {
+                reason = Some(refused);
+                continue;
+            }
+            let expected = expect(machine, &found, request, call, (method, protocol));
+            if best.is_none_or(|(least, ..)| expected.microseconds < least) {
+                best = Some((expected.microseconds, method, protocol, expected.rate));
+            }
+        }
+    }
+    let Some((_, method, protocol, rate)) = best else {
+        return Err(refuse(request, reason.unwrap_or_else(|| "nothing is left to choose from".to_owned())));
+    };
+    let channels = channels(machine, &found, request, (method, protocol), call.bytes)?;
+    Ok(Choice { method, protocol, channels, rate })
+}
+
+/// An error about what was asked for.
+fn refuse(request: &Request, message: String) -> InputError {
+    InputError::new("", format!("library:nccl{request}"), message)
+}
+
+/// Whether an algorithm with a protocol serves a collective on a machine; else why not, with the cure.
+fn serves(
+    machine: &Machine,
+    found: &Found,
+    request: &Request,
+    collective: &Collective,
+    (method, protocol): (Method, Protocol),
+) -> Result<(), String> {
+    let nvls = matches!(method, Method::Nvls | Method::NvlsTree);
+    let since = if method == Method::Nvls { 17 } else { 18 };
+    match method {
+        _ if *collective != Collective::AllReduce && method != Method::Ring => {
+            Err(format!("{} runs on rings: leave {method} out, or take allreduce", collective.name()))
+        }
+        _ if nvls && protocol != Protocol::Simple => Err(format!("{method} has the protocol simple alone")),
+        _ if nvls && request.version.minor < since => {
+            Err(format!("NCCL {} has no {method}: take 2.{since} or later", request.version))
+        }
+        _ if nvls && found.nvls.is_none() => {
+            Err(format!("{method} needs NVSwitch and at least three GPUs of Hopper or later a node: take ring or tree"))
+        }
+        Method::Nvls if machine.nodes > 1 => {
+            Err("nvls alone does not leave a node where no switch of the network sums: take nvls-tree".to_owned())
+        }
+        Method::NvlsTree if machine.nodes == 1 => Err("nvls-tree is for several nodes: take nvls".to_owned()),
+        _ if protocol == Protocol::Ll128 && machine.nodes > 1 && machine.network != Network::Rdma => {
+            Err("ll128 needs a network that keeps the order of bytes: take ll or simple".to_owned())
+        }
+        _ if protocol == Protocol::Ll128
+            && machine.generation == Generation::Blackwell
+            && request.version.minor < 25 =>
+        {
+            Err(format!("NCCL {} has no ll128 on Blackwell: take 2.25 or later", request.version))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the model expects.
+struct Expected {
+    microseconds: f64,
+    /// GB/s of the buffer.
+    rate: f64,
+}
+
+/// The model's time of an algorithm and protocol that serve.
+fn expect(
+    machine: &Machine,
+    found: &Found,
+    request: &Request,
+    call: &Call<'_>,
+    (method, protocol): (Method, Protocol),
+) -> Expected {
+    let (ranks, nodes, local) = (f64::from(machine.ranks), f64::from(machine.nodes), f64::from(machine.per_node()));
+    let steps = match call.collective {
+        Collective::AllReduce => 2.0 * (ranks - 1.0),
+        Collective::ReduceScatter | Collective::AllGather => ranks - 1.0,
+        _ => ranks,
+    };
+    let bus = bus(machine, found, request, call.collective, (method, protocol));
+    let rate = if method == Method::Tree {
+        bus / 2.0 * figures::tree_correction(protocol, call.bytes)
+    } else {
+        bus * ranks / steps
+    };
+    let version = request.version;
+    let intra = figures::step(version, Hop::NvLink, method, protocol);
+    let inter = figures::step(version, Hop::Network, method, protocol);
+    let levels = f64::from(machine.nodes.ilog2());
+    let rooted = matches!(call.collective, Collective::Broadcast { .. } | Collective::Reduce { .. });
+    let walk = match method {
+        Method::Ring if rooted => {
+            if machine.nodes == 1 {
+                intra
+            } else {
+                inter
+            }
+        }
+        Method::Ring => {
+            let across = match (machine.nodes, *call.collective == Collective::AllReduce) {
+                (1, _) => 0.0,
+                (_, true) if version.minor < 23 => 2.0 * nodes,
+                (_, true) => 2.0 * (nodes - 1.0),
+                (_, false) => nodes - 1.0,
+            };
+            // Posting to the proxy is a floor under each step.
+            let post = if protocol == Protocol::Simple { 3.0 } else { 1.0 };
+            let inside = if machine.nodes > 1 { intra.max(post) } else { intra };
+            (steps - across).max(0.0) * inside + across * inter
+        }
+        Method::Tree => 2.0 * ((local - 1.0) * intra + levels * inter),
+        Method::Nvls | Method::Pairs => intra,
+        Method::NvlsTree => intra + 2.0 * levels * inter,
+    };
+    let mut latency = figures::base(version, method, protocol) + walk;
+    let each = call.bytes / (u64::from(found.channels.count) * u64::from(machine.ranks)).max(1);
+    let plateau = method == Method::Ring && protocol == Protocol::Simple && machine.nodes > 1 && each >= 64;
+    if plateau && *call.collective == Collective::AllReduce {
+        latency *= if machine.generation == Generation::Volta { 1.9 } else { 1.4 };
+    }
+    Expected { microseconds: latency + call.bytes as f64 / rate * 1e-3, rate }
+}
+
+/// Bus bandwidth in GB/s.
+fn bus(
+    machine: &Machine,
+    found: &Found,
+    request: &Request,
+    collective: &Collective,
+    (method, protocol): (Method, Protocol),
+) -> f64 {
+    let (version, generation, nodes) = (request.version, machine.generation, machine.nodes);
+    let (count, total) = (f64::from(found.channels.count), found.channels.total());
+    let limit = figures::ll_limit(version, generation, nodes);
+    match (method, protocol) {
+        (Method::Ring, Protocol::Ll) => {
+            let sums = !matches!(collective, Collective::AllGather | Collective::Broadcast { .. });
+            let share = match (version.minor >= 21, nodes == 1 && !sums) {
+                (true, _) => 0.5,
+                (false, true) => 1.0 / 3.0,
+                (false, false) => 0.25,
+            };
+            limit.min(total * share)
+        }
+        (Method::Ring, Protocol::Ll128) => (total * 0.92).min(count * figures::ring_ll128(generation)),
+        (Method::Ring, Protocol::Simple) | (Method::Pairs, _) => total,
+        (Method::Tree, protocol) => {
+            let most = (total * 0.92).min(count * figures::tree(version, generation, nodes));
+            match protocol {
+                Protocol::Ll => (most / 3.8).min(limit),
+                Protocol::Ll128 => (most * if nodes == 1 { 7.0 / 9.0 } else { 120.0 / 128.0 })
+                    .min(count * figures::tree_ll128(version, generation, nodes)),
+                Protocol::Simple => most,
+            }
+        }
+        (Method::Nvls | Method::NvlsTree, _) => {
+            let heads = found.nvls.map_or(0.0, |nvls| f64::from(nvls.count));
+            let of_heads = found.nvls.map_or(0.0, |nvls| nvls.total());
+            // A head's own part does not cross the switch; an allreduce goes both ways at once.
+            let inside = 2.0 * of_heads * figures::nvls_share(generation) * (1.0 - 1.0 / heads.max(1.0));
+            if nodes == 1 {
+                return inside;
+            }
+            // On two nodes each sends its sum once.
+            let across = total * if nodes == 2 { 2.0 } else { 1.0 };
+            let most = f64::from(found.nvls_run) * figures::nvls_tree(version, generation, nodes);
+            inside.min(across).min(most)
+        }
+    }
+}

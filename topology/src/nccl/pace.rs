@@ -1,0 +1,91 @@
+//! The figures with which NCCL's kernels run: by generation of GPU, transport and version, none by machine.
+//!
+//! Chosen with the curves of `experiments/collectives` (fitted) where nothing else is said. Microseconds and GB/s.
+
+use super::{Generation, Protocol, Version};
+
+/// What rings reach of the NVLinks' line rate with Simple: packets' headers, and what synchronisation leaves.
+pub(super) fn ring_share(generation: Generation) -> f64 {
+    match generation {
+        // As its 20 of 25 GB/s a link (assumed).
+        Generation::Volta => 0.80,
+        Generation::Ampere => 0.783,
+        Generation::Hopper => 0.813,
+        Generation::Blackwell => 0.757,
+    }
+}
+
+/// What a channel carries at most: one thread block's copies (NCCL's own speeds of channels).
+pub(super) fn of_channel(generation: Generation) -> f64 {
+    match generation {
+        Generation::Volta | Generation::Ampere => 20.0,
+        Generation::Hopper => 30.0,
+        Generation::Blackwell => 45.0,
+    }
+}
+
+/// What a protocol leaves of the rate of Simple. LL's share is of 4 in 8 bytes, halved again across nodes, where its flags are polled
+/// in the host's memory.
+pub(super) fn protocol_share(protocol: Protocol, across: bool) -> f64 {
+    match protocol {
+        Protocol::Ll if across => 0.25,
+        Protocol::Ll => 0.5,
+        Protocol::Ll128 => 0.83,
+        Protocol::Simple => 1.0,
+    }
+}
+
+/// What sums in the switch reach of the NVLinks' line rate: NCCL's 0.85 and 0.74 of its 20.6 and 40.1 GB/s a link.
+pub(super) fn nvls_share(generation: Generation) -> f64 {
+    if generation == Generation::Blackwell { 0.60 } else { 0.68 }
+}
+
+/// What is left of that where chunks are of `kib` KiB: the synchronisation of short ones is not hidden.
+pub(super) fn nvls_chunk_share(generation: Generation, kib: u32) -> f64 {
+    match (generation == Generation::Blackwell, kib) {
+        (_, 128..) => 1.0,
+        (false, 64..) => 0.95,
+        (false, 32..) => 0.83,
+        (false, _) => 0.7,
+        (true, 64..) => 0.87,
+        (true, 32..) => 0.6,
+        (true, _) => 0.4,
+    }
+}
+
+/// From the first word at the switch until the last GPU has the sum.
+pub(super) const NVLS_PASS: f64 = 12.0;
+
+/// What NICs reach of their payload.
+pub(super) const NIC_SHARE: f64 = 0.98;
+
+/// What an allgather out of place loses by copying its own part.
+pub(super) const OWN_COPY: f64 = 0.95;
+
+/// Sends and receives beside a ring's rate: pairs are of unequal speed within a round.
+pub(super) const PAIRS_SHARE: f64 = 0.96;
+
+/// A launch on one GPU after another, back to back.
+const LAUNCH: f64 = 16.0;
+
+/// A call's time beside what its kernels need, where a process launches on `per_process` GPUs.
+pub(super) fn launch(generation: Generation, per_process: u32) -> f64 {
+    // Hosts of later GPUs are faster.
+    let another = if generation >= Generation::Hopper { 0.86 } else { 2.0 };
+    LAUNCH + another * (f64::from(per_process) - 1.0)
+}
+
+/// The least from one call to the next where one process launches on several GPUs in turn; until 2.13 each channel of each GPU is one
+/// more write to its memory (the version is assumed).
+pub(super) fn least(version: Version, per_process: u32, channels: u32) -> f64 {
+    if per_process < 2 {
+        return 0.0;
+    }
+    let writes = if version.minor < 14 { 0.206 * f64::from(channels) } else { 0.0 };
+    f64::from(per_process) * (4.25 + writes)
+}
+
+/// The same of an alltoall, which is a call of sends and receives; of a process a GPU assumed.
+pub(super) fn least_of_pairs(per_process: u32) -> f64 {
+    if per_process < 2 { 30.0 } else { 10.9 * f64::from(per_process) }
+}

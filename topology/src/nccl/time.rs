@@ -1,0 +1,138 @@
+//! How long NCCL's kernels run for a call: a launch, the steps of the longest chain, and bytes over the rate of what carries most.
+//!
+//! Bytes of a buffer S per GPU and direction among n: ring 2S(n − 1)/n for allreduce, S(n − 1)/n for its halves and S along a chain;
+//! NVLS S(1 + 1/n). Through the NICs of a node: ring as much, trees S on two nodes, 2S on more (an inner node of one tree is a leaf of
+//! the other). Microseconds and GB/s.
+
+use super::constants::{self as figures, Hop};
+use super::search::search;
+use super::{Call, Choice, Machine, Method, Protocol, Request, pace};
+use crate::Collective;
+
+/// Seconds of a call.
+pub(super) fn seconds(machine: &Machine, request: &Request, call: &Call<'_>, choice: &Choice) -> f64 {
+    let kilobytes = call.bytes as f64 * 1e-3;
+    let micros = match choice.method {
+        Method::Pairs => pairs(machine, kilobytes),
+        _ => {
+            let run = match choice.method {
+                Method::Ring => ring(machine, request, call, choice, kilobytes),
+                Method::Tree => tree(machine, request, choice, kilobytes),
+                _ => nvls(machine, call, choice, kilobytes),
+            };
+            let launch = pace::launch(machine.generation, machine.per_process);
+            let least = pace::least(request.version, machine.per_process, choice.channels);
+            (launch + run).max(least)
+        }
+    };
+    micros * 1e-6
+}
+
+/// GB/s of Simple on rings: of the GPUs' links, of the channels, and of the NICs.
+fn carried(machine: &Machine, channels: u32) -> f64 {
+    let inside = match machine.nvlink {
+        Some(_) => machine.line() * pace::ring_share(machine.generation),
+        None => f64::INFINITY,
+    };
+    inside.min(f64::from(channels) * pace::of_channel(machine.generation)).min(machine.outward() * pace::NIC_SHARE)
+}
+
+/// Microseconds that a step between nodes takes: NCCL's own, and the links'.
+fn across(machine: &Machine, request: &Request, choice: &Choice) -> f64 {
+    figures::step(request.version, Hop::Network, choice.method, choice.protocol) + machine.latency.as_secs_f64() * 1e6
+}
+
+fn ring(machine: &Machine, request: &Request, call: &Call<'_>, choice: &Choice, kilobytes: f64) -> f64 {
+    let (ranks, nodes) = (f64::from(machine.ranks), f64::from(machine.nodes));
+    let others = (ranks - 1.0) / ranks;
+    let (volume, steps, crossings) = match call.collective {
+        Collective::AllReduce => (2.0 * others, 2.0 * (ranks - 1.0), 2.0 * nodes),
+        Collective::AllGather => (others / pace::OWN_COPY, ranks - 1.0, nodes),
+        Collective::ReduceScatter => (others, ranks - 1.0, nodes),
+        _ => (1.0, ranks - 1.0, nodes - 1.0),
+    };
+    let crossings = if machine.nodes == 1 { 0.0 } else { f64::min(crossings, steps) };
+    let inside = figures::step(request.version, Hop::NvLink, choice.method, choice.protocol);
+    let walk = (steps - crossings) * inside + crossings * across(machine, request, choice);
+    // A channel of LL has few bytes, and its threads are what limits it: NCCL's own limit.
+    let rate = match choice.protocol {
+        Protocol::Ll => {
+            let share = pace::protocol_share(Protocol::Ll, machine.nodes > 1);
+            let limit = figures::ll_limit(request.version, machine.generation, machine.nodes);
+            (carried(machine, search(machine).run) * share).min(limit)
+        }
+        protocol => carried(machine, choice.channels) * pace::protocol_share(protocol, machine.nodes > 1),
+    };
+    walk + volume * kilobytes / rate
+}
+
+/// The pipeline's rate is that of NCCL's own model, which was measured by its authors; the NICs may carry less.
+fn tree(machine: &Machine, request: &Request, choice: &Choice, kilobytes: f64) -> f64 {
+    let local = f64::from(machine.per_node());
+    let inside = match choice.protocol {
+        // The first chunk's step, and not the pipeline's, which some versions count.
+        Protocol::Simple => 4.0,
+        protocol => figures::step(request.version, Hop::NvLink, Method::Tree, protocol),
+    };
+    let outside = match choice.protocol {
+        Protocol::Simple => 14.0 + machine.latency.as_secs_f64() * 1e6,
+        _ => across(machine, request, choice),
+    };
+    let walk = 2.0 * ((local - 1.0) * inside + f64::from(machine.nodes.ilog2()) * outside);
+    let whole = search(machine).run;
+    let channels = f64::from(choice.channels.min(whole)) / f64::from(whole);
+    let fewer = if choice.protocol == Protocol::Simple || request.channels.is_some() { channels } else { 1.0 };
+    walk + kilobytes / (choice.rate * fewer).min(outward(machine))
+}
+
+/// GB/s of a buffer that trees between nodes get through a node's NICs.
+fn outward(machine: &Machine) -> f64 {
+    let times = if machine.nodes == 2 { 1.0 } else { 2.0 };
+    machine.outward() * pace::NIC_SHARE / times
+}
+
+/// A buffer goes by loops of channels × heads chunks, of which one is summed while the one before is handed out.
+fn nvls(machine: &Machine, call: &Call<'_>, choice: &Choice, kilobytes: f64) -> f64 {
+    let heads = machine.per_node();
+    let chunk = chunk_kib(choice.channels, heads, call.bytes);
+    let volume = 1.0 + 1.0 / f64::from(heads);
+    let of_channels = f64::from(choice.channels) * pace::of_channel(machine.generation);
+    let inside = (machine.line() * pace::nvls_share(machine.generation)).min(of_channels) / volume
+        * pace::nvls_chunk_share(machine.generation, chunk);
+    let rate = if machine.nodes > 1 { inside.min(outward(machine)) } else { inside };
+    let all = kilobytes / rate;
+    let looped = f64::from(choice.channels * heads * chunk) * 1.024 / rate;
+    // One more stage in a node; up and down a level, and in and out of the node, between nodes.
+    let (stages, walk) = match machine.nodes {
+        1 => (1.0, 0.0),
+        nodes => {
+            let level = 14.0 + machine.latency.as_secs_f64() * 1e6;
+            (4.0, 2.0 * f64::from(nodes.ilog2()) * level)
+        }
+    };
+    pace::NVLS_PASS + walk + all + stages * looped.min(all)
+}
+
+/// KiB of a chunk: 128, and 64, 32, 16 while loops are few (`src/enqueue.cc`).
+fn chunk_kib(channels: u32, heads: u32, bytes: u64) -> u32 {
+    let mut kib = 128;
+    for (above, loops) in [(64, 64), (32, 8), (16, 2)] {
+        let looped = u64::from(channels) * u64::from(heads) * u64::from(kib) * 1024;
+        if kib > above && bytes < loops * looped {
+            kib = above;
+        }
+    }
+    kib
+}
+
+/// Rounds of pairs: what leaves a GPU by NVLink, and what leaves its node.
+fn pairs(machine: &Machine, kilobytes: f64) -> f64 {
+    let (ranks, local) = (f64::from(machine.ranks), f64::from(machine.per_node()));
+    let inside = match machine.nvlink {
+        Some(_) => (local - 1.0) / ranks / (machine.line() * pace::ring_share(machine.generation) * pace::PAIRS_SHARE),
+        None => 0.0,
+    };
+    let outside = local * (ranks - local) / ranks / (machine.outward() * pace::NIC_SHARE);
+    let walk = if machine.nodes > 1 { 14.0 + machine.latency.as_secs_f64() * 1e6 } else { 0.0 };
+    pace::least_of_pairs(machine.per_process) + walk + kilobytes * inside.max(outside)
+}
