@@ -139,15 +139,15 @@ impl Job {
         }
     }
 
-    /// The stages among which the layers of a rank's whole model are divided, as [`Job::stages_of`].
+    /// The stages among which the layers of the job's model are divided; `None` where each rank has all layers.
     ///
     /// # Errors
-    /// As [`Job::stages_of`].
+    /// More chunks than layers, a list of cuts that does not fit, a first cut that leaves the samples to a later stage.
     pub fn stages(&self) -> Result<Option<Stages>, InputError> {
         self.stages_of(&self.model)
     }
 
-    /// The stages among which layers of `model`, the job's or what a rank has of each of its layers, are divided; `None` where each rank has all layers.
+    /// The same of `model`, what a rank has of each layer of the job's.
     ///
     /// # Errors
     /// More chunks than layers, a list of cuts that does not fit, a first cut that leaves the samples to a later stage.
