@@ -189,7 +189,7 @@ impl<'a> Tasks<'a> {
         self.task_of[node.index()] = self.list.iter().rposition(|task| task.stream == Stream::Compute);
     }
 
-    /// Adds a task that no node stands for.
+    /// Adds a task of no node.
     pub(super) fn task(&mut self, name: String, op: Op, after: Vec<After>) -> TaskId {
         let stream = if matches!(op, Op::Exchange(_)) { Stream::Exchange } else { Stream::Compute };
         self.list.push(Task { name, op, stream, after });
