@@ -1,13 +1,14 @@
 //! One collective alone on a platform: the same engine as for a program, with a single exchange.
 
 use lockstep_models::Driver;
-use lockstep_topology::{Algorithm, Collective, Group, Schedule, Time};
+use lockstep_topology::{Algorithm, Collective, Group, InputError, Schedule, Time};
 
 use crate::engine::Engine;
 use crate::error::SimError;
 use crate::fluid::System;
 use crate::fold::{self, FoldRule, Folding};
 use crate::machine::{Resources, Utilisation};
+use crate::nccl;
 use crate::plan::Plan;
 use crate::platform::Platform;
 use crate::traffic::Traffic;
@@ -88,4 +89,16 @@ pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Resu
     let algbw = if seconds > 0.0 { (run.elements * 4) as f64 / seconds } else { 0.0 };
     let busbw = algbw * run.collective.bus_factor(contributors);
     Ok(CollectiveTime { time, algbw, busbw, traffic: outcome.traffic, utilisation: outcome.utilisation, folding })
+}
+
+/// What NCCL takes for a run of it, e.g. `NCCL 2.27 takes Tree/LL128, 16 channels`; `None` of other algorithms, and where its figures
+/// of the devices are not known.
+///
+/// # Errors
+/// As [`simulate_collective`](crate::simulate_collective).
+pub fn nccl_choice(run: &CollectiveRun, platform: &Platform<'_>) -> Result<Option<String>, InputError> {
+    let Some(request) = run.algorithm.nccl() else { return Ok(None) };
+    platform.check(run.group.members())?;
+    let answer = nccl::library(platform, 0..run.group.members(), &request, &run.collective, run.elements)?;
+    Ok(answer.map(|answer| format!("NCCL {} takes {}", request.version, answer.choice)))
 }

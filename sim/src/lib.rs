@@ -30,7 +30,7 @@ mod supply;
 mod tests;
 mod traffic;
 
-pub use collective::{CollectiveRun, CollectiveTime, simulate_collective};
+pub use collective::{CollectiveRun, CollectiveTime, nccl_choice, simulate_collective};
 pub use conditions::{Background, Conditions, Load, Slowdown};
 pub use costs::{Cost, Costs, MessageCost, Pair, Roofline, Table};
 pub use deadlock::{Waiting, WaitsFor};
@@ -38,7 +38,6 @@ pub use error::SimError;
 pub use fold::{FoldRule, Folding};
 pub use input::{Held, Input, SampleSource, TransformAt};
 pub use machine::{Part, Utilisation};
-pub use nccl::nccl_choice;
 pub use noise::{Distribution, Family, Fit, Jitter, Noise, fits};
 pub use platform::{NetworkModel, Platform};
 pub use simulate::{Prediction, SimOptions, simulate, simulate_with};

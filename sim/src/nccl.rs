@@ -8,7 +8,6 @@ use lockstep_topology::cluster::{Link, LinkId, LinkKind, VertexKind};
 use lockstep_topology::nccl::{Answer, Call, Machine, Request, answer};
 use lockstep_topology::{Collective, InputError, Rank};
 
-use crate::collective::CollectiveRun;
 use crate::platform::Platform;
 
 /// What NCCL does with a collective of `elements` fp32 elements among `ranks`, in the order of the members; `None` where its figures
@@ -60,16 +59,4 @@ pub(crate) fn wires(platform: &Platform<'_>, ranks: &BTreeSet<u32>, answer: &Ans
         wires.extend(cluster.links().iter().filter(by_nic).map(|link| (link.id, answer.carried.nic)));
     }
     wires
-}
-
-/// What NCCL takes for a run of it, e.g. `NCCL 2.27 takes Tree/LL128, 16 channels`; `None` of other algorithms, and where its figures
-/// of the devices are not known.
-///
-/// # Errors
-/// As [`simulate_collective`](crate::simulate_collective).
-pub fn nccl_choice(run: &CollectiveRun, platform: &Platform<'_>) -> Result<Option<String>, InputError> {
-    let Some(request) = run.algorithm.nccl() else { return Ok(None) };
-    platform.check(run.group.members())?;
-    let answer = library(platform, 0..run.group.members(), &request, &run.collective, run.elements)?;
-    Ok(answer.map(|answer| format!("NCCL {} takes {}", request.version, answer.choice)))
 }

@@ -30,6 +30,7 @@ mod group;
 mod lane;
 mod lanes;
 mod meaning;
+pub mod nccl;
 mod phase;
 mod replay;
 mod schedule;

@@ -8,13 +8,13 @@ pub mod collective;
 pub mod document;
 mod input_error;
 mod named;
-pub mod nccl;
 pub mod placement;
 pub mod symmetry;
 mod text;
 mod units;
 
 pub use cluster::Cluster;
+pub use collective::nccl;
 pub use collective::{
     Action, Algorithm, Bracketing, Collective, ExpressionId, Group, Lane, LaneStep, Library, PipelinePhase, Reason,
     Schedule, ScheduleError, Wait, check, shard,

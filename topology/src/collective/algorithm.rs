@@ -6,8 +6,8 @@ use std::hash::{Hash, Hasher};
 use super::group::Group;
 use super::lanes::Lanes;
 use super::meaning::Collective;
+use super::nccl::Request;
 use crate::InputError;
-use crate::nccl::Request;
 
 /// How a collective is performed, with its parameters; read from and shown as text.
 ///
