@@ -86,11 +86,24 @@ impl Images {
             links: links.representatives(order, LinkId).ok_or("links have unequal numbers of images")?,
             devices: devices.representatives(order, DeviceId).ok_or("devices have unequal numbers of images")?,
         };
+        if !images.keep_wires(cluster) {
+            return Err("links of one wire stand for links of several");
+        }
         if pairs.iter().filter_map(|pair| route(pair, 0)).all(|route| images.serves(cluster, &route)) {
             Ok(images)
         } else {
             Err("a route crosses two images of one wire, or shares its port with them")
         }
+    }
+
+    /// Whether links of one wire, as both directions of a half-duplex one are, have representatives on one wire that carry as much.
+    fn keep_wires(&self, cluster: &Cluster) -> bool {
+        let mut of_wire = vec![None; cluster.wires() as usize];
+        let mut known = (0..).zip(&self.links).filter_map(|(link, image)| image.map(|image| (LinkId(link), image)));
+        known.all(|(link, (image, uses))| {
+            let found = (cluster.link(image).wire, uses);
+            *of_wire[cluster.link(link).wire.0 as usize].get_or_insert(found) == found
+        })
     }
 
     /// Whether a route crosses no two images of one wire, and has its ports for itself.

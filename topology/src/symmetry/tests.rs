@@ -205,6 +205,43 @@ proptest! {
         let Ok(fold) = Fold::new(group, &cluster, &placement, &hosting) else { return Ok(()) };
         check(&fold, &cluster, &placement);
     }
+
+    /// Whatever is found by following the routes between all ranks holds of all of them.
+    #[test]
+    fn followed_routes_move_with_the_ranks(
+        gpus in prop::sample::select(vec![0u32, 2, 4]),
+        bridges in 1u32..3,
+        widths in prop::collection::vec(1u32..4, 1..3),
+        (blocks, parts) in (1u32..5, 1u32..5),
+    ) {
+        let cluster = Cluster::parse("tree.toml", &tree(gpus, bridges.min(gpus.max(1)), &widths)).expect("a cluster");
+        let ranks = widths.iter().product::<u32>() * if gpus == 0 { 4 } else { gpus };
+        prop_assume!(ranks.is_multiple_of(blocks) && (ranks / blocks).is_multiple_of(parts) && blocks * parts > 1);
+        let (placement, hosting) = place(&cluster, ranks);
+        let group = Permutations::Grid { block: ranks / blocks, unit: ranks / blocks / parts };
+        let unit = group.unit(ranks);
+        let pairs: Vec<_> = (0..unit).flat_map(|from| (0..ranks).map(move |to| (from, to))).collect();
+        let Ok(fold) = Fold::along_routes(group, &cluster, (&placement, &hosting), &pairs) else { return Ok(()) };
+        check(&fold, &cluster, &placement);
+    }
+
+    /// A grid's permutations take each place to each other one way, and back.
+    #[test]
+    fn grids_act_freely(blocks in 1u32..6, parts in 1u32..6, unit in 1u32..4) {
+        let (group, ranks) = (Permutations::Grid { block: parts * unit, unit }, blocks * parts * unit);
+        prop_assert_eq!((group.unit(ranks), group.order(ranks)), (unit, blocks * parts));
+        for member in 0..ranks {
+            let mut images: Vec<u32> = (0..group.order(ranks)).map(|to| group.image(ranks, to, member)).collect();
+            prop_assert_eq!(images[0], member);
+            for (to, image) in (0..).zip(&images) {
+                prop_assert_eq!(group.back(ranks, to, *image), member);
+            }
+            prop_assert!((0..unit).all(|place| group.image(ranks, member / unit, place) % unit == place));
+            images.sort_unstable();
+            images.dedup();
+            prop_assert_eq!(images.len() as u32, group.order(ranks), "member {}", member);
+        }
+    }
 }
 
 /// Holds a fold to its word on every pair of ranks.
