@@ -183,7 +183,7 @@ fn mistakes_are_told_where_they_stand() {
         ("batch_per_rank = -1", "e.toml:3", "whole number from 1"),
         ("batch_per_rank = 1\nglobal_batch = 2", "e.toml:4", "one of the two"),
         ("steps = 1\nepochs = 2", "e.toml:4", "one of the two"),
-        ("algorithm = \"rinng\"", "e.toml:3", "did you mean ring?"),
+        ("algorithm = \"rinng\"", "e.toml:3", "did you mean ring"),
         ("algorithm = \"parameter-server:0\"", "e.toml:3", "at least 1"),
         ("bucket = \"25MB\"", "e.toml:3", "layer, whole, tensor or a size"),
         ("chunk = \"1B\"", "e.toml:3", "at least one element"),
