@@ -75,9 +75,11 @@ impl Replica {
     /// Reads the gradients of a range where messages would, as [`Replica::warm_inputs`] does for a chain.
     pub fn warm_gradients(&mut self, range: Range<usize>) {
         let Ok(host) = self.device.host(Buffer::Gradients) else { return };
-        // SAFETY: between tasks no message is in flight and nothing writes.
-        let gradients = unsafe { host.slice(self.places.place(Buffer::Gradients, &range)) };
-        std::hint::black_box(gradients.iter().step_by(16).sum::<f32>());
+        for piece in self.places.pieces(&[Buffer::Gradients], &range).into_iter().filter(|piece| !piece.is_empty()) {
+            // SAFETY: between tasks no message is in flight and nothing writes.
+            let gradients = unsafe { host.slice(self.places.place(Buffer::Gradients, &piece)) };
+            std::hint::black_box(gradients.iter().step_by(16).sum::<f32>());
+        }
     }
 
     /// The optimizer's momentum buffer, by parameter: zero for those that this rank does not update.

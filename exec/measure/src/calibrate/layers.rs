@@ -38,7 +38,9 @@ fn tasks(subject: &Subject) -> Vec<Op> {
         .filter(|op| Need::of(program, op).is_some_and(|need| seen.insert(need)))
         .cloned()
         .collect();
-    let all = 0..program.model.parameter_elements();
+    // A stage of a pipeline has some of the parameters.
+    let own = program.parameters_of(&program.roles[*role]).into_iter();
+    let all = own.max_by_key(|range| range.end - range.start).unwrap_or(0..0);
     let whole = Op::Elementwise(Elementwise::new(Optimizer::update(1.0, false), all.clone()));
     if !all.is_empty() && Need::of_role(program, &program.roles[*role]).difference(&seen).next().is_some() {
         tasks.push(whole);
