@@ -106,42 +106,53 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
     };
     // A role that has one of these ranks must have all of them.
     let together = |role: &Role| role.ranks.iter().all(|rank| role.ranks.contains(rank % block));
-    if ranks > program.workers() || !program.roles.iter().all(together) {
+    if ranks > program.workers() || program.roles.len() > 1 && !program.roles.iter().all(together) {
         return (Orbits::all(), Folding::Refused("ranks have different roles".into()));
     }
-    // Ranks along the outermost axis may represent each other; they may copy other rows, but not more of them.
-    let unlike = |task: &Task| match &task.op {
-        Op::Copy(copies) => {
-            copies.axis() == Some(axis) && copies.values().iter().any(|copy| copy.moved() != copies.first().moved())
-        }
-        _ => false,
-    };
-    if program.roles.iter().flat_map(|role| &role.tasks).any(unlike) {
+    if copies_differ(program, axis) {
         return (Orbits::all(), Folding::Refused("ranks copy unlike numbers of elements".into()));
     }
     let met = |exchange: &Exchange, rank: u32| {
         let schedule = program.schedule(exchange, rank).ok()?;
-        let elements = exchange.range.end - exchange.range.start;
-        Some(Met {
-            schedule,
-            elements,
-            block: exchange.axes.contains(axis).then(|| group_block(program, exchange, axis)),
-        })
+        Some(Met { schedule, block: exchange.axes.contains(axis).then(|| group_block(program, exchange, axis)) })
     };
     let all = program.roles.iter().flat_map(|role| role.exchanges().map(move |(_, exchange)| (role, exchange)));
     let all = all.flat_map(|(role, exchange)| {
         // Groups may lie on nodes in different ways, each of which must be symmetric.
         let count = if exchange.algorithm.by_nodes() { block as usize } else { 1 };
-        role.ranks.iter().take(count).map(move |rank| met(exchange, rank))
+        let leads = move |rank: &u32| count == 1 || program.group_of(exchange, *rank).first() == *rank;
+        role.ranks.iter().take(count).filter(leads).map(move |rank| met(exchange, rank))
     });
-    fold(all.collect(), (ranks, block), platform)
+    fold(all.collect(), padding(program), (ranks, block), platform)
+}
+
+/// Whether ranks with other coordinates on `axis` copy more elements than others: they may copy other rows, but not more of them.
+fn copies_differ(program: &Program, axis: Axis) -> bool {
+    let differ = |task: &Task| match &task.op {
+        Op::Copy(copies) => {
+            copies.axis() == Some(axis) && copies.values().iter().any(|copy| copy.moved() != copies.first().moved())
+        }
+        _ => false,
+    };
+    program.roles.iter().flat_map(|role| &role.tasks).any(differ)
+}
+
+/// Elements that exchanges are rounded up by, per element.
+fn padding(program: &Program) -> f64 {
+    let (mut elements, mut added) = (0, 0);
+    for role in &program.roles {
+        for (_, exchange) in role.exchanges() {
+            let own = exchange.range.end - exchange.range.start;
+            let all = program.schedule(exchange, role.ranks.first()).map_or(own, |schedule| schedule.elements());
+            (elements, added) = (elements + own, added + (all - own));
+        }
+    }
+    added as f64 / elements.max(1) as f64
 }
 
 /// An exchange as folding sees it.
 struct Met {
     schedule: Schedule,
-    /// Elements before it was rounded up.
-    elements: u64,
     /// Members of a group at one coordinate of the outermost axis; `None` where a group lies within one.
     block: Option<u32>,
 }
@@ -161,21 +172,23 @@ pub(crate) fn of_schedule(
     if schedule.members() < 2 || rule == FoldRule::Never {
         return (Orbits::all(), Folding::Off);
     }
-    let met = Met { schedule: schedule.clone(), elements, block: Some(1) };
-    fold(vec![Some(met)], (schedule.members(), 1), platform)
+    let met = Met { schedule: schedule.clone(), block: Some(1) };
+    let padding = (schedule.elements() - elements) as f64 / elements.max(1) as f64;
+    fold(vec![Some(met)], padding, (schedule.members(), 1), platform)
 }
 
-/// How ranks fold that meet in these exchanges and do the same otherwise, in blocks of `block` ranks.
-fn fold(exchanges: Vec<Option<Met>>, (ranks, block): (u32, u32), platform: &Platform<'_>) -> (Orbits, Folding) {
-    let (mut group, mut elements, mut added) = (None, 0u64, 0u64);
+/// How ranks fold that meet in these exchanges, rounded up by `padding`, and do the same otherwise, in blocks of `block` ranks.
+fn fold(
+    exchanges: Vec<Option<Met>>,
+    padding: f64,
+    (ranks, block): (u32, u32),
+    platform: &Platform<'_>,
+) -> (Orbits, Folding) {
+    let mut group = None;
     for met in exchanges {
         let own = match met {
             None => Some(Permutations::Identity),
-            Some(met) => {
-                elements += met.elements;
-                added += met.schedule.elements() - met.elements;
-                met.block.map(|members| met.schedule.symmetry().among_blocks(members))
-            }
+            Some(met) => met.block.map(|members| met.schedule.symmetry().among_blocks(members)),
         };
         // Whatever permutes blocks takes groups within them to each other.
         let Some(own) = own.map(|own| own.of_blocks(block)) else { continue };
@@ -195,7 +208,7 @@ fn fold(exchanges: Vec<Option<Met>>, (ranks, block): (u32, u32), platform: &Plat
     };
     match found {
         Ok(fold) => {
-            let folding = Folding::of(&fold, added as f64 / elements.max(1) as f64);
+            let folding = Folding::of(&fold, padding);
             (Orbits::of(fold), folding)
         }
         Err(reason) => (Orbits::all(), Folding::Refused(reason.into())),

@@ -100,14 +100,14 @@ pub fn simulate_with<F: Fluid + Clone>(
     options: &SimOptions,
 ) -> Result<Prediction, SimError> {
     platform.check(program.ranks())?;
-    if let Some((renumbered, orbits)) = renumber::of(program, platform, options.fold) {
-        let here = renumbered.platform(platform);
-        let mut predicted = simulate_folded(fluid, &renumbered.program, &here, driver, options, orbits)?;
-        renumbered.back(&mut predicted.timeline.spans, &mut predicted.traffic);
-        return Ok(predicted);
-    }
-    let orbits = fold::of_program(program, platform, options.fold);
-    simulate_folded(fluid, program, platform, driver, options, orbits)
+    let (renumbered, orbits) = renumber::best(program, platform, options.fold);
+    let Some(renumbered) = renumbered else {
+        return simulate_folded(fluid, program, platform, driver, options, orbits);
+    };
+    let here = renumbered.platform(platform);
+    let mut predicted = simulate_folded(fluid, &renumbered.program, &here, driver, options, orbits)?;
+    renumbered.back(&mut predicted.timeline.spans, &mut predicted.traffic);
+    Ok(predicted)
 }
 
 /// As [`simulate_with`], of the ranks that `orbits` has.

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use lockstep_models::{Axis, Exchange, Mesh, Op, Program, Role, Span, Task};
+use lockstep_models::{Axis, Exchange, Mesh, Program, Role, Span};
 use lockstep_topology::{Action, Fold, Hosting, HostingRule, Limits, Permutations, Placement, PlacementRule, Rank};
 
-use super::{FoldRule, Folding, of_program};
+use super::{FoldRule, Folding, copies_differ, of_program, padding};
 use crate::orbits::Orbits;
 use crate::platform::Platform;
 use crate::traffic::Traffic;
@@ -26,21 +26,21 @@ pub(crate) struct Renumbered {
     was: Vec<u32>,
 }
 
-/// How `program` folds on `platform` once its ranks have other numbers, where that is better than as they are.
-pub(crate) fn of(
+/// How `program` folds on `platform`, with other numbers for its ranks where that is better than as they are.
+pub(crate) fn best(
     program: &Program,
     platform: &Platform<'_>,
     rule: FoldRule,
-) -> Option<(Renumbered, (Orbits, Folding))> {
+) -> (Option<Renumbered>, (Orbits, Folding)) {
     let order: Vec<Axis> = program.mesh.outer_first().filter(|axis| program.mesh.size(*axis) > 1).collect();
-    let moves = order.len() > 1 && order.iter().any(|axis| matches!(axis, Axis::Pipeline | Axis::Tensor));
+    let differs = order.len() > 1 && order.iter().any(|axis| matches!(axis, Axis::Pipeline | Axis::Tensor));
     let alike = platform.conditions.apart().is_none() && platform.costs.noise().is_none() && platform.costs.alike();
-    if rule == FoldRule::Never || !moves || !alike || program.claims() {
-        return None;
+    if rule == FoldRule::Never || !differs || !alike || program.claims() {
+        return (None, of_program(program, platform, rule));
     }
     // Blocks of the cluster may take each other's place: as the program is, or with the axis behind that of the stages outermost.
     let outermost = if order[0] == Axis::Pipeline { order[1] } else { order[0] };
-    let moved = if outermost == order[0] { None } else { Some(Renumbered::by(program, platform, &[outermost])?) };
+    let moved = if outermost == order[0] { None } else { Renumbered::by(program, platform, &[outermost]) };
     let by_blocks = match &moved {
         Some(moved) => of_program(&moved.program, &moved.platform(platform), rule),
         None => of_program(program, platform, rule),
@@ -60,8 +60,10 @@ pub(crate) fn of(
     let tried = coordinates.into_iter().map(|coordinates| inner.map(|axis| (axis, coordinates)));
     let mut found = tried.chain([None]).filter_map(|inner| along_routes(program, platform, tensor, inner));
     let found = found.next().filter(|(_, (_, folding))| folding.copies() > by_blocks.1.copies());
-    let is_folded = matches!(by_blocks.1, Folding::Folded { .. });
-    found.or_else(|| moved.filter(|_| is_folded).map(|moved| (moved, by_blocks)))
+    match found {
+        Some((renumbered, folded)) => (Some(renumbered), folded),
+        None => (moved.filter(|_| matches!(by_blocks.1, Folding::Folded { .. })), by_blocks),
+    }
 }
 
 /// Whether ranks along `axis` do the same, and what they exchange along it stays itself when each takes the place of the next.
@@ -71,13 +73,7 @@ fn turns_by_one(program: &Program, axis: Axis) -> bool {
 
 /// The fewest coordinates by which ranks along `axis` may go round, as far as the program is concerned.
 fn rotation(program: &Program, axis: Axis) -> Option<u32> {
-    let unlike = |task: &Task| match &task.op {
-        Op::Copy(copies) if copies.axis() == Some(axis) => {
-            copies.values().iter().any(|copy| copy.moved() != copies.first().moved())
-        }
-        _ => false,
-    };
-    if program.roles.iter().flat_map(|role| &role.tasks).any(unlike) {
+    if copies_differ(program, axis) {
         return None;
     }
     let size = program.mesh.size(axis);
@@ -98,8 +94,8 @@ fn rotations(program: &Program, axis: Axis) -> Vec<u32> {
     (unit..size).filter(|coordinates| coordinates.is_multiple_of(unit) && size.is_multiple_of(*coordinates)).collect()
 }
 
-/// One rank for all along `tensor`, if these are to go round, and along another axis one for each of so many coordinates; `None` where
-/// the routes of their messages are not alike.
+/// Folds all ranks along `tensor` into one, if asked to, and those along another axis into the given number of coordinates; `None`
+/// where the routes of their messages are not alike.
 fn along_routes(
     program: &Program,
     platform: &Platform<'_>,
@@ -122,19 +118,6 @@ fn along_routes(
     let fold = Fold::along_routes(group, platform.cluster, (&here.placement, &here.hosting), &pairs).ok()?;
     let folding = Folding::of(&fold, padding(program));
     Some((here, (Orbits::of(fold), folding)))
-}
-
-/// Elements that exchanges are rounded up by, per element.
-fn padding(program: &Program) -> f64 {
-    let (mut elements, mut added) = (0, 0);
-    for role in &program.roles {
-        for (_, exchange) in role.exchanges() {
-            let own = exchange.range.end - exchange.range.start;
-            let all = program.schedule(exchange, role.ranks.first()).map_or(own, |schedule| schedule.elements());
-            (elements, added) = (elements + own, added + (all - own));
-        }
-    }
-    added as f64 / elements.max(1) as f64
 }
 
 impl Renumbered {

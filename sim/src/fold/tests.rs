@@ -68,9 +68,8 @@ fn same([folded, whole]: [CollectiveTime; 2], what: &str) -> bool {
 
 /// A program's tasks, folded and not (and then message by message), are equal one by one; whether the first were folded.
 fn same_tasks(world: &World, program: &Program, iterations: u32, what: &str) -> bool {
-    let renumbered = renumber::of(program, &platform(world), FoldRule::Exact).is_some();
-    let folding = of_program(program, &platform(world), FoldRule::Exact).1;
-    if !renumbered && !matches!(folding, Folding::Folded { .. }) {
+    let (_, (_, folding)) = renumber::best(program, &platform(world), FoldRule::Exact);
+    if !matches!(folding, Folding::Folded { .. }) {
         // Both ways are one.
         return false;
     }
