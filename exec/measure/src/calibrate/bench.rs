@@ -5,7 +5,8 @@
 
 use std::convert::Infallible;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use lockstep_models::median;
@@ -38,18 +39,36 @@ impl Elsewhere {
 pub(super) struct Gate {
     arrived: AtomicUsize,
     threads: usize,
+    /// Whether a thread has panicked, for which others would wait for ever.
+    broken: AtomicBool,
 }
 
 impl Gate {
     pub(super) fn new(threads: usize) -> Gate {
-        Gate { arrived: AtomicUsize::new(0), threads }
+        Gate { arrived: AtomicUsize::new(0), threads, broken: AtomicBool::new(false) }
     }
 
+    /// Waits for the other threads.
+    ///
+    /// # Panics
+    /// When one of them has.
     pub(super) fn pass(&self) {
         let ticket = self.arrived.fetch_add(1, Ordering::AcqRel);
         let full = (ticket / self.threads + 1) * self.threads;
         while self.arrived.load(Ordering::Acquire) < full {
+            assert!(!self.broken.load(Ordering::Acquire), "another thread that is measured has panicked");
             std::hint::spin_loop();
+        }
+    }
+}
+
+/// Lets the other threads go when this one panics.
+struct Breaks<'g>(&'g Gate);
+
+impl Drop for Breaks<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.broken.store(true, Ordering::Release);
         }
     }
 }
@@ -85,7 +104,7 @@ pub(super) struct Turns<'a> {
 
 impl<'a> Turns<'a> {
     /// `operations` tasks, each `repetitions` times in a pass. `make` builds a thread's own state; `prepare` brings the
-    /// caches into place, `run` is what is timed.
+    /// caches into place, `run` is what is timed. A panic of any of them is one of whoever measures: there is no figure then.
     pub(super) fn new<S>(
         operations: usize,
         repetitions: usize,
@@ -99,7 +118,7 @@ impl<'a> Turns<'a> {
             std::thread::scope(|scope| {
                 let thread = |core: usize| {
                     scope.spawn(move || {
-                        let _bound = pins.bind(core);
+                        let (_bound, _breaks) = (pins.bind(core), Breaks(gate));
                         let mut state = make();
                         let mut log = Log::with_capacity((repetitions + 1) * operations);
                         for repetition in 0..=repetitions {
@@ -116,7 +135,10 @@ impl<'a> Turns<'a> {
                     })
                 };
                 let threads: Vec<_> = (0..threads).map(thread).collect();
-                threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+                let join = |thread: ScopedJoinHandle<'_, Log>| {
+                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                };
+                threads.into_iter().map(join).collect()
             })
         };
         Turns { operations, pass: Box::new(pass) }
@@ -221,6 +243,19 @@ fn shuffled(count: usize, seed: u64) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Neither figures nor threads that wait for ever are left of an operation that panics, on one thread or on all.
+    #[test]
+    fn a_panic_is_no_figure() {
+        for all in [false, true] {
+            let first = AtomicBool::new(true);
+            let run = |(): &mut (), _| assert!(!all && !first.swap(false, Ordering::AcqRel), "a fault");
+            let turns = Turns::new(2, 1, || (), |(), _| {}, run);
+            let cores = Cores::of(2);
+            let pass = std::panic::AssertUnwindSafe(|| (turns.pass)(&cores, 2));
+            assert!(std::panic::catch_unwind(pass).is_err());
+        }
+    }
 
     #[test]
     fn an_order_holds_every_operation_once() {
