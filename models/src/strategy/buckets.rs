@@ -17,31 +17,24 @@ pub(super) struct Cut {
 /// # Errors
 /// As [`Job::stages`].
 pub(super) fn cuts(job: &Job) -> Result<Vec<Cut>, InputError> {
-    cuts_by_chunk(job, &job.model, |_| true)
+    let layers = layers_by_chunk(job, &job.model)?;
+    Ok(layers.iter().rev().flat_map(|layers| cuts_of(&job.model, job.bucket, layers)).collect())
 }
 
-/// The same of the gradients of those layers of a rank's `model` for which `wanted` holds.
+/// The layers of each chunk of a pipeline into which a rank's `model` is cut; all of them where it is not.
 ///
 /// # Errors
 /// As [`Job::stages`].
-pub(super) fn cuts_by_chunk(
-    job: &Job,
-    model: &Model,
-    wanted: impl Fn(LayerId) -> bool,
-) -> Result<Vec<Cut>, InputError> {
-    let whole = 0..model.layers().len() as u32;
+pub(super) fn layers_by_chunk(job: &Job, model: &Model) -> Result<Vec<Vec<LayerId>>, InputError> {
+    let all = 0..model.layers().len() as u32;
     let chunks = job
         .stages_of(model)?
-        .map_or(Vec::from([whole]), |stages| stages.chunks().iter().map(|of| of.layers.clone()).collect());
-    let of_chunk = |chunk: Range<u32>| {
-        let layers: Vec<LayerId> = chunk.map(LayerId).filter(|id| wanted(*id)).collect();
-        cuts_of(model, job.bucket, &layers)
-    };
-    Ok(chunks.into_iter().rev().flat_map(of_chunk).collect())
+        .map_or(Vec::from([all]), |stages| stages.chunks().iter().map(|of| of.layers.clone()).collect());
+    Ok(chunks.into_iter().map(|chunk| chunk.map(LayerId).collect()).collect())
 }
 
 /// Those of the gradients of `layers`, which follow each other.
-fn cuts_of(model: &Model, bucket: Bucket, layers: &[LayerId]) -> Vec<Cut> {
+pub(super) fn cuts_of(model: &Model, bucket: Bucket, layers: &[LayerId]) -> Vec<Cut> {
     let full = |cut: &Cut| match bucket {
         Bucket::Layer | Bucket::Tensor => true,
         Bucket::Whole => false,

@@ -8,7 +8,7 @@ use petgraph::graph::NodeIndex;
 
 use lockstep_topology::{Collective, ErrorPlace, InputError};
 
-use super::buckets::{Cut, cuts_by_chunk};
+use super::buckets::{Cut, cuts_of, layers_by_chunk};
 use super::{Shard, ssgd};
 use crate::graph::{Scope, Tensor, Work};
 use crate::model::{NODE_FIRST, shard};
@@ -230,11 +230,15 @@ impl Builder<'_> {
         let all = self.graph.mesh.axes().without(Axis::Pipeline);
         // Where no other axis splits the samples, the gradient of a rank's own rows is whole.
         let others = all.without(sharding.axis);
-        for cut in cuts_by_chunk(job, model, |id| sharding.in_passes(id))? {
-            self.update(&cut, if by_pass { Scope::Pass } else { Scope::Step }, others);
-        }
-        for cut in cuts_by_chunk(job, model, |id| !sharding.in_passes(id))? {
-            self.update(&cut, Scope::Step, all);
+        let chunks = layers_by_chunk(job, model)?;
+        for (in_passes, scope, axes) in
+            [(true, if by_pass { Scope::Pass } else { Scope::Step }, others), (false, Scope::Step, all)]
+        {
+            for chunk in chunks.iter().rev() {
+                let is_of = |id: &LayerId| sharding.in_passes(*id) == in_passes;
+                let layers: Vec<LayerId> = chunk.iter().copied().filter(is_of).collect();
+                cuts_of(model, job.bucket, &layers).iter().for_each(|cut| self.update(cut, scope, axes));
+            }
         }
         Ok(())
     }
