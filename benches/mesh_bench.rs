@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockstep_models::{Axis, Job, Mesh};
-use lockstep_sim::{Conditions, NetworkModel, Platform, Roofline, SimError, SimOptions, simulate};
+use lockstep_sim::{Platform, Roofline, SimError, SimOptions, simulate};
 use lockstep_topology::{Cluster, Hosting, HostingRule, Placement, PlacementRule};
 
 const LAYERS: usize = 64;
@@ -58,14 +58,7 @@ fn main() -> Result<(), SimError> {
     let cluster = Cluster::load("dgx-h100:2048")?;
     let placement = Placement::new(&cluster, ranks, &PlacementRule::Pack)?;
     let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
-    let platform = Platform {
-        cluster: &cluster,
-        placement: &placement,
-        hosting: &hosting,
-        costs: &Roofline,
-        network: NetworkModel::MaxMin,
-        conditions: Conditions::none(),
-    };
+    let platform = Platform::new(&cluster, &placement, &hosting, &Roofline);
     let options = SimOptions::default();
     let mut predicted = Vec::new();
     let mut last = None;

@@ -143,7 +143,8 @@ fn body(
             Fingerprint::of(&own.copied().collect::<Vec<f32>>()).words()
         };
         fingerprint = Some(print(common(setup.program, role)));
-        part_fingerprint = Some(print(setup.program.parameters_of(role)));
+        // Without split layers the two are one.
+        part_fingerprint = setup.program.sharding.is_some().then(|| print(setup.program.parameters_of(role)));
         whole = assemble(end, setup.program, replica, setup.options.seed)?;
         if averages {
             weights = memory.be_average()?;
