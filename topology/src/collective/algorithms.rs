@@ -22,6 +22,7 @@ mod trees;
 /// What algorithms are made of.
 mod prelude {
     pub(super) use super::super::algorithm::{Algorithm, Call, Entry, Library, Parameter, Value};
+    pub(super) use super::super::group::Group;
     pub(super) use super::super::lane::{Lane, Sent};
     pub(super) use super::super::lanes::Lanes;
     pub(super) use super::super::meaning::Collective;

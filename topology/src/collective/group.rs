@@ -44,4 +44,27 @@ impl Group {
     pub(super) fn starts(&self) -> Option<&Arc<[u32]>> {
         self.starts.as_ref()
     }
+
+    /// The node of a member.
+    pub(super) fn node_of(&self, member: u32) -> u32 {
+        match &self.starts {
+            Some(starts) => starts.partition_point(|start| *start <= member) as u32 - 1,
+            None => member,
+        }
+    }
+
+    /// The first member of a node, and how many it has.
+    pub(super) fn extent(&self, node: u32) -> (u32, u32) {
+        match &self.starts {
+            Some(starts) => (starts[node as usize], starts[node as usize + 1] - starts[node as usize]),
+            None => (node, 1),
+        }
+    }
+
+    /// Members of the smallest and of the largest node; 0 and 0 without nodes.
+    pub(super) fn sizes(&self) -> (u32, u32) {
+        let Some(starts) = &self.starts else { return (self.members.min(1), self.members.min(1)) };
+        let sizes = || starts.windows(2).map(|pair| pair[1] - pair[0]);
+        (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0))
+    }
 }

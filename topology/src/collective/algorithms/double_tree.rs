@@ -5,8 +5,6 @@
 //! at most, n on two nodes. Channel c meets other nodes at member c of each, on its own rail. One way is
 //! ⌊log2(N − 1)⌋ + 1 rounds between N nodes and s − 1 in a node of s.
 
-use std::sync::Arc;
-
 use super::prelude::*;
 use super::trees::{Place, Trees, Ways};
 
@@ -21,81 +19,51 @@ pub(super) static ENTRY: Entry = Entry {
     help: "two complementary trees between nodes and a chain inside each, on that many channels",
     serves: |collective| *collective == Collective::AllReduce,
     lanes: |call| {
-        let nodes = Nodes { members: call.members(), starts: call.group.starts().cloned() };
-        let Some(largest) = nodes.largest() else { return Err(call.refuse("every node needs a member")) };
-        let depth = levels(nodes.count()) + largest - 1;
+        let (group, (smallest, largest)) = (call.group.clone(), call.group.sizes());
+        if smallest == 0 {
+            return Err(call.refuse("every node needs a member"));
+        }
+        let depth = levels(group.node_count()) + largest - 1;
         let (members, trees) = (call.members(), 2 * call.algorithm.count(0));
-        let place = move |member, tree| Some(nodes.place(member, tree));
+        let place = move |member, tree| Some(place(&group, member, tree));
         Ok(Box::new(Trees { members, trees, depth, is_pipelined: true, ways: Ways::of(call.collective), place }))
     },
     by_nodes: true,
     ..Entry::PLAIN
 };
 
-/// Members on nodes.
-#[derive(Debug, Clone)]
-struct Nodes {
-    members: u32,
-    /// First member of each node, then the number of members; absent where every member is a node of its own.
-    starts: Option<Arc<[u32]>>,
+/// The member of a node that meets other nodes on a channel.
+fn leader(group: &Group, node: u32, channel: u32) -> u32 {
+    let (start, size) = group.extent(node);
+    start + channel % size
 }
 
-impl Nodes {
-    fn count(&self) -> u32 {
-        self.starts.as_ref().map_or(self.members, |starts| starts.len() as u32 - 1)
+/// The place of a member in a tree: even trees are a channel's first, odd ones its second.
+fn place(group: &Group, member: u32, tree: u32) -> ChainedPlace {
+    let node = group.node_of(member);
+    let (channel, mirrored) = (tree / 2, tree % 2 == 1);
+    let (start, size) = group.extent(node);
+    let at = (member - start + size - channel % size) % size;
+    let along = |at: u32| start + (channel + at) % size;
+    let mut below = Vec::new();
+    if at + 1 < size {
+        below.push(along(at + 1));
     }
-
-    /// Members of the largest node; `None` where one has none.
-    fn largest(&self) -> Option<u32> {
-        let Some(starts) = &self.starts else { return Some(1) };
-        let sizes = || starts.windows(2).map(|pair| pair[1] - pair[0]);
-        sizes().max().filter(|_| sizes().all(|size| size > 0))
+    if at > 0 {
+        return ChainedPlace { parent: Some(along(at - 1)), below };
     }
-
-    /// First member of a node, and how many it has.
-    fn extent(&self, node: u32) -> (u32, u32) {
-        match &self.starts {
-            Some(starts) => (starts[node as usize], starts[node as usize + 1] - starts[node as usize]),
-            None => (node, 1),
-        }
-    }
-
-    /// The member of a node that meets other nodes on a channel.
-    fn leader(&self, node: u32, channel: u32) -> u32 {
-        let (start, size) = self.extent(node);
-        start + channel % size
-    }
-
-    /// The place of a member in a tree: even trees are a channel's first, odd ones its second.
-    fn place(&self, member: u32, tree: u32) -> ChainedPlace {
-        let node = match &self.starts {
-            Some(starts) => starts.partition_point(|start| *start <= member) as u32 - 1,
-            None => member,
-        };
-        let (channel, mirrored) = (tree / 2, tree % 2 == 1);
-        let (start, size) = self.extent(node);
-        let at = (member - start + size - channel % size) % size;
-        let along = |at: u32| start + (channel + at) % size;
-        let mut below = Vec::new();
-        if at + 1 < size {
-            below.push(along(at + 1));
-        }
-        if at > 0 {
-            return ChainedPlace { parent: Some(along(at - 1)), below };
-        }
-        let nodes = self.count();
-        // The second tree is the first one of nodes counted from behind, or where their number is odd from the second on.
-        let turned = |node: u32, back: bool| match (mirrored, nodes.is_multiple_of(2), back) {
-            (false, ..) => node,
-            (true, true, _) => nodes - 1 - node,
-            (true, false, false) => (node + nodes - 1) % nodes,
-            (true, false, true) => (node + 1) % nodes,
-        };
-        let number = turned(node, false);
-        below.extend(children(number, nodes).map(|child| self.leader(turned(child, true), channel)));
-        let parent = parent(number, nodes).map(|above| self.leader(turned(above, true), channel));
-        ChainedPlace { parent, below }
-    }
+    let nodes = group.node_count();
+    // The second tree is the first one of nodes counted from behind, or where their number is odd from the second on.
+    let turned = |node: u32, back: bool| match (mirrored, nodes.is_multiple_of(2), back) {
+        (false, ..) => node,
+        (true, true, _) => nodes - 1 - node,
+        (true, false, false) => (node + nodes - 1) % nodes,
+        (true, false, true) => (node + 1) % nodes,
+    };
+    let number = turned(node, false);
+    below.extend(children(number, nodes).map(|child| leader(group, turned(child, true), channel)));
+    let parent = parent(number, nodes).map(|above| leader(group, turned(above, true), channel));
+    ChainedPlace { parent, below }
 }
 
 /// Rounds of one way between `nodes`: those of node 1, whose every step upwards doubles it.

@@ -6,7 +6,6 @@
 //! 2n(p − 1)/p elements of every member. With an odd number of nodes one crossing of each channel changes rails.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::prelude::*;
 
@@ -23,9 +22,8 @@ pub(super) static ENTRY: Entry = Entry {
         matches!(collective, Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather)
     },
     lanes: |call| {
-        let order = Order { members: call.members(), starts: call.group.starts().cloned() };
         Ok(Box::new(Rings {
-            order,
+            group: call.group.clone(),
             channels: call.algorithm.count(0),
             reduce: *call.collective != Collective::AllGather,
             gather: *call.collective != Collective::ReduceScatter,
@@ -35,44 +33,24 @@ pub(super) static ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
-/// Members on nodes, and the order in which a channel passes them.
-#[derive(Debug, Clone)]
-struct Order {
-    members: u32,
-    /// First member of each node, then the number of members; absent where every member is a node of its own.
-    starts: Option<Arc<[u32]>>,
-}
-
-impl Order {
-    /// The place of `member` in the order of `channel`; with `back`, the member at the place `member`.
-    fn turned(&self, channel: u32, member: u32, back: bool) -> u32 {
-        let Some(starts) = &self.starts else { return member };
-        let node = starts.partition_point(|start| *start <= member).max(1) - 1;
-        let (start, end) = (starts[node], starts.get(node + 1).copied().unwrap_or(self.members));
-        let size = end - start;
-        let (local, first) = (member - start, channel % size);
-        let turned = match (node % 2 == 0, back) {
-            (true, false) => (local + size - first) % size,
-            (true, true) => (local + first) % size,
-            // From the member before the channel's own, downwards; this mirror is its own inverse.
-            (false, _) => (first + 2 * size - 1 - local) % size,
-        };
-        start + turned
-    }
-
-    /// Members of each node, where nodes are equal and there are at least two.
-    fn even_nodes(&self) -> Option<(u32, u32)> {
-        let starts = self.starts.as_ref()?;
-        let nodes = starts.len() as u32 - 1;
-        let size = starts.get(1)? - starts[0];
-        (nodes > 1 && starts.windows(2).all(|pair| pair[1] - pair[0] == size)).then_some((nodes, size))
-    }
+/// The place of `member` in the order of `channel`; with `back`, the member at the place `member`.
+fn turned(group: &Group, channel: u32, member: u32, back: bool) -> u32 {
+    let node = group.node_of(member);
+    let (start, size) = group.extent(node);
+    let (local, first) = (member - start, channel % size);
+    let turned = match (node % 2 == 0, back) {
+        (true, false) => (local + size - first) % size,
+        (true, true) => (local + first) % size,
+        // From the member before the channel's own, downwards; this mirror is its own inverse.
+        (false, _) => (first + 2 * size - 1 - local) % size,
+    };
+    start + turned
 }
 
 /// A ring on each channel.
 #[derive(Debug)]
 struct Rings {
-    order: Order,
+    group: Group,
     channels: u32,
     /// Whether blocks are summed round the rings (reduce-scatter).
     reduce: bool,
@@ -89,21 +67,21 @@ impl Rings {
 
 impl Lanes for Rings {
     fn lane(&self, member: u32, index: u32, split: &Split) -> Lane {
-        let (order, channel, members) = (self.order.clone(), split.group(index), self.order.members);
+        let (group, channel, members) = (self.group.clone(), split.group(index), self.group.members());
         let (reduce, gather, whole) = (self.reduce, self.gather, self.is_allreduce());
         let (extent, split) = (split.extent(index), *split);
-        let block = move |order: &Order, place: u32| -> Range<u64> {
+        let block = move |group: &Group, place: u32| -> Range<u64> {
             if whole {
                 let part = shard(extent.end - extent.start, members.into(), place.into());
                 return extent.start + part.start..extent.start + part.end;
             }
-            let owner = order.turned(channel, place, true);
+            let owner = turned(group, channel, place, true);
             piece(shard(split.elements, members.into(), owner.into()), split.groups * split.chunks, index)
         };
-        let place = order.turned(channel, member, false);
+        let place = turned(&group, channel, member, false);
         let behind = move |distance: u32| (place + members - distance % members) % members;
-        let next = order.turned(channel, (place + 1) % members, true);
-        let before = order.turned(channel, behind(1), true);
+        let next = turned(&group, channel, (place + 1) % members, true);
+        let before = turned(&group, channel, behind(1), true);
         let rounds = members - 1;
         Lane::new(2 * self.rounds(), move |k| {
             let (round, receives) = (k / 2, k % 2);
@@ -113,7 +91,7 @@ impl Lanes for Rings {
                 (false, true) => round - rounds,
                 (false, false) => round,
             };
-            let range = block(&order, behind(back + receives));
+            let range = block(&group, behind(back + receives));
             match (receives, summing) {
                 (0, _) => LaneStep::new(Action::Send, next, range),
                 (_, true) => LaneStep::new(Action::RecvSum, before, range),
@@ -123,11 +101,11 @@ impl Lanes for Rings {
     }
 
     fn rounds(&self) -> u32 {
-        (self.order.members - 1) * (u32::from(self.reduce) + u32::from(self.gather))
+        (self.group.members() - 1) * (u32::from(self.reduce) + u32::from(self.gather))
     }
 
     fn largest_message(&self, split: &Split) -> u64 {
-        let p = u64::from(self.order.members);
+        let p = u64::from(self.group.members());
         let length = if self.is_allreduce() {
             split.longest().div_ceil(p)
         } else {
@@ -138,15 +116,13 @@ impl Lanes for Rings {
 
     /// Every second node is walked alike. Parts of lanes are equal where all blocks are.
     fn symmetry(&self, split: &Split) -> (Permutations, u64) {
-        let members = u64::from(self.order.members);
+        let members = u64::from(self.group.members());
         let extents = if self.is_allreduce() { (split.groups * split.chunks).max(1) } else { 1 };
         let multiple = extents.saturating_mul(members);
-        let one_node = self.order.starts.as_ref().is_some_and(|starts| starts.len() == 2);
-        match self.order.even_nodes() {
-            None if self.order.starts.is_none() || one_node => (Permutations::Rotations { unit: 1 }, multiple),
-            Some((nodes, size)) if nodes.is_multiple_of(2) && nodes > 2 => {
-                (Permutations::Rotations { unit: 2 * size }, multiple)
-            }
+        let (nodes, (smallest, size)) = (self.group.node_count(), self.group.sizes());
+        match smallest == size {
+            true if nodes == 1 || size == 1 => (Permutations::Rotations { unit: 1 }, multiple),
+            true if nodes.is_multiple_of(2) && nodes > 2 => (Permutations::Rotations { unit: 2 * size }, multiple),
             _ => (Permutations::Identity, 1),
         }
     }
