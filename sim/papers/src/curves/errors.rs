@@ -1,6 +1,5 @@
 //! Errors by curve, and over all of them.
 
-use lockstep_models::quantile;
 use lockstep_report::{CurvePointRow, CurveRow};
 use lockstep_sim::SimError;
 
@@ -73,10 +72,10 @@ fn row(system: &System, curve: &Curve, points: &[CurvePointRow]) -> Option<Curve
     })
 }
 
+/// The middle value; `None` of none.
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    (!values.is_empty()).then(|| quantile(&values, 0.5))
+    let values: Vec<f64> = values.collect();
+    (!values.is_empty()).then(|| lockstep_models::median(values))
 }
 
 fn note(rows: &[CurveRow]) -> String {
