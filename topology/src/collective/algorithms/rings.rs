@@ -38,7 +38,7 @@ fn turned(group: &Group, channel: u32, member: u32, back: bool) -> u32 {
     let node = group.node_of(member);
     let (start, size) = group.extent(node);
     let (local, first) = (member - start, channel % size);
-    let turned = match (node % 2 == 0, back) {
+    let turned = match (node.is_multiple_of(2), back) {
         (true, false) => (local + size - first) % size,
         (true, true) => (local + first) % size,
         // From the member before the channel's own, downwards; this mirror is its own inverse.
