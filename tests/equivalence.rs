@@ -235,7 +235,7 @@ enum Claim {
 fn claim(strategy: &Spread) -> Claim {
     let text = strategy.to_string();
     match strategy {
-        Spread::Ssgd(_) | Spread::Zero1(_) | Spread::Zero2(_) | Spread::FirstDeviceTable(_) => Claim::Bits,
+        Spread::Ssgd(_) | Spread::Zero1(_) | Spread::Zero2(_) | Spread::Zero3(_) | Spread::FirstDeviceTable(_) => Claim::Bits,
         Spread::Hybrid(_) if text.contains("variable-batch") => Claim::Nothing,
         Spread::ModelParallel(_) | Spread::Megatron(_) | Spread::Hybrid(_) => Claim::Rounding,
         Spread::Sma(_) | Spread::EaSgd(_) | Spread::LocalSgd(_) => Claim::Nothing,
@@ -266,6 +266,7 @@ fn each_strategy_is_as_equivalent_as_it_claims() {
         ("ssgd", 1),
         ("zero-1", 1),
         ("zero-2", 1),
+        ("zero-3", 1),
         ("first-device-table", 1),
         ("model-parallel", 1),
         ("megatron", 1),

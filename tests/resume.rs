@@ -98,7 +98,7 @@ fn assert_same(resumed: &Run, whole: &Run, what: &str) {
 fn strategies() -> Vec<&'static str> {
     let split = ["hybrid:a", "hybrid:b", "hybrid:c", "model-parallel", "megatron"];
     let learns = ["sma", "sma:tau=2", "ea-sgd", "ea-sgd:tau=2", "sma:reference-models", "local-sgd:tau=2"];
-    ["ssgd", "zero-1", "zero-2"].into_iter().chain(split).chain(learns).collect()
+    ["ssgd", "zero-1", "zero-2", "zero-3"].into_iter().chain(split).chain(learns).collect()
 }
 
 const METHODS: [&str; 5] =
@@ -111,7 +111,7 @@ fn job(strategy: &str, workers: u32, accumulate: u32, method: &str, seed: u64) -
     let splits = !learns && !shares && strategy != "ssgd";
     // Strategies that cut layers need dense ones, which LeNet has; the others take any model.
     let model = if splits { lockstep_readers::load_model("lenet").unwrap() } else { random_model(seed, true) };
-    let accumulate = if learns || splits || strategy == "zero-2" { 1 } else { accumulate };
+    let accumulate = if learns || splits || ["zero-2", "zero-3"].contains(&strategy) { 1 } else { accumulate };
     let (workers, method) = if splits { (workers.max(2), "ring") } else { (workers, method) };
     let method = if shares { "ring" } else { method };
     // Reference models are there where several devices have several learners each.

@@ -112,7 +112,7 @@ proptest! {
     fn shared_optimizer_state_sends_the_same_messages_on_both_sides(
         seed in 0u64..1000,
         workers in 1u32..6,
-        strategy in proptest::sample::select(vec!["zero-1", "zero-2"]),
+        strategy in proptest::sample::select(vec!["zero-1", "zero-2", "zero-3", "zero-3:prefetch=0"]),
         algorithm in proptest::sample::select(vec!["ring", "direct"]),
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Size(Bytes(64)))],
         concurrent_exchanges in 1u32..4,

@@ -26,18 +26,20 @@ proptest! {
         algorithm in prop::sample::select(vec!["ring", "direct"]),
         chunk in prop_oneof![Just(None), (4u64..600).prop_map(|bytes| Some(Bytes(bytes)))],
         concurrent_exchanges in 1u32..=3,
-        strategy in prop::sample::select(vec!["zero-1", "zero-2"]),
+        strategy in prop::sample::select(vec![
+            "zero-1", "zero-2", "zero-3", "zero-3:prefetch=0", "zero-3:no-reshard", "zero-3:prefetch=3",
+        ]),
         optimizer in optimizers(),
         fuse: bool,
         pad: bool,
         seed: u64,
     ) {
         let model = Arc::new(random_model(model, with_batch_norm));
-        // Stage 2 neither accumulates nor waits for the whole backward pass.
+        // Stages 2 and 3 neither accumulate nor wait for the whole backward pass.
         let (accumulate, bucket) = match (strategy, bucket) {
-            ("zero-2", Bucket::Tensor) => (1, Bucket::Layer),
-            ("zero-2", bucket) => (1, bucket),
-            (_, bucket) => (accumulate, bucket),
+            ("zero-1", bucket) => (accumulate, bucket),
+            (_, Bucket::Tensor) => (1, Bucket::Layer),
+            (_, bucket) => (1, bucket),
         };
         let ssgd = Job {
             accumulate, bucket, chunk, concurrent_exchanges, fuse, pad, algorithm: algorithm.parse().unwrap(),

@@ -47,7 +47,8 @@ fn pieces(program: &Program, rank: u32) -> [Pieces; 2] {
     };
     // Ranks that share out the optimizer's state have the same parameters.
     let first = shared(program).iter().all(|axis| program.mesh.coordinate(axis, rank) == 0);
-    let parameters = if first { program.parameters_of(role) } else { Vec::new() };
+    let first = first || program.shares_parameters();
+    let parameters = if first { program.kept_parameters(role, rank) } else { Vec::new() };
     [in_place(parameters), in_place(program.updated(role, rank))]
 }
 
@@ -179,6 +180,9 @@ fn statistics_of(program: &Program, role: &Role) -> Vec<Range<u64>> {
 
 /// The parameters that every rank of `role` must have alike: those of its layers that are not split.
 pub(crate) fn common(program: &Program, role: &Role) -> Vec<Range<u64>> {
+    if program.shares_parameters() {
+        return Vec::new();
+    }
     let Some(sharding) = &program.sharding else { return program.parameters_of(role) };
     let kept = program.model.iter().filter(|(id, _)| sharding.weights(*id) == AxisLayout::Replicated);
     let kept =

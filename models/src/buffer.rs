@@ -3,8 +3,10 @@
 /// A memory area that every rank of a role has one of; sizes in fp32 elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Buffer {
-    /// All learnable parameters, in the model's parameter order.
+    /// All learnable parameters, in the model's parameter order; a part of them where layers read [`Buffer::Weights`].
     Parameters,
+    /// The parameters as layers read them where each rank keeps a part: gathered before their use, and free behind it.
+    Weights,
     /// Their gradients, in the same order.
     Gradients,
     /// The optimizer's momentum, in the same order, of the parameters that a rank updates.

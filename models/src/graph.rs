@@ -196,6 +196,17 @@ impl Graph {
         self.dag.add_edge(from, to, Edge { tensor, layout, previous_step: true });
     }
 
+    /// The same nodes and tensors with the nodes in another order, in which each is named once.
+    pub(crate) fn reordered(&self, order: &[NodeIndex]) -> Graph {
+        let mut dag = DiGraph::with_capacity(order.len(), self.dag.edge_count());
+        let mut place = vec![NodeIndex::end(); order.len()];
+        order.iter().for_each(|node| place[node.index()] = dag.add_node(self.dag[*node].clone()));
+        for edge in self.dag.edge_references() {
+            dag.add_edge(place[edge.source().index()], place[edge.target().index()], *edge.weight());
+        }
+        Graph { dag, mesh: self.mesh.clone(), by_channel: self.by_channel.clone() }
+    }
+
     /// Proves the layouts: on every axis each node takes and gives what one rule allows, collectives change a layout along
     /// their axes, and nothing else does.
     ///

@@ -9,6 +9,7 @@ mod buffer_places;
 mod gradients;
 mod places;
 mod plan;
+mod weights;
 
 use lockstep_topology::InputError;
 
@@ -59,7 +60,8 @@ impl Memory {
         let model = &program.model;
         let communication = in_flight(program, role)?;
         let places = BufferPlaces::of_role(program, (role, role.ranks.first()), Reuse::Full);
-        let [parameters, gradients, momentum] = [Buffer::Parameters, Buffer::Gradients, Buffer::Momentum]
+        let buffers = [Buffer::Parameters, Buffer::Weights, Buffer::Gradients, Buffer::Momentum];
+        let [parameters, gathered, gradients, momentum] = buffers
             .map(|buffer| places.of(buffer).elements() as u64 * ELEMENT_BYTES);
         let held = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, role.ranks.first()));
         let buffers = held.map(|elements| elements * ELEMENT_BYTES).sum();
@@ -77,7 +79,7 @@ impl Memory {
         let activations = Activations::of_role(program, role);
         let in_flight = u64::from(role.micro_batches_in_flight());
         Ok(Memory {
-            weights: parameters + model.statistics_elements() * ELEMENT_BYTES,
+            weights: parameters + gathered + model.statistics_elements() * ELEMENT_BYTES,
             gradients,
             optimizer: momentum * optimizer_elements,
             input: in_flight * u64::from(samples) * (model.input().elements() + 1) * ELEMENT_BYTES,

@@ -89,9 +89,24 @@ impl Program {
     /// Elements of a buffer; none of one that was not declared.
     pub fn elements(&self, buffer: Buffer) -> u64 {
         match buffer {
-            Buffer::Parameters | Buffer::Gradients | Buffer::Momentum => self.model.parameter_elements(),
+            Buffer::Parameters | Buffer::Weights | Buffer::Gradients | Buffer::Momentum => self.model.parameter_elements(),
             Buffer::Declared(index) => self.buffers.get(index).map_or(0, |buffer| buffer.elements),
         }
+    }
+
+    /// The buffer in which layers find their parameters: gathered ones where ranks share parameters out.
+    pub fn weights_of_layers(&self) -> Buffer {
+        if self.shares_parameters() { Buffer::Weights } else { Buffer::Parameters }
+    }
+
+    /// Whether each rank keeps no more of the parameters than it updates.
+    pub fn shares_parameters(&self) -> bool {
+        self.roles.iter().flat_map(Role::exchanges).any(|(_, exchange)| exchange.buffer == Buffer::Weights)
+    }
+
+    /// The parameters that `rank` of `role` has all the time: ranges in ascending order, none of which touches the next.
+    pub fn kept_parameters(&self, role: &Role, rank: u32) -> Vec<Range<u64>> {
+        if self.shares_parameters() { self.updated(role, rank) } else { self.parameters_of(role) }
     }
 
     /// The most samples that a chain takes at once in `role`: 0 where it does not run there.

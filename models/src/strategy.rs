@@ -127,6 +127,7 @@ strategies! {
     ssgd: Ssgd = "ssgd", "ssgd";
     zero: Zero1 = "zero-1", "zero-1";
     zero_2: Zero2 = "zero-2", "zero-2";
+    zero_3: Zero3 = "zero-3", "zero-3";
     sma: Sma = "sma", "sma";
     ea_sgd: EaSgd = "ea-sgd", "ea-sgd";
     local_sgd: LocalSgd = "local-sgd", "local-sgd";

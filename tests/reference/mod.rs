@@ -79,9 +79,10 @@ pub(crate) fn train_on(
     let samples = program.batch_per_rank;
     let sampler = Sampler::new(data.len(), samples, accumulate, &program.pools, seed)?;
     let parts = Parts::new(program, data.len() as u32, seed)?;
-    // One rank has all layers, and keeps the optimizer's state of all parameters.
+    // One rank has all layers, all parameters, and the optimizer's state of all.
     let alone = Job::new(program.model.clone(), 1, samples).program()?;
-    let whole = if program.roles[0].order().is_some() { alone } else { updating_all(program) };
+    let in_parts = program.roles[0].order().is_some() || program.shares_parameters();
+    let whole = if in_parts { alone } else { updating_all(program) };
     // Every tensor has a place of its own: what a memory plan gets wrong shows in the weights.
     let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
     let mut replica = Replica::on(devices, &whole, &whole.roles[0], &apart, seed, &Threads::one())?;

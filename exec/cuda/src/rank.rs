@@ -96,6 +96,10 @@ pub(crate) struct Rank<A> {
     beside: Option<Executor>,
     chains: Vec<Chain<A>>,
     parameters: Held,
+    /// Gathered parameters; empty where the rank has all of them.
+    weights: Held,
+    /// Whether layers read those.
+    gathers: bool,
     gradients: Held,
     /// Where the elements of buffers lie.
     places: BufferPlaces,
@@ -137,6 +141,7 @@ impl<A: Activation> Rank<A> {
     fn held(&self, buffer: Buffer) -> &Held {
         match buffer {
             Buffer::Parameters => &self.parameters,
+            Buffer::Weights => &self.weights,
             Buffer::Gradients => &self.gradients,
             Buffer::Momentum => &self.momentum,
             Buffer::Declared(index) => &self.declared[index],
@@ -146,6 +151,7 @@ impl<A: Activation> Rank<A> {
     fn held_mut(&mut self, buffer: Buffer) -> &mut Held {
         match buffer {
             Buffer::Parameters => &mut self.parameters,
+            Buffer::Weights => &mut self.weights,
             Buffer::Gradients => &mut self.gradients,
             Buffer::Momentum => &mut self.momentum,
             Buffer::Declared(index) => &mut self.declared[index],

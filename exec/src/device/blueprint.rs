@@ -71,7 +71,7 @@ impl<'a> Blueprint<'a> {
             ChainPlan {
                 layers: layers.clone(),
                 gradients: place(Buffer::Gradients),
-                parameters: place(Buffer::Parameters),
+                parameters: place(program.weights_of_layers()),
                 samples,
                 statistics: span(nodes().filter_map(|node| node.statistics.clone()).collect()),
             }

@@ -14,6 +14,8 @@ use super::Values;
 pub(crate) struct Buffers {
     /// `None` on ranks that only serve, which sum what others send into one place.
     parameters: Option<Arena>,
+    /// Gathered parameters; empty where the rank has all of them.
+    weights: Arena,
     gradients: Arena,
     /// Where in buffers their elements lie.
     places: BufferPlaces,
@@ -32,17 +34,17 @@ impl Buffers {
         declared: &[usize],
         places: BufferPlaces,
     ) -> Buffers {
-        let [gradients, momentum] =
-            [Buffer::Gradients, Buffer::Momentum].map(|buffer| zeros(places.of(buffer).elements()));
+        let [weights, gradients, momentum] =
+            [Buffer::Weights, Buffer::Gradients, Buffer::Momentum].map(|buffer| zeros(places.of(buffer).elements()));
         let (parameters, declared) = (Some(Arena::new(parameters)), all(declared));
-        Buffers { parameters, gradients, places, declared, momentum, statistics }
+        Buffers { parameters, weights, gradients, places, declared, momentum, statistics }
     }
 
     /// Those of a rank that only serves.
     pub(crate) fn of_server(places: BufferPlaces, declared: &[usize]) -> Buffers {
         let elements = [Buffer::Parameters, Buffer::Gradients].map(|buffer| places.of(buffer).elements());
         let (gradients, declared) = (zeros(elements[0].max(elements[1])), all(declared));
-        Buffers { parameters: None, gradients, places, declared, momentum: zeros(0), statistics: Vec::new() }
+        Buffers { parameters: None, weights: zeros(0), gradients, places, declared, momentum: zeros(0), statistics: Vec::new() }
     }
 
     /// The memory of a buffer.
@@ -51,6 +53,7 @@ impl Buffers {
             Buffer::Declared(index) => &self.declared[index],
             Buffer::Gradients => &self.gradients,
             Buffer::Momentum => &self.momentum,
+            Buffer::Weights => &self.weights,
             Buffer::Parameters => self.parameters.as_ref().unwrap_or(&self.gradients),
         }
     }
@@ -60,10 +63,15 @@ impl Buffers {
         self.places.place(buffer, range)
     }
 
+    /// The memory in which layers find their parameters.
+    pub(super) fn of_layers(&self) -> &Arena {
+        if self.weights.is_empty() { self.arena(Buffer::Parameters) } else { &self.weights }
+    }
+
     /// The parameters that a chain reads, and its running statistics, which it moves.
     pub(super) fn of_chain(&mut self, parameters: Range<usize>, statistics: Range<usize>) -> (&[f32], &mut [f32]) {
-        let all = self.parameters.as_ref().unwrap_or(&self.gradients);
-        // SAFETY: no message is in flight on parameters, and what updates them runs on this thread.
+        let all = if self.weights.is_empty() { self.parameters.as_ref().unwrap_or(&self.gradients) } else { &self.weights };
+        // SAFETY: no message is in flight on parameters that a layer reads, and what updates them runs on this thread.
         (unsafe { all.slice(parameters) }, &mut self.statistics[statistics])
     }
 

@@ -16,6 +16,8 @@ pub struct Storage {
     pub first: usize,
     /// The task that uses it last.
     pub last: usize,
+    /// The same of a second life, behind the first; nothing is kept between the two.
+    pub again: Option<(usize, usize)>,
 }
 
 /// An offset for each piece.
@@ -70,12 +72,22 @@ fn in_order(pieces: &[Storage], order: Vec<usize>) -> Arrangement {
 
 /// Whether some task finds both in memory.
 fn meet(a: &Storage, b: &Storage) -> bool {
-    a.first <= b.last && b.first <= a.last
+    a.lives().any(|(first, last)| b.lives().any(|(other, end)| first <= end && other <= last))
+}
+
+impl Storage {
+    /// Its lives, each with its first and last task.
+    fn lives(&self) -> impl Iterator<Item = (usize, usize)> {
+        [(self.first, self.last)].into_iter().chain(self.again)
+    }
 }
 
 /// The most bytes that are live at any task.
 pub fn live_bytes(pieces: &[Storage]) -> u64 {
     let live =
-        |at: usize| pieces.iter().filter(|piece| piece.first <= at && at <= piece.last).map(|piece| piece.bytes).sum();
-    pieces.iter().map(|piece| live(piece.first)).max().unwrap_or(0)
+        |at: usize| {
+            let there = |piece: &&Storage| piece.lives().any(|(first, last)| first <= at && at <= last);
+            pieces.iter().filter(there).map(|piece| piece.bytes).sum()
+        };
+    pieces.iter().flat_map(Storage::lives).map(|(first, _)| live(first)).max().unwrap_or(0)
 }

@@ -11,6 +11,7 @@ use super::plan::Reuse;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BufferPlaces {
     parameters: Places,
+    weights: Places,
     gradients: Places,
     momentum: Places,
     declared: Vec<Places>,
@@ -22,6 +23,7 @@ impl BufferPlaces {
         let of = |buffer| Places::of(program, (role, rank), buffer);
         BufferPlaces {
             parameters: of(Buffer::Parameters),
+            weights: Places::of_weights(program, (role, rank), reuse),
             gradients: Places::of_gradients(program, (role, rank), reuse),
             momentum: of(Buffer::Momentum),
             declared: (0..program.buffers.len()).map(|index| of(Buffer::Declared(index))).collect(),
@@ -32,6 +34,7 @@ impl BufferPlaces {
     pub fn of(&self, buffer: Buffer) -> &Places {
         match buffer {
             Buffer::Parameters => &self.parameters,
+            Buffer::Weights => &self.weights,
             Buffer::Gradients => &self.gradients,
             Buffer::Momentum => &self.momentum,
             Buffer::Declared(index) => &self.declared[index],

@@ -43,6 +43,7 @@ fn sharing(program: &Program, role: &Role, apart: usize) -> Option<Places> {
             bytes: ((life.range.end - life.range.start + room) * ELEMENT_BYTES).next_multiple_of(LINE_BYTES),
             first: life.first,
             last: life.last,
+            again: None,
         }
     };
     let pieces: Vec<Storage> = lives.iter().map(storage).collect();
@@ -63,16 +64,7 @@ fn sharing(program: &Program, role: &Role, apart: usize) -> Option<Places> {
 /// where some are needed for longer than from a backward pass to an update of the same iteration.
 pub fn lives(program: &Program, role: &Role) -> Option<Vec<GradientLife>> {
     let uses = uses(program, role)?;
-    let mut lives: Vec<(Range<u64>, Vec<TaskId>)> = Vec::new();
-    for (range, task) in uses {
-        match lives.last_mut() {
-            Some((life, tasks)) if range.start < life.end => {
-                life.end = life.end.max(range.end);
-                tasks.push(task);
-            }
-            _ => lives.push((range, vec![task])),
-        }
-    }
+    let lives = merged(uses);
     let life = |(range, tasks): (Range<u64>, Vec<TaskId>)| {
         let (first, last) = (*tasks.iter().min()?, *tasks.iter().max()?);
         let begins = matches!(role.tasks[first].op, Op::Compute { .. });
@@ -88,6 +80,21 @@ pub fn lives(program: &Program, role: &Role) -> Option<Vec<GradientLife>> {
         (begins && ends && exchanges.all(awaited)).then_some(GradientLife { range, first, last })
     };
     lives.into_iter().map(life).collect()
+}
+
+/// The smallest ranges that no use cuts in two, each with its tasks; uses come by where they start.
+pub(super) fn merged(uses: Vec<(Range<u64>, TaskId)>) -> Vec<(Range<u64>, Vec<TaskId>)> {
+    let mut merged: Vec<(Range<u64>, Vec<TaskId>)> = Vec::new();
+    for (range, task) in uses {
+        match merged.last_mut() {
+            Some((life, tasks)) if range.start < life.end => {
+                life.end = life.end.max(range.end);
+                tasks.push(task);
+            }
+            _ => merged.push((range, vec![task])),
+        }
+    }
+    merged
 }
 
 /// Ranges of gradients with the tasks that write, exchange or use them up, by their start. Nothing where tasks repeat, run beside the
@@ -128,7 +135,7 @@ fn uses(program: &Program, role: &Role) -> Option<Vec<(Range<u64>, TaskId)>> {
 }
 
 /// The parameters of a chain, from its first to its last.
-fn parameters_of(program: &Program, chain: usize) -> Option<Range<u64>> {
+pub(super) fn parameters_of(program: &Program, chain: usize) -> Option<Range<u64>> {
     let mut ranges = program.chains[chain].iter().flat_map(|id| &program.model.node(*id).parameters).map(|p| &p.range);
     let first = ranges.next()?;
     Some(first.start..ranges.next_back().unwrap_or(first).end)

@@ -38,7 +38,9 @@ impl Places {
         let own = match buffer {
             Buffer::Declared(_) => vec![whole],
             Buffer::Momentum => program.updated(role, rank),
-            Buffer::Parameters | Buffer::Gradients => program.parameters_of(role),
+            Buffer::Parameters => program.kept_parameters(role, rank),
+            Buffer::Weights if !program.shares_parameters() => Vec::new(),
+            Buffer::Weights | Buffer::Gradients => program.parameters_of(role),
         };
         let rooms = rooms(program, role, buffer);
         let (mut pieces, mut at) = (Vec::new(), 0);

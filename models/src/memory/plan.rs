@@ -85,7 +85,7 @@ impl Plan {
         let (pieces, piece_of) = pieces(program, role, &tensors, (reuse, flattening));
         let arrangement = match reuse {
             Reuse::Full | Reuse::Shared | Reuse::Counted => arrange(&pieces),
-            _ => arrange(&pieces.iter().map(|piece| Storage { first: 0, last: 0, ..*piece }).collect::<Vec<_>>()),
+            _ => arrange(&pieces.iter().map(|piece| Storage { first: 0, last: 0, again: None, ..*piece }).collect::<Vec<_>>()),
         };
         let range = |piece: usize, bytes: u64| {
             let start = arrangement.offsets[piece] / ELEMENT_BYTES;
@@ -148,7 +148,7 @@ fn last_compute(role: &Role) -> Option<(usize, Phase)> {
 }
 
 fn storage(tensor: &Tensor) -> Storage {
-    Storage { bytes: tensor.bytes, first: tensor.first, last: tensor.last }
+    Storage { bytes: tensor.bytes, first: tensor.first, last: tensor.last, again: None }
 }
 
 /// The pieces of memory that the tensors need, and the piece of each tensor; what kernels keep has none.

@@ -37,7 +37,7 @@ fn wholes(program: &Program) -> Vec<(Buffer, Range<u64>)> {
         let parameters = || chain.iter().flat_map(|id| &program.model.node(*id).parameters).map(|p| &p.range);
         if let (Some(first), Some(last)) = (parameters().next(), parameters().next_back()) {
             let range = first.start..last.end;
-            wholes.extend([Buffer::Parameters, Buffer::Gradients].map(|buffer| (buffer, range.clone())));
+            wholes.extend([program.weights_of_layers(), Buffer::Gradients].map(|buffer| (buffer, range.clone())));
         }
     }
     for task in program.roles.iter().flat_map(|role| &role.tasks) {

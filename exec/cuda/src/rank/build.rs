@@ -42,6 +42,8 @@ impl<A: Activation> Rank<A> {
             beside,
             chains,
             parameters: Held::new(context, "parameters", elements)?,
+            weights: Held::new(context, "gathered parameters", of.places.of(Buffer::Weights).elements())?,
+            gathers: of.program.shares_parameters(),
             gradients: Held::new(context, "gradients", of.places.of(Buffer::Gradients).elements())?,
             places: of.places.clone(),
             declared: declared.collect::<Result<_, _>>()?,
@@ -83,7 +85,7 @@ impl<A: Activation> Rank<A> {
 
 /// A bit for each parameter.
 fn masks(of: &Blueprint<'_>, lanes: &Lanes, context: &Arc<crate::driver::Context>) -> Result<Masks, DeviceError> {
-    let words = of.parameters.len().div_ceil(32);
+    let words = (of.program.model.parameter_elements() as usize).div_ceil(32);
     let mut own = vec![0u32; words];
     for parameter in of.program.model.layers().iter().flat_map(|node| &node.parameters).filter(|p| p.decay) {
         parameter.range.clone().for_each(|at| own[at as usize / 32] |= 1 << (at % 32));

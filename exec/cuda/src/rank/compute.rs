@@ -52,7 +52,8 @@ impl<A: Activation> Compute for Rank<A> {
             }
             Work::Kernel(kernel) => {
                 kernel.draw(pass.draw, self.samples.places());
-                let parameters = self.parameters.view(&of.parameters);
+                let layer_weights = if self.gathers { &self.weights } else { &self.parameters };
+                let parameters = layer_weights.view(&of.parameters);
                 let statistics = self.statistics.view_mut(&of.statistics);
                 let forward = layers::Forward { mode: pass.mode, inputs: &inputs, parameters, statistics, output };
                 if let Some(pending) = pending {
@@ -94,11 +95,12 @@ impl<A: Activation> Compute for Rank<A> {
                 }
             }
             Work::Kernel(kernel) => {
+                let layer_weights = if self.gathers { &self.weights } else { &self.parameters };
                 let own = |adds| (self.gradients.view_mut(&of.gradients), adds);
                 let gradients = Gradients {
                     inputs: &inputs,
                     output,
-                    parameters: self.parameters.view(&of.parameters),
+                    parameters: layer_weights.view(&of.parameters),
                     d_output,
                     d_inputs: &d_inputs,
                     d_parameters: pass.d_parameters.filter(|_| !of.parameters.is_empty()).map(own),

@@ -129,8 +129,8 @@ impl Compute for Cpu {
                 let with_flag =
                     |(slice, wanted): (_, &Option<(_, bool)>)| wanted.as_ref().map(|(_, adds)| (slice, *adds));
                 let mut d_inputs: Vec<Option<(&mut [f32], bool)>> = wanted.map(with_flag).collect();
-                let (w, g) = (self.buffers.arena(Buffer::Parameters), self.buffers.arena(Buffer::Gradients));
-                // SAFETY: no message is in flight on parameters.
+                let (w, g) = (self.buffers.of_layers(), self.buffers.arena(Buffer::Gradients));
+                // SAFETY: no message is in flight on parameters that a layer reads.
                 let w = unsafe { w.slice(of.parameters.clone()) };
                 // SAFETY: exchanges of these gradients start after this task, by the program's order, and those of whatever lay here
                 // before ended before its update, which comes before this task.

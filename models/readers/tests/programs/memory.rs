@@ -10,7 +10,7 @@ use lockstep_models::{Bucket, ByCoordinate, Job, Turns, random_model};
 mod symbolic;
 
 fn piece(bytes: u64, first: usize, last: usize) -> Storage {
-    Storage { bytes, first, last }
+    Storage { bytes, first, last, again: None }
 }
 
 #[test]

@@ -11,6 +11,7 @@ const STRATEGIES: [&str; 9] = [
     "ssgd",
     "zero-1",
     "zero-2",
+    "zero-3",
     "local-sgd:tau=2",
     "sma",
     "sma:reference-models",

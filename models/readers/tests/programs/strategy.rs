@@ -41,7 +41,7 @@ fn names_are_read_as_they_are_written() {
     }
     assert_eq!("sma:tau=1:alpha=0.5".parse::<Strategy>().unwrap().to_string(), "sma:alpha=0.5");
     for (text, message) in [
-        ("sgd", "there are: ssgd, zero-1, zero-2, sma, ea-sgd, local-sgd, hybrid:a"),
+        ("sgd", "there are: ssgd, zero-1, zero-2, zero-3, sma, ea-sgd, local-sgd, hybrid:a"),
         ("ssgd:tau=2", "ssgd has no settings"),
         ("sma:mu=0.9", "write momentum=…, tau=…, alpha=…, reference-models, round-robin or first-come"),
         ("sma:tau=0", "at least 1"),

@@ -175,23 +175,63 @@ fn other_strategies_keep_all_gradients() {
 
 #[test]
 fn what_keeps_gradients_until_the_end_is_refused() {
-    let refused = |change: fn(&mut Job)| {
-        let mut job = job("zero-2", load_model("lenet").unwrap(), 4);
-        change(&mut job);
-        job.program().unwrap_err().to_string()
-    };
-    let told = refused(|job| job.accumulate = 2);
-    assert!(told.contains("accumulate") && told.contains("take one micro-batch, or --strategy zero-1"), "{told}");
-    let told = refused(|job| job.bucket = Bucket::Tensor);
-    assert!(told.contains("bucket") && told.contains("take layer or a size, or --strategy zero-1"), "{told}");
+    for strategy in ["zero-2", "zero-3"] {
+        let refused = |change: fn(&mut Job)| {
+            let mut job = job(strategy, load_model("lenet").unwrap(), 4);
+            change(&mut job);
+            job.program().unwrap_err().to_string()
+        };
+        let told = refused(|job| job.accumulate = 2);
+        assert!(told.contains("accumulate") && told.contains("take one micro-batch, or --strategy zero-1"), "{told}");
+        let told = refused(|job| job.bucket = Bucket::Tensor);
+        assert!(told.contains("bucket") && told.contains("take layer or a size, or --strategy zero-1"), "{told}");
+    }
     // What stage 1 refuses: dedicated servers do not scatter.
-    for strategy in ["zero-1", "zero-2"] {
+    for strategy in ["zero-1", "zero-2", "zero-3"] {
         let algorithm = "parameter-server:1:dedicated".parse().unwrap();
         assert!(Job { algorithm, ..job(strategy, load_model("lenet").unwrap(), 4) }.program().is_err(), "{strategy}");
     }
     assert_eq!("zero-2".parse::<lockstep_models::Strategy>().unwrap().to_string(), "zero-2");
     assert!("zero-2:a".parse::<lockstep_models::Strategy>().unwrap_err().contains("zero-2 has no settings"));
+    for written in ["zero-3", "zero-3:prefetch=2", "zero-3:prefetch=0:no-reshard"] {
+        assert_eq!(written.parse::<lockstep_models::Strategy>().unwrap().to_string(), written);
+    }
+    let told = "zero-3:prefetch=-1".parse::<lockstep_models::Strategy>().unwrap_err();
+    assert!(told.contains("must be a number of buckets"), "{told}");
+    assert!("zero-3:reshard".parse::<lockstep_models::Strategy>().unwrap_err().contains("prefetch=N, no-reshard"));
     // One rank has nothing to scatter.
     let alone = |strategy: &str| Job { accumulate: 2, ..job(strategy, load_model("lenet").unwrap(), 1) }.program();
     assert_eq!(alone("zero-2").unwrap().roles, alone("ssgd").unwrap().roles);
+}
+
+/// Of L equal layers gathered p ahead, p + 1 are in memory at once, and each is gathered twice but for those that backward passes come
+/// to before they are free; without resharding all are there, gathered once (Rajbhandari et al. 2020 §5.3).
+#[test]
+fn gathered_parameters_take_the_layers_in_use_and_those_ahead() {
+    for (layers, prefetch) in [(6, 0), (6, 1), (6, 2), (9, 1), (9, 3)] {
+        let program = |strategy: String| {
+            let of = job(&strategy, equal_layers(layers), 4);
+            Job { bucket: Bucket::Layer, ..of }.program().unwrap()
+        };
+        let of = program(format!("zero-3:prefetch={prefetch}"));
+        let role = &of.roles[0];
+        let gathers = |program: &Program| {
+            let exchanges = program.roles[0].exchanges().map(|(_, exchange)| exchange.buffer);
+            exchanges.filter(|buffer| *buffer == Buffer::Weights).count()
+        };
+        let places = BufferPlaces::of_role(&of, (role, 0), Reuse::Full);
+        let largest = of.model.layers().iter().flat_map(|node| Some(node.parameters.last()?.range.end - node.parameters[0].range.start)).max().unwrap();
+        let arena = places.of(Buffer::Weights).elements() as u64;
+        let lines = (u64::from(prefetch) + 1) * (largest + 64);
+        assert!(arena <= lines, "{layers} layers, {prefetch} ahead: {arena} elements of {largest} a layer");
+        let kept = places.of(Buffer::Parameters).elements() as u64;
+        assert!(kept <= of.model.parameter_elements() / 4 + 16 * layers as u64, "{kept}");
+        let whole = program(format!("zero-3:prefetch={prefetch}:no-reshard"));
+        let buckets = gathers(&whole);
+        // The first layer's backward pass makes no gradient of its input, and reads no parameters.
+        let again = buckets - 1 - (prefetch as usize).min(buckets - 1);
+        assert_eq!(gathers(&of), buckets + again, "{layers} layers, {prefetch} ahead");
+        let all = BufferPlaces::of_role(&whole, (&whole.roles[0], 0), Reuse::Full);
+        assert!(all.of(Buffer::Weights).elements() as u64 >= whole.model.parameter_elements());
+    }
 }

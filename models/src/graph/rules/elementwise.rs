@@ -60,7 +60,7 @@ pub(super) fn allows(formula: &Formula, inputs: &[Placed], outputs: &[Placed]) -
         let is_part = |layout| matches!(layout, AxisLayout::Replicated | FEATURES | COLUMNS | ELEMENTS);
         return inputs.iter().all(|(_, layout)| is_part(*layout)) && are_alike(inputs, outputs);
     }
-    if inputs.iter().chain(outputs).all(|(_, layout)| *layout == FEATURES) {
+    if [FEATURES, ELEMENTS].iter().any(|split| inputs.iter().chain(outputs).all(|(_, layout)| layout == split)) {
         return true;
     }
     // What it does not read orders tasks alone, so it says nothing unless all ranks hold the same.

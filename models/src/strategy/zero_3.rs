@@ -1,0 +1,205 @@
+//! ZeRO, stage 3, or fully sharded data parallelism: each rank keeps a part of the parameters, too (Rajbhandari et al. 2020 §5.3).
+//!
+//! A bucket is gathered before the layers that read it, and its memory is free behind them; backward passes gather it again. Gradients are
+//! reduce-scattered and used up as in stage 2. Zhao et al. 2023 ("PyTorch FSDP", §3.3) gather `prefetch` buckets ahead of the one in use.
+
+use std::fmt;
+use std::ops::Range;
+
+use lockstep_topology::{Collective, ErrorPlace, InputError};
+use petgraph::graph::NodeIndex;
+
+use super::buckets::{Cut, cuts};
+use super::data_parallel::{Passes, passes};
+use super::{Plan, Shard, ssgd, zero};
+use crate::graph::{Scope, Tensor, Work};
+use crate::{
+    AxisLayout, AxisSet, Bucket, Buffer, Coefficient, Dimension, Elementwise, Formula, Graph, Job, LayerId, Layout,
+    Model, Operand, Stream, fused_chains,
+};
+
+/// Stage 3: each rank keeps a part of parameters, gradients and the optimizer's state: `zero-3`, `zero-3:prefetch=2:no-reshard`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Zero3 {
+    /// Buckets that are gathered ahead of the one in use.
+    pub prefetch: u32,
+    /// Whether the gathered parameters are freed behind forward passes, and gathered again for backward passes.
+    pub reshard: bool,
+}
+
+/// The word that keeps gathered parameters from forward to backward passes.
+const NO_RESHARD: &str = "no-reshard";
+
+impl Plan for Zero3 {
+    fn parse(settings: &str) -> Result<Zero3, String> {
+        let mut zero = Zero3 { prefetch: 1, reshard: true };
+        for part in settings.split(':').filter(|part| !part.is_empty()) {
+            match part.split_once('=') {
+                None if part == NO_RESHARD => zero.reshard = false,
+                Some(("prefetch", count)) => {
+                    zero.prefetch =
+                        count.parse().map_err(|_| format!("prefetch={count}: must be a number of buckets, 0 for none"))?;
+                }
+                _ => return Err(format!("zero-3 has no setting {part:?}; there are: prefetch=N, {NO_RESHARD}")),
+            }
+        }
+        Ok(zero)
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("zero-3")?;
+        if self.prefetch != 1 {
+            write!(f, ":prefetch={}", self.prefetch)?;
+        }
+        if self.reshard { Ok(()) } else { write!(f, ":{NO_RESHARD}") }
+    }
+
+    fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
+        if job.sources() == 1 {
+            return Ok((ssgd::graph(job)?, None));
+        }
+        check(job)?;
+        Ok((self.sharded(job)?, None))
+    }
+
+    fn axes(&self) -> AxisSet {
+        zero::AXES
+    }
+}
+
+/// Refuses what keeps all gradients until the backward pass has ended.
+fn check(job: &Job) -> Result<(), InputError> {
+    let strategy = ErrorPlace::Flag("strategy");
+    if job.accumulate > 1 {
+        let message = format!(
+            "zero-3 would scatter its gradients in every micro-batch: take one micro-batch, or {strategy} zero-1, which keeps them"
+        );
+        return Err(InputError::flag("accumulate", job.accumulate.to_string(), message));
+    }
+    if job.bucket == Bucket::Tensor {
+        let message = format!(
+            "exchanges of tensors wait for the whole backward pass, and zero-3 frees gradients during it: take layer or a size, or \
+             {strategy} zero-1"
+        );
+        return Err(InputError::flag("bucket", job.bucket.to_string(), message));
+    }
+    Ok(())
+}
+
+/// `weights ← parameters`: a rank's own part, from which the others gather.
+fn own_part() -> Formula {
+    let [to, from] = [Buffer::Weights, Buffer::Parameters].map(Operand::Buffer);
+    Formula::new("own part").scale(to, Coefficient::ONE, from)
+}
+
+/// The first of a bucket's passes in one direction, and the last, as places in the order of all passes.
+type Use = (usize, usize);
+
+impl Zero3 {
+    fn sharded(self, job: &Job) -> Result<Graph, InputError> {
+        let model = &job.model;
+        let mut graph = Graph::new(model, job.data_mesh()?);
+        let [samples, partial, part] =
+            [AxisLayout::Split(Dimension::Sample), AxisLayout::Partial, AxisLayout::Split(Dimension::Element)]
+                .map(|layout| Layout::new(zero::AXES, layout));
+        let passes = passes(&mut graph, model, samples);
+        let computes = graph.dag.node_count();
+        let cuts = cuts(job)?;
+        let uses = Uses::of(model, &passes, &cuts, job.fuse);
+        // Nodes, each with the place in the order of passes before which it comes.
+        let mut before: Vec<(usize, NodeIndex)> = Vec::new();
+        let change = |collective, range: &Range<u64>| Work::Collective {
+            collective,
+            axes: zero::AXES,
+            range: range.clone(),
+        };
+
+        let mut updates = Vec::new();
+        for (number, cut) in cuts.iter().enumerate() {
+            let scatter = graph.node(change(Collective::ReduceScatter, &cut.range), Scope::MicroBatch);
+            for from in cut.layers.iter().filter_map(|id| passes.weight[id.index()]) {
+                graph.edge(from, scatter, Tensor::WeightGradient, partial);
+            }
+            let update = graph.update(cut.range.clone(), Scope::MicroBatch);
+            graph.edge(scatter, update, Tensor::WeightGradient, part);
+            before.push((uses.done[number] + 1, scatter));
+            // Behind the passes that its exchange overlaps.
+            let overlapped = (number + job.concurrent_exchanges as usize).min(cuts.len() - 1);
+            before.push((uses.done[number..=overlapped].iter().copied().max().unwrap_or(0) + 1, update));
+            updates.push(update);
+        }
+        for (at, bucket, readers) in self.gathers(&uses, &passes, &cuts) {
+            let range = &cuts[bucket].range;
+            let of = Elementwise::new(own_part(), range.clone());
+            let own = graph.node(Work::Elementwise { of, stream: Stream::Compute }, Scope::MicroBatch);
+            let gather = graph.node(change(Collective::AllGather, range), Scope::MicroBatch);
+            graph.weights(updates[bucket], own, part);
+            graph.edge(own, gather, Tensor::Weight, part);
+            readers.into_iter().for_each(|reader| graph.edge(gather, reader, Tensor::Weight, Layout::REPLICATED));
+            before.extend([(at, own), (at, gather)]);
+        }
+        before.sort_by_key(|(at, _)| *at);
+        let mut order = Vec::with_capacity(graph.dag.node_count());
+        let mut others = before.into_iter().peekable();
+        for place in 0..=computes {
+            while let Some((_, node)) = others.next_if(|(at, _)| *at <= place) {
+                order.push(node);
+            }
+            order.extend((place < computes).then(|| NodeIndex::new(place)));
+        }
+        Ok(graph.reordered(&order))
+    }
+
+    /// The gathers of all buckets: before which place they come, of which bucket, and who reads what they bring.
+    fn gathers(self, uses: &Uses, passes: &Passes, cuts: &[Cut]) -> Vec<(usize, usize, Vec<NodeIndex>)> {
+        let directions = [&uses.forward, &uses.backward];
+        let each = |of: usize| (0..cuts.len()).filter_map(move |bucket| Some((directions[of][bucket]?.0, of, bucket)));
+        let mut slots: Vec<(usize, usize, usize)> = each(0).chain(each(1)).collect();
+        slots.sort_unstable();
+        let mut gathers: Vec<(usize, usize, Vec<NodeIndex>)> = Vec::new();
+        for (number, (_, direction, bucket)) in slots.iter().copied().enumerate() {
+            let readers = |id: &LayerId| {
+                if direction == 0 { Some(passes.forward[id.index()]) } else { passes.data[id.index()] }
+            };
+            let readers: Vec<NodeIndex> = cuts[bucket].layers.iter().filter_map(readers).collect();
+            let at = number.checked_sub(self.prefetch as usize).map_or(0, |ahead| slots[ahead].0);
+            // What forward passes still read, or keep, need not be gathered again.
+            let there = uses.forward[bucket].is_some_and(|(_, last)| !self.reshard || at <= last);
+            match gathers.iter_mut().find(|(_, other, _)| *other == bucket) {
+                Some((_, _, kept)) if direction == 1 && there => kept.extend(readers),
+                _ => gathers.push((at, bucket, readers)),
+            }
+        }
+        gathers
+    }
+}
+
+/// When buckets are in use, as places in the order of passes. Layers that may be fused are in use together.
+struct Uses {
+    forward: Vec<Option<Use>>,
+    backward: Vec<Option<Use>>,
+    /// The last pass that makes the bucket's gradients.
+    done: Vec<usize>,
+}
+
+impl Uses {
+    fn of(model: &Model, passes: &Passes, cuts: &[Cut], fuse: bool) -> Uses {
+        let chains = if fuse { fused_chains(model) } else { Vec::new() };
+        let together = |id: LayerId| chains.iter().find(|chain| chain.contains(&id)).cloned().unwrap_or(vec![id]);
+        let span = |nodes: &mut dyn Iterator<Item = NodeIndex>| -> Option<Use> {
+            let places: Vec<usize> = nodes.map(NodeIndex::index).collect();
+            Some((*places.iter().min()?, *places.iter().max()?))
+        };
+        let mut uses = Uses { forward: Vec::new(), backward: Vec::new(), done: Vec::new() };
+        for cut in cuts {
+            let layers: Vec<LayerId> = cut.layers.iter().flat_map(|id| together(*id)).collect();
+            let data = |id: &LayerId| passes.data[id.index()];
+            let own = cut.layers.iter().any(|id| data(id).is_some());
+            uses.forward.push(span(&mut layers.iter().map(|id| passes.forward[id.index()])));
+            uses.backward.push(span(&mut layers.iter().filter_map(data)).filter(|_| own));
+            let made = layers.iter().flat_map(|id| [data(id), passes.weight[id.index()]]).flatten();
+            uses.done.push(span(&mut { made }).map_or(0, |(_, last)| last));
+        }
+        uses
+    }
+}
