@@ -235,7 +235,9 @@ enum Claim {
 fn claim(strategy: &Spread) -> Claim {
     let text = strategy.to_string();
     match strategy {
-        Spread::Ssgd(_) | Spread::Zero1(_) | Spread::Zero2(_) | Spread::Zero3(_) | Spread::FirstDeviceTable(_) => Claim::Bits,
+        Spread::Ssgd(_) | Spread::Zero1(_) | Spread::Zero2(_) | Spread::Zero3(_) | Spread::FirstDeviceTable(_) => {
+            Claim::Bits
+        }
         Spread::Hybrid(_) if text.contains("variable-batch") => Claim::Nothing,
         Spread::ModelParallel(_) | Spread::Megatron(_) | Spread::Hybrid(_) => Claim::Rounding,
         Spread::Sma(_) | Spread::EaSgd(_) | Spread::LocalSgd(_) => Claim::Nothing,

@@ -61,8 +61,8 @@ impl Memory {
         let communication = in_flight(program, role)?;
         let places = BufferPlaces::of_role(program, (role, role.ranks.first()), Reuse::Full);
         let buffers = [Buffer::Parameters, Buffer::Weights, Buffer::Gradients, Buffer::Momentum];
-        let [parameters, gathered, gradients, momentum] = buffers
-            .map(|buffer| places.of(buffer).elements() as u64 * ELEMENT_BYTES);
+        let [parameters, gathered, gradients, momentum] =
+            buffers.map(|buffer| places.of(buffer).elements() as u64 * ELEMENT_BYTES);
         let held = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, role.ranks.first()));
         let buffers = held.map(|elements| elements * ELEMENT_BYTES).sum();
         // What comes into a buffer counts there; the first layers read what they find at their own place.

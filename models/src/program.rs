@@ -89,7 +89,9 @@ impl Program {
     /// Elements of a buffer; none of one that was not declared.
     pub fn elements(&self, buffer: Buffer) -> u64 {
         match buffer {
-            Buffer::Parameters | Buffer::Weights | Buffer::Gradients | Buffer::Momentum => self.model.parameter_elements(),
+            Buffer::Parameters | Buffer::Weights | Buffer::Gradients | Buffer::Momentum => {
+                self.model.parameter_elements()
+            }
             Buffer::Declared(index) => self.buffers.get(index).map_or(0, |buffer| buffer.elements),
         }
     }

@@ -44,7 +44,15 @@ impl Buffers {
     pub(crate) fn of_server(places: BufferPlaces, declared: &[usize]) -> Buffers {
         let elements = [Buffer::Parameters, Buffer::Gradients].map(|buffer| places.of(buffer).elements());
         let (gradients, declared) = (zeros(elements[0].max(elements[1])), all(declared));
-        Buffers { parameters: None, weights: zeros(0), gradients, places, declared, momentum: zeros(0), statistics: Vec::new() }
+        Buffers {
+            parameters: None,
+            weights: zeros(0),
+            gradients,
+            places,
+            declared,
+            momentum: zeros(0),
+            statistics: Vec::new(),
+        }
     }
 
     /// The memory of a buffer.
@@ -70,7 +78,8 @@ impl Buffers {
 
     /// The parameters that a chain reads, and its running statistics, which it moves.
     pub(super) fn of_chain(&mut self, parameters: Range<usize>, statistics: Range<usize>) -> (&[f32], &mut [f32]) {
-        let all = if self.weights.is_empty() { self.parameters.as_ref().unwrap_or(&self.gradients) } else { &self.weights };
+        let all =
+            if self.weights.is_empty() { self.parameters.as_ref().unwrap_or(&self.gradients) } else { &self.weights };
         // SAFETY: no message is in flight on parameters that a layer reads, and what updates them runs on this thread.
         (unsafe { all.slice(parameters) }, &mut self.statistics[statistics])
     }

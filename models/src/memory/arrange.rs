@@ -84,10 +84,9 @@ impl Storage {
 
 /// The most bytes that are live at any task.
 pub fn live_bytes(pieces: &[Storage]) -> u64 {
-    let live =
-        |at: usize| {
-            let there = |piece: &&Storage| piece.lives().any(|(first, last)| first <= at && at <= last);
-            pieces.iter().filter(there).map(|piece| piece.bytes).sum()
-        };
+    let live = |at: usize| {
+        let there = |piece: &&Storage| piece.lives().any(|(first, last)| first <= at && at <= last);
+        pieces.iter().filter(there).map(|piece| piece.bytes).sum()
+    };
     pieces.iter().flat_map(Storage::lives).map(|(first, _)| live(first)).max().unwrap_or(0)
 }

@@ -85,7 +85,9 @@ impl Plan {
         let (pieces, piece_of) = pieces(program, role, &tensors, (reuse, flattening));
         let arrangement = match reuse {
             Reuse::Full | Reuse::Shared | Reuse::Counted => arrange(&pieces),
-            _ => arrange(&pieces.iter().map(|piece| Storage { first: 0, last: 0, again: None, ..*piece }).collect::<Vec<_>>()),
+            _ => arrange(
+                &pieces.iter().map(|piece| Storage { first: 0, last: 0, again: None, ..*piece }).collect::<Vec<_>>(),
+            ),
         };
         let range = |piece: usize, bytes: u64| {
             let start = arrangement.offsets[piece] / ELEMENT_BYTES;

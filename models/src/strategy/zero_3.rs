@@ -37,8 +37,9 @@ impl Plan for Zero3 {
             match part.split_once('=') {
                 None if part == NO_RESHARD => zero.reshard = false,
                 Some(("prefetch", count)) => {
-                    zero.prefetch =
-                        count.parse().map_err(|_| format!("prefetch={count}: must be a number of buckets, 0 for none"))?;
+                    zero.prefetch = count
+                        .parse()
+                        .map_err(|_| format!("prefetch={count}: must be a number of buckets, 0 for none"))?;
                 }
                 _ => return Err(format!("zero-3 has no setting {part:?}; there are: prefetch=N, {NO_RESHARD}")),
             }
@@ -108,11 +109,8 @@ impl Zero3 {
         let uses = Uses::of(model, &passes, &cuts, job.fuse);
         // Nodes, each with the place in the order of passes before which it comes.
         let mut before: Vec<(usize, NodeIndex)> = Vec::new();
-        let change = |collective, range: &Range<u64>| Work::Collective {
-            collective,
-            axes: zero::AXES,
-            range: range.clone(),
-        };
+        let change =
+            |collective, range: &Range<u64>| Work::Collective { collective, axes: zero::AXES, range: range.clone() };
 
         let mut updates = Vec::new();
         for (number, cut) in cuts.iter().enumerate() {
@@ -163,8 +161,9 @@ impl Zero3 {
             };
             let readers: Vec<NodeIndex> = cuts[bucket].layers.iter().filter_map(readers).collect();
             let at = number.checked_sub(self.prefetch as usize).map_or(0, |ahead| slots[ahead].0);
-            // What forward passes still read, or keep, need not be gathered again.
-            let there = uses.forward[bucket].is_some_and(|(_, last)| !self.reshard || at <= last);
+            // What forward passes still read, have just read, or keep, need not be gathered again.
+            let just_read = number > 0 && slots[number - 1].2 == bucket;
+            let there = uses.forward[bucket].is_some_and(|(_, last)| !self.reshard || just_read || at <= last);
             match gathers.iter_mut().find(|(_, other, _)| *other == bucket) {
                 Some((_, _, kept)) if direction == 1 && there => kept.extend(readers),
                 _ => gathers.push((at, bucket, readers)),

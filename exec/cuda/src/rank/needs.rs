@@ -43,7 +43,8 @@ impl Needs {
             |chain: &Chain<A>| if let Work::Kernel(kernel) = &chain.work { kernel.scratch_bytes() } else { 0 };
         let declared: u64 = of.declared.iter().map(|elements| *elements as u64).sum();
         let (parameters, input) = (of.parameters.len() as u64, share.of(of.input_elements() as u64));
-        let places = [Buffer::Weights, Buffer::Gradients, Buffer::Momentum].map(|buffer| of.places.of(buffer).elements());
+        let places =
+            [Buffer::Weights, Buffer::Gradients, Buffer::Momentum].map(|buffer| of.places.of(buffer).elements());
         let beside = (places.iter().sum::<usize>() + of.statistics.len()) as u64;
         // Two bits for each parameter say whether it decays.
         let masks = 2 * of.program.model.parameter_elements().div_ceil(32) * 4;

@@ -56,12 +56,13 @@ impl Drawn {
 
 /// Every strategy on few ranks and on many, and nodes with unequal numbers of devices.
 fn strategies() -> Vec<Drawn> {
-    let cases: [(&str, &str, u32, &[u32]); 16] = [
+    let cases: [(&str, &str, u32, &[u32]); 17] = [
         ("lenet", "ssgd", 1, &[1]),
         ("lenet", "ssgd", 1, &[4]),
         ("lenet", "ssgd", 1, &[4_000_000_000]),
         ("lenet", "zero-1", 1, &[4]),
         ("lenet", "zero-2", 1, &[4]),
+        ("lenet", "zero-3", 1, &[4]),
         ("alexnet", "hybrid:b", 1, &[4]),
         ("alexnet", "hybrid:c", 1, &[16]),
         ("lenet", "model-parallel", 1, &[2]),
