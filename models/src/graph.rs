@@ -34,6 +34,8 @@ pub enum Tensor {
     ActivationGradient(LayerId),
     /// The weights of a layer, as updated in the previous step.
     Weight,
+    /// Weights as layers read them where each rank keeps a part, gathered in a buffer of their own.
+    GatheredWeight,
     /// The gradient of weights.
     WeightGradient,
     /// What a learner's weights differ by from the average model, or the sum of that over learners.
@@ -45,11 +47,17 @@ pub enum Tensor {
 }
 
 impl Tensor {
+    /// Whether a layer computes with it as its weights.
+    pub(crate) fn is_weights(self) -> bool {
+        matches!(self, Tensor::Weight | Tensor::GatheredWeight)
+    }
+
     /// The buffer that holds it, where that is one of a program's.
     pub(crate) fn buffer(self) -> Option<Buffer> {
         match self {
             Tensor::Activation(_) | Tensor::ActivationGradient(_) => None,
             Tensor::Weight => Some(Buffer::Parameters),
+            Tensor::GatheredWeight => Some(Buffer::Weights),
             Tensor::WeightGradient => Some(Buffer::Gradients),
             Tensor::Difference => Some(Averaging::DIFFERENCES),
             Tensor::Average => Some(Averaging::AVERAGE),
@@ -253,7 +261,7 @@ impl Graph {
         for edge in self.dag.edge_references().filter(|edge| edge.weight().tensor == Tensor::WeightGradient) {
             of_layer(edge.source()).map(|id| gradients.insert(id, edge.weight().layout));
         }
-        for edge in self.dag.edge_references().filter(|edge| edge.weight().tensor == Tensor::Weight) {
+        for edge in self.dag.edge_references().filter(|edge| edge.weight().tensor.is_weights()) {
             let Some(id) = of_layer(edge.target()) else { continue };
             let Some(gradient) = gradients.get(&id) else { continue };
             let weights = edge.weight().layout;

@@ -62,6 +62,7 @@ impl<'a> Blueprint<'a> {
             }
         };
         let places = BufferPlaces::of_role(program, (role, rank), arenas.reuse);
+        let read = program.weights_of_layers();
         let chain = |(index, layers): (usize, &Vec<LayerId>)| {
             let nodes = || layers.iter().map(|id| program.model.node(*id));
             let parameters = span(nodes().flat_map(|node| node.parameters.iter().map(|p| p.range.clone())).collect());
@@ -71,7 +72,7 @@ impl<'a> Blueprint<'a> {
             ChainPlan {
                 layers: layers.clone(),
                 gradients: place(Buffer::Gradients),
-                parameters: place(program.weights_of_layers()),
+                parameters: place(read),
                 samples,
                 statistics: span(nodes().filter_map(|node| node.statistics.clone()).collect()),
             }

@@ -73,13 +73,12 @@ impl Buffers {
 
     /// The memory in which layers find their parameters.
     pub(super) fn of_layers(&self) -> &Arena {
-        if self.weights.is_empty() { self.arena(Buffer::Parameters) } else { &self.weights }
+        of_layers(&self.weights, self.parameters.as_ref().unwrap_or(&self.gradients))
     }
 
     /// The parameters that a chain reads, and its running statistics, which it moves.
     pub(super) fn of_chain(&mut self, parameters: Range<usize>, statistics: Range<usize>) -> (&[f32], &mut [f32]) {
-        let all =
-            if self.weights.is_empty() { self.parameters.as_ref().unwrap_or(&self.gradients) } else { &self.weights };
+        let all = of_layers(&self.weights, self.parameters.as_ref().unwrap_or(&self.gradients));
         // SAFETY: no message is in flight on parameters that a layer reads, and what updates them runs on this thread.
         (unsafe { all.slice(parameters) }, &mut self.statistics[statistics])
     }
@@ -148,6 +147,11 @@ pub(super) fn move_rows(of: &Copy, from: &[f32], to: &mut [f32]) {
             if of.add { add_into(target, source) } else { target.copy_from_slice(source) }
         }
     }
+}
+
+/// Gathered parameters where there are any, else the rank's own.
+fn of_layers<'a>(gathered: &'a Arena, own: &'a Arena) -> &'a Arena {
+    if gathered.is_empty() { own } else { gathered }
 }
 
 #[cfg(test)]

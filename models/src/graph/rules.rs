@@ -76,7 +76,7 @@ fn are_alike(inputs: &[Placed], outputs: &[Placed]) -> bool {
 /// The rules of a layer's pass, which is linear in its weights, its input (forward) and its gradient (backward).
 fn layer(pass: Pass, by_channel: bool, inputs: &[Placed], outputs: &[Placed]) -> bool {
     let all = |items: &[Placed], placement| items.iter().all(|(_, other)| *other == placement);
-    let (weights, data): (Vec<_>, Vec<_>) = inputs.iter().partition(|(tensor, _)| *tensor == Tensor::Weight);
+    let (weights, data): (Vec<_>, Vec<_>) = inputs.iter().partition(|(tensor, _)| tensor.is_weights());
     let (gradients, activations): (Vec<_>, Vec<_>) =
         data.iter().copied().partition(|(tensor, _)| matches!(tensor, Tensor::ActivationGradient(_)));
     // Samples do not depend on each other: each rank computes its own, with weights that are the same or its own.

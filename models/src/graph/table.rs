@@ -52,6 +52,7 @@ impl Tensor {
             Tensor::Activation(_) => "activation",
             Tensor::ActivationGradient(_) => "activation gradient",
             Tensor::Weight => "weight",
+            Tensor::GatheredWeight => "gathered weight",
             Tensor::WeightGradient => "weight gradient",
             Tensor::Difference => "difference",
             Tensor::Average => "average model",

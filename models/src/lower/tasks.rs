@@ -216,9 +216,6 @@ impl<'a> Tasks<'a> {
     ) -> (&'static str, Exchange) {
         let Lowering { graph, job, .. } = self.of;
         let mut tensors = graph.dag.edges_directed(node, Direction::Incoming).map(|edge| edge.weight().tensor);
-        let is_copy = |from: NodeIndex| matches!(&graph.dag[from].work, Work::Elementwise { of, .. } if of.formula.writes(Buffer::Weights));
-        let gathers = graph.dag.neighbors_directed(node, Direction::Incoming).any(is_copy);
-        let of_tensor = tensors.find_map(Tensor::buffer).unwrap_or(Buffer::Gradients);
         let whole = Exchange {
             collective: collective.clone(),
             algorithm: job.algorithm.clone(),
@@ -226,7 +223,7 @@ impl<'a> Tasks<'a> {
             between: None,
             turns: Turns::ONE,
             node_axes: AxisSet::default(),
-            buffer: if gathers { Buffer::Weights } else { of_tensor },
+            buffer: tensors.find_map(Tensor::buffer).unwrap_or(Buffer::Gradients),
             range: range.clone(),
             chunk: job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
             window: 0,

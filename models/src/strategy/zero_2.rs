@@ -32,17 +32,17 @@ impl Plan for Zero2 {
 }
 
 /// Refuses what keeps all gradients until the backward pass has ended.
-fn check(job: &Job) -> Result<(), InputError> {
-    let strategy = ErrorPlace::Flag("strategy");
+pub(super) fn check(job: &Job) -> Result<(), InputError> {
+    let (strategy, own) = (ErrorPlace::Flag("strategy"), &job.strategy);
     if job.accumulate > 1 {
         let message = format!(
-            "zero-2 would scatter its gradients in every micro-batch: take one micro-batch, or {strategy} zero-1, which keeps them"
+            "{own} would scatter its gradients in every micro-batch: take one micro-batch, or {strategy} zero-1, which keeps them"
         );
         return Err(InputError::flag("accumulate", job.accumulate.to_string(), message));
     }
     if job.bucket == Bucket::Tensor {
         let message = format!(
-            "exchanges of tensors wait for the whole backward pass, and zero-2 frees gradients during it: take layer or a size, or \
+            "exchanges of tensors wait for the whole backward pass, and {own} frees gradients during it: take layer or a size, or \
              {strategy} zero-1"
         );
         return Err(InputError::flag("bucket", job.bucket.to_string(), message));

@@ -6,16 +6,16 @@
 use std::fmt;
 use std::ops::Range;
 
-use lockstep_topology::{Collective, ErrorPlace, InputError};
+use lockstep_topology::{Collective, InputError};
 use petgraph::graph::NodeIndex;
 
 use super::buckets::{Cut, cuts};
 use super::data_parallel::{Passes, passes};
-use super::{Plan, Shard, ssgd, zero};
+use super::{Plan, Shard, ssgd, zero, zero_2};
 use crate::graph::{Scope, Tensor, Work};
 use crate::{
-    AxisLayout, AxisSet, Bucket, Buffer, Coefficient, Dimension, Elementwise, Formula, Graph, Job, LayerId, Layout,
-    Model, Operand, Stream, fused_chains,
+    AxisLayout, AxisSet, Buffer, Coefficient, Dimension, Elementwise, Formula, Graph, Job, LayerId, Layout, Model,
+    Operand, Stream, fused_chains,
 };
 
 /// Stage 3: each rank keeps a part of parameters, gradients and the optimizer's state: `zero-3`, `zero-3:prefetch=2:no-reshard`.
@@ -59,32 +59,13 @@ impl Plan for Zero3 {
         if job.sources() == 1 {
             return Ok((ssgd::graph(job)?, None));
         }
-        check(job)?;
+        zero_2::check(job)?;
         Ok((self.sharded(job)?, None))
     }
 
     fn axes(&self) -> AxisSet {
         zero::AXES
     }
-}
-
-/// Refuses what keeps all gradients until the backward pass has ended.
-fn check(job: &Job) -> Result<(), InputError> {
-    let strategy = ErrorPlace::Flag("strategy");
-    if job.accumulate > 1 {
-        let message = format!(
-            "zero-3 would scatter its gradients in every micro-batch: take one micro-batch, or {strategy} zero-1, which keeps them"
-        );
-        return Err(InputError::flag("accumulate", job.accumulate.to_string(), message));
-    }
-    if job.bucket == Bucket::Tensor {
-        let message = format!(
-            "exchanges of tensors wait for the whole backward pass, and zero-3 frees gradients during it: take layer or a size, or \
-             {strategy} zero-1"
-        );
-        return Err(InputError::flag("bucket", job.bucket.to_string(), message));
-    }
-    Ok(())
 }
 
 /// `weights ← parameters`: a rank's own part, from which the others gather.
@@ -132,8 +113,10 @@ impl Zero3 {
             let own = graph.node(Work::Elementwise { of, stream: Stream::Compute }, Scope::MicroBatch);
             let gather = graph.node(change(Collective::AllGather, range), Scope::MicroBatch);
             graph.weights(updates[bucket], own, part);
-            graph.edge(own, gather, Tensor::Weight, part);
-            readers.into_iter().for_each(|reader| graph.edge(gather, reader, Tensor::Weight, Layout::REPLICATED));
+            graph.edge(own, gather, Tensor::GatheredWeight, part);
+            readers
+                .into_iter()
+                .for_each(|reader| graph.edge(gather, reader, Tensor::GatheredWeight, Layout::REPLICATED));
             before.extend([(at, own), (at, gather)]);
         }
         before.sort_by_key(|(at, _)| *at);
