@@ -14,7 +14,7 @@ use crate::{cpus, gentle, gpus, near, same, scene};
 fn lenet(strategy: &str, ranks: u32, batch: u32) -> Program {
     let model = Arc::new(lockstep_readers::load_model("lenet").expect("a model"));
     // Of several buckets, so that gradients lie where others were.
-    let bucket = if strategy == "zero-2" { Bucket::Layer } else { Bucket::Size(Bytes(25 << 20)) };
+    let bucket = if ["zero-2", "zero-3"].contains(&strategy) { Bucket::Layer } else { Bucket::Size(Bytes(25 << 20)) };
     let strategy = strategy.parse().expect("a strategy");
     let nodes = if ranks == 4 { Some(vec![2, 2]) } else { None };
     Job { strategy, bucket, node_sizes: nodes, ..Job::new(model, ranks, batch) }.program().expect("a program")
@@ -33,8 +33,9 @@ fn train(program: &Program, options: &RunOptions<'_>) -> Run {
 }
 
 /// Strategies with ranks and samples of each: first those between them that do all that others do on a device, in another order.
-const STRATEGIES: [(&str, u32, u32); 13] = [
+const STRATEGIES: [(&str, u32, u32); 14] = [
     ("zero-2", 3, 4),
+    ("zero-3", 3, 4),
     ("sma:reference-models", 4, 4),
     ("hybrid:c", 2, 4),
     ("megatron", 2, 4),
@@ -51,7 +52,7 @@ const STRATEGIES: [(&str, u32, u32); 13] = [
 
 /// Those for a device that is another's but for how it lays and rounds activations: the first five, or all in a thorough run.
 fn few_strategies() -> &'static [(&'static str, u32, u32)] {
-    if std::env::var_os("LOCKSTEP_THOROUGH").is_some() { &STRATEGIES } else { &STRATEGIES[..5] }
+    if std::env::var_os("LOCKSTEP_THOROUGH").is_some() { &STRATEGIES } else { &STRATEGIES[..6] }
 }
 
 /// Each strategy on two GPUs, whose parameters and losses are off by `bound` of the CPU's at most.

@@ -124,8 +124,13 @@ fn shared_state_and_places_train_the_bits_of_one_rank() {
     scene("programs::shared_state_and_places_train_the_bits_of_one_rank", &settings, || {
         let devices = gpus(Precision::F32);
         let sizes = (0u64..200, any::<bool>(), 2u32..=4, 2u32..=3);
-        let cuts =
-            (prop::sample::select(vec!["zero-1", "zero-2"]), buckets(), 1u32..=3, any::<(bool, bool)>(), any::<u64>());
+        let cuts = (
+            prop::sample::select(vec!["zero-1", "zero-2", "zero-3", "zero-3:no-reshard"]),
+            buckets(),
+            1u32..=3,
+            any::<(bool, bool)>(),
+            any::<u64>(),
+        );
         property(
             (sizes, cuts),
             16,
