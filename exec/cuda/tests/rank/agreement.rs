@@ -50,7 +50,7 @@ const STRATEGIES: [(&str, u32, u32); 14] = [
     ("model-parallel", 2, 4),
 ];
 
-/// Those for a device that is another's but for how it lays and rounds activations: the first five, or all in a thorough run.
+/// Those for a device that is another's but for how it lays and rounds activations: the first six, or all in a thorough run.
 fn few_strategies() -> &'static [(&'static str, u32, u32)] {
     if std::env::var_os("LOCKSTEP_THOROUGH").is_some() { &STRATEGIES } else { &STRATEGIES[..6] }
 }
