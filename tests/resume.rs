@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::{Log, Observer, Order, Run, RunOptions, Snapshot, run};
 use lockstep_measure::checkpoint::{Checkpoint, claims_behind, claims_from};
-use lockstep_models::{Claim, Decay, Job, Optimizer, Program, WarmUp, random_model};
+use lockstep_models::{Axis, Claim, Decay, Job, Mesh, Optimizer, Program, WarmUp, random_model};
 use lockstep_topology::InputError;
 use proptest::prelude::*;
 
@@ -117,8 +117,10 @@ fn job(strategy: &str, workers: u32, accumulate: u32, method: &str, seed: u64) -
     // Reference models are there where several devices have several learners each.
     let two_levels = strategy == "sma:reference-models";
     let (workers, learners, method) = if two_levels { (4, 2, "ring") } else { (workers, 1, method) };
+    // Two replicas of parts on two devices.
+    let mesh = (shares && workers == 4).then(|| Mesh::new(&[(Axis::Data, 2), (Axis::Device, 2)]).unwrap());
     let (strategy, algorithm) = (strategy.parse().unwrap(), method.parse().unwrap());
-    Job { strategy, accumulate, algorithm, learners, ..Job::new(Arc::new(model), workers, 3) }
+    Job { strategy, accumulate, algorithm, learners, mesh, ..Job::new(Arc::new(model), workers, 3) }
 }
 
 proptest! {

@@ -111,7 +111,7 @@ proptest! {
     #[test]
     fn shared_optimizer_state_sends_the_same_messages_on_both_sides(
         seed in 0u64..1000,
-        workers in 1u32..6,
+        (replicas, workers) in prop_oneof![(Just(1u32), 1u32..6), (2u32..=3, 2u32..=3)],
         strategy in proptest::sample::select(vec!["zero-1", "zero-2", "zero-3", "zero-3:prefetch=0"]),
         algorithm in proptest::sample::select(vec!["ring", "direct"]),
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Size(Bytes(64)))],
@@ -120,7 +120,9 @@ proptest! {
     ) {
         let (strategy, algorithm) = (strategy.parse().unwrap(), algorithm.parse().unwrap());
         let model = Arc::new(random_model(seed, false));
-        let job = Job { strategy, algorithm, bucket, concurrent_exchanges, pad, ..Job::new(model, workers, 2) };
+        let mesh = Mesh::new(&[(Axis::Data, replicas), (Axis::Device, workers)]).unwrap();
+        let mesh = (replicas > 1).then_some(mesh);
+        let job = Job { strategy, algorithm, bucket, concurrent_exchanges, pad, mesh, ..Job::new(model, replicas * workers, 2) };
         let program = job.program().unwrap();
         prop_assert_eq!(simulated(&program), executed(&program));
     }

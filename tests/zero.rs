@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lockstep_exec::{Arenas, RunOptions, data::Dataset, run};
 use lockstep_models::memory::{Places, Reuse};
-use lockstep_models::{Bucket, Job, Program, random_model};
+use lockstep_models::{Axis, Bucket, Job, Mesh, Program, random_model};
 use lockstep_topology::Bytes;
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ proptest! {
     fn shared_optimizer_state_trains_the_bits_of_ssgd(
         model in 0u64..200,
         with_batch_norm: bool,
-        workers in 1u32..=8,
+        (replicas, workers) in prop_oneof![(Just(1u32), 1u32..=8), (2u32..=3, 2u32..=4)],
         batch_per_rank in 2u32..=4,
         accumulate in 1u32..=3,
         bucket in buckets(),
@@ -43,13 +43,16 @@ proptest! {
         };
         let ssgd = Job {
             accumulate, bucket, chunk, concurrent_exchanges, fuse, pad, algorithm: algorithm.parse().unwrap(),
-            ..Job::new(model, workers, batch_per_rank)
+            ..Job::new(model, replicas * workers, batch_per_rank)
         };
-        let zero = Job { strategy: strategy.parse().unwrap(), ..ssgd.clone() };
+        // With replicas, parts lie along `device`, and each is added up along `data`.
+        let mesh = Mesh::new(&[(Axis::Data, replicas), (Axis::Device, workers)]).unwrap();
+        let mesh = (replicas > 1).then_some(mesh);
+        let zero = Job { strategy: strategy.parse().unwrap(), mesh, ..ssgd.clone() };
         let (shared, twin) = both(&zero, seed, &optimizer);
         assert_equal_bits(&shared, &twin, &format!("{zero:?}"));
         // An allreduce in chunks gives every member a part of each chunk, which is added up in another order.
-        if chunk.is_none() {
+        if chunk.is_none() && replicas == 1 {
             assert_equal_bits(&shared, &both(&ssgd, seed, &optimizer).0, &format!("{zero:?} beside ssgd"));
         }
     }

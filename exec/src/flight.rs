@@ -277,7 +277,8 @@ impl<'a> Flights<'a> {
         let what = task.and_then(|task| match &task.op {
             Op::Exchange(exchange) => {
                 let ranks = self.program.group_of(exchange, rank);
-                let bytes = 4 * (exchange.range.end - exchange.range.start);
+                let part = self.program.part_of(exchange, &ranks);
+                let bytes = 4 * (part.end - part.start);
                 Some((exchange.algorithm.to_string(), bytes, ranks.first(), ranks.rank(ranks.count() - 1)))
             }
             _ => None,

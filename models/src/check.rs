@@ -291,7 +291,10 @@ impl Program {
     /// Proves that exchanges among `members` compute their collectives. A library's lanes say what it costs, and are not proved.
     fn prove(&self, exchanges: &[&Exchange], members: &Members) -> Result<(), InputError> {
         let mut proved: Vec<&Exchange> = Vec::new();
-        let elements = |exchange: &Exchange| exchange.range.end - exchange.range.start;
+        let elements = |exchange: &Exchange| {
+            let part = self.part_of(exchange, members);
+            part.end - part.start
+        };
         for exchange in exchanges.iter().filter(|exchange| exchange.algorithm.library().is_none()) {
             let key = |e: &Exchange| (elements(e), e.collective.clone(), e.algorithm.clone(), e.chunk, e.padded);
             if proved.iter().any(|other| key(other) == key(exchange)) {

@@ -211,14 +211,29 @@ impl Program {
         if axes == AxisSet::default() {
             return range.clone();
         }
+        let mut exchanges = self.roles.iter().flat_map(Role::exchanges);
+        let padded = exchanges.any(|(_, of)| of.padded && of.axes == axes && of.range == *range);
+        let part = self.equal_part(range, axes, rank, padded);
+        part.start.min(range.end)..part.end.min(range.end)
+    }
+
+    /// The part of `range` that a rank has among those along `axes`; of the range rounded up to equal parts where they are padded.
+    fn equal_part(&self, range: &Range<u64>, axes: AxisSet, rank: u32, padded: bool) -> Range<u64> {
         let members = self.mesh.group_of(axes, rank);
         let member = members.member(rank).expect("a rank belongs to its group");
         let elements = range.end - range.start;
-        let mut exchanges = self.roles.iter().flat_map(Role::exchanges);
-        let padded = exchanges.any(|(_, of)| of.padded && of.axes == axes && of.range == *range);
         let rounded = if padded { elements.next_multiple_of(members.count().into()) } else { elements };
         let part = Collective::ReduceScatter.part(rounded, members.count(), member);
-        range.start + part.start.min(elements)..range.start + part.end.min(elements)
+        range.start + part.start..range.start + part.end
+    }
+
+    /// The elements that a group of these members exchanges: all of the exchange's range, or the members' part of it. Parts of a padded
+    /// exchange are equal, and the last ones go on behind the range.
+    pub fn part_of(&self, exchange: &Exchange, members: &Members) -> Range<u64> {
+        match exchange.shared == AxisSet::default() {
+            true => exchange.range.clone(),
+            false => self.equal_part(&exchange.range, exchange.shared, members.first(), exchange.padded),
+        }
     }
 
     /// The parameters of the layers that `role` computes, all of them where it has all: ranges in ascending order, none of which touches the
@@ -250,7 +265,11 @@ impl Program {
 
     /// Which of those who draw samples `rank` draws as.
     pub fn source(&self, rank: u32) -> u32 {
-        if self.mesh.axes().contains(Axis::Pipeline) { self.mesh.coordinate(Axis::Data, rank) } else { rank }
+        if !self.mesh.axes().contains(Axis::Pipeline) {
+            return rank;
+        }
+        let on = |axis| self.mesh.coordinate(axis, rank);
+        on(Axis::Data) * self.mesh.size(Axis::Device) + on(Axis::Device)
     }
 
     /// The parameters for which `rank` of `role` has the optimizer's state, those that it updates: ranges in ascending order, none
@@ -308,24 +327,27 @@ impl Program {
     /// # Errors
     /// When the algorithm cannot serve the group.
     pub fn schedule_among(&self, exchange: &Exchange, members: &Members) -> Result<Schedule, InputError> {
-        let elements = exchange.range.end - exchange.range.start;
+        let part = self.part_of(exchange, members);
+        let elements = part.end - part.start;
         let group = self.nodes_of(exchange, members);
         let schedule = Schedule::new(&exchange.collective, &exchange.algorithm, &group, elements, exchange.chunk)?;
         Ok(if exchange.padded { schedule.padded() } else { schedule })
     }
 
-    /// The most elements that an exchange is rounded up by, in any of the groups that run it.
+    /// The most elements behind its range that a padded exchange goes on for, in any of the groups that run it.
     pub(crate) fn padding(&self, exchange: &Exchange) -> u64 {
         if !exchange.padded {
             return 0;
         }
         // Groups are alike but for the nodes that they lie on.
         let alike = !exchange.algorithm.by_nodes() && self.mesh.outermost().is_some();
-        let groups = if alike { 1 } else { self.group_count(exchange) };
-        let schedules =
-            (0..groups).filter_map(|number| self.schedule_among(exchange, &self.group(exchange, number)).ok());
-        let added = schedules.map(|schedule| schedule.elements() - (exchange.range.end - exchange.range.start));
-        added.max().unwrap_or(0)
+        let groups = self.group_count(exchange);
+        let ends = (if alike { groups - 1 } else { 0 }..groups).filter_map(|number| {
+            let members = self.group(exchange, number);
+            let schedule = self.schedule_among(exchange, &members).ok()?;
+            Some(self.part_of(exchange, &members).start + schedule.elements())
+        });
+        ends.max().map_or(0, |end| end.saturating_sub(exchange.range.end))
     }
 
     /// How members of an exchange lie on nodes: on coordinates of its node axes, or on machines where the algorithm asks for them.

@@ -86,6 +86,9 @@ pub struct Exchange {
     pub buffer: Buffer,
     /// Elements of the buffer, in the first run.
     pub range: Range<u64>,
+    /// The axes along which ranks share the range out, so that each group exchanges its members' part of it
+    /// ([`Program::part_of`](crate::Program::part_of)); none: all of it.
+    pub shared: AxisSet,
     /// Where other runs have theirs.
     pub turns: Turns,
     /// Elements per lane; 0: the algorithm's own choice.

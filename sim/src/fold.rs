@@ -18,7 +18,7 @@ mod tests;
 
 use std::fmt;
 
-use lockstep_models::{Axis, Exchange, Op, Program, Role, Span, Task};
+use lockstep_models::{Axis, AxisSet, Exchange, Op, Program, Role, Span, Task};
 use lockstep_topology::{Fold, Permutations, Schedule};
 
 use crate::error::SimError;
@@ -118,8 +118,9 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
     };
     let all = program.roles.iter().flat_map(|role| role.exchanges().map(move |(_, exchange)| (role, exchange)));
     let all = all.flat_map(|(role, exchange)| {
-        // Groups may lie on nodes in different ways, each of which must be symmetric.
-        let count = if exchange.algorithm.by_nodes() { block as usize } else { 1 };
+        // Groups may lie on nodes in different ways, or have parts of unequal sizes, and each must be symmetric.
+        let differ = exchange.algorithm.by_nodes() || exchange.shared != AxisSet::default();
+        let count = if differ { block as usize } else { 1 };
         let leads = move |rank: &u32| count == 1 || program.group_of(exchange, *rank).first() == *rank;
         role.ranks.iter().take(count).filter(leads).map(move |rank| met(exchange, rank))
     });
@@ -142,8 +143,10 @@ fn padding(program: &Program) -> f64 {
     let (mut elements, mut added) = (0, 0);
     for role in &program.roles {
         for (_, exchange) in role.exchanges() {
-            let own = exchange.range.end - exchange.range.start;
-            let all = program.schedule(exchange, role.ranks.first()).map_or(own, |schedule| schedule.elements());
+            let first = role.ranks.first();
+            let part = program.part_of(exchange, &program.group_of(exchange, first));
+            let own = part.end - part.start;
+            let all = program.schedule(exchange, first).map_or(own, |schedule| schedule.elements());
             (elements, added) = (elements + own, added + (all - own));
         }
     }

@@ -110,7 +110,23 @@ pub(crate) fn train_on(
         }
         let all = program.roles.iter().filter(|role| role.ranks.first() < program.workers());
         let exchanges = all.flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
-        let total = bracketed(program, exchanges.filter(|exchange| exchange.between.is_none()), &sums)?;
+        let exchanges = exchanges.filter(|exchange| exchange.between.is_none());
+        let (parts, whole): (Vec<&Exchange>, Vec<&Exchange>) =
+            exchanges.partition(|exchange| exchange.shared != AxisSet::default());
+        let total = match parts.first() {
+            None => bracketed(program, whole.into_iter(), &sums)?,
+            Some(part) => {
+                // Replicas add up the sums of their own ranks; then each part of these is added up over the replicas.
+                let within = |replica: u32| {
+                    let ranks = program.mesh.group(part.shared, replica);
+                    let own: Vec<Vec<f32>> = ranks.iter().map(|rank| sums[rank as usize].clone()).collect();
+                    bracketed(program, whole.iter().copied(), &own)
+                };
+                let of_replicas: Vec<Vec<f32>> =
+                    (0..program.mesh.group_count(part.shared)).map(within).collect::<Result<_, _>>()?;
+                bracketed(program, parts.into_iter(), &of_replicas)?
+            }
+        };
         replica.set_gradients(&total)?;
         replica.update(0..elements, &optimizer.step(u64::from(step), &course))?;
     }
@@ -151,18 +167,22 @@ fn bracketed<'p>(
 ) -> Result<Vec<f32>, InputError> {
     let mut total = sums[0].clone();
     for exchange in exchanges.filter(|exchange| exchange.collective != Collective::AllGather) {
-        let bracketing = check(&program.schedule(exchange, 0)?)
-            .map_err(|fault| InputError::new("exchange", exchange.algorithm.to_string(), fault.to_string()))?;
-        for (part, expression) in bracketing.ranges() {
-            // Behind the range lies what it is rounded up by.
-            let at = |element: u64| (exchange.range.start + element).min(exchange.range.end) as usize;
-            let range = at(part.start)..at(part.end);
-            let leaf = |member: u32| sums[member as usize][range.clone()].to_vec();
-            let value = bracketing.fold(expression, leaf, |mut a: Vec<f32>, b: Vec<f32>| {
-                add_into(&mut a, &b);
-                a
-            });
-            total[range].copy_from_slice(&value);
+        let groups = if exchange.shared == AxisSet::default() { 1 } else { program.group_count(exchange) };
+        for members in (0..groups).map(|number| program.group(exchange, number)) {
+            let bracketing = check(&program.schedule_among(exchange, &members)?)
+                .map_err(|fault| InputError::new("exchange", exchange.algorithm.to_string(), fault.to_string()))?;
+            let start = program.part_of(exchange, &members).start;
+            for (part, expression) in bracketing.ranges() {
+                // Behind the range lies what it is rounded up by.
+                let at = |element: u64| (start + element).min(exchange.range.end) as usize;
+                let range = at(part.start)..at(part.end);
+                let leaf = |member: u32| sums[member as usize][range.clone()].to_vec();
+                let value = bracketing.fold(expression, leaf, |mut a: Vec<f32>, b: Vec<f32>| {
+                    add_into(&mut a, &b);
+                    a
+                });
+                total[range].copy_from_slice(&value);
+            }
         }
     }
     Ok(total)

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{Buffer, Members, Program, Stream, TaskId, Turns};
+use lockstep_models::{AxisSet, Buffer, Members, Program, Stream, TaskId, Turns};
 use lockstep_topology::{Library, Rank, Time};
 
 use super::Worker;
@@ -85,9 +85,14 @@ impl Worker<'_> {
             0
         };
         let offset = if matches!(exchange.buffer, Buffer::Declared(_)) { held.start } else { 0 };
+        let of_group = program.part_of(exchange, &group);
         let mut part = self.memory.place(exchange.buffer, &((start - offset) as usize..(end - offset) as usize));
+        if exchange.shared != AxisSet::default() {
+            part.start += (of_group.start - exchange.range.start) as usize;
+            part.end = part.start + (of_group.end - of_group.start) as usize;
+        }
         // Behind it lies what it is rounded up by.
-        part.end += schedule.elements().saturating_sub(exchange.range.end - exchange.range.start) as usize;
+        part.end += schedule.elements().saturating_sub(of_group.end - of_group.start) as usize;
         let is_direct = !by_devices && self.is_direct(exchange, &group)?;
         let on_device = if is_direct { self.memory.device().region(exchange.buffer, part.clone()) } else { None };
         let (data, scratch) = match on_device {

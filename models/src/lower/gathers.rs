@@ -118,6 +118,7 @@ impl Tasks<'_> {
             node_axes: AxisSet::default(),
             buffer: Buffer::Declared(buffer),
             range: 0..elements,
+            shared: AxisSet::default(),
             chunk: 0,
             window: 0,
             padded: false,

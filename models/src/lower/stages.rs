@@ -184,6 +184,7 @@ impl<'a> Border<'a> {
             node_axes: AxisSet::default(),
             buffer: self.buffer(),
             range: 0..turns.elements,
+            shared: AxisSet::default(),
             turns,
             // One message.
             chunk: turns.elements,

@@ -158,11 +158,7 @@ impl<'a> Tasks<'a> {
             }
             Work::Elementwise { of, stream } => {
                 let name = bucket_name(model, of.formula.name(), &of.range) + &self.suffix(in_pass, pass);
-                // What lies in parts is worked out in parts.
-                let parts = AxisLayout::Split(Dimension::Element);
-                let edges = graph.dag.edges_directed(node, Direction::Incoming);
-                let of_edges = edges.map(|edge| edge.weight().layout.axes_where(|on_it| on_it == parts));
-                let shared = of_edges.fold(AxisSet::default(), AxisSet::or);
+                let shared = self.parts_at(node);
                 let formula = self.in_pass(of);
                 (Op::Elementwise(Elementwise { formula, shared, ..of.clone() }), *stream, name)
             }
@@ -170,6 +166,14 @@ impl<'a> Tasks<'a> {
         before.splice(0..0, self.after(node, stream, false));
         self.list.push(Task { name, op, stream, after: before });
         self.task_of[node.index()] = Some(self.list.len() - 1);
+    }
+
+    /// The axes along which what a node reads lies in parts: it is worked on in parts there.
+    fn parts_at(&self, node: NodeIndex) -> AxisSet {
+        let parts = AxisLayout::Split(Dimension::Element);
+        let edges = self.of.graph.dag.edges_directed(node, Direction::Incoming);
+        let of_edges = edges.map(|edge| edge.weight().layout.axes_where(|on_it| on_it == parts));
+        of_edges.fold(AxisSet::default(), AxisSet::or)
     }
 
     /// A formula as it is behind the tasks so far: an update in each pass through split layers is one by the pass's own samples.
@@ -216,6 +220,7 @@ impl<'a> Tasks<'a> {
     ) -> (&'static str, Exchange) {
         let Lowering { graph, job, .. } = self.of;
         let mut tensors = graph.dag.edges_directed(node, Direction::Incoming).map(|edge| edge.weight().tensor);
+        let shared = axes.iter().fold(self.parts_at(node), AxisSet::without);
         let whole = Exchange {
             collective: collective.clone(),
             algorithm: job.algorithm.clone(),
@@ -225,6 +230,7 @@ impl<'a> Tasks<'a> {
             node_axes: AxisSet::default(),
             buffer: tensors.find_map(Tensor::buffer).unwrap_or(Buffer::Gradients),
             range: range.clone(),
+            shared,
             chunk: job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
             window: 0,
             padded: false,
@@ -241,7 +247,8 @@ impl<'a> Tasks<'a> {
         let edges = self.of.graph.dag.edges_directed(node, Direction::Incoming);
         let edges = edges.filter(|edge| edge.weight().previous_step == previous_step);
         let tasks = edges.flat_map(|edge| self.made_by(edge.source()));
-        let others = tasks.filter(|task| self.list[*task].stream != stream);
+        // Exchanges wait for nothing but what they name.
+        let others = tasks.filter(|task| self.list[*task].stream != stream || stream == Stream::Exchange);
         let mut after: Vec<After> = others.map(|task| After { task, lag: u32::from(previous_step) }).collect();
         after.sort_by_key(|after| after.task);
         after.dedup();

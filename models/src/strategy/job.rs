@@ -181,7 +181,7 @@ impl Job {
 
     /// How many batches of [`Job::batch_per_rank`] samples all workers take at once: one each, unless a mesh lets them share.
     pub fn sources(&self) -> u32 {
-        self.mesh.as_ref().map_or(self.workers, |mesh| mesh.size(Axis::Data))
+        self.mesh.as_ref().map_or(self.workers, |mesh| mesh.size(Axis::Data) * mesh.size(Axis::Device))
     }
 
     /// `model-parallel over data=2,tensor=2`: the strategy, and the mesh where one is given.

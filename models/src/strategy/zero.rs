@@ -8,13 +8,16 @@ use petgraph::graph::NodeIndex;
 use lockstep_topology::{Collective, InputError};
 
 use super::buckets::{Cut, cuts};
-use super::data_parallel::passes;
+use super::data_parallel::{Passes, passes};
 use super::{Plan, Shard, ssgd};
 use crate::graph::{Scope, Tensor, Work};
-use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout};
+use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout, Mesh};
 
-/// All ranks.
-pub(super) const AXES: AxisSet = AxisSet::of(&[Axis::Data]);
+/// The axes of its meshes: parts lie along `device` where there is one, and are replicated along `data` (hybrid sharding, Zhao et al. 2023
+/// §3.2.2); else along `data`.
+pub(super) const AXES: AxisSet = DATA.or(DEVICE);
+const DATA: AxisSet = AxisSet::of(&[Axis::Data]);
+const DEVICE: AxisSet = AxisSet::of(&[Axis::Device]);
 
 /// Stage 1: each rank keeps the optimizer's state of a part of the parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,40 +35,84 @@ impl Plan for Zero1 {
     }
 }
 
+/// Along which axes parts lie, and along which they are replicated.
+#[derive(Clone, Copy)]
+pub(super) struct Sharing {
+    along: AxisSet,
+    replicas: Option<AxisSet>,
+    pub(super) samples: Layout,
+    /// One part of a bucket on each rank.
+    pub(super) part: Layout,
+}
+
+impl Sharing {
+    /// How the ranks of `mesh` share parameters; `None` where each keeps all of them.
+    pub(super) fn of(mesh: &Mesh) -> Option<Sharing> {
+        let [data, device] = [Axis::Data, Axis::Device].map(|axis| mesh.size(axis) > 1);
+        let (along, replicas) = match (data, device) {
+            (false, false) => return None,
+            (true, false) => (DATA, None),
+            (false, true) => (DEVICE, None),
+            (true, true) => (DEVICE, Some(DATA)),
+        };
+        let on = |axes, layout| Layout::new(axes, layout);
+        let all = replicas.map_or(along, |replicas| replicas.or(along));
+        Some(Sharing {
+            along,
+            replicas,
+            samples: on(all, AxisLayout::Split(Dimension::Sample)),
+            part: on(along, AxisLayout::Split(Dimension::Element)),
+        })
+    }
+
+    fn change(self, collective: Collective, axes: AxisSet, cut: &Cut) -> Work {
+        Work::Collective { collective, axes, range: cut.range.clone() }
+    }
+
+    /// Adds up the gradients of a bucket so that each rank has its part of the sum. The nodes that do so, one behind the other.
+    pub(super) fn scatter(self, graph: &mut Graph, passes: &Passes, cut: &Cut, scope: Scope) -> Vec<NodeIndex> {
+        let all = self.replicas.map_or(self.along, |replicas| replicas.or(self.along));
+        let partial = Layout::new(all, AxisLayout::Partial);
+        let scatter = graph.node(self.change(Collective::ReduceScatter, self.along, cut), scope);
+        for from in cut.layers.iter().filter_map(|id| passes.weight[id.index()]) {
+            graph.edge(from, scatter, Tensor::WeightGradient, partial);
+        }
+        let Some(replicas) = self.replicas else { return vec![scatter] };
+        let sum = graph.node(self.change(Collective::AllReduce, replicas, cut), scope);
+        let parts = self.along.iter().fold(partial, |layout, axis| layout.with(axis, self.part.on(axis)));
+        graph.edge(scatter, sum, Tensor::WeightGradient, parts);
+        vec![scatter, sum]
+    }
+
+    /// Gathers the parts of a bucket.
+    pub(super) fn gather(self, graph: &mut Graph, cut: &Cut, scope: Scope) -> NodeIndex {
+        graph.node(self.change(Collective::AllGather, self.along, cut), scope)
+    }
+}
+
 /// The graph of one step; one rank keeps all of the state.
 ///
 /// # Errors
 /// No workers.
 pub(super) fn graph(job: &Job) -> Result<Graph, InputError> {
-    if job.sources() == 1 {
-        return ssgd::graph(job);
-    }
+    let mesh = job.data_mesh()?;
+    let Some(sharing) = Sharing::of(&mesh) else { return ssgd::graph(job) };
     let model = &job.model;
-    let mut graph = Graph::new(model, job.data_mesh()?);
-    let [samples, partial, part] =
-        [AxisLayout::Split(Dimension::Sample), AxisLayout::Partial, AxisLayout::Split(Dimension::Element)]
-            .map(|layout| Layout::new(AXES, layout));
-    let passes = passes(&mut graph, model, samples);
-    let change = |collective, range| Work::Collective { collective, axes: AXES, range };
+    let mut graph = Graph::new(model, mesh);
+    let passes = passes(&mut graph, model, sharing.samples);
     let cuts = cuts(job)?;
     // Scatters before updates, which follow the whole backward pass: an exchange behind them in the queue would wait as well.
-    let scatter = |graph: &mut Graph, cut: &Cut| {
-        let scatter = graph.node(change(Collective::ReduceScatter, cut.range.clone()), Scope::Step);
-        for from in cut.layers.iter().filter_map(|id| passes.weight[id.index()]) {
-            graph.edge(from, scatter, Tensor::WeightGradient, partial);
-        }
-        scatter
-    };
-    let scatters: Vec<NodeIndex> = cuts.iter().map(|cut| scatter(&mut graph, cut)).collect();
-    let update = |graph: &mut Graph, (cut, scatter): (&Cut, NodeIndex)| {
+    let scatters: Vec<Vec<NodeIndex>> =
+        cuts.iter().map(|cut| sharing.scatter(&mut graph, &passes, cut, Scope::Step)).collect();
+    let update = |graph: &mut Graph, (cut, scatters): (&Cut, Vec<NodeIndex>)| {
         let update = graph.update(cut.range.clone(), Scope::Step);
-        graph.edge(scatter, update, Tensor::WeightGradient, part);
+        graph.edge(scatters[scatters.len() - 1], update, Tensor::WeightGradient, sharing.part);
         update
     };
     let updates: Vec<NodeIndex> = cuts.iter().zip(scatters).map(|cut| update(&mut graph, cut)).collect();
     for (cut, update) in cuts.iter().zip(updates).rev() {
-        let gather = graph.node(change(Collective::AllGather, cut.range.clone()), Scope::Step);
-        graph.edge(update, gather, Tensor::Weight, part);
+        let gather = sharing.gather(&mut graph, cut, Scope::Step);
+        graph.edge(update, gather, Tensor::Weight, sharing.part);
         for id in &cut.layers {
             passes.readers(*id).for_each(|node| graph.weights(gather, node, Layout::REPLICATED));
         }

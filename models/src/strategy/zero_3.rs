@@ -4,18 +4,18 @@
 //! reduce-scattered and used up as in stage 2. Zhao et al. 2023 ("PyTorch FSDP", §3.3) gather `prefetch` buckets ahead of the one in use.
 
 use std::fmt;
-use std::ops::Range;
 
-use lockstep_topology::{Collective, InputError};
+use lockstep_topology::InputError;
 use petgraph::graph::NodeIndex;
 
 use super::buckets::{Cut, cuts};
 use super::data_parallel::{Passes, passes};
+use super::zero::Sharing;
 use super::{Plan, Shard, ssgd, zero, zero_2};
 use crate::graph::{Scope, Tensor, Work};
 use crate::{
-    AxisLayout, AxisSet, Buffer, Coefficient, Dimension, Elementwise, Formula, Graph, Job, LayerId, Layout, Model,
-    Operand, Stream, fused_chains,
+    AxisSet, Buffer, Coefficient, Elementwise, Formula, Graph, Job, LayerId, Layout, Mesh, Model, Operand, Stream,
+    fused_chains,
 };
 
 /// Stage 3: each rank keeps a part of parameters, gradients and the optimizer's state: `zero-3`, `zero-3:prefetch=2:no-reshard`.
@@ -56,11 +56,10 @@ impl Plan for Zero3 {
     }
 
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
-        if job.sources() == 1 {
-            return Ok((ssgd::graph(job)?, None));
-        }
+        let mesh = job.data_mesh()?;
+        let Some(sharing) = Sharing::of(&mesh) else { return Ok((ssgd::graph(job)?, None)) };
         zero_2::check(job)?;
-        Ok((self.sharded(job)?, None))
+        Ok((self.sharded(job, mesh, sharing)?, None))
     }
 
     fn axes(&self) -> AxisSet {
@@ -78,42 +77,33 @@ fn own_part() -> Formula {
 type Use = (usize, usize);
 
 impl Zero3 {
-    fn sharded(self, job: &Job) -> Result<Graph, InputError> {
+    fn sharded(self, job: &Job, mesh: Mesh, sharing: Sharing) -> Result<Graph, InputError> {
         let model = &job.model;
-        let mut graph = Graph::new(model, job.data_mesh()?);
-        let [samples, partial, part] =
-            [AxisLayout::Split(Dimension::Sample), AxisLayout::Partial, AxisLayout::Split(Dimension::Element)]
-                .map(|layout| Layout::new(zero::AXES, layout));
-        let passes = passes(&mut graph, model, samples);
+        let mut graph = Graph::new(model, mesh);
+        let passes = passes(&mut graph, model, sharing.samples);
         let computes = graph.dag.node_count();
         let cuts = cuts(job)?;
         let uses = Uses::of(model, &passes, &cuts, job.fuse);
         // Nodes, each with the place in the order of passes before which it comes.
         let mut before: Vec<(usize, NodeIndex)> = Vec::new();
-        let change =
-            |collective, range: &Range<u64>| Work::Collective { collective, axes: zero::AXES, range: range.clone() };
 
         let mut updates = Vec::new();
         for (number, cut) in cuts.iter().enumerate() {
-            let scatter = graph.node(change(Collective::ReduceScatter, &cut.range), Scope::MicroBatch);
-            for from in cut.layers.iter().filter_map(|id| passes.weight[id.index()]) {
-                graph.edge(from, scatter, Tensor::WeightGradient, partial);
-            }
+            let scatters = sharing.scatter(&mut graph, &passes, cut, Scope::MicroBatch);
             let update = graph.update(cut.range.clone(), Scope::MicroBatch);
-            graph.edge(scatter, update, Tensor::WeightGradient, part);
-            before.push((uses.done[number] + 1, scatter));
+            graph.edge(scatters[scatters.len() - 1], update, Tensor::WeightGradient, sharing.part);
+            before.extend(scatters.into_iter().map(|scatter| (uses.done[number] + 1, scatter)));
             // Behind the passes that its exchange overlaps.
             let overlapped = (number + job.concurrent_exchanges as usize).min(cuts.len() - 1);
             before.push((uses.done[number..=overlapped].iter().copied().max().unwrap_or(0) + 1, update));
             updates.push(update);
         }
         for (at, bucket, readers) in self.gathers(&uses, &passes, &cuts) {
-            let range = &cuts[bucket].range;
-            let of = Elementwise::new(own_part(), range.clone());
+            let of = Elementwise::new(own_part(), cuts[bucket].range.clone());
             let own = graph.node(Work::Elementwise { of, stream: Stream::Compute }, Scope::MicroBatch);
-            let gather = graph.node(change(Collective::AllGather, range), Scope::MicroBatch);
-            graph.weights(updates[bucket], own, part);
-            graph.edge(own, gather, Tensor::GatheredWeight, part);
+            let gather = sharing.gather(&mut graph, &cuts[bucket], Scope::MicroBatch);
+            graph.weights(updates[bucket], own, sharing.part);
+            graph.edge(own, gather, Tensor::GatheredWeight, sharing.part);
             readers
                 .into_iter()
                 .for_each(|reader| graph.edge(gather, reader, Tensor::GatheredWeight, Layout::REPLICATED));
