@@ -50,7 +50,7 @@ macro_rules! rows {
         }
         "mesh" mesh: Option<Mesh> = None,
         "Axes of the ranks with their sizes, outer axes first, e.g. data=4,tensor=2; batch_per_rank samples go to each \
-         coordinate of data [default: the strategy's only axis, with all ranks]", {
+         coordinate of data, and of device [default: the strategy's only axis, with all ranks]", {
             value: "AXIS=N,…", how: &One(word(), |e, mesh| e.mesh = Some(mesh)), flag_of: PREDICT | RUN,
             trained: Some((Trained::As, |run| run.configuration.job.mesh.as_ref().map(|mesh| mesh.to_string()))),
         }
