@@ -27,6 +27,7 @@ mod need;
 mod optimizer;
 pub mod overlap;
 mod partition;
+mod parts;
 mod passes;
 pub mod pipeline;
 mod precision;

@@ -1,0 +1,40 @@
+//! Parts of a range that ranks share out: a rank's own, and the one that a group exchanges.
+
+use std::ops::Range;
+
+use lockstep_topology::Collective;
+
+use crate::{AxisSet, Exchange, Members, Program, Role};
+
+impl Program {
+    /// The elements of `range` that are `rank`'s own where the ranks along `axes` share them out; all of them where there are none.
+    /// Where their exchanges are padded, the last ranks have fewer than others, or none.
+    pub fn own_part(&self, range: &Range<u64>, axes: AxisSet, rank: u32) -> Range<u64> {
+        if axes == AxisSet::default() {
+            return range.clone();
+        }
+        let mut exchanges = self.roles.iter().flat_map(Role::exchanges);
+        let padded = exchanges.any(|(_, of)| of.padded && of.axes == axes && of.range == *range);
+        let part = self.equal_part(range, axes, rank, padded);
+        part.start.min(range.end)..part.end.min(range.end)
+    }
+
+    /// The part of `range` that a rank has among those along `axes`; of the range rounded up to equal parts where they are padded.
+    fn equal_part(&self, range: &Range<u64>, axes: AxisSet, rank: u32, padded: bool) -> Range<u64> {
+        let members = self.mesh.group_of(axes, rank);
+        let member = members.member(rank).expect("a rank belongs to its group");
+        let elements = range.end - range.start;
+        let rounded = if padded { elements.next_multiple_of(members.count().into()) } else { elements };
+        let part = Collective::ReduceScatter.part(rounded, members.count(), member);
+        range.start + part.start..range.start + part.end
+    }
+
+    /// The elements that a group of these members exchanges: all of the exchange's range, or the members' part of it. Parts of a padded
+    /// exchange are equal, and the last ones go on behind the range.
+    pub fn part_of(&self, exchange: &Exchange, members: &Members) -> Range<u64> {
+        match exchange.shared == AxisSet::default() {
+            true => exchange.range.clone(),
+            false => self.equal_part(&exchange.range, exchange.shared, members.first(), exchange.padded),
+        }
+    }
+}
