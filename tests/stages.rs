@@ -42,7 +42,7 @@ proptest! {
         schedule in schedules(),
         accumulate in 1u32..=5,
         cut in prop::sample::select(vec![StageCut::Work, StageCut::Layers]),
-        strategy in prop::sample::select(vec!["ssgd", "zero-1"]),
+        (strategy, device) in prop::sample::select(vec![("ssgd", 1), ("zero-1", 1), ("zero-1", 2)]),
         algorithm in prop::sample::select(vec!["ring", "direct"]),
         bucket in buckets(),
         concurrent_exchanges in 1u32..=3,
@@ -50,9 +50,14 @@ proptest! {
         fuse: bool,
         seed: u64,
     ) {
+        let job = job(model, with_batch_norm, (stages, data), (schedule, accumulate, 2));
+        let mesh = job.mesh.as_ref().unwrap();
+        let axes = mesh.outer_first().map(|axis| (axis, mesh.size(axis))).chain((device > 1).then_some((Axis::Device, device)));
+        let mesh = Mesh::new(&axes.collect::<Vec<_>>()).unwrap();
         let job = Job {
             strategy: strategy.parse().unwrap(), algorithm: algorithm.parse().unwrap(), cut, bucket, concurrent_exchanges, fuse,
-            ..job(model, with_batch_norm, (stages, data), (schedule, accumulate, 2))
+            workers: mesh.ranks(), mesh: Some(mesh),
+            ..job
         };
         // Small models have not layers enough for all cuts.
         prop_assume!(job.stages().is_ok());

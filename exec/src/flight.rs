@@ -277,8 +277,7 @@ impl<'a> Flights<'a> {
         let what = task.and_then(|task| match &task.op {
             Op::Exchange(exchange) => {
                 let ranks = self.program.group_of(exchange, rank);
-                let part = self.program.part_of(exchange, &ranks);
-                let bytes = 4 * (part.end - part.start);
+                let bytes = 4 * self.program.elements_of(exchange, &ranks);
                 Some((exchange.algorithm.to_string(), bytes, ranks.first(), ranks.rank(ranks.count() - 1)))
             }
             _ => None,

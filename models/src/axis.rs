@@ -56,6 +56,11 @@ impl AxisSet {
         self.0 & 1 << axis as u8 != 0
     }
 
+    /// Whether no axis is in the set.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// The axes of the set, outer ones first.
     pub fn iter(self) -> impl Iterator<Item = Axis> {
         Axis::ALL.into_iter().filter(move |axis| self.contains(*axis))

@@ -210,6 +210,15 @@ impl Program {
                 return Err(fault(role, &task.name, "an exchange of two is between two coordinates of one axis"));
             }
         }
+        let shared_out = |other: &Exchange| other.axes == exchange.shared && other.range == exchange.range;
+        let unlike = |other: &Exchange| shared_out(other) && other.padded != exchange.padded;
+        if !exchange.shared.is_empty() && role.exchanges().any(|(_, other)| unlike(other)) {
+            return Err(fault(
+                role,
+                &task.name,
+                "is padded, and the exchange that makes its parts is not, or the reverse",
+            ));
+        }
         if !matches!(task.stream, Stream::Exchange | Stream::Receive) {
             return Err(fault(role, &task.name, "an exchange belongs on the exchange stream"));
         }
@@ -279,7 +288,10 @@ impl Program {
             let list = &of_role[role];
             let by_nodes = list.iter().find(|exchange| exchange.algorithm.by_nodes()).or(list.first());
             let Some(by_nodes) = by_nodes.filter(|_| members.count() <= PROVED_MEMBERS) else { continue };
-            let what = (role, self.nodes_of(by_nodes, &members));
+            // Parts may be an element longer in one group than in another.
+            let shared = list.iter().filter(|exchange| !exchange.shared.is_empty());
+            let parts: Vec<u64> = shared.map(|exchange| self.elements_of(exchange, &members)).collect();
+            let what = (role, self.nodes_of(by_nodes, &members), parts);
             if !proved.contains(&what) {
                 self.prove(list, &members)?;
                 proved.push(what);
@@ -291,12 +303,10 @@ impl Program {
     /// Proves that exchanges among `members` compute their collectives. A library's lanes say what it costs, and are not proved.
     fn prove(&self, exchanges: &[&Exchange], members: &Members) -> Result<(), InputError> {
         let mut proved: Vec<&Exchange> = Vec::new();
-        let elements = |exchange: &Exchange| {
-            let part = self.part_of(exchange, members);
-            part.end - part.start
-        };
         for exchange in exchanges.iter().filter(|exchange| exchange.algorithm.library().is_none()) {
-            let key = |e: &Exchange| (elements(e), e.collective.clone(), e.algorithm.clone(), e.chunk, e.padded);
+            let key = |e: &Exchange| {
+                (self.elements_of(e, members), e.collective.clone(), e.algorithm.clone(), e.chunk, e.padded)
+            };
             if proved.iter().any(|other| key(other) == key(exchange)) {
                 continue;
             }

@@ -10,7 +10,7 @@ impl Program {
     /// The elements of `range` that are `rank`'s own where the ranks along `axes` share them out; all of them where there are none.
     /// Where their exchanges are padded, the last ranks have fewer than others, or none.
     pub fn own_part(&self, range: &Range<u64>, axes: AxisSet, rank: u32) -> Range<u64> {
-        if axes == AxisSet::default() {
+        if axes.is_empty() {
             return range.clone();
         }
         let mut exchanges = self.roles.iter().flat_map(Role::exchanges);
@@ -29,12 +29,18 @@ impl Program {
         range.start + part.start..range.start + part.end
     }
 
+    /// The number of elements that a group of these members exchanges, before it is rounded up.
+    pub fn elements_of(&self, exchange: &Exchange, members: &Members) -> u64 {
+        let part = self.part_of(exchange, members);
+        part.end - part.start
+    }
+
     /// The elements that a group of these members exchanges: all of the exchange's range, or the members' part of it. Parts of a padded
     /// exchange are equal, and the last ones go on behind the range.
     pub fn part_of(&self, exchange: &Exchange, members: &Members) -> Range<u64> {
-        match exchange.shared == AxisSet::default() {
-            true => exchange.range.clone(),
-            false => self.equal_part(&exchange.range, exchange.shared, members.first(), exchange.padded),
+        if exchange.shared.is_empty() {
+            return exchange.range.clone();
         }
+        self.equal_part(&exchange.range, exchange.shared, members.first(), exchange.padded)
     }
 }

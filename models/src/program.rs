@@ -11,7 +11,7 @@ use lockstep_topology::{Group, InputError, Schedule};
 
 use crate::task::{Exchange, Op, Phase, Task, TaskId};
 use crate::{
-    Assignment, Averaging, Axis, AxisSet, Buffer, Declared, LayerId, Members, Mesh, Model, Partition, Piece, Sharding,
+    Assignment, Averaging, Axis, Buffer, Declared, LayerId, Members, Mesh, Model, Partition, Piece, Sharding,
     StageOrder,
 };
 
@@ -296,8 +296,7 @@ impl Program {
     /// # Errors
     /// When the algorithm cannot serve the group.
     pub fn schedule_among(&self, exchange: &Exchange, members: &Members) -> Result<Schedule, InputError> {
-        let part = self.part_of(exchange, members);
-        let elements = part.end - part.start;
+        let elements = self.elements_of(exchange, members);
         let group = self.nodes_of(exchange, members);
         let schedule = Schedule::new(&exchange.collective, &exchange.algorithm, &group, elements, exchange.chunk)?;
         Ok(if exchange.padded { schedule.padded() } else { schedule })
@@ -323,9 +322,7 @@ impl Program {
     pub(crate) fn nodes_of(&self, exchange: &Exchange, members: &Members) -> Group {
         let each = exchange.node_axes.iter().map(|axis| self.mesh.size(axis)).product::<u32>();
         match &self.machines {
-            _ if exchange.node_axes != AxisSet::default() => {
-                Group::nodes(&vec![each; (members.count() / each) as usize])
-            }
+            _ if !exchange.node_axes.is_empty() => Group::nodes(&vec![each; (members.count() / each) as usize]),
             Some(machines) if exchange.algorithm.by_nodes() => {
                 let sum = |end: &mut u32, size: &u32| {
                     *end += size;

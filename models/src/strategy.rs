@@ -186,11 +186,8 @@ impl Strategy {
         }
         let own = self.plan().axes();
         if let Some(axis) = mesh.axes().iter().find(|axis| !own.contains(*axis)) {
-            let cure = if own == AxisSet::default() {
-                "leave it out, and give ranks".to_owned()
-            } else {
-                format!("its axes are {own}")
-            };
+            let cure =
+                if own.is_empty() { "leave it out, and give ranks".to_owned() } else { format!("its axes are {own}") };
             let other = if axis == Axis::Tensor { "; model-parallel splits layers along tensor" } else { "" };
             return refused(format!("{self} has no axis {axis}: {cure}{other}"));
         }

@@ -99,6 +99,32 @@ pub struct Exchange {
     pub padded: bool,
 }
 
+impl Exchange {
+    /// A collective among all ranks along `axes`, over a range of a buffer, the same in every run; lanes as the algorithm has them.
+    pub fn new(
+        collective: Collective,
+        algorithm: Algorithm,
+        axes: AxisSet,
+        buffer: Buffer,
+        range: Range<u64>,
+    ) -> Exchange {
+        Exchange {
+            collective,
+            algorithm,
+            axes,
+            between: None,
+            node_axes: AxisSet::default(),
+            buffer,
+            range,
+            shared: AxisSet::default(),
+            turns: Turns::ONE,
+            chunk: 0,
+            window: 0,
+            padded: false,
+        }
+    }
+}
+
 /// What a task is.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {

@@ -18,7 +18,7 @@ mod tests;
 
 use std::fmt;
 
-use lockstep_models::{Axis, AxisSet, Exchange, Op, Program, Role, Span, Task};
+use lockstep_models::{Axis, Exchange, Op, Program, Role, Span, Task};
 use lockstep_topology::{Fold, Permutations, Schedule};
 
 use crate::error::SimError;
@@ -119,7 +119,7 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
     let all = program.roles.iter().flat_map(|role| role.exchanges().map(move |(_, exchange)| (role, exchange)));
     let all = all.flat_map(|(role, exchange)| {
         // Groups may lie on nodes in different ways, or have parts of unequal sizes, and each must be symmetric.
-        let differ = exchange.algorithm.by_nodes() || exchange.shared != AxisSet::default();
+        let differ = exchange.algorithm.by_nodes() || !exchange.shared.is_empty();
         let count = if differ { block as usize } else { 1 };
         let leads = move |rank: &u32| count == 1 || program.group_of(exchange, *rank).first() == *rank;
         role.ranks.iter().take(count).filter(leads).map(move |rank| met(exchange, rank))
@@ -144,8 +144,7 @@ fn padding(program: &Program) -> f64 {
     for role in &program.roles {
         for (_, exchange) in role.exchanges() {
             let first = role.ranks.first();
-            let part = program.part_of(exchange, &program.group_of(exchange, first));
-            let own = part.end - part.start;
+            let own = program.elements_of(exchange, &program.group_of(exchange, first));
             let all = program.schedule(exchange, first).map_or(own, |schedule| schedule.elements());
             (elements, added) = (elements + own, added + (all - own));
         }

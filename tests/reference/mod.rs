@@ -112,18 +112,14 @@ pub(crate) fn train_on(
         let exchanges = all.flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
         let exchanges = exchanges.filter(|exchange| exchange.between.is_none());
         let (parts, whole): (Vec<&Exchange>, Vec<&Exchange>) =
-            exchanges.partition(|exchange| exchange.shared != AxisSet::default());
+            exchanges.partition(|exchange| !exchange.shared.is_empty());
         let total = match parts.first() {
             None => bracketed(program, whole.into_iter(), &sums)?,
             Some(part) => {
                 // Replicas add up the sums of their own ranks; then each part of these is added up over the replicas.
-                let within = |replica: u32| {
-                    let ranks = program.mesh.group(part.shared, replica);
-                    let own: Vec<Vec<f32>> = ranks.iter().map(|rank| sums[rank as usize].clone()).collect();
-                    bracketed(program, whole.iter().copied(), &own)
-                };
-                let of_replicas: Vec<Vec<f32>> =
-                    (0..program.mesh.group_count(part.shared)).map(within).collect::<Result<_, _>>()?;
+                let ranks = program.mesh.group(part.shared, 0).count() as usize;
+                let within = |own: &[Vec<f32>]| bracketed(program, whole.iter().copied(), own);
+                let of_replicas: Vec<Vec<f32>> = sums.chunks(ranks).map(within).collect::<Result<_, _>>()?;
                 bracketed(program, parts.into_iter(), &of_replicas)?
             }
         };
@@ -167,7 +163,7 @@ fn bracketed<'p>(
 ) -> Result<Vec<f32>, InputError> {
     let mut total = sums[0].clone();
     for exchange in exchanges.filter(|exchange| exchange.collective != Collective::AllGather) {
-        let groups = if exchange.shared == AxisSet::default() { 1 } else { program.group_count(exchange) };
+        let groups = if exchange.shared.is_empty() { 1 } else { program.group_count(exchange) };
         for members in (0..groups).map(|number| program.group(exchange, number)) {
             let bracketing = check(&program.schedule_among(exchange, &members)?)
                 .map_err(|fault| InputError::new("exchange", exchange.algorithm.to_string(), fault.to_string()))?;

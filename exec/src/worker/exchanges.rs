@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{AxisSet, Buffer, Members, Program, Stream, TaskId, Turns};
+use lockstep_models::{Buffer, Members, Program, Stream, TaskId, Turns};
 use lockstep_topology::{Library, Rank, Time};
 
 use super::Worker;
@@ -87,7 +87,7 @@ impl Worker<'_> {
         let offset = if matches!(exchange.buffer, Buffer::Declared(_)) { held.start } else { 0 };
         let of_group = program.part_of(exchange, &group);
         let mut part = self.memory.place(exchange.buffer, &((start - offset) as usize..(end - offset) as usize));
-        if exchange.shared != AxisSet::default() {
+        if !exchange.shared.is_empty() {
             part.start += (of_group.start - exchange.range.start) as usize;
             part.end = part.start + (of_group.end - of_group.start) as usize;
         }

@@ -4,7 +4,7 @@ mod elementwise;
 
 use super::{Tensor, Work};
 use crate::layout::transition;
-use crate::{Axis, AxisLayout, AxisSet, Dimension, Pass};
+use crate::{Axis, AxisLayout, Dimension, Pass};
 
 /// A tensor and how it lies on the axis in question.
 pub(super) type Placed = (Tensor, AxisLayout);
@@ -28,7 +28,7 @@ impl Rule<'_> {
         let all = |items: &[Placed], layout| items.iter().all(|(_, other)| *other == layout);
         if let Some((collective, axes)) = self.work.change() {
             let (Some((_, from)), Some((_, to))) = (inputs.first(), outputs.first()) else { return false };
-            if collective.is_some() && axes == AxisSet::default() {
+            if collective.is_some() && axes.is_empty() {
                 return false;
             }
             let led = || transition(*from, *to).as_ref().map(Option::as_ref) == Some(collective);

@@ -99,7 +99,7 @@ impl Graph {
 
     /// What a node changes this layout of an input to, if it does.
     fn change_at(&self, node: NodeIndex, layout: Layout) -> Option<LayoutChange> {
-        let (collective, axes) = self.dag[node].work.change().filter(|(_, axes)| *axes != AxisSet::default())?;
+        let (collective, axes) = self.dag[node].work.change().filter(|(_, axes)| !axes.is_empty())?;
         // Tensors of a bucket may lie in several ways on the other axes, on which each stays as it is.
         let follows =
             |to: &Layout| self.mesh.axes().iter().all(|axis| axes.contains(axis) || to.on(axis) == layout.on(axis));

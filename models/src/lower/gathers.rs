@@ -109,20 +109,8 @@ impl Tasks<'_> {
     }
 
     fn send(&mut self, name: String, collective: Collective, buffer: usize, elements: u64, after: TaskId) -> TaskId {
-        let exchange = Exchange {
-            collective,
-            algorithm: Algorithm::direct(),
-            axes: AxisSet::of(&[self.sharding().axis]),
-            between: None,
-            turns: Turns::ONE,
-            node_axes: AxisSet::default(),
-            buffer: Buffer::Declared(buffer),
-            range: 0..elements,
-            shared: AxisSet::default(),
-            chunk: 0,
-            window: 0,
-            padded: false,
-        };
+        let (axes, buffer) = (AxisSet::of(&[self.sharding().axis]), Buffer::Declared(buffer));
+        let exchange = Exchange::new(collective, Algorithm::direct(), axes, buffer, 0..elements);
         self.task(name, Op::Exchange(exchange), vec![After { task: after, lag: 0 }])
     }
 

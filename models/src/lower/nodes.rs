@@ -138,20 +138,8 @@ impl Tasks<'_> {
 
     /// An exchange among the ranks of the node.
     fn meet(&mut self, name: String, collective: Collective, buffer: usize, all: u64, after: TaskId) -> TaskId {
-        let exchange = Exchange {
-            collective,
-            algorithm: lockstep_topology::Algorithm::direct(),
-            axes: AxisSet::of(&[Axis::Device]),
-            between: None,
-            turns: Turns::ONE,
-            node_axes: AxisSet::default(),
-            buffer: Buffer::Declared(buffer),
-            range: 0..all,
-            shared: AxisSet::default(),
-            chunk: 0,
-            window: 0,
-            padded: false,
-        };
+        let (algorithm, axes) = (lockstep_topology::Algorithm::direct(), AxisSet::of(&[Axis::Device]));
+        let exchange = Exchange::new(collective, algorithm, axes, Buffer::Declared(buffer), 0..all);
         self.task(name, Op::Exchange(exchange), vec![After { task: after, lag: 0 }])
     }
 }

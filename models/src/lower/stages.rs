@@ -176,21 +176,11 @@ impl<'a> Border<'a> {
 
     fn exchange(&self) -> Exchange {
         let turns = self.turns();
-        Exchange {
-            collective: Collective::Broadcast { root: u32::from(!self.upwards) },
-            algorithm: Algorithm::binomial_tree(),
-            axes: AxisSet::of(&[Axis::Pipeline]),
-            between: Some(self.between),
-            node_axes: AxisSet::default(),
-            buffer: self.buffer(),
-            range: 0..turns.elements,
-            shared: AxisSet::default(),
-            turns,
-            // One message.
-            chunk: turns.elements,
-            padded: false,
-            window: 0,
-        }
+        let collective = Collective::Broadcast { root: u32::from(!self.upwards) };
+        let (axes, range) = (AxisSet::of(&[Axis::Pipeline]), 0..turns.elements);
+        let whole = Exchange::new(collective, Algorithm::binomial_tree(), axes, self.buffer(), range);
+        // One message.
+        Exchange { between: Some(self.between), turns, chunk: turns.elements, ..whole }
     }
 
     /// Copies between the buffer and the layers' own places; the first and the last of them.

@@ -16,7 +16,7 @@ use crate::graph::{Scope, Tensor, Work};
 use crate::program::chain_name;
 use crate::{
     After, Averaging, AxisLayout, AxisSet, Bucket, Buffer, Dimension, Elementwise, Exchange, Formula, Op, Optimizer,
-    Pass, Phase, Sharding, Stream, Task, TaskId, Turns,
+    Pass, Phase, Sharding, Stream, Task, TaskId,
 };
 
 /// The tasks of a role, as far as they are made.
@@ -221,20 +221,10 @@ impl<'a> Tasks<'a> {
         let Lowering { graph, job, .. } = self.of;
         let mut tensors = graph.dag.edges_directed(node, Direction::Incoming).map(|edge| edge.weight().tensor);
         let shared = axes.iter().fold(self.parts_at(node), AxisSet::without);
-        let whole = Exchange {
-            collective: collective.clone(),
-            algorithm: job.algorithm.clone(),
-            axes,
-            between: None,
-            turns: Turns::ONE,
-            node_axes: AxisSet::default(),
-            buffer: tensors.find_map(Tensor::buffer).unwrap_or(Buffer::Gradients),
-            range: range.clone(),
-            shared,
-            chunk: job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1)),
-            window: 0,
-            padded: false,
-        };
+        let buffer = tensors.find_map(Tensor::buffer).unwrap_or(Buffer::Gradients);
+        let chunk = job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1));
+        let whole = Exchange::new(collective.clone(), job.algorithm.clone(), axes, buffer, range.clone());
+        let whole = Exchange { shared, chunk, ..whole };
         if job.averaging().is_some_and(|averaging| averaging.reference_alpha.is_some()) {
             devices::level(whole)
         } else {
@@ -281,7 +271,10 @@ pub(super) fn limit_exchanges(tasks: &mut [Task], limit: u32, counts: impl Fn(&T
             Some(earlier) => After { task: exchanges[earlier], lag: 0 },
             None => After { task: exchanges[n + exchanges.len() - limit], lag: 1 },
         };
-        tasks[*task].after.push(after);
+        let after_it = &mut tasks[*task].after;
+        if !after_it.contains(&after) {
+            after_it.push(after);
+        }
     }
 }
 

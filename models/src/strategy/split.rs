@@ -245,7 +245,7 @@ impl Builder<'_> {
 
     /// The update of a bucket, and before it the sum of its gradients along `axes`.
     fn update(&mut self, cut: &Cut, scope: Scope, axes: AxisSet) {
-        let reduced = axes != AxisSet::default();
+        let reduced = !axes.is_empty();
         let reduce = reduced.then(|| {
             let work = Work::Collective { collective: Collective::AllReduce, axes, range: cut.range.clone() };
             self.graph.node(work, scope)

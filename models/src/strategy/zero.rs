@@ -39,7 +39,8 @@ impl Plan for Zero1 {
 #[derive(Clone, Copy)]
 pub(super) struct Sharing {
     along: AxisSet,
-    replicas: Option<AxisSet>,
+    /// None: each part is on one rank.
+    replicas: AxisSet,
     pub(super) samples: Layout,
     /// One part of a bucket on each rank.
     pub(super) part: Layout,
@@ -51,18 +52,12 @@ impl Sharing {
         let [data, device] = [Axis::Data, Axis::Device].map(|axis| mesh.size(axis) > 1);
         let (along, replicas) = match (data, device) {
             (false, false) => return None,
-            (true, false) => (DATA, None),
-            (false, true) => (DEVICE, None),
-            (true, true) => (DEVICE, Some(DATA)),
+            (true, false) => (DATA, AxisSet::default()),
+            (false, true) => (DEVICE, AxisSet::default()),
+            (true, true) => (DEVICE, DATA),
         };
-        let on = |axes, layout| Layout::new(axes, layout);
-        let all = replicas.map_or(along, |replicas| replicas.or(along));
-        Some(Sharing {
-            along,
-            replicas,
-            samples: on(all, AxisLayout::Split(Dimension::Sample)),
-            part: on(along, AxisLayout::Split(Dimension::Element)),
-        })
+        let samples = Layout::new(along.or(replicas), AxisLayout::Split(Dimension::Sample));
+        Some(Sharing { along, replicas, samples, part: Layout::new(along, AxisLayout::Split(Dimension::Element)) })
     }
 
     fn change(self, collective: Collective, axes: AxisSet, cut: &Cut) -> Work {
@@ -71,14 +66,15 @@ impl Sharing {
 
     /// Adds up the gradients of a bucket so that each rank has its part of the sum. The nodes that do so, one behind the other.
     pub(super) fn scatter(self, graph: &mut Graph, passes: &Passes, cut: &Cut, scope: Scope) -> Vec<NodeIndex> {
-        let all = self.replicas.map_or(self.along, |replicas| replicas.or(self.along));
-        let partial = Layout::new(all, AxisLayout::Partial);
+        let partial = Layout::new(self.along.or(self.replicas), AxisLayout::Partial);
         let scatter = graph.node(self.change(Collective::ReduceScatter, self.along, cut), scope);
         for from in cut.layers.iter().filter_map(|id| passes.weight[id.index()]) {
             graph.edge(from, scatter, Tensor::WeightGradient, partial);
         }
-        let Some(replicas) = self.replicas else { return vec![scatter] };
-        let sum = graph.node(self.change(Collective::AllReduce, replicas, cut), scope);
+        if self.replicas.is_empty() {
+            return vec![scatter];
+        }
+        let sum = graph.node(self.change(Collective::AllReduce, self.replicas, cut), scope);
         let parts = self.along.iter().fold(partial, |layout, axis| layout.with(axis, self.part.on(axis)));
         graph.edge(scatter, sum, Tensor::WeightGradient, parts);
         vec![scatter, sum]

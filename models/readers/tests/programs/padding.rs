@@ -141,7 +141,7 @@ proptest! {
         let Ok(program) = job.program() else { return Ok(()) };
         for role in &program.roles {
             let updates = role.tasks.iter().filter_map(|task| task.op.update());
-            for (range, shared) in updates.map(|of| (&of.range, of.shared)).filter(|of| of.1 != AxisSet::default()) {
+            for (range, shared) in updates.map(|of| (&of.range, of.shared)).filter(|of| !of.1.is_empty()) {
                 let mut parts = 0;
                 for (exchange, schedule) in exchanges(&program, role).filter(|(of, _)| of.range == *range) {
                     parts += 1;

@@ -236,3 +236,32 @@ fn gathered_parameters_take_the_layers_in_use_and_those_ahead() {
         assert_eq!(all.of(Buffer::Weights).elements(), (layers - 1) * 272);
     }
 }
+
+/// Replicas add up each part in a group of its own: 272 elements in 5 parts, rounded up to equal ones where exchanges are padded.
+#[test]
+fn replicas_add_up_the_parts_that_ranks_share() {
+    for (pad, lengths) in [(true, [55; 5]), (false, [55, 55, 54, 54, 54])] {
+        let mesh = Some(Mesh::new(&[(Axis::Data, 3), (Axis::Device, 5)]).unwrap());
+        let mut program = Job { mesh, pad, ..job("zero-1", equal_layers(1), 15) }.program().unwrap();
+        let id = program.roles[0].exchanges().find(|(_, of)| !of.shared.is_empty()).unwrap().0;
+        let Op::Exchange(sum) = program.roles[0].tasks[id].op.clone() else { unreachable!("an exchange") };
+        let of_groups: Vec<(Vec<u32>, Range<u64>)> = (0..program.group_count(&sum))
+            .map(|number| program.group(&sum, number))
+            .map(|members| (members.iter().collect(), program.part_of(&sum, &members)))
+            .collect();
+        let mut start = 0;
+        for (device, (length, (members, part))) in lengths.into_iter().zip(&of_groups).enumerate() {
+            let device = device as u32;
+            assert_eq!(
+                (members.as_slice(), part),
+                ([device, device + 5, device + 10].as_slice(), &(start..start + length))
+            );
+            start += length;
+        }
+        assert_eq!(of_groups.len(), 5);
+        // Parts of another size than those that the reduce-scatter leaves.
+        program.roles[0].tasks[id].op = Op::Exchange(Exchange { padded: !pad, ..sum });
+        let told = program.check().unwrap_err().to_string();
+        assert!(told.contains("makes its parts"), "{told}");
+    }
+}
