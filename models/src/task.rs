@@ -125,6 +125,15 @@ impl Exchange {
     }
 }
 
+/// Where samples move that ranks hold in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SampleMove {
+    /// From the rank's part to messages, by destination.
+    Pack,
+    /// From messages to the rank's new part, each sample to its place.
+    Unpack,
+}
+
 /// What a task is.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
@@ -165,6 +174,18 @@ pub enum Op {
     Exchange(Exchange),
     /// Moves elements inside the rank's memory: all ranks from the same area to the same area, each its own rows.
     Copy(ByCoordinate<Copy>),
+    /// Moves samples between the memory where a rank keeps its part of them and messages (Kumar et al. 2018 §4.1).
+    Samples {
+        /// In which direction.
+        to: SampleMove,
+        /// fp32 elements of the samples that are moved, images and labels.
+        elements: u64,
+    },
+    /// Writes the state of the training to the host's storage.
+    Save {
+        /// Bytes written.
+        bytes: u64,
+    },
     /// The main thread of a node ends jobs of its devices, one after the other, where a strategy has such a thread (Kumar et
     /// al. 2018, §4.3). The executor's ranks are threads themselves and have nothing to do here.
     Callback {
@@ -184,6 +205,8 @@ impl Op {
             Op::Schedule(_) => "schedule",
             Op::Exchange(_) => "exchange",
             Op::Copy(_) => "copy",
+            Op::Samples { .. } => "samples",
+            Op::Save { .. } => "save",
             Op::Callback { .. } => "callback",
         }
     }

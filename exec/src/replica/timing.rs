@@ -53,6 +53,8 @@ impl Replica {
             | Op::Schedule(_)
             | Op::Exchange(_)
             | Op::Copy(_)
+            | Op::Samples { .. }
+            | Op::Save { .. }
             | Op::Callback { .. } => Ok(()),
         }
     }

@@ -95,6 +95,8 @@ impl Worker<'_> {
             | Op::Exchange(_)
             | Op::Copy(_)
             | Op::Elementwise(_)
+            | Op::Samples { .. }
+            | Op::Save { .. }
             | Op::Callback { .. } => {
                 unreachable!("not a task that the replica does")
             }
