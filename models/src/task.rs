@@ -146,6 +146,13 @@ pub enum Op {
         /// `None`: where the first layers read; else the declared buffer that they come into.
         into: Option<usize>,
     },
+    /// Takes the labels of a micro-batch whose samples another stage of a pipeline takes, and its place among all, by which dropout draws.
+    Labels {
+        /// Samples of the micro-batch.
+        samples: u32,
+        /// As in `Load`.
+        pass: Option<u32>,
+    },
     /// Runs a chain of layers.
     Compute {
         /// Index into [`Program::chains`](crate::Program::chains).
@@ -198,7 +205,7 @@ impl Op {
     /// The kind under which reports add tasks up.
     pub fn kind(&self) -> &'static str {
         match self {
-            Op::Load { .. } => "load",
+            Op::Load { .. } | Op::Labels { .. } => "load",
             Op::Compute { phase, .. } => phase.name(),
             Op::Elementwise(of) => of.formula.name(),
             Op::Repeat { .. } => "repeat",

@@ -208,6 +208,7 @@ fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, ra
         Op::Load { samples: 0, .. } | Op::Compute { samples: 0, .. } => Cost::default(),
         Op::Load { samples, .. } => costs.load(device, program, *samples),
         Op::Compute { chain, phase, samples, .. } => costs.compute(device, program, *chain, *phase, *samples),
+        Op::Labels { samples, .. } => costs.moved(device, u64::from(*samples)),
         Op::Samples { elements, .. } => costs.moved(device, 2 * elements),
         Op::Save { bytes } => saved(platform, device, *bytes),
         Op::Callback { jobs } => callback(platform, *jobs),
