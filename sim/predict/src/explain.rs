@@ -119,7 +119,9 @@ fn busiest(predicted: &Predicted) -> Vec<ResourceFigures> {
 fn kinds(path: &CriticalPath, program: &Program) -> Vec<KindFigures> {
     let by_kind = path.time_by_kind(program);
     let order = ["load", "forward", "backward", "update", "exchange", "wait"];
-    let kinds = order.into_iter().filter_map(|kind| by_kind.get(kind).map(|time| (kind, time.as_secs_f64())));
+    let others = by_kind.keys().copied().filter(|kind| !order.contains(kind));
+    let kinds = order.into_iter().chain(others);
+    let kinds = kinds.filter_map(|kind| by_kind.get(kind).map(|time| (kind, time.as_secs_f64())));
     let step = path.step.seconds();
     kinds.map(|(kind, seconds)| KindFigures { kind: kind.to_owned(), seconds, share: seconds / step }).collect()
 }

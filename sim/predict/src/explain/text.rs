@@ -107,7 +107,7 @@ fn tasks(answer: &Explanation) -> String {
 fn between_steps(all: &[PeriodicFigures]) -> String {
     let row = |work: &PeriodicFigures| {
         let longest: Vec<String> =
-            work.tasks.iter().take(3).map(|task| format!("{} {} ms", task.task, ms(task.seconds))).collect();
+            work.tasks.iter().take(2).map(|task| format!("{} {} ms", task.task, ms(task.seconds))).collect();
         let every = work.every_steps.map_or(String::new(), |steps| format!("every {steps} steps"));
         vec![ms(work.seconds), work.work.clone(), every, longest.join(", ")]
     };
