@@ -20,6 +20,7 @@ mod flags;
 mod models;
 mod models_layouts;
 mod models_plan;
+mod models_plan_mesh;
 mod nccl_table;
 mod operation_flags;
 mod papers;

@@ -32,6 +32,40 @@ fn a_single_stage_sends_nothing_and_never_waits() {
     assert_eq!((number(&planned[0], "sent_bytes_per_sample"), number(&planned[0], "idle_share")), (0.0, 0.0));
 }
 
+/// The ranks of a mesh fill the hosts in order, and each axis carries its own bytes.
+#[test]
+fn a_mesh_is_placed_and_its_bytes_are_told_by_axis() {
+    let folder = folder("plan-mesh");
+    let plan = "models plan mlp --mesh data=4,device=8 --strategy zero-1 --cluster dgx-a100:4";
+    let plan: Vec<&str> = plan.split_whitespace().collect();
+    let ranks = rows(&folder, "models-plan-ranks", &[&plan[..], &["--list", "ranks"]].concat());
+    assert_eq!(ranks.len(), 32);
+    assert_eq!((&ranks[13]["coordinates"], &ranks[13]["host"]), (&"data=1,device=5".into(), &"node1".into()));
+    assert_eq!((&ranks[13]["groups"], &ranks[13]["stage"]), (&"data 5, device 1".into(), &serde_json::Value::Null));
+    let transitions = rows(&folder, "models-plan-transitions", &plan);
+    let row = |collective: &str| {
+        let found = transitions.iter().find(|row| row["collective"] == collective).expect("a transition");
+        ["groups", "group_ranks", "group_hosts"].map(|column| number(found, column))
+    };
+    // A host's GPUs share out the sum, which is then taken over hosts.
+    assert_eq!([row("reduce-scatter"), row("allreduce")], [[4.0, 8.0, 1.0], [8.0, 4.0, 4.0]]);
+    let bytes = |collective: &str, column: &str| {
+        number(transitions.iter().find(|row| row["collective"] == collective).expect("a transition"), column)
+    };
+    let whole = bytes("reduce-scatter", "bytes");
+    assert_eq!(bytes("allgather", "bytes"), whole);
+    // An eighth, and what it is padded by for four ranks.
+    let part = bytes("allreduce", "bytes");
+    assert!((0.0..64.0).contains(&(part - whole / 8.0)), "{part} of {whole}");
+    // A ring sends (n − 1)/n of a buffer to scatter it, and twice that to add it up.
+    assert_eq!(bytes("reduce-scatter", "sent_bytes"), whole * 7.0 / 8.0);
+    assert_eq!(bytes("allreduce", "sent_bytes"), part * 1.5);
+    let shown = stdout(&folder, &plan);
+    assert!(shown.contains("cluster dgx-a100") && shown.contains("data=1,device=5"), "{shown}");
+    let output = lockstep(&folder, &["models", "plan", "mlp", "--mesh", "data=4,tensor=2"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
 #[test]
 fn layouts_of_strategies_name_their_collectives() {
     let folder = folder("layouts");

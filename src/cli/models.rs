@@ -81,7 +81,7 @@ impl Models {
             }
             Models::Plan(plan) => {
                 let model = load(&plan.model)?;
-                plan.run(&model)
+                plan.run(model)
             }
             Models::Layouts(layouts) => {
                 let model = load(&layouts.model)?;

@@ -1,11 +1,17 @@
-//! `lockstep models plan`: a model cut into the stages of a pipeline, and what a schedule makes of them.
+//! `lockstep models plan`: a model cut into the stages of a pipeline and what a schedule makes of them; or the ranks of a mesh.
+
+use std::sync::Arc;
 
 use clap::Args;
-use lockstep_models::{Model, PipelinePass, PipelineSchedule, StageChunk, StageCut, Stages, pipeline};
+use lockstep_models::{
+    Axis, Job, Mesh, Model, PipelinePass, PipelineSchedule, StageChunk, StageCut, Stages, Strategy, pipeline,
+};
 use lockstep_report::failure::Failure;
 use lockstep_report::{Format, Report, STAGE_LEGEND, StageRow, print, stage_picture};
+use lockstep_topology::{Algorithm, Cluster};
 
-use super::flags::positive;
+use super::flags::{algorithm, positive};
+use super::models_plan_mesh::{self, List};
 
 /// Bytes of an fp32 activation.
 const ELEMENT_BYTES: u64 = 4;
@@ -16,13 +22,30 @@ const ELEMENT_BYTES: u64 = 4;
   lockstep models plan resnet-50 --stages 4
       cuts where the slowest stage has least work; stages take a forward and a backward pass in turn
   lockstep models plan lenet --stages 2 --cut at=dense1 --schedule gpipe
-  lockstep models plan resnet-50 --stages 4 --schedule interleaved:2 --micro-batches 8")]
+  lockstep models plan resnet-50 --stages 4 --schedule interleaved:2 --micro-batches 8
+  lockstep models plan vgg-16 --mesh data=4,tensor=2,pipeline=2 --strategy megatron --cluster dgx-a100:2
+      lists coordinates, groups, stage, host and device of each rank, and the bytes that a step exchanges along each axis")]
 pub(super) struct ModelsPlan {
     /// Name of a model, or a .toml, .onnx or .prototxt file, e.g. lenet or resnet-50:image=64
     pub(super) model: String,
     /// Stages of the pipeline
-    #[arg(long, value_name = "N", value_parser = positive, allow_hyphen_values = true)]
-    stages: u32,
+    #[arg(long, value_name = "N", value_parser = positive, allow_hyphen_values = true, required_unless_present = "mesh")]
+    stages: Option<u32>,
+    /// Axes of the ranks with their sizes, outer axes first, e.g. data=4,tensor=2: where they lie and what they exchange
+    #[arg(long, value_name = "AXIS=N,…", conflicts_with = "stages")]
+    mesh: Option<Mesh>,
+    /// With --mesh: how training is spread over ranks
+    #[arg(long, value_name = "S", default_value = "ssgd", requires = "mesh")]
+    strategy: Strategy,
+    /// With --mesh: the cluster that the ranks fill in order, a preset or a file
+    #[arg(long, value_name = "C", requires = "mesh")]
+    cluster: Option<String>,
+    /// With --mesh: how gradients are added up
+    #[arg(long, value_name = "A", default_value = "ring", value_parser = algorithm, requires = "mesh")]
+    algorithm: Algorithm,
+    /// With --mesh, in CSV and JSON: what is listed
+    #[arg(long, value_enum, default_value = "transitions", requires = "mesh")]
+    list: List,
     /// Where to cut: layers (equal numbers of them), work (least FLOPs in the slowest), or the first layer of each chunk but the
     /// first: at=conv3,fc1
     #[arg(long, value_name = "C", default_value = "work")]
@@ -46,10 +69,24 @@ pub(super) struct ModelsPlan {
 
 impl ModelsPlan {
     /// Answers about `model`, which is the one that the flags name.
-    pub(super) fn run(self, model: &Model) -> Result<(), Failure> {
+    pub(super) fn run(self, model: Model) -> Result<(), Failure> {
+        if let Some(mesh) = self.mesh {
+            let job = Job {
+                strategy: self.strategy,
+                algorithm: self.algorithm,
+                accumulate: if mesh.size(Axis::Pipeline) > 1 { self.micro_batches } else { 1 },
+                cut: self.cut,
+                schedule: self.schedule,
+                ..Job::new(Arc::new(model), mesh.ranks(), self.batch)
+            };
+            let cluster = self.cluster.as_deref().map(Cluster::load).transpose()?;
+            return models_plan_mesh::run(&Job { mesh: Some(mesh), ..job }, cluster.as_ref(), self.list, self.format);
+        }
+        let count = self.stages.unwrap_or(1);
+        let model = &model;
         let chunks = self.schedule.chunks();
-        let stages = Stages::new(model, self.stages, chunks, &self.cut)?;
-        let lists = self.schedule.lists(self.stages, self.micro_batches)?;
+        let stages = Stages::new(model, count, chunks, &self.cut)?;
+        let lists = self.schedule.lists(count, self.micro_batches)?;
         let limit = self.max_in_flight.unwrap_or(u32::MAX);
         let in_flight = pipeline::check_within(&lists, chunks, self.micro_batches, limit)?;
         let ticks = |chunk: u32, pass: PipelinePass| {
@@ -59,14 +96,14 @@ impl ModelsPlan {
         };
         let spans = pipeline::times(&lists, chunks, ticks)?;
         let idle = pipeline::idle_shares(&spans);
-        let rows = (0..self.stages).zip(in_flight).zip(&idle);
+        let rows = (0..count).zip(in_flight).zip(&idle);
         let rows = rows.map(|((stage, in_flight), idle)| self.row(model, &stages, stage, in_flight, *idle)).collect();
         if self.format == Format::Table {
             let idle = 100.0 * idle.iter().sum::<f64>() / idle.len() as f64;
             let summary = format!(
                 "{}: stages {}, cut {}, schedule {}, micro-batches {}, samples of each {}; stages are idle for {idle:.1} % of a step",
                 model.name(),
-                self.stages,
+                count,
                 self.cut,
                 self.schedule,
                 self.micro_batches,
@@ -74,11 +111,8 @@ impl ModelsPlan {
             );
             print(&format!("{summary}\n{}{STAGE_LEGEND}\n\n", stage_picture(&lists, &spans)))?;
         }
-        let notes = [
-            "idle time counts FLOPs alone, as if all ran at one rate and messages took no time",
-            "this is a plan: sim predict and exec run do not take pipelines yet",
-        ];
-        Report::new(rows, notes.map(str::to_owned).into()).print(self.format)
+        let note = "idle time counts FLOPs alone, as if all ran at one rate and messages took no time: sim predict counts both";
+        Report::new(rows, vec![note.to_owned()]).print(self.format)
     }
 
     fn row(&self, model: &Model, stages: &Stages, stage: u32, in_flight: u32, idle_share: f64) -> StageRow {

@@ -3,7 +3,8 @@
 use lockstep_measure::calibrate::CalibrationRow;
 use lockstep_report::{
     ArmRow, CheckRow, ClusterRow, CollectiveRow, CurvePointRow, CurveRow, DetailRow, EpochRow, FrontRow, LayerRow,
-    LayoutTableRow, MeasuredRow, MemoryRow, ModelRow, PaperRow, PlotRow, PredictedRow, Report, StageRow, SweepRow,
+    LayoutTableRow, MeasuredRow, MemoryRow, ModelRow, PaperRow, PlotRow, PredictedRow, RankRow, Report, StageRow,
+    SweepRow, TransitionRow,
 };
 use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
@@ -30,6 +31,8 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("models-show", schema::<LayerRow>()),
         ("models-memory", schema::<MemoryRow>()),
         ("models-plan", schema::<StageRow>()),
+        ("models-plan-ranks", schema::<RankRow>()),
+        ("models-plan-transitions", schema::<TransitionRow>()),
         ("models-layouts", schema::<LayoutTableRow>()),
         ("clusters-list", schema::<ClusterRow>()),
         ("clusters-show", schema::<DetailRow>()),
