@@ -95,7 +95,9 @@ proptest! {
         seed in 0u64..1000,
         (stages, data, accumulate) in (2u32..=3, 1u32..=2, 1u32..=4),
         schedule in crate::stages::schedules(),
-        (strategy, tensor) in proptest::sample::select(vec![("ssgd", 1), ("zero-1", 1), ("megatron", 2), ("model-parallel", 2)]),
+        (strategy, tensor) in proptest::sample::select(vec![
+            ("ssgd", 1), ("zero-1", 1), ("megatron", 2), ("model-parallel", 2), ("megatron:zero-1", 2), ("model-parallel:zero-1", 2),
+        ]),
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole)],
     ) {
         let job = crate::stages::job(seed, false, (stages, data), (schedule, accumulate, 2));

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use lockstep_exec::{Arenas, RunOptions, data::Dataset, run};
 use lockstep_models::memory::{Places, Reuse};
-use lockstep_models::{Axis, Bucket, Job, Mesh, Program, random_model};
+use lockstep_models::{Axis, Bucket, Job, Mesh, Program, StageCut, random_model};
 use lockstep_topology::Bytes;
 use proptest::prelude::*;
 
 use crate::equivalence::{STEPS, assert_equal_bits, both, buckets, optimizers, plain};
+use crate::hybrid::nets;
+use crate::stages::schedules;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 160, ..ProptestConfig::default() })]
@@ -54,6 +56,55 @@ proptest! {
         // An allreduce in chunks gives every member a part of each chunk, which is added up in another order.
         if chunk.is_none() && replicas == 1 {
             assert_equal_bits(&shared, &both(&ssgd, seed, &optimizer).0, &format!("{zero:?} beside ssgd"));
+        }
+    }
+}
+
+/// Sizes of at most 16 ranks along `data`, `device`, `tensor` and `pipeline`, in any order.
+fn meshes() -> impl Strategy<Value = Vec<(Axis, u32)>> {
+    let sizes = (1u32..=4, 1u32..=3, 2u32..=4, 1u32..=3).prop_filter("few ranks", |(a, b, c, d)| a * b * c * d <= 16);
+    let axes = |(data, device, tensor, stages)| {
+        vec![(Axis::Data, data), (Axis::Device, device), (Axis::Tensor, tensor), (Axis::Pipeline, stages)]
+    };
+    sizes.prop_map(axes).prop_shuffle()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    /// Beside layers that are split along `tensor`, with stages and without, in every order of the axes: the bits of the twin that computes
+    /// every part, and where nothing is added up over replicas, those of the same strategy without shared state.
+    #[test]
+    fn shared_optimizer_state_of_split_layers_changes_no_bit(
+        (mut net, norm) in (nets(), any::<bool>()),
+        axes in meshes(),
+        (accumulate, schedule, cut) in (1u32..=3, schedules(), prop::sample::select(vec![StageCut::Work, StageCut::Layers])),
+        strategy in prop::sample::select(vec!["model-parallel", "megatron"]),
+        batch_per_rank in 1u32..=3,
+        (bucket, concurrent_exchanges) in (buckets(), 1u32..=3),
+        algorithm in prop::sample::select(vec!["ring", "direct"]),
+        optimizer in optimizers(),
+        (fuse, pad) in any::<(bool, bool)>(),
+        seed: u64,
+    ) {
+        net.norm = norm;
+        let mesh = Mesh::new(&axes).unwrap();
+        let stages = mesh.size(Axis::Pipeline);
+        let accumulate = if schedule.chunks() > 1 { accumulate.min(2) * stages } else { accumulate };
+        let job = Job {
+            strategy: format!("{strategy}:zero-1").parse().unwrap(), algorithm: algorithm.parse().unwrap(),
+            accumulate, schedule, cut, bucket, concurrent_exchanges, fuse, pad, mesh: Some(mesh.clone()),
+            ..Job::new(net.model(), mesh.ranks(), batch_per_rank)
+        };
+        // Small models have not layers enough for all cuts.
+        prop_assume!(job.program().map_err(|error| error.to_string()).map_or_else(
+            |error| !error.contains("layers, and") && !error.contains("read the samples"), |_| true));
+        let (shared, twin) = both(&job, seed, &optimizer);
+        assert_equal_bits(&shared, &twin, &format!("{job:?}"));
+        if mesh.size(Axis::Device) == 1 {
+            let mesh = axes.into_iter().filter(|(axis, _)| *axis != Axis::Device).collect::<Vec<_>>();
+            let whole = Job { strategy: strategy.parse().unwrap(), mesh: Some(Mesh::new(&mesh).unwrap()), ..job };
+            assert_equal_bits(&shared, &both(&whole, seed, &optimizer).0, &format!("{whole:?}, all of the state on each rank"));
         }
     }
 }

@@ -194,9 +194,8 @@ impl Program {
 
     /// The samples that `rank` works on in a pass through shared layers, by whom they are drawn.
     pub fn pieces(&self, sharding: &Sharding, pass: u32, rank: u32) -> Vec<Piece> {
-        // Ranks along another axis have samples of their own.
-        let along_data = sharding.axis == Axis::Tensor && self.mesh.axes().contains(Axis::Data);
-        let first = if along_data { self.mesh.coordinate(Axis::Data, rank) } else { 0 };
+        // Ranks along other axes have samples of their own.
+        let first = if sharding.axis == Axis::Tensor { self.source(rank) } else { 0 };
         sharding.passes[pass as usize].iter().map(|piece| Piece { worker: first + piece.worker, ..*piece }).collect()
     }
 
@@ -234,7 +233,7 @@ impl Program {
 
     /// Which of those who draw samples `rank` draws as.
     pub fn source(&self, rank: u32) -> u32 {
-        if !self.mesh.axes().contains(Axis::Pipeline) {
+        if ![Axis::Pipeline, Axis::Tensor].into_iter().any(|axis| self.mesh.axes().contains(axis)) {
             return rank;
         }
         let on = |axis| self.mesh.coordinate(axis, rank);

@@ -132,8 +132,8 @@ strategies! {
     ea_sgd: EaSgd = "ea-sgd", "ea-sgd";
     local_sgd: LocalSgd = "local-sgd", "local-sgd";
     hybrid: Hybrid = "hybrid", "hybrid:a, hybrid:b, hybrid:c, hybrid:g=2";
-    model_parallel: ModelParallel = "model-parallel", "model-parallel";
-    megatron: Megatron = "megatron", "megatron";
+    model_parallel: ModelParallel = "model-parallel", "model-parallel, model-parallel:zero-1";
+    megatron: Megatron = "megatron", "megatron, megatron:zero-1";
     device_table: FirstDeviceTable = "first-device-table", "first-device-table";
 }
 

@@ -15,7 +15,7 @@ use lockstep_exec::device::cpu::{Threads, add_into};
 use lockstep_exec::device::{Cpus, DeviceError, Devices, Mode};
 use lockstep_exec::replica::Replica;
 use lockstep_models::memory::Reuse;
-use lockstep_models::{AxisSet, Claim, Course, Exchange, Job, Op, Optimizer, Phase, Program};
+use lockstep_models::{AxisSet, Buffer, Claim, Course, Exchange, Job, Op, Optimizer, Phase, Program};
 use lockstep_topology::{Collective, InputError, check};
 
 /// Learnable parameters after `steps` steps of `program` on one rank.
@@ -108,22 +108,7 @@ pub(crate) fn train_on(
             }
             sums.push(sum);
         }
-        let all = program.roles.iter().filter(|role| role.ranks.first() < program.workers());
-        let exchanges = all.flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
-        let exchanges = exchanges.filter(|exchange| exchange.between.is_none());
-        let (parts, whole): (Vec<&Exchange>, Vec<&Exchange>) =
-            exchanges.partition(|exchange| !exchange.shared.is_empty());
-        let total = match parts.first() {
-            None => bracketed(program, whole.into_iter(), &sums)?,
-            Some(part) => {
-                // Replicas add up the sums of their own ranks; then each part of these is added up over the replicas.
-                let ranks = program.mesh.group(part.shared, 0).count() as usize;
-                let within = |own: &[Vec<f32>]| bracketed(program, whole.iter().copied(), own);
-                let of_replicas: Vec<Vec<f32>> = sums.chunks(ranks).map(within).collect::<Result<_, _>>()?;
-                bracketed(program, parts.into_iter(), &of_replicas)?
-            }
-        };
-        replica.set_gradients(&total)?;
+        replica.set_gradients(&added_up(program, &sums)?)?;
         replica.update(0..elements, &optimizer.step(u64::from(step), &course))?;
     }
     Ok(replica.parameters()?)
@@ -153,6 +138,24 @@ fn gradients(program: &Program, samples: u64, replica: &mut Replica) -> Result<V
         }
     }
     replica.gradients()
+}
+
+/// The gradients of those who draw samples, by number, added up as the exchanges of gradients do it.
+fn added_up(program: &Program, gradients: &[Vec<f32>]) -> Result<Vec<f32>, InputError> {
+    let workers = program.roles.iter().filter(|role| role.ranks.first() < program.workers());
+    let exchanges = workers.flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
+    let exchanges = exchanges.filter(|exchange| exchange.buffer == Buffer::Gradients);
+    let (parts, whole): (Vec<&Exchange>, Vec<&Exchange>) =
+        exchanges.partition(|exchange| !exchange.shared.is_empty());
+    let Some(part) = parts.first() else { return bracketed(program, whole.into_iter(), gradients) };
+    // Replicas add up what their own ranks have; then each part of these sums is added up over the replicas.
+    let within = |replica: u32| {
+        let ranks = program.mesh.group_of(part.shared, replica);
+        let own: Vec<Vec<f32>> = ranks.iter().map(|rank| gradients[program.source(rank) as usize].clone()).collect();
+        bracketed(program, whole.iter().copied(), &own)
+    };
+    let of_replicas: Vec<Vec<f32>> = program.group_of(part, 0).iter().map(within).collect::<Result<_, _>>()?;
+    bracketed(program, parts.into_iter(), &of_replicas)
 }
 
 /// The sums of the members of a group added up, element by element in the bracketing of the exchange that does it.

@@ -1,15 +1,36 @@
-//! Buckets: ranges of the parameters that are exchanged together, cut as the backward pass fills them.
+//! Buckets: ranges of the parameters that are exchanged together, cut as the backward pass fills them, and their way through a graph.
 
 use std::ops::Range;
 
 use lockstep_topology::InputError;
+use petgraph::graph::NodeIndex;
 
-use crate::{Bucket, Job, LayerId, Model};
+use crate::graph::Tensor;
+use crate::{AxisLayout, AxisSet, Bucket, Graph, Job, LayerId, Layout, Model};
 
 /// Layers of a bucket, in backward order, and their range of the gradient arena.
 pub(super) struct Cut {
     pub(super) layers: Vec<LayerId>,
     pub(super) range: Range<u64>,
+}
+
+/// A bucket between two nodes of a graph: who made its tensors, and how these lie.
+pub(super) type Flow = Vec<(NodeIndex, Layout)>;
+
+/// Leads a bucket's tensors to a node, and from there on as they then lie along `axes`.
+pub(super) fn through(
+    graph: &mut Graph,
+    flow: &Flow,
+    (node, tensor): (NodeIndex, Tensor),
+    (axes, to): (AxisSet, AxisLayout),
+) -> Flow {
+    let mut behind = Flow::new();
+    for (from, layout) in flow {
+        graph.edge(*from, node, tensor, *layout);
+        let made = (node, layout.with_each(axes, to));
+        behind.extend((!behind.contains(&made)).then_some(made));
+    }
+    behind
 }
 
 /// Cuts the gradient arena from its end, as backward passes fill it; no bucket holds layers of two chunks of a pipeline.

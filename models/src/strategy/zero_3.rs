@@ -10,7 +10,7 @@ use petgraph::graph::NodeIndex;
 
 use super::buckets::{Cut, cuts};
 use super::data_parallel::{Passes, passes};
-use super::zero::Sharing;
+use super::zero::{Ends, Sharing};
 use super::{Plan, Shard, ssgd, zero, zero_2};
 use crate::graph::{Scope, Tensor, Work};
 use crate::{
@@ -89,7 +89,7 @@ impl Zero3 {
 
         let mut updates = Vec::new();
         for (number, cut) in cuts.iter().enumerate() {
-            let scatters = sharing.scatter(&mut graph, &passes, cut, Scope::MicroBatch);
+            let (scatters, _) = sharing.scatter(&mut graph, &Ends::of(cut, &passes), Scope::MicroBatch);
             let update = graph.update(cut.range.clone(), Scope::MicroBatch);
             graph.edge(scatters[scatters.len() - 1], update, Tensor::WeightGradient, sharing.part);
             before.extend(scatters.into_iter().map(|scatter| (uses.done[number] + 1, scatter)));
@@ -101,7 +101,7 @@ impl Zero3 {
         for (at, bucket, readers) in self.gathers(&uses, &passes, &cuts) {
             let of = Elementwise::new(own_part(), cuts[bucket].range.clone());
             let own = graph.node(Work::Elementwise { of, stream: Stream::Compute }, Scope::MicroBatch);
-            let gather = sharing.gather(&mut graph, &cuts[bucket], Scope::MicroBatch);
+            let gather = sharing.gather(&mut graph, &cuts[bucket].range, Scope::MicroBatch);
             graph.weights(updates[bucket], own, sharing.part);
             graph.edge(own, gather, Tensor::GatheredWeight, sharing.part);
             readers
