@@ -117,14 +117,16 @@ proptest! {
         strategy in proptest::sample::select(vec!["zero-1", "zero-2", "zero-3", "zero-3:prefetch=0"]),
         algorithm in proptest::sample::select(vec!["ring", "direct"]),
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Size(Bytes(64)))],
-        concurrent_exchanges in 1u32..4,
+        (concurrent_exchanges, accumulate) in (1u32..4, 1u32..4),
         pad: bool,
     ) {
         let (strategy, algorithm) = (strategy.parse().unwrap(), algorithm.parse().unwrap());
         let model = Arc::new(random_model(seed, false));
         let mesh = Mesh::new(&[(Axis::Data, replicas), (Axis::Device, workers)]).unwrap();
         let mesh = (replicas > 1).then_some(mesh);
-        let job = Job { strategy, algorithm, bucket, concurrent_exchanges, pad, mesh, ..Job::new(model, replicas * workers, 2) };
+        let job = Job {
+            strategy, algorithm, bucket, concurrent_exchanges, accumulate, pad, mesh, ..Job::new(model, replicas * workers, 2)
+        };
         let program = job.program().unwrap();
         prop_assert_eq!(simulated(&program), executed(&program));
     }

@@ -4,6 +4,7 @@
 
 mod buckets;
 mod data_parallel;
+mod early;
 mod job;
 mod learners;
 mod settings;
@@ -47,11 +48,6 @@ trait Plan {
 
     /// Whether ranks train models of their own between exchanges, each on gradients of its own batches.
     fn trains_apart(&self) -> bool {
-        false
-    }
-
-    /// Whether updates come as soon as their gradients are there rather than behind the whole backward pass.
-    fn updates_early(&self) -> bool {
         false
     }
 
@@ -165,11 +161,6 @@ impl Strategy {
     /// Whether ranks train models of their own between exchanges, each on gradients of its own batches.
     pub fn trains_apart(&self) -> bool {
         self.plan().trains_apart()
-    }
-
-    /// Whether updates come as soon as their gradients are there rather than behind the whole backward pass.
-    pub(crate) fn updates_early(&self) -> bool {
-        self.plan().updates_early()
     }
 
     /// Batches of a rank from one synchronisation to the next: τ.

@@ -58,6 +58,12 @@ impl Sharing {
         Some(Sharing { along, replicas, samples, part: Layout::new(along, PART) })
     }
 
+    /// Exchanges that add up a bucket's gradients.
+    pub(super) fn exchanges(self, mesh: &Mesh) -> usize {
+        let along = [self.along, self.replicas];
+        along.into_iter().filter(|axes| axes.iter().any(|axis| mesh.size(axis) > 1)).count()
+    }
+
     fn change(self, collective: Collective, axes: AxisSet, range: &Range<u64>) -> Work {
         Work::Collective { collective, axes, range: range.clone() }
     }
@@ -94,11 +100,18 @@ impl Sharing {
             through(graph, sum, (update, Tensor::WeightGradient), (AxisSet::default(), AxisLayout::Replicated))
         };
         let weights: Vec<Flow> = buckets.iter().zip(&sums).map(|of| update(graph, of)).collect();
-        for (bucket, weights) in buckets.iter().zip(&weights).rev() {
+        self.gather_all(graph, buckets, &weights);
+    }
+
+    /// Gathers updated weights for the next step, in the order in which that reads them. The nodes that do so.
+    pub(super) fn gather_all(self, graph: &mut Graph, buckets: &[Ends], weights: &[Flow]) -> Vec<NodeIndex> {
+        let gather = |(bucket, weights): (&Ends, &Flow)| {
             let gather = self.gather(graph, &bucket.range, Scope::Step);
             through(graph, weights, (gather, Tensor::Weight), (self.along, AxisLayout::Replicated));
             bucket.readers.iter().for_each(|(node, layout)| graph.weights(gather, *node, *layout));
-        }
+            gather
+        };
+        buckets.iter().zip(weights).rev().map(gather).collect()
     }
 }
 

@@ -15,8 +15,7 @@ use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::add_into;
 use lockstep_exec::init;
 use lockstep_models::{
-    Axis, Course, Gather, LayerId, Model, Optimizer, Parameter, Program, SgdStep, ShardLayer,
-    Sharding,
+    Axis, Course, Gather, LayerId, Model, Optimizer, Parameter, Program, SgdStep, ShardLayer, Sharding,
 };
 use lockstep_topology::InputError;
 

@@ -1,13 +1,15 @@
-//! ZeRO, stage 2: updates behind the backward passes that exchanges overlap, and gradients in places that others have left.
+//! ZeRO, stages 2 and 3: updates behind the backward passes that exchanges overlap, and gradients in places that others have left.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use proptest::prelude::{Just, Strategy, TestCaseError, prop_assert, prop_assert_eq, prop_oneof, proptest};
+use proptest::prelude::{
+    Just, Strategy, TestCaseError, prop_assert, prop_assert_eq, prop_assume, prop_oneof, proptest,
+};
 
 use super::*;
-use lockstep_models::Buffer;
 use lockstep_models::memory::BufferPlaces;
+use lockstep_models::{Buffer, TaskId};
 
 fn job(strategy: &str, model: Model, workers: u32) -> Job {
     Job { strategy: strategy.parse().unwrap(), bucket: Bucket::Layer, ..Job::new(Arc::new(model), workers, 3) }
@@ -34,14 +36,19 @@ fn buckets() -> impl Strategy<Value = Bucket> {
     prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), sizes]
 }
 
-/// Runs the tasks of a role on the numbers of parameters: who exchanges or updates gradients finds those of its own parameters where they
-/// should be, and who reads parameters those that are not updated yet.
+/// Runs the tasks of a role on the numbers of parameters: who exchanges gradients or uses them up finds those of its own parameters where
+/// they should be, each of every micro-batch once, and who reads parameters those that are not updated yet.
 fn run(program: &Program) -> Result<(), String> {
     let (gradients, role) = (gradients(program), &program.roles[0]);
     let mut arena: Vec<Option<u64>> = vec![None; gradients.elements()];
-    let mut updated = vec![false; program.model.parameter_elements() as usize];
+    let elements = program.model.parameter_elements() as usize;
+    let (mut updated, mut used_up) = (vec![false; elements], vec![0; elements]);
     let place = |parameter: u64| gradients.place(&(parameter as usize..parameter as usize + 1)).start;
-    for task in &role.tasks {
+    let in_loop = |id: &TaskId| role.loop_of(*id).is_some();
+    let body: Vec<TaskId> = (0..role.tasks.len()).filter(in_loop).collect();
+    let step = (0..role.tasks.len()).filter(|id| !in_loop(id));
+    let all = body.repeat(program.accumulate as usize).into_iter().chain(step);
+    for task in all.map(|id| &role.tasks[id]) {
         match &task.op {
             Op::Compute { chain, phase, .. } => {
                 for parameter in parameters_of(program, *chain).flatten() {
@@ -56,15 +63,24 @@ fn run(program: &Program) -> Result<(), String> {
             // An exchange is under way from here to its update: in between no task may write what it sums.
             Op::Exchange(Exchange { buffer: Buffer::Gradients, range, .. })
             | Op::Elementwise(Elementwise { range, .. }) => {
-                if let Some(lost) = range.clone().find(|parameter| arena[place(*parameter)] != Some(*parameter)) {
-                    return Err(format!("{} finds another gradient in the place of {lost}", task.name));
+                let elements = range.start as usize..range.end as usize;
+                if task.op.uses_gradients() || task.op.update().is_none() {
+                    if let Some(lost) = range.clone().find(|parameter| arena[place(*parameter)] != Some(*parameter)) {
+                        return Err(format!("{} finds another gradient in the place of {lost}", task.name));
+                    }
+                }
+                if task.op.uses_gradients() {
+                    used_up[elements.clone()].iter_mut().for_each(|times| *times += 1);
                 }
                 if task.op.update().is_some() {
-                    updated[range.start as usize..range.end as usize].fill(true);
+                    updated[elements].fill(true);
                 }
             }
             _ => {}
         }
+    }
+    if used_up.iter().any(|times| *times != program.accumulate) {
+        return Err("some gradients are not used up once".to_owned());
     }
     if updated.iter().all(|updated| *updated) { Ok(()) } else { Err("some parameters are not updated".to_owned()) }
 }
@@ -77,10 +93,13 @@ proptest! {
         workers in 1u32..6,
         bucket in buckets(),
         concurrent_exchanges in 1u32..4,
+        accumulate in 1u32..4,
         fuse: bool,
     ) {
         let model = random_model(seed, with_batch_norm);
-        let program = Job { bucket, concurrent_exchanges, fuse, ..job("zero-2", model, workers) }.program().unwrap();
+        let program = Job { bucket, concurrent_exchanges, accumulate, fuse, ..job("zero-2", model, workers) }.program().unwrap();
+        // One rank keeps gradients over micro-batches.
+        prop_assume!(workers > 1 || accumulate == 1);
         run(&program).map_err(TestCaseError::fail)?;
         // No plan is below what is live, and none above the parameters.
         let lives = lives(&program, &program.roles[0]).unwrap();
@@ -116,18 +135,23 @@ proptest! {
 #[test]
 fn of_equal_buckets_as_many_live_as_are_exchanged_at_once_and_one_more() {
     for layers in 1..8 {
-        for concurrent_exchanges in 1..5 {
-            let program = Job { concurrent_exchanges, ..job("zero-2", equal_layers(layers), 4) }.program().unwrap();
+        for (concurrent_exchanges, accumulate) in (1..5).flat_map(|at_once| [(at_once, 1), (at_once, 3)]) {
+            let of = |strategy| Job { concurrent_exchanges, accumulate, ..job(strategy, equal_layers(layers), 4) };
+            let program = of("zero-2").program().unwrap();
             let live = layers.min(concurrent_exchanges as usize + 1);
             assert_eq!(gradients(&program).elements(), 272 * live, "{layers} layers, {concurrent_exchanges} at once");
             let memory = Memory::of_role(&program, 0, 1).unwrap();
             assert_eq!(memory.gradients, 4 * 272 * live as u64);
+            // The sums of several micro-batches are a rank's quarter.
+            let sums = if accumulate > 1 { 272 * layers as u64 } else { 0 };
+            assert_eq!((memory.buffers, memory.optimizer), (sums, 272 * layers as u64));
+            let three = Memory::of_role(&of("zero-3").program().unwrap(), 0, 1).unwrap();
+            assert_eq!((three.gradients, three.buffers, three.optimizer), (memory.gradients, sums, memory.optimizer));
             // The twin with a place for each gradient, and stage 1, have as many as there are parameters.
             let apart = Places::of_gradients(&program, (&program.roles[0], 0), Reuse::Nothing);
             assert_eq!(apart, Places::dense(272 * layers as u64));
-            let one = Job { concurrent_exchanges, ..job("zero-1", equal_layers(layers), 4) }.program().unwrap();
-            let one = Memory::of_role(&one, 0, 1).unwrap();
-            assert_eq!((one.gradients, one.optimizer), (4 * 272 * layers as u64, memory.optimizer));
+            let one = Memory::of_role(&of("zero-1").program().unwrap(), 0, 1).unwrap();
+            assert_eq!((one.gradients, one.buffers, one.optimizer), (4 * 272 * layers as u64, 0, memory.optimizer));
         }
     }
 }
@@ -183,8 +207,6 @@ fn what_keeps_gradients_until_the_end_is_refused() {
             change(&mut job);
             job.program().unwrap_err().to_string()
         };
-        let told = refused(|job| job.accumulate = 2);
-        assert!(told.contains("accumulate") && told.contains("take one micro-batch, or --strategy zero-1"), "{told}");
         let told = refused(|job| job.bucket = Bucket::Tensor);
         assert!(told.contains("bucket") && told.contains("take layer or a size, or --strategy zero-1"), "{told}");
     }
