@@ -179,7 +179,14 @@ impl Strategy {
         if let Some(axis) = mesh.axes().iter().find(|axis| !own.contains(*axis)) {
             let cure =
                 if own.is_empty() { "leave it out, and give ranks".to_owned() } else { format!("its axes are {own}") };
-            let other = if axis == Axis::Tensor { "; model-parallel splits layers along tensor" } else { "" };
+            let other = match axis {
+                Axis::Tensor => {
+                    "; model-parallel and megatron split layers along tensor, also with shared state: megatron:zero-1"
+                }
+                Axis::Pipeline => "; ssgd, zero-1, model-parallel and megatron have stages",
+                Axis::Device => "; zero-1, zero-2, zero-3 and megatron:zero-1 have parts along device",
+                _ => "",
+            };
             return refused(format!("{self} has no axis {axis}: {cure}{other}"));
         }
         let sharing = [Axis::Pipeline, Axis::Tensor].into_iter().find(|axis| mesh.axes().contains(*axis));

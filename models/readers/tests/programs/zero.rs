@@ -101,6 +101,10 @@ proptest! {
         // One rank keeps gradients over micro-batches.
         prop_assume!(workers > 1 || accumulate == 1);
         run(&program).map_err(TestCaseError::fail)?;
+        for rank in (0..workers).filter(|_| accumulate > 1) {
+            let role = &program.roles[0];
+            prop_assert_eq!(program.kept_of(role, rank, Buffer::SUMS), program.updated(role, rank));
+        }
         // No plan is below what is live, and none above the parameters.
         let lives = lives(&program, &program.roles[0]).unwrap();
         let elements = |life: &GradientLife| life.range.end - life.range.start;
@@ -210,14 +214,45 @@ fn what_keeps_gradients_until_the_end_is_refused() {
         let told = refused(|job| job.bucket = Bucket::Tensor);
         assert!(told.contains("bucket") && told.contains("take layer or a size, or --strategy zero-1"), "{told}");
     }
+    for (strategy, mesh, cure) in [
+        (
+            "zero-1",
+            "data=2,tensor=2",
+            "zero-1 has no axis tensor: its axes are pipeline, data, device; model-parallel and megatron",
+        ),
+        ("zero-1", "data=2,tensor=2", "megatron:zero-1"),
+        ("zero-2", "data=2,tensor=2", "megatron:zero-1"),
+        ("zero-2", "pipeline=2,data=2", "zero-2 has no axis pipeline: its axes are data, device; ssgd, zero-1,"),
+        ("zero-3", "pipeline=2,data=2", "zero-1"),
+        ("megatron", "device=2,tensor=2", "megatron:zero-1 have parts along device"),
+    ] {
+        let mesh = Some(mesh.parse().unwrap());
+        let told = Job { mesh, ..job(strategy, load_model("lenet").unwrap(), 4) }.program().unwrap_err().to_string();
+        assert!(told.contains("mesh") && told.contains(cure), "{told}");
+    }
+    for (written, cure) in [
+        ("megatron:zero-2", "megatron has no setting \"zero-2\"; there is: zero-1"),
+        ("model-parallel:zero=1", "model-parallel has no setting \"zero=1\"; there is: zero-1"),
+        ("hybrid:b:zero-1", "only :variable-batch"),
+    ] {
+        let told = written.parse::<lockstep_models::Strategy>().unwrap_err();
+        assert!(told.contains(cure), "{told}");
+    }
     // What stage 1 refuses: dedicated servers do not scatter.
-    for strategy in ["zero-1", "zero-2", "zero-3"] {
-        let algorithm = "parameter-server:1:dedicated".parse().unwrap();
-        assert!(Job { algorithm, ..job(strategy, load_model("lenet").unwrap(), 4) }.program().is_err(), "{strategy}");
+    for (strategy, mesh) in
+        [("zero-1", "data=4"), ("zero-2", "data=4"), ("zero-3", "data=4"), ("megatron:zero-1", "data=2,tensor=2")]
+    {
+        let (algorithm, mesh) = ("parameter-server:1:dedicated".parse().unwrap(), Some(mesh.parse().unwrap()));
+        assert!(
+            Job { algorithm, mesh, ..job(strategy, load_model("lenet").unwrap(), 4) }.program().is_err(),
+            "{strategy}"
+        );
     }
     assert_eq!("zero-2".parse::<lockstep_models::Strategy>().unwrap().to_string(), "zero-2");
     assert!("zero-2:a".parse::<lockstep_models::Strategy>().unwrap_err().contains("zero-2 has no settings"));
-    for written in ["zero-3", "zero-3:prefetch=2", "zero-3:prefetch=0:no-reshard"] {
+    for written in
+        ["zero-3", "zero-3:prefetch=2", "zero-3:prefetch=0:no-reshard", "megatron:zero-1", "model-parallel:zero-1"]
+    {
         assert_eq!(written.parse::<lockstep_models::Strategy>().unwrap().to_string(), written);
     }
     let told = "zero-3:prefetch=-1".parse::<lockstep_models::Strategy>().unwrap_err();
@@ -285,5 +320,32 @@ fn replicas_add_up_the_parts_that_ranks_share() {
         program.roles[0].tasks[id].op = Op::Exchange(Exchange { padded: !pad, ..sum });
         let told = program.check().unwrap_err().to_string();
         assert!(told.contains("makes its parts"), "{told}");
+    }
+}
+
+/// Ranks with the same part of a layer update half of it each, along `data`, or a third along `device`, where replicas have the same third.
+#[test]
+fn split_layers_share_the_state_of_their_parts() {
+    let elements = |strategy: &str, mesh: &str| {
+        let mesh: Mesh = mesh.parse().unwrap();
+        let (workers, mesh) = (mesh.ranks(), Some(mesh));
+        let program = Job { mesh, ..job(strategy, equal_layers(3), workers) }.program().unwrap();
+        let memory = Memory::of_role(&program, 0, 1).unwrap();
+        let all = program.model.parameter_elements();
+        let updated = (0..workers).map(|rank| program.updated(&program.roles[0], rank));
+        let each: Vec<u64> = updated.map(|of| of.iter().map(|range| range.end - range.start).sum()).collect();
+        (all, memory, each)
+    };
+    for strategy in ["megatron", "model-parallel"] {
+        let (all, whole, _) = elements(strategy, "data=2,tensor=2");
+        let (same, shared, each) = elements(&format!("{strategy}:zero-1"), "data=2,tensor=2");
+        assert_eq!((same, each, shared.optimizer), (all, vec![all / 2; 4], 2 * all), "{strategy}");
+        // All but the state is as without it.
+        assert_eq!(Memory { optimizer: whole.optimizer, communication: whole.communication, ..shared }, whole);
+        // 16 rows or columns of 8 each, and biases.
+        let (_, shared, each) = elements(&format!("{strategy}:zero-1"), "tensor=2,data=2,device=3");
+        assert_eq!(each.iter().sum::<u64>(), 4 * all, "{strategy}");
+        assert_eq!(shared.optimizer, 4 * each[0]);
+        assert!(each.iter().all(|elements| elements.abs_diff(all / 3) <= 6), "{each:?} of {all}");
     }
 }
