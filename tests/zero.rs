@@ -107,24 +107,25 @@ proptest! {
 }
 
 /// Where an arena is smaller than the parameters, buckets do lie where others were, and weights, momentum and losses are those of a run
-/// whose gradients all have places of their own, and of stage 1.
+/// whose gradients all have places of their own, of stage 3, and without micro-batches of stage 1.
 #[test]
 fn gradients_in_places_of_others_change_no_bit() {
-    let mut shared = 0;
-    for (seed, fuse) in (40..60).flat_map(|seed| [(seed, false), (seed, true)]) {
+    let (mut shared, mut brackets) = (0, 0);
+    for (seed, fuse, accumulate) in (40..60).flat_map(|seed| [(seed, false, 1), (seed, true, 1), (seed, true, 3)]) {
         let model = Arc::new(random_model(seed, true));
         let job = |strategy: &str| Job {
             strategy: strategy.parse().unwrap(),
             bucket: Bucket::Layer,
             fuse,
+            accumulate,
             ..Job::new(model.clone(), 3, 2)
         };
-        let (data, _) = Dataset::load("synthetic:40", &model).unwrap();
+        let (data, _) = Dataset::load("synthetic:80", &model).unwrap();
         let train = |program: &Program, reuse| {
             let arenas = Arenas { reuse, poison: true, ..Arenas::default() };
             let options = RunOptions { steps: STEPS, seed, optimizer: plain(), arenas, ..RunOptions::default() };
             let run = run(program, &data, &options).unwrap();
-            (run.state_sha256, run.losses)
+            (run.state_sha256, run.losses, run.parameters)
         };
         let (one, two) = (job("zero-1").program().unwrap(), job("zero-2").program().unwrap());
         let elements = |reuse| Places::of_gradients(&two, (&two.roles[0], 0), reuse).elements();
@@ -132,7 +133,19 @@ fn gradients_in_places_of_others_change_no_bit() {
         shared += u32::from(elements(Reuse::Full) < elements(Reuse::Nothing));
         let apart = train(&two, Reuse::Nothing);
         assert_eq!(train(&two, Reuse::Full), apart, "model {seed}, fused: {fuse}");
-        assert_eq!(train(&one, Reuse::Full), apart, "model {seed}, fused: {fuse}, stage 1");
+        assert_eq!(
+            train(&job("zero-3").program().unwrap(), Reuse::Full),
+            apart,
+            "model {seed}, fused: {fuse}, stage 3"
+        );
+        let one = train(&one, Reuse::Full);
+        if accumulate == 1 {
+            assert_eq!(one, apart, "model {seed}, fused: {fuse}, stage 1");
+        }
+        // Sums of micro-batches have brackets of their own.
+        brackets += u32::from(one.0 != apart.0);
+        let off = one.2.iter().zip(&apart.2).map(|(x, y)| (x - y).abs()).fold(0.0, f32::max);
+        assert!(off < 1e-4, "model {seed} is off by {off}");
     }
-    assert!(shared > 10, "{shared} programs of 40 share places");
+    assert!(shared > 15 && brackets > 15, "{shared} programs of 60 share places, {brackets} have other brackets");
 }

@@ -119,10 +119,9 @@ pub(crate) fn train_on(
             sums.push(sum);
         }
         let sum = added_up(program, &sums)?;
-        if first == 0 {
-            total = sum
-        } else {
-            add_into(&mut total, &sum)
+        match first {
+            0 => total = sum,
+            _ => add_into(&mut total, &sum),
         }
         if first + at_once == accumulate {
             replica.set_gradients(&total)?;

@@ -9,8 +9,8 @@ use petgraph::graph::NodeIndex;
 
 use lockstep_topology::{Collective, ErrorPlace, InputError};
 
-use super::buckets::{Cut, Flow, cuts_of, layers_by_chunk, through};
-use super::zero::{self, Ends, Sharing};
+use super::buckets::{Cut, Ends, cuts_of, layers_by_chunk, update};
+use super::zero::{self, Sharing};
 use super::{Shard, ssgd};
 use crate::graph::{Scope, Tensor, Work};
 use crate::model::{NODE_FIRST, shard};
@@ -279,7 +279,7 @@ impl Builder<'_> {
             let buckets: Vec<Ends> = cuts.map(|cut| self.ends(&cut)).collect();
             match sharing {
                 Some(sharing) => sharing.share_state(&mut self.graph, &buckets),
-                None => buckets.iter().for_each(|bucket| self.update(bucket, scope, axes)),
+                None => buckets.iter().for_each(|bucket| update(&mut self.graph, bucket, scope, axes)),
             }
         }
         Ok(())
@@ -297,21 +297,5 @@ impl Builder<'_> {
             makers: cut.layers.iter().filter_map(maker).collect(),
             readers: cut.layers.iter().flat_map(readers).collect(),
         }
-    }
-
-    /// The update of a bucket, and before it the sum of its gradients along `axes`.
-    fn update(&mut self, bucket: &Ends, scope: Scope, axes: AxisSet) {
-        let graph = &mut self.graph;
-        let partial = |(node, layout): &(NodeIndex, Layout)| (*node, layout.with_each(axes, AxisLayout::Partial));
-        let mut flow: Flow = bucket.makers.iter().map(partial).collect();
-        let summed = (axes, AxisLayout::Replicated);
-        if !axes.is_empty() {
-            let work = Work::Collective { collective: Collective::AllReduce, axes, range: bucket.range.clone() };
-            let reduce = graph.node(work, scope);
-            flow = through(graph, &flow, (reduce, Tensor::WeightGradient), summed);
-        }
-        let update = graph.update(bucket.range.clone(), scope);
-        through(graph, &flow, (update, Tensor::WeightGradient), summed);
-        bucket.readers.iter().for_each(|(node, layout)| graph.weights(update, *node, *layout));
     }
 }

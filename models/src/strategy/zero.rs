@@ -9,8 +9,8 @@ use petgraph::graph::NodeIndex;
 
 use lockstep_topology::{Collective, InputError};
 
-use super::buckets::{Cut, Flow, cuts, through};
-use super::data_parallel::{Passes, passes};
+use super::buckets::{Ends, Flow, cuts, through};
+use super::data_parallel::passes;
 use super::{Plan, Shard, ssgd};
 use crate::graph::{Scope, Tensor, Work};
 use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout, Mesh};
@@ -112,25 +112,6 @@ impl Sharing {
             gather
         };
         buckets.iter().zip(weights).rev().map(gather).collect()
-    }
-}
-
-/// A bucket: the passes that make its gradients and those that read its weights, with how the weights lie on a rank that reads them.
-pub(super) struct Ends {
-    pub(super) range: Range<u64>,
-    pub(super) makers: Flow,
-    pub(super) readers: Flow,
-}
-
-impl Ends {
-    /// Those of a bucket of whole layers.
-    pub(super) fn of(cut: &Cut, passes: &Passes) -> Ends {
-        let whole = |node| (node, Layout::REPLICATED);
-        Ends {
-            range: cut.range.clone(),
-            makers: cut.layers.iter().filter_map(|id| passes.weight[id.index()]).map(whole).collect(),
-            readers: cut.layers.iter().flat_map(|id| passes.readers(*id)).map(whole).collect(),
-        }
     }
 }
 

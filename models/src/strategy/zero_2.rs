@@ -5,10 +5,10 @@
 
 use lockstep_topology::{ErrorPlace, InputError};
 
-use super::buckets::cuts;
+use super::buckets::{Ends, cuts};
 use super::data_parallel::passes;
 use super::early::{Order, Uses};
-use super::zero::{Ends, Sharing};
+use super::zero::Sharing;
 use super::{Plan, Shard, ssgd, zero};
 use crate::{AxisSet, Bucket, Graph, Job};
 

@@ -8,10 +8,10 @@ use std::fmt;
 use lockstep_topology::InputError;
 use petgraph::graph::NodeIndex;
 
-use super::buckets::{Cut, cuts};
+use super::buckets::{Cut, Ends, cuts};
 use super::data_parallel::{Passes, passes};
 use super::early::{Order, Uses};
-use super::zero::{Ends, Sharing};
+use super::zero::Sharing;
 use super::{Plan, Shard, ssgd, zero, zero_2};
 use crate::graph::{Scope, Tensor};
 use crate::{AxisSet, Buffer, Coefficient, Formula, Graph, Job, LayerId, Layout, Mesh, Operand};
