@@ -14,7 +14,7 @@ use super::zero::{self, Sharing};
 use super::{Shard, ssgd};
 use crate::graph::{Scope, Tensor, Work};
 use crate::model::{NODE_FIRST, shard};
-use crate::{Axis, AxisLayout, AxisSet, Gather, Graph, Job, LayerId, Layout, Mesh, Model, Pass, Piece, Sharding};
+use crate::{Axis, AxisSet, Gather, Graph, Job, LayerId, Layout, Mesh, Model, Pass, Piece, Sharding};
 
 /// Which layers ranks share, along which axis, and which samples they take through them.
 pub(super) struct SplitLayers {

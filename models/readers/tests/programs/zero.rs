@@ -64,10 +64,11 @@ fn run(program: &Program) -> Result<(), String> {
             Op::Exchange(Exchange { buffer: Buffer::Gradients, range, .. })
             | Op::Elementwise(Elementwise { range, .. }) => {
                 let elements = range.start as usize..range.end as usize;
-                if task.op.uses_gradients() || task.op.update().is_none() {
-                    if let Some(lost) = range.clone().find(|parameter| arena[place(*parameter)] != Some(*parameter)) {
-                        return Err(format!("{} finds another gradient in the place of {lost}", task.name));
-                    }
+                // An update with the sums of micro-batches takes none.
+                let takes = task.op.uses_gradients() || task.op.update().is_none();
+                let lost = range.clone().find(|parameter| takes && arena[place(*parameter)] != Some(*parameter));
+                if let Some(lost) = lost {
+                    return Err(format!("{} finds another gradient in the place of {lost}", task.name));
                 }
                 if task.op.uses_gradients() {
                     used_up[elements.clone()].iter_mut().for_each(|times| *times += 1);
