@@ -20,7 +20,7 @@ const STEPS: u32 = 3;
 
 /// A model of convolutions, dense layers and whatever may stand between them.
 #[derive(Debug, Clone)]
-struct Net {
+pub(crate) struct Net {
     convolutions: Vec<u32>,
     pool: bool,
     flatten: bool,
@@ -30,11 +30,11 @@ struct Net {
     classes: u32,
     loss: &'static str,
     /// Whether a batch norm follows each convolution, and a residual block all of them.
-    norm: bool,
+    pub(crate) norm: bool,
 }
 
 impl Net {
-    fn model(&self) -> Arc<Model> {
+    pub(crate) fn model(&self) -> Arc<Model> {
         let mut layers = String::new();
         for channels in &self.convolutions {
             layers += &format!("{{ kind = \"conv2d\", out_channels = {channels}, kernel = 3 }},\n");
@@ -73,7 +73,7 @@ impl Net {
     }
 }
 
-fn nets() -> impl Strategy<Value = Net> {
+pub(crate) fn nets() -> impl Strategy<Value = Net> {
     let sizes = (prop::collection::vec(5u32..9, 0..3), prop::collection::vec(5u32..17, 0..3), 5u32..8);
     let curve = prop::sample::select(vec!["relu", "sigmoid", "tanh"]);
     let loss = prop::sample::select(vec!["softmax_cross_entropy", "logistic_cross_entropy"]);

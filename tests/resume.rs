@@ -96,7 +96,8 @@ fn assert_same(resumed: &Run, whole: &Run, what: &str) {
 }
 
 fn strategies() -> Vec<&'static str> {
-    let split = ["hybrid:a", "hybrid:b", "hybrid:c", "model-parallel", "megatron"];
+    let split =
+        ["hybrid:a", "hybrid:b", "hybrid:c", "model-parallel", "megatron", "model-parallel:zero-1", "megatron:zero-1"];
     let learns = ["sma", "sma:tau=2", "ea-sgd", "ea-sgd:tau=2", "sma:reference-models", "local-sgd:tau=2"];
     ["ssgd", "zero-1", "zero-2", "zero-3"].into_iter().chain(split).chain(learns).collect()
 }
@@ -111,14 +112,18 @@ fn job(strategy: &str, workers: u32, accumulate: u32, method: &str, seed: u64) -
     let splits = !learns && !shares && strategy != "ssgd";
     // Strategies that cut layers need dense ones, which LeNet has; the others take any model.
     let model = if splits { lockstep_readers::load_model("lenet").unwrap() } else { random_model(seed, true) };
-    let accumulate = if learns || splits || ["zero-2", "zero-3"].contains(&strategy) { 1 } else { accumulate };
+    let beside = strategy.ends_with(":zero-1");
+    let accumulate = if learns || splits && !beside { 1 } else { accumulate };
     let (workers, method) = if splits { (workers.max(2), "ring") } else { (workers, method) };
     let method = if shares { "ring" } else { method };
     // Reference models are there where several devices have several learners each.
     let two_levels = strategy == "sma:reference-models";
     let (workers, learners, method) = if two_levels { (4, 2, "ring") } else { (workers, 1, method) };
-    // Two replicas of parts on two devices.
-    let mesh = (shares && workers == 4).then(|| Mesh::new(&[(Axis::Data, 2), (Axis::Device, 2)]).unwrap());
+    // Two replicas of parts on two devices, or parts of layers that two ranks share.
+    let (shared, split) = ([(Axis::Data, 2), (Axis::Device, 2)], [(Axis::Data, workers), (Axis::Tensor, 2)]);
+    let axes = if beside { Some(split) } else { Some(shared).filter(|_| shares && workers == 4) };
+    let mesh = axes.map(|axes| Mesh::new(&axes).unwrap());
+    let workers = mesh.as_ref().map_or(workers, Mesh::ranks);
     let (strategy, algorithm) = (strategy.parse().unwrap(), method.parse().unwrap());
     Job { strategy, accumulate, algorithm, learners, mesh, ..Job::new(Arc::new(model), workers, 3) }
 }
@@ -140,6 +145,25 @@ proptest! {
         let (bytes, _) = case.interrupted(stop, None);
         let (_, rest) = case.resumed(&bytes, None);
         assert_same(&rest, &whole, &format!("{what}, stopped after {stop}"));
+    }
+
+    /// The state of ranks that share it out is one that those go on from who do not, and the other way round.
+    #[test]
+    fn shared_state_goes_on_where_it_is_whole(
+        (shared, whole) in prop::sample::select(vec![
+            ("zero-1", "ssgd"), ("zero-2", "ssgd"), ("zero-3", "ssgd"), ("megatron:zero-1", "megatron"), ("model-parallel:zero-1", "model-parallel"),
+        ]),
+        workers in 2u32..=3,
+        back: bool,
+        stop in 1u64..u64::from(STEPS),
+        seed in any::<u64>(),
+    ) {
+        let first = job(shared, workers, 1, "ring", seed);
+        let second = Job { strategy: whole.parse().unwrap(), ..first.clone() };
+        let (first, second) = if back { (second, first) } else { (first, second) };
+        let [first, second] = [first, second].map(|job| Case::new(&job, seed));
+        let (_, rest) = second.resumed(&first.interrupted(stop, None).0, None);
+        assert_same(&rest, &second.undisturbed(None), &format!("{shared} and {whole}, {workers} workers, seed {seed}, stopped after {stop}"));
     }
 
     #[test]

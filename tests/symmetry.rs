@@ -95,7 +95,9 @@ proptest! {
         seed in 0u64..1000,
         (stages, data, accumulate) in (2u32..=3, 1u32..=2, 1u32..=4),
         schedule in crate::stages::schedules(),
-        (strategy, tensor) in proptest::sample::select(vec![("ssgd", 1), ("zero-1", 1), ("megatron", 2), ("model-parallel", 2)]),
+        (strategy, tensor) in proptest::sample::select(vec![
+            ("ssgd", 1), ("zero-1", 1), ("megatron", 2), ("model-parallel", 2), ("megatron:zero-1", 2), ("model-parallel:zero-1", 2),
+        ]),
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole)],
     ) {
         let job = crate::stages::job(seed, false, (stages, data), (schedule, accumulate, 2));
@@ -115,14 +117,16 @@ proptest! {
         strategy in proptest::sample::select(vec!["zero-1", "zero-2", "zero-3", "zero-3:prefetch=0"]),
         algorithm in proptest::sample::select(vec!["ring", "direct"]),
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Size(Bytes(64)))],
-        concurrent_exchanges in 1u32..4,
+        (concurrent_exchanges, accumulate) in (1u32..4, 1u32..4),
         pad: bool,
     ) {
         let (strategy, algorithm) = (strategy.parse().unwrap(), algorithm.parse().unwrap());
         let model = Arc::new(random_model(seed, false));
         let mesh = Mesh::new(&[(Axis::Data, replicas), (Axis::Device, workers)]).unwrap();
         let mesh = (replicas > 1).then_some(mesh);
-        let job = Job { strategy, algorithm, bucket, concurrent_exchanges, pad, mesh, ..Job::new(model, replicas * workers, 2) };
+        let job = Job {
+            strategy, algorithm, bucket, concurrent_exchanges, accumulate, pad, mesh, ..Job::new(model, replicas * workers, 2)
+        };
         let program = job.program().unwrap();
         prop_assert_eq!(simulated(&program), executed(&program));
     }

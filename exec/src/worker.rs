@@ -109,8 +109,8 @@ pub(crate) struct Worker<'a> {
     without_momentum: u32,
     judge: Judge,
     orders: Orders,
-    /// By task: whether its gradients are added to those of an earlier pass.
-    adds: Vec<bool>,
+    /// By task: whether its gradients are added to earlier ones, in the first repetition and in others.
+    adds: Vec<[bool; 2]>,
     /// The step, the pass (none: its own micro-batch) and the micro-batch whose samples the replica has turned to.
     turned: Option<(u64, Option<u32>, u32)>,
     /// Its part of the samples, where ranks hold parts.
@@ -162,7 +162,9 @@ impl<'a> Worker<'a> {
             without_momentum: if begun { u32::MAX } else { 0 },
             judge: setup.judge.clone(),
             orders: Orders::default(),
-            adds: (0..role.tasks.len()).map(|task| role.adds_gradients(task)).collect(),
+            adds: (0..role.tasks.len())
+                .map(|task| [false, true].map(|again| role.adds_gradients(task, again)))
+                .collect(),
             turned: None,
             store: None,
             periodic: Vec::new(),
@@ -266,7 +268,7 @@ impl<'a> Worker<'a> {
                         self.leave_out(task + 1..=task + body);
                         break;
                     }
-                    for inner in task + 1..=task + body {
+                    for inner in (task + 1..=task + body).filter(|inner| tasks[*inner].stream == Stream::Compute) {
                         self.step(inner, repetition, batch)?;
                     }
                 }

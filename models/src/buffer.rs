@@ -15,11 +15,16 @@ pub enum Buffer {
     Declared(usize),
 }
 
+impl Buffer {
+    /// The sums of gradients over micro-batches, where ranks add up their parts of each one's: the first that such a program declares.
+    pub const SUMS: Buffer = Buffer::Declared(0);
+}
+
 /// A buffer beyond those of the model's parameters; it starts with zeros and keeps its content from iteration to iteration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Declared {
     /// Its name.
     pub name: String,
-    /// fp32 elements on each rank.
+    /// fp32 elements on each rank, unless ranks share them out.
     pub elements: u64,
 }

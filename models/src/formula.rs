@@ -20,6 +20,8 @@ pub enum Operand {
 pub enum Coefficient {
     /// A number, rounded to fp32.
     Constant(f64),
+    /// 1. There is none in the first repetition of an iteration.
+    Again,
     /// γ of the step. There is none while no gradient of the iteration waits to be applied.
     Rate,
     /// λ; 0 for parameters that weight decay spares.
@@ -50,6 +52,7 @@ impl Coefficient {
     fn value(self, numbers: &StepNumbers) -> Option<f32> {
         match self {
             Coefficient::Constant(value) => Some(value as f32),
+            Coefficient::Again => numbers.again.then_some(1.0),
             Coefficient::Rate => numbers.learned.then_some(numbers.sgd.rate),
             Coefficient::WeightDecay => Some(numbers.sgd.weight_decay),
             Coefficient::Momentum(own) => numbers.moved.then(|| own.map_or(numbers.sgd.momentum, |own| own as f32)),

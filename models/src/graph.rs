@@ -20,7 +20,8 @@ use petgraph::visit::EdgeRef;
 
 use crate::layer::FeatureRule;
 use crate::{
-    Averaging, Axis, AxisLayout, AxisSet, Buffer, Elementwise, LayerId, Layout, Mesh, Model, Optimizer, Pass, Stream,
+    Averaging, Axis, AxisLayout, AxisSet, Buffer, Elementwise, Formula, LayerId, Layout, Mesh, Model, Optimizer, Pass,
+    Stream,
 };
 use rules::{Placed, Rule};
 pub use table::{LayoutChange, LayoutRow};
@@ -38,6 +39,8 @@ pub enum Tensor {
     GatheredWeight,
     /// The gradient of weights.
     WeightGradient,
+    /// The sum of the gradients of weights over the micro-batches so far.
+    GradientSum,
     /// What a learner's weights differ by from the average model, or the sum of that over learners.
     Difference,
     /// The average model.
@@ -59,6 +62,7 @@ impl Tensor {
             Tensor::Weight => Some(Buffer::Parameters),
             Tensor::GatheredWeight => Some(Buffer::Weights),
             Tensor::WeightGradient => Some(Buffer::Gradients),
+            Tensor::GradientSum => Some(Buffer::SUMS),
             Tensor::Difference => Some(Averaging::DIFFERENCES),
             Tensor::Average => Some(Averaging::AVERAGE),
             Tensor::Reference => Some(Averaging::REFERENCE),
@@ -185,7 +189,12 @@ impl Graph {
 
     /// Adds the optimizer's step on a range of the parameters.
     pub fn update(&mut self, range: Range<u64>, scope: Scope) -> NodeIndex {
-        let of = Elementwise::new(Optimizer::update(1.0, false), range);
+        self.arithmetic(Optimizer::update(1.0, false), range, scope)
+    }
+
+    /// Adds a formula on a range of buffers, between passes.
+    pub fn arithmetic(&mut self, formula: Formula, range: Range<u64>, scope: Scope) -> NodeIndex {
+        let of = Elementwise::new(formula, range);
         self.node(Work::Elementwise { of, stream: Stream::Compute }, scope)
     }
 

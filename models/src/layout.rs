@@ -86,6 +86,11 @@ impl Layout {
         self
     }
 
+    /// The layout with another entry for each of `axes`.
+    pub(crate) fn with_each(self, axes: AxisSet, on_each: AxisLayout) -> Layout {
+        axes.iter().fold(self, |layout, axis| layout.with(axis, on_each))
+    }
+
     /// How the tensor lies on an axis.
     pub fn on(self, axis: Axis) -> AxisLayout {
         self.0[axis as usize]

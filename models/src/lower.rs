@@ -16,6 +16,7 @@ use crate::{
     passes,
 };
 
+use crate::graph::Tensor;
 use tasks::{Tasks, limit_exchanges};
 
 impl Job {
@@ -55,8 +56,6 @@ impl Job {
         let program = lower(&graph, self, shard.as_ref(), stages.as_ref())?;
         self.check_partition(&program)?;
         let program = if self.fuse { passes::fuse(program, stages.as_ref()) } else { program };
-        let early = self.strategy.updates_early() && self.workers > 1;
-        let program = if early { passes::update_early(program, self.concurrent_exchanges) } else { program };
         let program = if self.pad { passes::pad(program) } else { program };
         program.check()?;
         Ok(program)
@@ -87,6 +86,9 @@ impl Lowering<'_> {
         let mut buffers = match sharding {
             Some(sharding) if sharding.by_node() => return Ok((nodes::roles(self), nodes::buffers(model, sharding))),
             Some(sharding) => gathers::buffers(model, sharding),
+            None if graph.dag.edge_weights().any(|edge| edge.tensor == Tensor::GradientSum) => {
+                vec![Declared { name: "gradient sums".to_owned(), elements: model.parameter_elements() }]
+            }
             None => job.averaging().map_or(Vec::new(), |averaging| averaging.buffers(job.model.parameter_elements())),
         };
         if let Some(stages) = self.stages {

@@ -1,5 +1,7 @@
 //! What a run of a task waits for, counted in runs, and where roles meet: the rules that simulator, executor and critical path share.
 
+use std::ops::Range;
+
 use crate::{Exchange, Op, Program, Role, TaskId};
 
 /// That a task waits for another of its rank.
@@ -58,6 +60,15 @@ impl Role {
         })
     }
 
+    /// The tasks that a `Repeat` or `Schedule` runs; any other task is its own.
+    pub(crate) fn tasks_of(&self, task: TaskId) -> Range<TaskId> {
+        match &self.tasks[task].op {
+            Op::Repeat { body, .. } => task + 1..task + 1 + body,
+            Op::Schedule(order) => task + 1..task + 1 + order.tasks(),
+            _ => task..task + 1,
+        }
+    }
+
     /// How often a task runs in an iteration.
     pub fn runs_of(&self, task: TaskId) -> u32 {
         self.loop_of(task).map_or(1, |(_, count)| count)
@@ -69,12 +80,7 @@ impl Role {
         let inherited = around.iter().flat_map(|of| &self.tasks[*of].after);
         let mut needs = Vec::new();
         for after in self.tasks[task].after.iter().chain(inherited) {
-            let tasks = match &self.tasks[after.task].op {
-                Op::Repeat { body, .. } => after.task + 1..after.task + 1 + body,
-                Op::Schedule(order) => after.task + 1..after.task + 1 + order.tasks(),
-                _ => after.task..after.task + 1,
-            };
-            needs.extend(tasks.map(|other| Need {
+            needs.extend(self.tasks_of(after.task).map(|other| Need {
                 task: other,
                 lag: after.lag,
                 per_iteration: self.runs_of(other),

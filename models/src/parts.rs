@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use lockstep_topology::Collective;
 
-use crate::{AxisSet, Exchange, Members, Program, Role};
+use crate::program::merged;
+use crate::{AxisSet, Buffer, Exchange, Members, Op, Program, Role, Task};
 
 impl Program {
     /// The elements of `range` that are `rank`'s own where the ranks along `axes` share them out; all of them where there are none.
@@ -17,6 +18,19 @@ impl Program {
         let padded = exchanges.any(|(_, of)| of.padded && of.axes == axes && of.range == *range);
         let part = self.equal_part(range, axes, rank, padded);
         part.start.min(range.end)..part.end.min(range.end)
+    }
+
+    /// What `rank` of a role has of a declared buffer: its parts where formulas share the buffer out, ranges in ascending order none of which
+    /// touches the next; else all.
+    pub fn kept_of(&self, role: &Role, rank: u32, buffer: Buffer) -> Vec<Range<u64>> {
+        let shares = |task: &Task| match &task.op {
+            Op::Elementwise(of) if of.formula.buffers().contains(&buffer) && !of.shared.is_empty() => {
+                Some(self.own_part(&of.range, of.shared, rank))
+            }
+            _ => None,
+        };
+        let (parts, all) = (role.tasks.iter().filter_map(shares).collect::<Vec<_>>(), 0..self.elements(buffer));
+        if parts.is_empty() { vec![all] } else { merged(parts) }
     }
 
     /// The part of `range` that a rank has among those along `axes`; of the range rounded up to equal parts where they are padded.

@@ -1,10 +1,8 @@
 //! Passes: program → program, before simulator and executor part, so that both see the same tasks.
 
-mod early;
 mod fuse;
 mod pad;
 
-pub(crate) use early::update_early;
 pub(crate) use fuse::fuse;
 pub use fuse::fused_chains;
 pub(crate) use pad::pad;

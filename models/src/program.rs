@@ -27,14 +27,20 @@ pub struct Role {
 }
 
 impl Role {
-    /// Whether the gradients that `task`, a backward pass, makes are added to those of an earlier pass of this iteration,
-    /// because no update has used those up yet.
-    pub fn adds_gradients(&self, task: TaskId) -> bool {
+    /// Whether the gradients that `task`, a backward pass, makes are added to those of an earlier pass of this repetition, or of one before
+    /// where there is one (`again`), because no formula has used those up yet.
+    pub fn adds_gradients(&self, task: TaskId, again: bool) -> bool {
         let Op::Compute { chain, phase, .. } = self.tasks[task].op else { return false };
         let makes =
             |other: &Task| matches!(other.op, Op::Compute { chain: c, phase: p, .. } if (c, p) == (chain, phase));
-        let Some(earlier) = self.tasks[..task].iter().rposition(makes) else { return false };
-        phase != Phase::Forward && !self.tasks[earlier..task].iter().any(|task| task.op.update().is_some())
+        let earlier = self.tasks[..task].iter().rposition(makes);
+        let around = self.loop_of(task).filter(|_| again).map(|(around, _)| around);
+        let between = match (earlier, around) {
+            (Some(earlier), _) => earlier..task,
+            (None, Some(around)) => self.tasks_of(around),
+            (None, None) => return false,
+        };
+        phase != Phase::Forward && !self.tasks[between].iter().any(|task| task.op.uses_gradients())
     }
 
     /// The order in which it takes the passes of micro-batches, where it is a stage of a pipeline.
@@ -181,7 +187,9 @@ impl Program {
     /// the momentum of one that all share.
     pub fn trains_apart(&self) -> bool {
         let applies = |task: &Task| match &task.op {
-            Op::Elementwise(of) => of.formula.reads(Buffer::Gradients) && !of.formula.writes(Buffer::Momentum),
+            Op::Elementwise(of) => {
+                task.op.uses_gradients() && of.formula.writes(Buffer::Parameters) && task.op.update().is_none()
+            }
             _ => false,
         };
         self.averaging.is_some() || self.roles[0].tasks.iter().any(applies)
@@ -194,9 +202,8 @@ impl Program {
 
     /// The samples that `rank` works on in a pass through shared layers, by whom they are drawn.
     pub fn pieces(&self, sharding: &Sharding, pass: u32, rank: u32) -> Vec<Piece> {
-        // Ranks along another axis have samples of their own.
-        let along_data = sharding.axis == Axis::Tensor && self.mesh.axes().contains(Axis::Data);
-        let first = if along_data { self.mesh.coordinate(Axis::Data, rank) } else { 0 };
+        // Ranks along other axes have samples of their own.
+        let first = if sharding.axis == Axis::Tensor { self.source(rank) } else { 0 };
         sharding.passes[pass as usize].iter().map(|piece| Piece { worker: first + piece.worker, ..*piece }).collect()
     }
 
@@ -234,7 +241,7 @@ impl Program {
 
     /// Which of those who draw samples `rank` draws as.
     pub fn source(&self, rank: u32) -> u32 {
-        if !self.mesh.axes().contains(Axis::Pipeline) {
+        if ![Axis::Pipeline, Axis::Tensor].into_iter().any(|axis| self.mesh.axes().contains(axis)) {
             return rank;
         }
         let on = |axis| self.mesh.coordinate(axis, rank);
@@ -351,7 +358,7 @@ impl Program {
 }
 
 /// The same elements in ascending order, ranges that touch as one.
-fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+pub(crate) fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_by_key(|range| range.start);
     let mut merged: Vec<Range<u64>> = Vec::new();
     for range in ranges.into_iter().filter(|range| !range.is_empty()) {

@@ -34,13 +34,15 @@ pub struct StepNumbers {
     pub sgd: SgdStep,
     /// Whether a gradient of this iteration waits to be applied.
     pub learned: bool,
+    /// Whether a repetition of this iteration came before.
+    pub again: bool,
     /// Whether the shared model has moved in an iteration before.
     pub moved: bool,
 }
 
 impl From<SgdStep> for StepNumbers {
-    /// With a gradient and a model before it.
+    /// Of the first repetition, with a gradient and a model before it.
     fn from(sgd: SgdStep) -> StepNumbers {
-        StepNumbers { sgd, learned: true, moved: true }
+        StepNumbers { sgd, learned: true, again: false, moved: true }
     }
 }

@@ -4,6 +4,7 @@
 
 mod buckets;
 mod data_parallel;
+mod early;
 mod job;
 mod learners;
 mod settings;
@@ -47,11 +48,6 @@ trait Plan {
 
     /// Whether ranks train models of their own between exchanges, each on gradients of its own batches.
     fn trains_apart(&self) -> bool {
-        false
-    }
-
-    /// Whether updates come as soon as their gradients are there rather than behind the whole backward pass.
-    fn updates_early(&self) -> bool {
         false
     }
 
@@ -132,8 +128,8 @@ strategies! {
     ea_sgd: EaSgd = "ea-sgd", "ea-sgd";
     local_sgd: LocalSgd = "local-sgd", "local-sgd";
     hybrid: Hybrid = "hybrid", "hybrid:a, hybrid:b, hybrid:c, hybrid:g=2";
-    model_parallel: ModelParallel = "model-parallel", "model-parallel";
-    megatron: Megatron = "megatron", "megatron";
+    model_parallel: ModelParallel = "model-parallel", "model-parallel, model-parallel:zero-1";
+    megatron: Megatron = "megatron", "megatron, megatron:zero-1";
     device_table: FirstDeviceTable = "first-device-table", "first-device-table";
 }
 
@@ -167,11 +163,6 @@ impl Strategy {
         self.plan().trains_apart()
     }
 
-    /// Whether updates come as soon as their gradients are there rather than behind the whole backward pass.
-    pub(crate) fn updates_early(&self) -> bool {
-        self.plan().updates_early()
-    }
-
     /// Batches of a rank from one synchronisation to the next: τ.
     pub fn period(&self) -> u32 {
         self.plan().period()
@@ -188,7 +179,14 @@ impl Strategy {
         if let Some(axis) = mesh.axes().iter().find(|axis| !own.contains(*axis)) {
             let cure =
                 if own.is_empty() { "leave it out, and give ranks".to_owned() } else { format!("its axes are {own}") };
-            let other = if axis == Axis::Tensor { "; model-parallel splits layers along tensor" } else { "" };
+            let other = match axis {
+                Axis::Tensor => {
+                    "; model-parallel and megatron split layers along tensor, also with shared state: megatron:zero-1"
+                }
+                Axis::Pipeline => "; ssgd, zero-1, model-parallel and megatron have stages",
+                Axis::Device => "; zero-1, zero-2, zero-3 and megatron:zero-1 have parts along device",
+                _ => "",
+            };
             return refused(format!("{self} has no axis {axis}: {cure}{other}"));
         }
         let sharing = [Axis::Pipeline, Axis::Tensor].into_iter().find(|axis| mesh.axes().contains(*axis));

@@ -226,6 +226,11 @@ impl Op {
         }
     }
 
+    /// Whether it is arithmetic that takes gradients in.
+    pub fn uses_gradients(&self) -> bool {
+        matches!(self, Op::Elementwise(of) if of.formula.reads(Buffer::Gradients))
+    }
+
     /// Whether the first repetition of an iteration leaves it out.
     pub fn skips_first(&self) -> bool {
         matches!(self, Op::Elementwise(of) if of.skips_first)

@@ -33,6 +33,9 @@ pub(super) struct ModelsLayouts {
     /// Axes of the ranks with their sizes, outer axes first, e.g. data=4,tensor=2; in place of ranks
     #[arg(long, value_name = "AXIS=N,…", conflicts_with = "ranks")]
     mesh: Option<Mesh>,
+    /// Micro-batches per step and rank
+    #[arg(long, value_name = "N", default_value = "1", value_parser = positive, allow_hyphen_values = true)]
+    accumulate: u32,
     /// Learners on each device, for strategies with reference models
     #[arg(long, value_name = "N", default_value = "1", value_parser = positive, allow_hyphen_values = true)]
     learners: u32,
@@ -59,6 +62,7 @@ impl ModelsLayouts {
         }
         let job = Job {
             strategy: self.strategy.clone(),
+            accumulate: self.accumulate,
             learners: self.learners,
             node_sizes: Some(vec![each; (ranks / each) as usize]),
             mesh: self.mesh.clone(),

@@ -15,7 +15,7 @@ use lockstep_exec::device::cpu::{Threads, add_into};
 use lockstep_exec::device::{Cpus, DeviceError, Devices, Mode};
 use lockstep_exec::replica::Replica;
 use lockstep_models::memory::Reuse;
-use lockstep_models::{AxisSet, Claim, Course, Exchange, Job, Op, Optimizer, Phase, Program};
+use lockstep_models::{Buffer, Claim, Course, Exchange, Job, Op, Optimizer, Phase, Program, Task};
 use lockstep_topology::{Collective, InputError, check};
 
 /// Learnable parameters after `steps` steps of `program` on one rank.
@@ -81,63 +81,54 @@ pub(crate) fn train_on(
     let parts = Parts::new(program, data.len() as u32, seed)?;
     // One rank has all layers, all parameters, and the optimizer's state of all.
     let alone = Job::new(program.model.clone(), 1, samples).program()?;
-    let in_parts = program.roles[0].order().is_some() || program.shares_parameters();
-    let whole = if in_parts { alone } else { updating_all(program) };
+    let shares = |task: &Task| matches!(&task.op, Op::Elementwise(of) if !of.shared.is_empty());
+    let in_parts = program.roles[0].order().is_some() || program.roles[0].tasks.iter().any(shares);
+    let whole = if in_parts { &alone } else { program };
     // Every tensor has a place of its own: what a memory plan gets wrong shows in the weights.
     let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
-    let mut replica = Replica::on(devices, &whole, &whole.roles[0], &apart, seed, &Threads::one())?;
+    let mut replica = Replica::on(devices, whole, &whole.roles[0], &apart, seed, &Threads::one())?;
     let course = Course {
         global_batch: program.global_batch(),
         steps_per_epoch: sampler.batches_per_epoch(),
         steps: u64::from(steps),
     };
     let elements = program.model.parameter_elements() as usize;
-    for step in 0..steps {
+    // Micro-batches whose gradients workers add up before they exchange the sum: all of a step, or each.
+    let sums_each = program.roles.iter().any(|role| {
+        let mut of_gradients = role.exchanges().filter(|(_, exchange)| exchange.buffer == Buffer::Gradients);
+        of_gradients.any(|(task, _)| role.runs_of(task) > 1)
+    });
+    let mut total = Vec::new();
+    let at_once = if sums_each { 1 } else { accumulate };
+    for (step, first) in
+        (0..steps).flat_map(|step| (0..accumulate).step_by(at_once as usize).map(move |first| (step, first)))
+    {
         let mut sums: Vec<Vec<f32>> = Vec::new();
         for worker in 0..workers {
             let mut sum = Vec::new();
-            for repetition in 0..accumulate {
+            for repetition in first..first + at_once {
                 let mut indices = Vec::new();
                 let place = sampler.micro_batch(u64::from(step), worker, repetition, &mut indices);
                 if let Some(parts) = &parts {
                     indices = parts.samples(u64::from(step), worker, repetition);
                 }
                 replica.load(data, &indices, place)?;
-                let gradient = gradients(&whole, program.gradient_samples(), &mut replica)?;
-                if repetition == 0 { sum = gradient } else { add_into(&mut sum, &gradient) }
+                let gradient = gradients(whole, program.gradient_samples(), &mut replica)?;
+                if repetition == first { sum = gradient } else { add_into(&mut sum, &gradient) }
             }
             sums.push(sum);
         }
-        let all = program.roles.iter().filter(|role| role.ranks.first() < program.workers());
-        let exchanges = all.flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
-        let exchanges = exchanges.filter(|exchange| exchange.between.is_none());
-        let (parts, whole): (Vec<&Exchange>, Vec<&Exchange>) =
-            exchanges.partition(|exchange| !exchange.shared.is_empty());
-        let total = match parts.first() {
-            None => bracketed(program, whole.into_iter(), &sums)?,
-            Some(part) => {
-                // Replicas add up the sums of their own ranks; then each part of these is added up over the replicas.
-                let ranks = program.mesh.group(part.shared, 0).count() as usize;
-                let within = |own: &[Vec<f32>]| bracketed(program, whole.iter().copied(), own);
-                let of_replicas: Vec<Vec<f32>> = sums.chunks(ranks).map(within).collect::<Result<_, _>>()?;
-                bracketed(program, parts.into_iter(), &of_replicas)?
-            }
-        };
-        replica.set_gradients(&total)?;
-        replica.update(0..elements, &optimizer.step(u64::from(step), &course))?;
-    }
-    Ok(replica.parameters()?)
-}
-
-/// The same program where each rank updates all parameters.
-fn updating_all(program: &Program) -> Program {
-    let mut program = program.clone();
-    for task in program.roles.iter_mut().flat_map(|role| &mut role.tasks) {
-        if let Op::Elementwise(of) = &mut task.op {
-            of.shared = AxisSet::default();
+        let sum = added_up(program, &sums)?;
+        match first {
+            0 => total = sum,
+            _ => add_into(&mut total, &sum),
+        }
+        if first + at_once == accumulate {
+            replica.set_gradients(&total)?;
+            replica.update(0..elements, &optimizer.step(u64::from(step), &course))?;
         }
     }
-    program
+    Ok(replica.parameters()?)
 }
 
 /// Forward and backward of one micro-batch of a step over `samples`, its gradient alone.
@@ -153,6 +144,23 @@ fn gradients(program: &Program, samples: u64, replica: &mut Replica) -> Result<V
         }
     }
     replica.gradients()
+}
+
+/// The gradients of those who draw samples, by number, added up as the exchanges of gradients do it.
+fn added_up(program: &Program, gradients: &[Vec<f32>]) -> Result<Vec<f32>, InputError> {
+    let workers = program.roles.iter().filter(|role| role.ranks.first() < program.workers());
+    let exchanges = workers.flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
+    let exchanges = exchanges.filter(|exchange| exchange.buffer == Buffer::Gradients);
+    let (parts, whole): (Vec<&Exchange>, Vec<&Exchange>) = exchanges.partition(|exchange| !exchange.shared.is_empty());
+    let Some(part) = parts.first() else { return bracketed(program, whole.into_iter(), gradients) };
+    // Replicas add up what their own ranks have; then each part of these sums is added up over the replicas.
+    let within = |replica: u32| {
+        let ranks = program.mesh.group_of(part.shared, replica);
+        let own: Vec<Vec<f32>> = ranks.iter().map(|rank| gradients[program.source(rank) as usize].clone()).collect();
+        bracketed(program, whole.iter().copied(), &own)
+    };
+    let of_replicas: Vec<Vec<f32>> = program.group_of(part, 0).iter().map(within).collect::<Result<_, _>>()?;
+    bracketed(program, parts.into_iter(), &of_replicas)
 }
 
 /// The sums of the members of a group added up, element by element in the bracketing of the exchange that does it.

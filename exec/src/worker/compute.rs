@@ -10,7 +10,7 @@ impl Worker<'_> {
     /// Runs a task of the compute stream; `batch` is the number of the step since training began.
     pub(super) fn execute(&mut self, task: TaskId, repetition: u32, batch: u64) -> Result<(), ExecError> {
         match &self.role.tasks[task].op {
-            Op::Elementwise(of) => return self.evaluate_formula(of, self.iteration, batch),
+            Op::Elementwise(of) => return self.evaluate_formula(of, (self.iteration, repetition), batch),
             Op::Copy(copies) => {
                 let own = self.transport.rank().0;
                 let copy = copies.at(&self.setup.program.mesh, own);
@@ -80,8 +80,7 @@ impl Worker<'_> {
             Op::Compute { chain, phase, .. } => {
                 let program = self.setup.program;
                 let scale = 1.0 / program.gradient_samples() as f32;
-                let adds = (repetition > 0 || self.adds[task]) && !program.trains_apart();
-                replica.backward(*chain, *phase, scale, adds)?;
+                replica.backward(*chain, *phase, scale, self.adds[task][usize::from(repetition > 0)])?;
             }
             Op::Repeat { .. }
             | Op::Schedule(_)

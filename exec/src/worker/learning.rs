@@ -48,7 +48,7 @@ impl Worker<'_> {
             let Op::Elementwise(of) = &role.tasks[task].op else {
                 unreachable!("check: the synchronisation stream has elementwise tasks alone");
             };
-            self.evaluate_formula(of, iteration, self.setup.first + u64::from(iteration))?;
+            self.evaluate_formula(of, (iteration, 0), self.setup.first + u64::from(iteration))?;
             let end = self.note_span(task, (iteration, 0), ready, start, record);
             (self.done[task], self.ended[task]) = (self.done[task] + 1, end);
             self.beside.step();
@@ -57,12 +57,18 @@ impl Worker<'_> {
         Ok(moved)
     }
 
-    /// Evaluates a formula on a range of buffers, in an iteration that is step `batch` since training began.
-    pub(super) fn evaluate_formula(&mut self, of: &Elementwise, iteration: u32, batch: u64) -> Result<(), ExecError> {
+    /// Evaluates a formula on a range of buffers, in a repetition of an iteration that is step `batch` since training began.
+    pub(super) fn evaluate_formula(
+        &mut self,
+        of: &Elementwise,
+        (iteration, repetition): (u32, u32),
+        batch: u64,
+    ) -> Result<(), ExecError> {
         let Setup { options, course, program, .. } = self.setup;
         let course = Course { global_batch: program.update_batch(of.range.start), ..*course };
         let sgd = options.optimizer.step(batch, &course);
-        let numbers = StepNumbers { sgd, learned: self.learned, moved: iteration != self.without_momentum };
+        let (again, moved) = (repetition > 0, iteration != self.without_momentum);
+        let numbers = StepNumbers { sgd, learned: self.learned, again, moved };
         let own = program.own_part(&of.range, of.shared, self.transport.rank().0);
         Ok(self.memory.trained().apply(own.start as usize..own.end as usize, &of.formula.bind(&numbers))?)
     }

@@ -54,6 +54,7 @@ impl Tensor {
             Tensor::Weight => "weight",
             Tensor::GatheredWeight => "gathered weight",
             Tensor::WeightGradient => "weight gradient",
+            Tensor::GradientSum => "sum of weight gradients",
             Tensor::Difference => "difference",
             Tensor::Average => "average model",
             Tensor::Reference => "reference model",

@@ -110,7 +110,7 @@ impl<'a> Tasks<'a> {
         // In a node's table each exchange waits for the one before anyway, as a library that blocks wants it.
         let activations = self.of.sharding.is_some() && !self.by_node();
         let counts = |task: &Task| {
-            let of_layers = |of: &Exchange| activations && of.buffer != Buffer::Gradients;
+            let of_layers = |of: &Exchange| activations && matches!(of.buffer, Buffer::Declared(_));
             matches!(&task.op, Op::Exchange(exchange) if exchange.between.is_none() && !of_layers(exchange))
         };
         limit_exchanges(&mut self.list, self.of.job.concurrent_exchanges, counts);

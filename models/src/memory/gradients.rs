@@ -1,7 +1,7 @@
 //! Where the gradients of parameters lie: buckets whose lives do not meet share a place (Rajbhandari et al. 2020 §5.2).
 //!
-//! A bucket's gradients live from the first backward pass that writes them to the update that uses them up. Where updates follow the
-//! whole backward pass all lives meet, and each bucket has a place of its own.
+//! A bucket's gradients live from the first backward pass that writes them to the formula that uses them up: the update, or the sum of
+//! micro-batches. Where these follow the whole backward pass all lives meet, and each bucket has a place of its own.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub struct GradientLife {
     pub range: Range<u64>,
     /// The task of the role that writes the first of them.
     pub first: TaskId,
-    /// The update that uses them up.
+    /// The formula that uses them up.
     pub last: TaskId,
 }
 
@@ -61,19 +61,19 @@ fn sharing(program: &Program, role: &Role, apart: usize) -> Option<Places> {
 }
 
 /// The lives of all gradients of a role, in ascending order of their parameters: the smallest ranges that no task cuts in two. Nothing
-/// where some are needed for longer than from a backward pass to an update of the same iteration.
+/// where some are needed for longer than from a backward pass to a formula of the same iteration, or of the same repetition.
 pub fn lives(program: &Program, role: &Role) -> Option<Vec<GradientLife>> {
     let uses = uses(program, role)?;
     let lives = merged(uses);
     let life = |(range, tasks): (Range<u64>, Vec<TaskId>)| {
         let (first, last) = (*tasks.iter().min()?, *tasks.iter().max()?);
         let begins = matches!(role.tasks[first].op, Op::Compute { .. });
-        let ends = role.tasks[last].op.update().is_some();
-        // What no update has waited for may still be on its way when the next bucket is written.
+        let ends = role.tasks[last].op.uses_gradients() && role.loop_of(first) == role.loop_of(last);
+        // What no formula has waited for may still be on its way when the next bucket is written.
         let awaited = |exchange: &TaskId| {
             tasks.iter().any(|task| {
                 let Task { op, after, .. } = &role.tasks[*task];
-                op.update().is_some() && after.iter().any(|after| after.task == *exchange && after.lag == 0)
+                op.uses_gradients() && after.iter().any(|after| after.task == *exchange && after.lag == 0)
             })
         };
         let mut exchanges = tasks.iter().filter(|task| matches!(role.tasks[**task].op, Op::Exchange(_)));
@@ -97,8 +97,8 @@ pub(super) fn merged(uses: Vec<(Range<u64>, TaskId)>) -> Vec<(Range<u64>, Vec<Ta
     merged
 }
 
-/// Ranges of gradients with the tasks that write, exchange or use them up, by their start. Nothing where tasks repeat, run beside the
-/// compute stream, or name gradients in formulas and copies, and where ranks share layers.
+/// Ranges of gradients with the tasks that write, exchange or use them up, by their start. Nothing where formulas that name them run beside
+/// the compute stream, where copies do, in the stages of a pipeline, and where ranks share layers.
 fn uses(program: &Program, role: &Role) -> Option<Vec<(Range<u64>, TaskId)>> {
     // Ranks that share layers pass through them several times in a step, and add up what the passes give.
     if program.sharding.is_some() {
@@ -112,12 +112,12 @@ fn uses(program: &Program, role: &Role) -> Option<Vec<(Range<u64>, TaskId)>> {
                 uses.extend(parameters_of(program, *chain).map(|range| (range, id)));
             }
             Op::Exchange(exchange) if exchange.buffer == Buffer::Gradients => uses.push((exchange.range.clone(), id)),
-            Op::Elementwise(of) if of.formula.buffers().contains(&Buffer::Gradients) => match task.op.update() {
-                Some(of) if task.stream == Stream::Compute => uses.push((of.range.clone(), id)),
+            op @ Op::Elementwise(of) if op.uses_gradients() => match task.stream {
+                Stream::Compute => uses.push((of.range.clone(), id)),
                 _ => return None,
             },
             Op::Copy(copies) if is_gradients(copies.first().from) || is_gradients(copies.first().to) => return None,
-            Op::Repeat { .. } | Op::Schedule(_) => return None,
+            Op::Schedule(_) => return None,
             _ => {}
         }
     }

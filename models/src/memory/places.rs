@@ -34,9 +34,8 @@ impl Places {
     /// momentum what the rank updates.
     pub(super) fn of(program: &Program, (role, rank): (&Role, u32), buffer: Buffer) -> Places {
         let all = program.elements(buffer);
-        let whole = 0..all;
         let own = match buffer {
-            Buffer::Declared(_) => vec![whole],
+            Buffer::Declared(_) => program.kept_of(role, rank, buffer),
             Buffer::Momentum => program.updated(role, rank),
             Buffer::Parameters => program.kept_parameters(role, rank),
             Buffer::Weights if !program.shares_parameters() => Vec::new(),

@@ -1,15 +1,71 @@
-//! Buckets: ranges of the parameters that are exchanged together, cut as the backward pass fills them.
+//! Buckets: ranges of the parameters that are exchanged together, cut as the backward pass fills them, and their way through a graph.
 
 use std::ops::Range;
 
-use lockstep_topology::InputError;
+use lockstep_topology::{Collective, InputError};
+use petgraph::graph::NodeIndex;
 
-use crate::{Bucket, Job, LayerId, Model};
+use super::data_parallel::Passes;
+use crate::graph::{Scope, Tensor, Work};
+use crate::{AxisLayout, AxisSet, Bucket, Graph, Job, LayerId, Layout, Model};
 
 /// Layers of a bucket, in backward order, and their range of the gradient arena.
 pub(super) struct Cut {
     pub(super) layers: Vec<LayerId>,
     pub(super) range: Range<u64>,
+}
+
+/// A bucket between two nodes of a graph: who made its tensors, and how these lie.
+pub(super) type Flow = Vec<(NodeIndex, Layout)>;
+
+/// Leads a bucket's tensors to a node, and from there on as they then lie along `axes`.
+pub(super) fn through(
+    graph: &mut Graph,
+    flow: &Flow,
+    (node, tensor): (NodeIndex, Tensor),
+    (axes, to): (AxisSet, AxisLayout),
+) -> Flow {
+    let mut behind = Flow::new();
+    for (from, layout) in flow {
+        graph.edge(*from, node, tensor, *layout);
+        let made = (node, layout.with_each(axes, to));
+        behind.extend((!behind.contains(&made)).then_some(made));
+    }
+    behind
+}
+
+/// A bucket: the passes that make its gradients and those that read its weights, with how the weights lie on a rank that reads them.
+pub(super) struct Ends {
+    pub(super) range: Range<u64>,
+    pub(super) makers: Flow,
+    pub(super) readers: Flow,
+}
+
+impl Ends {
+    /// Those of a bucket of whole layers.
+    pub(super) fn of(cut: &Cut, passes: &Passes) -> Ends {
+        let whole = |node| (node, Layout::REPLICATED);
+        Ends {
+            range: cut.range.clone(),
+            makers: cut.layers.iter().filter_map(|id| passes.weight[id.index()]).map(whole).collect(),
+            readers: cut.layers.iter().flat_map(|id| passes.readers(*id)).map(whole).collect(),
+        }
+    }
+}
+
+/// The update of a bucket, and before it the sum of its gradients along `axes`, if there are any.
+pub(super) fn update(graph: &mut Graph, bucket: &Ends, scope: Scope, axes: AxisSet) {
+    let partial = |(node, layout): &(NodeIndex, Layout)| (*node, layout.with_each(axes, AxisLayout::Partial));
+    let mut flow: Flow = bucket.makers.iter().map(partial).collect();
+    let summed = (axes, AxisLayout::Replicated);
+    if !axes.is_empty() {
+        let work = Work::Collective { collective: Collective::AllReduce, axes, range: bucket.range.clone() };
+        let reduce = graph.node(work, scope);
+        flow = through(graph, &flow, (reduce, Tensor::WeightGradient), summed);
+    }
+    let update = graph.update(bucket.range.clone(), scope);
+    through(graph, &flow, (update, Tensor::WeightGradient), summed);
+    bucket.readers.iter().for_each(|(node, layout)| graph.weights(update, *node, *layout));
 }
 
 /// Cuts the gradient arena from its end, as backward passes fill it; no bucket holds layers of two chunks of a pipeline.

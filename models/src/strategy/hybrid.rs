@@ -109,6 +109,7 @@ impl Plan for Hybrid {
             passes: self.scheme.passes(job.workers, job.batch_per_rank)?,
             variable_batch: self.variable_batch,
             pairs: false,
+            shares_state: false,
         };
         layers.graph(job)
     }

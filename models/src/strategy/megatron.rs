@@ -1,25 +1,37 @@
 //! Megatron's pairs of layers: the first is split by its output's features, the second by its input's, so that what is between
 //! them stays on its rank (Shoeybi et al. 2019 §3).
 
+use std::fmt;
+
 use lockstep_topology::InputError;
 
-use super::split::SplitLayers;
+use super::split::{self, SplitLayers};
 use super::{Plan, Shard};
-use crate::{Axis, AxisSet, Graph, Job};
+use crate::{AxisSet, Graph, Job};
 
 /// Rows of a weight, then columns along `tensor`: each pair has one allreduce forward, of its output, and one backward, of its input's
 /// gradient.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Megatron;
+pub struct Megatron {
+    /// Whether ranks with the same part of each layer share the optimizer's state of it out, as `zero-1` does: the distributed
+    /// optimizer of Megatron-LM.
+    shares_state: bool,
+}
 
 impl Plan for Megatron {
-    name_alone!("megatron");
+    fn parse(settings: &str) -> Result<Megatron, String> {
+        Ok(Megatron { shares_state: split::parse("megatron", settings)? })
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        split::write(f, "megatron", self.shares_state)
+    }
 
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
-        SplitLayers::all(job, true)?.graph(job)
+        SplitLayers::all(job, (true, self.shares_state))?.graph(job)
     }
 
     fn axes(&self) -> AxisSet {
-        AxisSet::of(&[Axis::Pipeline, Axis::Data, Axis::Tensor])
+        split::axes(self.shares_state)
     }
 }

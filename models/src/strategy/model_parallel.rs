@@ -1,24 +1,36 @@
 //! Model parallelism: every layer with weights is split by rows along `tensor` (Iandola et al. 2016 §4), and samples along `data`, where
 //! a mesh has that axis too (as Shoeybi et al. 2019 §3 combine them).
 
+use std::fmt;
+
 use lockstep_topology::InputError;
 
-use super::split::SplitLayers;
+use super::split::{self, SplitLayers};
 use super::{Plan, Shard};
-use crate::{Axis, AxisSet, Graph, Job};
+use crate::{AxisSet, Graph, Job};
 
 /// Ranks along `tensor` have all samples of their group and exchange activations and their gradients.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ModelParallel;
+pub struct ModelParallel {
+    /// Whether ranks with the same part of each layer share the optimizer's state of it out, as `zero-1` does: the distributed
+    /// optimizer of Megatron-LM.
+    shares_state: bool,
+}
 
 impl Plan for ModelParallel {
-    name_alone!("model-parallel");
+    fn parse(settings: &str) -> Result<ModelParallel, String> {
+        Ok(ModelParallel { shares_state: split::parse("model-parallel", settings)? })
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        split::write(f, "model-parallel", self.shares_state)
+    }
 
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
-        SplitLayers::all(job, false)?.graph(job)
+        SplitLayers::all(job, (false, self.shares_state))?.graph(job)
     }
 
     fn axes(&self) -> AxisSet {
-        AxisSet::of(&[Axis::Pipeline, Axis::Data, Axis::Tensor])
+        split::axes(self.shares_state)
     }
 }

@@ -2,17 +2,19 @@
 //! where gradients are partial sums, allreduces for the weights that all ranks hold, and for a rank's own rows along the other axes
 //! alone.
 
+use std::fmt;
 use std::sync::Arc;
 
 use petgraph::graph::NodeIndex;
 
 use lockstep_topology::{Collective, ErrorPlace, InputError};
 
-use super::buckets::{Cut, cuts_of, layers_by_chunk};
+use super::buckets::{Cut, Ends, cuts_of, layers_by_chunk, update};
+use super::zero::{self, Sharing};
 use super::{Shard, ssgd};
 use crate::graph::{Scope, Tensor, Work};
 use crate::model::{NODE_FIRST, shard};
-use crate::{Axis, AxisLayout, AxisSet, Gather, Graph, Job, LayerId, Layout, Mesh, Model, Pass, Piece, Sharding};
+use crate::{Axis, AxisSet, Gather, Graph, Job, LayerId, Layout, Mesh, Model, Pass, Piece, Sharding};
 
 /// Which layers ranks share, along which axis, and which samples they take through them.
 pub(super) struct SplitLayers {
@@ -28,6 +30,8 @@ pub(super) struct SplitLayers {
     pub(super) variable_batch: bool,
     /// Whether a layer behind one that is split by rows is split by columns (Shoeybi et al. 2019 §3).
     pub(super) pairs: bool,
+    /// Whether ranks with the same rows share the optimizer's state of them out.
+    pub(super) shares_state: bool,
 }
 
 impl SplitLayers {
@@ -35,7 +39,7 @@ impl SplitLayers {
     ///
     /// # Errors
     /// More ranks than a mesh may have.
-    pub(super) fn all(job: &Job, pairs: bool) -> Result<SplitLayers, InputError> {
+    pub(super) fn all(job: &Job, (pairs, shares_state): (bool, bool)) -> Result<SplitLayers, InputError> {
         Ok(SplitLayers {
             mesh: job.mesh.clone().map_or_else(|| Mesh::new(&[(Axis::Tensor, job.workers)]), Ok)?,
             axis: Axis::Tensor,
@@ -44,6 +48,7 @@ impl SplitLayers {
             passes: vec![everything(if job.mesh.is_some() { 1 } else { job.workers }, job.batch_per_rank)],
             variable_batch: false,
             pairs,
+            shares_state,
         })
     }
 
@@ -52,11 +57,12 @@ impl SplitLayers {
     /// # Errors
     /// A model that cannot be split, several micro-batches, dedicated servers, a library's allreduce.
     pub(super) fn graph(self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
-        let SplitLayers { mesh, axis, front, passes, variable_batch, pairs } = self;
+        let SplitLayers { mesh, axis, front, passes, variable_batch, pairs, shares_state } = self;
         refuse(job)?;
         let ranks = mesh.size(axis);
         if ranks == 1 {
-            return Ok((ssgd::graph(job)?, None)); // each rank has every layer whole
+            // Each rank has every layer whole.
+            return Ok((if shares_state { zero::graph(job) } else { ssgd::graph(job) }?, None));
         }
         let outside = mesh.axes().without(axis).without(Axis::Pipeline);
         let told = |error: InputError| match error.place {
@@ -69,9 +75,35 @@ impl SplitLayers {
         let (model, layers) = shard(&job.model, (axis, ranks), outside, &front, (pairs, several)).map_err(told)?;
         let whole = Arc::clone(&job.model);
         let sharding = Sharding { whole, axis, ranks, layers, passes, variable_batch };
-        let graph = graph(job, &model, &sharding, mesh)?;
+        let sharing = if shares_state { Sharing::of(&mesh) } else { None };
+        let graph = graph(job, &model, (&sharding, sharing), mesh)?;
         Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
     }
+}
+
+/// The setting of `name`, a strategy that splits layers along `tensor`, by which its ranks share the optimizer's state out.
+const SHARES_STATE: &str = "zero-1";
+
+/// Reads what follows the colon of such a name: whether they do.
+pub(super) fn parse(name: &str, settings: &str) -> Result<bool, String> {
+    match settings {
+        "" => Ok(false),
+        SHARES_STATE => Ok(true),
+        _ => Err(format!(
+            "{name} has no setting {settings:?}; there is: {SHARES_STATE}, which shares the optimizer's state out along data"
+        )),
+    }
+}
+
+/// Writes them as they are read.
+pub(super) fn write(f: &mut fmt::Formatter<'_>, name: &str, shares_state: bool) -> fmt::Result {
+    if shares_state { write!(f, "{name}:{SHARES_STATE}") } else { f.write_str(name) }
+}
+
+/// The axes of such a strategy; parts of the state lie along `device` where there is one.
+pub(super) fn axes(shares_state: bool) -> AxisSet {
+    let without = AxisSet::of(&[Axis::Pipeline, Axis::Data, Axis::Tensor]);
+    if shares_state { without.or(zero::AXES) } else { without }
 }
 
 /// All samples of all ranks.
@@ -101,7 +133,12 @@ fn refuse(job: &Job) -> Result<(), InputError> {
 ///
 /// # Errors
 /// As [`Job::stages`].
-pub(super) fn graph(job: &Job, model: &Model, sharding: &Sharding, mesh: Mesh) -> Result<Graph, InputError> {
+pub(super) fn graph(
+    job: &Job,
+    model: &Model,
+    (sharding, sharing): (&Sharding, Option<Sharing>),
+    mesh: Mesh,
+) -> Result<Graph, InputError> {
     let mut builder = Builder {
         model,
         sharding,
@@ -115,7 +152,7 @@ pub(super) fn graph(job: &Job, model: &Model, sharding: &Sharding, mesh: Mesh) -
     for id in (1..model.layers().len() as u32).rev().map(LayerId) {
         builder.backward_passes(id);
     }
-    builder.updates(job)?;
+    builder.updates(job, sharing)?;
     Ok(builder.graph)
 }
 
@@ -223,7 +260,7 @@ impl Builder<'_> {
         }
     }
 
-    fn updates(&mut self, job: &Job) -> Result<(), InputError> {
+    fn updates(&mut self, job: &Job, sharing: Option<Sharing>) -> Result<(), InputError> {
         let (model, sharding) = (self.model, self.sharding);
         let by_pass = sharding.variable_batch;
         // Ranks of another stage have other layers.
@@ -234,48 +271,31 @@ impl Builder<'_> {
         for (in_passes, scope, axes) in
             [(true, if by_pass { Scope::Pass } else { Scope::Step }, others), (false, Scope::Step, all)]
         {
-            for chunk in chunks.iter().rev() {
+            let cuts = chunks.iter().rev().flat_map(|chunk| {
                 let is_of = |id: &LayerId| sharding.in_passes(*id) == in_passes;
                 let layers: Vec<LayerId> = chunk.iter().copied().filter(is_of).collect();
-                cuts_of(model, job.bucket, &layers).iter().for_each(|cut| self.update(cut, scope, axes));
+                cuts_of(model, job.bucket, &layers)
+            });
+            let buckets: Vec<Ends> = cuts.map(|cut| self.ends(&cut)).collect();
+            match sharing {
+                Some(sharing) => sharing.share_state(&mut self.graph, &buckets),
+                None => buckets.iter().for_each(|bucket| update(&mut self.graph, bucket, scope, axes)),
             }
         }
         Ok(())
     }
 
-    /// The update of a bucket, and before it the sum of its gradients along `axes`.
-    fn update(&mut self, cut: &Cut, scope: Scope, axes: AxisSet) {
-        let reduced = !axes.is_empty();
-        let reduce = reduced.then(|| {
-            let work = Work::Collective { collective: Collective::AllReduce, axes, range: cut.range.clone() };
-            self.graph.node(work, scope)
-        });
-        let update = self.graph.update(cut.range.clone(), scope);
-        let mut layouts: Vec<Layout> = Vec::new();
-        for id in &cut.layers {
-            let weights = Layout::new(self.across(), self.sharding.weights(*id));
-            let partial = axes.iter().fold(weights, |layout, axis| layout.with(axis, AxisLayout::Partial));
-            self.gradient(*id, reduce.unwrap_or(update), partial);
-            self.weights(*id, update, weights);
-            if !layouts.contains(&weights) {
-                layouts.push(weights);
-            }
-        }
-        if let Some(reduce) = reduce {
-            layouts.iter().for_each(|layout| self.graph.edge(reduce, update, Tensor::WeightGradient, *layout));
-        }
-    }
-
-    fn gradient(&mut self, id: LayerId, to: NodeIndex, layout: Layout) {
-        if let Some(from) = self.weight[id.index()] {
-            self.graph.edge(from, to, Tensor::WeightGradient, layout);
-        }
-    }
-
-    fn weights(&mut self, id: LayerId, update: NodeIndex, layout: Layout) {
-        self.graph.weights(update, self.forward[id.index()], layout);
-        if let Some(data) = self.data[id.index()] {
-            self.graph.weights(update, data, layout);
+    fn ends(&self, cut: &Cut) -> Ends {
+        let weights = |id: &LayerId| Layout::new(self.across(), self.sharding.weights(*id));
+        let maker = |id: &LayerId| Some((self.weight[id.index()]?, weights(id)));
+        let readers = |id: &LayerId| {
+            let passes = [Some(self.forward[id.index()]), self.data[id.index()]];
+            passes.map(|node| node.map(|node| (node, weights(id)))).into_iter().flatten()
+        };
+        Ends {
+            range: cut.range.clone(),
+            makers: cut.layers.iter().filter_map(maker).collect(),
+            readers: cut.layers.iter().flat_map(readers).collect(),
         }
     }
 }

@@ -3,14 +3,12 @@
 //! A bucket's allreduce depends only on the backward passes of its own layers, so it overlaps the rest of the backward pass
 //! (Goyal et al. 2017 §4).
 
-use petgraph::graph::NodeIndex;
+use lockstep_topology::InputError;
 
-use lockstep_topology::{Collective, InputError};
-
-use super::buckets::cuts;
+use super::buckets::{Ends, cuts, update};
 use super::data_parallel::passes;
 use super::{Plan, Shard};
-use crate::graph::{Scope, Tensor, Work};
+use crate::graph::Scope;
 use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout};
 
 /// All ranks.
@@ -42,17 +40,7 @@ pub(super) fn graph(job: &Job) -> Result<Graph, InputError> {
     let mut graph = Graph::new(model, job.data_mesh()?);
     let passes = passes(&mut graph, model, Layout::new(AXES, AxisLayout::Split(Dimension::Sample)));
     for cut in cuts(job)? {
-        let producers: Vec<NodeIndex> = cut.layers.iter().filter_map(|id| passes.weight[id.index()]).collect();
-        let (collective, axes, range) = (Collective::AllReduce, AXES, cut.range.clone());
-        let reduce = graph.node(Work::Collective { collective, axes, range }, Scope::Step);
-        let update = graph.update(cut.range.clone(), Scope::Step);
-        for from in producers {
-            graph.edge(from, reduce, Tensor::WeightGradient, Layout::new(AXES, AxisLayout::Partial));
-        }
-        graph.edge(reduce, update, Tensor::WeightGradient, Layout::REPLICATED);
-        for id in &cut.layers {
-            passes.readers(*id).for_each(|node| graph.weights(update, node, Layout::REPLICATED));
-        }
+        update(&mut graph, &Ends::of(&cut, &passes), Scope::Step, AXES);
     }
     Ok(graph)
 }

@@ -3,21 +3,23 @@
 //! A bucket's gradients are reduce-scattered, each rank updates the part of the parameters for which it keeps the momentum, and the parts
 //! are gathered before the next step. Gathers come in forward order, so that the next step begins while they go on.
 
+use std::ops::Range;
+
 use petgraph::graph::NodeIndex;
 
 use lockstep_topology::{Collective, InputError};
 
-use super::buckets::{Cut, cuts};
-use super::data_parallel::{Passes, passes};
+use super::buckets::{Ends, Flow, cuts, through};
+use super::data_parallel::passes;
 use super::{Plan, Shard, ssgd};
 use crate::graph::{Scope, Tensor, Work};
 use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout, Mesh};
 
 /// The axes of its meshes: parts lie along `device` where there is one, and are replicated along `data` (hybrid sharding, Zhao et al. 2023
 /// §3.2.2); else along `data`.
-pub(super) const AXES: AxisSet = DATA.or(DEVICE);
-const DATA: AxisSet = AxisSet::of(&[Axis::Data]);
-const DEVICE: AxisSet = AxisSet::of(&[Axis::Device]);
+pub(super) const AXES: AxisSet = AxisSet::of(&[Axis::Data, Axis::Device]);
+
+const PART: AxisLayout = AxisLayout::Split(Dimension::Element);
 
 /// Stage 1: each rank keeps the optimizer's state of a part of the parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,40 +51,67 @@ pub(super) struct Sharing {
 impl Sharing {
     /// How the ranks of `mesh` share parameters; `None` where each keeps all of them.
     pub(super) fn of(mesh: &Mesh) -> Option<Sharing> {
-        let [data, device] = [Axis::Data, Axis::Device].map(|axis| mesh.size(axis) > 1);
-        let (along, replicas) = match (data, device) {
-            (false, false) => return None,
-            (true, false) => (DATA, AxisSet::default()),
-            (false, true) => (DEVICE, AxisSet::default()),
-            (true, true) => (DEVICE, DATA),
-        };
+        let along = [Axis::Device, Axis::Data].into_iter().find(|axis| mesh.size(*axis) > 1)?;
+        let replicas: Vec<Axis> = AXES.iter().filter(|axis| *axis != along && mesh.axes().contains(*axis)).collect();
+        let (along, replicas) = (AxisSet::of(&[along]), AxisSet::of(&replicas));
         let samples = Layout::new(along.or(replicas), AxisLayout::Split(Dimension::Sample));
-        Some(Sharing { along, replicas, samples, part: Layout::new(along, AxisLayout::Split(Dimension::Element)) })
+        Some(Sharing { along, replicas, samples, part: Layout::new(along, PART) })
     }
 
-    fn change(self, collective: Collective, axes: AxisSet, cut: &Cut) -> Work {
-        Work::Collective { collective, axes, range: cut.range.clone() }
+    /// Exchanges that add up a bucket's gradients.
+    pub(super) fn exchanges(self, mesh: &Mesh) -> usize {
+        let along = [self.along, self.replicas];
+        along.into_iter().filter(|axes| axes.iter().any(|axis| mesh.size(axis) > 1)).count()
     }
 
-    /// Adds up the gradients of a bucket so that each rank has its part of the sum. The nodes that do so, one behind the other.
-    pub(super) fn scatter(self, graph: &mut Graph, passes: &Passes, cut: &Cut, scope: Scope) -> Vec<NodeIndex> {
-        let partial = Layout::new(self.along.or(self.replicas), AxisLayout::Partial);
-        let scatter = graph.node(self.change(Collective::ReduceScatter, self.along, cut), scope);
-        for from in cut.layers.iter().filter_map(|id| passes.weight[id.index()]) {
-            graph.edge(from, scatter, Tensor::WeightGradient, partial);
+    fn change(self, collective: Collective, axes: AxisSet, range: &Range<u64>) -> Work {
+        Work::Collective { collective, axes, range: range.clone() }
+    }
+
+    /// Adds up the gradients of a bucket so that each rank has its part of the sum. The nodes that do so, one behind the other, and what
+    /// they make.
+    pub(super) fn scatter(self, graph: &mut Graph, bucket: &Ends, scope: Scope) -> (Vec<NodeIndex>, Flow) {
+        let sum = |layout: &Layout| layout.with_each(self.along.or(self.replicas), AxisLayout::Partial);
+        let mut flow: Flow = bucket.makers.iter().map(|(node, layout)| (*node, sum(layout))).collect();
+        let changes = [
+            (Collective::ReduceScatter, self.along, PART),
+            (Collective::AllReduce, self.replicas, AxisLayout::Replicated),
+        ];
+        let mut nodes = Vec::new();
+        for (collective, axes, to) in changes.into_iter().filter(|(_, axes, _)| !axes.is_empty()) {
+            let node = graph.node(self.change(collective, axes, &bucket.range), scope);
+            flow = through(graph, &flow, (node, Tensor::WeightGradient), (axes, to));
+            nodes.push(node);
         }
-        if self.replicas.is_empty() {
-            return vec![scatter];
-        }
-        let sum = graph.node(self.change(Collective::AllReduce, self.replicas, cut), scope);
-        let parts = self.along.iter().fold(partial, |layout, axis| layout.with(axis, self.part.on(axis)));
-        graph.edge(scatter, sum, Tensor::WeightGradient, parts);
-        vec![scatter, sum]
+        (nodes, flow)
     }
 
     /// Gathers the parts of a bucket.
-    pub(super) fn gather(self, graph: &mut Graph, cut: &Cut, scope: Scope) -> NodeIndex {
-        graph.node(self.change(Collective::AllGather, self.along, cut), scope)
+    pub(super) fn gather(self, graph: &mut Graph, range: &Range<u64>, scope: Scope) -> NodeIndex {
+        graph.node(self.change(Collective::AllGather, self.along, range), scope)
+    }
+
+    /// Lets each rank update its parts of all buckets, which come as backward passes fill them, and gathers these for the next step.
+    pub(super) fn share_state(self, graph: &mut Graph, buckets: &[Ends]) {
+        // Scatters before updates, which follow the whole backward pass: an exchange behind them in the queue would wait as well.
+        let sums: Vec<Flow> = buckets.iter().map(|bucket| self.scatter(graph, bucket, Scope::Step).1).collect();
+        let update = |graph: &mut Graph, (bucket, sum): (&Ends, &Flow)| {
+            let update = graph.update(bucket.range.clone(), Scope::Step);
+            through(graph, sum, (update, Tensor::WeightGradient), (AxisSet::default(), AxisLayout::Replicated))
+        };
+        let weights: Vec<Flow> = buckets.iter().zip(&sums).map(|of| update(graph, of)).collect();
+        self.gather_all(graph, buckets, &weights);
+    }
+
+    /// Gathers updated weights for the next step, in the order in which that reads them. The nodes that do so.
+    pub(super) fn gather_all(self, graph: &mut Graph, buckets: &[Ends], weights: &[Flow]) -> Vec<NodeIndex> {
+        let gather = |(bucket, weights): (&Ends, &Flow)| {
+            let gather = self.gather(graph, &bucket.range, Scope::Step);
+            through(graph, weights, (gather, Tensor::Weight), (self.along, AxisLayout::Replicated));
+            bucket.readers.iter().for_each(|(node, layout)| graph.weights(gather, *node, *layout));
+            gather
+        };
+        buckets.iter().zip(weights).rev().map(gather).collect()
     }
 }
 
@@ -93,25 +122,9 @@ impl Sharing {
 pub(super) fn graph(job: &Job) -> Result<Graph, InputError> {
     let mesh = job.data_mesh()?;
     let Some(sharing) = Sharing::of(&mesh) else { return ssgd::graph(job) };
-    let model = &job.model;
-    let mut graph = Graph::new(model, mesh);
-    let passes = passes(&mut graph, model, sharing.samples);
-    let cuts = cuts(job)?;
-    // Scatters before updates, which follow the whole backward pass: an exchange behind them in the queue would wait as well.
-    let scatters: Vec<Vec<NodeIndex>> =
-        cuts.iter().map(|cut| sharing.scatter(&mut graph, &passes, cut, Scope::Step)).collect();
-    let update = |graph: &mut Graph, (cut, scatters): (&Cut, Vec<NodeIndex>)| {
-        let update = graph.update(cut.range.clone(), Scope::Step);
-        graph.edge(scatters[scatters.len() - 1], update, Tensor::WeightGradient, sharing.part);
-        update
-    };
-    let updates: Vec<NodeIndex> = cuts.iter().zip(scatters).map(|cut| update(&mut graph, cut)).collect();
-    for (cut, update) in cuts.iter().zip(updates).rev() {
-        let gather = sharing.gather(&mut graph, cut, Scope::Step);
-        graph.edge(update, gather, Tensor::Weight, sharing.part);
-        for id in &cut.layers {
-            passes.readers(*id).for_each(|node| graph.weights(gather, node, Layout::REPLICATED));
-        }
-    }
+    let mut graph = Graph::new(&job.model, mesh);
+    let passes = passes(&mut graph, &job.model, sharing.samples);
+    let buckets: Vec<Ends> = cuts(job)?.iter().map(|cut| Ends::of(cut, &passes)).collect();
+    sharing.share_state(&mut graph, &buckets);
     Ok(graph)
 }

@@ -8,15 +8,13 @@ use std::fmt;
 use lockstep_topology::InputError;
 use petgraph::graph::NodeIndex;
 
-use super::buckets::{Cut, cuts};
+use super::buckets::{Cut, Ends, cuts};
 use super::data_parallel::{Passes, passes};
+use super::early::{Order, Uses};
 use super::zero::Sharing;
 use super::{Plan, Shard, ssgd, zero, zero_2};
-use crate::graph::{Scope, Tensor, Work};
-use crate::{
-    AxisSet, Buffer, Coefficient, Elementwise, Formula, Graph, Job, LayerId, Layout, Mesh, Model, Operand, Stream,
-    fused_chains,
-};
+use crate::graph::{Scope, Tensor};
+use crate::{AxisSet, Buffer, Coefficient, Formula, Graph, Job, LayerId, Layout, Mesh, Operand};
 
 /// Stage 3: each rank keeps a part of parameters, gradients and the optimizer's state: `zero-3`, `zero-3:prefetch=2:no-reshard`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -73,52 +71,26 @@ fn own_part() -> Formula {
     Formula::new("own part").scale(to, Coefficient::ONE, from)
 }
 
-/// The first of a bucket's passes in one direction, and the last, as places in the order of all passes.
-type Use = (usize, usize);
-
 impl Zero3 {
     fn sharded(self, job: &Job, mesh: Mesh, sharing: Sharing) -> Result<Graph, InputError> {
         let model = &job.model;
         let mut graph = Graph::new(model, mesh);
         let passes = passes(&mut graph, model, sharing.samples);
-        let computes = graph.dag.node_count();
-        let cuts = cuts(job)?;
-        let uses = Uses::of(model, &passes, &cuts, job.fuse);
-        // Nodes, each with the place in the order of passes before which it comes.
-        let mut before: Vec<(usize, NodeIndex)> = Vec::new();
-
-        let mut updates = Vec::new();
-        for (number, cut) in cuts.iter().enumerate() {
-            let scatters = sharing.scatter(&mut graph, &passes, cut, Scope::MicroBatch);
-            let update = graph.update(cut.range.clone(), Scope::MicroBatch);
-            graph.edge(scatters[scatters.len() - 1], update, Tensor::WeightGradient, sharing.part);
-            before.extend(scatters.into_iter().map(|scatter| (uses.done[number] + 1, scatter)));
-            // Behind the passes that its exchange overlaps.
-            let overlapped = (number + job.concurrent_exchanges as usize).min(cuts.len() - 1);
-            before.push((uses.done[number..=overlapped].iter().copied().max().unwrap_or(0) + 1, update));
-            updates.push(update);
-        }
+        let (mut order, cuts) = (Order::of_passes(&graph), cuts(job)?);
+        let buckets: Vec<Ends> = cuts.iter().map(|cut| Ends::of(cut, &passes)).collect();
+        let uses = Uses::of(job, &passes, &cuts);
+        let weights = uses.update_early((&mut graph, &mut order), sharing, job, &buckets);
         for (at, bucket, readers) in self.gathers(&uses, &passes, &cuts) {
-            let of = Elementwise::new(own_part(), cuts[bucket].range.clone());
-            let own = graph.node(Work::Elementwise { of, stream: Stream::Compute }, Scope::MicroBatch);
-            let gather = sharing.gather(&mut graph, &cuts[bucket], Scope::MicroBatch);
-            graph.weights(updates[bucket], own, sharing.part);
+            let own = graph.arithmetic(own_part(), cuts[bucket].range.clone(), Scope::MicroBatch);
+            let gather = sharing.gather(&mut graph, &cuts[bucket].range, Scope::MicroBatch);
+            weights[bucket].iter().for_each(|(update, part)| graph.weights(*update, own, *part));
             graph.edge(own, gather, Tensor::GatheredWeight, sharing.part);
             readers
                 .into_iter()
                 .for_each(|reader| graph.edge(gather, reader, Tensor::GatheredWeight, Layout::REPLICATED));
-            before.extend([(at, own), (at, gather)]);
+            order.insert(at, [own, gather]);
         }
-        before.sort_by_key(|(at, _)| *at);
-        let mut order = Vec::with_capacity(graph.dag.node_count());
-        let mut others = before.into_iter().peekable();
-        for place in 0..=computes {
-            while let Some((_, node)) = others.next_if(|(at, _)| *at <= place) {
-                order.push(node);
-            }
-            order.extend((place < computes).then(|| NodeIndex::new(place)));
-        }
-        Ok(graph.reordered(&order))
+        Ok(order.applied_to(&graph))
     }
 
     /// The gathers of all buckets: before which place they come, of which bucket, and who reads what they bring.
@@ -143,35 +115,5 @@ impl Zero3 {
             }
         }
         gathers
-    }
-}
-
-/// When buckets are in use, as places in the order of passes. Layers that may be fused are in use together.
-struct Uses {
-    forward: Vec<Option<Use>>,
-    backward: Vec<Option<Use>>,
-    /// The last pass that makes the bucket's gradients.
-    done: Vec<usize>,
-}
-
-impl Uses {
-    fn of(model: &Model, passes: &Passes, cuts: &[Cut], fuse: bool) -> Uses {
-        let chains = if fuse { fused_chains(model) } else { Vec::new() };
-        let together = |id: LayerId| chains.iter().find(|chain| chain.contains(&id)).cloned().unwrap_or(vec![id]);
-        let span = |nodes: &mut dyn Iterator<Item = NodeIndex>| -> Option<Use> {
-            let places: Vec<usize> = nodes.map(NodeIndex::index).collect();
-            Some((*places.iter().min()?, *places.iter().max()?))
-        };
-        let mut uses = Uses { forward: Vec::new(), backward: Vec::new(), done: Vec::new() };
-        for cut in cuts {
-            let layers: Vec<LayerId> = cut.layers.iter().flat_map(|id| together(*id)).collect();
-            let data = |id: &LayerId| passes.data[id.index()];
-            let own = cut.layers.iter().any(|id| data(id).is_some());
-            uses.forward.push(span(&mut layers.iter().map(|id| passes.forward[id.index()])));
-            uses.backward.push(span(&mut layers.iter().filter_map(data)).filter(|_| own));
-            let made = layers.iter().flat_map(|id| [data(id), passes.weight[id.index()]]).flatten();
-            uses.done.push(span(&mut { made }).map_or(0, |(_, last)| last));
-        }
-        uses
     }
 }

@@ -15,12 +15,11 @@ use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::add_into;
 use lockstep_exec::init;
 use lockstep_models::{
-    Axis, Buffer, Course, Exchange, Gather, LayerId, Model, Optimizer, Parameter, Program, SgdStep, ShardLayer,
-    Sharding,
+    Axis, Course, Gather, LayerId, Model, Optimizer, Parameter, Program, SgdStep, ShardLayer, Sharding,
 };
 use lockstep_topology::InputError;
 
-use super::bracketed;
+use super::added_up;
 use part::Part;
 
 /// Learnable parameters of the whole model after `steps` steps of `program`.
@@ -48,7 +47,8 @@ pub(super) fn train(
     let before = |id: LayerId| !sharding.in_passes(own_id(sharding, id));
     // Ranks along other axes go through the layers with samples of their own.
     let outside = program.mesh.axes().without(sharding.axis).without(Axis::Pipeline);
-    let leaders: Vec<u32> = program.mesh.group_of(outside, 0).iter().collect();
+    let mut leaders: Vec<u32> = program.mesh.group_of(outside, 0).iter().collect();
+    leaders.sort_by_key(|rank| program.source(*rank));
     let (front, back): (Vec<LayerId>, Vec<LayerId>) = whole.iter().map(|(id, _)| id).partition(|id| before(*id));
     let boundary = boundary(sharding);
 
@@ -139,15 +139,10 @@ fn sum_of_parts(program: &Program, sharding: &Sharding, gradients: &[Vec<f32>]) 
             own
         };
         let own: Vec<Vec<f32>> = gradients.iter().map(of_rank).collect();
-        let total = bracketed(program, exchanges_of_gradients(program), &own)?;
+        let total = added_up(program, &own)?;
         places.iter().for_each(|(all, at)| sum[all.clone()].copy_from_slice(&total[at.clone()]));
     }
     Ok(sum)
-}
-
-fn exchanges_of_gradients(program: &Program) -> impl Iterator<Item = &Exchange> {
-    let all = program.roles.iter().flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
-    all.filter(|exchange| exchange.buffer == Buffer::Gradients)
 }
 
 /// The workers' gradients of the layers that all of them have, added up as their exchanges do it.
@@ -169,7 +164,7 @@ fn sum_of_workers(program: &Program, sharding: &Sharding, gradients: &[Vec<f32>]
     if places.is_empty() {
         return Ok(vec![0.0; sharding.whole.parameter_elements() as usize]);
     }
-    let total = bracketed(program, exchanges_of_gradients(program), &gradients)?;
+    let total = added_up(program, &gradients)?;
     let mut sum = vec![0.0; sharding.whole.parameter_elements() as usize];
     places.iter().for_each(|(at, all)| sum[all.clone()].copy_from_slice(&total[at.clone()]));
     Ok(sum)

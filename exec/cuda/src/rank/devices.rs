@@ -7,7 +7,7 @@ use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::device::{Blueprint, Device, DeviceError, Devices};
 use lockstep_exec::{ExecError, init};
 use lockstep_models::Program;
-use lockstep_models::memory::{Flattening, Plan};
+use lockstep_models::memory::{BufferPlaces, Flattening, Plan};
 use lockstep_topology::InputError;
 
 use super::lanes::{Lane, Lanes};
@@ -39,8 +39,9 @@ impl Devices for Gpus {
         let role = &program.roles[0];
         let arenas = Arenas::default();
         let plan = Plan::on_device(program, role, arenas.reuse, self.flattening());
-        let held = (0..program.buffers.len()).map(|index| program.held(index, role.ranks.first()));
-        let declared = held.map(|held| (held.end - held.start) as usize).collect();
+        let places = BufferPlaces::of_role(program, (role, role.ranks.first()), arenas.reuse);
+        let held = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, role.ranks.first()));
+        let declared = held.map(|elements| elements as usize).collect();
         let begin = (vec![0.0; program.model.parameter_elements() as usize], init::statistics(&program.model));
         let of = Blueprint::new(program, (role, role.ranks.first()), (&plan, &arenas), declared, begin);
         let mut most = u64::from(u32::MAX);

@@ -129,14 +129,22 @@ fn shared_state_and_places_train_the_bits_of_one_rank() {
             buckets(),
             1u32..=3,
             any::<(bool, bool)>(),
-            any::<u64>(),
+            (1u32..=3, any::<u64>()),
         );
         property(
             (sizes, cuts),
             16,
-            |((model, norm, workers, batch), (text, bucket, concurrent_exchanges, (fuse, pad), seed))| {
+            |((model, norm, workers, batch), (text, bucket, concurrent_exchanges, (fuse, pad), (accumulate, seed)))| {
                 let (strategy, model) = (text.parse().expect("a strategy"), Arc::new(random_model(model, norm)));
-                let job = Job { strategy, bucket, concurrent_exchanges, fuse, pad, ..Job::new(model, workers, batch) };
+                let job = Job {
+                    strategy,
+                    bucket,
+                    concurrent_exchanges,
+                    accumulate,
+                    fuse,
+                    pad,
+                    ..Job::new(model, workers, batch)
+                };
                 let distributed = trained(&job, seed, &devices);
                 let program = job.program().expect("a program");
                 let twin =

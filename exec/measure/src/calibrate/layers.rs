@@ -28,7 +28,7 @@ pub(super) struct Layers {
 }
 
 /// The tasks that are timed: one for each figure. A role whose averaging or copies need an update, and that has none, gets one of all
-/// parameters.
+/// parameters that it has.
 fn tasks(subject: &Subject) -> Vec<Op> {
     let Subject { program, role, .. } = subject;
     let mut seen = BTreeSet::new();
@@ -38,11 +38,12 @@ fn tasks(subject: &Subject) -> Vec<Op> {
         .filter(|op| Need::of(program, op).is_some_and(|need| seen.insert(need)))
         .cloned()
         .collect();
-    // A stage of a pipeline has some of the parameters.
-    let own = program.parameters_of(&program.roles[*role]).into_iter();
+    // A stage of a pipeline has some of the parameters, and a rank that shares state out the state of some.
+    let (of, first) = (&program.roles[*role], program.roles[*role].ranks.first());
+    let own = program.updated(of, first).into_iter();
     let all = own.max_by_key(|range| range.end - range.start).unwrap_or(0..0);
     let whole = Op::Elementwise(Elementwise::new(Optimizer::update(1.0, false), all.clone()));
-    if !all.is_empty() && Need::of_role(program, &program.roles[*role]).difference(&seen).next().is_some() {
+    if !all.is_empty() && Need::of_role(program, of).difference(&seen).next().is_some() {
         tasks.push(whole);
     }
     tasks
@@ -130,4 +131,32 @@ fn ready(rank: &mut Rank, op: &Op, data: &Dataset) {
 /// Never on the CPU, which refuses nothing.
 fn run(rank: &mut Rank, op: &Op, data: &Dataset) {
     rank.replica.alone(op, data, &rank.indices).expect("the CPU refuses nothing");
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_models::{Bucket, Job};
+
+    use super::*;
+
+    /// What is timed for formulas is of parameters whose state the rank has, as many as the figure says.
+    #[test]
+    fn updates_that_are_timed_are_of_state_that_the_rank_has() {
+        let model = Arc::new(lockstep_readers::load_model("lenet").unwrap());
+        let (data, _) = Dataset::load("synthetic:20", &model).unwrap();
+        for (strategy, accumulate) in [("zero-1", 1), ("zero-2", 2), ("zero-3", 1), ("zero-3", 2)] {
+            let strategy = strategy.parse().unwrap();
+            let job = Job { strategy, accumulate, bucket: Bucket::Layer, ..Job::new(Arc::clone(&model), 4, 4) };
+            let subject = Subject { program: job.program().unwrap(), role: 0, data: Arc::new(data.clone()) };
+            let has = subject.program.updated(&subject.program.roles[0], 0);
+            let mut updates = 0;
+            for op in tasks(&subject) {
+                let Op::Elementwise(Elementwise { range, shared, .. }) = op else { continue };
+                let own = subject.program.own_part(&range, shared, 0);
+                assert!(has.iter().any(|piece| piece.start <= own.start && own.end <= piece.end), "{own:?} of {has:?}");
+                updates += 1;
+            }
+            assert!(updates > 1);
+        }
+    }
 }

@@ -1,13 +1,15 @@
-//! ZeRO, stage 2: updates behind the backward passes that exchanges overlap, and gradients in places that others have left.
+//! ZeRO, stages 2 and 3: updates behind the backward passes that exchanges overlap, and gradients in places that others have left.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use proptest::prelude::{Just, Strategy, TestCaseError, prop_assert, prop_assert_eq, prop_oneof, proptest};
+use proptest::prelude::{
+    Just, Strategy, TestCaseError, prop_assert, prop_assert_eq, prop_assume, prop_oneof, proptest,
+};
 
 use super::*;
-use lockstep_models::Buffer;
 use lockstep_models::memory::BufferPlaces;
+use lockstep_models::{Buffer, TaskId};
 
 fn job(strategy: &str, model: Model, workers: u32) -> Job {
     Job { strategy: strategy.parse().unwrap(), bucket: Bucket::Layer, ..Job::new(Arc::new(model), workers, 3) }
@@ -34,14 +36,19 @@ fn buckets() -> impl Strategy<Value = Bucket> {
     prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), sizes]
 }
 
-/// Runs the tasks of a role on the numbers of parameters: who exchanges or updates gradients finds those of its own parameters where they
-/// should be, and who reads parameters those that are not updated yet.
+/// Runs the tasks of a role on the numbers of parameters: who exchanges gradients or uses them up finds those of its own parameters where
+/// they should be, each of every micro-batch once, and who reads parameters those that are not updated yet.
 fn run(program: &Program) -> Result<(), String> {
     let (gradients, role) = (gradients(program), &program.roles[0]);
     let mut arena: Vec<Option<u64>> = vec![None; gradients.elements()];
-    let mut updated = vec![false; program.model.parameter_elements() as usize];
+    let elements = program.model.parameter_elements() as usize;
+    let (mut updated, mut used_up) = (vec![false; elements], vec![0; elements]);
     let place = |parameter: u64| gradients.place(&(parameter as usize..parameter as usize + 1)).start;
-    for task in &role.tasks {
+    let in_loop = |id: &TaskId| role.loop_of(*id).is_some();
+    let body: Vec<TaskId> = (0..role.tasks.len()).filter(in_loop).collect();
+    let step = (0..role.tasks.len()).filter(|id| !in_loop(id));
+    let all = body.repeat(program.accumulate as usize).into_iter().chain(step);
+    for task in all.map(|id| &role.tasks[id]) {
         match &task.op {
             Op::Compute { chain, phase, .. } => {
                 for parameter in parameters_of(program, *chain).flatten() {
@@ -56,15 +63,25 @@ fn run(program: &Program) -> Result<(), String> {
             // An exchange is under way from here to its update: in between no task may write what it sums.
             Op::Exchange(Exchange { buffer: Buffer::Gradients, range, .. })
             | Op::Elementwise(Elementwise { range, .. }) => {
-                if let Some(lost) = range.clone().find(|parameter| arena[place(*parameter)] != Some(*parameter)) {
+                let elements = range.start as usize..range.end as usize;
+                // An update with the sums of micro-batches takes none.
+                let takes = task.op.uses_gradients() || task.op.update().is_none();
+                let lost = range.clone().find(|parameter| takes && arena[place(*parameter)] != Some(*parameter));
+                if let Some(lost) = lost {
                     return Err(format!("{} finds another gradient in the place of {lost}", task.name));
                 }
+                if task.op.uses_gradients() {
+                    used_up[elements.clone()].iter_mut().for_each(|times| *times += 1);
+                }
                 if task.op.update().is_some() {
-                    updated[range.start as usize..range.end as usize].fill(true);
+                    updated[elements].fill(true);
                 }
             }
             _ => {}
         }
+    }
+    if used_up.iter().any(|times| *times != program.accumulate) {
+        return Err("some gradients are not used up once".to_owned());
     }
     if updated.iter().all(|updated| *updated) { Ok(()) } else { Err("some parameters are not updated".to_owned()) }
 }
@@ -77,11 +94,18 @@ proptest! {
         workers in 1u32..6,
         bucket in buckets(),
         concurrent_exchanges in 1u32..4,
+        accumulate in 1u32..4,
         fuse: bool,
     ) {
         let model = random_model(seed, with_batch_norm);
-        let program = Job { bucket, concurrent_exchanges, fuse, ..job("zero-2", model, workers) }.program().unwrap();
+        let program = Job { bucket, concurrent_exchanges, accumulate, fuse, ..job("zero-2", model, workers) }.program().unwrap();
+        // One rank keeps gradients over micro-batches.
+        prop_assume!(workers > 1 || accumulate == 1);
         run(&program).map_err(TestCaseError::fail)?;
+        for rank in (0..workers).filter(|_| accumulate > 1) {
+            let role = &program.roles[0];
+            prop_assert_eq!(program.kept_of(role, rank, Buffer::SUMS), program.updated(role, rank));
+        }
         // No plan is below what is live, and none above the parameters.
         let lives = lives(&program, &program.roles[0]).unwrap();
         let elements = |life: &GradientLife| life.range.end - life.range.start;
@@ -116,18 +140,23 @@ proptest! {
 #[test]
 fn of_equal_buckets_as_many_live_as_are_exchanged_at_once_and_one_more() {
     for layers in 1..8 {
-        for concurrent_exchanges in 1..5 {
-            let program = Job { concurrent_exchanges, ..job("zero-2", equal_layers(layers), 4) }.program().unwrap();
+        for (concurrent_exchanges, accumulate) in (1..5).flat_map(|at_once| [(at_once, 1), (at_once, 3)]) {
+            let of = |strategy| Job { concurrent_exchanges, accumulate, ..job(strategy, equal_layers(layers), 4) };
+            let program = of("zero-2").program().unwrap();
             let live = layers.min(concurrent_exchanges as usize + 1);
             assert_eq!(gradients(&program).elements(), 272 * live, "{layers} layers, {concurrent_exchanges} at once");
             let memory = Memory::of_role(&program, 0, 1).unwrap();
             assert_eq!(memory.gradients, 4 * 272 * live as u64);
+            // The sums of several micro-batches are a rank's quarter.
+            let sums = if accumulate > 1 { 272 * layers as u64 } else { 0 };
+            assert_eq!((memory.buffers, memory.optimizer), (sums, 272 * layers as u64));
+            let three = Memory::of_role(&of("zero-3").program().unwrap(), 0, 1).unwrap();
+            assert_eq!((three.gradients, three.buffers, three.optimizer), (memory.gradients, sums, memory.optimizer));
             // The twin with a place for each gradient, and stage 1, have as many as there are parameters.
             let apart = Places::of_gradients(&program, (&program.roles[0], 0), Reuse::Nothing);
             assert_eq!(apart, Places::dense(272 * layers as u64));
-            let one = Job { concurrent_exchanges, ..job("zero-1", equal_layers(layers), 4) }.program().unwrap();
-            let one = Memory::of_role(&one, 0, 1).unwrap();
-            assert_eq!((one.gradients, one.optimizer), (4 * 272 * layers as u64, memory.optimizer));
+            let one = Memory::of_role(&of("zero-1").program().unwrap(), 0, 1).unwrap();
+            assert_eq!((one.gradients, one.buffers, one.optimizer), (4 * 272 * layers as u64, 0, memory.optimizer));
         }
     }
 }
@@ -183,19 +212,48 @@ fn what_keeps_gradients_until_the_end_is_refused() {
             change(&mut job);
             job.program().unwrap_err().to_string()
         };
-        let told = refused(|job| job.accumulate = 2);
-        assert!(told.contains("accumulate") && told.contains("take one micro-batch, or --strategy zero-1"), "{told}");
         let told = refused(|job| job.bucket = Bucket::Tensor);
         assert!(told.contains("bucket") && told.contains("take layer or a size, or --strategy zero-1"), "{told}");
     }
+    for (strategy, mesh, cure) in [
+        (
+            "zero-1",
+            "data=2,tensor=2",
+            "zero-1 has no axis tensor: its axes are pipeline, data, device; model-parallel and megatron",
+        ),
+        ("zero-1", "data=2,tensor=2", "megatron:zero-1"),
+        ("zero-2", "data=2,tensor=2", "megatron:zero-1"),
+        ("zero-2", "pipeline=2,data=2", "zero-2 has no axis pipeline: its axes are data, device; ssgd, zero-1,"),
+        ("zero-3", "pipeline=2,data=2", "zero-1"),
+        ("megatron", "device=2,tensor=2", "megatron:zero-1 have parts along device"),
+    ] {
+        let mesh = Some(mesh.parse().unwrap());
+        let told = Job { mesh, ..job(strategy, load_model("lenet").unwrap(), 4) }.program().unwrap_err().to_string();
+        assert!(told.contains("mesh") && told.contains(cure), "{told}");
+    }
+    for (written, cure) in [
+        ("megatron:zero-2", "megatron has no setting \"zero-2\"; there is: zero-1"),
+        ("model-parallel:zero=1", "model-parallel has no setting \"zero=1\"; there is: zero-1"),
+        ("hybrid:b:zero-1", "only :variable-batch"),
+    ] {
+        let told = written.parse::<lockstep_models::Strategy>().unwrap_err();
+        assert!(told.contains(cure), "{told}");
+    }
     // What stage 1 refuses: dedicated servers do not scatter.
-    for strategy in ["zero-1", "zero-2", "zero-3"] {
-        let algorithm = "parameter-server:1:dedicated".parse().unwrap();
-        assert!(Job { algorithm, ..job(strategy, load_model("lenet").unwrap(), 4) }.program().is_err(), "{strategy}");
+    for (strategy, mesh) in
+        [("zero-1", "data=4"), ("zero-2", "data=4"), ("zero-3", "data=4"), ("megatron:zero-1", "data=2,tensor=2")]
+    {
+        let (algorithm, mesh) = ("parameter-server:1:dedicated".parse().unwrap(), Some(mesh.parse().unwrap()));
+        assert!(
+            Job { algorithm, mesh, ..job(strategy, load_model("lenet").unwrap(), 4) }.program().is_err(),
+            "{strategy}"
+        );
     }
     assert_eq!("zero-2".parse::<lockstep_models::Strategy>().unwrap().to_string(), "zero-2");
     assert!("zero-2:a".parse::<lockstep_models::Strategy>().unwrap_err().contains("zero-2 has no settings"));
-    for written in ["zero-3", "zero-3:prefetch=2", "zero-3:prefetch=0:no-reshard"] {
+    for written in
+        ["zero-3", "zero-3:prefetch=2", "zero-3:prefetch=0:no-reshard", "megatron:zero-1", "model-parallel:zero-1"]
+    {
         assert_eq!(written.parse::<lockstep_models::Strategy>().unwrap().to_string(), written);
     }
     let told = "zero-3:prefetch=-1".parse::<lockstep_models::Strategy>().unwrap_err();
@@ -263,5 +321,32 @@ fn replicas_add_up_the_parts_that_ranks_share() {
         program.roles[0].tasks[id].op = Op::Exchange(Exchange { padded: !pad, ..sum });
         let told = program.check().unwrap_err().to_string();
         assert!(told.contains("makes its parts"), "{told}");
+    }
+}
+
+/// Ranks with the same part of a layer update half of it each, along `data`, or a third along `device`, where replicas have the same third.
+#[test]
+fn split_layers_share_the_state_of_their_parts() {
+    let elements = |strategy: &str, mesh: &str| {
+        let mesh: Mesh = mesh.parse().unwrap();
+        let (workers, mesh) = (mesh.ranks(), Some(mesh));
+        let program = Job { mesh, ..job(strategy, equal_layers(3), workers) }.program().unwrap();
+        let memory = Memory::of_role(&program, 0, 1).unwrap();
+        let all = program.model.parameter_elements();
+        let updated = (0..workers).map(|rank| program.updated(&program.roles[0], rank));
+        let each: Vec<u64> = updated.map(|of| of.iter().map(|range| range.end - range.start).sum()).collect();
+        (all, memory, each)
+    };
+    for strategy in ["megatron", "model-parallel"] {
+        let (all, whole, _) = elements(strategy, "data=2,tensor=2");
+        let (same, shared, each) = elements(&format!("{strategy}:zero-1"), "data=2,tensor=2");
+        assert_eq!((same, each, shared.optimizer), (all, vec![all / 2; 4], 2 * all), "{strategy}");
+        // All but the state is as without it.
+        assert_eq!(Memory { optimizer: whole.optimizer, communication: whole.communication, ..shared }, whole);
+        // 16 rows or columns of 8 each, and biases.
+        let (_, shared, each) = elements(&format!("{strategy}:zero-1"), "tensor=2,data=2,device=3");
+        assert_eq!(each.iter().sum::<u64>(), 4 * all, "{strategy}");
+        assert_eq!(shared.optimizer, 4 * each[0]);
+        assert!(each.iter().all(|elements| elements.abs_diff(all / 3) <= 6), "{each:?} of {all}");
     }
 }

@@ -146,7 +146,10 @@ fn memory(memory: &MemoryFigures) -> String {
         ("input", memory.input_bytes),
         ("exchanges", memory.communication_bytes),
     ];
-    let parts: Vec<String> = parts.into_iter().map(|(name, bytes)| format!("{name} {}", size(bytes))).collect();
+    // What the program declares: few have it.
+    let declared = memory.total_bytes - parts.iter().map(|(_, bytes)| bytes).sum::<u64>();
+    let parts = parts.into_iter().chain((declared > 0).then_some(("buffers", declared)));
+    let parts: Vec<String> = parts.map(|(name, bytes)| format!("{name} {}", size(bytes))).collect();
     let fits = match memory.largest_batch_per_rank {
         None => String::new(),
         Some(0) => "not even one sample per rank fits\n".to_owned(),
