@@ -87,6 +87,7 @@ fn jobs() -> impl Strategy<Value = Job> {
         ("first-device-table", None),
         ("zero-2", Some("data=2,device=2")),
         ("model-parallel", Some("data=2,tensor=2")),
+        ("megatron:zero-1", Some("tensor=2,data=2")),
         ("ssgd", Some("data=2,pipeline=2")),
         ("zero-1", Some("pipeline=2,data=2")),
     ];
