@@ -69,7 +69,7 @@ pub use optimizer::{Course, Decay, MomentumForm, Optimizer, Scaling, WarmUp};
 pub use partition::Partition;
 pub use passes::fused_chains;
 pub use pipeline::{PipelinePass, PipelineSchedule, PipelineStep, StageBody, StageChunk, StageCut, StageOrder, Stages};
-pub use precision::Precision;
+pub use precision::{Gradients, Precision};
 pub use program::{Program, Role};
 pub use ranks::RankRange;
 pub use sampling::Sampling;

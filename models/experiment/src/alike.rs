@@ -33,7 +33,7 @@ pub fn check(experiment: &Experiment, here: Here) -> Result<Vec<String>, InputEr
 mod tests {
     use super::*;
 
-    const HERE: Here = Here { hosts: 1, cores: 16, profiled: false };
+    const HERE: Here = Here { hosts: 1, cores: 16 };
 
     fn checked(more: &str) -> Result<Vec<String>, InputError> {
         let text = format!("name = \"e\"\nmodel = \"lenet\"\nranks = [2]\n{more}");
@@ -49,7 +49,10 @@ mod tests {
             ("cluster = \"ethernet-4\"\n", "this-machine"),
             ("cluster = \"dgx1-v100\"\n", "device = \"cuda\""),
             ("cluster = \"ethernet-4:1\"\ndevice = \"cuda\"\n", "no GPUs"),
-            ("cluster = \"dgx1-v100\"\ndevice = \"cuda:bf16\"\n", "give the profile"),
+            ("cluster = \"dgx1-v100\"\ndevice = \"cuda\"\nprecision = \"fp16\"\n", "take fp32, tf32 or bf16"),
+            ("cluster = \"dgx-h100\"\ndevice = \"cuda\"\nprecision = \"fp8\"\n", "sim predict"),
+            ("precision = \"bf16\"\n", "take device = \"cuda\""),
+            ("cluster = \"dgx-a100\"\ndevice = \"cuda:bf16\"\ngradients = \"half\"\n", "leave it out"),
             ("sampling = \"partitioned:groups=1:shuffle-every=5\"\n", "leave shuffle-every out"),
             ("device = \"null\"\n", "exec run"),
             ("augment = \"crop=4,flip\"\n", "leave it out"),
@@ -69,6 +72,8 @@ mod tests {
             "sampling = \"partitioned:groups=1\"\n",
             "augment = \"patch\"\n",
             "cluster = \"dgx1-v100\"\ndevice = \"cuda\"\n",
+            "cluster = \"dgx-a100\"\ndevice = \"cuda:bf16\"\n",
+            "cluster = \"dgx-a100\"\ndevice = \"cuda\"\nprecision = \"tf32\"\n",
         ] {
             assert_eq!(checked(more), Ok(Vec::new()), "{more}");
         }

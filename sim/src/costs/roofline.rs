@@ -5,7 +5,7 @@
 //! tensors between its layers. A kernel that does not fill a GPU reaches both roofs in proportion, and each kernel of a
 //! GPU has a time of its own in which it fills nothing.
 
-use lockstep_models::{KernelClass, Node, Pass, Phase, Program};
+use lockstep_models::{Gradients, KernelClass, Node, Pass, Phase, Precision, Program};
 use lockstep_topology::cluster::{Device, DeviceKind, Route};
 
 use super::fill::{Fill, fill, streaming};
@@ -26,8 +26,10 @@ pub struct Roofline;
 /// What a device offers one task.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Roof {
-    /// FLOP/s at the peak.
+    /// FLOP/s at the peak in fp32.
     pub(super) flops_s: f64,
+    /// The same of convolutions and products in the precision that is asked for.
+    product_flops_s: f64,
     /// Bytes per second that one task alone can move.
     pub(super) bytes_s: f64,
     /// Bytes per second of the memory when all cores stream.
@@ -38,19 +40,63 @@ pub(super) struct Roof {
     launch_s: f64,
 }
 
+/// The numbers that kernels work on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Numbers {
+    precision: Precision,
+    gradients: Gradients,
+}
+
+impl Numbers {
+    pub(super) fn of(program: &Program) -> Numbers {
+        Numbers { precision: program.precision, gradients: program.gradients }
+    }
+
+    /// Bytes of what takes so many in fp32.
+    fn bytes(self, fp32_bytes: f64) -> f64 {
+        fp32_bytes * self.precision.activation_bytes() as f64 / 4.0
+    }
+
+    /// Bytes that a pass moves to turn its fp32 weights into factors, or the gradients of those into fp32.
+    fn casts(self, node: &Node, pass: Pass) -> f64 {
+        let weights = || node.parameters.iter().map(|parameter| parameter.elements() as f64).sum::<f64>();
+        let turns = match pass {
+            Pass::Forward => true,
+            Pass::BackwardData => false,
+            Pass::BackwardWeight => self.gradients == Gradients::F32,
+        };
+        let casts = turns && self.precision.copies_weights() && node.is_product();
+        if casts { weights() * (4 + self.precision.factor_bytes()) as f64 } else { 0.0 }
+    }
+}
+
 impl Roof {
     pub(super) fn of(device: &Device) -> Roof {
+        Roof::in_precision(device, Precision::F32)
+    }
+
+    /// The roof in a precision; a GPU of which no peak is known has what it has in fp32.
+    fn in_precision(device: &Device, precision: Precision) -> Roof {
         match &device.kind {
             DeviceKind::Cpu(cpu) => {
                 let memory_s = cpu.memory_bandwidth.bytes_per_s() * MEMORY_SHARE;
                 let bytes_s = memory_s / f64::from(cpu.cores.clamp(1, CORES_PER_MEMORY));
-                Roof { flops_s: cpu.flops_per_core_s, bytes_s, memory_s, multiprocessors: None, launch_s: 0.0 }
+                Roof {
+                    flops_s: cpu.flops_per_core_s,
+                    product_flops_s: cpu.flops_per_core_s,
+                    bytes_s,
+                    memory_s,
+                    multiprocessors: None,
+                    launch_s: 0.0,
+                }
             }
             DeviceKind::Gpu(gpu) => {
                 let memory_s = gpu.memory_bandwidth.bytes_per_s() * MEMORY_SHARE;
                 let multiprocessors = Some(gpu.multiprocessors);
                 let launch_s = gpu.launch.as_secs_f64();
-                Roof { flops_s: gpu.peak_flops_s, bytes_s: memory_s, memory_s, multiprocessors, launch_s }
+                let flops_s = gpu.peak_flops_s;
+                let product_flops_s = gpu.peak(precision.factors()).unwrap_or(flops_s);
+                Roof { flops_s, product_flops_s, bytes_s: memory_s, memory_s, multiprocessors, launch_s }
             }
         }
     }
@@ -92,7 +138,7 @@ pub(super) fn passes(phase: Phase, position: usize) -> &'static [Pass] {
     }
 }
 
-/// Bytes that a pass of the layer at `position` of a chain reads and writes in memory: tensors inside the chain stay in caches.
+/// Bytes in fp32 that a pass of the layer at `position` of a chain reads and writes in memory: tensors inside the chain stay in caches.
 pub(super) fn moved_by(nodes: &[&Node], position: usize, pass: Pass, samples: u32) -> f64 {
     let tensor = |node: &Node| 4.0 * f64::from(samples) * node.output.elements() as f64;
     let mut inside = 0.0;
@@ -106,21 +152,22 @@ pub(super) fn moved_by(nodes: &[&Node], position: usize, pass: Pass, samples: u3
 }
 
 /// What a phase of a chain of these layers takes on a device.
-pub(super) fn chain_on(device: &Device, nodes: &[&Node], phase: Phase, samples: u32) -> Cost {
-    chain_cost(Roof::of(device), nodes, phase, samples)
+pub(super) fn chain_on(device: &Device, nodes: &[&Node], numbers: Numbers, phase: Phase, samples: u32) -> Cost {
+    chain_cost(Roof::in_precision(device, numbers.precision), nodes, numbers, phase, samples)
 }
 
 /// FLOPs over the roof's share of the peak and bytes, layer by layer.
-fn chain_cost(roof: Roof, nodes: &[&Node], phase: Phase, samples: u32) -> Cost {
+fn chain_cost(roof: Roof, nodes: &[&Node], numbers: Numbers, phase: Phase, samples: u32) -> Cost {
     let (mut launches, mut busy, mut filled, mut total) = (0.0, 0.0, 0.0, 0.0);
     for (position, node) in nodes.iter().enumerate() {
         for pass in passes(phase, position) {
             let work = node.work(*pass, samples);
-            let bytes = moved_by(nodes, position, *pass, samples);
+            let bytes = numbers.bytes(moved_by(nodes, position, *pass, samples)) + numbers.casts(node, *pass);
+            let peak = if node.is_product() { roof.product_flops_s } else { roof.flops_s };
             let Fill { occupancy, useful } =
                 roof.multiprocessors.map_or(Fill::WHOLE, |units| fill(node, *pass, samples, work.flops, units));
             let arithmetic =
-                work.flops / (roof.flops_s * efficiency(node.kernel_class(), roof.multiprocessors.is_some()) * useful);
+                work.flops / (peak * efficiency(node.kernel_class(), roof.multiprocessors.is_some()) * useful);
             let seconds = arithmetic.max(bytes / roof.bytes_s) / occupancy;
             // What is fused into the first layer's kernels needs none of its own.
             launches += if position == 0 && seconds > 0.0 { roof.launch_s } else { 0.0 };
@@ -135,7 +182,7 @@ fn chain_cost(roof: Roof, nodes: &[&Node], phase: Phase, samples: u32) -> Cost {
 impl Costs for Roofline {
     fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost {
         let nodes: Vec<&Node> = program.chains[chain].iter().map(|id| program.model.node(*id)).collect();
-        chain_on(device, &nodes, phase, samples)
+        chain_on(device, &nodes, Numbers::of(program), phase, samples)
     }
 
     /// Momentum SGD reads w, g and v and writes w and v.
