@@ -134,7 +134,7 @@ fn likely(device: &Device, (nodes, numbers): (&[&Node], Numbers), phase: Phase, 
             let arithmetic = node.work(*pass, samples).flops * filling(node, *pass, samples);
             let share = match node.kernel_class() {
                 KernelClass::Planes { overlapping_maxima: true } if *pass == Pass::Forward => OVERLAPPING,
-                class => efficiency(class, false),
+                class => efficiency(class),
             };
             let bytes = moved_by(nodes, position, *pass, samples);
             seconds += (arithmetic / (roof.flops_s * share)).max(bytes / roof.bytes_s);

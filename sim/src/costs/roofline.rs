@@ -1,7 +1,7 @@
 //! The roofline: a layer takes as long as its FLOPs at a share of the peak, or its bytes at the memory's bandwidth.
 //!
 //! Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 2009. The shares are assumed,
-//! one per kind of layer; a measured [`Table`](super::Table) does without them. A fused chain leaves out the bytes of the
+//! by kind of layer on a CPU, by generation on a GPU ([`generation`](super::generation)); a measured [`Table`](super::Table) does without them. A fused chain leaves out the bytes of the
 //! tensors between its layers. A kernel that does not fill a GPU reaches both roofs in proportion, and each kernel of a
 //! GPU has a time of its own in which it fills nothing.
 
@@ -9,6 +9,7 @@ use lockstep_models::{Gradients, KernelClass, Node, Pass, Phase, Precision, Prog
 use lockstep_topology::cluster::{Device, DeviceKind, Route};
 
 use super::fill::{Fill, fill, streaming};
+use super::generation::Kernels;
 use super::{Cost, Costs, MessageCost, Pair};
 
 /// Share of the data sheet's memory bandwidth that streaming kernels reach (assumed; STREAM comes to 0.75 to 0.85).
@@ -34,8 +35,8 @@ pub(super) struct Roof {
     pub(super) bytes_s: f64,
     /// Bytes per second of the memory when all cores stream.
     memory_s: f64,
-    /// Of a GPU.
-    multiprocessors: Option<u32>,
+    /// Multiprocessors of a GPU, and what its kernels reach.
+    gpu: Option<(u32, &'static Kernels)>,
     /// Seconds before a kernel.
     launch_s: f64,
 }
@@ -43,13 +44,16 @@ pub(super) struct Roof {
 /// The numbers that kernels work on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Numbers {
-    precision: Precision,
-    gradients: Gradients,
+    pub(super) precision: Precision,
+    pub(super) gradients: Gradients,
+    /// Whether weights and their gradients have to be turned from fp32 and into it.
+    pub(super) turns: bool,
 }
 
 impl Numbers {
     pub(super) fn of(program: &Program) -> Numbers {
-        Numbers { precision: program.precision, gradients: program.gradients }
+        let turns = program.precision.copies_weights();
+        Numbers { precision: program.precision, gradients: program.gradients, turns }
     }
 
     /// Bytes of what takes so many in fp32.
@@ -65,8 +69,11 @@ impl Numbers {
             Pass::BackwardData => false,
             Pass::BackwardWeight => self.gradients == Gradients::F32,
         };
-        let casts = turns && self.precision.copies_weights() && node.is_product();
-        if casts { weights() * (4 + self.precision.factor_bytes()) as f64 } else { 0.0 }
+        if turns && self.turns && node.is_product() {
+            weights() * (4 + self.precision.factor_bytes()) as f64
+        } else {
+            0.0
+        }
     }
 }
 
@@ -86,17 +93,18 @@ impl Roof {
                     product_flops_s: cpu.flops_per_core_s,
                     bytes_s,
                     memory_s,
-                    multiprocessors: None,
+                    gpu: None,
                     launch_s: 0.0,
                 }
             }
             DeviceKind::Gpu(gpu) => {
-                let memory_s = gpu.memory_bandwidth.bytes_per_s() * MEMORY_SHARE;
-                let multiprocessors = Some(gpu.multiprocessors);
+                let kernels = Kernels::of(gpu, precision);
+                let memory_s = gpu.memory_bandwidth.bytes_per_s() * kernels.memory;
+                let own = Some((gpu.multiprocessors, kernels));
                 let launch_s = gpu.launch.as_secs_f64();
                 let flops_s = gpu.peak_flops_s;
                 let product_flops_s = gpu.peak(precision.factors()).unwrap_or(flops_s);
-                Roof { flops_s, product_flops_s, bytes_s: memory_s, memory_s, multiprocessors, launch_s }
+                Roof { flops_s, product_flops_s, bytes_s: memory_s, memory_s, gpu: own, launch_s }
             }
         }
     }
@@ -113,17 +121,17 @@ impl Roof {
 
     /// One kernel, or a core's loop, over so many elements and bytes.
     fn streaming(self, elements: f64, bytes: f64) -> Cost {
-        let Fill { occupancy, .. } = self.multiprocessors.map_or(Fill::WHOLE, |units| streaming(elements, units));
+        let Fill { occupancy, .. } = self.gpu.map_or(Fill::WHOLE, |(units, _)| streaming(elements, units));
         let busy = bytes / (self.bytes_s * occupancy);
         self.cost(self.launch_s, busy, bytes, occupancy * busy)
     }
 }
 
-/// Share of the peak that a layer's arithmetic reaches when memory does not hold it up (assumed). Groups of a convolution
-/// are products of their own, which on a GPU fill it as far as their shapes do; a core's vectors they leave half empty.
-pub(super) fn efficiency(class: KernelClass, on_gpu: bool) -> f64 {
+/// Share of a core's peak that a layer's arithmetic reaches when memory does not hold it up (assumed). Groups of a convolution
+/// are products of their own, which leave a core's vectors half empty.
+pub(super) fn efficiency(class: KernelClass) -> f64 {
     match class {
-        KernelClass::Product(product) if product.groups > 1.0 && !on_gpu => 0.25,
+        KernelClass::Product(product) if product.groups > 1.0 => 0.25,
         KernelClass::Product(product) if product.by_place => 0.5,
         KernelClass::Product(_) => 0.6,
         _ => 0.1,
@@ -162,18 +170,23 @@ fn chain_cost(roof: Roof, nodes: &[&Node], numbers: Numbers, phase: Phase, sampl
     for (position, node) in nodes.iter().enumerate() {
         for pass in passes(phase, position) {
             let work = node.work(*pass, samples);
-            let bytes = numbers.bytes(moved_by(nodes, position, *pass, samples)) + numbers.casts(node, *pass);
+            let bytes = numbers.bytes(moved_by(nodes, position, *pass, samples));
             let peak = if node.is_product() { roof.product_flops_s } else { roof.flops_s };
-            let Fill { occupancy, useful } =
-                roof.multiprocessors.map_or(Fill::WHOLE, |units| fill(node, *pass, samples, work.flops, units));
-            let arithmetic =
-                work.flops / (peak * efficiency(node.kernel_class(), roof.multiprocessors.is_some()) * useful);
+            let (Fill { occupancy, useful }, share) = match roof.gpu {
+                Some(gpu) => (fill(node, *pass, samples, work.flops, gpu), gpu.1.share(node, *pass)),
+                None => (Fill::WHOLE, efficiency(node.kernel_class())),
+            };
+            let arithmetic = work.flops / (peak * share * useful);
             let seconds = arithmetic.max(bytes / roof.bytes_s) / occupancy;
+            // Weights are turned into factors, and gradients into fp32, by kernels of their own.
+            let casts = numbers.casts(node, *pass);
+            let turning = casts / roof.bytes_s;
             // What is fused into the first layer's kernels needs none of its own.
             launches += if position == 0 && seconds > 0.0 { roof.launch_s } else { 0.0 };
-            busy += seconds;
-            filled += occupancy * seconds;
-            total += bytes;
+            launches += if casts > 0.0 { roof.launch_s } else { 0.0 };
+            busy += seconds + turning;
+            filled += occupancy * seconds + turning;
+            total += bytes + casts;
         }
     }
     roof.cost(launches, busy, total, filled)

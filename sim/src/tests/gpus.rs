@@ -74,8 +74,14 @@ fn rooflines_follow_the_precision() {
         Roofline.compute(gpu, &program(&job), chain, phase, 65536).seconds - 4e-6
     };
     let [single, tf32, bf16, fp16, fp8] = Precision::ALL.map(|of| cost(of, 0, Phase::Forward));
-    for (seconds, peak) in [(tf32, 494.5), (bf16, 989.5), (fp16, 989.5), (fp8, 1979.0)] {
-        assert!((single / seconds / (peak / 67.0) - 1.0).abs() < 2e-3, "{}", single / seconds);
+    // Dense peaks of H100 SXM, and shares of them in tiles of 256 by 128 over sums of 8,192 (costs/generation.rs).
+    let rate = |peak: f64, share: f64, tile: f64, sum: f64| {
+        peak * share / (1.0 + tile * (1.0 / 256.0 + 1.0 / 128.0)) * 8192.0 / (8192.0 + sum)
+    };
+    let own = rate(67.0, 0.93, 4.0, 6.0);
+    for (seconds, peak, share) in [(tf32, 494.5, 0.9), (bf16, 989.5, 0.9), (fp16, 989.5, 0.9), (fp8, 1979.0, 0.8)] {
+        let faster = rate(peak, share, 14.0, 42.0) / own;
+        assert!((single / seconds / faster - 1.0).abs() < 0.02, "{} for {faster}", single / seconds);
     }
     // A ReLU streams, and half the bytes take half the time.
     let [single, tf32, bf16, fp16, fp8] = Precision::ALL.map(|of| cost(of, 1, Phase::Forward));
