@@ -115,6 +115,23 @@ fn what_makes_no_sense_is_refused_with_its_line() {
     assert!(Paper::load("goyal").unwrap_err().to_string().contains("there are goyal2017"));
 }
 
+/// NVIDIA's tables: a row on one GPU scales its own line alone, and the others are off by 6 % on average at most.
+#[test]
+fn tables_of_training_speeds_come_out() {
+    let papers: Vec<Paper> =
+        TABLES.iter().filter(|of| of.name.starts_with("nvidia")).map(|of| Paper::load(of.name).unwrap()).collect();
+    let found = account(&papers, |_, _| ()).unwrap();
+    let errors =
+        |counted| found.rows.iter().filter(move |row| row.counted == counted).map(|row| row.error_pct.unwrap());
+    assert_eq!((errors(true).count(), errors(false).count()), (32, 20));
+    assert!(errors(false).all(|error| error.abs() < 1e-3), "{:?}", found.rows);
+    let mean = errors(true).map(f64::abs).sum::<f64>() / 32.0;
+    assert!(mean <= 6.0, "{mean}");
+    for Shipped { name, .. } in TABLES {
+        assert!(!Paper::with_plots(name).unwrap().plots.is_empty(), "{name}");
+    }
+}
+
 /// Within 2 % of the printed figures, which are rounded themselves; G-7 takes ResNet-50's 102 MB for 100.
 #[test]
 fn computed_rows_are_what_was_published() {
