@@ -38,11 +38,12 @@ pub const PAPERS: [Shipped; 5] = [
 ];
 
 /// Tables of training speeds on numbers of GPUs, of which one GPU is the anchor, printed behind the papers.
-pub const TABLES: [Shipped; 4] = [
+pub const TABLES: [Shipped; 5] = [
     shipped!("training", "nvidia-mxnet"),
     shipped!("training", "nvidia-pytorch"),
     shipped!("training", "nvidia-tensorflow"),
     shipped!("training", "nvidia-paddle"),
+    shipped!("training", "mxnet-p2"),
 ];
 
 impl Shipped {

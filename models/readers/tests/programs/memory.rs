@@ -64,7 +64,7 @@ fn a_tiny_model_by_hand() {
 /// Activations take 16 bits, what the optimizer needs 32, gradients what is asked for.
 #[test]
 fn what_of_the_memory_follows_the_precision() {
-    let model = Arc::new(lockstep_readers::load_model("resnet-50").unwrap());
+    let model = Arc::new(load_model("resnet-50").unwrap());
     let of = |precision, gradients| {
         let job = Job { precision, gradients, ..Job::new(model.clone(), 2, 8) };
         Memory::of_role(&job.program().unwrap(), 0, 1).unwrap()
