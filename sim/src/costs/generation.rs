@@ -94,7 +94,7 @@ const TURING_FP16: Kernels = Kernels {
 };
 
 /// Ampere and Ada, 16 bits: Volta's with convolutions fitted to four frameworks' ResNet-50 on one A100 (`experiments/training`), since
-/// nobody's single convolutions were found.
+/// no times of single ones were found.
 const AMPERE_HALF: Kernels = Kernels { convolution: 0.75, slopes: 0.6, error: 0.3, ..VOLTA_FP16 };
 
 /// The same in TF32, fitted to the same: activations are twice as long, and so is what a tile loads for each multiply-add.

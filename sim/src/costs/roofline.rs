@@ -6,7 +6,7 @@
 //! GPU has a time of its own in which it fills nothing.
 
 use lockstep_models::{Gradients, KernelClass, Node, Pass, Phase, Precision, Program};
-use lockstep_topology::cluster::{Device, DeviceKind, Route};
+use lockstep_topology::cluster::{Device, DeviceKind, GpuSpec, Route};
 
 use super::fill::{Fill, fill, streaming};
 use super::generation::Kernels;
@@ -78,12 +78,17 @@ impl Numbers {
 }
 
 impl Roof {
+    /// The roof of updates, loads and messages, whose share of a GPU's bandwidth is assumed whatever its generation.
     pub(super) fn of(device: &Device) -> Roof {
-        Roof::in_precision(device, Precision::F32)
+        Roof::with(device, Precision::F32, |_| &Kernels::ASSUMED)
     }
 
     /// The roof in a precision; a GPU of which no peak is known has what it has in fp32.
     fn in_precision(device: &Device, precision: Precision) -> Roof {
+        Roof::with(device, precision, |gpu| Kernels::of(gpu, precision))
+    }
+
+    fn with(device: &Device, precision: Precision, kernels: impl Fn(&GpuSpec) -> &'static Kernels) -> Roof {
         match &device.kind {
             DeviceKind::Cpu(cpu) => {
                 let memory_s = cpu.memory_bandwidth.bytes_per_s() * MEMORY_SHARE;
@@ -98,7 +103,7 @@ impl Roof {
                 }
             }
             DeviceKind::Gpu(gpu) => {
-                let kernels = Kernels::of(gpu, precision);
+                let kernels = kernels(gpu);
                 let memory_s = gpu.memory_bandwidth.bytes_per_s() * kernels.memory;
                 let own = Some((gpu.multiprocessors, kernels));
                 let launch_s = gpu.launch.as_secs_f64();
@@ -249,6 +254,9 @@ impl Costs for Roofline {
     }
 
     fn notes(&self, _: &Program) -> Vec<String> {
-        vec!["costs are a roofline with assumed efficiencies; `lockstep calibrate` measures them".into()]
+        vec![
+            "costs are a roofline with efficiencies that are assumed or fitted; `lockstep calibrate` measures them"
+                .into(),
+        ]
     }
 }
