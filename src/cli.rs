@@ -65,7 +65,7 @@ enum Command {
     Exec(Exec),
     /// Predict and execute an experiment, and show the error per configuration
     Compare(compare::Compare),
-    /// Hold predictions against what five papers published
+    /// Hold predictions against what five papers, and tables of training speeds, published
     Papers(papers::Papers),
     /// Measure this machine: layers, memory, messages
     Calibrate(calibrate::Calibrate),

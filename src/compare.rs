@@ -140,7 +140,7 @@ pub fn compare(
     let mut hosts = launch.hosts();
     hosts.sort_unstable();
     hosts.dedup();
-    let here = Here { hosts: hosts.len() as u32, cores: cores.count() as u32, profiled: asked.profile.is_some() };
+    let here = Here { hosts: hosts.len() as u32, cores: cores.count() as u32 };
     let unlike = launch.all(alike::check(experiment, here))?;
     let mut configurations = experiment.configurations()?;
     launch.all(launch.check(experiment, &configurations))?;

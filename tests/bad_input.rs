@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::commands::{folder, lockstep};
 
 /// Files that the cases name.
-const FILES: [(&str, &str); 17] = [
+const FILES: [(&str, &str); 18] = [
     ("no.txt", "not toml ["),
     ("unknown-layer.toml", "name = \"m\"\ninput = [1, 4, 4]\n[[layer]]\nkind = \"dens\"\nout_features = 2\n"),
     ("unknown-key.toml", "name = \"m\"\ninput = [1, 4, 4]\n[[layer]]\nkind = \"dense\"\nfeatures = 2\n"),
@@ -52,6 +52,7 @@ const FILES: [(&str, &str); 17] = [
         "factor.toml",
         "name = \"e\"\nmodel = \"mlp\"\ncluster = \"ethernet-4\"\n[noise]\nrank = { family = \"constant\", mean = 1e-30 }\n",
     ),
+    ("precision.toml", "name = \"e\"\nmodel = \"mlp\"\ncluster = \"dgx-a100\"\nprecision = \"fp8\"\nranks = 2\n"),
     ("device.toml", "name = \"e\"\nmodel = \"mlp\"\ncluster = \"dgx1-v100\"\ndevice = \"cuda:tf32\"\nranks = 2\n"),
 ];
 
@@ -265,10 +266,21 @@ const CASES: &[(&str, &[&str])] = &[
     ("sim predict --model mlp --cluster dgx1-v100 --device null", &["--device", "null", "computes nothing"]),
     (
         "sim predict --model mlp --cluster k20x8-pcie2 --device cuda:bf16",
-        &["--device", "cuda:bf16", "would change nothing", "exec profile --device cuda:bf16"],
+        &["--device", "cuda:bf16", "k20", "take fp32", "peak_bf16"],
     ),
-    ("sim predict device.toml", &["device.toml:4", "cuda:tf32", "would change nothing", "--profile"]),
-    ("sim sweep device.toml --cluster dgx1-v100", &["no point can be", "device.toml:4", "would change nothing"]),
+    ("sim predict device.toml", &["device.toml:4", "cuda:tf32", "take fp32 or fp16", "peak_tf32"]),
+    (
+        "sim predict precision.toml",
+        &["precision.toml:4", "fp8", "a100", "take fp32 or tf32 or bf16 or fp16", "peak_fp8"],
+    ),
+    ("sim predict --model mlp --precision fp64", &["--precision", "fp64", "fp32, tf32, bf16, fp16 or fp8"]),
+    ("sim predict --model mlp --cluster workstation --precision bf16", &["--precision", "bf16", "CPUs alone"]),
+    ("sim predict --model mlp --cluster dgx-a100 --gradients half", &["--gradients", "half", "bf16, fp16 or fp8"]),
+    ("exec run --model mlp --precision bf16", &["--precision", "bf16", "device = \"cuda\""]),
+    ("exec run --model mlp --precision bf16 --device cuda --gradients half", &["--gradients", "half", "sim predict"]),
+    ("exec run --model mlp --precision tf32 --device cuda:bf16", &["--precision", "tf32", "leave one of the two out"]),
+    ("exec run --model mlp --precision fp8 --device cuda", &["--precision", "fp8", "take fp32, tf32 or bf16"]),
+    ("sim sweep device.toml --cluster dgx1-v100", &["no point can be", "device.toml:4", "take fp32 or fp16"]),
 ];
 
 #[test]

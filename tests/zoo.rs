@@ -49,7 +49,7 @@ fn every_model_is_simulated_and_costs_order_them() {
 }
 
 /// Small images and few classes, so that a step takes a fraction of a second without optimisation.
-const SETTINGS: [(&str, &str); 20] = [
+const SETTINGS: [(&str, &str); 23] = [
     ("alexnet", "image=64,classes=10"),
     ("alexnet:ungrouped", "image=64,classes=10"),
     ("alexnet-one-tower", "image=64,classes=10"),
@@ -57,6 +57,7 @@ const SETTINGS: [(&str, &str); 20] = [
     ("googlenet", "image=64,classes=10"),
     ("googlenet:auxiliary", "image=80,classes=10"),
     ("googlenet-bn", "image=64,classes=10"),
+    ("inception-v3", "image=80,classes=10"),
     ("lenet", ""),
     ("mlp", ""),
     ("msft-speech", "hidden=2,classes=10"),
@@ -64,6 +65,8 @@ const SETTINGS: [(&str, &str); 20] = [
     ("nin", "image=64,classes=10"),
     ("resnet-101", "image=32,classes=10"),
     ("resnet-101:stride-1x1", "image=32,classes=10"),
+    ("resnet-152", "image=32,classes=10"),
+    ("resnet-152:stride-1x1", "image=32,classes=10"),
     ("resnet-32", ""),
     ("resnet-50", "image=32,classes=10"),
     ("resnet-50:stride-1x1", "image=32,classes=10"),

@@ -1,6 +1,7 @@
 //! Memory areas that exchanges, copies and formulas name.
 
-/// A memory area that every rank of a role has one of; sizes in fp32 elements.
+/// A memory area that every rank of a role has one of; sizes in elements, which are as long as
+/// [`Program::element_bytes`](crate::Program::element_bytes) says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Buffer {
     /// All learnable parameters, in the model's parameter order; a part of them where layers read [`Buffer::Weights`].

@@ -72,7 +72,7 @@ pub use partition::Partition;
 pub use passes::fused_chains;
 pub use periodic::{Periodic, PeriodicSpan, Pieces, pieces_within};
 pub use pipeline::{PipelinePass, PipelineSchedule, PipelineStep, StageBody, StageChunk, StageCut, StageOrder, Stages};
-pub use precision::Precision;
+pub use precision::{Gradients, Precision};
 pub use program::{Program, Role};
 pub use ranks::RankRange;
 pub use sampling::Sampling;

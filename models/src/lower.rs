@@ -12,8 +12,8 @@ use std::sync::Arc;
 use lockstep_topology::InputError;
 
 use crate::{
-    Axis, Declared, Graph, Job, LayerId, Members, Model, Op, Program, Role, Shard, Sharding, StageCut, Stages, Task,
-    passes,
+    Axis, Declared, Gradients, Graph, Job, LayerId, Members, Model, Op, Program, Role, Shard, Sharding, StageCut,
+    Stages, Task, passes,
 };
 
 use crate::graph::Tensor;
@@ -41,11 +41,24 @@ impl Job {
         Ok((graph, shard))
     }
 
+    /// Gradients of 16 bits are those of activations of 16 bits.
+    fn check_gradients(&self) -> Result<(), InputError> {
+        if self.gradients == Gradients::Half && !self.precision.copies_weights() {
+            let message = format!(
+                "gradients are computed in fp32 where precision is {}: take bf16, fp16 or fp8, or leave it out",
+                self.precision
+            );
+            return Err(InputError::flag("gradients", self.gradients.to_string(), message));
+        }
+        Ok(())
+    }
+
     /// Graph → program → passes, each checked.
     ///
     /// # Errors
     /// As [`Job::graph`], or an algorithm that cannot serve the group.
     pub fn program(&self) -> Result<Program, InputError> {
+        self.check_gradients()?;
         let (graph, shard) = self.graph()?;
         let model = shard.as_ref().map_or(&self.model, |(model, _)| model);
         let mut stages = self.stages_of(model)?;
@@ -124,6 +137,8 @@ fn lower(graph: &Graph, job: &Job, shard: Option<&Shard>, stages: Option<&Stages
     let nodes = job.node_sizes.as_deref();
     Ok(Program {
         model: Arc::clone(model),
+        precision: job.precision,
+        gradients: job.gradients,
         chains,
         roles,
         mesh: graph.mesh.clone(),

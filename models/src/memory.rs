@@ -21,7 +21,7 @@ pub use gradients::{GradientLife, lives};
 pub use places::Places;
 pub use plan::{Activations, Flattening, Plan, Reuse};
 
-/// Bytes of an fp32 element, and of a label.
+/// Bytes of an fp32 element, in which plans are made, and of a label.
 const ELEMENT_BYTES: u64 = 4;
 /// Bytes of a cache line: activations begin on one.
 const LINE_BYTES: u64 = 64;
@@ -62,7 +62,7 @@ impl Memory {
         let places = BufferPlaces::of_role(program, (role, role.ranks.first()), Reuse::Full);
         let buffers = [Buffer::Parameters, Buffer::Weights, Buffer::Gradients, Buffer::Momentum];
         let [parameters, gathered, gradients, momentum] =
-            buffers.map(|buffer| places.of(buffer).elements() as u64 * ELEMENT_BYTES);
+            buffers.map(|buffer| places.of(buffer).elements() as u64 * program.element_bytes(buffer));
         let held = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, role.ranks.first()));
         let buffers = held.map(|elements| elements * ELEMENT_BYTES).sum();
         // What comes into a buffer counts there; the first layers read what they find at their own place.
@@ -129,7 +129,7 @@ fn in_flight(program: &Program, role: &Role) -> Result<u64, InputError> {
     for (_, exchange) in role.exchanges() {
         let schedule = program.schedule(exchange, role.ranks.first())?;
         let lanes = Program::window(exchange, &schedule).clamp(1, schedule.lanes().max(1));
-        scratch.push(u64::from(lanes) * schedule.chunk_elements() * ELEMENT_BYTES);
+        scratch.push(u64::from(lanes) * schedule.chunk_elements() * program.element_bytes(exchange.buffer));
     }
     scratch.sort_unstable_by(|a, b| b.cmp(a));
     // As many as begin an iteration while exchanges of the one before may still be in flight.

@@ -133,6 +133,8 @@ fn work(of: &Program, like: &Program, mesh: Mesh, roles: Vec<Role>, buffers: [u6
         mesh,
         machines: of.machines.clone(),
         batch_per_rank: of.batch_per_rank,
+        precision: of.precision,
+        gradients: of.gradients,
         accumulate: 1,
         buffers: declared.map(|(name, elements)| Declared { name: (*name).to_owned(), elements }).collect(),
         partition: None,

@@ -1,6 +1,12 @@
-//! `Precision`: the numbers that convolutions and products of a device multiply.
+//! `Precision`: the numbers in which layers are trained, and `Gradients`: those in which their gradients are kept and exchanged.
+//!
+//! Whatever the precision, parameters and the optimizer's state are fp32 (master weights; Micikevicius et al. 2018, "Mixed Precision
+//! Training", section 3.1), and so are batch norm's statistics and losses. Below 32 bits activations and their gradients take 16 each,
+//! and convolutions and products read a copy of the weights in the precision's own numbers.
 
-/// The numbers that convolutions and products multiply; what they add up is fp32 throughout, and so are parameters.
+use lockstep_topology::cluster::Precision as Format;
+
+/// The numbers that convolutions and products multiply, and that activations are kept in; what is added up is fp32 throughout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Precision {
     /// fp32, as on the CPU.
@@ -8,6 +14,64 @@ pub enum Precision {
     F32,
     /// fp32 tensors whose factors are rounded to 10 bits of mantissa.
     Tf32,
-    /// Activations and factors in bf16; weights are kept in fp32.
+    /// Activations and factors in bf16.
     Bf16,
+    /// Activations and factors in fp16; the loss is scaled.
+    F16,
+    /// Activations in bf16, factors in 8 bits.
+    F8,
+}
+
+lockstep_topology::named!(Precision, "precision": F32 = "fp32", Tf32 = "tf32", Bf16 = "bf16", F16 = "fp16", F8 = "fp8");
+
+impl Precision {
+    /// The format of the factors, of which a GPU has a peak.
+    pub fn factors(self) -> Format {
+        match self {
+            Precision::F32 => Format::Fp32,
+            Precision::Tf32 => Format::Tf32,
+            Precision::Bf16 => Format::Bf16,
+            Precision::F16 => Format::Fp16,
+            Precision::F8 => Format::Fp8,
+        }
+    }
+
+    /// Bytes of an element of an activation, and of its gradient.
+    pub fn activation_bytes(self) -> u64 {
+        if self.copies_weights() { 2 } else { 4 }
+    }
+
+    /// Bytes of a factor of a convolution or a product.
+    pub fn factor_bytes(self) -> u64 {
+        if self == Precision::F8 { 1 } else { self.activation_bytes() }
+    }
+
+    /// `resnet-50 in bf16`: the name of what is trained so; alone where that is in fp32.
+    pub fn beside(self, name: &str) -> String {
+        if self == Precision::F32 { name.to_owned() } else { format!("{name} in {self}") }
+    }
+
+    /// Whether products read weights in other numbers than those that the optimizer keeps.
+    pub fn copies_weights(self) -> bool {
+        !matches!(self, Precision::F32 | Precision::Tf32)
+    }
+}
+
+/// The numbers in which gradients of parameters are kept, added up and exchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum Gradients {
+    /// fp32: what automatic casting leaves of gradients towards fp32 parameters.
+    #[default]
+    F32,
+    /// 16 bits, those of the precision's activations.
+    Half,
+}
+
+lockstep_topology::named!(Gradients, "format of gradients": F32 = "fp32", Half = "half");
+
+impl Gradients {
+    /// Bytes of an element.
+    pub fn bytes(self) -> u64 {
+        if self == Gradients::Half { 2 } else { 4 }
+    }
 }

@@ -11,8 +11,8 @@ use lockstep_topology::{Group, InputError, Schedule};
 
 use crate::task::{Exchange, Op, Phase, Task, TaskId};
 use crate::{
-    Assignment, Averaging, Axis, Buffer, Declared, LayerId, Members, Mesh, Model, Partition, Piece, Sharding,
-    StageOrder,
+    Assignment, Averaging, Axis, Buffer, Declared, Gradients, LayerId, Members, Mesh, Model, Partition, Piece,
+    Precision, Sharding, StageOrder,
 };
 
 /// Ranks that do the same, and what they do in one iteration.
@@ -67,6 +67,10 @@ impl Role {
 pub struct Program {
     /// The model whose layers the chains name.
     pub model: Arc<Model>,
+    /// The numbers in which its layers are trained.
+    pub precision: Precision,
+    /// Those in which gradients are kept and exchanged.
+    pub gradients: Gradients,
     /// Fused layers, each run by one kernel; a partition of all layers but the input, in topological order.
     pub chains: Vec<Vec<LayerId>>,
     /// Who does what.
@@ -100,6 +104,11 @@ impl Program {
             }
             Buffer::Declared(index) => self.buffers.get(index).map_or(0, |buffer| buffer.elements),
         }
+    }
+
+    /// Bytes of an element of a buffer, in memory and in messages: those of gradients follow the program, all others are fp32.
+    pub fn element_bytes(&self, buffer: Buffer) -> u64 {
+        if buffer == Buffer::Gradients { self.gradients.bytes() } else { Gradients::F32.bytes() }
     }
 
     /// The buffer in which layers find their parameters: gathered ones where ranks share parameters out.

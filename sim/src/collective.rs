@@ -9,7 +9,7 @@ use crate::fluid::System;
 use crate::fold::{self, FoldRule, Folding};
 use crate::machine::{Resources, Utilisation};
 use crate::nccl;
-use crate::plan::Plan;
+use crate::plan::{FP32_BYTES, Plan};
 use crate::platform::Platform;
 use crate::traffic::Traffic;
 
@@ -86,7 +86,7 @@ pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Resu
     })?;
     let time = outcome.end;
     let seconds = time.as_secs_f64();
-    let algbw = if seconds > 0.0 { (run.elements * 4) as f64 / seconds } else { 0.0 };
+    let algbw = if seconds > 0.0 { (run.elements * FP32_BYTES) as f64 / seconds } else { 0.0 };
     let busbw = algbw * run.collective.bus_factor(contributors);
     Ok(CollectiveTime { time, algbw, busbw, traffic: outcome.traffic, utilisation: outcome.utilisation, folding })
 }
@@ -99,6 +99,7 @@ pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Resu
 pub fn nccl_choice(run: &CollectiveRun, platform: &Platform<'_>) -> Result<Option<String>, InputError> {
     let Some(request) = run.algorithm.nccl() else { return Ok(None) };
     platform.check(run.group.members())?;
-    let answer = nccl::library(platform, 0..run.group.members(), &request, &run.collective, run.elements)?;
+    let bytes = run.elements.saturating_mul(FP32_BYTES);
+    let answer = nccl::library(platform, 0..run.group.members(), &request, &run.collective, bytes)?;
     Ok(answer.map(|answer| format!("NCCL {} takes {}", request.version, answer.choice)))
 }

@@ -4,6 +4,7 @@
 //! data sheets, [`Table`] what was measured on the machine.
 
 mod fill;
+mod generation;
 mod near;
 mod roofline;
 mod table;

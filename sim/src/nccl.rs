@@ -10,7 +10,7 @@ use lockstep_topology::{Collective, InputError, Rank};
 
 use crate::platform::Platform;
 
-/// What NCCL does with a collective of `elements` fp32 elements among `ranks`, in the order of the members; `None` where its figures
+/// What NCCL does with a collective of `bytes` bytes among `ranks`, in the order of the members; `None` where its figures
 /// of their devices are not known.
 ///
 /// # Errors
@@ -20,14 +20,14 @@ pub(crate) fn library(
     ranks: impl Iterator<Item = u32>,
     request: &Request,
     collective: &Collective,
-    elements: u64,
+    bytes: u64,
 ) -> Result<Option<Answer>, InputError> {
     let ranks: Vec<u32> = ranks.collect();
     let Some(first) = ranks.first().copied() else { return Ok(None) };
     let devices: Vec<_> = ranks.iter().map(|rank| platform.placement.device(Rank(*rank))).collect();
     let in_process = ranks.iter().filter(|rank| platform.hosting.share(Rank(first), Rank(**rank))).count();
     match Machine::of(platform.cluster, &devices, in_process as u32)? {
-        Some(machine) => answer(&machine, request, &Call { collective, bytes: elements.saturating_mul(4) }).map(Some),
+        Some(machine) => answer(&machine, request, &Call { collective, bytes }).map(Some),
         None => Ok(None),
     }
 }

@@ -12,6 +12,9 @@ use lockstep_models::{AxisSet, Exchange, Members, Need, Op, Phase, Program, Role
 use lockstep_topology::nccl::Request;
 use lockstep_topology::{Algorithm, Collective, Group, InputError, Library, Schedule};
 
+/// Bytes of an element of a collective alone.
+pub(crate) const FP32_BYTES: u64 = 4;
+
 /// What a rank of some role does in one iteration.
 #[derive(Debug)]
 pub(crate) struct RolePlan {
@@ -84,6 +87,8 @@ pub(crate) struct Cursor {
 #[derive(Debug)]
 pub(crate) struct Meeting {
     pub(crate) schedule: Schedule,
+    /// Bytes of an element.
+    pub(crate) element_bytes: u64,
     pub(crate) window: u32,
     /// The ranks.
     pub(crate) members: Members,
@@ -203,7 +208,16 @@ impl Plan {
                             };
                             let window = Program::window(exchange, &schedule);
                             let (library, nccl) = (exchange.algorithm.library(), exchange.algorithm.nccl());
-                            meetings.push(Meeting { schedule, window, members, library, nccl, apart: None });
+                            let element_bytes = program.element_bytes(exchange.buffer);
+                            meetings.push(Meeting {
+                                schedule,
+                                element_bytes,
+                                window,
+                                members,
+                                library,
+                                nccl,
+                                apart: None,
+                            });
                         }
                         firsts.insert(number, first);
                         first
@@ -251,7 +265,15 @@ impl Plan {
         let (library, nccl, apart) = (algorithm.library(), algorithm.nccl(), Some(Apart::AtOnce));
         Plan {
             roles: vec![role],
-            meetings: vec![Meeting { schedule, window, members: Members::range(0, ranks), library, nccl, apart }],
+            meetings: vec![Meeting {
+                schedule,
+                element_bytes: FP32_BYTES,
+                window,
+                members: Members::range(0, ranks),
+                library,
+                nccl,
+                apart,
+            }],
         }
     }
 

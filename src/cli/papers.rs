@@ -6,7 +6,7 @@ use clap::Args;
 use lockstep_topology::{InputError, RECORD, read_text};
 
 use lockstep_papers::errors::{check, errors};
-use lockstep_papers::{PAPERS, Paper, account, page, told};
+use lockstep_papers::{Paper, Shipped, account, page, told};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::progress::Estimate;
@@ -47,7 +47,7 @@ impl Papers {
     pub(super) fn run(self) -> Result<(), Failure> {
         check_outputs(&[("--html", self.html.as_deref()), ("--write-errors", self.write_errors.as_deref())])?;
         let committed = self.check.as_deref().map(read).transpose()?;
-        let all = || PAPERS.map(|shipped| shipped.name.to_owned()).into();
+        let all = || Shipped::all().map(|shipped| shipped.name.to_owned()).collect();
         let names: Vec<String> = if self.papers.is_empty() { all() } else { self.papers };
         let drawn = self.figures || self.html.is_some();
         let load = |name: &String| if drawn { Paper::with_plots(name) } else { Paper::load(name) };

@@ -44,7 +44,7 @@ pub use describe::Table;
 use fabric::Fabric;
 pub use fabric::Routing;
 pub use flops::{parse_flops, show_flops};
-pub use gpu::{GpuSpec, Lanes, Precision};
+pub use gpu::{Architecture, GpuSpec, Lanes, Precision};
 pub use gpu_table::{CatalogueGpu, catalogue};
 pub use link_kind::{Duplex, LinkKind};
 pub use one_host::HostGpu;

@@ -10,11 +10,12 @@ use lockstep_topology::{ErrorPlace, InputError};
 /// What the runs of an experiment compute on.
 ///
 /// # Errors
-/// A library that is missing, no GPU, one that is too old.
+/// Numbers that it does not compute in, a library that is missing, no GPU, one that is too old.
 pub fn devices(experiment: &Experiment) -> Result<Arc<dyn Devices>, InputError> {
-    Ok(match gpus(experiment.device).map_err(|error| experiment.locate(error))? {
+    let device = experiment.computes_on()?;
+    Ok(match gpus(device).map_err(|error| experiment.locate(error))? {
         Some(gpus) => Arc::new(gpus),
-        None if experiment.device == Device::Null => Arc::new(Nulls),
+        None if device == Device::Null => Arc::new(Nulls),
         None => Arc::new(Cpus),
     })
 }

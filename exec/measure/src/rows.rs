@@ -107,7 +107,7 @@ fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> 
         setting: configuration.setting(),
         data: experiment.data.clone(),
         transport: experiment.transport.to_string(),
-        device: experiment.device.to_string(),
+        device: experiment.computes_on()?.to_string(),
         threads_per_rank: experiment.threads_per_rank,
         training: TrainedRun { experiment, configuration, seed: *seed }.recipe(),
         learning_rate: experiment.optimizer.target_rate(program.gradient_samples()),

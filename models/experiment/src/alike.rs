@@ -33,7 +33,7 @@ pub fn check(experiment: &Experiment, here: Here) -> Result<Vec<String>, InputEr
 mod tests {
     use super::*;
 
-    const HERE: Here = Here { hosts: 1, cores: 16, profiled: false };
+    const HERE: Here = Here { hosts: 1, cores: 16 };
 
     fn checked(more: &str) -> Result<Vec<String>, InputError> {
         let text = format!("name = \"e\"\nmodel = \"lenet\"\nranks = [2]\n{more}");
@@ -49,7 +49,10 @@ mod tests {
             ("cluster = \"ethernet-4\"\n", "this-machine"),
             ("cluster = \"dgx1-v100\"\n", "device = \"cuda\""),
             ("cluster = \"ethernet-4:1\"\ndevice = \"cuda\"\n", "no GPUs"),
-            ("cluster = \"dgx1-v100\"\ndevice = \"cuda:bf16\"\n", "give the profile"),
+            ("cluster = \"dgx1-v100\"\ndevice = \"cuda\"\nprecision = \"fp16\"\n", "take fp32, tf32 or bf16"),
+            ("cluster = \"dgx-h100\"\ndevice = \"cuda\"\nprecision = \"fp8\"\n", "sim predict"),
+            ("precision = \"bf16\"\n", "take device = \"cuda\""),
+            ("cluster = \"dgx-a100\"\ndevice = \"cuda:bf16\"\ngradients = \"half\"\n", "leave it out"),
             ("device = \"null\"\n", "exec run"),
             ("augment = \"crop=4,flip\"\n", "leave it out"),
             ("[anchor]\nimages_per_s = 100.0\n", "leave it out"),
@@ -69,6 +72,8 @@ mod tests {
             "sampling = \"partitioned:groups=1:shuffle-every=5\"\n",
             "augment = \"patch\"\n",
             "cluster = \"dgx1-v100\"\ndevice = \"cuda\"\n",
+            "cluster = \"dgx-a100\"\ndevice = \"cuda:bf16\"\n",
+            "cluster = \"dgx-a100\"\ndevice = \"cuda\"\nprecision = \"tf32\"\n",
         ] {
             assert_eq!(checked(more), Ok(Vec::new()), "{more}");
         }
@@ -93,7 +98,7 @@ mod tests {
         assert_eq!(check(&experiment, Here { hosts: 4, ..HERE }), Ok(Vec::new()));
         let error = check(&experiment, HERE).expect_err("refused");
         assert!(error.message.contains("has 4 hosts") && error.message.contains("ranks on 1 hosts"), "{error}");
-        let error = check(&experiment, Here { hosts: 4, cores: 2, ..HERE }).expect_err("refused");
+        let error = check(&experiment, Here { hosts: 4, cores: 2 }).expect_err("refused");
         assert!(error.message.contains("hosts of 16 cores, and this one has 2"), "{error}");
     }
 }

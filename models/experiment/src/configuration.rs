@@ -47,7 +47,7 @@ impl Configuration {
     pub fn setting(&self) -> Setting {
         let job = &self.job;
         Setting {
-            model: job.model.name().to_owned(),
+            model: job.model_in_numbers(),
             strategy: job.layout_name(),
             learners: self.learners,
             ranks: job.workers,
@@ -70,7 +70,7 @@ impl Configuration {
 
     /// The label of the same model on so many ranks, with such a batch and algorithm.
     pub fn label_with(&self, ranks: &str, batch_per_rank: &str, algorithm: &str) -> String {
-        let model = self.job.model.name();
+        let model = self.job.model_in_numbers();
         match ranks {
             "1" => format!("{model}, 1 rank x {batch_per_rank}"),
             ranks => format!("{model}, {ranks} ranks x {batch_per_rank}, {algorithm}"),
@@ -220,6 +220,7 @@ impl Experiment {
             Batch::PerRank(sizes) => (sizes[batch], u64::from(sizes[batch])),
             Batch::Global(sizes) => (self.share(sizes[batch], ranks)?, sizes[batch]),
         };
+        let precision = self.numbers()?;
         let mut configuration = Configuration {
             job: Job {
                 strategy: self.strategy.clone(),
@@ -234,6 +235,8 @@ impl Experiment {
                 mesh: self.mesh.clone(),
                 cut: self.cut.clone(),
                 schedule: self.schedule,
+                precision,
+                gradients: self.gradients,
                 ..Job::new(Arc::clone(model), ranks, batch_per_rank)
             },
             learners: self.learners,

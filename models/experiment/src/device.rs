@@ -35,8 +35,7 @@ impl fmt::Display for Device {
             Device::Cpu => "cpu",
             Device::Null => "null",
             Device::Cuda(Precision::F32) => "cuda",
-            Device::Cuda(Precision::Tf32) => "cuda:tf32",
-            Device::Cuda(Precision::Bf16) => "cuda:bf16",
+            Device::Cuda(precision) => return write!(f, "cuda:{precision}"),
         })
     }
 }
@@ -44,12 +43,12 @@ impl fmt::Display for Device {
 impl FromStr for Device {
     type Err = String;
 
-    /// Reads `cpu`, `null`, `cuda` or `cuda:f32`, `cuda:tf32` and `cuda:bf16`.
+    /// Reads `cpu`, `null`, `cuda` or `cuda:f32`, `cuda:fp32`, `cuda:tf32` and `cuda:bf16`.
     fn from_str(text: &str) -> Result<Device, String> {
         match text {
             "cpu" => Ok(Device::Cpu),
             "null" => Ok(Device::Null),
-            "cuda" | "cuda:f32" => Ok(Device::Cuda(Precision::F32)),
+            "cuda" | "cuda:f32" | "cuda:fp32" => Ok(Device::Cuda(Precision::F32)),
             "cuda:tf32" => Ok(Device::Cuda(Precision::Tf32)),
             "cuda:bf16" => Ok(Device::Cuda(Precision::Bf16)),
             _ => Err(format!("{text:?}: unknown device: write cpu, cuda, cuda:tf32, cuda:bf16 or null")),

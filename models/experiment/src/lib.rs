@@ -17,6 +17,7 @@ pub mod identity;
 mod input;
 mod learners;
 mod noise;
+mod numbers;
 mod optimizer;
 mod page;
 mod published;

@@ -177,6 +177,26 @@ macro_rules! rows {
             value: "DEVICE", default: "cpu", how: &One(word(), |e, device| e.device = device), flag_of: PREDICT | RUN,
             unlike: Unlike::Refused(unlike::device), identify: |e, all| all.set("device", e.device),
         }
+        "precision" precision: Option<Precision> = None,
+        "The numbers in which layers are trained: fp32, tf32, bf16, fp16 or fp8, the last three beside fp32 weights and optimizer (\"AMP\"; \
+         default: what the device says, else fp32)", {
+            value: "NUMBERS", default: "fp32", how: &One(word(), |e, precision| e.precision = Some(precision)),
+            flag_of: PREDICT | RUN, unlike: Unlike::Refused(unlike::precision),
+            trained: Some((Trained::Apart, |run| run.experiment.precision.map(|precision| precision.to_string()))),
+            axis: Some(Axis {
+                help: "The numbers in which layers are trained, e.g. fp32,tf32,bf16", value: "P,…",
+                how: &list(word(), |e| e.precision.into_iter().collect(), |e, precision| e.precision = Some(precision)), ..AXIS
+            }),
+        }
+        "gradients" gradients: Gradients = Gradients::F32,
+        "The numbers in which gradients are kept and exchanged: fp32, or half (16 bits, with precision bf16, fp16 or fp8)", {
+            value: "NUMBERS", default: "fp32", how: &One(word(), |e, gradients| e.gradients = gradients),
+            flag_of: PREDICT | RUN | SWEEP, unlike: Unlike::Refused(unlike::gradients),
+            identify: |e, all| all.set_some("gradients", Some(e.gradients).filter(|of| *of != Gradients::F32)),
+            trained: Some((Trained::Apart, |run| {
+                Some(run.experiment.gradients).filter(|of| *of != Gradients::F32).map(|of| of.to_string())
+            })),
+        }
         "threads_per_rank" threads_per_rank: u32 = 1, "Threads of each rank", {
             value: "N", default: "1", how: &One(COUNT, |e, count| e.threads_per_rank = count),
             flag_of: PREDICT | RUN | SWEEP, identify: |e, all| all.set("threads_per_rank", e.threads_per_rank),

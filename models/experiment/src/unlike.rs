@@ -1,6 +1,6 @@
 //! What a comparison does about settings that do not reach both sides alike, one function for each.
 
-use lockstep_models::{Augmentation, Precision};
+use lockstep_models::{Augmentation, Gradients};
 use lockstep_topology::Cluster;
 use lockstep_topology::cluster::DeviceKind;
 
@@ -15,8 +15,6 @@ pub struct Here {
     pub hosts: u32,
     /// Cores of this one.
     pub cores: u32,
-    /// Whether predictions rest on a profile.
-    pub profiled: bool,
 }
 
 /// What is wrong with a setting: its value, and why with the cure.
@@ -76,18 +74,27 @@ pub(crate) fn cluster(experiment: &Experiment, here: Here) -> Option<Wrong> {
     }
 }
 
-pub(crate) fn device(experiment: &Experiment, here: Here) -> Option<Wrong> {
+pub(crate) fn device(experiment: &Experiment, _: Here) -> Option<Wrong> {
     let message = match experiment.device {
         Device::Null => {
             "computing takes no time in measured runs, and predictions count it: take device = \"cpu\", or measure \
              the exchanges with lockstep exec run"
         }
-        Device::Cuda(Precision::Tf32 | Precision::Bf16) if !here.profiled => {
-            "predictions from data sheets know fp32 alone: give the profile that lockstep exec profile has written of it"
-        }
         _ => return None,
     };
     Some((experiment.device.to_string(), message.to_owned()))
+}
+
+/// What the kernels of measured runs do not compute in.
+pub(crate) fn precision(experiment: &Experiment, _: Here) -> Option<Wrong> {
+    let refused = experiment.computes_on().err().filter(|_| experiment.gradients == Gradients::F32)?;
+    Some((refused.value, refused.message))
+}
+
+/// What measured runs do not exchange.
+pub(crate) fn gradients(experiment: &Experiment, _: Here) -> Option<Wrong> {
+    let refused = experiment.computes_on().err().filter(|_| experiment.gradients != Gradients::F32)?;
+    Some((refused.value, refused.message))
 }
 
 pub(crate) fn augmentation(experiment: &Experiment, _: Here) -> Option<Wrong> {

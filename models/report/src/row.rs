@@ -9,7 +9,7 @@ use super::explanation::{ClassFigures, Explanation, SensitivityFigures};
 /// Which configuration a row is about.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
-    /// Name of the model.
+    /// Name of the model, with `in bf16` or the like where it is not trained in fp32.
     pub model: String,
     /// How training is spread over ranks.
     pub strategy: String,

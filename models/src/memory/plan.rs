@@ -123,9 +123,14 @@ impl Plan {
 impl Activations {
     /// What those of a role take; `planned` is the arena of [`Plan::of_role`] with all reuse.
     pub fn of_role(program: &Program, role: &Role) -> Activations {
-        let tensors = activations(program, role);
+        let mut tensors = activations(program, role);
         let (mut pieces, _) = pieces(program, role, &tensors, (Reuse::Full, Flattening::View));
-        let arena = arrange(&pieces).bytes;
+        // A plan is of elements, whatever they take.
+        let taken = |bytes: u64| bytes / ELEMENT_BYTES * program.precision.activation_bytes();
+        let arena = taken(arrange(&pieces).bytes);
+        pieces.iter_mut().for_each(|piece| piece.bytes = taken(piece.bytes));
+        let stored = tensors.iter_mut().filter(|tensor| tensor.content != Content::Kept);
+        stored.for_each(|tensor| tensor.bytes = taken(tensor.bytes));
         let kept = || tensors.iter().filter(|tensor| tensor.content == Content::Kept);
         pieces.extend(kept().map(storage));
         Activations {

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, Group, InputError};
 
 use super::Strategy;
-use crate::{Assignment, Averaging, Axis, LayerId, Mesh, Model, PipelineSchedule, Program, Sampling, StageCut, Stages};
+use crate::{
+    Assignment, Averaging, Axis, Gradients, LayerId, Mesh, Model, PipelineSchedule, Precision, Program, Sampling,
+    StageCut, Stages,
+};
 
 /// How gradients are cut into exchanges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +93,10 @@ pub struct Job {
     pub fuse: bool,
     /// Whether exchanges are rounded up to equal parts.
     pub pad: bool,
+    /// The numbers in which layers are trained.
+    pub precision: Precision,
+    /// Those in which gradients are kept and exchanged.
+    pub gradients: Gradients,
 }
 
 impl Job {
@@ -113,6 +120,8 @@ impl Job {
             sampling: Sampling::OneShuffle,
             fuse: true,
             pad: true,
+            precision: Precision::F32,
+            gradients: Gradients::F32,
         }
     }
 
@@ -182,6 +191,11 @@ impl Job {
     /// How many batches of [`Job::batch_per_rank`] samples all workers take at once: one each, unless a mesh lets them share.
     pub fn sources(&self) -> u32 {
         self.mesh.as_ref().map_or(self.workers, |mesh| mesh.size(Axis::Data) * mesh.size(Axis::Device))
+    }
+
+    /// `resnet-50 in bf16`: the model, and its numbers where they are not fp32.
+    pub fn model_in_numbers(&self) -> String {
+        self.precision.beside(self.model.name())
     }
 
     /// `model-parallel over data=2,tensor=2`: the strategy, and the mesh where one is given.

@@ -58,8 +58,9 @@ fn of_paper(paper: &Paper, cores: &Cores, each: &(impl Fn(&Row) + Sync)) -> Resu
     let case = Case::new(paper, cores, machine(paper, &values), &known)?;
     let mut notes = vec![format!("{}: {}; cluster {}", paper.name, paper.source, paper.common.cluster)];
     notes.extend(paper.common.input.iter().map(|input| format!("{}: {}", paper.name, input.account())));
-    for (model, factor) in case.factors() {
-        let is_its = |row: &&Row| row.mark == Some(Mark::Anchor) && row.at.model == *model;
+    for (of, factor) in case.factors() {
+        let model = &of.model;
+        let is_its = |row: &&Row| row.mark == Some(Mark::Anchor) && row.at == *of;
         let to = paper.rows.iter().find(is_its).map(|row| format!(" to {} ({})", row.name, row.says));
         let to = to.unwrap_or_default();
         notes.push(format!("{}: computation of {model} is scaled by {factor:.4}{to}", paper.name));

@@ -10,6 +10,7 @@ use super::machine::{Hosted, Machine, Parameter, fed, scaled};
 use super::paper::Paper;
 use super::plot::Plot;
 use super::quantity::Quantity;
+use super::read::is_scaling;
 use super::row::{Mark, Row};
 use lockstep_experiment::Experiment;
 use lockstep_predict::Site;
@@ -22,8 +23,8 @@ pub(super) struct Case<'a> {
     cores: &'a Cores,
     machine: Machine<'a>,
     sites: BTreeMap<String, Site>,
-    /// What computation is multiplied by, per model with an anchor; the first anchor's serves the other models.
-    factors: Vec<(String, f64)>,
+    /// What computation is multiplied by, per anchor's configuration; a model's first anchor serves its others, the first one other models.
+    factors: Vec<(Experiment, f64)>,
     known: &'a Known,
 }
 
@@ -55,7 +56,7 @@ impl<'a> Case<'a> {
         let anchors: Vec<&Row> = paper.rows.iter().filter(|row| row.mark == Some(Mark::Anchor)).collect();
         let found = cores.each(&anchors, |row| case.anchor(row).map_err(|failure| at(row, failure)));
         for (row, factor) in anchors.iter().zip(found) {
-            case.factors.push((row.at.model.clone(), factor?));
+            case.factors.push((row.at.clone(), factor?));
         }
         Ok(case)
     }
@@ -86,8 +87,8 @@ impl<'a> Case<'a> {
         Ok(Case { cores, machine, sites, factors: Vec::new(), known })
     }
 
-    /// What computation of each model with an anchor is multiplied by.
-    pub(super) fn factors(&self) -> &[(String, f64)] {
+    /// What computation of each configuration with an anchor is multiplied by.
+    pub(super) fn factors(&self) -> &[(Experiment, f64)] {
         &self.factors
     }
 
@@ -160,10 +161,11 @@ impl<'a> Case<'a> {
         known.iter().find(same).map(|one| one.figure.clone())
     }
 
-    /// What the computation of an experiment's model is multiplied by.
+    /// What the computation of an experiment is multiplied by.
     fn factor(&self, experiment: &Experiment) -> f64 {
-        let of_model = self.factors.iter().find(|(model, _)| *model == experiment.model).or(self.factors.first());
-        of_model.map_or(1.0, |(_, factor)| *factor)
+        let own = self.factors.iter().find(|(of, _)| is_scaling(of, experiment));
+        let of_model = || self.factors.iter().find(|(of, _)| of.model == experiment.model);
+        own.or_else(of_model).or(self.factors.first()).map_or(1.0, |(_, factor)| *factor)
     }
 
     /// Learners on each device that the auto-tuner ends with, on predictions of each number.

@@ -6,7 +6,7 @@ use lockstep_topology::{DESCRIPTION, InputError, read_text};
 
 use super::paper::Paper;
 use super::plotting;
-use super::shipped::{PAPERS, Shipped};
+use super::shipped::Shipped;
 
 impl Paper {
     /// The paper called `name`, or that of the file at this path.
@@ -15,10 +15,10 @@ impl Paper {
     /// An unknown name, an unreadable file, and whatever [`Paper::parse`] refuses.
     pub fn load(name: &str) -> Result<Paper, InputError> {
         if let Some(shipped) = Shipped::called(name) {
-            return Paper::parse(&format!("experiments/papers/{name}.toml"), shipped.rows);
+            return Paper::parse(shipped.file, shipped.rows);
         }
         if !name.ends_with(".toml") {
-            let names = PAPERS.map(|shipped| shipped.name).join(", ");
+            let names = Shipped::all().map(|shipped| shipped.name).collect::<Vec<_>>().join(", ");
             let message = format!("there is no such paper: there are {names}, or name a .toml file");
             return Err(InputError::new("PAPER", name, message));
         }

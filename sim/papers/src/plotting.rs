@@ -31,7 +31,7 @@ pub(super) use point::predicted;
 /// An unreadable file, unknown or missing keys, units that do not fit, points that no line goes by: with file, line and cure.
 pub(super) fn plots(paper: &Paper, file: &str) -> Result<Vec<Plot>, InputError> {
     if let Some(shipped) = Shipped::called(file) {
-        return read::parse(paper, &format!("experiments/papers/{file}.figures.toml"), shipped.figures);
+        return read::parse(paper, &shipped.file.replace(".toml", ".figures.toml"), shipped.figures);
     }
     let beside = Path::new(file).with_extension("figures.toml");
     match read_text(&beside, DESCRIPTION) {

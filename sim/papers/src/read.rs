@@ -46,12 +46,12 @@ impl Paper {
         let mut rows: Vec<Row> = Vec::new();
         for entry in root.need("row", "[{ row = \"G-1\" }]")?.items()? {
             let row = row(&common, &entry)?;
-            let same = |other: &&Row| other.mark == Some(Mark::Anchor) && other.at.model == row.at.model;
+            let same = |other: &&Row| other.mark == Some(Mark::Anchor) && is_scaling(&other.at, &row.at);
             if row.mark == Some(Mark::Anchor)
                 && let Some(other) = rows.iter().find(same)
             {
                 let message =
-                    format!("{} is an anchor of {} already: a paper and model have one", other.name, row.at.model);
+                    format!("{} is an anchor of {} already: a configuration has one", other.name, row.at.model);
                 return Err(entry.error(message));
             }
             rows.push(row);
@@ -61,6 +61,12 @@ impl Paper {
         let fits = root.get("fit").map_or(Ok(Vec::new()), |entry| fits(&entry, &rows))?;
         Ok(Paper { name, source, common, fits, rows, plots: Vec::new() })
     }
+}
+
+/// Whether two experiments are one configuration on different numbers of ranks.
+pub(super) fn is_scaling(one: &Experiment, other: &Experiment) -> bool {
+    let (ranks, algorithms) = (one.ranks.clone(), one.algorithms.clone());
+    *one == Experiment { ranks, algorithms, ..other.clone() }
 }
 
 /// The parameters to be fitted, each to rows that no other is fitted to.

@@ -115,6 +115,25 @@ fn what_makes_no_sense_is_refused_with_its_line() {
     assert!(Paper::load("goyal").unwrap_err().to_string().contains("there are goyal2017"));
 }
 
+/// A row on one GPU scales its own line alone; the others of NVIDIA's tables are off by 6 % on average at most, of MXNet's by 8 %.
+#[test]
+fn tables_of_training_speeds_come_out() {
+    for (tables, rows, most) in [("nvidia", (32, 20), 6.0), ("mxnet", (24, 3), 8.0)] {
+        let own = TABLES.iter().filter(|of| of.name.starts_with(tables));
+        let papers: Vec<Paper> = own.map(|of| Paper::load(of.name).unwrap()).collect();
+        let found = account(&papers, |_, _| ()).unwrap();
+        let errors =
+            |counted| found.rows.iter().filter(move |row| row.counted == counted).map(|row| row.error_pct.unwrap());
+        assert_eq!((errors(true).count(), errors(false).count()), rows);
+        assert!(errors(false).all(|error| error.abs() < 1e-3), "{:?}", found.rows);
+        let mean = errors(true).map(f64::abs).sum::<f64>() / rows.0 as f64;
+        assert!(mean <= most, "{tables}: {mean}");
+    }
+    for Shipped { name, .. } in TABLES {
+        assert!(!Paper::with_plots(name).unwrap().plots.is_empty(), "{name}");
+    }
+}
+
 /// Within 2 % of the printed figures, which are rounded themselves; G-7 takes ResNet-50's 102 MB for 100.
 #[test]
 fn computed_rows_are_what_was_published() {

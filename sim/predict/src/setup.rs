@@ -30,8 +30,9 @@ impl Setup {
     /// The setup for an experiment: its threads per rank, its noise or else the site's, as many steps as noise needs.
     ///
     /// # Errors
-    /// Noise fitted to a record that is not there, trials where nothing varies.
+    /// Numbers that the site's figures are not of, noise fitted to a record that is not there, trials where nothing varies.
     pub fn of(experiment: &Experiment, site: &Site, network: NetworkModel) -> Result<Setup, InputError> {
+        site.check_precision(experiment)?;
         let (noise, trials) = jitter(experiment, site)?;
         let varies = site.costs.noise().is_some() || !noise.is_empty();
         if trials > 1 && !varies {

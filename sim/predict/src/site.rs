@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lockstep_models::Precision;
 use lockstep_models::profile::Profile;
 use lockstep_sim::{Costs, Roofline, Table};
 use lockstep_topology::cluster::{CpuSpec, DeviceKind, GpuSpec, HostGpu, Origin};
@@ -66,20 +67,71 @@ impl Site {
         site.check_stated(experiment).map(|()| site)
     }
 
-    /// What its figures are of: the device of a profile that prices the cluster's GPUs, else fp32 on what the cluster has.
-    fn device(&self) -> &str {
-        let gpus = self.cluster.devices().iter().filter_map(|device| match &device.kind {
-            DeviceKind::Gpu(gpu) => Some(&gpu.model),
+    fn gpus(&self) -> impl Iterator<Item = &GpuSpec> {
+        self.cluster.devices().iter().filter_map(|device| match &device.kind {
+            DeviceKind::Gpu(gpu) => Some(&**gpu),
             DeviceKind::Cpu(_) => None,
-        });
-        let mut models = gpus.peekable();
-        if models.peek().is_none() {
-            return "cpu";
-        }
+        })
+    }
+
+    /// The device of a profile that prices the cluster's GPUs.
+    fn measured(&self) -> Option<&str> {
+        let mut models = self.gpus().map(|gpu| &gpu.model);
         let priced = self.profile.iter().flat_map(|profile| &profile.gpus);
         let hardware =
             priced.filter(|gpu| models.any(|model| *model == gpu.model)).find_map(|gpu| gpu.hardware.as_ref());
-        hardware.map_or("cuda", |of| of.device.as_str())
+        hardware.map(|of| of.device.as_str())
+    }
+
+    /// What its figures are of: the device of a profile that prices the cluster's GPUs, else what the cluster has.
+    fn device(&self) -> &str {
+        match self.gpus().next() {
+            None => "cpu",
+            Some(_) => self.measured().unwrap_or("cuda"),
+        }
+    }
+
+    /// Whether its figures are of `device`; data sheets are of GPUs in any numbers.
+    fn is_of(&self, device: Device) -> bool {
+        let of = self.device();
+        device.to_string() == of || of == "cuda" && device.is_gpu() && self.measured().is_none()
+    }
+
+    /// Refuses numbers that its figures are not of.
+    ///
+    /// # Errors
+    /// CPUs, GPUs that do not compute in them, a profile of others; names the cure.
+    pub fn check_precision(&self, experiment: &Experiment) -> Result<(), InputError> {
+        let (precision, name) = (experiment.numbers()?, self.cluster.name());
+        let unserved = |gpu: &&GpuSpec| gpu.peak(precision.factors()).is_none();
+        let message = match self.measured() {
+            _ if precision == Precision::F32 => return Ok(()),
+            Some(of) if of == Device::Cuda(precision).to_string() => return Ok(()),
+            Some(of) => format!(
+                "is not what the profile's figures are of, which is {of}: take that, or a {} that lockstep exec profile has \
+                 written in these numbers",
+                ErrorPlace::Flag("profile")
+            ),
+            None if self.gpus().next().is_none() => {
+                format!(
+                    "is of GPUs, and {name} has CPUs alone, which compute in fp32: leave it out, or name another cluster"
+                )
+            }
+            None => {
+                let Some(gpu) = self.gpus().find(unserved) else { return Ok(()) };
+                let served = Precision::ALL.into_iter().filter(|precision| gpu.peak(precision.factors()).is_some());
+                let served: Vec<&str> = served.map(Precision::name).collect();
+                format!(
+                    "is nothing that {} computes in: take {}, or state {} of it in the cluster's file",
+                    gpu.model,
+                    served.join(" or "),
+                    precision.factors()
+                )
+            }
+        };
+        let key = if experiment.precision.is_some() { "precision" } else { "device" };
+        let value = if experiment.precision.is_some() { precision.to_string() } else { experiment.device.to_string() };
+        Err(experiment.locate(InputError::flag(key, value, message)))
     }
 
     /// Refuses to predict for a device or a precision that is asked for and would change nothing.
@@ -88,8 +140,8 @@ impl Site {
     /// Names what the figures are of.
     fn check_stated(&self, experiment: &Experiment) -> Result<(), InputError> {
         let (of, device) = (self.device(), experiment.device);
-        if !experiment.states("device") || device.to_string() == of {
-            return Ok(());
+        if !experiment.states("device") || self.is_of(device) {
+            return self.check_precision(experiment);
         }
         let name = self.cluster.name();
         let message = match device {
@@ -113,11 +165,11 @@ impl Site {
     /// # Errors
     /// Names both.
     pub fn check_device(&self, experiment: &Experiment) -> Result<(), InputError> {
-        let (of, device) = (self.device(), experiment.device.to_string());
-        if device == of {
+        let (of, device) = (self.device(), experiment.computes_on()?);
+        if self.is_of(device) {
             return Ok(());
         }
-        let message = match (experiment.device, experiment.on_this_machine()) {
+        let message = match (device, experiment.on_this_machine()) {
             (Device::Null, _) => "computes nothing, and the prediction is of computing: take exec run".to_owned(),
             (measured, true) => format!(
                 "is not what the profile's figures are of, which is {of}: take that, or measure with lockstep {}",
@@ -125,7 +177,7 @@ impl Site {
             ),
             (_, false) => format!("is not what is predicted for {}, which is {of}: take that", self.cluster.name()),
         };
-        Err(experiment.locate(InputError::flag("device", device, message)))
+        Err(experiment.locate(InputError::flag("device", device.to_string(), message)))
     }
 
     /// The host that a profile was measured on, where messages go as this experiment's do.

@@ -1,9 +1,9 @@
 //! The bandwidth that would hide the communication: how much faster, or slower, the links might be.
 //!
-//! In the simple case 2·bytes(W) / time of the backward pass (Goyal et al. 2017 §4.3); in general whatever the simulation
+//! In the simple case 2·bytes(G) / time of the backward pass (Goyal et al. 2017 §4.3); in general whatever the simulation
 //! says, found by bisection over one factor for all links between devices.
 
-use lockstep_models::Program;
+use lockstep_models::{Buffer, Program};
 use lockstep_topology::Bandwidth;
 use lockstep_topology::cluster::{Figure, LinkKind};
 
@@ -32,7 +32,7 @@ pub struct Hiding {
     pub factor: Option<f64>,
     /// The share of the step that stays exposed with links ten thousand times as fast.
     pub floor: f64,
-    /// 2·bytes(W) over the time of a worker's backward pass.
+    /// 2·bytes(G), of the gradients, over the time of a worker's backward pass.
     pub simple: Option<Bandwidth>,
 }
 
@@ -88,10 +88,11 @@ pub fn hiding(
     Ok(Hiding { links, factor: Some(high), floor, simple })
 }
 
-/// 2·bytes(W) / t_backward; `None` without an exchange or a backward pass.
+/// 2·bytes(G) / t_backward; `None` without an exchange or a backward pass.
 fn simple(program: &Program, prediction: &Prediction) -> Option<Bandwidth> {
     program.roles[0].exchanges().next()?;
     let kinds = prediction.timeline.seconds_by_kind(program);
     let backward: f64 = kinds.iter().filter(|(kind, _)| kind.starts_with("backward")).map(|(_, s)| s).sum();
-    Bandwidth::new(2.0 * 4.0 * program.model.parameter_elements() as f64 / backward)
+    let bytes = program.element_bytes(Buffer::Gradients) * program.model.parameter_elements();
+    Bandwidth::new(2.0 * bytes as f64 / backward)
 }

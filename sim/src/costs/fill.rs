@@ -6,16 +6,14 @@
 //! is cut as well (split-k). All other layers stream, so many elements a block. A kernel that does not fill the GPU is
 //! slower in proportion, and leaves the rest to the kernels of other ranks on it.
 //!
-//! Sizes of tiles and blocks are assumed: libraries choose theirs per device and shape, and keep them to themselves.
+//! Tiles are those of the GPU's generation, of which the one that is through first is taken; blocks of a stream are assumed.
 
 use lockstep_models::{KernelClass, Node, Pass};
 
-/// Outputs of one block of a matrix product: 64 rows of 32 (assumed).
-const TILE: [f64; 2] = [64.0, 32.0];
+use super::generation::Kernels;
+
 /// The shortest piece into which the sum is cut (assumed).
 const SHORTEST_SUM: f64 = 256.0;
-/// Steps of the sum that a block's beginning and end cost (assumed).
-const SUM_OVERHEAD: f64 = 32.0;
 /// Elements of one block of a streaming kernel: 256 threads of four (assumed).
 const STREAMED: f64 = 1024.0;
 
@@ -24,7 +22,7 @@ const STREAMED: f64 = 1024.0;
 pub(super) struct Fill {
     /// Mean share of the multiprocessors that have a block of it, from 0 to 1.
     pub(super) occupancy: f64,
-    /// Useful share of the arithmetic that its blocks do, from 0 to 1.
+    /// Share of the arithmetic that its blocks could do which is useful, from 0 to 1.
     pub(super) useful: f64,
 }
 
@@ -34,17 +32,31 @@ impl Fill {
 }
 
 /// What `pass` of a layer over `samples` samples, which takes `flops`, fills of a GPU with so many multiprocessors.
-pub(super) fn fill(node: &Node, pass: Pass, samples: u32, flops: f64, multiprocessors: u32) -> Fill {
+pub(super) fn fill(
+    node: &Node,
+    pass: Pass,
+    samples: u32,
+    flops: f64,
+    (multiprocessors, kernels): (u32, &Kernels),
+) -> Fill {
     let units = f64::from(multiprocessors);
     match product(node, pass, samples) {
         Some([rows, columns, batch]) if flops > 0.0 => {
             let sum = flops / (2.0 * rows * columns * batch);
-            let tiles = [(rows / TILE[0]).ceil(), (columns / TILE[1]).ceil()];
-            let useful = rows * columns / (tiles[0] * TILE[0] * tiles[1] * TILE[1]) * sum / (sum + SUM_OVERHEAD);
-            let blocks = tiles[0] * tiles[1] * batch;
-            let pieces = (units / blocks).min(sum / SHORTEST_SUM).floor().max(1.0);
-            let blocks = blocks * pieces;
-            Fill { occupancy: blocks / ((blocks / units).ceil() * units), useful }
+            let whole = if kernels.all_places { longest_sum(node, pass).max(sum) } else { sum };
+            let by = |tile: &[f64; 2]| {
+                let tiles = [(rows / tile[0]).ceil(), (columns / tile[1]).ceil()];
+                let useful = rows * columns / (tiles[0] * tile[0] * tiles[1] * tile[1]) * sum
+                    / (whole + kernels.sum_overhead)
+                    / (1.0 + kernels.small_tile * (tile[0].recip() + tile[1].recip()));
+                let blocks = tiles[0] * tiles[1] * batch;
+                let pieces = (units / blocks).min(whole / SHORTEST_SUM).floor().max(1.0);
+                let blocks = blocks * pieces;
+                Fill { occupancy: blocks / ((blocks / units).ceil() * units), useful }
+            };
+            // Of equals the first.
+            let faster = |a: Fill, b: Fill| if b.useful * b.occupancy > a.useful * a.occupancy { b } else { a };
+            kernels.tiles.iter().map(by).reduce(faster).unwrap_or(Fill::WHOLE)
         }
         _ => streaming(f64::from(samples) * node.output.elements() as f64, multiprocessors),
     }
@@ -54,6 +66,14 @@ pub(super) fn fill(node: &Node, pass: Pass, samples: u32, flops: f64, multiproce
 pub(super) fn streaming(elements: f64, multiprocessors: u32) -> Fill {
     let blocks = (elements / STREAMED).ceil().max(1.0);
     Fill { occupancy: (blocks / f64::from(multiprocessors)).min(1.0), useful: 1.0 }
+}
+
+/// The sum of a gradient towards the input of a convolution over all places of its filter, whatever the strides; 0 of others.
+fn longest_sum(node: &Node, pass: Pass) -> f64 {
+    match node.kernel_class() {
+        KernelClass::Product(of) if of.by_place && pass == Pass::BackwardData => of.outputs * of.kernel,
+        _ => 0.0,
+    }
 }
 
 /// Rows, columns and number of a layer's matrix products; `None` where it is none.
@@ -90,7 +110,7 @@ mod tests {
         let at = |outputs: u32, samples: u32, units| {
             let node = dense(1024, outputs);
             let work = node.work(Pass::Forward, samples);
-            fill(&node, Pass::Forward, samples, work.flops, units)
+            fill(&node, Pass::Forward, samples, work.flops, (units, &Kernels::ASSUMED))
         };
         let full = 1024.0 / (1024.0 + 32.0);
         assert_eq!(at(32 * 80, 64, 80), Fill { occupancy: 1.0, useful: full });

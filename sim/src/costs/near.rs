@@ -9,7 +9,7 @@ use lockstep_models::profile::read_key;
 use lockstep_models::{KernelClass, Node, Pass, Phase};
 use lockstep_topology::cluster::{Device, DeviceKind};
 
-use super::roofline::{Roof, chain_on, efficiency, moved_by, passes};
+use super::roofline::{Numbers, Roof, chain_on, efficiency, moved_by, passes};
 
 /// Measured layers that speak for one that was not.
 const SPEAKERS: usize = 3;
@@ -50,7 +50,13 @@ impl Nearest {
     }
 
     /// Seconds alone and slowdown of a phase of a chain on `device`; `None` where nothing was measured.
-    pub(super) fn estimate(&self, device: &Device, nodes: &[&Node], phase: Phase, samples: u32) -> Option<(f64, f64)> {
+    pub(super) fn estimate(
+        &self,
+        device: &Device,
+        (nodes, numbers): (&[&Node], Numbers),
+        phase: Phase,
+        samples: u32,
+    ) -> Option<(f64, f64)> {
         let kin = |known: &&Known| family(known.nodes.iter()) == family(nodes.iter().copied());
         let alike: [&dyn Fn(&&Known) -> bool; 4] =
             [&|known| kin(known) && known.phase == phase, &|known| kin(known), &|known| known.phase == phase, &|_| {
@@ -66,7 +72,7 @@ impl Nearest {
         let (mut weights, mut logs, mut slowdown) = (0.0, 0.0, 0.0);
         for (distance, known) in near {
             let own: Vec<&Node> = known.nodes.iter().collect();
-            let roof = likely(device, &own, known.phase, known.samples);
+            let roof = likely(device, (&own, numbers), known.phase, known.samples);
             if roof > 0.0 {
                 let weight = 1.0 / (distance + SOFT);
                 weights += weight;
@@ -76,7 +82,7 @@ impl Nearest {
         }
         let factor = if weights > 0.0 { libm::exp(logs / weights) } else { 1.0 };
         let slowdown = if weights > 0.0 { slowdown / weights } else { 1.0 };
-        Some((likely(device, nodes, phase, samples) * factor, slowdown))
+        Some((likely(device, (nodes, numbers), phase, samples) * factor, slowdown))
     }
 }
 
@@ -117,9 +123,9 @@ fn sizes(nodes: &[&Node], samples: u32) -> [f64; 6] {
 }
 
 /// The roofline's seconds, on a CPU with what is known of its kernels: products fill registers, planes and scores take time each.
-fn likely(device: &Device, nodes: &[&Node], phase: Phase, samples: u32) -> f64 {
+fn likely(device: &Device, (nodes, numbers): (&[&Node], Numbers), phase: Phase, samples: u32) -> f64 {
     if matches!(device.kind, DeviceKind::Gpu(_)) {
-        return chain_on(device, nodes, phase, samples).seconds;
+        return chain_on(device, nodes, numbers, phase, samples).seconds;
     }
     let roof = Roof::of(device);
     let mut seconds = 0.0;
@@ -128,7 +134,7 @@ fn likely(device: &Device, nodes: &[&Node], phase: Phase, samples: u32) -> f64 {
             let arithmetic = node.work(*pass, samples).flops * filling(node, *pass, samples);
             let share = match node.kernel_class() {
                 KernelClass::Planes { overlapping_maxima: true } if *pass == Pass::Forward => OVERLAPPING,
-                class => efficiency(class, false),
+                class => efficiency(class),
             };
             let bytes = moved_by(nodes, position, *pass, samples);
             seconds += (arithmetic / (roof.flops_s * share)).max(bytes / roof.bytes_s);
@@ -180,5 +186,6 @@ pub(crate) fn estimated(
     }
     let nodes = read_key(&entry.chain)?;
     let nodes: Vec<&Node> = nodes.iter().collect();
-    nearest.estimate(device, &nodes, phase(&entry.phase)?, entry.samples).map(|(seconds, _)| seconds)
+    let numbers = Numbers::default();
+    nearest.estimate(device, (&nodes, numbers), phase(&entry.phase)?, entry.samples).map(|(seconds, _)| seconds)
 }

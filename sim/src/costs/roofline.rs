@@ -1,14 +1,15 @@
 //! The roofline: a layer takes as long as its FLOPs at a share of the peak, or its bytes at the memory's bandwidth.
 //!
 //! Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 2009. The shares are assumed,
-//! one per kind of layer; a measured [`Table`](super::Table) does without them. A fused chain leaves out the bytes of the
+//! by kind of layer on a CPU, by generation on a GPU ([`generation`](super::generation)); a measured [`Table`](super::Table) does without them. A fused chain leaves out the bytes of the
 //! tensors between its layers. A kernel that does not fill a GPU reaches both roofs in proportion, and each kernel of a
 //! GPU has a time of its own in which it fills nothing.
 
-use lockstep_models::{KernelClass, Node, Pass, Phase, Program};
-use lockstep_topology::cluster::{Device, DeviceKind, Route};
+use lockstep_models::{Gradients, KernelClass, Node, Pass, Phase, Precision, Program};
+use lockstep_topology::cluster::{Device, DeviceKind, GpuSpec, Route};
 
 use super::fill::{Fill, fill, streaming};
+use super::generation::Kernels;
 use super::{Cost, Costs, MessageCost, Pair};
 
 /// Share of the data sheet's memory bandwidth that streaming kernels reach (assumed; STREAM comes to 0.75 to 0.85).
@@ -26,31 +27,89 @@ pub struct Roofline;
 /// What a device offers one task.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Roof {
-    /// FLOP/s at the peak.
+    /// FLOP/s at the peak in fp32.
     pub(super) flops_s: f64,
+    /// The same of convolutions and products in the precision that is asked for.
+    product_flops_s: f64,
     /// Bytes per second that one task alone can move.
     pub(super) bytes_s: f64,
     /// Bytes per second of the memory when all cores stream.
     memory_s: f64,
-    /// Of a GPU.
-    multiprocessors: Option<u32>,
+    /// Multiprocessors of a GPU, and what its kernels reach.
+    gpu: Option<(u32, &'static Kernels)>,
     /// Seconds before a kernel.
     launch_s: f64,
 }
 
+/// The numbers that kernels work on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Numbers {
+    pub(super) precision: Precision,
+    pub(super) gradients: Gradients,
+    /// Whether weights and their gradients have to be turned from fp32 and into it.
+    pub(super) turns: bool,
+}
+
+impl Numbers {
+    pub(super) fn of(program: &Program) -> Numbers {
+        let turns = program.precision.copies_weights();
+        Numbers { precision: program.precision, gradients: program.gradients, turns }
+    }
+
+    /// Bytes of what takes so many in fp32.
+    fn bytes(self, fp32_bytes: f64) -> f64 {
+        fp32_bytes * self.precision.activation_bytes() as f64 / 4.0
+    }
+
+    /// Bytes that a pass moves to turn its fp32 weights into factors, or the gradients of those into fp32.
+    fn casts(self, node: &Node, pass: Pass) -> f64 {
+        let weights = || node.parameters.iter().map(|parameter| parameter.elements() as f64).sum::<f64>();
+        let turns = match pass {
+            Pass::Forward => true,
+            Pass::BackwardData => false,
+            Pass::BackwardWeight => self.gradients == Gradients::F32,
+        };
+        if turns && self.turns && node.is_product() {
+            weights() * (4 + self.precision.factor_bytes()) as f64
+        } else {
+            0.0
+        }
+    }
+}
+
 impl Roof {
+    /// The roof of updates, loads and messages, whose share of a GPU's bandwidth is assumed whatever its generation.
     pub(super) fn of(device: &Device) -> Roof {
+        Roof::with(device, Precision::F32, |_| &Kernels::ASSUMED)
+    }
+
+    /// The roof in a precision; a GPU of which no peak is known has what it has in fp32.
+    fn in_precision(device: &Device, precision: Precision) -> Roof {
+        Roof::with(device, precision, |gpu| Kernels::of(gpu, precision))
+    }
+
+    fn with(device: &Device, precision: Precision, kernels: impl Fn(&GpuSpec) -> &'static Kernels) -> Roof {
         match &device.kind {
             DeviceKind::Cpu(cpu) => {
                 let memory_s = cpu.memory_bandwidth.bytes_per_s() * MEMORY_SHARE;
                 let bytes_s = memory_s / f64::from(cpu.cores.clamp(1, CORES_PER_MEMORY));
-                Roof { flops_s: cpu.flops_per_core_s, bytes_s, memory_s, multiprocessors: None, launch_s: 0.0 }
+                Roof {
+                    flops_s: cpu.flops_per_core_s,
+                    product_flops_s: cpu.flops_per_core_s,
+                    bytes_s,
+                    memory_s,
+                    gpu: None,
+                    launch_s: 0.0,
+                }
             }
             DeviceKind::Gpu(gpu) => {
-                let memory_s = gpu.memory_bandwidth.bytes_per_s() * MEMORY_SHARE;
-                let multiprocessors = Some(gpu.multiprocessors);
+                let kernels = kernels(gpu);
+                let memory_s = gpu.memory_bandwidth.bytes_per_s() * kernels.memory;
+                let own = Some((gpu.multiprocessors, kernels));
                 let launch_s = gpu.launch.as_secs_f64();
-                Roof { flops_s: gpu.peak_flops_s, bytes_s: memory_s, memory_s, multiprocessors, launch_s }
+                let flops_s = gpu.peak_flops_s;
+                let product_flops_s = gpu.peak(precision.factors()).unwrap_or(flops_s);
+                Roof { flops_s, product_flops_s, bytes_s: memory_s, memory_s, gpu: own, launch_s }
             }
         }
     }
@@ -67,17 +126,17 @@ impl Roof {
 
     /// One kernel, or a core's loop, over so many elements and bytes.
     fn streaming(self, elements: f64, bytes: f64) -> Cost {
-        let Fill { occupancy, .. } = self.multiprocessors.map_or(Fill::WHOLE, |units| streaming(elements, units));
+        let Fill { occupancy, .. } = self.gpu.map_or(Fill::WHOLE, |(units, _)| streaming(elements, units));
         let busy = bytes / (self.bytes_s * occupancy);
         self.cost(self.launch_s, busy, bytes, occupancy * busy)
     }
 }
 
-/// Share of the peak that a layer's arithmetic reaches when memory does not hold it up (assumed). Groups of a convolution
-/// are products of their own, which on a GPU fill it as far as their shapes do; a core's vectors they leave half empty.
-pub(super) fn efficiency(class: KernelClass, on_gpu: bool) -> f64 {
+/// Share of a core's peak that a layer's arithmetic reaches when memory does not hold it up (assumed). Groups of a convolution
+/// are products of their own, which leave a core's vectors half empty.
+pub(super) fn efficiency(class: KernelClass) -> f64 {
     match class {
-        KernelClass::Product(product) if product.groups > 1.0 && !on_gpu => 0.25,
+        KernelClass::Product(product) if product.groups > 1.0 => 0.25,
         KernelClass::Product(product) if product.by_place => 0.5,
         KernelClass::Product(_) => 0.6,
         _ => 0.1,
@@ -92,7 +151,7 @@ pub(super) fn passes(phase: Phase, position: usize) -> &'static [Pass] {
     }
 }
 
-/// Bytes that a pass of the layer at `position` of a chain reads and writes in memory: tensors inside the chain stay in caches.
+/// Bytes in fp32 that a pass of the layer at `position` of a chain reads and writes in memory: tensors inside the chain stay in caches.
 pub(super) fn moved_by(nodes: &[&Node], position: usize, pass: Pass, samples: u32) -> f64 {
     let tensor = |node: &Node| 4.0 * f64::from(samples) * node.output.elements() as f64;
     let mut inside = 0.0;
@@ -106,27 +165,33 @@ pub(super) fn moved_by(nodes: &[&Node], position: usize, pass: Pass, samples: u3
 }
 
 /// What a phase of a chain of these layers takes on a device.
-pub(super) fn chain_on(device: &Device, nodes: &[&Node], phase: Phase, samples: u32) -> Cost {
-    chain_cost(Roof::of(device), nodes, phase, samples)
+pub(super) fn chain_on(device: &Device, nodes: &[&Node], numbers: Numbers, phase: Phase, samples: u32) -> Cost {
+    chain_cost(Roof::in_precision(device, numbers.precision), nodes, numbers, phase, samples)
 }
 
 /// FLOPs over the roof's share of the peak and bytes, layer by layer.
-fn chain_cost(roof: Roof, nodes: &[&Node], phase: Phase, samples: u32) -> Cost {
+fn chain_cost(roof: Roof, nodes: &[&Node], numbers: Numbers, phase: Phase, samples: u32) -> Cost {
     let (mut launches, mut busy, mut filled, mut total) = (0.0, 0.0, 0.0, 0.0);
     for (position, node) in nodes.iter().enumerate() {
         for pass in passes(phase, position) {
             let work = node.work(*pass, samples);
-            let bytes = moved_by(nodes, position, *pass, samples);
-            let Fill { occupancy, useful } =
-                roof.multiprocessors.map_or(Fill::WHOLE, |units| fill(node, *pass, samples, work.flops, units));
-            let arithmetic =
-                work.flops / (roof.flops_s * efficiency(node.kernel_class(), roof.multiprocessors.is_some()) * useful);
+            let bytes = numbers.bytes(moved_by(nodes, position, *pass, samples));
+            let peak = if node.is_product() { roof.product_flops_s } else { roof.flops_s };
+            let (Fill { occupancy, useful }, share) = match roof.gpu {
+                Some(gpu) => (fill(node, *pass, samples, work.flops, gpu), gpu.1.share(node, *pass)),
+                None => (Fill::WHOLE, efficiency(node.kernel_class())),
+            };
+            let arithmetic = work.flops / (peak * share * useful);
             let seconds = arithmetic.max(bytes / roof.bytes_s) / occupancy;
+            // Weights are turned into factors, and gradients into fp32, by kernels of their own.
+            let casts = numbers.casts(node, *pass);
+            let turning = casts / roof.bytes_s;
             // What is fused into the first layer's kernels needs none of its own.
             launches += if position == 0 && seconds > 0.0 { roof.launch_s } else { 0.0 };
-            busy += seconds;
-            filled += occupancy * seconds;
-            total += bytes;
+            launches += if casts > 0.0 { roof.launch_s } else { 0.0 };
+            busy += seconds + turning;
+            filled += occupancy * seconds + turning;
+            total += bytes + casts;
         }
     }
     roof.cost(launches, busy, total, filled)
@@ -135,7 +200,7 @@ fn chain_cost(roof: Roof, nodes: &[&Node], phase: Phase, samples: u32) -> Cost {
 impl Costs for Roofline {
     fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost {
         let nodes: Vec<&Node> = program.chains[chain].iter().map(|id| program.model.node(*id)).collect();
-        chain_on(device, &nodes, phase, samples)
+        chain_on(device, &nodes, Numbers::of(program), phase, samples)
     }
 
     /// Momentum SGD reads w, g and v and writes w and v.
@@ -189,6 +254,9 @@ impl Costs for Roofline {
     }
 
     fn notes(&self, _: &Program) -> Vec<String> {
-        vec!["costs are a roofline with assumed efficiencies; `lockstep calibrate` measures them".into()]
+        vec![
+            "costs are a roofline with efficiencies that are assumed or fitted; `lockstep calibrate` measures them"
+                .into(),
+        ]
     }
 }

@@ -10,6 +10,7 @@ use lockstep_topology::cluster::{Device, DeviceKind, Route, Stack};
 use lockstep_topology::{InputError, Library};
 
 use super::near::Nearest;
+use super::roofline::Numbers;
 use super::{Cost, Costs, MessageCost, Pair, Roofline};
 use crate::noise::Noise;
 
@@ -207,7 +208,7 @@ impl Costs for Table {
         let Some(measured) = self.measured(device) else { return roof };
         let estimate = || {
             let nodes: Vec<&Node> = program.chains[chain].iter().map(|id| program.model.node(*id)).collect();
-            measured.nearest.estimate(device, &nodes, phase, samples)
+            measured.nearest.estimate(device, (&nodes, Numbers::of(program)), phase, samples)
         };
         let figures = measured.chain(program, chain, phase, samples).or_else(estimate);
         figures.map_or(roof, |figures| measured.cost(device, figures, roof))

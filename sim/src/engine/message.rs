@@ -15,9 +15,6 @@ use crate::costs::Pair;
 use crate::fluid::{ClassId, Fluid};
 use crate::network::{Carrier, Terms};
 
-/// Bytes of one element.
-pub(super) const ELEMENT_BYTES: u64 = 4;
-
 /// Where a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -68,7 +65,7 @@ impl<F: Fluid> Engine<'_, F> {
         let (meeting, from_rank) = (flight.meeting, flight.rank);
         let plan = &self.plan.meetings[meeting as usize];
         let (to_rank, buffered) = (plan.members.rank(step.peer), plan.schedule.buffered_sends());
-        let bytes = step.elements() * ELEMENT_BYTES;
+        let bytes = step.elements() * plan.element_bytes;
         let (path, earlier) = self.path_for(from_rank, to_rank, bytes)?;
         let to_flight = self.flight_sent_to(id, plan.member(self.resources.orbits().representative(to_rank)));
 
@@ -254,11 +251,12 @@ impl<F: Fluid> Engine<'_, F> {
 
     /// The class and seconds of the work that takes in the message which `lane` waits for.
     pub(super) fn receive_work(&mut self, id: u32, lane: u32) -> (ClassId, f64) {
+        let element_bytes = self.plan.meetings[self.flights.at(id).meeting as usize].element_bytes;
         let run = self.flights.at_mut(id).lane(lane).expect("an arrival belongs to a lane in flight");
         let step = run.waiting.expect("an arrival belongs to a receive");
         let message = run.matched.expect("an arrival is a message");
         let path = self.paths.at(self.messages.at(message).path);
-        (path.receive, path.receive_seconds(step.action, step.elements() * ELEMENT_BYTES))
+        (path.receive, path.receive_seconds(step.action, step.elements() * element_bytes))
     }
 
     /// A message was taken in.

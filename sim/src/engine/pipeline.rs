@@ -10,13 +10,12 @@ use lockstep_models::Members;
 use lockstep_topology::cluster::Rendezvous;
 use lockstep_topology::{InputError, PipelinePhase, Time};
 
-use super::message::ELEMENT_BYTES;
 use super::recurrence::{Edge, How, State, advance};
 use super::{Engine, Event, overflow};
 use crate::costs::Pair;
 use crate::fluid::{ClassId, Fluid};
 use crate::network::Carrier;
-use crate::plan::Apart;
+use crate::plan::{Apart, Meeting};
 
 /// Longer rings are left to the event loop, which knows what to say about them: 53 days, a quarter of what can be counted.
 pub(super) const LONGEST_S: f64 = (1_u64 << 62) as f64 * 1e-12;
@@ -77,7 +76,9 @@ impl<F: Fluid> Engine<'_, F> {
         for rank in 0..ranks {
             let (from, to) = hop(rank, ranks, members);
             let path = self.path(from, to)?;
-            let Some(edge) = self.edge(path, &phases, plan.apart == Some(Apart::AtOnce)) else { return Ok(None) };
+            let Some(edge) = self.edge(path, (&phases, plan.element_bytes), plan.apart == Some(Apart::AtOnce)) else {
+                return Ok(None);
+            };
             // What flows before its receiver has started, or after its sender has ended, takes of the memory of their kernels.
             let early = edge.how == How::Eager || plan.schedule.buffered_sends();
             if computes && on_gpus && early {
@@ -99,10 +100,15 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(Some(Pipeline { phases, edges, paths, started: Vec::with_capacity(ranks as usize) }))
     }
 
-    /// What a path makes of the blocks of `phases`; `None` where messages of one length do not always take the same.
-    pub(super) fn edge(&mut self, path: u32, phases: &[PipelinePhase], at_once: bool) -> Option<Edge> {
+    /// What a path makes of the blocks of `phases`, whose elements take so many bytes; `None` where messages of one length do not always take the same.
+    pub(super) fn edge(
+        &mut self,
+        path: u32,
+        (phases, element_bytes): (&[PipelinePhase], u64),
+        at_once: bool,
+    ) -> Option<Edge> {
         let path = self.paths.at(path);
-        let bytes = [0, 1].map(|more| ELEMENT_BYTES * (phases[0].elements + more));
+        let bytes = [0, 1].map(|more| element_bytes * (phases[0].elements + more));
         let wire = path.pair == Pair::Wire;
         let [how, longer] = bytes.map(|bytes| match wire {
             false => How::Memory,
@@ -142,7 +148,7 @@ impl<F: Fluid> Engine<'_, F> {
     /// All members have started: works out when each of them is through.
     fn pass(&mut self, meeting: u32, pipeline: &mut Pipeline) -> Result<(), InputError> {
         let plan = self.plan;
-        let schedule = &plan.meetings[meeting as usize].schedule;
+        let Meeting { schedule, element_bytes, .. } = &plan.meetings[meeting as usize];
         let (members, ranks) = (schedule.members(), self.ranks.len());
         if self.now.0 > u64::MAX / 2 {
             return Err(overflow());
@@ -171,7 +177,8 @@ impl<F: Fluid> Engine<'_, F> {
             let end = if schedule.buffered_sends() { done } else { done.max(Time(rid)) };
             self.events.push(end, Event::Through(flight));
             let between = hop(member, ranks as u32, members);
-            let passed = Passed { phases: &pipeline.phases, path: pipeline.paths[own], between, member, members };
+            let (phases, path) = (&pipeline.phases, pipeline.paths[own]);
+            let passed = Passed { phases, element_bytes: *element_bytes, path, between, member, members };
             self.leave_behind(&passed, states[own])?;
             self.take(&passed);
         }
@@ -180,12 +187,12 @@ impl<F: Fluid> Engine<'_, F> {
 
     /// What the event loop would leave behind of messages that passed: what was sent, and the state of line and port.
     pub(super) fn leave_behind(&mut self, passed: &Passed<'_>, state: State) -> Result<(), InputError> {
-        let &Passed { phases, path, between: (from, to), member, members } = passed;
+        let &Passed { phases, element_bytes, path, between: (from, to), member, members } = passed;
         let (mut messages, mut bytes) = (0, 0);
         for phase in phases {
             let longer = u64::from(phase.longer_taken_in(member, members));
             messages += u64::from(phase.rounds);
-            bytes += ELEMENT_BYTES * (u64::from(phase.rounds) * phase.elements + longer);
+            bytes += element_bytes * (u64::from(phase.rounds) * phase.elements + longer);
         }
         let terms = &self.paths.at(path).terms;
         if self.paths.at(path).pair == Pair::Wire && terms.send > Time::ZERO {
@@ -204,7 +211,7 @@ impl<F: Fluid> Engine<'_, F> {
         for phase in passed.phases {
             let longer = phase.longer_taken_in(passed.member, passed.members);
             for (count, elements) in [(phase.rounds - longer, phase.elements), (longer, phase.elements + 1)] {
-                let each = ELEMENT_BYTES * elements;
+                let each = passed.element_bytes * elements;
                 bytes += u64::from(count) * each;
                 seconds += f64::from(count) * path.receive_seconds(phase.action, each);
             }
@@ -222,7 +229,7 @@ impl<F: Fluid> Engine<'_, F> {
             // Of equal blocks all rounds are one run.
             let runs = if phase.longer == 0 { 1 } else { phase.rounds };
             for round in 0..runs {
-                let each = ELEMENT_BYTES * phase.taken_in(passed.member, round, passed.members);
+                let each = passed.element_bytes * phase.taken_in(passed.member, round, passed.members);
                 let count = phase.rounds / runs;
                 self.resources.take_often(path.receive, path.receive_seconds(phase.action, each), count);
                 if let (Carrier::Shared(class), Pair::Wire) = (path.carrier, path.pair) {
@@ -236,6 +243,7 @@ impl<F: Fluid> Engine<'_, F> {
 /// Rounds in which `member` of `members` took in what came along a path from one rank to another.
 pub(super) struct Passed<'p> {
     pub(super) phases: &'p [PipelinePhase],
+    pub(super) element_bytes: u64,
     pub(super) path: u32,
     pub(super) between: (u32, u32),
     pub(super) member: u32,

@@ -22,6 +22,7 @@ use super::{Engine, Event};
 use crate::costs::Pair;
 use crate::fluid::{ClassId, Fluid};
 use crate::network::Carrier;
+use crate::plan::Meeting;
 use course::{Course, Ring};
 
 /// Rounds for which this is worth the effort.
@@ -182,7 +183,7 @@ impl<F: Fluid> Engine<'_, F> {
         for member in 0..simulated {
             let (from, to) = hop(member, simulated, members);
             let path = self.path(own(from), own(to))?;
-            let Some(edge) = self.edge(path, &ring.phases, true) else { return Ok(None) };
+            let Some(edge) = self.edge(path, (&ring.phases, plan.element_bytes), true) else { return Ok(None) };
             let known = self.paths.at(path);
             ring.classes.push(known.receive);
             if let (Carrier::Shared(class), Pair::Wire) = (known.carrier, known.pair) {
@@ -262,12 +263,13 @@ impl<F: Fluid> Engine<'_, F> {
             let (ring, passed) = (&course.ring, course.until - course.at);
             let phases = ring.between(course.at..course.until);
             let phases: Vec<_> = phases.into_iter().map(|(_, phase)| phase).collect();
-            let members = &self.plan.meetings[course.meeting as usize].members;
+            let Meeting { members, element_bytes, .. } = &self.plan.meetings[course.meeting as usize];
             for (member, (id, state)) in (0..).zip(course.flights.iter().zip(&course.then)) {
                 let (from, to) = hop(member, ring.edges.len() as u32, ring.members);
                 let between = (members.rank(from), members.rank(to));
                 let path = ring.paths[member as usize];
-                let what = Passed { phases: &phases, path, between, member, members: ring.members };
+                let (phases, element_bytes, members) = (&phases, *element_bytes, ring.members);
+                let what = Passed { phases, element_bytes, path, between, member, members };
                 self.leave_behind(&what, *state)?;
                 self.take_one_by_one(&what);
                 if self.paths.at(path).pair == Pair::Wire && Time(state.there) > self.now {

@@ -8,6 +8,7 @@ use lockstep_topology::{Collective, InputError, Rank, Time};
 use super::{Engine, Event, overflow};
 use crate::fluid::{ClassId, Fluid};
 use crate::nccl;
+use crate::plan::FP32_BYTES;
 
 /// A meeting that takes as long as was measured.
 #[derive(Debug)]
@@ -49,11 +50,17 @@ impl<F: Fluid> Engine<'_, F> {
             members().map(|rank| &cluster.devices()[placement.device(Rank(rank)).0 as usize]).collect();
         let (collective, elements) = (meeting.schedule.collective(), meeting.schedule.elements());
         let measured = match collective {
-            Collective::AllReduce => self.platform.costs.library(library, &devices, elements),
+            // Measured in fp32.
+            Collective::AllReduce if meeting.element_bytes == FP32_BYTES => {
+                self.platform.costs.library(library, &devices, elements)
+            }
             _ => None,
         };
         let modelled = match (measured, &meeting.nccl) {
-            (None, Some(request)) => nccl::library(self.platform, members(), request, collective, elements)?,
+            (None, Some(request)) => {
+                let bytes = elements.saturating_mul(meeting.element_bytes);
+                nccl::library(self.platform, members(), request, collective, bytes)?
+            }
             _ => None,
         };
         let Some(seconds) = measured.or(modelled.map(|answer| answer.seconds)) else { return Ok(None) };

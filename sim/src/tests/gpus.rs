@@ -1,6 +1,6 @@
 //! Kernels on GPUs: learners that share one, kernels that do not fill it, tables of measured GPUs.
 
-use lockstep_models::Layer;
+use lockstep_models::{Gradients, Layer, Precision};
 use lockstep_topology::cluster::DeviceKind;
 use lockstep_topology::{Limits, Rank};
 
@@ -59,6 +59,48 @@ fn one_gpu(learners: u32) -> World {
 fn step(world: &World, costs: &dyn Costs, program: &Program) -> f64 {
     let platform = world.platform(costs, NetworkModel::MaxMin);
     simulate(program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs").timeline.step_time_s()
+}
+
+/// A GPU of the catalogue takes as long as its peak in the precision, or the bytes of its tensors, say.
+#[test]
+fn rooflines_follow_the_precision() {
+    let cluster = Cluster::load("dgx-h100").expect("a preset");
+    let gpu = cluster.devices().iter().find(|device| matches!(device.kind, DeviceKind::Gpu(_))).expect("it has GPUs");
+    let text = "name = \"m\"\nsource = \"a test\"\ninput = [8192, 1, 1]\n[[layer]]\nname = \"fc\"\nkind = \"dense\"\n\
+                out_features = 8192\nbias = false\n[[layer]]\nkind = \"relu\"\n[[layer]]\nkind = \"softmax_cross_entropy\"";
+    let model = Arc::new(lockstep_readers::parse_model("m.toml", text).expect("a model"));
+    let cost = |precision, chain, phase| {
+        let job = Job { precision, fuse: false, ..Job::new(model.clone(), 1, 65536) };
+        Roofline.compute(gpu, &program(&job), chain, phase, 65536).seconds - 4e-6
+    };
+    let [single, tf32, bf16, fp16, fp8] = Precision::ALL.map(|of| cost(of, 0, Phase::Forward));
+    // Dense peaks of H100 SXM, and shares of them in tiles of 256 by 128 over sums of 8,192 (costs/generation.rs).
+    let rate = |peak: f64, share: f64, tile: f64, sum: f64| {
+        peak * share / (1.0 + tile * (1.0 / 256.0 + 1.0 / 128.0)) * 8192.0 / (8192.0 + sum)
+    };
+    let own = rate(67.0, 0.93, 4.0, 6.0);
+    for (seconds, peak, share) in [(tf32, 494.5, 0.9), (bf16, 989.5, 0.9), (fp16, 989.5, 0.9), (fp8, 1979.0, 0.8)] {
+        let faster = rate(peak, share, 14.0, 42.0) / own;
+        assert!((single / seconds / faster - 1.0).abs() < 0.02, "{} for {faster}", single / seconds);
+    }
+    // A ReLU streams, and half the bytes take half the time.
+    let [single, tf32, bf16, fp16, fp8] = Precision::ALL.map(|of| cost(of, 1, Phase::Forward));
+    assert_eq!((tf32, fp16, fp8), (single, bf16, bf16));
+    assert!((single / bf16 - 2.0).abs() < 1e-9, "{}", single / bf16);
+}
+
+/// Gradients of 16 bits are half the bytes on every wire.
+#[test]
+fn messages_are_as_long_as_their_elements() {
+    let model = Arc::new(lockstep_readers::load_model("lenet").expect("in the zoo"));
+    let sent = |gradients| {
+        let job = Job { precision: Precision::F16, gradients, ..Job::new(model.clone(), 4, 16) };
+        let world = World::new(Cluster::load("dgx1-v100").expect("a preset"), 4, &HostingRule::PerHost);
+        let platform = world.platform(&Roofline, NetworkModel::MaxMin);
+        let prediction = simulate(&program(&job), &platform, OPTIONS.driver(), &OPTIONS).expect("runs");
+        prediction.traffic.total().bytes
+    };
+    assert_eq!(sent(Gradients::F32), 2 * sent(Gradients::Half));
 }
 
 #[test]

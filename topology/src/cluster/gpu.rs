@@ -11,6 +11,8 @@ use std::str::FromStr;
 pub struct GpuSpec {
     /// E.g. `Tesla V100`.
     pub model: String,
+    /// Its generation, by which kernels are known; `None` where nobody said.
+    pub architecture: Option<Architecture>,
     /// Multiprocessors, the unit in which kernels share the GPU.
     pub multiprocessors: u32,
     /// Peak single-precision FLOP/s of the whole GPU.
@@ -41,6 +43,7 @@ impl GpuSpec {
     ) -> GpuSpec {
         GpuSpec {
             model: model.to_string(),
+            architecture: None,
             multiprocessors,
             peak_flops_s,
             peaks: [None; 6],
@@ -60,6 +63,33 @@ impl GpuSpec {
         }
     }
 }
+
+/// A generation of NVIDIA's GPUs, whose multiprocessors and libraries' kernels are alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Architecture {
+    /// K20 to K80.
+    Kepler,
+    /// M40, GTX Titan X.
+    Maxwell,
+    /// P100, Titan X.
+    Pascal,
+    /// V100.
+    Volta,
+    /// T4.
+    Turing,
+    /// A100, A10.
+    Ampere,
+    /// L4.
+    Ada,
+    /// H100, H200.
+    Hopper,
+    /// B200, GB200, GB300.
+    Blackwell,
+}
+
+crate::named!(Architecture, "architecture":
+    Kepler = "kepler", Maxwell = "maxwell", Pascal = "pascal", Volta = "volta", Turing = "turing", Ampere = "ampere", Ada = "ada",
+    Hopper = "hopper", Blackwell = "blackwell");
 
 /// A number format that GPUs multiply in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,7 +2,7 @@
 //!
 //! A GPU of a cluster takes from the catalogue what its own table leaves out, so that `model = "h100-sxm"` is enough.
 
-use super::gpu::{GpuSpec, Lanes, Precision};
+use super::gpu::{Architecture, GpuSpec, Lanes, Precision};
 use super::values::{memory, name};
 use super::{Origin, Provenance, parse_flops};
 use crate::document::{Source, Table};
@@ -17,6 +17,7 @@ pub(super) const GPU: &[&str] = &[
     "name",
     "count",
     "model",
+    "architecture",
     "multiprocessors",
     "peak_flops",
     "peak_fp64",
@@ -110,7 +111,7 @@ pub(super) fn host_gpu(
         return Err(table.error_at("model", message));
     }
     let spec = spec(table, known.map(|gpu| &gpu.spec))?;
-    let others = ["multiprocessors", "memory_bandwidth", "memory", "launch", "nvlink", "pcie"];
+    let others = ["architecture", "multiprocessors", "memory_bandwidth", "memory", "launch", "nvlink", "pcie"];
     let figures = Precision::ALL.map(Precision::name).into_iter().chain(others);
     let changed: Vec<&str> = figures.filter(|key| table.get(key).is_some()).collect();
     Ok((spec, known.map(|gpu| gpu.all_sources(&changed))))
@@ -130,6 +131,7 @@ fn spec(table: &Table<'_>, base: Option<&GpuSpec>) -> Result<GpuSpec, InputError
     let Some(peak_flops_s) = peaks[Precision::Fp32 as usize].take() else {
         return Err(table.missing("peak_flops", "\"15.7TFLOP/s\""));
     };
+    let architecture = table.read("architecture", "\"volta\"", Architecture::from_str)?;
     let multiprocessors = table.whole("multiprocessors", MULTIPROCESSORS)?.map(|count| count as u32);
     let bandwidth = table.read("memory_bandwidth", "\"900GB/s\"", Bandwidth::from_str)?;
     let size = table.read("memory", "\"16GiB\"", memory)?;
@@ -140,6 +142,7 @@ fn spec(table: &Table<'_>, base: Option<&GpuSpec>) -> Result<GpuSpec, InputError
     let missing = |key, example| move || table.missing(key, example);
     Ok(GpuSpec {
         model,
+        architecture: architecture.or(base.and_then(|base| base.architecture)),
         multiprocessors: multiprocessors
             .or(base.map(|base| base.multiprocessors))
             .ok_or_else(missing("multiprocessors", "80"))?,

@@ -152,6 +152,7 @@ impl Pass {
         let element = match of.precision {
             Precision::F32 | Precision::Tf32 => dnn::cudnnDataType_t::CUDNN_DATA_FLOAT,
             Precision::Bf16 => dnn::cudnnDataType_t::CUDNN_DATA_BFLOAT16,
+            other => return Err(unserved(other)),
         };
         let (input, output) = (of.input, of.output);
         let each = input.channels / of.groups.max(1);
@@ -292,6 +293,12 @@ fn math(precision: Precision) -> dnn::cudnnMathType_t {
     match precision {
         Precision::F32 => dnn::cudnnMathType_t::CUDNN_FMA_MATH,
         Precision::Tf32 => dnn::cudnnMathType_t::CUDNN_DEFAULT_MATH,
-        Precision::Bf16 => dnn::cudnnMathType_t::CUDNN_TENSOR_OP_MATH,
+        Precision::Bf16 | Precision::F16 | Precision::F8 => dnn::cudnnMathType_t::CUDNN_TENSOR_OP_MATH,
     }
+}
+
+/// A precision that no kernel here has tensors of.
+pub(super) fn unserved(precision: Precision) -> DeviceError {
+    let reason = format!("`{precision}`: kernels are of fp32, tf32 and bf16");
+    DeviceError::Refused { call: "precision".to_owned(), reason }
 }

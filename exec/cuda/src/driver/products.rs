@@ -11,6 +11,7 @@ use cudarc::cublaslt::sys as lt;
 use lockstep_exec::device::DeviceError;
 use lockstep_models::Precision;
 
+use super::algorithms::unserved;
 use super::bias;
 use super::calls::call;
 use super::descriptors::{MatrixShape, Multiplier, Operation, Preference};
@@ -145,6 +146,7 @@ fn plan(handle: &Multiplier, of: &Multiply, fused: bool, limits: Limits) -> Resu
         Precision::F32 => (lt::cudaDataType::CUDA_R_32F, lt::cublasComputeType_t::CUBLAS_COMPUTE_32F),
         Precision::Tf32 => (lt::cudaDataType::CUDA_R_32F, lt::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32),
         Precision::Bf16 => (lt::cudaDataType::CUDA_R_16BF, lt::cublasComputeType_t::CUBLAS_COMPUTE_32F),
+        other => return Err(unserved(other)),
     };
     let result = match of.result {
         Scalar::F32 => lt::cudaDataType::CUDA_R_32F,

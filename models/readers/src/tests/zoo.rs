@@ -95,6 +95,8 @@ fn sizes_and_work_are_those_that_others_count() {
         ("googlenet", 6_998_552, 1.582),
         ("googlenet:auxiliary", 13_378_280, 1.591),
         ("googlenet-bn", 11_194_984, 2.0189),
+        // Szegedy et al. 2016, section 6: 5 billion multiply-adds, as others count 5.7.
+        ("inception-v3", 23_834_568, 5.713),
         ("lenet", 1_111_946, 0.0048),
         ("mlp", 101_770, 0.000_101_632),
         ("msft-speech", 37_767_168, 0.03775),
@@ -103,6 +105,9 @@ fn sizes_and_work_are_those_that_others_count() {
         // He et al. 2016, table 1: 7.6 and 3.8 billion with strides in the 1×1; 7.80 and 4.09 in the 3×3.
         ("resnet-101", 44_549_160, 7.80),
         ("resnet-101:stride-1x1", 44_549_160, 7.57),
+        // Table 1: 11.3 billion.
+        ("resnet-152", 60_192_808, 11.51),
+        ("resnet-152:stride-1x1", 60_192_808, 11.28),
         ("resnet-32", 468_826, 0.069_127),
         ("resnet-50", 25_557_032, 4.09),
         ("resnet-50:stride-1x1", 25_557_032, 3.86),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use lockstep_models::{Bucket, ByCoordinate, Job, Turns, random_model};
+use lockstep_models::{Bucket, ByCoordinate, Gradients, Job, Precision, Turns, random_model};
 
 mod symbolic;
 
@@ -59,6 +59,32 @@ fn a_tiny_model_by_hand() {
     assert_eq!(memory.activations, 4 * 64);
     assert_eq!(memory.total(), 92 * 3 + 100 + 256);
     assert_eq!(memory.total_unplanned(), 92 * 3 + 100 + 320);
+}
+
+/// Activations take 16 bits, what the optimizer needs 32, gradients what is asked for.
+#[test]
+fn what_of_the_memory_follows_the_precision() {
+    let model = Arc::new(load_model("resnet-50").unwrap());
+    let of = |precision, gradients| {
+        let job = Job { precision, gradients, ..Job::new(model.clone(), 2, 8) };
+        Memory::of_role(&job.program().unwrap(), 0, 1).unwrap()
+    };
+    let single = of(Precision::F32, Gradients::F32);
+    assert_eq!(of(Precision::Tf32, Gradients::F32), single);
+    let half = of(Precision::F16, Gradients::F32);
+    // What kernels keep (places of maxima, probabilities) stays as it is.
+    let kept = 8 * 4 * (64 * 56 * 56 + 1000);
+    let halved = |bytes: u64| (bytes - kept) / 2 + kept;
+    assert_eq!(half.activations, halved(single.activations));
+    assert_eq!(half.activations_unplanned, halved(single.activations_unplanned));
+    let (activations, activations_unplanned, activations_live) =
+        (single.activations, single.activations_unplanned, single.activations_live);
+    assert_eq!(Memory { activations, activations_unplanned, activations_live, ..half }, single);
+    let short = of(Precision::F16, Gradients::Half);
+    assert_eq!((2 * short.gradients, 2 * short.communication), (half.gradients, half.communication));
+    assert_eq!((short.weights, short.optimizer, short.activations), (half.weights, half.optimizer, half.activations));
+    let refused = Job { gradients: Gradients::Half, ..Job::new(model.clone(), 2, 8) }.program().unwrap_err();
+    assert!(refused.to_string().starts_with("--gradients: half") && refused.message.contains("bf16"), "{refused}");
 }
 
 #[test]

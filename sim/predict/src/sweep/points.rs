@@ -148,7 +148,7 @@ impl<'a> Points<'a> {
             cluster: variant.cluster.clone(),
             scale: sweep.scale_label(sweep.position(point, "scale")),
             setting: Setting {
-                model: sweep.model(point).name().to_owned(),
+                model: variant.numbers().unwrap_or_default().beside(sweep.model(point).name()),
                 strategy: strategy.to_string(),
                 learners: *learners,
                 ranks: ranks.saturating_mul(*learners),

@@ -1,0 +1,87 @@
+//! The numbers in which an experiment trains: what `precision`, `gradients` and `device` say together.
+
+use lockstep_models::{Gradients, Precision};
+use lockstep_topology::InputError;
+
+use crate::device::Device;
+use crate::experiment::Experiment;
+
+impl Experiment {
+    /// The numbers in which layers are trained: `precision`, or what `device` says of a GPU.
+    ///
+    /// # Errors
+    /// Both, and each says another.
+    pub fn numbers(&self) -> Result<Precision, InputError> {
+        match (self.device, self.precision) {
+            (Device::Cuda(of), None) => Ok(of),
+            (Device::Cuda(of), Some(precision)) if of != Precision::F32 && of != precision => {
+                let message = format!("is not what device = \"{}\" computes in: leave one of the two out", self.device);
+                Err(self.locate(InputError::flag("precision", precision.to_string(), message)))
+            }
+            (_, precision) => Ok(precision.unwrap_or_default()),
+        }
+    }
+
+    /// What its measured runs compute on, in the numbers that `precision` asks for.
+    ///
+    /// # Errors
+    /// Numbers that no kernel of the device has.
+    pub fn computes_on(&self) -> Result<Device, InputError> {
+        let precision = self.numbers()?;
+        let refused = |key, value: String, message: &str| Err(self.locate(InputError::flag(key, value, message)));
+        if self.gradients != Gradients::F32 {
+            let message =
+                "measured runs keep and exchange gradients in fp32: leave it out, or predict with lockstep sim predict";
+            return refused("gradients", self.gradients.to_string(), message);
+        }
+        match (self.device, precision) {
+            (Device::Cuda(_), Precision::F16 | Precision::F8) => {
+                let message = "no kernel of measured runs computes in it: take fp32, tf32 or bf16, or predict with lockstep sim predict";
+                refused("precision", precision.to_string(), message)
+            }
+            (Device::Cuda(_), _) => Ok(Device::Cuda(precision)),
+            (device, Precision::F32) => Ok(device),
+            (device, _) => {
+                let message = format!(
+                    "device = \"{device}\" computes in fp32: take device = \"cuda\" (tf32, bf16), or leave it out"
+                );
+                refused("precision", precision.to_string(), &message)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One of both says the numbers, or both say the same.
+    #[test]
+    fn device_and_precision_agree() {
+        let of = |device: &str, precision: Option<&str>| {
+            let precision = precision.map(|text| text.parse().unwrap());
+            Experiment { device: device.parse().unwrap(), precision, ..Experiment::default() }
+        };
+        for (device, precision, numbers, computes_on) in [
+            ("cpu", None, "fp32", Ok("cpu")),
+            ("cuda:tf32", None, "tf32", Ok("cuda:tf32")),
+            ("cuda", Some("bf16"), "bf16", Ok("cuda:bf16")),
+            ("cuda:bf16", Some("bf16"), "bf16", Ok("cuda:bf16")),
+            ("cuda", Some("fp16"), "fp16", Err("no kernel of measured runs")),
+            ("cpu", Some("fp8"), "fp8", Err("computes in fp32")),
+            ("null", Some("tf32"), "tf32", Err("computes in fp32")),
+        ] {
+            let experiment = of(device, precision);
+            assert_eq!(experiment.numbers().unwrap().name(), numbers);
+            match (experiment.computes_on(), computes_on) {
+                (Ok(device), wanted) => assert_eq!(Ok(device.to_string().as_str()), wanted),
+                (Err(error), Err(wanted)) => assert!(error.message.contains(wanted), "{error}"),
+                (Err(error), Ok(_)) => panic!("{error}"),
+            }
+        }
+        let error = of("cuda:bf16", Some("tf32")).numbers().unwrap_err();
+        assert!(error.to_string().starts_with("--precision: tf32: is not what device"), "{error}");
+        let half = Experiment { gradients: Gradients::Half, ..of("cuda:bf16", None) };
+        assert!(half.computes_on().unwrap_err().message.contains("gradients in fp32"));
+    }
+}
