@@ -9,7 +9,7 @@ mod tasks;
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 use crate::{
     Axis, Declared, Graph, Job, LayerId, Members, Model, Op, Program, Role, Shard, Sharding, StageCut, Stages, Task,
@@ -58,7 +58,7 @@ impl Job {
         let early = self.strategy.updates_early() && self.workers > 1;
         let program = if early { passes::update_early(program, self.concurrent_exchanges) } else { program };
         let program = if self.pad { passes::pad(program) } else { program };
-        program.check()?;
+        program.check().map_err(|error| error.or_at(ErrorPlace::Flag("algorithm")))?;
         Ok(program)
     }
 }

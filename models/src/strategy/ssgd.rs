@@ -13,8 +13,8 @@ use super::{Plan, Shard};
 use crate::graph::{Scope, Tensor, Work};
 use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout};
 
-/// All ranks.
-const AXES: AxisSet = AxisSet::of(&[Axis::Data]);
+/// Axes along which ranks have samples of their own.
+const AXES: AxisSet = AxisSet::of(&[Axis::Data, Axis::Device]);
 
 /// Synchronous data-parallel SGD: samples are split, weights replicated, gradients allreduced (Goyal et al. 2017 §2 and §4, Iandola
 /// et al. 2016 §6).
@@ -39,15 +39,17 @@ impl Plan for Ssgd {
 /// No workers.
 pub(super) fn graph(job: &Job) -> Result<Graph, InputError> {
     let model = &job.model;
-    let mut graph = Graph::new(model, job.data_mesh()?);
-    let passes = passes(&mut graph, model, Layout::new(AXES, AxisLayout::Split(Dimension::Sample)));
+    let mesh = job.data_mesh()?;
+    let axes = AxisSet::of(&mesh.outer_first().filter(|axis| AXES.contains(*axis)).collect::<Vec<_>>());
+    let mut graph = Graph::new(model, mesh);
+    let passes = passes(&mut graph, model, Layout::new(axes, AxisLayout::Split(Dimension::Sample)));
     for cut in cuts(job)? {
         let producers: Vec<NodeIndex> = cut.layers.iter().filter_map(|id| passes.weight[id.index()]).collect();
-        let (collective, axes, range) = (Collective::AllReduce, AXES, cut.range.clone());
+        let (collective, range) = (Collective::AllReduce, cut.range.clone());
         let reduce = graph.node(Work::Collective { collective, axes, range }, Scope::Step);
         let update = graph.update(cut.range.clone(), Scope::Step);
         for from in producers {
-            graph.edge(from, reduce, Tensor::WeightGradient, Layout::new(AXES, AxisLayout::Partial));
+            graph.edge(from, reduce, Tensor::WeightGradient, Layout::new(axes, AxisLayout::Partial));
         }
         graph.edge(reduce, update, Tensor::WeightGradient, Layout::REPLICATED);
         for id in &cut.layers {
