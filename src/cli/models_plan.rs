@@ -1,11 +1,14 @@
 //! `lockstep models plan`: a model cut into the stages of a pipeline, and what a schedule makes of them.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use lockstep_models::{Model, PipelinePass, PipelineSchedule, StageChunk, StageCut, Stages, pipeline};
 use lockstep_report::failure::Failure;
-use lockstep_report::{Format, Report, STAGE_LEGEND, StageRow, print, stage_picture};
+use lockstep_report::output::write_atomically;
+use lockstep_report::{Format, Report, STAGE_LEGEND, StageLabel, StageRow, print, stage_chart, stage_picture};
 
-use super::flags::positive;
+use super::flags::{check_plot, positive};
 
 /// Bytes of an fp32 activation.
 const ELEMENT_BYTES: u64 = 4;
@@ -16,7 +19,8 @@ const ELEMENT_BYTES: u64 = 4;
   lockstep models plan resnet-50 --stages 4
       cuts where the slowest stage has least work; stages take a forward and a backward pass in turn
   lockstep models plan lenet --stages 2 --cut at=dense1 --schedule gpipe
-  lockstep models plan resnet-50 --stages 4 --schedule interleaved:2 --micro-batches 8")]
+  lockstep models plan resnet-50 --stages 4 --schedule interleaved:2 --micro-batches 8 --plot stages.svg
+      draws what the stages do when")]
 pub(super) struct ModelsPlan {
     /// Name of a model, or a .toml, .onnx or .prototxt file, e.g. lenet or resnet-50:image=64
     pub(super) model: String,
@@ -39,6 +43,9 @@ pub(super) struct ModelsPlan {
     /// Refuse a schedule in which a stage holds activations of more micro-batches at once, counted for each chunk
     #[arg(long, value_name = "N", value_parser = positive, allow_hyphen_values = true)]
     max_in_flight: Option<u32>,
+    /// Draw the stages and their passes to an .svg file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -47,6 +54,7 @@ pub(super) struct ModelsPlan {
 impl ModelsPlan {
     /// Answers about `model`, which is the one that the flags name.
     pub(super) fn run(self, model: &Model) -> Result<(), Failure> {
+        self.plot.as_deref().map_or(Ok(()), check_plot)?;
         let chunks = self.schedule.chunks();
         let stages = Stages::new(model, self.stages, chunks, &self.cut)?;
         let lists = self.schedule.lists(self.stages, self.micro_batches)?;
@@ -60,7 +68,25 @@ impl ModelsPlan {
         let spans = pipeline::times(&lists, chunks, ticks)?;
         let idle = pipeline::idle_shares(&spans);
         let rows = (0..self.stages).zip(in_flight).zip(&idle);
-        let rows = rows.map(|((stage, in_flight), idle)| self.row(model, &stages, stage, in_flight, *idle)).collect();
+        let rows = rows.map(|((stage, in_flight), idle)| self.row(model, &stages, stage, in_flight, *idle));
+        let rows: Vec<StageRow> = rows.collect();
+        if let Some(path) = &self.plot {
+            let heading = format!(
+                "{}: {} stages, {}, {} micro-batches",
+                model.name(),
+                self.stages,
+                self.schedule,
+                self.micro_batches
+            );
+            let label = |row: &StageRow| StageLabel {
+                layers: row.layers.clone(),
+                in_flight: row.in_flight,
+                idle_share: row.idle_share,
+            };
+            let labels: Vec<StageLabel> = rows.iter().map(label).collect();
+            let picture = stage_chart(&heading, &lists, &spans, &labels);
+            write_atomically("--plot", path, |file| file.write_all(picture.as_bytes()))?;
+        }
         if self.format == Format::Table {
             let idle = 100.0 * idle.iter().sum::<f64>() / idle.len() as f64;
             let summary = format!(
@@ -76,7 +102,7 @@ impl ModelsPlan {
         }
         let notes = [
             "idle time counts FLOPs alone, as if all ran at one rate and messages took no time",
-            "this is a plan: sim predict and exec run do not take pipelines yet",
+            "sim predict and exec run take the stages as an axis of the mesh, e.g. --mesh pipeline=4",
         ];
         Report::new(rows, notes.map(str::to_owned).into()).print(self.format)
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use lockstep_models::{Axis, Job, Mesh, Model, Sampling, Strategy};
+use lockstep_models::{Axis, Job, Mesh, Model, Strategy};
 use lockstep_topology::{Algorithm, ErrorPlace, InputError};
 
 const HEAD: &str = "# What goes together
