@@ -130,7 +130,10 @@ fn documented_pictures_of_stages_are_those_of_the_tool() {
         let words = ["models", "plan"].into_iter().chain(words.split_whitespace());
         stdout(&folder, &words.chain(["--plot", file]).collect::<Vec<_>>());
         let [now, committed] = [folder.join(file), kept.join(file)].map(|path| fs::read(path).unwrap_or_default());
-        assert!(now == committed, "docs/stages/{file} is not current; draw it anew: cargo run -- models plan {command}");
+        assert!(
+            now == committed,
+            "docs/stages/{file} is not current; draw it anew: cargo run -- models plan {command}"
+        );
         assert!(text.contains(&format!("](stages/{file})")), "docs/strategies.md does not show {file}");
         drawn.push(file.to_owned());
     }

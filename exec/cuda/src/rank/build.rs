@@ -33,7 +33,7 @@ impl<A: Activation> Rank<A> {
         let beside = if averages { Some(executor(Lane::Average)?) } else { None };
         let in_flight = (0..of.contexts()).map(|_| InFlight::new(gpu, &of, form, needs.kept));
         let mut in_flight: Vec<InFlight<A>> = in_flight.collect::<Result<_, _>>()?;
-        if let [_, _, ..] = &in_flight[..] {
+        if in_flight.len() > 1 {
             let mut own = in_flight.iter_mut();
             own.try_for_each(|own| own.take(gpu, &mut lanes, needs.arena, of.arenas.poison))?;
         } else {

@@ -25,7 +25,7 @@ fn mesh(axes: &[(Axis, u32)]) -> Mesh {
 fn stages_accumulate() {
     let devices = gpus(Precision::F32);
     let sizes = (0u64..300, any::<bool>(), 2u32..=4, 1u32..=2, 1u32..=4);
-    let strategies = prop::sample::select(vec![("ssgd", 1), ("zero-1", 1), ("zero-1", 2)]);
+    let strategies = prop::sample::select(vec![("ssgd", 1), ("ssgd", 2), ("zero-1", 1), ("zero-1", 2)]);
     let cuts = prop::sample::select(vec![StageCut::Work, StageCut::Layers]);
     let lists = (strategies, schedules(), cuts, buckets(), 1u32..=3, any::<(bool, bool)>(), any::<u64>());
     property((sizes, lists), 24, |((model, norm, stages, data, accumulate), list)| {
