@@ -21,7 +21,7 @@ use lockstep_measure::quiet::Quiet;
 use lockstep_measure::rows::lay_out;
 use lockstep_measure::run_failure::run_failure;
 use lockstep_measure::training::{Measured, Training};
-use lockstep_models::{Timeline, WAIT, median, quantile};
+use lockstep_models::{Periodic, SetSizes, Timeline, WAIT, median, quantile};
 use lockstep_predict::{PROFILE_PATH, Setup, rows as predict};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{make_place, write_atomically};
@@ -46,6 +46,8 @@ pub struct Compared {
     pub configuration: Configuration,
     /// The program that both sides took.
     pub program: lockstep_models::Program,
+    /// What is done between steps.
+    pub periodic: Vec<(Periodic, lockstep_models::Program)>,
     /// The simulator's side.
     pub prediction: Prediction,
     /// The executor's side, a timeline per round.
@@ -144,6 +146,10 @@ pub fn compare(
     launch.all(launch.check(experiment, &configurations))?;
     let place = if launch.speaks() { make_place("out", &predictions_path(experiment)) } else { Ok(()) };
     launch.all(place)?;
+    let model = &configurations[0].job.model;
+    let (train, held_out) = launch.all(Dataset::load_augmented(&experiment.data, model, experiment.augmentation))?;
+    let loaded = SetSizes { train: train.len() as u64, held_out: held_out.len() as u64 };
+    let experiment = &Experiment { loaded: Some(loaded), ..experiment.clone() };
     let mut quiet = Quiet::new(cores);
     let kept = (launch.speaks() && ground::calibrates(experiment, asked)).then(|| {
         let path = Path::new(PROFILE_PATH);
@@ -165,8 +171,6 @@ pub fn compare(
     };
 
     lay_out(experiment, &mut configurations)?;
-    let model = &configurations[0].job.model;
-    let (train, held_out) = launch.all(Dataset::load_augmented(&experiment.data, model, experiment.augmentation))?;
     let mut last: Vec<Measured> = Vec::new();
     let (mut trials, mut slowest) = (0, 1.0f64);
     // Processes of one job would disturb each other's pulses, and could not agree on what to repeat.
@@ -214,6 +218,9 @@ pub fn compare(
         let mut times: Vec<f64> = of.measured.iter().flat_map(Timeline::step_times_s).collect();
         times.sort_by(f64::total_cmp);
         let step_time_s = quantile(&times, 0.5);
+        let shuffles = of.measured.iter().flat_map(|timeline| timeline.periodic_times_s(Periodic::Shuffle));
+        let shuffles: Vec<f64> = shuffles.collect();
+        let shuffle_s = (!shuffles.is_empty()).then(|| median(shuffles));
         let exposed = of.measured_by_kind().get(WAIT).copied().unwrap_or(0.0);
         let evaluation = measured.run.evaluate(&held_out).map_err(run_failure)?;
         rows.push(CompareRow {
@@ -227,8 +234,11 @@ pub fn compare(
             error_pct: (predicted.step_time_s / step_time_s - 1.0) * 100.0,
             step_time_p10_s: quantile(&times, 0.1),
             step_time_p90_s: quantile(&times, 0.9),
+            predicted_shuffle_s: predicted.shuffle_s,
+            shuffle_s,
+            shuffle_error_pct: predicted.shuffle_s.zip(shuffle_s).map(|(p, m)| (p / m - 1.0) * 100.0),
             predicted_images_per_s: predicted.images_per_s,
-            images_per_s: of.program.global_batch() as f64 / step_time_s,
+            images_per_s: of.program.images_per_s(step_time_s, shuffle_s),
             predicted_scaling_efficiency: predicted.scaling_efficiency,
             scaling_efficiency: None,
             predicted_exposed_comm_s: predicted.exposed_comm_s,
@@ -264,6 +274,7 @@ fn predict_all(experiment: &Experiment, ground: &Ground, unlike: Vec<String>) ->
         compared.push(Compared {
             configuration: configuration.clone(),
             program: predicted.program.clone(),
+            periodic: predicted.periodic.clone(),
             prediction: predicted.prediction.clone(),
             measured: Vec::new(),
         });

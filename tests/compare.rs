@@ -29,7 +29,6 @@ fn what_only_one_side_does_is_refused_before_anything_is_measured() {
         (input, "leave [input] out"),
         ("cluster = \"ethernet-4\"\n", "cluster = \"this-machine\""),
         ("cluster = \"ethernet-4\"\nranks = [1]\ntransport = \"threads\"\n", "has 4 hosts"),
-        ("sampling = \"partitioned:groups=1:shuffle-every=2\"\nranks = 2\n", "leave shuffle-every out"),
         ("augment = \"flip\"\n", "leave it out"),
         ("[anchor]\nimages_per_s = 100.0\n", "leave it out"),
     ];

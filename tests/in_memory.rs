@@ -61,7 +61,7 @@ fn a_shuffle_sends_what_changes_hands() {
         let job = Job { sampling, node_sizes: Some(vec![1; 4]), ..Job::new(model, 4, 8) };
         let program = job.program().unwrap();
         let data = data(&program, 400, 2);
-        let traffic = run(&program, &data, &options(6, 2)).unwrap().traffic;
+        let traffic = run(&program, &data, &options(6, 2)).unwrap().periodic_traffic;
         let apart = traffic.iter().enumerate().flat_map(|(from, row)| {
             row.iter().enumerate().filter(move |(to, _)| from != *to).map(|(_, sent)| sent.bytes)
         });

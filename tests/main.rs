@@ -25,6 +25,7 @@ mod memory;
 mod metrics;
 mod nestings;
 mod outputs;
+mod periodic;
 mod plan;
 mod profiles;
 mod reference;

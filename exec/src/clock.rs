@@ -53,7 +53,7 @@ pub(crate) fn offset(end: &mut dyn Transport, clock: Instant) -> Result<Offset, 
 }
 
 /// Moves spans onto rank 0's clock; gives the residual in seconds: how far the two offsets disagree, plus their uncertainty.
-pub(crate) fn align(spans: &mut [Span], before: Offset, after: Offset) -> f64 {
+pub(crate) fn align<'a>(spans: impl Iterator<Item = &'a mut Span>, before: Offset, after: Offset) -> f64 {
     let shift = (before.nanos + after.nanos) / 2;
     let moved = |time: Time| Time((time.0 as i64).saturating_add(shift.saturating_mul(1_000)).max(0) as u64);
     for span in spans {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn spans_move_by_the_mean_offset() {
-        let mut spans = vec![Span {
+        let mut spans = [Span {
             rank: 1,
             task: 0,
             iteration: 0,
@@ -92,7 +92,7 @@ mod tests {
             start: Time(1_000),
             end: Time(2_000),
         }];
-        let residual = align(&mut spans, Offset { nanos: 4, within: 1 }, Offset { nanos: 6, within: 3 });
+        let residual = align(spans.iter_mut(), Offset { nanos: 4, within: 1 }, Offset { nanos: 6, within: 3 });
         assert_eq!((spans[0].ready, spans[0].end), (Time(5_000), Time(7_000)));
         assert!((residual - 4e-9).abs() < 1e-15);
     }

@@ -1,6 +1,6 @@
 //! What the ranks of a run leave comes together on rank 0, over the same wires as everything else.
 
-use lockstep_models::{Judge, Span};
+use lockstep_models::{Judge, Periodic, PeriodicSpan, Span};
 use lockstep_topology::{Rank, Time};
 
 use crate::exchange::Traffic;
@@ -67,8 +67,12 @@ fn encode(legacy: &Legacy) -> Vec<u64> {
         [task, time, span.ready.0, span.start.0, span.end.0]
     };
     list(outcome.spans.iter().flat_map(of_span).collect());
+    list(outcome.periodic.iter().map(|run| run.kind as u64).collect());
+    list(outcome.periodic.iter().flat_map(|run| of_span(&run.span)).collect());
     list(outcome.losses.iter().map(|loss| loss.to_bits()).collect());
-    list(outcome.sent.iter().flat_map(|traffic| [traffic.messages, traffic.bytes]).collect());
+    for sent in [&outcome.sent, &outcome.periodic_sent] {
+        list(sent.iter().flat_map(|traffic| [traffic.messages, traffic.bytes]).collect());
+    }
     for elements in [&legacy.statistics, &legacy.weights, &legacy.reference] {
         list(elements.iter().map(|value| u64::from(value.to_bits())).collect());
     }
@@ -85,7 +89,7 @@ fn decode(words: &[u64]) -> Legacy {
         rest = later;
         now
     };
-    let spans = list().chunks_exact(5).map(|w| Span {
+    let span = |w: &[u64]| Span {
         rank: w[0] as u32,
         task: (w[0] >> 32) as u32,
         iteration: w[1] as u32,
@@ -93,11 +97,17 @@ fn decode(words: &[u64]) -> Legacy {
         ready: Time(w[2]),
         start: Time(w[3]),
         end: Time(w[4]),
-    });
+    };
+    let traffic = |w: &[u64]| Traffic { messages: w[0], bytes: w[1] };
+    let spans = list().chunks_exact(5).map(span).collect();
+    let kinds = list().iter().map(|kind| Periodic::ALL[*kind as usize]);
+    let periodic = kinds.zip(list().chunks_exact(5).map(span)).map(|(kind, span)| PeriodicSpan { kind, span });
     let outcome = Outcome {
-        spans: spans.collect(),
+        spans,
+        periodic: periodic.collect(),
         losses: list().iter().map(|bits| f64::from_bits(*bits)).collect(),
-        sent: list().chunks_exact(2).map(|w| Traffic { messages: w[0], bytes: w[1] }).collect(),
+        sent: list().chunks_exact(2).map(traffic).collect(),
+        periodic_sent: list().chunks_exact(2).map(traffic).collect(),
         moves: words[1] == 1,
         direct: words[2],
         // Only rank 0's count, and its own legacy does not travel.
@@ -130,6 +140,7 @@ mod tests {
         };
         let outcome = Outcome {
             spans: vec![span; rank as usize],
+            periodic: vec![PeriodicSpan { kind: Periodic::Evaluation, span }; 2 * rank as usize],
             losses: vec![0.1 * f64::from(rank), f64::NAN],
             evaluations: Vec::new(),
             restarts: Vec::new(),
@@ -137,6 +148,7 @@ mod tests {
             moves: rank > 1,
             stopped: false,
             sent: vec![Traffic { messages: 2, bytes: 1 << 50 }],
+            periodic_sent: vec![Traffic { messages: 3, bytes: 5 }],
             direct: u64::from(rank),
         };
         let fingerprint = (rank > 0).then_some([1, 2, 3, 4]);

@@ -16,6 +16,7 @@ mod holdings;
 pub mod init;
 mod observer;
 mod patience;
+mod periodic;
 mod pin;
 mod pool;
 mod region;

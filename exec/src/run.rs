@@ -19,12 +19,13 @@ use crate::flight::{Aside, Flights};
 use crate::found::Found;
 use crate::gather::{Legacy, gather};
 use crate::holdings::Memory;
+use crate::periodic::{PeriodicPrograms, collect};
 use crate::pin::Pins;
 use crate::setup::{RunOptions, Setup};
 use crate::state::{Position, State};
 use crate::transport::{Transport, control, memory};
 use crate::watch::Guard;
-use crate::whole::{assemble, common, mean_statistics};
+use crate::whole::{assemble, common, mean_statistics, own_pieces};
 use crate::worker::{Worker, losses_of};
 
 pub use check::check_run;
@@ -93,6 +94,10 @@ fn setup<'a>(
         Some(record) => driver.replaying(program, record)?,
         None => driver.serving(program),
     };
+    let judged = options.evaluations.map(|when| {
+        let statistics = if when.recompute_bn { data.len() as u64 / u64::from(program.batch_per_rank) } else { 0 };
+        (when.held_out.len() as u64, statistics)
+    });
     let target = options.evaluations.map_or_else(Target::default, |when| when.target);
     Ok(Setup {
         program,
@@ -105,6 +110,7 @@ fn setup<'a>(
         replay,
         hosts: None,
         judge: options.start.map_or_else(|| Judge::new(target), |state| state.judge.aiming(target)),
+        periodic: PeriodicPrograms::new(program, data, judged)?,
         first,
     })
 }
@@ -128,7 +134,8 @@ fn body(
     let mut outcome = Worker::new(setup, end, memory, clock)?.run()?;
     flight.begin_aside(Aside::Meeting, outcome.losses.len() as u32, setup.guard.flights.now());
     let after = if align { clock::offset(end, clock)? } else { before };
-    let clock_residual_s = clock::align(&mut outcome.spans, before, after);
+    let periodic = outcome.periodic.iter_mut().map(|run| &mut run.span);
+    let clock_residual_s = clock::align(outcome.spans.iter_mut().chain(periodic), before, after);
     let averages = setup.program.averaging.is_some();
     let (mut statistics, mut weights, mut reference) = (Vec::new(), Vec::new(), Vec::new());
     let (mut fingerprint, mut part_fingerprint, mut average) = (None, None, None);
@@ -145,7 +152,16 @@ fn body(
         fingerprint = Some(print(common(setup.program, role)));
         // Without split layers the two are one.
         part_fingerprint = setup.program.sharding.is_some().then(|| print(setup.program.parameters_of(role)));
-        whole = assemble(end, setup.program, replica, setup.options.seed)?;
+        let others = match setup.periodic.collects_model() {
+            Some(exchange) => {
+                let own = own_pieces(setup.program, replica, end.rank().0)?;
+                collect(end, (&setup.periodic.checkpoint, exchange, setup.periodic.number), own)?.parts
+            }
+            None => Vec::new(),
+        };
+        if setup.program.is_in_parts() && end.rank().0 == 0 {
+            whole = Some(assemble(setup.program, replica, &others, setup.options.seed)?);
+        }
         if averages {
             weights = memory.be_average()?;
             let previous = if outcome.moves { Some(memory.shared(Averaging::PREVIOUS)?) } else { None };
@@ -231,17 +247,22 @@ fn finish(setup: &Setup<'_>, mut legacies: Vec<Legacy>, found: Found) -> Result<
     };
     let losses = (0..steps).map(loss).collect();
     let mut spans = Vec::new();
+    let (mut periodic, mut periodic_traffic) = (Vec::new(), Vec::new());
     let mut traffic = Vec::new();
     let direct_messages = legacies.iter().map(|legacy| legacy.outcome.direct).sum();
     for legacy in legacies {
         spans.extend(legacy.outcome.spans);
+        periodic.extend(legacy.outcome.periodic);
         traffic.push(legacy.outcome.sent);
+        periodic_traffic.push(legacy.outcome.periodic_sent);
     }
     Ok(Run {
-        timeline: Timeline::of(spans, options.warm_up),
+        timeline: Timeline { periodic, ..Timeline::of(spans, options.warm_up) },
         losses,
         evaluations,
         traffic,
+        periodic_traffic,
+        periodic: setup.periodic.list(),
         direct_messages,
         weights_sha256: hex(weights.words()),
         state_sha256: hex(state.words()),

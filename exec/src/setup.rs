@@ -8,6 +8,7 @@ use lockstep_models::{Claim, Course, Driver, Judge, Optimizer, Program, Target};
 use crate::data::{Dataset, Sampler};
 use crate::device::{Cpus, Devices};
 use crate::observer::Observer;
+use crate::periodic::PeriodicPrograms;
 use crate::pool::Arenas;
 use crate::state::State;
 use crate::watch::Guard;
@@ -82,6 +83,8 @@ pub(crate) struct Setup<'a> {
     pub hosts: Option<&'a [u32]>,
     /// What rank 0 thinks of accuracies.
     pub judge: Judge,
+    /// What is done between steps.
+    pub periodic: PeriodicPrograms,
     /// Steps that were done before this run.
     pub first: u64,
 }

@@ -10,6 +10,7 @@ mod evaluation;
 mod exchanges;
 mod groups;
 mod learning;
+mod periodic;
 mod saving;
 mod shuffle;
 mod waiting;
@@ -17,7 +18,9 @@ mod waiting;
 use std::sync::PoisonError;
 use std::time::Instant;
 
-use lockstep_models::{Decision, Driver, Judge, Judgement, Need, Observation, Op, Program, Role, Span, Stream, TaskId};
+use lockstep_models::{
+    Decision, Driver, Judge, Judgement, Need, Observation, Op, PeriodicSpan, Program, Role, Span, Stream, TaskId,
+};
 use lockstep_topology::Time;
 
 use crate::error::ExecError;
@@ -38,6 +41,7 @@ use shuffle::Store;
 /// What a worker leaves beside its memory.
 pub(crate) struct Outcome {
     pub spans: Vec<Span>,
+    pub periodic: Vec<PeriodicSpan>,
     /// By iteration: the sum of sample losses, one for each worker of whose samples this rank takes the loss.
     pub losses: Vec<f64>,
     /// At the ends of the epochs that are judged; on rank 0 alone.
@@ -52,6 +56,8 @@ pub(crate) struct Outcome {
     pub stopped: bool,
     /// Per peer rank.
     pub sent: Vec<Traffic>,
+    /// The same of what is done between steps.
+    pub periodic_sent: Vec<Traffic>,
     /// How many of them a device's memory was read for, past the host's copy.
     pub direct: u64,
 }
@@ -107,9 +113,11 @@ pub(crate) struct Worker<'a> {
     adds: Vec<bool>,
     /// The step, the pass (none: its own micro-batch) and the micro-batch whose samples the replica has turned to.
     turned: Option<(u64, Option<u32>, u32)>,
-    /// Its part of the samples, where ranks hold parts, and what shuffles have sent to each rank.
+    /// Its part of the samples, where ranks hold parts.
     store: Option<Store>,
-    shuffled: Vec<Traffic>,
+    /// What is done between steps: when its tasks ran, and what it sent to each rank.
+    periodic: Vec<PeriodicSpan>,
+    periodic_sent: Vec<Traffic>,
 }
 
 impl<'a> Worker<'a> {
@@ -157,7 +165,8 @@ impl<'a> Worker<'a> {
             adds: (0..role.tasks.len()).map(|task| role.adds_gradients(task)).collect(),
             turned: None,
             store: None,
-            shuffled: vec![Traffic::default(); program.ranks() as usize],
+            periodic: Vec::new(),
+            periodic_sent: vec![Traffic::default(); program.ranks() as usize],
         };
         worker.meet_groups()?;
         let numbers = program.meetings().swap_remove(program.role_of(worker.transport.rank().0));
@@ -218,7 +227,20 @@ impl<'a> Worker<'a> {
         let Log { evaluations, restarts, .. } = log;
         let (judge, moves) = (self.judge.clone(), self.without_momentum != self.iteration);
         let (sent, direct, losses) = (self.sent(), self.direct_messages(), self.losses);
-        Ok(Outcome { sent, direct, spans: self.spans, losses, evaluations, restarts, judge, moves, stopped })
+        let (spans, periodic, periodic_sent) = (self.spans, self.periodic, self.periodic_sent);
+        Ok(Outcome {
+            sent,
+            periodic_sent,
+            direct,
+            spans,
+            periodic,
+            losses,
+            evaluations,
+            restarts,
+            judge,
+            moves,
+            stopped,
+        })
     }
 
     fn iterate(&mut self, batch: u64) -> Result<(), ExecError> {

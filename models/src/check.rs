@@ -151,8 +151,10 @@ impl Program {
     /// The fewest elements of a declared buffer that a rank of `role` has room for.
     fn least_room(&self, role: &Role, index: usize) -> u64 {
         let all = Buffer::Declared(index);
-        let rooted =
-            |exchange: &Exchange| matches!(exchange.collective, Collective::Scatter { .. } | Collective::Gather { .. });
+        let rooted = |exchange: &Exchange| {
+            let Exchange { collective, .. } = exchange;
+            matches!(collective, Collective::Scatter { .. } | Collective::Gather { .. } | Collective::GatherV { .. })
+        };
         // Only scatters and gathers leave ranks with parts, so without them there is no need to ask each rank.
         if !role.exchanges().any(|(_, exchange)| exchange.buffer == all && rooted(exchange)) {
             return self.elements(all);

@@ -21,7 +21,11 @@ impl Program {
             if exchange.buffer != Buffer::Declared(index) {
                 continue;
             }
-            let (Collective::Scatter { root } | Collective::Gather { root }) = exchange.collective else { return all };
+            let (Collective::Scatter { root } | Collective::Gather { root } | Collective::GatherV { root, .. }) =
+                exchange.collective
+            else {
+                return all;
+            };
             let (group, range) = (self.group_of(exchange, rank), &exchange.range);
             let part = match group.member(rank) {
                 Some(member) if member == root => range.clone(),

@@ -125,6 +125,15 @@ impl Exchange {
     }
 }
 
+/// Where samples move that ranks hold in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SampleMove {
+    /// From the rank's part to messages, by destination.
+    Pack,
+    /// From messages to the rank's new part, each sample to its place.
+    Unpack,
+}
+
 /// What a task is.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
@@ -136,6 +145,13 @@ pub enum Op {
         pass: Option<u32>,
         /// `None`: where the first layers read; else the declared buffer that they come into.
         into: Option<usize>,
+    },
+    /// Takes the labels of a micro-batch whose samples another stage of a pipeline takes, and its place among all, by which dropout draws.
+    Labels {
+        /// Samples of the micro-batch.
+        samples: u32,
+        /// As in `Load`.
+        pass: Option<u32>,
     },
     /// Runs a chain of layers.
     Compute {
@@ -165,6 +181,18 @@ pub enum Op {
     Exchange(Exchange),
     /// Moves elements inside the rank's memory: all ranks from the same area to the same area, each its own rows.
     Copy(ByCoordinate<Copy>),
+    /// Moves samples between the memory where a rank keeps its part of them and messages (Kumar et al. 2018 §4.1).
+    Samples {
+        /// In which direction.
+        to: SampleMove,
+        /// fp32 elements of the samples that are moved, images and labels.
+        elements: u64,
+    },
+    /// Writes the state of the training to the host's storage.
+    Save {
+        /// Bytes written.
+        bytes: u64,
+    },
     /// The main thread of a node ends jobs of its devices, one after the other, where a strategy has such a thread (Kumar et
     /// al. 2018, §4.3). The executor's ranks are threads themselves and have nothing to do here.
     Callback {
@@ -177,13 +205,15 @@ impl Op {
     /// The kind under which reports add tasks up.
     pub fn kind(&self) -> &'static str {
         match self {
-            Op::Load { .. } => "load",
+            Op::Load { .. } | Op::Labels { .. } => "load",
             Op::Compute { phase, .. } => phase.name(),
             Op::Elementwise(of) => of.formula.name(),
             Op::Repeat { .. } => "repeat",
             Op::Schedule(_) => "schedule",
             Op::Exchange(_) => "exchange",
             Op::Copy(_) => "copy",
+            Op::Samples { .. } => "samples",
+            Op::Save { .. } => "save",
             Op::Callback { .. } => "callback",
         }
     }

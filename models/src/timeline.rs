@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use lockstep_topology::Time;
 
-use crate::{Op, Program, Span, Stream, TaskId, Totals};
+use crate::{Op, Periodic, PeriodicSpan, Program, Span, Stream, TaskId, Totals};
 
 /// One optimizer step of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     /// Which iteration it is.
     pub iteration: u32,
-    /// When the last rank ended the iteration before.
+    /// When the last rank ended the iteration before, and what was done between the two.
     pub begin: Time,
     /// When the last rank ended this one.
     pub end: Time,
@@ -37,12 +37,14 @@ pub struct Timeline {
     pub warm_up: u32,
     /// In place of the spans, where those were too many to keep; else empty.
     pub totals: Totals,
+    /// What was done between steps: shuffles, evaluations, checkpoints.
+    pub periodic: Vec<PeriodicSpan>,
 }
 
 impl Timeline {
     /// The timeline of these spans.
     pub fn of(spans: Vec<Span>, warm_up: u32) -> Timeline {
-        Timeline { spans, warm_up, totals: Totals::default() }
+        Timeline { spans, warm_up, ..Timeline::default() }
     }
 
     /// Totals by iteration, role and task, whether or not the spans were kept.
@@ -53,11 +55,18 @@ impl Timeline {
         }
     }
 
-    /// The counted steps: from the last rank's end of one iteration to the last rank's end of the next.
+    /// The counted steps: from the last rank's end of one iteration to the last rank's end of the next, what was done between them
+    /// left out.
     pub fn steps(&self) -> Vec<Step> {
         let ends = self.ends();
         let first = (self.warm_up as usize).max(1);
-        let begin = |i: usize| if i == 0 { Time::ZERO } else { ends[i - 1] };
+        let mut begins: Vec<Time> = std::iter::once(Time::ZERO).chain(ends.iter().copied()).collect();
+        for PeriodicSpan { span, .. } in &self.periodic {
+            if let Some(begin) = begins.get_mut(span.iteration as usize) {
+                *begin = span.end.max(*begin);
+            }
+        }
+        let begin = |i: usize| begins[i];
         // Where overlapping iterations end out of order, the later one has no time of its own.
         let step = |i: usize| Step { iteration: i as u32, begin: begin(i), end: ends[i].max(begin(i)) };
         (if ends.len() <= first { 0 } else { first }..ends.len()).map(step).collect()
@@ -122,6 +131,28 @@ impl Timeline {
             kinds
         };
         self.steps().into_iter().map(of_step).collect()
+    }
+
+    /// Seconds that each shuffle, evaluation or checkpoint took, from its first task's begin to its last one's end on any rank.
+    pub fn periodic_times_s(&self, kind: Periodic) -> Vec<f64> {
+        let mut times: BTreeMap<u32, (Time, Time)> = BTreeMap::new();
+        for PeriodicSpan { span, .. } in self.periodic.iter().filter(|run| run.kind == kind) {
+            let (start, end) = times.entry(span.iteration).or_insert((span.start, span.end));
+            (*start, *end) = (span.start.min(*start), span.end.max(*end));
+        }
+        times.into_values().map(|(start, end)| (end - start).as_secs_f64()).collect()
+    }
+
+    /// The median of these; `None` where there was none.
+    pub fn periodic_time_s(&self, kind: Periodic) -> Option<f64> {
+        let times = self.periodic_times_s(kind);
+        (!times.is_empty()).then(|| median(times))
+    }
+
+    /// When the last rank ended the last iteration, and how many iterations there are.
+    pub fn end(&self) -> (Time, u32) {
+        let ends = self.ends();
+        (ends.iter().copied().max().unwrap_or(Time::ZERO), ends.len() as u32)
     }
 
     /// When the last rank ended each iteration.

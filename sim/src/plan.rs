@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use lockstep_models::{AxisSet, Exchange, Members, Need, Op, Phase, Program, Role, Stream, TaskId};
 use lockstep_topology::nccl::Request;
-use lockstep_topology::{Algorithm, InputError, Library, Schedule};
+use lockstep_topology::{Algorithm, Collective, Group, InputError, Library, Schedule};
 
 /// What a rank of some role does in one iteration.
 #[derive(Debug)]
@@ -182,7 +182,8 @@ impl Plan {
         let mut firsts: BTreeMap<u32, u32> = BTreeMap::new();
         let mut roles = Vec::new();
         let mut numbers: Vec<(AxisSet, Arc<[u32]>)> = Vec::new();
-        for (role, of_role) in program.roles.iter().zip(program.meetings()) {
+        let of_roles = program.meetings();
+        for (role, of_role) in program.roles.iter().zip(&of_roles) {
             let mut meets = vec![None; role.tasks.len()];
             for (id, exchange) in role.exchanges() {
                 let number = of_role[id].unwrap_or_default();
@@ -190,9 +191,16 @@ impl Plan {
                     Some(first) => *first,
                     None => {
                         let first = meetings.len() as u32;
+                        let runs: Vec<bool> = of_roles.iter().map(|role| role.contains(&Some(number))).collect();
                         for group in 0..groups_of(program, exchange, ranks) {
                             let members = program.group(exchange, group);
-                            let schedule = program.schedule_among(exchange, &members)?;
+                            // Groups of other roles may have exchanges of their own along these axes.
+                            let schedule = match runs[program.role_of(members.rank(0))] {
+                                true => program.schedule_among(exchange, &members)?,
+                                false => {
+                                    Schedule::new(&Collective::AllReduce, &Algorithm::direct(), &Group::flat(1), 0, 0)?
+                                }
+                            };
                             let window = Program::window(exchange, &schedule);
                             let (library, nccl) = (exchange.algorithm.library(), exchange.algorithm.nccl());
                             meetings.push(Meeting { schedule, window, members, library, nccl, apart: None });

@@ -17,6 +17,9 @@ use crate::platform::Platform;
 use crate::supply;
 use crate::traffic::Traffic;
 
+/// Bytes per second that a host's storage takes in where the cluster does not say.
+pub const ASSUMED_STORAGE_BYTES_PER_S: f64 = 1e9;
+
 /// How a prediction is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SimOptions {
@@ -133,7 +136,7 @@ fn simulate_folded<F: Fluid + Clone>(
         engine.record.limit = options.max_spans;
         engine.run()
     })?;
-    let timeline = Timeline { spans: outcome.spans, warm_up: options.warm_up, totals: outcome.totals };
+    let timeline = Timeline { totals: outcome.totals, ..Timeline::of(outcome.spans, options.warm_up) };
     let traffic = outcome.traffic;
     let utilisation = per_step(outcome.utilisation, outcome.end, &timeline);
     let mut notes = platform.costs.notes(program);
@@ -205,6 +208,9 @@ fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, ra
         Op::Load { samples: 0, .. } | Op::Compute { samples: 0, .. } => Cost::default(),
         Op::Load { samples, .. } => costs.load(device, program, *samples),
         Op::Compute { chain, phase, samples, .. } => costs.compute(device, program, *chain, *phase, *samples),
+        Op::Labels { samples, .. } => costs.moved(device, u64::from(*samples)),
+        Op::Samples { elements, .. } => costs.moved(device, 2 * elements),
+        Op::Save { bytes } => saved(platform, device, *bytes),
         Op::Callback { jobs } => callback(platform, *jobs),
         Op::Copy(copies) => costs.moved(device, copies.at(&program.mesh, rank).moved()),
         // The largest part: that of the first ranks along the axes.
@@ -215,6 +221,13 @@ fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, ra
         Op::Repeat { .. } | Op::Schedule(_) | Op::Exchange(_) => return None,
     };
     Some(cost)
+}
+
+/// Writing so many bytes to the storage of the device's host; the device does nothing meanwhile.
+fn saved(platform: &Platform<'_>, device: &Device, bytes: u64) -> Cost {
+    let storage = platform.cluster.hosts()[device.host.0 as usize].storage;
+    let rate = storage.map_or(ASSUMED_STORAGE_BYTES_PER_S, |storage| storage.bytes_per_s());
+    Cost { seconds: bytes as f64 / rate, memory: 0.0, occupancy: 0.0 }
 }
 
 /// What a node's main thread does about so many jobs, one after the other.

@@ -32,7 +32,8 @@ pub(crate) fn stages(
     let shuffle = match &input.source {
         SampleSource::Memory { groups, shuffle_every } => {
             let held = held(input, platform, nodes.len() as u32, *groups)?;
-            let every = shuffle_every.filter(|_| held.nodes > 1);
+            // Ranks that hold parts of the samples have their shuffles in a program.
+            let every = shuffle_every.filter(|_| held.nodes > 1 && program.partition.is_none());
             match every {
                 Some(every) => shuffle_time(platform, held)?.0 / u64::from(every.max(1)),
                 None => 0,

@@ -13,6 +13,7 @@ mod learners;
 mod nearest;
 mod networks;
 mod noise;
+mod periodic;
 mod pipelines;
 mod programs;
 mod properties;

@@ -63,9 +63,10 @@ impl Compare {
             let mut trace = Trace::new();
             for compared in &comparison.compared {
                 let label = compared.configuration.label();
-                trace.add(&format!("predicted {label}"), &compared.program, &compared.prediction.timeline);
+                let (program, periodic) = (&compared.program, &compared.periodic);
+                trace.add(&format!("predicted {label}"), program, periodic, &compared.prediction.timeline);
                 if let Some(timeline) = compared.measured.first() {
-                    trace.add(&format!("measured {label}"), &compared.program, timeline);
+                    trace.add(&format!("measured {label}"), program, periodic, timeline);
                 }
             }
             trace.save(path)?;

@@ -97,7 +97,7 @@ impl ExecRun {
             if self.trace.is_some() {
                 let seed = if experiment.seeds > 1 { format!(", seed {}", measured.seed) } else { String::new() };
                 let label = format!("measured {}{seed}", configuration.label());
-                trace.add(&label, &measured.program, &measured.run.timeline);
+                trace.add(&label, &measured.program, &measured.run.periodic, &measured.run.timeline);
             }
         })?;
         if !experiment.device.learns() {

@@ -99,7 +99,9 @@ fn signature(collective: &Collective, ranks: u32) -> (&'static str, Option<u32>,
         Collective::Reduce { root } => ("sum", Some(*root), 1),
         Collective::ReduceScatter | Collective::ReduceScatterV { .. } => ("sum", None, ranks),
         Collective::Broadcast { root } => ("none", Some(*root), 1),
-        Collective::Scatter { root } | Collective::Gather { root } => ("none", Some(*root), ranks),
+        Collective::Scatter { root } | Collective::Gather { root } | Collective::GatherV { root, .. } => {
+            ("none", Some(*root), ranks)
+        }
         Collective::AllGather | Collective::AllGatherV { .. } | Collective::AllToAllV { .. } => ("none", None, ranks),
     }
 }

@@ -117,7 +117,7 @@ impl Predict {
             claims.clone_from(&predicted.prediction.claims);
             if self.trace.is_some() {
                 let label = format!("predicted {}", configuration.label());
-                trace.add(&label, &predicted.program, &predicted.prediction.timeline);
+                trace.add(&label, &predicted.program, &predicted.periodic, &predicted.prediction.timeline);
             }
         };
         estimate.beside(|| find(&experiment, configurations, &site, &setup, &known, &estimate, each))?;

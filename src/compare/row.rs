@@ -29,6 +29,12 @@ pub struct CompareRow {
     pub step_time_p10_s: f64,
     /// The ninetieth percentile of the measured step times.
     pub step_time_p90_s: f64,
+    /// Predicted seconds of a shuffle of samples in memory; `null` in this and the next two columns where there is none.
+    pub predicted_shuffle_s: Option<f64>,
+    /// Measured median seconds of a shuffle; `null` also where no measured run is long enough for one.
+    pub shuffle_s: Option<f64>,
+    /// Predicted against measured seconds of a shuffle, in percent of the measured ones.
+    pub shuffle_error_pct: Option<f64>,
     /// Predicted samples per second over all ranks.
     pub predicted_images_per_s: f64,
     /// Measured samples per second over all ranks.

@@ -158,10 +158,10 @@ impl Meeting {
             Collective::Reduce { root } if *root == member => differ(0..elements, &sum),
             Collective::Reduce { .. } => 0,
             Collective::Scatter { root } => differ(block(member), &|e| value(*root, e)),
-            Collective::Gather { root } if *root == member => {
+            Collective::Gather { root } | Collective::GatherV { root, .. } if *root == member => {
                 (0..members).map(|m| differ(block(m), &|e| value(m, e))).sum()
             }
-            Collective::Gather { .. } => 0,
+            Collective::Gather { .. } | Collective::GatherV { .. } => 0,
             Collective::AllToAllV { counts } => {
                 let mut at = 0;
                 let mut wrong = 0;

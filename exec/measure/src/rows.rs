@@ -7,7 +7,7 @@ use lockstep_exec::data::Dataset;
 use lockstep_exec::replica::Evaluation;
 use lockstep_experiment::trained::TrainedRun;
 use lockstep_experiment::{Configuration, Experiment, Length};
-use lockstep_models::{median, quantile};
+use lockstep_models::{Periodic, median, quantile};
 use lockstep_report::failure::Failure;
 use lockstep_report::{MeasuredRow, scaling_efficiencies};
 use lockstep_topology::{Cluster, ErrorPlace, InputError};
@@ -102,6 +102,7 @@ fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> 
     let mut times = run.timeline.step_times_s();
     times.sort_by(f64::total_cmp);
     let step_time_s = run.timeline.step_time_s();
+    let [shuffle_s, evaluation_s, checkpoint_s] = Periodic::ALL.map(|kind| run.timeline.periodic_time_s(kind));
     Ok(MeasuredRow {
         setting: configuration.setting(),
         data: experiment.data.clone(),
@@ -115,7 +116,10 @@ fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> 
         step_time_s,
         step_time_p10_s: quantile(&times, 0.1),
         step_time_p90_s: quantile(&times, 0.9),
-        images_per_s: program.global_batch() as f64 / step_time_s,
+        shuffle_s,
+        evaluation_s,
+        checkpoint_s,
+        images_per_s: program.images_per_s(step_time_s, shuffle_s),
         scaling_efficiency: None,
         exposed_comm_s: run.timeline.exposed_comm_s(program),
         train_loss: run.losses.last().copied().unwrap_or(0.0),

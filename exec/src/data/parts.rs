@@ -137,16 +137,14 @@ impl Dataset {
         self.images.len() / self.labels.len() + 1
     }
 
-    /// The samples at `positions`, one behind the other.
-    pub(crate) fn packed(&self, positions: &[u32]) -> Vec<f32> {
+    /// Packs the samples at `positions` one behind the other.
+    pub(crate) fn pack(&self, positions: &[u32], packed: &mut [f32]) {
         let each = self.packed_elements() - 1;
-        let mut packed = Vec::with_capacity(positions.len() * (each + 1));
-        for position in positions.iter().map(|position| *position as usize) {
-            packed.extend_from_slice(&self.images[position * each..(position + 1) * each]);
+        for (position, sample) in positions.iter().map(|at| *at as usize).zip(packed.chunks_exact_mut(each + 1)) {
+            sample[..each].copy_from_slice(&self.images[position * each..(position + 1) * each]);
             // Copies carry any bits, also those that are no number.
-            packed.push(f32::from_bits(self.labels[position]));
+            sample[each] = f32::from_bits(self.labels[position]);
         }
-        packed
     }
 
     /// Takes samples packed one behind the other in place of its own: the n-th comes to stand at `places[n]`.

@@ -3,7 +3,7 @@
 //! A class is a coarse random pattern, a sample its class's pattern under noise of the same strength. So the classes can be
 //! learnt, by convolutions as by dense layers, while nothing is claimed about real images.
 
-use lockstep_models::Shape;
+use lockstep_models::{SetSizes, Shape};
 use lockstep_topology::InputError;
 
 use super::Dataset;
@@ -11,12 +11,6 @@ use super::random::{Purpose, bell, stream};
 
 /// The seed behind `--data synthetic`; fixed, so that runs with different seeds train on the same images.
 const SEED: u64 = 1;
-
-/// Training images unless a number is given, and the most that `MAX_BYTES` leave room for.
-const SAMPLES: u64 = 4_000;
-
-/// What the training images may take in memory unless a number is given.
-const DEFAULT_BYTES: u64 = 1 << 30;
 
 /// What they may take at most.
 const MAX_BYTES: u64 = 64 << 30;
@@ -29,7 +23,7 @@ const CELLS: u32 = 4;
 pub(super) fn load(shape: Shape, classes: u32, samples: Option<&str>) -> Result<(Dataset, Dataset), InputError> {
     let sample_bytes = shape.elements() * 4;
     let count = match samples {
-        None => SAMPLES.min(DEFAULT_BYTES / sample_bytes).max(4),
+        None => SetSizes::default_synthetic(shape),
         Some(text) => {
             let error = |message: String| InputError::flag("data", format!("synthetic:{text}"), message);
             let count: u32 = text.parse().map_err(|_| {
@@ -43,7 +37,7 @@ pub(super) fn load(shape: Shape, classes: u32, samples: Option<&str>) -> Result<
         }
     };
     let part = |first, count| samples_of(shape, classes, SEED, first, count);
-    Ok((part(0, count)?, part(count, count / 4)?))
+    Ok((part(0, count)?, part(count, SetSizes::synthetic(count).held_out)?))
 }
 
 /// Samples number `first` to `first + count`, classes in turn; a sample does not depend on which others are made.
@@ -140,7 +134,7 @@ mod tests {
             assert_eq!((train.len(), held_out.len(), train.classes), (40, 10, classes));
         }
         let large = Shape { channels: 1 << 10, height: 1 << 10, width: 64 };
-        assert_eq!(DEFAULT_BYTES / (large.elements() * 4), 4, "the fewest samples are four");
+        assert_eq!(SetSizes::default_synthetic(large), 4, "the fewest samples are four");
     }
 
     #[test]

@@ -17,6 +17,11 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
+    /// Of no sample of `data` yet.
+    pub(crate) fn of(data: &Dataset) -> Evaluation {
+        Evaluation { samples: data.len(), correct: 0, mean_loss: 0.0 }
+    }
+
     /// Share of correct samples, 0 to 1.
     pub fn accuracy(&self) -> f64 {
         self.correct as f64 / self.samples.max(1) as f64
@@ -33,17 +38,25 @@ impl Replica {
         if self.model.statistics_elements() == 0 {
             return Ok(());
         }
-        let sampler = Sampler::new(data.len(), self.samples as u32, 1, &[1], self.seed)?;
-        let mut indices = Vec::new();
-        for batch in 0..sampler.batches_per_epoch() {
-            let place = sampler.micro_batch(batch, 0, 0, &mut indices);
-            self.load(data, &indices, place)?;
+        for batch in 0..(data.len() / self.samples) as u32 {
+            self.load_for_statistics(data, batch)?;
             for chain in 0..self.chains.len() - 1 {
-                self.forward(chain, Mode::Statistics { batch: batch as u32 })?;
+                self.forward(chain, Mode::Statistics { batch })?;
             }
         }
         self.device.release();
         Ok(())
+    }
+
+    /// Takes a micro-batch of an epoch of `data`.
+    ///
+    /// # Errors
+    /// Fewer samples than a micro-batch, or the device's.
+    pub(crate) fn load_for_statistics(&mut self, data: &Dataset, batch: u32) -> Result<(), ExecError> {
+        let sampler = Sampler::new(data.len(), self.samples as u32, 1, &[1], self.seed)?;
+        let mut indices = Vec::new();
+        let place = sampler.micro_batch(u64::from(batch), 0, 0, &mut indices);
+        Ok(self.load(data, &indices, place)?)
     }
 
     /// Mean loss and number of correct samples over a whole data set, with the running statistics.
@@ -51,26 +64,50 @@ impl Replica {
     /// # Errors
     /// The device's.
     pub fn evaluate(&mut self, data: &Dataset) -> Result<Evaluation, DeviceError> {
-        let mut evaluation = Evaluation { samples: data.len(), correct: 0, mean_loss: 0.0 };
-        let mut sum = 0.0;
-        let mut next = 0;
-        while next < data.len() {
-            // The last batch is filled up with the first samples again, which are not counted.
-            let count = self.samples.min(data.len() - next);
-            let indices: Vec<u32> = (0..self.samples).map(|i| ((next + i) % data.len()) as u32).collect();
-            self.load(data, &indices, 0)?;
-            let last = self.chains.len() - 1;
-            for chain in 0..last {
-                self.forward(chain, Mode::Evaluate)?;
+        let mut evaluation = Evaluation::of(data);
+        for micro_batch in 0..data.len().div_ceil(self.samples) as u32 {
+            self.load_held_out(data, micro_batch)?;
+            for chain in 0..self.chains.len() {
+                self.judge(chain, data, micro_batch, &mut evaluation)?;
             }
-            let logits = self.output(self.chains[last].inputs[0]);
-            let found = self.device.judge(last, &logits, count)?;
-            sum += found.sum;
-            evaluation.correct += found.correct;
-            next += count;
         }
         self.device.release();
-        evaluation.mean_loss = sum / data.len() as f64;
         Ok(evaluation)
+    }
+
+    /// Takes a micro-batch of held-out samples; the last one is filled up with the first samples again, which are not counted.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn load_held_out(&mut self, data: &Dataset, micro_batch: u32) -> Result<(), DeviceError> {
+        let first = micro_batch as usize * self.samples;
+        let indices: Vec<u32> = (first..first + self.samples).map(|index| (index % data.len()) as u32).collect();
+        self.load(data, &indices, 0)
+    }
+
+    /// Runs a chain forward on held-out samples; the last one judges them.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn judge(
+        &mut self,
+        chain: usize,
+        data: &Dataset,
+        micro_batch: u32,
+        evaluation: &mut Evaluation,
+    ) -> Result<(), DeviceError> {
+        if !self.is_last(chain) {
+            return self.forward(chain, Mode::Evaluate).map(drop);
+        }
+        let left = data.len() - micro_batch as usize * self.samples;
+        let logits = self.output(self.chains[chain].inputs[0]);
+        let found = self.device.judge(chain, &logits, self.samples.min(left))?;
+        evaluation.correct += found.correct;
+        // The sum of all losses first, which is divided once.
+        evaluation.mean_loss += found.sum;
+        if left <= self.samples {
+            evaluation.mean_loss /= data.len() as f64;
+        }
+        Ok(())
     }
 }

@@ -53,6 +53,9 @@ impl Replica {
             | Op::Schedule(_)
             | Op::Exchange(_)
             | Op::Copy(_)
+            | Op::Labels { .. }
+            | Op::Samples { .. }
+            | Op::Save { .. }
             | Op::Callback { .. } => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! `Run`: what a run leaves.
 
-use lockstep_models::{Claim, Timeline};
+use lockstep_models::{Claim, Periodic, Program, Timeline};
 
 use crate::data::Dataset;
 use crate::device::DeviceError;
@@ -16,8 +16,12 @@ pub struct Run {
     pub losses: Vec<f64>,
     /// How the model did on held-out samples at the ends of the epochs that were to be judged.
     pub evaluations: Vec<Evaluation>,
-    /// Messages and bytes, `[from][to]`.
+    /// Messages and bytes of steps, `[from][to]`.
     pub traffic: Vec<Vec<Traffic>>,
+    /// The same of shuffles, evaluations and checkpoints together.
+    pub periodic_traffic: Vec<Vec<Traffic>>,
+    /// What is done between steps: shuffles where ranks hold parts of the samples, evaluations where there are some, checkpoints.
+    pub periodic: Vec<(Periodic, Program)>,
     /// Messages of exchanges that were sent from a device's memory, past the host.
     pub direct_messages: u64,
     /// SHA-256 of the learnable parameters, equal on all workers; of learners, of their average model.

@@ -108,25 +108,6 @@ pub fn swap(end: &mut dyn Transport, to: Rank, from: Rank, kind: u32, value: u64
     pass(end, Some((to, words(value).to_vec())), Some((from, 2)), kind).map(|words| self::value(&words))
 }
 
-/// The values of ranks 0 to `ranks` − 1, as many of each, on rank 0; the others send theirs and get nothing.
-///
-/// # Errors
-/// When the job is over.
-pub(crate) fn collect(
-    end: &mut dyn Transport,
-    ranks: u32,
-    kind: u32,
-    own: Vec<f32>,
-) -> Result<Vec<Vec<f32>>, TransportError> {
-    if end.rank().0 > 0 {
-        send_elements(end, Rank(0), kind, own)?;
-        return Ok(Vec::new());
-    }
-    let count = own.len();
-    let others = (1..ranks).map(|rank| receive_elements(end, Rank(rank), kind, count));
-    std::iter::once(Ok(own)).chain(others).collect()
-}
-
 /// Returns when all ranks of the job have called it, after ⌈log2 ranks⌉ rounds.
 ///
 /// Dissemination (Hensgen, Finkel, Manber 1988): in round r a rank tells the one 2^r ahead and hears the one behind.

@@ -23,24 +23,17 @@ impl Worker<'_> {
                 };
             }
             Op::Callback { .. } | Op::Compute { samples: 0, .. } | Op::Load { samples: 0, .. } => return Ok(()),
+            Op::Labels { pass, .. } => return self.take_labels(batch, *pass),
             _ => {}
+        }
+        if let Op::Compute { phase: Phase::Forward, pass, .. } = self.role.tasks[task].op
+            && self.turned != Some((batch, pass, self.micro_batch))
+        {
+            self.take_labels(batch, pass)?;
         }
         let Some(replica) = &mut self.memory.replica else {
             unreachable!("check: ranks that only serve have no compute tasks");
         };
-        if let Op::Compute { phase: Phase::Forward, pass, .. } = self.role.tasks[task].op
-            && self.turned != Some((batch, pass, self.micro_batch))
-        {
-            // Every rank has the data set, so labels need no message.
-            let own = self.transport.rank().0;
-            let (indices, places) = samples_of(self.setup, batch, pass, (own, self.micro_batch));
-            let labels: Vec<u32> = indices.iter().map(|index| self.setup.data.labels()[*index as usize]).collect();
-            replica.device().turn_to(&labels, &places)?;
-            if !self.role.tasks.iter().any(|task| matches!(task.op, Op::Load { .. })) {
-                self.samples += labels.len();
-            }
-            self.turned = Some((batch, pass, self.micro_batch));
-        }
         match &self.role.tasks[task].op {
             Op::Load { pass: Some(pass), into, .. } => {
                 // Workers' micro-batches, one behind the other.
@@ -95,10 +88,27 @@ impl Worker<'_> {
             | Op::Exchange(_)
             | Op::Copy(_)
             | Op::Elementwise(_)
+            | Op::Labels { .. }
+            | Op::Samples { .. }
+            | Op::Save { .. }
             | Op::Callback { .. } => {
                 unreachable!("not a task that the replica does")
             }
         }
+        Ok(())
+    }
+
+    /// Takes the labels of the present micro-batch, or those of a pass, and the samples' places among all. Every rank has the data set, so
+    /// labels need no message.
+    fn take_labels(&mut self, batch: u64, pass: Option<u32>) -> Result<(), ExecError> {
+        let own = self.transport.rank().0;
+        let (indices, places) = samples_of(self.setup, batch, pass, (own, self.micro_batch));
+        let labels: Vec<u32> = indices.iter().map(|index| self.setup.data.labels()[*index as usize]).collect();
+        self.memory.device().turn_to(&labels, &places)?;
+        if !self.role.tasks.iter().any(|task| matches!(task.op, Op::Load { .. })) {
+            self.samples += labels.len();
+        }
+        self.turned = Some((batch, pass, self.micro_batch));
         Ok(())
     }
 

@@ -1,18 +1,18 @@
 //! Evaluation on the way: at the ends of the last epochs the model is judged on held-out samples (Goyal et al. 2017, §5.1).
 
-use lockstep_models::Judgement;
+use lockstep_models::{Judgement, Op, Periodic, Program, Stream};
 use lockstep_topology::Rank;
 
 use super::Worker;
+use crate::device::Mode;
 use crate::error::ExecError;
 use crate::flight::Aside;
-use crate::replica::Evaluation;
+use crate::periodic::collected;
+use crate::replica::{Evaluation, Replica};
 use crate::setup::Evaluations;
 use crate::transport::control;
 use crate::whole::{assemble, mean_statistics};
 
-/// Kind of the messages that carry running statistics.
-const STATISTICS: u32 = 6;
 /// Kind of the messages that carry rank 0's judgement.
 const JUDGEMENT: u32 = 7;
 
@@ -56,32 +56,68 @@ impl Worker<'_> {
     fn evaluate(&mut self, when: Evaluations<'_>) -> Result<Option<Evaluation>, ExecError> {
         self.settle(0)?;
         self.wait_until(Worker::settled)?;
-        let own = self.memory.replica.as_mut().map(|replica| replica.statistics()).transpose()?;
-        let averages = self.setup.program.averaging.is_some();
-        let mut result = None;
-        let mut whole = match &mut self.memory.replica {
-            Some(replica) => assemble(self.transport, self.setup.program, replica, self.setup.options.seed)?,
-            None => None,
+        let setup = self.setup;
+        let rank = self.transport.rank().0;
+        let Some(work) = setup.periodic.evaluation.as_ref().filter(|work| rank < work.ranks()) else {
+            return Ok(None);
         };
-        let Some(own) = own else { return Ok(None) };
-        let all = control::collect(self.transport, self.setup.program.workers(), STATISTICS, own.clone())?;
-        if self.transport.rank().0 == 0 {
-            let learner = if averages { Some(self.memory.be_average()?) } else { None };
-            if let Some(replica) = whole.as_mut().or(self.memory.replica.as_mut()) {
-                let all: Vec<&[f32]> = all.iter().map(Vec::as_slice).collect();
-                replica.set_statistics(&mean_statistics(self.setup.program, &all))?;
-                if when.recompute_bn {
-                    replica.recompute_statistics(self.setup.data)?;
-                }
-                result = Some(replica.evaluate(when.held_out)?);
-            }
-            if let Some(replica) = self.memory.replica.as_mut().filter(|_| whole.is_none()) {
-                replica.set_statistics(&own)?;
-            }
-            if let Some(own) = learner {
-                self.memory.be_learner(&own)?;
-            }
+        let all = self.collect(Periodic::Evaluation, work)?;
+        if rank != 0 {
+            return Ok(None);
         }
-        Ok(result)
+        let own = self.memory.trained().statistics()?;
+        let mut whole = None;
+        if setup.program.is_in_parts() {
+            let others = collected(&all, Periodic::MODEL);
+            whole = Some(assemble(setup.program, self.memory.trained(), others, setup.options.seed)?);
+        }
+        let learner = if setup.program.averaging.is_some() { Some(self.memory.be_average()?) } else { None };
+        let of_all = self.statistics_of_all(&all)?;
+        let of_all: Vec<&[f32]> = of_all.iter().map(Vec::as_slice).collect();
+        let judged = whole.as_mut().unwrap_or(self.memory.trained());
+        judged.set_statistics(&mean_statistics(setup.program, &of_all))?;
+        let evaluation = self.judge(work, whole.as_mut(), when)?;
+        if whole.is_none() {
+            self.memory.trained().set_statistics(&own)?;
+        }
+        if let Some(own) = learner {
+            self.memory.be_learner(&own)?;
+        }
+        Ok(Some(evaluation))
+    }
+
+    /// Runs the forward passes of `work`, on rank 0, of the replica at hand or of the whole model where ranks have parts.
+    fn judge(
+        &mut self,
+        work: &Program,
+        mut whole: Option<&mut Replica>,
+        when: Evaluations<'_>,
+    ) -> Result<Evaluation, ExecError> {
+        let role = &work.roles[0];
+        let (train, mut evaluation) = (self.setup.data, Evaluation::of(when.held_out));
+        let loops = |task: usize| role.tasks[..task].iter().filter(|task| matches!(task.op, Op::Repeat { .. })).count();
+        for (task, repetition) in role.runs().filter(|(task, _)| role.tasks[*task].stream == Stream::Compute) {
+            // Statistics are computed in a loop of their own before the one that judges.
+            let judges = loops(task) == loops(role.tasks.len());
+            self.timed(Periodic::Evaluation, (task, repetition), |worker| {
+                let replica = match &mut whole {
+                    Some(whole) => whole,
+                    None => worker.memory.trained(),
+                };
+                match role.tasks[task].op {
+                    Op::Compute { chain, .. } if judges => {
+                        replica.judge(chain, when.held_out, repetition, &mut evaluation)?;
+                    }
+                    Op::Compute { chain, .. } => {
+                        replica.forward(chain, Mode::Statistics { batch: repetition }).map(drop)?;
+                    }
+                    _ if judges => replica.load_held_out(when.held_out, repetition)?,
+                    _ => replica.load_for_statistics(train, repetition)?,
+                }
+                Ok(())
+            })?;
+        }
+        whole.unwrap_or(self.memory.trained()).device().release();
+        Ok(evaluation)
     }
 }

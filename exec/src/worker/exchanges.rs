@@ -265,7 +265,7 @@ impl Worker<'_> {
     }
 
     pub(super) fn sent(&self) -> Vec<Traffic> {
-        let mut sent = self.shuffled.clone();
+        let mut sent = vec![Traffic::default(); self.setup.program.ranks() as usize];
         for slot in &self.slots {
             for (rank, traffic) in slot.exchange.sent() {
                 sent[rank.0 as usize].messages += traffic.messages;

@@ -7,13 +7,14 @@
 
 use std::time::Instant;
 
-use lockstep_models::Averaging;
+use lockstep_models::{Averaging, Op, Periodic};
 use lockstep_topology::Rank;
 
 use super::Worker;
 use super::waiting::NAP;
 use crate::error::ExecError;
 use crate::flight::Aside;
+use crate::periodic::{Collected, collected};
 use crate::snapshot::{Log, ORDERS, Order, Snapshot};
 use crate::state::{Position, State};
 use crate::transport::{Combine, RegionMut, SendId, Tag, TransportError, control};
@@ -21,11 +22,6 @@ use crate::whole::assemble;
 
 /// Kind of the messages that carry orders.
 const ORDER: u32 = 8;
-/// Kinds of the messages that carry a worker's running statistics and a learner's weights.
-const STATISTICS: u32 = 9;
-const WEIGHTS: u32 = 10;
-/// Kind of the messages that carry a device's reference model.
-const REFERENCE: u32 = 12;
 /// Kind of the message that says that rank 0 has kept the state.
 const KEPT: u32 = 11;
 
@@ -111,60 +107,68 @@ impl Worker<'_> {
         self.settle(0)?;
         self.wait_until(Worker::settled)?;
         let record = self.flight.begin_aside(Aside::Saving, self.iteration, self.now());
-        let rank = self.transport.rank().0;
-        let state = self.capture(steps)?;
-        let Some(state) = state else {
+        let (rank, program) = (self.transport.rank().0, &self.setup.periodic.checkpoint);
+        if rank < program.ranks() {
+            let collected = self.collect(Periodic::Checkpoint, program)?;
+            let role = &program.roles[program.role_of(rank)];
+            if let Some(save) = role.tasks.iter().position(|task| matches!(task.op, Op::Save { .. })) {
+                self.timed(Periodic::Checkpoint, (save, 0), |worker| {
+                    let state = worker.state(steps, &collected)?;
+                    let claims = worker.setup.claims(worker.iteration);
+                    worker.setup.options.observer.keep(Snapshot {
+                        steps,
+                        state,
+                        log: Log { claims, ..log.clone() },
+                    })?;
+                    Ok(())
+                })?;
+            }
+        }
+        if rank != 0 {
             // What rank 0 says also keeps others from running into the stall limit while it writes.
             control::receive(self.transport, Rank(0), KEPT)?;
-            self.flight.end(record, self.now());
-            return Ok(());
-        };
-        let claims = self.setup.claims(self.iteration);
-        self.setup.options.observer.keep(Snapshot { steps, state, log: Log { claims, ..log.clone() } })?;
-        for other in (0..self.transport.ranks()).filter(|other| *other != rank) {
+        }
+        for other in (1..self.transport.ranks()).filter(|_| rank == 0) {
             control::send(self.transport, Rank(other), KEPT, steps)?;
         }
         self.flight.end(record, self.now());
         Ok(())
     }
 
-    /// The state of all ranks, on rank 0; nothing elsewhere.
-    fn capture(&mut self, steps: u64) -> Result<Option<State>, ExecError> {
-        let program = self.setup.program;
-        let rank = self.transport.rank().0;
-        let learners = program.averaging.is_some();
-        let Some(replica) = &mut self.memory.replica else { return Ok(None) };
-        let own_statistics = replica.statistics()?;
-        let own_weights = if learners { Some(replica.parameters()?) } else { None };
-        let mut whole = assemble(self.transport, program, replica, self.setup.options.seed)?;
-        let (mut weights, mut velocity, mut average) = (Vec::new(), Vec::new(), None);
-        if let Some(own) = own_weights {
-            weights = control::collect(self.transport, program.workers(), WEIGHTS, own)?;
-        } else if rank == 0 {
-            let replica = whole.as_mut().unwrap_or(replica);
-            (weights, velocity) = (vec![replica.parameters()?], replica.velocity()?);
-        }
-        let statistics = match own_statistics.len() {
-            0 => vec![Vec::new(); program.workers() as usize],
-            _ => control::collect(self.transport, program.workers(), STATISTICS, own_statistics)?,
-        };
-        if program.tells_reference(rank) {
-            let reference = self.memory.shared(Averaging::REFERENCE)?;
-            control::send_elements(self.transport, Rank(0), REFERENCE, reference)?;
-        }
-        if rank != 0 {
-            return Ok(None);
-        }
-        if learners {
+    /// The state after `steps` steps, of what rank 0 has and has collected.
+    fn state(&mut self, steps: u64, all: &Collected) -> Result<State, ExecError> {
+        let (program, seed) = (self.setup.program, self.setup.options.seed);
+        let (mut weights, mut velocity, mut average) = (collected(all, Periodic::WEIGHTS).to_vec(), Vec::new(), None);
+        if program.averaging.is_some() {
+            if weights.is_empty() {
+                weights = vec![self.memory.trained().parameters()?];
+            }
             let moves = self.without_momentum != self.iteration;
             let previous = if moves { Some(self.memory.shared(Averaging::PREVIOUS)?) } else { None };
             average = Some((self.memory.model(true)?, previous));
+        } else {
+            let replica = self.memory.trained();
+            let mut whole = None;
+            if program.is_in_parts() {
+                whole = Some(assemble(program, replica, collected(all, Periodic::MODEL), seed)?);
+            }
+            let replica = whole.as_mut().unwrap_or(replica);
+            (weights, velocity) = (vec![replica.parameters()?], replica.velocity()?);
         }
-        let mut references = Vec::new();
-        for other in (1..program.workers()).filter(|other| program.tells_reference(*other)) {
-            references.push(control::receive_elements(self.transport, Rank(other), REFERENCE, weights[0].len())?);
-        }
+        let statistics = self.statistics_of_all(all)?;
+        let told = collected(all, Periodic::REFERENCES).iter().filter(|model| !model.is_empty());
         let position = Position::after(steps, program.global_batch(), self.setup.course.steps_per_epoch);
-        Ok(Some(State { position, weights, statistics, velocity, average, references, judge: self.judge.clone() }))
+        let (references, judge) = (told.cloned().collect(), self.judge.clone());
+        Ok(State { position, weights, statistics, velocity, average, references, judge })
+    }
+
+    /// The running statistics of all workers, on rank 0.
+    pub(super) fn statistics_of_all(&mut self, all: &Collected) -> Result<Vec<Vec<f32>>, ExecError> {
+        let told = collected(all, Periodic::STATISTICS);
+        if !told.is_empty() {
+            return Ok(told.to_vec());
+        }
+        let own = self.memory.trained().statistics()?;
+        Ok(vec![own; self.setup.program.workers() as usize])
     }
 }

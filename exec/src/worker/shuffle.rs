@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use lockstep_models::RankRange;
+use lockstep_models::{Op, Periodic, RankRange, SampleMove};
 use lockstep_topology::{Algorithm, Collective, Group, Rank, Schedule};
 
 use super::{Setup, Worker};
@@ -64,37 +64,57 @@ impl Worker<'_> {
     /// One shuffle.
     fn shuffle(&mut self, group: RankRange) -> Result<(), ExecError> {
         let rank = self.transport.rank().0;
-        let Some(store) = &mut self.store else { return Ok(()) };
+        let (Some(program), Some(store)) = (&self.setup.periodic.shuffle, &self.store) else { return Ok(()) };
+        let role = &program.roles[program.role_of(rank)];
         let moves = store.parts.moves(rank, store.shuffles);
         let each = store.data.packed_elements();
-        let counts: Arc<[u64]> = moves.counts.iter().map(|count| count * each as u64).collect();
+        let [packed, arrived] =
+            [moves.sent.len(), moves.places.len()].map(|samples| Arena::new(vec![0.0; samples * each]));
+        for (task, repetition) in role.runs() {
+            self.timed(Periodic::Shuffle, (task, repetition), |worker| {
+                let Some(store) = &mut worker.store else { return Ok(()) };
+                match &role.tasks[task].op {
+                    Op::Samples { to: SampleMove::Pack, .. } => {
+                        // SAFETY: the exchange has not begun.
+                        store.data.pack(&moves.sent, unsafe { packed.slice_mut(0..packed.len()) });
+                    }
+                    Op::Exchange(_) => worker.deal(group, &moves.counts, (&packed, &arrived), each)?,
+                    _ => {
+                        // SAFETY: the exchange is over.
+                        store.data.unpack(unsafe { arrived.slice(0..arrived.len()) }, &moves.places);
+                        store.shuffles += 1;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Sends packed samples to the ranks of the group that hold them next, as many as this shuffle's order says.
+    fn deal(
+        &mut self,
+        group: RankRange,
+        samples: &[u64],
+        (packed, arrived): (&Arena, &Arena),
+        each: usize,
+    ) -> Result<(), ExecError> {
+        let counts: Arc<[u64]> = samples.iter().map(|count| count * each as u64).collect();
         let members = group.count as usize;
         let sums = |of: &dyn Fn(usize, usize) -> usize| {
             (0..members).map(|a| (0..members).map(|b| counts[of(a, b)]).sum::<u64>()).max().unwrap_or(0)
         };
         let longest = sums(&|a, b| a * members + b).max(sums(&|a, b| b * members + a));
-        let packed = Arena::new(store.data.packed(&moves.sent));
-        let arrived = Arena::new(vec![0.0; moves.places.len() * each]);
         let collective = Collective::AllToAllV { counts };
         let schedule = Schedule::new(&collective, &Algorithm::pairwise(), &Group::flat(group.count), longest, 0)?;
         let window = schedule.window();
         let ranks: Arc<[Rank]> = group.iter().map(Rank).collect();
-        // Behind the numbers of the program's exchanges.
-        let number = self.slots.len() as u32;
         let input = packed.region_to_read(0..packed.len());
         let buffers = Buffers::separate(input, arrived.region(0..arrived.len()));
-        let member = rank - group.first;
+        let (member, number) = (self.transport.rank().0 - group.first, self.setup.periodic.number);
         let mut exchange = Exchange::new(Arc::new(schedule), member, ranks, number, buffers, window);
         exchange.complete(self.transport)?;
-        for (to, traffic) in exchange.sent() {
-            let sent = &mut self.shuffled[to.0 as usize];
-            sent.messages += traffic.messages;
-            sent.bytes += traffic.bytes;
-        }
-        // SAFETY: the exchange is over.
-        let arrived = unsafe { arrived.slice(0..arrived.len()) };
-        store.data.unpack(arrived, &moves.places);
-        store.shuffles += 1;
+        self.count_sent(exchange.sent().map(|(to, traffic)| (to, *traffic)));
         Ok(())
     }
 }

@@ -32,6 +32,7 @@ pub(crate) fn cases(members: u32) -> Vec<Case> {
         Collective::Reduce { root: last / 2 },
         Collective::AllToAllV { counts },
         Collective::AllGatherV { counts: parts.clone() },
+        Collective::GatherV { root: last / 2, counts: parts.clone() },
         Collective::ReduceScatterV { counts: parts },
         Collective::Scatter { root: last / 2 },
         Collective::Gather { root: last },
@@ -48,9 +49,9 @@ pub(crate) fn cases(members: u32) -> Vec<Case> {
                 for (chunk, window) in [(0, 0), (5, 1), (5, 3), (100, 0)] {
                     let elements = match collective {
                         Collective::AllToAllV { counts } => longest(counts, members as usize),
-                        Collective::AllGatherV { counts } | Collective::ReduceScatterV { counts } => {
-                            counts.iter().sum()
-                        }
+                        Collective::AllGatherV { counts }
+                        | Collective::ReduceScatterV { counts }
+                        | Collective::GatherV { counts, .. } => counts.iter().sum(),
                         _ => elements,
                     };
                     let Ok(schedule) = Schedule::new(collective, algorithm, &group, elements, chunk) else { continue };
@@ -153,12 +154,12 @@ pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &Excha
         Collective::Scatter { root } => {
             schedule.collective().part(elements, members, member).for_each(|e| holds(e, value(*root, e, integers)));
         }
-        Collective::Gather { root } if *root == member => {
+        Collective::Gather { root } | Collective::GatherV { root, .. } if *root == member => {
             for m in 0..members {
                 schedule.collective().part(elements, members, m).for_each(|e| holds(e, value(m, e, integers)));
             }
         }
-        Collective::Gather { .. } => {}
+        Collective::Gather { .. } | Collective::GatherV { .. } => {}
         Collective::AllToAllV { counts } => {
             let count = |from: u32, to: u32| counts[(from * members + to) as usize];
             let mut at = 0;

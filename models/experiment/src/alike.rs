@@ -50,7 +50,6 @@ mod tests {
             ("cluster = \"dgx1-v100\"\n", "device = \"cuda\""),
             ("cluster = \"ethernet-4:1\"\ndevice = \"cuda\"\n", "no GPUs"),
             ("cluster = \"dgx1-v100\"\ndevice = \"cuda:bf16\"\n", "give the profile"),
-            ("sampling = \"partitioned:groups=1:shuffle-every=5\"\n", "leave shuffle-every out"),
             ("device = \"null\"\n", "exec run"),
             ("augment = \"crop=4,flip\"\n", "leave it out"),
             ("[anchor]\nimages_per_s = 100.0\n", "leave it out"),
@@ -67,6 +66,7 @@ mod tests {
             "cluster = \"ethernet-4:1\"\n",
             "cluster = \"workstation\"\n",
             "sampling = \"partitioned:groups=1\"\n",
+            "sampling = \"partitioned:groups=1:shuffle-every=5\"\n",
             "augment = \"patch\"\n",
             "cluster = \"dgx1-v100\"\ndevice = \"cuda\"\n",
         ] {

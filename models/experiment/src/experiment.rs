@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use lockstep_models::{
-    Augmentation, Bucket, Claim, DEFAULT_THRESHOLD, InitRules, Mesh, Optimizer, PipelineSchedule, Sampling, StageCut,
-    Strategy, Target,
+    Augmentation, Bucket, Claim, DEFAULT_THRESHOLD, InitRules, Mesh, Optimizer, PipelineSchedule, Sampling, SetSizes,
+    Shape, StageCut, Strategy, Target,
 };
 use lockstep_topology::{Algorithm, Bytes, ErrorPlace, InputError};
 
@@ -133,6 +133,8 @@ macro_rules! fields {
             pub replay: Option<Arc<[Claim]>>,
             /// Number of epochs at the end of a run that are each followed by an evaluation.
             pub judged_epochs: u32,
+            /// Samples of the data set, where it has been loaded.
+            pub loaded: Option<SetSizes>,
             /// For each key that the file or a flag gives, where.
             pub places: BTreeMap<String, ErrorPlace>,
         }
@@ -150,6 +152,7 @@ macro_rules! fields {
                     target: Target::default(),
                     replay: None,
                     judged_epochs: LAST_EPOCHS,
+                    loaded: None,
                     places: BTreeMap::new(),
                 }
             }
@@ -180,6 +183,15 @@ impl Experiment {
         };
         let place = self.places.get(key).cloned();
         error.at(place.unwrap_or(ErrorPlace::Flag(key)))
+    }
+
+    /// Samples of the data set, for a model whose inputs have this shape: as loaded, as `[input]` says, or by its name; `None` where
+    /// only files say it.
+    pub fn set_sizes(&self, input: Shape) -> Option<SetSizes> {
+        let by_name = || SetSizes::of(&self.data, input);
+        let stated = self.input.as_ref().and_then(|stated| stated.input().ok());
+        let stated = stated.map(|input| SetSizes { train: input.samples, ..SetSizes::synthetic(input.samples) });
+        self.loaded.or(stated).or_else(by_name)
     }
 
     /// Whether the cluster is this machine as calibrated.

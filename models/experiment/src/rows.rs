@@ -168,7 +168,7 @@ macro_rules! rows {
         "Who draws samples together: one-shuffle (all ranks), per-node (each node with a seed of its own), or in memory \
          partitioned:groups=2:shuffle-every=100 (nodes of a group hold the set together and shuffle it)", {
             value: "RULE", default: "one-shuffle", how: &One(word(), |e, sampling| e.sampling = sampling),
-            flag_of: PREDICT | RUN, unlike: Unlike::Refused(unlike::shuffle),
+            flag_of: PREDICT | RUN,
             trained: Some((Trained::With, |run| Some(run.configuration.job.sampling.to_string()))),
             identify: |e, all| all.set("sampling", e.sampling),
         }
@@ -188,7 +188,12 @@ macro_rules! rows {
         }
         "data" data: String = "synthetic".to_owned(),
         "Data: mnist, synthetic, synthetic:SAMPLES, or a folder of IDX files", {
-            value: "DATA", default: "synthetic", how: &One(TEXT, |e, data| e.data = data), flag_of: RUN | TRAIN,
+            value: "DATA", default: "synthetic", how: &One(TEXT, |e, data| e.data = data),
+            flag_of: PREDICT | RUN | TRAIN, identify: |e, all| {
+                // A prediction knows of the data only how long its shuffles take.
+                let shuffles = matches!(e.sampling, Sampling::Partitioned { shuffle_every: Some(_), .. });
+                if shuffles { all.set("data", &e.data) }
+            },
             trained: Some((Trained::As, |run| Some(run.experiment.data.clone()))),
         }
         "steps", "Optimizer steps", {

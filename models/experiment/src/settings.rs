@@ -1,5 +1,6 @@
 //! `SETTINGS`: every setting, from the rows of the table.
 
+use lockstep_models::Sampling;
 use lockstep_topology::{Algorithm, Bytes};
 
 use crate::experiment::{Batch, Length};

@@ -1,6 +1,6 @@
 //! What a comparison does about settings that do not reach both sides alike, one function for each.
 
-use lockstep_models::{Augmentation, Precision, Sampling};
+use lockstep_models::{Augmentation, Precision};
 use lockstep_topology::Cluster;
 use lockstep_topology::cluster::DeviceKind;
 
@@ -74,13 +74,6 @@ pub(crate) fn cluster(experiment: &Experiment, here: Here) -> Option<Wrong> {
             ))
         }),
     }
-}
-
-pub(crate) fn shuffle(experiment: &Experiment, _: Here) -> Option<Wrong> {
-    let Sampling::Partitioned { shuffle_every: Some(_), .. } = experiment.sampling else { return None };
-    let message = "measured runs exchange samples, and predictions know nothing of it: leave shuffle-every out, or \
-                   measure with lockstep exec run";
-    Some((experiment.sampling.to_string(), message.to_owned()))
 }
 
 pub(crate) fn device(experiment: &Experiment, here: Here) -> Option<Wrong> {

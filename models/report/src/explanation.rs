@@ -24,6 +24,8 @@ pub struct Explanation {
     pub critical_tasks: Vec<TaskFigures>,
     /// The exchanges of a step in program order.
     pub exchanges: Vec<ExchangeFigures>,
+    /// What is done between steps: a shuffle, an evaluation, a checkpoint.
+    pub between_steps: Vec<PeriodicFigures>,
     /// The device whose memory is fullest.
     pub memory: MemoryFigures,
     /// The bandwidth that would hide communication.
@@ -95,6 +97,19 @@ pub struct TaskFigures {
     pub task: String,
     /// Seconds of the step.
     pub seconds: f64,
+}
+
+/// Work that is done between some steps.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct PeriodicFigures {
+    /// `shuffle`, `evaluation` or `checkpoint`.
+    pub work: String,
+    /// Seconds each time.
+    pub seconds: f64,
+    /// Steps from one to the next, where that is known.
+    pub every_steps: Option<u32>,
+    /// Its tasks with what they take of the busiest rank, the longest first.
+    pub tasks: Vec<TaskFigures>,
 }
 
 /// An exchange, per step and worker.

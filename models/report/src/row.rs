@@ -79,10 +79,12 @@ pub struct PredictedRow {
     pub step_time_p99_s: Option<f64>,
     /// Mean seconds by which a step's slowest rank computes longer than ranks do on average.
     pub straggling_s: Option<f64>,
+    /// Seconds of a shuffle of samples in memory, which comes on top of steps; `null` where there is none.
+    pub shuffle_s: Option<f64>,
     /// Half the width of the 95 % interval that the measured costs leave of the step time, in percent of it; only of
     /// explained predictions from a profile.
     pub error_bar_pct: Option<f64>,
-    /// Samples per second over all ranks.
+    /// Samples per second over all ranks, each step's share of a shuffle counted.
     pub images_per_s: f64,
     /// Images per second and rank relative to the row with the fewest ranks of the same batch; see
     /// [`scaling_efficiencies`].
@@ -146,7 +148,13 @@ pub struct MeasuredRow {
     pub step_time_p10_s: f64,
     /// The ninetieth percentile of the step times.
     pub step_time_p90_s: f64,
-    /// Samples per second over all ranks.
+    /// Median seconds of a shuffle of samples in memory; `null` in this and the next two columns where there was none.
+    pub shuffle_s: Option<f64>,
+    /// Median seconds of an evaluation on held-out samples between two steps.
+    pub evaluation_s: Option<f64>,
+    /// Median seconds in which a checkpoint was collected and written.
+    pub checkpoint_s: Option<f64>,
+    /// Samples per second over all ranks, each step's share of a shuffle counted.
     pub images_per_s: f64,
     /// Images per second and rank relative to the row with the fewest ranks of the same batch.
     pub scaling_efficiency: Option<f64>,

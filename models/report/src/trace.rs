@@ -7,7 +7,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use lockstep_models::{Program, Span, Stream, Timeline};
+use lockstep_models::{Periodic, Program, Span, Stream, Timeline};
 use lockstep_topology::{ErrorPlace, InputError, Time};
 
 use crate::output::write_atomically;
@@ -29,21 +29,23 @@ impl Trace {
     }
 
     /// Adds a run; `label` (such as `predicted lenet, 2 ranks x 16, ring`) stands before the names of its ranks.
-    pub fn add(&mut self, label: &str, program: &Program, timeline: &Timeline) {
+    pub fn add(&mut self, label: &str, program: &Program, periodic: &[(Periodic, Program)], timeline: &Timeline) {
         let ranks = program.ranks();
-        let mut of_rank: Vec<Vec<&Span>> = vec![Vec::new(); ranks as usize];
-        for span in timeline.spans.iter().filter(|span| span.rank < ranks) {
-            of_rank[span.rank as usize].push(span);
+        let work = |kind| periodic.iter().find(|(of, _)| *of == kind).map(|(_, work)| work);
+        let of_work = timeline.periodic.iter().filter_map(|run| Some((work(run.kind)?, &run.span)));
+        let all = timeline.spans.iter().map(|span| (program, span)).chain(of_work);
+        let mut of_rank: Vec<Vec<(&Program, &Span)>> = vec![Vec::new(); ranks as usize];
+        for (of, span) in all.filter(|(_, span)| span.rank < ranks) {
+            of_rank[span.rank as usize].push((of, span));
         }
         for (rank, mut spans) in (0..ranks).zip(of_rank) {
             let pid = self.processes + rank;
             self.name("process_name", pid, 0, &format!("{label}: rank {rank}"));
-            let role = &program.roles[program.role_of(rank)];
-            spans.sort_by_key(|span| (span.start, span.end, span.task));
+            spans.sort_by_key(|(_, span)| (span.start, span.end, span.task));
             // When each track is free again; the first is the compute stream's.
             let mut free = vec![Time::ZERO];
-            for span in spans {
-                let task = &role.tasks[span.task as usize];
+            for (of, span) in spans {
+                let task = &of.roles[of.role_of(rank)].tasks[span.task as usize];
                 let track = match task.stream {
                     Stream::Compute => COMPUTE,
                     Stream::Exchange | Stream::Receive | Stream::Synchronisation => {
@@ -149,7 +151,7 @@ mod tests {
         let program = job.program().unwrap();
         let mut trace = Trace::new();
         for label in ["predicted", "measured \"twice\""] {
-            trace.add(label, &program, &overlapping(&program));
+            trace.add(label, &program, &[], &overlapping(&program));
         }
         let mut text = Vec::new();
         trace.write(&mut text).unwrap();

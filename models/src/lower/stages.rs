@@ -94,6 +94,12 @@ fn tasks(of: Lowering<'_>, (stages, stage): (&Stages, u32), first: usize, steps:
                 .filter(|border| !border.layers.is_empty())
         };
         edges.extend(border(from).and_then(|border| border.receive(&mut tasks.list)));
+        if chunk > 0 && pass == PipelinePass::Forward {
+            let shared = of.sharding.filter(|sharding| sharding.in_all_passes());
+            let samples = shared.map_or(job.batch_per_rank, |sharding| sharding.pass_samples());
+            let op = Op::Labels { samples, pass: shared.map(|_| 0) };
+            tasks.task(format!("labels of chunk {chunk}"), op, Vec::new());
+        }
         micro.iter().copied().filter(is_of).for_each(|node| tasks.push(node, 0));
         edges.extend(border(to).and_then(|border| border.send(&mut tasks.list)));
         bodies.push(StageBody { chunk, pass, tasks: tasks.list.len() - before_body });

@@ -5,7 +5,9 @@ mod error_bar;
 mod names;
 mod text;
 
-use lockstep_models::{CriticalPath, Program, overlap};
+use std::collections::BTreeMap;
+
+use lockstep_models::{CriticalPath, Periodic, Program, overlap};
 use lockstep_sim::Costs;
 use lockstep_sim::answer::{Bound, Hiding, Sensitivity, fullest_device, hiding, parameters, sensitivities};
 use lockstep_topology::{Cluster, Placement};
@@ -17,7 +19,7 @@ pub use collective::explain_collective;
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_report::explanation::{
     ClassFigures, ExchangeFigures, Explanation, HidingFigures, KindFigures, LinkFigures, MemoryFigures,
-    ResourceFigures, SensitivityFigures, TaskFigures,
+    PeriodicFigures, ResourceFigures, SensitivityFigures, TaskFigures,
 };
 use lockstep_report::failure::Failure;
 pub use text::{collective_text, text};
@@ -65,6 +67,7 @@ pub fn explain(
         critical_path: path.as_ref().map(|path| kinds(path, program)).unwrap_or_default(),
         critical_tasks: path.as_ref().map(|path| tasks(path, program)).unwrap_or_default(),
         exchanges: exchanges(predicted),
+        between_steps: between_steps(predicted),
         memory: memory(configuration, experiment, &site.cluster, predicted)?,
         hiding: hidden(&hiding, predicted),
         error_bar: error_bar::error_bar(site, predicted, &sensitivities, strong),
@@ -116,7 +119,9 @@ fn busiest(predicted: &Predicted) -> Vec<ResourceFigures> {
 fn kinds(path: &CriticalPath, program: &Program) -> Vec<KindFigures> {
     let by_kind = path.time_by_kind(program);
     let order = ["load", "forward", "backward", "update", "exchange", "wait"];
-    let kinds = order.into_iter().filter_map(|kind| by_kind.get(kind).map(|time| (kind, time.as_secs_f64())));
+    let others = by_kind.keys().copied().filter(|kind| !order.contains(kind));
+    let kinds = order.into_iter().chain(others);
+    let kinds = kinds.filter_map(|kind| by_kind.get(kind).map(|time| (kind, time.as_secs_f64())));
     let step = path.step.seconds();
     kinds.map(|(kind, seconds)| KindFigures { kind: kind.to_owned(), seconds, share: seconds / step }).collect()
 }
@@ -129,6 +134,38 @@ fn tasks(path: &CriticalPath, program: &Program) -> Vec<TaskFigures> {
         seconds: time.as_secs_f64(),
     };
     longest.map(figures).collect()
+}
+
+fn between_steps(predicted: &Predicted) -> Vec<PeriodicFigures> {
+    let timeline = &predicted.prediction.timeline;
+    let figures = |(kind, work): &(Periodic, Program)| {
+        let every_steps = work_every(&predicted.program, *kind);
+        let seconds = timeline.periodic_time_s(*kind)?;
+        // By rank and task; of a task that runs on several ranks the longest one counts.
+        let mut all: BTreeMap<(u32, u32), f64> = BTreeMap::new();
+        for run in timeline.periodic.iter().filter(|run| run.kind == *kind) {
+            *all.entry((run.span.rank, run.span.task)).or_default() += (run.span.end - run.span.start).as_secs_f64();
+        }
+        let mut longest: BTreeMap<&str, (&str, f64)> = BTreeMap::new();
+        for ((rank, task), seconds) in all {
+            let task = &work.roles[work.role_of(rank)].tasks[task as usize];
+            let (_, most) = longest.entry(&task.name).or_insert((task.op.kind(), 0.0));
+            *most = most.max(seconds);
+        }
+        let mut tasks: Vec<TaskFigures> = longest
+            .into_iter()
+            .map(|(task, (kind, seconds))| TaskFigures { kind: kind.to_owned(), task: task.to_owned(), seconds })
+            .collect();
+        tasks.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        tasks.truncate(LISTED);
+        Some(PeriodicFigures { work: kind.name().to_owned(), seconds, every_steps, tasks })
+    };
+    predicted.periodic.iter().filter_map(figures).collect()
+}
+
+/// Steps from one to the next.
+fn work_every(program: &Program, kind: Periodic) -> Option<u32> {
+    program.partition.as_ref().filter(|_| kind == Periodic::Shuffle)?.shuffle_every
 }
 
 fn exchanges(predicted: &Predicted) -> Vec<ExchangeFigures> {

@@ -4,6 +4,7 @@
 
 pub mod anchor;
 pub mod explain;
+mod periodic;
 mod predicted;
 pub mod rows;
 mod scenario;

@@ -1,10 +1,11 @@
 //! `Predicted`: one configuration simulated on a cluster, and what follows from its timeline.
 
-use lockstep_models::Program;
+use lockstep_models::{Periodic, Program};
 use lockstep_sim::answer::{Bound, DeviceMemory, bound, fullest_device};
 use lockstep_sim::{Costs, Platform, Prediction, SimError, simulate};
 use lockstep_topology::{Cluster, Hosting, Placement};
 
+use crate::periodic::periodic;
 use crate::setup::Setup;
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_report::failure::Failure;
@@ -13,6 +14,8 @@ use lockstep_report::failure::Failure;
 pub struct Predicted {
     /// What was simulated.
     pub program: Program,
+    /// What is done between steps, as far as it was predicted; its tasks are in the timeline.
+    pub periodic: Vec<(Periodic, Program)>,
     /// Which device each rank is on.
     pub placement: Placement,
     /// Which process each rank is in.
@@ -21,7 +24,9 @@ pub struct Predicted {
     pub prediction: Prediction,
     /// Median seconds per step.
     pub step_time_s: f64,
-    /// Samples per second over all ranks.
+    /// Seconds of a shuffle, where ranks hold parts of the samples and deal them out anew.
+    pub shuffle_s: Option<f64>,
+    /// Samples per second over all ranks, shuffles counted.
     pub images_per_s: f64,
     /// Seconds per step in which no computation runs.
     pub exposed_comm_s: f64,
@@ -57,14 +62,20 @@ pub fn predict(
     if let Some(claims) = experiment.replay.as_deref().filter(|_| program.claims()) {
         driver = driver.replaying(&program, claims).map_err(input)?;
     }
-    let prediction =
+    let mut prediction =
         simulate(&program, &platform, driver, &setup.options).map_err(|error| failure(error, experiment))?;
     let step_time_s = prediction.timeline.step_time_s();
+    let of = (&program, &platform);
+    let periodic = periodic(configuration, experiment, of, setup, &mut prediction.timeline)
+        .map_err(|error| failure(error, experiment))?;
+    let shuffle_s = prediction.timeline.periodic_time_s(Periodic::Shuffle);
     let bound = bound(&program, &platform, &setup.options, &prediction);
     let memory = fullest_device(&program, cluster, &placement, optimizer_elements(experiment)).map_err(input)?;
     Ok(Predicted {
         step_time_s,
-        images_per_s: program.global_batch() as f64 / step_time_s,
+        images_per_s: program.images_per_s(step_time_s, shuffle_s),
+        shuffle_s,
+        periodic,
         exposed_comm_s: prediction.timeline.exposed_comm_s(&program),
         bound,
         memory,

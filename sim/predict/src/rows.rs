@@ -168,7 +168,7 @@ fn row(
 ) -> PredictedRow {
     let published = experiment.published_for(configuration);
     let step_time_s = spread.map_or(predicted.step_time_s, |spread| spread.quantiles_s[1]);
-    let images_per_s = predicted.program.global_batch() as f64 / step_time_s;
+    let images_per_s = predicted.program.images_per_s(step_time_s, predicted.shuffle_s);
     let quantile = |which: usize| spread.map(|spread| spread.quantiles_s[which]);
     PredictedRow {
         setting: configuration.setting(),
@@ -183,6 +183,7 @@ fn row(
         step_time_p50_s: quantile(1),
         step_time_p95_s: quantile(2),
         step_time_p99_s: quantile(3),
+        shuffle_s: predicted.shuffle_s,
         straggling_s: spread.and_then(|spread| spread.straggling_s),
         images_per_s,
         exposed_comm_s: predicted.exposed_comm_s,

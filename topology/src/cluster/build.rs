@@ -59,8 +59,9 @@ impl Builder {
         let write = self.wire(core, memory, &Wire { duplex: Duplex::Half, ..of_memory });
         let read = self.cluster.link(write).reverse;
         let peer_to_peer = PeerToPeer::Direct;
-        let (name, devices) = (name.to_string(), vec![device]);
-        self.cluster.hosts.push(Host { id, name: name.clone(), devices, memory, peer_to_peer, bounce: message });
+        let (name, devices, storage) = (name.to_string(), vec![device], None);
+        let host = Host { id, name: name.clone(), devices, memory, peer_to_peer, storage, bounce: message };
+        self.cluster.hosts.push(host);
         self.cluster.devices.push(Device {
             id: device,
             host: id,
@@ -71,6 +72,12 @@ impl Builder {
             within: vec![message, write, read],
         });
         id
+    }
+
+    /// What the storage of the host that was added last takes in.
+    pub(super) fn storage(&mut self, storage: Option<Bandwidth>) {
+        let host = self.cluster.hosts.len() - 1;
+        self.cluster.hosts[host].storage = storage;
     }
 
     /// How data passes the CPU of the host that was added last, and the figures of its bounce buffer.

@@ -27,7 +27,8 @@ const ROOT: &[&str] = &[
     "routing",
     "seed",
 ];
-const HOST: &[&str] = &["name", "count", "provenance", "cpu", "gpu", "nic", "switch", "link", "peer_to_peer"];
+const HOST: &[&str] =
+    &["name", "count", "provenance", "cpu", "gpu", "nic", "switch", "link", "peer_to_peer", "storage"];
 const CPU: &[&str] = &[
     "cores",
     "flops_per_core",
@@ -62,6 +63,7 @@ pub(super) struct ClusterTable<'a> {
 pub(super) struct HostTable<'a> {
     pub(super) stamp: Stamp<'a>,
     pub(super) peer_to_peer: PeerToPeer,
+    pub(super) storage: Option<Bandwidth>,
     pub(super) cpu: CpuTable,
     pub(super) gpus: Vec<GpuTable<'a>>,
     /// NICs, then switches.
@@ -184,6 +186,7 @@ fn host<'a>(
         peer_to_peer: table
             .read("peer_to_peer", "\"host-memory\"", PeerToPeer::from_str)?
             .unwrap_or(PeerToPeer::Direct),
+        storage: table.read("storage", "\"2GB/s\"", Bandwidth::from_str)?,
         cpu: read_cpu(&cpu, &provenance)?,
         gpus: gpus.iter().map(|table| gpu(table, catalogue, &provenance)).collect::<Result<_, _>>()?,
         things: things.chain(switches.into_iter().map(|switch| (switch, VertexKind::Switch))).collect(),

@@ -39,6 +39,8 @@ pub struct Host {
     pub memory: VertexId,
     /// How data passes from one of its buses to another.
     pub peer_to_peer: PeerToPeer,
+    /// Bytes per second that its storage takes in; `None`: unknown.
+    pub storage: Option<Bandwidth>,
     /// The link that a copy through a bounce buffer crosses besides writing and reading the memory.
     pub(super) bounce: LinkId,
 }

@@ -112,6 +112,7 @@ fn stamp_host(host: &HostTable<'_>, builder: &mut Builder) -> Result<(), InputEr
         let cpu = &host.cpu;
         let id = builder.host(&name, &cpu.spec, cpu.message_latency, cpu.message_bandwidth, &cpu.provenance);
         builder.passing(host.peer_to_peer, cpu.bounce);
+        builder.storage(host.storage);
         for (name, gpu) in gpus() {
             builder.gpu(&name, &gpu.spec, &gpu.provenance);
         }

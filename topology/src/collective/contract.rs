@@ -29,9 +29,10 @@ impl Contract {
     /// What a member's buffer holds in an element before the collective.
     pub(super) fn initial(&self, member: u32, element: u64) -> ExpressionId {
         let has = match self.collective {
-            Collective::AllGather | Collective::AllGatherV { .. } | Collective::Gather { .. } => {
-                self.owner(element) == member
-            }
+            Collective::AllGather
+            | Collective::AllGatherV { .. }
+            | Collective::Gather { .. }
+            | Collective::GatherV { .. } => self.owner(element) == member,
             Collective::Broadcast { root } | Collective::Scatter { root } => member == root,
             _ => self.contributes[member as usize],
         };
@@ -45,7 +46,10 @@ impl Contract {
 
     /// The member whose shard holds `element`.
     fn owner(&self, element: u64) -> u32 {
-        if let Collective::AllGatherV { counts } | Collective::ReduceScatterV { counts } = &self.collective {
+        if let Collective::AllGatherV { counts }
+        | Collective::ReduceScatterV { counts }
+        | Collective::GatherV { counts, .. } = &self.collective
+        {
             let mut end = 0;
             let ends = counts.iter().map(|count| {
                 end += count;
@@ -69,6 +73,7 @@ impl Contract {
                 | Collective::ReduceScatterV { .. }
                 | Collective::Scatter { .. }
                 | Collective::Gather { .. }
+                | Collective::GatherV { .. }
         );
         let mut rest = range;
         std::iter::from_fn(move || {
@@ -99,12 +104,15 @@ impl Contract {
             Collective::ReduceScatter | Collective::ReduceScatterV { .. } | Collective::Scatter { .. } => {
                 (self.owner(range.start), false)
             }
-            Collective::Reduce { root } | Collective::Gather { root } => (root, false),
+            Collective::Reduce { root } | Collective::Gather { root } | Collective::GatherV { root, .. } => (root, false),
             _ => (0, true),
         };
         let result = value(witness);
         let missing = match self.collective {
-            Collective::AllGather | Collective::AllGatherV { .. } | Collective::Gather { .. } => {
+            Collective::AllGather
+            | Collective::AllGatherV { .. }
+            | Collective::Gather { .. }
+            | Collective::GatherV { .. } => {
                 Some(self.owner(range.start)).filter(|owner| result != ExpressionId::leaf(*owner))
             }
             Collective::Broadcast { root } | Collective::Scatter { root } => {

@@ -49,6 +49,13 @@ pub enum Collective {
         /// The member that gets the data.
         root: u32,
     },
+    /// As `Gather`, with parts of any size that follow each other: member `i` starts with the `i`-th, the root ends with all.
+    GatherV {
+        /// The member that gets the data.
+        root: u32,
+        /// Elements of each member's part, zero allowed; all together the buffer.
+        counts: Arc<[u64]>,
+    },
     /// Every member sends a block to every member, itself included. It reads an input buffer (its blocks in the order of
     /// their destinations) and writes an output buffer (its blocks in the order of their sources).
     AllToAllV {
@@ -58,7 +65,7 @@ pub enum Collective {
 }
 
 /// The names of the collectives.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "allreduce",
     "reduce-scatter",
     "allgather",
@@ -70,13 +77,16 @@ const NAMES: [&str; 11] = [
     "scatter",
     "gather",
     "allreduce-of-nodes",
+    "gatherv",
 ];
 
 impl Collective {
     /// The elements that belong to `member` of `members`, in collectives that know parts: by its counts, or evenly.
     pub fn part(&self, elements: u64, members: u32, member: u32) -> Range<u64> {
         match self {
-            Collective::ReduceScatterV { counts } | Collective::AllGatherV { counts } => {
+            Collective::ReduceScatterV { counts }
+            | Collective::AllGatherV { counts }
+            | Collective::GatherV { counts, .. } => {
                 let start: u64 = counts[..member as usize].iter().sum();
                 start..start + counts[member as usize]
             }
@@ -90,7 +100,8 @@ impl Collective {
             Collective::Broadcast { root }
             | Collective::Reduce { root }
             | Collective::Scatter { root }
-            | Collective::Gather { root } => Some(root),
+            | Collective::Gather { root }
+            | Collective::GatherV { root, .. } => Some(root),
             _ => None,
         }
     }
@@ -126,6 +137,7 @@ impl Collective {
             Collective::Scatter { .. } => NAMES[8],
             Collective::Gather { .. } => NAMES[9],
             Collective::AllReduceOfNodes => NAMES[10],
+            Collective::GatherV { .. } => NAMES[11],
         }
     }
 }
@@ -162,9 +174,9 @@ impl FromStr for Collective {
             "scatter" => Ok(Collective::Scatter { root }),
             "gather" => Ok(Collective::Gather { root }),
             "alltoallv" => Err(InputError::new("", text, "alltoallv needs the count of every pair of members")),
-            "reduce-scatterv" | "allgatherv" => {
+            "reduce-scatterv" | "allgatherv" | "gatherv" => {
                 let message = format!(
-                    "{name} needs a count for every member: strategies have them; take reduce-scatter or allgather"
+                    "{name} needs a count for every member: strategies have them; take reduce-scatter, allgather or gather"
                 );
                 Err(InputError::new("", text, message))
             }

@@ -40,6 +40,7 @@ fn counted(members: u32) -> Vec<(Collective, u64, u64)> {
         for counts in parts(members, scale) {
             let elements = counts.iter().sum();
             all.push((Collective::AllGatherV { counts: Arc::clone(&counts) }, elements, chunk));
+            all.push((Collective::GatherV { root: members / 2, counts: Arc::clone(&counts) }, elements, chunk));
             all.push((Collective::ReduceScatterV { counts }, elements, chunk));
         }
     }

@@ -3,7 +3,8 @@
 use lockstep_topology::Bytes;
 
 use lockstep_report::explanation::{
-    ClassFigures, ErrorBar, ExchangeFigures, Explanation, HidingFigures, MemoryFigures, SensitivityFigures,
+    ClassFigures, ErrorBar, ExchangeFigures, Explanation, HidingFigures, MemoryFigures, PeriodicFigures,
+    SensitivityFigures,
 };
 use lockstep_report::{CollectiveRow, PredictedRow, aligned};
 
@@ -33,6 +34,7 @@ pub fn text(row: &PredictedRow) -> String {
     part("critical path", path(answer));
     part("longest on it", tasks(answer));
     part("exchanges", exchanges(&answer.exchanges));
+    part("between steps", between_steps(&answer.between_steps));
     part("memory", memory(&answer.memory));
     part("to hide", hiding(&answer.hiding));
     let hidden = answer.hiding.factor.is_some_and(|factor| factor < 1.0);
@@ -100,6 +102,16 @@ fn path(answer: &Explanation) -> String {
 fn tasks(answer: &Explanation) -> String {
     let longest = answer.critical_tasks.iter().take(TASKS);
     aligned(&["ms", "task"], &longest.map(|task| vec![ms(task.seconds), task.task.clone()]).collect::<Vec<_>>())
+}
+
+fn between_steps(all: &[PeriodicFigures]) -> String {
+    let row = |work: &PeriodicFigures| {
+        let longest: Vec<String> =
+            work.tasks.iter().take(2).map(|task| format!("{} {} ms", task.task, ms(task.seconds))).collect();
+        let every = work.every_steps.map_or(String::new(), |steps| format!("every {steps} steps"));
+        vec![ms(work.seconds), work.work.clone(), every, longest.join(", ")]
+    };
+    aligned(&["ms", "work", "when", "longest tasks"], &all.iter().map(row).collect::<Vec<_>>())
 }
 
 fn exchanges(all: &[ExchangeFigures]) -> String {

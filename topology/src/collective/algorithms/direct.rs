@@ -25,11 +25,8 @@ pub(super) static ENTRY: Entry = Entry {
         let members = call.members();
         if let Some(root) = call.collective.root() {
             call.root()?;
-            return Ok(Box::new(Rooted {
-                members,
-                root,
-                scatter: matches!(call.collective, Collective::Scatter { .. }),
-            }));
+            let scatter = matches!(call.collective, Collective::Scatter { .. });
+            return Ok(Box::new(Rooted { members, root, scatter, starts: starts(call)? }));
         }
         Ok(Box::new(Direct {
             members,
@@ -51,7 +48,10 @@ impl Algorithm {
 
 /// Where the parts of a collective with counts start, and the end.
 fn starts(call: &Call<'_>) -> Result<Option<Arc<[u64]>>, InputError> {
-    let (Collective::ReduceScatterV { counts } | Collective::AllGatherV { counts }) = call.collective else {
+    let (Collective::ReduceScatterV { counts }
+    | Collective::AllGatherV { counts }
+    | Collective::GatherV { counts, .. }) = call.collective
+    else {
         return Ok(None);
     };
     let members = call.members();

@@ -113,7 +113,9 @@ pub(super) fn run(schedule: &Schedule, order: Order) -> Result<u32, String> {
     }
     let owner = |element| {
         let part = |member: u32| match schedule.collective() {
-            Collective::AllGatherV { counts } | Collective::ReduceScatterV { counts } => {
+            Collective::AllGatherV { counts }
+            | Collective::ReduceScatterV { counts }
+            | Collective::GatherV { counts, .. } => {
                 let start: u64 = counts[..member as usize].iter().sum();
                 start..start + counts[member as usize]
             }
@@ -126,9 +128,10 @@ pub(super) fn run(schedule: &Schedule, order: Order) -> Result<u32, String> {
     let owner = |element: u64| owners[element as usize];
     let before = |member: u32, element: u64| {
         let has = match *schedule.collective() {
-            Collective::AllGather | Collective::AllGatherV { .. } | Collective::Gather { .. } => {
-                owner(element) == member
-            }
+            Collective::AllGather
+            | Collective::AllGatherV { .. }
+            | Collective::Gather { .. }
+            | Collective::GatherV { .. } => owner(element) == member,
             Collective::Broadcast { root } | Collective::Scatter { root } => root == member,
             _ => schedule.contributes(member),
         };
@@ -155,7 +158,7 @@ pub(super) fn run(schedule: &Schedule, order: Order) -> Result<u32, String> {
                 Collective::AllGather | Collective::AllGatherV { .. } => Some(contribution(owner(element), element)),
                 Collective::Broadcast { root } => Some(contribution(root, element)),
                 Collective::Scatter { root } => (owner(element) == member).then_some(contribution(root, element)),
-                Collective::Gather { root } => (root == member).then_some(contribution(owner(element), element)),
+                Collective::Gather { root } | Collective::GatherV { root, .. } => (root == member).then_some(contribution(owner(element), element)),
                 Collective::AllToAllV { .. } => None,
             };
             if expected.is_some_and(|expected| expected != *got) {

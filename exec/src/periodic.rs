@@ -1,0 +1,124 @@
+//! The programs of a run's periodic work, and their exchanges, each run to its end.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use lockstep_models::{Buffer, Exchange as Meeting, Periodic, Pieces, Program};
+use lockstep_topology::{InputError, Rank};
+
+use crate::arena::Arena;
+use crate::data::Dataset;
+use crate::error::ExecError;
+use crate::exchange::{Buffers, Exchange, Traffic};
+use crate::transport::{RegionMut, Transport};
+
+/// What is done between steps.
+pub(crate) struct PeriodicPrograms {
+    /// Where ranks hold parts of the samples and deal them out anew.
+    pub shuffle: Option<Program>,
+    /// Where the model is judged on the way.
+    pub evaluation: Option<Program>,
+    pub checkpoint: Program,
+    /// The number of their exchanges, behind those of the step's.
+    pub number: u32,
+}
+
+impl PeriodicPrograms {
+    /// Those of a run of `program` on `data`, judged on so many held-out samples behind so many micro-batches of statistics.
+    ///
+    /// # Errors
+    /// A model that one rank cannot run.
+    pub(crate) fn new(program: &Program, data: &Dataset, judged: Option<(u64, u64)>) -> Result<Self, InputError> {
+        let numbers = program.meetings().into_iter().flatten().flatten();
+        Ok(PeriodicPrograms {
+            shuffle: program.shuffle(data.len() as u64, data.packed_elements() as u64)?,
+            evaluation: judged.map(|(held_out, statistics)| program.evaluation(held_out, statistics)).transpose()?,
+            checkpoint: program.checkpoint()?,
+            number: numbers.max().map_or(0, |last| last + 1),
+        })
+    }
+
+    /// Each with its kind.
+    pub(crate) fn list(&self) -> Vec<(Periodic, Program)> {
+        let all = [
+            (Periodic::Shuffle, self.shuffle.as_ref()),
+            (Periodic::Evaluation, self.evaluation.as_ref()),
+            (Periodic::Checkpoint, Some(&self.checkpoint)),
+        ];
+        all.into_iter().filter_map(|(kind, work)| Some((kind, work?.clone()))).collect()
+    }
+
+    /// The task of a checkpoint by which rank 0 gets the parts of the model.
+    pub(crate) fn collects_model(&self) -> Option<&Meeting> {
+        let exchanges = self.checkpoint.roles[0].exchanges();
+        exchanges.map(|(_, exchange)| exchange).find(|exchange| exchange.buffer == Periodic::MODEL)
+    }
+}
+
+/// What rank 0 has collected: by buffer, the values of each worker.
+pub(crate) type Collected = Vec<(Buffer, Vec<Vec<f32>>)>;
+
+/// The values of a buffer by worker; none where it was not collected.
+pub(crate) fn collected(all: &Collected, buffer: Buffer) -> &[Vec<f32>] {
+    all.iter().find(|(of, _)| *of == buffer).map_or(&[], |(_, values)| values)
+}
+
+/// What a gather left.
+pub(crate) struct Gathered {
+    /// By worker, on rank 0 alone.
+    pub parts: Vec<Vec<f32>>,
+    /// Per peer.
+    pub sent: Vec<(Rank, Traffic)>,
+}
+
+/// Runs a gather of periodic work, of which `own` is this rank's part; the parts by worker are on rank 0, and nothing is elsewhere.
+///
+/// # Errors
+/// When the job is over.
+pub(crate) fn collect(
+    end: &mut dyn Transport,
+    (program, exchange, number): (&Program, &Meeting, u32),
+    own: Vec<f32>,
+) -> Result<Gathered, ExecError> {
+    let rank = end.rank().0;
+    let members = program.group_of(exchange, rank);
+    let schedule = Arc::new(program.schedule_among(exchange, &members)?);
+    let part = |member: u32| -> Range<usize> {
+        let part = exchange.collective.part(schedule.elements(), members.count(), member);
+        part.start as usize..part.end as usize
+    };
+    let member = members.member(rank).expect("workers alone collect");
+    let (is_root, mine) = (exchange.collective.root() == Some(member), part(member));
+    let values = if is_root {
+        let mut all = vec![0.0; schedule.elements() as usize];
+        // A root whose own values do not travel has no part.
+        all[mine.clone()].copy_from_slice(&own[..mine.len()]);
+        all
+    } else {
+        own
+    };
+    let memory = Arena::new(values);
+    let first = if is_root { 0 } else { mine.start };
+    let buffers = Buffers::in_place(memory.region(0..memory.len()), RegionMut::empty()).from_element(first);
+    let ranks: Arc<[Rank]> = members.iter().map(Rank).collect();
+    let window = schedule.window();
+    let mut gather = Exchange::new(Arc::clone(&schedule), member, ranks, number, buffers, window);
+    gather.complete(end)?;
+    let sent = gather.sent().map(|(to, traffic)| (to, *traffic)).collect();
+    if !is_root {
+        return Ok(Gathered { parts: Vec::new(), sent });
+    }
+    // SAFETY: the exchange is over.
+    let all = unsafe { memory.slice(0..memory.len()) };
+    let parts = (0..members.count()).map(|member| all[part(member)].to_vec()).collect();
+    Ok(Gathered { parts, sent })
+}
+
+/// The values of these pieces, one behind the other: first those of the parameters, then those of the momentum.
+pub(crate) fn cut(pieces: &[Pieces; 2], [parameters, velocity]: &[Vec<f32>; 2]) -> Vec<f32> {
+    let of = |pieces: &Pieces, values: &[f32]| -> Vec<f32> {
+        let range = |(range, start): &(Range<u64>, u64)| *start as usize..(*start + range.end - range.start) as usize;
+        pieces.iter().flat_map(|piece| values[range(piece)].iter().copied()).collect()
+    };
+    [of(&pieces[0], parameters), of(&pieces[1], velocity)].concat()
+}

@@ -1,0 +1,69 @@
+//! Runs the tasks of work between steps, and notes when each began and ended.
+
+use lockstep_models::{Averaging, Exchange, Periodic, PeriodicSpan, Program, Span, TaskId};
+use lockstep_topology::Rank;
+
+use super::Worker;
+use crate::error::ExecError;
+use crate::exchange::Traffic;
+use crate::periodic::{Collected, collect};
+use crate::whole::own_pieces;
+
+impl Worker<'_> {
+    /// Runs a task of periodic work.
+    pub(super) fn timed<T>(
+        &mut self,
+        kind: Periodic,
+        (task, repetition): (TaskId, u32),
+        run: impl FnOnce(&mut Self) -> Result<T, ExecError>,
+    ) -> Result<T, ExecError> {
+        let start = self.now();
+        let value = run(self)?;
+        let (rank, iteration, end) = (self.transport.rank().0, self.iteration, self.now());
+        let span = Span { rank, task: task as u32, iteration, repetition, ready: start, start, end };
+        self.periodic.push(PeriodicSpan { kind, span });
+        Ok(value)
+    }
+
+    /// Counts what periodic work has sent.
+    pub(super) fn count_sent(&mut self, sent: impl Iterator<Item = (Rank, Traffic)>) {
+        for (to, traffic) in sent {
+            let all = &mut self.periodic_sent[to.0 as usize];
+            all.messages += traffic.messages;
+            all.bytes += traffic.bytes;
+        }
+    }
+
+    /// Runs the exchanges of `program`, periodic work, by which rank 0 collects what it needs.
+    pub(super) fn collect(&mut self, kind: Periodic, program: &Program) -> Result<Collected, ExecError> {
+        let role = &program.roles[program.role_of(self.transport.rank().0)];
+        let mut all = Collected::new();
+        for (task, exchange) in role.exchanges() {
+            let values = self.timed(kind, (task, 0), |worker| {
+                let own = worker.own_values(exchange)?;
+                let number = worker.setup.periodic.number;
+                let gathered = collect(worker.transport, (program, exchange, number), own)?;
+                worker.count_sent(gathered.sent.into_iter());
+                Ok(gathered.parts)
+            })?;
+            all.push((exchange.buffer, values));
+        }
+        Ok(all)
+    }
+
+    /// What this rank tells rank 0 in an exchange.
+    fn own_values(&mut self, exchange: &Exchange) -> Result<Vec<f32>, ExecError> {
+        let (program, rank) = (self.setup.program, self.transport.rank().0);
+        if exchange.buffer == Periodic::REFERENCES {
+            let tells = rank > 0 && program.tells_reference(rank);
+            return if tells { Ok(self.memory.shared(Averaging::REFERENCE)?) } else { Ok(Vec::new()) };
+        }
+        let replica = self.memory.trained();
+        Ok(match exchange.buffer {
+            Periodic::MODEL => own_pieces(program, replica, rank)?,
+            Periodic::WEIGHTS => replica.parameters()?,
+            Periodic::STATISTICS => replica.statistics()?,
+            other => unreachable!("periodic work collects no {other:?}"),
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! The checkpoint: rank 0 collects the state of all ranks and writes it to its host's storage, while the others wait.
+
+use lockstep_topology::InputError;
+
+use super::{Periodic, Work};
+use crate::{After, Buffer, Op, Program};
+
+impl Program {
+    /// The checkpoint of the state: parameters, momentum unless ranks train models of their own, average and reference models, running
+    /// statistics, all in fp32.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lockstep_models::{Job, Op, random_model};
+    /// let model = Arc::new(random_model(7, false));
+    /// let checkpoint = Job::new(model.clone(), 4, 8).program().unwrap().checkpoint().unwrap();
+    /// // Every rank has all of the model, so rank 0 writes its own: parameters and momentum.
+    /// let bytes = checkpoint.roles[0].tasks.iter().find_map(|task| match task.op {
+    ///     Op::Save { bytes } => Some(bytes),
+    ///     _ => None,
+    /// });
+    /// assert_eq!(bytes, Some(4 * (2 * model.parameter_elements() + 4 * model.statistics_elements())));
+    /// ```
+    ///
+    /// # Errors
+    /// None that a checked program has.
+    pub fn checkpoint(&self) -> Result<Program, InputError> {
+        let mut work = Work::new(self);
+        let (workers, elements) = (u64::from(self.workers()), self.whole_model().parameter_elements());
+        let mut state = 2 * elements;
+        if self.is_in_parts() {
+            work.collect_model();
+        }
+        if self.averaging.is_some() {
+            work.collect_equal("collect weights", Periodic::WEIGHTS, elements);
+            state = (workers + 2) * elements;
+        }
+        let statistics = self.model.statistics_elements();
+        work.collect_equal("collect statistics", Periodic::STATISTICS, statistics);
+        work.collect_references();
+        let references = match Periodic::REFERENCES {
+            Buffer::Declared(index) => work.buffers[index],
+            _ => 0,
+        };
+        let after = work.first.len().checked_sub(1).map(|task| After { task, lag: 0 });
+        let save = work.first("save".to_owned(), Op::Save { bytes: 4 * (state + workers * statistics + references) });
+        work.first[save].after.extend(after);
+        let program = work.program(self);
+        program.check()?;
+        Ok(program)
+    }
+}

@@ -1,0 +1,55 @@
+//! Counts the samples of a data set by its name, so that predictions know what runs load.
+
+use crate::Shape;
+
+/// Samples of the two parts of a data set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SetSizes {
+    /// To train on.
+    pub train: u64,
+    /// Held out.
+    pub held_out: u64,
+}
+
+impl SetSizes {
+    /// The digits that are part of the binary.
+    pub const MNIST: SetSizes = SetSizes { train: 4_000, held_out: 1_000 };
+    /// Synthetic training images unless a number is given, and the bytes of memory that they may take then.
+    const SYNTHETIC: (u64, u64) = (4_000, 1 << 30);
+
+    /// The sizes of what `--data` names, for a model whose inputs have this shape; `None` for a folder, whose files say it.
+    ///
+    /// ```
+    /// # use lockstep_models::{SetSizes, Shape};
+    /// let image = Shape { channels: 1, height: 28, width: 28 };
+    /// let sizes = |what: &str| SetSizes::of(what, image).map(|sizes| (sizes.train, sizes.held_out));
+    /// assert_eq!(sizes("synthetic"), Some((4000, 1000)));
+    /// assert_eq!(sizes("synthetic:64"), Some((64, 16)));
+    /// assert_eq!(sizes("some/folder:500+100"), Some((500, 100)));
+    /// assert_eq!(sizes("some/folder"), None);
+    /// ```
+    pub fn of(what: &str, input: Shape) -> Option<SetSizes> {
+        let subset = || {
+            let (_, counts) = what.rsplit_once(':')?;
+            let (train, held_out) = counts.split_once('+')?;
+            Some(SetSizes { train: train.parse().ok()?, held_out: held_out.parse().ok()? })
+        };
+        match what.split_once(':') {
+            None if what == "mnist" => Some(SetSizes::MNIST),
+            None if what == "synthetic" => Some(SetSizes::synthetic(SetSizes::default_synthetic(input))),
+            Some(("synthetic", count)) if count.parse::<u32>().is_ok() => count.parse().ok().map(SetSizes::synthetic),
+            _ => subset(),
+        }
+    }
+
+    /// So many synthetic images, and a quarter as many held out.
+    pub fn synthetic(train: u64) -> SetSizes {
+        SetSizes { train, held_out: train / 4 }
+    }
+
+    /// Synthetic training images of this shape unless a number is given.
+    pub fn default_synthetic(input: Shape) -> u64 {
+        let (samples, bytes) = SetSizes::SYNTHETIC;
+        samples.min(bytes / (input.elements() * 4).max(1)).max(4)
+    }
+}

@@ -1,0 +1,72 @@
+//! Work between steps takes what its closed forms say.
+
+use lockstep_models::{Periodic, PeriodicSpan};
+
+use super::*;
+use crate::input::Held;
+use crate::{ASSUMED_STORAGE_BYTES_PER_S, shuffle_time, simulate_periodic};
+
+/// Without running statistics.
+fn model() -> Arc<lockstep_models::Model> {
+    Arc::new(lockstep_readers::load_model("lenet").expect("a model"))
+}
+
+/// The spans of `work`, and how long it takes.
+fn timed(world: &World, kind: Periodic, work: &Program, costs: &Flat) -> (Vec<PeriodicSpan>, f64) {
+    let platform = world.platform(costs, NetworkModel::MaxMin);
+    let spans =
+        simulate_periodic(kind, work, &platform, &SimOptions::default(), &Default::default()).expect("a prediction");
+    let end = spans.iter().map(|run| run.span.end).max().expect("a task");
+    (spans, end.as_secs_f64())
+}
+
+fn close(found: f64, expected: f64) {
+    assert!((found / expected - 1.0).abs() < 1e-6, "{found}, not {expected}");
+}
+
+/// ⌈held out / batch⌉ times all chains forward, on rank 0 alone.
+#[test]
+fn an_evaluation_is_forward_passes_of_rank_0() {
+    let program = program(&Job::new(model(), 3, 8));
+    let costs = Flat { forward: 1e-3, ..Flat::default() };
+    let (spans, seconds) = timed(&World::star(3), Periodic::Evaluation, &program.evaluation(20, 0).unwrap(), &costs);
+    close(seconds, 3.0 * 1e-3 * program.chains.len() as f64);
+    assert!(spans.iter().all(|run| run.span.rank == 0));
+}
+
+/// Parameters and momentum, by the storage's rate.
+#[test]
+fn a_checkpoint_is_written_at_the_storage_s_rate() {
+    let program = program(&Job::new(model(), 3, 8));
+    let bytes = 8.0 * program.model.parameter_elements() as f64;
+    let (_, seconds) = timed(&World::star(3), Periodic::Checkpoint, &program.checkpoint().unwrap(), &Flat::default());
+    close(seconds, bytes / ASSUMED_STORAGE_BYTES_PER_S);
+    let text = "name = \"one\"\n[[host]]\nname = \"node\"\nstorage = \"5GB/s\"\n[host.cpu]\ncores = 3\nflops_per_core = \"100GFLOP/s\"\nmemory = \"1GiB\"\n\
+                memory_bandwidth = \"10GB/s\"\nmessage_latency = \"1us\"\nmessage_bandwidth = \"8GB/s\"\n";
+    let fast = World::new(Cluster::parse("one.toml", text).expect("a cluster"), 3, &HostingRule::Single);
+    let (_, seconds) = timed(&fast, Periodic::Checkpoint, &program.checkpoint().unwrap(), &Flat::default());
+    close(seconds, bytes / 5e9);
+}
+
+/// The exchange of a shuffle is the alltoallv of all parts; packing and unpacking come on top.
+#[test]
+fn a_shuffle_is_an_alltoallv_between_two_copies() {
+    for hosts in [2u32, 4] {
+        let sampling = "partitioned:groups=1:shuffle-every=10".parse().unwrap();
+        let node_sizes = Some(vec![1; hosts as usize]);
+        let program = program(&Job { sampling, node_sizes, ..Job::new(model(), hosts, 8) });
+        let (samples, each) = (4000, 25);
+        let work = program.shuffle(samples, each).unwrap().unwrap();
+        let world = World::star(hosts);
+        let (spans, _) = timed(&world, Periodic::Shuffle, &work, &Flat::default());
+        let exchange = spans.iter().filter(|run| run.span.task == 1).map(|run| run.span.end - run.span.start).max();
+        let held = Held { nodes: hosts, bytes: samples * each * 4 / u64::from(hosts) };
+        let costs = Flat::default();
+        let platform = world.platform(&costs, NetworkModel::MaxMin);
+        let cpu = world.cluster.hosts()[0].devices[0];
+        let copied = world.cluster.route(cpu, cpu).unwrap().bandwidth.time_for(held.bytes);
+        let whole = shuffle_time(&platform, held).unwrap();
+        close(exchange.unwrap().as_secs_f64(), (whole - Time(2 * copied.0)).as_secs_f64());
+        assert_eq!(spans.len(), 3 * hosts as usize);
+    }
+}
