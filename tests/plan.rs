@@ -153,6 +153,31 @@ fn documented_pictures_are_those_of_the_tool() {
     assert_eq!(names, shown, "docs/strategies.md shows all of docs/layouts");
 }
 
+/// Each file of docs/stages is drawn by a command of docs/strategies.md, which shows it.
+#[test]
+fn documented_pictures_of_stages_are_those_of_the_tool() {
+    let (folder, text) = (folder("documented-stages"), include_str!("../docs/strategies.md"));
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/stages");
+    let mut drawn = Vec::new();
+    for command in text.lines().filter_map(|line| line.strip_prefix("lockstep models plan ")) {
+        let Some((words, file)) = command.split_once(" --plot docs/stages/") else { continue };
+        let words = ["models", "plan"].into_iter().chain(words.split_whitespace());
+        stdout(&folder, &words.chain(["--plot", file]).collect::<Vec<_>>());
+        let [now, committed] = [folder.join(file), kept.join(file)].map(|path| fs::read(path).unwrap_or_default());
+        assert!(
+            now == committed,
+            "docs/stages/{file} is not current; draw it anew: cargo run -- models plan {command}"
+        );
+        assert!(text.contains(&format!("](stages/{file})")), "docs/strategies.md does not show {file}");
+        drawn.push(file.to_owned());
+    }
+    let mut names: Vec<String> =
+        fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    drawn.sort();
+    assert_eq!(names, drawn);
+}
+
 #[test]
 fn a_refused_picture_leaves_nothing() {
     let folder = folder("refused-picture");

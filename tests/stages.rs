@@ -42,7 +42,7 @@ proptest! {
         schedule in schedules(),
         accumulate in 1u32..=5,
         cut in prop::sample::select(vec![StageCut::Work, StageCut::Layers]),
-        (strategy, device) in prop::sample::select(vec![("ssgd", 1), ("zero-1", 1), ("zero-1", 2)]),
+        (strategy, device) in prop::sample::select(vec![("ssgd", 1), ("ssgd", 2), ("zero-1", 1), ("zero-1", 2)]),
         algorithm in prop::sample::select(vec!["ring", "direct"]),
         bucket in buckets(),
         concurrent_exchanges in 1u32..=3,

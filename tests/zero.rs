@@ -29,7 +29,7 @@ proptest! {
         chunk in prop_oneof![Just(None), (4u64..600).prop_map(|bytes| Some(Bytes(bytes)))],
         concurrent_exchanges in 1u32..=3,
         strategy in prop::sample::select(vec![
-            "zero-1", "zero-2", "zero-3", "zero-3:prefetch=0", "zero-3:no-reshard", "zero-3:prefetch=3",
+            "ssgd", "zero-1", "zero-2", "zero-3", "zero-3:prefetch=0", "zero-3:no-reshard", "zero-3:prefetch=3",
         ]),
         optimizer in optimizers(),
         fuse: bool,
@@ -38,12 +38,13 @@ proptest! {
     ) {
         let model = Arc::new(random_model(model, with_batch_norm));
         // Stages 2 and 3 do not wait for the whole backward pass.
-        let bucket = if strategy != "zero-1" && bucket == Bucket::Tensor { Bucket::Layer } else { bucket };
+        let waits = matches!(strategy, "ssgd" | "zero-1");
+        let bucket = if !waits && bucket == Bucket::Tensor { Bucket::Layer } else { bucket };
         let ssgd = Job {
             accumulate, bucket, chunk, concurrent_exchanges, fuse, pad, algorithm: algorithm.parse().unwrap(),
             ..Job::new(model, replicas * workers, batch_per_rank)
         };
-        // With replicas, parts lie along `device`, and each is added up along `data`.
+        // With replicas, parts lie along `device`, and each is added up along `data`; ssgd adds up along both.
         let mesh = Mesh::new(&[(Axis::Data, replicas), (Axis::Device, workers)]).unwrap();
         let mesh = (replicas > 1).then_some(mesh);
         let zero = Job { strategy: strategy.parse().unwrap(), mesh, ..ssgd.clone() };

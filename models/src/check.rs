@@ -198,7 +198,8 @@ impl Program {
             return Err(fault(role, &task.name, "unequal nodes form no groups along these axes"));
         }
         if self.ranks() > self.workers() && self.group_count(exchange) > 1 {
-            return Err(fault(role, &task.name, "dedicated servers serve one group alone"));
+            let message = format!("has dedicated servers, which serve one group, and not {}: take ring", task.name);
+            return Err(InputError::flag("algorithm", exchange.algorithm.to_string(), message));
         }
         if exchange.range.end + exchange.turns.end() > self.elements(exchange.buffer)
             || exchange.range.start > exchange.range.end

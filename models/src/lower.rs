@@ -9,7 +9,7 @@ mod tasks;
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 use crate::{
     Axis, Declared, Gradients, Graph, Job, LayerId, Members, Model, Op, Program, Role, Shard, Sharding, StageCut,
@@ -70,7 +70,7 @@ impl Job {
         self.check_partition(&program)?;
         let program = if self.fuse { passes::fuse(program, stages.as_ref()) } else { program };
         let program = if self.pad { passes::pad(program) } else { program };
-        program.check()?;
+        program.check().map_err(|error| error.or_at(ErrorPlace::Flag("algorithm")))?;
         Ok(program)
     }
 }

@@ -96,6 +96,11 @@ macro_rules! strategies {
         }
 
         impl Strategy {
+            /// Each strategy as it may be written, with the settings that stand for others.
+            pub fn forms() -> impl Iterator<Item = &'static str> {
+                [$($forms),*].into_iter().flat_map(|forms| forms.split(", "))
+            }
+
             fn plan(&self) -> &dyn Plan {
                 match self {
                     $(Strategy::$strategy(plan) => plan,)*

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
+use lockstep_report::output::{Destination, check_writable};
 use lockstep_sim::FoldRule;
 use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, InputError};
 
@@ -216,6 +217,21 @@ fn buffer(text: &str) -> Result<Bytes, String> {
 /// The algorithms of the registry, shown by `show`.
 fn algorithms(show: impl Fn((String, &'static str)) -> String, between: &str) -> String {
     Algorithm::forms().map(show).collect::<Vec<_>>().join(between)
+}
+
+/// Refuses what is no place for a picture before there is one.
+///
+/// # Errors
+/// A file that cannot be written, or has another ending than a picture.
+pub(super) fn check_plot(path: &Path) -> Result<(), InputError> {
+    let is_picture = path.extension().is_some_and(|extension| extension == "svg");
+    match check_writable("--plot", path)? {
+        // Devices, pipes and descriptors have no ending.
+        Destination::File(_) if !is_picture => {
+            Err(InputError::flag("plot", path.display().to_string(), "must end in .svg"))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

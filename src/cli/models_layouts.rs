@@ -1,16 +1,16 @@
 //! `lockstep models layouts`: how the tensors of a strategy lie over the ranks, and which collectives change that.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use lockstep_models::{Job, LayerId, LayoutRow, Mesh, Model, Strategy};
 use lockstep_report::failure::Failure;
-use lockstep_report::output::{Destination, check_writable, write_atomically};
+use lockstep_report::output::write_atomically;
 use lockstep_report::{Format, LayoutTableRow, Report, layout_picture, print};
 use lockstep_topology::InputError;
 
-use super::flags::positive;
+use super::flags::{check_plot, positive};
 
 /// Flags of `models layouts`.
 #[derive(Debug, Args)]
@@ -82,18 +82,6 @@ impl ModelsLayouts {
             print(&format!("{model}: strategy {}, ranks {ranks}, mesh {}\n", self.strategy, graph.mesh))?;
         }
         Report::new(rows, Vec::new()).print(self.format)
-    }
-}
-
-/// Refuses what is no place for a picture before there is one.
-fn check_plot(path: &Path) -> Result<(), InputError> {
-    let is_picture = path.extension().is_some_and(|extension| extension == "svg");
-    match check_writable("--plot", path)? {
-        // Devices, pipes and descriptors have no ending.
-        Destination::File(_) if !is_picture => {
-            Err(InputError::flag("plot", path.display().to_string(), "must end in .svg"))
-        }
-        _ => Ok(()),
     }
 }
 

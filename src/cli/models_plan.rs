@@ -1,5 +1,6 @@
 //! `lockstep models plan`: a model cut into the stages of a pipeline and what a schedule makes of them; or the ranks of a mesh.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
@@ -7,10 +8,11 @@ use lockstep_models::{
     Axis, Job, Mesh, Model, PipelinePass, PipelineSchedule, StageChunk, StageCut, Stages, Strategy, pipeline,
 };
 use lockstep_report::failure::Failure;
-use lockstep_report::{Format, Report, STAGE_LEGEND, StageRow, print, stage_picture};
+use lockstep_report::output::write_atomically;
+use lockstep_report::{Format, Report, STAGE_LEGEND, StageLabel, StageRow, print, stage_chart, stage_picture};
 use lockstep_topology::{Algorithm, Cluster};
 
-use super::flags::{algorithm, positive};
+use super::flags::{algorithm, check_plot, positive};
 use super::models_plan_mesh::{self, List};
 
 /// Bytes of an fp32 activation.
@@ -22,7 +24,8 @@ const ELEMENT_BYTES: u64 = 4;
   lockstep models plan resnet-50 --stages 4
       cuts where the slowest stage has least work; stages take a forward and a backward pass in turn
   lockstep models plan lenet --stages 2 --cut at=dense1 --schedule gpipe
-  lockstep models plan resnet-50 --stages 4 --schedule interleaved:2 --micro-batches 8
+  lockstep models plan resnet-50 --stages 4 --schedule interleaved:2 --micro-batches 8 --plot stages.svg
+      draws what the stages do when
   lockstep models plan vgg-16 --mesh data=4,tensor=2,pipeline=2 --strategy megatron --cluster dgx-a100:2
       lists coordinates, groups, stage, host and device of each rank, and the bytes that a step exchanges along each axis")]
 pub(super) struct ModelsPlan {
@@ -62,6 +65,9 @@ pub(super) struct ModelsPlan {
     /// Refuse a schedule in which a stage holds activations of more micro-batches at once, counted for each chunk
     #[arg(long, value_name = "N", value_parser = positive, allow_hyphen_values = true)]
     max_in_flight: Option<u32>,
+    /// Draw the stages and their passes to an .svg file
+    #[arg(long, value_name = "FILE", conflicts_with = "mesh")]
+    plot: Option<PathBuf>,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -70,6 +76,7 @@ pub(super) struct ModelsPlan {
 impl ModelsPlan {
     /// Answers about `model`, which is the one that the flags name.
     pub(super) fn run(self, model: Model) -> Result<(), Failure> {
+        self.plot.as_deref().map_or(Ok(()), check_plot)?;
         if let Some(mesh) = self.mesh {
             let job = Job {
                 strategy: self.strategy,
@@ -97,7 +104,20 @@ impl ModelsPlan {
         let spans = pipeline::times(&lists, chunks, ticks)?;
         let idle = pipeline::idle_shares(&spans);
         let rows = (0..count).zip(in_flight).zip(&idle);
-        let rows = rows.map(|((stage, in_flight), idle)| self.row(model, &stages, stage, in_flight, *idle)).collect();
+        let rows = rows.map(|((stage, in_flight), idle)| self.row(model, &stages, stage, in_flight, *idle));
+        let rows: Vec<StageRow> = rows.collect();
+        if let Some(path) = &self.plot {
+            let heading =
+                format!("{}: {} stages, {}, {} micro-batches", model.name(), count, self.schedule, self.micro_batches);
+            let label = |row: &StageRow| StageLabel {
+                layers: row.layers.clone(),
+                in_flight: row.in_flight,
+                idle_share: row.idle_share,
+            };
+            let labels: Vec<StageLabel> = rows.iter().map(label).collect();
+            let picture = stage_chart(&heading, &lists, &spans, &labels);
+            write_atomically("--plot", path, |file| file.write_all(picture.as_bytes()))?;
+        }
         if self.format == Format::Table {
             let idle = 100.0 * idle.iter().sum::<f64>() / idle.len() as f64;
             let summary = format!(
@@ -111,8 +131,11 @@ impl ModelsPlan {
             );
             print(&format!("{summary}\n{}{STAGE_LEGEND}\n\n", stage_picture(&lists, &spans)))?;
         }
-        let note = "idle time counts FLOPs alone, as if all ran at one rate and messages took no time: sim predict counts both";
-        Report::new(rows, vec![note.to_owned()]).print(self.format)
+        let notes = [
+            "idle time counts FLOPs alone, as if all ran at one rate and messages took no time",
+            "sim predict and exec run take the stages as an axis of the mesh, e.g. --mesh pipeline=4",
+        ];
+        Report::new(rows, notes.map(str::to_owned).into()).print(self.format)
     }
 
     fn row(&self, model: &Model, stages: &Stages, stage: u32, in_flight: u32, idle_share: f64) -> StageRow {

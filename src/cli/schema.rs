@@ -1,4 +1,5 @@
-//! `lockstep schema`: the JSON schema of a report, as `docs/schema` publishes it, and the table of settings.
+//! `lockstep schema`: the JSON schema of a report, as `docs/schema` publishes it, and the pages of settings and of what
+//! is refused.
 
 use clap::Args;
 use lockstep_topology::{InputError, nearest};
@@ -7,7 +8,7 @@ use lockstep_report::failure::Failure;
 use lockstep_report::print;
 
 use super::schemas;
-use lockstep_experiment::settings_page;
+use lockstep_experiment::{refusals_page, settings_page};
 
 /// Flags of `schema`.
 #[derive(Debug, Args)]
@@ -20,8 +21,10 @@ pub(super) struct Schema {
 
 impl Schema {
     pub(super) fn run(self) -> Result<(), Failure> {
-        if self.report == "settings" {
-            return print(&settings_page());
+        match self.report.as_str() {
+            "settings" => return print(&settings_page()),
+            "refusals" => return print(&refusals_page()),
+            _ => {}
         }
         let all = schemas();
         let Some((_, schema)) = all.iter().find(|(name, _)| *name == self.report) else {

@@ -9,13 +9,17 @@ mod learners;
 mod local_sgd;
 mod split;
 
+use std::collections::BTreeMap;
+
 use lockstep_exec::Arenas;
 use lockstep_exec::data::{Dataset, Parts, Sampler};
 use lockstep_exec::device::cpu::{Threads, add_into};
 use lockstep_exec::device::{Cpus, DeviceError, Devices, Mode};
 use lockstep_exec::replica::Replica;
 use lockstep_models::memory::Reuse;
-use lockstep_models::{Buffer, Claim, Course, Exchange, Job, Op, Optimizer, Phase, Program, Task};
+use lockstep_models::{
+    Buffer, Claim, Course, Exchange, Job, Op, Optimizer, Phase, PipelinePass, Program, StageBody, Task,
+};
 use lockstep_topology::{Collective, InputError, check};
 
 /// Learnable parameters after `steps` steps of `program` on one rank.
@@ -80,10 +84,10 @@ pub(crate) fn train_on(
     let sampler = Sampler::new(data.len(), samples, accumulate, &program.pools, seed)?;
     let parts = Parts::new(program, data.len() as u32, seed)?;
     // One rank has all layers, all parameters, and the optimizer's state of all.
-    let alone = Job::new(program.model.clone(), 1, samples).program()?;
     let shares = |task: &Task| matches!(&task.op, Op::Elementwise(of) if !of.shared.is_empty());
     let in_parts = program.roles[0].order().is_some() || program.roles[0].tasks.iter().any(shares);
-    let whole = if in_parts { &alone } else { program };
+    let in_one = alone(program)?;
+    let whole = if in_parts { &in_one } else { program };
     // Every tensor has a place of its own: what a memory plan gets wrong shows in the weights.
     let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
     let mut replica = Replica::on(devices, whole, &whole.roles[0], &apart, seed, &Threads::one())?;
@@ -129,6 +133,31 @@ pub(crate) fn train_on(
         }
     }
     Ok(replica.parameters()?)
+}
+
+/// The passes of all stages in one rank, in the same chains: a kernel may round otherwise than two that do its work.
+fn alone(program: &Program) -> Result<Program, InputError> {
+    let mut alone = Job::new(program.model.clone(), 1, program.batch_per_rank).program()?;
+    // By the distance of a chunk from where its pass begins; a program without stages has one.
+    let mut passes: BTreeMap<(PipelinePass, u32), &[Task]> = BTreeMap::new();
+    for role in &program.roles {
+        match (role.order(), role.tasks.iter().position(|task| matches!(task.op, Op::Schedule(_)))) {
+            (Some(order), Some(list)) => {
+                let mut start = list + 1;
+                for StageBody { chunk, pass, tasks } in order.bodies.iter().copied() {
+                    let distance = if pass == PipelinePass::Forward { chunk } else { u32::MAX - chunk };
+                    passes.insert((pass, distance), &role.tasks[start..start + tasks]);
+                    start += tasks;
+                }
+            }
+            _ => drop(passes.insert((PipelinePass::Forward, 0), &role.tasks)),
+        }
+    }
+    let load = alone.roles[0].tasks.iter().find(|task| matches!(task.op, Op::Load { .. })).into_iter();
+    let computes = passes.into_values().flatten().filter(|task| matches!(task.op, Op::Compute { .. }));
+    let tasks = load.chain(computes).map(|task| Task { after: Vec::new(), ..task.clone() }).collect();
+    (alone.chains, alone.roles[0].tasks) = (program.chains.clone(), tasks);
+    Ok(alone)
 }
 
 /// Forward and backward of one micro-batch of a step over `samples`, its gradient alone.

@@ -1,4 +1,4 @@
-//! A GPU as a rank's device: its buffers, the arena of its micro-batch, its kernels and its streams.
+//! A GPU as a rank's device: its buffers, the arenas of its micro-batches, its kernels and its streams.
 //!
 //! | stream | what it does | what it waits for |
 //! |---|---|---|
@@ -23,6 +23,7 @@ mod due;
 mod gpus;
 mod groups;
 mod held;
+mod in_flight;
 mod lanes;
 mod moves;
 mod needs;
@@ -43,9 +44,10 @@ use lockstep_models::Buffer;
 use lockstep_models::memory::BufferPlaces;
 
 use self::due::{Due, bytes};
-use self::gpus::{Gpu, Lent};
+use self::gpus::Gpu;
 use self::groups::Groups;
 use self::held::{ELEMENT, Held};
+use self::in_flight::InFlight;
 use self::lanes::{Lane, Lanes};
 use self::samples::Samples;
 use super::driver::{DeviceMemory, Event, Executor, Graphs};
@@ -62,6 +64,8 @@ enum Work<A> {
     Kernel(Kernel<A>),
     /// A loss, and what it counts in the sum of losses.
     Loss(CrossEntropy, f32),
+    /// Nothing here: other ranks run it.
+    Elsewhere,
 }
 
 /// One kernel or loss, and where its parameters are.
@@ -94,7 +98,9 @@ pub(crate) struct Rank<A> {
     graphs: Graphs,
     /// What plays on the average lane, where there is an average model.
     beside: Option<Executor>,
-    chains: Vec<Chain<A>>,
+    /// The micro-batches in flight, and which of them is at hand.
+    in_flight: Vec<InFlight<A>>,
+    at: usize,
     parameters: Held,
     /// Gathered parameters; empty where the rank has all of them.
     weights: Held,
@@ -107,14 +113,11 @@ pub(crate) struct Rank<A> {
     momentum: Held,
     statistics: Held,
     masks: Masks,
-    /// What kernels keep from pass to pass, and what they need in one.
-    kept: DeviceMemory,
+    /// What kernels need in a pass.
     scratch: DeviceMemory,
     samples: Samples,
-    /// Elements of the micro-batch's arena, and the arena while there is one.
+    /// Elements of a micro-batch's arena.
     elements: usize,
-    arena: Option<Lent>,
-    preferred: Option<usize>,
     poison: bool,
     /// Whether what exchanges leave is read by averaging alone, so that passes need not wait for it.
     averages: bool,
@@ -214,29 +217,6 @@ impl<A: Activation> Rank<A> {
         self.lanes.synchronize()
     }
 
-    /// The micro-batch's arena, taken unless there is one.
-    fn arena(&mut self) -> Result<u64, DeviceError> {
-        if let Some(lent) = &self.arena {
-            return Ok(lent.memory.address());
-        }
-        self.flush()?;
-        let lent = self.gpu.lend(self.arena_bytes(), self.preferred)?;
-        let stream = self.lanes.give(Lane::Compute);
-        stream.wait(&lent.free)?;
-        let address = lent.memory.address();
-        if self.poison {
-            // SAFETY: it is this rank's from here on, behind what the last one did.
-            unsafe { stream.fill(address, 0xff, lent.memory.bytes()) }?;
-        }
-        self.preferred = Some(lent.number);
-        self.arena = Some(lent);
-        Ok(address)
-    }
-
-    fn arena_bytes(&self) -> u64 {
-        self.elements as u64 * A::SCALAR.bytes()
-    }
-
     /// A tensor of the micro-batch; `own` is what lies in place.
     fn view(&mut self, place: &Place, own: ViewMut<A>) -> Result<ViewMut<A>, DeviceError> {
         Ok(match place {
@@ -303,8 +283,6 @@ impl<A> Drop for Rank<A> {
         self.groups.abandon();
         // Nothing is freed that a stream still uses. A lost device uses nothing any more.
         let _ = self.gpu.context.bind().and_then(|()| self.lanes.synchronize());
-        if let Some(lent) = self.arena.take() {
-            self.gpu.take_back(lent);
-        }
+        self.in_flight.iter_mut().filter_map(|of| of.arena.take()).for_each(|lent| self.gpu.take_back(lent));
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use lockstep_models::memory::{BufferPlaces, Plan};
-use lockstep_models::{Buffer, LayerId, Op, Program, Role};
+use lockstep_models::{Area, Buffer, LayerId, Op, Program, Role};
 
 use crate::pool::Arenas;
 
@@ -96,9 +96,18 @@ impl<'a> Blueprint<'a> {
         self.role.micro_batches_in_flight() as usize
     }
 
-    /// Elements of it.
+    /// Elements of it; none where the role's layers read no samples.
     pub fn input_elements(&self) -> usize {
-        self.loaded() * self.program.model.input().elements() as usize
+        let is_input = |area: Area| matches!(area, Area::Activation(LayerId(0)));
+        let has_input = self.role.tasks.iter().any(|task| match &task.op {
+            Op::Load { into, .. } => into.is_none(),
+            Op::Compute { chain, .. } => {
+                self.program.model.node(self.program.chains[*chain][0]).inputs.contains(&LayerId(0))
+            }
+            Op::Copy(copies) => is_input(copies.first().from) || is_input(copies.first().to),
+            _ => false,
+        });
+        if has_input { self.loaded() * self.program.model.input().elements() as usize } else { 0 }
     }
 
     /// A chain's layers with their shapes.

@@ -50,15 +50,8 @@ pub trait Storage {
     /// Turns to another of the micro-batches in flight: to its samples, labels, activations and what kernels keep for it.
     ///
     /// # Errors
-    /// A device that has memory for one.
-    fn turn_to_context(&mut self, context: usize) -> Result<(), DeviceError> {
-        let reason = "it has memory for one micro-batch at a time: train pipelines on cpu".to_owned();
-        if context == 0 {
-            Ok(())
-        } else {
-            Err(DeviceError::Refused { call: "a schedule of stages".to_owned(), reason })
-        }
-    }
+    /// The device's.
+    fn turn_to_context(&mut self, context: usize) -> Result<(), DeviceError>;
 
     /// Gives the arena of the micro-batch back to those that share it.
     fn release(&mut self);

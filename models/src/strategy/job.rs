@@ -246,7 +246,8 @@ impl Job {
     /// Samples that ranks hold in parts are drawn by each from its own.
     pub(crate) fn check_partition(&self, program: &Program) -> Result<(), InputError> {
         if program.partition.is_some() && (program.sharding.is_some() || self.strategy.trains_apart()) {
-            let message = format!("serves ssgd alone, and not {}: take one-shuffle or per-node", self.strategy);
+            let message =
+                format!("serves ssgd and zero-1 to zero-3, and not {}: take one-shuffle or per-node", self.strategy);
             return Err(InputError::flag("sampling", self.sampling.to_string(), message));
         }
         Ok(())

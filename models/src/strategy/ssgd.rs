@@ -11,8 +11,8 @@ use super::{Plan, Shard};
 use crate::graph::Scope;
 use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout};
 
-/// All ranks.
-const AXES: AxisSet = AxisSet::of(&[Axis::Data]);
+/// Axes along which ranks have samples of their own.
+const AXES: AxisSet = AxisSet::of(&[Axis::Data, Axis::Device]);
 
 /// Synchronous data-parallel SGD: samples are split, weights replicated, gradients allreduced (Goyal et al. 2017 §2 and §4, Iandola
 /// et al. 2016 §6).
@@ -37,10 +37,12 @@ impl Plan for Ssgd {
 /// No workers.
 pub(super) fn graph(job: &Job) -> Result<Graph, InputError> {
     let model = &job.model;
-    let mut graph = Graph::new(model, job.data_mesh()?);
-    let passes = passes(&mut graph, model, Layout::new(AXES, AxisLayout::Split(Dimension::Sample)));
+    let mesh = job.data_mesh()?;
+    let axes = AxisSet::of(&mesh.outer_first().filter(|axis| AXES.contains(*axis)).collect::<Vec<_>>());
+    let mut graph = Graph::new(model, mesh);
+    let passes = passes(&mut graph, model, Layout::new(axes, AxisLayout::Split(Dimension::Sample)));
     for cut in cuts(job)? {
-        update(&mut graph, &Ends::of(&cut, &passes), Scope::Step, AXES);
+        update(&mut graph, &Ends::of(&cut, &passes), Scope::Step, axes);
     }
     Ok(graph)
 }

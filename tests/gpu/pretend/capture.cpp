@@ -1,6 +1,7 @@
 // Captures of streams, and graphs that do again what was captured.
 
 #include <algorithm>
+#include <atomic>
 
 #include "event.hpp"
 #include "stream.hpp"
@@ -8,6 +9,9 @@
 namespace pretend {
 
 namespace {
+
+// Of all graphs.
+std::atomic<uint64_t> launches;
 
 // All that are being made.
 std::vector<std::shared_ptr<Capture>>& captures() {
@@ -181,10 +185,16 @@ PRETEND_API CUresult cuGraphUpload(CUgraphExec executable, CUstream stream) {
     return in_context([&](Context& context) { executables().get(executable), stream_of(context, stream); });
 }
 
+// For tests in one process: how often graphs have been launched.
+PRETEND_API uint64_t pretend_graph_launches() {
+    return pretend::launches;
+}
+
 PRETEND_API CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream) {
     return in_context([&](Context& context) {
         const auto executable = executables().get(handle);
         const Work all = replay(executable->graph);
+        ++launches;
         const auto begun = executable->begun, ended = executable->ended;
         enqueue(*stream_of(context, stream), [=]() -> Play {
             const uint64_t turn = (*begun)++;

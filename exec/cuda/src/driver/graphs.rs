@@ -16,7 +16,7 @@ use super::prints::{Forms, Print, make_room};
 use super::status::{Status, refused};
 use crate::command::Command;
 
-/// Lists that are remembered at most: more than a step has pieces between its exchanges.
+/// Lists that are remembered at most for each micro-batch in flight: more than a step has pieces between its exchanges.
 const KEPT: usize = 256;
 /// Commands of a list that is worth a graph.
 const LEAST: usize = 2;
@@ -28,6 +28,7 @@ pub struct Graphs {
     lists: Vec<List>,
     counts: Counts,
     clock: u64,
+    kept: usize,
     on: bool,
     executor: Executor,
 }
@@ -75,9 +76,10 @@ impl fmt::Debug for Graph {
 }
 
 impl Graphs {
-    /// For an executor; without `on` every list is played command by command.
-    pub fn new(executor: Executor, on: bool) -> Graphs {
-        Graphs { forms: Forms::default(), lists: Vec::new(), counts: Counts::default(), clock: 0, on, executor }
+    /// For an executor, whose lists are those of so many micro-batches in flight; without `on` every list is played command by command.
+    pub fn new(executor: Executor, on: bool, in_flight: usize) -> Graphs {
+        let (forms, lists, counts) = (Forms::default(), Vec::new(), Counts::default());
+        Graphs { forms, lists, counts, clock: 0, kept: KEPT * in_flight, on, executor }
     }
 
     /// The executor.
@@ -109,7 +111,7 @@ impl Graphs {
         }
         self.clock += 1;
         let prints: Vec<Print> = commands.iter().map(Print::of).collect();
-        for piece in self.forms.pieces(&prints, self.clock, KEPT) {
+        for piece in self.forms.pieces(&prints, self.clock, self.kept) {
             let commands = &commands[piece.range];
             match piece.print.filter(|_| commands.len() >= LEAST) {
                 // SAFETY: as the caller says.
@@ -127,7 +129,7 @@ impl Graphs {
     /// As [`Executor::play`].
     unsafe fn steady(&mut self, commands: &[Command], print: u64) -> Result<(), DeviceError> {
         let Some(at) = self.lists.iter().position(|list| list.print == print) else {
-            make_room(&mut self.lists, KEPT, |list| list.used);
+            make_room(&mut self.lists, self.kept, |list| list.used);
             self.lists.push(List { print, state: State::Seen, used: self.clock });
             // SAFETY: as the caller says.
             return unsafe { self.eagerly(commands) };

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use lockstep_exec::device::{Blueprint, DeviceError};
 use lockstep_models::Buffer;
 
-use super::calls::Share;
-use super::chains::{chains, form};
+use super::chains::form;
 use super::due::Due;
 use super::groups::Groups;
 use super::held::Held;
+use super::in_flight::InFlight;
 use super::lanes::{Lane, Lanes};
 use super::needs::Needs;
 use super::samples::Samples;
@@ -21,26 +21,34 @@ impl<A: Activation> Rank<A> {
     /// As [`device`].
     pub(super) fn new(gpus: &Gpus, rank: u32, of: Blueprint<'_>) -> Result<Rank<A>, DeviceError> {
         let form = form(&of, gpus);
-        let gpu = Arc::clone(gpus.of(rank));
+        let gpu = gpus.of(rank);
         let context = &gpu.context;
         context.bind()?;
-        let lanes = Lanes::new(context)?;
+        let mut lanes = Lanes::new(context)?;
         let executor = |lane| Executor::new(lanes.stream(lane), &gpu.modules, Limits::default());
         let mut computing = executor(Lane::Compute)?;
         let needs = Needs::settled::<A>((gpus, rank), &of, &mut computing)?;
         computing.take(needs.workspace)?;
-        let kept = DeviceMemory::new(context, "what kernels keep", needs.kept, Fill::Poison)?;
-        let (chains, _) = chains(&of, form, Share::all(&of), kept.address())?;
+        let averages = of.program.averaging.is_some();
+        let beside = if averages { Some(executor(Lane::Average)?) } else { None };
+        let in_flight = (0..of.contexts()).map(|_| InFlight::new(gpu, &of, form, needs.kept));
+        let mut in_flight: Vec<InFlight<A>> = in_flight.collect::<Result<_, _>>()?;
+        if in_flight.len() > 1 {
+            let mut own = in_flight.iter_mut();
+            own.try_for_each(|own| own.take(gpu, &mut lanes, needs.arena, of.arenas.poison))?;
+        } else {
+            // An arena for whoever comes first. Nobody prefers it, or learners that share the GPU would wait for each other.
+            gpu.take_back(gpu.lend(needs.arena, None)?);
+        }
         let elements = of.parameters.len();
         let declared = of.declared.iter().map(|elements| Held::new(context, "a buffer of the program", *elements));
-        let averages = of.program.averaging.is_some();
-        let graphs = Graphs::new(computing, gpus.graphs);
-        let beside = if averages { Some(executor(Lane::Average)?) } else { None };
+        let graphs = Graphs::new(computing, gpus.graphs, of.contexts());
         let most = of.chains.iter().map(|chain| chain.samples).max().unwrap_or(0).max(of.loaded());
         let built = Rank {
             graphs,
             beside,
-            chains,
+            in_flight,
+            at: 0,
             parameters: Held::new(context, "parameters", elements)?,
             weights: Held::new(context, "gathered parameters", of.places.of(Buffer::Weights).elements())?,
             gathers: of.program.shares_parameters(),
@@ -50,12 +58,14 @@ impl<A: Activation> Rank<A> {
             momentum: Held::new(context, "the optimizer's momentum", of.places.of(Buffer::Momentum).elements())?,
             statistics: Held::new(context, "running statistics", of.statistics.len())?,
             masks: masks(&of, &lanes, context)?,
-            kept,
             scratch: DeviceMemory::new(context, "what kernels need in a pass", needs.scratch, Fill::Poison)?,
-            samples: Samples::new(context, (of.loaded(), of.program.model.input()), form, most)?,
+            samples: Samples::new(
+                context,
+                (of.input_elements(), of.program.model.input()),
+                form,
+                (most, of.contexts()),
+            )?,
             elements: of.plan.elements,
-            arena: None,
-            preferred: None,
             poison: of.arenas.poison,
             averages,
             gathered: Vec::new(),
@@ -69,7 +79,7 @@ impl<A: Activation> Rank<A> {
             port: Box::new(GpuPort::new(&gpu.modules, &gpu.taken)?),
             landings: Vec::new(),
             lanes,
-            gpu: Arc::clone(&gpu),
+            gpu: Arc::clone(gpu),
         };
         let write = |held: &Held, values: &[f32]| {
             let content: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -77,8 +87,6 @@ impl<A: Activation> Rank<A> {
         };
         write(&built.parameters, &of.parameters)?;
         write(&built.statistics, &of.statistics)?;
-        // An arena for whoever comes first. Nobody prefers it, or learners that share the GPU would wait for each other.
-        gpu.take_back(gpu.lend(needs.arena, None)?);
         Ok(built)
     }
 }

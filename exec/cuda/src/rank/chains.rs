@@ -21,7 +21,8 @@ impl Space for Bump {
     }
 }
 
-/// How a rank keeps its activations: channels first where copies, which know no other order, cut images to pieces.
+/// How ranks keep their activations: channels first where copies, which know no other order, cut images to pieces. What crosses the
+/// border of two stages is whole, and both keep it alike.
 pub(super) fn form(of: &Blueprint<'_>, gpus: &Gpus) -> Form {
     let is_image = |area: Area| match area {
         Area::Activation(id) | Area::Gradient(id) => {
@@ -30,8 +31,14 @@ pub(super) fn form(of: &Blueprint<'_>, gpus: &Gpus) -> Form {
         }
         Area::Buffer(_) => false,
     };
-    let cut = of.role.tasks.iter().any(|task| match &task.op {
-        Op::Copy(copies) => is_image(copies.first().from) || is_image(copies.first().to),
+    let exchanges = || of.program.roles.iter().flat_map(|role| role.exchanges());
+    let is_border = |area: Area| exchanges().any(|(_, of)| of.between.is_some() && area == Area::Buffer(of.buffer));
+    let mut tasks = of.program.roles.iter().flat_map(|role| &role.tasks);
+    let cut = tasks.any(|task| match &task.op {
+        Op::Copy(copies) => {
+            let areas = [copies.first().from, copies.first().to];
+            areas.into_iter().any(is_image) && !areas.into_iter().any(is_border)
+        }
         _ => false,
     });
     Form { precision: gpus.precision, channels_last: gpus.channels_last && !cut }
@@ -50,7 +57,9 @@ pub(super) fn chains<A: Activation>(
     for (index, plan) in of.chains.iter().enumerate() {
         let (members, samples) = (of.members(index), share.of(plan.samples as u64) as u32);
         let head = model.node(plan.layers[0]);
-        let work = if head.layer.is_loss() {
+        let work = if plan.samples == 0 {
+            Work::Elsewhere
+        } else if head.layer.is_loss() {
             let loss = CrossEntropy::new(&head.layer, model.classes(), samples, &mut space);
             Work::Loss(loss, head.loss_weight)
         } else if Kernel::<A>::fits(&members, samples) {

@@ -36,16 +36,17 @@ impl<A: Activation> Compute for Rank<A> {
         let output = self.view(&pass.output, ViewMut::new(0, 0))?;
         let inputs = pass.inputs.iter().map(|place| Ok(self.view(place, output)?.view()));
         let inputs: Vec<View<A>> = inputs.collect::<Result<_, DeviceError>>()?;
-        let is_last = pass.chain + 1 == self.chains.len();
+        let is_last = pass.chain + 1 == self.at_hand().chains.len();
         let pending = self.pending.take();
-        let of = &mut self.chains[pass.chain];
+        let of = &mut self.in_flight[self.at].chains[pass.chain];
         match &mut of.work {
+            Work::Elsewhere => {}
             Work::Loss(loss, _) => {
                 pending.into_iter().for_each(|pending| pending.finish(&mut self.gathered));
                 loss.forward(inputs[0], self.samples.labels(), &mut self.gathered);
                 if is_last {
                     self.flush()?;
-                    if let Work::Loss(loss, _) = &self.chains[pass.chain].work {
+                    if let Work::Loss(loss, _) = &self.in_flight[self.at].chains[pass.chain].work {
                         self.due.bring(loss, &mut self.lanes)?;
                     }
                 }
@@ -87,8 +88,9 @@ impl<A: Activation> Compute for Rank<A> {
                 None => None,
             });
         }
-        let of = &self.chains[pass.chain];
+        let of = &self.in_flight[self.at].chains[pass.chain];
         match &of.work {
+            Work::Elsewhere => {}
             Work::Loss(loss, weight) => {
                 if let Some(Some((d_logits, adds))) = d_inputs.first() {
                     loss.backward(pass.scale * *weight, *d_logits, *adds, &mut self.gathered);
@@ -115,7 +117,7 @@ impl<A: Activation> Compute for Rank<A> {
         self.gather();
         let logits = self.view(logits, ViewMut::new(0, 0))?.view();
         let labels = self.samples.labels();
-        let Work::Loss(loss, _) = &mut self.chains[chain].work else { return Ok(Loss::default()) };
+        let Work::Loss(loss, _) = &mut self.in_flight[self.at].chains[chain].work else { return Ok(Loss::default()) };
         let (samples, each) = (samples as u64, logits.elements() / labels.elements().max(1));
         loss.forward(logits.part(0..samples * each), labels.part(0..samples), &mut self.gathered);
         let (totals, counts) = (loss.totals(), loss.counts());
@@ -126,7 +128,7 @@ impl<A: Activation> Compute for Rank<A> {
     }
 
     fn losses(&mut self, chain: usize) -> Result<Vec<f64>, DeviceError> {
-        let Work::Loss(loss, _) = &self.chains[chain].work else { return Ok(Vec::new()) };
+        let Work::Loss(loss, _) = &self.at_hand().chains[chain].work else { return Ok(Vec::new()) };
         let losses = loss.losses();
         Ok(numbers(&self.fetch(losses)?, f64::from_le_bytes))
     }

@@ -61,10 +61,10 @@ impl Gpu {
         }
     }
 
-    /// Whether somebody has left an arena of at least so many bytes.
-    pub(super) fn has_arena(&self, bytes: u64) -> bool {
+    /// Arenas of at least so many bytes that others have left.
+    pub(super) fn arenas(&self, bytes: u64) -> u64 {
         let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        pool.free.iter().any(|lent| lent.memory.bytes() >= bytes)
+        pool.free.iter().filter(|lent| lent.memory.bytes() >= bytes).count() as u64
     }
 
     /// Takes an arena back.

@@ -14,11 +14,13 @@ use crate::{Activation, Bf16, Scalar};
 
 /// What a rank takes, in bytes.
 pub(super) struct Needs {
-    /// Activations and their gradients.
+    /// Micro-batches in flight.
+    in_flight: u64,
+    /// Activations and their gradients of each.
     pub(super) arena: u64,
     /// Samples, twice as the host gives them, and as passes take them if that is otherwise.
     input: u64,
-    /// What kernels keep from pass to pass.
+    /// What kernels keep from pass to pass for each.
     pub(super) kept: u64,
     /// What kernels need in a pass.
     pub(super) scratch: u64,
@@ -48,9 +50,11 @@ impl Needs {
         let beside = (places.iter().sum::<usize>() + of.statistics.len()) as u64;
         // Two bits for each parameter say whether it decays.
         let masks = 2 * of.program.model.parameter_elements().div_ceil(32) * 4;
+        let in_flight = of.contexts() as u64;
         Ok(Needs {
+            in_flight,
             arena: share.of(of.plan.elements as u64) * A::SCALAR.bytes(),
-            input: 2 * input * ELEMENT + arranged_bytes(input, of.program.model.input(), form),
+            input: 2 * input * ELEMENT + arranged_bytes(input, of.program.model.input(), form, in_flight),
             kept,
             scratch: chains.iter().map(scratch).max().unwrap_or(0),
             buffers: (parameters + beside + declared) * ELEMENT + masks,
@@ -71,7 +75,7 @@ impl Needs {
 
     /// All of it.
     pub(super) fn total(&self) -> u64 {
-        self.arena + self.input + self.kept + self.scratch + self.buffers + self.workspace
+        self.in_flight * (self.arena + self.kept) + self.input + self.scratch + self.buffers + self.workspace
     }
 
     /// What `rank` takes of its GPU, refused before any of it is taken if it is not there, with what would fit. `executor` knows
@@ -87,8 +91,8 @@ impl Needs {
         let (gpu, loaded) = (gpus.of(rank), of.loaded() as u64);
         let (free, total) = gpu.context.memory()?;
         let mut plain = Needs::of::<A>(of, gpus, Share::all(of), None)?;
-        // A learner of this GPU that is at rest has left its arena to others.
-        let free = free + if gpu.has_arena(plain.arena) { plain.arena } else { 0 };
+        // Learners of this GPU that are at rest have left their arenas to others.
+        let free = free + gpu.arenas(plain.arena).min(plain.in_flight) * plain.arena;
         let mut needs = |samples| Needs::of::<A>(of, gpus, Share { samples, loaded }, Some(executor));
         match needs(loaded) {
             Ok(needs) if needs.total() <= free => return Ok(needs),
@@ -109,7 +113,7 @@ impl Needs {
         };
         let what = format!(
             "the memory plan of rank {rank} for {loaded} samples ({} of it activations, {} the libraries' workspace; {cure})",
-            Bytes(plain.arena),
+            Bytes(plain.in_flight * plain.arena),
             Bytes(plain.workspace)
         );
         Err(DeviceError::OutOfMemory { what, asked: plain.total(), free, total })

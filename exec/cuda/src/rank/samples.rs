@@ -1,4 +1,7 @@
 //! How samples come to the device: two buffers on each side, so that one is filled and copied while the other is computed on.
+//!
+//! Where several micro-batches are in flight, each has its samples in a place of its own, to which the device moves them: so passes find
+//! them in the same place in every step.
 
 use std::sync::Arc;
 
@@ -11,7 +14,7 @@ use crate::driver::{Context, DeviceMemory, Event, Fill, PinnedMemory};
 use crate::layers::{Form, arrange};
 use crate::{Activation, Command, Scalar, View, ViewMut};
 
-/// Labels and places that can be on their way at once.
+/// Labels and places of each micro-batch that can be on their way at once.
 const NOTES: usize = 4;
 
 /// A buffer of samples, on the host and on the device.
@@ -30,41 +33,56 @@ struct Note {
     copied: Event,
 }
 
-/// The samples of the micro-batch, their labels and their places among all since training began.
-pub(super) struct Samples {
-    slots: [Slot; 2],
-    /// The slot of the micro-batch at hand.
-    turn: usize,
-    /// Of a sample, and how passes take it.
-    shape: Shape,
-    form: Form,
-    /// Where passes find them, if they do not take them as the host gives them.
+/// The samples of a micro-batch, their labels and their places among all since training began.
+struct Taken {
+    /// Where passes find them, if that is not where the host's copy arrives.
     arranged: Option<DeviceMemory>,
-    elements: usize,
-    notes: Vec<Note>,
-    next_note: usize,
-    /// Room on the device for so many labels, then as many places.
-    most: usize,
     labels: DeviceMemory,
     places: DeviceMemory,
-    /// Samples at hand.
+    /// How many there are.
     count: usize,
 }
 
+/// The samples of the micro-batches in flight.
+pub(super) struct Samples {
+    slots: [Slot; 2],
+    /// The slot that was filled last.
+    turn: usize,
+    /// By micro-batch in flight, and which of them is at hand.
+    taken: Vec<Taken>,
+    at: usize,
+    /// Of a sample, and how passes take it.
+    shape: Shape,
+    form: Form,
+    elements: usize,
+    notes: Vec<Note>,
+    next_note: usize,
+    /// Labels that there is room for, and as many places.
+    most: usize,
+}
+
 impl Samples {
-    /// Room for micro-batches of `loaded` samples of `shape`, which passes take in `form`, and for labels of up to `most` samples.
+    /// Room for `in_flight` micro-batches of so many `elements` of samples of `shape`, which passes take in `form`, and for labels of up
+    /// to `most` samples of each.
     pub(super) fn new(
         context: &Arc<Context>,
-        (loaded, shape): (usize, Shape),
+        (elements, shape): (usize, Shape),
         form: Form,
-        most: usize,
+        (most, in_flight): (usize, usize),
     ) -> Result<Samples, DeviceError> {
-        let elements = loaded * shape.elements() as usize;
         let bytes = elements as u64 * ELEMENT;
-        let arranged = arranged_bytes(elements as u64, shape, form);
-        let arranged = (arranged > 0)
-            .then(|| DeviceMemory::new(context, "samples as passes take them", arranged, Fill::Poison))
-            .transpose()?;
+        let arranged = arranged_bytes(elements as u64, shape, form, in_flight as u64) / in_flight as u64;
+        let taken = |_| -> Result<Taken, DeviceError> {
+            let arranged = (arranged > 0)
+                .then(|| DeviceMemory::new(context, "samples as passes take them", arranged, Fill::Poison))
+                .transpose()?;
+            Ok(Taken {
+                arranged,
+                labels: DeviceMemory::new(context, "labels", 4 * most as u64, Fill::Zeros)?,
+                places: DeviceMemory::new(context, "places of samples", 8 * most as u64, Fill::Zeros)?,
+                count: 0,
+            })
+        };
         let slot = || -> Result<Slot, DeviceError> {
             Ok(Slot {
                 pinned: PinnedMemory::new(context, bytes)?,
@@ -79,17 +97,20 @@ impl Samples {
         Ok(Samples {
             slots: [slot()?, slot()?],
             turn: 0,
+            taken: (0..in_flight).map(taken).collect::<Result<_, _>>()?,
+            at: 0,
             shape,
             form,
-            arranged,
             elements,
-            notes: (0..NOTES).map(note).collect::<Result<_, _>>()?,
+            notes: (0..NOTES * in_flight).map(note).collect::<Result<_, _>>()?,
             next_note: 0,
             most,
-            labels: DeviceMemory::new(context, "labels", 4 * most as u64, Fill::Zeros)?,
-            places: DeviceMemory::new(context, "places of samples", 8 * most as u64, Fill::Zeros)?,
-            count: 0,
         })
+    }
+
+    /// Turns to another of the micro-batches in flight.
+    pub(super) fn turn(&mut self, to: usize) {
+        self.at = to;
     }
 
     /// The host's buffer that comes next, as soon as it is free.
@@ -117,9 +138,10 @@ impl Samples {
     /// Labels and places for the passes that come.
     pub(super) fn note(&mut self, labels: &[u32], places: &[u64], lanes: &mut Lanes) -> Result<(), DeviceError> {
         assert!(labels.len() <= self.most && places.len() <= self.most, "as many labels as a chain has samples");
-        self.count = labels.len();
+        let taken = &mut self.taken[self.at];
+        taken.count = labels.len();
         let Note { pinned, copied } = &self.notes[self.next_note];
-        self.next_note = (self.next_note + 1) % NOTES;
+        self.next_note = (self.next_note + 1) % self.notes.len();
         copied.synchronize()?;
         let bytes: Vec<u8> = places
             .iter()
@@ -132,21 +154,21 @@ impl Samples {
         // stream the copies come after the passes that read what was there.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), pinned.start(), bytes.len());
-            stream.upload(self.places.address(), pinned.start(), behind as u64)?;
-            stream.upload(self.labels.address(), pinned.start().add(behind), 4 * labels.len() as u64)?;
+            stream.upload(taken.places.address(), pinned.start(), behind as u64)?;
+            stream.upload(taken.labels.address(), pinned.start().add(behind), 4 * labels.len() as u64)?;
         }
         copied.record(stream)
     }
 
     /// The samples themselves, `form`'s activations.
     pub(super) fn input<A: Activation>(&self) -> ViewMut<A> {
-        let memory = self.arranged.as_ref().unwrap_or(&self.slots[self.turn].device);
+        let memory = self.taken[self.at].arranged.as_ref().unwrap_or(&self.slots[self.turn].device);
         ViewMut::new(memory.address(), self.elements as u64)
     }
 
     /// What has to be done on the compute stream before passes can take them.
     pub(super) fn arrange<A: Activation>(&self, into: &mut Vec<Command>) {
-        if self.arranged.is_some() {
+        if self.taken[self.at].arranged.is_some() {
             let given = View::new(self.slots[self.turn].device.address(), self.elements as u64);
             arrange(given, self.input::<A>(), self.shape, self.form, into);
         }
@@ -154,16 +176,19 @@ impl Samples {
 
     /// Their labels.
     pub(super) fn labels(&self) -> View<u32> {
-        View::new(self.labels.address(), self.count as u64)
+        let Taken { labels, count, .. } = &self.taken[self.at];
+        View::new(labels.address(), *count as u64)
     }
 
     /// Their places.
     pub(super) fn places(&self) -> View<u64> {
-        View::new(self.places.address(), self.count as u64)
+        let Taken { places, count, .. } = &self.taken[self.at];
+        View::new(places.address(), *count as u64)
     }
 }
 
-/// Bytes that samples of so many `elements` take as passes take them, if that is not as the host gives them.
-pub(super) fn arranged_bytes(elements: u64, shape: Shape, form: Form) -> u64 {
-    if form.is_plain(shape) { 0 } else { elements * Scalar::of(form.precision).bytes() }
+/// Bytes that samples of so many `elements` of each micro-batch `in_flight` take beside the host's copies.
+pub(super) fn arranged_bytes(elements: u64, shape: Shape, form: Form, in_flight: u64) -> u64 {
+    let in_place = in_flight == 1 && form.is_plain(shape);
+    if in_place { 0 } else { in_flight * elements * Scalar::of(form.precision).bytes() }
 }

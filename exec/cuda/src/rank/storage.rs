@@ -1,4 +1,4 @@
-//! A rank's buffers by their content, and the arena of its micro-batch.
+//! A rank's buffers by their content, and the arenas of its micro-batches.
 
 use std::ops::Range;
 
@@ -39,7 +39,7 @@ impl<A: Activation> Storage for Rank<A> {
     }
 
     fn forget(&mut self, ranges: &[Range<usize>]) -> Result<(), DeviceError> {
-        if !self.poison || self.arena.is_none() {
+        if !self.poison || self.at_hand().arena.is_none() {
             return Ok(());
         }
         if ranges.iter().all(Range::is_empty) {
@@ -54,18 +54,19 @@ impl<A: Activation> Storage for Rank<A> {
         Ok(())
     }
 
+    fn turn_to_context(&mut self, context: usize) -> Result<(), DeviceError> {
+        self.turn(context);
+        Ok(())
+    }
+
     fn release(&mut self) {
-        let Some(lent) = self.arena.take() else { return };
-        // Where this fails the device is lost, as the next call says.
-        let behind = self.flush().and_then(|()| lent.free.record(self.lanes.stream(Lane::Compute)));
-        if behind.is_ok() {
-            self.gpu.take_back(lent);
-        }
+        self.give_back();
     }
 
     fn scratch_bytes(&mut self) -> (usize, usize) {
         let executor = self.graphs.executor();
-        let scratch = self.scratch.bytes() + self.kept.bytes() + executor.workspace_bytes();
+        let kept: u64 = self.in_flight.iter().map(|of| of.kept.bytes()).sum();
+        let scratch = self.scratch.bytes() + kept + executor.workspace_bytes();
         (self.arena_bytes() as usize, scratch as usize)
     }
 }

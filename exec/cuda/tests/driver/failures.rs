@@ -42,7 +42,7 @@ fn a_lost_device_stays_lost() {
     scene("failures::a_lost_device_stays_lost", &[("PRETEND_FAULT", "lost:7")], |_, places| {
         let bench = Bench::open(&places);
         let (list, memory) = counting(&bench);
-        let mut graphs = Graphs::new(bench.executor(Limits::default()), true);
+        let mut graphs = Graphs::new(bench.executor(Limits::default()), true, 1);
         let play = |graphs: &mut Graphs| {
             // SAFETY: the tensors have eight elements and are dropped at the end.
             unsafe { graphs.play(&list) }.and_then(|()| bench.stream.synchronize())

@@ -55,7 +55,7 @@ fn a_graph_does_what_its_list_did() {
             for memory in [&sum, &product, &gradient] {
                 bench.stream.write(memory, 0, &vec![0; memory.bytes() as usize]).expect("a copy");
             }
-            let mut graphs = Graphs::new(bench.executor(Limits::default()), on);
+            let mut graphs = Graphs::new(bench.executor(Limits::default()), on, 1);
             (0..5).for_each(|_| play(&mut graphs, &list));
             let counts = Counts { eager: 1, caught: 1, launched: 4, refused: 0 };
             assert_eq!(graphs.counts(), if on { counts } else { Counts { eager: 5, ..Counts::default() } });
@@ -80,7 +80,7 @@ fn graphs_follow_the_workspace() {
         let ((few, small), (many, large)) = (tensor(4), tensor(60));
         let list = |of: &DeviceMemory, result: &DeviceMemory, channels| vec![convolve(of, of, result, 1, channels); 2];
         let (first, second) = (list(&few, &small, 4), list(&many, &large, 60));
-        let mut graphs = Graphs::new(bench.executor(Limits::default()), true);
+        let mut graphs = Graphs::new(bench.executor(Limits::default()), true, 1);
         (0..3).for_each(|_| play(&mut graphs, &first));
         let before = graphs.executor().workspace_bytes();
         (0..2).for_each(|_| play(&mut graphs, &second));
@@ -105,7 +105,7 @@ fn lists_are_told_apart_and_the_oldest_forgotten() {
             let add = table::Add { a: y.view(), b, y, elements: n + 1, rectified: false };
             [Command::Zero { address: ones.address(), bytes: 0 }, Command::Launch(add.call())]
         };
-        let mut graphs = Graphs::new(bench.executor(Limits::default()), true);
+        let mut graphs = Graphs::new(bench.executor(Limits::default()), true, 1);
         for _ in 0..3 {
             (0..3).for_each(|n| play(&mut graphs, &list(n)));
         }
@@ -118,6 +118,11 @@ fn lists_are_told_apart_and_the_oldest_forgotten() {
         play(&mut graphs, &list(0));
         assert_eq!(graphs.counts(), Counts { eager: 401, caught: 4, launched: 7, refused: 0 });
         assert_eq!(bench.read(&sum)[..2], [9.0 + 397.0 + 2.0, 6.0 + 397.0 + 1.0]);
+        // With two micro-batches in flight twice as many are known.
+        let mut graphs = Graphs::new(bench.executor(Limits::default()), true, 2);
+        (0..400).for_each(|n| play(&mut graphs, &list(n)));
+        play(&mut graphs, &list(0));
+        assert_eq!(graphs.counts(), Counts { eager: 400, caught: 1, launched: 1, refused: 0 });
     });
 }
 
@@ -150,7 +155,7 @@ fn commands_that_change_are_cut_out() {
             Command::Launch(step.call())
         };
         let list = |rate| [add(&sum), add(&sum), step(rate), add(&moved), add(&moved)];
-        let mut graphs = Graphs::new(bench.executor(Limits::default()), true);
+        let mut graphs = Graphs::new(bench.executor(Limits::default()), true, 1);
         let rates = [0.5, 0.5, 0.25, 0.125, 0.125, 1.0];
         rates.iter().for_each(|rate| play(&mut graphs, &list(*rate)));
         // Whole, caught as a whole, then in three pieces: two seen, two caught, two launched twice more; one eager each time.

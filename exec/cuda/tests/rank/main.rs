@@ -14,6 +14,7 @@ mod programs;
 #[path = "../../../../tests/reference/mod.rs"]
 #[expect(dead_code, reason = "here devices are compared on programs without layers that ranks share")]
 mod reference;
+mod stages;
 
 use std::path::Path;
 use std::process::Command;

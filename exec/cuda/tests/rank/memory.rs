@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use lockstep_cuda::Places;
 use lockstep_cuda::driver::{Context, DeviceMemory, Fill};
+use lockstep_exec::Arenas;
 use lockstep_exec::data::Dataset;
+use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::device::{DeviceError, Mode};
 use lockstep_exec::replica::Replica;
 use lockstep_models::memory::Memory;
-use lockstep_models::{Bucket, Job, Model, Op, Phase, Precision, Program, SgdStep, random_model};
+use lockstep_models::{
+    Axis, Bucket, Job, Mesh, Model, Op, Phase, PipelineSchedule, Precision, Program, SgdStep, random_model,
+};
 
 use crate::{gpus, scene};
 
@@ -141,6 +145,38 @@ fn shared_places_are_not_taken_twice() {
         assert!(saved > 4096, "{saved} bytes");
         // Pieces begin at multiples of 256 bytes.
         assert!((taken(&one) - taken(&two)).abs_diff(saved) < 512, "{} for {saved}", taken(&one) - taken(&two));
+    });
+}
+
+/// A stage takes as much more for each micro-batch in flight as the plan has for it, with what passes need of samples.
+#[test]
+fn stages_take_the_plan_of_each_micro_batch_in_flight() {
+    scene("memory::stages_take_the_plan_of_each_micro_batch_in_flight", &[("PRETEND_FAULT", "")], || {
+        let (context, devices) = (context(), gpus(Precision::F32));
+        let model = Arc::new(lockstep_readers::load_model("lenet").expect("a model"));
+        let stages = |accumulate| {
+            let mesh = Some(Mesh::new(&[(Axis::Pipeline, 2)]).expect("a mesh"));
+            let schedule = PipelineSchedule::GPipe;
+            Job { mesh, accumulate, schedule, ..Job::new(model.clone(), 2, 16) }.program().expect("a program")
+        };
+        let taken = |program: &Program, role: usize| {
+            let all = context.memory().expect("an answer").0;
+            let (of, arenas) = (&program.roles[role], Arenas::default());
+            let replica = Replica::on(&*devices, program, of, &arenas, 1, &Threads::one()).expect("memory enough");
+            let taken = all - context.memory().expect("an answer").0;
+            drop(replica);
+            devices.clear();
+            taken
+        };
+        for role in 0..2 {
+            let (few, many) = (stages(2), stages(5));
+            let plan = |program: &Program| {
+                let memory = Memory::of_role(program, role, 1).expect("a plan");
+                memory.activations + memory.input
+            };
+            let (more, planned) = (taken(&many, role) - taken(&few, role), plan(&many) - plan(&few));
+            assert!(more.abs_diff(planned) < planned / 100, "stage {role}: {more} for {planned}");
+        }
     });
 }
 

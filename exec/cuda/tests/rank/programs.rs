@@ -38,7 +38,7 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
     prop::sample::select(names.to_vec()).prop_map(|name| name.parse().expect("an algorithm"))
 }
 
-fn buckets() -> impl Strategy<Value = Bucket> {
+pub(crate) fn buckets() -> impl Strategy<Value = Bucket> {
     let sizes = (1u64..4000).prop_map(|bytes| Bucket::Size(Bytes(bytes)));
     prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), sizes]
 }
@@ -48,8 +48,8 @@ fn data(job: &Job) -> Dataset {
     Dataset::load(&format!("synthetic:{samples}"), &job.model).expect("samples").0
 }
 
-/// A job on GPUs; NaN stands wherever nobody should read any more.
-fn trained(job: &Job, seed: u64, devices: &Arc<dyn Devices>) -> Run {
+/// A job on GPUs; there is NaN wherever nobody should read any more.
+pub(crate) fn trained(job: &Job, seed: u64, devices: &Arc<dyn Devices>) -> Run {
     let program = job.program().expect("a program");
     let arenas = Arenas { poison: true, ..Arenas::default() };
     let (devices, stall_limit) = (devices.clone(), Duration::from_secs(120));
@@ -66,6 +66,15 @@ fn trained(job: &Job, seed: u64, devices: &Arc<dyn Devices>) -> Run {
     run(&program, &data(job), &options).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// A job has the bits of its twin, a rank of the same devices that accumulates all micro-batches.
+pub(crate) fn trains_as_its_twin(job: &Job, seed: u64, devices: &Arc<dyn Devices>) {
+    let distributed = trained(job, seed, devices);
+    let program = job.program().expect("a program");
+    let twin = reference::train_on(&**devices, &program, &data(job), STEPS, seed, &gentle(), &[]).expect("a twin");
+    let what = format!("{}, {:?}, {}, {}, {}", job.strategy, job.mesh, job.schedule, job.algorithm, job.bucket);
+    same(&distributed.parameters, &twin, &what);
+}
+
 fn ranks_accumulate(precision: Precision) {
     let devices = gpus(precision);
     let sizes = (0u64..200, any::<bool>(), 1u32..=4, 2u32..=4, 1u32..=3);
@@ -75,10 +84,7 @@ fn ranks_accumulate(precision: Precision) {
         let model = Arc::new(random_model(model, norm));
         let job =
             Job { accumulate, bucket, algorithm, concurrent_exchanges, fuse, pad, ..Job::new(model, workers, batch) };
-        let distributed = trained(&job, seed, &devices);
-        let program = job.program().expect("a program");
-        let twin = reference::train_on(&*devices, &program, &data(&job), STEPS, seed, &gentle(), &[]).expect("a twin");
-        same(&distributed.parameters, &twin, &format!("{}, {}", job.algorithm, job.bucket));
+        trains_as_its_twin(&job, seed, &devices);
     });
 }
 
@@ -145,11 +151,7 @@ fn shared_state_and_places_train_the_bits_of_one_rank() {
                     pad,
                     ..Job::new(model, workers, batch)
                 };
-                let distributed = trained(&job, seed, &devices);
-                let program = job.program().expect("a program");
-                let twin =
-                    reference::train_on(&*devices, &program, &data(&job), STEPS, seed, &gentle(), &[]).expect("a twin");
-                same(&distributed.parameters, &twin, text);
+                trains_as_its_twin(&job, seed, &devices);
             },
         );
     });

@@ -1,0 +1,91 @@
+//! What a micro-batch in flight has of its own on a GPU: its arena, and what kernels keep for it.
+//!
+//! A rank has one, whose arena learners of the GPU take in turn; a stage of a pipeline has several, each with an arena that stays its
+//! own, so that the commands of its passes are the same in every step.
+
+use lockstep_exec::device::{Blueprint, DeviceError};
+
+use super::calls::Share;
+use super::chains::chains;
+use super::gpus::{Gpu, Lent};
+use super::lanes::{Lane, Lanes};
+use super::{Chain, Rank};
+use crate::Activation;
+use crate::driver::{DeviceMemory, Fill};
+use crate::layers::Form;
+
+/// One micro-batch in flight.
+pub(super) struct InFlight<A> {
+    pub(super) chains: Vec<Chain<A>>,
+    /// What kernels keep from pass to pass.
+    pub(super) kept: DeviceMemory,
+    /// Its arena, while it has one.
+    pub(super) arena: Option<Lent>,
+    preferred: Option<usize>,
+}
+
+impl<A: Activation> InFlight<A> {
+    /// One without an arena, whose kernels keep `kept` bytes.
+    pub(super) fn new(gpu: &Gpu, of: &Blueprint<'_>, form: Form, kept: u64) -> Result<InFlight<A>, DeviceError> {
+        let kept = DeviceMemory::new(&gpu.context, "what kernels keep", kept, Fill::Poison)?;
+        let (chains, _) = chains(of, form, Share::all(of), kept.address())?;
+        Ok(InFlight { chains, kept, arena: None, preferred: None })
+    }
+
+    /// Takes an arena of so many bytes, `poison`ed if that is asked for.
+    pub(super) fn take(&mut self, gpu: &Gpu, lanes: &mut Lanes, bytes: u64, poison: bool) -> Result<(), DeviceError> {
+        let lent = gpu.lend(bytes, self.preferred)?;
+        let stream = lanes.give(Lane::Compute);
+        stream.wait(&lent.free)?;
+        if poison {
+            // SAFETY: it is this rank's from here on, behind what the last one did.
+            unsafe { stream.fill(lent.memory.address(), 0xff, lent.memory.bytes()) }?;
+        }
+        self.preferred = Some(lent.number);
+        self.arena = Some(lent);
+        Ok(())
+    }
+}
+
+impl<A: Activation> Rank<A> {
+    /// The micro-batch at hand.
+    pub(super) fn at_hand(&self) -> &InFlight<A> {
+        &self.in_flight[self.at]
+    }
+
+    /// Turns to another micro-batch.
+    pub(super) fn turn(&mut self, to: usize) {
+        // What was left undone is of the one before.
+        self.gather();
+        self.at = to;
+        self.samples.turn(to);
+    }
+
+    /// The arena of the micro-batch at hand, taken unless there is one.
+    pub(super) fn arena(&mut self) -> Result<u64, DeviceError> {
+        if self.at_hand().arena.is_none() {
+            self.flush()?;
+            let bytes = self.arena_bytes();
+            self.in_flight[self.at].take(&self.gpu, &mut self.lanes, bytes, self.poison)?;
+        }
+        Ok(self.at_hand().arena.as_ref().map_or(0, |lent| lent.memory.address()))
+    }
+
+    /// Bytes of an arena.
+    pub(super) fn arena_bytes(&self) -> u64 {
+        self.elements as u64 * A::SCALAR.bytes()
+    }
+
+    /// Gives the arena back, where other learners may take it.
+    pub(super) fn give_back(&mut self) {
+        if self.in_flight.len() > 1 {
+            return;
+        }
+        let Some(lent) = self.in_flight[self.at].arena.take() else { return };
+        // Where this fails the device is lost, as the next call says.
+        let behind = self.flush().and_then(|()| lent.free.record(self.lanes.stream(Lane::Compute)));
+        if behind.is_ok() {
+            self.gpu.take_back(lent);
+        }
+    }
+}
