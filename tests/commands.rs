@@ -187,7 +187,8 @@ fn an_explained_prediction_adds_up() {
         assert!(answer["error_bar"]["relative_pct"].is_null());
     }
     let text = stdout(&folder, &arguments);
-    for part in ["bound", "critical path", "exchanges", "between steps", "memory", "to hide", "reacts to", "error bar"] {
+    for part in ["bound", "critical path", "exchanges", "between steps", "memory", "to hide", "reacts to", "error bar"]
+    {
         assert!(text.contains(&format!("\n  {part} ")), "{part} in {text}");
     }
     assert!(

@@ -1,5 +1,7 @@
 //! A replica judged on held-out data, and its batch norm's statistics computed anew.
 
+use lockstep_topology::InputError;
+
 use super::Replica;
 use crate::data::{Dataset, Sampler};
 use crate::device::{DeviceError, Mode};
@@ -38,8 +40,9 @@ impl Replica {
         if self.model.statistics_elements() == 0 {
             return Ok(());
         }
-        for batch in 0..(data.len() / self.samples) as u32 {
-            self.load_for_statistics(data, batch)?;
+        let sampler = self.sampler_for_statistics(data)?;
+        for batch in 0..sampler.batches_per_epoch() as u32 {
+            self.load_for_statistics(data, &sampler, batch)?;
             for chain in 0..self.chains.len() - 1 {
                 self.forward(chain, Mode::Statistics { batch })?;
             }
@@ -48,15 +51,27 @@ impl Replica {
         Ok(())
     }
 
-    /// Takes a micro-batch of an epoch of `data`.
+    /// The order in which statistics are computed over `data`.
     ///
     /// # Errors
-    /// Fewer samples than a micro-batch, or the device's.
-    pub(crate) fn load_for_statistics(&mut self, data: &Dataset, batch: u32) -> Result<(), ExecError> {
-        let sampler = Sampler::new(data.len(), self.samples as u32, 1, &[1], self.seed)?;
+    /// Fewer samples than a micro-batch.
+    pub(crate) fn sampler_for_statistics(&self, data: &Dataset) -> Result<Sampler, InputError> {
+        Sampler::new(data.len(), self.samples as u32, 1, &[1], self.seed)
+    }
+
+    /// Takes a micro-batch of an epoch of `data` in the order of `sampler`.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn load_for_statistics(
+        &mut self,
+        data: &Dataset,
+        sampler: &Sampler,
+        batch: u32,
+    ) -> Result<(), DeviceError> {
         let mut indices = Vec::new();
         let place = sampler.micro_batch(u64::from(batch), 0, 0, &mut indices);
-        Ok(self.load(data, &indices, place)?)
+        self.load(data, &indices, place)
     }
 
     /// Mean loss and number of correct samples over a whole data set, with the running statistics.

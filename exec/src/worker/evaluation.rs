@@ -95,6 +95,7 @@ impl Worker<'_> {
     ) -> Result<Evaluation, ExecError> {
         let role = &work.roles[0];
         let (train, mut evaluation) = (self.setup.data, Evaluation::of(when.held_out));
+        let sampler = self.memory.trained().sampler_for_statistics(train)?;
         let loops = |task: usize| role.tasks[..task].iter().filter(|task| matches!(task.op, Op::Repeat { .. })).count();
         for (task, repetition) in role.runs().filter(|(task, _)| role.tasks[*task].stream == Stream::Compute) {
             // Statistics are computed in a loop of their own before the one that judges.
@@ -112,7 +113,7 @@ impl Worker<'_> {
                         replica.forward(chain, Mode::Statistics { batch: repetition }).map(drop)?;
                     }
                     _ if judges => replica.load_held_out(when.held_out, repetition)?,
-                    _ => replica.load_for_statistics(train, repetition)?,
+                    _ => replica.load_for_statistics(train, &sampler, repetition)?,
                 }
                 Ok(())
             })?;

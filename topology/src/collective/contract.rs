@@ -104,7 +104,9 @@ impl Contract {
             Collective::ReduceScatter | Collective::ReduceScatterV { .. } | Collective::Scatter { .. } => {
                 (self.owner(range.start), false)
             }
-            Collective::Reduce { root } | Collective::Gather { root } | Collective::GatherV { root, .. } => (root, false),
+            Collective::Reduce { root } | Collective::Gather { root } | Collective::GatherV { root, .. } => {
+                (root, false)
+            }
             _ => (0, true),
         };
         let result = value(witness);

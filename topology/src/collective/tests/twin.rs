@@ -158,7 +158,9 @@ pub(super) fn run(schedule: &Schedule, order: Order) -> Result<u32, String> {
                 Collective::AllGather | Collective::AllGatherV { .. } => Some(contribution(owner(element), element)),
                 Collective::Broadcast { root } => Some(contribution(root, element)),
                 Collective::Scatter { root } => (owner(element) == member).then_some(contribution(root, element)),
-                Collective::Gather { root } | Collective::GatherV { root, .. } => (root == member).then_some(contribution(owner(element), element)),
+                Collective::Gather { root } | Collective::GatherV { root, .. } => {
+                    (root == member).then_some(contribution(owner(element), element))
+                }
                 Collective::AllToAllV { .. } => None,
             };
             if expected.is_some_and(|expected| expected != *got) {
