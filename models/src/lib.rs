@@ -9,6 +9,7 @@ mod axis;
 mod buffer;
 mod by_coordinate;
 mod check;
+mod consensus;
 mod copy;
 pub mod critical_path;
 mod driver;
