@@ -172,7 +172,7 @@ fn a_program_that_could_not_run_is_refused() {
         p.roles.push(Role { ranks: Members::range(2, 1), ..p.roles[0].clone() });
         p.mesh = Mesh::new(&[(Axis::Data, 1), (Axis::Tensor, 2)]).unwrap();
     });
-    assert!(servers.contains("one group alone"), "{servers}");
+    assert!(servers.contains("which serve one group"), "{servers}");
     let mesh = broken(|p| p.mesh = Mesh::new(&[(Axis::Data, 3)]).unwrap());
     assert!(mesh.contains("exactly the ranks of the mesh"), "{mesh}");
     let range = broken(|p| {
