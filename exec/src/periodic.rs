@@ -24,7 +24,7 @@ pub(crate) struct PeriodicPrograms {
 }
 
 impl PeriodicPrograms {
-    /// Those of a run of `program` on `data`, judged on so many held-out samples behind so many micro-batches of statistics.
+    /// Those of a run of `program` on `data`, judged on held-out samples behind micro-batches of statistics, by their numbers.
     ///
     /// # Errors
     /// A model that one rank cannot run.

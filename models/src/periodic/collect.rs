@@ -79,7 +79,7 @@ impl Work<'_> {
         self.collect("collect reference models", Periodic::REFERENCES, (0..self.of.workers()).map(told).collect());
     }
 
-    /// Rank 0 gets so many elements of each worker; no task where the others tell nothing.
+    /// Rank 0 gets `counts` elements of the workers, by rank; no task where the others tell nothing.
     fn collect(&mut self, name: &str, buffer: Buffer, counts: Vec<u64>) {
         let elements = counts.iter().sum();
         let Buffer::Declared(index) = buffer else { unreachable!("periodic work declares its buffers") };

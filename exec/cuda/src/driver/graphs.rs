@@ -76,7 +76,7 @@ impl fmt::Debug for Graph {
 }
 
 impl Graphs {
-    /// For an executor, whose lists are those of so many micro-batches in flight; without `on` every list is played command by command.
+    /// For an executor, whose lists are those of this number of micro-batches in flight; without `on` every list is played command by command.
     pub fn new(executor: Executor, on: bool, in_flight: usize) -> Graphs {
         let (forms, lists, counts) = (Forms::default(), Vec::new(), Counts::default());
         Graphs { forms, lists, counts, clock: 0, kept: KEPT * in_flight, on, executor }

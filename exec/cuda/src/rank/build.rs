@@ -37,7 +37,7 @@ impl<A: Activation> Rank<A> {
             let mut own = in_flight.iter_mut();
             own.try_for_each(|own| own.take(gpu, &mut lanes, needs.arena, of.arenas.poison))?;
         } else {
-            // An arena for whoever comes first. Nobody prefers it, or learners that share the GPU would wait for each other.
+            // An arena for whoever comes first. No learner prefers it, or those that share the GPU would wait for each other.
             gpu.take_back(gpu.lend(needs.arena, None)?);
         }
         let elements = of.parameters.len();

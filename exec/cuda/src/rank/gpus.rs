@@ -61,7 +61,7 @@ impl Gpu {
         }
     }
 
-    /// Arenas of at least so many bytes that others have left.
+    /// Arenas of at least this size that others have left.
     pub(super) fn arenas(&self, bytes: u64) -> u64 {
         let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         pool.free.iter().filter(|lent| lent.memory.bytes() >= bytes).count() as u64

@@ -32,7 +32,7 @@ impl<A: Activation> InFlight<A> {
         Ok(InFlight { chains, kept, arena: None, preferred: None })
     }
 
-    /// Takes an arena of so many bytes, `poison`ed if that is asked for.
+    /// Takes an arena of this size in bytes, `poison`ed if that is asked for.
     pub(super) fn take(&mut self, gpu: &Gpu, lanes: &mut Lanes, bytes: u64, poison: bool) -> Result<(), DeviceError> {
         let lent = gpu.lend(bytes, self.preferred)?;
         let stream = lanes.give(Lane::Compute);

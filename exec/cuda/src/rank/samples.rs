@@ -62,7 +62,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Room for `in_flight` micro-batches of so many `elements` of samples of `shape`, which passes take in `form`, and for labels of up
+    /// Room for `in_flight` micro-batches of `elements` elements of samples of `shape`, which passes take in `form`, and for labels of up
     /// to `most` samples of each.
     pub(super) fn new(
         context: &Arc<Context>,
@@ -187,7 +187,7 @@ impl Samples {
     }
 }
 
-/// Bytes that samples of so many `elements` of each micro-batch `in_flight` take beside the host's copies.
+/// Bytes that samples of `elements` elements of each micro-batch `in_flight` take beside the host's copies.
 pub(super) fn arranged_bytes(elements: u64, shape: Shape, form: Form, in_flight: u64) -> u64 {
     let in_place = in_flight == 1 && form.is_plain(shape);
     if in_place { 0 } else { in_flight * elements * Scalar::of(form.precision).bytes() }

@@ -48,7 +48,7 @@ fn data(job: &Job) -> Dataset {
     Dataset::load(&format!("synthetic:{samples}"), &job.model).expect("samples").0
 }
 
-/// A job on GPUs; there is NaN wherever nobody should read any more.
+/// A job on GPUs; dead memory is filled with NaN.
 pub(crate) fn trained(job: &Job, seed: u64, devices: &Arc<dyn Devices>) -> Run {
     let program = job.program().expect("a program");
     let arenas = Arenas { poison: true, ..Arenas::default() };
