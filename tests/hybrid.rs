@@ -8,8 +8,8 @@ use lockstep_exec::device::cpu::{Mode, Threads};
 use lockstep_exec::replica::Replica;
 use lockstep_exec::{Arenas, Run, RunOptions, run};
 use lockstep_models::{
-    Axis, Bucket, Course, Decay, Job, Layer, Mesh, Model, MomentumForm, Op, Optimizer, Phase, Scaling, SgdStep,
-    StageCut,
+    Axis, AxisAlgorithms, Bucket, Course, Decay, Job, Layer, Mesh, Model, MomentumForm, Op, Optimizer, Phase, Scaling,
+    SgdStep, StageCut,
 };
 use proptest::prelude::*;
 
@@ -109,6 +109,12 @@ fn distance(model: &Model, a: &[f32], b: &[f32]) -> f64 {
     parameters.map(|parameter| of(parameter.range.clone())).fold(0.0, f64::max)
 }
 
+/// Algorithms of single axes, for activations along `tensor` too.
+pub(crate) fn axis_algorithms() -> impl Strategy<Value = AxisAlgorithms> {
+    let forms = ["tensor=ring", "tensor=rings:2", "tensor=ring,data=halving-doubling", "data=parameter-server:1"];
+    prop_oneof![Just(AxisAlgorithms::default()), prop::sample::select(forms.map(|form| form.parse().unwrap()).to_vec()),]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
@@ -151,6 +157,7 @@ proptest! {
         batch_per_rank in 1u32..=5,
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Tensor)],
         algorithm in prop::sample::select(vec!["ring", "direct", "parameter-server:1", "halving-doubling"]),
+        along in axis_algorithms(),
         fuse: bool,
         seed: u64,
     ) {
@@ -166,7 +173,8 @@ proptest! {
         axes[1..].rotate_left(order / 3);
         let mesh = Mesh::new(&axes).unwrap();
         let split = Job {
-            strategy: strategy.parse().unwrap(), workers: mesh.ranks(), mesh: Some(mesh), schedule, cut, ..ssgd.clone()
+            strategy: strategy.parse().unwrap(), workers: mesh.ranks(), mesh: Some(mesh), schedule, cut, axis_algorithms: along,
+            ..ssgd.clone()
         };
         // Small models have not layers enough for all cuts.
         prop_assume!(split.program().map_err(|error| error.to_string()).map_or_else(

@@ -99,12 +99,14 @@ proptest! {
             ("ssgd", 1), ("zero-1", 1), ("megatron", 2), ("model-parallel", 2), ("megatron:zero-1", 2), ("model-parallel:zero-1", 2),
         ]),
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole)],
+        along in crate::hybrid::axis_algorithms(),
     ) {
         let job = crate::stages::job(seed, false, (stages, data), (schedule, accumulate, 2));
         let mesh = job.mesh.as_ref().unwrap();
         let axes = mesh.outer_first().map(|axis| (axis, mesh.size(axis))).chain((tensor > 1).then_some((Axis::Tensor, tensor)));
         let mesh = Mesh::new(&axes.collect::<Vec<_>>()).unwrap();
-        let job = Job { strategy: strategy.parse().unwrap(), bucket, workers: mesh.ranks(), mesh: Some(mesh), ..job };
+        let axis_algorithms = if tensor > 1 && !strategy.contains("zero") { along } else { Default::default() };
+        let job = Job { strategy: strategy.parse().unwrap(), bucket, workers: mesh.ranks(), mesh: Some(mesh), axis_algorithms, ..job };
         let Ok(program) = job.program() else { return Ok(()) };
         prop_assert_eq!(simulated(&program), executed(&program));
     }

@@ -1,5 +1,7 @@
 //! `Program::check`: what must hold before a program is simulated or executed, from indices to the meaning of its exchanges.
 
+mod alone;
+
 use lockstep_topology::{Collective, InputError, check as check_schedule};
 
 use crate::{
@@ -227,19 +229,14 @@ impl Program {
         }
         // MPI's call stalls whatever else its process has in flight, and NCCL's must come in the same order everywhere.
         let library = exchange.algorithm.library().is_some();
-        if library && !self.alone(role, id) {
-            return Err(fault(role, &task.name, "a library's collective runs alone: one exchange at a time, please"));
+        if library && !alone::is_alone(role, id, exchange) {
+            return Err(fault(
+                role,
+                &task.name,
+                "a library's collective runs alone: allow one exchange at a time",
+            ));
         }
         self.schedule(exchange, role.ranks.first()).map(|_| ())
-    }
-
-    /// Whether each exchange of the role waits for the one before it, so that never two are in flight.
-    fn alone(&self, role: &Role, id: TaskId) -> bool {
-        // What goes to one stage of a pipeline is no call of the library.
-        let before: Vec<TaskId> = role.exchanges().filter(|(_, of)| of.between.is_none()).map(|(id, _)| id).collect();
-        let position = before.iter().position(|other| *other == id).unwrap_or(0);
-        let (earlier, lag) = if position == 0 { (before[before.len() - 1], 1) } else { (before[position - 1], 0) };
-        role.tasks[id].after.iter().any(|after| after.task == earlier && after.lag == lag)
     }
 
     /// All members of a group must run the same exchanges in the same order, and each must compute its collective.

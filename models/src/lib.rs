@@ -6,6 +6,7 @@
 mod augmentation;
 mod averaging;
 mod axis;
+mod axis_algorithms;
 mod buffer;
 mod by_coordinate;
 mod check;
@@ -51,6 +52,7 @@ mod turns;
 pub use augmentation::Augmentation;
 pub use averaging::{Assignment, Averaging};
 pub use axis::{Axis, AxisSet};
+pub use axis_algorithms::AxisAlgorithms;
 pub use buffer::{Buffer, Declared};
 pub use by_coordinate::ByCoordinate;
 pub use copy::{Area, Copy, Rows};

@@ -38,6 +38,7 @@ impl Job {
         self.check_learners()?;
         let (graph, shard) = self.strategy.graph(self)?;
         graph.check().map_err(|error| InputError::new("strategy", self.strategy.to_string(), error.to_string()))?;
+        self.check_axis_algorithms(&graph.mesh)?;
         Ok((graph, shard))
     }
 
@@ -70,7 +71,7 @@ impl Job {
         self.check_partition(&program)?;
         let program = if self.fuse { passes::fuse(program, stages.as_ref()) } else { program };
         let program = if self.pad { passes::pad(program) } else { program };
-        program.check().map_err(|error| error.or_at(ErrorPlace::Flag("algorithm")))?;
+        program.check().map_err(|error| self.of_axis(error.or_at(ErrorPlace::Flag("algorithm"))))?;
         Ok(program)
     }
 }

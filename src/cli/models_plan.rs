@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use lockstep_models::{
-    Axis, Job, Mesh, Model, PipelinePass, PipelineSchedule, StageChunk, StageCut, Stages, Strategy, pipeline,
+    Axis, AxisAlgorithms, Job, Mesh, Model, PipelinePass, PipelineSchedule, StageChunk, StageCut, Stages, Strategy, pipeline,
 };
 use lockstep_report::failure::Failure;
 use lockstep_report::output::write_atomically;
@@ -46,6 +46,9 @@ pub(super) struct ModelsPlan {
     /// With --mesh: how gradients are added up
     #[arg(long, value_name = "A", default_value = "ring", value_parser = algorithm, requires = "mesh")]
     algorithm: Algorithm,
+    /// With --mesh: algorithms of the exchanges along single axes, e.g. tensor=library:nccl
+    #[arg(long, value_name = "AXIS=A,…", requires = "mesh")]
+    axis_algorithms: Option<AxisAlgorithms>,
     /// With --mesh, in CSV and JSON: what is listed
     #[arg(long, value_enum, default_value = "transitions", requires = "mesh")]
     list: List,
@@ -81,6 +84,7 @@ impl ModelsPlan {
             let job = Job {
                 strategy: self.strategy,
                 algorithm: self.algorithm,
+                axis_algorithms: self.axis_algorithms.unwrap_or_default(),
                 accumulate: if mesh.size(Axis::Pipeline) > 1 { self.micro_batches } else { 1 },
                 cut: self.cut,
                 schedule: self.schedule,

@@ -40,7 +40,7 @@ impl Configuration {
 
     /// How the allreduce is done, `-` where there is a single rank.
     pub fn algorithm(&self) -> String {
-        if self.job.workers == 1 { "-".to_owned() } else { self.job.algorithm.to_string() }
+        if self.job.workers == 1 { "-".to_owned() } else { self.job.algorithm_name() }
     }
 
     /// The columns that tell it from others.
@@ -65,7 +65,7 @@ impl Configuration {
         let scenario = self.scenario.iter().filter(|name| &***name != NONE).map(|name| format!(", {name}"));
         let scenario: String = scenario.collect();
         let ranks = job.workers.to_string();
-        format!("{}{scenario}", self.label_with(&ranks, &job.batch_per_rank.to_string(), &job.algorithm.to_string()))
+        format!("{}{scenario}", self.label_with(&ranks, &job.batch_per_rank.to_string(), &job.algorithm_name()))
     }
 
     /// The label of the same model on so many ranks, with such a batch and algorithm.
@@ -227,6 +227,7 @@ impl Experiment {
                 accumulate: self.accumulate,
                 bucket: self.bucket,
                 algorithm: algorithm.clone(),
+                axis_algorithms: self.axis_algorithms.clone(),
                 chunk: self.chunk,
                 concurrent_exchanges: self.concurrent_exchanges,
                 fuse: self.fuse,

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use lockstep_models::{
-    Augmentation, Bucket, Claim, DEFAULT_THRESHOLD, Gradients, InitRules, Mesh, Optimizer, PipelineSchedule, Precision,
-    Sampling, SetSizes, Shape, StageCut, Strategy, Target,
+    Augmentation, AxisAlgorithms, Bucket, Claim, DEFAULT_THRESHOLD, Gradients, InitRules, Mesh, Optimizer,
+    PipelineSchedule, Precision, Sampling, SetSizes, Shape, StageCut, Strategy, Target,
 };
 use lockstep_topology::{Algorithm, Bytes, ErrorPlace, InputError};
 

@@ -107,6 +107,15 @@ macro_rules! rows {
                 how: &ALGORITHMS, nests: Nests::Inside, exchanges: true,
             }),
         }
+        "axis_algorithms" axis_algorithms: AxisAlgorithms = AxisAlgorithms::default(),
+        "Algorithms of the exchanges along single axes of the mesh, e.g. tensor=library:nccl,data=hierarchical:ring; exchanges along several take \
+         that of the outermost one that has its own [default: direct for activations, else the algorithm]", {
+            value: "AXIS=A,…", how: &One(word(), |e, all| e.axis_algorithms = all), flag_of: PREDICT | RUN,
+            trained: Some((Trained::With, |run| {
+                let all = &run.configuration.job.axis_algorithms;
+                (!all.is_empty()).then(|| all.to_string())
+            })),
+        }
         "bucket" bucket: Bucket = Bucket::Size(Bytes(25 << 20)),
         "How gradients are cut into exchanges: a size such as 25MiB, layer, whole, or tensor", {
             value: "BUCKET", default: "25MiB", how: &One(word(), |e, bucket| e.bucket = bucket), flag_of: PREDICT | RUN,

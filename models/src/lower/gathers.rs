@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_topology::{Algorithm, Collective};
+use lockstep_topology::Collective;
 
 use super::tasks::Tasks;
 use crate::{
@@ -110,7 +110,8 @@ impl Tasks<'_> {
 
     fn send(&mut self, name: String, collective: Collective, buffer: usize, elements: u64, after: TaskId) -> TaskId {
         let (axes, buffer) = (AxisSet::of(&[self.sharding().axis]), Buffer::Declared(buffer));
-        let exchange = Exchange::new(collective, Algorithm::direct(), axes, buffer, 0..elements);
+        let algorithm = self.of.job.activations_along(axes);
+        let exchange = Exchange::new(collective, algorithm, axes, buffer, 0..elements);
         self.task(name, Op::Exchange(exchange), vec![After { task: after, lag: 0 }])
     }
 

@@ -138,7 +138,8 @@ impl Tasks<'_> {
 
     /// An exchange among the ranks of the node.
     fn meet(&mut self, name: String, collective: Collective, buffer: usize, all: u64, after: TaskId) -> TaskId {
-        let (algorithm, axes) = (lockstep_topology::Algorithm::direct(), AxisSet::of(&[Axis::Device]));
+        let axes = AxisSet::of(&[Axis::Device]);
+        let algorithm = self.of.job.activations_along(axes);
         let exchange = Exchange::new(collective, algorithm, axes, Buffer::Declared(buffer), 0..all);
         self.task(name, Op::Exchange(exchange), vec![After { task: after, lag: 0 }])
     }

@@ -223,7 +223,7 @@ impl<'a> Tasks<'a> {
         let shared = axes.iter().fold(self.parts_at(node), AxisSet::without);
         let buffer = tensors.find_map(Tensor::buffer).unwrap_or(Buffer::Gradients);
         let chunk = job.chunk.map_or(0, |bytes| (bytes.0 / 4).max(1));
-        let whole = Exchange::new(collective.clone(), job.algorithm.clone(), axes, buffer, range.clone());
+        let whole = Exchange::new(collective.clone(), job.algorithm_along(axes).clone(), axes, buffer, range.clone());
         let whole = Exchange { shared, chunk, ..whole };
         if job.averaging().is_some_and(|averaging| averaging.reference_alpha.is_some()) {
             devices::level(whole)

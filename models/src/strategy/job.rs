@@ -8,8 +8,8 @@ use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, Group, InputEr
 
 use super::Strategy;
 use crate::{
-    Assignment, Averaging, Axis, Gradients, LayerId, Mesh, Model, PipelineSchedule, Precision, Program, Sampling,
-    StageCut, Stages,
+    Assignment, Averaging, Axis, AxisAlgorithms, AxisSet, Gradients, LayerId, Mesh, Model, PipelineSchedule, Precision,
+    Program, Sampling, StageCut, Stages,
 };
 
 /// How gradients are cut into exchanges.
@@ -81,6 +81,8 @@ pub struct Job {
     pub bucket: Bucket,
     /// Method of the allreduce.
     pub algorithm: Algorithm,
+    /// Methods of the exchanges along axes that have their own.
+    pub axis_algorithms: AxisAlgorithms,
     /// Bytes per lane; `None`: the algorithm's own choice.
     pub chunk: Option<Bytes>,
     /// Exchanges in flight at once (c in Goyal et al. 2017 §4.2): the n-th unblocks the (n + c)-th.
@@ -114,6 +116,7 @@ impl Job {
             accumulate: 1,
             bucket: Bucket::Size(Bytes(25 << 20)),
             algorithm: Algorithm::ring(),
+            axis_algorithms: AxisAlgorithms::default(),
             chunk: None,
             concurrent_exchanges: 1,
             node_sizes: None,
@@ -204,6 +207,12 @@ impl Job {
         format!("{}{}", self.strategy, mesh.unwrap_or_default())
     }
 
+    /// `ring, tensor=library:nccl`: the algorithm, and those of axes that have their own.
+    pub fn algorithm_name(&self) -> String {
+        let of_axes = (!self.axis_algorithms.is_empty()).then(|| format!(", {}", self.axis_algorithms));
+        format!("{}{}", self.algorithm, of_axes.unwrap_or_default())
+    }
+
     /// Samples per step over all workers.
     pub fn global_batch(&self) -> u64 {
         u64::from(self.sources()) * u64::from(self.batch_per_rank) * u64::from(self.micro_batches())
@@ -218,6 +227,43 @@ impl Job {
     /// Whether learners ask for their batches.
     pub(crate) fn claims(&self) -> bool {
         self.averaging().is_some_and(|averaging| averaging.assignment != Assignment::Own)
+    }
+
+    /// How exchanges of parameters along `axes` are done.
+    pub fn algorithm_along(&self, axes: AxisSet) -> &Algorithm {
+        self.axis_algorithms.along(axes).unwrap_or(&self.algorithm)
+    }
+
+    /// How exchanges of activations along `axes` are done.
+    pub(crate) fn activations_along(&self, axes: AxisSet) -> Algorithm {
+        self.axis_algorithms.along(axes).cloned().unwrap_or_else(Algorithm::direct)
+    }
+
+    /// Every algorithm that exchanges may take.
+    pub(crate) fn algorithms(&self) -> impl Iterator<Item = &Algorithm> {
+        [&self.algorithm].into_iter().chain(self.axis_algorithms.iter().map(|(_, algorithm)| algorithm))
+    }
+
+    /// Refuses an algorithm of an axis that `mesh` does not have.
+    pub(crate) fn check_axis_algorithms(&self, mesh: &Mesh) -> Result<(), InputError> {
+        let Some((axis, algorithm)) = self.axis_algorithms.iter().find(|(axis, _)| !mesh.axes().contains(*axis)) else {
+            return Ok(());
+        };
+        let message =
+            format!("{} on the axes {mesh} has no axis {axis}: take one of these, or leave it out", self.strategy);
+        Err(InputError::flag("axis_algorithms", format!("{axis}={algorithm}"), message))
+    }
+
+    /// An error of an algorithm, as one of the axis whose exchanges it was given for.
+    pub(crate) fn of_axis(&self, error: InputError) -> InputError {
+        let is_it = |algorithm: &Algorithm| algorithm.to_string() == error.value;
+        let of_axis = self.axis_algorithms.iter().find(|(_, algorithm)| is_it(algorithm));
+        match (of_axis, error.place.clone()) {
+            (Some((axis, algorithm)), ErrorPlace::Flag("algorithm")) if !is_it(&self.algorithm) => {
+                InputError::flag("axis_algorithms", format!("{axis}={algorithm}"), error.message)
+            }
+            _ => error,
+        }
     }
 
     /// Ranks that take part, dedicated servers included.
@@ -272,11 +318,11 @@ impl Job {
         }
         let two_levels = self.averaging().is_some_and(|averaging| averaging.reference_alpha.is_some());
         // An algorithm that goes by nodes must know those that share a contribution; others are wrapped.
-        let knows = !self.algorithm.by_nodes() || self.algorithm.serves(&Collective::AllReduceOfNodes);
-        let serves = self.algorithm.library().is_none() && self.algorithm.servers() == 0 && knows;
-        if two_levels && !serves {
+        let knows = |of: &Algorithm| !of.by_nodes() || of.serves(&Collective::AllReduceOfNodes);
+        let serves = |of: &Algorithm| of.library().is_none() && of.servers() == 0 && knows(of);
+        if let Some(algorithm) = self.algorithms().find(|of| two_levels && !serves(of)) {
             let message = "crosses devices by reference models, one of each: take ring, or hierarchical:ring";
-            return refused("algorithm", self.algorithm.to_string(), message);
+            return Err(self.of_axis(InputError::flag("algorithm", algorithm.to_string(), message)));
         }
         let all = u64::from(self.workers) * u64::from(self.strategy.period());
         if all > u64::from(u32::MAX) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use petgraph::graph::NodeIndex;
 
-use lockstep_topology::{Collective, ErrorPlace, InputError};
+use lockstep_topology::{Algorithm, Collective, ErrorPlace, InputError, Library};
 
 use super::buckets::{Cut, Ends, cuts_of, layers_by_chunk, update};
 use super::zero::{self, Sharing};
@@ -55,7 +55,7 @@ impl SplitLayers {
     /// The graph of one step, and the model of each rank.
     ///
     /// # Errors
-    /// A model that cannot be split, several micro-batches, dedicated servers, a library's allreduce.
+    /// A model that cannot be split, several micro-batches, dedicated servers, MPI's allreduce.
     pub(super) fn graph(self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         let SplitLayers { mesh, axis, front, passes, variable_batch, pairs, shares_state } = self;
         refuse(job)?;
@@ -121,10 +121,10 @@ fn refuse(job: &Job) -> Result<(), InputError> {
         );
         return Err(InputError::flag("accumulate", job.accumulate.to_string(), message));
     }
-    let dedicated = job.algorithm.servers() > 0;
-    if dedicated || job.algorithm.library().is_some() {
+    let unserved = |of: &&Algorithm| of.servers() > 0 || of.library() == Some(Library::Transport);
+    if let Some(algorithm) = job.algorithms().find(unserved) {
         let message = format!("does not serve {strategy}, whose ranks all exchange activations meanwhile: take ring");
-        return Err(InputError::flag("algorithm", job.algorithm.to_string(), message));
+        return Err(job.of_axis(InputError::flag("algorithm", algorithm.to_string(), message)));
     }
     Ok(())
 }

@@ -4,7 +4,8 @@ use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Draw, Kernel, Mode, Threads, add_into};
 use lockstep_exec::init;
 use lockstep_models::{
-    AxisLayout, Dimension, Gather, Layer, LayerId, Model, Node, Piece, Program, Shape, ShardLayer, Sharding,
+    AxisLayout, Buffer, Dimension, Exchange, Gather, Layer, LayerId, Model, Node, Piece, Program, Shape, ShardLayer,
+    Sharding,
 };
 use lockstep_topology::{Algorithm, Bracketing, Collective, ExpressionId, Group, InputError, Schedule, check};
 
@@ -37,6 +38,8 @@ pub(super) struct Part<'a> {
     model: &'a Model,
     seed: u64,
     samples: usize,
+    /// How activations are exchanged.
+    algorithm: Algorithm,
     /// How summands of all ranks are added up, and by rank the sum that it gets.
     bracketing: Bracketing,
     sums: Vec<ExpressionId>,
@@ -63,8 +66,13 @@ impl<'a> Part<'a> {
         let (model, ranks) = (&*sharding.whole, sharding.ranks);
         // An element for each rank: who gets a sum decides how it is bracketed.
         let each = u64::from(ranks);
-        let schedule = Schedule::new(&Collective::ReduceScatter, &Algorithm::direct(), &Group::flat(ranks), each, 0)?;
-        let bracketing = check(&schedule).map_err(|fault| InputError::new("exchange", "direct", fault.to_string()))?;
+        let algorithm = of_activations(program);
+        // An allreduce alone wants no reduce-scatter.
+        let scatters =
+            if algorithm.serves(&Collective::ReduceScatter) { algorithm.clone() } else { Algorithm::direct() };
+        let schedule = Schedule::new(&Collective::ReduceScatter, &scatters, &Group::flat(ranks), each, 0)?;
+        let bracketing =
+            check(&schedule).map_err(|fault| InputError::new("exchange", scatters.to_string(), fault.to_string()))?;
         let sums = bracketing.ranges().flat_map(|(range, sum)| range.map(move |_| sum)).collect();
         let samples = samples as usize;
         let kernel =
@@ -92,6 +100,7 @@ impl<'a> Part<'a> {
             model,
             seed,
             samples,
+            algorithm,
             bracketing,
             sums,
             outputs: outputs.collect(),
@@ -181,7 +190,7 @@ impl<'a> Part<'a> {
                     of_rank
                 };
                 let parts: Vec<Vec<f32>> = kernels.iter_mut().enumerate().map(part).collect();
-                output = all_reduced(&parts);
+                output = all_reduced(&self.algorithm, &parts);
                 if let Some(bias) = bias {
                     let (sum, bias_of) = (output.clone(), range(&node.parameters[1]));
                     bias.forward(Mode::Train, &[&sum], &weights[bias_of], &mut [], &mut output);
@@ -262,7 +271,7 @@ impl<'a> Part<'a> {
     fn sum(&self, id: LayerId, slope: Slope) -> Option<Vec<f32>> {
         let returns = |layer: &ShardLayer| layer.gather == Some(Gather::Returns) && layer.origin == id;
         if self.sharding.layers.iter().any(returns) && !slope.parts.is_empty() {
-            let mut sum = all_reduced(&slope.parts);
+            let mut sum = all_reduced(&self.algorithm, &slope.parts);
             slope.whole.iter().for_each(|whole| add_into(&mut sum, whole));
             return Some(sum);
         }
@@ -324,12 +333,18 @@ impl Values<'_> {
     }
 }
 
+/// The algorithm of exchanges of activations; direct where there are none.
+fn of_activations(program: &Program) -> Algorithm {
+    let mut exchanges = program.roles.iter().flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
+    let is_one = |exchange: &&Exchange| matches!(exchange.buffer, Buffer::Declared(_)) && exchange.between.is_none();
+    exchanges.find(is_one).map_or_else(Algorithm::direct, |exchange| exchange.algorithm.clone())
+}
+
 /// What all ranks get of the sum of what each has.
-fn all_reduced(parts: &[Vec<f32>]) -> Vec<f32> {
+fn all_reduced(algorithm: &Algorithm, parts: &[Vec<f32>]) -> Vec<f32> {
     let (group, elements) = (Group::flat(parts.len() as u32), parts[0].len() as u64);
-    let schedule =
-        Schedule::new(&Collective::AllReduce, &Algorithm::direct(), &group, elements, 0).expect("direct serves");
-    let bracketing = check(&schedule).expect("direct is proven");
+    let schedule = Schedule::new(&Collective::AllReduce, algorithm, &group, elements, 0).expect("it serves");
+    let bracketing = check(&schedule).expect("it is proven");
     let mut sum = vec![0.0; parts[0].len()];
     for (range, expression) in bracketing.ranges() {
         for at in range.start as usize..range.end as usize {

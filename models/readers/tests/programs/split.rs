@@ -190,3 +190,24 @@ fn bad_input_is_refused() {
         assert!(message.contains(cure), "{strategy}: {message}");
     }
 }
+
+/// Activations along `tensor` are sent one after the other by the order of the compute stream alone; without the copy out of the
+/// buffer, which waits for the call, nothing keeps the next call from beginning.
+#[test]
+fn calls_of_a_library_along_an_axis_take_turns() {
+    let job = Job {
+        strategy: "megatron".parse().unwrap(),
+        mesh: Some("data=2,tensor=2,pipeline=2".parse().unwrap()),
+        accumulate: 3,
+        algorithm: "library:nccl".parse().unwrap(),
+        axis_algorithms: "tensor=library:nccl@2.20".parse().unwrap(),
+        ..Job::new(Arc::new(load_model("vgg-16").unwrap()), 8, 8)
+    };
+    let mut program = job.program().unwrap();
+    let role = &mut program.roles[0];
+    let along_tensor = |of: &Exchange| of.axes.contains(Axis::Tensor);
+    let calls: Vec<usize> = role.exchanges().filter(|(_, of)| along_tensor(of)).map(|(id, _)| id).collect();
+    assert!(calls.len() > 1);
+    role.tasks.iter_mut().for_each(|task| task.after.retain(|after| !calls.contains(&after.task)));
+    assert!(program.check().unwrap_err().to_string().contains("runs alone"));
+}
