@@ -31,6 +31,14 @@ pub(crate) fn job(
     Job { mesh: Some(mesh), schedule, accumulate, ..Job::new(model, stages * data, batch) }
 }
 
+/// Samples are drawn by each node; two lie so that ranks that share samples are on one, or all are.
+fn on_nodes(job: Job) -> Job {
+    let half = job.workers / 2;
+    let of = |node_sizes| Job { sampling: "per-node".parse().unwrap(), node_sizes: Some(node_sizes), ..job.clone() };
+    let halves = of(vec![half, job.workers - half]);
+    if halves.program().is_ok() { halves } else { of(vec![job.workers]) }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
@@ -44,6 +52,7 @@ proptest! {
         cut in prop::sample::select(vec![StageCut::Work, StageCut::Layers]),
         (strategy, device) in prop::sample::select(vec![("ssgd", 1), ("ssgd", 2), ("zero-1", 1), ("zero-1", 2)]),
         algorithm in prop::sample::select(vec!["ring", "direct"]),
+        per_node: bool,
         bucket in buckets(),
         concurrent_exchanges in 1u32..=3,
         optimizer in optimizers(),
@@ -59,6 +68,7 @@ proptest! {
             workers: mesh.ranks(), mesh: Some(mesh),
             ..job
         };
+        let job = if per_node { on_nodes(job) } else { job };
         // Small models have not layers enough for all cuts.
         prop_assume!(job.stages().is_ok());
         let (distributed, twin) = both(&job, seed, &optimizer);
@@ -130,8 +140,17 @@ fn meshes_that_no_pipeline_serves_are_refused() {
     assert!(refused(deep).contains("64 stages need 64 layers"));
     let split = Job { strategy: "hybrid:b".parse().unwrap(), ..base("1f1b") };
     assert!(refused(split).contains("has no axis pipeline"));
-    let sampling = Job { sampling: "per-node".parse().unwrap(), ..base("1f1b") };
-    assert!(refused(sampling).contains("take one-shuffle"));
+    let sampling = Job { sampling: "partitioned".parse().unwrap(), ..base("1f1b") };
+    assert!(refused(sampling).contains("take one-shuffle or per-node"));
+    // Stages lie on nodes of their own, and neither draws for the other.
+    let apart = |axes: &[(Axis, u32)]| Job {
+        sampling: "per-node".parse().unwrap(),
+        node_sizes: Some(vec![2, 2]),
+        mesh: mesh(axes),
+        ..base("1f1b")
+    };
+    assert!(refused(apart(&[(Axis::Pipeline, 2), (Axis::Data, 2)])).contains("data as the outermost axis"));
+    assert_eq!(apart(&[(Axis::Data, 2), (Axis::Pipeline, 2)]).program().unwrap().pools, [1, 1]);
 }
 
 /// A stage has room for its own layers and for the micro-batches in flight: those of 1F1B shrink from stage to stage, GPipe keeps all.

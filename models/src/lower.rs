@@ -149,7 +149,7 @@ fn lower(graph: &Graph, job: &Job, shard: Option<&Shard>, stages: Option<&Stages
         buffers,
         averaging: job.averaging(),
         sharding: sharding.cloned(),
-        pools: job.sampling.pools(job.sources(), nodes),
+        pools: job.pools()?,
         partition: job.sampling.partition(job.workers, nodes)?,
     })
 }

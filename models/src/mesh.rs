@@ -113,6 +113,15 @@ impl Mesh {
         self.strided().find(|(other, ..)| *other == axis).map_or(0, |(_, size, stride)| rank / stride % size)
     }
 
+    /// Which of those who draw samples a rank draws as: ranks that differ along `pipeline` and `tensor` alone share theirs.
+    pub fn source(&self, rank: u32) -> u32 {
+        if ![Axis::Pipeline, Axis::Tensor].into_iter().any(|axis| self.axes().contains(axis)) {
+            return rank;
+        }
+        let on = |axis| self.coordinate(axis, rank);
+        on(Axis::Data) * self.size(Axis::Device) + on(Axis::Device)
+    }
+
     /// Whether the ranks form groups along `axes`. Nodes with unequal numbers of devices form none along `data` alone.
     pub fn has_groups(&self, axes: AxisSet) -> bool {
         self.starts.is_none() || !axes.contains(Axis::Data) || axes.contains(Axis::Device)

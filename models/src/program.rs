@@ -250,11 +250,7 @@ impl Program {
 
     /// Which of those who draw samples `rank` draws as.
     pub fn source(&self, rank: u32) -> u32 {
-        if ![Axis::Pipeline, Axis::Tensor].into_iter().any(|axis| self.mesh.axes().contains(axis)) {
-            return rank;
-        }
-        let on = |axis| self.mesh.coordinate(axis, rank);
-        on(Axis::Data) * self.mesh.size(Axis::Device) + on(Axis::Device)
+        self.mesh.source(rank)
     }
 
     /// The parameters for which `rank` of `role` has the optimizer's state, those that it updates: ranges in ascending order, none

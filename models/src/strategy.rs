@@ -195,10 +195,11 @@ impl Strategy {
             return refused(format!("{self} has no axis {axis}: {cure}{other}"));
         }
         let sharing = [Axis::Pipeline, Axis::Tensor].into_iter().find(|axis| mesh.axes().contains(*axis));
-        if let Some(axis) = sharing.filter(|_| job.sampling != Sampling::OneShuffle) {
+        let in_parts = matches!(job.sampling, Sampling::Partitioned { .. });
+        if let Some(axis) = sharing.filter(|_| in_parts) {
             let sampling = job.sampling;
             return refused(format!(
-                "ranks along {axis} share samples, which {sampling} does not serve: take one-shuffle"
+                "ranks along {axis} share samples, and with {sampling} each has its own: take one-shuffle or per-node"
             ));
         }
         if mesh.size(Axis::Pipeline) > 1 && job.servers() > 0 {
