@@ -117,7 +117,7 @@ proptest! {
         seed in 0u64..1000,
         (replicas, workers) in prop_oneof![(Just(1u32), 1u32..6), (2u32..=3, 2u32..=3)],
         strategy in proptest::sample::select(vec!["zero-1", "zero-2", "zero-3", "zero-3:prefetch=0"]),
-        algorithm in proptest::sample::select(vec!["ring", "direct"]),
+        algorithm in proptest::sample::select(vec!["ring", "direct", "recursive-halving"]),
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Size(Bytes(64)))],
         (concurrent_exchanges, accumulate) in (1u32..4, 1u32..4),
         pad: bool,

@@ -25,7 +25,7 @@ proptest! {
         batch_per_rank in 2u32..=4,
         accumulate in 1u32..=3,
         bucket in buckets(),
-        algorithm in prop::sample::select(vec!["ring", "direct"]),
+        algorithm in prop::sample::select(vec!["ring", "direct", "recursive-halving"]),
         chunk in prop_oneof![Just(None), (4u64..600).prop_map(|bytes| Some(Bytes(bytes)))],
         concurrent_exchanges in 1u32..=3,
         strategy in prop::sample::select(vec![
@@ -80,7 +80,7 @@ proptest! {
         strategy in prop::sample::select(vec!["model-parallel", "megatron"]),
         batch_per_rank in 1u32..=3,
         (bucket, concurrent_exchanges) in (buckets(), 1u32..=3),
-        algorithm in prop::sample::select(vec!["ring", "direct"]),
+        algorithm in prop::sample::select(vec!["ring", "direct", "recursive-halving"]),
         optimizer in optimizers(),
         (fuse, pad) in any::<(bool, bool)>(),
         seed: u64,

@@ -72,7 +72,7 @@ fn log(p: u64) -> u64 {
 }
 
 /// The table of `docs/collectives.md`, for p = 2, 4, 8, 16, 32 and n a multiple of p (and of the number of servers).
-const TABLE: [Row; 24] = [
+const TABLE: [Row; 26] = [
     Row {
         collective: "allreduce",
         algorithm: "ring",
@@ -166,7 +166,21 @@ const TABLE: [Row; 24] = [
         total: |p, n| n * (p - 1),
     },
     Row {
+        collective: "allreduce",
+        algorithm: "recursive-halving",
+        rounds: |p| 2 * log(p),
+        most: |p, n| 2 * n * (p - 1) / p,
+        total: |p, n| 2 * n * (p - 1),
+    },
+    Row {
         collective: "reduce-scatter",
+        algorithm: "recursive-halving",
+        rounds: log,
+        most: |p, n| n * (p - 1) / p,
+        total: |p, n| n * (p - 1),
+    },
+    Row {
+        collective: "allgather",
         algorithm: "recursive-halving",
         rounds: log,
         most: |p, n| n * (p - 1) / p,
