@@ -22,6 +22,8 @@ pub(super) struct Store {
     shuffles: u64,
     /// The rank's part, in its order.
     data: Dataset,
+    /// Memory for samples on their way out and in, kept from one shuffle to the next: fresh memory takes as long as the copy into it.
+    on_their_way: [Arena; 2],
 }
 
 impl Store {
@@ -32,7 +34,8 @@ impl Store {
         };
         let shuffles = parts.shuffles_before(step);
         let data = setup.data.subset(&parts.held(rank, shuffles));
-        Ok(Some(Store { parts, shuffles, data }))
+        let on_their_way = [0, 0].map(|elements| Arena::new(vec![0.0; elements]));
+        Ok(Some(Store { parts, shuffles, data, on_their_way }))
     }
 
     /// What the rank holds.
@@ -64,24 +67,28 @@ impl Worker<'_> {
     /// One shuffle.
     fn shuffle(&mut self, group: RankRange) -> Result<(), ExecError> {
         let rank = self.transport.rank().0;
-        let (Some(program), Some(store)) = (&self.setup.periodic.shuffle, &self.store) else { return Ok(()) };
+        let (Some(program), Some(store)) = (&self.setup.periodic.shuffle, &mut self.store) else { return Ok(()) };
         let role = &program.roles[program.role_of(rank)];
         let moves = store.parts.moves(rank, store.shuffles);
         let each = store.data.packed_elements();
-        let [packed, arrived] =
-            [moves.sent.len(), moves.places.len()].map(|samples| Arena::new(vec![0.0; samples * each]));
+        let (sent, taken) = (moves.sent.len() * each, moves.places.len() * each);
+        for (arena, elements) in store.on_their_way.iter_mut().zip([sent, taken]) {
+            if arena.len() < elements {
+                *arena = Arena::new(vec![0.0; elements]);
+            }
+        }
         for (task, repetition) in role.runs() {
             self.timed(Periodic::Shuffle, (task, repetition), |worker| {
                 let Some(store) = &mut worker.store else { return Ok(()) };
                 match &role.tasks[task].op {
                     Op::Samples { to: SampleMove::Pack, .. } => {
                         // SAFETY: the exchange has not begun.
-                        store.data.pack(&moves.sent, unsafe { packed.slice_mut(0..packed.len()) });
+                        store.data.pack(&moves.sent, unsafe { store.on_their_way[0].slice_mut(0..sent) });
                     }
-                    Op::Exchange(_) => worker.deal(group, &moves.counts, (&packed, &arrived), each)?,
+                    Op::Exchange(_) => worker.deal(group, &moves.counts, (sent, taken), each)?,
                     _ => {
                         // SAFETY: the exchange is over.
-                        store.data.unpack(unsafe { arrived.slice(0..arrived.len()) }, &moves.places);
+                        store.data.unpack(unsafe { store.on_their_way[1].slice(0..taken) }, &moves.places);
                         store.shuffles += 1;
                     }
                 }
@@ -96,7 +103,7 @@ impl Worker<'_> {
         &mut self,
         group: RankRange,
         samples: &[u64],
-        (packed, arrived): (&Arena, &Arena),
+        (sent, taken): (usize, usize),
         each: usize,
     ) -> Result<(), ExecError> {
         let counts: Arc<[u64]> = samples.iter().map(|count| count * each as u64).collect();
@@ -109,8 +116,8 @@ impl Worker<'_> {
         let schedule = Schedule::new(&collective, &Algorithm::pairwise(), &Group::flat(group.count), longest, 0)?;
         let window = schedule.window();
         let ranks: Arc<[Rank]> = group.iter().map(Rank).collect();
-        let input = packed.region_to_read(0..packed.len());
-        let buffers = Buffers::separate(input, arrived.region(0..arrived.len()));
+        let Some(Store { on_their_way: [packed, arrived], .. }) = &self.store else { return Ok(()) };
+        let buffers = Buffers::separate(packed.region_to_read(0..sent), arrived.region(0..taken));
         let (member, number) = (self.transport.rank().0 - group.first, self.setup.periodic.number);
         let mut exchange = Exchange::new(Arc::new(schedule), member, ranks, number, buffers, window);
         exchange.complete(self.transport)?;
