@@ -125,6 +125,7 @@ proptest! {
         net in nets(),
         ranks in 1u32..=5,
         batch_per_rank in 1u32..=5,
+        accumulate in 1u32..=3,
         scheme in prop::sample::select(vec!["hybrid:a", "hybrid:b", "hybrid:c", "hybrid:g=2", "model-parallel", "megatron"]),
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Tensor)],
         algorithm in prop::sample::select(vec!["ring", "direct", "parameter-server:1"]),
@@ -135,7 +136,8 @@ proptest! {
         let ranks = if ranks > 5 { 4 } else { ranks };
         let model = net.model();
         let ssgd = Job {
-            bucket, fuse, algorithm: algorithm.parse().unwrap(), ..Job::new(Arc::clone(&model), ranks, batch_per_rank)
+            bucket, fuse, accumulate, algorithm: algorithm.parse().unwrap(),
+            ..Job::new(Arc::clone(&model), ranks, batch_per_rank)
         };
         let split = Job { strategy: scheme.parse().unwrap(), ..ssgd.clone() };
         let (one, other) = (train(&ssgd, STEPS, optimizer(), seed), train(&split, STEPS, optimizer(), seed));
@@ -318,6 +320,7 @@ proptest! {
         pairs in 1u32..=2,
         odd: bool,
         batch_per_rank in 1u32..=5,
+        accumulate in 1u32..=3,
         scheme in prop::sample::select([&VARIABLE[..], &["hybrid:a", "hybrid:b", "hybrid:g=2", "model-parallel", "megatron"]].concat()),
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole)],
         algorithm in prop::sample::select(vec!["ring", "direct", "parameter-server:1"]),
@@ -329,6 +332,7 @@ proptest! {
         let model = net.model();
         let job = Job {
             bucket, fuse,
+            accumulate: if VARIABLE.contains(&scheme) { 1 } else { accumulate },
             algorithm: algorithm.parse().unwrap(),
             strategy: scheme.parse().unwrap(),
             ..Job::new(Arc::clone(&model), ranks, batch_per_rank)

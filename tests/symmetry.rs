@@ -111,6 +111,33 @@ proptest! {
         prop_assert_eq!(simulated(&program), executed(&program));
     }
 
+    /// Layers that ranks share, pass by pass, models that are averaged, tables that a node's first device keeps.
+    #[test]
+    fn every_other_strategy_sends_the_same_messages_on_both_sides(
+        net in crate::hybrid::nets(),
+        (nodes, each, learners) in (1u32..=2, 1u32..=2, 1u32..=2),
+        strategy in proptest::sample::select(vec![
+            "hybrid:a", "hybrid:b", "hybrid:c", "hybrid:b:variable-batch", "model-parallel", "megatron", "first-device-table",
+            "sma", "sma:tau=2", "sma:reference-models", "ea-sgd:tau=2", "local-sgd:tau=3",
+        ]),
+        algorithm in proptest::sample::select(vec!["ring", "direct", "hierarchical:ring"]),
+        bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole)],
+        (batch, accumulate) in (1u32..=3, 1u32..=3),
+    ) {
+        let strategy: lockstep_models::Strategy = strategy.parse().unwrap();
+        let learners = if strategy.trains_apart() { learners } else { 1 };
+        let fixed = strategy.trains_apart() || ["first-device-table", "hybrid:b:variable-batch"].contains(&strategy.to_string().as_str());
+        let job = Job {
+            strategy, learners, bucket,
+            algorithm: algorithm.parse().unwrap(),
+            accumulate: if fixed { 1 } else { accumulate },
+            node_sizes: Some(vec![each * learners; nodes as usize]),
+            ..Job::new(net.model(), nodes * each * learners, batch)
+        };
+        let program = job.program().unwrap();
+        prop_assert_eq!(simulated(&program), executed(&program));
+    }
+
     /// Reduce-scatters and allgathers, behind the backward pass and beside it.
     #[test]
     fn shared_optimizer_state_sends_the_same_messages_on_both_sides(

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use lockstep_topology::{ErrorPlace, InputError};
 
 use crate::{
-    Axis, Declared, Gradients, Graph, Job, LayerId, Members, Model, Op, Program, Role, Shard, Sharding, StageCut,
-    Stages, Task, passes,
+    Axis, Declared, Gradients, Graph, Job, LayerId, Members, Model, Op, Program, Role, Shard, Sharding, Stages, Task,
+    passes,
 };
 
 use crate::graph::Tensor;
@@ -62,11 +62,7 @@ impl Job {
         self.check_gradients()?;
         let (graph, shard) = self.graph()?;
         let model = shard.as_ref().map_or(&self.model, |(model, _)| model);
-        let mut stages = self.stages_of(model)?;
-        if stages.is_none() && shard.is_some() && self.accumulate > 1 {
-            // Exchanges are in the passes, which a list says one by one.
-            stages = Some(Stages::new(model, 1, 1, &StageCut::Layers)?);
-        }
+        let stages = self.stages_of(model)?;
         let program = lower(&graph, self, shard.as_ref(), stages.as_ref())?;
         self.check_partition(&program)?;
         let program = if self.fuse { passes::fuse(program, stages.as_ref()) } else { program };

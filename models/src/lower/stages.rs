@@ -13,9 +13,8 @@ use super::Lowering;
 use super::tasks::Tasks;
 use crate::graph::{Scope, Work};
 use crate::{
-    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, Job, LayerId, Model, Op, Pass,
-    PipelinePass, PipelineSchedule, PipelineStep, Role, Rows, StageBody, StageOrder, Stages, Stream, Task, TaskId,
-    Turns, pipeline,
+    After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, LayerId, Model, Op, Pass, PipelinePass,
+    PipelineStep, Role, Rows, StageBody, StageOrder, Stages, Stream, Task, TaskId, Turns, pipeline,
 };
 
 /// Buffers of a border between two chunks: activations on their way forward, and gradients on their way back.
@@ -27,7 +26,7 @@ const EACH: usize = 2;
 /// Micro-batches that the schedule does not serve.
 pub(super) fn roles(of: Lowering<'_>, stages: &Stages, first: usize) -> Result<Vec<Role>, InputError> {
     let Lowering { graph, job, .. } = of;
-    let schedule = schedule(job, stages);
+    let schedule = job.schedule;
     let lists = schedule.lists(stages.stages(), job.micro_batches()).map_err(|error| job.of_mesh(error))?;
     pipeline::check(&lists, schedule.chunks(), job.micro_batches())?;
     let role = |(stage, steps): (u32, _)| {
@@ -48,11 +47,6 @@ pub(super) fn buffers(of: Lowering<'_>, stages: &Stages) -> Vec<Declared> {
         })
     };
     borders.flat_map(declared).collect()
-}
-
-/// The order in which stages take passes; where there is one, gradients of a micro-batch follow its activations.
-fn schedule(job: &Job, stages: &Stages) -> PipelineSchedule {
-    if stages.stages() == 1 { PipelineSchedule::OneForwardOneBackward } else { job.schedule }
 }
 
 /// The tasks of a stage, whose chunks take the passes of micro-batches as `steps` say.
@@ -150,7 +144,7 @@ impl<'a> Border<'a> {
         let layers = stages.crossing(model, border).into_iter().filter(wanted).collect();
         let (from, to) = (border % stages.stages(), (border + 1) % stages.stages());
         let (from, to) = if pass == PipelinePass::Forward { (from, to) } else { (to, from) };
-        let lists = schedule(job, stages).steps(border % stages.stages(), stages.stages(), job.micro_batches());
+        let lists = job.schedule.steps(border % stages.stages(), stages.stages(), job.micro_batches());
         let most = |steps| StageOrder { bodies: Vec::new(), steps, micro_batches: job.micro_batches() }.in_flight();
         let in_flight = lists.map_or(1, most);
         Border { of, first, border, pass, between: (from.min(to), from.max(to)), upwards: from < to, layers, in_flight }

@@ -62,17 +62,18 @@ impl<'a> Tasks<'a> {
     /// the step.
     pub(super) fn run(mut self) -> Vec<Task> {
         let (micro, step) = (self.of_scope(&[Scope::MicroBatch]), self.of_scope(&[Scope::Step]));
-        if self.of.sharding.is_some() {
-            self.run_passes(&micro);
-        } else {
-            let claimed = self.of.job.claims();
-            let repetitions = |averaging: Averaging| averaging.repetitions(self.of.job.workers);
-            let count = self.of.job.averaging().map_or(self.of.job.micro_batches(), repetitions);
-            if claimed || count > 1 {
-                let op = Op::Repeat { count, body: micro.len(), claimed };
-                self.task("micro-batches".into(), op, Vec::new());
-            }
-            micro.into_iter().for_each(|node| self.push(node, 0));
+        let claimed = self.of.job.claims();
+        let repetitions = |averaging: Averaging| averaging.repetitions(self.of.job.workers);
+        let count = self.of.job.averaging().map_or(self.of.job.micro_batches(), repetitions);
+        let repeat = (claimed || count > 1)
+            .then(|| self.task("micro-batches".into(), Op::Repeat { count, body: 0, claimed }, Vec::new()));
+        match self.of.sharding {
+            Some(_) => self.run_passes(&micro),
+            None => micro.into_iter().for_each(|node| self.push(node, 0)),
+        }
+        if let Some(repeat) = repeat {
+            let body = self.list.len() - repeat - 1;
+            self.list[repeat].op = Op::Repeat { count, body, claimed };
         }
         step.into_iter().for_each(|node| self.push(node, 0));
         self.finish();

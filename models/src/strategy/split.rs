@@ -58,7 +58,7 @@ impl SplitLayers {
     /// A model that cannot be split, several micro-batches, dedicated servers, MPI's allreduce.
     pub(super) fn graph(self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         let SplitLayers { mesh, axis, front, passes, variable_batch, pairs, shares_state } = self;
-        refuse(job)?;
+        refuse(job, variable_batch)?;
         let ranks = mesh.size(axis);
         if ranks == 1 {
             // Each rank has every layer whole.
@@ -112,12 +112,11 @@ pub(super) fn everything(ranks: u32, samples: u32) -> Vec<Piece> {
 }
 
 /// Settings that strategies with split layers do not serve.
-fn refuse(job: &Job) -> Result<(), InputError> {
+fn refuse(job: &Job, varies: bool) -> Result<(), InputError> {
     let strategy = &job.strategy;
-    if job.accumulate > 1 && job.mesh.is_none() {
+    if job.accumulate > 1 && varies {
         let message = format!(
-            "{strategy} without a mesh takes one micro-batch a step: take 1 and a larger batch per rank, or give model-parallel or \
-             megatron a mesh"
+            "{strategy} updates split layers with each pass, and not once in several micro-batches: take 1 and a larger batch per rank"
         );
         return Err(InputError::flag("accumulate", job.accumulate.to_string(), message));
     }

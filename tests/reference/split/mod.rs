@@ -58,6 +58,8 @@ pub(super) fn train(
     let mut of_pass = part(sharding.pass_samples())?;
     for step in (0..steps).map(u64::from) {
         let mut sums: Vec<Vec<f32>> = Vec::new();
+        // By worker, of the layers before the cut.
+        let mut gradients = vec![vec![0.0; weights.values.len()]; of_worker.len()];
         let places = 0..leaders.len() * sharding.passes.len();
         let all = (0..program.accumulate).flat_map(|repetition| places.clone().map(move |place| (repetition, place)));
         for (repetition, place) in all {
@@ -88,17 +90,18 @@ pub(super) fn train(
             } else {
                 sums.push(gradient);
             }
+            if place + 1 == places.end {
+                for (part, sum) in of_worker.iter_mut().zip(&mut gradients) {
+                    let mut gradient = vec![0.0; weights.values.len()];
+                    front.iter().rev().for_each(|id| part.backward(*id, &weights.values, scale, &mut gradient));
+                    if repetition == 0 { *sum = gradient } else { add_into(sum, &gradient) }
+                }
+            }
         }
         let numbers = optimizer.step(step, &course(global_batch));
         if !sums.is_empty() {
             let sum = if sums.len() == 1 { sums.remove(0) } else { sum_of_parts(program, sharding, &sums)? };
             weights.update(whole, &back, (&numbers, 1.0), &sum);
-        }
-        let mut gradients = Vec::new();
-        for part in &mut of_worker {
-            let mut gradient = vec![0.0; weights.values.len()];
-            front.iter().rev().for_each(|id| part.backward(*id, &weights.values, scale, &mut gradient));
-            gradients.push(gradient);
         }
         let sum = sum_of_workers(program, sharding, &gradients)?;
         weights.update(whole, &front, (&numbers, 1.0), &sum);

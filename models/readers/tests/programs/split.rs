@@ -178,7 +178,7 @@ fn bad_input_is_refused() {
     for (strategy, change, cure) in [
         ("hybrid:g=3", &(|_: &mut Job| {}) as &dyn Fn(&mut Job), "divisor of 4"),
         ("hybrid:b", &|job| job.workers = 6, "two has 5 rows, too few for 6 ranks"),
-        ("hybrid:b", &|job| job.accumulate = 2, "larger batch per rank"),
+        ("hybrid:b:variable-batch", &|job| job.accumulate = 2, "larger batch per rank"),
         ("hybrid:b", &|job| job.algorithm = "library:mpi".parse().unwrap(), "take ring"),
         ("hybrid:b", &|job| job.algorithm = "parameter-server:1:dedicated".parse().unwrap(), "take ring"),
         ("hybrid:b", &zoo("nin"), "no dense layer"),
