@@ -230,11 +230,7 @@ impl Program {
         // MPI's call stalls whatever else its process has in flight, and NCCL's must come in the same order everywhere.
         let library = exchange.algorithm.library().is_some();
         if library && !alone::is_alone(role, id, exchange) {
-            return Err(fault(
-                role,
-                &task.name,
-                "a library's collective runs alone: allow one exchange at a time",
-            ));
+            return Err(fault(role, &task.name, "a library's collective runs alone: allow one exchange at a time"));
         }
         self.schedule(exchange, role.ranks.first()).map(|_| ())
     }

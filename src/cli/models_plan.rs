@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use lockstep_models::{
-    Axis, AxisAlgorithms, Job, Mesh, Model, PipelinePass, PipelineSchedule, StageChunk, StageCut, Stages, Strategy, pipeline,
+    Axis, AxisAlgorithms, Job, Mesh, Model, PipelinePass, PipelineSchedule, StageChunk, StageCut, Stages, Strategy,
+    pipeline,
 };
 use lockstep_report::failure::Failure;
 use lockstep_report::output::write_atomically;

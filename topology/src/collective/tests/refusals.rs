@@ -17,7 +17,13 @@ fn what_cannot_serve_is_refused_with_the_cure() {
         (&sum, "ring", &Group::flat(0), 0, "1 to 2^30 members"),
         (&sum, "pairwise", &Group::flat(4), 0, "does not serve allreduce: take ring, halving-doubling"),
         (&broadcast, "ring", &Group::flat(4), 0, "take binomial-tree, tree:4, pipelined-chain or"),
-        (&Collective::AllGather, "halving-doubling", &Group::flat(4), 0, "take ring, rings:4, direct, recursive-halving or"),
+        (
+            &Collective::AllGather,
+            "halving-doubling",
+            &Group::flat(4),
+            0,
+            "take ring, rings:4, direct, recursive-halving or",
+        ),
         (
             &Collective::AllGatherV { counts: few.clone() },
             "direct",
