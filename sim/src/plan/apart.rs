@@ -38,17 +38,17 @@ fn needs(role: &RolePlan, task: u32) -> impl Iterator<Item = u32> {
     role.tasks[task as usize].needs.iter().filter(|need| need.is_of_this_iteration()).map(|need| need.task as u32)
 }
 
-/// The slot before that of `task` in a stream.
-fn previous(stream: &[Slot], task: u32) -> Option<u32> {
-    stream.windows(2).find(|pair| pair[1].task == task).map(|pair| pair[0].task)
-}
-
 fn before(role: &RolePlan, task: u32) -> Vec<bool> {
     let mut before = vec![false; role.tasks.len()];
+    // By task, the one before it in the compute stream.
+    let mut previous: Vec<Option<u32>> = vec![None; role.tasks.len()];
+    for pair in role.compute.windows(2) {
+        previous[pair[1].task as usize].get_or_insert(pair[0].task);
+    }
     let mut open: Vec<u32> = needs(role, task).collect();
     while let Some(earlier) = open.pop() {
         if !std::mem::replace(&mut before[earlier as usize], true) {
-            open.extend(needs(role, earlier).chain(previous(&role.compute, earlier)));
+            open.extend(needs(role, earlier).chain(previous[earlier as usize]));
         }
     }
     before
