@@ -149,9 +149,18 @@ const CASES: &[(&str, &[&str])] = &[
         &["--ranks", "dense2 has 10 rows"],
     ),
     (
-        "exec run --model lenet --data synthetic --ranks 2 --strategy hybrid:c --accumulate 2",
+        "exec run --model lenet --data synthetic --ranks 2 --strategy hybrid:c:variable-batch --accumulate 2",
         &["--accumulate", "larger batch per rank"],
     ),
+    (
+        "sim predict --model lenet --strategy megatron --mesh data=2,tensor=2 --axis-algorithms device=ring",
+        &["--axis-algorithms", "has no axis device"],
+    ),
+    (
+        "sim predict --model lenet --strategy megatron --mesh data=2,tensor=2 --axis-algorithms tensor=pairwise",
+        &["--axis-algorithms", "tensor=pairwise", "take ring"],
+    ),
+    ("sim predict --model lenet --ranks 2 --axis-algorithms ring", &["--axis-algorithms", "write data=ring"]),
     ("sim predict --model mlp --anchor 219", &["--anchor", "219", "ranks=1,images_per_s=219"]),
     (
         "sim predict --model mlp --cluster ethernet-4 --anchor ranks=4,images_per_s=1e12",

@@ -1,12 +1,11 @@
 //! Who draws samples together: all ranks from one shuffle, each node from an order of its own, or each rank from what it holds.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
 use lockstep_topology::InputError;
 
-use crate::{Job, Partition};
+use crate::Partition;
 
 /// How the samples of a step are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,35 +55,6 @@ impl Sampling {
             pools.extend((here > 0).then_some(here));
         }
         pools
-    }
-}
-
-impl Job {
-    /// How many draw from each pool of samples, in the order of [`Mesh::source`](crate::Mesh::source).
-    ///
-    /// # Errors
-    /// Ranks that share samples and lie on several nodes, where each node draws its own.
-    pub(crate) fn pools(&self) -> Result<Vec<u32>, InputError> {
-        let nodes = self.node_sizes.as_deref();
-        let shared = self.mesh.as_ref().filter(|mesh| mesh.source(mesh.ranks() - 1) != mesh.ranks() - 1);
-        let (Some(mesh), Some(sizes), Sampling::PerNode) = (shared, nodes, self.sampling) else {
-            return Ok(self.sampling.pools(self.sources(), nodes));
-        };
-        let mut node_of = sizes.iter().enumerate().flat_map(|(node, size)| std::iter::repeat_n(node, *size as usize));
-        let mut by_source: Vec<Option<usize>> = vec![None; self.sources() as usize];
-        let mut together = true;
-        for rank in 0..mesh.ranks() {
-            let (node, source) = (node_of.next(), mesh.source(rank) as usize);
-            together &= by_source[source].is_none_or(|of_others| Some(of_others) == node);
-            by_source[source] = node;
-        }
-        let pools: Vec<u32> = by_source.chunk_by(|a, b| a == b).map(|pool| pool.len() as u32).collect();
-        let nodes = by_source.iter().collect::<BTreeSet<_>>().len();
-        if together && nodes == pools.len() {
-            return Ok(pools);
-        }
-        let message = "draws samples for each node, and ranks that share samples lie on several: take one-shuffle, or data as the outermost axis";
-        Err(InputError::flag("sampling", self.sampling.to_string(), message))
     }
 }
 

@@ -1,5 +1,6 @@
 //! A job: model, strategy and sizes, everything that decides a program except the cluster.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -297,6 +298,33 @@ impl Job {
             return Err(InputError::flag("sampling", self.sampling.to_string(), message));
         }
         Ok(())
+    }
+
+    /// How many draw from each pool of samples, in the order of [`Mesh::source`].
+    ///
+    /// # Errors
+    /// Ranks that share samples and lie on several nodes, where each node draws its own.
+    pub(crate) fn pools(&self) -> Result<Vec<u32>, InputError> {
+        let nodes = self.node_sizes.as_deref();
+        let shared = self.mesh.as_ref().filter(|mesh| mesh.source(mesh.ranks() - 1) != mesh.ranks() - 1);
+        let (Some(mesh), Some(sizes), Sampling::PerNode) = (shared, nodes, self.sampling) else {
+            return Ok(self.sampling.pools(self.sources(), nodes));
+        };
+        let mut node_of = sizes.iter().enumerate().flat_map(|(node, size)| std::iter::repeat_n(node, *size as usize));
+        let mut by_source: Vec<Option<usize>> = vec![None; self.sources() as usize];
+        let mut together = true;
+        for rank in 0..mesh.ranks() {
+            let (node, source) = (node_of.next(), mesh.source(rank) as usize);
+            together &= by_source[source].is_none_or(|of_others| Some(of_others) == node);
+            by_source[source] = node;
+        }
+        let pools: Vec<u32> = by_source.chunk_by(|a, b| a == b).map(|pool| pool.len() as u32).collect();
+        let nodes = by_source.iter().collect::<BTreeSet<_>>().len();
+        if together && nodes == pools.len() {
+            return Ok(pools);
+        }
+        let message = "draws samples for each node, and ranks that share samples lie on several: take one-shuffle, or data as the outermost axis";
+        Err(InputError::flag("sampling", self.sampling.to_string(), message))
     }
 
     /// Settings that learners have no use for.
