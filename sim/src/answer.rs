@@ -13,4 +13,4 @@ pub use bound::{Bound, ClassUse, IMBALANCE, LATENCY, UNFILLED, bound, class_uses
 pub use device_memory::{DeviceMemory, fullest_device};
 pub use hiding::{HIDDEN, Hiding, hiding};
 pub use perturbed::{OwnTime, Parameter};
-pub use sensitivity::{Sensitivity, collective_sensitivities, parameters, scaled, sensitivities};
+pub use sensitivity::{Sensitivity, collective_sensitivities, parameters, recorded, scaled, sensitivities};

@@ -11,6 +11,7 @@ mod collective;
 mod conditions;
 pub mod costs;
 mod deadlock;
+mod derivative;
 mod engine;
 mod error;
 pub mod event;

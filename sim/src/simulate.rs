@@ -5,6 +5,7 @@ use lockstep_topology::cluster::Device;
 use lockstep_topology::{InputError, Rank, Time};
 
 use crate::costs::Cost;
+use crate::derivative::{Dual, Tracked};
 use crate::engine::{Engine, Feed, Job, Jobs};
 use crate::error::SimError;
 use crate::fluid::{Fluid, System};
@@ -105,12 +106,35 @@ pub fn simulate_with<F: Fluid + Clone>(
     platform.check(program.ranks())?;
     let (renumbered, orbits) = renumber::best(program, platform, options.fold);
     let Some(renumbered) = renumbered else {
-        return simulate_folded(fluid, program, platform, driver, options, orbits);
+        return Ok(simulate_folded(fluid, program, platform, driver, options, orbits)?.0);
     };
     let here = renumbered.platform(platform);
-    let mut predicted = simulate_folded(fluid, &renumbered.program, &here, driver, options, orbits)?;
+    let (mut predicted, _) = simulate_folded(fluid, &renumbered.program, &here, driver, options, orbits)?;
     renumbered.back(&mut predicted.timeline.spans, &mut predicted.traffic);
     Ok(predicted)
+}
+
+/// The timeline of a run, in which ranks have any numbers, and the derivatives of the ends of its iterations by the figures that
+/// `changed` platforms have changed; none where the run did what is not differentiated.
+///
+/// # Errors
+/// As [`simulate`].
+pub(crate) fn differentiate(
+    program: &Program,
+    platform: &Platform<'_>,
+    options: &SimOptions,
+    changed: &[Platform<'_>],
+) -> Result<(Timeline, Option<Vec<Dual>>), SimError> {
+    let (renumbered, orbits) = renumber::best(program, platform, options.fold);
+    let (mut here, mut changed, mut program) = (*platform, changed.to_vec(), program);
+    if let Some(renumbered) = &renumbered {
+        here = renumbered.platform(platform);
+        changed.iter_mut().for_each(|changed| *changed = renumbered.platform(changed));
+        program = &renumbered.program;
+    }
+    let fluid = Tracked::new(&here, &changed);
+    let (predicted, by) = simulate_folded(fluid, program, &here, options.driver(), options, orbits)?;
+    Ok((predicted.timeline, by))
 }
 
 /// As [`simulate_with`], of the ranks that `orbits` has.
@@ -121,7 +145,7 @@ fn simulate_folded<F: Fluid + Clone>(
     driver: Driver,
     options: &SimOptions,
     orbits: (Orbits, Folding),
-) -> Result<Prediction, SimError> {
+) -> Result<(Prediction, Option<Vec<Dual>>), SimError> {
     let driver = driver.serving(program);
     let input = platform.conditions.input.as_ref();
     let stages = input.map(|input| supply::stages(input, program, platform)).transpose()?.unwrap_or_default();
@@ -129,6 +153,8 @@ fn simulate_folded<F: Fluid + Clone>(
         let plan = Plan::new(program, orbits.count(program.ranks()))?;
         let mut resources = Resources::new(platform, fluid.clone(), orbits);
         let (lists, of_rank) = jobs(program, options, &mut resources)?;
+        let orbits = resources.orbits().clone();
+        resources.fluid.prepare(program, options, &orbits)?;
         let mut engine = Engine::new(&plan, driver.clone(), resources, lists, &of_rank);
         engine.long_way = options.long_way;
         let feed = |stages: &Option<Stages>| Some(Feed::new((*stages)?, input?));
@@ -137,13 +163,13 @@ fn simulate_folded<F: Fluid + Clone>(
         engine.run()
     })?;
     let timeline = Timeline { totals: outcome.totals, ..Timeline::of(outcome.spans, options.warm_up) };
-    let traffic = outcome.traffic;
+    let (traffic, derivatives) = (outcome.traffic, outcome.derivatives);
     let utilisation = per_step(outcome.utilisation, outcome.end, &timeline);
     let mut notes = platform.costs.notes(program);
     if folding != Folding::Off {
         notes.push(folding.to_string());
     }
-    Ok(Prediction { timeline, traffic, utilisation, folding, claims: outcome.claims, notes })
+    Ok((Prediction { timeline, traffic, utilisation, folding, claims: outcome.claims, notes }, derivatives))
 }
 
 /// Shares of the whole run as shares of its counted steps: every iteration does the same work, so what a step uses is the
@@ -160,7 +186,7 @@ fn per_step(mut utilisation: Vec<Utilisation>, end: Time, timeline: &Timeline) -
 }
 
 /// The jobs of each role on each device in use, and which list is each rank's.
-fn jobs<F: Fluid>(
+pub(crate) fn jobs<F: Fluid>(
     program: &Program,
     options: &SimOptions,
     resources: &mut Resources<'_, F>,

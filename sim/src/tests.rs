@@ -1,6 +1,7 @@
 //! Tests of the engine: a small world with costs of one's own choosing, and what must hold in it.
 
 mod answers;
+mod derivatives;
 mod closed_forms;
 mod costs;
 mod deadlocks;

@@ -7,14 +7,15 @@
 use std::collections::BTreeSet;
 
 use lockstep_models::Program;
-use lockstep_topology::Rank;
+use lockstep_topology::{Cluster, Rank};
 use lockstep_topology::cluster::{DeviceId, DeviceKind, Figure};
 
 use super::perturbed::{OwnTime, Parameter, Perturbed};
 use crate::collective::{CollectiveRun, simulate_collective};
 use crate::error::SimError;
 use crate::platform::Platform;
-use crate::simulate::{Prediction, SimOptions, simulate};
+use crate::derivative::{CHANGE, LANES};
+use crate::simulate::{Prediction, SimOptions, differentiate, simulate};
 use crate::traffic::{Sent, Traffic};
 
 /// Half of the distance between the two simulations, in the logarithm of the parameter.
@@ -85,6 +86,54 @@ pub fn sensitivities(
         Ok(prediction.timeline.step_time_s())
     };
     reactions(platform, parameters, progress, step)
+}
+
+/// The same from one simulation that carries derivatives, of the step that `prediction` says; `None` where it does what is not
+/// differentiated, or its step is another.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn recorded(
+    program: &Program,
+    platform: &Platform<'_>,
+    options: &SimOptions,
+    parameters: &[Parameter],
+    step_time_s: f64,
+) -> Result<Option<Vec<Sensitivity>>, SimError> {
+    let mut all = Vec::with_capacity(parameters.len());
+    for parameters in parameters.chunks(LANES) {
+        let factor = |parameter: &Parameter| if parameter.is_rate() { 1.0 / (1.0 + CHANGE) } else { 1.0 + CHANGE };
+        let clusters: Vec<Cluster> = parameters
+            .iter()
+            .map(|parameter| platform.cluster.scaled(&|figure| match Parameter::Cluster(figure) == *parameter {
+                true => factor(parameter),
+                false => 1.0,
+            }))
+            .collect();
+        let own: Vec<[OwnTime; 1]> = parameters.iter().map(|parameter| match parameter {
+            Parameter::Own(time) => [*time],
+            Parameter::Cluster(_) => [OwnTime::Kernels],
+        }).collect();
+        let costs: Vec<Perturbed<'_>> = own.iter().map(|own| Perturbed::new(platform.costs, platform.cluster, 1.0 + CHANGE, own)).collect();
+        let changed: Vec<Platform<'_>> = parameters.iter().zip(&clusters).zip(&costs).map(|((parameter, cluster), costs)| match parameter {
+            Parameter::Own(_) => Platform { costs, ..*platform },
+            Parameter::Cluster(_) => Platform { cluster, ..*platform },
+        }).collect();
+        let options = SimOptions { long_way: true, warm_up: 1, counted: 1, ..*options };
+        let (timeline, by) = differentiate(program, platform, &options, &changed)?;
+        let (Some(by), Some(step)) = (by, timeline.steps().last().copied()) else { return Ok(None) };
+        let step_s = step.seconds();
+        if (step_s - step_time_s).abs() > 1e-9 * step_time_s {
+            return Ok(None);
+        }
+        let (end, begin) = (&by[step.iteration as usize], &by[step.iteration as usize - 1]);
+        for (lane, parameter) in parameters.iter().enumerate() {
+            let change = (end.by(lane) - begin.by(lane)) / step_s;
+            all.push(Sensitivity { parameter: *parameter, elasticity: if parameter.is_rate() { -change } else { change } });
+        }
+    }
+    all.sort_by(|a, b| b.elasticity.abs().total_cmp(&a.elasticity.abs()).then(a.parameter.cmp(&b.parameter)));
+    Ok(Some(all))
 }
 
 /// The same of one collective alone: of its time to what moves and adds its bytes, for nothing else happens.
