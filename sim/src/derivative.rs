@@ -13,6 +13,7 @@ mod tracked;
 
 use lockstep_models::Program;
 use lockstep_topology::InputError;
+use lockstep_topology::cluster::LinkId;
 
 pub(crate) use dual::{Dual, LANES};
 pub(crate) use shadow::CHANGE;
@@ -144,11 +145,11 @@ pub trait Trace {
         Ok(())
     }
 
-    /// Prices the next path.
+    /// Prices the next path, which takes these links.
     ///
     /// # Errors
-    /// Devices that cannot reach each other, costs that are no numbers.
-    fn path(&mut self, _key: Key) -> Result<(), InputError> {
+    /// Costs that are no numbers.
+    fn path(&mut self, _key: Key, _links: &[LinkId]) -> Result<(), InputError> {
         Ok(())
     }
 

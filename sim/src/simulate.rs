@@ -1,7 +1,9 @@
 //! `simulate`: program and platform in, timeline out.
 
-use lockstep_models::{Claim, Driver, Op, Program, Timeline};
-use lockstep_topology::cluster::Device;
+use std::sync::Arc;
+
+use lockstep_models::{Claim, Driver, Op, Program, Task, Timeline};
+use lockstep_topology::cluster::{Device, DeviceKind};
 use lockstep_topology::{InputError, Rank, Time};
 
 use crate::costs::Cost;
@@ -200,6 +202,7 @@ pub(crate) fn jobs<F: Fluid>(
         let axis =
             role.tasks.iter().find_map(|task| if let Op::Copy(copies) = &task.op { copies.axis() } else { None });
         let mut lists_on: Vec<Vec<(u32, u32)>> = vec![Vec::new(); platform.cluster.devices().len()];
+        let mut known: Vec<(u32, &DeviceKind, Vec<Option<Cost>>)> = Vec::new();
         for rank in role.ranks.iter().take_while(|rank| *rank < count) {
             let device = &platform.cluster.devices()[platform.placement.device(Rank(rank)).0 as usize];
             let coordinate = axis.map_or(0, |axis| program.mesh.coordinate(axis, rank));
@@ -209,8 +212,20 @@ pub(crate) fn jobs<F: Fluid>(
                 continue;
             }
             let mut list = Vec::with_capacity(role.tasks.len());
-            for task in &role.tasks {
-                let Some(cost) = cost(&task.op, program, platform, device, rank) else {
+            let same = |(other, kind, _): &&(u32, &DeviceKind, _)| *other == coordinate && alike(kind, &device.kind);
+            let at_hand = platform.costs.alike().then(|| known.iter().find(same)).flatten();
+            let costs: Vec<Option<Cost>> = match at_hand {
+                Some((_, _, costs)) => costs.clone(),
+                None => {
+                    let of = |task: &Task| cost(&task.op, program, platform, device, rank);
+                    role.tasks.iter().map(of).collect()
+                }
+            };
+            if at_hand.is_none() && !role.tasks.iter().any(|task| matches!(task.op, Op::Save { .. })) {
+                known.push((coordinate, &device.kind, costs.clone()));
+            }
+            for (task, cost) in role.tasks.iter().zip(costs) {
+                let Some(cost) = cost else {
                     list.push(None);
                     continue;
                 };
@@ -224,6 +239,15 @@ pub(crate) fn jobs<F: Fluid>(
         }
     }
     Ok((lists, of_rank))
+}
+
+/// Whether two devices have one data sheet.
+fn alike(one: &DeviceKind, other: &DeviceKind) -> bool {
+    match (one, other) {
+        (DeviceKind::Gpu(one), DeviceKind::Gpu(other)) => Arc::ptr_eq(one, other),
+        (DeviceKind::Cpu(one), DeviceKind::Cpu(other)) => one == other,
+        _ => false,
+    }
 }
 
 /// What a task costs `rank` on its device; `None` where it is no job of a device.

@@ -4,6 +4,8 @@
 //! Which is which can be asked of any costs: they are homogeneous, so multiplying their own times by f is the same as
 //! multiplying every rate of the cluster by f, dividing its latencies by f, and stretching the answer f times.
 
+use std::sync::Arc;
+
 use lockstep_models::{Phase, Program};
 use lockstep_topology::cluster::{Cluster, Device, Figure, Route};
 
@@ -22,6 +24,18 @@ pub enum OwnTime {
     MessageBytes,
 }
 
+impl OwnTime {
+    /// This one and no other.
+    pub(super) fn alone(self) -> &'static [OwnTime] {
+        match self {
+            OwnTime::Kernels => &[OwnTime::Kernels],
+            OwnTime::MessageLatency => &[OwnTime::MessageLatency],
+            OwnTime::MessageOverhead => &[OwnTime::MessageOverhead],
+            OwnTime::MessageBytes => &[OwnTime::MessageBytes],
+        }
+    }
+}
+
 /// One figure, or one sort of figures, that a prediction depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Parameter {
@@ -38,19 +52,33 @@ impl Parameter {
     }
 }
 
+/// The cluster with rates multiplied and latencies divided by a factor.
+pub(super) fn counterpart(cluster: &Cluster, factor: f64) -> Arc<Cluster> {
+    Arc::new(cluster.scaled(&|figure: Figure| if figure.is_rate() { factor } else { 1.0 / factor }))
+}
+
 /// Costs with some of their own times multiplied.
 pub(super) struct Perturbed<'a> {
     inner: &'a dyn Costs,
     factor: f64,
     times: &'a [OwnTime],
     /// The cluster with rates multiplied and latencies divided by the factor.
-    counterpart: Cluster,
+    counterpart: Arc<Cluster>,
 }
 
 impl<'a> Perturbed<'a> {
     pub(super) fn new(inner: &'a dyn Costs, cluster: &Cluster, factor: f64, times: &'a [OwnTime]) -> Perturbed<'a> {
-        let counter = |figure: Figure| if figure.is_rate() { factor } else { 1.0 / factor };
-        Perturbed { inner, factor, times, counterpart: cluster.scaled(&counter) }
+        Perturbed::beside(inner, counterpart(cluster, factor), factor, times)
+    }
+
+    /// The same, given the counterpart of its cluster.
+    pub(super) fn beside(
+        inner: &'a dyn Costs,
+        counterpart: Arc<Cluster>,
+        factor: f64,
+        times: &'a [OwnTime],
+    ) -> Perturbed<'a> {
+        Perturbed { inner, factor, times, counterpart }
     }
 
     fn kernel(&self, device: &Device, cost: impl Fn(&Device) -> Cost) -> Cost {

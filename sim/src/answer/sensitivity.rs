@@ -10,7 +10,7 @@ use lockstep_models::Program;
 use lockstep_topology::{Cluster, Rank};
 use lockstep_topology::cluster::{DeviceId, DeviceKind, Figure};
 
-use super::perturbed::{OwnTime, Parameter, Perturbed};
+use super::perturbed::{OwnTime, Parameter, Perturbed, counterpart};
 use crate::collective::{CollectiveRun, simulate_collective};
 use crate::error::SimError;
 use crate::platform::Platform;
@@ -102,23 +102,8 @@ pub fn recorded(
 ) -> Result<Option<Vec<Sensitivity>>, SimError> {
     let mut all = Vec::with_capacity(parameters.len());
     for parameters in parameters.chunks(LANES) {
-        let factor = |parameter: &Parameter| if parameter.is_rate() { 1.0 / (1.0 + CHANGE) } else { 1.0 + CHANGE };
-        let clusters: Vec<Cluster> = parameters
-            .iter()
-            .map(|parameter| platform.cluster.scaled(&|figure| match Parameter::Cluster(figure) == *parameter {
-                true => factor(parameter),
-                false => 1.0,
-            }))
-            .collect();
-        let own: Vec<[OwnTime; 1]> = parameters.iter().map(|parameter| match parameter {
-            Parameter::Own(time) => [*time],
-            Parameter::Cluster(_) => [OwnTime::Kernels],
-        }).collect();
-        let costs: Vec<Perturbed<'_>> = own.iter().map(|own| Perturbed::new(platform.costs, platform.cluster, 1.0 + CHANGE, own)).collect();
-        let changed: Vec<Platform<'_>> = parameters.iter().zip(&clusters).zip(&costs).map(|((parameter, cluster), costs)| match parameter {
-            Parameter::Own(_) => Platform { costs, ..*platform },
-            Parameter::Cluster(_) => Platform { cluster, ..*platform },
-        }).collect();
+        let changed = Changed::new(platform, parameters);
+        let changed = changed.platforms(platform);
         let options = SimOptions { long_way: true, warm_up: 1, counted: 1, ..*options };
         let (timeline, by) = differentiate(program, platform, &options, &changed)?;
         let (Some(by), Some(step)) = (by, timeline.steps().last().copied()) else { return Ok(None) };
@@ -191,6 +176,43 @@ pub fn scaled(
     times: (&[Parameter], f64),
 ) -> Result<Prediction, SimError> {
     on_scaled(platform, rates, times, |platform| simulate(program, platform, options.driver(), options))
+}
+
+/// Clusters and costs with one parameter changed each, so that everything takes longer.
+struct Changed<'a> {
+    parts: Vec<Part<'a>>,
+}
+
+/// What a parameter is a part of.
+enum Part<'a> {
+    Cluster(Cluster),
+    Costs(Perturbed<'a>),
+}
+
+impl<'a> Changed<'a> {
+    fn new(platform: &Platform<'a>, parameters: &[Parameter]) -> Changed<'a> {
+        let longer = 1.0 + CHANGE;
+        let counterpart = counterpart(platform.cluster, longer);
+        let part = |parameter: &Parameter| match *parameter {
+            Parameter::Cluster(changed) => {
+                let factor = if changed.is_rate() { 1.0 / longer } else { longer };
+                let cluster = platform.cluster.scaled(&|figure| if figure == changed { factor } else { 1.0 });
+                Part::Cluster(cluster)
+            }
+            Parameter::Own(time) => {
+                Part::Costs(Perturbed::beside(platform.costs, counterpart.clone(), longer, time.alone()))
+            }
+        };
+        Changed { parts: parameters.iter().map(part).collect() }
+    }
+
+    fn platforms<'p>(&'p self, platform: &Platform<'p>) -> Vec<Platform<'p>> {
+        let on = |part: &'p Part<'a>| match part {
+            Part::Cluster(cluster) => Platform { cluster, ..*platform },
+            Part::Costs(costs) => Platform { costs, ..*platform },
+        };
+        self.parts.iter().map(on).collect()
+    }
 }
 
 /// What `run` gives on the platform with these rates and times multiplied.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use lockstep_models::Program;
+use lockstep_topology::cluster::LinkId;
 use lockstep_topology::{InputError, Time};
 
 use super::Dual;
@@ -121,8 +122,9 @@ impl<'a> Shadow<'a> {
         Ok(())
     }
 
-    pub(super) fn path(&mut self, key: Key) -> Result<(), InputError> {
-        self.paths.push(path_between(&mut self.resources, &mut self.connections, key)?);
+    pub(super) fn path(&mut self, key: Key, links: &[LinkId]) -> Result<(), InputError> {
+        let route = self.platform.cluster.route_along(key.0, key.1, links)?;
+        self.paths.push(path_between(&mut self.resources, &mut self.connections, key, &route)?);
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 //! by W: its end e has x·e′ = G(s) + x·s′ + W′ − G(e), speeds being those at the moment.
 
 use lockstep_models::Program;
+use lockstep_topology::cluster::LinkId;
 use lockstep_topology::{InputError, Time};
 
 use super::dual::Dual;
@@ -181,9 +182,9 @@ impl Trace for Tracked<'_> {
         Ok(())
     }
 
-    fn path(&mut self, key: Key) -> Result<(), InputError> {
+    fn path(&mut self, key: Key, links: &[LinkId]) -> Result<(), InputError> {
         if let Some(shadows) = &mut self.shadows {
-            shadows.each(|shadow| shadow.path(key))?;
+            shadows.each(|shadow| shadow.path(key, links))?;
             self.varies |= shadows.last_path_varies();
             self.paths.push(shadows.last_path());
         }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lockstep_topology::cluster::{DeviceId, DeviceKind};
+use lockstep_topology::cluster::{DeviceId, DeviceKind, Route};
 use lockstep_topology::{Action, InputError, Rank as RankId, Time};
 
 use super::Engine;
@@ -99,8 +99,9 @@ impl<F: Fluid> Engine<'_, F> {
         if let Some(known) = self.paths.known.get(&key) {
             return Ok(*known);
         }
-        let path = path_between(&mut self.resources, &mut self.connections, key)?;
-        self.resources.fluid.path(key)?;
+        let route = self.platform.cluster.route(key.0, key.1)?;
+        let path = path_between(&mut self.resources, &mut self.connections, key, &route)?;
+        self.resources.fluid.path(key, &route.links)?;
         self.paths.paths.push(path);
         let path = (self.paths.paths.len() - 1) as u32;
         self.paths.known.insert(key, path);
@@ -109,22 +110,22 @@ impl<F: Fluid> Engine<'_, F> {
 
 }
 
-/// The way from one device to another.
+/// The way from one device to another, along a route.
 ///
 /// # Errors
-/// Devices that cannot reach each other, costs that are no numbers, a route that does not fold.
+/// Costs that are no numbers, a route that does not fold.
 pub(crate) fn path_between<F: Fluid>(
     resources: &mut Resources<'_, F>,
     connections: &mut Connections,
     (sender, receiver, pair): Key,
+    route: &Route,
 ) -> Result<Path, InputError> {
         let platform = resources.platform;
         let receiver = &platform.cluster.devices()[receiver.0 as usize];
-        let route = platform.cluster.route(sender, receiver.id)?;
         if pair == Pair::Wire {
             resources.orbits().check(platform.cluster, &route.links)?;
         }
-        let cost = platform.costs.message(pair, receiver, &route);
+        let cost = platform.costs.message(pair, receiver, route);
         let figures = [cost.latency, cost.wake, cost.overhead, cost.copy, cost.sum, cost.memory, cost.send];
         if figures.iter().any(|figure| !(*figure >= 0.0 && figure.is_finite())) {
             let value = format!("message to {}: {cost:?}", receiver.name);
@@ -134,7 +135,7 @@ pub(crate) fn path_between<F: Fluid>(
             Pair::Wire => {
                 let sender = &platform.cluster.devices()[sender.0 as usize];
                 let taps = resources.taps([sender, receiver])?;
-                connections.over(&route, &cost, &taps, resources)?
+                connections.over(route, &cost, &taps, resources)?
             }
             // The receiver's thread carries the bytes, so nothing else limits them.
             Pair::Memory | Pair::Host => (Carrier::Alone(f64::INFINITY), Terms::default()),
