@@ -11,7 +11,8 @@ use crate::derivative::{Dual, Tracked};
 use crate::engine::{Engine, Feed, Job, Jobs};
 use crate::error::SimError;
 use crate::fluid::{Fluid, System};
-use crate::fold::{self, FoldRule, Folding, renumber};
+use crate::fold::renumber::{self, Numbers};
+use crate::fold::{self, FoldRule, Folding};
 use crate::input::Stages;
 use crate::machine::{Resources, Utilisation};
 use crate::orbits::Orbits;
@@ -105,37 +106,49 @@ pub fn simulate_with<F: Fluid + Clone>(
     driver: Driver,
     options: &SimOptions,
 ) -> Result<Prediction, SimError> {
+    let numbers = renumber::best(program, platform, options.fold);
+    simulate_by(fluid, &numbers, program, platform, driver, options)
+}
+
+/// As [`simulate_with`], by numbers of ranks that are known.
+pub(crate) fn simulate_by<F: Fluid + Clone>(
+    fluid: F,
+    (renumbered, orbits): &Numbers,
+    program: &Program,
+    platform: &Platform<'_>,
+    driver: Driver,
+    options: &SimOptions,
+) -> Result<Prediction, SimError> {
     platform.check(program.ranks())?;
-    let (renumbered, orbits) = renumber::best(program, platform, options.fold);
     let Some(renumbered) = renumbered else {
-        return Ok(simulate_folded(fluid, program, platform, driver, options, orbits)?.0);
+        return Ok(simulate_folded(fluid, program, platform, driver, options, orbits.clone())?.0);
     };
     let here = renumbered.platform(platform);
-    let (mut predicted, _) = simulate_folded(fluid, &renumbered.program, &here, driver, options, orbits)?;
+    let (mut predicted, _) = simulate_folded(fluid, &renumbered.program, &here, driver, options, orbits.clone())?;
     renumbered.back(&mut predicted.timeline.spans, &mut predicted.traffic);
     Ok(predicted)
 }
 
-/// The timeline of a run, in which ranks have any numbers, and the derivatives of the ends of its iterations by the figures that
-/// `changed` platforms have changed; none where the run did what is not differentiated.
+/// The timeline of a run, in which ranks have the numbers by which they are simulated, and the derivatives of the ends of its
+/// iterations by the figures that `changed` platforms have changed; none where the run did what is not differentiated.
 ///
 /// # Errors
 /// As [`simulate`].
 pub(crate) fn differentiate(
+    (renumbered, orbits): &Numbers,
     program: &Program,
     platform: &Platform<'_>,
     options: &SimOptions,
     changed: &[Platform<'_>],
 ) -> Result<(Timeline, Option<Vec<Dual>>), SimError> {
-    let (renumbered, orbits) = renumber::best(program, platform, options.fold);
     let (mut here, mut changed, mut program) = (*platform, changed.to_vec(), program);
-    if let Some(renumbered) = &renumbered {
+    if let Some(renumbered) = renumbered {
         here = renumbered.platform(platform);
         changed.iter_mut().for_each(|changed| *changed = renumbered.platform(changed));
         program = &renumbered.program;
     }
     let fluid = Tracked::new(&here, &changed);
-    let (predicted, by) = simulate_folded(fluid, program, &here, options.driver(), options, orbits)?;
+    let (predicted, by) = simulate_folded(fluid, program, &here, options.driver(), options, orbits.clone())?;
     Ok((predicted.timeline, by))
 }
 

@@ -34,6 +34,9 @@ pub struct Explanation {
     pub sensitivities: Vec<SensitivityFigures>,
     /// Those to rates minus those to times, all of them: −1 but for events that change places.
     pub sensitivity_sum: f64,
+    /// How they were worked out: as derivatives of one simulation, which are of small changes, these scaled to what larger changes of
+    /// computation and communication do, or by two simulations for each parameter.
+    pub sensitivity_basis: String,
     /// What it does not react to.
     pub does_not_react_to: Vec<String>,
     /// How far the figures behind it are known.

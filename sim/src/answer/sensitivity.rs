@@ -1,25 +1,22 @@
 //! Sensitivities: by how many percent the step's time changes when a parameter changes by one, d log time / d log parameter.
 //!
-//! Central differences of simulations with the parameter a little larger and a little smaller. Multiplying every rate by s
+//! Derivatives (`subject.rs`), or central differences of simulations with the parameter a little larger and a little smaller. Multiplying every rate by s
 //! and dividing every time by s divides the step's time by s exactly, so the sensitivities to rates minus those to times
 //! add up to −1 (Euler's theorem), except where a small change lets events change places.
 
 use std::collections::BTreeSet;
 
-use lockstep_models::Program;
-use lockstep_topology::{Cluster, Rank};
+use lockstep_topology::Rank;
 use lockstep_topology::cluster::{DeviceId, DeviceKind, Figure};
 
-use super::perturbed::{OwnTime, Parameter, Perturbed, counterpart};
+use super::perturbed::{OwnTime, Parameter, Perturbed};
 use crate::collective::{CollectiveRun, simulate_collective};
 use crate::error::SimError;
 use crate::platform::Platform;
-use crate::derivative::{CHANGE, LANES};
-use crate::simulate::{Prediction, SimOptions, differentiate, simulate};
 use crate::traffic::{Sent, Traffic};
 
 /// Half of the distance between the two simulations, in the logarithm of the parameter.
-const STEP: f64 = 0.02;
+pub(super) const STEP: f64 = 0.02;
 /// Pairs of devices that are asked which links they use; those of a large cluster repeat.
 const MOST_PAIRS: usize = 4096;
 
@@ -30,6 +27,13 @@ pub struct Sensitivity {
     pub parameter: Parameter,
     /// d log step time / d log parameter: −1 for a rate that alone decides, 0 where it does not matter.
     pub elasticity: f64,
+}
+
+impl Sensitivity {
+    /// d log time / d log of its inverse, of a time: by how much more speed shortens the step, as a negative number.
+    pub(super) fn to_faster(self) -> f64 {
+        if self.parameter.is_rate() { self.elasticity } else { -self.elasticity }
+    }
 }
 
 /// The parameters that a prediction with this traffic may depend on: links on the ways of its messages, devices with ranks, the costs' own
@@ -70,58 +74,7 @@ pub fn parameters(platform: &Platform<'_>, traffic: &Traffic) -> Result<Vec<Para
     Ok(found.into_iter().collect())
 }
 
-/// The sensitivities to `parameters`, the strongest first; `progress` hears how many simulations of how many are done.
-///
-/// # Errors
-/// As [`simulate`].
-pub fn sensitivities(
-    program: &Program,
-    platform: &Platform<'_>,
-    options: &SimOptions,
-    parameters: &[Parameter],
-    progress: &mut dyn FnMut(usize, usize),
-) -> Result<Vec<Sensitivity>, SimError> {
-    let step = |platform: &Platform<'_>| {
-        let prediction = simulate(program, platform, options.driver(), options)?;
-        Ok(prediction.timeline.step_time_s())
-    };
-    reactions(platform, parameters, progress, step)
-}
-
-/// The same from one simulation that carries derivatives, of the step that `prediction` says; `None` where it does what is not
-/// differentiated, or its step is another.
-///
-/// # Errors
-/// As [`simulate`].
-pub fn recorded(
-    program: &Program,
-    platform: &Platform<'_>,
-    options: &SimOptions,
-    parameters: &[Parameter],
-    step_time_s: f64,
-) -> Result<Option<Vec<Sensitivity>>, SimError> {
-    let mut all = Vec::with_capacity(parameters.len());
-    for parameters in parameters.chunks(LANES) {
-        let changed = Changed::new(platform, parameters);
-        let changed = changed.platforms(platform);
-        let options = SimOptions { long_way: true, warm_up: 1, counted: 1, ..*options };
-        let (timeline, by) = differentiate(program, platform, &options, &changed)?;
-        let (Some(by), Some(step)) = (by, timeline.steps().last().copied()) else { return Ok(None) };
-        let step_s = step.seconds();
-        if (step_s - step_time_s).abs() > 1e-9 * step_time_s {
-            return Ok(None);
-        }
-        let (end, begin) = (&by[step.iteration as usize], &by[step.iteration as usize - 1]);
-        for (lane, parameter) in parameters.iter().enumerate() {
-            let change = (end.by(lane) - begin.by(lane)) / step_s;
-            all.push(Sensitivity { parameter: *parameter, elasticity: if parameter.is_rate() { -change } else { change } });
-        }
-    }
-    all.sort_by(|a, b| b.elasticity.abs().total_cmp(&a.elasticity.abs()).then(a.parameter.cmp(&b.parameter)));
-    Ok(Some(all))
-}
-
-/// The same of one collective alone: of its time to what moves and adds its bytes, for nothing else happens.
+/// The sensitivities of one collective alone, by differences: of its time to what moves and adds its bytes, for nothing else happens.
 ///
 /// # Errors
 /// As [`simulate_collective`].
@@ -146,7 +99,7 @@ pub fn collective_sensitivities(
 }
 
 /// How `seconds` reacts to each parameter.
-fn reactions(
+pub(super) fn reactions(
     platform: &Platform<'_>,
     parameters: &[Parameter],
     progress: &mut dyn FnMut(usize, usize),
@@ -160,63 +113,17 @@ fn reactions(
         let elasticity = if more > 0.0 && less > 0.0 { libm::log(more / less) / (2.0 * STEP) } else { 0.0 };
         all.push(Sensitivity { parameter: *parameter, elasticity });
     }
-    all.sort_by(|a, b| b.elasticity.abs().total_cmp(&a.elasticity.abs()).then(a.parameter.cmp(&b.parameter)));
+    strongest_first(&mut all);
     Ok(all)
 }
 
-/// The prediction with these rates and times multiplied, each by the factor beside them.
-///
-/// # Errors
-/// As [`simulate`].
-pub fn scaled(
-    program: &Program,
-    platform: &Platform<'_>,
-    options: &SimOptions,
-    rates: (&[Parameter], f64),
-    times: (&[Parameter], f64),
-) -> Result<Prediction, SimError> {
-    on_scaled(platform, rates, times, |platform| simulate(program, platform, options.driver(), options))
-}
-
-/// Clusters and costs with one parameter changed each, so that everything takes longer.
-struct Changed<'a> {
-    parts: Vec<Part<'a>>,
-}
-
-/// What a parameter is a part of.
-enum Part<'a> {
-    Cluster(Cluster),
-    Costs(Perturbed<'a>),
-}
-
-impl<'a> Changed<'a> {
-    fn new(platform: &Platform<'a>, parameters: &[Parameter]) -> Changed<'a> {
-        let longer = 1.0 + CHANGE;
-        let counterpart = counterpart(platform.cluster, longer);
-        let part = |parameter: &Parameter| match *parameter {
-            Parameter::Cluster(changed) => {
-                let factor = if changed.is_rate() { 1.0 / longer } else { longer };
-                let cluster = platform.cluster.scaled(&|figure| if figure == changed { factor } else { 1.0 });
-                Part::Cluster(cluster)
-            }
-            Parameter::Own(time) => {
-                Part::Costs(Perturbed::beside(platform.costs, counterpart.clone(), longer, time.alone()))
-            }
-        };
-        Changed { parts: parameters.iter().map(part).collect() }
-    }
-
-    fn platforms<'p>(&'p self, platform: &Platform<'p>) -> Vec<Platform<'p>> {
-        let on = |part: &'p Part<'a>| match part {
-            Part::Cluster(cluster) => Platform { cluster, ..*platform },
-            Part::Costs(costs) => Platform { costs, ..*platform },
-        };
-        self.parts.iter().map(on).collect()
-    }
+/// Sorts by strength, then by parameter.
+pub(super) fn strongest_first(all: &mut [Sensitivity]) {
+    all.sort_by(|a, b| b.elasticity.abs().total_cmp(&a.elasticity.abs()).then(a.parameter.cmp(&b.parameter)));
 }
 
 /// What `run` gives on the platform with these rates and times multiplied.
-fn on_scaled<T>(
+pub(super) fn on_scaled<T>(
     platform: &Platform<'_>,
     rates: (&[Parameter], f64),
     times: (&[Parameter], f64),

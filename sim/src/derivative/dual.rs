@@ -1,7 +1,7 @@
 //! The derivatives of one number, by up to [`LANES`] parameters.
 
 /// Parameters that one simulation differentiates by at most.
-pub(crate) const LANES: usize = 24;
+pub(crate) const LANES: usize = 16;
 
 /// By how much a number changes per change of each parameter, relative to the parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]

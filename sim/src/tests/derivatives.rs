@@ -1,13 +1,12 @@
 //! Sensitivities from one simulation that carries derivatives, beside differences of simulations.
 
-use lockstep_models::{Axis, Bucket, Mesh};
-use lockstep_topology::cluster::{Figure, LinkKind};
+use lockstep_models::Bucket;
 use proptest::prelude::*;
 
 use super::world::tree;
 use super::*;
 use crate::Roofline;
-use crate::answer::{self, OwnTime, Parameter, parameters, recorded};
+use crate::answer::{Subject, parameters};
 
 const OPTIONS: SimOptions = SimOptions {
     warm_up: 1,
@@ -27,7 +26,8 @@ fn compare(platform: &Platform<'_>, program: &Program, options: &SimOptions) -> 
     let prediction = simulate(program, platform, options.driver(), options).expect("runs");
     let all = parameters(platform, &prediction.traffic).expect("routes");
     let step = prediction.timeline.step_time_s();
-    let found = recorded(program, platform, options, &all, step).expect("runs").expect("everything is differentiated");
+    let subject = Subject::new(program, *platform, options);
+    let (found, _) = subject.derivatives(&prediction, &all).expect("runs").expect("everything is differentiated");
     let sum: f64 = found.iter().map(|s| if s.parameter.is_rate() { s.elasticity } else { -s.elasticity }).sum();
     assert!((sum + 1.0).abs() < 1e-3, "{sum} of {found:?}");
     let mut compared = 0;
@@ -35,7 +35,7 @@ fn compare(platform: &Platform<'_>, program: &Program, options: &SimOptions) -> 
         let at = |by: f64| {
             let times = [one.parameter];
             let factor = libm::exp(by);
-            let other = answer::scaled(program, platform, options, (&[], 1.0), (&times, factor)).expect("runs");
+            let other = subject.scaled((&[], 1.0), (&times, factor)).expect("runs");
             libm::log(other.timeline.step_time_s() / step)
         };
         let (right, left) = (at(STEP) / STEP, -at(-STEP) / STEP);

@@ -38,7 +38,8 @@ pub fn text(row: &PredictedRow) -> String {
     part("memory", memory(&answer.memory));
     part("to hide", hiding(&answer.hiding));
     let hidden = answer.hiding.factor.is_some_and(|factor| factor < 1.0);
-    part("reacts to", reacts_to(&answer.sensitivities, &answer.does_not_react_to, answer.sensitivity_sum, hidden));
+    let reacts = reacts_to(&answer.sensitivities, &answer.does_not_react_to, answer.sensitivity_sum, hidden);
+    part("reacts to", format!("{reacts}({})\n", answer.sensitivity_basis));
     part("error bar", error_bar(&answer.error_bar));
     text
 }
