@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use lockstep_models::{CriticalPath, Periodic, Program, overlap};
 use lockstep_sim::Costs;
-use lockstep_sim::answer::{Basis, Bound, Hiding, Sensitivity, Subject, fullest_device, hiding, parameters};
+use lockstep_sim::answer::{Bound, Hiding, Sensitivity, Subject, fullest_device, hiding, parameters};
 use lockstep_topology::{Cluster, Placement};
 
 use crate::predicted::{Predicted, failure, optimizer_elements};
@@ -54,11 +54,9 @@ pub fn explain(
         simulations = all as f64;
         progress(done as f64 / (simulations + SEARCH));
     };
-    let (sensitivities, basis) = subject.sensitivities(prediction, &parameters, &mut counted).map_err(failed)?;
-    // Where steps are alike one is enough.
-    let subject = if basis == Basis::Differences { subject } else { subject.shortened() };
+    let (sensitivities, basis, short) = subject.sensitivities(prediction, &parameters, &mut counted).map_err(failed)?;
     let mut counted = |done: usize| progress(((simulations + done as f64) / (simulations + SEARCH)).min(1.0));
-    let hiding = hiding(&subject, prediction, &parameters, &mut counted).map_err(failed)?;
+    let hiding = hiding(&subject.with(short), prediction, &parameters, &mut counted).map_err(failed)?;
     let (reacts, still) = reacting(&sensitivities, site, &predicted.placement);
     let strong = sensitivities.iter().filter(|s| s.elasticity.abs() >= REACTS).map(|s| s.parameter);
     let path = CriticalPath::of_median_step(program, &prediction.timeline);

@@ -22,6 +22,9 @@ use crate::simulate::{Prediction, SimOptions, differentiate, simulate_by};
 /// Runs of tasks and messages of an iteration beyond which it is not simulated one by one: what the simulator skips where it knows
 /// what comes back.
 const MOST_EVENTS: u64 = 1 << 21;
+/// How near the step must be to that of the prediction, as a share of it: a first one, which begins with nothing under way, and any.
+const FIRST: f64 = 1e-4;
+const EQUAL: f64 = 1e-12;
 /// Differences of sums of sensitivities that are none.
 const SMOOTH: f64 = 0.01;
 /// Factors between derivatives and differences beyond which one says nothing of the other.
@@ -74,10 +77,9 @@ impl<'a> Subject<'a> {
         &self.platform
     }
 
-    /// The same with one iteration that counts behind one that does not: enough where steps are alike.
-    pub fn shortened(self) -> Subject<'a> {
-        let (warm_up, counted) = (self.options.warm_up.min(1), 1);
-        Subject { options: SimOptions { warm_up, counted, ..self.options }, ..self }
+    /// The same, simulated as `options` say.
+    pub fn with(self, options: SimOptions) -> Subject<'a> {
+        Subject { options, ..self }
     }
 
     /// The prediction with these rates and times multiplied, each by the factor beside them.
@@ -92,8 +94,8 @@ impl<'a> Subject<'a> {
         simulate_by(System::new(), &self.numbers, self.program, platform, options.driver(), options)
     }
 
-    /// The sensitivities to `parameters` of what was predicted, the strongest first, and how they were worked out; `progress` hears
-    /// how many simulations of how many are done.
+    /// The sensitivities to `parameters` of what was predicted, the strongest first, how they were worked out, and options with which
+    /// a simulation has that step; `progress` hears how many simulations of how many are done.
     ///
     /// # Errors
     /// As [`simulate`](crate::simulate).
@@ -102,15 +104,15 @@ impl<'a> Subject<'a> {
         prediction: &Prediction,
         parameters: &[Parameter],
         progress: &mut dyn FnMut(usize, usize),
-    ) -> Result<(Vec<Sensitivity>, Basis), SimError> {
+    ) -> Result<(Vec<Sensitivity>, Basis, SimOptions), SimError> {
         progress(0, 3);
         let Some((mut all, options)) = self.derivatives(prediction, parameters)? else {
-            return Ok((self.differences(parameters, progress)?, Basis::Differences));
+            return Ok((self.differences(parameters, progress)?, Basis::Differences, self.options));
         };
         progress(1, 3);
         let basis = self.fit(&mut all, &options, progress)?;
         strongest_first(&mut all);
-        Ok((all, basis))
+        Ok((all, basis, options))
     }
 
     /// The sensitivities by two simulations for each parameter.
@@ -142,10 +144,12 @@ impl<'a> Subject<'a> {
             return Ok(None);
         }
         let long = SimOptions { long_way: true, ..self.options };
-        for options in [SimOptions { warm_up: 1, counted: 1, ..long }, long] {
+        let first = SimOptions { warm_up: 0, counted: 1, ..long };
+        let second = SimOptions { warm_up: 1, counted: 1, ..long };
+        for (options, near) in [(first, FIRST), (second, EQUAL), (long, EQUAL)] {
             let mut all = Vec::with_capacity(parameters.len());
             for parameters in parameters.chunks(LANES) {
-                match self.lanes(prediction, parameters, &options)? {
+                match self.lanes(prediction, parameters, (&options, near))? {
                     Some(lanes) => all.extend(lanes),
                     None => break,
                 }
@@ -162,18 +166,19 @@ impl<'a> Subject<'a> {
         &self,
         prediction: &Prediction,
         parameters: &[Parameter],
-        options: &SimOptions,
+        (options, near): (&SimOptions, f64),
     ) -> Result<Option<Vec<Sensitivity>>, SimError> {
         let changed = Changed::new(&self.platform, parameters);
         let platforms = changed.platforms(&self.platform);
         let (timeline, by) = differentiate(&self.numbers, self.program, &self.platform, options, &platforms)?;
         let expected = prediction.timeline.step_time_s();
         let mut steps = timeline.steps().into_iter();
-        let step = steps.find(|step| step.iteration > 0 && (step.seconds() - expected).abs() <= 1e-12 * expected);
+        let step = steps.find(|step| (step.seconds() - expected).abs() <= near * expected);
         let (Some(by), Some(step)) = (by, step) else { return Ok(None) };
-        let [begin, end] = [step.iteration - 1, step.iteration].map(|iteration| &by[iteration as usize]);
+        let before = step.iteration.checked_sub(1).map(|iteration| &by[iteration as usize]);
+        let (end, seconds) = (&by[step.iteration as usize], step.seconds());
         let of = |(lane, parameter): (usize, &Parameter)| {
-            let change = (end.by(lane) - begin.by(lane)) / expected;
+            let change = (end.by(lane) - before.map_or(0.0, |begin| begin.by(lane))) / seconds;
             let elasticity = if parameter.is_rate() { -change } else { change };
             Sensitivity { parameter: *parameter, elasticity }
         };
