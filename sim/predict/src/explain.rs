@@ -47,7 +47,7 @@ pub fn explain(
     let platform = predicted.platform(&site.cluster, costs, setup);
     let (program, prediction, options) = (&predicted.program, &predicted.prediction, &setup.options);
     let failed = |error| failure(error, experiment);
-    let parameters = parameters(&platform, &prediction.traffic).map_err(failed)?;
+    let parameters = parameters(program, &platform, &prediction.traffic).map_err(failed)?;
     let subject = Subject::new(program, platform, options);
     let mut simulations = 0.0;
     let mut counted = |done: usize, all: usize| {

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use lockstep_models::Program;
 use lockstep_topology::Rank;
 use lockstep_topology::cluster::{DeviceId, DeviceKind, Figure};
 
@@ -13,7 +14,7 @@ use super::perturbed::{OwnTime, Parameter, Perturbed};
 use crate::collective::{CollectiveRun, simulate_collective};
 use crate::error::SimError;
 use crate::platform::Platform;
-use crate::traffic::{Sent, Traffic};
+use crate::traffic::Traffic;
 
 /// Half of the distance between the two simulations, in the logarithm of the parameter.
 pub(super) const STEP: f64 = 0.02;
@@ -41,10 +42,30 @@ impl Sensitivity {
 ///
 /// # Errors
 /// Devices that cannot reach each other.
-pub fn parameters(platform: &Platform<'_>, traffic: &Traffic) -> Result<Vec<Parameter>, SimError> {
+pub fn parameters(
+    program: &Program,
+    platform: &Platform<'_>,
+    traffic: &Traffic,
+) -> Result<Vec<Parameter>, SimError> {
+    let mut neighbours = BTreeSet::new();
+    for role in &program.roles {
+        for (_, exchange) in role.exchanges().filter(|(_, exchange)| exchange.algorithm.library().is_some()) {
+            let members: Vec<u32> = program.group_of(exchange, role.ranks.first()).iter().take(MOST_PAIRS).collect();
+            neighbours.extend(members.windows(2).map(|pair| (pair[0], pair[1])));
+        }
+    }
+    parameters_of(platform, traffic, &neighbours)
+}
+
+/// The same, where collectives that are known as a whole go the ways between these neighbours.
+fn parameters_of(
+    platform: &Platform<'_>,
+    traffic: &Traffic,
+    neighbours: &BTreeSet<(u32, u32)>,
+) -> Result<Vec<Parameter>, SimError> {
     let mut found: BTreeSet<Parameter> = BTreeSet::new();
     let mut pairs: BTreeSet<(DeviceId, DeviceId)> = BTreeSet::new();
-    for (from, to) in traffic.pairs.keys() {
+    for (from, to) in neighbours.iter().chain(traffic.pairs.keys()) {
         if pairs.len() == MOST_PAIRS {
             break;
         }
@@ -71,6 +92,9 @@ pub fn parameters(platform: &Platform<'_>, traffic: &Traffic) -> Result<Vec<Para
         let messages = [OwnTime::MessageLatency, OwnTime::MessageOverhead, OwnTime::MessageBytes];
         found.extend(messages.map(Parameter::Own));
     }
+    if !neighbours.is_empty() {
+        found.insert(Parameter::Own(OwnTime::Library));
+    }
     Ok(found.into_iter().collect())
 }
 
@@ -85,12 +109,10 @@ pub fn collective_sensitivities(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<Sensitivity>, SimError> {
     // What is known as a whole sends no messages that are counted, and is asked about the ways between neighbours.
-    let mut traffic = traffic.clone();
-    if traffic.pairs.is_empty() && run.algorithm.nccl().is_some() {
-        let last = run.group.members().saturating_sub(1);
-        traffic.pairs.extend((0..last).map(|rank| ((rank, rank + 1), Sent::default())));
-    }
-    let mut parameters = parameters(platform, &traffic)?;
+    let whole = run.algorithm.library().is_some();
+    let last = if whole { run.group.members().saturating_sub(1) } else { 0 };
+    let neighbours = (0..last).map(|rank| (rank, rank + 1)).collect();
+    let mut parameters = parameters_of(platform, traffic, &neighbours)?;
     let computes =
         [Parameter::Own(OwnTime::Kernels), Parameter::Cluster(Figure::CpuPeak), Parameter::Cluster(Figure::GpuPeak)];
     parameters.retain(|parameter| !computes.contains(parameter));

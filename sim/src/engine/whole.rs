@@ -116,7 +116,10 @@ fn seconds_of(platform: &Platform<'_>, meeting: &Meeting) -> Result<Option<(f64,
     let modelled = match (measured, &meeting.nccl) {
         (None, Some(request)) => {
             let bytes = elements.saturating_mul(meeting.element_bytes);
-            nccl::library(platform, members(), request, collective, bytes)?
+            platform.costs.modelled(platform.cluster, &|cluster| {
+                let platform = Platform { cluster, ..*platform };
+                nccl::library(&platform, members(), request, collective, bytes)
+            })?
         }
         _ => None,
     };

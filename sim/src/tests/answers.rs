@@ -35,7 +35,7 @@ fn of(all: &[Sensitivity], parameter: Parameter) -> f64 {
 fn explain(world: &World, costs: &dyn Costs, program: &Program) -> (Prediction, Vec<Parameter>, Vec<Sensitivity>) {
     let platform = world.platform(costs, NetworkModel::MaxMin);
     let prediction = simulate(program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs");
-    let parameters = parameters(&platform, &prediction.traffic).expect("routes");
+    let parameters = parameters(program, &platform, &prediction.traffic).expect("routes");
     let subject = Subject::new(program, platform, &OPTIONS);
     let all = subject.differences(&parameters, &mut |_, _| {}).expect("runs");
     (prediction, parameters, all)
@@ -163,7 +163,7 @@ fn scaling_everything_scales_time() {
         let program = program(&Job { bucket, ..mlp(8) });
         let platform = world.platform(&Roofline, NetworkModel::MaxMin);
         let prediction = simulate(&program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs");
-        let all = parameters(&platform, &prediction.traffic).expect("routes");
+        let all = parameters(&program, &platform, &prediction.traffic).expect("routes");
         let (rates, times): (Vec<Parameter>, Vec<Parameter>) = all.iter().partition(|parameter| parameter.is_rate());
         let subject = Subject::new(&program, platform, &OPTIONS);
         let faster = subject.scaled((&rates, 2.0), (&times, 0.5)).expect("runs");

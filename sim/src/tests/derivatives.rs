@@ -1,6 +1,6 @@
 //! Sensitivities from one simulation that carries derivatives, beside differences of simulations.
 
-use lockstep_models::Bucket;
+use lockstep_models::{Bucket, Precision};
 use proptest::prelude::*;
 
 use super::world::tree;
@@ -24,7 +24,7 @@ const NEAR: f64 = 2e-3;
 /// Compares all sensitivities of a program; those that were compared.
 fn compare(platform: &Platform<'_>, program: &Program, options: &SimOptions) -> usize {
     let prediction = simulate(program, platform, options.driver(), options).expect("runs");
-    let all = parameters(platform, &prediction.traffic).expect("routes");
+    let all = parameters(program, platform, &prediction.traffic).expect("routes");
     let step = prediction.timeline.step_time_s();
     let subject = Subject::new(program, *platform, options);
     let (found, _) = subject.derivatives(&prediction, &all).expect("runs").expect("everything is differentiated");
@@ -101,5 +101,17 @@ proptest! {
         let fold = if fold { FoldRule::Exact } else { FoldRule::Never };
         let compared = compare(&world.platform(&Roofline, NetworkModel::MaxMin), &program, &SimOptions { fold, ..OPTIONS });
         prop_assert!(compared > 4, "{compared}");
+    }
+}
+
+#[test]
+fn nothing_is_left_out_of_other_precisions_and_libraries() {
+    // Launches, peaks of other precisions, and what a library takes whatever it runs on: their sum is the whole step.
+    for (algorithm, precision) in [("ring", Precision::Bf16), ("library:nccl", Precision::F32), ("library:nccl", Precision::Bf16)] {
+        let job = Job { precision, algorithm: algorithm.parse().expect("known"), bucket: Bucket::Layer, ..mlp(16) };
+        let program = program(&job);
+        let world = World::new(Cluster::load("dgx-h100:2").expect("a preset"), 16, &HostingRule::PerHost);
+        let compared = compare(&world.platform(&Roofline, NetworkModel::MaxMin), &program, &OPTIONS);
+        assert!(compared > 4, "{algorithm} {precision}: {compared}");
     }
 }

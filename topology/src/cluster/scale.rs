@@ -17,7 +17,7 @@ pub enum Figure {
     CpuPeak,
     /// Memory bandwidth of hosts, for kernels and for messages.
     CpuMemory,
-    /// FLOP/s of GPUs.
+    /// FLOP/s of GPUs, in all precisions.
     GpuPeak,
     /// Memory bandwidth of GPUs, for kernels and for messages.
     GpuMemory,
@@ -90,6 +90,7 @@ impl Cluster {
                     let old = shared.clone();
                     let gpu = Arc::make_mut(shared);
                     gpu.peak_flops_s *= factor(Figure::GpuPeak);
+                    gpu.peaks.iter_mut().flatten().for_each(|peak| *peak *= factor(Figure::GpuPeak));
                     gpu.memory_bandwidth = times(gpu.memory_bandwidth, Figure::GpuMemory);
                     gpu.launch = stretched(gpu.launch, factor(Figure::Launch));
                     sheets.push((old, shared.clone()));

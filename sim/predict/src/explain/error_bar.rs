@@ -52,6 +52,8 @@ fn relative(profile: &Profile, time: OwnTime, predicted: &Predicted) -> f64 {
         OwnTime::MessageLatency => of(|entry| vec![entry.latency]),
         OwnTime::MessageOverhead => of(|entry| vec![entry.overhead]),
         OwnTime::MessageBytes => of(|entry| vec![entry.copy, entry.sum]),
+        // Sums of a library have no intervals.
+        OwnTime::Library => 0.0,
         OwnTime::Kernels => {
             let program = &predicted.program;
             let mut keys: BTreeSet<(String, &str)> = BTreeSet::new();
