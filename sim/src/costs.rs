@@ -9,6 +9,7 @@ mod near;
 mod roofline;
 mod table;
 
+pub use generation::kernel_error;
 #[cfg(test)]
 pub(crate) use near::estimated;
 pub use roofline::Roofline;

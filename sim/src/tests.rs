@@ -1,10 +1,10 @@
 //! Tests of the engine: a small world with costs of one's own choosing, and what must hold in it.
 
 mod answers;
-mod derivatives;
 mod closed_forms;
 mod costs;
 mod deadlocks;
+mod derivatives;
 mod device_table;
 mod disturbed;
 mod gpus;

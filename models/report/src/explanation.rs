@@ -212,4 +212,8 @@ pub struct ErrorBar {
     pub step_time_high_s: Option<f64>,
     /// What it rests on, or why there is none.
     pub basis: String,
+    /// By how many percent of its time a single kernel of these GPUs is off in the mean, where data sheets price kernels; `null` elsewhere.
+    pub kernel_error_pct: Option<f64>,
+    /// By how many percent the step would be off if all of them were, the same way; errors of kernels partly cancel.
+    pub step_by_kernels_pct: Option<f64>,
 }

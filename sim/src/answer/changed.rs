@@ -42,4 +42,3 @@ impl<'a> Changed<'a> {
         self.parts.iter().map(on).collect()
     }
 }
-

@@ -42,11 +42,7 @@ impl Sensitivity {
 ///
 /// # Errors
 /// Devices that cannot reach each other.
-pub fn parameters(
-    program: &Program,
-    platform: &Platform<'_>,
-    traffic: &Traffic,
-) -> Result<Vec<Parameter>, SimError> {
+pub fn parameters(program: &Program, platform: &Platform<'_>, traffic: &Traffic) -> Result<Vec<Parameter>, SimError> {
     let mut neighbours = BTreeSet::new();
     for role in &program.roles {
         for (_, exchange) in role.exchanges().filter(|(_, exchange)| exchange.algorithm.library().is_some()) {

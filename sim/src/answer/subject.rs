@@ -124,8 +124,7 @@ impl<'a> Subject<'a> {
         parameters: &[Parameter],
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Vec<Sensitivity>, SimError> {
-        let seconds =
-            |platform: &Platform<'_>| Ok(self.on(platform, &self.options)?.timeline.step_time_s());
+        let seconds = |platform: &Platform<'_>| Ok(self.on(platform, &self.options)?.timeline.step_time_s());
         reactions(&self.platform, parameters, progress, seconds)
     }
 

@@ -112,8 +112,7 @@ pub(super) struct Shadow<'a> {
 impl<'a> Shadow<'a> {
     pub(super) fn new(platform: &'a Platform<'a>, orbits: &Orbits) -> Shadow<'a> {
         let resources = Resources::new(platform, Probe::default(), orbits.clone());
-        let (connections, lists, paths, wholes) =
-            (Connections::default(), Vec::new(), Vec::new(), BTreeMap::new());
+        let (connections, lists, paths, wholes) = (Connections::default(), Vec::new(), Vec::new(), BTreeMap::new());
         Shadow { platform, resources, connections, lists, paths, wholes }
     }
 

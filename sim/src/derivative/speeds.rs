@@ -218,7 +218,8 @@ impl Speeds {
         for class in &resource.tappers {
             let class = &self.classes[*class as usize];
             let members = f64::from(class.members);
-            for share in class.taps.iter().filter(|share| std::ptr::eq(resource, &self.resources[share.resource as usize]))
+            for share in
+                class.taps.iter().filter(|share| std::ptr::eq(resource, &self.resources[share.resource as usize]))
             {
                 tapped += members * class.speed * share.per_speed;
                 by.add(-members * class.speed, &share.by);
@@ -226,7 +227,11 @@ impl Speeds {
             }
         }
         let floor = resource.capacity * LEAST_LEFT;
-        if resource.capacity - tapped < floor { (floor, capacity.times(LEAST_LEFT)) } else { (resource.capacity - tapped, by) }
+        if resource.capacity - tapped < floor {
+            (floor, capacity.times(LEAST_LEFT))
+        } else {
+            (resource.capacity - tapped, by)
+        }
     }
 
     /// Works out the derivatives of the speeds of `members`, which share these resources with each other and nobody else.
@@ -264,7 +269,9 @@ impl Speeds {
         for class in open {
             let known = &self.classes[class as usize];
             let holds = |full: &&mut Full| {
-                known.share(full.number).is_some_and(|share| share.per_speed * known.speed >= full.level * (1.0 - EQUAL))
+                known
+                    .share(full.number)
+                    .is_some_and(|share| share.per_speed * known.speed >= full.level * (1.0 - EQUAL))
             };
             match full.iter_mut().find(holds) {
                 Some(full) => full.bound.push(class),

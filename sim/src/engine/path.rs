@@ -107,7 +107,6 @@ impl<F: Fluid> Engine<'_, F> {
         self.paths.known.insert(key, path);
         Ok(path)
     }
-
 }
 
 /// The way from one device to another, along a route.
@@ -120,33 +119,32 @@ pub(crate) fn path_between<F: Fluid>(
     (sender, receiver, pair): Key,
     route: &Route,
 ) -> Result<Path, InputError> {
-        let platform = resources.platform;
-        let receiver = &platform.cluster.devices()[receiver.0 as usize];
-        if pair == Pair::Wire {
-            resources.orbits().check(platform.cluster, &route.links)?;
+    let platform = resources.platform;
+    let receiver = &platform.cluster.devices()[receiver.0 as usize];
+    if pair == Pair::Wire {
+        resources.orbits().check(platform.cluster, &route.links)?;
+    }
+    let cost = platform.costs.message(pair, receiver, route);
+    let figures = [cost.latency, cost.wake, cost.overhead, cost.copy, cost.sum, cost.memory, cost.send];
+    if figures.iter().any(|figure| !(*figure >= 0.0 && figure.is_finite())) {
+        let value = format!("message to {}: {cost:?}", receiver.name);
+        return Err(InputError::new("costs", value, "every figure must be zero or positive, and finite"));
+    }
+    let (carrier, terms) = match pair {
+        Pair::Wire => {
+            let sender = &platform.cluster.devices()[sender.0 as usize];
+            let taps = resources.taps([sender, receiver])?;
+            connections.over(route, &cost, &taps, resources)?
         }
-        let cost = platform.costs.message(pair, receiver, route);
-        let figures = [cost.latency, cost.wake, cost.overhead, cost.copy, cost.sum, cost.memory, cost.send];
-        if figures.iter().any(|figure| !(*figure >= 0.0 && figure.is_finite())) {
-            let value = format!("message to {}: {cost:?}", receiver.name);
-            return Err(InputError::new("costs", value, "every figure must be zero or positive, and finite"));
-        }
-        let (carrier, terms) = match pair {
-            Pair::Wire => {
-                let sender = &platform.cluster.devices()[sender.0 as usize];
-                let taps = resources.taps([sender, receiver])?;
-                connections.over(route, &cost, &taps, resources)?
-            }
-            // The receiver's thread carries the bytes, so nothing else limits them.
-            Pair::Memory | Pair::Host => (Carrier::Alone(f64::INFINITY), Terms::default()),
-        };
-        let on_links = if pair == Pair::Wire { route.latency } else { Time::ZERO };
-        let sleeps =
-            matches!(&receiver.kind, DeviceKind::Cpu(cpu) if platform.placement.ranks_on(receiver.id) > cpu.cores);
-        let wake = if sleeps { cost.wake } else { 0.0 };
-        let latency = Time::from_secs_f64(cost.latency + wake) + on_links;
-        let receive = resources.receive(receiver, &cost)?;
-        Ok(Path { pair, latency, cost, carrier, terms, receive })
+        // The receiver's thread carries the bytes, so nothing else limits them.
+        Pair::Memory | Pair::Host => (Carrier::Alone(f64::INFINITY), Terms::default()),
+    };
+    let on_links = if pair == Pair::Wire { route.latency } else { Time::ZERO };
+    let sleeps = matches!(&receiver.kind, DeviceKind::Cpu(cpu) if platform.placement.ranks_on(receiver.id) > cpu.cores);
+    let wake = if sleeps { cost.wake } else { 0.0 };
+    let latency = Time::from_secs_f64(cost.latency + wake) + on_links;
+    let receive = resources.receive(receiver, &cost)?;
+    Ok(Path { pair, latency, cost, carrier, terms, receive })
 }
 
 /// Two devices, and who carries messages from the one to the other.

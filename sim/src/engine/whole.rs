@@ -7,8 +7,8 @@ use lockstep_topology::nccl::Answer;
 use lockstep_topology::{Collective, InputError, Rank, Time};
 
 use super::{Engine, Event, overflow};
-use crate::fluid::{ClassId, Fluid};
 use crate::derivative::{Slot, Took};
+use crate::fluid::{ClassId, Fluid};
 use crate::nccl;
 use crate::plan::{FP32_BYTES, Meeting};
 use crate::platform::Platform;

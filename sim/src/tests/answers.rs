@@ -148,7 +148,8 @@ fn the_bandwidth_that_hides_is_where_one_percent_is_left() {
     let program = program(&Job { bucket: Bucket::Whole, ..mlp(2) });
     let (prediction, parameters, _) = explain(&world, &costs, &program);
     let platform = world.platform(&costs, NetworkModel::MaxMin);
-    let found = hiding(&Subject::new(&program, platform, &OPTIONS), &prediction, &parameters, &mut |_| {}).expect("runs");
+    let found =
+        hiding(&Subject::new(&program, platform, &OPTIONS), &prediction, &parameters, &mut |_| {}).expect("runs");
     let (bytes, step) = (program.model.parameter_elements() as f64 * 4.0, prediction.timeline.step_time_s());
     let computed = step - 20e-6 - bytes * 1e-9;
     let factor = bytes * 1e-9 / (computed / 99.0 - 20e-6);

@@ -42,7 +42,10 @@ fn compare(platform: &Platform<'_>, program: &Program, options: &SimOptions) -> 
         if (right - left).abs() < NEAR {
             compared += 1;
             let difference = (right + left) / 2.0;
-            assert!((one.elasticity - difference).abs() < NEAR, "{one:?}: {left} and {right} by differences, {found:?}");
+            assert!(
+                (one.elasticity - difference).abs() < NEAR,
+                "{one:?}: {left} and {right} by differences, {found:?}"
+            );
         }
     }
     compared
@@ -107,7 +110,9 @@ proptest! {
 #[test]
 fn nothing_is_left_out_of_other_precisions_and_libraries() {
     // Launches, peaks of other precisions, and what a library takes whatever it runs on: their sum is the whole step.
-    for (algorithm, precision) in [("ring", Precision::Bf16), ("library:nccl", Precision::F32), ("library:nccl", Precision::Bf16)] {
+    for (algorithm, precision) in
+        [("ring", Precision::Bf16), ("library:nccl", Precision::F32), ("library:nccl", Precision::Bf16)]
+    {
         let job = Job { precision, algorithm: algorithm.parse().expect("known"), bucket: Bucket::Layer, ..mlp(16) };
         let program = program(&job);
         let world = World::new(Cluster::load("dgx-h100:2").expect("a preset"), 16, &HostingRule::PerHost);
