@@ -1,16 +1,18 @@
 //! What stands behind a prediction: what bounds it, what would change it, what it needs of memory.
 //!
-//! Everything is worked out of a finished prediction or by simulating again on a platform with other figures; the engine
-//! knows nothing of it.
+//! Everything is worked out of a finished prediction, or by simulating again: with derivatives, or on a platform with other figures.
 
 mod bound;
+mod changed;
 mod device_memory;
 mod hiding;
 mod perturbed;
 mod sensitivity;
+mod subject;
 
 pub use bound::{Bound, ClassUse, IMBALANCE, LATENCY, UNFILLED, bound, class_uses, collective_bound};
 pub use device_memory::{DeviceMemory, fullest_device};
 pub use hiding::{HIDDEN, Hiding, hiding};
 pub use perturbed::{OwnTime, Parameter};
-pub use sensitivity::{Sensitivity, collective_sensitivities, parameters, scaled, sensitivities};
+pub use sensitivity::{Sensitivity, collective_sensitivities, parameters};
+pub use subject::{Basis, Subject};

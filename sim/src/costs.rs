@@ -9,14 +9,16 @@ mod near;
 mod roofline;
 mod table;
 
+pub use generation::kernel_error;
 #[cfg(test)]
 pub(crate) use near::estimated;
 pub use roofline::Roofline;
 pub use table::Table;
 
 use lockstep_models::{Phase, Program};
-use lockstep_topology::Library;
 use lockstep_topology::cluster::{Device, Rendezvous, Route};
+use lockstep_topology::nccl::Answer;
+use lockstep_topology::{Cluster, InputError, Library};
 
 use crate::noise::Noise;
 
@@ -74,6 +76,9 @@ pub struct MessageCost {
     pub rendezvous: Rendezvous,
 }
 
+/// What a library's model says of a collective on a cluster.
+pub type Modelled<'a> = dyn Fn(&Cluster) -> Result<Option<Answer>, InputError> + 'a;
+
 /// A source of costs; equal questions get equal answers.
 pub trait Costs: Send + Sync {
     /// The costs that these adjust, which answer whatever these leave to them.
@@ -101,6 +106,14 @@ pub trait Costs: Send + Sync {
     /// Seconds in which a library adds up so many elements on `devices`, a member on each, if that was measured as a whole.
     fn library(&self, of: Library, devices: &[&Device], elements: u64) -> Option<f64> {
         self.adjusted().and_then(|inner| inner.library(of, devices, elements))
+    }
+
+    /// What the model of a library says of a collective as a whole, where `of` says what that is on a cluster.
+    ///
+    /// # Errors
+    /// What `of` refuses.
+    fn modelled(&self, cluster: &Cluster, of: &Modelled<'_>) -> Result<Option<Answer>, InputError> {
+        self.adjusted().map_or_else(|| of(cluster), |inner| inner.modelled(cluster, of))
     }
 
     /// Seconds of a GPU's memory, all of its bandwidth, for each byte that a link reads or writes there.

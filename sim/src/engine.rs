@@ -11,7 +11,7 @@ mod feed;
 mod flight;
 mod inbox;
 mod message;
-mod path;
+pub(crate) mod path;
 mod period;
 mod pipeline;
 mod rank;
@@ -31,6 +31,7 @@ use lockstep_models::{Claim, Driver, Span, Totals};
 use lockstep_topology::{InputError, Time};
 
 use crate::deadlock::Waiting;
+use crate::derivative::{Dual, Slot, Took};
 use crate::error::SimError;
 use crate::event::Events;
 use crate::fluid::{ClassId, Finished, Fluid};
@@ -88,8 +89,21 @@ enum Event {
     Pace,
 }
 
+impl Event {
+    /// Where the derivatives of its time are kept; `None` of what never happens where they are asked for.
+    fn slot(self) -> Option<Slot> {
+        match self {
+            Event::Leave(message) | Event::Depart(message) | Event::Arrive(message) => Some(Slot::Message(message)),
+            Event::Wake(unit) => Some(Slot::Wake(unit)),
+            Event::Done(unit) => Some(Slot::Done(unit)),
+            Event::Through(flight) => Some(Slot::Through(flight)),
+            Event::Resume(_) | Event::Cleared(_) | Event::Pace => None,
+        }
+    }
+}
+
 /// Tokens of fluid activities: messages have this bit, units do not.
-const MESSAGE: u64 = 1 << 32;
+pub(crate) const MESSAGE: u64 = 1 << 32;
 
 /// A run under way.
 pub(crate) struct Engine<'a, F> {
@@ -140,6 +154,8 @@ pub(crate) struct Outcome {
     pub(crate) traffic: Traffic,
     pub(crate) utilisation: Vec<Utilisation>,
     pub(crate) claims: Vec<Claim>,
+    /// Derivatives of the ends of iterations, where they were worked out.
+    pub(crate) derivatives: Option<Vec<Dual>>,
 }
 
 impl<'a, F: Fluid> Engine<'a, F> {
@@ -207,13 +223,22 @@ impl<'a, F: Fluid> Engine<'a, F> {
             for done in finished.drain(..) {
                 let index = done.token as u32;
                 match done.token & (MESSAGE | background::BACKGROUND) {
-                    0 => self.done(index)?,
-                    MESSAGE => self.arrive(index)?,
+                    0 => {
+                        self.happens(Slot::Done(index));
+                        self.done(index)?;
+                    }
+                    MESSAGE => {
+                        self.happens(Slot::Message(index));
+                        self.arrive(index)?;
+                    }
                     _ => self.flow_done(index as usize)?,
                 }
             }
             while self.events.next_time() == Some(time) {
                 let Some((_, event)) = self.events.pop() else { break };
+                if let Some(slot) = event.slot() {
+                    self.happens(slot);
+                }
                 match event {
                     Event::Leave(message) => self.leave(message)?,
                     Event::Depart(message) => self.depart(message)?,
@@ -238,18 +263,19 @@ impl<'a, F: Fluid> Engine<'a, F> {
         self.finish()
     }
 
-    fn finish(self) -> Result<Outcome, SimError> {
+    fn finish(mut self) -> Result<Outcome, SimError> {
         let waiting: Vec<Waiting> = (0..self.ranks.len() as u32).filter_map(|rank| self.waiting(rank)).collect();
         if !waiting.is_empty() {
             return Err(SimError::Deadlock(waiting));
         }
+        let derivatives = self.resources.fluid.ends();
         let Record { mut spans, totals, end, .. } = self.record;
         spans.sort_by_key(|span| span.rank);
         let sent = |peer: &Peer| (peer.rank, Sent { messages: peer.messages, bytes: peer.bytes });
         let traffic = Traffic::of(self.ranks.iter().map(|rank| rank.peers.iter().map(sent)));
         let (spans, traffic) = fold::write_out(self.resources.orbits(), spans, traffic);
         let (utilisation, claims) = (self.resources.utilisation(end), self.driver.record().to_vec());
-        Ok(Outcome { spans, totals, end, traffic, utilisation, claims })
+        Ok(Outcome { spans, totals, end, traffic, utilisation, claims, derivatives })
     }
 
     /// Lets every unit with news pick what it does next, in order of ranks.
@@ -261,6 +287,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
             }
             for unit in dirty.drain(..) {
                 self.units[unit as usize].dirty = false;
+                self.happens(Slot::Touched(unit));
                 self.pick(unit)?;
             }
             // Who takes its turn has news for whose turn is next.
@@ -273,8 +300,19 @@ impl<'a, F: Fluid> Engine<'a, F> {
         if self.background.is_empty() { Ok(()) } else { self.attend_background() }
     }
 
+    /// The present is the moment that was kept in `slot`.
+    fn happens(&mut self, slot: Slot) {
+        self.keep(Slot::Now, slot, Took::Nothing);
+    }
+
+    /// Keeps in `slot` the moment that comes so long after that in `after`; nothing where no derivatives are asked for.
+    fn keep(&mut self, slot: Slot, after: Slot, took: Took) {
+        self.resources.fluid.keep(slot, after, took);
+    }
+
     /// Notes that a unit may have something new to do.
     fn touch(&mut self, unit: u32) {
+        self.keep(Slot::Touched(unit), Slot::Now, Took::Nothing);
         let state = &mut self.units[unit as usize];
         if !state.dirty {
             state.dirty = true;

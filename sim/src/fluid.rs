@@ -46,8 +46,11 @@ pub(crate) mod tests;
 mod work;
 
 pub use system::System;
+pub(crate) use tap::LEAST_LEFT;
 
 use lockstep_topology::{InputError, Time};
+
+use crate::derivative::Trace;
 
 /// A resource of one system, numbered in order of creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,7 +116,7 @@ pub struct Finished {
 /// assert_eq!(finished[1], Finished { time: Time::from_nanos(2_000), token: 7 });
 /// # Ok::<(), lockstep_topology::InputError>(())
 /// ```
-pub trait Fluid {
+pub trait Fluid: Trace {
     /// Adds a resource of `capacity` (its unit per second, or cores); refused unless positive and finite.
     fn add_resource(&mut self, capacity: f64) -> Result<ResourceId, InputError>;
 
@@ -206,7 +209,7 @@ fn check_work(work: f64) -> Result<(), InputError> {
 }
 
 /// Checks a class and brings its uses into the one form: sorted by resource, each resource once, nothing zero.
-fn normalise(cap: f64, uses: &[Use], resources: usize, sorted: &mut Vec<Use>) -> Result<(), InputError> {
+pub(crate) fn normalise(cap: f64, uses: &[Use], resources: usize, sorted: &mut Vec<Use>) -> Result<(), InputError> {
     if cap.is_nan() || cap <= 0.0 {
         return Err(InputError::new("", format!("speed cap = {cap}"), "must be positive, or infinite for none"));
     }

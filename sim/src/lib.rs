@@ -11,6 +11,7 @@ mod collective;
 mod conditions;
 pub mod costs;
 mod deadlock;
+mod derivative;
 mod engine;
 mod error;
 pub mod event;
@@ -33,7 +34,7 @@ mod traffic;
 
 pub use collective::{CollectiveRun, CollectiveTime, nccl_choice, simulate_collective};
 pub use conditions::{Background, Conditions, Load, Slowdown};
-pub use costs::{Cost, Costs, MessageCost, Pair, Roofline, Table};
+pub use costs::{Cost, Costs, MessageCost, Modelled, Pair, Roofline, Table};
 pub use deadlock::{Waiting, WaitsFor};
 pub use error::SimError;
 pub use fold::{FoldRule, Folding};

@@ -10,7 +10,7 @@ pub(crate) const UNFOLDABLE: &str = "folding";
 
 /// The ranks, wires and devices that are simulated, and those that they stand for.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Orbits {
+pub struct Orbits {
     fold: Option<Arc<Fold>>,
 }
 

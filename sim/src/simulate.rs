@@ -1,14 +1,18 @@
 //! `simulate`: program and platform in, timeline out.
 
-use lockstep_models::{Claim, Driver, Op, Program, Timeline};
-use lockstep_topology::cluster::Device;
+use std::sync::Arc;
+
+use lockstep_models::{Claim, Driver, Op, Program, Task, Timeline};
+use lockstep_topology::cluster::{Device, DeviceKind};
 use lockstep_topology::{InputError, Rank, Time};
 
 use crate::costs::Cost;
+use crate::derivative::{Dual, Tracked};
 use crate::engine::{Engine, Feed, Job, Jobs};
 use crate::error::SimError;
 use crate::fluid::{Fluid, System};
-use crate::fold::{self, FoldRule, Folding, renumber};
+use crate::fold::renumber::{self, Numbers};
+use crate::fold::{self, FoldRule, Folding};
 use crate::input::Stages;
 use crate::machine::{Resources, Utilisation};
 use crate::orbits::Orbits;
@@ -102,15 +106,50 @@ pub fn simulate_with<F: Fluid + Clone>(
     driver: Driver,
     options: &SimOptions,
 ) -> Result<Prediction, SimError> {
+    let numbers = renumber::best(program, platform, options.fold);
+    simulate_by(fluid, &numbers, program, platform, driver, options)
+}
+
+/// As [`simulate_with`], by numbers of ranks that are known.
+pub(crate) fn simulate_by<F: Fluid + Clone>(
+    fluid: F,
+    (renumbered, orbits): &Numbers,
+    program: &Program,
+    platform: &Platform<'_>,
+    driver: Driver,
+    options: &SimOptions,
+) -> Result<Prediction, SimError> {
     platform.check(program.ranks())?;
-    let (renumbered, orbits) = renumber::best(program, platform, options.fold);
     let Some(renumbered) = renumbered else {
-        return simulate_folded(fluid, program, platform, driver, options, orbits);
+        return Ok(simulate_folded(fluid, program, platform, driver, options, orbits.clone())?.0);
     };
     let here = renumbered.platform(platform);
-    let mut predicted = simulate_folded(fluid, &renumbered.program, &here, driver, options, orbits)?;
+    let (mut predicted, _) = simulate_folded(fluid, &renumbered.program, &here, driver, options, orbits.clone())?;
     renumbered.back(&mut predicted.timeline.spans, &mut predicted.traffic);
     Ok(predicted)
+}
+
+/// The timeline of a run, in which ranks have the numbers by which they are simulated, and the derivatives of the ends of its
+/// iterations by the figures that `changed` platforms have changed; none where the run did what is not differentiated.
+///
+/// # Errors
+/// As [`simulate`].
+pub(crate) fn differentiate(
+    (renumbered, orbits): &Numbers,
+    program: &Program,
+    platform: &Platform<'_>,
+    options: &SimOptions,
+    changed: &[Platform<'_>],
+) -> Result<(Timeline, Option<Vec<Dual>>), SimError> {
+    let (mut here, mut changed, mut program) = (*platform, changed.to_vec(), program);
+    if let Some(renumbered) = renumbered {
+        here = renumbered.platform(platform);
+        changed.iter_mut().for_each(|changed| *changed = renumbered.platform(changed));
+        program = &renumbered.program;
+    }
+    let fluid = Tracked::new(&here, &changed);
+    let (predicted, by) = simulate_folded(fluid, program, &here, options.driver(), options, orbits.clone())?;
+    Ok((predicted.timeline, by))
 }
 
 /// As [`simulate_with`], of the ranks that `orbits` has.
@@ -121,7 +160,7 @@ fn simulate_folded<F: Fluid + Clone>(
     driver: Driver,
     options: &SimOptions,
     orbits: (Orbits, Folding),
-) -> Result<Prediction, SimError> {
+) -> Result<(Prediction, Option<Vec<Dual>>), SimError> {
     let driver = driver.serving(program);
     let input = platform.conditions.input.as_ref();
     let stages = input.map(|input| supply::stages(input, program, platform)).transpose()?.unwrap_or_default();
@@ -129,6 +168,8 @@ fn simulate_folded<F: Fluid + Clone>(
         let plan = Plan::new(program, orbits.count(program.ranks()))?;
         let mut resources = Resources::new(platform, fluid.clone(), orbits);
         let (lists, of_rank) = jobs(program, options, &mut resources)?;
+        let orbits = resources.orbits().clone();
+        resources.fluid.prepare(program, options, &orbits)?;
         let mut engine = Engine::new(&plan, driver.clone(), resources, lists, &of_rank);
         engine.long_way = options.long_way;
         let feed = |stages: &Option<Stages>| Some(Feed::new((*stages)?, input?));
@@ -137,13 +178,13 @@ fn simulate_folded<F: Fluid + Clone>(
         engine.run()
     })?;
     let timeline = Timeline { totals: outcome.totals, ..Timeline::of(outcome.spans, options.warm_up) };
-    let traffic = outcome.traffic;
+    let (traffic, derivatives) = (outcome.traffic, outcome.derivatives);
     let utilisation = per_step(outcome.utilisation, outcome.end, &timeline);
     let mut notes = platform.costs.notes(program);
     if folding != Folding::Off {
         notes.push(folding.to_string());
     }
-    Ok(Prediction { timeline, traffic, utilisation, folding, claims: outcome.claims, notes })
+    Ok((Prediction { timeline, traffic, utilisation, folding, claims: outcome.claims, notes }, derivatives))
 }
 
 /// Shares of the whole run as shares of its counted steps: every iteration does the same work, so what a step uses is the
@@ -160,7 +201,7 @@ fn per_step(mut utilisation: Vec<Utilisation>, end: Time, timeline: &Timeline) -
 }
 
 /// The jobs of each role on each device in use, and which list is each rank's.
-fn jobs<F: Fluid>(
+pub(crate) fn jobs<F: Fluid>(
     program: &Program,
     options: &SimOptions,
     resources: &mut Resources<'_, F>,
@@ -174,6 +215,7 @@ fn jobs<F: Fluid>(
         let axis =
             role.tasks.iter().find_map(|task| if let Op::Copy(copies) = &task.op { copies.axis() } else { None });
         let mut lists_on: Vec<Vec<(u32, u32)>> = vec![Vec::new(); platform.cluster.devices().len()];
+        let mut known: Vec<(u32, &DeviceKind, Vec<Option<Cost>>)> = Vec::new();
         for rank in role.ranks.iter().take_while(|rank| *rank < count) {
             let device = &platform.cluster.devices()[platform.placement.device(Rank(rank)).0 as usize];
             let coordinate = axis.map_or(0, |axis| program.mesh.coordinate(axis, rank));
@@ -183,8 +225,20 @@ fn jobs<F: Fluid>(
                 continue;
             }
             let mut list = Vec::with_capacity(role.tasks.len());
-            for task in &role.tasks {
-                let Some(cost) = cost(&task.op, program, platform, device, rank) else {
+            let same = |(other, kind, _): &&(u32, &DeviceKind, _)| *other == coordinate && alike(kind, &device.kind);
+            let at_hand = platform.costs.alike().then(|| known.iter().find(same)).flatten();
+            let costs: Vec<Option<Cost>> = match at_hand {
+                Some((_, _, costs)) => costs.clone(),
+                None => {
+                    let of = |task: &Task| cost(&task.op, program, platform, device, rank);
+                    role.tasks.iter().map(of).collect()
+                }
+            };
+            if at_hand.is_none() && !role.tasks.iter().any(|task| matches!(task.op, Op::Save { .. })) {
+                known.push((coordinate, &device.kind, costs.clone()));
+            }
+            for (task, cost) in role.tasks.iter().zip(costs) {
+                let Some(cost) = cost else {
                     list.push(None);
                     continue;
                 };
@@ -198,6 +252,15 @@ fn jobs<F: Fluid>(
         }
     }
     Ok((lists, of_rank))
+}
+
+/// Whether two devices have one data sheet.
+fn alike(one: &DeviceKind, other: &DeviceKind) -> bool {
+    match (one, other) {
+        (DeviceKind::Gpu(one), DeviceKind::Gpu(other)) => Arc::ptr_eq(one, other),
+        (DeviceKind::Cpu(one), DeviceKind::Cpu(other)) => one == other,
+        _ => false,
+    }
 }
 
 /// What a task costs `rank` on its device; `None` where it is no job of a device.

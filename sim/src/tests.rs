@@ -4,6 +4,7 @@ mod answers;
 mod closed_forms;
 mod costs;
 mod deadlocks;
+mod derivatives;
 mod device_table;
 mod disturbed;
 mod gpus;

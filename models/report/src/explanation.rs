@@ -34,6 +34,9 @@ pub struct Explanation {
     pub sensitivities: Vec<SensitivityFigures>,
     /// Those to rates minus those to times, all of them: −1 but for events that change places.
     pub sensitivity_sum: f64,
+    /// How they were worked out: as derivatives of one simulation, which are of small changes, these scaled to what larger changes of
+    /// computation and communication do, or by two simulations for each parameter.
+    pub sensitivity_basis: String,
     /// What it does not react to.
     pub does_not_react_to: Vec<String>,
     /// How far the figures behind it are known.
@@ -209,4 +212,8 @@ pub struct ErrorBar {
     pub step_time_high_s: Option<f64>,
     /// What it rests on, or why there is none.
     pub basis: String,
+    /// By how many percent of its time a single kernel of these GPUs is off in the mean, where data sheets price kernels; `null` elsewhere.
+    pub kernel_error_pct: Option<f64>,
+    /// By how many percent the step would be off if all of them were, the same way; errors of kernels partly cancel.
+    pub step_by_kernels_pct: Option<f64>,
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use lockstep_models::{CriticalPath, Periodic, Program, overlap};
 use lockstep_sim::Costs;
-use lockstep_sim::answer::{Bound, Hiding, Sensitivity, fullest_device, hiding, parameters, sensitivities};
+use lockstep_sim::answer::{Bound, Hiding, Sensitivity, Subject, fullest_device, hiding, parameters};
 use lockstep_topology::{Cluster, Placement};
 
 use crate::predicted::{Predicted, failure, optimizer_elements};
@@ -28,8 +28,8 @@ pub use text::{collective_text, text};
 const LISTED: usize = 12;
 /// A smaller sensitivity is none.
 const REACTS: f64 = 0.005;
-/// Simulations of a bisection: what progress counts with.
-const BISECTION: f64 = 14.0;
+/// Simulations of a search: what progress counts with.
+const SEARCH: f64 = 6.0;
 
 /// Explains a prediction; `progress` hears the share of the work that is done, from 0 to 1.
 ///
@@ -47,13 +47,16 @@ pub fn explain(
     let platform = predicted.platform(&site.cluster, costs, setup);
     let (program, prediction, options) = (&predicted.program, &predicted.prediction, &setup.options);
     let failed = |error| failure(error, experiment);
-    let parameters = parameters(&platform, &prediction.traffic).map_err(failed)?;
-    let simulations = 2.0 * parameters.len() as f64 + BISECTION;
-    let mut counted = |done: usize, _: usize| progress(done as f64 / simulations);
-    let sensitivities = sensitivities(program, &platform, options, &parameters, &mut counted).map_err(failed)?;
-    let before = 2.0 * parameters.len() as f64;
-    let mut counted = |done: usize| progress(((before + done as f64) / simulations).min(1.0));
-    let hiding = hiding(program, &platform, options, prediction, &parameters, &mut counted).map_err(failed)?;
+    let parameters = parameters(program, &platform, &prediction.traffic).map_err(failed)?;
+    let subject = Subject::new(program, platform, options);
+    let mut simulations = 0.0;
+    let mut counted = |done: usize, all: usize| {
+        simulations = all as f64;
+        progress(done as f64 / (simulations + SEARCH));
+    };
+    let (sensitivities, basis, short) = subject.sensitivities(prediction, &parameters, &mut counted).map_err(failed)?;
+    let mut counted = |done: usize| progress(((simulations + done as f64) / (simulations + SEARCH)).min(1.0));
+    let hiding = hiding(&subject.with(short), prediction, &parameters, &mut counted).map_err(failed)?;
     let (reacts, still) = reacting(&sensitivities, site, &predicted.placement);
     let strong = sensitivities.iter().filter(|s| s.elasticity.abs() >= REACTS).map(|s| s.parameter);
     let path = CriticalPath::of_median_step(program, &prediction.timeline);
@@ -72,6 +75,7 @@ pub fn explain(
         hiding: hidden(&hiding, predicted),
         error_bar: error_bar::error_bar(site, predicted, &sensitivities, strong),
         sensitivity_sum: euler_sum(&sensitivities),
+        sensitivity_basis: basis.name().to_owned(),
         sensitivities: reacts,
         does_not_react_to: still,
     })

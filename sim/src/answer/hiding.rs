@@ -1,17 +1,16 @@
 //! The bandwidth that would hide the communication: how much faster, or slower, the links might be.
 //!
 //! In the simple case 2·bytes(G) / time of the backward pass (Goyal et al. 2017 §4.3); in general whatever the simulation
-//! says, found by bisection over one factor for all links between devices.
+//! says, found by guesses at one factor for all links between devices.
 
 use lockstep_models::{Buffer, Program};
 use lockstep_topology::Bandwidth;
 use lockstep_topology::cluster::{Figure, LinkKind};
 
 use super::perturbed::Parameter;
-use super::sensitivity::scaled;
+use super::subject::Subject;
 use crate::error::SimError;
-use crate::platform::Platform;
-use crate::simulate::{Prediction, SimOptions};
+use crate::simulate::Prediction;
 
 /// Communication counts as hidden while less than this share of the step is exposed.
 pub const HIDDEN: f64 = 0.01;
@@ -41,20 +40,19 @@ pub struct Hiding {
 /// # Errors
 /// As [`simulate`](crate::simulate).
 pub fn hiding(
-    program: &Program,
-    platform: &Platform<'_>,
-    options: &SimOptions,
+    subject: &Subject<'_>,
     prediction: &Prediction,
     parameters: &[Parameter],
     progress: &mut dyn FnMut(usize),
 ) -> Result<Hiding, SimError> {
+    let (program, cluster) = (subject.program(), subject.platform().cluster);
     let mut links = Vec::new();
     for parameter in parameters {
         let Parameter::Cluster(Figure::Bandwidth(kind)) = parameter else { continue };
         if *kind == LinkKind::SharedMemory {
             continue;
         }
-        let of_kind = platform.cluster.links().iter().filter(|link| link.kind == *kind);
+        let of_kind = cluster.links().iter().filter(|link| link.kind == *kind);
         let least = of_kind.map(|link| link.bandwidth).min_by(|a, b| a.bytes_per_s().total_cmp(&b.bytes_per_s()));
         links.extend(least.map(|least| (*kind, least)));
     }
@@ -62,8 +60,9 @@ pub fn hiding(
     let exposed = |prediction: &Prediction| {
         prediction.timeline.exposed_comm_s(program) / prediction.timeline.step_time_s().max(f64::MIN_POSITIVE)
     };
+    let now = exposed(prediction);
     if links.is_empty() {
-        return Ok(Hiding { links, factor: None, floor: exposed(prediction), simple });
+        return Ok(Hiding { links, factor: None, floor: now, simple });
     }
     let scaled_links: Vec<Parameter> =
         links.iter().map(|(kind, _)| Parameter::Cluster(Figure::Bandwidth(*kind))).collect();
@@ -71,21 +70,61 @@ pub fn hiding(
     let mut at = |factor: f64| -> Result<f64, SimError> {
         progress(done);
         done += 1;
-        Ok(exposed(&scaled(program, platform, options, (&scaled_links, factor), (&[], 1.0))?))
+        Ok(exposed(&subject.scaled((&scaled_links, factor), (&[], 1.0))?))
     };
     let floor = at(MOST)?;
-    let (mut low, mut high) = if exposed(prediction) < HIDDEN { (LEAST, 1.0) } else { (1.0, MOST) };
-    if high == MOST && floor >= HIDDEN {
+    let (low, high) = if now < HIDDEN {
+        let least = at(LEAST)?;
+        if least < HIDDEN {
+            return Ok(Hiding { links, factor: Some(LEAST), floor, simple });
+        }
+        ((LEAST, least), (1.0, now))
+    } else if floor >= HIDDEN {
         return Ok(Hiding { links, factor: None, floor, simple });
+    } else {
+        ((1.0, now), (MOST, floor))
+    };
+    let factor = between(low, high, &mut at)?;
+    Ok(Hiding { links, factor: Some(factor), floor, simple })
+}
+
+/// The least factor with which communication is hidden, between one with which it is not and one with which it is, each with the share
+/// that is exposed.
+///
+/// What a step exposes for each second in which it computes is about a straight line over the time of a byte, so a guess on the line
+/// between two factors is near, and one beside it shows that; where it is not, every third guess halves what is left.
+fn between(
+    (mut low, mut exposed): (f64, f64),
+    (mut high, mut hidden): (f64, f64),
+    at: &mut dyn FnMut(f64) -> Result<f64, SimError>,
+) -> Result<f64, SimError> {
+    let per_second = |share: f64| share / (1.0 - share).max(f64::MIN_POSITIVE);
+    let mut beside = None;
+    for guesses in 1.. {
+        if high / low <= NEAR {
+            break;
+        }
+        let [on_low, on_high, wanted] = [exposed, hidden, HIDDEN].map(per_second);
+        let part = (wanted - on_high) / (on_low - on_high);
+        let on_line = 1.0 / (1.0 / high + part * (1.0 / low - 1.0 / high));
+        let guess = match beside.take() {
+            Some(beside) => beside,
+            None if guesses % 3 == 0 || !on_line.is_finite() => (low * high).sqrt(),
+            None => on_line,
+        };
+        // Neither end once more.
+        let step = NEAR.sqrt().sqrt();
+        let guess = if high / low > step * step { guess.clamp(low * step, high / step) } else { (low * high).sqrt() };
+        let share = at(guess)?;
+        if share < HIDDEN {
+            (high, hidden) = (guess, share);
+            beside = (guesses % 3 == 1).then_some(guess / (NEAR - 1e-4));
+        } else {
+            (low, exposed) = (guess, share);
+            beside = (guesses % 3 == 1).then_some(guess * (NEAR - 1e-4));
+        }
     }
-    if low == LEAST && at(LEAST)? < HIDDEN {
-        return Ok(Hiding { links, factor: Some(LEAST), floor, simple });
-    }
-    while high / low > NEAR {
-        let middle = (low * high).sqrt();
-        if at(middle)? < HIDDEN { high = middle } else { low = middle }
-    }
-    Ok(Hiding { links, factor: Some(high), floor, simple })
+    Ok(high)
 }
 
 /// 2·bytes(G) / t_backward; `None` without an exchange or a backward pass.

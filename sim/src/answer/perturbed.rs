@@ -4,10 +4,14 @@
 //! Which is which can be asked of any costs: they are homogeneous, so multiplying their own times by f is the same as
 //! multiplying every rate of the cluster by f, dividing its latencies by f, and stretching the answer f times.
 
+use std::sync::Arc;
+
 use lockstep_models::{Phase, Program};
 use lockstep_topology::cluster::{Cluster, Device, Figure, Route};
+use lockstep_topology::nccl::Answer;
+use lockstep_topology::{InputError, Library};
 
-use crate::costs::{Cost, Costs, MessageCost, Pair};
+use crate::costs::{Cost, Costs, MessageCost, Modelled, Pair};
 
 /// A time that costs hold of their own, beside what they take from the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +24,21 @@ pub enum OwnTime {
     MessageOverhead,
     /// β and γ: of the receiver per byte copied or added.
     MessageBytes,
+    /// Of collectives that are known as a whole.
+    Library,
+}
+
+impl OwnTime {
+    /// This one and no other.
+    pub(super) fn alone(self) -> &'static [OwnTime] {
+        match self {
+            OwnTime::Kernels => &[OwnTime::Kernels],
+            OwnTime::MessageLatency => &[OwnTime::MessageLatency],
+            OwnTime::MessageOverhead => &[OwnTime::MessageOverhead],
+            OwnTime::MessageBytes => &[OwnTime::MessageBytes],
+            OwnTime::Library => &[OwnTime::Library],
+        }
+    }
 }
 
 /// One figure, or one sort of figures, that a prediction depends on.
@@ -38,19 +57,33 @@ impl Parameter {
     }
 }
 
+/// The cluster with rates multiplied and latencies divided by a factor.
+pub(super) fn counterpart(cluster: &Cluster, factor: f64) -> Arc<Cluster> {
+    Arc::new(cluster.scaled(&|figure: Figure| if figure.is_rate() { factor } else { 1.0 / factor }))
+}
+
 /// Costs with some of their own times multiplied.
 pub(super) struct Perturbed<'a> {
     inner: &'a dyn Costs,
     factor: f64,
     times: &'a [OwnTime],
     /// The cluster with rates multiplied and latencies divided by the factor.
-    counterpart: Cluster,
+    counterpart: Arc<Cluster>,
 }
 
 impl<'a> Perturbed<'a> {
     pub(super) fn new(inner: &'a dyn Costs, cluster: &Cluster, factor: f64, times: &'a [OwnTime]) -> Perturbed<'a> {
-        let counter = |figure: Figure| if figure.is_rate() { factor } else { 1.0 / factor };
-        Perturbed { inner, factor, times, counterpart: cluster.scaled(&counter) }
+        Perturbed::beside(inner, counterpart(cluster, factor), factor, times)
+    }
+
+    /// The same, given the counterpart of its cluster.
+    pub(super) fn beside(
+        inner: &'a dyn Costs,
+        counterpart: Arc<Cluster>,
+        factor: f64,
+        times: &'a [OwnTime],
+    ) -> Perturbed<'a> {
+        Perturbed { inner, factor, times, counterpart }
     }
 
     fn kernel(&self, device: &Device, cost: impl Fn(&Device) -> Cost) -> Cost {
@@ -87,7 +120,7 @@ impl Costs for Perturbed<'_> {
         let mut cost = as_it_is;
         for time in self.times {
             match time {
-                OwnTime::Kernels => {}
+                OwnTime::Kernels | OwnTime::Library => {}
                 OwnTime::MessageLatency => {
                     cost.latency = stretched.latency * factor;
                     cost.wake = stretched.wake * factor;
@@ -104,5 +137,24 @@ impl Costs for Perturbed<'_> {
             }
         }
         cost
+    }
+
+    fn library(&self, of: Library, devices: &[&Device], elements: u64) -> Option<f64> {
+        // Measured, so none of it follows from the cluster.
+        let factor = if self.times.contains(&OwnTime::Library) { self.factor } else { 1.0 };
+        Some(self.inner.library(of, devices, elements)? * factor)
+    }
+
+    fn modelled(&self, cluster: &Cluster, of: &Modelled<'_>) -> Result<Option<Answer>, InputError> {
+        let Some(answer) = self.inner.modelled(cluster, of)? else { return Ok(None) };
+        if !self.times.contains(&OwnTime::Library) {
+            return Ok(Some(answer));
+        }
+        // The model goes in steps, and what follows from the cluster is asked for on the side on which its figures are: with them
+        // times the factor c + s is c + s·f, so that f·c + s is (1 + f)·(c + s) less that.
+        let slower = counterpart(cluster, 1.0 / self.factor);
+        let there = self.inner.modelled(&slower, of)?.map_or(answer.seconds, |answer| answer.seconds);
+        let seconds = (1.0 + self.factor) * answer.seconds - there;
+        Ok(Some(Answer { seconds, ..answer }))
     }
 }

@@ -1,6 +1,6 @@
 //! Sensitivities: by how many percent the step's time changes when a parameter changes by one, d log time / d log parameter.
 //!
-//! Central differences of simulations with the parameter a little larger and a little smaller. Multiplying every rate by s
+//! Derivatives (`subject.rs`), or central differences of simulations with the parameter a little larger and a little smaller. Multiplying every rate by s
 //! and dividing every time by s divides the step's time by s exactly, so the sensitivities to rates minus those to times
 //! add up to −1 (Euler's theorem), except where a small change lets events change places.
 
@@ -14,11 +14,10 @@ use super::perturbed::{OwnTime, Parameter, Perturbed};
 use crate::collective::{CollectiveRun, simulate_collective};
 use crate::error::SimError;
 use crate::platform::Platform;
-use crate::simulate::{Prediction, SimOptions, simulate};
-use crate::traffic::{Sent, Traffic};
+use crate::traffic::Traffic;
 
 /// Half of the distance between the two simulations, in the logarithm of the parameter.
-const STEP: f64 = 0.02;
+pub(super) const STEP: f64 = 0.02;
 /// Pairs of devices that are asked which links they use; those of a large cluster repeat.
 const MOST_PAIRS: usize = 4096;
 
@@ -31,15 +30,38 @@ pub struct Sensitivity {
     pub elasticity: f64,
 }
 
+impl Sensitivity {
+    /// d log time / d log of its inverse, of a time: by how much more speed shortens the step, as a negative number.
+    pub(super) fn to_faster(self) -> f64 {
+        if self.parameter.is_rate() { self.elasticity } else { -self.elasticity }
+    }
+}
+
 /// The parameters that a prediction with this traffic may depend on: links on the ways of its messages, devices with ranks, the costs' own
 /// times; rates first.
 ///
 /// # Errors
 /// Devices that cannot reach each other.
-pub fn parameters(platform: &Platform<'_>, traffic: &Traffic) -> Result<Vec<Parameter>, SimError> {
+pub fn parameters(program: &Program, platform: &Platform<'_>, traffic: &Traffic) -> Result<Vec<Parameter>, SimError> {
+    let mut neighbours = BTreeSet::new();
+    for role in &program.roles {
+        for (_, exchange) in role.exchanges().filter(|(_, exchange)| exchange.algorithm.library().is_some()) {
+            let members: Vec<u32> = program.group_of(exchange, role.ranks.first()).iter().take(MOST_PAIRS).collect();
+            neighbours.extend(members.windows(2).map(|pair| (pair[0], pair[1])));
+        }
+    }
+    parameters_of(platform, traffic, &neighbours)
+}
+
+/// The same, where collectives that are known as a whole go the ways between these neighbours.
+fn parameters_of(
+    platform: &Platform<'_>,
+    traffic: &Traffic,
+    neighbours: &BTreeSet<(u32, u32)>,
+) -> Result<Vec<Parameter>, SimError> {
     let mut found: BTreeSet<Parameter> = BTreeSet::new();
     let mut pairs: BTreeSet<(DeviceId, DeviceId)> = BTreeSet::new();
-    for (from, to) in traffic.pairs.keys() {
+    for (from, to) in neighbours.iter().chain(traffic.pairs.keys()) {
         if pairs.len() == MOST_PAIRS {
             break;
         }
@@ -66,28 +88,13 @@ pub fn parameters(platform: &Platform<'_>, traffic: &Traffic) -> Result<Vec<Para
         let messages = [OwnTime::MessageLatency, OwnTime::MessageOverhead, OwnTime::MessageBytes];
         found.extend(messages.map(Parameter::Own));
     }
+    if !neighbours.is_empty() {
+        found.insert(Parameter::Own(OwnTime::Library));
+    }
     Ok(found.into_iter().collect())
 }
 
-/// The sensitivities to `parameters`, the strongest first; `progress` hears how many simulations of how many are done.
-///
-/// # Errors
-/// As [`simulate`].
-pub fn sensitivities(
-    program: &Program,
-    platform: &Platform<'_>,
-    options: &SimOptions,
-    parameters: &[Parameter],
-    progress: &mut dyn FnMut(usize, usize),
-) -> Result<Vec<Sensitivity>, SimError> {
-    let step = |platform: &Platform<'_>| {
-        let prediction = simulate(program, platform, options.driver(), options)?;
-        Ok(prediction.timeline.step_time_s())
-    };
-    reactions(platform, parameters, progress, step)
-}
-
-/// The same of one collective alone: of its time to what moves and adds its bytes, for nothing else happens.
+/// The sensitivities of one collective alone, by differences: of its time to what moves and adds its bytes, for nothing else happens.
 ///
 /// # Errors
 /// As [`simulate_collective`].
@@ -98,12 +105,10 @@ pub fn collective_sensitivities(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<Sensitivity>, SimError> {
     // What is known as a whole sends no messages that are counted, and is asked about the ways between neighbours.
-    let mut traffic = traffic.clone();
-    if traffic.pairs.is_empty() && run.algorithm.nccl().is_some() {
-        let last = run.group.members().saturating_sub(1);
-        traffic.pairs.extend((0..last).map(|rank| ((rank, rank + 1), Sent::default())));
-    }
-    let mut parameters = parameters(platform, &traffic)?;
+    let whole = run.algorithm.library().is_some();
+    let last = if whole { run.group.members().saturating_sub(1) } else { 0 };
+    let neighbours = (0..last).map(|rank| (rank, rank + 1)).collect();
+    let mut parameters = parameters_of(platform, traffic, &neighbours)?;
     let computes =
         [Parameter::Own(OwnTime::Kernels), Parameter::Cluster(Figure::CpuPeak), Parameter::Cluster(Figure::GpuPeak)];
     parameters.retain(|parameter| !computes.contains(parameter));
@@ -112,7 +117,7 @@ pub fn collective_sensitivities(
 }
 
 /// How `seconds` reacts to each parameter.
-fn reactions(
+pub(super) fn reactions(
     platform: &Platform<'_>,
     parameters: &[Parameter],
     progress: &mut dyn FnMut(usize, usize),
@@ -126,26 +131,17 @@ fn reactions(
         let elasticity = if more > 0.0 && less > 0.0 { libm::log(more / less) / (2.0 * STEP) } else { 0.0 };
         all.push(Sensitivity { parameter: *parameter, elasticity });
     }
-    all.sort_by(|a, b| b.elasticity.abs().total_cmp(&a.elasticity.abs()).then(a.parameter.cmp(&b.parameter)));
+    strongest_first(&mut all);
     Ok(all)
 }
 
-/// The prediction with these rates and times multiplied, each by the factor beside them.
-///
-/// # Errors
-/// As [`simulate`].
-pub fn scaled(
-    program: &Program,
-    platform: &Platform<'_>,
-    options: &SimOptions,
-    rates: (&[Parameter], f64),
-    times: (&[Parameter], f64),
-) -> Result<Prediction, SimError> {
-    on_scaled(platform, rates, times, |platform| simulate(program, platform, options.driver(), options))
+/// Sorts by strength, then by parameter.
+pub(super) fn strongest_first(all: &mut [Sensitivity]) {
+    all.sort_by(|a, b| b.elasticity.abs().total_cmp(&a.elasticity.abs()).then(a.parameter.cmp(&b.parameter)));
 }
 
 /// What `run` gives on the platform with these rates and times multiplied.
-fn on_scaled<T>(
+pub(super) fn on_scaled<T>(
     platform: &Platform<'_>,
     rates: (&[Parameter], f64),
     times: (&[Parameter], f64),

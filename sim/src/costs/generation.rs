@@ -109,6 +109,20 @@ const HOPPER_TF32: Kernels = Kernels { product: 0.9, error: 0.4, ..AMPERE_TF32 }
 /// The same in 8 bits: assumed, products that reach 0.67 of the peak, and convolutions half of it as in 16 bits.
 const HOPPER_FP8: Kernels = Kernels { product: 0.8, convolution: 0.33, slopes: 0.26, error: 0.5, ..HOPPER_HALF };
 
+/// By how much data sheets alone are off for a single kernel of a GPU in a precision: the mean |ln(predicted / timed)| over kernels that
+/// others timed, or what is assumed of it.
+///
+/// ```
+/// # use lockstep_sim::costs::kernel_error;
+/// # use lockstep_topology::{Cluster, cluster::DeviceKind};
+/// let cluster = Cluster::load("dgx-h100").unwrap();
+/// let gpus = cluster.devices().iter().filter_map(|device| if let DeviceKind::Gpu(gpu) = &device.kind { Some(gpu) } else { None });
+/// assert!(gpus.map(|gpu| kernel_error(gpu, lockstep_models::Precision::F32)).all(|error| error == 0.34));
+/// ```
+pub fn kernel_error(gpu: &GpuSpec, precision: Precision) -> f64 {
+    Kernels::of(gpu, precision).error
+}
+
 impl Kernels {
     /// Kepler, Maxwell and Pascal, and GPUs of which no generation is known: assumed, one tile and no difference between passes.
     pub(super) const ASSUMED: Kernels = Kernels {

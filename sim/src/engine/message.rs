@@ -7,11 +7,12 @@
 //! that size: the library copies).
 
 use lockstep_topology::cluster::Rendezvous;
-use lockstep_topology::{InputError, LaneStep, Time};
+use lockstep_topology::{Action, InputError, LaneStep, Time};
 
 use super::unit::Arrival;
 use super::{Engine, Event, MESSAGE};
 use crate::costs::Pair;
+use crate::derivative::{Slot, Took, Work};
 use crate::fluid::{ClassId, Fluid};
 use crate::network::{Carrier, Terms};
 
@@ -78,8 +79,9 @@ impl<F: Fluid> Engine<'_, F> {
         let state = match wire {
             true if eager || costs.terms.rendezvous == Rendezvous::None => State::Held { announced: self.now },
             true => {
-                through = self.connections.ports.pass(costs.terms.port, self.now, costs.terms.send);
-                State::Held { announced: through + costs.latency }
+                let (port, send, latency) = (costs.terms.port, costs.terms.send, costs.latency);
+                through = self.through_port(port, path, send);
+                State::Held { announced: through + latency }
             }
             false => State::There { posted: self.now, wakes: self.now + latency },
         };
@@ -98,6 +100,15 @@ impl<F: Fluid> Engine<'_, F> {
             noise: self.platform.conditions.noise.message(self.platform.conditions.trial, from_rank, to_rank, earlier),
         };
         let message = self.messages.put(message);
+        let in_memory = Took::Path { path, sends: 0, latencies: u8::from(from_rank != to_rank) };
+        match state {
+            State::There { .. } => self.keep(Slot::Seen(message), Slot::Now, in_memory),
+            State::Held { announced } if announced > self.now => {
+                let port = self.paths.at(path).terms.port;
+                self.keep(Slot::Announced(message), Slot::Port(port), Took::LATENCY.on(path));
+            }
+            _ => self.keep(Slot::Announced(message), Slot::Now, Took::Nothing),
+        }
         self.steady.posted += 1;
         if counted && let Some(run) = self.flights.at_mut(id).lane(lane) {
             run.outstanding += 1;
@@ -140,14 +151,16 @@ impl<F: Fluid> Engine<'_, F> {
     fn answer(&mut self, message: u32, announced: Time) -> Result<(), InputError> {
         let state = self.messages.at_mut(message);
         state.state = State::UnderWay;
-        let path = self.paths.at(state.path);
+        let (number, path) = (state.path, self.paths.at(state.path));
         let answered = self.now.max(announced) + path.terms.send + path.latency;
-        let (at, event) = match path.terms.rendezvous {
+        let (at, event, latencies) = match path.terms.rendezvous {
             Rendezvous::None => return self.leave(message),
-            Rendezvous::Write => (answered, Event::Leave(message)),
+            Rendezvous::Write => (answered, Event::Leave(message), 1),
             // The sender's NIC serves the read without its driver.
-            Rendezvous::Read => (answered + path.latency + state.noise.0, Event::Depart(message)),
+            Rendezvous::Read => (answered + path.latency + state.noise.0, Event::Depart(message), 2),
         };
+        let since = if announced > self.now { Slot::Announced(message) } else { Slot::Now };
+        self.keep(Slot::Message(message), since, Took::Path { path: number, sends: 1, latencies });
         self.events.push(at, event);
         Ok(())
     }
@@ -156,14 +169,25 @@ impl<F: Fluid> Engine<'_, F> {
     pub(super) fn leave(&mut self, message: u32) -> Result<(), InputError> {
         let state = self.messages.at_mut(message);
         state.state = State::UnderWay;
-        let path = self.paths.at(state.path);
-        state.through = self.connections.ports.pass(path.terms.port, self.now, path.terms.send);
-        let departs = state.through + path.latency + state.noise.0;
+        let (number, noise) = (state.path, state.noise.0);
+        let path = self.paths.at(number);
+        let (port, send, latency) = (path.terms.port, path.terms.send, path.latency);
+        let through = self.through_port(port, number, send);
+        self.messages.at_mut(message).through = through;
+        let departs = through + latency + noise;
         if departs == self.now {
             return self.depart(message);
         }
+        self.keep(Slot::Message(message), Slot::Port(port), Took::LATENCY.on(number));
         self.events.push(departs, Event::Depart(message));
         Ok(())
+    }
+
+    /// When a message that comes to a port now is through it.
+    fn through_port(&mut self, port: u32, path: u32, send: Time) -> Time {
+        let since = if self.connections.ports.free(port) > self.now { Slot::Port(port) } else { Slot::Now };
+        self.keep(Slot::Port(port), since, Took::SEND.on(path));
+        self.connections.ports.pass(port, self.now, send)
     }
 
     /// The latency is over: the bytes flow as soon as those of earlier messages between the two ranks have.
@@ -181,8 +205,8 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     fn flow(&mut self, message: u32) -> Result<(), InputError> {
-        let Message { path, bytes, from_rank, to_rank, noise: (_, factor), .. } = *self.messages.at(message);
-        let path = self.paths.at(path);
+        let Message { path: number, bytes, from_rank, to_rank, noise: (_, factor), .. } = *self.messages.at(message);
+        let path = self.paths.at(number);
         let (mut carrier, mut bytes) = (path.carrier, bytes);
         if let Some(ramp) = &path.terms.ramp {
             let windows = &mut self.connections.windows;
@@ -192,10 +216,12 @@ impl<F: Fluid> Engine<'_, F> {
         match carrier {
             Carrier::Alone(bytes_per_s) => {
                 let end = self.now + Time::from_secs_f64(bytes / bytes_per_s);
+                self.keep(Slot::Message(message), Slot::Now, Took::Bytes { path: number, bytes });
                 self.events.push(end, Event::Arrive(message));
             }
             Carrier::Shared(class) => {
                 self.resources.take(class, bytes);
+                self.resources.fluid.about(Work::Bytes { path: number });
                 self.resources.fluid.start(class, bytes, MESSAGE | u64::from(message))?;
             }
         }
@@ -212,9 +238,10 @@ impl<F: Fluid> Engine<'_, F> {
         }
         let incast = *incast;
         state.state = State::There { posted: self.now, wakes: self.now };
-        let Message { from_rank, to_rank, from_flight, lane, .. } = *state;
+        let Message { from_rank, to_rank, from_flight, lane, matched, .. } = *state;
         let counted = std::mem::take(&mut state.counted);
-        if state.matched {
+        self.keep(Slot::Seen(message), Slot::Now, Took::Nothing);
+        if matched {
             self.offer(message);
         }
         let now = self.now;
@@ -249,14 +276,21 @@ impl<F: Fluid> Engine<'_, F> {
         self.hand_over(to_rank, Arrival { posted, wakes: wakes.max(posted), serial, lane, flight: to_flight });
     }
 
-    /// The class and seconds of the work that takes in the message which `lane` waits for.
-    pub(super) fn receive_work(&mut self, id: u32, lane: u32) -> (ClassId, f64) {
+    /// The message that `lane` has found.
+    pub(super) fn matched(&mut self, id: u32, lane: u32) -> Option<u32> {
+        self.flights.at_mut(id).lane(lane)?.matched
+    }
+
+    /// The class and seconds of the work that takes in the message which `lane` waits for, and what it is.
+    pub(super) fn receive_work(&mut self, id: u32, lane: u32) -> (ClassId, f64, Work) {
         let element_bytes = self.plan.meetings[self.flights.at(id).meeting as usize].element_bytes;
         let run = self.flights.at_mut(id).lane(lane).expect("an arrival belongs to a lane in flight");
         let step = run.waiting.expect("an arrival belongs to a receive");
         let message = run.matched.expect("an arrival is a message");
-        let path = self.paths.at(self.messages.at(message).path);
-        (path.receive, path.receive_seconds(step.action, step.elements() * element_bytes))
+        let number = self.messages.at(message).path;
+        let (path, bytes) = (self.paths.at(number), step.elements() * element_bytes);
+        let work = Work::Receive { path: number, bytes, sums: step.action == Action::RecvSum };
+        (path.receive, path.receive_seconds(step.action, bytes), work)
     }
 
     /// A message was taken in.

@@ -4,18 +4,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lockstep_topology::cluster::{DeviceId, DeviceKind};
+use lockstep_topology::cluster::{DeviceId, DeviceKind, Route};
 use lockstep_topology::{Action, InputError, Rank as RankId, Time};
 
 use super::Engine;
 use crate::costs::{MessageCost, Pair};
 use crate::fluid::{ClassId, Fluid};
-use crate::network::{Carrier, Terms};
+use crate::machine::Resources;
+use crate::network::{Carrier, Connections, Terms};
 use crate::platform::Platform;
 
 /// A way between two devices.
 #[derive(Debug)]
-pub(super) struct Path {
+pub(crate) struct Path {
     pub(crate) pair: Pair,
     /// From the post to when an idle receiver sees it; on links, to when the bytes begin to flow.
     pub(crate) latency: Time,
@@ -98,51 +99,56 @@ impl<F: Fluid> Engine<'_, F> {
         if let Some(known) = self.paths.known.get(&key) {
             return Ok(*known);
         }
-        let path = self.path_between(key)?;
+        let route = self.platform.cluster.route(key.0, key.1)?;
+        let path = path_between(&mut self.resources, &mut self.connections, key, &route)?;
+        self.resources.fluid.path(key, &route.links)?;
         self.paths.paths.push(path);
         let path = (self.paths.paths.len() - 1) as u32;
         self.paths.known.insert(key, path);
         Ok(path)
     }
+}
 
-    /// The way from one device to another.
-    ///
-    /// # Errors
-    /// Devices that cannot reach each other, costs that are no numbers, a route that does not fold.
-    fn path_between(&mut self, (sender, receiver, pair): Key) -> Result<Path, InputError> {
-        let (platform, resources) = (self.platform, &mut self.resources);
-        let receiver = &platform.cluster.devices()[receiver.0 as usize];
-        let route = platform.cluster.route(sender, receiver.id)?;
-        if pair == Pair::Wire {
-            resources.orbits().check(platform.cluster, &route.links)?;
-        }
-        let cost = platform.costs.message(pair, receiver, &route);
-        let figures = [cost.latency, cost.wake, cost.overhead, cost.copy, cost.sum, cost.memory, cost.send];
-        if figures.iter().any(|figure| !(*figure >= 0.0 && figure.is_finite())) {
-            let value = format!("message to {}: {cost:?}", receiver.name);
-            return Err(InputError::new("costs", value, "every figure must be zero or positive, and finite"));
-        }
-        let (carrier, terms) = match pair {
-            Pair::Wire => {
-                let sender = &platform.cluster.devices()[sender.0 as usize];
-                let taps = resources.taps([sender, receiver])?;
-                self.connections.over(&route, &cost, &taps, resources)?
-            }
-            // The receiver's thread carries the bytes, so nothing else limits them.
-            Pair::Memory | Pair::Host => (Carrier::Alone(f64::INFINITY), Terms::default()),
-        };
-        let on_links = if pair == Pair::Wire { route.latency } else { Time::ZERO };
-        let sleeps =
-            matches!(&receiver.kind, DeviceKind::Cpu(cpu) if platform.placement.ranks_on(receiver.id) > cpu.cores);
-        let wake = if sleeps { cost.wake } else { 0.0 };
-        let latency = Time::from_secs_f64(cost.latency + wake) + on_links;
-        let receive = resources.receive(receiver, &cost)?;
-        Ok(Path { pair, latency, cost, carrier, terms, receive })
+/// The way from one device to another, along a route.
+///
+/// # Errors
+/// Costs that are no numbers, a route that does not fold.
+pub(crate) fn path_between<F: Fluid>(
+    resources: &mut Resources<'_, F>,
+    connections: &mut Connections,
+    (sender, receiver, pair): Key,
+    route: &Route,
+) -> Result<Path, InputError> {
+    let platform = resources.platform;
+    let receiver = &platform.cluster.devices()[receiver.0 as usize];
+    if pair == Pair::Wire {
+        resources.orbits().check(platform.cluster, &route.links)?;
     }
+    let cost = platform.costs.message(pair, receiver, route);
+    let figures = [cost.latency, cost.wake, cost.overhead, cost.copy, cost.sum, cost.memory, cost.send];
+    if figures.iter().any(|figure| !(*figure >= 0.0 && figure.is_finite())) {
+        let value = format!("message to {}: {cost:?}", receiver.name);
+        return Err(InputError::new("costs", value, "every figure must be zero or positive, and finite"));
+    }
+    let (carrier, terms) = match pair {
+        Pair::Wire => {
+            let sender = &platform.cluster.devices()[sender.0 as usize];
+            let taps = resources.taps([sender, receiver])?;
+            connections.over(route, &cost, &taps, resources)?
+        }
+        // The receiver's thread carries the bytes, so nothing else limits them.
+        Pair::Memory | Pair::Host => (Carrier::Alone(f64::INFINITY), Terms::default()),
+    };
+    let on_links = if pair == Pair::Wire { route.latency } else { Time::ZERO };
+    let sleeps = matches!(&receiver.kind, DeviceKind::Cpu(cpu) if platform.placement.ranks_on(receiver.id) > cpu.cores);
+    let wake = if sleeps { cost.wake } else { 0.0 };
+    let latency = Time::from_secs_f64(cost.latency + wake) + on_links;
+    let receive = resources.receive(receiver, &cost)?;
+    Ok(Path { pair, latency, cost, carrier, terms, receive })
 }
 
 /// Two devices, and who carries messages from the one to the other.
-type Key = (DeviceId, DeviceId, Pair);
+pub(crate) type Key = (DeviceId, DeviceId, Pair);
 
 /// Where two ranks are.
 fn key(platform: &Platform<'_>, from: u32, to: u32) -> Key {

@@ -11,6 +11,7 @@ use lockstep_topology::{InputError, Rank as RankId, Time};
 
 use super::path::Peer;
 use super::{Engine, Job};
+use crate::derivative::Work;
 use crate::fluid::Fluid;
 use crate::noise::{Noise, Place};
 use crate::plan::{Cursor, Plan, RolePlan, Slot};
@@ -215,6 +216,7 @@ impl<F: Fluid> Engine<'_, F> {
         state.done[span.task as usize] += 1;
         state.changed = true;
         self.record.add(state.role, span);
+        self.resources.fluid.ended(span.iteration);
         self.touch(2 * rank);
         if !self.role(rank).synchronisation.is_empty() {
             self.touch(self.exchange_unit(rank));
@@ -298,17 +300,19 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// The next compute task's work.
-    pub(super) fn next_job(&self, rank: u32) -> Option<Job> {
+    pub(super) fn next_job(&self, rank: u32) -> Option<(Job, Work)> {
         let state = &self.ranks[rank as usize];
-        let task = state.compute.task(&self.role(rank).compute)?;
-        self.job_lists[state.jobs as usize][task as usize]
+        self.job(state.jobs, state.compute.task(&self.role(rank).compute)?)
+    }
+
+    fn job(&self, list: u32, task: u32) -> Option<(Job, Work)> {
+        self.job_lists[list as usize][task as usize].map(|job| (job, Work::Job { list, task }))
     }
 
     /// The work of the next task that synchronises.
-    pub(super) fn next_synchronisation(&self, rank: u32) -> Option<Job> {
+    pub(super) fn next_synchronisation(&self, rank: u32) -> Option<(Job, Work)> {
         let state = &self.ranks[rank as usize];
-        let task = state.synchronisation.task(&self.role(rank).synchronisation)?;
-        self.job_lists[state.jobs as usize][task as usize]
+        self.job(state.jobs, state.synchronisation.task(&self.role(rank).synchronisation)?)
     }
 
     /// The task of `rank` that synchronises and started at `start` is done.

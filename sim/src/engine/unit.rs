@@ -9,7 +9,8 @@ use std::collections::BinaryHeap;
 
 use lockstep_topology::{InputError, Time};
 
-use super::{Engine, Event};
+use super::{Engine, Event, Job};
+use crate::derivative::{Slot, Took, Work};
 use crate::fluid::{ActivityId, ClassId, Fluid};
 
 /// A message that a lane can take in. Ordered by what a thread handles first.
@@ -90,13 +91,13 @@ impl<F: Fluid> Engine<'_, F> {
         {
             let Arrival { flight, lane, .. } = *first;
             state.arrivals.pop();
-            let (class, seconds) = self.receive_work(flight, lane);
-            return self.work(unit, Busy::Receive { flight, lane }, class, seconds);
+            let (class, seconds, work) = self.receive_work(flight, lane);
+            return self.work(unit, Busy::Receive { flight, lane }, Job { class, seconds }, work);
         }
         if synchronises.is_some()
-            && let Some(job) = self.next_synchronisation(rank)
+            && let Some((job, work)) = self.next_synchronisation(rank)
         {
-            return self.work(unit, Busy::Synchronise(now), job.class, job.seconds);
+            return self.work(unit, Busy::Synchronise(now), job, work);
         }
         if job.is_some()
             && let Some(end) = self.fed(rank)
@@ -106,24 +107,38 @@ impl<F: Fluid> Engine<'_, F> {
             return Ok(());
         }
         if job.is_some()
-            && let Some(job) = self.next_job(rank)
+            && let Some((job, work)) = self.next_job(rank)
         {
             if self.repetitions(rank) {
                 return Ok(());
             }
-            return self.work(unit, Busy::Compute(now), job.class, job.seconds);
+            return self.work(unit, Busy::Compute(now), job, work);
         }
         let state = &mut self.units[unit as usize];
         if state.wakes.is_none() {
             state.wakes = state.arrivals.iter().map(|Reverse(arrival)| arrival.wakes).min();
             if let Some(wakes) = state.wakes {
                 self.events.push(wakes, Event::Wake(unit));
+                self.keep_waking(unit, wakes);
             }
         }
         Ok(())
     }
 
-    fn work(&mut self, unit: u32, busy: Busy, class: ClassId, seconds: f64) -> Result<(), InputError> {
+    /// Keeps when the first of a unit's arrivals wakes it, at `wakes`.
+    fn keep_waking(&mut self, unit: u32, wakes: Time) {
+        if !F::TRACES {
+            return;
+        }
+        let first = self.units[unit as usize].arrivals.iter().map(|Reverse(arrival)| *arrival);
+        let Some(Arrival { flight, lane, .. }) = { first }.find(|arrival| arrival.wakes == wakes) else { return };
+        if let Some(message) = self.matched(flight, lane) {
+            self.keep(Slot::Wake(unit), Slot::Seen(message), Took::Nothing);
+        }
+    }
+
+    fn work(&mut self, unit: u32, busy: Busy, job: Job, work: Work) -> Result<(), InputError> {
+        let Job { class, seconds } = job;
         let state = &mut self.units[unit as usize];
         state.busy = Some(busy);
         state.wakes = None;
@@ -131,9 +146,11 @@ impl<F: Fluid> Engine<'_, F> {
         let seconds = self.with_noise(unit / 2, busy, seconds) * self.ranks[unit as usize / 2].slowdown;
         if seconds > 0.0 {
             self.resources.take(class, seconds);
+            self.resources.fluid.about(work);
             let activity = self.resources.fluid.start(class, seconds, u64::from(unit))?;
             self.units[unit as usize].activity = Some((activity, class));
         } else {
+            self.keep(Slot::Done(unit), Slot::Now, Took::Nothing);
             self.events.push(self.now, Event::Done(unit));
         }
         Ok(())
@@ -227,6 +244,7 @@ impl<F: Fluid> Engine<'_, F> {
         } else if !(state.dirty && state.wakes.is_none()) {
             state.wakes = Some(arrival.wakes);
             self.events.push(arrival.wakes, Event::Wake(unit));
+            self.keep_waking(unit, arrival.wakes);
         }
     }
 }

@@ -3,12 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lockstep_topology::nccl::Answer;
 use lockstep_topology::{Collective, InputError, Rank, Time};
 
 use super::{Engine, Event, overflow};
+use crate::derivative::{Slot, Took};
 use crate::fluid::{ClassId, Fluid};
 use crate::nccl;
-use crate::plan::FP32_BYTES;
+use crate::plan::{FP32_BYTES, Meeting};
+use crate::platform::Platform;
 
 /// A meeting that takes as long as was measured.
 #[derive(Debug)]
@@ -42,28 +45,11 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     fn whole(&mut self, meeting: u32) -> Result<Option<Whole>, InputError> {
-        let meeting = &self.plan.meetings[meeting as usize];
-        let Some(library) = meeting.library else { return Ok(None) };
+        let (number, meeting) = (meeting, &self.plan.meetings[meeting as usize]);
         let members = || meeting.members.iter();
-        let (cluster, placement) = (self.platform.cluster, self.platform.placement);
-        let devices: Vec<_> =
-            members().map(|rank| &cluster.devices()[placement.device(Rank(rank)).0 as usize]).collect();
-        let (collective, elements) = (meeting.schedule.collective(), meeting.schedule.elements());
-        let measured = match collective {
-            // Measured in fp32.
-            Collective::AllReduce if meeting.element_bytes == FP32_BYTES => {
-                self.platform.costs.library(library, &devices, elements)
-            }
-            _ => None,
-        };
-        let modelled = match (measured, &meeting.nccl) {
-            (None, Some(request)) => {
-                let bytes = elements.saturating_mul(meeting.element_bytes);
-                nccl::library(self.platform, members(), request, collective, bytes)?
-            }
-            _ => None,
-        };
-        let Some(seconds) = measured.or(modelled.map(|answer| answer.seconds)) else { return Ok(None) };
+        let Some((seconds, modelled)) = seconds_of(self.platform, meeting)? else { return Ok(None) };
+        let on = |platform: &Platform<'_>| Ok(seconds_of(platform, meeting)?.map_or(0.0, |(seconds, _)| seconds));
+        self.resources.fluid.whole(number, &on)?;
         if !(seconds >= 0.0 && seconds.is_finite()) {
             let message = "a library's sum must take zero seconds or more, and finitely many";
             return Err(InputError::new("costs", seconds.to_string(), message));
@@ -85,6 +71,7 @@ impl<F: Fluid> Engine<'_, F> {
         if whole.started.len() < whole.ranks.len() {
             return Ok(());
         }
+        let last = whole.ranks.iter().copied().max_by_key(|rank| self.wholes.free.get(rank));
         let free = &mut self.wholes.free;
         let begin = whole.ranks.iter().filter_map(|rank| free.get(rank)).fold(self.now, |latest, at| latest.max(*at));
         let end = begin.0.checked_add(whole.span.0).map(Time).ok_or_else(overflow)?;
@@ -92,9 +79,49 @@ impl<F: Fluid> Engine<'_, F> {
         for (class, bytes) in &whole.carries {
             self.resources.take(*class, *bytes);
         }
-        for flight in whole.started.drain(..) {
+        let (ranks, flights) = (whole.ranks.clone(), std::mem::take(&mut whole.started));
+        let since = last.filter(|_| begin > self.now).map_or(Slot::Now, Slot::Free);
+        for flight in flights {
+            self.keep(Slot::Through(flight), since, Took::Whole { meeting });
             self.events.push(end, Event::Through(flight));
+        }
+        if F::TRACES {
+            // The one that is free last may be read before it is written.
+            let (first, rest): (Vec<u32>, Vec<u32>) = ranks.into_iter().partition(|rank| Some(*rank) == last);
+            for rank in rest.into_iter().chain(first) {
+                self.keep(Slot::Free(rank), since, Took::Whole { meeting });
+            }
         }
         Ok(())
     }
+}
+
+/// How long a meeting takes as a whole, and what NCCL's model says of it where that is asked; `None` where it is known by its lanes only.
+///
+/// # Errors
+/// A request that the machine or the collective does not serve.
+fn seconds_of(platform: &Platform<'_>, meeting: &Meeting) -> Result<Option<(f64, Option<Answer>)>, InputError> {
+    let Some(library) = meeting.library else { return Ok(None) };
+    let members = || meeting.members.iter();
+    let devices: Vec<_> =
+        members().map(|rank| &platform.cluster.devices()[platform.placement.device(Rank(rank)).0 as usize]).collect();
+    let (collective, elements) = (meeting.schedule.collective(), meeting.schedule.elements());
+    let measured = match collective {
+        // Measured in fp32.
+        Collective::AllReduce if meeting.element_bytes == FP32_BYTES => {
+            platform.costs.library(library, &devices, elements)
+        }
+        _ => None,
+    };
+    let modelled = match (measured, &meeting.nccl) {
+        (None, Some(request)) => {
+            let bytes = elements.saturating_mul(meeting.element_bytes);
+            platform.costs.modelled(platform.cluster, &|cluster| {
+                let platform = Platform { cluster, ..*platform };
+                nccl::library(&platform, members(), request, collective, bytes)
+            })?
+        }
+        _ => None,
+    };
+    Ok(measured.or(modelled.as_ref().map(|answer| answer.seconds)).map(|seconds| (seconds, modelled)))
 }

@@ -5,6 +5,8 @@
 
 use lockstep_topology::{InputError, Time};
 
+use crate::derivative::Trace;
+
 use super::classes::{Link, Member, NONE};
 use super::resource::{FREE, Fill, Resource, SHARED};
 use super::system::System;
@@ -37,6 +39,8 @@ impl System {
         finished.extend(self.done.drain(..).map(|(_, token)| Finished { time: self.now, token }));
     }
 }
+
+impl Trace for System {}
 
 impl Fluid for System {
     fn add_resource(&mut self, capacity: f64) -> Result<ResourceId, InputError> {

@@ -12,7 +12,7 @@ use super::{ClassId, ResourceId, Use};
 use lockstep_topology::InputError;
 
 /// Share of a resource that taps always leave.
-pub(super) const LEAST_LEFT: f64 = 1.0 / 16.0;
+pub(crate) const LEAST_LEFT: f64 = 1.0 / 16.0;
 
 /// What taps leave of a capacity.
 pub(super) fn left(nominal: f64, tapped: f64) -> f64 {

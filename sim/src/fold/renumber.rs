@@ -26,12 +26,11 @@ pub(crate) struct Renumbered {
     was: Vec<u32>,
 }
 
+/// A program with other numbers for its ranks, where it has them, and who of these stands for whom.
+pub(crate) type Numbers = (Option<Renumbered>, (Orbits, Folding));
+
 /// How `program` folds on `platform`, with other numbers for its ranks where that is better than as they are.
-pub(crate) fn best(
-    program: &Program,
-    platform: &Platform<'_>,
-    rule: FoldRule,
-) -> (Option<Renumbered>, (Orbits, Folding)) {
+pub(crate) fn best(program: &Program, platform: &Platform<'_>, rule: FoldRule) -> Numbers {
     let order: Vec<Axis> = program.mesh.outer_first().filter(|axis| program.mesh.size(*axis) > 1).collect();
     let differs = order.len() > 1 && order.iter().any(|axis| matches!(axis, Axis::Pipeline | Axis::Tensor));
     let alike = platform.conditions.apart().is_none() && platform.costs.noise().is_none() && platform.costs.alike();

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::Roofline;
 use crate::answer::{
-    self, Hiding, LATENCY, OwnTime, Parameter, Sensitivity, bound, collective_bound, collective_sensitivities,
-    fullest_device, hiding, parameters, sensitivities,
+    Hiding, LATENCY, OwnTime, Parameter, Sensitivity, Subject, bound, collective_bound, collective_sensitivities,
+    fullest_device, hiding, parameters,
 };
 use crate::collective::{CollectiveRun, simulate_collective};
 
@@ -35,8 +35,9 @@ fn of(all: &[Sensitivity], parameter: Parameter) -> f64 {
 fn explain(world: &World, costs: &dyn Costs, program: &Program) -> (Prediction, Vec<Parameter>, Vec<Sensitivity>) {
     let platform = world.platform(costs, NetworkModel::MaxMin);
     let prediction = simulate(program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs");
-    let parameters = parameters(&platform, &prediction.traffic).expect("routes");
-    let all = sensitivities(program, &platform, &OPTIONS, &parameters, &mut |_, _| {}).expect("runs");
+    let parameters = parameters(program, &platform, &prediction.traffic).expect("routes");
+    let subject = Subject::new(program, platform, &OPTIONS);
+    let all = subject.differences(&parameters, &mut |_, _| {}).expect("runs");
     (prediction, parameters, all)
 }
 
@@ -131,7 +132,7 @@ fn hidden_communication_does_not_matter_and_the_answer_says_so() {
     let by = bound(&program, &platform, &OPTIONS, &prediction);
     assert!(by.by.ends_with("multiprocessors") && by.share > 0.99, "{by:?}");
     let Hiding { factor, links, simple, .. } =
-        hiding(&program, &platform, &OPTIONS, &prediction, &parameters, &mut |_| {}).expect("runs");
+        hiding(&Subject::new(&program, platform, &OPTIONS), &prediction, &parameters, &mut |_| {}).expect("runs");
     assert!(factor.is_some_and(|factor| factor < 1.0), "{factor:?}");
     assert!(links.iter().any(|(kind, rate)| *kind == LinkKind::Ethernet && rate.bytes_per_s() == 3.125e9));
     // Four chains of LeNet run backward, and the loss: five seconds for twice the bytes of the weights.
@@ -147,7 +148,8 @@ fn the_bandwidth_that_hides_is_where_one_percent_is_left() {
     let program = program(&Job { bucket: Bucket::Whole, ..mlp(2) });
     let (prediction, parameters, _) = explain(&world, &costs, &program);
     let platform = world.platform(&costs, NetworkModel::MaxMin);
-    let found = hiding(&program, &platform, &OPTIONS, &prediction, &parameters, &mut |_| {}).expect("runs");
+    let found =
+        hiding(&Subject::new(&program, platform, &OPTIONS), &prediction, &parameters, &mut |_| {}).expect("runs");
     let (bytes, step) = (program.model.parameter_elements() as f64 * 4.0, prediction.timeline.step_time_s());
     let computed = step - 20e-6 - bytes * 1e-9;
     let factor = bytes * 1e-9 / (computed / 99.0 - 20e-6);
@@ -162,9 +164,10 @@ fn scaling_everything_scales_time() {
         let program = program(&Job { bucket, ..mlp(8) });
         let platform = world.platform(&Roofline, NetworkModel::MaxMin);
         let prediction = simulate(&program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs");
-        let all = parameters(&platform, &prediction.traffic).expect("routes");
+        let all = parameters(&program, &platform, &prediction.traffic).expect("routes");
         let (rates, times): (Vec<Parameter>, Vec<Parameter>) = all.iter().partition(|parameter| parameter.is_rate());
-        let faster = answer::scaled(&program, &platform, &OPTIONS, (&rates, 2.0), (&times, 0.5)).expect("runs");
+        let subject = Subject::new(&program, platform, &OPTIONS);
+        let faster = subject.scaled((&rates, 2.0), (&times, 0.5)).expect("runs");
         let faster = faster.timeline.step_time_s();
         let step = prediction.timeline.step_time_s();
         assert!((2.0 * faster / step - 1.0).abs() < 1e-6, "{faster} is not half of {step}");

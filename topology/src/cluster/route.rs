@@ -52,11 +52,7 @@ impl Cluster {
     /// # Errors
     /// As there.
     pub fn route_of_flow(&self, from: DeviceId, to: DeviceId, flow: u32) -> Result<Route, InputError> {
-        let known = |id: DeviceId| {
-            let message = || format!("no such device; there are {}, counted from 0", self.devices.len());
-            self.device(id).ok_or_else(|| InputError::new(&self.name, format!("device {}", id.0), message()))
-        };
-        let (from, to) = (known(from)?, known(to)?);
+        let (from, to) = (self.known(from)?, self.known(to)?);
         if from.id == to.id {
             return Ok(self.crossing(from.within.clone(), from, to));
         }
@@ -71,6 +67,19 @@ impl Cluster {
             return Err(InputError::new(&self.name, value, message));
         };
         Ok(self.crossing(self.bounced(links), from, to))
+    }
+
+    /// The route over these links from device `from` to device `to`, as another cluster with the same links may have found it.
+    ///
+    /// # Errors
+    /// An id of another cluster.
+    pub fn route_along(&self, from: DeviceId, to: DeviceId, links: &[LinkId]) -> Result<Route, InputError> {
+        Ok(self.crossing(links.to_vec(), self.known(from)?, self.known(to)?))
+    }
+
+    fn known(&self, id: DeviceId) -> Result<&Device, InputError> {
+        let message = || format!("no such device; there are {}, counted from 0", self.devices.len());
+        self.device(id).ok_or_else(|| InputError::new(&self.name, format!("device {}", id.0), message()))
     }
 
     /// The way that a search of the graph finds.

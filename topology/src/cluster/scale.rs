@@ -1,6 +1,6 @@
 //! The same cluster with some of its figures multiplied: what-if questions and sensitivities.
 
-use super::{Cluster, DeviceKind, LinkKind, Protocol, Route, Transport};
+use super::{Cluster, DeviceKind, GpuSpec, LinkKind, Protocol, Route, Transport};
 use crate::{Bandwidth, Time};
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub enum Figure {
     CpuPeak,
     /// Memory bandwidth of hosts, for kernels and for messages.
     CpuMemory,
-    /// FLOP/s of GPUs.
+    /// FLOP/s of GPUs, in all precisions.
     GpuPeak,
     /// Memory bandwidth of GPUs, for kernels and for messages.
     GpuMemory,
@@ -74,6 +74,8 @@ impl Cluster {
             link.bandwidth = times(link.bandwidth, Figure::bandwidth_of(link.kind));
             link.latency = stretched(link.latency, factor(Figure::Latency(link.kind)));
         }
+        // And GPUs a data sheet.
+        let mut sheets: Vec<(Arc<GpuSpec>, Arc<GpuSpec>)> = Vec::new();
         for device in &mut cluster.devices {
             match &mut device.kind {
                 DeviceKind::Cpu(cpu) => {
@@ -81,10 +83,17 @@ impl Cluster {
                     cpu.memory_bandwidth = times(cpu.memory_bandwidth, Figure::CpuMemory);
                 }
                 DeviceKind::Gpu(shared) => {
+                    if let Some((_, scaled)) = sheets.iter().find(|(old, _)| Arc::ptr_eq(old, shared)) {
+                        *shared = scaled.clone();
+                        continue;
+                    }
+                    let old = shared.clone();
                     let gpu = Arc::make_mut(shared);
                     gpu.peak_flops_s *= factor(Figure::GpuPeak);
+                    gpu.peaks.iter_mut().flatten().for_each(|peak| *peak *= factor(Figure::GpuPeak));
                     gpu.memory_bandwidth = times(gpu.memory_bandwidth, Figure::GpuMemory);
                     gpu.launch = stretched(gpu.launch, factor(Figure::Launch));
+                    sheets.push((old, shared.clone()));
                 }
             }
         }

@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 use lockstep_models::Op;
 use lockstep_models::profile::{Interval, Profile, TransportEntry, chain_key};
 use lockstep_sim::answer::{OwnTime, Parameter, Sensitivity};
+use lockstep_sim::costs::kernel_error;
+use lockstep_topology::cluster::{DeviceKind, Figure};
 
 use super::names;
 use crate::predicted::Predicted;
@@ -28,7 +30,15 @@ pub(super) fn error_bar(
         }
         let kinds: Vec<String> = kinds.into_iter().collect();
         let basis = format!("none: figures that matter are not measured ({})", kinds.join(", "));
-        return ErrorBar { relative_pct: None, step_time_low_s: None, step_time_high_s: None, basis };
+        let kernels = kernels(site, predicted, sensitivities);
+        return ErrorBar {
+            relative_pct: None,
+            step_time_low_s: None,
+            step_time_high_s: None,
+            basis,
+            kernel_error_pct: kernels.map(|(single, _)| 100.0 * single),
+            step_by_kernels_pct: kernels.map(|(_, step)| 100.0 * step),
+        };
     };
     let squares = sensitivities.iter().filter_map(|s| match s.parameter {
         Parameter::Own(time) => Some((s.elasticity * relative(profile, time, predicted)).powi(2)),
@@ -41,7 +51,22 @@ pub(super) fn error_bar(
         step_time_low_s: Some(step * (1.0 - relative).max(0.0)),
         step_time_high_s: Some(step * (1.0 + relative)),
         basis: format!("95 % intervals of the profile of {}; what the model leaves out comes on top", profile.host),
+        kernel_error_pct: None,
+        step_by_kernels_pct: None,
     }
+}
+
+/// By how much a single kernel of the GPUs that compute is off in the mean, and the step if all are; `None` without such GPUs.
+fn kernels(site: &Site, predicted: &Predicted, sensitivities: &[Sensitivity]) -> Option<(f64, f64)> {
+    let devices = predicted.placement.all().map(|rank| predicted.placement.device(rank));
+    let gpus = devices.filter_map(|device| match &site.cluster.devices()[device.0 as usize].kind {
+        DeviceKind::Gpu(gpu) => Some(gpu),
+        DeviceKind::Cpu(_) => None,
+    });
+    let single = gpus.map(|gpu| kernel_error(gpu, predicted.program.precision)).reduce(f64::max)?;
+    let of_kernels = |s: &&Sensitivity| matches!(s.parameter, Parameter::Cluster(Figure::GpuPeak | Figure::GpuMemory));
+    let reacts: f64 = sensitivities.iter().filter(of_kernels).map(|s| s.elasticity.abs()).sum();
+    Some((single.exp_m1(), reacts * single.exp_m1()))
 }
 
 /// Half the width of the intervals of one sort of figures over the figures, those of the program's own tasks.
@@ -52,6 +77,8 @@ fn relative(profile: &Profile, time: OwnTime, predicted: &Predicted) -> f64 {
         OwnTime::MessageLatency => of(|entry| vec![entry.latency]),
         OwnTime::MessageOverhead => of(|entry| vec![entry.overhead]),
         OwnTime::MessageBytes => of(|entry| vec![entry.copy, entry.sum]),
+        // Sums of a library have no intervals.
+        OwnTime::Library => 0.0,
         OwnTime::Kernels => {
             let program = &predicted.program;
             let mut keys: BTreeSet<(String, &str)> = BTreeSet::new();

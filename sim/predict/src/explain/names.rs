@@ -26,6 +26,7 @@ pub(super) fn parameter(parameter: Parameter) -> String {
         Parameter::Own(OwnTime::MessageLatency) => "message latency".to_owned(),
         Parameter::Own(OwnTime::MessageOverhead) => "overhead per message".to_owned(),
         Parameter::Own(OwnTime::MessageBytes) => "copy and sum times".to_owned(),
+        Parameter::Own(OwnTime::Library) => "the library's own times".to_owned(),
     }
 }
 

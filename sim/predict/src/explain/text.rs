@@ -38,7 +38,8 @@ pub fn text(row: &PredictedRow) -> String {
     part("memory", memory(&answer.memory));
     part("to hide", hiding(&answer.hiding));
     let hidden = answer.hiding.factor.is_some_and(|factor| factor < 1.0);
-    part("reacts to", reacts_to(&answer.sensitivities, &answer.does_not_react_to, answer.sensitivity_sum, hidden));
+    let reacts = reacts_to(&answer.sensitivities, &answer.does_not_react_to, answer.sensitivity_sum, hidden);
+    part("reacts to", format!("{reacts}({})\n", answer.sensitivity_basis));
     part("error bar", error_bar(&answer.error_bar));
     text
 }
@@ -227,7 +228,16 @@ fn error_bar(bar: &ErrorBar) -> String {
         (Some(relative), Some(low), Some(high)) => {
             format!("{} to {}, ±{relative:.1} %\n{}", time(low), time(high), bar.basis)
         }
-        _ => bar.basis.clone(),
+        _ => format!("{}\n{}", bar.basis, kernels(bar)),
+    }
+}
+
+fn kernels(bar: &ErrorBar) -> String {
+    match (bar.kernel_error_pct, bar.step_by_kernels_pct) {
+        (Some(single), Some(step)) => format!(
+            "single kernels are {single:.0} % off in the mean: {step:.0} % of the step if all are alike, less where they cancel\n"
+        ),
+        _ => String::new(),
     }
 }
 

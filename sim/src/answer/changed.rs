@@ -1,0 +1,44 @@
+//! Platforms with one parameter changed each, so that everything takes a little longer: what durations are differentiated by.
+
+use lockstep_topology::Cluster;
+
+use super::perturbed::{Parameter, Perturbed, counterpart};
+use crate::derivative::CHANGE;
+use crate::platform::Platform;
+
+/// Clusters and costs with one parameter changed each, so that everything takes longer.
+pub(super) struct Changed<'a> {
+    parts: Vec<Part<'a>>,
+}
+
+/// What a parameter is a part of.
+enum Part<'a> {
+    Cluster(Cluster),
+    Costs(Perturbed<'a>),
+}
+
+impl<'a> Changed<'a> {
+    pub(super) fn new(platform: &Platform<'a>, parameters: &[Parameter]) -> Changed<'a> {
+        let longer = 1.0 + CHANGE;
+        let counterpart = counterpart(platform.cluster, longer);
+        let part = |parameter: &Parameter| match *parameter {
+            Parameter::Cluster(changed) => {
+                let factor = if changed.is_rate() { 1.0 / longer } else { longer };
+                let cluster = platform.cluster.scaled(&|figure| if figure == changed { factor } else { 1.0 });
+                Part::Cluster(cluster)
+            }
+            Parameter::Own(time) => {
+                Part::Costs(Perturbed::beside(platform.costs, counterpart.clone(), longer, time.alone()))
+            }
+        };
+        Changed { parts: parameters.iter().map(part).collect() }
+    }
+
+    pub(super) fn platforms<'p>(&'p self, platform: &Platform<'p>) -> Vec<Platform<'p>> {
+        let on = |part: &'p Part<'a>| match part {
+            Part::Cluster(cluster) => Platform { cluster, ..*platform },
+            Part::Costs(costs) => Platform { costs, ..*platform },
+        };
+        self.parts.iter().map(on).collect()
+    }
+}

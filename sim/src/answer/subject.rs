@@ -1,0 +1,238 @@
+//! What is asked about: a program on a platform, and on others with other figures.
+//!
+//! Sensitivities are worked out in one simulation that carries derivatives. These are of small changes. Where exchanges beside each
+//! other leave a step many ways to go that take about as long, the time is a rugged function, and a change of a percent does something
+//! else; so two simulations, with all computation faster and slower, say how the step reacts to computation and to communication as
+//! a whole, and the derivatives say how that is made up. Where a run does what is not differentiated, each parameter has two simulations.
+
+use lockstep_models::Program;
+use lockstep_topology::cluster::Figure;
+
+use super::changed::Changed;
+use super::perturbed::{OwnTime, Parameter};
+use super::sensitivity::{STEP, Sensitivity, on_scaled, reactions, strongest_first};
+use crate::conditions::Conditions;
+use crate::derivative::LANES;
+use crate::error::SimError;
+use crate::fluid::System;
+use crate::fold::renumber::{self, Numbers};
+use crate::platform::Platform;
+use crate::simulate::{Prediction, SimOptions, differentiate, simulate_by};
+
+/// Runs of tasks and messages of an iteration beyond which it is not simulated one by one: what the simulator skips where it knows
+/// what comes back.
+const MOST_EVENTS: u64 = 1 << 21;
+/// How near the step must be to that of the prediction, as a share of it: a first one, which begins with nothing under way, and any.
+const FIRST: f64 = 1e-4;
+const EQUAL: f64 = 1e-12;
+/// Differences of sums of sensitivities that are none.
+const SMOOTH: f64 = 0.01;
+/// Factors between derivatives and differences beyond which one says nothing of the other.
+const UNLIKE: f64 = 8.0;
+
+/// How sensitivities were worked out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
+    /// As derivatives, in one simulation.
+    Derivatives,
+    /// The same, with the sums over computation and over communication of two simulations.
+    Sums,
+    /// By two simulations for each parameter.
+    Differences,
+}
+
+impl Basis {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Basis::Derivatives => "derivatives of one simulation",
+            Basis::Sums => "derivatives of one simulation, scaled to two with computation 2 % faster and slower",
+            Basis::Differences => "differences of two simulations for each parameter",
+        }
+    }
+}
+
+/// A program on a platform, with what all its simulations have in common.
+pub struct Subject<'a> {
+    program: &'a Program,
+    platform: Platform<'a>,
+    options: SimOptions,
+    numbers: Numbers,
+}
+
+impl<'a> Subject<'a> {
+    /// `program` on `platform`, simulated as `options` say.
+    pub fn new(program: &'a Program, platform: Platform<'a>, options: &SimOptions) -> Subject<'a> {
+        let numbers = renumber::best(program, &platform, options.fold);
+        Subject { program, platform, options: *options, numbers }
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        self.program
+    }
+
+    /// The platform.
+    pub fn platform(&self) -> &Platform<'a> {
+        &self.platform
+    }
+
+    /// The same, simulated as `options` say.
+    pub fn with(self, options: SimOptions) -> Subject<'a> {
+        Subject { options, ..self }
+    }
+
+    /// The prediction with these rates and times multiplied, each by the factor beside them.
+    ///
+    /// # Errors
+    /// As [`simulate`](crate::simulate).
+    pub fn scaled(&self, rates: (&[Parameter], f64), times: (&[Parameter], f64)) -> Result<Prediction, SimError> {
+        on_scaled(&self.platform, rates, times, |platform| self.on(platform, &self.options))
+    }
+
+    fn on(&self, platform: &Platform<'_>, options: &SimOptions) -> Result<Prediction, SimError> {
+        simulate_by(System::new(), &self.numbers, self.program, platform, options.driver(), options)
+    }
+
+    /// The sensitivities to `parameters` of what was predicted, the strongest first, how they were worked out, and options with which
+    /// a simulation has that step; `progress` hears how many simulations of how many are done.
+    ///
+    /// # Errors
+    /// As [`simulate`](crate::simulate).
+    pub fn sensitivities(
+        &self,
+        prediction: &Prediction,
+        parameters: &[Parameter],
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<(Vec<Sensitivity>, Basis, SimOptions), SimError> {
+        progress(0, 3);
+        let Some((mut all, options)) = self.derivatives(prediction, parameters)? else {
+            return Ok((self.differences(parameters, progress)?, Basis::Differences, self.options));
+        };
+        progress(1, 3);
+        let basis = self.fit(&mut all, &options, progress)?;
+        strongest_first(&mut all);
+        Ok((all, basis, options))
+    }
+
+    /// The sensitivities by two simulations for each parameter.
+    ///
+    /// # Errors
+    /// As [`simulate`](crate::simulate).
+    pub fn differences(
+        &self,
+        parameters: &[Parameter],
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Vec<Sensitivity>, SimError> {
+        let seconds = |platform: &Platform<'_>| Ok(self.on(platform, &self.options)?.timeline.step_time_s());
+        reactions(&self.platform, parameters, progress, seconds)
+    }
+
+    /// The sensitivities to small changes as derivatives, in the order of `parameters`, and the options of the simulation that has
+    /// them; `None` where it does what is not differentiated, would take too long, or has other steps.
+    ///
+    /// # Errors
+    /// As [`simulate`](crate::simulate).
+    pub fn derivatives(
+        &self,
+        prediction: &Prediction,
+        parameters: &[Parameter],
+    ) -> Result<Option<(Vec<Sensitivity>, SimOptions)>, SimError> {
+        let plain = *self.platform.conditions == Conditions::default() && self.platform.costs.noise().is_none();
+        if !plain || self.program.claims() || events(prediction) > MOST_EVENTS {
+            return Ok(None);
+        }
+        let long = SimOptions { long_way: true, ..self.options };
+        let first = SimOptions { warm_up: 0, counted: 1, ..long };
+        let second = SimOptions { warm_up: 1, counted: 1, ..long };
+        for (options, near) in [(first, FIRST), (second, EQUAL), (long, EQUAL)] {
+            let mut all = Vec::with_capacity(parameters.len());
+            for parameters in parameters.chunks(LANES) {
+                match self.lanes(prediction, parameters, (&options, near))? {
+                    Some(lanes) => all.extend(lanes),
+                    None => break,
+                }
+            }
+            if all.len() == parameters.len() {
+                return Ok(Some((all, SimOptions { long_way: self.options.long_way, ..options })));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same of as many parameters as one simulation has room for.
+    fn lanes(
+        &self,
+        prediction: &Prediction,
+        parameters: &[Parameter],
+        (options, near): (&SimOptions, f64),
+    ) -> Result<Option<Vec<Sensitivity>>, SimError> {
+        let changed = Changed::new(&self.platform, parameters);
+        let platforms = changed.platforms(&self.platform);
+        let (timeline, by) = differentiate(&self.numbers, self.program, &self.platform, options, &platforms)?;
+        let expected = prediction.timeline.step_time_s();
+        let mut steps = timeline.steps().into_iter();
+        let step = steps.find(|step| (step.seconds() - expected).abs() <= near * expected);
+        let (Some(by), Some(step)) = (by, step) else { return Ok(None) };
+        let before = step.iteration.checked_sub(1).map(|iteration| &by[iteration as usize]);
+        let (end, seconds) = (&by[step.iteration as usize], step.seconds());
+        let of = |(lane, parameter): (usize, &Parameter)| {
+            let change = (end.by(lane) - before.map_or(0.0, |begin| begin.by(lane))) / seconds;
+            let elasticity = if parameter.is_rate() { -change } else { change };
+            Sensitivity { parameter: *parameter, elasticity }
+        };
+        Ok(Some(parameters.iter().enumerate().map(of).collect()))
+    }
+
+    /// Scales derivatives by computation, and those by communication, to what larger changes do.
+    fn fit(
+        &self,
+        all: &mut [Sensitivity],
+        options: &SimOptions,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Basis, SimError> {
+        let computes = |parameter: &Parameter| {
+            use Figure::{CpuMemory, CpuPeak, GpuMemory, GpuPeak, Launch};
+            matches!(
+                parameter,
+                Parameter::Own(OwnTime::Kernels)
+                    | Parameter::Cluster(CpuPeak | CpuMemory | GpuPeak | GpuMemory | Launch)
+            )
+        };
+        let (of_computation, others): (Vec<&mut Sensitivity>, Vec<&mut Sensitivity>) =
+            all.iter_mut().partition(|one| computes(&one.parameter));
+        let sum = |all: &[&mut Sensitivity]| -> f64 { all.iter().map(|one| one.to_faster()).sum() };
+        let (computation, communication) = (sum(&of_computation), sum(&others));
+        if computation.abs() < SMOOTH || communication.abs() < SMOOTH {
+            return Ok(Basis::Derivatives);
+        }
+        let (rates, times): (Vec<Parameter>, Vec<Parameter>) =
+            of_computation.iter().map(|one| one.parameter).partition(|parameter| parameter.is_rate());
+        let mut at = |done: usize, by: f64| -> Result<f64, SimError> {
+            let (rates, times) = ((rates.as_slice(), libm::exp(by)), (times.as_slice(), libm::exp(-by)));
+            let predicted = on_scaled(&self.platform, rates, times, |platform| self.on(platform, options))?;
+            progress(done + 1, 3);
+            Ok(libm::log(predicted.timeline.step_time_s()))
+        };
+        let found = (at(1, STEP)? - at(2, -STEP)?) / (2.0 * STEP);
+        let factors = [found / computation, (computation + communication - found) / communication];
+        let like = |factor: f64| (1.0 / UNLIKE..UNLIKE).contains(&factor);
+        if (found - computation).abs() < SMOOTH || !factors.into_iter().all(like) {
+            return Ok(Basis::Derivatives);
+        }
+        for (group, factor) in [(of_computation, factors[0]), (others, factors[1])] {
+            group.into_iter().for_each(|one| one.elasticity *= factor);
+        }
+        Ok(Basis::Sums)
+    }
+}
+
+/// Tasks and messages of an iteration, of the ranks that were simulated.
+fn events(prediction: &Prediction) -> u64 {
+    let timeline = &prediction.timeline;
+    let iterations = u64::from(timeline.steps().last().map_or(1, |step| step.iteration + 1));
+    let runs = timeline.spans.len() as u64 + timeline.totals.iter().map(|(_, _, _, total)| total.runs).sum::<u64>();
+    let messages: u64 = prediction.traffic.pairs.values().map(|sent| sent.messages).sum();
+    let copies = if prediction.traffic.copies == 1 { u64::from(prediction.folding.copies()) } else { 1 };
+    (runs + messages) / copies / iterations
+}

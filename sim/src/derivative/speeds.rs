@@ -1,0 +1,344 @@
+//! The derivatives of speeds: which cap or full resource each class runs at, and what that one's derivative makes of its speed.
+//!
+//! Speeds are max-min fair, so each class with activities runs at its cap or has a full resource on which none takes more. At the
+//! cap its speed changes as the cap does. The n classes at a resource's level λ change so that the resource stays full:
+//! n·λ′ = C′ − (what the others there take)′ − …, and u·x = λ for each of them.
+
+use lockstep_topology::Time;
+
+use super::dual::Dual;
+use super::shadow::TakesBy;
+use crate::fluid::{ClassId, Fluid, LEAST_LEFT, System, Use};
+
+/// Relative difference below which levels, loads and capacities are equal.
+const EQUAL: f64 = 1e-9;
+/// Sweeps over resources whose levels depend on each other.
+const SWEEPS: usize = 64;
+
+#[derive(Debug)]
+struct Resource {
+    capacity: f64,
+    /// `None` until it is asked for.
+    by: Option<Dual>,
+    /// Classes with activities that share it, and that tap it.
+    users: Vec<u32>,
+    tappers: Vec<u32>,
+    /// The search that has last come by.
+    seen: u64,
+}
+
+/// A use of a resource.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    resource: u32,
+    per_speed: f64,
+    by: Dual,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Class {
+    cap: f64,
+    cap_by: Dual,
+    uses: Vec<Share>,
+    taps: Vec<Share>,
+    members: u32,
+    speed: f64,
+    speed_by: Dual,
+    /// What its progress at a given time changes by, at `since`.
+    progress_by: Dual,
+    since: Time,
+    seen: u64,
+}
+
+/// All speeds.
+#[derive(Debug, Default)]
+pub(super) struct Speeds {
+    resources: Vec<Resource>,
+    classes: Vec<Class>,
+    /// Classes whose members have changed, and the moment.
+    touched: Vec<(u32, Dual)>,
+    searches: u64,
+    /// Whether some speed was at neither its cap nor a full resource.
+    unclear: bool,
+}
+
+impl Speeds {
+    pub(super) fn add_resource(&mut self, capacity: f64) {
+        let (users, tappers) = (Vec::new(), Vec::new());
+        self.resources.push(Resource { capacity, by: None, users, tappers, seen: 0 });
+    }
+
+    pub(super) fn resources(&self) -> usize {
+        self.resources.len()
+    }
+
+    pub(super) fn add_class(&mut self, class: u32, cap: f64, uses: &[Use], taps: &[Use]) {
+        let at = class as usize;
+        if self.classes.len() <= at {
+            self.classes.resize(at + 1, Class::default());
+        }
+        let share = |used: &Use| Share { resource: used.resource.0, per_speed: used.per_speed, by: Dual::ZERO };
+        let known = &mut self.classes[at];
+        if known.members == 0 {
+            let (uses, taps) = (uses.iter().map(share).collect(), taps.iter().map(share).collect());
+            *known = Class { cap, uses, taps, ..Class::default() };
+        }
+    }
+
+    /// Whether activities of a class are done at once.
+    pub(super) fn is_free(&self, class: u32) -> bool {
+        let class = &self.classes[class as usize];
+        class.cap == f64::INFINITY && class.uses.is_empty()
+    }
+
+    /// The derivatives of what activities of a class take, from now on.
+    pub(super) fn takes(&mut self, class: u32, by: &TakesBy) {
+        let class = &mut self.classes[class as usize];
+        class.cap_by = by.cap;
+        class.uses.iter_mut().zip(&by.uses).for_each(|(share, by)| share.by = *by);
+        class.taps.iter_mut().zip(&by.taps).for_each(|(share, by)| share.by = *by);
+    }
+
+    /// An activity of `class` starts at a moment: what its mark changes by beside its work.
+    pub(super) fn start(&mut self, class: u32, at: Time, now: &Dual, capacity: &dyn Fn(usize) -> Dual) -> Dual {
+        let known = &mut self.classes[class as usize];
+        if known.members == 0 {
+            (known.speed, known.since) = (0.0, at);
+            (known.speed_by, known.progress_by) = (Dual::ZERO, Dual::ZERO);
+            for share in &known.uses {
+                self.resources[share.resource as usize].users.push(class);
+            }
+            for share in &known.taps {
+                self.resources[share.resource as usize].tappers.push(class);
+            }
+            for share in known.uses.iter().chain(&known.taps) {
+                let resource = share.resource as usize;
+                self.resources[resource].by.get_or_insert_with(|| capacity(resource));
+            }
+        }
+        known.members += 1;
+        known.catch_up(at);
+        self.touched.push((class, *now));
+        known.progress_by.plus(known.speed, now)
+    }
+
+    /// When an activity ends whose mark changes by `mark`.
+    pub(super) fn end(&mut self, class: u32, at: Time, mark: &Dual) -> Dual {
+        let known = &mut self.classes[class as usize];
+        known.catch_up(at);
+        mark.plus(-1.0, &known.progress_by).times(1.0 / known.speed)
+    }
+
+    /// An activity has ended at a moment.
+    pub(super) fn leave(&mut self, class: u32, end: &Dual) {
+        let known = &mut self.classes[class as usize];
+        known.members -= 1;
+        self.touched.push((class, *end));
+        if known.members == 0 {
+            for share in &known.uses {
+                self.resources[share.resource as usize].users.retain(|other| *other != class);
+            }
+            for share in &known.taps {
+                self.resources[share.resource as usize].tappers.retain(|other| *other != class);
+            }
+        }
+    }
+
+    /// Whether the derivatives of all speeds were clear.
+    pub(super) fn clear(&self) -> bool {
+        !self.unclear
+    }
+
+    /// Brings speeds and their derivatives up to date with what `solver` says now.
+    pub(super) fn follow(&mut self, solver: &mut System) {
+        if self.touched.is_empty() {
+            return;
+        }
+        let mut touched = std::mem::take(&mut self.touched);
+        let mut tapped: Vec<(u32, Dual)> = Vec::new();
+        self.searches += 1;
+        for (class, moment) in touched.drain(..) {
+            self.component(class, &moment, solver, &mut tapped);
+        }
+        self.touched = touched;
+        // Whoever shares what is tapped comes second, for who taps does not mind.
+        self.searches += 1;
+        let mut none = Vec::new();
+        for (resource, moment) in tapped {
+            for at in 0..self.resources[resource as usize].users.len() {
+                let class = self.resources[resource as usize].users[at];
+                self.component(class, &moment, solver, &mut none);
+            }
+        }
+    }
+
+    /// The same of all classes that hang together with `class`; `tapped` takes the resources that they tap.
+    fn component(&mut self, class: u32, moment: &Dual, solver: &mut System, tapped: &mut Vec<(u32, Dual)>) {
+        if self.classes[class as usize].seen == self.searches {
+            return;
+        }
+        self.classes[class as usize].seen = self.searches;
+        let (mut members, mut shared, mut next) = (vec![class], Vec::new(), 0);
+        while let Some(class) = members.get(next).copied() {
+            next += 1;
+            for at in 0..self.classes[class as usize].uses.len() {
+                let number = self.classes[class as usize].uses[at].resource;
+                let resource = &mut self.resources[number as usize];
+                if std::mem::replace(&mut resource.seen, self.searches) == self.searches {
+                    continue;
+                }
+                shared.push(number);
+                for user in &resource.users {
+                    let other = &mut self.classes[*user as usize];
+                    if std::mem::replace(&mut other.seen, self.searches) != self.searches {
+                        members.push(*user);
+                    }
+                }
+            }
+        }
+        let at = solver.now();
+        for class in members.iter().copied() {
+            let speed = if self.classes[class as usize].members > 0 { solver.speed(ClassId(class)) } else { 0.0 };
+            let known = &mut self.classes[class as usize];
+            known.catch_up(at);
+            known.progress_by.add(known.speed - speed, moment);
+            known.speed = speed;
+            tapped.extend(known.taps.iter().map(|share| (share.resource, *moment)));
+        }
+        members.retain(|class| self.classes[*class as usize].members > 0);
+        self.differentiate(&members, &shared);
+    }
+}
+
+impl Speeds {
+    /// What taps leave of a resource, and its derivative.
+    fn left(&self, resource: &Resource) -> (f64, Dual) {
+        let capacity = resource.by.unwrap_or_default();
+        let (mut tapped, mut by) = (0.0, capacity);
+        for class in &resource.tappers {
+            let class = &self.classes[*class as usize];
+            let members = f64::from(class.members);
+            for share in
+                class.taps.iter().filter(|share| std::ptr::eq(resource, &self.resources[share.resource as usize]))
+            {
+                tapped += members * class.speed * share.per_speed;
+                by.add(-members * class.speed, &share.by);
+                by.add(-members * share.per_speed, &class.speed_by);
+            }
+        }
+        let floor = resource.capacity * LEAST_LEFT;
+        if resource.capacity - tapped < floor {
+            (floor, capacity.times(LEAST_LEFT))
+        } else {
+            (resource.capacity - tapped, by)
+        }
+    }
+
+    /// Works out the derivatives of the speeds of `members`, which share these resources with each other and nobody else.
+    fn differentiate(&mut self, members: &[u32], shared: &[u32]) {
+        let mut open: Vec<u32> = Vec::new();
+        for number in members {
+            let class = &mut self.classes[*number as usize];
+            if class.speed >= class.cap * (1.0 - EQUAL) {
+                class.speed_by = class.cap_by;
+            } else {
+                class.speed_by = Dual::ZERO;
+                open.push(*number);
+            }
+        }
+        if open.is_empty() {
+            return;
+        }
+        // Full resources with their levels, the lowest first, and the classes at each level.
+        let mut full: Vec<Full> = Vec::new();
+        for number in shared {
+            let resource = &self.resources[*number as usize];
+            let (left, left_by) = self.left(resource);
+            let (mut load, mut level) = (0.0, 0.0_f64);
+            for user in &resource.users {
+                let class = &self.classes[*user as usize];
+                let taken = class.share(*number).map_or(0.0, |share| share.per_speed * class.speed);
+                load += f64::from(class.members) * taken;
+                level = level.max(taken);
+            }
+            if load >= left * (1.0 - EQUAL) {
+                full.push(Full { number: *number, level, left_by, bound: Vec::new() });
+            }
+        }
+        full.sort_by(|a, b| a.level.total_cmp(&b.level).then(a.number.cmp(&b.number)));
+        for class in open {
+            let known = &self.classes[class as usize];
+            let holds = |full: &&mut Full| {
+                known
+                    .share(full.number)
+                    .is_some_and(|share| share.per_speed * known.speed >= full.level * (1.0 - EQUAL))
+            };
+            match full.iter_mut().find(holds) {
+                Some(full) => full.bound.push(class),
+                None => self.unclear = true,
+            }
+        }
+        full.retain(|full| !full.bound.is_empty());
+        for _ in 0..SWEEPS {
+            let mut change: f64 = 0.0;
+            for full in &full {
+                change = change.max(self.refill(full));
+            }
+            if full.len() == 1 || change < EQUAL {
+                return;
+            }
+        }
+        self.unclear = true;
+    }
+
+    /// Changes the speeds of the classes at the level of a full resource so that it stays full; by how much relative to them at most.
+    fn refill(&mut self, full: &Full) -> f64 {
+        let (mut rest, mut bound) = (full.left_by, 0.0);
+        for user in &self.resources[full.number as usize].users {
+            let class = &self.classes[*user as usize];
+            let Some(share) = class.share(full.number) else { continue };
+            let members = f64::from(class.members);
+            if full.bound.contains(user) {
+                bound += members;
+            } else {
+                rest.add(-members * class.speed, &share.by);
+                rest.add(-members * share.per_speed, &class.speed_by);
+            }
+        }
+        let level_by = rest.times(1.0 / bound);
+        let mut change: f64 = 0.0;
+        for class in &full.bound {
+            let class = &mut self.classes[*class as usize];
+            let Some(share) = class.share(full.number) else { continue };
+            let by = level_by.plus(-class.speed, &share.by).times(1.0 / share.per_speed);
+            let moved = by.plus(-1.0, &class.speed_by).0.iter().fold(0.0, |most: f64, by| most.max(by.abs()));
+            change = change.max(moved / class.speed);
+            class.speed_by = by;
+        }
+        change
+    }
+}
+
+/// A full resource, and those that take as much of it as any.
+struct Full {
+    number: u32,
+    level: f64,
+    left_by: Dual,
+    bound: Vec<u32>,
+}
+
+impl Class {
+    fn share(&self, resource: u32) -> Option<&Share> {
+        self.uses.iter().find(|share| share.resource == resource)
+    }
+
+    /// Counts its progress up to `at`.
+    fn catch_up(&mut self, at: Time) {
+        let seconds = at.since(self.since).as_secs_f64();
+        if seconds > 0.0 {
+            let by = self.speed_by;
+            self.progress_by.add(seconds, &by);
+        }
+        self.since = at;
+    }
+}

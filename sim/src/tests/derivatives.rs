@@ -1,0 +1,122 @@
+//! Sensitivities from one simulation that carries derivatives, beside differences of simulations.
+
+use lockstep_models::{Bucket, Precision};
+use proptest::prelude::*;
+
+use super::world::tree;
+use super::*;
+use crate::Roofline;
+use crate::answer::{Subject, parameters};
+
+const OPTIONS: SimOptions = SimOptions {
+    warm_up: 1,
+    counted: 1,
+    threads_per_rank: 1,
+    fold: FoldRule::Never,
+    long_way: false,
+    max_spans: usize::MAX,
+};
+/// Half of the distance between the simulations of a difference, in the logarithm of the parameter.
+const STEP: f64 = 1e-3;
+/// By how much sensitivities may differ: the second order of a difference, and picoseconds.
+const NEAR: f64 = 2e-3;
+
+/// Compares all sensitivities of a program; those that were compared.
+fn compare(platform: &Platform<'_>, program: &Program, options: &SimOptions) -> usize {
+    let prediction = simulate(program, platform, options.driver(), options).expect("runs");
+    let all = parameters(program, platform, &prediction.traffic).expect("routes");
+    let step = prediction.timeline.step_time_s();
+    let subject = Subject::new(program, *platform, options);
+    let (found, _) = subject.derivatives(&prediction, &all).expect("runs").expect("everything is differentiated");
+    let sum: f64 = found.iter().map(|s| if s.parameter.is_rate() { s.elasticity } else { -s.elasticity }).sum();
+    assert!((sum + 1.0).abs() < 1e-3, "{sum} of {found:?}");
+    let mut compared = 0;
+    for one in &found {
+        let at = |by: f64| {
+            let times = [one.parameter];
+            let factor = libm::exp(by);
+            let other = subject.scaled((&[], 1.0), (&times, factor)).expect("runs");
+            libm::log(other.timeline.step_time_s() / step)
+        };
+        let (right, left) = (at(STEP) / STEP, -at(-STEP) / STEP);
+        if (right - left).abs() < NEAR {
+            compared += 1;
+            let difference = (right + left) / 2.0;
+            assert!(
+                (one.elasticity - difference).abs() < NEAR,
+                "{one:?}: {left} and {right} by differences, {found:?}"
+            );
+        }
+    }
+    compared
+}
+
+fn message() -> impl Strategy<Value = MessageCost> {
+    (0.0..1e-5, 0.0..1e-6, 0.0..1e-8, 0.0..1e-8, 0.0..1.0).prop_map(|(latency, overhead, copy, sum, memory)| {
+        MessageCost { latency, overhead, copy, sum, memory, eager_bytes: 256, ..MessageCost::default() }
+    })
+}
+
+fn jobs() -> impl Strategy<Value = (Job, Flat)> {
+    let algorithm =
+        prop::sample::select(vec!["ring", "halving-doubling", "parameter-server:1:dedicated", "multi-color:2"]);
+    let costs = (1e-4..1e-3, 1e-4..1e-3, 0.0..1e-4, 0.0..1.0, message());
+    (0u64..1000, 2u32..5, 1u32..3, 1u32..3, algorithm, any::<bool>(), costs).prop_map(
+        |(seed, workers, accumulate, concurrent_exchanges, algorithm, whole, c)| {
+            let model = Arc::new(lockstep_models::random_model(seed, false));
+            let bucket = if whole { Bucket::Whole } else { Bucket::Layer };
+            let algorithm = algorithm.parse().expect("known");
+            let job = Job { accumulate, concurrent_exchanges, algorithm, bucket, ..Job::new(model, workers, 2) };
+            (job, Flat { forward: c.0, backward: c.1, update: c.2, memory: c.3, message: c.4 })
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn derivatives_are_differences((job, costs) in jobs(), world in 0..4, alpha_beta in any::<bool>()) {
+        let program = program(&job);
+        let ranks = program.ranks();
+        let world = match world {
+            0 => World::star(ranks),
+            1 => World::host(2, ranks),
+            2 => World::host(ranks + 1, ranks),
+            _ => World::new(tree(2, 2, 2, 2), ranks, &HostingRule::PerRank),
+        };
+        let network = if alpha_beta { NetworkModel::AlphaBeta } else { NetworkModel::MaxMin };
+        let compared = compare(&world.platform(&costs, network), &program, &OPTIONS);
+        prop_assert!(compared > 4, "{compared}");
+    }
+
+    #[test]
+    fn derivatives_by_data_sheets_are_differences(
+        (job, _) in jobs(),
+        strategy in prop::sample::select(vec!["ssgd", "zero-1", "zero-2", "zero-3"]),
+        preset in prop::sample::select(vec!["ethernet-gpu-8", "dgx-h100:2", "tree"]),
+        fold in any::<bool>(),
+    ) {
+        let job = Job { strategy: strategy.parse().expect("known"), algorithm: "ring".parse().expect("known"), ..job };
+        let program = program(&job);
+        let cluster = if preset == "tree" { tree(2, 2, 2, 2) } else { Cluster::load(preset).expect("a preset") };
+        let world = World::new(cluster, program.ranks(), &HostingRule::PerHost);
+        let fold = if fold { FoldRule::Exact } else { FoldRule::Never };
+        let compared = compare(&world.platform(&Roofline, NetworkModel::MaxMin), &program, &SimOptions { fold, ..OPTIONS });
+        prop_assert!(compared > 4, "{compared}");
+    }
+}
+
+#[test]
+fn nothing_is_left_out_of_other_precisions_and_libraries() {
+    // Launches, peaks of other precisions, and what a library takes whatever it runs on: their sum is the whole step.
+    for (algorithm, precision) in
+        [("ring", Precision::Bf16), ("library:nccl", Precision::F32), ("library:nccl", Precision::Bf16)]
+    {
+        let job = Job { precision, algorithm: algorithm.parse().expect("known"), bucket: Bucket::Layer, ..mlp(16) };
+        let program = program(&job);
+        let world = World::new(Cluster::load("dgx-h100:2").expect("a preset"), 16, &HostingRule::PerHost);
+        let compared = compare(&world.platform(&Roofline, NetworkModel::MaxMin), &program, &OPTIONS);
+        assert!(compared > 4, "{algorithm} {precision}: {compared}");
+    }
+}
