@@ -58,6 +58,7 @@ pub fn parameters(platform: &Platform<'_>, traffic: &Traffic) -> Result<Vec<Para
         let figures = match device.kind {
             DeviceKind::Cpu(_) => [Figure::CpuPeak, Figure::CpuMemory].as_slice(),
             DeviceKind::Gpu(_) => &[Figure::GpuPeak, Figure::GpuMemory, Figure::Launch],
+            DeviceKind::Switch(_) => &[],
         };
         found.extend(figures.iter().map(|figure| Parameter::Cluster(*figure)));
     }

@@ -57,11 +57,14 @@ impl Cluster {
             self.device(id).ok_or_else(|| InputError::new(&self.name, format!("device {}", id.0), message()))
         };
         let (from, to) = (known(from)?, known(to)?);
-        if from.id == to.id {
+        if from.id == to.id && !from.within.is_empty() {
             return Ok(self.crossing(from.within.clone(), from, to));
         }
         let choice = Choice { routing: self.routing, seed: self.seed, from: from.id, to: to.id, flow };
-        let links = self.across(from, to, &choice).or_else(|| self.searched(from, to, &choice));
+        let links = match from.id == to.id {
+            true => None,
+            false => self.across(from, to, &choice).or_else(|| self.searched(from, to, &choice)),
+        };
         let Some(links) = links else {
             let value = format!("{} to {}", from.name, to.name);
             let message = match self.failed.is_empty() {

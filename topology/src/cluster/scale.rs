@@ -86,6 +86,10 @@ impl Cluster {
                     gpu.memory_bandwidth = times(gpu.memory_bandwidth, Figure::GpuMemory);
                     gpu.launch = stretched(gpu.launch, factor(Figure::Launch));
                 }
+                // It adds as fast as its links deliver.
+                DeviceKind::Switch(switch) => {
+                    switch.sums = times(switch.sums, Figure::Bandwidth(LinkKind::NvLink));
+                }
             }
         }
         cluster

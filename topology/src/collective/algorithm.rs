@@ -51,6 +51,8 @@ pub(super) struct Entry {
     pub(super) by_nodes: bool,
     /// Members beside those that have data, behind them: dedicated servers, or switches that sum in the network.
     pub(super) servers: fn(&Algorithm) -> u32,
+    /// Whether these are switches that add, one for each node, and no ranks on devices.
+    pub(super) in_switches: bool,
 }
 
 impl Entry {
@@ -64,6 +66,7 @@ impl Entry {
         library: None,
         by_nodes: false,
         servers: |_| 0,
+        in_switches: false,
     };
 
     /// Its name with an example of each parameter that it needs.
@@ -190,9 +193,39 @@ impl Algorithm {
         self.entry.by_nodes
     }
 
-    /// Members that it needs beside those that have data: dedicated servers. They are the last ones and get no result.
+    /// Members that it needs beside those that have data: dedicated servers, or switches that add. They are the last ones and get no result.
     pub fn servers(&self) -> u32 {
         (self.entry.servers)(self)
+    }
+
+    /// How many of its servers are switches: all or none. Members that have data are shared out among their nodes in order.
+    ///
+    /// ```
+    /// use lockstep_topology::Algorithm;
+    /// let [nvls, server] = ["nvls-tree:4", "parameter-server:4:dedicated"].map(|name| name.parse::<Algorithm>().unwrap());
+    /// assert_eq!((nvls.servers(), nvls.switches()), (4, 4));
+    /// assert_eq!((server.servers(), server.switches()), (4, 0));
+    /// ```
+    pub fn switches(&self) -> u32 {
+        if self.entry.in_switches { self.servers() } else { 0 }
+    }
+
+    /// Who plays its switches where none adds, behind `ranks` ranks with data; `None` where it has no switches.
+    ///
+    /// ```
+    /// use lockstep_topology::Algorithm;
+    /// let nvls: Algorithm = "nvls".parse().unwrap();
+    /// assert_eq!(nvls.played(4).as_deref(), Some("rank 4 plays the switch of nvls: no switch adds here"));
+    /// ```
+    pub fn played(&self, ranks: u32) -> Option<String> {
+        match self.switches() {
+            0 => None,
+            1 => Some(format!("rank {ranks} plays the switch of {self}: no switch adds here")),
+            several => {
+                let last = ranks.saturating_add(several - 1);
+                Some(format!("ranks {ranks} to {last} play the switches of {self}: no switch adds here"))
+            }
+        }
     }
 
     /// The same without the words that may be added.

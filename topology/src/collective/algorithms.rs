@@ -9,6 +9,8 @@ mod k_ary_tree;
 mod library_mpi;
 mod library_nccl;
 mod multi_color;
+mod nvls;
+mod nvls_tree;
 mod pairwise;
 mod parameter_server;
 mod pipelined_chain;
@@ -41,7 +43,7 @@ use crate::named::listed;
 use crate::{InputError, nearest};
 
 /// The algorithms, in the order in which they are listed.
-static ENTRIES: [&Entry; 15] = [
+static ENTRIES: [&Entry; 17] = [
     &ring::ENTRY,
     &halving_doubling::ENTRY,
     &binomial_tree::ENTRY,
@@ -50,6 +52,8 @@ static ENTRIES: [&Entry; 15] = [
     &multi_color::ENTRY,
     &rings::ENTRY,
     &double_tree::ENTRY,
+    &nvls::ENTRY,
+    &nvls_tree::ENTRY,
     &parameter_server::ENTRY,
     &pairwise::ENTRY,
     &direct::ENTRY,
