@@ -282,7 +282,11 @@ fn predict_all(experiment: &Experiment, ground: &Ground, unlike: Vec<String>) ->
     notes.extend(of_ground.iter().cloned().chain(unlike));
     for job in compared.iter().map(|one| &one.configuration.job).filter(|job| job.switches() > 0) {
         let played = job.algorithm.played(job.workers);
-        let side = if experiment.on_this_machine() { "predicted and measured" } else { "measured alone; predicted are the cluster's" };
+        let side = if experiment.on_this_machine() {
+            "predicted and measured"
+        } else {
+            "measured alone; predicted are the cluster's"
+        };
         notes.extend(played.map(|played| format!("{played} ({side})")).filter(|note| !notes.contains(note)));
     }
     let pulse_s = site.profile.as_ref().and_then(|profile| profile.pulse_s).filter(|_| !ground.measured);

@@ -13,6 +13,7 @@ mod nvls;
 mod nvls_tree;
 mod pairwise;
 mod parameter_server;
+mod pat;
 mod pipelined_chain;
 mod recursive_doubling;
 mod recursive_halving;
@@ -43,7 +44,7 @@ use crate::named::listed;
 use crate::{InputError, nearest};
 
 /// The algorithms, in the order in which they are listed.
-static ENTRIES: [&Entry; 17] = [
+static ENTRIES: [&Entry; 18] = [
     &ring::ENTRY,
     &halving_doubling::ENTRY,
     &binomial_tree::ENTRY,
@@ -58,6 +59,7 @@ static ENTRIES: [&Entry; 17] = [
     &pairwise::ENTRY,
     &direct::ENTRY,
     &recursive_halving::ENTRY,
+    &pat::ENTRY,
     &hierarchical::ENTRY,
     &library_mpi::ENTRY,
     &library_nccl::ENTRY,

@@ -189,7 +189,7 @@ impl Schedule {
     pub fn padded(&self) -> Schedule {
         let (_, multiple) = self.lanes.symmetry(&self.split);
         let in_parts = matches!(self.collective, Collective::ReduceScatter | Collective::AllGather);
-        let multiple = if in_parts { self.members.into() } else { multiple };
+        let multiple = if in_parts { self.contributors.into() } else { multiple };
         let elements = self.split.elements.checked_next_multiple_of(multiple).unwrap_or(self.split.elements);
         Schedule { split: Split { elements, ..self.split }, ..self.clone() }
     }

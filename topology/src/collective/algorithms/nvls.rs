@@ -2,7 +2,7 @@
 //!
 //! NCCL's NVLS (`src/device/all_reduce.h`, 2.17 and later) over NVSwitch of Hopper and later. Each member heads a share of the buffer: the
 //! switch hands the head the sum of its share (`multimem.ld_reduce`), and the head stores it back to all (`multimem.st`). So a member of
-//! p sends n(1 + 1/p) elements up its own links and receives n. Switches are the last members and have no data, one for each
+//! p sends n(1 + 1/p) elements up its own links and receives n. A reduce-scatter is the first half, an allgather the second. Switches are the last members and have no data, one for each
 //! node; members are shared out among nodes in order. Between nodes the heads of a share are a double tree (`nvls_tree.rs`).
 
 use super::double_tree;
@@ -11,7 +11,9 @@ use super::prelude::*;
 pub(super) static ENTRY: Entry = Entry {
     name: "nvls",
     help: "the switch of the node adds what members send once, and multicasts the sum",
-    serves: |collective| *collective == Collective::AllReduce,
+    serves: |collective| {
+        matches!(collective, Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather)
+    },
     lanes: |call| Ok(Box::new(Nvls::new(call, 1)?)),
     servers: |_| 1,
     in_switches: true,
@@ -24,6 +26,10 @@ pub(super) struct Nvls {
     /// Members that have data; those behind them are the switches.
     contributors: u32,
     nodes: u32,
+    /// Whether shares are summed.
+    reduce: bool,
+    /// Whether heads store them to all.
+    gather: bool,
 }
 
 impl Nvls {
@@ -33,7 +39,12 @@ impl Nvls {
     /// Fewer members with data than nodes.
     pub(super) fn new(call: &Call<'_>, nodes: u32) -> Result<Nvls, InputError> {
         match call.members().checked_sub(nodes) {
-            Some(contributors) if contributors >= nodes => Ok(Nvls { contributors, nodes }),
+            Some(contributors) if contributors >= nodes => Ok(Nvls {
+                contributors,
+                nodes,
+                reduce: *call.collective != Collective::AllGather,
+                gather: *call.collective != Collective::ReduceScatter,
+            }),
             contributors => {
                 let (count, least) = (contributors.unwrap_or(0), if nodes == 1 { "one" } else { "a node each" });
                 let message = format!("{count} members with data and {nodes} switches: take at least {least}");
@@ -77,21 +88,32 @@ impl Nvls {
         if size == 1 {
             return Vec::new();
         }
-        let receive = |member: u32| (if member == start { Action::RecvInto } else { Action::RecvSum }, member);
-        let others = (start..start + size).filter(|member| *member != head).map(|member| (Action::Send, member));
-        let through_head = [(Action::Send, head), (Action::RecvInto, head)];
-        (start..start + size).map(receive).chain(through_head).chain(others).collect()
+        let all = start..start + size;
+        let mut steps = Vec::new();
+        if self.reduce {
+            let action = |member: u32| if member == start { Action::RecvInto } else { Action::RecvSum };
+            steps.extend(all.clone().map(|member| (action(member), member)));
+            steps.push((Action::Send, head));
+        }
+        if self.gather {
+            steps.push((Action::RecvInto, head));
+            steps.extend(all.filter(|member| *member != head).map(|member| (Action::Send, member)));
+        }
+        steps
     }
 
     /// What a member of a node does; the head passes its node's sum to other nodes before it stores the result.
     fn member(&self, member: u32, share: u32) -> Vec<(Action, u32)> {
         let node = self.node_of(member);
-        let (switch, shares) = (self.contributors + node, self.extent(node).1 > 1);
+        let (switch, shares, heads) =
+            (self.contributors + node, self.extent(node).1 > 1, self.head(node, share) == member);
         let mut steps = Vec::new();
         if shares {
-            steps.extend([(Action::Send, switch), (Action::RecvInto, switch)]);
+            steps.extend(self.reduce.then_some((Action::Send, switch)));
+            let gets = if heads { self.reduce } else { self.gather };
+            steps.extend(gets.then_some((Action::RecvInto, switch)));
         }
-        if member != self.head(node, share) {
+        if !heads {
             return steps;
         }
         let (parent, children) = double_tree::neighbours(node, self.nodes, share % self.trees() == 1);
@@ -99,7 +121,7 @@ impl Nvls {
         steps.extend(children.iter().map(|child| (Action::RecvSum, head(child))));
         steps.extend(parent.iter().flat_map(|node| [(Action::Send, head(node)), (Action::RecvInto, head(node))]));
         steps.extend(children.iter().rev().map(|child| (Action::Send, head(child))));
-        steps.extend(shares.then_some((Action::Send, switch)));
+        steps.extend((shares && self.gather).then_some((Action::Send, switch)));
         steps
     }
 }
@@ -119,7 +141,8 @@ impl Lanes for Nvls {
 
     /// Up, to the head, up again and down in a node; up and down the tree between nodes.
     fn rounds(&self) -> u32 {
-        let inside = if self.largest() > 1 { 4 } else { 0 };
+        let ways = u32::from(self.reduce) + u32::from(self.gather);
+        let inside = if self.largest() > 1 { 2 * ways } else { 0 };
         inside + 2 * double_tree::levels(self.nodes)
     }
 
