@@ -104,7 +104,7 @@ impl ExecCollective {
             return Ok(());
         }
         let wrong: u64 = rows.iter().filter_map(|row| row.wrong).sum();
-        Report::new(rows, flags.algorithm.played(flags.ranks).into_iter().collect()).print(self.format)?;
+        Report::new(rows, flags.algorithm.executed(flags.ranks)).print(self.format)?;
         if wrong > 0 {
             return Err(Failure::Run(format!("{wrong} elements differ from what the collective means: this is a bug")));
         }

@@ -43,7 +43,7 @@ impl<F: Fluid> Engine<'_, F> {
 
     fn whole(&mut self, meeting: u32) -> Result<Option<Whole>, InputError> {
         let meeting = &self.plan.meetings[meeting as usize];
-        let Some(library) = meeting.library else { return Ok(None) };
+        let Some(library) = meeting.algorithm.library() else { return Ok(None) };
         let members = || meeting.members.iter();
         let (cluster, placement) = (self.platform.cluster, self.platform.placement);
         let devices: Vec<_> =
@@ -56,10 +56,10 @@ impl<F: Fluid> Engine<'_, F> {
             }
             _ => None,
         };
-        let modelled = match (measured, &meeting.nccl) {
+        let modelled = match (measured, meeting.algorithm.nccl()) {
             (None, Some(request)) => {
                 let bytes = elements.saturating_mul(meeting.element_bytes);
-                nccl::library(self.platform, members(), request, collective, bytes)?
+                nccl::library(self.platform, members(), &request, collective, bytes)?
             }
             _ => None,
         };

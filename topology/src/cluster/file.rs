@@ -255,7 +255,7 @@ fn things<'a>(table: &Table<'a>, key: &str, title: &'a str) -> Result<Vec<Stamp<
 }
 
 fn host_switch<'a>(table: &Table<'a>, inherited: &Arc<Provenance>) -> Result<Thing<'a>, InputError> {
-    let sums = table.read("sums", "\"3.6TB/s\"", Bandwidth::from_str)?;
+    let sums = table.read("sums", "\"2.52TB/s\"", Bandwidth::from_str)?;
     let provenance = provenance(table, inherited)?;
     let sums = sums.map(|sums| (SwitchSpec { sums }, provenance));
     Ok(Thing { stamp: stamp(table, "switch")?, kind: VertexKind::Switch, sums })

@@ -29,6 +29,7 @@ mod prelude {
     pub(super) use super::super::lane::{Lane, Sent};
     pub(super) use super::super::lanes::Lanes;
     pub(super) use super::super::meaning::Collective;
+    pub(super) use super::super::nccl::Method;
     pub(super) use super::super::phase::PipelinePhase;
     pub(super) use super::super::shard::{Cut, ELEMENT_BYTES, Split, piece, shard};
     pub(super) use super::super::step::{Action, LaneStep};
@@ -40,6 +41,7 @@ use std::str::FromStr;
 
 use super::algorithm::{Algorithm, Call, Entry, Parameter, Value};
 use super::lanes::Lanes;
+use super::nccl::Wire;
 use crate::named::listed;
 use crate::{InputError, nearest};
 
@@ -147,6 +149,13 @@ fn values(entry: &Entry, text: &str, mut rest: Option<&str>) -> Result<Box<[Valu
                 Ok(request) => Value::Nccl(request),
                 Err(message) => return Err(refusal(text, message)),
             },
+            Parameter::Protocol(method) => Value::Protocol(match rest.take() {
+                None => None,
+                Some(word) => match word.parse() {
+                    Ok(protocol) => Some(Wire { method, protocol }),
+                    Err(message) => return Err(refusal(text, message)),
+                },
+            }),
             Parameter::Algorithm { what, .. } => {
                 let inner = rest.take().ok_or_else(missing)?;
                 // Refused before the rest is read, which may nest as deep as a file is long.
@@ -202,6 +211,7 @@ pub(super) mod tests {
                 let ends: Vec<String> = match parameter {
                     Parameter::Count { .. } => counts.iter().map(|count| format!(":{count}")).collect(),
                     Parameter::Flag { word } => vec![String::new(), format!(":{word}")],
+                    Parameter::Protocol(_) => vec![String::new()],
                     Parameter::Nccl => ["", "@2.20", ":tree:ll128:8"].map(str::to_owned).into(),
                     Parameter::Algorithm { .. } => inner.iter().map(|inner| format!(":{inner}")).collect(),
                 };
@@ -220,7 +230,13 @@ pub(super) mod tests {
 
     #[test]
     fn every_form_reads_back_as_written() {
-        let more = ["parameter-server:2:dedicated", "hierarchical:halving-doubling", "hierarchical:multi-color:2"];
+        let more = [
+            "rings:4:ll128",
+            "double-tree:2:simple",
+            "parameter-server:2:dedicated",
+            "hierarchical:halving-doubling",
+            "hierarchical:multi-color:2",
+        ];
         for form in Algorithm::forms().map(|(form, _)| form).chain(more.map(str::to_owned)) {
             assert_eq!(form.parse::<Algorithm>().map(|a| a.to_string()), Ok(form));
         }
@@ -242,6 +258,11 @@ pub(super) mod tests {
             ("parameter-server:-1", "at least 1"),
             ("parameter-server:1:shared", "only `:dedicated` may follow the number of servers"),
             ("tree:2:3", "at least 1"),
+            ("rings:4:ll127", "ll128"),
+            ("rings:4:ll:2", "ll128"),
+            ("rings:ll", "at least 1"),
+            ("nvls:ll", "takes no parameter"),
+            ("nvls-tree:0", "at least 1"),
             ("hierarchical", "hierarchical:ring"),
             ("hierarchical:hierarchical:ring", "two levels"),
             ("hierarchical:bogus-algorithm", "ring"),

@@ -10,13 +10,16 @@ use super::trees::{Place, Trees, Ways};
 
 pub(super) static ENTRY: Entry = Entry {
     name: "double-tree",
-    parameters: &[Parameter::Count {
-        what: "the number of channels",
-        example: 4,
-        most: 64,
-        because: "more channels than NCCL can have",
-    }],
-    help: "two complementary trees between nodes and a chain inside each, on that many channels",
+    parameters: &[
+        Parameter::Count {
+            what: "the number of channels",
+            example: 4,
+            most: 64,
+            because: "more channels than NCCL can have",
+        },
+        Parameter::Protocol(Method::Tree),
+    ],
+    help: "two complementary trees between nodes and a chain inside each, on that many channels; :PROTOCOL may follow",
     serves: |collective| *collective == Collective::AllReduce,
     lanes: |call| {
         let (group, (smallest, largest)) = (call.group.clone(), call.group.sizes());
