@@ -280,6 +280,13 @@ fn predict_all(experiment: &Experiment, ground: &Ground, unlike: Vec<String>) ->
         });
     })?;
     notes.extend(of_ground.iter().cloned().chain(unlike));
+    for job in compared.iter().map(|one| &one.configuration.job).filter(|job| job.workers > 1) {
+        for note in job.algorithm.executed(job.workers) {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
     let pulse_s = site.profile.as_ref().and_then(|profile| profile.pulse_s).filter(|_| !ground.measured);
     Ok(Predictions { rows, notes, compared, pulse_s })
 }

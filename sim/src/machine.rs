@@ -175,11 +175,12 @@ impl<'a, F: Fluid> Resources<'a, F> {
         let (unit, capacity) = match &device.kind {
             DeviceKind::Cpu(cpu) => ("cores", f64::from(cpu.cores)),
             DeviceKind::Gpu(_) => ("multiprocessors", 1.0),
+            DeviceKind::Switch(_) => ("sums", 1.0),
         };
         let cores = self.add(format!("{} {unit}", device.name), Some(Part::Compute(device.id)), capacity / crowd)?;
         let memory = self.add(format!("{} memory", device.name), Some(Part::Memory(device.id)), 1.0 / crowd)?;
         let beside = match &device.kind {
-            DeviceKind::Cpu(_) => None,
+            DeviceKind::Cpu(_) | DeviceKind::Switch(_) => None,
             DeviceKind::Gpu(_) => {
                 let name = format!("{} memory beside transfers", device.name);
                 Some(self.add(name, None, 1.0 / crowd)?)
@@ -199,7 +200,7 @@ impl<'a, F: Fluid> Resources<'a, F> {
         let DeviceResources { cores, memory, beside } = self.device(device)?;
         let (cap, fills) = match device.kind {
             DeviceKind::Cpu(_) => (f64::from(threads.max(1)), 1.0),
-            DeviceKind::Gpu(_) => (1.0, cost.occupancy),
+            DeviceKind::Gpu(_) | DeviceKind::Switch(_) => (1.0, cost.occupancy),
         };
         let mut uses = vec![Use { resource: cores, per_speed: fills }];
         let memories = [Some(memory), beside].into_iter().flatten();
@@ -240,7 +241,7 @@ impl<'a, F: Fluid> Resources<'a, F> {
     pub(crate) fn receive(&mut self, device: &Device, cost: &MessageCost) -> Result<ClassId, InputError> {
         let DeviceResources { cores, memory, .. } = self.device(device)?;
         let fills = match device.kind {
-            DeviceKind::Cpu(_) => 1.0,
+            DeviceKind::Cpu(_) | DeviceKind::Switch(_) => 1.0,
             DeviceKind::Gpu(_) => cost.occupancy,
         };
         let uses = [Use { resource: cores, per_speed: fills }, Use { resource: memory, per_speed: cost.memory }];

@@ -25,8 +25,32 @@ pub(crate) enum Carrier {
     Shared(ClassId),
 }
 
+/// What a transfer's own stack lets it have of its route.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Pace {
+    /// Bytes per second at most.
+    pub(crate) cap: f64,
+    /// Bytes of the wires' payload that each of its own takes.
+    load: f64,
+}
+
+impl Pace {
+    /// All of it.
+    pub(crate) const OF_THE_ROUTE: Pace = Pace { cap: f64::INFINITY, load: 1.0 };
+
+    /// What a protocol of NCCL does.
+    pub(crate) fn of(terms: &lockstep_topology::nccl::Terms) -> Pace {
+        Pace { cap: terms.channel.bytes_per_s(), load: terms.load }
+    }
+
+    /// The same, and at most so many bytes per second.
+    pub(crate) fn below(self, cap: f64) -> Pace {
+        Pace { cap: self.cap.min(cap), ..self }
+    }
+}
+
 impl<F: Fluid> Resources<'_, F> {
-    /// Prepares the transfers over `route`, none faster than `cap` bytes per second (infinite: only the route's own caps),
+    /// Prepares the transfers over `route`, at their `pace`,
     /// which take `taps` of the memories at its ends; asked once for each route, when its first message comes along.
     ///
     /// Under α-β a message takes its bytes at the least rate and cap of its route, whatever else is sent: the network of
@@ -35,10 +59,12 @@ impl<F: Fluid> Resources<'_, F> {
     ///
     /// # Errors
     /// Links of a bandwidth that the solver refuses.
-    pub(crate) fn carrier(&mut self, route: &Route, cap: f64, taps: &[Use]) -> Result<Carrier, InputError> {
+    pub(crate) fn carrier(&mut self, route: &Route, pace: Pace, taps: &[Use]) -> Result<Carrier, InputError> {
         match self.platform.network {
-            NetworkModel::AlphaBeta => Ok(Carrier::Alone(route.transport.rate.bytes_per_s().min(cap))),
-            NetworkModel::MaxMin => self.sharing(route, cap, taps).map(Carrier::Shared),
+            NetworkModel::AlphaBeta => {
+                Ok(Carrier::Alone((route.transport.rate.bytes_per_s() / pace.load).min(pace.cap)))
+            }
+            NetworkModel::MaxMin => self.sharing(route, pace, taps).map(Carrier::Shared),
         }
     }
 
@@ -46,14 +72,19 @@ impl<F: Fluid> Resources<'_, F> {
     ///
     /// # Errors
     /// As for [`Resources::carrier`].
-    pub(crate) fn sharing(&mut self, route: &Route, cap: f64, taps: &[Use]) -> Result<ClassId, InputError> {
+    pub(crate) fn sharing(
+        &mut self,
+        route: &Route,
+        Pace { cap, load }: Pace,
+        taps: &[Use],
+    ) -> Result<ClassId, InputError> {
         let mut cap = route.transport.cap.map_or(cap, |own| own.bytes_per_s().min(cap));
         let mut uses = Vec::with_capacity(route.links.len());
         for id in &route.links {
             let link = self.platform.cluster.link(*id);
             match link.sharing {
                 Sharing::PerTransfer => cap = cap.min(link.payload().bytes_per_s()),
-                Sharing::Shared => uses.push(Use::one(self.wire(link)?)),
+                Sharing::Shared => uses.push(Use { resource: self.wire(link)?, per_speed: load }),
             }
         }
         self.transfer(cap, &uses, taps)

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lockstep_models::{AxisSet, Exchange, Members, Need, Op, Phase, Program, Role, Stream, TaskId};
-use lockstep_topology::nccl::Request;
-use lockstep_topology::{Algorithm, Collective, Group, InputError, Library, Schedule};
+use lockstep_topology::nccl::Wire;
+use lockstep_topology::{Algorithm, Collective, Group, InputError, Schedule};
 
 /// Bytes of an element of a collective alone.
 pub(crate) const FP32_BYTES: u64 = 4;
@@ -83,6 +83,12 @@ pub(crate) struct Cursor {
     pub(crate) position: u32,
 }
 
+/// Which of several connections between two ranks: of messages with a protocol, a channel's own.
+pub(crate) type Connection = (Option<Wire>, u32);
+
+/// That of messages without a protocol.
+pub(crate) const PLAIN: Connection = (None, 0);
+
 /// An exchange among all members of a group.
 #[derive(Debug)]
 pub(crate) struct Meeting {
@@ -92,15 +98,18 @@ pub(crate) struct Meeting {
     pub(crate) window: u32,
     /// The ranks.
     pub(crate) members: Members,
-    /// Whose sum it is, where a library does it.
-    pub(crate) library: Option<Library>,
-    /// What is asked of NCCL, where that is the library.
-    pub(crate) nccl: Option<Request>,
+    /// What performs it.
+    pub(crate) algorithm: Algorithm,
     /// Whether its members do nothing else while it is under way, and nobody else is there.
     pub(crate) apart: Option<Apart>,
 }
 
 impl Meeting {
+    /// The connection that the messages of a lane take between two ranks.
+    pub(crate) fn connection(&self, lane: u32) -> Connection {
+        self.algorithm.wire().map_or(PLAIN, |wire| (Some(wire), lane % self.schedule.channels()))
+    }
+
     /// The member number of a rank that takes part.
     pub(crate) fn member(&self, rank: u32) -> u32 {
         self.members.member(rank).expect("ranks meet in their own groups")
@@ -207,15 +216,13 @@ impl Plan {
                                 }
                             };
                             let window = Program::window(exchange, &schedule);
-                            let (library, nccl) = (exchange.algorithm.library(), exchange.algorithm.nccl());
                             let element_bytes = program.element_bytes(exchange.buffer);
                             meetings.push(Meeting {
                                 schedule,
                                 element_bytes,
                                 window,
                                 members,
-                                library,
-                                nccl,
+                                algorithm: exchange.algorithm.clone(),
                                 apart: None,
                             });
                         }
@@ -262,7 +269,7 @@ impl Plan {
             synchronisation: Vec::new(),
             repeats_alone: true,
         };
-        let (library, nccl, apart) = (algorithm.library(), algorithm.nccl(), Some(Apart::AtOnce));
+        let (algorithm, apart) = (algorithm.clone(), Some(Apart::AtOnce));
         Plan {
             roles: vec![role],
             meetings: vec![Meeting {
@@ -270,8 +277,7 @@ impl Plan {
                 element_bytes: FP32_BYTES,
                 window,
                 members: Members::range(0, ranks),
-                library,
-                nccl,
+                algorithm,
                 apart,
             }],
         }

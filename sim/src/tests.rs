@@ -23,6 +23,7 @@ mod repetitions;
 mod rings;
 mod stages;
 mod stated_noise;
+mod switches;
 pub(crate) mod world;
 
 use std::sync::Arc;

@@ -25,7 +25,11 @@ impl Traffic {
     pub(crate) fn of(ranks: impl Iterator<Item = impl Iterator<Item = (u32, Sent)>>) -> Traffic {
         let mut pairs = BTreeMap::new();
         for (from, to) in (0..).zip(ranks) {
-            pairs.extend(to.map(|(to, sent)| ((from, to), sent)));
+            for (to, sent) in to {
+                // Of several connections between two ranks together.
+                let pair: &mut Sent = pairs.entry((from, to)).or_default();
+                *pair = Sent { messages: pair.messages + sent.messages, bytes: pair.bytes + sent.bytes };
+            }
         }
         Traffic { pairs, copies: 1 }
     }

@@ -90,7 +90,7 @@ fn load(name: &str) -> Result<Cluster, InputError> {
 fn cluster_row(cluster: &Cluster) -> ClusterRow {
     let cores = |kind: &DeviceKind| match kind {
         DeviceKind::Cpu(cpu) => u64::from(cpu.cores),
-        DeviceKind::Gpu(_) => 0,
+        DeviceKind::Gpu(_) | DeviceKind::Switch(_) => 0,
     };
     let gpus = cluster.devices().iter().filter(|device| matches!(device.kind, DeviceKind::Gpu(_)));
     ClusterRow {

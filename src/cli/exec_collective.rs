@@ -55,14 +55,16 @@ impl ExecCollective {
         }
         let limit = self.stall_limit.unwrap_or(STALL_LIMIT);
         let mut launch = Launch::new(&Experiment { transport: flags.transport, ..Experiment::default() }, limit)?;
+        // A rank plays each switch.
+        let ranks = flags.ranks.saturating_add(flags.algorithm.switches());
         launch
-            .check_ranks(flags.ranks)
+            .check_ranks(ranks)
             .map_err(|message| Failure::Input(InputError::flag("ranks", flags.ranks.to_string(), message)))?;
         // Here all ranks share one host; on several, each process is a node.
-        let each = flags.ranks / launch.processes();
-        let sizes = if launch.processes() == 1 { vec![flags.ranks] } else { vec![each; launch.processes() as usize] };
-        let group = if flags.algorithm.by_nodes() { Group::nodes(&sizes) } else { Group::flat(flags.ranks) };
-        let here = launch.here(flags.ranks).len() as u64;
+        let each = ranks / launch.processes();
+        let sizes = if launch.processes() == 1 { vec![ranks] } else { vec![each; launch.processes() as usize] };
+        let group = if flags.algorithm.by_nodes() { Group::nodes(&sizes) } else { Group::flat(ranks) };
+        let here = launch.here(ranks).len() as u64;
         launch.all(check_threads(here, 1))?;
         let mut meant = Vec::new();
         for bytes in flags.sizes() {
@@ -102,7 +104,7 @@ impl ExecCollective {
             return Ok(());
         }
         let wrong: u64 = rows.iter().filter_map(|row| row.wrong).sum();
-        Report::new(rows, Vec::new()).print(self.format)?;
+        Report::new(rows, flags.algorithm.executed(flags.ranks)).print(self.format)?;
         if wrong > 0 {
             return Err(Failure::Run(format!("{wrong} elements differ from what the collective means: this is a bug")));
         }

@@ -37,7 +37,11 @@ impl Placed<'_> {
 /// # Errors
 /// A job that its strategy does not serve, more ranks than the cluster has places.
 pub(super) fn run(job: &Job, cluster: Option<&Cluster>, list: List, format: Format) -> Result<(), Failure> {
-    let placed = |cluster| Placement::new(cluster, job.ranks(), &PlacementRule::Pack).map(|placed| (cluster, placed));
+    let placed = |cluster| {
+        let placed = Placement::new(cluster, job.ranks() - job.switches(), &PlacementRule::Pack)?;
+        let placed = if job.switches() > 0 { placed.and_switches(cluster, &job.algorithm)? } else { placed };
+        Ok::<_, InputError>((cluster, placed))
+    };
     let placed = Placed(cluster.map(placed).transpose()?);
     let mut job = job.clone();
     if let Some((_, placement)) = &placed.0 {

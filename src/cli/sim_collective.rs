@@ -95,15 +95,21 @@ impl SimCollective {
         let experiment =
             Experiment { cluster: self.cluster.clone(), transport: flags.transport, ..Experiment::default() };
         let site = Site::open(&experiment, self.profile.as_deref())?;
-        let placement = Placement::new(&site.cluster, flags.ranks, &PlacementRule::Pack)?;
+        // Ranks are those with data, and play switches on this machine, as the executor lets them.
+        let played = if experiment.on_this_machine() { flags.algorithm.switches() } else { 0 };
+        let mut placement = Placement::new(&site.cluster, flags.ranks.saturating_add(played), &PlacementRule::Pack)?;
+        if played == 0 {
+            placement = placement.and_switches(&site.cluster, &flags.algorithm)?;
+        }
         let hosting = Hosting::new(&placement, &flags.transport.hosting())?;
         let platform = Platform::new(&site.cluster, &placement, &hosting, site.costs.as_ref());
         let platform = Platform { network: self.network.into(), ..platform };
         let members: Vec<_> = placement.all().collect();
         let nodes = || placement.node_sizes(&members);
-        let group = if flags.algorithm.by_nodes() { Group::nodes(&nodes()) } else { Group::flat(flags.ranks) };
+        let group = if flags.algorithm.by_nodes() { Group::nodes(&nodes()) } else { Group::flat(placement.ranks()) };
         let mut rows = Vec::new();
         let mut notes = vec![site.basis.clone()];
+        notes.extend(flags.algorithm.played(flags.ranks).filter(|_| played > 0));
         let estimate = Estimate::new(if self.explain { "explaining" } else { "predicting" });
         for bytes in &sizes {
             let run = CollectiveRun {

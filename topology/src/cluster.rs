@@ -51,8 +51,8 @@ pub use one_host::HostGpu;
 use order::Order;
 pub use order::networks;
 pub use parts::{
-    CpuSpec, Device, DeviceId, DeviceKind, Host, HostId, Link, LinkId, PeerToPeer, Sharing, Vertex, VertexId,
-    VertexKind, WireId,
+    CpuSpec, Device, DeviceId, DeviceKind, Host, HostId, Link, LinkId, PeerToPeer, Sharing, SwitchSpec, Vertex,
+    VertexId, VertexKind, WireId,
 };
 use petgraph::graph::{DiGraph, NodeIndex};
 pub use protocol::{Incast, Protocol, Rendezvous, Stack};
@@ -191,7 +191,7 @@ impl Cluster {
         &self.hosts
     }
 
-    /// All devices, by id: host by host, the CPU before the GPUs.
+    /// All devices, by id: host by host, the CPU before the GPUs; behind all of them the switches that add.
     pub fn devices(&self) -> &[Device] {
         &self.devices
     }

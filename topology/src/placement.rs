@@ -4,6 +4,7 @@
 //! (cores, memory bandwidth, an address space) follows from the two maps and nothing else.
 
 mod hosting;
+mod switches;
 #[cfg(test)]
 mod tests;
 
@@ -263,6 +264,7 @@ fn loads(cluster: &Cluster, devices: &[DeviceId], limits: Limits) -> Result<Vec<
         let most = match &device.kind {
             DeviceKind::Cpu(spec) => u64::from(spec.cores) * u64::from(limits.ranks_per_core),
             DeviceKind::Gpu(_) => u64::from(limits.ranks_per_gpu),
+            DeviceKind::Switch(_) => u64::from(u32::MAX),
         };
         if u64::from(loads[id.0 as usize]) > most {
             let message = format!("takes {most} ranks at most; list another device for the rest or raise the limit");

@@ -145,14 +145,14 @@ impl Meeting {
             range.filter(|e| output[*e as usize] != wanted(*e)).count() as u64
         };
         let collective = self.schedule.collective();
-        let block = |of: u32| collective.part(elements, members, of);
+        let block = |of: u32| collective.part(elements, self.contributors(), of);
         match collective {
             // A dedicated server's own buffer holds nothing that anybody asks for.
-            Collective::AllReduce if member >= self.contributors() => 0,
+            _ if member >= self.contributors() => 0,
             Collective::AllReduce | Collective::AllReduceOfNodes => differ(0..elements, &sum),
             Collective::ReduceScatter | Collective::ReduceScatterV { .. } => differ(block(member), &sum),
             Collective::AllGather | Collective::AllGatherV { .. } => {
-                (0..members).map(|m| differ(block(m), &|e| value(m, e))).sum()
+                (0..self.contributors()).map(|m| differ(block(m), &|e| value(m, e))).sum()
             }
             Collective::Broadcast { root } => differ(0..elements, &|e| value(*root, e)),
             Collective::Reduce { root } if *root == member => differ(0..elements, &sum),

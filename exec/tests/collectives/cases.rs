@@ -127,7 +127,7 @@ pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &Excha
         assert!(got == wanted, "{}: element {e} is {got}, not {wanted}", place());
     };
     match schedule.collective() {
-        Collective::AllReduce if member >= schedule.contributors() => {}
+        _ if member >= schedule.contributors() => {}
         Collective::AllReduce | Collective::AllReduceOfNodes => match &case.bracketing {
             Some(bracketing) => {
                 for (range, id) in bracketing.ranges() {
@@ -141,11 +141,13 @@ pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &Excha
         },
         _ if !integers => {}
         Collective::ReduceScatter | Collective::ReduceScatterV { .. } => {
-            schedule.collective().part(elements, members, member).for_each(|e| holds(e, sum(e)));
+            let part = schedule.collective().part(elements, schedule.contributors(), member);
+            part.for_each(|e| holds(e, sum(e)));
         }
         Collective::AllGather | Collective::AllGatherV { .. } => {
-            for m in 0..members {
-                schedule.collective().part(elements, members, m).for_each(|e| holds(e, value(m, e, integers)));
+            for m in 0..schedule.contributors() {
+                let part = schedule.collective().part(elements, schedule.contributors(), m);
+                part.for_each(|e| holds(e, value(m, e, integers)));
             }
         }
         Collective::Broadcast { root } => (0..elements).for_each(|e| holds(e, value(*root, e, integers))),

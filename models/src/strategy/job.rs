@@ -277,6 +277,11 @@ impl Job {
         if self.workers > 1 { self.algorithm.servers() } else { 0 }
     }
 
+    /// Of the ranks that only serve, those that are switches.
+    pub fn switches(&self) -> u32 {
+        if self.workers > 1 { self.algorithm.switches() } else { 0 }
+    }
+
     /// How many ranks are on each machine, which only a hierarchical method asks for.
     pub(crate) fn machines(&self) -> Option<Arc<[u32]>> {
         self.node_sizes.as_deref().map(Arc::from)

@@ -70,7 +70,7 @@ impl Site {
     fn gpus(&self) -> impl Iterator<Item = &GpuSpec> {
         self.cluster.devices().iter().filter_map(|device| match &device.kind {
             DeviceKind::Gpu(gpu) => Some(&**gpu),
-            DeviceKind::Cpu(_) => None,
+            DeviceKind::Cpu(_) | DeviceKind::Switch(_) => None,
         })
     }
 

@@ -51,6 +51,7 @@ pub fn fullest_device(
         let capacity = match &device.kind {
             DeviceKind::Cpu(cpu) => cpu.memory,
             DeviceKind::Gpu(gpu) => gpu.memory,
+            DeviceKind::Switch(_) => Bytes(0),
         };
         let capacity = (capacity.0 > 0).then_some(capacity);
         DeviceMemory { device: device.name.clone(), ranks, memory, capacity }

@@ -80,6 +80,7 @@ fn parameters_of(
         let figures = match device.kind {
             DeviceKind::Cpu(_) => [Figure::CpuPeak, Figure::CpuMemory].as_slice(),
             DeviceKind::Gpu(_) => &[Figure::GpuPeak, Figure::GpuMemory, Figure::Launch],
+            DeviceKind::Switch(_) => &[],
         };
         found.extend(figures.iter().map(|figure| Parameter::Cluster(*figure)));
     }

@@ -111,6 +111,11 @@ impl Roof {
                 let product_flops_s = gpu.peak(precision.factors()).unwrap_or(flops_s);
                 Roof { flops_s, product_flops_s, bytes_s: memory_s, memory_s, gpu: own, launch_s }
             }
+            DeviceKind::Switch(switch) => {
+                let rate = switch.sums.bytes_per_s();
+                let flops_s = rate / 4.0;
+                Roof { flops_s, product_flops_s: flops_s, bytes_s: rate, memory_s: rate, gpu: None, launch_s: 0.0 }
+            }
         }
     }
 
@@ -215,7 +220,17 @@ impl Costs for Roofline {
 
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {
         let roof = Roof::of(receiver);
+        let protocol = &route.transport.protocol;
         match pair {
+            // No thread: bytes pass its adders as they come, the first contribution too.
+            Pair::Wire if matches!(receiver.kind, DeviceKind::Switch(_)) => MessageCost {
+                copy: 1.0 / roof.bytes_s,
+                sum: 1.0 / roof.bytes_s,
+                eager_bytes: protocol.eager.0,
+                send: protocol.send_overhead.as_secs_f64(),
+                rendezvous: protocol.rendezvous,
+                ..MessageCost::default()
+            },
             // Through another process's memory the bytes are copied twice: in and out of the shared segment.
             Pair::Memory | Pair::Host => {
                 let copies = if pair == Pair::Memory { 1.0 } else { 2.0 };
@@ -228,20 +243,17 @@ impl Costs for Roofline {
                     ..MessageCost::default()
                 }
             }
-            Pair::Wire => {
-                let protocol = &route.transport.protocol;
-                MessageCost {
-                    overhead: protocol.receive_overhead.as_secs_f64(),
-                    sum: SUM_TRAFFIC / roof.bytes_s,
-                    memory: (roof.bytes_s / roof.memory_s).min(1.0),
-                    // As a CPU's thread on its core, the kernel has what it needs of the GPU's multiprocessors while it runs.
-                    occupancy: 1.0,
-                    eager_bytes: protocol.eager.0,
-                    send: protocol.send_overhead.as_secs_f64(),
-                    rendezvous: protocol.rendezvous,
-                    ..MessageCost::default()
-                }
-            }
+            Pair::Wire => MessageCost {
+                overhead: protocol.receive_overhead.as_secs_f64(),
+                sum: SUM_TRAFFIC / roof.bytes_s,
+                memory: (roof.bytes_s / roof.memory_s).min(1.0),
+                // As a CPU's thread on its core, the kernel has what it needs of the GPU's multiprocessors while it runs.
+                occupancy: 1.0,
+                eager_bytes: protocol.eager.0,
+                send: protocol.send_overhead.as_secs_f64(),
+                rendezvous: protocol.rendezvous,
+                ..MessageCost::default()
+            },
         }
     }
 

@@ -90,7 +90,7 @@ impl Measured {
     fn cost(&self, device: &Device, (seconds, slowdown): (f64, f64), roof: Cost) -> Cost {
         match device.kind {
             DeviceKind::Cpu(_) => Cost { seconds, memory: self.share(slowdown, roof.memory), ..roof },
-            DeviceKind::Gpu(_) => {
+            DeviceKind::Gpu(_) | DeviceKind::Switch(_) => {
                 let memory = if seconds > 0.0 { (roof.memory * roof.seconds / seconds).min(1.0) } else { 0.0 };
                 Cost { seconds, memory, occupancy: self.share(slowdown, roof.occupancy) }
             }
@@ -157,6 +157,7 @@ impl Table {
         match &device.kind {
             DeviceKind::Cpu(_) => Some(&self.cpu),
             DeviceKind::Gpu(gpu) => self.gpus.get(&gpu.model),
+            DeviceKind::Switch(_) => None,
         }
     }
 

@@ -5,6 +5,7 @@ use lockstep_topology::{InputError, Time};
 use super::{Engine, MESSAGE};
 use crate::conditions::Load;
 use crate::fluid::{ActivityId, ClassId, Fluid};
+use crate::network::Pace;
 
 /// Tokens of background flows have this bit, and the flow's number below it.
 pub(super) const BACKGROUND: u64 = MESSAGE << 1;
@@ -29,7 +30,7 @@ impl<F: Fluid> Engine<'_, F> {
                 Load::Always(bytes_per_s) | Load::Forward(bytes_per_s) => bytes_per_s,
                 Load::PerIteration(_) => f64::INFINITY,
             };
-            let class = self.resources.sharing(&route, cap, &[])?;
+            let class = self.resources.sharing(&route, Pace::OF_THE_ROUTE.below(cap), &[])?;
             self.background.push(Flow { class, load: background.load, running: None, asked: 0, carried: 0 });
             if let Load::Always(_) = background.load {
                 self.run_flow(self.background.len() - 1)?;

@@ -15,6 +15,7 @@ use crate::costs::Pair;
 use crate::derivative::{Slot, Took, Work};
 use crate::fluid::{ClassId, Fluid};
 use crate::network::{Carrier, Terms};
+use crate::plan::Connection;
 
 /// Where a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +35,7 @@ pub(crate) struct Message {
     from_rank: u32,
     to_flight: u32,
     to_rank: u32,
+    connection: Connection,
     lane: u32,
     bytes: u64,
     path: u32,
@@ -67,7 +69,8 @@ impl<F: Fluid> Engine<'_, F> {
         let plan = &self.plan.meetings[meeting as usize];
         let (to_rank, buffered) = (plan.members.rank(step.peer), plan.schedule.buffered_sends());
         let bytes = step.elements() * plan.element_bytes;
-        let (path, earlier) = self.path_for(from_rank, to_rank, bytes)?;
+        let connection = plan.connection(lane);
+        let (path, earlier) = self.path_for((from_rank, to_rank), connection, bytes)?;
         let to_flight = self.flight_sent_to(id, plan.member(self.resources.orbits().representative(to_rank)));
 
         let costs = self.paths.at(path);
@@ -90,6 +93,7 @@ impl<F: Fluid> Engine<'_, F> {
             from_rank,
             to_flight,
             to_rank,
+            connection,
             lane,
             bytes,
             path,
@@ -192,8 +196,8 @@ impl<F: Fluid> Engine<'_, F> {
 
     /// The latency is over: the bytes flow as soon as those of earlier messages between the two ranks have.
     pub(super) fn depart(&mut self, message: u32) -> Result<(), InputError> {
-        let Message { from_rank, to_rank, path, .. } = *self.messages.at(message);
-        let line = &mut self.known_peer(from_rank, to_rank).line;
+        let Message { from_rank, to_rank, connection, path, .. } = *self.messages.at(message);
+        let line = &mut self.known_peer(from_rank, to_rank, connection).line;
         line.push_back(message);
         if line.len() > 1 {
             return Ok(());
@@ -238,14 +242,14 @@ impl<F: Fluid> Engine<'_, F> {
         }
         let incast = *incast;
         state.state = State::There { posted: self.now, wakes: self.now };
-        let Message { from_rank, to_rank, from_flight, lane, matched, .. } = *state;
+        let Message { from_rank, to_rank, connection, from_flight, lane, matched, .. } = *state;
         let counted = std::mem::take(&mut state.counted);
         self.keep(Slot::Seen(message), Slot::Now, Took::Nothing);
         if matched {
             self.offer(message);
         }
         let now = self.now;
-        let peer = self.known_peer(from_rank, to_rank);
+        let peer = self.known_peer(from_rank, to_rank, connection);
         peer.there = now;
         peer.line.pop_front();
         if let Some(next) = peer.line.front().copied() {

@@ -5,13 +5,15 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use lockstep_topology::cluster::{DeviceId, DeviceKind, Route};
-use lockstep_topology::{Action, InputError, Rank as RankId, Time};
+use lockstep_topology::nccl::Wire;
+use lockstep_topology::{Action, ErrorPlace, InputError, Rank as RankId, Time};
 
 use super::Engine;
 use crate::costs::{MessageCost, Pair};
 use crate::fluid::{ClassId, Fluid};
 use crate::machine::Resources;
-use crate::network::{Carrier, Connections, Terms};
+use crate::network::{Carrier, Connections, Pace, Terms};
+use crate::plan::Connection;
 use crate::platform::Platform;
 
 /// A way between two devices.
@@ -54,6 +56,7 @@ impl Paths {
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
     pub(crate) rank: u32,
+    connection: Connection,
     path: u32,
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
@@ -65,21 +68,27 @@ pub(crate) struct Peer {
 
 impl<F: Fluid> Engine<'_, F> {
     /// The path of a message, which is counted, and how many came before it.
-    pub(super) fn path_for(&mut self, from: u32, to: u32, bytes: u64) -> Result<(u32, u64), InputError> {
-        let peer = self.peer(from, to)?;
+    pub(super) fn path_for(
+        &mut self,
+        (from, to): (u32, u32),
+        connection: Connection,
+        bytes: u64,
+    ) -> Result<(u32, u64), InputError> {
+        let peer = self.peer(from, to, connection)?;
         peer.messages += 1;
         peer.bytes += bytes;
         Ok((peer.path, peer.messages - 1))
     }
 
     /// What one rank knows of another that it sends to.
-    pub(super) fn peer(&mut self, from: u32, to: u32) -> Result<&mut Peer, InputError> {
+    pub(super) fn peer(&mut self, from: u32, to: u32, connection: Connection) -> Result<&mut Peer, InputError> {
         let peers = &self.ranks[from as usize].peers;
-        let at = match peers.binary_search_by_key(&to, |peer| peer.rank) {
+        let at = match peers.binary_search_by_key(&(to, connection), |peer| (peer.rank, peer.connection)) {
             Ok(at) => at,
             Err(at) => {
-                let path = self.path(from, to)?;
-                let peer = Peer { rank: to, path, messages: 0, bytes: 0, line: VecDeque::new(), there: Time::ZERO };
+                let path = self.path(from, to, connection)?;
+                let (line, there) = (VecDeque::new(), Time::ZERO);
+                let peer = Peer { rank: to, connection, path, messages: 0, bytes: 0, line, there };
                 self.ranks[from as usize].peers.insert(at, peer);
                 at
             }
@@ -88,14 +97,15 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// The same, where a message was posted before.
-    pub(super) fn known_peer(&mut self, from: u32, to: u32) -> &mut Peer {
+    pub(super) fn known_peer(&mut self, from: u32, to: u32, connection: Connection) -> &mut Peer {
         let peers = &mut self.ranks[from as usize].peers;
-        let at = peers.binary_search_by_key(&to, |peer| peer.rank).expect("a message was posted there");
+        let at = peers.binary_search_by_key(&(to, connection), |peer| (peer.rank, peer.connection));
+        let at = at.expect("a message was posted there");
         &mut peers[at]
     }
 
-    pub(super) fn path(&mut self, from: u32, to: u32) -> Result<u32, InputError> {
-        let key = key(self.platform, from, to);
+    pub(super) fn path(&mut self, from: u32, to: u32, (wire, _): Connection) -> Result<u32, InputError> {
+        let key = key(self.platform, (from, to), wire);
         if let Some(known) = self.paths.known.get(&key) {
             return Ok(*known);
         }
@@ -112,19 +122,25 @@ impl<F: Fluid> Engine<'_, F> {
 /// The way from one device to another, along a route.
 ///
 /// # Errors
-/// Costs that are no numbers, a route that does not fold.
+/// Costs that are no numbers, a route that does not fold or that a protocol does not serve.
 pub(crate) fn path_between<F: Fluid>(
     resources: &mut Resources<'_, F>,
     connections: &mut Connections,
-    (sender, receiver, pair): Key,
+    (sender, receiver, pair, wire): Key,
     route: &Route,
 ) -> Result<Path, InputError> {
     let platform = resources.platform;
-    let receiver = &platform.cluster.devices()[receiver.0 as usize];
+    let [sender, receiver] = [sender, receiver].map(|id| &platform.cluster.devices()[id.0 as usize]);
     if pair == Pair::Wire {
         resources.orbits().check(platform.cluster, &route.links)?;
     }
-    let cost = platform.costs.message(pair, receiver, route);
+    let stepped = wire.map(|wire| wire.on(platform.cluster, [sender, receiver], route)).transpose();
+    let stepped = stepped.map_err(|error| error.or_at(ErrorPlace::Flag("algorithm")))?;
+    let cost = match &stepped {
+        // The kernel that carries the bytes adds them, too.
+        Some(terms) => MessageCost { eager_bytes: terms.slots.0, ..MessageCost::default() },
+        None => platform.costs.message(pair, receiver, route),
+    };
     let figures = [cost.latency, cost.wake, cost.overhead, cost.copy, cost.sum, cost.memory, cost.send];
     if figures.iter().any(|figure| !(*figure >= 0.0 && figure.is_finite())) {
         let value = format!("message to {}: {cost:?}", receiver.name);
@@ -132,14 +148,18 @@ pub(crate) fn path_between<F: Fluid>(
     }
     let (carrier, terms) = match pair {
         Pair::Wire => {
-            let sender = &platform.cluster.devices()[sender.0 as usize];
             let taps = resources.taps([sender, receiver])?;
-            connections.over(route, &cost, &taps, resources)?
+            let pace = stepped.map_or(Pace::OF_THE_ROUTE, |terms| Pace::of(&terms));
+            connections.over(route, &cost, pace, &taps, resources)?
         }
         // The receiver's thread carries the bytes, so nothing else limits them.
         Pair::Memory | Pair::Host => (Carrier::Alone(f64::INFINITY), Terms::default()),
     };
-    let on_links = if pair == Pair::Wire { route.latency } else { Time::ZERO };
+    let on_links = match &stepped {
+        Some(terms) => terms.step,
+        None if pair == Pair::Wire => route.latency,
+        None => Time::ZERO,
+    };
     let sleeps = matches!(&receiver.kind, DeviceKind::Cpu(cpu) if platform.placement.ranks_on(receiver.id) > cpu.cores);
     let wake = if sleeps { cost.wake } else { 0.0 };
     let latency = Time::from_secs_f64(cost.latency + wake) + on_links;
@@ -147,11 +167,11 @@ pub(crate) fn path_between<F: Fluid>(
     Ok(Path { pair, latency, cost, carrier, terms, receive })
 }
 
-/// Two devices, and who carries messages from the one to the other.
-pub(crate) type Key = (DeviceId, DeviceId, Pair);
+/// Two devices, who carries messages from the one to the other, and by which protocol of NCCL, where there is one.
+pub(crate) type Key = (DeviceId, DeviceId, Pair, Option<Wire>);
 
 /// Where two ranks are.
-fn key(platform: &Platform<'_>, from: u32, to: u32) -> Key {
+fn key(platform: &Platform<'_>, (from, to): (u32, u32), wire: Option<Wire>) -> Key {
     let [sender, receiver] = [from, to].map(|rank| platform.placement.device(RankId(rank)));
     let kind = &platform.cluster.devices()[receiver.0 as usize].kind;
     let one_cpu = sender == receiver && matches!(kind, DeviceKind::Cpu(_));
@@ -160,5 +180,5 @@ fn key(platform: &Platform<'_>, from: u32, to: u32) -> Key {
         (true, false) => Pair::Host,
         (false, _) => Pair::Wire,
     };
-    (sender, receiver, pair)
+    (sender, receiver, pair, wire)
 }

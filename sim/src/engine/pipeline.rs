@@ -15,7 +15,7 @@ use super::{Engine, Event, overflow};
 use crate::costs::Pair;
 use crate::fluid::{ClassId, Fluid};
 use crate::network::Carrier;
-use crate::plan::{Apart, Meeting};
+use crate::plan::{Apart, Meeting, PLAIN};
 
 /// Longer rings are left to the event loop, which knows what to say about them: 53 days, a quarter of what can be counted.
 pub(super) const LONGEST_S: f64 = (1_u64 << 62) as f64 * 1e-12;
@@ -75,7 +75,7 @@ impl<F: Fluid> Engine<'_, F> {
         let (mut edges, mut paths, mut classes) = (Vec::new(), Vec::new(), Vec::new());
         for rank in 0..ranks {
             let (from, to) = hop(rank, ranks, members);
-            let path = self.path(from, to)?;
+            let path = self.path(from, to, PLAIN)?;
             let Some(edge) = self.edge(path, (&phases, plan.element_bytes), plan.apart == Some(Apart::AtOnce)) else {
                 return Ok(None);
             };
@@ -157,7 +157,7 @@ impl<F: Fluid> Engine<'_, F> {
         let mut states = Vec::with_capacity(ranks);
         for ((member, flight), path) in pipeline.started.iter().zip(&pipeline.paths) {
             let (from, to) = hop(*member, ranks as u32, members);
-            let there = self.peer(from, to)?.there.0;
+            let there = self.peer(from, to, PLAIN)?.there.0;
             let path = self.paths.at(*path);
             let port = if path.pair == Pair::Wire { self.connections.ports.free(path.terms.port).0 } else { 0 };
             states.push(State { done: self.flights.at(*flight).start.0, there, port });
@@ -198,7 +198,7 @@ impl<F: Fluid> Engine<'_, F> {
         if self.paths.at(path).pair == Pair::Wire && terms.send > Time::ZERO {
             self.connections.ports.pass(terms.port, Time(state.port), Time::ZERO);
         }
-        let peer = self.peer(from, to)?;
+        let peer = self.peer(from, to, PLAIN)?;
         (peer.messages, peer.bytes) = (peer.messages + messages, peer.bytes + bytes);
         peer.there = Time(state.there);
         Ok(())

@@ -67,7 +67,7 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
             let state = Rank {
                 role: role as u32,
                 device,
-                apart: matches!(platform.cluster.devices()[device.0 as usize].kind, DeviceKind::Gpu(_)),
+                apart: !matches!(platform.cluster.devices()[device.0 as usize].kind, DeviceKind::Cpu(_)),
                 sole: platform.placement.ranks_on(device) == 1,
                 mates: Vec::new(),
                 jobs: jobs[rank as usize],

@@ -22,7 +22,7 @@ use super::{Engine, Event};
 use crate::costs::Pair;
 use crate::fluid::{ClassId, Fluid};
 use crate::network::Carrier;
-use crate::plan::Meeting;
+use crate::plan::{Meeting, PLAIN};
 use course::{Course, Ring};
 
 /// Rounds for which this is worth the effort.
@@ -182,7 +182,7 @@ impl<F: Fluid> Engine<'_, F> {
         let mut ring = Ring { members, rounds, phases, ..Ring::default() };
         for member in 0..simulated {
             let (from, to) = hop(member, simulated, members);
-            let path = self.path(own(from), own(to))?;
+            let path = self.path(own(from), own(to), PLAIN)?;
             let Some(edge) = self.edge(path, (&ring.phases, plan.element_bytes), true) else { return Ok(None) };
             let known = self.paths.at(path);
             ring.classes.push(known.receive);
@@ -273,7 +273,7 @@ impl<F: Fluid> Engine<'_, F> {
                 self.leave_behind(&what, *state)?;
                 self.take_one_by_one(&what);
                 if self.paths.at(path).pair == Pair::Wire && Time(state.there) > self.now {
-                    self.known_peer(between.0, between.1).line.push_back(WORKED_OUT);
+                    self.known_peer(between.0, between.1, PLAIN).line.push_back(WORKED_OUT);
                     self.events.push(Time(state.there), Event::Cleared(between.0));
                 }
                 let flight = self.flights.at_mut(*id);

@@ -101,7 +101,7 @@ impl<F: Fluid> Engine<'_, F> {
 /// # Errors
 /// A request that the machine or the collective does not serve.
 fn seconds_of(platform: &Platform<'_>, meeting: &Meeting) -> Result<Option<(f64, Option<Answer>)>, InputError> {
-    let Some(library) = meeting.library else { return Ok(None) };
+    let Some(library) = meeting.algorithm.library() else { return Ok(None) };
     let members = || meeting.members.iter();
     let devices: Vec<_> =
         members().map(|rank| &platform.cluster.devices()[platform.placement.device(Rank(rank)).0 as usize]).collect();
@@ -113,12 +113,12 @@ fn seconds_of(platform: &Platform<'_>, meeting: &Meeting) -> Result<Option<(f64,
         }
         _ => None,
     };
-    let modelled = match (measured, &meeting.nccl) {
+    let modelled = match (measured, meeting.algorithm.nccl()) {
         (None, Some(request)) => {
             let bytes = elements.saturating_mul(meeting.element_bytes);
             platform.costs.modelled(platform.cluster, &|cluster| {
                 let platform = Platform { cluster, ..*platform };
-                nccl::library(&platform, members(), request, collective, bytes)
+                nccl::library(&platform, members(), &request, collective, bytes)
             })?
         }
         _ => None,

@@ -12,10 +12,10 @@
 use lockstep_topology::cluster::{Rendezvous, Route};
 use lockstep_topology::{InputError, Time};
 
-use super::Carrier;
 use super::incast::Incasts;
 use super::ports::Ports;
 use super::slow_start::{Ramp, Windows};
+use super::{Carrier, Pace};
 use crate::costs::MessageCost;
 use crate::fluid::{Fluid, Use};
 use crate::machine::Resources;
@@ -52,15 +52,16 @@ impl Connections {
         &mut self,
         route: &Route,
         cost: &MessageCost,
+        pace: Pace,
         taps: &[Use],
         resources: &mut Resources<'_, F>,
     ) -> Result<(Carrier, Terms), InputError> {
         let (cluster, transport) = (resources.platform.cluster, &route.transport);
-        let carrier = resources.carrier(route, f64::INFINITY, taps)?;
+        let carrier = resources.carrier(route, pace, taps)?;
         let mut ramp = None;
         if let Some(first) = transport.protocol.slow_start {
             let (round_trip, rate) = (2.0 * route.latency.as_secs_f64(), transport.rate.bytes_per_s());
-            ramp = Ramp::new(first.0, round_trip, rate, |cap| resources.carrier(route, cap, taps))?;
+            ramp = Ramp::new(first.0, round_trip, rate, |cap| resources.carrier(route, pace.below(cap), taps))?;
         }
         let receiver = cluster.link(transport.receiver);
         if cost.send > 0.0 {

@@ -43,7 +43,7 @@ fn way(cluster: &Cluster, from: &str, to: &str) -> Vec<String> {
 fn gpu_model(cluster: &Cluster) -> &str {
     match &cluster.devices()[1].kind {
         DeviceKind::Gpu(spec) => &spec.model,
-        DeviceKind::Cpu(_) => panic!("no GPU"),
+        DeviceKind::Cpu(_) | DeviceKind::Switch(_) => panic!("no GPU"),
     }
 }
 

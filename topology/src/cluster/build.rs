@@ -17,6 +17,8 @@ pub(super) struct Builder {
     cluster: Cluster,
     /// The protocol of all memories.
     memory: Arc<Protocol>,
+    /// Switches that add, which become devices behind all others.
+    adding: Vec<(VertexId, HostId, SwitchSpec, Arc<Provenance>)>,
 }
 
 impl Builder {
@@ -38,6 +40,7 @@ impl Builder {
                 seed: 0,
             },
             memory: Arc::new(Stack::Memory.defaults()),
+            adding: Vec::new(),
         }
     }
 
@@ -110,6 +113,11 @@ impl Builder {
             // A copy reads and writes the same memory.
             within: vec![copy, copy],
         });
+    }
+
+    /// Lets a switch of a host add.
+    pub(super) fn adds(&mut self, switch: VertexId, host: HostId, spec: SwitchSpec, provenance: &Arc<Provenance>) {
+        self.adding.push((switch, host, spec, provenance.clone()));
     }
 
     /// A NIC or switch, or the graph's side of a device.
@@ -216,6 +224,11 @@ impl Builder {
     /// The cluster.
     pub(super) fn finish(mut self) -> Cluster {
         self.cluster.graph.shrink_to_fit();
+        for (vertex, host, spec, provenance) in self.adding {
+            let (id, name) = (DeviceId(self.cluster.devices.len() as u32), self.cluster.vertex(vertex).name.clone());
+            let (kind, within) = (DeviceKind::Switch(spec), Vec::new());
+            self.cluster.devices.push(Device { id, host, name, kind, provenance, vertex, within });
+        }
         for (number, fabric) in self.cluster.fabrics.iter().enumerate() {
             let ports = fabric.ports.iter().zip(0..).map(|((_, vertex), port)| (*vertex, number as u32, port));
             self.cluster.attached.extend(ports);

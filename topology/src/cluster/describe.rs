@@ -32,6 +32,8 @@ pub(super) const LINKS: usize = 2;
 pub(super) const PROTOCOLS: usize = 3;
 /// Position of the fabrics' table.
 pub(super) const FABRICS: usize = 4;
+/// Position of the table of switches that add.
+pub(super) const SUMS: usize = 5;
 
 /// The tables, still empty.
 pub(super) fn tables() -> Vec<Table> {
@@ -68,6 +70,7 @@ pub(super) fn tables() -> Vec<Table> {
         table("links", links),
         table("protocols", protocols),
         table("fabrics", fabrics),
+        table("switches that add", &["switch", "per_host", "sums_GBps", "provenance"]),
     ]
 }
 
@@ -99,6 +102,11 @@ pub(super) fn gpu_row(name: &str, count: u64, spec: &GpuSpec, provenance: &Prove
         spec.memory.to_string(),
         provenance.to_string(),
     ]
+}
+
+/// The row of `count` equal switches in each host that add.
+pub(super) fn sums_row(name: &str, count: u64, spec: &SwitchSpec, provenance: &Provenance) -> Vec<String> {
+    vec![name.to_string(), count.to_string(), gigabytes(spec.sums), provenance.to_string()]
 }
 
 /// The row of a fabric of a kind.

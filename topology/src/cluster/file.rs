@@ -8,7 +8,9 @@ use super::gpu_table::{CatalogueGpu, GPU, catalogue, host_gpu};
 use super::values::{memory, name, provenance};
 use super::wire::Wire;
 use super::wire_table::{link_keys, wire};
-use super::{CpuSpec, GpuSpec, MOST_DEVICES, Origin, PeerToPeer, Provenance, VertexKind, parse_flops, protocol_keys};
+use super::{
+    CpuSpec, GpuSpec, MOST_DEVICES, Origin, PeerToPeer, Provenance, SwitchSpec, VertexKind, parse_flops, protocol_keys,
+};
 use crate::document::{Document, Entry, Spot, Table};
 use crate::{Bandwidth, InputError, Time};
 use std::str::FromStr;
@@ -41,6 +43,7 @@ const CPU: &[&str] = &[
     "provenance",
 ];
 const THING: &[&str] = &["name", "count"];
+const HOST_SWITCH: &[&str] = &["name", "count", "sums", "provenance"];
 /// A whole file.
 pub(super) struct ClusterTable<'a> {
     pub(super) name: String,
@@ -66,9 +69,16 @@ pub(super) struct HostTable<'a> {
     pub(super) storage: Option<Bandwidth>,
     pub(super) cpu: CpuTable,
     pub(super) gpus: Vec<GpuTable<'a>>,
-    /// NICs, then switches.
-    pub(super) things: Vec<(Stamp<'a>, VertexKind)>,
+    pub(super) things: Vec<Thing<'a>>,
     pub(super) links: Vec<LinkTable<'a>>,
+}
+
+/// A `[[host.nic]]` or `[[host.switch]]`; a host has its NICs first.
+pub(super) struct Thing<'a> {
+    pub(super) stamp: Stamp<'a>,
+    pub(super) kind: VertexKind,
+    /// Of a switch that adds.
+    pub(super) sums: Option<(SwitchSpec, Arc<Provenance>)>,
 }
 
 /// A `[host.cpu]`.
@@ -178,9 +188,10 @@ fn host<'a>(
     let cpu = cpu.ok_or_else(|| table.error("has no CPU; add a [host.cpu] under it"))?;
     let gpus = table.tables("gpu", "[[host.gpu]]", GPU)?;
     let nics = things(table, "nic", "[[host.nic]]")?;
-    let switches = things(table, "switch", "[[host.switch]]")?;
+    let switches = table.tables("switch", "[[host.switch]]", HOST_SWITCH)?;
+    let switches = switches.iter().map(|table| host_switch(table, &provenance));
     let links = table.tables("link", "[[host.link]]", &link_keys())?;
-    let things = nics.into_iter().map(|nic| (nic, VertexKind::Nic));
+    let nics = nics.into_iter().map(|stamp| Ok(Thing { stamp, kind: VertexKind::Nic, sums: None }));
     Ok(HostTable {
         stamp,
         peer_to_peer: table
@@ -189,7 +200,7 @@ fn host<'a>(
         storage: table.read("storage", "\"2GB/s\"", Bandwidth::from_str)?,
         cpu: read_cpu(&cpu, &provenance)?,
         gpus: gpus.iter().map(|table| gpu(table, catalogue, &provenance)).collect::<Result<_, _>>()?,
-        things: things.chain(switches.into_iter().map(|switch| (switch, VertexKind::Switch))).collect(),
+        things: nics.chain(switches).collect::<Result<_, _>>()?,
         links: links.iter().map(|table| link(table, &provenance, plain)).collect::<Result<_, _>>()?,
     })
 }
@@ -241,6 +252,13 @@ fn link<'a>(table: &Table<'a>, inherited: &Arc<Provenance>, plain: bool) -> Resu
 
 fn things<'a>(table: &Table<'a>, key: &str, title: &'a str) -> Result<Vec<Stamp<'a>>, InputError> {
     table.tables(key, title, THING)?.iter().map(|table| stamp(table, key)).collect()
+}
+
+fn host_switch<'a>(table: &Table<'a>, inherited: &Arc<Provenance>) -> Result<Thing<'a>, InputError> {
+    let sums = table.read("sums", "\"2.52TB/s\"", Bandwidth::from_str)?;
+    let provenance = provenance(table, inherited)?;
+    let sums = sums.map(|sums| (SwitchSpec { sums }, provenance));
+    Ok(Thing { stamp: stamp(table, "switch")?, kind: VertexKind::Switch, sums })
 }
 
 fn stamp<'a>(table: &Table<'a>, example: &str) -> Result<Stamp<'a>, InputError> {

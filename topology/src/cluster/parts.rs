@@ -76,13 +76,22 @@ pub struct Device {
     pub(super) within: Vec<LinkId>,
 }
 
-/// A CPU or a GPU with its figures.
+/// A CPU, a GPU or a switch that adds, with its figures.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DeviceKind {
     /// All cores of a host.
     Cpu(CpuSpec),
     /// One accelerator.
     Gpu(Arc<GpuSpec>),
+    /// A switch that adds what it is sent and multicasts the sum (NVSwitch of Hopper and later).
+    Switch(SwitchSpec),
+}
+
+/// A switch that adds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SwitchSpec {
+    /// Bytes that it takes in and adds per second, of all its ports together.
+    pub sums: Bandwidth,
 }
 
 /// All cores of a host, which share its memory bandwidth.

@@ -53,11 +53,14 @@ impl Cluster {
     /// As there.
     pub fn route_of_flow(&self, from: DeviceId, to: DeviceId, flow: u32) -> Result<Route, InputError> {
         let (from, to) = (self.known(from)?, self.known(to)?);
-        if from.id == to.id {
+        if from.id == to.id && !from.within.is_empty() {
             return Ok(self.crossing(from.within.clone(), from, to));
         }
         let choice = Choice { routing: self.routing, seed: self.seed, from: from.id, to: to.id, flow };
-        let links = self.across(from, to, &choice).or_else(|| self.searched(from, to, &choice));
+        let links = match from.id == to.id {
+            true => None,
+            false => self.across(from, to, &choice).or_else(|| self.searched(from, to, &choice)),
+        };
         let Some(links) = links else {
             let value = format!("{} to {}", from.name, to.name);
             let message = match self.failed.is_empty() {

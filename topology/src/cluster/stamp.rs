@@ -3,7 +3,7 @@
 //! A host's inner links are resolved once by local names and repeated for each of its `count` copies.
 
 use super::build::Builder;
-use super::describe::{GPUS, LINKS, PROTOCOLS, gpu_row, link_row, protocol_row};
+use super::describe::{GPUS, LINKS, PROTOCOLS, SUMS, gpu_row, link_row, protocol_row, sums_row};
 use super::fabric_stamp::stamp_fabrics;
 use super::fabric_table::FabricTable;
 use super::file::{ClusterTable, HostTable, LinkTable, read};
@@ -67,9 +67,10 @@ fn check_size(source: Source<'_>, tables: &ClusterTable<'_>) -> Result<(), Input
     let mut last = &first.stamp.spot;
     for host in &tables.hosts {
         let gpus: u64 = host.gpus.iter().map(|gpu| gpu.stamp.many()).sum();
-        let others: u64 = host.things.iter().map(|(stamp, _)| stamp.many()).sum();
+        let others: u64 = host.things.iter().map(|thing| thing.stamp.many()).sum();
+        let adding: u64 = host.things.iter().filter(|thing| thing.sums.is_some()).map(|thing| thing.stamp.many()).sum();
         let many = host.stamp.many();
-        size.devices = size.devices.saturating_add(many.saturating_mul(1 + gpus));
+        size.devices = size.devices.saturating_add(many.saturating_mul(1 + gpus + adding));
         size.things = size.things.saturating_add(many.saturating_mul(2 + gpus + others));
         // A message's link and a memory's wire, and a link for each GPU's memory.
         size.wires = size.wires.saturating_add(many.saturating_mul(2 + gpus / 2));
@@ -84,9 +85,9 @@ fn check_size(source: Source<'_>, tables: &ClusterTable<'_>) -> Result<(), Input
 /// Adds all copies of a host with their inner links.
 fn stamp_host(host: &HostTable<'_>, builder: &mut Builder) -> Result<(), InputError> {
     let gpus = || host.gpus.iter().flat_map(|gpu| gpu.stamp.names().map(move |name| (name, gpu)));
-    let things = || host.things.iter().flat_map(|(stamp, kind)| stamp.names().map(move |name| (name, *kind)));
+    let things = || host.things.iter().flat_map(|thing| thing.stamp.names().map(move |name| (name, thing)));
     // Local positions: the CPU is 0, the memory 1, which no link may name.
-    let stamps = host.gpus.iter().map(|gpu| &gpu.stamp).chain(host.things.iter().map(|(stamp, _)| stamp));
+    let stamps = host.gpus.iter().map(|gpu| &gpu.stamp).chain(host.things.iter().map(|thing| &thing.stamp));
     let local: Vec<(String, &Spot<'_>)> =
         stamps.flat_map(|stamp| stamp.names().map(|name| (name, &stamp.spot))).collect();
     let numbered = local.iter().zip(2..).map(|((name, _), position)| (name.as_str(), position));
@@ -116,8 +117,11 @@ fn stamp_host(host: &HostTable<'_>, builder: &mut Builder) -> Result<(), InputEr
         for (name, gpu) in gpus() {
             builder.gpu(&name, &gpu.spec, &gpu.provenance);
         }
-        for (part, kind) in things() {
-            builder.vertex(format!("{name}.{part}"), kind, Some(id));
+        for (part, thing) in things() {
+            let vertex = builder.vertex(format!("{name}.{part}"), thing.kind, Some(id));
+            if let Some((spec, provenance)) = &thing.sums {
+                builder.adds(vertex, id, spec.clone(), provenance);
+            }
         }
         for (link, pairs) in &wires {
             for (one, other) in pairs {
@@ -129,6 +133,12 @@ fn stamp_host(host: &HostTable<'_>, builder: &mut Builder) -> Result<(), InputEr
     for gpu in &host.gpus {
         let shown = format!("{}: {}", host.stamp.shown(), gpu.stamp.shown());
         builder.row(GPUS, gpu_row(&shown, gpu.stamp.many(), &gpu.spec, &gpu.provenance));
+    }
+    for thing in &host.things {
+        if let Some((spec, provenance)) = &thing.sums {
+            let shown = format!("{}: {}", host.stamp.shown(), thing.stamp.shown());
+            builder.row(SUMS, sums_row(&shown, thing.stamp.many(), spec, provenance));
+        }
     }
     Ok(())
 }

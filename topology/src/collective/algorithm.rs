@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use super::group::Group;
 use super::lanes::Lanes;
 use super::meaning::Collective;
-use super::nccl::Request;
+use super::nccl::{Method, Request, Wire};
 use crate::InputError;
 
 /// How a collective is performed, with its parameters; read from and shown as text.
@@ -51,6 +51,8 @@ pub(super) struct Entry {
     pub(super) by_nodes: bool,
     /// Members beside those that have data, behind them: dedicated servers, or switches that sum in the network.
     pub(super) servers: fn(&Algorithm) -> u32,
+    /// Whether these are switches that add, one for each node, and no ranks on devices.
+    pub(super) in_switches: bool,
 }
 
 impl Entry {
@@ -64,6 +66,7 @@ impl Entry {
         library: None,
         by_nodes: false,
         servers: |_| 0,
+        in_switches: false,
     };
 
     /// Its name with an example of each parameter that it needs.
@@ -83,6 +86,8 @@ pub(super) enum Parameter {
     Algorithm { what: &'static str, example: &'static str },
     /// A version of NCCL and what is forced of it; may be left out.
     Nccl,
+    /// The protocol of messages, whose steps are those of this method; may be left out.
+    Protocol(Method),
 }
 
 impl Parameter {
@@ -90,7 +95,7 @@ impl Parameter {
     fn example(&self) -> Option<String> {
         match self {
             Parameter::Count { example, .. } => Some(example.to_string()),
-            Parameter::Flag { .. } | Parameter::Nccl => None,
+            Parameter::Flag { .. } | Parameter::Nccl | Parameter::Protocol(_) => None,
             Parameter::Algorithm { example, .. } => Some((*example).to_owned()),
         }
     }
@@ -101,6 +106,7 @@ impl Parameter {
             Parameter::Count { what, .. } | Parameter::Algorithm { what, .. } => what,
             Parameter::Flag { word } => word,
             Parameter::Nccl => "a version and what is forced",
+            Parameter::Protocol(_) => "a protocol",
         }
     }
 }
@@ -116,6 +122,8 @@ pub(super) enum Value {
     Algorithm(Algorithm),
     /// What is asked of NCCL.
     Nccl(Request),
+    /// A protocol of messages; `None` where it is left out.
+    Protocol(Option<Wire>),
 }
 
 /// What an algorithm is to do.
@@ -185,14 +193,71 @@ impl Algorithm {
         self.values.iter().find_map(|value| if let Value::Nccl(request) = value { Some(*request) } else { None })
     }
 
+    /// The protocol of NCCL with which its messages are predicted, where one is named; what executes them has none.
+    ///
+    /// ```
+    /// use lockstep_topology::{Algorithm, nccl::Protocol};
+    /// let rings: Algorithm = "rings:8:ll128".parse()?;
+    /// assert_eq!(rings.wire().map(|wire| wire.protocol), Some(Protocol::Ll128));
+    /// assert_eq!("rings:8".parse::<Algorithm>()?.wire(), None);
+    /// # Ok::<(), lockstep_topology::InputError>(())
+    /// ```
+    pub fn wire(&self) -> Option<Wire> {
+        self.values.iter().find_map(|value| if let Value::Protocol(wire) = value { *wire } else { None })
+    }
+
     /// Whether it asks how the members lie on nodes.
     pub fn by_nodes(&self) -> bool {
         self.entry.by_nodes
     }
 
-    /// Members that it needs beside those that have data: dedicated servers. They are the last ones and get no result.
+    /// Members that it needs beside those that have data: dedicated servers, or switches that add. They are the last ones and get no result.
     pub fn servers(&self) -> u32 {
         (self.entry.servers)(self)
+    }
+
+    /// How many of its servers are switches: all or none. Members that have data are shared out among their nodes in order.
+    ///
+    /// ```
+    /// use lockstep_topology::Algorithm;
+    /// let [nvls, server] = ["nvls-tree:4", "parameter-server:4:dedicated"].map(|name| name.parse::<Algorithm>().unwrap());
+    /// assert_eq!((nvls.servers(), nvls.switches()), (4, 4));
+    /// assert_eq!((server.servers(), server.switches()), (4, 0));
+    /// ```
+    pub fn switches(&self) -> u32 {
+        if self.entry.in_switches { self.servers() } else { 0 }
+    }
+
+    /// Who plays its switches where none adds, behind `ranks` ranks with data; `None` where it has no switches.
+    ///
+    /// ```
+    /// use lockstep_topology::Algorithm;
+    /// let nvls: Algorithm = "nvls".parse().unwrap();
+    /// assert_eq!(nvls.played(4).as_deref(), Some("rank 4 plays the switch of nvls: no switch adds here"));
+    /// ```
+    pub fn played(&self, ranks: u32) -> Option<String> {
+        match self.switches() {
+            0 => None,
+            1 => Some(format!("rank {ranks} plays the switch of {self}: no switch adds here")),
+            several => {
+                let last = ranks.saturating_add(several - 1);
+                Some(format!("ranks {ranks} to {last} play the switches of {self}: no switch adds here"))
+            }
+        }
+    }
+
+    /// What of it is otherwise where it is executed than on a cluster: who plays its switches, and that messages have no protocol.
+    ///
+    /// ```
+    /// use lockstep_topology::Algorithm;
+    /// let rings: Algorithm = "rings:2:ll".parse().unwrap();
+    /// assert_eq!(rings.executed(4), ["the messages of rings:2:ll have no protocol where they are executed: ll is predicted alone"]);
+    /// ```
+    pub fn executed(&self, ranks: u32) -> Vec<String> {
+        let bare = self.wire().map(|Wire { protocol, .. }| {
+            format!("the messages of {self} have no protocol where they are executed: {protocol} is predicted alone")
+        });
+        self.played(ranks).into_iter().chain(bare).collect()
     }
 
     /// The same without the words that may be added.
@@ -240,6 +305,8 @@ impl fmt::Display for Algorithm {
             Value::Flag(word) => write!(f, ":{word}"),
             Value::Algorithm(inner) => write!(f, ":{inner}"),
             Value::Nccl(request) => write!(f, "{request}"),
+            Value::Protocol(None) => Ok(()),
+            Value::Protocol(Some(Wire { protocol, .. })) => write!(f, ":{protocol}"),
         })
     }
 }

@@ -9,8 +9,11 @@ mod k_ary_tree;
 mod library_mpi;
 mod library_nccl;
 mod multi_color;
+mod nvls;
+mod nvls_tree;
 mod pairwise;
 mod parameter_server;
+mod pat;
 mod pipelined_chain;
 mod recursive_doubling;
 mod recursive_halving;
@@ -26,6 +29,7 @@ mod prelude {
     pub(super) use super::super::lane::{Lane, Sent};
     pub(super) use super::super::lanes::Lanes;
     pub(super) use super::super::meaning::Collective;
+    pub(super) use super::super::nccl::Method;
     pub(super) use super::super::phase::PipelinePhase;
     pub(super) use super::super::shard::{Cut, ELEMENT_BYTES, Split, piece, shard};
     pub(super) use super::super::step::{Action, LaneStep};
@@ -37,11 +41,12 @@ use std::str::FromStr;
 
 use super::algorithm::{Algorithm, Call, Entry, Parameter, Value};
 use super::lanes::Lanes;
+use super::nccl::Wire;
 use crate::named::listed;
 use crate::{InputError, nearest};
 
 /// The algorithms, in the order in which they are listed.
-static ENTRIES: [&Entry; 15] = [
+static ENTRIES: [&Entry; 18] = [
     &ring::ENTRY,
     &halving_doubling::ENTRY,
     &binomial_tree::ENTRY,
@@ -50,10 +55,13 @@ static ENTRIES: [&Entry; 15] = [
     &multi_color::ENTRY,
     &rings::ENTRY,
     &double_tree::ENTRY,
+    &nvls::ENTRY,
+    &nvls_tree::ENTRY,
     &parameter_server::ENTRY,
     &pairwise::ENTRY,
     &direct::ENTRY,
     &recursive_halving::ENTRY,
+    &pat::ENTRY,
     &hierarchical::ENTRY,
     &library_mpi::ENTRY,
     &library_nccl::ENTRY,
@@ -141,6 +149,13 @@ fn values(entry: &Entry, text: &str, mut rest: Option<&str>) -> Result<Box<[Valu
                 Ok(request) => Value::Nccl(request),
                 Err(message) => return Err(refusal(text, message)),
             },
+            Parameter::Protocol(method) => Value::Protocol(match rest.take() {
+                None => None,
+                Some(word) => match word.parse() {
+                    Ok(protocol) => Some(Wire { method, protocol }),
+                    Err(message) => return Err(refusal(text, message)),
+                },
+            }),
             Parameter::Algorithm { what, .. } => {
                 let inner = rest.take().ok_or_else(missing)?;
                 // Refused before the rest is read, which may nest as deep as a file is long.
@@ -196,6 +211,7 @@ pub(super) mod tests {
                 let ends: Vec<String> = match parameter {
                     Parameter::Count { .. } => counts.iter().map(|count| format!(":{count}")).collect(),
                     Parameter::Flag { word } => vec![String::new(), format!(":{word}")],
+                    Parameter::Protocol(_) => vec![String::new()],
                     Parameter::Nccl => ["", "@2.20", ":tree:ll128:8"].map(str::to_owned).into(),
                     Parameter::Algorithm { .. } => inner.iter().map(|inner| format!(":{inner}")).collect(),
                 };
@@ -214,7 +230,13 @@ pub(super) mod tests {
 
     #[test]
     fn every_form_reads_back_as_written() {
-        let more = ["parameter-server:2:dedicated", "hierarchical:halving-doubling", "hierarchical:multi-color:2"];
+        let more = [
+            "rings:4:ll128",
+            "double-tree:2:simple",
+            "parameter-server:2:dedicated",
+            "hierarchical:halving-doubling",
+            "hierarchical:multi-color:2",
+        ];
         for form in Algorithm::forms().map(|(form, _)| form).chain(more.map(str::to_owned)) {
             assert_eq!(form.parse::<Algorithm>().map(|a| a.to_string()), Ok(form));
         }
@@ -236,6 +258,11 @@ pub(super) mod tests {
             ("parameter-server:-1", "at least 1"),
             ("parameter-server:1:shared", "only `:dedicated` may follow the number of servers"),
             ("tree:2:3", "at least 1"),
+            ("rings:4:ll127", "ll128"),
+            ("rings:4:ll:2", "ll128"),
+            ("rings:ll", "at least 1"),
+            ("nvls:ll", "takes no parameter"),
+            ("nvls-tree:0", "at least 1"),
             ("hierarchical", "hierarchical:ring"),
             ("hierarchical:hierarchical:ring", "two levels"),
             ("hierarchical:bogus-algorithm", "ring"),

@@ -57,7 +57,8 @@ impl Contract {
             });
             return ends.take_while(|end| *end <= element).count() as u32;
         }
-        let (short, longer) = (self.elements / u64::from(self.members), self.elements % u64::from(self.members));
+        let owners = u64::from(self.contributors);
+        let (short, longer) = (self.elements / owners, self.elements % owners);
         let boundary = longer * (short + 1);
         let owner = if element < boundary { element / (short + 1) } else { longer + (element - boundary) / short };
         owner as u32
@@ -83,7 +84,7 @@ impl Contract {
             let mut part = rest.clone();
             if sharded {
                 let owner = self.owner(rest.start);
-                let end = self.collective.part(self.elements, self.members, owner).end;
+                let end = self.collective.part(self.elements, self.contributors, owner).end;
                 part.end = part.end.min(end);
             }
             rest.start = part.end;

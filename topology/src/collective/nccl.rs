@@ -17,6 +17,7 @@ mod search;
 #[cfg(test)]
 mod tests;
 mod time;
+mod wire;
 
 pub use carried::Carried;
 pub use choice::Choice;
@@ -24,6 +25,7 @@ pub use generation::Generation;
 pub use machine::{Machine, Network};
 pub use method::{Method, Protocol};
 pub use request::{Request, Version};
+pub use wire::{Terms, Wire};
 
 use crate::{Collective, InputError};
 

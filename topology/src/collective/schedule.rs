@@ -126,6 +126,11 @@ impl Schedule {
         self.lanes.lane(member, index, &self.split)
     }
 
+    /// Channels: lane i belongs to channel i modulo their number (roots of the buffer's shares, of `rings:c` c).
+    pub fn channels(&self) -> u32 {
+        self.split.groups as u32
+    }
+
     /// Lanes in flight on a member that keep the pipeline full, at least 1 and at most [`Schedule::lanes`]: those that
     /// start while the first one is on its way through a chain or tree, and two wherever one keeps the links busy.
     pub fn window(&self) -> u32 {
@@ -189,7 +194,7 @@ impl Schedule {
     pub fn padded(&self) -> Schedule {
         let (_, multiple) = self.lanes.symmetry(&self.split);
         let in_parts = matches!(self.collective, Collective::ReduceScatter | Collective::AllGather);
-        let multiple = if in_parts { self.members.into() } else { multiple };
+        let multiple = if in_parts { self.contributors.into() } else { multiple };
         let elements = self.split.elements.checked_next_multiple_of(multiple).unwrap_or(self.split.elements);
         Schedule { split: Split { elements, ..self.split }, ..self.clone() }
     }

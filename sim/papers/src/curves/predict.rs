@@ -19,13 +19,14 @@ pub(super) struct Predicted {
 /// Ranks that have no place, an algorithm that does not serve them.
 pub(super) fn predict(system: &System, cluster: &Cluster, curve: &Curve, point: &Point) -> Result<Predicted, SimError> {
     let placement = Placement::new(cluster, point.ranks, &PlacementRule::Pack)?;
+    let placement = placement.and_switches(cluster, &curve.algorithm)?;
     let hosting = Hosting::new(&placement, &system.hosting)?;
     let costs = Roofline;
     let platform = Platform::new(cluster, &placement, &hosting, &costs);
     let members: Vec<_> = placement.all().collect();
     let group = match curve.algorithm.by_nodes() {
         true => Group::nodes(&placement.node_sizes(&members)),
-        false => Group::flat(point.ranks),
+        false => Group::flat(placement.ranks()),
     };
     let collective = curve.collective.of(point.ranks, point.bytes);
     let run = CollectiveRun::new(collective, curve.algorithm.clone(), group, point.bytes / 4);

@@ -61,7 +61,7 @@ fn kernels(site: &Site, predicted: &Predicted, sensitivities: &[Sensitivity]) ->
     let devices = predicted.placement.all().map(|rank| predicted.placement.device(rank));
     let gpus = devices.filter_map(|device| match &site.cluster.devices()[device.0 as usize].kind {
         DeviceKind::Gpu(gpu) => Some(gpu),
-        DeviceKind::Cpu(_) => None,
+        DeviceKind::Cpu(_) | DeviceKind::Switch(_) => None,
     });
     let single = gpus.map(|gpu| kernel_error(gpu, predicted.program.precision)).reduce(f64::max)?;
     let of_kernels = |s: &&Sensitivity| matches!(s.parameter, Parameter::Cluster(Figure::GpuPeak | Figure::GpuMemory));

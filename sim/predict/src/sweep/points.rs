@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use lockstep_sim::{FoldRule, Folding, NetworkModel};
-use lockstep_topology::InputError;
+use lockstep_topology::{Algorithm, InputError};
 
 use super::hardware::{Hardware, Shelf};
 use crate::anchor::{Scaled, fit};
@@ -78,7 +78,8 @@ impl<'a> Points<'a> {
             Err(error) => return Ok(refused(variant.ranks.first().copied().unwrap_or(0), error)),
         };
         // Dedicated servers need places too.
-        let room = || hardware.room().saturating_sub(variant.algorithms[0].servers()).max(1);
+        let servers = |algorithm: &Algorithm| algorithm.servers() - algorithm.switches();
+        let room = || hardware.room().saturating_sub(servers(&variant.algorithms[0])).max(1);
         let ranks = variant.ranks.first().copied().unwrap_or_else(room);
         let variant = Experiment { ranks: vec![ranks], ..variant };
         match self.predicted(point, &variant, &hardware, self.labelled(index, ranks, &variant)) {
@@ -161,7 +162,7 @@ impl<'a> Points<'a> {
             chunk: chunk.map_or_else(|| "auto".to_owned(), |chunk| chunk.to_string()),
             concurrent_exchanges: variant.concurrent_exchanges,
             network: self.how.network.name().to_owned(),
-            total_ranks: if alone { 1 } else { ranks.saturating_add(algorithm.servers()) },
+            total_ranks: if alone { 1 } else { ranks.saturating_add(algorithm.servers() - algorithm.switches()) },
             ..SweepRow::default()
         }
     }

@@ -8,7 +8,7 @@ use super::*;
 /// As many hosts of a preset as `ranks` take, on its own network or on another one; `None` where it has a size of its own.
 fn sized(name: &str, ranks: u32, network: &str) -> Option<World> {
     let all = Cluster::load(name).expect("a preset");
-    let on_host = all.devices().iter().filter(|device| device.host == all.hosts()[0].id).count() as u32;
+    let on_host = all.hosts()[0].devices.len() as u32;
     let each = if on_host > 1 { on_host - 1 } else { 16 };
     let cluster = Cluster::load(&format!("{name}:{}{network}", ranks / each)).ok()?;
     World::of(cluster, ranks, &HostingRule::PerHost)

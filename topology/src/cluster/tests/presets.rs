@@ -28,7 +28,7 @@ fn every_figure_has_a_source_and_is_shown() {
     assert!(cluster.devices()[1].provenance.to_string().starts_with("datasheet: NVIDIA Tesla V100"));
     assert_eq!(cluster.devices()[0].provenance.to_string(), "assumed");
     let tables = cluster.describe();
-    assert_eq!(tables.iter().map(|table| table.rows.len()).collect::<Vec<_>>(), [1, 1, 3, 3, 0]);
+    assert_eq!(tables.iter().map(|table| table.rows.len()).collect::<Vec<_>>(), [1, 1, 3, 3, 0, 0]);
     for table in tables {
         table.rows.iter().for_each(|row| assert_eq!(row.len(), table.columns.len(), "{}", table.title));
     }

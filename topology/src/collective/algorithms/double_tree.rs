@@ -10,13 +10,16 @@ use super::trees::{Place, Trees, Ways};
 
 pub(super) static ENTRY: Entry = Entry {
     name: "double-tree",
-    parameters: &[Parameter::Count {
-        what: "the number of channels",
-        example: 4,
-        most: 64,
-        because: "more channels than NCCL can have",
-    }],
-    help: "two complementary trees between nodes and a chain inside each, on that many channels",
+    parameters: &[
+        Parameter::Count {
+            what: "the number of channels",
+            example: 4,
+            most: 64,
+            because: "more channels than NCCL can have",
+        },
+        Parameter::Protocol(Method::Tree),
+    ],
+    help: "two complementary trees between nodes and a chain inside each, on that many channels; :PROTOCOL may follow",
     serves: |collective| *collective == Collective::AllReduce,
     lanes: |call| {
         let (group, (smallest, largest)) = (call.group.clone(), call.group.sizes());
@@ -52,7 +55,13 @@ fn place(group: &Group, member: u32, tree: u32) -> ChainedPlace {
     if at > 0 {
         return ChainedPlace { parent: Some(along(at - 1)), below };
     }
-    let nodes = group.node_count();
+    let (above, children) = neighbours(node, group.node_count(), mirrored);
+    below.extend(children.into_iter().map(|child| leader(group, child, channel)));
+    ChainedPlace { parent: above.map(|above| leader(group, above, channel)), below }
+}
+
+/// The node above and those below in the first of two complementary trees, or in the second, `mirrored` one.
+pub(super) fn neighbours(node: u32, nodes: u32, mirrored: bool) -> (Option<u32>, Vec<u32>) {
     // The second tree is the first one of nodes counted from behind, or where their number is odd from the second on.
     let turned = |node: u32, back: bool| match (mirrored, nodes.is_multiple_of(2), back) {
         (false, ..) => node,
@@ -61,13 +70,12 @@ fn place(group: &Group, member: u32, tree: u32) -> ChainedPlace {
         (true, false, true) => (node + 1) % nodes,
     };
     let number = turned(node, false);
-    below.extend(children(number, nodes).map(|child| leader(group, turned(child, true), channel)));
-    let parent = parent(number, nodes).map(|above| leader(group, turned(above, true), channel));
-    ChainedPlace { parent, below }
+    let below = children(number, nodes).map(|child| turned(child, true)).collect();
+    (parent(number, nodes).map(|above| turned(above, true)), below)
 }
 
 /// Rounds of one way between `nodes`: those of node 1, whose every step upwards doubles it.
-fn levels(nodes: u32) -> u32 {
+pub(super) fn levels(nodes: u32) -> u32 {
     if nodes > 1 { (nodes - 1).ilog2() + 1 } else { 0 }
 }
 

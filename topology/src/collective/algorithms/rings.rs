@@ -11,13 +11,16 @@ use super::prelude::*;
 
 pub(super) static ENTRY: Entry = Entry {
     name: "rings",
-    parameters: &[Parameter::Count {
-        what: "the number of channels",
-        example: 4,
-        most: 64,
-        because: "more channels than NCCL can have",
-    }],
-    help: "a ring on each of that many channels, which leave and enter nodes on rails of their own",
+    parameters: &[
+        Parameter::Count {
+            what: "the number of channels",
+            example: 4,
+            most: 64,
+            because: "more channels than NCCL can have",
+        },
+        Parameter::Protocol(Method::Ring),
+    ],
+    help: "a ring on each of that many channels, which leave and enter nodes on rails of their own; :PROTOCOL may follow",
     serves: |collective| {
         matches!(collective, Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather)
     },

@@ -13,7 +13,7 @@ pub struct Carried {
 }
 
 /// What a call sends, S being its buffer among n ranks, h of them a node: rings 2S(n − 1)/n for allreduce and half of it for its
-/// halves, chains S, trees 2S inside and S between two nodes, else 2S; NVLS S(1 + 1/h).
+/// halves and PAT, chains S, trees 2S inside and S between two nodes, else 2S; NVLS S(1 + 1/h).
 pub(super) fn carried(machine: &Machine, call: &Call<'_>, choice: &Choice) -> Carried {
     let (ranks, local) = (f64::from(machine.ranks), f64::from(machine.per_node()));
     let others = (ranks - 1.0) / ranks;
@@ -27,6 +27,7 @@ pub(super) fn carried(machine: &Machine, call: &Call<'_>, choice: &Choice) -> Ca
             };
             (volume, volume)
         }
+        Method::Pat => (others, others),
         Method::Tree => (2.0, trees),
         Method::Nvls | Method::NvlsTree => (1.0 + 1.0 / local, trees),
         Method::Pairs => ((local - 1.0) / ranks, local * (ranks - local) / ranks),

@@ -87,6 +87,15 @@ fn serves(
     let nvls = matches!(method, Method::Nvls | Method::NvlsTree);
     let since = if method == Method::Nvls { 17 } else { 18 };
     match method {
+        Method::Pat if !matches!(collective, Collective::AllGather | Collective::ReduceScatter) => {
+            Err(format!("pat runs allgather and reduce-scatter: leave it out of {}", collective.name()))
+        }
+        Method::Pat if request.version.minor < 23 => {
+            Err(format!("NCCL {} has no pat: take 2.23 or later", request.version))
+        }
+        Method::Pat if machine.per_node() > 1 => Err("pat is for one GPU a node: take ring".to_owned()),
+        Method::Pat if protocol != Protocol::Simple => Err("pat has the protocol simple alone".to_owned()),
+        Method::Pat => Ok(()),
         _ if *collective != Collective::AllReduce && method != Method::Ring => {
             Err(format!("{} runs on rings: leave {method} out, or take allreduce", collective.name()))
         }
@@ -169,6 +178,7 @@ fn expect(
         Method::Tree => 2.0 * ((local - 1.0) * intra + levels * inter),
         Method::Nvls | Method::Pairs => intra,
         Method::NvlsTree => intra + 2.0 * levels * inter,
+        Method::Pat => figures::pat_walk(version, machine.nodes),
     };
     let mut latency = figures::base(version, method, protocol) + walk;
     let each = call.bytes / (u64::from(found.channels.count) * u64::from(machine.ranks)).max(1);
@@ -202,6 +212,7 @@ fn bus(
         }
         (Method::Ring, Protocol::Ll128) => (total * 0.92).min(count * figures::ring_ll128(generation)),
         (Method::Ring, Protocol::Simple) | (Method::Pairs, _) => total,
+        (Method::Pat, _) => total * figures::PAT_SHARE,
         (Method::Tree, protocol) => {
             let most = (total * 0.92).min(count * figures::tree(version, generation, nodes));
             match protocol {

@@ -23,6 +23,7 @@ pub(super) fn base(version: Version, method: Method, protocol: Protocol) -> f64 
         Method::Tree => [6.8, 14.0, 8.4],
         Method::Ring if early => [3.6, 10.0, 8.4],
         Method::Ring => [6.6, 14.0, 8.4],
+        Method::Pat => [0.0, 0.0, 8.0],
         Method::Nvls | Method::NvlsTree | Method::Pairs => [0.0; 3],
     };
     row[protocol as usize]
@@ -38,11 +39,13 @@ pub(super) fn step(version: Version, hop: Hop, method: Method, protocol: Protoco
         (Hop::NvLink, Method::Tree) => [if early { 0.52 } else { 0.6 }, 1.25, if short { 4.0 } else { 28.0 }],
         (Hop::NvLink, Method::Ring) => [if early { 0.47 } else { 0.6 }, 1.9, 3.4],
         (Hop::NvLink, Method::Nvls | Method::NvlsTree) => [0.0, 0.0, if minor < 21 { 23.0 } else { 25.0 }],
+        (Hop::NvLink, Method::Pat) => [0.0; 3],
         (Hop::NvLink, Method::Pairs) => [0.6, 1.9, 3.4],
         (Hop::Network, Method::Tree) => [5.0, 8.5, if short { 14.0 } else { 28.0 }],
         (Hop::Network, Method::Ring) => [2.7, 4.0, if early { 9.6 } else { 14.0 }],
         (Hop::Network, Method::Nvls) => [0.0, 0.0, 18.0],
         (Hop::Network, Method::NvlsTree) => [0.0, 0.0, if minor < 27 { 14.0 } else { 20.9 }],
+        (Hop::Network, Method::Pat) => [0.0, 0.0, 14.0],
         (Hop::Network, Method::Pairs) => [2.7, 4.0, 14.0],
     };
     row[protocol as usize]
@@ -119,6 +122,14 @@ pub(super) fn nvls_share(generation: Generation) -> f64 {
         Generation::Blackwell => 0.74,
     }
 }
+
+/// Microseconds of the walk of PAT among so many nodes: a share of a step for each level of its trees, and each rank's part.
+pub(super) fn pat_walk(version: Version, nodes: u32) -> f64 {
+    f64::from(nodes.ilog2()) * step(version, Hop::Network, Method::Pat, Protocol::Simple) / 3.5 + 2.8 * f64::from(nodes)
+}
+
+/// The share of its bandwidth that PAT reaches.
+pub(super) const PAT_SHARE: f64 = 0.75;
 
 /// What trees reach of their bandwidth by size: powers of two from 64 B (`treeCorrectionFactor`).
 pub(super) fn tree_correction(protocol: Protocol, bytes: u64) -> f64 {

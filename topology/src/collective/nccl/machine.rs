@@ -134,7 +134,7 @@ fn gpu(cluster: &Cluster, id: DeviceId) -> Option<(&Device, &GpuSpec)> {
     let device = cluster.device(id)?;
     match &device.kind {
         DeviceKind::Gpu(gpu) => Some((device, gpu)),
-        DeviceKind::Cpu(_) => None,
+        DeviceKind::Cpu(_) | DeviceKind::Switch(_) => None,
     }
 }
 

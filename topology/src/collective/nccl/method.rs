@@ -11,11 +11,13 @@ pub enum Method {
     Nvls,
     /// The same in each node, and double trees between nodes.
     NvlsTree,
+    /// A binomial tree for each part of an allgather or reduce-scatter, all at once: one GPU a node.
+    Pat,
     /// Rounds of sends and receives between pairs: alltoall.
     Pairs,
 }
 
-crate::named!(Method, "algorithm of NCCL": Tree = "tree", Ring = "ring", Nvls = "nvls", NvlsTree = "nvls-tree"; Pairs = "pairs");
+crate::named!(Method, "algorithm of NCCL": Tree = "tree", Ring = "ring", Nvls = "nvls", NvlsTree = "nvls-tree", Pat = "pat"; Pairs = "pairs");
 
 impl Method {
     /// As NCCL's own log writes it.
@@ -25,6 +27,7 @@ impl Method {
             Method::Ring => "Ring",
             Method::Nvls => "NVLS",
             Method::NvlsTree => "NVLSTree",
+            Method::Pat => "PAT",
             Method::Pairs => "SendRecv",
         }
     }

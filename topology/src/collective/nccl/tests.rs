@@ -136,6 +136,9 @@ fn what_a_machine_does_not_serve_is_refused_with_a_cure() {
         (&h100, ":nvls-tree", &Collective::AllReduce, "take nvls"),
         (&h100, "@2.16:nvls", &Collective::AllReduce, "2.17"),
         (&h100, ":tree", &gather, "leave tree out"),
+        (&h100, ":pat", &gather, "take ring"),
+        (&h100, ":pat", &Collective::AllReduce, "leave it out"),
+        (&h100, "@2.22:pat", &gather, "take 2.23"),
         (&efa, ":ring:ll128", &Collective::AllReduce, "take ll or simple"),
         (&h100, "@2.20:ring:simple:40", &Collective::AllReduce, "at most 32"),
         (&h100, ":ring", &alltoall(8, 1024), "leave ring out"),
@@ -144,6 +147,20 @@ fn what_a_machine_does_not_serve_is_refused_with_a_cure() {
         let refusal = answer(machine, &request, &Call { collective, bytes: 1 << 20 }).unwrap_err();
         assert!(refusal.to_string().contains(cure), "{request}: {refusal}");
     }
+}
+
+/// One GPU on each of 16 nodes: 8 us, 14/3.5 for each of four levels and 2.8 for each rank, beside 15 steps of 14 and 8.4 of a ring.
+#[test]
+fn trees_of_parts_take_the_sizes_between_ll_and_the_full_bandwidth_at_one_gpu_a_node() {
+    let cluster = Cluster::load("dgx-h100:16").unwrap();
+    let hosts = cluster.hosts().iter().map(|host| host.devices[1]).collect::<Vec<_>>();
+    let machine = Machine::of(&cluster, &hosts, 1).unwrap().expect("sixteen H100");
+    let taken = |request: &str, bytes: u64| ask(&machine, request, &Collective::AllGather, bytes).choice.method;
+    assert_eq!((taken("@2.27", 1 << 10), taken("@2.27", 1 << 30)), (Method::Ring, Method::Ring));
+    assert_eq!((taken("@2.27:simple", 1 << 20), taken("@2.22:simple", 1 << 20)), (Method::Pat, Method::Ring));
+    let seconds = |request: &str| ask(&machine, request, &Collective::ReduceScatter, 1 << 20).seconds;
+    assert!(seconds("@2.27:pat") < seconds("@2.27:ring:simple"));
+    assert_eq!(ask(&machine, ":pat", &Collective::AllGather, 1 << 20).carried.nvlink, 0.0);
 }
 
 #[test]

@@ -18,6 +18,7 @@ pub(super) fn seconds(machine: &Machine, request: &Request, call: &Call<'_>, cho
             let run = match choice.method {
                 Method::Ring => ring(machine, request, call, choice, kilobytes),
                 Method::Tree => tree(machine, request, choice, kilobytes),
+                Method::Pat => pat(machine, request, choice, kilobytes),
                 _ => nvls(machine, call, choice, kilobytes),
             };
             let launch = pace::launch(machine.generation, machine.per_process);
@@ -83,6 +84,14 @@ fn tree(machine: &Machine, request: &Request, choice: &Choice, kilobytes: f64) -
     let channels = f64::from(choice.channels.min(whole)) / f64::from(whole);
     let fewer = if choice.protocol == Protocol::Simple || request.channels.is_some() { channels } else { 1.0 };
     walk + kilobytes / (choice.rate * fewer).min(outward(machine))
+}
+
+/// NCCL's own estimate of its walk and of its share of a ring's rate, for no curve of it is known.
+fn pat(machine: &Machine, request: &Request, choice: &Choice, kilobytes: f64) -> f64 {
+    let ranks = f64::from(machine.ranks);
+    let levels = f64::from(machine.ranks.next_power_of_two().ilog2());
+    let walk = figures::pat_walk(request.version, machine.nodes) + levels * machine.latency.as_secs_f64() * 1e6;
+    walk + (ranks - 1.0) / ranks * kilobytes / (carried(machine, choice.channels) * figures::PAT_SHARE)
 }
 
 /// GB/s of a buffer that trees between nodes get through a node's NICs.

@@ -22,7 +22,7 @@ fn what_cannot_serve_is_refused_with_the_cure() {
             "halving-doubling",
             &Group::flat(4),
             0,
-            "take ring, rings:4, direct, recursive-halving or",
+            "take ring, rings:4, nvls, direct, recursive-halving, pat or",
         ),
         (
             &Collective::AllGatherV { counts: few.clone() },
@@ -39,6 +39,9 @@ fn what_cannot_serve_is_refused_with_the_cure() {
         (&sum, "parameter-server:5", &Group::flat(4), 0, "take at most 4"),
         (&sum, "parameter-server:4:dedicated", &Group::flat(4), 0, "take at most 3"),
         (&sum, "parameter-server:1:dedicated", &Group::flat(1), 0, "no dedicated server"),
+        (&sum, "nvls", &Group::flat(1), 0, "0 members with data and 1 switches: take at least one"),
+        (&sum, "nvls-tree:3", &Group::flat(5), 0, "2 members with data and 3 switches: take at least a node each"),
+        (&sum, "hierarchical:nvls", &Group::flat(4), 0, "hierarchical:nvls"),
         (&sum, "hierarchical:ring", &nodes, 0, "node 1 has no member"),
         (&sum, "hierarchical:parameter-server:1:dedicated", &Group::flat(4), 0, "hierarchical:parameter-server:1"),
         (&sum, "hierarchical:library:mpi", &Group::flat(4), 0, "take `library:mpi` alone"),

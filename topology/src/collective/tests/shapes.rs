@@ -158,6 +158,42 @@ fn recursive_halving_among_five() {
     assert_eq!(schedule.rounds(), 3);
 }
 
+/// Five members, far first: 4 apart only parts whose tree is as deep go on, 1 apart every second one; backwards it is a reduce-scatter.
+#[test]
+fn parallel_trees_among_five() {
+    let of = |collective| {
+        let algorithm = "pat".parse().expect("a known algorithm");
+        Schedule::new(&collective, &algorithm, &Group::flat(5), 10, 0).expect("serves")
+    };
+    assert_eq!(
+        shown(&of(Collective::AllGather), 0, 0),
+        [
+            "Send 4 0..2", // 4 apart: its own
+            "RecvInto 1 2..4",
+            "Send 2 0..2", // 2 apart: its own
+            "RecvInto 3 6..8",
+            "Send 1 0..2", // 1 apart: its own and that from 3
+            "Send 1 6..8",
+            "RecvInto 4 8..10",
+            "RecvInto 4 4..6",
+        ]
+    );
+    assert_eq!(
+        shown(&of(Collective::ReduceScatter), 0, 0),
+        [
+            "Send 4 8..10",
+            "Send 4 4..6",
+            "RecvSum 1 0..2",
+            "RecvSum 1 6..8",
+            "Send 3 6..8",
+            "RecvSum 2 0..2",
+            "Send 1 2..4",
+            "RecvSum 4 0..2",
+        ]
+    );
+    assert_eq!(of(Collective::AllGather).rounds(), 3);
+}
+
 /// Two nodes of two: a lane carries its chunk up the node, across the leaders 0 and 2, and down again.
 #[test]
 fn a_hierarchical_lane_carries_all_three_phases() {

@@ -119,7 +119,7 @@ pub(super) fn run(schedule: &Schedule, order: Order) -> Result<u32, String> {
                 let start: u64 = counts[..member as usize].iter().sum();
                 start..start + counts[member as usize]
             }
-            _ => shard(elements, u64::from(members), u64::from(member)),
+            _ => shard(elements, u64::from(schedule.contributors()), u64::from(member)),
         };
         let has = |member: u32| part(member).contains(&element);
         (0..members).find(|member: &u32| has(*member)).unwrap_or(0)
@@ -148,9 +148,8 @@ pub(super) fn run(schedule: &Schedule, order: Order) -> Result<u32, String> {
             let (member, sum) = (member as u32, sums[element]);
             let element = element as u64;
             let expected = match *schedule.collective() {
-                Collective::AllReduce | Collective::AllReduceOfNodes => {
-                    (member < schedule.contributors()).then_some(sum)
-                }
+                _ if member >= schedule.contributors() => None,
+                Collective::AllReduce | Collective::AllReduceOfNodes => Some(sum),
                 Collective::ReduceScatter | Collective::ReduceScatterV { .. } => {
                     (owner(element) == member).then_some(sum)
                 }

@@ -1,0 +1,129 @@
+//! Sums in switches and NCCL's protocols by messages: beside closed forms, NCCL's own model, and folded beside unfolded.
+
+use lockstep_topology::{
+    Algorithm, Cluster, Collective, Group, Hosting, HostingRule, InputError, Placement, PlacementRule,
+};
+
+use crate::error::SimError;
+use crate::fold::FoldRule;
+use crate::{CollectiveRun, Platform, Roofline, simulate_collective};
+
+/// Seconds of a collective of `bytes` among the first GPUs of a cluster.
+fn seconds(cluster: &str, algorithm: &str, ranks: u32, bytes: u64, fold: FoldRule) -> Result<f64, SimError> {
+    let cluster = Cluster::load(cluster)?;
+    let algorithm: Algorithm = algorithm.parse()?;
+    let placement = Placement::new(&cluster, ranks, &PlacementRule::Pack)?.and_switches(&cluster, &algorithm)?;
+    let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
+    let members: Vec<_> = placement.all().collect();
+    let group = match algorithm.by_nodes() {
+        true => Group::nodes(&placement.node_sizes(&members)),
+        false => Group::flat(placement.ranks()),
+    };
+    let run = CollectiveRun { fold, ..CollectiveRun::new(Collective::AllReduce, algorithm, group, bytes / 4) };
+    Ok(simulate_collective(&run, &Platform::new(&cluster, &placement, &hosting, &Roofline))?.time.as_secs_f64())
+}
+
+fn folded(cluster: &str, algorithm: &str, ranks: u32, bytes: u64) -> f64 {
+    seconds(cluster, algorithm, ranks, bytes, FoldRule::Exact).expect("a time")
+}
+
+/// Eight buffers and the sum that heads give back pass the switch's adders: n·9 at their rate is the least, and n(1 + 1/8) at the links' payload
+/// rate. Large buffers come near the former, and NCCL's own model.
+#[test]
+fn a_large_sum_takes_what_passes_the_switch() {
+    let bytes = 1u64 << 30;
+    for (cluster, line, sums) in [("dgx-h100", 450e9, 2.52e12), ("dgx-b200", 900e9, 4.27e12)] {
+        let least = f64::max(bytes as f64 * 1.125 / (line * 256.0 / 272.0), bytes as f64 * 9.0 / sums);
+        let time = folded(cluster, "nvls", 8, bytes);
+        assert!(time >= least && time < 1.05 * least, "{cluster}: {time} beside {least}");
+    }
+    for cluster in ["dgx-h100", "dgx-b200"] {
+        // NCCL's chunks are whole from 4 GiB on.
+        let bytes = 1 << 32;
+        let ratio = folded(cluster, "nvls", 8, bytes) / folded(cluster, "library:nccl:nvls", 8, bytes);
+        assert!((0.9..1.1).contains(&ratio), "{cluster}: {ratio} of NCCL's model");
+    }
+    assert!(folded("dgx-h100", "nvls", 8, bytes) < folded("dgx-h100", "rings:8", 8, bytes));
+}
+
+/// Two nodes exchange S, a ring twice as much less a part: with all NICs busy the switches are faster.
+#[test]
+fn switches_of_two_nodes_halve_what_nics_carry() {
+    let bytes = 256u64 << 20;
+    let nics = 8.0 * 50e9 * 4096.0 / 4122.0;
+    let time = folded("dgx-h100:2", "nvls-tree:2", 16, bytes);
+    assert!(time > bytes as f64 / nics, "{time}");
+    assert!(time < folded("dgx-h100:2", "rings:8", 16, bytes));
+}
+
+/// A switch that adds half as fast holds everything up: all that members send passes it.
+#[test]
+fn the_switchs_own_rate_counts() {
+    let text = Cluster::presets().iter().find(|(name, _)| *name == "dgx-h100").expect("a preset").1;
+    let of = |sums: &str| -> Result<f64, InputError> {
+        let cluster = Cluster::parse("slow.toml", &text.replace("sums = \"2.52TB/s\"", sums))?;
+        let algorithm: Algorithm = "nvls".parse()?;
+        let placement = Placement::new(&cluster, 8, &PlacementRule::Pack)?.and_switches(&cluster, &algorithm)?;
+        let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
+        let run = CollectiveRun::new(Collective::AllReduce, algorithm, Group::flat(9), 1 << 26);
+        let platform = Platform::new(&cluster, &placement, &hosting, &Roofline);
+        Ok(simulate_collective(&run, &platform).expect("a time").time.as_secs_f64())
+    };
+    // 8 contributions and the sum that heads give back pass the adders.
+    let least = (9u64 << 28) as f64 / 450e9;
+    let slow = of("sums = \"450GB/s\"").expect("a time");
+    assert!(slow >= least && slow < 1.1 * least, "{slow} beside {least}");
+    let refused = of("").expect_err("no switch adds").to_string();
+    assert!(refused.contains("none of cluster dgx-h100 adds") && refused.contains("sums"), "{refused}");
+}
+
+/// From 1 MiB on messages of rings with NCCL's protocols are NCCL's model less its launch, which is no message: between 0.7 and 1.15 of it.
+#[test]
+fn rings_with_protocols_are_near_nccls_own_model() {
+    const LAUNCH: f64 = 16e-6;
+    for (cluster, ranks) in [("dgx-a100", 8), ("dgx-h100", 8)] {
+        for protocol in ["simple", "ll128", "ll"] {
+            for log in [20, 24, 28, 30] {
+                let lanes = folded(cluster, &format!("rings:16:{protocol}"), ranks, 1 << log);
+                let model = folded(cluster, &format!("library:nccl:ring:{protocol}:16"), ranks, 1 << log) - LAUNCH;
+                let ratio = lanes / model;
+                assert!((0.7..1.15).contains(&ratio), "{cluster} {protocol} 2^{log}: {ratio}");
+            }
+        }
+    }
+}
+
+/// Small buffers are faster by LL, large ones by Simple; without a protocol nothing changes.
+#[test]
+fn each_protocol_has_its_sizes() {
+    let of = |protocol: &str, bytes| folded("dgx-a100", &format!("rings:8:{protocol}"), 8, bytes);
+    assert!(of("ll", 1 << 14) < of("ll128", 1 << 14) && of("ll128", 1 << 14) < of("simple", 1 << 14));
+    assert!(of("simple", 1 << 28) < of("ll128", 1 << 28) && of("ll128", 1 << 28) < of("ll", 1 << 28));
+    let tree = |protocol: &str| folded("dgx-a100:4", &format!("double-tree:8:{protocol}"), 32, 1 << 14);
+    assert!(tree("ll") < tree("simple"));
+}
+
+#[test]
+fn ranks_of_rings_with_a_protocol_fold() {
+    for (cluster, algorithm, ranks) in
+        [("dgx-a100", "rings:4:ll", 8), ("dgx-a100:4", "rings:8:simple", 32), ("dgx-h100", "nvls", 8)]
+    {
+        let of = |fold| seconds(cluster, algorithm, ranks, 1 << 22, fold).expect("a time");
+        assert_eq!(of(FoldRule::Exact), of(FoldRule::Never), "{cluster} {algorithm}");
+    }
+}
+
+#[test]
+fn what_links_do_not_serve_is_refused_with_the_cure() {
+    for (cluster, algorithm, ranks, cure) in [
+        ("dgx-a100", "nvls", 8, "take ring, or a cluster whose NVSwitch does"),
+        ("dgx-h100:2", "nvls", 16, "take as many nodes as hosts"),
+        ("dgx-h100:2", "nvls-tree:2", 12, "no switch that adds joins ranks 6 to 11"),
+        ("ethernet-4", "rings:2:ll", 4, "leave the protocol out"),
+        ("titanx8-pcie3", "rings:2:simple", 8, "leave the protocol out"),
+        ("p4d.24xlarge:2", "rings:4:ll128", 16, "take ll or simple"),
+    ] {
+        let refusal = seconds(cluster, algorithm, ranks, 1 << 20, FoldRule::Exact).expect_err(cure).to_string();
+        assert!(refusal.contains(cure) && refusal.contains("--algorithm"), "{cluster} {algorithm}: {refusal}");
+    }
+}
