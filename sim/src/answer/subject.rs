@@ -12,12 +12,13 @@ use super::changed::Changed;
 use super::perturbed::{OwnTime, Parameter};
 use super::sensitivity::{STEP, Sensitivity, on_scaled, reactions, strongest_first};
 use crate::conditions::Conditions;
-use crate::derivative::LANES;
+use crate::derivative::differentiate;
 use crate::error::SimError;
 use crate::fluid::System;
 use crate::fold::renumber::{self, Numbers};
 use crate::platform::Platform;
-use crate::simulate::{Prediction, SimOptions, differentiate, simulate_by};
+use crate::simulate::{Prediction, SimOptions, simulate_by};
+use crate::trace::LANES;
 
 /// Runs of tasks and messages of an iteration beyond which it is not simulated one by one: what the simulator skips where it knows
 /// what comes back.
@@ -50,6 +51,17 @@ impl Basis {
             Basis::Differences => "differences of two simulations for each parameter",
         }
     }
+}
+
+/// Sensitivities to small changes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Derivatives {
+    /// By parameter.
+    pub all: Vec<Sensitivity>,
+    /// Options with which a simulation has the step that they are of.
+    pub options: SimOptions,
+    /// That step's seconds.
+    pub step_time_s: f64,
 }
 
 /// A program on a platform, with what all its simulations have in common.
@@ -106,11 +118,11 @@ impl<'a> Subject<'a> {
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<(Vec<Sensitivity>, Basis, SimOptions), SimError> {
         progress(0, 3);
-        let Some((mut all, options)) = self.derivatives(prediction, parameters)? else {
+        let Some(Derivatives { mut all, options, step_time_s }) = self.derivatives(prediction, parameters)? else {
             return Ok((self.differences(parameters, progress)?, Basis::Differences, self.options));
         };
         progress(1, 3);
-        let basis = self.fit(&mut all, &options, progress)?;
+        let basis = self.fit(&mut all, (&options, step_time_s), progress)?;
         strongest_first(&mut all);
         Ok((all, basis, options))
     }
@@ -128,8 +140,7 @@ impl<'a> Subject<'a> {
         reactions(&self.platform, parameters, progress, seconds)
     }
 
-    /// The sensitivities to small changes as derivatives, in the order of `parameters`, and the options of the simulation that has
-    /// them; `None` where it does what is not differentiated, would take too long, or has other steps.
+    /// The sensitivities to small changes as derivatives, in the order of `parameters`; `None` where it does what is not differentiated, would take too long, or has other steps.
     ///
     /// # Errors
     /// As [`simulate`](crate::simulate).
@@ -137,7 +148,7 @@ impl<'a> Subject<'a> {
         &self,
         prediction: &Prediction,
         parameters: &[Parameter],
-    ) -> Result<Option<(Vec<Sensitivity>, SimOptions)>, SimError> {
+    ) -> Result<Option<Derivatives>, SimError> {
         let plain = *self.platform.conditions == Conditions::default() && self.platform.costs.noise().is_none();
         if !plain || self.program.claims() || events(prediction) > MOST_EVENTS {
             return Ok(None);
@@ -146,27 +157,31 @@ impl<'a> Subject<'a> {
         let first = SimOptions { warm_up: 0, counted: 1, ..long };
         let second = SimOptions { warm_up: 1, counted: 1, ..long };
         for (options, near) in [(first, FIRST), (second, EQUAL), (long, EQUAL)] {
-            let mut all = Vec::with_capacity(parameters.len());
+            let (mut all, mut step_time_s) = (Vec::with_capacity(parameters.len()), 0.0);
             for parameters in parameters.chunks(LANES) {
                 match self.lanes(prediction, parameters, (&options, near))? {
-                    Some(lanes) => all.extend(lanes),
+                    Some((lanes, seconds)) => {
+                        all.extend(lanes);
+                        step_time_s = seconds;
+                    }
                     None => break,
                 }
             }
             if all.len() == parameters.len() {
-                return Ok(Some((all, SimOptions { long_way: self.options.long_way, ..options })));
+                let options = SimOptions { long_way: self.options.long_way, ..options };
+                return Ok(Some(Derivatives { all, options, step_time_s }));
             }
         }
         Ok(None)
     }
 
-    /// The same of as many parameters as one simulation has room for.
+    /// The same of as many parameters as one simulation has room for, and the step's seconds.
     fn lanes(
         &self,
         prediction: &Prediction,
         parameters: &[Parameter],
         (options, near): (&SimOptions, f64),
-    ) -> Result<Option<Vec<Sensitivity>>, SimError> {
+    ) -> Result<Option<(Vec<Sensitivity>, f64)>, SimError> {
         let changed = Changed::new(&self.platform, parameters);
         let platforms = changed.platforms(&self.platform);
         let (timeline, by) = differentiate(&self.numbers, self.program, &self.platform, options, &platforms)?;
@@ -181,14 +196,14 @@ impl<'a> Subject<'a> {
             let elasticity = if parameter.is_rate() { -change } else { change };
             Sensitivity { parameter: *parameter, elasticity }
         };
-        Ok(Some(parameters.iter().enumerate().map(of).collect()))
+        Ok(Some((parameters.iter().enumerate().map(of).collect(), seconds)))
     }
 
     /// Scales derivatives by computation, and those by communication, to what larger changes do.
     fn fit(
         &self,
         all: &mut [Sensitivity],
-        options: &SimOptions,
+        (options, step_time_s): (&SimOptions, f64),
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Basis, SimError> {
         let computes = |parameter: &Parameter| {
@@ -214,7 +229,12 @@ impl<'a> Subject<'a> {
             progress(done + 1, 3);
             Ok(libm::log(predicted.timeline.step_time_s()))
         };
-        let found = (at(1, STEP)? - at(2, -STEP)?) / (2.0 * STEP);
+        // One says enough where it agrees.
+        let faster = at(1, STEP)?;
+        if ((faster - libm::log(step_time_s)) / STEP - computation).abs() < SMOOTH {
+            return Ok(Basis::Derivatives);
+        }
+        let found = (faster - at(2, -STEP)?) / (2.0 * STEP);
         let factors = [found / computation, (computation + communication - found) / communication];
         let like = |factor: f64| (1.0 / UNLIKE..UNLIKE).contains(&factor);
         if (found - computation).abs() < SMOOTH || !factors.into_iter().all(like) {
