@@ -60,8 +60,6 @@ pub struct Derivatives {
     pub all: Vec<Sensitivity>,
     /// Options with which a simulation has the step that they are of.
     pub options: SimOptions,
-    /// That step's seconds.
-    pub step_time_s: f64,
 }
 
 /// A program on a platform, with what all its simulations have in common.
@@ -118,11 +116,14 @@ impl<'a> Subject<'a> {
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<(Vec<Sensitivity>, Basis, SimOptions), SimError> {
         progress(0, 3);
-        let Some(Derivatives { mut all, options, step_time_s }) = self.derivatives(prediction, parameters)? else {
+        let Some(Derivatives { mut all, options }) = self.derivatives(prediction, parameters)? else {
             return Ok((self.differences(parameters, progress)?, Basis::Differences, self.options));
         };
         progress(1, 3);
-        let basis = self.fit(&mut all, (&options, step_time_s), progress)?;
+        let basis = self.fit(&mut all, &options, progress)?;
+        if basis == Basis::Differences {
+            all = self.differences(parameters, progress)?;
+        }
         strongest_first(&mut all);
         Ok((all, basis, options))
     }
@@ -157,31 +158,28 @@ impl<'a> Subject<'a> {
         let first = SimOptions { warm_up: 0, counted: 1, ..long };
         let second = SimOptions { warm_up: 1, counted: 1, ..long };
         for (options, near) in [(first, FIRST), (second, EQUAL), (long, EQUAL)] {
-            let (mut all, mut step_time_s) = (Vec::with_capacity(parameters.len()), 0.0);
+            let mut all = Vec::with_capacity(parameters.len());
             for parameters in parameters.chunks(LANES) {
                 match self.lanes(prediction, parameters, (&options, near))? {
-                    Some((lanes, seconds)) => {
-                        all.extend(lanes);
-                        step_time_s = seconds;
-                    }
+                    Some(lanes) => all.extend(lanes),
                     None => break,
                 }
             }
             if all.len() == parameters.len() {
                 let options = SimOptions { long_way: self.options.long_way, ..options };
-                return Ok(Some(Derivatives { all, options, step_time_s }));
+                return Ok(Some(Derivatives { all, options }));
             }
         }
         Ok(None)
     }
 
-    /// The same of as many parameters as one simulation has room for, and the step's seconds.
+    /// The same of as many parameters as one simulation has room for.
     fn lanes(
         &self,
         prediction: &Prediction,
         parameters: &[Parameter],
         (options, near): (&SimOptions, f64),
-    ) -> Result<Option<(Vec<Sensitivity>, f64)>, SimError> {
+    ) -> Result<Option<Vec<Sensitivity>>, SimError> {
         let changed = Changed::new(&self.platform, parameters);
         let platforms = changed.platforms(&self.platform);
         let (timeline, by) = differentiate(&self.numbers, self.program, &self.platform, options, &platforms)?;
@@ -196,14 +194,15 @@ impl<'a> Subject<'a> {
             let elasticity = if parameter.is_rate() { -change } else { change };
             Sensitivity { parameter: *parameter, elasticity }
         };
-        Ok(Some((parameters.iter().enumerate().map(of).collect(), seconds)))
+        Ok(Some(parameters.iter().enumerate().map(of).collect()))
     }
 
-    /// Scales derivatives by computation, and those by communication, to what larger changes do.
+    /// Scales derivatives by computation, and those by communication, to what larger changes do; [`Basis::Differences`] where one says
+    /// nothing of the other.
     fn fit(
         &self,
         all: &mut [Sensitivity],
-        (options, step_time_s): (&SimOptions, f64),
+        options: &SimOptions,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Basis, SimError> {
         let computes = |parameter: &Parameter| {
@@ -218,7 +217,7 @@ impl<'a> Subject<'a> {
             all.iter_mut().partition(|one| computes(&one.parameter));
         let sum = |all: &[&mut Sensitivity]| -> f64 { all.iter().map(|one| one.to_faster()).sum() };
         let (computation, communication) = (sum(&of_computation), sum(&others));
-        if computation.abs() < SMOOTH || communication.abs() < SMOOTH {
+        if of_computation.is_empty() || others.is_empty() {
             return Ok(Basis::Derivatives);
         }
         let (rates, times): (Vec<Parameter>, Vec<Parameter>) =
@@ -229,16 +228,14 @@ impl<'a> Subject<'a> {
             progress(done + 1, 3);
             Ok(libm::log(predicted.timeline.step_time_s()))
         };
-        // One says enough where it agrees.
-        let faster = at(1, STEP)?;
-        if ((faster - libm::log(step_time_s)) / STEP - computation).abs() < SMOOTH {
-            return Ok(Basis::Derivatives);
-        }
-        let found = (faster - at(2, -STEP)?) / (2.0 * STEP);
+        let found = (at(1, STEP)? - at(2, -STEP)?) / (2.0 * STEP);
         let factors = [found / computation, (computation + communication - found) / communication];
         let like = |factor: f64| (1.0 / UNLIKE..UNLIKE).contains(&factor);
-        if (found - computation).abs() < SMOOTH || !factors.into_iter().all(like) {
+        if (found - computation).abs() < SMOOTH {
             return Ok(Basis::Derivatives);
+        }
+        if !factors.into_iter().all(like) {
+            return Ok(Basis::Differences);
         }
         for (group, factor) in [(of_computation, factors[0]), (others, factors[1])] {
             group.into_iter().for_each(|one| one.elasticity *= factor);
