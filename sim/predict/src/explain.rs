@@ -271,9 +271,9 @@ pub fn largest_batch(
         let guess = guess.clamp(low + 1, high - 1);
         let point = (guess, total(guess)?);
         if point.1 <= capacity.0 {
-            low = guess
+            low = guess;
         } else {
-            high = guess
+            high = guess;
         }
         points = [points[1], point];
     }
