@@ -3,164 +3,43 @@
 //! A run's times are sums of durations and maxima, so the derivative of each is that of what came last before it and that of the
 //! duration between the two: infinitesimal perturbation analysis (Ho and Cao, "Perturbation analysis of discrete event dynamic
 //! systems", 1991). It is exact wherever a small change lets no two events change places. The engine says of each moment which other
-//! one it follows ([`Trace`]); of activities that share resources the solver's speeds are differentiated (`speeds.rs`), and durations,
+//! one it follows (`trace.rs`); of activities that share resources the solver's speeds are differentiated (`speeds.rs`), and durations,
 //! caps and capacities by pricing everything once more on platforms with one figure changed (`shadow.rs`).
 
-mod dual;
 mod shadow;
 mod speeds;
 mod tracked;
 
-use lockstep_models::Program;
-use lockstep_topology::InputError;
-use lockstep_topology::cluster::LinkId;
+use lockstep_models::{Program, Timeline};
 
-pub(crate) use dual::{Dual, LANES};
 pub(crate) use shadow::CHANGE;
-pub(crate) use tracked::Tracked;
+use tracked::Tracked;
 
-use crate::engine::path::Key;
-use crate::orbits::Orbits;
+use crate::error::SimError;
+use crate::fold::renumber::Numbers;
 use crate::platform::Platform;
-use crate::simulate::SimOptions;
+use crate::simulate::{SimOptions, simulate_folded};
+use crate::trace::Dual;
 
-/// A moment whose derivatives are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Slot {
-    /// The present.
-    Now,
-    /// The next event of a message.
-    Message(u32),
-    /// When the receiver of a message hears of it.
-    Announced(u32),
-    /// When a message wakes the receiver's thread.
-    Seen(u32),
-    /// When a port is free.
-    Port(u32),
-    /// When a unit is done.
-    Done(u32),
-    /// When a unit is woken.
-    Wake(u32),
-    /// When a unit had news.
-    Touched(u32),
-    /// When a flight ends that is known as a whole.
-    Through(u32),
-    /// When a rank has done the last exchange that is known as a whole.
-    Free(u32),
-}
-
-/// What one moment comes after another by.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Took {
-    /// They are one.
-    Nothing,
-    /// So many times what the sender's port takes for a message of a path, and so many latencies.
-    Path {
-        /// Which one.
-        path: u32,
-        /// Times at the port.
-        sends: u8,
-        /// Latencies.
-        latencies: u8,
-    },
-    /// So many bytes that share their path with nothing.
-    Bytes {
-        /// Which one.
-        path: u32,
-        /// How many.
-        bytes: f64,
-    },
-    /// A meeting as a whole.
-    Whole {
-        /// Which one.
-        meeting: u32,
-    },
-}
-
-impl Took {
-    /// One latency.
-    pub(crate) const LATENCY: Took = Took::Path { path: 0, sends: 0, latencies: 1 };
-    /// One message's time at the sender's port.
-    pub(crate) const SEND: Took = Took::Path { path: 0, sends: 1, latencies: 0 };
-
-    /// The same of another path.
-    pub(crate) fn on(self, path: u32) -> Took {
-        if let Took::Path { sends, latencies, .. } = self { Took::Path { path, sends, latencies } } else { self }
+/// The timeline of a run, in which ranks have the numbers by which they are simulated, and the derivatives of the ends of its
+/// iterations by the figures that `changed` platforms have changed; none where the run did what is not differentiated.
+///
+/// # Errors
+/// As [`simulate`](crate::simulate).
+pub(crate) fn differentiate(
+    (renumbered, orbits): &Numbers,
+    program: &Program,
+    platform: &Platform<'_>,
+    options: &SimOptions,
+    changed: &[Platform<'_>],
+) -> Result<(Timeline, Option<Vec<Dual>>), SimError> {
+    let (mut here, mut changed, mut program) = (*platform, changed.to_vec(), program);
+    if let Some(renumbered) = renumbered {
+        here = renumbered.platform(platform);
+        changed.iter_mut().for_each(|changed| *changed = renumbered.platform(changed));
+        program = &renumbered.program;
     }
+    let fluid = Tracked::new(&here, &changed);
+    let (predicted, by) = simulate_folded(fluid, program, &here, options.driver(), options, orbits.clone())?;
+    Ok((predicted.timeline, by))
 }
-
-/// What the activity is that starts next.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Work {
-    /// A task of a list of jobs.
-    Job {
-        /// The list.
-        list: u32,
-        /// The task.
-        task: u32,
-    },
-    /// Taking in a message.
-    Receive {
-        /// Its path.
-        path: u32,
-        /// Its bytes.
-        bytes: u64,
-        /// Whether it is added to what is there.
-        sums: bool,
-    },
-    /// Bytes that flow over a path.
-    Bytes {
-        /// Which one.
-        path: u32,
-    },
-}
-
-/// What hears how the moments of a run came about. A solver that ignores it costs nothing.
-pub trait Trace {
-    /// Whether it listens.
-    const TRACES: bool = false;
-
-    /// Keeps in `slot` the moment that comes after that in `after`.
-    #[inline]
-    fn keep(&mut self, _slot: Slot, _after: Slot, _took: Took) {}
-
-    /// Says what starts next.
-    #[inline]
-    fn about(&mut self, _work: Work) {}
-
-    /// A task of `iteration` ends now.
-    #[inline]
-    fn ended(&mut self, _iteration: u32) {}
-
-    /// The derivatives of the ends of iterations.
-    fn ends(&mut self) -> Option<Vec<Dual>> {
-        None
-    }
-
-    /// Prices the jobs of a program.
-    ///
-    /// # Errors
-    /// Costs that are no numbers.
-    fn prepare(&mut self, _program: &Program, _options: &SimOptions, _orbits: &Orbits) -> Result<(), InputError> {
-        Ok(())
-    }
-
-    /// Prices the next path, which takes these links.
-    ///
-    /// # Errors
-    /// Costs that are no numbers.
-    fn path(&mut self, _key: Key, _links: &[LinkId]) -> Result<(), InputError> {
-        Ok(())
-    }
-
-    /// Prices a meeting as a whole.
-    ///
-    /// # Errors
-    /// What `seconds` refuses.
-    fn whole(&mut self, _meeting: u32, _seconds: &Seconds<'_>) -> Result<(), InputError> {
-        Ok(())
-    }
-}
-
-/// How long something takes on a platform.
-pub(crate) type Seconds<'a> = dyn Fn(&Platform<'_>) -> Result<f64, InputError> + 'a;

@@ -31,7 +31,6 @@ use lockstep_models::{Claim, Driver, Span, Totals};
 use lockstep_topology::{InputError, Time};
 
 use crate::deadlock::Waiting;
-use crate::derivative::{Dual, Slot, Took};
 use crate::error::SimError;
 use crate::event::Events;
 use crate::fluid::{ClassId, Finished, Fluid};
@@ -40,6 +39,7 @@ use crate::machine::{Resources, Utilisation};
 use crate::network::Connections;
 use crate::plan::Plan;
 use crate::platform::Platform;
+use crate::trace::{Dual, Slot, Took};
 use crate::traffic::{Sent, Traffic};
 pub(crate) use feed::Feed;
 use flight::{Flight, Meetings};

@@ -50,7 +50,7 @@ pub(crate) use tap::LEAST_LEFT;
 
 use lockstep_topology::{InputError, Time};
 
-use crate::derivative::Trace;
+use crate::trace::Trace;
 
 /// A resource of one system, numbered in order of creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

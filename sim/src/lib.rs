@@ -30,6 +30,7 @@ mod simulate;
 mod supply;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod traffic;
 
 pub use collective::{CollectiveRun, CollectiveTime, nccl_choice, simulate_collective};

@@ -7,7 +7,6 @@ use lockstep_topology::cluster::{Device, DeviceKind};
 use lockstep_topology::{InputError, Rank, Time};
 
 use crate::costs::Cost;
-use crate::derivative::{Dual, Tracked};
 use crate::engine::{Engine, Feed, Job, Jobs};
 use crate::error::SimError;
 use crate::fluid::{Fluid, System};
@@ -19,6 +18,7 @@ use crate::orbits::Orbits;
 use crate::plan::Plan;
 use crate::platform::Platform;
 use crate::supply;
+use crate::trace::Dual;
 use crate::traffic::Traffic;
 
 /// Bytes per second that a host's storage takes in where the cluster does not say.
@@ -129,31 +129,8 @@ pub(crate) fn simulate_by<F: Fluid + Clone>(
     Ok(predicted)
 }
 
-/// The timeline of a run, in which ranks have the numbers by which they are simulated, and the derivatives of the ends of its
-/// iterations by the figures that `changed` platforms have changed; none where the run did what is not differentiated.
-///
-/// # Errors
-/// As [`simulate`].
-pub(crate) fn differentiate(
-    (renumbered, orbits): &Numbers,
-    program: &Program,
-    platform: &Platform<'_>,
-    options: &SimOptions,
-    changed: &[Platform<'_>],
-) -> Result<(Timeline, Option<Vec<Dual>>), SimError> {
-    let (mut here, mut changed, mut program) = (*platform, changed.to_vec(), program);
-    if let Some(renumbered) = renumbered {
-        here = renumbered.platform(platform);
-        changed.iter_mut().for_each(|changed| *changed = renumbered.platform(changed));
-        program = &renumbered.program;
-    }
-    let fluid = Tracked::new(&here, &changed);
-    let (predicted, by) = simulate_folded(fluid, program, &here, options.driver(), options, orbits.clone())?;
-    Ok((predicted.timeline, by))
-}
-
 /// As [`simulate_with`], of the ranks that `orbits` has.
-fn simulate_folded<F: Fluid + Clone>(
+pub(crate) fn simulate_folded<F: Fluid + Clone>(
     fluid: F,
     program: &Program,
     platform: &Platform<'_>,
@@ -167,9 +144,9 @@ fn simulate_folded<F: Fluid + Clone>(
     let (outcome, folding) = fold::or_unfolded(orbits, |orbits| {
         let plan = Plan::new(program, orbits.count(program.ranks()))?;
         let mut resources = Resources::new(platform, fluid.clone(), orbits);
-        let (lists, of_rank) = jobs(program, options, &mut resources)?;
+        let (lists, of_rank) = jobs(program, options.threads_per_rank, &mut resources)?;
         let orbits = resources.orbits().clone();
-        resources.fluid.prepare(program, options, &orbits)?;
+        resources.fluid.prepare(program, options.threads_per_rank, &orbits)?;
         let mut engine = Engine::new(&plan, driver.clone(), resources, lists, &of_rank);
         engine.long_way = options.long_way;
         let feed = |stages: &Option<Stages>| Some(Feed::new((*stages)?, input?));
@@ -203,7 +180,7 @@ fn per_step(mut utilisation: Vec<Utilisation>, end: Time, timeline: &Timeline) -
 /// The jobs of each role on each device in use, and which list is each rank's.
 pub(crate) fn jobs<F: Fluid>(
     program: &Program,
-    options: &SimOptions,
+    threads: u32,
     resources: &mut Resources<'_, F>,
 ) -> Result<(Vec<Jobs>, Vec<u32>), InputError> {
     let platform = resources.platform;
@@ -243,7 +220,7 @@ pub(crate) fn jobs<F: Fluid>(
                     continue;
                 };
                 check(&task.name, cost)?;
-                let class = resources.task(device, cost, options.threads_per_rank)?;
+                let class = resources.task(device, cost, threads)?;
                 list.push(Some(Job { class, seconds: cost.seconds }));
             }
             here.push((coordinate, lists.len() as u32));

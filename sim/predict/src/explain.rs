@@ -229,6 +229,9 @@ fn hidden(hiding: &Hiding, predicted: &Predicted) -> HidingFigures {
 
 /// The largest batch per rank with which the fullest device has enough memory; 0 where no sample fits.
 ///
+/// Memory is about a straight line over the batch, so the guess is where the line through the last two batches meets the capacity, and
+/// the batch beside it as soon as one of the two is known; after a few guesses what is left is halved.
+///
 /// # Errors
 /// An algorithm that cannot serve, which the configuration itself would have told.
 pub fn largest_batch(
@@ -239,26 +242,40 @@ pub fn largest_batch(
 ) -> Result<u32, Failure> {
     /// More samples than anybody takes at once.
     const MOST: u32 = 1 << 24;
+    /// Guesses before halving.
+    const GUESSES: u32 = 8;
     let Some(capacity) = predicted.memory.capacity else { return Ok(0) };
-    let fits = |batch: u32| -> Result<bool, Failure> {
+    let total = |batch: u32| -> Result<u64, Failure> {
         let mut other = configuration.clone();
         other.job.batch_per_rank = batch;
         let program = other.program().map_err(|error| experiment.locate(error))?;
         let memory = fullest_device(&program, cluster, &predicted.placement, optimizer_elements(experiment))?;
-        Ok(memory.memory.total() <= capacity.0)
+        Ok(memory.memory.total())
     };
+    let here = (configuration.job.batch_per_rank, predicted.memory.memory.total());
+    let beside = if here.0 == 1 { 2 } else { 1 };
+    let mut points = [here, (beside, total(beside)?)];
     let (mut low, mut high) = (0, MOST + 1);
-    while high - low > 1 {
-        // From below in doublings, then by halves.
-        let middle = if high > MOST { (2 * low).clamp(1, MOST) } else { low + (high - low) / 2 };
-        if fits(middle)? {
-            low = middle;
-        } else {
-            high = middle;
-        }
-        if low == MOST {
+    for (batch, total) in points {
+        if total <= capacity.0 { low = low.max(batch) } else { high = high.min(batch) }
+    }
+    for guesses in 0.. {
+        if high - low <= 1 || low == MOST {
             break;
         }
+        let slope = (points[1].1 as f64 - points[0].1 as f64) / (f64::from(points[1].0) - f64::from(points[0].0));
+        let on_line = f64::from(points[1].0) + (capacity.0 as f64 - points[1].1 as f64) / slope;
+        let middle = low + (high - low) / 2;
+        let guess = if guesses < GUESSES && on_line.is_finite() { on_line.floor() as u32 } else { middle };
+        // Neither end once more.
+        let guess = guess.clamp(low + 1, high - 1);
+        let point = (guess, total(guess)?);
+        if point.1 <= capacity.0 {
+            low = guess;
+        } else {
+            high = guess;
+        }
+        points = [points[1], point];
     }
     Ok(low)
 }

@@ -13,7 +13,7 @@ pub(super) struct Changed<'a> {
 
 /// What a parameter is a part of.
 enum Part<'a> {
-    Cluster(Cluster),
+    Cluster(Box<Cluster>),
     Costs(Perturbed<'a>),
 }
 
@@ -25,7 +25,7 @@ impl<'a> Changed<'a> {
             Parameter::Cluster(changed) => {
                 let factor = if changed.is_rate() { 1.0 / longer } else { longer };
                 let cluster = platform.cluster.scaled(&|figure| if figure == changed { factor } else { 1.0 });
-                Part::Cluster(cluster)
+                Part::Cluster(Box::new(cluster))
             }
             Parameter::Own(time) => {
                 Part::Costs(Perturbed::beside(platform.costs, counterpart.clone(), longer, time.alone()))

@@ -12,12 +12,13 @@ use super::changed::Changed;
 use super::perturbed::{OwnTime, Parameter};
 use super::sensitivity::{STEP, Sensitivity, on_scaled, reactions, strongest_first};
 use crate::conditions::Conditions;
-use crate::derivative::LANES;
+use crate::derivative::differentiate;
 use crate::error::SimError;
 use crate::fluid::System;
 use crate::fold::renumber::{self, Numbers};
 use crate::platform::Platform;
-use crate::simulate::{Prediction, SimOptions, differentiate, simulate_by};
+use crate::simulate::{Prediction, SimOptions, simulate_by};
+use crate::trace::LANES;
 
 /// Runs of tasks and messages of an iteration beyond which it is not simulated one by one: what the simulator skips where it knows
 /// what comes back.
@@ -50,6 +51,15 @@ impl Basis {
             Basis::Differences => "differences of two simulations for each parameter",
         }
     }
+}
+
+/// Sensitivities to small changes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Derivatives {
+    /// By parameter.
+    pub all: Vec<Sensitivity>,
+    /// Options with which a simulation has the step that they are of.
+    pub options: SimOptions,
 }
 
 /// A program on a platform, with what all its simulations have in common.
@@ -106,11 +116,14 @@ impl<'a> Subject<'a> {
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<(Vec<Sensitivity>, Basis, SimOptions), SimError> {
         progress(0, 3);
-        let Some((mut all, options)) = self.derivatives(prediction, parameters)? else {
+        let Some(Derivatives { mut all, options }) = self.derivatives(prediction, parameters)? else {
             return Ok((self.differences(parameters, progress)?, Basis::Differences, self.options));
         };
         progress(1, 3);
         let basis = self.fit(&mut all, &options, progress)?;
+        if basis == Basis::Differences {
+            all = self.differences(parameters, progress)?;
+        }
         strongest_first(&mut all);
         Ok((all, basis, options))
     }
@@ -128,8 +141,7 @@ impl<'a> Subject<'a> {
         reactions(&self.platform, parameters, progress, seconds)
     }
 
-    /// The sensitivities to small changes as derivatives, in the order of `parameters`, and the options of the simulation that has
-    /// them; `None` where it does what is not differentiated, would take too long, or has other steps.
+    /// The sensitivities to small changes as derivatives, in the order of `parameters`; `None` where it does what is not differentiated, would take too long, or has other steps.
     ///
     /// # Errors
     /// As [`simulate`](crate::simulate).
@@ -137,7 +149,7 @@ impl<'a> Subject<'a> {
         &self,
         prediction: &Prediction,
         parameters: &[Parameter],
-    ) -> Result<Option<(Vec<Sensitivity>, SimOptions)>, SimError> {
+    ) -> Result<Option<Derivatives>, SimError> {
         let plain = *self.platform.conditions == Conditions::default() && self.platform.costs.noise().is_none();
         if !plain || self.program.claims() || events(prediction) > MOST_EVENTS {
             return Ok(None);
@@ -154,7 +166,8 @@ impl<'a> Subject<'a> {
                 }
             }
             if all.len() == parameters.len() {
-                return Ok(Some((all, SimOptions { long_way: self.options.long_way, ..options })));
+                let options = SimOptions { long_way: self.options.long_way, ..options };
+                return Ok(Some(Derivatives { all, options }));
             }
         }
         Ok(None)
@@ -184,7 +197,8 @@ impl<'a> Subject<'a> {
         Ok(Some(parameters.iter().enumerate().map(of).collect()))
     }
 
-    /// Scales derivatives by computation, and those by communication, to what larger changes do.
+    /// Scales derivatives by computation, and those by communication, to what larger changes do; [`Basis::Differences`] where one says
+    /// nothing of the other.
     fn fit(
         &self,
         all: &mut [Sensitivity],
@@ -203,7 +217,7 @@ impl<'a> Subject<'a> {
             all.iter_mut().partition(|one| computes(&one.parameter));
         let sum = |all: &[&mut Sensitivity]| -> f64 { all.iter().map(|one| one.to_faster()).sum() };
         let (computation, communication) = (sum(&of_computation), sum(&others));
-        if computation.abs() < SMOOTH || communication.abs() < SMOOTH {
+        if of_computation.is_empty() || others.is_empty() {
             return Ok(Basis::Derivatives);
         }
         let (rates, times): (Vec<Parameter>, Vec<Parameter>) =
@@ -217,8 +231,11 @@ impl<'a> Subject<'a> {
         let found = (at(1, STEP)? - at(2, -STEP)?) / (2.0 * STEP);
         let factors = [found / computation, (computation + communication - found) / communication];
         let like = |factor: f64| (1.0 / UNLIKE..UNLIKE).contains(&factor);
-        if (found - computation).abs() < SMOOTH || !factors.into_iter().all(like) {
+        if (found - computation).abs() < SMOOTH {
             return Ok(Basis::Derivatives);
+        }
+        if !factors.into_iter().all(like) {
+            return Ok(Basis::Differences);
         }
         for (group, factor) in [(of_computation, factors[0]), (others, factors[1])] {
             group.into_iter().for_each(|one| one.elasticity *= factor);

@@ -6,8 +6,6 @@ use lockstep_models::Program;
 use lockstep_topology::cluster::LinkId;
 use lockstep_topology::{InputError, Time};
 
-use super::Dual;
-use super::dual::LANES;
 use crate::engine::Jobs;
 use crate::engine::path::{Key, Path, path_between};
 use crate::fluid::{ActivityId, ClassId, Finished, Fluid, ResourceId, Use, normalise};
@@ -15,7 +13,8 @@ use crate::machine::Resources;
 use crate::network::{Carrier, Connections};
 use crate::orbits::Orbits;
 use crate::platform::Platform;
-use crate::simulate::{SimOptions, jobs};
+use crate::simulate::jobs;
+use crate::trace::{Dual, LANES, Seconds, Trace};
 
 /// By how much a shadow's figure is changed: rates are divided by 1 + `CHANGE`, times multiplied by it. Durations are sums of
 /// figures and of quotients by them, of which this difference is exact.
@@ -36,7 +35,7 @@ pub(super) struct Probe {
     pub(super) classes: Vec<Takes>,
 }
 
-impl super::Trace for Probe {}
+impl Trace for Probe {}
 
 impl Fluid for Probe {
     fn add_resource(&mut self, capacity: f64) -> Result<ResourceId, InputError> {
@@ -116,8 +115,8 @@ impl<'a> Shadow<'a> {
         Shadow { platform, resources, connections, lists, paths, wholes }
     }
 
-    pub(super) fn price(&mut self, program: &Program, options: &SimOptions) -> Result<(), InputError> {
-        self.lists = jobs(program, options, &mut self.resources)?.0;
+    pub(super) fn price(&mut self, program: &Program, threads: u32) -> Result<(), InputError> {
+        self.lists = jobs(program, threads, &mut self.resources)?.0;
         Ok(())
     }
 
@@ -127,7 +126,7 @@ impl<'a> Shadow<'a> {
         Ok(())
     }
 
-    pub(super) fn whole(&mut self, meeting: u32, seconds: &super::Seconds<'_>) -> Result<(), InputError> {
+    pub(super) fn whole(&mut self, meeting: u32, seconds: &Seconds<'_>) -> Result<(), InputError> {
         self.wholes.insert(meeting, seconds(self.platform)?);
         Ok(())
     }

@@ -6,9 +6,9 @@
 
 use lockstep_topology::Time;
 
-use super::dual::Dual;
 use super::shadow::TakesBy;
 use crate::fluid::{ClassId, Fluid, LEAST_LEFT, System, Use};
+use crate::trace::Dual;
 
 /// Relative difference below which levels, loads and capacities are equal.
 const EQUAL: f64 = 1e-9;
@@ -44,6 +44,8 @@ struct Class {
     members: u32,
     speed: f64,
     speed_by: Dual,
+    /// The resource at whose level it is, if it is at one.
+    full: Option<u32>,
     /// What its progress at a given time changes by, at `since`.
     progress_by: Dual,
     since: Time,
@@ -239,6 +241,7 @@ impl Speeds {
         let mut open: Vec<u32> = Vec::new();
         for number in members {
             let class = &mut self.classes[*number as usize];
+            class.full = None;
             if class.speed >= class.cap * (1.0 - EQUAL) {
                 class.speed_by = class.cap_by;
             } else {
@@ -274,7 +277,10 @@ impl Speeds {
                     .is_some_and(|share| share.per_speed * known.speed >= full.level * (1.0 - EQUAL))
             };
             match full.iter_mut().find(holds) {
-                Some(full) => full.bound.push(class),
+                Some(full) => {
+                    full.bound.push(class);
+                    self.classes[class as usize].full = Some(full.number);
+                }
                 None => self.unclear = true,
             }
         }
@@ -298,7 +304,7 @@ impl Speeds {
             let class = &self.classes[*user as usize];
             let Some(share) = class.share(full.number) else { continue };
             let members = f64::from(class.members);
-            if full.bound.contains(user) {
+            if class.full == Some(full.number) {
                 bound += members;
             } else {
                 rest.add(-members * class.speed, &share.by);

@@ -8,16 +8,14 @@ use lockstep_models::Program;
 use lockstep_topology::cluster::LinkId;
 use lockstep_topology::{InputError, Time};
 
-use super::dual::Dual;
 use super::shadow::{PathBy, Shadow, Shadows, TakesBy};
 use super::speeds::Speeds;
-use super::{Seconds, Slot, Took, Trace, Work};
 use crate::engine::MESSAGE;
 use crate::engine::path::Key;
 use crate::fluid::{ActivityId, ClassId, Finished, Fluid, ResourceId, System, Use, normalise};
 use crate::orbits::Orbits;
 use crate::platform::Platform;
-use crate::simulate::SimOptions;
+use crate::trace::{Dual, Seconds, Slot, Took, Trace, Work};
 
 /// No class.
 const NONE: u32 = u32::MAX;
@@ -174,10 +172,10 @@ impl Trace for Tracked<'_> {
         (!self.varies && self.speeds.clear()).then(|| std::mem::take(&mut self.ends))
     }
 
-    fn prepare(&mut self, program: &Program, options: &SimOptions, orbits: &Orbits) -> Result<(), InputError> {
+    fn prepare(&mut self, program: &Program, threads: u32, orbits: &Orbits) -> Result<(), InputError> {
         let changed = self.changed.iter().map(|platform| Shadow::new(platform, orbits)).collect();
         let mut shadows = Shadows { own: Shadow::new(self.own, orbits), changed };
-        shadows.each(|shadow| shadow.price(program, options))?;
+        shadows.each(|shadow| shadow.price(program, threads))?;
         self.shadows = Some(shadows);
         Ok(())
     }

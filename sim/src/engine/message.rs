@@ -12,10 +12,10 @@ use lockstep_topology::{Action, InputError, LaneStep, Time};
 use super::unit::Arrival;
 use super::{Engine, Event, MESSAGE};
 use crate::costs::Pair;
-use crate::derivative::{Slot, Took, Work};
 use crate::fluid::{ClassId, Fluid};
 use crate::network::{Carrier, Terms};
 use crate::plan::Connection;
+use crate::trace::{Slot, Took, Work};
 
 /// Where a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,11 +11,11 @@ use lockstep_topology::{InputError, Rank as RankId, Time};
 
 use super::path::Peer;
 use super::{Engine, Job};
-use crate::derivative::Work;
 use crate::fluid::Fluid;
 use crate::noise::{Noise, Place};
 use crate::plan::{Cursor, Plan, RolePlan, Slot};
 use crate::platform::Platform;
+use crate::trace::Work;
 
 /// A rank's state.
 #[derive(Debug)]

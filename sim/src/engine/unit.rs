@@ -10,8 +10,8 @@ use std::collections::BinaryHeap;
 use lockstep_topology::{InputError, Time};
 
 use super::{Engine, Event, Job};
-use crate::derivative::{Slot, Took, Work};
 use crate::fluid::{ActivityId, ClassId, Fluid};
+use crate::trace::{Slot, Took, Work};
 
 /// A message that a lane can take in. Ordered by what a thread handles first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

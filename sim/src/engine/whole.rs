@@ -7,11 +7,11 @@ use lockstep_topology::nccl::Answer;
 use lockstep_topology::{Collective, InputError, Rank, Time};
 
 use super::{Engine, Event, overflow};
-use crate::derivative::{Slot, Took};
 use crate::fluid::{ClassId, Fluid};
 use crate::nccl;
 use crate::plan::{FP32_BYTES, Meeting};
 use crate::platform::Platform;
+use crate::trace::{Slot, Took};
 
 /// A meeting that takes as long as was measured.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 
 use lockstep_topology::{InputError, Time};
 
-use crate::derivative::Trace;
+use crate::trace::Trace;
 
 use super::classes::{Link, Member, NONE};
 use super::resource::{FREE, Fill, Resource, SHARED};

@@ -1,12 +1,14 @@
 //! Sensitivities from one simulation that carries derivatives, beside differences of simulations.
 
 use lockstep_models::{Bucket, Precision};
+use lockstep_topology::cluster::Figure;
 use proptest::prelude::*;
 
 use super::world::tree;
 use super::*;
 use crate::Roofline;
-use crate::answer::{Subject, parameters};
+use crate::answer::{Basis, OwnTime, Parameter, Sensitivity, Subject, parameters};
+use crate::conditions::{Conditions, Slowdown};
 
 const OPTIONS: SimOptions = SimOptions {
     warm_up: 1,
@@ -27,7 +29,7 @@ fn compare(platform: &Platform<'_>, program: &Program, options: &SimOptions) -> 
     let all = parameters(program, platform, &prediction.traffic).expect("routes");
     let step = prediction.timeline.step_time_s();
     let subject = Subject::new(program, *platform, options);
-    let (found, _) = subject.derivatives(&prediction, &all).expect("runs").expect("everything is differentiated");
+    let found = subject.derivatives(&prediction, &all).expect("runs").expect("everything is differentiated").all;
     let sum: f64 = found.iter().map(|s| if s.parameter.is_rate() { s.elasticity } else { -s.elasticity }).sum();
     assert!((sum + 1.0).abs() < 1e-3, "{sum} of {found:?}");
     let mut compared = 0;
@@ -119,4 +121,71 @@ fn nothing_is_left_out_of_other_precisions_and_libraries() {
         let compared = compare(&world.platform(&Roofline, NetworkModel::MaxMin), &program, &OPTIONS);
         assert!(compared > 4, "{algorithm} {precision}: {compared}");
     }
+}
+
+#[test]
+fn the_answer_names_how_it_was_worked_out() {
+    // A ring behind everything else is smooth. With a slow rank it is too, and yet every parameter has two simulations.
+    let world = World::star(2);
+    let costs = Flat { forward: 1e-3, backward: 1e-3, ..Flat::default() };
+    let program = program(&Job { bucket: Bucket::Whole, ..mlp(2) });
+    let slow = Slowdown { hosts: Vec::new(), ranks: vec![0], factor: 2.0, from: Time::ZERO, until: Time::MAX };
+    for (slow, basis) in [(Vec::new(), Basis::Derivatives), (vec![slow], Basis::Differences)] {
+        let conditions = Conditions { slow, ..Conditions::default() };
+        let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
+        let prediction = simulate(&program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs");
+        let all = parameters(&program, &platform, &prediction.traffic).expect("routes");
+        let subject = Subject::new(&program, platform, &OPTIONS);
+        let (found, named, _) = subject.sensitivities(&prediction, &all, &mut |_, _| {}).expect("runs");
+        assert_eq!(named, basis);
+        let differences = subject.differences(&all, &mut |_, _| {}).expect("runs");
+        for one in &found {
+            let other = differences.iter().find(|other| other.parameter == one.parameter).expect("the same ones");
+            assert!((one.elasticity - other.elasticity).abs() < 1e-3, "{one:?}, {other:?}");
+        }
+    }
+}
+
+/// Sensitivities of LeNet on hosts with a thread for each rank, as they are worked out, held to the sums of differences; how they were.
+fn rugged(ranks: u32, batch: u32, bucket: Bucket) -> Basis {
+    let world = World::new(Cluster::load("ethernet-4").expect("a preset"), ranks, &HostingRule::PerRank);
+    let model = Arc::new(lockstep_readers::load_model("lenet").expect("there"));
+    let program = program(&Job { bucket, ..Job::new(model, ranks, batch) });
+    let platform = world.platform(&Roofline, NetworkModel::MaxMin);
+    let prediction = simulate(&program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs");
+    let all = parameters(&program, &platform, &prediction.traffic).expect("routes");
+    let subject = Subject::new(&program, platform, &OPTIONS);
+    let (found, basis, options) = subject.sensitivities(&prediction, &all, &mut |_, _| {}).expect("runs");
+    let subject = subject.with(options);
+    let faster = |s: &Sensitivity| if s.parameter.is_rate() { s.elasticity } else { -s.elasticity };
+    let computes = |s: &&Sensitivity| {
+        use Figure::{CpuMemory, CpuPeak};
+        matches!(s.parameter, Parameter::Own(OwnTime::Kernels) | Parameter::Cluster(CpuPeak | CpuMemory))
+    };
+    let computation: f64 = found.iter().filter(computes).map(faster).sum();
+    let group: Vec<Parameter> = found.iter().filter(computes).map(|s| s.parameter).collect();
+    let (rates, times): (Vec<Parameter>, Vec<Parameter>) = group.into_iter().partition(|one| one.is_rate());
+    let at = |by: f64| {
+        let predicted = subject.scaled((&rates, libm::exp(by)), (&times, libm::exp(-by))).expect("runs");
+        libm::log(predicted.timeline.step_time_s())
+    };
+    let difference = (at(0.02) - at(-0.02)) / 0.04;
+    let near = if basis == Basis::Sums { 1e-9 } else { 0.02 };
+    assert!((computation - difference).abs() < near, "{basis:?}: {computation}, by differences {difference}");
+    assert!((found.iter().map(faster).sum::<f64>() + 1.0).abs() < 1e-3, "{found:?}");
+    basis
+}
+
+#[test]
+fn rugged_steps_have_the_sums_of_larger_changes() {
+    // Ranks that compute and exchange on one thread: small changes let a message come before a task in place of after it.
+    let mut found = Vec::new();
+    for ranks in 2..=4 {
+        for batch in [8, 16, 32, 64] {
+            found.extend(
+                [Bucket::Layer, Bucket::Whole, Bucket::Size(Bytes(1 << 20))].map(|bucket| rugged(ranks, batch, bucket)),
+            );
+        }
+    }
+    assert!(found.contains(&Basis::Sums) && found.contains(&Basis::Derivatives), "{found:?}");
 }

@@ -130,7 +130,7 @@ fn water_level(mut bounds: Vec<f64>, capacity: f64) -> f64 {
     f64::INFINITY
 }
 
-impl crate::derivative::Trace for SlowSystem {}
+impl crate::trace::Trace for SlowSystem {}
 
 impl Fluid for SlowSystem {
     fn add_resource(&mut self, capacity: f64) -> Result<ResourceId, InputError> {

@@ -5,27 +5,27 @@ pub(crate) const LANES: usize = 16;
 
 /// By how much a number changes per change of each parameter, relative to the parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Dual(pub(super) [f64; LANES]);
+pub struct Dual(pub(crate) [f64; LANES]);
 
 impl Dual {
     /// Of a constant.
     pub(crate) const ZERO: Dual = Dual([0.0; LANES]);
 
     /// Adds `factor` times another one.
-    pub(super) fn add(&mut self, factor: f64, other: &Dual) {
+    pub(crate) fn add(&mut self, factor: f64, other: &Dual) {
         for (own, other) in self.0.iter_mut().zip(&other.0) {
             *own += factor * other;
         }
     }
 
     /// The same with `factor` times another one.
-    pub(super) fn plus(mut self, factor: f64, other: &Dual) -> Dual {
+    pub(crate) fn plus(mut self, factor: f64, other: &Dual) -> Dual {
         self.add(factor, other);
         self
     }
 
     /// So many times as much.
-    pub(super) fn times(mut self, factor: f64) -> Dual {
+    pub(crate) fn times(mut self, factor: f64) -> Dual {
         self.0.iter_mut().for_each(|own| *own *= factor);
         self
     }

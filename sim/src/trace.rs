@@ -1,0 +1,156 @@
+//! What a run says of how its moments came about: which other one each follows, and by what.
+//!
+//! The engine says it whoever listens. A solver that does (`derivative.rs`) works out derivatives; to the others it costs nothing.
+
+mod dual;
+
+use lockstep_models::Program;
+use lockstep_topology::InputError;
+use lockstep_topology::cluster::{DeviceId, LinkId};
+
+pub(crate) use dual::{Dual, LANES};
+
+use crate::costs::Pair;
+use crate::orbits::Orbits;
+use crate::platform::Platform;
+
+/// A moment whose derivatives are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slot {
+    /// The present.
+    Now,
+    /// The next event of a message.
+    Message(u32),
+    /// When the receiver of a message hears of it.
+    Announced(u32),
+    /// When a message wakes the receiver's thread.
+    Seen(u32),
+    /// When a port is free.
+    Port(u32),
+    /// When a unit is done.
+    Done(u32),
+    /// When a unit is woken.
+    Wake(u32),
+    /// When a unit had news.
+    Touched(u32),
+    /// When a flight ends that is known as a whole.
+    Through(u32),
+    /// When a rank has done the last exchange that is known as a whole.
+    Free(u32),
+}
+
+/// What one moment comes after another by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Took {
+    /// They are one.
+    Nothing,
+    /// So many times what the sender's port takes for a message of a path, and so many latencies.
+    Path {
+        /// Which one.
+        path: u32,
+        /// Times at the port.
+        sends: u8,
+        /// Latencies.
+        latencies: u8,
+    },
+    /// So many bytes that share their path with nothing.
+    Bytes {
+        /// Which one.
+        path: u32,
+        /// How many.
+        bytes: f64,
+    },
+    /// A meeting as a whole.
+    Whole {
+        /// Which one.
+        meeting: u32,
+    },
+}
+
+impl Took {
+    /// One latency.
+    pub(crate) const LATENCY: Took = Took::Path { path: 0, sends: 0, latencies: 1 };
+    /// One message's time at the sender's port.
+    pub(crate) const SEND: Took = Took::Path { path: 0, sends: 1, latencies: 0 };
+
+    /// The same of another path.
+    pub(crate) fn on(self, path: u32) -> Took {
+        if let Took::Path { sends, latencies, .. } = self { Took::Path { path, sends, latencies } } else { self }
+    }
+}
+
+/// What the activity is that starts next.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Work {
+    /// A task of a list of jobs.
+    Job {
+        /// The list.
+        list: u32,
+        /// The task.
+        task: u32,
+    },
+    /// Taking in a message.
+    Receive {
+        /// Its path.
+        path: u32,
+        /// Its bytes.
+        bytes: u64,
+        /// Whether it is added to what is there.
+        sums: bool,
+    },
+    /// Bytes that flow over a path.
+    Bytes {
+        /// Which one.
+        path: u32,
+    },
+}
+
+/// What hears how the moments of a run came about. A solver that ignores it costs nothing.
+pub trait Trace {
+    /// Whether it listens.
+    const TRACES: bool = false;
+
+    /// Keeps in `slot` the moment that comes after that in `after`.
+    #[inline]
+    fn keep(&mut self, _slot: Slot, _after: Slot, _took: Took) {}
+
+    /// Says what starts next.
+    #[inline]
+    fn about(&mut self, _work: Work) {}
+
+    /// A task of `iteration` ends now.
+    #[inline]
+    fn ended(&mut self, _iteration: u32) {}
+
+    /// The derivatives of the ends of iterations.
+    fn ends(&mut self) -> Option<Vec<Dual>> {
+        None
+    }
+
+    /// Prices the jobs of a program, whose ranks have so many threads.
+    ///
+    /// # Errors
+    /// Costs that are no numbers.
+    fn prepare(&mut self, _program: &Program, _threads: u32, _orbits: &Orbits) -> Result<(), InputError> {
+        Ok(())
+    }
+
+    /// Prices the next path from one device to another, which takes these links.
+    ///
+    /// # Errors
+    /// Costs that are no numbers.
+    fn path(&mut self, _ends: (DeviceId, DeviceId, Pair), _links: &[LinkId]) -> Result<(), InputError> {
+        Ok(())
+    }
+
+    /// Prices a meeting as a whole.
+    ///
+    /// # Errors
+    /// What `seconds` refuses.
+    fn whole(&mut self, _meeting: u32, _seconds: &Seconds<'_>) -> Result<(), InputError> {
+        Ok(())
+    }
+}
+
+/// How long something takes on a platform.
+pub(crate) type Seconds<'a> = dyn Fn(&Platform<'_>) -> Result<f64, InputError> + 'a;
