@@ -203,6 +203,10 @@ impl Program {
             let message = format!("has dedicated servers, which serve one group, and not {}: take ring", task.name);
             return Err(InputError::flag("algorithm", exchange.algorithm.to_string(), message));
         }
+        if self.ranks() > self.workers() && exchange.buffer == Buffer::Weights {
+            let message = format!("has servers, which have no place for what {} gathers: take ring", task.name);
+            return Err(InputError::flag("algorithm", exchange.algorithm.to_string(), message));
+        }
         if exchange.range.end + exchange.turns.end() > self.elements(exchange.buffer)
             || exchange.range.start > exchange.range.end
         {

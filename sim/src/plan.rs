@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lockstep_models::{AxisSet, Exchange, Members, Need, Op, Phase, Program, Role, Stream, TaskId};
-use lockstep_topology::nccl::Wire;
 use lockstep_topology::{Algorithm, Collective, Group, InputError, Schedule};
 
 /// Bytes of an element of a collective alone.
@@ -83,12 +82,6 @@ pub(crate) struct Cursor {
     pub(crate) position: u32,
 }
 
-/// Which of several connections between two ranks: of messages with a protocol, a channel's own.
-pub(crate) type Connection = (Option<Wire>, u32);
-
-/// That of messages without a protocol.
-pub(crate) const PLAIN: Connection = (None, 0);
-
 /// An exchange among all members of a group.
 #[derive(Debug)]
 pub(crate) struct Meeting {
@@ -105,11 +98,6 @@ pub(crate) struct Meeting {
 }
 
 impl Meeting {
-    /// The connection that the messages of a lane take between two ranks.
-    pub(crate) fn connection(&self, lane: u32) -> Connection {
-        self.algorithm.wire().map_or(PLAIN, |wire| (Some(wire), lane % self.schedule.channels()))
-    }
-
     /// The member number of a rank that takes part.
     pub(crate) fn member(&self, rank: u32) -> u32 {
         self.members.member(rank).expect("ranks meet in their own groups")

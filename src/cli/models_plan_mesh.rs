@@ -39,7 +39,7 @@ impl Placed<'_> {
 pub(super) fn run(job: &Job, cluster: Option<&Cluster>, list: List, format: Format) -> Result<(), Failure> {
     let placed = |cluster| {
         let placed = Placement::new(cluster, job.ranks() - job.switches(), &PlacementRule::Pack)?;
-        let placed = if job.switches() > 0 { placed.and_switches(cluster, &job.algorithm)? } else { placed };
+        let placed = placed.and_switches(cluster, job.switches(), &job.algorithm)?;
         Ok::<_, InputError>((cluster, placed))
     };
     let placed = Placed(cluster.map(placed).transpose()?);

@@ -96,11 +96,10 @@ impl SimCollective {
             Experiment { cluster: self.cluster.clone(), transport: flags.transport, ..Experiment::default() };
         let site = Site::open(&experiment, self.profile.as_deref())?;
         // Ranks are those with data, and play switches on this machine, as the executor lets them.
-        let played = if experiment.on_this_machine() { flags.algorithm.switches() } else { 0 };
-        let mut placement = Placement::new(&site.cluster, flags.ranks.saturating_add(played), &PlacementRule::Pack)?;
-        if played == 0 {
-            placement = placement.and_switches(&site.cluster, &flags.algorithm)?;
-        }
+        let switches = flags.algorithm.switches();
+        let played = if experiment.on_this_machine() { switches } else { 0 };
+        let placement = Placement::new(&site.cluster, flags.ranks.saturating_add(played), &PlacementRule::Pack)?;
+        let placement = placement.and_switches(&site.cluster, switches - played, &flags.algorithm)?;
         let hosting = Hosting::new(&placement, &flags.transport.hosting())?;
         let platform = Platform::new(&site.cluster, &placement, &hosting, site.costs.as_ref());
         let platform = Platform { network: self.network.into(), ..platform };

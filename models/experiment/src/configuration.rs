@@ -89,10 +89,8 @@ impl Configuration {
         // On this machine ranks play the switches, as the executor lets them.
         let switches = if experiment.on_this_machine() { 0 } else { self.job.switches() };
         let ranks = (self.job.workers / self.learners).saturating_add(self.job.servers() - switches);
-        let mut placement = Placement::new(cluster, ranks, &rule)?;
-        if switches > 0 {
-            placement = placement.and_switches(cluster, &self.job.algorithm)?;
-        }
+        let placed = Placement::new(cluster, ranks, &rule)?;
+        let mut placement = placed.and_switches(cluster, switches, &self.job.algorithm)?;
         if self.learners > 1 {
             placement = self.share_devices(cluster, &placement)?;
         }

@@ -9,12 +9,12 @@
 use lockstep_topology::cluster::Rendezvous;
 use lockstep_topology::{Action, InputError, LaneStep, Time};
 
+use super::path::{Connection, connection};
 use super::unit::Arrival;
 use super::{Engine, Event, MESSAGE};
 use crate::costs::Pair;
 use crate::fluid::{ClassId, Fluid};
 use crate::network::{Carrier, Terms};
-use crate::plan::Connection;
 use crate::trace::{Slot, Took, Work};
 
 /// Where a message is.
@@ -69,7 +69,7 @@ impl<F: Fluid> Engine<'_, F> {
         let plan = &self.plan.meetings[meeting as usize];
         let (to_rank, buffered) = (plan.members.rank(step.peer), plan.schedule.buffered_sends());
         let bytes = step.elements() * plan.element_bytes;
-        let connection = plan.connection(lane);
+        let connection = connection(plan, lane);
         let (path, earlier) = self.path_for((from_rank, to_rank), connection, bytes)?;
         let to_flight = self.flight_sent_to(id, plan.member(self.resources.orbits().representative(to_rank)));
 

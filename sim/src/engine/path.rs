@@ -13,7 +13,7 @@ use crate::costs::{MessageCost, Pair};
 use crate::fluid::{ClassId, Fluid};
 use crate::machine::Resources;
 use crate::network::{Carrier, Connections, Pace, Terms};
-use crate::plan::Connection;
+use crate::plan::Meeting;
 use crate::platform::Platform;
 
 /// A way between two devices.
@@ -37,6 +37,17 @@ impl Path {
         let per_byte = if action == Action::RecvSum { self.cost.sum } else { self.cost.copy };
         self.cost.overhead + per_byte * bytes as f64
     }
+}
+
+/// Which of several connections between two ranks: of messages with a protocol, a channel's own.
+pub(crate) type Connection = (Option<Wire>, u32);
+
+/// That of messages without a protocol.
+pub(super) const PLAIN: Connection = (None, 0);
+
+/// The connection that the messages of a lane take between two ranks.
+pub(super) fn connection(meeting: &Meeting, lane: u32) -> Connection {
+    meeting.algorithm.wire().map_or(PLAIN, |wire| (Some(wire), lane % meeting.schedule.channels()))
 }
 
 /// All ways in use.

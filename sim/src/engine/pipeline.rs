@@ -10,12 +10,13 @@ use lockstep_models::Members;
 use lockstep_topology::cluster::Rendezvous;
 use lockstep_topology::{InputError, PipelinePhase, Time};
 
+use super::path::PLAIN;
 use super::recurrence::{Edge, How, State, advance};
 use super::{Engine, Event, overflow};
 use crate::costs::Pair;
 use crate::fluid::{ClassId, Fluid};
 use crate::network::Carrier;
-use crate::plan::{Apart, Meeting, PLAIN};
+use crate::plan::{Apart, Meeting};
 
 /// Longer rings are left to the event loop, which knows what to say about them: 53 days, a quarter of what can be counted.
 pub(super) const LONGEST_S: f64 = (1_u64 << 62) as f64 * 1e-12;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use lockstep_topology::{InputError, Permutations, Time};
 
 use super::message::WORKED_OUT;
+use super::path::PLAIN;
 use super::pipeline::{LONGEST_S, Passed, hop};
 use super::recurrence::State;
 use super::unit::Busy;
@@ -22,7 +23,7 @@ use super::{Engine, Event};
 use crate::costs::Pair;
 use crate::fluid::{ClassId, Fluid};
 use crate::network::Carrier;
-use crate::plan::{Meeting, PLAIN};
+use crate::plan::Meeting;
 use course::{Course, Ring};
 
 /// Rounds for which this is worth the effort.

@@ -12,7 +12,11 @@ use crate::{CollectiveRun, Platform, Roofline, simulate_collective};
 fn seconds(cluster: &str, algorithm: &str, ranks: u32, bytes: u64, fold: FoldRule) -> Result<f64, SimError> {
     let cluster = Cluster::load(cluster)?;
     let algorithm: Algorithm = algorithm.parse()?;
-    let placement = Placement::new(&cluster, ranks, &PlacementRule::Pack)?.and_switches(&cluster, &algorithm)?;
+    let placement = Placement::new(&cluster, ranks, &PlacementRule::Pack)?.and_switches(
+        &cluster,
+        algorithm.switches(),
+        &algorithm,
+    )?;
     let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
     let members: Vec<_> = placement.all().collect();
     let group = match algorithm.by_nodes() {
@@ -63,7 +67,11 @@ fn the_switchs_own_rate_counts() {
     let of = |sums: &str| -> Result<f64, InputError> {
         let cluster = Cluster::parse("slow.toml", &text.replace("sums = \"2.52TB/s\"", sums))?;
         let algorithm: Algorithm = "nvls".parse()?;
-        let placement = Placement::new(&cluster, 8, &PlacementRule::Pack)?.and_switches(&cluster, &algorithm)?;
+        let placement = Placement::new(&cluster, 8, &PlacementRule::Pack)?.and_switches(
+            &cluster,
+            algorithm.switches(),
+            &algorithm,
+        )?;
         let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
         let run = CollectiveRun::new(Collective::AllReduce, algorithm, Group::flat(9), 1 << 26);
         let platform = Platform::new(&cluster, &placement, &hosting, &Roofline);

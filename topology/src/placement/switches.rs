@@ -1,15 +1,16 @@
 //! Where the switches of an algorithm are that sum in the network: beside the ranks of their nodes.
 
+use std::fmt;
+
 use petgraph::graph::NodeIndex;
 
 use super::{Limits, Placement, PlacementRule, Rank};
+use crate::InputError;
 use crate::cluster::{Cluster, DeviceId, DeviceKind};
-use crate::collective::Algorithm;
-use crate::{InputError, shard};
 
 impl Placement {
-    /// With the switches that `algorithm` adds in behind all ranks, which are shared out among them in order: each is the switch that
-    /// its ranks' devices are linked with. The same placement for other algorithms.
+    /// With so many `switches` that add behind all ranks, which are shared out among them in order: each is the switch that its ranks'
+    /// devices are linked with. `algorithm` is what adds in them, for errors.
     ///
     /// # Errors
     /// A cluster without switches that add, or ranks of one node that no such switch joins.
@@ -18,13 +19,18 @@ impl Placement {
     /// # use lockstep_topology::{Cluster, Placement, PlacementRule, Rank};
     /// let cluster = Cluster::load("dgx-h100:2").unwrap();
     /// let gpus = Placement::new(&cluster, 16, &PlacementRule::Pack).unwrap();
-    /// let all = gpus.and_switches(&cluster, &"nvls-tree:2".parse().unwrap()).unwrap();
+    /// let all = gpus.and_switches(&cluster, 2, &"nvls-tree:2").unwrap();
     /// assert_eq!(all.ranks(), 18);
     /// let name = |rank| cluster.devices()[all.device(Rank(rank)).0 as usize].name.as_str();
     /// assert_eq!([name(15), name(16), name(17)], ["node1.gpu7", "node0.nvswitch", "node1.nvswitch"]);
     /// ```
-    pub fn and_switches(self, cluster: &Cluster, algorithm: &Algorithm) -> Result<Placement, InputError> {
-        let (ranks, switches) = (self.ranks(), algorithm.switches());
+    pub fn and_switches(
+        self,
+        cluster: &Cluster,
+        switches: u32,
+        algorithm: &dyn fmt::Display,
+    ) -> Result<Placement, InputError> {
+        let ranks = self.ranks();
         if switches == 0 {
             return Ok(self);
         }
@@ -38,8 +44,10 @@ impl Placement {
         }
         let mut devices = self.devices.clone();
         for node in 0..switches {
-            let own = shard(ranks.into(), switches.into(), node.into());
-            let Some(switch) = self.joining(cluster, own.start as u32..own.end as u32) else {
+            // The first nodes have a rank more.
+            let start = |node: u32| ranks / switches * node + node.min(ranks % switches);
+            let own = start(node)..start(node + 1);
+            let Some(switch) = self.joining(cluster, own.clone()) else {
                 return wrong(format!(
                     "has nodes of {} ranks, and no switch that adds joins ranks {} to {}: take as many nodes as hosts that ranks fill \
                      evenly, or ring",
