@@ -7,6 +7,7 @@ mod dual;
 use lockstep_models::Program;
 use lockstep_topology::InputError;
 use lockstep_topology::cluster::{DeviceId, LinkId};
+use lockstep_topology::nccl::Wire;
 
 pub(crate) use dual::{Dual, LANES};
 
@@ -139,7 +140,7 @@ pub trait Trace {
     ///
     /// # Errors
     /// Costs that are no numbers.
-    fn path(&mut self, _ends: (DeviceId, DeviceId, Pair), _links: &[LinkId]) -> Result<(), InputError> {
+    fn path(&mut self, _ends: (DeviceId, DeviceId, Pair, Option<Wire>), _links: &[LinkId]) -> Result<(), InputError> {
         Ok(())
     }
 
