@@ -20,7 +20,7 @@ use crate::source::Source;
 /// Samples in a thread's queue.
 const QUEUE: usize = 16;
 /// Samples, and bytes of samples, after which what is done is brought to storage.
-const SYNC: (usize, u64) = (4096, 64 << 20);
+const SYNC: (usize, u64) = (1024, 16 << 20);
 
 /// How a source is packed.
 #[derive(Debug, Clone)]
