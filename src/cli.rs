@@ -8,6 +8,7 @@ mod clusters;
 mod clusters_import;
 mod collective_beside;
 mod compare;
+mod data;
 mod doctor;
 mod driver_flags;
 mod exec_collective;
@@ -75,6 +76,9 @@ enum Command {
     /// List, show, check and import clusters
     #[command(subcommand)]
     Clusters(clusters::Clusters),
+    /// Pack data sets into files that are read at random; check, show, count and generate them
+    #[command(subcommand)]
+    Data(data::Data),
     /// Look at what this machine offers, and say what to do where something is missing
     Doctor(doctor::Doctor),
     /// Print the JSON schema of a command's `--format json`
@@ -135,6 +139,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Calibrate(command) => command.run(),
         Command::Models(command) => command.run(),
         Command::Clusters(command) => command.run(),
+        Command::Data(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::Schema(command) => command.run(),
     })

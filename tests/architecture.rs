@@ -51,6 +51,7 @@ fn crates_depend_in_one_direction() {
                 "lockstep-predict",
                 "lockstep-papers",
                 "lockstep-exec",
+                "lockstep-data",
                 "lockstep-cuda",
                 "lockstep-measure",
             ],
@@ -90,14 +91,22 @@ fn crates_depend_in_one_direction() {
         ),
         ("lockstep-sim", vec!["lockstep-topology", "lockstep-models", "lockstep-readers"]),
         ("lockstep-cuda", vec!["lockstep-topology", "lockstep-models", "lockstep-readers", "lockstep-exec"]),
-        ("lockstep-exec", vec!["lockstep-topology", "lockstep-models", "lockstep-readers"]),
+        ("lockstep-exec", vec!["lockstep-topology", "lockstep-models", "lockstep-readers", "lockstep-data"]),
+        ("lockstep-data", vec!["lockstep-topology", "lockstep-models"]),
         ("lockstep-readers", vec!["lockstep-topology", "lockstep-models"]),
         ("lockstep-models", vec!["lockstep-topology"]),
         ("lockstep-machines", vec!["lockstep-topology"]),
         ("lockstep-topology", vec![]),
         (
             "lockstep-benches",
-            vec!["lockstep-topology", "lockstep-models", "lockstep-readers", "lockstep-sim", "lockstep-exec"],
+            vec![
+                "lockstep-topology",
+                "lockstep-models",
+                "lockstep-readers",
+                "lockstep-sim",
+                "lockstep-exec",
+                "lockstep-data",
+            ],
         ),
     ];
     let expected: BTreeMap<String, BTreeSet<String>> =

@@ -72,6 +72,11 @@ fn every_command_has_help_with_an_example() {
         "clusters show",
         "clusters check",
         "clusters import",
+        "data pack",
+        "data check",
+        "data show",
+        "data stats",
+        "data generate",
         "doctor",
         "schema",
     ] {

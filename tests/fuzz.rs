@@ -177,6 +177,36 @@ fn driver_logs() {
 }
 
 #[test]
+fn packed_sets() {
+    holds("packed", readers::packed, &[], INPUTS / 2);
+}
+
+#[test]
+fn samples_of_caffe() {
+    holds("datum", readers::datum, &[], INPUTS / 8);
+}
+
+#[test]
+fn tar_shards() {
+    holds("shard", readers::shard, &[], INPUTS / 8);
+}
+
+#[test]
+fn idx_files() {
+    holds("idx", readers::idx, &[], INPUTS / 4);
+}
+
+#[test]
+fn cifar_binaries() {
+    holds("cifar", readers::cifar, &[], INPUTS / 8);
+}
+
+#[test]
+fn lmdb_files() {
+    holds("lmdb", readers::lmdb, &[], INPUTS / 8);
+}
+
+#[test]
 fn checkpoints() {
     let model = lockstep_readers::parse_model(
         "m.toml",

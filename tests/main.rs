@@ -7,6 +7,7 @@ mod circles;
 mod clock_steps;
 mod commands;
 mod compare;
+mod data;
 mod device_table;
 mod devices;
 mod equivalence;

@@ -3,8 +3,8 @@
 use lockstep_measure::calibrate::CalibrationRow;
 use lockstep_report::{
     ArmRow, CheckRow, ClusterRow, CollectiveRow, CurvePointRow, CurveRow, DetailRow, EpochRow, FrontRow, LayerRow,
-    LayoutTableRow, MeasuredRow, MemoryRow, ModelRow, PaperRow, PlotRow, PredictedRow, RankRow, Report, StageRow,
-    SweepRow, TransitionRow,
+    LayoutTableRow, MeasuredRow, MemoryRow, ModelRow, PackRow, PaperRow, PlotRow, PredictedRow, RankRow, Report,
+    SampleGroupRow, SampleRow, StageRow, SweepRow, TransitionRow,
 };
 use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
@@ -36,6 +36,9 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("models-layouts", schema::<LayoutTableRow>()),
         ("clusters-list", schema::<ClusterRow>()),
         ("clusters-show", schema::<DetailRow>()),
+        ("data-pack", schema::<PackRow>()),
+        ("data-show", schema::<SampleRow>()),
+        ("data-stats", schema::<SampleGroupRow>()),
         ("papers", schema::<PaperRow>()),
         ("papers-figures", schema::<PlotRow>()),
         ("check", schema::<CheckRow>()),

@@ -5,6 +5,9 @@
 
 use std::sync::Arc;
 
+use lockstep_data::cifar::{self, Form};
+use lockstep_data::format::{Entry, Header, checksum};
+use lockstep_data::{Found, lmdb, shards};
 use lockstep_experiment::Experiment;
 use lockstep_machines::{Import, import_machine};
 use lockstep_measure::checkpoint::Checkpoint;
@@ -85,4 +88,60 @@ pub(crate) fn claims(input: &[u8]) -> bool {
     let job = model.map(|model| Job::new(Arc::new(model), 2, 1)).expect("a model");
     let program = Job { strategy: "sma:first-come".parse().expect("a strategy"), ..job }.program().expect("a program");
     Driver::fixed(4).replaying(&program, &claims).is_ok()
+}
+
+/// The header and index of a packed file, with the checksums that they say and, since anybody can compute them, with the right ones.
+pub(crate) fn packed(input: &[u8]) -> bool {
+    let read = |bytes: &[u8]| {
+        let header = Header::decode(bytes, bytes.len() as u64)?;
+        let entries = header.entries(&bytes[header.index as usize..])?;
+        let inside = |entry: &Entry| !bytes[entry.offset as usize..][..entry.length as usize].is_empty();
+        assert!(entries.iter().all(inside), "samples have bytes");
+        Ok::<(), String>(())
+    };
+    if let Some(index) = input.get(48..56).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
+        && input.len() >= 64
+    {
+        let mut sealed = input.to_vec();
+        let entries = usize::try_from(index).ok().and_then(|at| input.get(at..)).unwrap_or_default();
+        sealed[56..60].copy_from_slice(&checksum(entries).to_le_bytes());
+        let header = checksum(&sealed[..60]);
+        sealed[60..64].copy_from_slice(&header.to_le_bytes());
+        let _ = read(&sealed);
+    }
+    read(input).is_ok()
+}
+
+/// Whether every sample that a reader lists is there.
+fn listed(input: &[u8], found: &[Found]) -> bool {
+    let inside =
+        |(offset, length): &(u64, u64)| offset.checked_add(*length).is_some_and(|end| end <= input.len() as u64);
+    assert!(found.iter().filter_map(|found| found.place.as_ref().ok()).all(inside), "samples lie in their file");
+    found.iter().all(|found| found.place.is_ok())
+}
+
+/// A sample of Caffe's.
+pub(crate) fn datum(input: &[u8]) -> bool {
+    lockstep_data::datum::read(input).is_ok()
+}
+
+/// A shard of samples in a tar file.
+pub(crate) fn shard(input: &[u8]) -> bool {
+    let found = shards::list(input);
+    listed(input, &found) && !found.is_empty()
+}
+
+/// An IDX file, plain or gzipped.
+pub(crate) fn idx(input: &[u8]) -> bool {
+    lockstep_data::idx::decode("i", input, &[1, 3, 4]).is_ok()
+}
+
+/// A binary of CIFAR's two sets.
+pub(crate) fn cifar(input: &[u8]) -> bool {
+    listed(input, &cifar::list(input, Form::Hundred)) | listed(input, &cifar::list(input, Form::Ten))
+}
+
+/// A database of LMDB's.
+pub(crate) fn lmdb(input: &[u8]) -> bool {
+    lmdb::list(input).is_ok_and(|found| listed(input, &found))
 }

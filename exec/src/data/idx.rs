@@ -1,29 +1,11 @@
-//! IDX files, plain or gzipped: the format in which MNIST, Fashion-MNIST and their kin are distributed.
-//!
-//! A file is two zero bytes, a type (8: unsigned bytes), the number of dimensions, each dimension as a big-endian `u32`,
-//! then the values, the last dimension fastest. Sizes in a header are claims: nothing is reserved before it has been read.
+//! Folders of IDX files, in which MNIST, Fashion-MNIST and their kin are distributed, as data sets.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
-use lockstep_models::Shape;
-use lockstep_topology::{InputError, read_bytes};
+use lockstep_data::idx;
+use lockstep_topology::InputError;
 
 use super::Dataset;
-
-/// Type code of unsigned bytes, the only one that images and labels come in.
-const UNSIGNED_BYTE: u8 = 8;
-
-/// Most bytes of values a file may claim: what no memory would hold as `f32` is better refused by its header.
-const MAX_BYTES: u64 = 4 << 30;
-
-/// Values of one file.
-#[derive(Debug, PartialEq)]
-struct Idx {
-    dims: Vec<u32>,
-    bytes: Vec<u8>,
-}
 
 /// (training part, held-out part) of a folder, pixels 0 to 255; the classes are those of the training labels.
 pub(super) fn load(folder: &Path) -> Result<(Dataset, Dataset), InputError> {
@@ -39,91 +21,11 @@ pub(super) fn load(folder: &Path) -> Result<(Dataset, Dataset), InputError> {
 
 /// The images and labels whose names start with `prefix`.
 fn part(folder: &Path, prefix: &str, classes: impl Fn(&[u32]) -> u32) -> Result<Dataset, InputError> {
-    let (place, images) = read(folder, &format!("{prefix}-images"), &[3, 4])?;
-    let (labels_place, labels) = read(folder, &format!("{prefix}-labels"), &[1])?;
-    if images.dims[0] != labels.dims[0] {
-        let message = format!("{place} has {} images: take both files from one set", images.dims[0]);
-        return Err(InputError::new(labels_place, format!("{} labels", labels.dims[0]), message));
-    }
-    let size = &images.dims[1..];
-    let (height, width) = (size[size.len() - 2], size[size.len() - 1]);
-    let shape = Shape { channels: if size.len() == 3 { size[0] } else { 1 }, height, width };
-    let labels: Vec<u32> = labels.bytes.into_iter().map(u32::from).collect();
-    let values = images.bytes.into_iter().map(f32::from).collect();
-    let classes = classes(&labels);
-    Dataset::new(&labels_place, shape, classes, values, labels).map(|data| Dataset { place, ..data })
-}
-
-/// Finds and reads the file `name`-idxN-ubyte, N one of `dims`, with either usual separator, plain or `.gz`.
-fn read(folder: &Path, name: &str, dims: &[u8]) -> Result<(String, Idx), InputError> {
-    let names = dims.iter().flat_map(|n| ["-", "."].map(|dash| format!("{name}{dash}idx{n}-ubyte")));
-    let candidates = names.flat_map(|name| [name.clone(), format!("{name}.gz")]);
-    let found: Option<PathBuf> = candidates.map(|name| folder.join(name)).find(|path| path.exists());
-    let Some(path) = found else {
-        let message =
-            format!("has no {name}-idx{}-ubyte or {name}-idx{}-ubyte.gz: give a folder of IDX files", dims[0], dims[0]);
-        return Err(InputError::new(folder.display().to_string(), "", message));
-    };
-    let place = path.display().to_string();
-    let bytes = read_bytes(&path).map_err(|error| InputError::new(&place, "", error.told("")))?;
-    let idx = decode(&place, &bytes, dims)?;
-    Ok((place, idx))
-}
-
-/// The content of an IDX file of unsigned bytes with a number of dimensions among `allowed`.
-fn decode(place: &str, file: &[u8], allowed: &[u8]) -> Result<Idx, InputError> {
-    // An IDX file starts with zeros, a gzip stream never does.
-    if file.starts_with(&[0x1f, 0x8b]) {
-        decode_plain(place, MultiGzDecoder::new(file), allowed)
-    } else {
-        decode_plain(place, file, allowed)
-    }
-}
-
-/// [`decode`] of what stands behind any compression.
-fn decode_plain(place: &str, mut file: impl Read, allowed: &[u8]) -> Result<Idx, InputError> {
-    let error = |value: String, message: String| InputError::new(place, value, message);
-    let magic = take(place, &mut file, 4, "the magic number")?;
-    let wanted = |n: &u8| format!("0x{:08x}", u32::from(UNSIGNED_BYTE) << 8 | u32::from(*n));
-    if magic[..3] != [0, 0, UNSIGNED_BYTE] || !allowed.contains(&magic[3]) {
-        let found = format!("magic number 0x{:02x}{:02x}{:02x}{:02x}", magic[0], magic[1], magic[2], magic[3]);
-        let wanted: Vec<String> = allowed.iter().map(wanted).collect();
-        let message = format!("must be {} (IDX, unsigned bytes): is this the right file?", wanted.join(" or "));
-        return Err(error(found, message));
-    }
-    let header = take(place, &mut file, 4 * u64::from(magic[3]), "the dimensions")?;
-    let dims: Vec<u32> = header.chunks_exact(4).map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]])).collect();
-    let bytes = dims.iter().try_fold(1u64, |product, dim| product.checked_mul(u64::from(*dim)));
-    let claim = dims.iter().map(u32::to_string).collect::<Vec<_>>().join("×");
-    match bytes.filter(|bytes| *bytes <= MAX_BYTES) {
-        None => Err(error(claim, format!("more than {MAX_BYTES} values are too many: the header is damaged"))),
-        Some(0) => Err(error(claim, "there is nothing in it: give a file with samples".into())),
-        Some(bytes) => {
-            let values = take(place, &mut file, bytes, &format!("the {claim} values"))?;
-            let mut rest = Vec::new();
-            match file.take(1).read_to_end(&mut rest) {
-                Ok(0) => Ok(Idx { dims, bytes: values }),
-                Ok(_) => {
-                    let message =
-                        format!("the header promises {bytes} bytes, but more follow: the file is damaged, restore it");
-                    Err(error(claim, message))
-                }
-                Err(failure) => Err(error(claim, format!("its end cannot be read ({failure}): restore the file"))),
-            }
-        }
-    }
-}
-
-/// The next `count` bytes of `file`, or an error that says how many there were.
-fn take(place: &str, file: &mut impl Read, count: u64, what: &str) -> Result<Vec<u8>, InputError> {
-    let mut bytes = Vec::new();
-    let result = file.take(count).read_to_end(&mut bytes);
-    if bytes.len() as u64 == count {
-        return Ok(bytes);
-    }
-    let cause = result.err().map_or(String::new(), |error| format!(" ({error})"));
-    let message = format!("{count} expected for {what}: the file is cut short or damaged{cause}, restore it");
-    Err(InputError::new(place, format!("{} bytes found", bytes.len()), message))
+    let set = idx::part(folder, prefix)?;
+    let values = set.images.into_iter().map(f32::from).collect();
+    let classes = classes(&set.labels);
+    let data = Dataset::new(&set.labels_place, set.shape, classes, values, set.labels)?;
+    Ok(Dataset { place: set.place, ..data })
 }
 
 #[cfg(test)]

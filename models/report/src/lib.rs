@@ -3,6 +3,7 @@
 mod columns;
 mod csv;
 mod curve_row;
+mod data_row;
 pub mod explanation;
 pub mod failure;
 mod layout_picture;
@@ -29,6 +30,7 @@ mod trained_row;
 pub use columns::Row;
 pub use csv::CsvForm;
 pub use curve_row::{CurvePointRow, CurveRow};
+pub use data_row::{PackRow, SampleGroupRow, SampleRow};
 pub use failure::Failure;
 pub use layout_picture::layout_picture;
 pub use layout_row::LayoutTableRow;

@@ -1,0 +1,67 @@
+//! Caffe's `Datum`, the message in which its LMDB sets keep a sample (`caffe.proto`).
+
+use lockstep_models::Shape;
+use prost::Message;
+
+/// A sample: a raw array of bytes, or an encoded image.
+#[derive(Clone, PartialEq, Message)]
+pub struct Datum {
+    /// Feature maps of a raw array.
+    #[prost(int32, optional, tag = "1")]
+    pub channels: Option<i32>,
+    /// Rows.
+    #[prost(int32, optional, tag = "2")]
+    pub height: Option<i32>,
+    /// Columns.
+    #[prost(int32, optional, tag = "3")]
+    pub width: Option<i32>,
+    /// Values of `[channels, height, width]`, or the encoded image.
+    #[prost(bytes = "vec", optional, tag = "4")]
+    pub data: Option<Vec<u8>>,
+    /// Class.
+    #[prost(int32, optional, tag = "5")]
+    pub label: Option<i32>,
+    /// Values in place of bytes, which no image set has.
+    #[prost(float, repeated, tag = "6")]
+    pub float_data: Vec<f32>,
+    /// Whether `data` is an encoded image.
+    #[prost(bool, optional, tag = "7")]
+    pub encoded: Option<bool>,
+}
+
+/// A checked sample.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sample {
+    /// Of a raw array; none where it is encoded.
+    pub shape: Option<Shape>,
+    /// Class.
+    pub label: u32,
+    /// The array or the encoded image.
+    pub data: Vec<u8>,
+}
+
+/// The sample in a `Datum`'s bytes.
+///
+/// # Errors
+/// No `Datum`, floats in place of bytes, a negative label, or a shape that its data do not have.
+pub fn read(bytes: &[u8]) -> Result<Sample, String> {
+    let datum = Datum::decode(bytes).map_err(|error| format!("is no Datum: {error}"))?;
+    if !datum.float_data.is_empty() {
+        return Err("keeps floats; images are kept as bytes".to_owned());
+    }
+    let label = datum.label.unwrap_or(0);
+    let Ok(label) = u32::try_from(label) else { return Err(format!("its label {label} must be 0 or more")) };
+    let data = datum.data.unwrap_or_default();
+    if data.is_empty() {
+        return Err("has no data".to_owned());
+    }
+    if datum.encoded.unwrap_or(false) {
+        return Ok(Sample { shape: None, label, data });
+    }
+    let size = |value: Option<i32>| value.and_then(|value| u16::try_from(value).ok()).map_or(0, u32::from);
+    let shape = Shape { channels: size(datum.channels), height: size(datum.height), width: size(datum.width) };
+    if shape.elements() != data.len() as u64 {
+        return Err(format!("its {} bytes are no array of {shape}", data.len()));
+    }
+    Ok(Sample { shape: Some(shape), label, data })
+}

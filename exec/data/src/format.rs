@@ -1,0 +1,200 @@
+//! The packed file to the byte: a header page, the samples one behind the other, then an entry for each; all numbers little-endian.
+
+use lockstep_models::Shape;
+
+/// The first eight bytes.
+pub const MAGIC: [u8; 8] = *b"lockpack";
+/// Version of the form; a reader refuses others.
+pub const VERSION: u32 = 1;
+/// Bytes before the first sample: a page.
+pub const BLOB: u64 = 4096;
+/// Bytes of the header that are used, its checksum included.
+const HEADER: usize = 64;
+/// Bytes of an entry.
+pub const ENTRY: usize = 24;
+/// Most bytes of a sample: 256 MiB.
+pub const MOST_SAMPLE_BYTES: u64 = 256 << 20;
+
+/// How samples are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// Unsigned bytes, `[channels, height, width]`, of one shape for all.
+    Raw(Shape),
+    /// JPEG files, each of its own size; the short side, where it was resized, and the quality with which it was encoded anew.
+    Jpeg {
+        /// Pixels of the short side of samples that were larger; 0: all are as they were.
+        short_side: u32,
+        /// JPEG quality (1 to 100) of resized samples; 0: none was.
+        quality: u32,
+    },
+}
+
+/// What the header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// How samples are kept.
+    pub encoding: Encoding,
+    /// Samples.
+    pub samples: u64,
+    /// Classes; every label is below.
+    pub classes: u32,
+    /// Where the entries begin, in bytes; the blob ends there.
+    pub index: u64,
+    /// CRC-32 of all entries.
+    pub index_checksum: u32,
+}
+
+/// Where a sample lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// First byte, from the file's beginning.
+    pub offset: u64,
+    /// Bytes, at least 1.
+    pub length: u32,
+    /// Class.
+    pub label: u32,
+    /// CRC-32 of the bytes.
+    pub checksum: u32,
+    /// Pixels in a row.
+    pub width: u16,
+    /// Rows.
+    pub height: u16,
+}
+
+/// CRC-32, as gzip and zlib compute it.
+pub fn checksum(bytes: &[u8]) -> u32 {
+    crc32fast::hash(bytes)
+}
+
+/// The number at `at`.
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+impl Entry {
+    /// The 24 bytes.
+    pub fn encode(&self) -> [u8; ENTRY] {
+        let mut bytes = [0; ENTRY];
+        bytes[..8].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.length.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.label.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.checksum.to_le_bytes());
+        bytes[20..22].copy_from_slice(&self.width.to_le_bytes());
+        bytes[22..].copy_from_slice(&self.height.to_le_bytes());
+        bytes
+    }
+
+    /// What 24 bytes say.
+    ///
+    /// # Panics
+    /// Of fewer bytes.
+    pub fn decode(bytes: &[u8]) -> Entry {
+        let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        Entry {
+            offset: u64_at(bytes, 0),
+            length: u32_at(bytes, 8),
+            label: u32_at(bytes, 12),
+            checksum: u32_at(bytes, 16),
+            width: half(20),
+            height: half(22),
+        }
+    }
+}
+
+impl Header {
+    /// The page before the samples.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(BLOB as usize);
+        bytes.extend(MAGIC);
+        let (kind, shape, short_side, quality) = match self.encoding {
+            Encoding::Raw(shape) => (0, shape, 0, 0),
+            Encoding::Jpeg { short_side, quality } => {
+                (1, Shape { channels: 0, height: 0, width: 0 }, short_side, quality)
+            }
+        };
+        bytes.extend([VERSION, kind].iter().flat_map(|n: &u32| n.to_le_bytes()));
+        bytes.extend(self.samples.to_le_bytes());
+        let numbers = [self.classes, shape.channels, shape.height, shape.width, short_side, quality];
+        bytes.extend(numbers.iter().flat_map(|n| n.to_le_bytes()));
+        bytes.extend(self.index.to_le_bytes());
+        bytes.extend(self.index_checksum.to_le_bytes());
+        let sum = checksum(&bytes);
+        bytes.extend(sum.to_le_bytes());
+        bytes.resize(BLOB as usize, 0);
+        bytes
+    }
+
+    /// What the beginning of a file of `length` bytes says.
+    ///
+    /// # Errors
+    /// What is wrong: another kind of file, another version, a damaged header, or one that does not fit the file's length.
+    pub fn decode(bytes: &[u8], length: u64) -> Result<Header, String> {
+        if bytes.len() < HEADER || bytes[..8] != MAGIC {
+            return Err("is no packed set: its first bytes must be `lockpack`".to_owned());
+        }
+        let version = u32_at(bytes, 8);
+        if version != VERSION {
+            return Err(format!("version {version} of the form is unknown, this build reads {VERSION}: pack it anew"));
+        }
+        if checksum(&bytes[..HEADER - 4]) != u32_at(bytes, HEADER - 4) {
+            return Err("the header is damaged (bytes 0 to 63 do not have their checksum): pack it anew".to_owned());
+        }
+        let at = |at| u32_at(bytes, at);
+        let encoding = match at(12) {
+            0 => Encoding::Raw(Shape { channels: at(28), height: at(32), width: at(36) }),
+            1 => Encoding::Jpeg { short_side: at(40), quality: at(44) },
+            kind => return Err(format!("encoding {kind} is unknown: pack it anew")),
+        };
+        let (samples, classes, index) = (u64_at(bytes, 16), at(24), u64_at(bytes, 48));
+        let header = Header { encoding, samples, classes, index, index_checksum: at(56) };
+        let expected = samples.checked_mul(ENTRY as u64).and_then(|bytes| bytes.checked_add(index));
+        if samples == 0 || samples > u64::from(u32::MAX) || index < BLOB || expected != Some(length) {
+            return Err(format!(
+                "{samples} samples with their index at byte {index} do not make a file of {length} bytes: it is cut or damaged, pack it anew"
+            ));
+        }
+        if let Encoding::Raw(shape) = encoding
+            && !(1..=MOST_SAMPLE_BYTES).contains(&shape.elements())
+        {
+            return Err(format!("samples of {shape} are empty or too large: the header is damaged, pack it anew"));
+        }
+        Ok(header)
+    }
+
+    /// The entries of a file whose bytes from [`Header::index`] on are `bytes`.
+    ///
+    /// # Errors
+    /// A damaged index, or the first entry that points outside the blob, has no bytes, a wrong size or a label that is no class.
+    pub fn entries(&self, bytes: &[u8]) -> Result<Vec<Entry>, String> {
+        if bytes.len() as u64 != self.samples.saturating_mul(ENTRY as u64) {
+            return Err("the index is cut: pack it anew".to_owned());
+        }
+        if checksum(bytes) != self.index_checksum {
+            let (from, to) = (self.index, self.index + bytes.len() as u64 - 1);
+            return Err(format!(
+                "the index is damaged (bytes {from} to {to} do not have their checksum): pack it anew"
+            ));
+        }
+        let entry = |(number, bytes): (usize, &[u8])| {
+            let entry = Entry::decode(bytes);
+            let end = entry.offset.checked_add(u64::from(entry.length));
+            let inside = entry.offset >= BLOB && entry.length > 0 && end.is_some_and(|end| end <= self.index);
+            let fits = match self.encoding {
+                Encoding::Raw(shape) => u64::from(entry.length) == shape.elements(),
+                Encoding::Jpeg { .. } => u64::from(entry.length) <= MOST_SAMPLE_BYTES,
+            };
+            if inside && fits && entry.label < self.classes {
+                return Ok(entry);
+            }
+            Err(format!(
+                "sample {number}: {} bytes at {} of class {} do not fit the header: pack it anew",
+                entry.length, entry.offset, entry.label
+            ))
+        };
+        bytes.chunks_exact(ENTRY).enumerate().map(entry).collect()
+    }
+}

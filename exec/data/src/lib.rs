@@ -1,0 +1,19 @@
+//! Packed data sets: labelled images of many formats in one file that is mapped into memory, checked and read at random.
+//!
+//! [`Source`] lists what image folders, tar shards, IDX files, CIFAR's binaries and Caffe's LMDB hold, [`pack`](fn@pack) writes it as one
+//! file whose bytes do not depend on threads or interruptions, and [`Packed`] reads that. `docs/data.md` describes the file to the byte.
+
+pub mod datum;
+pub mod format;
+pub mod generate;
+pub mod idx;
+mod journal;
+mod pack;
+mod packed;
+mod picture;
+mod source;
+
+pub use pack::{Outcome, Packing, Skipped, pack};
+pub use packed::Packed;
+pub use picture::{MOST_PIXELS, Picture, QUALITY, keep as keep_jpeg, size as jpeg_size};
+pub use source::{Found, Part, Sample, Source, cifar, lmdb, shards};

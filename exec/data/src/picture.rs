@@ -1,0 +1,160 @@
+//! JPEG: sizes from headers, decoding, the short side resized with the aspect kept, encoding.
+
+use fast_image_resize::images::{Image, ImageRef};
+use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use image::ExtendedColorType;
+use image::codecs::jpeg::JpegEncoder;
+use zune_jpeg::JpegDecoder;
+use zune_jpeg::zune_core::bytestream::ZCursor;
+use zune_jpeg::zune_core::colorspace::ColorSpace;
+use zune_jpeg::zune_core::options::DecoderOptions;
+
+/// Most pixels of an image, 2^26: its header is believed up to there, and what claims more is refused before it is decoded.
+pub const MOST_PIXELS: u64 = 1 << 26;
+/// JPEG quality of what is encoded anew.
+pub const QUALITY: u8 = 90;
+
+/// Decoded pixels, `[height, width, channels]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Picture {
+    /// Pixels in a row.
+    pub width: u16,
+    /// Rows.
+    pub height: u16,
+    /// 1 (grey) or 3 (RGB).
+    pub channels: u8,
+    /// `height` · `width` · `channels` values.
+    pub pixels: Vec<u8>,
+}
+
+/// What a library says, in one line.
+fn told(error: &dyn std::fmt::Display) -> String {
+    error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What a decoder is told of `colour`: strict, so that a cut file is an error and not a grey half.
+fn decoder(jpeg: &[u8], colour: ColorSpace) -> JpegDecoder<ZCursor<&[u8]>> {
+    let options = DecoderOptions::default()
+        .set_strict_mode(true)
+        .set_max_width(usize::from(u16::MAX))
+        .set_max_height(usize::from(u16::MAX))
+        .jpeg_set_out_colorspace(colour);
+    JpegDecoder::new_with_options(ZCursor::new(jpeg), options)
+}
+
+/// (width, height, channels) by the header.
+///
+/// # Errors
+/// No JPEG, a header that is cut, or one that claims more than [`MOST_PIXELS`].
+pub fn size(jpeg: &[u8]) -> Result<(u16, u16, u8), String> {
+    if !jpeg.starts_with(&[0xff, 0xd8]) {
+        return Err("is no JPEG file (its first bytes must be ff d8)".to_owned());
+    }
+    let mut decoder = decoder(jpeg, ColorSpace::RGB);
+    decoder.decode_headers().map_err(|error| format!("is no JPEG file that can be read: {}", told(&error)))?;
+    let Some(info) = decoder.info() else { return Err("is no JPEG file that can be read: no header".to_owned()) };
+    let pixels = u64::from(info.width) * u64::from(info.height);
+    if pixels == 0 || pixels > MOST_PIXELS {
+        let (width, height) = (info.width, info.height);
+        return Err(format!("its header claims {width} x {height} pixels: 1 to {MOST_PIXELS} are allowed"));
+    }
+    Ok((info.width, info.height, if info.components == 1 { 1 } else { 3 }))
+}
+
+/// The pixels.
+///
+/// # Errors
+/// As [`size`], and data that are cut or broken.
+pub(crate) fn decode(jpeg: &[u8]) -> Result<Picture, String> {
+    let (width, height, channels) = size(jpeg)?;
+    let colour = if channels == 1 { ColorSpace::Luma } else { ColorSpace::RGB };
+    let broken = |error: &dyn std::fmt::Display| format!("is a broken JPEG file: {}", told(error));
+    let pixels = decoder(jpeg, colour).decode().map_err(|error| broken(&error))?;
+    if pixels.len() != usize::from(width) * usize::from(height) * usize::from(channels) {
+        return Err(broken(&format!("{} values of {width} x {height} x {channels}", pixels.len())));
+    }
+    // A decoder that reaches the end early fills up; a whole file ends with its marker.
+    if !jpeg.windows(2).rev().any(|pair| pair == [0xff, 0xd9]) {
+        return Err(broken(&"it has no end, so it is cut"));
+    }
+    Ok(Picture { width, height, channels, pixels })
+}
+
+/// Encodes pixels as a baseline JPEG of `quality` (1 to 100).
+///
+/// # Errors
+/// What the encoder says.
+pub(crate) fn encode(picture: &Picture, quality: u8) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let colour = if picture.channels == 1 { ExtendedColorType::L8 } else { ExtendedColorType::Rgb8 };
+    let (width, height) = (u32::from(picture.width), u32::from(picture.height));
+    let encoded = JpegEncoder::new_with_quality(&mut bytes, quality).encode(&picture.pixels, width, height, colour);
+    encoded.map_err(|error| format!("cannot be encoded: {error}")).map(|()| bytes)
+}
+
+/// (width, height) with a short side of `short`, the aspect kept, rounded to the nearest pixel.
+pub(crate) fn shortened((width, height): (u16, u16), short: u16) -> (u16, u16) {
+    let (least, most) = (u32::from(width.min(height)), u32::from(width.max(height)));
+    let long = ((2 * most * u32::from(short) + least) / (2 * least)).min(u32::from(u16::MAX)) as u16;
+    if width <= height { (short, long) } else { (long, short) }
+}
+
+/// The picture with a short side of `short`, by the mean over each new pixel's area with linear weights, as PIL's `BILINEAR` takes it.
+fn resize(picture: &Picture, short: u16) -> Result<Picture, String> {
+    let (width, height) = shortened((picture.width, picture.height), short);
+    let kind = if picture.channels == 1 { PixelType::U8 } else { PixelType::U8x3 };
+    let wrong = |error: &dyn std::fmt::Display| format!("cannot be resized: {error}");
+    let from = ImageRef::new(u32::from(picture.width), u32::from(picture.height), &picture.pixels, kind)
+        .map_err(|error| wrong(&error))?;
+    let mut to = Image::new(u32::from(width), u32::from(height), kind);
+    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear));
+    Resizer::new().resize(&from, &mut to, &options).map_err(|error| wrong(&error))?;
+    Ok(Picture { width, height, channels: picture.channels, pixels: to.into_vec() })
+}
+
+/// A JPEG as it is kept, with width and height: resized where its short side is longer than `short` (0: never), else as it is.
+/// Every one is decoded, so that no broken file is kept.
+///
+/// # Errors
+/// As of a broken file, or one that claims too many pixels.
+pub fn keep(jpeg: &[u8], short: u16) -> Result<(Option<Vec<u8>>, u16, u16), String> {
+    let picture = decode(jpeg)?;
+    if short == 0 || picture.width.min(picture.height) <= short {
+        return Ok((None, picture.width, picture.height));
+    }
+    let small = resize(&picture, short)?;
+    Ok((Some(encode(&small, QUALITY)?), small.width, small.height))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_aspect_is_kept() {
+        assert_eq!(shortened((500, 375), 256), (341, 256));
+        assert_eq!(shortened((375, 500), 256), (256, 341));
+        assert_eq!(shortened((256, 256), 256), (256, 256));
+    }
+
+    #[test]
+    fn a_header_that_claims_a_bomb_is_refused() {
+        let picture = Picture { width: 8, height: 8, channels: 3, pixels: vec![100; 192] };
+        let mut jpeg = encode(&picture, 90).unwrap();
+        let frame = jpeg.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+        jpeg[frame + 5..frame + 9].fill(0xff);
+        assert!(size(&jpeg).unwrap_err().contains("65535 x 65535"), "{:?}", size(&jpeg));
+    }
+
+    #[test]
+    fn resizing_keeps_a_plain_picture_and_short_sides_are_left() {
+        let picture = Picture { width: 40, height: 20, channels: 1, pixels: vec![77; 800] };
+        let jpeg = encode(&picture, 100).unwrap();
+        let (kept, width, height) = keep(&jpeg, 10).unwrap();
+        let small = decode(&kept.unwrap()).unwrap();
+        assert_eq!((small.width, small.height, small.channels, width, height), (20, 10, 1, 20, 10));
+        assert!(small.pixels.iter().all(|value| value.abs_diff(77) <= 1));
+        assert_eq!(keep(&jpeg, 20).unwrap(), (None, 40, 20));
+        assert!((2..jpeg.len() - 1).all(|end| decode(&jpeg[..end]).is_err()), "every cut is found");
+    }
+}

@@ -1,0 +1,60 @@
+//! CIFAR's binary files: records of a label (CIFAR-100: a coarse one before it) and 3 × 32 × 32 bytes.
+//! Source: Krizhevsky, "Learning multiple layers of features from tiny images", 2009, and the data's page.
+
+use lockstep_models::Shape;
+
+use super::{Found, Part};
+
+/// Of each image: red, green and blue planes, row by row.
+pub const SHAPE: Shape = Shape { channels: 3, height: 32, width: 32 };
+const PIXELS: u64 = 3 * 32 * 32;
+
+/// Which of the two sets a file is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A label below 10.
+    Ten,
+    /// A coarse label, which is left out, and a fine one below 100.
+    Hundred,
+}
+
+impl Form {
+    /// How many there are.
+    pub fn classes(self) -> u32 {
+        if self == Form::Ten { 10 } else { 100 }
+    }
+
+    /// Bytes before the pixels; the last one is the label.
+    fn labels(self) -> u64 {
+        if self == Form::Ten { 1 } else { 2 }
+    }
+}
+
+/// The files of a part among the names of a folder: `data_batch_N.bin` and `test_batch.bin`, or `train.bin` and `test.bin`.
+pub(super) fn files(names: &[String], part: Part) -> Vec<(&str, Form)> {
+    let form = |name: &str| match (name, part) {
+        ("train.bin", Part::Train) | ("test.bin", Part::HeldOut) => Some(Form::Hundred),
+        ("test_batch.bin", Part::HeldOut) => Some(Form::Ten),
+        (name, Part::Train) if name.starts_with("data_batch_") && name.ends_with(".bin") => Some(Form::Ten),
+        _ => None,
+    };
+    names.iter().filter_map(|name| Some((name.as_str(), form(name)?))).collect()
+}
+
+/// The records of a file.
+pub fn list(bytes: &[u8], form: Form) -> Vec<Found> {
+    let record = (form.labels() + PIXELS) as usize;
+    let found = |(number, bytes): (usize, &[u8])| {
+        let name = format!("record {number}");
+        if bytes.len() < record {
+            let left = bytes.len();
+            return Found::bad(name, format!("has {left} bytes of {record}: the file is cut or no CIFAR binary"));
+        }
+        let label = u32::from(bytes[form.labels() as usize - 1]);
+        if label >= form.classes() {
+            return Found::bad(name, format!("its label {label} must be below {}", form.classes()));
+        }
+        Found { name, label, place: Ok(((number * record) as u64 + form.labels(), PIXELS)) }
+    };
+    bytes.chunks(record).enumerate().map(found).collect()
+}

@@ -1,0 +1,187 @@
+//! From every kind of source to a packed file and back: every sample once, the same bytes whatever the threads and interruptions,
+//! changed bytes found, broken samples named.
+
+mod sets;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use lockstep_data::format::Encoding;
+use lockstep_data::{Outcome, Packed, Packing, Part, Source, pack};
+use lockstep_topology::InputError;
+use proptest::prelude::*;
+use sets::{Set, jpeg};
+
+fn packing(out: &Path) -> Packing {
+    Packing { out: out.to_owned(), short_side: 0, threads: 2, skip_bad: false, shuffle_seed: None }
+}
+
+fn packed(source: &Path, packing: &Packing) -> Result<Outcome, InputError> {
+    pack(&Source::open(source, Part::Train)?, packing, |_| true)
+}
+
+/// How often each (label, bytes) is there.
+fn counted<'a>(samples: impl Iterator<Item = (u32, &'a [u8])>) -> BTreeMap<(u32, Vec<u8>), u32> {
+    let mut counts = BTreeMap::new();
+    samples.for_each(|(label, bytes)| *counts.entry((label, bytes.to_vec())).or_default() += 1);
+    counts
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #[test]
+    fn every_sample_is_there_once_with_its_label(
+        labels in prop::collection::vec(0u32..10, 1..40), seed in 0u64..1000, shuffle in any::<Option<u64>>(), threads in 1usize..5,
+    ) {
+        for set in Set::ALL {
+            let folder = tempfile::tempdir().unwrap();
+            let (source, out) = (folder.path().join("in"), folder.path().join("out.pack"));
+            let samples = set.write(&source, &labels, seed);
+            let settings = Packing { threads, shuffle_seed: shuffle, ..packing(&out) };
+            let outcome = packed(&source, &settings).unwrap();
+            let read = Packed::open(&out).unwrap();
+            prop_assert!(read.is_dense());
+            prop_assert_eq!(outcome.header, *read.header());
+            let got = (0..read.entries().len()).map(|at| (read.entries()[at].label, read.checked(at).unwrap()));
+            let expected = samples.iter().map(|(label, bytes)| (*label, bytes.as_slice()));
+            prop_assert_eq!(counted(got), counted(expected), "{:?}", set);
+            prop_assert!(matches!(read.header().encoding, Encoding::Raw(_)) == set.is_raw());
+            prop_assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "source and output alone are left");
+        }
+    }
+
+    #[test]
+    fn a_pack_that_was_stopped_anywhere_ends_like_one_that_was_not(
+        stops in prop::collection::vec(1usize..30, 0..4), cuts in prop::collection::vec(0usize..400, 4), garbage in 0usize..50,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, out, whole) =
+            (folder.path().join("in"), folder.path().join("out.pack"), folder.path().join("whole.pack"));
+        Set::Folder.write(&source, &(0..30).map(|n| n % 3).collect::<Vec<u32>>(), 7);
+        let settings = |out: &Path, threads| Packing { shuffle_seed: Some(3), threads, short_side: 6, ..packing(out) };
+        packed(&source, &settings(&whole, 1)).unwrap();
+        let list = Source::open(&source, Part::Train).unwrap();
+        for (stop, cut) in stops.iter().zip(&cuts) {
+            let stopped = pack(&list, &settings(&out, 3), |done| done < *stop);
+            prop_assert!(stopped.is_ok() || !out.exists(), "no half a file");
+            // What a machine that loses power may leave: a journal cut anywhere, more of the blob than it tells of.
+            let journal = folder.path().join("out.pack.journal");
+            if let Ok(bytes) = fs::read(&journal) {
+                fs::write(&journal, &bytes[..bytes.len().saturating_sub(*cut)]).unwrap();
+                let part = folder.path().join("out.pack.part");
+                let blob = [fs::read(&part).unwrap(), vec![0xaa; garbage]].concat();
+                fs::write(&part, blob).unwrap();
+            }
+        }
+        packed(&source, &settings(&out, 2)).unwrap();
+        prop_assert_eq!(fs::read(&out).unwrap(), fs::read(&whole).unwrap());
+    }
+
+    #[test]
+    fn a_flipped_byte_is_found(at in 0usize..100_000, bit in 0u8..8) {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, out) = (folder.path().join("in"), folder.path().join("out.pack"));
+        Set::Cifar.write(&source, &[1, 2, 3], 5);
+        packed(&source, &packing(&out)).unwrap();
+        let mut bytes = fs::read(&out).unwrap();
+        let at = at % bytes.len();
+        bytes[at] ^= 1 << bit;
+        fs::write(&out, &bytes).unwrap();
+        let found = match Packed::open(&out) {
+            Err(_) => !(4096..4096 + 3 * 3072).contains(&at),
+            Ok(read) if (64..4096).contains(&at) => !read.is_dense(),
+            Ok(read) => (0..3).all(|sample| {
+                let inside = (at - 4096) / 3072 == sample;
+                let told = read.checked(sample).err().map(|error| error.to_string());
+                let (from, to) = (4096 + sample * 3072, 4096 + sample * 3072 + 3071);
+                told.is_some() == inside
+                    && told.is_none_or(|told| told.contains(&format!("sample {sample}: bytes {from} to {to} do not")))
+            }),
+        };
+        prop_assert!(found, "byte {}", at);
+    }
+}
+
+#[test]
+fn a_resumed_pack_does_not_begin_anew_and_another_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, out) = (folder.path().join("in"), folder.path().join("out.pack"));
+    Set::Folder.write(&source, &[0, 1, 2, 0, 1, 2], 7);
+    let list = Source::open(&source, Part::Train).unwrap();
+    let stop = || pack(&list, &packing(&out), |done| done < 4).unwrap_err().to_string();
+    assert!(stop().contains("the same command goes on"));
+    assert_eq!(packed(&source, &packing(&out)).unwrap().resumed, 4);
+    stop();
+    assert_eq!(packed(&source, &Packing { short_side: 4, ..packing(&out) }).unwrap().resumed, 0);
+}
+
+#[test]
+fn a_resized_sample_has_the_short_side_that_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, out) = (folder.path().join("in/a"), folder.path().join("out.pack"));
+    fs::create_dir_all(&source).unwrap();
+    fs::write(source.join("wide.jpg"), jpeg(1, 60, 40)).unwrap();
+    fs::write(source.join("small.jpg"), jpeg(2, 10, 30)).unwrap();
+    packed(&folder.path().join("in"), &Packing { short_side: 20, ..packing(&out) }).unwrap();
+    let read = Packed::open(&out).unwrap();
+    let sizes: Vec<(u16, u16)> = read.entries().iter().map(|entry| (entry.width, entry.height)).collect();
+    assert_eq!(sizes, [(10, 30), (30, 20)]);
+    assert_eq!(read.bytes(0), jpeg(2, 10, 30), "what is small is kept as it was");
+    let picture = read.pixels(1).unwrap();
+    assert_eq!((picture.width, picture.height, picture.channels), (30, 20, 3));
+}
+
+#[test]
+fn what_is_broken_is_refused_with_its_place_or_skipped_and_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, out) = (folder.path().join("in"), folder.path().join("out.pack"));
+    Set::Folder.write(&source, &[0, 1], 7);
+    let good = fs::read(source.join("c0/000.jpg")).unwrap();
+    let mut bomb = good.clone();
+    let frame = bomb.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+    bomb[frame + 5..frame + 9].fill(0xff);
+    let cases: [(&str, &[u8], &str); 5] = [
+        ("bomb.jpg", &bomb, "65535 x 65535"),
+        ("cut.jpg", &good[..good.len() - 9], "broken JPEG"),
+        ("empty.jpg", b"", "has 0 bytes"),
+        ("text.jpg", b"not an image", "is no JPEG"),
+        ("z.png", b"\x89PNG\r\n\x1a\n", "is no JPEG"),
+    ];
+    for (name, bytes, reason) in cases {
+        fs::write(source.join("c1").join(name), bytes).unwrap();
+        let told = packed(&source, &packing(&out)).unwrap_err().to_string();
+        assert!(told.contains(&format!("c1/{name}")) && told.contains(reason) && told.contains("--skip-bad"), "{told}");
+        assert!(!out.exists());
+        fs::remove_file(source.join("c1").join(name)).unwrap();
+    }
+    cases.iter().for_each(|(name, bytes, _)| fs::write(source.join("c1").join(name), bytes).unwrap());
+    let outcome = packed(&source, &Packing { skip_bad: true, ..packing(&out) }).unwrap();
+    assert_eq!(outcome.header.samples, 2);
+    for (skipped, (name, _, reason)) in outcome.skipped.iter().zip(&cases) {
+        assert!(skipped.name.ends_with(name) && skipped.reason.contains(reason), "{skipped:?}");
+    }
+    assert_eq!(outcome.skipped.len(), cases.len());
+}
+
+#[test]
+fn a_cut_source_keeps_what_is_whole() {
+    for (set, file) in [(Set::Tar, "a.tar"), (Set::Lmdb, "data.mdb"), (Set::Cifar, "data_batch_1.bin")] {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, out) = (folder.path().join("in"), folder.path().join("out.pack"));
+        let labels: Vec<u32> = (0..40).map(|n| n % 4).collect();
+        let samples = set.write(&source, &labels, 3);
+        let path = source.join(file);
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, &bytes[..bytes.len() * 3 / 5 + 100]).unwrap();
+        let Ok(list) = Source::open(&source, Part::Train) else { panic!("{set:?} cannot be listed") };
+        let told = pack(&list, &packing(&out), |_| true).unwrap_err().to_string();
+        assert!(told.contains("--skip-bad"), "{told}");
+        let Ok(outcome) = pack(&list, &Packing { skip_bad: true, ..packing(&out) }, |_| true) else { continue };
+        assert!(!outcome.skipped.is_empty() && outcome.header.samples < 40, "{set:?}: {outcome:?}");
+        let read = Packed::open(&out).unwrap();
+        let all = counted(samples.iter().map(|(label, bytes)| (*label, bytes.as_slice())));
+        let got = counted((0..read.entries().len()).map(|at| (read.entries()[at].label, read.checked(at).unwrap())));
+        assert!(got.keys().all(|sample| all.contains_key(sample)), "{set:?}");
+    }
+}
