@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use clap::{Subcommand, ValueEnum};
 use lockstep_data::format::{ENTRY, Encoding, Entry};
 use lockstep_data::generate::{Like, generate};
-use lockstep_data::{Packed, Packing, Part, Source, pack};
+use lockstep_data::{Packed, Packing, SetPart, Source, pack};
 use lockstep_measure::interrupt::on_interrupt;
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{Destination, check_writable};
@@ -144,7 +144,7 @@ impl Data {
             Data::Pack { source, out, short_side, part, threads: asked, skip_bad, shuffle_seed, format } => {
                 let short_side = short_side.unwrap_or(0);
                 let packing = Packing { out, short_side, threads: threads(asked), skip_bad, shuffle_seed };
-                let part = if matches!(part, PartName::Train) { Part::Train } else { Part::HeldOut };
+                let part = if matches!(part, PartName::Train) { SetPart::Train } else { SetPart::HeldOut };
                 packed(&source, part, &packing, format)
             }
             Data::Check { files, format } => {
@@ -180,7 +180,7 @@ impl Data {
 }
 
 /// Packs, and says what came of it.
-fn packed(source: &Path, part: Part, packing: &Packing, format: Format) -> Result<(), Failure> {
+fn packed(source: &Path, part: SetPart, packing: &Packing, format: Format) -> Result<(), Failure> {
     // Behind a link, its target is written; a pack is resumed and renamed, which pipes and devices cannot be.
     let Destination::File(out) = check_writable("--out", &packing.out)? else {
         let message = "must be a file, for a pack is resumed from what lies beside it";

@@ -16,4 +16,4 @@ mod source;
 pub use pack::{Outcome, Packing, Skipped, pack};
 pub use packed::Packed;
 pub use picture::{MOST_PIXELS, Picture, QUALITY, keep as keep_jpeg, size as jpeg_size};
-pub use source::{Found, Part, Sample, Source, cifar, lmdb, shards};
+pub use source::{Sample, SampleEntry, SetPart, Source, cifar, lmdb, shards};

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::mpsc;
 
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sha2::Digest;
@@ -165,7 +165,7 @@ pub fn pack(source: &Source, packing: &Packing, progress: impl FnMut(usize) -> b
 
 /// The error of a sample that may not be skipped.
 fn refused(source: &Source, item: u32, reason: &str) -> InputError {
-    let message = format!("{reason}; mend it, or leave out what is broken with --skip-bad");
+    let message = format!("{reason}; mend it, or leave out what is broken with {}", ErrorPlace::Flag("skip_bad"));
     InputError::new(source.name(item as usize), "", message)
 }
 

@@ -20,7 +20,7 @@ use crate::{datum, idx, packed};
 
 /// Which part of a set that has two is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Part {
+pub enum SetPart {
     /// What is trained on.
     #[default]
     Train,
@@ -96,7 +96,7 @@ impl Source {
     ///
     /// # Errors
     /// A path that is none of these, or whose files cannot be listed.
-    pub fn open(path: &Path, part: Part) -> Result<Source, InputError> {
+    pub fn open(path: &Path, part: SetPart) -> Result<Source, InputError> {
         let place = path.display().to_string();
         let error = |message: String| InputError::new(&place, "", message);
         if path.is_file() {
@@ -137,7 +137,7 @@ impl Source {
     }
 
     /// Of the items of a content's list: those that lie in it.
-    fn range(content: usize, found: Vec<Found>) -> impl Iterator<Item = Item> {
+    fn range(content: usize, found: Vec<SampleEntry>) -> impl Iterator<Item = Item> {
         found.into_iter().map(move |found| Item {
             name: found.name,
             label: found.label,
@@ -155,8 +155,8 @@ impl Source {
         Ok(Source { place, kind: Kind::Jpeg, contents, items, classes: None })
     }
 
-    fn of_idx(place: String, path: &Path, part: Part) -> Result<Source, InputError> {
-        let prefix = if part == Part::Train { "train" } else { "t10k" };
+    fn of_idx(place: String, path: &Path, part: SetPart) -> Result<Source, InputError> {
+        let prefix = if part == SetPart::Train { "train" } else { "t10k" };
         let set = idx::part(path, prefix)?;
         let length = set.shape.elements();
         let item = |(number, label): (u64, &u32)| Item {
@@ -169,7 +169,7 @@ impl Source {
         Ok(Source { place, kind: Kind::Raw(set.shape), contents, items, classes: None })
     }
 
-    fn of_cifar(place: String, path: &Path, names: &[String], part: Part) -> Result<Source, InputError> {
+    fn of_cifar(place: String, path: &Path, names: &[String], part: SetPart) -> Result<Source, InputError> {
         let files = cifar::files(names, part);
         let (mut contents, mut items, mut classes) = (Vec::new(), Vec::new(), None);
         for (name, form) in files {
@@ -293,7 +293,7 @@ impl Source {
 
 /// A sample that a reader of one file has listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct SampleEntry {
     /// Within the file; may be empty.
     pub name: String,
     /// Its class; 0 where only its content says it.
@@ -302,9 +302,9 @@ pub struct Found {
     pub place: Result<(u64, u64), String>,
 }
 
-impl Found {
+impl SampleEntry {
     /// A sample that cannot be had.
-    fn bad(name: impl Into<String>, reason: impl Into<String>) -> Found {
-        Found { name: name.into(), label: 0, place: Err(reason.into()) }
+    fn bad(name: impl Into<String>, reason: impl Into<String>) -> SampleEntry {
+        SampleEntry { name: name.into(), label: 0, place: Err(reason.into()) }
     }
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use lockstep_data::format::Encoding;
-use lockstep_data::{Outcome, Packed, Packing, Part, Source, pack};
+use lockstep_data::{Outcome, Packed, Packing, SetPart, Source, pack};
 use lockstep_topology::InputError;
 use proptest::prelude::*;
 use sets::{Set, jpeg};
@@ -18,7 +18,7 @@ fn packing(out: &Path) -> Packing {
 }
 
 fn packed(source: &Path, packing: &Packing) -> Result<Outcome, InputError> {
-    pack(&Source::open(source, Part::Train)?, packing, |_| true)
+    pack(&Source::open(source, SetPart::Train)?, packing, |_| true)
 }
 
 /// How often each (label, bytes) is there.
@@ -61,7 +61,7 @@ proptest! {
         Set::Folder.write(&source, &(0..30).map(|n| n % 3).collect::<Vec<u32>>(), 7);
         let settings = |out: &Path, threads| Packing { shuffle_seed: Some(3), threads, short_side: 6, ..packing(out) };
         packed(&source, &settings(&whole, 1)).unwrap();
-        let list = Source::open(&source, Part::Train).unwrap();
+        let list = Source::open(&source, SetPart::Train).unwrap();
         for (stop, cut) in stops.iter().zip(&cuts) {
             let stopped = pack(&list, &settings(&out, 3), |done| done < *stop);
             prop_assert!(stopped.is_ok() || !out.exists(), "no half a file");
@@ -108,7 +108,7 @@ fn a_resumed_pack_does_not_begin_anew_and_another_does() {
     let folder = tempfile::tempdir().unwrap();
     let (source, out) = (folder.path().join("in"), folder.path().join("out.pack"));
     Set::Folder.write(&source, &[0, 1, 2, 0, 1, 2], 7);
-    let list = Source::open(&source, Part::Train).unwrap();
+    let list = Source::open(&source, SetPart::Train).unwrap();
     let stop = || pack(&list, &packing(&out), |done| done < 4).unwrap_err().to_string();
     assert!(stop().contains("the same command goes on"));
     assert_eq!(packed(&source, &packing(&out)).unwrap().resumed, 4);
@@ -174,7 +174,7 @@ fn a_cut_source_keeps_what_is_whole() {
         let path = source.join(file);
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() * 3 / 5 + 100]).unwrap();
-        let Ok(list) = Source::open(&source, Part::Train) else { panic!("{set:?} cannot be listed") };
+        let Ok(list) = Source::open(&source, SetPart::Train) else { panic!("{set:?} cannot be listed") };
         let told = pack(&list, &packing(&out), |_| true).unwrap_err().to_string();
         assert!(told.contains("--skip-bad"), "{told}");
         let Ok(outcome) = pack(&list, &Packing { skip_bad: true, ..packing(&out) }, |_| true) else { continue };

@@ -3,7 +3,7 @@
 
 use lockstep_models::Shape;
 
-use super::{Found, Part};
+use super::{SampleEntry, SetPart};
 
 /// Of each image: red, green and blue planes, row by row.
 pub const SHAPE: Shape = Shape { channels: 3, height: 32, width: 32 };
@@ -31,30 +31,30 @@ impl Form {
 }
 
 /// The files of a part among the names of a folder: `data_batch_N.bin` and `test_batch.bin`, or `train.bin` and `test.bin`.
-pub(super) fn files(names: &[String], part: Part) -> Vec<(&str, Form)> {
+pub(super) fn files(names: &[String], part: SetPart) -> Vec<(&str, Form)> {
     let form = |name: &str| match (name, part) {
-        ("train.bin", Part::Train) | ("test.bin", Part::HeldOut) => Some(Form::Hundred),
-        ("test_batch.bin", Part::HeldOut) => Some(Form::Ten),
-        (name, Part::Train) if name.starts_with("data_batch_") && name.ends_with(".bin") => Some(Form::Ten),
+        ("train.bin", SetPart::Train) | ("test.bin", SetPart::HeldOut) => Some(Form::Hundred),
+        ("test_batch.bin", SetPart::HeldOut) => Some(Form::Ten),
+        (name, SetPart::Train) if name.starts_with("data_batch_") && name.ends_with(".bin") => Some(Form::Ten),
         _ => None,
     };
     names.iter().filter_map(|name| Some((name.as_str(), form(name)?))).collect()
 }
 
 /// The records of a file.
-pub fn list(bytes: &[u8], form: Form) -> Vec<Found> {
+pub fn list(bytes: &[u8], form: Form) -> Vec<SampleEntry> {
     let record = (form.labels() + PIXELS) as usize;
     let found = |(number, bytes): (usize, &[u8])| {
         let name = format!("record {number}");
         if bytes.len() < record {
             let left = bytes.len();
-            return Found::bad(name, format!("has {left} bytes of {record}: the file is cut or no CIFAR binary"));
+            return SampleEntry::bad(name, format!("has {left} bytes of {record}: the file is cut or no CIFAR binary"));
         }
         let label = u32::from(bytes[form.labels() as usize - 1]);
         if label >= form.classes() {
-            return Found::bad(name, format!("its label {label} must be below {}", form.classes()));
+            return SampleEntry::bad(name, format!("its label {label} must be below {}", form.classes()));
         }
-        Found { name, label, place: Ok(((number * record) as u64 + form.labels(), PIXELS)) }
+        SampleEntry { name, label, place: Ok(((number * record) as u64 + form.labels(), PIXELS)) }
     };
     bytes.chunks(record).enumerate().map(found).collect()
 }

@@ -3,7 +3,7 @@
 //! LMDB itself maps the file and believes every page number in it, so that a cut file ends the process; here each is checked. Source:
 //! the structures `MDB_meta`, `MDB_page` and `MDB_node` of LMDB's `mdb.c`.
 
-use super::Found;
+use super::SampleEntry;
 
 const MAGIC: u32 = 0xBEEF_C0DE;
 const BRANCH: u16 = 1;
@@ -54,7 +54,7 @@ fn meta(bytes: &[u8], at: usize) -> Option<Meta> {
 ///
 /// # Errors
 /// No LMDB file, or an empty one.
-pub fn list(bytes: &[u8]) -> Result<Vec<Found>, String> {
+pub fn list(bytes: &[u8]) -> Result<Vec<SampleEntry>, String> {
     let first = meta(bytes, 0).ok_or("is no LMDB file of version 1 (64-bit, little-endian)")?;
     let second = meta(bytes, first.page).filter(|second| second.page == first.page);
     let newest = match second {
@@ -68,8 +68,10 @@ pub fn list(bytes: &[u8]) -> Result<Vec<Found>, String> {
     walk.visit(newest.root, MOST_DEPTH);
     let (found, claimed) = (walk.found.len() as u64, newest.entries);
     if found != claimed && walk.found.iter().all(|found| found.place.is_ok()) {
-        walk.found
-            .push(Found::bad("the rest", format!("{found} values found, {claimed} claimed: the file is damaged")));
+        walk.found.push(SampleEntry::bad(
+            "the rest",
+            format!("{found} values found, {claimed} claimed: the file is damaged"),
+        ));
     }
     Ok(walk.found)
 }
@@ -79,7 +81,7 @@ struct Walk<'a> {
     bytes: &'a [u8],
     /// Bytes of a page.
     page: usize,
-    found: Vec<Found>,
+    found: Vec<SampleEntry>,
     /// Pages that may still be visited: each is once, or the tree is none.
     left: usize,
 }
@@ -98,7 +100,7 @@ impl Walk<'_> {
         });
         if visited.is_none() {
             let reason = "is not there or broken: the file is cut or damaged".to_owned();
-            self.found.push(Found::bad(format!("page {page}"), reason));
+            self.found.push(SampleEntry::bad(format!("page {page}"), reason));
         }
     }
 
@@ -118,7 +120,7 @@ impl Walk<'_> {
                 LEAF => {
                     let key = bytes.get(at + 8..at + 8 + length)?;
                     let place = self.value(start, at + 8 + length, node, low);
-                    self.found.push(Found { name: String::from_utf8_lossy(key).into_owned(), label: 0, place });
+                    self.found.push(SampleEntry { name: String::from_utf8_lossy(key).into_owned(), label: 0, place });
                 }
                 _ => return None,
             }

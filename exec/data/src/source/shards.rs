@@ -4,7 +4,7 @@ use std::io::{Cursor, Read};
 
 use tar::{Archive, EntryType};
 
-use super::Found;
+use super::SampleEntry;
 
 /// Most bytes of a label's file.
 const MOST_LABEL: u64 = 20;
@@ -22,31 +22,31 @@ struct Open {
 
 impl Open {
     /// The sample, its members being complete.
-    fn close(self, found: &mut Vec<Found>) {
+    fn close(self, found: &mut Vec<SampleEntry>) {
         found.push(match (self.image, self.label) {
             (None, None) => return,
-            (Some(place), Some(Ok(label))) => Found { name: self.key, label, place: Ok(place) },
-            (_, Some(Err(reason))) => Found::bad(self.key, reason),
-            (Some(_), None) => Found::bad(self.key, "has an image and no .cls: its label is missing"),
-            (None, Some(_)) => Found::bad(self.key, "has a .cls and no .jpg: its image is missing"),
+            (Some(place), Some(Ok(label))) => SampleEntry { name: self.key, label, place: Ok(place) },
+            (_, Some(Err(reason))) => SampleEntry::bad(self.key, reason),
+            (Some(_), None) => SampleEntry::bad(self.key, "has an image and no .cls: its label is missing"),
+            (None, Some(_)) => SampleEntry::bad(self.key, "has a .cls and no .jpg: its image is missing"),
         });
     }
 }
 
 /// The samples of a shard; where it is cut or broken, the last one says so.
-pub fn list(bytes: &[u8]) -> Vec<Found> {
+pub fn list(bytes: &[u8]) -> Vec<SampleEntry> {
     let mut found = Vec::new();
     let mut open = Open::default();
     if let Err(reason) = members(bytes, &mut open, &mut found) {
         let last = std::mem::take(&mut open.key);
-        found.push(Found::bad("the rest", format!("cannot be read after {last:?}: {reason}")));
+        found.push(SampleEntry::bad("the rest", format!("cannot be read after {last:?}: {reason}")));
         return found;
     }
     open.close(&mut found);
     found
 }
 
-fn members(bytes: &[u8], open: &mut Open, found: &mut Vec<Found>) -> Result<(), String> {
+fn members(bytes: &[u8], open: &mut Open, found: &mut Vec<SampleEntry>) -> Result<(), String> {
     let told = |error: std::io::Error| error.to_string();
     let mut after = 0;
     let mut archive = Archive::new(Cursor::new(bytes));
