@@ -199,7 +199,7 @@ fn a_full_standard_output_is_exit_code_2() {
 fn published_schemas_are_current() {
     for (name, schema) in lockstep::cli::schemas() {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("docs/schema/{name}.json"));
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let text = fs::read_to_string(&path).unwrap_or_default();
         let cure = format!("write it anew: cargo run -- schema {name} > docs/schema/{name}.json");
         assert!(text == format!("{schema:#}\n"), "{} is not current; {cure}", path.display());
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use lockstep_data::cifar::{self, Form};
 use lockstep_data::format::{Entry, Header, checksum};
-use lockstep_data::{Found, lmdb, shards};
+use lockstep_data::{SampleEntry, lmdb, shards};
 use lockstep_experiment::Experiment;
 use lockstep_machines::{Import, import_machine};
 use lockstep_measure::checkpoint::Checkpoint;
@@ -113,7 +113,7 @@ pub(crate) fn packed(input: &[u8]) -> bool {
 }
 
 /// Whether every sample that a reader lists is there.
-fn listed(input: &[u8], found: &[Found]) -> bool {
+fn listed(input: &[u8], found: &[SampleEntry]) -> bool {
     let inside =
         |(offset, length): &(u64, u64)| offset.checked_add(*length).is_some_and(|end| end <= input.len() as u64);
     assert!(found.iter().filter_map(|found| found.place.as_ref().ok()).all(inside), "samples lie in their file");
