@@ -42,7 +42,7 @@ impl SetSizes {
         }
     }
 
-    /// So many synthetic images, and a quarter as many held out.
+    /// This number of synthetic images, and a quarter of it held out.
     pub fn synthetic(train: u64) -> SetSizes {
         SetSizes { train, held_out: train / 4 }
     }

@@ -43,7 +43,7 @@ impl Pace {
         Pace { cap: terms.channel.bytes_per_s(), load: terms.load }
     }
 
-    /// The same, and at most so many bytes per second.
+    /// The same, and at most `cap` bytes per second.
     pub(crate) fn below(self, cap: f64) -> Pace {
         Pace { cap: self.cap.min(cap), ..self }
     }

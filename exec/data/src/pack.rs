@@ -98,7 +98,7 @@ fn order(items: usize, seed: Option<u64>) -> Vec<u32> {
 }
 
 /// Packs `source` as `packing` says. `progress` is called with the samples done; where it says false, the pack ends with what is done
-/// kept, and the next call goes on from there.
+/// kept, and the next call resumes there.
 ///
 /// # Errors
 /// A sample that is broken (unless it may be skipped), no sample at all, an output that cannot be written, or `progress` that stops it.

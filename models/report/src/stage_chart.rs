@@ -34,7 +34,7 @@ const STYLE: &str = "text{fill:#222}.heading{font-size:14px;font-weight:bold}.na
 .small{font-size:10px;fill:#555}.layers{font-size:9px;fill:#555}.plain{font-size:11px}.number{font-size:10px;text-anchor:middle}.end{text-anchor:end}\
 rect{stroke:#fff;stroke-width:.8px}.idle{fill:#eee;stroke:none}.f0{fill:#8fcdf0}.f1{fill:#3d9bd3}.b0{fill:#f5c45e}.b1{fill:#e08a2c}";
 
-/// What stands beside a stage's passes.
+/// What is written beside a stage's passes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StageLabel {
     /// Its layers, by chunk.

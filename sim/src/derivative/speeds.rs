@@ -236,7 +236,7 @@ impl Speeds {
         }
     }
 
-    /// Works out the derivatives of the speeds of `members`, which share these resources with each other and nobody else.
+    /// Works out the derivatives of the speeds of `members`, which share these resources with each other alone.
     fn differentiate(&mut self, members: &[u32], shared: &[u32]) {
         let mut open: Vec<u32> = Vec::new();
         for number in members {

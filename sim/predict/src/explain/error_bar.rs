@@ -1,4 +1,4 @@
-//! The error bar: intervals of a measured profile carried through the sensitivities, or which figures nobody measured.
+//! The error bar: intervals of a measured profile carried through the sensitivities, or which figures are not measured.
 //!
 //! What the model leaves out is not in it. Figures of one sort are taken to be off together, sorts independently.
 
