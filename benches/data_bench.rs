@@ -6,7 +6,7 @@ use std::error::Error;
 use std::time::Instant;
 
 use lockstep_data::generate::jpeg;
-use lockstep_data::{Packing, Part, Source, keep_jpeg, pack};
+use lockstep_data::{Packing, SetPart, Source, keep_jpeg, pack};
 
 const SHORT_SIDE: u16 = 256;
 
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         plain = plain.min(begun.elapsed().as_secs_f64());
         let begun = Instant::now();
-        pack(&Source::open(&folder.join("in"), Part::Train)?, &packing, |_| true)?;
+        pack(&Source::open(&folder.join("in"), SetPart::Train)?, &packing, |_| true)?;
         packed = packed.min(begun.elapsed().as_secs_f64());
     }
     std::fs::remove_dir_all(&folder)?;
