@@ -22,7 +22,7 @@ pub(super) struct Store {
     shuffles: u64,
     /// The rank's part, in its order.
     data: Dataset,
-    /// Memory for samples on their way out and in, kept from one shuffle to the next: fresh memory takes as long as the copy into it.
+    /// Memory for samples on their way out and in, kept from one shuffle to the next.
     on_their_way: [Arena; 2],
 }
 
