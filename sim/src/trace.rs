@@ -45,7 +45,7 @@ pub enum Slot {
 pub enum Took {
     /// They are one.
     Nothing,
-    /// So many times what the sender's port takes for a message of a path, and so many latencies.
+    /// Multiples of the time that the sender's port takes for a message of a path, and of its latency.
     Path {
         /// Which one.
         path: u32,
@@ -54,7 +54,7 @@ pub enum Took {
         /// Latencies.
         latencies: u8,
     },
-    /// So many bytes that share their path with nothing.
+    /// Bytes that share their path with nothing.
     Bytes {
         /// Which one.
         path: u32,
@@ -128,7 +128,7 @@ pub trait Trace {
         None
     }
 
-    /// Prices the jobs of a program, whose ranks have so many threads.
+    /// Prices the jobs of a program, whose ranks have this number of threads.
     ///
     /// # Errors
     /// Costs that are no numbers.

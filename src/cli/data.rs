@@ -133,7 +133,7 @@ pub(super) enum ShapeName {
     Mnist,
 }
 
-/// So many threads, or one for each core.
+/// The number of threads that is given, else one for each core.
 fn threads(asked: Option<u16>) -> usize {
     asked.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
 }

@@ -24,7 +24,7 @@ impl Dual {
         self
     }
 
-    /// So many times as much.
+    /// The product with a factor.
     pub(crate) fn times(mut self, factor: f64) -> Dual {
         self.0.iter_mut().for_each(|own| *own *= factor);
         self

@@ -9,7 +9,7 @@ use crate::InputError;
 use crate::cluster::{Cluster, DeviceId, DeviceKind};
 
 impl Placement {
-    /// With so many `switches` that add behind all ranks, which are shared out among them in order: each is the switch that its ranks'
+    /// With this number of `switches` that add behind all ranks, which are shared out among them in order: each is the switch that its ranks'
     /// devices are linked with. `algorithm` is what adds in them, for errors.
     ///
     /// # Errors

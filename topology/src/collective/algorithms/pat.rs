@@ -23,7 +23,7 @@ struct Pat {
     reduce: bool,
 }
 
-/// Parts that a member hands on in the round of this distance: so many even multiples of it stay below p with it.
+/// Parts that a member hands on in the round of this distance: the number of its even multiples that stay below p with it.
 fn parts(members: u32, distance: u32) -> u32 {
     (members - distance).div_ceil(2 * distance)
 }

@@ -1,7 +1,7 @@
 //! A protocol as a property of messages: what a lane's messages pay where NCCL's kernels carry them, by its model's own figures.
 //!
 //! A step takes NCCL's latency in place of the links' (between nodes beside theirs), flags and synchronisation leave a share of the wire,
-//! a channel is one thread block's copies, and its FIFO takes so many bytes before the receiver waits for them.
+//! a channel is one thread block's copies, and its FIFO takes a number of bytes before the receiver waits for them.
 
 use super::constants::{self as figures, Hop};
 use super::{Generation, Method, Protocol, Version, pace};
