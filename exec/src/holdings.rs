@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use lockstep_models::memory::BufferPlaces;
-use lockstep_models::{Area, Averaging, Buffer, Copy, Role, Stream};
+use lockstep_models::{Area, Buffer, Copy, Role, SharedModels, Stream};
 
 use crate::arena::Arena;
 use crate::device::cpu::Threads;
@@ -54,37 +54,24 @@ impl Memory {
     fn begin(&mut self, setup: &Setup<'_>, rank: usize) -> Result<(), DeviceError> {
         let Some(replica) = &mut self.replica else { return Ok(()) };
         if let Some(state) = setup.options.start {
-            let own = |values: &[f32]| match &setup.program.sharding {
-                Some(sharding) => whole::part(setup.program, sharding, rank as u32, values),
-                None => values.to_vec(),
-            };
+            let own = |values: &[f32]| whole::part(setup.program, rank as u32, values);
             replica.set_parameters(&own(state.weights_of(rank)))?;
             replica.set_statistics(&state.statistics_of(rank))?;
             if state.average.is_none() {
                 replica.set_velocity(&own(&state.velocity))?;
             }
         }
-        let reference = setup.program.reference_of(rank as u32);
-        match setup.options.start.map(|state| &state.average) {
-            _ if setup.program.averaging.is_none() => {}
-            Some(Some((average, previous))) => {
-                replica.set_values_of(Averaging::AVERAGE, average)?;
-                if let Some((reference, state)) = reference.zip(setup.options.start) {
-                    replica.set_values_of(Averaging::REFERENCE, state.reference_of(reference))?;
-                }
-                if let Some(previous) = previous {
-                    replica.set_values_of(Averaging::PREVIOUS, previous)?;
-                }
-            }
-            _ => {
-                let device = replica.device();
-                device.assign(Averaging::AVERAGE, Buffer::Parameters)?;
-                if reference.is_some() {
-                    device.assign(Averaging::REFERENCE, Buffer::Parameters)?;
-                }
-            }
+        let Some(shared) = setup.program.shared_models(rank as u32) else { return Ok(()) };
+        let Some((state, (average, previous))) =
+            setup.options.start.and_then(|state| Some((state, state.average.as_ref()?)))
+        else {
+            return assign(replica.device(), [Some(shared.average), shared.reference()], Buffer::Parameters);
+        };
+        replica.set_values_of(shared.average, average)?;
+        if let Some((device, buffer)) = setup.program.reference_of(rank as u32).zip(shared.reference()) {
+            replica.set_values_of(buffer, state.reference_of(device))?;
         }
-        Ok(())
+        previous.iter().try_for_each(|previous| replica.set_values_of(shared.previous, previous))
     }
 
     /// So many elements on the host, kept for the rest of the run.
@@ -128,16 +115,14 @@ impl Memory {
     }
 
     /// Begins again at the average model, the reference model too where there is one.
-    pub(crate) fn restart(&mut self, consensus: Buffer) -> Result<(), DeviceError> {
-        let device = self.device();
-        device.assign(Buffer::Parameters, Averaging::AVERAGE)?;
-        if consensus == Averaging::AVERAGE { Ok(()) } else { device.assign(consensus, Averaging::AVERAGE) }
+    pub(crate) fn restart(&mut self, shared: SharedModels) -> Result<(), DeviceError> {
+        assign(self.device(), [Some(Buffer::Parameters), shared.reference()], shared.average)
     }
 
     /// Lets the replica be the average model, and gives the learner's own weights.
-    pub(crate) fn be_average(&mut self) -> Result<Vec<f32>, DeviceError> {
+    pub(crate) fn be_average(&mut self, shared: SharedModels) -> Result<Vec<f32>, DeviceError> {
         let own = self.trained().parameters()?;
-        self.restart(Averaging::AVERAGE)?;
+        self.device().assign(Buffer::Parameters, shared.average)?;
         Ok(own)
     }
 
@@ -146,18 +131,18 @@ impl Memory {
         self.trained().set_parameters(own)
     }
 
-    /// A model that learners share, between iterations.
-    pub(crate) fn shared(&mut self, model: Buffer) -> Result<Vec<f32>, DeviceError> {
+    /// A model that a rank has, between iterations: its own, or one that learners share.
+    pub(crate) fn model(&mut self, model: Buffer) -> Result<Vec<f32>, DeviceError> {
         match &mut self.replica {
             Some(replica) => replica.values_of(model),
             None => self.server.read(Values::Buffer(model)),
         }
     }
+}
 
-    /// The model that a run is about: the average model where learners have models of their own.
-    pub(crate) fn model(&mut self, averages: bool) -> Result<Vec<f32>, DeviceError> {
-        self.shared(if averages { Averaging::AVERAGE } else { Buffer::Parameters })
-    }
+/// Sets models to what `from` holds.
+fn assign(device: &mut dyn Device, models: [Option<Buffer>; 2], from: Buffer) -> Result<(), DeviceError> {
+    models.into_iter().flatten().try_for_each(|model| device.assign(model, from))
 }
 
 /// The replica of a rank of `role`: of the whole model, or of its part of one.
@@ -167,18 +152,11 @@ fn replica_of(setup: &Setup<'_>, role: &Role, rank: u32, declared: Vec<usize>) -
     let RunOptions { devices, arenas, seed, .. } = setup.options;
     let seed = *seed;
     let making = Making { devices: &**devices, rank, arenas, declared, seed, threads };
-    let Some(sharding) = &program.sharding else {
-        let parameters = init::parameters(&program.model, seed);
-        return Ok(Replica::with_parameters(program, role, parameters, making)?);
-    };
-    let parameters = whole::part(program, sharding, rank, &init::parameters(&sharding.whole, seed));
+    let parameters = whole::part(program, rank, &init::parameters(program.whole_model(), seed));
     let mut replica = Replica::with_parameters(program, role, parameters, making)?;
-    let part = program.part(sharding, rank);
     replica.draw_as(|id| {
-        let layer = &sharding.layers[id.index()];
-        let features = program.model.node(id).output.elements();
-        let first = if sharding.splits(id) { u64::from(part) * features } else { 0 };
-        (layer.origin.0, first)
+        let (origin, first) = program.origin_of(rank, id);
+        (origin.0, first)
     });
     Ok(replica)
 }

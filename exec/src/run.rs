@@ -8,7 +8,7 @@ mod result;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use lockstep_models::{Averaging, Axis, Course, Driver, Judge, Program, Target, Timeline};
+use lockstep_models::{Buffer, Course, Driver, Judge, Program, Target, Timeline};
 use lockstep_topology::InputError;
 
 use crate::clock;
@@ -25,8 +25,8 @@ use crate::setup::{RunOptions, Setup};
 use crate::state::{Position, State};
 use crate::transport::{Transport, control, memory};
 use crate::watch::Guard;
-use crate::whole::{assemble, common, mean_statistics, own_pieces};
-use crate::worker::{Worker, losses_of};
+use crate::whole::{assemble, mean_statistics, own_pieces};
+use crate::worker::Worker;
 
 pub use check::check_run;
 #[cfg(feature = "mpi")]
@@ -136,12 +136,12 @@ fn body(
     let after = if align { clock::offset(end, clock)? } else { before };
     let periodic = outcome.periodic.iter_mut().map(|run| &mut run.span);
     let clock_residual_s = clock::align(outcome.spans.iter_mut().chain(periodic), before, after);
-    let averages = setup.program.averaging.is_some();
+    let shared = setup.program.shared_models(end.rank().0);
     let (mut statistics, mut weights, mut reference) = (Vec::new(), Vec::new(), Vec::new());
     let (mut fingerprint, mut part_fingerprint, mut average) = (None, None, None);
     let mut whole = None;
     if memory.replica.is_some() {
-        let model = memory.model(averages)?;
+        let model = memory.model(shared.map_or(Buffer::Parameters, |shared| shared.average))?;
         let Some(replica) = &mut memory.replica else { unreachable!("just seen") };
         statistics = replica.statistics()?;
         let role = &setup.program.roles[setup.program.role_of(end.rank().0)];
@@ -149,9 +149,9 @@ fn body(
             let own = ranges.into_iter().flat_map(|range| &model[range.start as usize..range.end as usize]);
             Fingerprint::of(&own.copied().collect::<Vec<f32>>()).words()
         };
-        fingerprint = Some(print(common(setup.program, role)));
+        fingerprint = Some(print(setup.program.common_parameters(role)));
         // Without split layers the two are one.
-        part_fingerprint = setup.program.sharding.is_some().then(|| print(setup.program.parameters_of(role)));
+        part_fingerprint = setup.program.cuts_model().then(|| print(setup.program.parameters_of(role)));
         let others = match setup.periodic.collects_model() {
             Some(exchange) => {
                 let own = own_pieces(setup.program, replica, end.rank().0)?;
@@ -162,12 +162,12 @@ fn body(
         if setup.program.is_in_parts() && end.rank().0 == 0 {
             whole = Some(assemble(setup.program, replica, &others, setup.options.seed)?);
         }
-        if averages {
-            weights = memory.be_average()?;
-            let previous = if outcome.moves { Some(memory.shared(Averaging::PREVIOUS)?) } else { None };
+        if let Some(shared) = shared {
+            weights = memory.be_average(shared)?;
+            let previous = if outcome.moves { Some(memory.model(shared.previous)?) } else { None };
             average = Some((model, previous));
             if setup.program.tells_reference(end.rank().0) {
-                reference = memory.shared(Averaging::REFERENCE)?;
+                reference = memory.model(shared.consensus)?;
             }
         }
     }
@@ -192,8 +192,7 @@ fn finish(setup: &Setup<'_>, mut legacies: Vec<Legacy>, found: Found) -> Result<
     let workers = program.workers() as usize;
     let clock_residual_s = legacies.iter().map(|legacy| legacy.clock_residual_s).fold(0.0, f64::max);
     // Ranks of a stage have the same layers, and those that differ on other axes alone have the same part of each.
-    let of_stage = program.mesh.axes().without(Axis::Pipeline);
-    let of_part = program.sharding.as_ref().map_or(of_stage, |sharding| of_stage.without(sharding.axis));
+    let (of_stage, of_part) = (program.axes_of_stage(), program.axes_of_part());
     for (rank, own) in (0..).zip(&legacies[..workers]) {
         let first = |axes| if program.mesh.has_groups(axes) { program.mesh.group_of(axes, rank).first() } else { rank };
         let (stage, part) = (first(of_stage), first(of_part));
@@ -223,7 +222,7 @@ fn finish(setup: &Setup<'_>, mut legacies: Vec<Legacy>, found: Found) -> Result<
     }
     let own = &mut legacies[0].outcome;
     let (evaluations, restarts) = (std::mem::take(&mut own.evaluations), std::mem::take(&mut own.restarts));
-    let (steps, judge) = (own.losses.len() / losses_of(program, 0), std::mem::take(&mut own.judge));
+    let (steps, judge) = (own.losses.len() / program.losses_of(0), std::mem::take(&mut own.judge));
     let done = setup.first + steps as u64;
     let position = Position::after(done, program.global_batch(), setup.course.steps_per_epoch);
     let mut of_workers = |part: fn(&mut Legacy) -> &mut Vec<f32>| -> Vec<Vec<f32>> {
@@ -240,7 +239,7 @@ fn finish(setup: &Setup<'_>, mut legacies: Vec<Legacy>, found: Found) -> Result<
     };
     let loss = |step: usize| {
         let of_rank = |(rank, legacy): (u32, &Legacy)| {
-            let each = losses_of(program, rank);
+            let each = program.losses_of(rank);
             legacy.outcome.losses[step * each..(step + 1) * each].to_vec()
         };
         (0..).zip(&legacies[..workers]).flat_map(of_rank).sum::<f64>() / program.global_batch() as f64

@@ -72,13 +72,13 @@ impl State {
             long(z, parameters) && previous.as_ref().is_none_or(|previous| long(previous, parameters))
         });
         average
-            && self.average.is_some() == program.averaging.is_some()
+            && self.average.is_some() == program.averages()
             && (self.average.is_some() || !self.weights.is_empty() && long(&self.velocity, parameters))
             && !self.statistics.is_empty()
             && self.weights.iter().chain(&self.references).all(|weights| long(weights, parameters))
             && self.statistics.iter().all(|of| long(of, statistics))
             // Of parts of a model each rank takes its own back.
-            && (program.sharding.is_none() || statistics == 0 || self.statistics.len() == program.workers() as usize)
+            && (!program.cuts_model() || statistics == 0 || self.statistics.len() == program.workers() as usize)
     }
 }
 

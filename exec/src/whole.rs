@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{AxisLayout, Job, Model, Pieces, Program, Role, Sharding, pieces_within};
+use lockstep_models::{Job, Model, Program, Role, pieces_within};
 
 use crate::device::cpu::Threads;
 use crate::device::{Cpus, DeviceError};
@@ -14,9 +14,9 @@ use crate::replica::{Making, Replica};
 use crate::state::mean;
 
 /// The part of `rank` of values that the whole model's parameters have; zero where its rows are padding.
-pub(crate) fn part(program: &Program, sharding: &Sharding, rank: u32, whole: &[f32]) -> Vec<f32> {
+pub(crate) fn part(program: &Program, rank: u32, whole: &[f32]) -> Vec<f32> {
     let mut own = vec![0.0; program.model.parameter_elements() as usize];
-    for (range, start) in sharding.parameters(&program.model, program.part(sharding, rank)) {
+    for (range, start) in program.own_parameters(rank) {
         let values = &whole[range.start as usize..range.end as usize];
         own[start as usize..start as usize + values.len()].copy_from_slice(values);
     }
@@ -86,7 +86,7 @@ fn one_rank(
     let making = Making { devices: &Cpus, rank: 0, arenas, declared: Vec::new(), seed, threads };
     let mut whole = Replica::with_parameters(&alone, &alone.roles[0], parameters, making)?;
     whole.set_velocity(&velocity)?;
-    if program.sharding.is_none() {
+    if !program.cuts_model() {
         whole.set_statistics(&replica.statistics()?)?;
     }
     Ok(whole)
@@ -95,21 +95,14 @@ fn one_rank(
 /// Running statistics of the whole model: of each element the mean over the workers that have it; `all` are the workers' own.
 pub(crate) fn mean_statistics(program: &Program, all: &[&[f32]]) -> Vec<f32> {
     let mut whole = vec![0.0; program.whole_model().statistics_elements() as usize];
-    let parts = program.sharding.as_ref().map_or(0, |sharding| sharding.ranks);
     // The stages of a pipeline have layers of their own; of some each rank has a part.
     let workers = program.roles.iter().filter(|role| role.ranks.first() < program.workers());
     let workers: Vec<&Role> = if program.roles[0].order().is_some() { workers.collect() } else { Vec::new() };
     let own = |role: &Role| statistics_of(program, role);
-    for part in std::iter::once(None).chain((0..parts).map(Some)) {
-        let pieces = match &program.sharding {
-            Some(sharding) => sharding.statistics(&program.model, part),
-            None => vec![(0..program.model.statistics_elements(), 0)],
-        };
-        let has = |rank: u32| {
-            part.zip(program.sharding.as_ref()).is_none_or(|(part, sharding)| program.part(sharding, rank) == part)
-        };
+    for (pieces, having) in program.statistics_shares() {
         let mean_of = |ranks: &mut dyn Iterator<Item = u32>| {
-            let of: Vec<&[f32]> = ranks.filter(|rank| has(*rank)).map(|rank| all[rank as usize]).collect();
+            let of = ranks.filter(|rank| having.contains(rank)).map(|rank| all[rank as usize]);
+            let of: Vec<&[f32]> = of.collect();
             mean(of.into_iter())
         };
         if workers.is_empty() {
@@ -125,16 +118,4 @@ pub(crate) fn mean_statistics(program: &Program, all: &[&[f32]]) -> Vec<f32> {
 /// The running statistics of the layers that a stage of a pipeline computes.
 fn statistics_of(program: &Program, role: &Role) -> Vec<Range<u64>> {
     program.layers_of(role).filter_map(|id| program.model.node(id).statistics.clone()).collect()
-}
-
-/// The parameters that every rank of `role` must have alike: those of its layers that are not split.
-pub(crate) fn common(program: &Program, role: &Role) -> Vec<Range<u64>> {
-    if program.shares_parameters() {
-        return Vec::new();
-    }
-    let Some(sharding) = &program.sharding else { return program.parameters_of(role) };
-    let kept = program.model.iter().filter(|(id, _)| sharding.weights(*id) == AxisLayout::Replicated);
-    let kept =
-        kept.flat_map(|(_, node)| &node.parameters).map(|parameter| (parameter.range.clone(), parameter.range.start));
-    pieces_within(&kept.collect::<Pieces>(), &program.parameters_of(role)).into_iter().map(|(range, _)| range).collect()
 }

@@ -19,7 +19,7 @@ use std::sync::PoisonError;
 use std::time::Instant;
 
 use lockstep_models::{
-    Decision, Driver, Judge, Judgement, Need, Observation, Op, PeriodicSpan, Program, Role, Span, Stream, TaskId,
+    Decision, Driver, Judge, Judgement, Need, Observation, Op, PeriodicSpan, Role, Span, Stream, TaskId,
 };
 use lockstep_topology::Time;
 
@@ -62,14 +62,6 @@ pub(crate) struct Outcome {
     pub direct: u64,
 }
 
-/// How many workers' losses `rank` takes: its own, or those of its node where the node's first rank takes all.
-pub(crate) fn losses_of(program: &Program, rank: u32) -> usize {
-    match program.sharding.as_ref().filter(|sharding| sharding.by_node()) {
-        Some(sharding) => sharding.passes.iter().find(|pass| pass[0].worker == rank).map_or(0, Vec::len),
-        None => 1,
-    }
-}
-
 /// One rank at work.
 pub(crate) struct Worker<'a> {
     setup: &'a Setup<'a>,
@@ -95,7 +87,7 @@ pub(crate) struct Worker<'a> {
     /// Where batches are claimed.
     desk: Desk,
     spans: Vec<Span>,
-    /// The sums of all iterations, [`losses_of`] each.
+    /// The sums of all iterations, [`losses_of`](lockstep_models::Program::losses_of) each.
     losses: Vec<f64>,
     /// What a device that defers has still to say.
     deferred: Deferred,
@@ -195,7 +187,7 @@ impl<'a> Worker<'a> {
             self.announce(batch + 1)?;
             self.granted = self.iteration + 1;
             (self.samples, self.learned) = (0, false);
-            self.losses.resize(self.losses.len() + losses_of(program, rank), 0.0);
+            self.losses.resize(self.losses.len() + program.losses_of(rank), 0.0);
             self.shuffle_before(batch)?;
             self.iterate(batch)?;
             self.seal(batch)?;
@@ -209,7 +201,8 @@ impl<'a> Worker<'a> {
             log.evaluations.extend(evaluation);
             if judgement == Judgement::Restart {
                 log.restarts.push(batch + 1);
-                self.memory.restart(self.consensus())?;
+                let shared = program.shared_models(rank).expect("learners alone restart");
+                self.memory.restart(shared)?;
                 self.without_momentum = self.iteration;
             }
             let reached = judgement == Judgement::Stop;

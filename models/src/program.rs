@@ -11,8 +11,8 @@ use lockstep_topology::{Group, InputError, Schedule};
 
 use crate::task::{Exchange, Op, Phase, Task, TaskId};
 use crate::{
-    Assignment, Averaging, Axis, Buffer, Declared, Gradients, LayerId, Members, Mesh, Model, Partition, Piece,
-    Precision, Sharding, StageOrder,
+    Assignment, Averaging, Buffer, Declared, Gradients, LayerId, Members, Mesh, Model, Partition, Precision, Sharding,
+    StageOrder,
 };
 
 /// Ranks that do the same, and what they do in one iteration.
@@ -158,11 +158,6 @@ impl Program {
         }
     }
 
-    /// The model that all ranks train together.
-    pub fn whole_model(&self) -> &Arc<Model> {
-        self.sharding.as_ref().map_or(&self.model, |sharding| &sharding.whole)
-    }
-
     /// Samples over which the gradient of the parameters from `start` on is a mean when they are updated: the global batch,
     /// or those of a pass where the batch varies (Krizhevsky 2014 §4.2).
     pub fn update_batch(&self, start: u64) -> u64 {
@@ -207,18 +202,6 @@ impl Program {
     /// Whether workers ask the driver for their batches, which it gives in turn, or first come, first served.
     pub fn claims(&self) -> bool {
         self.averaging.is_some_and(|averaging| averaging.assignment != Assignment::Own)
-    }
-
-    /// The samples that `rank` works on in a pass through shared layers, by whom they are drawn.
-    pub fn pieces(&self, sharding: &Sharding, pass: u32, rank: u32) -> Vec<Piece> {
-        // Ranks along other axes have samples of their own.
-        let first = if sharding.axis == Axis::Tensor { self.source(rank) } else { 0 };
-        sharding.passes[pass as usize].iter().map(|piece| Piece { worker: first + piece.worker, ..*piece }).collect()
-    }
-
-    /// Which part of shared layers `rank` has: its coordinate on the axis along which they are split.
-    pub fn part(&self, sharding: &Sharding, rank: u32) -> u32 {
-        self.mesh.coordinate(sharding.axis, rank)
     }
 
     /// The parameters of the layers that `role` computes, all of them where it has all: ranges in ascending order, none of which touches the

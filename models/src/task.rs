@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_topology::{Algorithm, Collective};
+use lockstep_topology::{Algorithm, Collective, Time};
 
 use crate::{AxisSet, Buffer, ByCoordinate, Copy, Elementwise, Pass, StageOrder, Turns};
 
@@ -193,11 +193,12 @@ pub enum Op {
         /// Bytes written.
         bytes: u64,
     },
-    /// The main thread of a node ends jobs of its devices, one after the other, where a strategy has such a thread (Kumar et
-    /// al. 2018, §4.3). The executor's ranks are threads themselves and have nothing to do here.
-    Callback {
-        /// How many.
-        jobs: u32,
+    /// The rank's host is busy for a stated time, and its device idle: what a framework does around kernels and messages.
+    Host {
+        /// How often, one after the other.
+        calls: u32,
+        /// What each takes.
+        each: Time,
     },
 }
 
@@ -214,7 +215,7 @@ impl Op {
             Op::Copy(_) => "copy",
             Op::Samples { .. } => "samples",
             Op::Save { .. } => "save",
-            Op::Callback { .. } => "callback",
+            Op::Host { .. } => "host",
         }
     }
 

@@ -34,8 +34,6 @@ pub struct Input {
     pub transform_at: TransformAt,
     /// Batches on their way to a rank while it computes; 1 is double buffering, 0 none at all.
     pub prefetch: u32,
-    /// What the end of a job of one of its devices takes of a node's main thread (Kumar et al. 2018, §4.3).
-    pub callback: Time,
 }
 
 /// Where stored samples are.

@@ -251,7 +251,10 @@ fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, ra
         Op::Labels { samples, .. } => costs.moved(device, u64::from(*samples)),
         Op::Samples { elements, .. } => costs.moved(device, 2 * elements),
         Op::Save { bytes } => saved(platform, device, *bytes),
-        Op::Callback { jobs } => callback(platform, *jobs),
+        // The device does nothing meanwhile.
+        Op::Host { calls, each } => {
+            Cost { seconds: f64::from(*calls) * each.as_secs_f64(), memory: 0.0, occupancy: 0.0 }
+        }
         Op::Copy(copies) => costs.moved(device, copies.at(&program.mesh, rank).moved()),
         // The largest part: that of the first ranks along the axes.
         Op::Elementwise(of) => {
@@ -268,13 +271,6 @@ fn saved(platform: &Platform<'_>, device: &Device, bytes: u64) -> Cost {
     let storage = platform.cluster.hosts()[device.host.0 as usize].storage;
     let rate = storage.map_or(ASSUMED_STORAGE_BYTES_PER_S, |storage| storage.bytes_per_s());
     Cost { seconds: bytes as f64 / rate, memory: 0.0, occupancy: 0.0 }
-}
-
-/// What a node's main thread does about so many jobs, one after the other.
-fn callback(platform: &Platform<'_>, jobs: u32) -> Cost {
-    let each = platform.conditions.input.as_ref().map_or(0.0, |input| input.callback.as_secs_f64());
-    // The device does nothing meanwhile.
-    Cost { seconds: f64::from(jobs) * each, memory: 0.0, occupancy: 0.0 }
 }
 
 fn check(task: &str, cost: Cost) -> Result<(), InputError> {

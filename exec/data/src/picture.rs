@@ -1,9 +1,9 @@
 //! JPEG: sizes from headers, decoding, the short side resized with the aspect kept, encoding.
 
 use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
-use image::ExtendedColorType;
-use image::codecs::jpeg::JpegEncoder;
+use fast_image_resize::pixels::{U8, U8x3};
+use fast_image_resize::{FilterType, PixelTrait, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
@@ -80,15 +80,16 @@ pub(crate) fn decode(jpeg: &[u8]) -> Result<Picture, String> {
     Ok(Picture { width, height, channels, pixels })
 }
 
-/// Encodes pixels as a baseline JPEG of `quality` (1 to 100).
+/// Encodes pixels as a baseline JPEG of `quality` (1 to 100), colours at half the resolution.
 ///
 /// # Errors
 /// What the encoder says.
 pub(crate) fn encode(picture: &Picture, quality: u8) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    let colour = if picture.channels == 1 { ExtendedColorType::L8 } else { ExtendedColorType::Rgb8 };
-    let (width, height) = (u32::from(picture.width), u32::from(picture.height));
-    let encoded = JpegEncoder::new_with_quality(&mut bytes, quality).encode(&picture.pixels, width, height, colour);
+    let colour = if picture.channels == 1 { ColorType::Luma } else { ColorType::Rgb };
+    let mut encoder = Encoder::new(&mut bytes, quality);
+    encoder.set_sampling_factor(SamplingFactor::F_2_2);
+    let encoded = encoder.encode(&picture.pixels, picture.width, picture.height, colour);
     encoded.map_err(|error| format!("cannot be encoded: {error}")).map(|()| bytes)
 }
 
@@ -101,15 +102,26 @@ pub(crate) fn shortened((width, height): (u16, u16), short: u16) -> (u16, u16) {
 
 /// The picture with a short side of `short`, by the mean over each new pixel's area with linear weights, as PIL's `BILINEAR` takes it.
 fn resize(picture: &Picture, short: u16) -> Result<Picture, String> {
-    let (width, height) = shortened((picture.width, picture.height), short);
-    let kind = if picture.channels == 1 { PixelType::U8 } else { PixelType::U8x3 };
-    let wrong = |error: &dyn std::fmt::Display| format!("cannot be resized: {error}");
-    let from = ImageRef::new(u32::from(picture.width), u32::from(picture.height), &picture.pixels, kind)
-        .map_err(|error| wrong(&error))?;
+    let to = shortened((picture.width, picture.height), short);
+    // Typed, so that the resizer's code is built for these two kinds of pixels alone.
+    let pixels = if picture.channels == 1 {
+        resized::<U8>(picture, to, PixelType::U8)
+    } else {
+        resized::<U8x3>(picture, to, PixelType::U8x3)
+    };
+    let pixels = pixels.ok_or_else(|| format!("cannot be resized to {} x {}", to.0, to.1))?;
+    Ok(Picture { width: to.0, height: to.1, channels: picture.channels, pixels })
+}
+
+/// The pixels of a picture at another (width, height); `None` where the resizer takes neither.
+fn resized<P: PixelTrait>(picture: &Picture, (width, height): (u16, u16), kind: PixelType) -> Option<Vec<u8>> {
+    let from = ImageRef::new(u32::from(picture.width), u32::from(picture.height), &picture.pixels, kind).ok()?;
     let mut to = Image::new(u32::from(width), u32::from(height), kind);
     let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear));
-    Resizer::new().resize(&from, &mut to, &options).map_err(|error| wrong(&error))?;
-    Ok(Picture { width, height, channels: picture.channels, pixels: to.into_vec() })
+    let (from, mut into) = (from.typed_image::<P>()?, to.typed_image_mut::<P>()?);
+    Resizer::new().resize_typed(&from, &mut into, &options).ok()?;
+    drop(into);
+    Some(to.into_vec())
 }
 
 /// A JPEG as it is kept, with width and height: resized where its short side is longer than `short` (0: never), else as it is.

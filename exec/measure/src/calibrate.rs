@@ -121,9 +121,9 @@ pub fn add(profile: &mut Profile, subjects: &[Subject], command: &str, quiet: &m
 fn account(subjects: &[Subject]) -> String {
     let mut whose: Vec<String> = Vec::new();
     for Subject { program, .. } in subjects {
-        let parts = match &program.sharding {
-            Some(sharding) if sharding.splits_weights() => format!(" (parts of {} ranks)", sharding.ranks),
-            _ => String::new(),
+        let parts = match program.weight_parts() {
+            1 => String::new(),
+            ranks => format!(" (parts of {ranks} ranks)"),
         };
         let own = format!("{}{parts} at a batch of {}", program.whole_model().name(), program.batch_per_rank);
         if !whose.contains(&own) {

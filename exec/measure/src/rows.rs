@@ -131,7 +131,7 @@ fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> 
         error_pct: error_pct(experiment, &run.evaluations),
         error_mean_pct: None,
         error_std_pct: None,
-        restarts: program.averaging.map(|_| run.restarts.len() as u32),
+        restarts: program.averages().then_some(run.restarts.len() as u32),
         restart_steps: (!run.restarts.is_empty()).then(|| run.restarts.clone()),
         direct_messages: experiment.device.is_gpu().then_some(run.direct_messages),
         weights_sha256: run.weights_sha256.clone(),

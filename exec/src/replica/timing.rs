@@ -56,7 +56,7 @@ impl Replica {
             | Op::Labels { .. }
             | Op::Samples { .. }
             | Op::Save { .. }
-            | Op::Callback { .. } => Ok(()),
+            | Op::Host { .. } => Ok(()),
         }
     }
 

@@ -1,8 +1,10 @@
 //! What a worker's compute tasks do to its replica.
 
-use lockstep_models::{Buffer, Op, Phase, Piece, TaskId, Turns};
+use std::time::{Duration, Instant};
 
-use super::{Setup, Worker, losses_of};
+use lockstep_models::{Buffer, Op, Phase, TaskId, Turns};
+
+use super::{Setup, Worker};
 use crate::device::{Loss, Mode, Values};
 use crate::error::ExecError;
 
@@ -22,7 +24,8 @@ impl Worker<'_> {
                     }
                 };
             }
-            Op::Callback { .. } | Op::Compute { samples: 0, .. } | Op::Load { samples: 0, .. } => return Ok(()),
+            Op::Host { calls, each } => return self.occupy(Duration::from_secs_f64(each.as_secs_f64()) * *calls),
+            Op::Compute { samples: 0, .. } | Op::Load { samples: 0, .. } => return Ok(()),
             Op::Labels { pass, .. } => return self.take_labels(batch, *pass),
             _ => {}
         }
@@ -90,9 +93,18 @@ impl Worker<'_> {
             | Op::Labels { .. }
             | Op::Samples { .. }
             | Op::Save { .. }
-            | Op::Callback { .. } => {
+            | Op::Host { .. } => {
                 unreachable!("not a task that the replica does")
             }
+        }
+        Ok(())
+    }
+
+    /// Keeps the host busy for a time in which messages move and a device that defers goes on.
+    fn occupy(&mut self, time: Duration) -> Result<(), ExecError> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            self.progress()?;
         }
         Ok(())
     }
@@ -123,18 +135,15 @@ impl Worker<'_> {
             return Err(self.diverged(chain, batch, loss.sum));
         }
         let program = self.setup.program;
-        let first = iteration as usize * losses_of(program, self.transport.rank().0);
-        if let (true, Some(replica)) =
-            (program.sharding.as_ref().is_some_and(|sharding| sharding.by_node()), &mut self.memory.replica)
-        {
+        let first = iteration as usize * program.losses_of(self.transport.rank().0);
+        if let (true, Some(replica)) = (program.takes_losses_by_node(), &mut self.memory.replica) {
             let of_worker = program.batch_per_rank as usize;
             let sum = |losses: &[f64]| losses.iter().fold(0.0, |sum, loss| sum + loss);
             let all = replica.losses(chain)?;
             self.losses[first..].iter_mut().zip(all.chunks(of_worker)).for_each(|(loss, own)| *loss = sum(own));
         } else {
             // All ranks that share layers see the samples of a pass, and their sums are added up in the end.
-            let sharing = program.sharding.as_ref().map_or(1, |sharding| sharding.ranks);
-            let share = if in_pass { f64::from(sharing) } else { 1.0 };
+            let share = if in_pass { f64::from(program.ranks_of_pass()) } else { 1.0 };
             self.losses[first] += loss.sum / share;
         }
         Ok(())
@@ -164,11 +173,7 @@ fn samples_of(
 ) -> (Vec<u32>, Vec<u64>) {
     let Setup { program, sampler, .. } = setup;
     let (mut indices, mut places, mut of_worker) = (Vec::new(), Vec::new(), Vec::new());
-    let pieces = match (pass, &program.sharding) {
-        (Some(pass), Some(sharding)) => program.pieces(sharding, pass, rank),
-        _ => vec![Piece { worker: micro_batch / program.accumulate, first: 0, count: program.batch_per_rank }],
-    };
-    for piece in pieces {
+    for piece in program.pieces(pass, rank, micro_batch / program.accumulate) {
         let place = sampler.micro_batch(batch, piece.worker, micro_batch % program.accumulate, &mut of_worker)
             + u64::from(piece.first);
         let range = piece.first as usize..(piece.first + piece.count) as usize;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use lockstep_models::Stream;
 use lockstep_topology::Time;
 
-use super::{Worker, losses_of};
+use super::Worker;
 use crate::device::{Mark, Settled};
 use crate::error::ExecError;
 use crate::replica::Replica;
@@ -79,8 +79,7 @@ impl Worker<'_> {
         let due = std::mem::take(&mut self.deferred.present);
         self.deferred.handed.push_back((handed, due));
         // The losses of single samples are read before the next iteration has others.
-        let by_node = self.setup.program.sharding.as_ref().is_some_and(|sharding| sharding.by_node());
-        if by_node { self.settle(0) } else { Ok(()) }
+        if self.setup.program.takes_losses_by_node() { self.settle(0) } else { Ok(()) }
     }
 
     /// Waits until at most `left` iterations are under way on the device, moving exchanges along, and notes what it says.
@@ -118,7 +117,7 @@ impl Worker<'_> {
         let rank = self.transport.rank().0;
         // Of a pipeline the first rank that has the loss says it.
         if rank == self.setup.program.first_with_loss() {
-            let each = losses_of(self.setup.program, rank);
+            let each = self.setup.program.losses_of(rank);
             let own = &self.losses[of.iteration as usize * each..][..each];
             self.setup.options.observer.stepped(of.iteration, own.iter().sum::<f64>() / of.samples.max(1) as f64);
         }

@@ -23,7 +23,7 @@ impl Worker<'_> {
     pub(super) fn review(&mut self, done: u64) -> Result<(Option<Evaluation>, Judgement), ExecError> {
         let Some(when) = self.setup.options.evaluations else { return Ok((None, Judgement::GoOn)) };
         let course = &self.setup.course;
-        let falls = self.setup.program.averaging.is_some() && self.setup.options.optimizer.falls_at(done, course);
+        let falls = self.setup.program.averages() && self.setup.options.optimizer.falls_at(done, course);
         let due = when.due(done, course);
         let aims = when.aims(done, course);
         if !(due || falls || aims) {
@@ -71,7 +71,7 @@ impl Worker<'_> {
             let others = collected(&all, Periodic::MODEL);
             whole = Some(assemble(setup.program, self.memory.trained(), others, setup.options.seed)?);
         }
-        let learner = if setup.program.averaging.is_some() { Some(self.memory.be_average()?) } else { None };
+        let learner = setup.program.shared_models(rank).map(|shared| self.memory.be_average(shared)).transpose()?;
         let of_all = self.statistics_of_all(&all)?;
         let of_all: Vec<&[f32]> = of_all.iter().map(Vec::as_slice).collect();
         let judged = whole.as_mut().unwrap_or(self.memory.trained());

@@ -1,6 +1,6 @@
 //! What learners do: they claim batches and synchronise beside the compute stream; and the formulas of all ranks.
 
-use lockstep_models::{Buffer, Course, Elementwise, Op, StepNumbers, TaskId};
+use lockstep_models::{Course, Elementwise, Op, StepNumbers, TaskId};
 
 use super::{Setup, Worker};
 use crate::error::ExecError;
@@ -71,11 +71,6 @@ impl Worker<'_> {
         let numbers = StepNumbers { sgd, learned: self.learned, again, moved };
         let own = program.own_part(&of.range, of.shared, self.transport.rank().0);
         Ok(self.memory.trained().apply(own.start as usize..own.end as usize, &of.formula.bind(&numbers))?)
-    }
-
-    /// The model that this learner is corrected against.
-    pub(super) fn consensus(&self) -> Buffer {
-        self.setup.program.consensus(self.transport.rank().0)
     }
 
     /// Takes the micro-batch of a repetition: the rank's own, or the one that it gets where it claims; false if there is none

@@ -1,6 +1,6 @@
 //! Runs the tasks of work between steps, and notes when each began and ended.
 
-use lockstep_models::{Averaging, Exchange, Periodic, PeriodicSpan, Program, Span, TaskId};
+use lockstep_models::{Exchange, Periodic, PeriodicSpan, Program, Span, TaskId};
 use lockstep_topology::Rank;
 
 use super::Worker;
@@ -55,8 +55,8 @@ impl Worker<'_> {
     fn own_values(&mut self, exchange: &Exchange) -> Result<Vec<f32>, ExecError> {
         let (program, rank) = (self.setup.program, self.transport.rank().0);
         if exchange.buffer == Periodic::REFERENCES {
-            let tells = rank > 0 && program.tells_reference(rank);
-            return if tells { Ok(self.memory.shared(Averaging::REFERENCE)?) } else { Ok(Vec::new()) };
+            let told = program.shared_models(rank).filter(|_| rank > 0 && program.tells_reference(rank));
+            return Ok(told.map(|shared| self.memory.model(shared.consensus)).transpose()?.unwrap_or_default());
         }
         let replica = self.memory.trained();
         Ok(match exchange.buffer {

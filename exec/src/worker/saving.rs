@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use lockstep_models::{Averaging, Op, Periodic};
+use lockstep_models::{Op, Periodic};
 use lockstep_topology::Rank;
 
 use super::Worker;
@@ -139,13 +139,13 @@ impl Worker<'_> {
     fn state(&mut self, steps: u64, all: &Collected) -> Result<State, ExecError> {
         let (program, seed) = (self.setup.program, self.setup.options.seed);
         let (mut weights, mut velocity, mut average) = (collected(all, Periodic::WEIGHTS).to_vec(), Vec::new(), None);
-        if program.averaging.is_some() {
+        if let Some(shared) = program.shared_models(self.transport.rank().0) {
             if weights.is_empty() {
                 weights = vec![self.memory.trained().parameters()?];
             }
             let moves = self.without_momentum != self.iteration;
-            let previous = if moves { Some(self.memory.shared(Averaging::PREVIOUS)?) } else { None };
-            average = Some((self.memory.model(true)?, previous));
+            let previous = if moves { Some(self.memory.model(shared.previous)?) } else { None };
+            average = Some((self.memory.model(shared.average)?, previous));
         } else {
             let replica = self.memory.trained();
             let mut whole = None;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use lockstep_models::{Axis, Job, Model, Program};
 use lockstep_topology::{
-    Algorithm, Cluster, ErrorPlace, Hosting, HostingRule, InputError, Limits, Placement, PlacementRule, blocks,
+    Algorithm, Cluster, ErrorPlace, Hosting, HostingRule, InputError, Limits, Placement, PlacementRule, Time, blocks,
 };
 
 use crate::experiment::{Batch, Experiment};
+use crate::input::Stated as StatedInput;
 use crate::published::Point;
 use crate::scenario::NONE;
 use crate::transport::TransportKind;
@@ -241,6 +242,7 @@ impl Experiment {
                 schedule: self.schedule,
                 precision,
                 gradients: self.gradients,
+                callback: self.input.as_ref().map_or(Time::ZERO, StatedInput::callback),
                 ..Job::new(Arc::clone(model), ranks, batch_per_rank)
             },
             learners: self.learners,

@@ -151,7 +151,6 @@ impl Stated {
             transform: self.time("transform").unwrap_or(Time::ZERO),
             transform_at,
             prefetch: count("prefetch").unwrap_or(1),
-            callback: self.time("callback").unwrap_or(Time::ZERO),
         })
     }
 
@@ -165,6 +164,11 @@ impl Stated {
 
     fn time(&self, key: &str) -> Option<Time> {
         if let Value::Time(time) = self.values.get(key)? { Some(*time) } else { None }
+    }
+
+    /// What the end of a device's job takes of a node's main thread.
+    pub fn callback(&self) -> Time {
+        self.time("callback").unwrap_or(Time::ZERO)
     }
 
     /// Whether samples come from files; else from memory.

@@ -99,12 +99,12 @@ impl Tasks<'_> {
         self.task(format!("unpack {name}"), copy, vec![After { task: gathered, lag: 0 }]);
     }
 
-    /// The ends of one job of each device, which the node's main thread sees to, one after the other.
+    /// The end of one job of each device: callbacks on the node's main thread, one after the other (Kumar et al. 2018, §4.3).
     pub(super) fn end_jobs(&mut self, name: String, after: Option<TaskId>) {
         let pass = self.passes.start;
-        let jobs = if self.is_first(pass) { self.sharding().passes[pass].len() as u32 } else { 0 };
+        let calls = if self.is_first(pass) { self.sharding().passes[pass].len() as u32 } else { 0 };
         let after = after.map(|task| After { task, lag: 0 }).into_iter().collect();
-        self.task(name, Op::Callback { jobs }, after);
+        self.task(name, Op::Host { calls, each: self.of.job.callback }, after);
     }
 
     /// What the first rank has of all samples of its node, at `elements` each; nothing on the others.

@@ -64,7 +64,8 @@ fn tasks(of: Lowering<'_>, (stages, stage): (&Stages, u32), first: usize, steps:
         tasks.left_out[node.index()] = chunk_of(node) % stages.stages() != stage;
     }
     let (micro, step) = (tasks.of_scope(&[Scope::MicroBatch, Scope::Pass]), tasks.of_scope(&[Scope::Step]));
-    let schedule = tasks.task("schedule".to_owned(), Op::Callback { jobs: 0 }, Vec::new());
+    let order = StageOrder { bodies: Vec::new(), steps, micro_batches: job.micro_batches() };
+    let schedule = tasks.task("schedule".to_owned(), Op::Schedule(Arc::new(order.clone())), Vec::new());
     let own: Vec<u32> = (stage..stages.chunks().len() as u32).step_by(stages.stages() as usize).collect();
     let passes = own.iter().map(|chunk| (*chunk, PipelinePass::Forward));
     let passes = passes.chain(own.iter().rev().map(|chunk| (*chunk, PipelinePass::Backward)));
@@ -98,8 +99,7 @@ fn tasks(of: Lowering<'_>, (stages, stage): (&Stages, u32), first: usize, steps:
         edges.extend(border(to).and_then(|border| border.send(&mut tasks.list)));
         bodies.push(StageBody { chunk, pass, tasks: tasks.list.len() - before_body });
     }
-    let order = StageOrder { bodies, steps, micro_batches: job.micro_batches() };
-    tasks.list[schedule].op = Op::Schedule(Arc::new(order));
+    tasks.list[schedule].op = Op::Schedule(Arc::new(StageOrder { bodies, ..order }));
     step.into_iter().for_each(|node| tasks.push(node, 0));
     tasks.finish();
     for (task, after) in edges.into_iter().flatten() {

@@ -153,7 +153,7 @@ impl<'a> Tasks<'a> {
             Work::Collective { axes, .. } if axes.iter().all(|axis| graph.mesh.size(axis) == 1) => return,
             Work::Collective { collective, axes, range } => {
                 let (verb, exchange) = self.exchange(node, collective, *axes, range);
-                let jobs = self.list.iter().rposition(|task| matches!(task.op, Op::Callback { .. }));
+                let jobs = self.list.iter().rposition(|task| matches!(task.op, Op::Host { .. }));
                 before.extend(jobs.filter(|_| self.by_node()).map(|task| After { task, lag: 0 }));
                 (Op::Exchange(exchange), Stream::Exchange, bucket_name(model, verb, range))
             }

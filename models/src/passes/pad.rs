@@ -8,7 +8,7 @@ use crate::{Area, Buffer, Exchange, Op, Program};
 
 /// Rounds up each exchange behind whose range there may be room: nothing that lies in one piece goes on beyond its end.
 pub(crate) fn pad(mut program: Program) -> Program {
-    let (wholes, averages) = (wholes(&program), program.averaging.is_some());
+    let (wholes, averages) = (wholes(&program), program.averages());
     for task in program.roles.iter_mut().flat_map(|role| &mut role.tasks) {
         if let Op::Exchange(exchange) = &mut task.op {
             let end = exchange.range.end;

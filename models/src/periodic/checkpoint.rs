@@ -31,7 +31,7 @@ impl Program {
         if self.is_in_parts() {
             work.collect_model();
         }
-        if self.averaging.is_some() {
+        if self.averages() {
             work.collect_equal("collect weights", Periodic::WEIGHTS, elements);
             state = (workers + 2) * elements;
         }

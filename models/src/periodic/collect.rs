@@ -14,10 +14,8 @@ impl Program {
     /// Of which parameters of the whole model `rank` tells rank 0 the value, and of which the momentum.
     pub fn told(&self, rank: u32) -> [Pieces; 2] {
         let role = &self.roles[self.role_of(rank)];
-        let in_place = |ranges: Vec<Range<u64>>| match &self.sharding {
-            Some(sharding) => pieces_within(&sharding.parameters(&self.model, self.part(sharding, rank)), &ranges),
-            None => ranges.into_iter().map(|range| (range.clone(), range.start)).collect(),
-        };
+        let own = self.own_parameters(rank);
+        let in_place = |ranges: Vec<Range<u64>>| pieces_within(&own, &ranges);
         // Ranks that share out the optimizer's state have the same parameters.
         let first = self.state_axes().iter().all(|axis| self.mesh.coordinate(axis, rank) == 0);
         let first = first || self.shares_parameters();

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, Group, InputError};
+use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, Group, InputError, Time};
 
 use super::Strategy;
 use crate::{
@@ -100,6 +100,8 @@ pub struct Job {
     pub precision: Precision,
     /// Those in which gradients are kept and exchanged.
     pub gradients: Gradients,
+    /// What the end of a device's job takes of a node's main thread, where a strategy has one thread for a node's devices.
+    pub callback: Time,
 }
 
 impl Job {
@@ -126,6 +128,7 @@ impl Job {
             pad: true,
             precision: Precision::F32,
             gradients: Gradients::F32,
+            callback: Time::ZERO,
         }
     }
 

@@ -150,7 +150,7 @@ impl<'a> Hosted<'a> {
 
     /// Seconds before each micro-batch: those of the host, and of an iteration's its part of what triggers all learners.
     fn idle_s(&self, program: &Program) -> f64 {
-        let learners = if program.averaging.is_some() { program.workers() } else { 0 };
+        let learners = if program.averages() { program.workers() } else { 0 };
         self.overhead_s + self.dispatch_s * f64::from(learners) / f64::from(program.accumulate.max(1))
     }
 }
@@ -224,12 +224,12 @@ mod tests {
         let machine: Machine<'_> = machine.iter().map(|(parameter, value)| (parameter, *value)).collect();
         let entered = |strategy: &str, source: &str| {
             let before = Experiment::parse("e.toml", &text(strategy, source)).unwrap();
-            let after = fed(&before, &machine).input.unwrap().input().unwrap();
-            let latency = match after.source {
+            let after = fed(&before, &machine).input.unwrap();
+            let latency = match after.input().unwrap().source {
                 lockstep_sim::SampleSource::Files { latency, .. } => latency,
                 lockstep_sim::SampleSource::Memory { .. } => Time::ZERO,
             };
-            (latency.as_secs_f64(), after.callback.as_secs_f64())
+            (latency.as_secs_f64(), after.callback().as_secs_f64())
         };
         assert_eq!(entered("ssgd", "files"), (0.02, 0.0));
         assert_eq!(entered("first-device-table", "files"), (0.02, 0.003));

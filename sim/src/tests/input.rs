@@ -32,7 +32,6 @@ fn files() -> Input {
         transform: Time::ZERO,
         transform_at: TransformAt::Host,
         prefetch: 2,
-        callback: Time::ZERO,
     }
 }
 
@@ -42,8 +41,12 @@ fn in_memory(groups: u32, shuffle_every: Option<u32>) -> Input {
 
 /// GPUs of a host that compute for `step` seconds a chain and phase, batches of eight 28 × 28 samples.
 fn predicted(gpus: u32, step: f64, strategy: &str, input: Option<Input>) -> (Program, Prediction, String) {
-    let strategy = strategy.parse().expect("a strategy");
-    let program = program(&Job { strategy, ..mlp(gpus) });
+    predicted_of(&Job { strategy: strategy.parse().expect("a strategy"), ..mlp(gpus) }, step, input)
+}
+
+/// The same of a job with a GPU for each worker.
+fn predicted_of(job: &Job, step: f64, input: Option<Input>) -> (Program, Prediction, String) {
+    let (program, gpus) = (program(job), job.workers);
     let world = World::new(tree(gpus, 1, 1, 1), gpus, &HostingRule::PerHost);
     let costs = Flat { forward: step, backward: step, ..Flat::default() };
     let conditions = Conditions { input, ..Conditions::default() };
@@ -148,8 +151,10 @@ fn groups_must_divide_nodes_and_fit_their_memory() {
 /// Where everything goes through the first device, it copies the batches of all, and its main thread ends jobs one by one.
 #[test]
 fn the_table_copies_all_to_one_device_and_ends_jobs_in_turn() {
-    let input = |callback| Input { prefetch: 0, callback, ..in_memory(1, None) };
-    let with = |strategy: &str, callback| predicted(2, 1e-3, strategy, Some(input(callback))).1;
+    let with = |strategy: &str, callback| {
+        let job = Job { strategy: strategy.parse().expect("a strategy"), callback, ..mlp(2) };
+        predicted_of(&job, 1e-3, Some(Input { prefetch: 0, ..in_memory(1, None) })).1
+    };
     let load = |prediction: &Prediction| {
         let of = |span: &&lockstep_models::Span| span.rank == 0 && span.task == 0 && span.iteration == 30;
         prediction.timeline.spans.iter().find(of).map(|span| (span.end - span.start).as_secs_f64()).expect("a load")

@@ -71,7 +71,7 @@ pub(super) fn train(
             }
             let (of_leader, number) = (place / sharding.passes.len(), place % sharding.passes.len());
             let leader = leaders[of_leader];
-            let pass = &program.pieces(sharding, number as u32, leader);
+            let pass = &program.pieces(Some(number as u32), leader, 0);
             of_pass.take_samples(boundary, pass, &of_worker);
             back.iter().for_each(|id| of_pass.forward(*id, &weights.values));
             let mut gradient = vec![0.0; weights.values.len()];

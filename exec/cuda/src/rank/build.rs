@@ -29,7 +29,7 @@ impl<A: Activation> Rank<A> {
         let mut computing = executor(Lane::Compute)?;
         let needs = Needs::settled::<A>((gpus, rank), &of, &mut computing)?;
         computing.take(needs.workspace)?;
-        let averages = of.program.averaging.is_some();
+        let averages = of.program.averages();
         let beside = if averages { Some(executor(Lane::Average)?) } else { None };
         let in_flight = (0..of.contexts()).map(|_| InFlight::new(gpu, &of, form, needs.kept));
         let mut in_flight: Vec<InFlight<A>> = in_flight.collect::<Result<_, _>>()?;

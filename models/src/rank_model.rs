@@ -1,0 +1,79 @@
+//! Says how the model of a rank relates to the whole one: which of its parameters and running statistics a rank has.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::{Axis, AxisLayout, AxisSet, LayerId, Model, Pieces, Program, Role, pieces_within};
+
+impl Program {
+    /// The model that all ranks train together.
+    pub fn whole_model(&self) -> &Arc<Model> {
+        self.sharding.as_ref().map_or(&self.model, |sharding| &sharding.whole)
+    }
+
+    /// Whether ranks have models of their own layers, cut out of the whole one.
+    pub fn cuts_model(&self) -> bool {
+        self.sharding.is_some()
+    }
+
+    /// In how many parts ranks have the weights of split layers; 1 where each rank has them whole.
+    pub fn weight_parts(&self) -> u32 {
+        self.sharding.as_ref().filter(|sharding| sharding.splits_weights()).map_or(1, |sharding| sharding.ranks)
+    }
+
+    /// Which parameters of the whole model `rank` has.
+    pub fn own_parameters(&self, rank: u32) -> Pieces {
+        match &self.sharding {
+            Some(sharding) => sharding.parameters(&self.model, self.mesh.coordinate(sharding.axis, rank)),
+            None => vec![(0..self.model.parameter_elements(), 0)],
+        }
+    }
+
+    /// The running statistics of the whole model in shares, each with the workers that have it in whole layers or in parts of layers.
+    pub fn statistics_shares(&self) -> Vec<(Pieces, Vec<u32>)> {
+        let workers = 0..self.workers();
+        let Some(sharding) = &self.sharding else {
+            return vec![(vec![(0..self.model.statistics_elements(), 0)], workers.collect())];
+        };
+        let of_part = |part: u32| {
+            let has = |rank: &u32| self.mesh.coordinate(sharding.axis, *rank) == part;
+            (sharding.statistics(&self.model, Some(part)), workers.clone().filter(has).collect())
+        };
+        let whole = (sharding.statistics(&self.model, None), workers.clone().collect());
+        std::iter::once(whole).chain((0..sharding.ranks).map(of_part)).collect()
+    }
+
+    /// The parameters of `role` that all its ranks have alike: those of layers that are not split. None where ranks share parameters out.
+    pub fn common_parameters(&self, role: &Role) -> Vec<Range<u64>> {
+        if self.shares_parameters() {
+            return Vec::new();
+        }
+        let Some(sharding) = &self.sharding else { return self.parameters_of(role) };
+        let kept = self.model.iter().filter(|(id, _)| sharding.weights(*id) == AxisLayout::Replicated);
+        let kept = kept
+            .flat_map(|(_, node)| &node.parameters)
+            .map(|parameter| (parameter.range.clone(), parameter.range.start));
+        let kept = pieces_within(&kept.collect::<Pieces>(), &self.parameters_of(role));
+        kept.into_iter().map(|(range, _)| range).collect()
+    }
+
+    /// The axes along which ranks have the same layers: all but that of stages.
+    pub fn axes_of_stage(&self) -> AxisSet {
+        self.mesh.axes().without(Axis::Pipeline)
+    }
+
+    /// The axes along which ranks have the same parts of the same layers.
+    pub fn axes_of_part(&self) -> AxisSet {
+        let of_stage = self.axes_of_stage();
+        self.sharding.as_ref().map_or(of_stage, |sharding| of_stage.without(sharding.axis))
+    }
+
+    /// The layer of the whole model that layer `id` of `rank`'s is, or a part of, and the first element of a sample's output
+    /// that the rank has of it.
+    pub fn origin_of(&self, rank: u32, id: LayerId) -> (LayerId, u64) {
+        let Some(sharding) = &self.sharding else { return (id, 0) };
+        let elements = self.model.node(id).output.elements();
+        let part = if sharding.splits(id) { self.mesh.coordinate(sharding.axis, rank) } else { 0 };
+        (sharding.layers[id.index()].origin, u64::from(part) * elements)
+    }
+}
