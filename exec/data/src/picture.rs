@@ -1,9 +1,8 @@
 //! JPEG: sizes from headers, decoding, the short side resized with the aspect kept, encoding.
 
-use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::pixels::{U8, U8x3};
-use fast_image_resize::{FilterType, PixelTrait, PixelType, ResizeAlg, ResizeOptions, Resizer};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+use resize::{Pixel, Type};
+use rgb::FromSlice;
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
@@ -102,26 +101,21 @@ pub(crate) fn shortened((width, height): (u16, u16), short: u16) -> (u16, u16) {
 
 /// The picture with a short side of `short`, by the mean over each new pixel's area with linear weights, as PIL's `BILINEAR` takes it.
 fn resize(picture: &Picture, short: u16) -> Result<Picture, String> {
-    let to = shortened((picture.width, picture.height), short);
-    // Typed, so that the resizer's code is built for these two kinds of pixels alone.
-    let pixels = if picture.channels == 1 {
-        resized::<U8>(picture, to, PixelType::U8)
+    let (width, height) = shortened((picture.width, picture.height), short);
+    let wrong = |error: resize::Error| format!("cannot be resized to {width} x {height}: {error}");
+    let [from_width, from_height, to_width, to_height] =
+        [picture.width, picture.height, width, height].map(usize::from);
+    let mut pixels = vec![0; to_width * to_height * usize::from(picture.channels)];
+    if picture.channels == 1 {
+        resize::new(from_width, from_height, to_width, to_height, Pixel::Gray8, Type::Triangle)
+            .and_then(|mut resizer| resizer.resize(picture.pixels.as_gray(), pixels.as_gray_mut()))
+            .map_err(wrong)?;
     } else {
-        resized::<U8x3>(picture, to, PixelType::U8x3)
-    };
-    let pixels = pixels.ok_or_else(|| format!("cannot be resized to {} x {}", to.0, to.1))?;
-    Ok(Picture { width: to.0, height: to.1, channels: picture.channels, pixels })
-}
-
-/// The pixels of a picture at another (width, height); `None` where the resizer takes neither.
-fn resized<P: PixelTrait>(picture: &Picture, (width, height): (u16, u16), kind: PixelType) -> Option<Vec<u8>> {
-    let from = ImageRef::new(u32::from(picture.width), u32::from(picture.height), &picture.pixels, kind).ok()?;
-    let mut to = Image::new(u32::from(width), u32::from(height), kind);
-    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear));
-    let (from, mut into) = (from.typed_image::<P>()?, to.typed_image_mut::<P>()?);
-    Resizer::new().resize_typed(&from, &mut into, &options).ok()?;
-    drop(into);
-    Some(to.into_vec())
+        resize::new(from_width, from_height, to_width, to_height, Pixel::RGB8, Type::Triangle)
+            .and_then(|mut resizer| resizer.resize(picture.pixels.as_rgb(), pixels.as_rgb_mut()))
+            .map_err(wrong)?;
+    }
+    Ok(Picture { width, height, channels: picture.channels, pixels })
 }
 
 /// A JPEG as it is kept, with width and height: resized where its short side is longer than `short` (0: never), else as it is.

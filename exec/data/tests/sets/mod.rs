@@ -4,8 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use heed::types::Bytes;
-use image::ExtendedColorType;
-use image::codecs::jpeg::JpegEncoder;
+use jpeg_encoder::{ColorType, Encoder};
 use lockstep_data::datum::Datum;
 use prost::Message;
 
@@ -34,7 +33,7 @@ fn bytes(seed: u64, number: usize, length: usize) -> Vec<u8> {
 pub(crate) fn jpeg(seed: u64, width: u32, height: u32) -> Vec<u8> {
     let mut file = Vec::new();
     let pixels = bytes(seed, 0, (3 * width * height) as usize);
-    JpegEncoder::new_with_quality(&mut file, 80).encode(&pixels, width, height, ExtendedColorType::Rgb8).unwrap();
+    Encoder::new(&mut file, 80).encode(&pixels, width as u16, height as u16, ColorType::Rgb).unwrap();
     file
 }
 
