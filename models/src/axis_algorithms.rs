@@ -56,8 +56,9 @@ impl FromStr for AxisAlgorithms {
                 );
             }
             if algorithm.servers() > 0 {
+                let kind = algorithm.kind_of_servers();
                 return Err(format!(
-                    "{algorithm} has dedicated servers, which serve all ranks: give it as the algorithm of all axes"
+                    "{algorithm} has {kind}, which serve all ranks: give it as the algorithm of all axes"
                 ));
             }
             if all.iter().any(|(other, _)| *other == axis) {

@@ -200,11 +200,13 @@ impl Program {
             return Err(fault(role, &task.name, "unequal nodes form no groups along these axes"));
         }
         if self.ranks() > self.workers() && self.group_count(exchange) > 1 {
-            let message = format!("has dedicated servers, which serve one group, and not {}: take ring", task.name);
+            let kind = exchange.algorithm.kind_of_servers();
+            let message = format!("has {kind}, which serve one group, and not {}: take ring", task.name);
             return Err(InputError::flag("algorithm", exchange.algorithm.to_string(), message));
         }
         if self.ranks() > self.workers() && exchange.buffer == Buffer::Weights {
-            let message = format!("has servers, which have no place for what {} gathers: take ring", task.name);
+            let kind = exchange.algorithm.kind_of_servers();
+            let message = format!("has {kind}, which have no place for what {} gathers: take ring", task.name);
             return Err(InputError::flag("algorithm", exchange.algorithm.to_string(), message));
         }
         if exchange.range.end + exchange.turns.end() > self.elements(exchange.buffer)

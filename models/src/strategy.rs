@@ -203,7 +203,8 @@ impl Strategy {
             ));
         }
         if mesh.size(Axis::Pipeline) > 1 && job.servers() > 0 {
-            return refused(format!("{} has dedicated servers, which serve no stages: take ring", job.algorithm));
+            let kind = job.algorithm.kind_of_servers();
+            return refused(format!("{} has {kind}, which serve no stages: take ring", job.algorithm));
         }
         Ok(())
     }

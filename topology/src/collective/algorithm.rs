@@ -228,6 +228,11 @@ impl Algorithm {
         if self.entry.in_switches { self.servers() } else { 0 }
     }
 
+    /// What its servers are, in words: `dedicated servers`, or `switches that add`.
+    pub fn kind_of_servers(&self) -> &'static str {
+        if self.entry.in_switches { "switches that add" } else { "dedicated servers" }
+    }
+
     /// Who plays its switches where none adds, behind `ranks` ranks with data; `None` where it has no switches.
     ///
     /// ```
