@@ -133,14 +133,36 @@ impl Timeline {
         self.steps().into_iter().map(of_step).collect()
     }
 
-    /// Seconds that each shuffle, evaluation or checkpoint took, from its first task's begin to its last one's end on any rank.
+    /// Seconds that each shuffle, evaluation or checkpoint took: to its last task's end on any rank, from its first task's begin, or
+    /// from the last rank's end of the step before where that is later, since until then the time is the step's.
+    ///
+    /// ```
+    /// use lockstep_models::{Periodic, PeriodicSpan, Span, Timeline};
+    /// use lockstep_topology::Time;
+    /// let span = |rank, iteration, [start, end]: [u64; 2]| {
+    ///     let [start, end] = [start, end].map(Time::from_nanos);
+    ///     Span { rank, task: 0, iteration, repetition: 0, ready: start, start, end }
+    /// };
+    /// // Rank 1 ends the first step 4 ns after rank 0, which is packing by then.
+    /// let shuffle = |rank, times| PeriodicSpan { kind: Periodic::Shuffle, span: span(rank, 1, times) };
+    /// let spans = vec![span(0, 0, [0, 10]), span(1, 0, [0, 14]), span(0, 1, [17, 27]), span(1, 1, [17, 27])];
+    /// let timeline = Timeline { periodic: vec![shuffle(0, [10, 12]), shuffle(1, [14, 17])], ..Timeline::of(spans, 1) };
+    /// let [step, shuffle] = [timeline.step_times_s()[0], timeline.periodic_times_s(Periodic::Shuffle)[0]];
+    /// // 14 ns of the first step, 3 of the shuffle, 10 of the second step.
+    /// assert_eq!([step, shuffle].map(|seconds| (seconds * 1e9).round()), [10.0, 3.0]);
+    /// ```
     pub fn periodic_times_s(&self, kind: Periodic) -> Vec<f64> {
+        let ends = self.ends();
         let mut times: BTreeMap<u32, (Time, Time)> = BTreeMap::new();
         for PeriodicSpan { span, .. } in self.periodic.iter().filter(|run| run.kind == kind) {
             let (start, end) = times.entry(span.iteration).or_insert((span.start, span.end));
             (*start, *end) = (span.start.min(*start), span.end.max(*end));
         }
-        times.into_values().map(|(start, end)| (end - start).as_secs_f64()).collect()
+        let seconds = |(iteration, (start, end)): (u32, (Time, Time))| {
+            let before = iteration.checked_sub(1).and_then(|before| ends.get(before as usize));
+            end.since(before.map_or(start, |before| start.max(*before))).as_secs_f64()
+        };
+        times.into_iter().map(seconds).collect()
     }
 
     /// The median of these; `None` where there was none.
