@@ -66,7 +66,10 @@ impl Totals {
     /// Those of `spans`.
     pub fn of(spans: &[Span], program: &Program) -> Totals {
         let mut totals = Totals::default();
-        spans.iter().for_each(|span| totals.add(program.role_of(span.rank), span));
+        for of_rank in spans.chunk_by(|one, next| one.rank == next.rank) {
+            let role = program.role_of(of_rank[0].rank);
+            of_rank.iter().for_each(|span| totals.add(role, span));
+        }
         totals
     }
 

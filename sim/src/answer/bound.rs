@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use lockstep_models::{Program, Span, Timeline, overlap};
+use lockstep_models::{Op, Program, Span, Timeline, overlap};
 use lockstep_topology::cluster::DeviceKind;
 use lockstep_topology::{Cluster, Time};
 
@@ -157,20 +157,16 @@ pub fn class_uses(cluster: &Cluster, utilisation: &[Utilisation]) -> Vec<ClassUs
 /// Mean seconds per step in which a worker stands still in an exchange that another member has not started.
 fn imbalance_s(program: &Program, timeline: &Timeline) -> f64 {
     let mut last: BTreeMap<(u32, u32, u32), Time> = BTreeMap::new();
-    let is_exchange = |span: &Span| {
-        let role = &program.roles[program.role_of(span.rank)];
-        matches!(role.tasks[span.task as usize].op, lockstep_models::Op::Exchange(_))
-    };
-    let worker = |span: &&Span| span.rank < program.workers();
-    for span in timeline.spans.iter().filter(worker).filter(|span| is_exchange(span)) {
-        let start = last.entry((span.task, span.iteration, span.repetition)).or_default();
-        *start = (*start).max(span.start);
+    for run in overlap::of_workers(program, timeline) {
+        let tasks = &program.roles[program.role_of(run[0].rank)].tasks;
+        for span in run.iter().filter(|span| matches!(tasks[span.task as usize].op, Op::Exchange(_))) {
+            let start = last.entry((span.task, span.iteration, span.repetition)).or_default();
+            *start = (*start).max(span.start);
+        }
     }
     let until_all_are_there = |span: &Span| match last.get(&(span.task, span.iteration, span.repetition)) {
-        Some(start) if is_exchange(span) => Span { end: span.end.min(*start), ..*span },
-        _ => *span,
+        Some(start) => span.end.min(*start),
+        None => span.end,
     };
-    let spans = timeline.spans.iter().filter(worker).map(until_all_are_there).collect();
-    let early = Timeline::of(spans, timeline.warm_up);
-    overlap::exchanges(program, &early).iter().map(|exchange| exchange.exposed_s).sum()
+    overlap::exchanges_until(program, timeline, until_all_are_there).iter().map(|exchange| exchange.exposed_s).sum()
 }
