@@ -130,6 +130,11 @@ impl Totals {
         }
     }
 
+    /// Forgets the iterations from `first` on.
+    pub fn cut(&mut self, first: u32) {
+        self.runs.truncate(first as usize);
+    }
+
     /// Whether nothing ran.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
