@@ -82,24 +82,26 @@ pub fn hidden_share(program: &Program, timeline: &Timeline, of: impl Fn(&Exchang
 
 /// Adds seconds in flight, hidden and exposed of one rank's spans by task, counting exchanges from iteration `first` on.
 fn sweep(tasks: &[Task], runs: &[&[Span]], (first, end): (u32, &impl Fn(&Span) -> Time), sums: &mut [[f64; 3]]) {
-    // Ends before starts, so that what follows at once does not overlap.
-    let mut events: Vec<(Time, bool, usize, u32)> = Vec::new();
-    for (index, span) in runs.iter().copied().flatten().enumerate() {
+    // Ends before starts, so that what follows at once does not overlap. Spans are in order of their ends, so hardly any is early.
+    let mut ordered: Vec<Moment> = Vec::with_capacity(2 * runs.iter().map(|run| run.len()).sum::<usize>());
+    let mut early: Vec<Moment> = Vec::new();
+    for (index, span) in (0..).zip(runs.iter().copied().flatten()) {
         let task = &tasks[span.task as usize];
         let exchange = matches!(task.stream, Stream::Exchange | Stream::Receive);
         let until = if exchange { end(span) } else { span.end };
         let counts = !exchange || span.iteration >= first;
         if counts && span.start < until && !matches!(task.op, Op::Repeat { .. } | Op::Schedule(_)) {
-            events.extend([(span.start, true, index, span.task), (until, false, index, span.task)]);
+            for moment in [(span.start, true, index, span.task), (until, false, index, span.task)] {
+                let follows = ordered.last().is_none_or(|last| *last < moment);
+                if follows { ordered.push(moment) } else { early.push(moment) }
+            }
         }
     }
-    // Tasks of a stream are in order: mostly sorted already, which a stable sort makes use of.
-    events.sort();
-    let (mut computing, mut flying, mut since) = (0u32, Vec::<(usize, u32)>::new(), Time::ZERO);
-    for (time, starts, index, task) in events {
-        let seconds = if flying.is_empty() { 0.0 } else { (time - since).as_secs_f64() };
+    early.sort_unstable();
+    let (mut computing, mut flying, mut since) = (0u32, Vec::<(u32, u32)>::new(), Time::ZERO);
+    let mut pass = |(time, starts, index, task): Moment| {
         for (_, exchange) in &flying {
-            let sum = &mut sums[*exchange as usize];
+            let (sum, seconds) = (&mut sums[*exchange as usize], (time - since).as_secs_f64());
             sum[0] += seconds;
             if computing > 0 {
                 sum[1] += seconds;
@@ -114,5 +116,16 @@ fn sweep(tasks: &[Task], runs: &[&[Span]], (first, end): (u32, &impl Fn(&Span) -
             (Stream::Exchange | Stream::Receive, true) => flying.push((index, task)),
             (Stream::Exchange | Stream::Receive, false) => flying.retain(|(other, _)| *other != index),
         }
+    };
+    let mut early = early.into_iter().peekable();
+    for moment in ordered {
+        while let Some(before) = early.next_if(|other| *other < moment) {
+            pass(before);
+        }
+        pass(moment);
     }
+    early.for_each(pass);
 }
+
+/// When a span starts (true) or ends, which one it is, and its task.
+type Moment = (Time, bool, u32, u32);

@@ -155,6 +155,11 @@ impl Timeline {
         (ends.iter().copied().max().unwrap_or(Time::ZERO), ends.len() as u32)
     }
 
+    /// When the last rank ended the first iteration, in seconds from the start; zero where there is none.
+    pub fn first_end_s(&self) -> f64 {
+        self.ends().first().map_or(0.0, |end| end.as_secs_f64())
+    }
+
     /// When the last rank ended each iteration.
     fn ends(&self) -> Vec<Time> {
         if !self.totals.is_empty() {

@@ -165,6 +165,7 @@ impl Totals {
 }
 
 /// The entry of a table that grows as it is asked.
+#[inline]
 fn at<T: Clone + Default>(table: &mut Vec<T>, index: usize) -> &mut T {
     if table.len() <= index {
         table.resize(index + 1, T::default());

@@ -205,7 +205,8 @@ impl<'a, F: Fluid> Resources<'a, F> {
             DeviceKind::Cpu(_) => (f64::from(threads.max(1)), 1.0),
             DeviceKind::Gpu(_) | DeviceKind::Switch(_) => (1.0, cost.occupancy),
         };
-        let mut uses = vec![Use { resource: cores, per_speed: fills }];
+        let mut uses = Vec::with_capacity(3);
+        uses.push(Use { resource: cores, per_speed: fills });
         let memories = [Some(memory), beside].into_iter().flatten();
         uses.extend(memories.map(|resource| Use { resource, per_speed: cost.memory }));
         self.class(cap, &uses)

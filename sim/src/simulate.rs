@@ -146,7 +146,7 @@ pub(crate) fn simulate_folded<F: Fluid + Clone>(
         let mut resources = Resources::new(platform, fluid.clone(), orbits);
         let (lists, of_rank) = jobs(program, options.threads_per_rank, &mut resources)?;
         let orbits = resources.orbits().clone();
-        resources.fluid.prepare(program, options.threads_per_rank, &orbits)?;
+        resources.fluid.prepare(Some(program), options.threads_per_rank, &orbits)?;
         let mut engine = Engine::new(&plan, driver.clone(), resources, lists, &of_rank);
         engine.long_way = options.long_way;
         let feed = |stages: &Option<Stages>| Some(Feed::new((*stages)?, input?));

@@ -10,7 +10,7 @@ use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, Group, InputEr
 use super::Strategy;
 use crate::{
     Assignment, Averaging, Axis, AxisAlgorithms, AxisSet, Gradients, LayerId, Mesh, Model, PipelineSchedule, Precision,
-    Program, Sampling, StageCut, Stages,
+    Program, Proofs, Sampling, StageCut, Stages,
 };
 
 /// How gradients are cut into exchanges.
@@ -100,6 +100,8 @@ pub struct Job {
     pub precision: Precision,
     /// Those in which gradients are kept and exchanged.
     pub gradients: Gradients,
+    /// Schedules that were proved for it, or for a job that it is a clone of.
+    pub proofs: Proofs,
 }
 
 impl Job {
@@ -126,6 +128,7 @@ impl Job {
             pad: true,
             precision: Precision::F32,
             gradients: Gradients::F32,
+            proofs: Proofs::default(),
         }
     }
 

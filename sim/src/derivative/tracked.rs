@@ -172,10 +172,12 @@ impl Trace for Tracked<'_> {
         (!self.varies && self.speeds.clear()).then(|| std::mem::take(&mut self.ends))
     }
 
-    fn prepare(&mut self, program: &Program, threads: u32, orbits: &Orbits) -> Result<(), InputError> {
+    fn prepare(&mut self, program: Option<&Program>, threads: u32, orbits: &Orbits) -> Result<(), InputError> {
         let changed = self.changed.iter().map(|platform| Shadow::new(platform, orbits)).collect();
         let mut shadows = Shadows { own: Shadow::new(self.own, orbits), changed };
-        shadows.each(|shadow| shadow.price(program, threads))?;
+        if let Some(program) = program {
+            shadows.each(|shadow| shadow.price(program, threads))?;
+        }
         self.shadows = Some(shadows);
         Ok(())
     }
