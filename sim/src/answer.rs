@@ -15,4 +15,4 @@ pub use device_memory::{DeviceMemory, fullest_device};
 pub use hiding::{HIDDEN, Hiding, hiding};
 pub use perturbed::{OwnTime, Parameter};
 pub use sensitivity::{Sensitivity, collective_sensitivities, parameters};
-pub use subject::{Basis, Derivatives, Subject};
+pub use subject::{Basis, Derivatives, Subject, Sums};

@@ -168,6 +168,14 @@ impl<'a, F: Fluid> Resources<'a, F> {
         self.fluid.set_capacity(id, resource.capacity * left).map_err(|error| error.at(place()))
     }
 
+    /// The resources of a device exist from now on.
+    ///
+    /// # Errors
+    /// What the solver refuses.
+    pub(crate) fn know(&mut self, device: &Device) -> Result<(), InputError> {
+        self.device(device).map(|_| ())
+    }
+
     fn device(&mut self, device: &Device) -> Result<DeviceResources, InputError> {
         let cluster = self.platform.cluster;
         let (id, crowd) = self.orbits.device(cluster, device);

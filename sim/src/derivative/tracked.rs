@@ -93,6 +93,7 @@ impl<'a> Tracked<'a> {
 
     /// The derivative of a job's seconds; its class takes what the job takes from now on.
     fn job(&mut self, list: usize, task: usize, class: ClassId) -> Dual {
+        let list = self.shadows.as_ref().map_or(list, |shadows| shadows.like(list));
         if self.jobs.len() <= list {
             self.jobs.resize_with(list + 1, Vec::new);
         }

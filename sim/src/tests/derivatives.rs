@@ -136,7 +136,7 @@ fn the_answer_names_how_it_was_worked_out() {
         let prediction = simulate(&program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs");
         let all = parameters(&program, &platform, &prediction.traffic).expect("routes");
         let subject = Subject::new(&program, platform, &OPTIONS);
-        let (found, named, _) = subject.sensitivities(&prediction, &all, &mut |_, _| {}).expect("runs");
+        let (found, named, _) = subject.sensitivities(&prediction, &all, || Ok(None), &mut |_, _| {}).expect("runs");
         assert_eq!(named, basis);
         let differences = subject.differences(&all, &mut |_, _| {}).expect("runs");
         for one in &found {
@@ -155,7 +155,7 @@ fn rugged(ranks: u32, batch: u32, bucket: Bucket) -> Basis {
     let prediction = simulate(&program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs");
     let all = parameters(&program, &platform, &prediction.traffic).expect("routes");
     let subject = Subject::new(&program, platform, &OPTIONS);
-    let (found, basis, options) = subject.sensitivities(&prediction, &all, &mut |_, _| {}).expect("runs");
+    let (found, basis, options) = subject.sensitivities(&prediction, &all, || Ok(None), &mut |_, _| {}).expect("runs");
     let subject = subject.with(options);
     let faster = |s: &Sensitivity| if s.parameter.is_rate() { s.elasticity } else { -s.elasticity };
     let computes = |s: &&Sensitivity| {
