@@ -213,7 +213,8 @@ pub(crate) fn jobs<F: Fluid>(
             let own = found.lists.len() as u32;
             here.push((coordinate, own));
             found.of_rank[rank as usize] = own;
-            let same = |(other, kind, ..): &&(u32, &DeviceKind, _, _)| *other == coordinate && alike(kind, &device.kind);
+            let same =
+                |(other, kind, ..): &&(u32, &DeviceKind, _, _)| *other == coordinate && alike(kind, &device.kind);
             let at_hand = platform.costs.alike().then(|| known.iter().find(same)).flatten();
             found.like.push(at_hand.map_or(own, |(_, _, list, _)| *list));
             let mut priced = Vec::new();

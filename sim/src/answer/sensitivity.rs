@@ -22,6 +22,8 @@ use crate::traffic::Traffic;
 
 /// Half of the distance between the two simulations, in the logarithm of the parameter.
 pub(super) const STEP: f64 = 0.02;
+/// Differences of sensitivities that are none.
+pub(super) const SMOOTH: f64 = 0.01;
 /// Pairs of devices that are asked which links they use; those of a large cluster repeat.
 const MOST_PAIRS: usize = 4096;
 /// Messages of a collective beyond which they are not simulated one by one for derivatives: many rings need no events otherwise.
@@ -107,8 +109,8 @@ fn parameters_of(
 }
 
 /// The sensitivities of one collective alone: of its time to what moves and adds its bytes, for nothing else happens. Derivatives of one
-/// simulation; differences of two for each parameter where a run does what is not differentiated, or has far more messages than are
-/// simulated one by one otherwise.
+/// simulation, if two simulations say the same of the strongest; differences of two for each parameter where they do not, where a run does
+/// what is not differentiated, and where it has far more messages than are simulated one by one otherwise.
 ///
 /// # Errors
 /// As [`simulate_collective`].
@@ -127,16 +129,20 @@ pub fn collective_sensitivities(
         [Parameter::Own(OwnTime::Kernels), Parameter::Cluster(Figure::CpuPeak), Parameter::Cluster(Figure::GpuPeak)];
     parameters.retain(|parameter| !computes.contains(parameter));
     progress(0, 1);
-    if let Some(mut all) = collective_derivatives(run, platform, time, &parameters)? {
-        strongest_first(&mut all);
-        return Ok(all);
+    let seconds = |platform: &Platform<'_>| Ok(simulate_collective(run, platform)?.time.as_secs_f64());
+    let mut all = collective_derivatives(run, platform, time, &parameters)?.unwrap_or_default();
+    strongest_first(&mut all);
+    if let Some(strongest) = all.first() {
+        let found = reactions(platform, &[strongest.parameter], &mut |_, _| {}, seconds)?;
+        if (found[0].elasticity - strongest.elasticity).abs() < SMOOTH {
+            return Ok(all);
+        }
     }
-    let time = |platform: &Platform<'_>| Ok(simulate_collective(run, platform)?.time.as_secs_f64());
-    reactions(platform, &parameters, progress, time)
+    reactions(platform, &parameters, progress, seconds)
 }
 
 /// The same as derivatives, in the order of `parameters`, where that is possible and does not take too long.
-fn collective_derivatives(
+pub(crate) fn collective_derivatives(
     run: &CollectiveRun,
     platform: &Platform<'_>,
     time: &CollectiveTime,
@@ -165,7 +171,7 @@ pub(super) fn reactions(
     platform: &Platform<'_>,
     parameters: &[Parameter],
     progress: &mut dyn FnMut(usize, usize),
-    seconds: impl Fn(&Platform<'_>) -> Result<f64, SimError>,
+    seconds: impl Fn(&Platform<'_>) -> Result<f64, SimError> + Copy,
 ) -> Result<Vec<Sensitivity>, SimError> {
     let mut all = Vec::with_capacity(parameters.len());
     for (done, parameter) in parameters.iter().enumerate() {
@@ -185,7 +191,7 @@ pub(super) fn strongest_first(all: &mut [Sensitivity]) {
 }
 
 /// What `run` gives on the platform with these rates and times multiplied.
-pub(super) fn on_scaled<T>(
+pub(crate) fn on_scaled<T>(
     platform: &Platform<'_>,
     rates: (&[Parameter], f64),
     times: (&[Parameter], f64),

@@ -12,7 +12,7 @@ use lockstep_topology::cluster::Figure;
 
 use super::changed::Changed;
 use super::perturbed::{OwnTime, Parameter};
-use super::sensitivity::{STEP, Sensitivity, on_scaled, reactions, strongest_first};
+use super::sensitivity::{SMOOTH, STEP, Sensitivity, on_scaled, reactions, strongest_first};
 use crate::conditions::Conditions;
 use crate::derivative::differentiate;
 use crate::error::SimError;
@@ -28,8 +28,6 @@ const MOST_EVENTS: u64 = 1 << 21;
 /// How near the step must be to that of the prediction, as a share of it: a first one, which begins with nothing under way, and any.
 const FIRST: f64 = 1e-4;
 const EQUAL: f64 = 1e-12;
-/// Differences of sums of sensitivities that are none.
-const SMOOTH: f64 = 0.01;
 /// Factors between derivatives and differences beyond which one says nothing of the other.
 const UNLIKE: f64 = 8.0;
 
