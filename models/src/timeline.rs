@@ -167,11 +167,13 @@ impl Timeline {
         }
         let mut ends: Vec<Time> = Vec::new();
         for span in &self.spans {
-            let i = span.iteration as usize;
-            if ends.len() <= i {
-                ends.resize(i + 1, Time::ZERO);
+            match ends.get_mut(span.iteration as usize) {
+                Some(end) => *end = span.end.max(*end),
+                None => {
+                    ends.resize(span.iteration as usize, Time::ZERO);
+                    ends.push(span.end);
+                }
             }
-            ends[i] = ends[i].max(span.end);
         }
         ends
     }

@@ -10,7 +10,14 @@ use super::system::System;
 
 impl System {
     /// Brings speeds and predictions up to date with what has changed.
+    #[inline]
     pub(super) fn settle(&mut self) {
+        if !(self.touched.is_empty() && self.sapped.is_empty()) {
+            self.settle_changes();
+        }
+    }
+
+    fn settle_changes(&mut self) {
         while !(self.touched.is_empty() && self.sapped.is_empty()) {
             if !self.touched.is_empty() {
                 self.settle_touched();
