@@ -174,7 +174,7 @@ fn report(name: &str, run: &dyn Fn() -> Result<(u64, String), SimError>) -> Resu
     seconds.sort_by(f64::total_cmp);
     let (messages, what) = said;
     println!(
-        "{name:<24} {what:<26} {messages:>9} messages  {:>7.3} s  {:>6.2} million/s  {:>5.0} MB",
+        "{name:<24} {what:<26} {messages:>9} messages  {:>8.5} s  {:>6.2} million/s  {:>5.0} MB",
         seconds[1],
         messages as f64 / seconds[1] / 1e6,
         peak_mb().unwrap_or(f64::NAN),

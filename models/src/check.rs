@@ -1,12 +1,15 @@
 //! `Program::check`: what must hold before a program is simulated or executed, from indices to the meaning of its exchanges.
 
 mod alone;
+mod proofs;
 
 use lockstep_topology::{Collective, InputError, check as check_schedule};
 
 use crate::{
     Area, Buffer, ByCoordinate, Copy, Exchange, Members, Op, PipelinePass, Program, Role, Stream, TaskId, pipeline,
 };
+
+pub use proofs::Proofs;
 
 /// Groups up to this size are expanded and proved; larger ones use the same code with more members.
 const PROVED_MEMBERS: u32 = 64;
@@ -18,10 +21,18 @@ impl Program {
     /// # Errors
     /// Names the role, the task and the reason.
     pub fn check(&self) -> Result<(), InputError> {
+        self.check_beside(&Proofs::default())
+    }
+
+    /// The same, where `proofs` knows schedules that need not be proved again, and learns new ones.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn check_beside(&self, proofs: &Proofs) -> Result<(), InputError> {
         self.check_ranks()?;
         self.roles.iter().try_for_each(|role| self.check_role(role))?;
         self.check_pipeline()?;
-        self.check_exchanges()
+        self.check_exchanges(proofs)
     }
 
     /// Each rank has one role, which either trains or serves.
@@ -242,7 +253,7 @@ impl Program {
     }
 
     /// All members of a group must run the same exchanges in the same order, and each must compute its collective.
-    fn check_exchanges(&self) -> Result<(), InputError> {
+    fn check_exchanges(&self, proofs: &Proofs) -> Result<(), InputError> {
         let mut along: Vec<&Exchange> = Vec::new();
         for (_, exchange) in self.roles.iter().flat_map(Role::exchanges) {
             if !along.iter().any(|other| (other.axes, other.between) == (exchange.axes, exchange.between)) {
@@ -250,13 +261,13 @@ impl Program {
             }
         }
         for exchange in along {
-            self.check_groups(exchange)?;
+            self.check_groups(exchange, proofs)?;
         }
         Ok(())
     }
 
     /// Checks the groups along the axes of `exchange`.
-    fn check_groups(&self, exchange: &Exchange) -> Result<(), InputError> {
+    fn check_groups(&self, exchange: &Exchange, proofs: &Proofs) -> Result<(), InputError> {
         let along = |role| -> Vec<&Exchange> {
             let same = |other: &&Exchange| (other.axes, other.between) == (exchange.axes, exchange.between);
             Role::exchanges(role).map(|(_, other)| other).filter(same).collect()
@@ -295,7 +306,7 @@ impl Program {
             let parts: Vec<u64> = shared.map(|exchange| self.elements_of(exchange, &members)).collect();
             let what = (role, self.nodes_of(by_nodes, &members), parts);
             if !proved.contains(&what) {
-                self.prove(list, &members)?;
+                self.prove(list, &members, proofs)?;
                 proved.push(what);
             }
         }
@@ -303,19 +314,17 @@ impl Program {
     }
 
     /// Proves that exchanges among `members` compute their collectives. A library's lanes say what it costs, and are not proved.
-    fn prove(&self, exchanges: &[&Exchange], members: &Members) -> Result<(), InputError> {
-        let mut proved: Vec<&Exchange> = Vec::new();
+    fn prove(&self, exchanges: &[&Exchange], members: &Members, proofs: &Proofs) -> Result<(), InputError> {
         for exchange in exchanges.iter().filter(|exchange| exchange.algorithm.library().is_none()) {
-            let key = |e: &Exchange| {
-                (self.elements_of(e, members), e.collective.clone(), e.algorithm.clone(), e.chunk, e.padded)
-            };
-            if proved.iter().any(|other| key(other) == key(exchange)) {
-                continue;
-            }
-            check_schedule(&self.schedule_among(exchange, members)?).map_err(|fault| {
-                InputError::flag("algorithm", exchange.algorithm.to_string(), format!("does not work: {fault}"))
+            let Exchange { collective, algorithm, chunk, padded, .. } = exchange;
+            let (group, elements) = (self.nodes_of(exchange, members), self.elements_of(exchange, members));
+            let key = (collective.clone(), algorithm.clone(), group, elements, *chunk, *padded);
+            proofs.once(key, || {
+                let proved = check_schedule(&self.schedule_among(exchange, members)?);
+                proved.map(|_| ()).map_err(|fault| {
+                    InputError::flag("algorithm", exchange.algorithm.to_string(), format!("does not work: {fault}"))
+                })
             })?;
-            proved.push(exchange);
         }
         Ok(())
     }

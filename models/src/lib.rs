@@ -57,6 +57,7 @@ pub use axis::{Axis, AxisSet};
 pub use axis_algorithms::AxisAlgorithms;
 pub use buffer::{Buffer, Declared};
 pub use by_coordinate::ByCoordinate;
+pub use check::Proofs;
 pub use consensus::SharedModels;
 pub use copy::{Area, Copy, Rows};
 pub use critical_path::CriticalPath;

@@ -67,7 +67,7 @@ impl Job {
         self.check_partition(&program)?;
         let program = if self.fuse { passes::fuse(program, stages.as_ref()) } else { program };
         let program = if self.pad { passes::pad(program) } else { program };
-        program.check().map_err(|error| self.of_axis(error.or_at(ErrorPlace::Flag("algorithm"))))?;
+        program.check_beside(&self.proofs).map_err(|error| self.of_axis(error.or_at(ErrorPlace::Flag("algorithm"))))?;
         Ok(program)
     }
 }

@@ -26,16 +26,22 @@ pub struct ExchangeOverlap {
 
 /// The exchanges of the workers, in program order.
 pub fn exchanges(program: &Program, timeline: &Timeline) -> Vec<ExchangeOverlap> {
+    exchanges_until(program, timeline, |span| span.end)
+}
+
+/// The same, where each exchange ends when `end` says.
+pub fn exchanges_until(program: &Program, timeline: &Timeline, end: impl Fn(&Span) -> Time) -> Vec<ExchangeOverlap> {
     let steps = timeline.steps();
     let Some(first) = steps.first().map(|step| step.iteration) else { return Vec::new() };
-    let mut of_rank: BTreeMap<u32, Vec<&Span>> = BTreeMap::new();
-    for span in timeline.spans.iter().filter(|span| span.rank < program.workers()) {
-        of_rank.entry(span.rank).or_default().push(span);
+    // Spans of a rank follow each other, in as many runs as the timeline was put together from.
+    let mut of_rank: BTreeMap<u32, Vec<&[Span]>> = BTreeMap::new();
+    for run in of_workers(program, timeline) {
+        of_rank.entry(run[0].rank).or_default().push(run);
     }
     let mut sums: Vec<Vec<[f64; 3]>> = program.roles.iter().map(|role| vec![[0.0; 3]; role.tasks.len()]).collect();
-    for (rank, spans) in &of_rank {
+    for (rank, runs) in &of_rank {
         let role = program.role_of(*rank);
-        sweep(&program.roles[role].tasks, spans, first, &mut sums[role]);
+        sweep(&program.roles[role].tasks, runs, (first, &end), &mut sums[role]);
     }
     let each = (steps.len() * of_rank.len()).max(1) as f64;
     let mut overlaps: Vec<ExchangeOverlap> = Vec::new();
@@ -56,6 +62,12 @@ pub fn exchanges(program: &Program, timeline: &Timeline) -> Vec<ExchangeOverlap>
     overlaps
 }
 
+/// The spans of workers, in runs of one rank each.
+pub fn of_workers<'a>(program: &Program, timeline: &'a Timeline) -> impl Iterator<Item = &'a [Span]> {
+    let workers = program.workers();
+    timeline.spans.chunk_by(|one, next| one.rank == next.rank).filter(move |run| run[0].rank < workers)
+}
+
 /// The share of the time in flight that computation hides, over those exchanges of the workers for which `of` holds; none where
 /// none of them takes any time.
 pub fn hidden_share(program: &Program, timeline: &Timeline, of: impl Fn(&Exchange) -> bool) -> Option<f64> {
@@ -69,22 +81,27 @@ pub fn hidden_share(program: &Program, timeline: &Timeline, of: impl Fn(&Exchang
 }
 
 /// Adds seconds in flight, hidden and exposed of one rank's spans by task, counting exchanges from iteration `first` on.
-fn sweep(tasks: &[Task], spans: &[&Span], first: u32, sums: &mut [[f64; 3]]) {
-    let task = |span: &Span| &tasks[span.task as usize];
-    // Ends before starts, so that what follows at once does not overlap.
-    let mut events: Vec<(Time, bool, usize)> = Vec::new();
-    for (index, span) in spans.iter().enumerate() {
-        let counts = !matches!(task(span).stream, Stream::Exchange | Stream::Receive) || span.iteration >= first;
-        if counts && span.start < span.end && !matches!(task(span).op, Op::Repeat { .. } | Op::Schedule(_)) {
-            events.extend([(span.start, true, index), (span.end, false, index)]);
+fn sweep(tasks: &[Task], runs: &[&[Span]], (first, end): (u32, &impl Fn(&Span) -> Time), sums: &mut [[f64; 3]]) {
+    // Ends before starts, so that what follows at once does not overlap. Spans are in order of their ends, so hardly any is early.
+    let mut ordered: Vec<Moment> = Vec::with_capacity(2 * runs.iter().map(|run| run.len()).sum::<usize>());
+    let mut early: Vec<Moment> = Vec::new();
+    for (index, span) in (0..).zip(runs.iter().copied().flatten()) {
+        let task = &tasks[span.task as usize];
+        let exchange = matches!(task.stream, Stream::Exchange | Stream::Receive);
+        let until = if exchange { end(span) } else { span.end };
+        let counts = !exchange || span.iteration >= first;
+        if counts && span.start < until && !matches!(task.op, Op::Repeat { .. } | Op::Schedule(_)) {
+            for moment in [(span.start, true, index, span.task), (until, false, index, span.task)] {
+                let follows = ordered.last().is_none_or(|last| *last < moment);
+                if follows { ordered.push(moment) } else { early.push(moment) }
+            }
         }
     }
-    events.sort_unstable();
-    let (mut computing, mut flying, mut since) = (0u32, Vec::<usize>::new(), Time::ZERO);
-    for (time, starts, index) in events {
-        let seconds = (time - since).as_secs_f64();
-        for exchange in &flying {
-            let sum = &mut sums[spans[*exchange].task as usize];
+    early.sort_unstable();
+    let (mut computing, mut flying, mut since) = (0u32, Vec::<(u32, u32)>::new(), Time::ZERO);
+    let mut pass = |(time, starts, index, task): Moment| {
+        for (_, exchange) in &flying {
+            let (sum, seconds) = (&mut sums[*exchange as usize], (time - since).as_secs_f64());
             sum[0] += seconds;
             if computing > 0 {
                 sum[1] += seconds;
@@ -93,11 +110,22 @@ fn sweep(tasks: &[Task], spans: &[&Span], first: u32, sums: &mut [[f64; 3]]) {
             }
         }
         since = time;
-        match (task(spans[index]).stream, starts) {
+        match (tasks[task as usize].stream, starts) {
             (Stream::Compute | Stream::Synchronisation, true) => computing += 1,
             (Stream::Compute | Stream::Synchronisation, false) => computing -= 1,
-            (Stream::Exchange | Stream::Receive, true) => flying.push(index),
-            (Stream::Exchange | Stream::Receive, false) => flying.retain(|other| *other != index),
+            (Stream::Exchange | Stream::Receive, true) => flying.push((index, task)),
+            (Stream::Exchange | Stream::Receive, false) => flying.retain(|(other, _)| *other != index),
         }
+    };
+    let mut early = early.into_iter().peekable();
+    for moment in ordered {
+        while let Some(before) = early.next_if(|other| *other < moment) {
+            pass(before);
+        }
+        pass(moment);
     }
+    early.for_each(pass);
 }
+
+/// When a span starts (true) or ends, which one it is, and its task.
+type Moment = (Time, bool, u32, u32);

@@ -177,6 +177,11 @@ impl Timeline {
         (ends.iter().copied().max().unwrap_or(Time::ZERO), ends.len() as u32)
     }
 
+    /// When the last rank ended the first iteration, in seconds from the start; zero where there is none.
+    pub fn first_end_s(&self) -> f64 {
+        self.ends().first().map_or(0.0, |end| end.as_secs_f64())
+    }
+
     /// When the last rank ended each iteration.
     fn ends(&self) -> Vec<Time> {
         if !self.totals.is_empty() {
@@ -184,11 +189,13 @@ impl Timeline {
         }
         let mut ends: Vec<Time> = Vec::new();
         for span in &self.spans {
-            let i = span.iteration as usize;
-            if ends.len() <= i {
-                ends.resize(i + 1, Time::ZERO);
+            match ends.get_mut(span.iteration as usize) {
+                Some(end) => *end = span.end.max(*end),
+                None => {
+                    ends.resize(span.iteration as usize, Time::ZERO);
+                    ends.push(span.end);
+                }
             }
-            ends[i] = ends[i].max(span.end);
         }
         ends
     }

@@ -66,7 +66,10 @@ impl Totals {
     /// Those of `spans`.
     pub fn of(spans: &[Span], program: &Program) -> Totals {
         let mut totals = Totals::default();
-        spans.iter().for_each(|span| totals.add(program.role_of(span.rank), span));
+        for of_rank in spans.chunk_by(|one, next| one.rank == next.rank) {
+            let role = program.role_of(of_rank[0].rank);
+            of_rank.iter().for_each(|span| totals.add(role, span));
+        }
         totals
     }
 
@@ -127,6 +130,11 @@ impl Totals {
         }
     }
 
+    /// Forgets the iterations from `first` on.
+    pub fn cut(&mut self, first: u32) {
+        self.runs.truncate(first as usize);
+    }
+
     /// Whether nothing ran.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
@@ -157,6 +165,7 @@ impl Totals {
 }
 
 /// The entry of a table that grows as it is asked.
+#[inline]
 fn at<T: Clone + Default>(table: &mut Vec<T>, index: usize) -> &mut T {
     if table.len() <= index {
         table.resize(index + 1, T::default());

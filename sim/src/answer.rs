@@ -15,4 +15,6 @@ pub use device_memory::{DeviceMemory, fullest_device};
 pub use hiding::{HIDDEN, Hiding, hiding};
 pub use perturbed::{OwnTime, Parameter};
 pub use sensitivity::{Sensitivity, collective_sensitivities, parameters};
-pub use subject::{Basis, Derivatives, Subject};
+#[cfg(test)]
+pub(crate) use sensitivity::{collective_derivatives, on_scaled};
+pub use subject::{Basis, Derivatives, Subject, Sums};

@@ -5,12 +5,13 @@ use lockstep_topology::{Algorithm, Collective, Group, InputError, Schedule, Time
 
 use crate::engine::Engine;
 use crate::error::SimError;
-use crate::fluid::System;
+use crate::fluid::{Fluid, System};
 use crate::fold::{self, FoldRule, Folding};
 use crate::machine::{Resources, Utilisation};
 use crate::nccl;
 use crate::plan::{FP32_BYTES, Plan};
 use crate::platform::Platform;
+use crate::trace::Dual;
 use crate::traffic::Traffic;
 
 /// A collective to time.
@@ -66,6 +67,18 @@ pub struct CollectiveTime {
 /// # Errors
 /// An algorithm that cannot serve the group, members without a place, devices that cannot reach each other.
 pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Result<CollectiveTime, SimError> {
+    Ok(simulate_collective_with(System::new(), run, platform)?.0)
+}
+
+/// As [`simulate_collective`], with a fluid solver of choice (empty), and the derivatives of the time where it works them out.
+///
+/// # Errors
+/// As there.
+pub(crate) fn simulate_collective_with<F: Fluid + Clone>(
+    fluid: F,
+    run: &CollectiveRun,
+    platform: &Platform<'_>,
+) -> Result<(CollectiveTime, Option<Dual>), SimError> {
     platform.check(run.group.members())?;
     let schedule = Schedule::new(&run.collective, &run.algorithm, &run.group, run.elements, run.chunk)?;
     let contributors = schedule.contributors();
@@ -79,7 +92,8 @@ pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Resu
         let mut plan = Plan::meeting(format!("{} {}", run.collective, run.algorithm), &run.algorithm, schedule, window);
         plan.represent(ranks);
         let jobs = vec![0; plan.ranks() as usize];
-        let resources = Resources::new(platform, System::new(), orbits);
+        let mut resources = Resources::new(platform, fluid.clone(), orbits.clone());
+        resources.fluid.prepare(None, 1, &orbits)?;
         let mut engine = Engine::new(&plan, Driver::fixed(1), resources, vec![vec![None]], &jobs);
         engine.long_way = run.long_way;
         engine.run()
@@ -88,7 +102,9 @@ pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Resu
     let seconds = time.as_secs_f64();
     let algbw = if seconds > 0.0 { (run.elements * FP32_BYTES) as f64 / seconds } else { 0.0 };
     let busbw = algbw * run.collective.bus_factor(contributors);
-    Ok(CollectiveTime { time, algbw, busbw, traffic: outcome.traffic, utilisation: outcome.utilisation, folding })
+    let (traffic, utilisation) = (outcome.traffic, outcome.utilisation);
+    let by = outcome.derivatives.and_then(|ends| ends.first().copied());
+    Ok((CollectiveTime { time, algbw, busbw, traffic, utilisation, folding }, by))
 }
 
 /// What NCCL takes for a run of it, e.g. `NCCL 2.27 takes Tree/LL128, 16 channels`; `None` of other algorithms, and where its figures

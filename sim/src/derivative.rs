@@ -11,10 +11,12 @@ mod speeds;
 mod tracked;
 
 use lockstep_models::{Program, Timeline};
+use lockstep_topology::Time;
 
 pub(crate) use shadow::CHANGE;
 use tracked::Tracked;
 
+use crate::collective::{CollectiveRun, simulate_collective_with};
 use crate::error::SimError;
 use crate::fold::renumber::Numbers;
 use crate::platform::Platform;
@@ -42,4 +44,19 @@ pub(crate) fn differentiate(
     let fluid = Tracked::new(&here, &changed);
     let (predicted, by) = simulate_folded(fluid, program, &here, options.driver(), options, orbits.clone())?;
     Ok((predicted.timeline, by))
+}
+
+/// The time of a collective whose every message is an event, and its derivatives by the figures that `changed` platforms have changed;
+/// none where the run did what is not differentiated.
+///
+/// # Errors
+/// As [`simulate_collective`](crate::simulate_collective).
+pub(crate) fn differentiate_collective(
+    run: &CollectiveRun,
+    platform: &Platform<'_>,
+    changed: &[Platform<'_>],
+) -> Result<(Time, Option<Dual>), SimError> {
+    let run = CollectiveRun { long_way: true, ..run.clone() };
+    let (found, by) = simulate_collective_with(Tracked::new(platform, changed), &run, platform)?;
+    Ok((found.time, by))
 }

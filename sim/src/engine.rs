@@ -215,8 +215,8 @@ impl<'a, F: Fluid> Engine<'a, F> {
             if time == Time::MAX {
                 return Err(overflow().into());
             }
-            if self.periods.due() && time > self.now {
-                self.look_back();
+            if self.periods.due() && time > self.now && self.look_back() {
+                return self.finish();
             }
             self.now = time;
             self.resources.fluid.advance(time, &mut finished);

@@ -3,6 +3,8 @@
 //! Resources come into being when the first rank or route needs them, so a job on four of ten thousand hosts is as cheap
 //! as on four. What passes through each is added up, for the answer to what bounds a step.
 
+mod done;
+
 use lockstep_topology::cluster::{Device, DeviceId, DeviceKind, Link, LinkId};
 use lockstep_topology::{InputError, Time};
 
@@ -10,6 +12,7 @@ use crate::costs::{Cost, MessageCost};
 use crate::fluid::{ClassId, Fluid, ResourceId, Use};
 use crate::orbits::Orbits;
 use crate::platform::Platform;
+pub(crate) use done::{Done, Taken};
 
 /// A resource with its name and its capacity.
 #[derive(Debug, Clone)]
@@ -42,7 +45,7 @@ pub(crate) struct Resources<'a, F> {
     /// What an activity of each class takes of resources per unit of work.
     uses: Vec<Vec<Use>>,
     /// Work that activities of each class have done.
-    taken: Vec<f64>,
+    pub(crate) done: Done,
     /// The speed cap of each class.
     caps: Vec<f64>,
     /// Who stands for whom.
@@ -81,7 +84,7 @@ impl<'a, F: Fluid> Resources<'a, F> {
             devices: vec![None; platform.cluster.devices().len()],
             wires: vec![None; platform.cluster.wires() as usize],
             uses: Vec::new(),
-            taken: Vec::new(),
+            done: Done::default(),
             caps: Vec::new(),
             orbits,
         }
@@ -98,7 +101,7 @@ impl<'a, F: Fluid> Resources<'a, F> {
         Ok(id)
     }
 
-    /// The class of activities with these uses, whose work [`Resources::take`] can add up.
+    /// The class of activities with these uses, whose work [`Done`] can add up.
     ///
     /// # Errors
     /// What the solver refuses.
@@ -112,7 +115,7 @@ impl<'a, F: Fluid> Resources<'a, F> {
         let index = class.0 as usize;
         if self.uses.len() <= index {
             self.uses.resize(index + 1, Vec::new());
-            self.taken.resize(index + 1, 0.0);
+            self.done.know(index + 1);
             self.caps.resize(index + 1, f64::INFINITY);
         }
         self.caps[index] = cap;
@@ -165,6 +168,14 @@ impl<'a, F: Fluid> Resources<'a, F> {
         self.fluid.set_capacity(id, resource.capacity * left).map_err(|error| error.at(place()))
     }
 
+    /// The resources of a device exist from now on.
+    ///
+    /// # Errors
+    /// What the solver refuses.
+    pub(crate) fn know(&mut self, device: &Device) -> Result<(), InputError> {
+        self.device(device).map(|_| ())
+    }
+
     fn device(&mut self, device: &Device) -> Result<DeviceResources, InputError> {
         let cluster = self.platform.cluster;
         let (id, crowd) = self.orbits.device(cluster, device);
@@ -202,7 +213,8 @@ impl<'a, F: Fluid> Resources<'a, F> {
             DeviceKind::Cpu(_) => (f64::from(threads.max(1)), 1.0),
             DeviceKind::Gpu(_) | DeviceKind::Switch(_) => (1.0, cost.occupancy),
         };
-        let mut uses = vec![Use { resource: cores, per_speed: fills }];
+        let mut uses = Vec::with_capacity(3);
+        uses.push(Use { resource: cores, per_speed: fills });
         let memories = [Some(memory), beside].into_iter().flatten();
         uses.extend(memories.map(|resource| Use { resource, per_speed: cost.memory }));
         self.class(cap, &uses)
@@ -268,33 +280,11 @@ impl<'a, F: Fluid> Resources<'a, F> {
         demands.iter().zip(&self.all).any(|((demand, users), resource)| *users > 1 && *demand > resource.capacity)
     }
 
-    /// Notes that an activity of `class` does `work`.
-    pub(crate) fn take(&mut self, class: ClassId, work: f64) {
-        self.taken[class.0 as usize] += work;
-    }
-
-    /// Notes that `count` activities of `class` do `work` each: one is added after the other, as if they were events.
-    pub(crate) fn take_often(&mut self, class: ClassId, work: f64, count: u32) {
-        let taken = &mut self.taken[class.0 as usize];
-        *taken = (0..count).fold(*taken, |taken, _| taken + work);
-    }
-
-    /// Work that activities of each class have done.
-    pub(crate) fn taken(&self) -> &[f64] {
-        &self.taken
-    }
-
-    /// Notes that all that was done since `before` is done `times` times more.
-    pub(crate) fn take_again(&mut self, before: &[f64], times: u32) {
-        let before = before.iter().copied().chain(std::iter::repeat(0.0));
-        self.taken.iter_mut().zip(before).for_each(|(taken, before)| *taken += (*taken - before) * f64::from(times));
-    }
-
     /// Mean shares over a run of length `end`, the largest first, then by name.
     pub(crate) fn utilisation(&self, end: Time) -> Vec<Utilisation> {
         let seconds = end.as_secs_f64();
         let mut used = vec![0.0; self.all.len()];
-        for (uses, taken) in self.uses.iter().zip(&self.taken) {
+        for (uses, taken) in self.uses.iter().zip(self.done.sums()) {
             uses.iter().for_each(|use_| used[use_.resource.0 as usize] += use_.per_speed * taken);
         }
         let share = |r: &Resource, used: f64| if seconds > 0.0 { used / (r.capacity * seconds) } else { 0.0 };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_models::{Claim, Driver, Op, Program, Task, Timeline};
+use lockstep_models::{Claim, Driver, Op, Program, Timeline};
 use lockstep_topology::cluster::{Device, DeviceKind};
 use lockstep_topology::{InputError, Rank, Time};
 
@@ -144,9 +144,9 @@ pub(crate) fn simulate_folded<F: Fluid + Clone>(
     let (outcome, folding) = fold::or_unfolded(orbits, |orbits| {
         let plan = Plan::new(program, orbits.count(program.ranks()))?;
         let mut resources = Resources::new(platform, fluid.clone(), orbits);
-        let (lists, of_rank) = jobs(program, options.threads_per_rank, &mut resources)?;
+        let JobLists { lists, of_rank, .. } = jobs(program, options.threads_per_rank, &mut resources, false)?;
         let orbits = resources.orbits().clone();
-        resources.fluid.prepare(program, options.threads_per_rank, &orbits)?;
+        resources.fluid.prepare(Some(program), options.threads_per_rank, &orbits)?;
         let mut engine = Engine::new(&plan, driver.clone(), resources, lists, &of_rank);
         engine.long_way = options.long_way;
         let feed = |stages: &Option<Stages>| Some(Feed::new((*stages)?, input?));
@@ -177,45 +177,64 @@ fn per_step(mut utilisation: Vec<Utilisation>, end: Time, timeline: &Timeline) -
     utilisation
 }
 
-/// The jobs of each role on each device in use, and which list is each rank's.
+/// The jobs of each role on each device in use.
+pub(crate) struct JobLists {
+    pub(crate) lists: Vec<Jobs>,
+    /// By rank: which list is its own.
+    pub(crate) of_rank: Vec<u32>,
+    /// By list: the first one whose jobs cost the same.
+    pub(crate) like: Vec<u32>,
+}
+
+/// The jobs of `program` on what `resources` has; with `first_alone`, lists that cost the same as an earlier one are left empty.
 pub(crate) fn jobs<F: Fluid>(
     program: &Program,
     threads: u32,
     resources: &mut Resources<'_, F>,
-) -> Result<(Vec<Jobs>, Vec<u32>), InputError> {
+    first_alone: bool,
+) -> Result<JobLists, InputError> {
     let platform = resources.platform;
-    let mut lists: Vec<Jobs> = Vec::new();
     let count = resources.orbits().count(program.ranks());
-    let mut of_rank = vec![0; count as usize];
+    let mut found = JobLists { lists: Vec::new(), of_rank: vec![0; count as usize], like: Vec::new() };
     for role in &program.roles {
         // Ranks that copy other rows have costs of their own.
         let axis =
             role.tasks.iter().find_map(|task| if let Op::Copy(copies) = &task.op { copies.axis() } else { None });
         let mut lists_on: Vec<Vec<(u32, u32)>> = vec![Vec::new(); platform.cluster.devices().len()];
-        let mut known: Vec<(u32, &DeviceKind, Vec<Option<Cost>>)> = Vec::new();
+        let mut known: Vec<(u32, &DeviceKind, u32, Vec<Option<Cost>>)> = Vec::new();
         for rank in role.ranks.iter().take_while(|rank| *rank < count) {
             let device = &platform.cluster.devices()[platform.placement.device(Rank(rank)).0 as usize];
             let coordinate = axis.map_or(0, |axis| program.mesh.coordinate(axis, rank));
             let here = &mut lists_on[device.id.0 as usize];
             if let Some((_, list)) = here.iter().find(|(other, _)| *other == coordinate) {
-                of_rank[rank as usize] = *list;
+                found.of_rank[rank as usize] = *list;
+                continue;
+            }
+            let own = found.lists.len() as u32;
+            here.push((coordinate, own));
+            found.of_rank[rank as usize] = own;
+            let same =
+                |(other, kind, ..): &&(u32, &DeviceKind, _, _)| *other == coordinate && alike(kind, &device.kind);
+            let at_hand = platform.costs.alike().then(|| known.iter().find(same)).flatten();
+            found.like.push(at_hand.map_or(own, |(_, _, list, _)| *list));
+            let mut priced = Vec::new();
+            let costs = match at_hand {
+                Some((.., costs)) => costs,
+                None => {
+                    priced.extend(role.tasks.iter().map(|task| cost(&task.op, program, platform, device, rank)));
+                    &priced
+                }
+            };
+            if first_alone && at_hand.is_some() {
+                if costs.iter().any(Option::is_some) {
+                    resources.know(device)?;
+                }
+                found.lists.push(Vec::new());
                 continue;
             }
             let mut list = Vec::with_capacity(role.tasks.len());
-            let same = |(other, kind, _): &&(u32, &DeviceKind, _)| *other == coordinate && alike(kind, &device.kind);
-            let at_hand = platform.costs.alike().then(|| known.iter().find(same)).flatten();
-            let costs: Vec<Option<Cost>> = match at_hand {
-                Some((_, _, costs)) => costs.clone(),
-                None => {
-                    let of = |task: &Task| cost(&task.op, program, platform, device, rank);
-                    role.tasks.iter().map(of).collect()
-                }
-            };
-            if at_hand.is_none() && !role.tasks.iter().any(|task| matches!(task.op, Op::Save { .. })) {
-                known.push((coordinate, &device.kind, costs.clone()));
-            }
             for (task, cost) in role.tasks.iter().zip(costs) {
-                let Some(cost) = cost else {
+                let Some(cost) = *cost else {
                     list.push(None);
                     continue;
                 };
@@ -223,12 +242,13 @@ pub(crate) fn jobs<F: Fluid>(
                 let class = resources.task(device, cost, threads)?;
                 list.push(Some(Job { class, seconds: cost.seconds }));
             }
-            here.push((coordinate, lists.len() as u32));
-            of_rank[rank as usize] = lists.len() as u32;
-            lists.push(list);
+            found.lists.push(list);
+            if at_hand.is_none() && !role.tasks.iter().any(|task| matches!(task.op, Op::Save { .. })) {
+                known.push((coordinate, &device.kind, own, priced));
+            }
         }
     }
-    Ok((lists, of_rank))
+    Ok(found)
 }
 
 /// Whether two devices have one data sheet.

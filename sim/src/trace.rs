@@ -128,11 +128,11 @@ pub trait Trace {
         None
     }
 
-    /// Prices the jobs of a program, whose ranks have this number of threads.
+    /// Prices the jobs of a program, if there is one, whose ranks have this number of threads.
     ///
     /// # Errors
     /// Costs that are no numbers.
-    fn prepare(&mut self, _program: &Program, _threads: u32, _orbits: &Orbits) -> Result<(), InputError> {
+    fn prepare(&mut self, _program: Option<&Program>, _threads: u32, _orbits: &Orbits) -> Result<(), InputError> {
         Ok(())
     }
 

@@ -33,16 +33,19 @@ impl Time {
     }
 
     /// Seconds.
+    #[inline]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 * 1e-12
     }
 
     /// The later of two times.
+    #[inline]
     pub fn max(self, other: Time) -> Time {
         Time(self.0.max(other.0))
     }
 
     /// The span from `earlier` to `self`, zero where `earlier` is the later one.
+    #[inline]
     pub fn since(self, earlier: Time) -> Time {
         Time(self.0.saturating_sub(earlier.0))
     }
@@ -50,6 +53,7 @@ impl Time {
 
 impl Add for Time {
     type Output = Time;
+    #[inline]
     fn add(self, other: Time) -> Time {
         Time(self.0.saturating_add(other.0))
     }
@@ -63,6 +67,7 @@ impl AddAssign for Time {
 
 impl Sub for Time {
     type Output = Time;
+    #[inline]
     fn sub(self, other: Time) -> Time {
         self.since(other)
     }

@@ -3,6 +3,7 @@
 //! Fused are convolution, dense, batch norm or add with a ReLU behind it, a convolution with the max pooling behind that, and
 //! flatten with the dense layer behind it; both backward passes of a chain become one task. Fused and unfused programs give the same bits.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::{After, Layer, LayerId, Model, Op, Phase, Program, Role, Stages, Task, TaskId};
@@ -67,16 +68,17 @@ fn fuse_role(role: &Role, new_chain: &impl Fn(usize) -> usize) -> Role {
         Op::Compute { chain, phase, pass, .. } => Some((new_chain(chain), phase == Phase::Forward, pass)),
         _ => None,
     };
-    let members = |of: (usize, bool, Option<u32>)| -> Vec<TaskId> {
-        (0..role.tasks.len()).filter(|id| key(&role.tasks[*id]) == Some(of)).collect()
-    };
+    let mut members: BTreeMap<(usize, bool, Option<u32>), Vec<TaskId>> = BTreeMap::new();
+    for (id, task) in role.tasks.iter().enumerate() {
+        key(task).into_iter().for_each(|of| members.entry(of).or_default().push(id));
+    }
     let mut target: Vec<TaskId> = vec![0; role.tasks.len()];
     let mut tasks: Vec<Task> = Vec::new();
     let (mut merged_from, mut places): (Vec<Vec<TaskId>>, Vec<TaskId>) = Default::default();
     for (id, task) in role.tasks.iter().enumerate() {
         let group = match key(task) {
             None => vec![id],
-            Some(of) => members(of),
+            Some(of) => members[&of].clone(),
         };
         let is_forward = key(task).is_some_and(|(_, forward, _)| forward);
         let place = if is_forward { group[0] } else { group[group.len() - 1] };

@@ -10,7 +10,7 @@ use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, Group, InputEr
 use super::Strategy;
 use crate::{
     Assignment, Averaging, Axis, AxisAlgorithms, AxisSet, Gradients, LayerId, Mesh, Model, PipelineSchedule, Precision,
-    Program, Sampling, StageCut, Stages,
+    Program, Proofs, Sampling, StageCut, Stages,
 };
 
 /// How gradients are cut into exchanges.
@@ -102,6 +102,8 @@ pub struct Job {
     pub gradients: Gradients,
     /// What the end of a device's job takes of a node's main thread, where a strategy has one thread for a node's devices.
     pub callback: Time,
+    /// Schedules that were proved for it, or for a job that it is a clone of.
+    pub proofs: Proofs,
 }
 
 impl Job {
@@ -129,6 +131,7 @@ impl Job {
             precision: Precision::F32,
             gradients: Gradients::F32,
             callback: Time::ZERO,
+            proofs: Proofs::default(),
         }
     }
 

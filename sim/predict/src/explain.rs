@@ -49,14 +49,26 @@ pub fn explain(
     let failed = |error| failure(error, experiment);
     let parameters = parameters(program, &platform, &prediction.traffic).map_err(failed)?;
     let subject = Subject::new(program, platform, options);
+    // What does not follow from derivatives is simulated beside them, on whatever cores there are.
+    let likely = subject.likely(prediction);
+    let short = likely.map(|options| subject.with(options));
     let mut simulations = 0.0;
     let mut counted = |done: usize, all: usize| {
         simulations = all as f64;
         progress(done as f64 / (simulations + SEARCH));
     };
-    let (sensitivities, basis, short) = subject.sensitivities(prediction, &parameters, &mut counted).map_err(failed)?;
+    let (found, hidden_beside) = std::thread::scope(|scope| {
+        let sums = short.as_ref().map(|short| scope.spawn(|| short.sums(&parameters)));
+        let hiding = short.as_ref().map(|short| scope.spawn(|| hiding(short, prediction, &parameters, &mut |_| {})));
+        let known = || Ok(likely.zip(sums.map(joined).transpose()?));
+        (subject.sensitivities(prediction, &parameters, known, &mut counted), hiding.map(joined).transpose())
+    });
+    let ((sensitivities, basis, of), hidden_beside) = (found.map_err(failed)?, hidden_beside.map_err(failed)?);
     let mut counted = |done: usize| progress(((simulations + done as f64) / (simulations + SEARCH)).min(1.0));
-    let hiding = hiding(&subject.with(short), prediction, &parameters, &mut counted).map_err(failed)?;
+    let hiding = match hidden_beside {
+        Some(hiding) if likely == Some(of) => hiding,
+        _ => hiding(&subject.with(of), prediction, &parameters, &mut counted).map_err(failed)?,
+    };
     let (reacts, still) = reacting(&sensitivities, site, &predicted.placement);
     let strong = sensitivities.iter().filter(|s| s.elasticity.abs() >= REACTS).map(|s| s.parameter);
     let path = CriticalPath::of_median_step(program, &prediction.timeline);
@@ -79,6 +91,11 @@ pub fn explain(
         sensitivities: reacts,
         does_not_react_to: still,
     })
+}
+
+/// What a thread has found.
+fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// What the time reacts to, the strongest first, and what it does not.

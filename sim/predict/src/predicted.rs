@@ -76,7 +76,7 @@ pub fn predict(
         images_per_s: program.images_per_s(step_time_s, shuffle_s),
         shuffle_s,
         periodic,
-        exposed_comm_s: prediction.timeline.exposed_comm_s(&program),
+        exposed_comm_s: bound.exposed_s,
         bound,
         memory,
         program,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use lockstep_models::{Program, Span, Timeline, overlap};
+use lockstep_models::{Op, Program, Span, Timeline, overlap};
 use lockstep_topology::cluster::DeviceKind;
 use lockstep_topology::{Cluster, Time};
 
@@ -51,6 +51,8 @@ pub struct Bound {
     pub latency: f64,
     /// And for members that come late.
     pub imbalance: f64,
+    /// Seconds of a step in which no computation runs ([`Timeline::exposed_comm_s`]).
+    pub exposed_s: f64,
 }
 
 /// What bounds the steps of a prediction.
@@ -76,7 +78,8 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, p
         utilisation.iter().filter(|used| is(used.part)).map(|used| used.share).fold(0.0, f64::max)
     };
     let computing = busiest(|part| matches!(part, Part::Compute(_)));
-    let exposed = share(prediction.timeline.exposed_comm_s(program));
+    let exposed_s = prediction.timeline.exposed_comm_s(program);
+    let exposed = share(exposed_s);
     let carrying = busiest(|part| matches!(part, Part::Link(_))).min(exposed);
     // A kernel that others slow down leaves a part of its core unused, but does not wait.
     let waiting = (1.0 - computing - carrying).clamp(0.0, exposed);
@@ -93,7 +96,7 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, p
     let (by, share) = candidates
         .into_iter()
         .fold((LATENCY.to_owned(), 0.0), |best, other| if other.1 >= best.1 { other } else { best });
-    Bound { by, share, classes, latency, imbalance }
+    Bound { by, share, classes, latency, imbalance, exposed_s }
 }
 
 /// Share of a step in which the busiest GPU has a kernel but no block of it on its multiprocessors, when its ranks compute
@@ -119,7 +122,7 @@ pub fn collective_bound(cluster: &Cluster, time: &CollectiveTime) -> Bound {
     let (busiest, share) = classes.first().map_or((String::new(), 0.0), |class| (class.busiest.clone(), class.share));
     let latency = (1.0 - share).clamp(0.0, 1.0);
     let (by, share) = if latency > share { (LATENCY.to_owned(), latency) } else { (busiest, share) };
-    Bound { by, share, classes, latency, imbalance: 0.0 }
+    Bound { by, share, classes, latency, imbalance: 0.0, exposed_s: time.time.as_secs_f64() }
 }
 
 /// Resources in use by class, the class with the busiest resource first.
@@ -157,20 +160,16 @@ pub fn class_uses(cluster: &Cluster, utilisation: &[Utilisation]) -> Vec<ClassUs
 /// Mean seconds per step in which a worker stands still in an exchange that another member has not started.
 fn imbalance_s(program: &Program, timeline: &Timeline) -> f64 {
     let mut last: BTreeMap<(u32, u32, u32), Time> = BTreeMap::new();
-    let is_exchange = |span: &Span| {
-        let role = &program.roles[program.role_of(span.rank)];
-        matches!(role.tasks[span.task as usize].op, lockstep_models::Op::Exchange(_))
-    };
-    let worker = |span: &&Span| span.rank < program.workers();
-    for span in timeline.spans.iter().filter(worker).filter(|span| is_exchange(span)) {
-        let start = last.entry((span.task, span.iteration, span.repetition)).or_default();
-        *start = (*start).max(span.start);
+    for run in overlap::of_workers(program, timeline) {
+        let tasks = &program.roles[program.role_of(run[0].rank)].tasks;
+        for span in run.iter().filter(|span| matches!(tasks[span.task as usize].op, Op::Exchange(_))) {
+            let start = last.entry((span.task, span.iteration, span.repetition)).or_default();
+            *start = (*start).max(span.start);
+        }
     }
     let until_all_are_there = |span: &Span| match last.get(&(span.task, span.iteration, span.repetition)) {
-        Some(start) if is_exchange(span) => Span { end: span.end.min(*start), ..*span },
-        _ => *span,
+        Some(start) => span.end.min(*start),
+        None => span.end,
     };
-    let spans = timeline.spans.iter().filter(worker).map(until_all_are_there).collect();
-    let early = Timeline::of(spans, timeline.warm_up);
-    overlap::exchanges(program, &early).iter().map(|exchange| exchange.exposed_s).sum()
+    overlap::exchanges_until(program, timeline, until_all_are_there).iter().map(|exchange| exchange.exposed_s).sum()
 }

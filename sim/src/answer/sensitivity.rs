@@ -10,16 +10,24 @@ use lockstep_models::Program;
 use lockstep_topology::Rank;
 use lockstep_topology::cluster::{DeviceId, DeviceKind, Figure};
 
+use super::changed::Changed;
 use super::perturbed::{OwnTime, Parameter, Perturbed};
-use crate::collective::{CollectiveRun, simulate_collective};
+use crate::collective::{CollectiveRun, CollectiveTime, simulate_collective};
+use crate::conditions::Conditions;
+use crate::derivative::differentiate_collective;
 use crate::error::SimError;
 use crate::platform::Platform;
+use crate::trace::LANES;
 use crate::traffic::Traffic;
 
 /// Half of the distance between the two simulations, in the logarithm of the parameter.
 pub(super) const STEP: f64 = 0.02;
+/// Differences of sensitivities that are none.
+pub(super) const SMOOTH: f64 = 0.01;
 /// Pairs of devices that are asked which links they use; those of a large cluster repeat.
 const MOST_PAIRS: usize = 4096;
+/// Messages of a collective beyond which they are not simulated one by one for derivatives: many rings need no events otherwise.
+const MOST_MESSAGES: u64 = 1 << 17;
 
 /// How a prediction reacts to a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,6 +39,11 @@ pub struct Sensitivity {
 }
 
 impl Sensitivity {
+    /// That to a parameter of which a change that makes everything take longer lengthens the step by this share of itself.
+    pub(super) fn of(parameter: Parameter, change: f64) -> Sensitivity {
+        Sensitivity { parameter, elasticity: if parameter.is_rate() { -change } else { change } }
+    }
+
     /// d log time / d log of its inverse, of a time: by how much more speed shortens the step, as a negative number.
     pub(super) fn to_faster(self) -> f64 {
         if self.parameter.is_rate() { self.elasticity } else { -self.elasticity }
@@ -95,26 +108,62 @@ fn parameters_of(
     Ok(found.into_iter().collect())
 }
 
-/// The sensitivities of one collective alone, by differences: of its time to what moves and adds its bytes, for nothing else happens.
+/// The sensitivities of one collective alone: of its time to what moves and adds its bytes, for nothing else happens. Derivatives of one
+/// simulation, if two simulations say the same of the strongest; differences of two for each parameter where they do not, where a run does
+/// what is not differentiated, and where it has far more messages than are simulated one by one otherwise.
 ///
 /// # Errors
 /// As [`simulate_collective`].
 pub fn collective_sensitivities(
     run: &CollectiveRun,
     platform: &Platform<'_>,
-    traffic: &Traffic,
+    time: &CollectiveTime,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<Sensitivity>, SimError> {
     // What is known as a whole sends no messages that are counted, and is asked about the ways between neighbours.
     let whole = run.algorithm.library().is_some();
     let last = if whole { run.group.members().saturating_sub(1) } else { 0 };
     let neighbours = (0..last).map(|rank| (rank, rank + 1)).collect();
-    let mut parameters = parameters_of(platform, traffic, &neighbours)?;
+    let mut parameters = parameters_of(platform, &time.traffic, &neighbours)?;
     let computes =
         [Parameter::Own(OwnTime::Kernels), Parameter::Cluster(Figure::CpuPeak), Parameter::Cluster(Figure::GpuPeak)];
     parameters.retain(|parameter| !computes.contains(parameter));
-    let time = |platform: &Platform<'_>| Ok(simulate_collective(run, platform)?.time.as_secs_f64());
-    reactions(platform, &parameters, progress, time)
+    progress(0, 1);
+    let seconds = |platform: &Platform<'_>| Ok(simulate_collective(run, platform)?.time.as_secs_f64());
+    let mut all = collective_derivatives(run, platform, time, &parameters)?.unwrap_or_default();
+    strongest_first(&mut all);
+    if let Some(strongest) = all.first() {
+        let found = reactions(platform, &[strongest.parameter], &mut |_, _| {}, seconds)?;
+        if (found[0].elasticity - strongest.elasticity).abs() < SMOOTH {
+            return Ok(all);
+        }
+    }
+    reactions(platform, &parameters, progress, seconds)
+}
+
+/// The same as derivatives, in the order of `parameters`, where that is possible and does not take too long.
+pub(crate) fn collective_derivatives(
+    run: &CollectiveRun,
+    platform: &Platform<'_>,
+    time: &CollectiveTime,
+    parameters: &[Parameter],
+) -> Result<Option<Vec<Sensitivity>>, SimError> {
+    let plain = *platform.conditions == Conditions::default() && platform.costs.noise().is_none();
+    let copies = if time.traffic.copies == 1 { u64::from(time.folding.copies()) } else { 1 };
+    let messages: u64 = time.traffic.pairs.values().map(|sent| sent.messages).sum();
+    if !plain || messages / copies > MOST_MESSAGES {
+        return Ok(None);
+    }
+    let seconds = time.time.as_secs_f64();
+    let mut all = Vec::with_capacity(parameters.len());
+    for parameters in parameters.chunks(LANES) {
+        let changed = Changed::new(platform, parameters);
+        let (found, by) = differentiate_collective(run, platform, &changed.platforms(platform))?;
+        let Some(by) = by.filter(|_| found == time.time && seconds > 0.0) else { return Ok(None) };
+        let of = |(lane, parameter): (usize, &Parameter)| Sensitivity::of(*parameter, by.by(lane) / seconds);
+        all.extend(parameters.iter().enumerate().map(of));
+    }
+    Ok(Some(all))
 }
 
 /// How `seconds` reacts to each parameter.
@@ -122,7 +171,7 @@ pub(super) fn reactions(
     platform: &Platform<'_>,
     parameters: &[Parameter],
     progress: &mut dyn FnMut(usize, usize),
-    seconds: impl Fn(&Platform<'_>) -> Result<f64, SimError>,
+    seconds: impl Fn(&Platform<'_>) -> Result<f64, SimError> + Copy,
 ) -> Result<Vec<Sensitivity>, SimError> {
     let mut all = Vec::with_capacity(parameters.len());
     for (done, parameter) in parameters.iter().enumerate() {
@@ -142,7 +191,7 @@ pub(super) fn strongest_first(all: &mut [Sensitivity]) {
 }
 
 /// What `run` gives on the platform with these rates and times multiplied.
-pub(super) fn on_scaled<T>(
+pub(crate) fn on_scaled<T>(
     platform: &Platform<'_>,
     rates: (&[Parameter], f64),
     times: (&[Parameter], f64),

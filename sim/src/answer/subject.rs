@@ -5,12 +5,14 @@
 //! else; so two simulations, with all computation faster and slower, say how the step reacts to computation and to communication as
 //! a whole, and the derivatives say how that is made up. Where a run does what is not differentiated, each parameter has two simulations.
 
+use std::sync::Arc;
+
 use lockstep_models::Program;
 use lockstep_topology::cluster::Figure;
 
 use super::changed::Changed;
 use super::perturbed::{OwnTime, Parameter};
-use super::sensitivity::{STEP, Sensitivity, on_scaled, reactions, strongest_first};
+use super::sensitivity::{SMOOTH, STEP, Sensitivity, on_scaled, reactions, strongest_first};
 use crate::conditions::Conditions;
 use crate::derivative::differentiate;
 use crate::error::SimError;
@@ -26,8 +28,6 @@ const MOST_EVENTS: u64 = 1 << 21;
 /// How near the step must be to that of the prediction, as a share of it: a first one, which begins with nothing under way, and any.
 const FIRST: f64 = 1e-4;
 const EQUAL: f64 = 1e-12;
-/// Differences of sums of sensitivities that are none.
-const SMOOTH: f64 = 0.01;
 /// Factors between derivatives and differences beyond which one says nothing of the other.
 const UNLIKE: f64 = 8.0;
 
@@ -63,18 +63,19 @@ pub struct Derivatives {
 }
 
 /// A program on a platform, with what all its simulations have in common.
+#[derive(Clone)]
 pub struct Subject<'a> {
     program: &'a Program,
     platform: Platform<'a>,
     options: SimOptions,
-    numbers: Numbers,
+    numbers: Arc<Numbers>,
 }
 
 impl<'a> Subject<'a> {
     /// `program` on `platform`, simulated as `options` say.
     pub fn new(program: &'a Program, platform: Platform<'a>, options: &SimOptions) -> Subject<'a> {
         let numbers = renumber::best(program, &platform, options.fold);
-        Subject { program, platform, options: *options, numbers }
+        Subject { program, platform, options: *options, numbers: Arc::new(numbers) }
     }
 
     /// The program.
@@ -88,8 +89,8 @@ impl<'a> Subject<'a> {
     }
 
     /// The same, simulated as `options` say.
-    pub fn with(self, options: SimOptions) -> Subject<'a> {
-        Subject { options, ..self }
+    pub fn with(&self, options: SimOptions) -> Subject<'a> {
+        Subject { options, ..self.clone() }
     }
 
     /// The prediction with these rates and times multiplied, each by the factor beside them.
@@ -105,7 +106,8 @@ impl<'a> Subject<'a> {
     }
 
     /// The sensitivities to `parameters` of what was predicted, the strongest first, how they were worked out, and options with which
-    /// a simulation has that step; `progress` hears how many simulations of how many are done.
+    /// a simulation has that step; `known` may hold the sums that [`Subject::sums`] found, with the options of their simulations;
+    /// `progress` hears how many simulations of how many are done.
     ///
     /// # Errors
     /// As [`simulate`](crate::simulate).
@@ -113,14 +115,22 @@ impl<'a> Subject<'a> {
         &self,
         prediction: &Prediction,
         parameters: &[Parameter],
+        known: impl FnOnce() -> Result<Option<(SimOptions, Sums)>, SimError>,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<(Vec<Sensitivity>, Basis, SimOptions), SimError> {
         progress(0, 3);
-        let Some(Derivatives { mut all, options }) = self.derivatives(prediction, parameters)? else {
+        let derivatives = self.derivatives(prediction, parameters);
+        let known = known()?;
+        let Some(Derivatives { mut all, options }) = derivatives? else {
             return Ok((self.differences(parameters, progress)?, Basis::Differences, self.options));
         };
         progress(1, 3);
-        let basis = self.fit(&mut all, &options, progress)?;
+        let sums = match known {
+            Some((of, sums)) if of == options => sums,
+            _ => self.with(options).sums(parameters)?,
+        };
+        progress(3, 3);
+        let basis = fit(&mut all, sums);
         if basis == Basis::Differences {
             all = self.differences(parameters, progress)?;
         }
@@ -150,27 +160,40 @@ impl<'a> Subject<'a> {
         prediction: &Prediction,
         parameters: &[Parameter],
     ) -> Result<Option<Derivatives>, SimError> {
-        let plain = *self.platform.conditions == Conditions::default() && self.platform.costs.noise().is_none();
-        if !plain || self.program.claims() || events(prediction) > MOST_EVENTS {
-            return Ok(None);
-        }
-        let long = SimOptions { long_way: true, ..self.options };
-        let first = SimOptions { warm_up: 0, counted: 1, ..long };
-        let second = SimOptions { warm_up: 1, counted: 1, ..long };
-        for (options, near) in [(first, FIRST), (second, EQUAL), (long, EQUAL)] {
+        for (options, near) in self.attempts(prediction) {
+            let long = SimOptions { long_way: true, ..options };
             let mut all = Vec::with_capacity(parameters.len());
             for parameters in parameters.chunks(LANES) {
-                match self.lanes(prediction, parameters, (&options, near))? {
+                match self.lanes(prediction, parameters, (&long, near))? {
                     Some(lanes) => all.extend(lanes),
                     None => break,
                 }
             }
             if all.len() == parameters.len() {
-                let options = SimOptions { long_way: self.options.long_way, ..options };
                 return Ok(Some(Derivatives { all, options }));
             }
         }
         Ok(None)
+    }
+
+    /// Options of simulations that may have the step of a prediction, the shortest first, and how near it must be; none where what is
+    /// done is not differentiated, or would take too long.
+    fn attempts(&self, prediction: &Prediction) -> Vec<(SimOptions, f64)> {
+        let plain = *self.platform.conditions == Conditions::default() && self.platform.costs.noise().is_none();
+        if !plain || self.program.claims() || events(prediction) > MOST_EVENTS {
+            return Vec::new();
+        }
+        let first = SimOptions { warm_up: 0, counted: 1, ..self.options };
+        let second = SimOptions { warm_up: 1, counted: 1, ..self.options };
+        let expected = prediction.timeline.step_time_s();
+        let alike = (prediction.timeline.first_end_s() - expected).abs() <= FIRST * expected;
+        let all = [(first, FIRST), (second, EQUAL), (self.options, EQUAL)];
+        all.into_iter().skip(usize::from(!alike)).collect()
+    }
+
+    /// The options with which a simulation most likely has the step of a prediction, if that is differentiated.
+    pub fn likely(&self, prediction: &Prediction) -> Option<SimOptions> {
+        self.attempts(prediction).first().map(|(options, _)| *options)
     }
 
     /// The same of as many parameters as one simulation has room for.
@@ -190,58 +213,61 @@ impl<'a> Subject<'a> {
         let before = step.iteration.checked_sub(1).map(|iteration| &by[iteration as usize]);
         let (end, seconds) = (&by[step.iteration as usize], step.seconds());
         let of = |(lane, parameter): (usize, &Parameter)| {
-            let change = (end.by(lane) - before.map_or(0.0, |begin| begin.by(lane))) / seconds;
-            let elasticity = if parameter.is_rate() { -change } else { change };
-            Sensitivity { parameter: *parameter, elasticity }
+            Sensitivity::of(*parameter, (end.by(lane) - before.map_or(0.0, |begin| begin.by(lane))) / seconds)
         };
         Ok(Some(parameters.iter().enumerate().map(of).collect()))
     }
 
-    /// Scales derivatives by computation, and those by communication, to what larger changes do; [`Basis::Differences`] where one says
-    /// nothing of the other.
-    fn fit(
-        &self,
-        all: &mut [Sensitivity],
-        options: &SimOptions,
-        progress: &mut dyn FnMut(usize, usize),
-    ) -> Result<Basis, SimError> {
-        let computes = |parameter: &Parameter| {
-            use Figure::{CpuMemory, CpuPeak, GpuMemory, GpuPeak, Launch};
-            matches!(
-                parameter,
-                Parameter::Own(OwnTime::Kernels)
-                    | Parameter::Cluster(CpuPeak | CpuMemory | GpuPeak | GpuMemory | Launch)
-            )
-        };
-        let (of_computation, others): (Vec<&mut Sensitivity>, Vec<&mut Sensitivity>) =
-            all.iter_mut().partition(|one| computes(&one.parameter));
-        let sum = |all: &[&mut Sensitivity]| -> f64 { all.iter().map(|one| one.to_faster()).sum() };
-        let (computation, communication) = (sum(&of_computation), sum(&others));
+    /// How the step reacts to all computation together, by two simulations; `None` where only computation or only communication matters.
+    ///
+    /// # Errors
+    /// As [`simulate`](crate::simulate).
+    pub fn sums(&self, parameters: &[Parameter]) -> Result<Sums, SimError> {
+        let (of_computation, others): (Vec<Parameter>, Vec<Parameter>) = parameters.iter().copied().partition(computes);
         if of_computation.is_empty() || others.is_empty() {
-            return Ok(Basis::Derivatives);
+            return Ok(None);
         }
         let (rates, times): (Vec<Parameter>, Vec<Parameter>) =
-            of_computation.iter().map(|one| one.parameter).partition(|parameter| parameter.is_rate());
-        let mut at = |done: usize, by: f64| -> Result<f64, SimError> {
-            let (rates, times) = ((rates.as_slice(), libm::exp(by)), (times.as_slice(), libm::exp(-by)));
-            let predicted = on_scaled(&self.platform, rates, times, |platform| self.on(platform, options))?;
-            progress(done + 1, 3);
+            of_computation.into_iter().partition(|parameter| parameter.is_rate());
+        let at = |by: f64| -> Result<f64, SimError> {
+            let predicted = self.scaled((&rates, libm::exp(by)), (&times, libm::exp(-by)))?;
             Ok(libm::log(predicted.timeline.step_time_s()))
         };
-        let found = (at(1, STEP)? - at(2, -STEP)?) / (2.0 * STEP);
-        let factors = [found / computation, (computation + communication - found) / communication];
-        let like = |factor: f64| (1.0 / UNLIKE..UNLIKE).contains(&factor);
-        if (found - computation).abs() < SMOOTH {
-            return Ok(Basis::Derivatives);
-        }
-        if !factors.into_iter().all(like) {
-            return Ok(Basis::Differences);
-        }
-        for (group, factor) in [(of_computation, factors[0]), (others, factors[1])] {
-            group.into_iter().for_each(|one| one.elasticity *= factor);
-        }
-        Ok(Basis::Sums)
+        Ok(Some((at(STEP)? - at(-STEP)?) / (2.0 * STEP)))
     }
+}
+
+/// d log step / d log of the speed of all computation.
+pub type Sums = Option<f64>;
+
+fn computes(parameter: &Parameter) -> bool {
+    use Figure::{CpuMemory, CpuPeak, GpuMemory, GpuPeak, Launch};
+    matches!(
+        parameter,
+        Parameter::Own(OwnTime::Kernels) | Parameter::Cluster(CpuPeak | CpuMemory | GpuPeak | GpuMemory | Launch)
+    )
+}
+
+/// Scales derivatives by computation, and those by communication, to what larger changes do; [`Basis::Differences`] where one says
+/// nothing of the other.
+fn fit(all: &mut [Sensitivity], sums: Sums) -> Basis {
+    let (of_computation, others): (Vec<&mut Sensitivity>, Vec<&mut Sensitivity>) =
+        all.iter_mut().partition(|one| computes(&one.parameter));
+    let sum = |all: &[&mut Sensitivity]| -> f64 { all.iter().map(|one| one.to_faster()).sum() };
+    let (computation, communication) = (sum(&of_computation), sum(&others));
+    let Some(found) = sums else { return Basis::Derivatives };
+    let factors = [found / computation, (computation + communication - found) / communication];
+    let like = |factor: f64| (1.0 / UNLIKE..UNLIKE).contains(&factor);
+    if (found - computation).abs() < SMOOTH {
+        return Basis::Derivatives;
+    }
+    if !factors.into_iter().all(like) {
+        return Basis::Differences;
+    }
+    for (group, factor) in [(of_computation, factors[0]), (others, factors[1])] {
+        group.into_iter().for_each(|one| one.elasticity *= factor);
+    }
+    Basis::Sums
 }
 
 /// Tasks and messages of an iteration, of the ranks that were simulated.

@@ -13,7 +13,7 @@ use crate::machine::Resources;
 use crate::network::{Carrier, Connections};
 use crate::orbits::Orbits;
 use crate::platform::Platform;
-use crate::simulate::jobs;
+use crate::simulate::{JobLists, jobs};
 use crate::trace::{Dual, LANES, Seconds, Trace};
 
 /// By how much a shadow's figure is changed: rates are divided by 1 + `CHANGE`, times multiplied by it. Durations are sums of
@@ -104,6 +104,8 @@ pub(super) struct Shadow<'a> {
     resources: Resources<'a, Probe>,
     connections: Connections,
     lists: Vec<Jobs>,
+    /// By list: that whose prices it has.
+    like: Vec<u32>,
     paths: Vec<Path>,
     wholes: BTreeMap<u32, f64>,
 }
@@ -111,12 +113,13 @@ pub(super) struct Shadow<'a> {
 impl<'a> Shadow<'a> {
     pub(super) fn new(platform: &'a Platform<'a>, orbits: &Orbits) -> Shadow<'a> {
         let resources = Resources::new(platform, Probe::default(), orbits.clone());
-        let (connections, lists, paths, wholes) = (Connections::default(), Vec::new(), Vec::new(), BTreeMap::new());
-        Shadow { platform, resources, connections, lists, paths, wholes }
+        let (connections, wholes) = (Connections::default(), BTreeMap::new());
+        Shadow { platform, resources, connections, lists: Vec::new(), like: Vec::new(), paths: Vec::new(), wholes }
     }
 
     pub(super) fn price(&mut self, program: &Program, threads: u32) -> Result<(), InputError> {
-        self.lists = jobs(program, threads, &mut self.resources)?.0;
+        let JobLists { lists, like, .. } = jobs(program, threads, &mut self.resources, true)?;
+        (self.lists, self.like) = (lists, like);
         Ok(())
     }
 
@@ -219,7 +222,12 @@ impl<'a> Shadows<'a> {
         })
     }
 
-    /// Of a job's seconds, and what it takes meanwhile.
+    /// The list that stands for `list`.
+    pub(super) fn like(&self, list: usize) -> usize {
+        self.own.like.get(list).map_or(list, |like| *like as usize)
+    }
+
+    /// Of a job's seconds, and what it takes meanwhile, of a list that stands for itself.
     pub(super) fn job(&self, list: usize, task: usize) -> (Dual, TakesBy) {
         let job = |shadow: &Shadow<'a>| shadow.lists[list][task];
         let seconds = self.time(|shadow| job(shadow).map_or(0.0, |job| job.seconds));

@@ -4,16 +4,13 @@
 //! cap its speed changes as the cap does. The n classes at a resource's level λ change so that the resource stays full:
 //! n·λ′ = C′ − (what the others there take)′ − …, and u·x = λ for each of them.
 
+mod binding;
+
 use lockstep_topology::Time;
 
 use super::shadow::TakesBy;
-use crate::fluid::{ClassId, Fluid, LEAST_LEFT, System, Use};
+use crate::fluid::{ClassId, Fluid, System, Use};
 use crate::trace::Dual;
-
-/// Relative difference below which levels, loads and capacities are equal.
-const EQUAL: f64 = 1e-9;
-/// Sweeps over resources whose levels depend on each other.
-const SWEEPS: usize = 64;
 
 #[derive(Debug)]
 struct Resource {
@@ -60,6 +57,8 @@ pub(super) struct Speeds {
     /// Classes whose members have changed, and the moment.
     touched: Vec<(u32, Dual)>,
     searches: u64,
+    /// Classes and resources of the last component, kept for their allocation.
+    found: (Vec<u32>, Vec<u32>),
     /// Whether some speed was at neither its cap nor a full resource.
     unclear: bool,
 }
@@ -167,6 +166,14 @@ impl Speeds {
         self.searches += 1;
         let mut none = Vec::new();
         for (resource, moment) in tapped {
+            // Who is not held up by it, and runs as before, does not mind.
+            let minds = |class: &u32| {
+                let known = &self.classes[*class as usize];
+                known.full == Some(resource) || solver.speed(ClassId(*class)) != known.speed
+            };
+            if !self.resources[resource as usize].users.iter().any(minds) {
+                continue;
+            }
             for at in 0..self.resources[resource as usize].users.len() {
                 let class = self.resources[resource as usize].users[at];
                 self.component(class, &moment, solver, &mut none);
@@ -180,7 +187,11 @@ impl Speeds {
             return;
         }
         self.classes[class as usize].seen = self.searches;
-        let (mut members, mut shared, mut next) = (vec![class], Vec::new(), 0);
+        let (mut members, mut shared) = std::mem::take(&mut self.found);
+        members.clear();
+        shared.clear();
+        members.push(class);
+        let mut next = 0;
         while let Some(class) = members.get(next).copied() {
             next += 1;
             for at in 0..self.classes[class as usize].uses.len() {
@@ -209,128 +220,8 @@ impl Speeds {
         }
         members.retain(|class| self.classes[*class as usize].members > 0);
         self.differentiate(&members, &shared);
+        self.found = (members, shared);
     }
-}
-
-impl Speeds {
-    /// What taps leave of a resource, and its derivative.
-    fn left(&self, resource: &Resource) -> (f64, Dual) {
-        let capacity = resource.by.unwrap_or_default();
-        let (mut tapped, mut by) = (0.0, capacity);
-        for class in &resource.tappers {
-            let class = &self.classes[*class as usize];
-            let members = f64::from(class.members);
-            for share in
-                class.taps.iter().filter(|share| std::ptr::eq(resource, &self.resources[share.resource as usize]))
-            {
-                tapped += members * class.speed * share.per_speed;
-                by.add(-members * class.speed, &share.by);
-                by.add(-members * share.per_speed, &class.speed_by);
-            }
-        }
-        let floor = resource.capacity * LEAST_LEFT;
-        if resource.capacity - tapped < floor {
-            (floor, capacity.times(LEAST_LEFT))
-        } else {
-            (resource.capacity - tapped, by)
-        }
-    }
-
-    /// Works out the derivatives of the speeds of `members`, which share these resources with each other alone.
-    fn differentiate(&mut self, members: &[u32], shared: &[u32]) {
-        let mut open: Vec<u32> = Vec::new();
-        for number in members {
-            let class = &mut self.classes[*number as usize];
-            class.full = None;
-            if class.speed >= class.cap * (1.0 - EQUAL) {
-                class.speed_by = class.cap_by;
-            } else {
-                class.speed_by = Dual::ZERO;
-                open.push(*number);
-            }
-        }
-        if open.is_empty() {
-            return;
-        }
-        // Full resources with their levels, the lowest first, and the classes at each level.
-        let mut full: Vec<Full> = Vec::new();
-        for number in shared {
-            let resource = &self.resources[*number as usize];
-            let (left, left_by) = self.left(resource);
-            let (mut load, mut level) = (0.0, 0.0_f64);
-            for user in &resource.users {
-                let class = &self.classes[*user as usize];
-                let taken = class.share(*number).map_or(0.0, |share| share.per_speed * class.speed);
-                load += f64::from(class.members) * taken;
-                level = level.max(taken);
-            }
-            if load >= left * (1.0 - EQUAL) {
-                full.push(Full { number: *number, level, left_by, bound: Vec::new() });
-            }
-        }
-        full.sort_by(|a, b| a.level.total_cmp(&b.level).then(a.number.cmp(&b.number)));
-        for class in open {
-            let known = &self.classes[class as usize];
-            let holds = |full: &&mut Full| {
-                known
-                    .share(full.number)
-                    .is_some_and(|share| share.per_speed * known.speed >= full.level * (1.0 - EQUAL))
-            };
-            match full.iter_mut().find(holds) {
-                Some(full) => {
-                    full.bound.push(class);
-                    self.classes[class as usize].full = Some(full.number);
-                }
-                None => self.unclear = true,
-            }
-        }
-        full.retain(|full| !full.bound.is_empty());
-        for _ in 0..SWEEPS {
-            let mut change: f64 = 0.0;
-            for full in &full {
-                change = change.max(self.refill(full));
-            }
-            if full.len() == 1 || change < EQUAL {
-                return;
-            }
-        }
-        self.unclear = true;
-    }
-
-    /// Changes the speeds of the classes at the level of a full resource so that it stays full; by how much relative to them at most.
-    fn refill(&mut self, full: &Full) -> f64 {
-        let (mut rest, mut bound) = (full.left_by, 0.0);
-        for user in &self.resources[full.number as usize].users {
-            let class = &self.classes[*user as usize];
-            let Some(share) = class.share(full.number) else { continue };
-            let members = f64::from(class.members);
-            if class.full == Some(full.number) {
-                bound += members;
-            } else {
-                rest.add(-members * class.speed, &share.by);
-                rest.add(-members * share.per_speed, &class.speed_by);
-            }
-        }
-        let level_by = rest.times(1.0 / bound);
-        let mut change: f64 = 0.0;
-        for class in &full.bound {
-            let class = &mut self.classes[*class as usize];
-            let Some(share) = class.share(full.number) else { continue };
-            let by = level_by.plus(-class.speed, &share.by).times(1.0 / share.per_speed);
-            let moved = by.plus(-1.0, &class.speed_by).0.iter().fold(0.0, |most: f64, by| most.max(by.abs()));
-            change = change.max(moved / class.speed);
-            class.speed_by = by;
-        }
-        change
-    }
-}
-
-/// A full resource, and those that take as much of it as any.
-struct Full {
-    number: u32,
-    level: f64,
-    left_by: Dual,
-    bound: Vec<u32>,
 }
 
 impl Class {

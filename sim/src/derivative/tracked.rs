@@ -93,6 +93,7 @@ impl<'a> Tracked<'a> {
 
     /// The derivative of a job's seconds; its class takes what the job takes from now on.
     fn job(&mut self, list: usize, task: usize, class: ClassId) -> Dual {
+        let list = self.shadows.as_ref().map_or(list, |shadows| shadows.like(list));
         if self.jobs.len() <= list {
             self.jobs.resize_with(list + 1, Vec::new);
         }
@@ -172,10 +173,12 @@ impl Trace for Tracked<'_> {
         (!self.varies && self.speeds.clear()).then(|| std::mem::take(&mut self.ends))
     }
 
-    fn prepare(&mut self, program: &Program, threads: u32, orbits: &Orbits) -> Result<(), InputError> {
+    fn prepare(&mut self, program: Option<&Program>, threads: u32, orbits: &Orbits) -> Result<(), InputError> {
         let changed = self.changed.iter().map(|platform| Shadow::new(platform, orbits)).collect();
         let mut shadows = Shadows { own: Shadow::new(self.own, orbits), changed };
-        shadows.each(|shadow| shadow.price(program, threads))?;
+        if let Some(program) = program {
+            shadows.each(|shadow| shadow.price(program, threads))?;
+        }
         self.shadows = Some(shadows);
         Ok(())
     }

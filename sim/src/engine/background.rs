@@ -56,7 +56,7 @@ impl<F: Fluid> Engine<'_, F> {
         let flow = &mut self.background[index];
         if let Some((activity, bytes)) = flow.running.take() {
             let left = self.resources.fluid.cancel(activity).unwrap_or(0.0);
-            self.resources.take(flow.class, bytes - left);
+            self.resources.done.take(flow.class, bytes - left);
         }
     }
 

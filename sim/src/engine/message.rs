@@ -224,7 +224,7 @@ impl<F: Fluid> Engine<'_, F> {
                 self.events.push(end, Event::Arrive(message));
             }
             Carrier::Shared(class) => {
-                self.resources.take(class, bytes);
+                self.resources.done.take(class, bytes);
                 self.resources.fluid.about(Work::Bytes { path: number });
                 self.resources.fluid.start(class, bytes, MESSAGE | u64::from(message))?;
             }

@@ -3,9 +3,10 @@
 //!
 //! Nothing in the engine knows what time it is, so equal states have equal futures, to the picosecond. The state is looked
 //! at where it is small: every rank has begun the iteration, no exchange is in flight, and each computes what nobody can
-//! have slowed down, so that it is known by when it began. Where that never happens, every iteration is simulated. The last
-//! one always is, for ranks that stop in it do not begin another. Ranks whose shares differ in length may come back to a state
-//! only after many iterations, for who is late moves round a ring.
+//! have slowed down, so that it is known by when it began. Where that never happens, every iteration is simulated. Ranks that stop
+//! in the last one do not begin another, so it passes like those before where a rank that begins one has nothing left of the one
+//! before that this could slow down; else it is simulated. Ranks whose shares differ in length may come back to a state only after
+//! many iterations, for who is late moves round a ring.
 
 use lockstep_topology::Time;
 
@@ -14,6 +15,7 @@ use super::record::Mark;
 use super::unit::Busy;
 use crate::conditions::Conditions;
 use crate::fluid::Fluid;
+use crate::machine::Taken;
 use crate::plan::{Cursor, Slot};
 
 /// Moments that are remembered, and numbers in all of them: if nothing has come back by then, nothing will.
@@ -85,33 +87,82 @@ impl Periods {
 
 impl<F: Fluid> Engine<'_, F> {
     /// Looks whether the present, in which the last rank has begun an iteration, is like an earlier such moment; then all
-    /// iterations that follow are put on record, but for those at the end. The present instant must be over.
-    pub(super) fn look_back(&mut self) {
+    /// iterations that follow are put on record, but for those at the end; whether that is the end of the run. The present instant
+    /// must be over.
+    pub(super) fn look_back(&mut self) -> bool {
         let begun = || self.ranks.iter().map(|rank| rank.begun);
         let (least, most) = (begun().min().unwrap_or(0), begun().max().unwrap_or(0));
         let left = self.driver.steps().saturating_sub(most);
         // What disturbs a run may mind the time, or the iteration.
         let claims = self.plan.roles.iter().any(|role| role.claims());
         let timeless = !self.long_way && !claims && *self.platform.conditions == Conditions::default();
-        let Some(iteration) = least.checked_sub(1).filter(|_| timeless && left > 0) else {
+        let Some(iteration) = least.checked_sub(1).filter(|_| timeless && (left > 0 || self.is_apart(least))) else {
             self.periods.over = true;
-            return;
+            return false;
         };
         (self.periods.next, self.periods.behind) = (least, begun().filter(|begun| *begun == least).count());
-        let Some(state) = self.state(iteration) else { return };
-        let (taken, mark) = (self.resources.taken().to_vec(), self.record.mark());
+        let Some(state) = self.state(iteration) else { return false };
+        let (taken, mark) = (self.resources.done.sums().to_vec(), self.record.mark());
         let now = Moment { iteration, at: self.now, state, taken, mark };
         let mut moments = std::mem::take(&mut self.periods.moments);
         match moments.iter().find(|earlier| earlier.state == now.state) {
             Some(earlier) => {
-                self.skip(earlier, &now, left);
                 self.periods.over = true;
+                let log = self.resources.done.end_log();
+                if self.end_like(earlier, &now, log).is_some() {
+                    return true;
+                }
+                self.skip(earlier, &now, left);
             }
             None => {
                 self.periods.over = (moments.len() + 1) * (now.taken.len() + self.ranks.len()) > NUMBERS;
                 self.periods.over |= moments.len() == MOMENTS;
+                if self.periods.over {
+                    self.resources.done.end_log();
+                } else {
+                    self.resources.done.begin_log();
+                }
                 moments.push(now);
                 self.periods.moments = moments;
+            }
+        }
+        false
+    }
+
+    /// Whether no rank has begun more than `begun` iterations, and each began the last of them with nothing left to do for those
+    /// before, alone on its device: kernels slow no transfers down, so what a rank does from then on disturbs no other.
+    fn is_apart(&self, begun: u32) -> bool {
+        self.ranks.iter().all(|rank| rank.begun == begun && rank.sole && rank.begun_free)
+    }
+
+    /// Puts all that is left of the run on record, as often as what passed between the last moment and the present, which is in the
+    /// same state, comes back; `None`, and nothing done, where the last iteration may differ.
+    fn end_like(&mut self, from: &Moment, to: &Moment, log: Option<Vec<Taken>>) -> Option<()> {
+        let (span, steps) = (to.at - from.at, self.driver.steps());
+        let times = steps.checked_sub(to.iteration).filter(|times| *times > 0)?;
+        if to.iteration != from.iteration + 1 || !self.is_apart(to.iteration + 1) {
+            return None;
+        }
+        let log = log?;
+        span.0.checked_mul(u64::from(times) + 2)?.checked_add(to.at.0)?;
+        self.record.repeat(&from.mark, times, (1, span), steps)?;
+        self.count_again(to.iteration, times);
+        // The last one is added up as it would be if it was simulated, without what ranks have begun of the next.
+        self.resources.done.take_again(&from.taken, times - 1);
+        let own = log.iter().filter(|taken| taken.iteration != to.iteration);
+        own.for_each(|taken| self.resources.done.add(taken));
+        for rank in &mut self.ranks {
+            (rank.begun, rank.stopped) = (to.iteration, true);
+        }
+        Some(())
+    }
+
+    /// Counts what ranks have sent in `iterations` iterations `times` times more for each of them.
+    fn count_again(&mut self, iterations: u32, times: u32) {
+        for peer in self.ranks.iter_mut().flat_map(|rank| &mut rank.peers) {
+            // All exchanges of earlier iterations are over, and none of a later one has begun.
+            for count in [&mut peer.messages, &mut peer.bytes] {
+                *count += *count / u64::from(iterations) * u64::from(times);
             }
         }
     }
@@ -124,14 +175,9 @@ impl<F: Fluid> Engine<'_, F> {
         let by = span.0.checked_mul(u64::from(times))?;
         // What is left after that ends before the clock does.
         span.0.checked_mul(2)?.checked_add(by)?.checked_add(to.at.0)?;
-        self.record.repeat(&from.mark, times, period, span)?;
-        for peer in self.ranks.iter_mut().flat_map(|rank| &mut rank.peers) {
-            // All exchanges of earlier iterations are over, and none of a later one has begun.
-            for count in [&mut peer.messages, &mut peer.bytes] {
-                *count += *count / u64::from(to.iteration) * u64::from(times * period);
-            }
-        }
-        self.resources.take_again(&from.taken, times);
+        self.record.repeat(&from.mark, times, (period, span), u32::MAX)?;
+        self.count_again(to.iteration, times * period);
+        self.resources.done.take_again(&from.taken, times);
         Some(())
     }
 

@@ -217,9 +217,9 @@ impl<F: Fluid> Engine<'_, F> {
                 seconds += f64::from(count) * path.receive_seconds(phase.action, each);
             }
         }
-        self.resources.take(path.receive, seconds);
+        self.resources.done.take(path.receive, seconds);
         if let (Carrier::Shared(class), Pair::Wire) = (path.carrier, path.pair) {
-            self.resources.take(class, bytes as f64);
+            self.resources.done.take(class, bytes as f64);
         }
     }
 
@@ -232,9 +232,9 @@ impl<F: Fluid> Engine<'_, F> {
             for round in 0..runs {
                 let each = passed.element_bytes * phase.taken_in(passed.member, round, passed.members);
                 let count = phase.rounds / runs;
-                self.resources.take_often(path.receive, path.receive_seconds(phase.action, each), count);
+                self.resources.done.take_often(path.receive, path.receive_seconds(phase.action, each), count);
                 if let (Carrier::Shared(class), Pair::Wire) = (path.carrier, path.pair) {
-                    self.resources.take_often(class, each as f64, count);
+                    self.resources.done.take_often(class, each as f64, count);
                 }
             }
         }

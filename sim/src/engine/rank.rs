@@ -32,6 +32,8 @@ pub(crate) struct Rank {
     pub(super) jobs: u32,
     /// Iterations that the driver has let it begin.
     pub(crate) begun: u32,
+    /// Whether it had nothing left to do when it began the last of them.
+    pub(super) begun_free: bool,
     /// Whether the driver has told it to stop.
     pub(super) stopped: bool,
     pub(crate) compute: Cursor,
@@ -72,6 +74,7 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
                 mates: Vec::new(),
                 jobs: jobs[rank as usize],
                 begun: 0,
+                begun_free: false,
                 stopped: false,
                 compute: Cursor::default(),
                 exchange: Cursor::default(),
@@ -173,6 +176,8 @@ impl<F: Fluid> Engine<'_, F> {
         match self.driver.next(&observation) {
             Decision::Run { .. } if !idle => {
                 self.periods.begin(state.begun);
+                let role = &self.plan.roles[state.role as usize];
+                state.begun_free = state.flights.is_empty() && state.synchronised(role, state.begun);
                 state.begun += 1;
                 self.iteration_begins(observation.iteration)?;
             }

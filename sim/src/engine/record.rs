@@ -79,18 +79,22 @@ impl Record {
         if self.totals.is_empty() { Mark::Spans(self.spans.len()) } else { Mark::Totals(self.totals.clone()) }
     }
 
-    /// Adds what was done since `mark`, `times` times more, each later by `period` iterations and `span`; `None` (and nothing
-    /// added) where spans became totals meanwhile.
-    pub(super) fn repeat(&mut self, mark: &Mark, times: u32, period: u32, span: Time) -> Option<()> {
+    /// Adds what was done since `mark`, `times` times more, each later by `period` iterations and `span`, but for what would belong
+    /// to iterations from `first` on; `None` (and nothing added) where spans became totals meanwhile.
+    pub(super) fn repeat(&mut self, mark: &Mark, times: u32, (period, span): (u32, Time), first: u32) -> Option<()> {
         let by = |again: u32| (again * period, Time(span.0 * u64::from(again)));
         let once = match mark {
             Mark::Spans(_) if !self.totals.is_empty() => return None,
             Mark::Spans(from) => {
                 let (spans, roles) = (self.spans[*from..].to_vec(), self.roles[*from..].to_vec());
-                if self.makes_room(spans.len().saturating_mul(times as usize)) {
+                let beyond = spans.iter().filter(|span| span.iteration + by(times).0 >= first).count();
+                if self.makes_room(spans.len().saturating_mul(times as usize).saturating_sub(beyond)) {
                     for again in 1..=times {
-                        self.spans.extend(spans.iter().map(|span| later(span, by(again))));
-                        self.roles.extend(&roles);
+                        let all = spans.iter().map(|span| later(span, by(again))).zip(&roles);
+                        for (span, role) in all.filter(|(span, _)| span.iteration < first) {
+                            self.spans.push(span);
+                            self.roles.push(*role);
+                        }
                     }
                     Totals::default()
                 } else {
@@ -102,7 +106,9 @@ impl Record {
             Mark::Totals(before) => self.totals.since(before),
         };
         (1..=times).for_each(|again| self.totals.add_later(&once, by(again)));
-        (self.end, self.skipped) = (self.end + by(times).1, by(times));
+        self.totals.cut(first);
+        let ends = self.spans.iter().map(|span| span.end).chain(self.totals.iter().map(|(.., total)| total.end));
+        (self.end, self.skipped) = (ends.max().unwrap_or(Time::ZERO), by(times));
         Some(())
     }
 

@@ -72,7 +72,7 @@ impl<F: Fluid> Engine<'_, F> {
                 span.rank = *mate;
                 state.done[span.task as usize] += u64::from(times);
                 if let Some(Job { class, seconds }) = self.job_lists[state.jobs as usize][span.task as usize] {
-                    self.resources.take(class, seconds * f64::from(times));
+                    self.resources.done.take_in(cursor.iteration, class, seconds * f64::from(times));
                 }
             }
             self.record.add_repetitions(state.role, &once, times, span);

@@ -41,7 +41,7 @@ impl<F: Fluid> Engine<'_, F> {
                 let Some((activity, class)) = self.units[unit as usize].activity else { continue };
                 let Some(left) = self.resources.fluid.cancel(activity) else { continue };
                 let work = left * factor / before;
-                self.resources.take(class, work - left);
+                self.resources.done.take(class, work - left);
                 let activity = self.resources.fluid.start(class, work, u64::from(unit))?;
                 self.units[unit as usize].activity = Some((activity, class));
             }

@@ -145,7 +145,13 @@ impl<F: Fluid> Engine<'_, F> {
         self.forward += u32::from(self.in_forward(unit, busy));
         let seconds = self.with_noise(unit / 2, busy, seconds) * self.ranks[unit as usize / 2].slowdown;
         if seconds > 0.0 {
-            self.resources.take(class, seconds);
+            match busy {
+                Busy::Compute(_) => {
+                    let iteration = self.ranks[unit as usize / 2].compute.iteration;
+                    self.resources.done.take_in(iteration, class, seconds);
+                }
+                _ => self.resources.done.take(class, seconds),
+            }
             self.resources.fluid.about(work);
             let activity = self.resources.fluid.start(class, seconds, u64::from(unit))?;
             self.units[unit as usize].activity = Some((activity, class));

@@ -77,7 +77,7 @@ impl<F: Fluid> Engine<'_, F> {
         let end = begin.0.checked_add(whole.span.0).map(Time).ok_or_else(overflow)?;
         free.extend(whole.ranks.iter().map(|rank| (*rank, end)));
         for (class, bytes) in &whole.carries {
-            self.resources.take(*class, *bytes);
+            self.resources.done.take(*class, *bytes);
         }
         let (ranks, flights) = (whole.ranks.clone(), std::mem::take(&mut whole.started));
         let since = last.filter(|_| begin > self.now).map_or(Slot::Now, Slot::Free);

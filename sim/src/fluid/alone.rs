@@ -6,7 +6,7 @@
 
 use lockstep_topology::Time;
 
-use super::classes::Member;
+use super::classes::{Group, Member};
 use super::resource::FREE;
 use super::system::System;
 
@@ -25,10 +25,17 @@ impl System {
             group.bound_as_of = self.capacities;
             let links = &self.classes.links[group.range()];
             group.sapped = links.iter().any(|link| self.resources[link.resource as usize].role.tapped);
-            let limits = links.iter().map(|link| self.resources[link.resource as usize].capacity / link.per_speed);
-            group.bound = limits.fold(group.cap, f64::min);
+            let limit = self.limit(&self.classes.groups[class as usize]);
+            self.classes.groups[class as usize].bound = limit;
         }
-        group.bound
+        self.classes.groups[class as usize].bound
+    }
+
+    /// The same as cap and capacities are now.
+    pub(super) fn limit(&self, group: &Group) -> f64 {
+        let links = &self.classes.links[group.range()];
+        let limits = links.iter().map(|link| self.resources[link.resource as usize].capacity / link.per_speed);
+        limits.fold(group.cap, f64::min)
     }
 
     /// Starts the one activity of a class that is free.

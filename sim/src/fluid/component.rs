@@ -84,7 +84,12 @@ impl System {
         let (searched, kept_by) = (self.searches, self.work.kept_by);
         let mut fresh_by = 0;
         for seed in seeds.drain(..) {
-            if self.classes.groups[seed as usize].seen <= searched {
+            if self.classes.groups[seed as usize].seen > searched {
+                continue;
+            }
+            if self.classes.drafts[seed as usize].tight == 0 {
+                self.run_apart(seed);
+            } else {
                 fresh_by = self.explore(seed).unwrap_or(fresh_by);
             }
         }
@@ -110,6 +115,18 @@ impl System {
             }
             (self.work.kept_by, self.work.turns) = (fresh_by, self.work.keeping.stretch);
         }
+    }
+
+    /// A class none of whose resources could be filled is a component of its own, and runs at its bound.
+    fn run_apart(&mut self, class: u32) {
+        self.searches += 1;
+        let group = &mut self.classes.groups[class as usize];
+        if group.seen == self.work.kept_by {
+            self.work.kept_by = 0;
+        }
+        group.seen = self.searches;
+        self.classes.drafts[class as usize].speed = group.bound;
+        self.lead_alone(class);
     }
 
     /// Finds and solves the component of a class; the number of the search if it is the largest so far to be kept.

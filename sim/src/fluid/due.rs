@@ -50,6 +50,20 @@ impl System {
         self.lead(component, &first);
     }
 
+    /// As [`System::set_all_paces`], of a class that is a component by itself.
+    pub(super) fn lead_alone(&mut self, class: u32) {
+        let pace = self.classes.set_pace(class, self.now);
+        pace.next_due = NONE;
+        let due = pace.due;
+        if due < Time::MAX {
+            self.classes.groups[class as usize].leads = true;
+            self.schedule.set(class, due);
+        } else {
+            self.unschedule(class);
+        }
+        self.retap_all(&[class]);
+    }
+
     /// As [`System::set_all_paces`], where only `reached` have new speeds.
     pub(super) fn set_paces(&mut self, component: &mut Component, reached: &[u32]) {
         for class in reached {

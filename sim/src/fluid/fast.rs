@@ -54,10 +54,10 @@ impl Fluid for System {
     fn set_capacity(&mut self, resource: ResourceId, capacity: f64) -> Result<(), InputError> {
         check_capacity(capacity)?;
         self.settle();
-        self.reenter(resource.0);
         let Resource { capacity: shared, nominal, tapped, .. } = &mut self.resources[resource.0 as usize];
         (*nominal, *shared) = (capacity, left(capacity, *tapped));
         self.capacities += 1;
+        self.rebound(resource.0);
         if !matches!(self.holders[resource.0 as usize], FREE | SHARED) {
             // The settling takes it among the others.
             self.touch(self.holders[resource.0 as usize]);

@@ -5,6 +5,9 @@ pub(super) const FREE: u32 = u32::MAX;
 /// Its users stand in its list.
 pub(super) const SHARED: u32 = u32::MAX - 1;
 
+/// Demand within this share of the capacity counts as filling it: sums kept by adding and subtracting drift a little.
+const MARGIN: f64 = 1e-6;
+
 /// What classes with taps have to do with a resource.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Role {
@@ -49,6 +52,13 @@ pub(super) struct Resource {
     /// Not above the limit of any user.
     pub(super) lowest: f64,
     pub(super) users: Vec<User>,
+}
+
+impl Resource {
+    /// Whether its users could fill it. What one activity alone uses is in its bound.
+    pub(super) fn could_fill(&self) -> bool {
+        self.crowd > 1.0 && self.demand > self.capacity * (1.0 - MARGIN)
+    }
 }
 
 /// What progressive filling and the sweeps keep of a resource, apart so that it stays in the cache.

@@ -8,12 +8,16 @@ use lockstep_topology::Time;
 use super::resource::{FREE, Resource, SHARED, User};
 use super::system::System;
 
-/// Demand within this share of the capacity counts as filling it: sums kept by adding and subtracting drift a little.
-const MARGIN: f64 = 1e-6;
-
 impl System {
     /// Brings speeds and predictions up to date with what has changed.
+    #[inline]
     pub(super) fn settle(&mut self) {
+        if !(self.touched.is_empty() && self.sapped.is_empty()) {
+            self.settle_changes();
+        }
+    }
+
+    fn settle_changes(&mut self) {
         while !(self.touched.is_empty() && self.sapped.is_empty()) {
             if !self.touched.is_empty() {
                 self.settle_touched();
@@ -28,8 +32,7 @@ impl System {
         self.attach_touched();
         for (number, _) in &self.work.changed {
             let resource = &mut self.resources[*number as usize];
-            // What one activity alone uses is in its bound.
-            resource.tight = resource.crowd > 1.0 && resource.demand > resource.capacity * (1.0 - MARGIN);
+            resource.tight = resource.could_fill();
         }
         let System { classes, resources, work, .. } = self;
         let is_tight = |number: u32| resources[number as usize].tight;
@@ -154,14 +157,23 @@ impl System {
     fn recount(&mut self, class: u32, more: f64, members: u32) {
         let group = &mut self.classes.groups[class as usize];
         group.attached = members;
-        for link in &self.classes.links[group.range()] {
+        let bound = group.bound;
+        for number in group.range() {
+            let link = self.classes.links[number];
             let resource = &mut self.resources[link.resource as usize];
-            resource.demand += more * link.per_speed * group.bound;
+            resource.demand += more * link.per_speed * bound;
             resource.crowd += more;
-            if resource.changed != self.instant {
-                resource.changed = self.instant;
-                self.work.changed.push((link.resource, resource.tight));
-            }
+            self.note(link.resource);
+        }
+    }
+
+    /// Notes that the demand for a resource, or its capacity, has changed.
+    #[inline]
+    pub(super) fn note(&mut self, number: u32) {
+        let resource = &mut self.resources[number as usize];
+        if resource.changed != self.instant {
+            resource.changed = self.instant;
+            self.work.changed.push((number, resource.tight));
         }
     }
 }

@@ -195,7 +195,8 @@ impl Part<'_> {
                 let both = new.is_finite() && level.is_finite();
                 *level = if round >= PATIENCE && both { (new * *level).sqrt() } else { new };
             }
-            if self.read_levels() <= STILL {
+            // The level of one resource alone depends on no other.
+            if self.read_levels() <= STILL || self.tight.len() == 1 {
                 return;
             }
         }

@@ -5,8 +5,8 @@
 //! same sharing for the price of two small systems instead of a large one that all devices with traffic would belong to.
 //! What is left has a floor, [`LEAST_LEFT`], so that a bad platform slows others down and does not stop them.
 
-use super::classes::Taps;
-use super::resource::{FREE, Role, SHARED};
+use super::classes::{Link, Taps};
+use super::resource::{FREE, Resource, Role, SHARED, User};
 use super::system::System;
 use super::{ClassId, ResourceId, Use};
 use lockstep_topology::InputError;
@@ -91,7 +91,8 @@ impl System {
             resource.capacity = left(resource.nominal, resource.tapped);
             match self.holders[number as usize] {
                 FREE => {}
-                SHARED => self.reenter(number),
+                SHARED if self.are_unmoved(number) => {}
+                SHARED => self.rebound(number),
                 alone => {
                     if self.bound(alone) != self.classes.paces[alone as usize].speed {
                         // The settling takes it among the others.
@@ -103,12 +104,49 @@ impl System {
         self.sapped = sapped;
     }
 
-    /// Takes the users of a resource out of all lists and has the settling enter them with the bounds that now hold.
-    pub(super) fn reenter(&mut self, resource: u32) {
+    /// Whether the users of a resource that is tapped run as they did: it binds none of them, and could not be filled before.
+    fn are_unmoved(&self, number: u32) -> bool {
+        let resource = &self.resources[number as usize];
+        let bound = |user: &User| {
+            let group = &self.classes.groups[user.group as usize];
+            self.limit(group) == group.bound
+        };
+        !resource.tight && !resource.could_fill() && resource.users.iter().all(bound)
+    }
+
+    /// The capacity of a resource has changed: its users settle anew, with the bounds that now hold.
+    pub(super) fn rebound(&mut self, resource: u32) {
         // What changes from here on is noted for the next settling.
         self.instant += 1;
-        let users: Vec<u32> = self.resources[resource as usize].users.iter().map(|user| user.group).collect();
-        users.iter().for_each(|group| self.detach(*group));
-        users.iter().for_each(|group| self.touch(*group));
+        self.note(resource);
+        for at in 0..self.resources[resource as usize].users.len() {
+            let class = self.resources[resource as usize].users[at].group;
+            self.rebind(class);
+            self.touch(class);
+        }
+    }
+
+    /// Brings the bound of a class that stands in lists up to date.
+    fn rebind(&mut self, class: u32) {
+        let group = &self.classes.groups[class as usize];
+        let (before, bound, crowd) = (group.bound, self.limit(group), f64::from(group.attached));
+        if bound == before {
+            return;
+        }
+        for number in group.range() {
+            let Link { resource, slot, per_speed } = self.classes.links[number];
+            let Resource { users, lowest, demand, .. } = &mut self.resources[resource as usize];
+            let limit = bound * per_speed;
+            users[slot as usize].limit = limit;
+            if users.len() == 1 {
+                (*lowest, *demand) = (limit, crowd * per_speed * bound);
+            } else {
+                *lowest = lowest.min(limit);
+                *demand -= crowd * per_speed * before;
+                *demand += crowd * per_speed * bound;
+            }
+            self.note(resource);
+        }
+        self.classes.groups[class as usize].bound = bound;
     }
 }

@@ -87,7 +87,7 @@ fn a_collective_alone_by_hand() {
             long_way: false,
         };
         let time = simulate_collective(&run, &platform).expect("runs");
-        let all = collective_sensitivities(&run, &platform, &time.traffic, &mut |_, _| {}).expect("runs");
+        let all = collective_sensitivities(&run, &platform, &time, &mut |_, _| {}).expect("runs");
         let (rounds, wire) = (2.0 * 10e-6, elements as f64 * 4e-9);
         assert_close(time.time.as_secs_f64(), rounds + wire, "the ring");
         assert!((of(&all, ETHERNET) + wire / (rounds + wire)).abs() < 1e-3, "{all:?}");

@@ -1,13 +1,13 @@
 //! Sensitivities from one simulation that carries derivatives, beside differences of simulations.
 
 use lockstep_models::{Bucket, Precision};
-use lockstep_topology::cluster::Figure;
+use lockstep_topology::cluster::{Figure, LinkKind};
 use proptest::prelude::*;
 
 use super::world::tree;
 use super::*;
 use crate::Roofline;
-use crate::answer::{Basis, OwnTime, Parameter, Sensitivity, Subject, parameters};
+use crate::answer::{Basis, OwnTime, Parameter, Sensitivity, Subject, collective_derivatives, on_scaled, parameters};
 use crate::conditions::{Conditions, Slowdown};
 
 const OPTIONS: SimOptions = SimOptions {
@@ -109,6 +109,40 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn derivatives_of_collectives_are_differences(
+        algorithm in prop::sample::select(vec!["ring", "halving-doubling", "binomial-tree", "direct", "library:nccl"]),
+        preset in prop::sample::select(vec!["ethernet-gpu-8", "dgx-h100:2", "tree"]),
+        elements in 1u64..100_000,
+    ) {
+        let algorithm: Algorithm = algorithm.parse().expect("known");
+        let cluster = if preset == "tree" { tree(2, 2, 2, 2) } else { Cluster::load(preset).expect("a preset") };
+        let world = World::new(cluster, 8, &HostingRule::PerHost);
+        let platform = world.platform(&Roofline, NetworkModel::MaxMin);
+        let run = CollectiveRun::new(Collective::AllReduce, algorithm, Group::flat(8), elements);
+        let Ok(time) = simulate_collective(&run, &platform) else { return Ok(()) };
+        let links = [LinkKind::Ethernet, LinkKind::InfiniBand, LinkKind::NvLink, LinkKind::Pcie];
+        let figures = links.iter().flat_map(|kind| [Figure::bandwidth_of(*kind), Figure::Latency(*kind)]);
+        let all: Vec<Parameter> = figures.map(Parameter::Cluster).collect();
+        let found = collective_derivatives(&run, &platform, &time, &all).expect("runs").expect("it is differentiated");
+        for one in found {
+            let at = |by: f64| {
+                let seconds = |platform: &Platform<'_>| Ok(simulate_collective(&run, platform)?.time.as_secs_f64());
+                let times = [one.parameter];
+                let other = on_scaled(&platform, (&[], 1.0), (&times, libm::exp(by)), seconds).expect("runs");
+                libm::log(other / time.time.as_secs_f64())
+            };
+            let (right, left) = (at(STEP) / STEP, -at(-STEP) / STEP);
+            let difference = (right + left) / 2.0;
+            let smooth = (right - left).abs() < NEAR;
+            prop_assert!(!smooth || (one.elasticity - difference).abs() < NEAR, "{one:?}: {left} and {right}");
+        }
+    }
+}
+
 #[test]
 fn nothing_is_left_out_of_other_precisions_and_libraries() {
     // Launches, peaks of other precisions, and what a library takes whatever it runs on: their sum is the whole step.
@@ -136,7 +170,7 @@ fn the_answer_names_how_it_was_worked_out() {
         let prediction = simulate(&program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs");
         let all = parameters(&program, &platform, &prediction.traffic).expect("routes");
         let subject = Subject::new(&program, platform, &OPTIONS);
-        let (found, named, _) = subject.sensitivities(&prediction, &all, &mut |_, _| {}).expect("runs");
+        let (found, named, _) = subject.sensitivities(&prediction, &all, || Ok(None), &mut |_, _| {}).expect("runs");
         assert_eq!(named, basis);
         let differences = subject.differences(&all, &mut |_, _| {}).expect("runs");
         for one in &found {
@@ -155,7 +189,7 @@ fn rugged(ranks: u32, batch: u32, bucket: Bucket) -> Basis {
     let prediction = simulate(&program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs");
     let all = parameters(&program, &platform, &prediction.traffic).expect("routes");
     let subject = Subject::new(&program, platform, &OPTIONS);
-    let (found, basis, options) = subject.sensitivities(&prediction, &all, &mut |_, _| {}).expect("runs");
+    let (found, basis, options) = subject.sensitivities(&prediction, &all, || Ok(None), &mut |_, _| {}).expect("runs");
     let subject = subject.with(options);
     let faster = |s: &Sensitivity| if s.parameter.is_rate() { s.elasticity } else { -s.elasticity };
     let computes = |s: &&Sensitivity| {

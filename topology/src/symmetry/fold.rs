@@ -83,26 +83,31 @@ impl Fold {
     }
 
     /// The permutations.
+    #[inline]
     pub fn group(&self) -> Permutations {
         self.group
     }
 
     /// All ranks.
+    #[inline]
     pub fn ranks(&self) -> u32 {
         self.ranks
     }
 
     /// The first so many ranks hold one of each orbit.
+    #[inline]
     pub fn representatives(&self) -> u32 {
         self.group.unit(self.ranks)
     }
 
     /// The representative of a rank.
+    #[inline]
     pub fn representative(&self, rank: u32) -> u32 {
         rank % self.representatives()
     }
 
     /// What `other` is to the representative of `rank` if it is `other` to `rank`.
+    #[inline]
     pub fn seen_from(&self, rank: u32, other: u32) -> u32 {
         self.group.back(self.ranks, rank / self.representatives(), other)
     }

@@ -33,6 +33,7 @@ pub enum Permutations {
 
 impl Permutations {
     /// Members of a block: how many orbits there are.
+    #[inline]
     pub fn unit(self, members: u32) -> u32 {
         match self {
             Permutations::Identity => members,
@@ -41,11 +42,13 @@ impl Permutations {
     }
 
     /// How many permutations there are.
+    #[inline]
     pub fn order(self, members: u32) -> u32 {
         members / self.unit(members).max(1)
     }
 
     /// Where `member` goes under the permutation that takes the first block to block `to`.
+    #[inline]
     pub fn image(self, members: u32, to: u32, member: u32) -> u32 {
         match self {
             Permutations::Identity => member,
@@ -64,6 +67,7 @@ impl Permutations {
     }
 
     /// Where `member` goes under the permutation that takes block `from` to the first.
+    #[inline]
     pub fn back(self, members: u32, from: u32, member: u32) -> u32 {
         match self {
             Permutations::Rotations { .. } if from > 0 => self.image(members, self.order(members) - from, member),

@@ -20,7 +20,7 @@ pub fn explain_collective(
     progress: &mut dyn FnMut(f64),
 ) -> Result<CollectiveExplanation, SimError> {
     let mut counted = |done: usize, all: usize| progress(done as f64 / all as f64);
-    let sensitivities = collective_sensitivities(run, platform, &time.traffic, &mut counted)?;
+    let sensitivities = collective_sensitivities(run, platform, time, &mut counted)?;
     let (reacts, still) = reacting(&sensitivities, site, platform.placement);
     Ok(CollectiveExplanation {
         in_use: classes(bound),

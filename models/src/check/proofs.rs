@@ -1,0 +1,37 @@
+//! Schedules that were proved, so that programs that have them in common prove them once.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lockstep_topology::{Algorithm, Collective, Group};
+
+/// What decides a schedule: meaning, method, members, elements, elements of a lane, and whether it is rounded up.
+pub(super) type Key = (Collective, Algorithm, Group, u64, u64, bool);
+
+/// Schedules that were proved to compute their collectives; clones know the same.
+///
+/// ```
+/// use std::sync::Arc;
+/// use lockstep_models::{Job, random_model};
+/// let job = Job::new(Arc::new(random_model(7, false)), 4, 2);
+/// let program = job.program()?; // proves its ring
+/// assert_eq!(Job { batch_per_rank: 3, ..job }.program()?.global_batch(), 12); // exchanges the same
+/// # Ok::<(), lockstep_topology::InputError>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Proofs(Arc<Mutex<Vec<Key>>>);
+
+impl Proofs {
+    /// Runs `prove` unless that was done for `key` and went well.
+    ///
+    /// # Errors
+    /// What `prove` finds.
+    pub(super) fn once<E>(&self, key: Key, prove: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known().contains(&key) {
+            return Ok(());
+        }
+        prove()?;
+        known().push(key);
+        Ok(())
+    }
+}
