@@ -147,7 +147,8 @@ pub fn compare(
     let place = if launch.speaks() { make_place("out", &predictions_path(experiment)) } else { Ok(()) };
     launch.all(place)?;
     let model = &configurations[0].job.model;
-    let (train, held_out) = launch.all(Dataset::load_augmented(&experiment.data, model, experiment.augmentation))?;
+    let loaded = launch.all(Dataset::load_augmented(&experiment.data, model, experiment.augmentation))?;
+    let (train, held_out) = Dataset::decoded_by(loaded, experiment.decode_threads);
     let loaded = SetSizes { train: train.len() as u64, held_out: held_out.len() as u64 };
     let experiment = &Experiment { loaded: Some(loaded), ..experiment.clone() };
     let mut quiet = Quiet::new(cores);

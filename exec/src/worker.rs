@@ -3,6 +3,7 @@
 //! The rules are those that the simulator simulates: tasks of the compute stream run in program order, one at a time; an
 //! exchange starts as soon as what it is `after` is done; whatever exchanges can do comes before the next compute task.
 
+mod ahead;
 mod compute;
 mod deferred;
 mod desk;

@@ -91,7 +91,7 @@ mod tests {
             let of = |data: &Dataset| data.labels.iter().filter(|label| **label == class).count();
             assert_eq!((of(&train), of(&held_out)), (400, 100), "digit {class}");
         }
-        assert!(train.images.iter().all(|pixel| (0.0..=255.0).contains(pixel)));
+        assert!(train.values().iter().all(|pixel| (0.0..=255.0).contains(pixel)));
     }
 
     #[test]
@@ -103,14 +103,14 @@ mod tests {
     }
 
     fn bytes(data: &Dataset, sample: usize) -> Vec<u8> {
-        data.images[sample * 784..(sample + 1) * 784].iter().map(|pixel| *pixel as u8).collect()
+        data.values()[sample * 784..(sample + 1) * 784].iter().map(|pixel| *pixel as u8).collect()
     }
 
     #[test]
     fn bad_files_are_named_with_line_and_cure() {
         let good = line("3");
         let data = parse("d.csv", &gzip((good.clone() + &line("9")).as_bytes())).unwrap();
-        assert_eq!((data.labels, data.images[783]), (vec![3, 9], 7.0));
+        assert_eq!((data.labels, data.values()[783]), (vec![3, 9], 7.0));
         let cases: [(Vec<u8>, &str); 7] = [
             (gzip(good.as_bytes())[..20].to_vec(), "restore the file"),
             (b"plain text".to_vec(), "gzip stream is broken"),

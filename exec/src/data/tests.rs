@@ -19,7 +19,7 @@ fn the_digits_are_normalised_by_their_training_part() {
     assert!(own.mean[0].abs() < 0.02 && (own.deviation[0] - 1.0).abs() < 0.02, "{own:?}");
     assert!(own.mean[0].abs() > 1e-5);
     // White paper is the least value: −mean / deviation; data/README.md states both.
-    let paper = train.images().iter().copied().fold(f32::MAX, f32::min);
+    let paper = train.values().iter().copied().fold(f32::MAX, f32::min);
     assert!((f64::from(paper) + 33.516 / 78.711).abs() < 1e-3, "{paper}");
 }
 
@@ -68,7 +68,7 @@ fn patches_of_larger_images_fit_a_smaller_model() {
     assert_eq!((train.shape(), held_out.shape()), (of(24).input(), of(24).input()));
 
     // Wherever a patch was cut, its pixels stand in the image at an offset of 0 to 4; a held-out one is the centre.
-    let (image, patch) = (|data: &Dataset| data.images()[..784].to_vec(), &mut [0.0; 576]);
+    let (image, patch) = (|data: &Dataset| data.values()[..784].to_vec(), &mut [0.0; 576]);
     let stands_at = |patch: &[f32], image: &[f32], down: usize, right: usize| {
         patch.chunks(24).zip(image.chunks(28).skip(down)).all(|(row, of)| row == &of[right..right + 24])
     };
@@ -138,13 +138,13 @@ fn a_subset_is_fixed_and_has_its_share_of_each_class() {
     }
     assert_eq!((train.clone(), held_out), Dataset::load("mnist:400+100", &mlp).unwrap());
     let images: std::collections::BTreeSet<Vec<u32>> =
-        train.images().chunks(784).map(|image| image.iter().map(|pixel| pixel.to_bits()).collect()).collect();
+        train.values().chunks(784).map(|image| image.iter().map(|pixel| pixel.to_bits()).collect()).collect();
     assert_eq!(images.len(), 400);
     let (odd, _) = Dataset::load("mnist:407+1000", &mlp).unwrap();
     let counts: Vec<usize> =
         (0..10).map(|class| odd.labels().iter().filter(|label| **label == class).count()).collect();
     assert_eq!((odd.len(), counts.iter().min(), counts.iter().max()), (407, Some(&40), Some(&41)));
-    let mean = train.images().iter().map(|pixel| f64::from(*pixel)).sum::<f64>() / train.images().len() as f64;
+    let mean = train.values().iter().map(|pixel| f64::from(*pixel)).sum::<f64>() / train.values().len() as f64;
     assert!(mean.abs() < 1e-4, "{mean}");
     for (what, message) in [
         ("mnist:4001+100", "there are 4000 samples to train on: take that many at most"),

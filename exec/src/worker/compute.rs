@@ -40,25 +40,29 @@ impl Worker<'_> {
                 let own = self.transport.rank().0;
                 let (indices, places) = samples_of(self.setup, batch, Some(*pass), (own, self.micro_batch));
                 match into {
-                    None => replica.load(self.setup.data, &indices, places[0])?,
+                    None => {
+                        replica.load(self.setup.data, &indices, places[0])?;
+                        self.expect_after(task, repetition, batch)?;
+                    }
                     Some(buffer) => {
                         let elements = indices.len() * self.setup.data.shape().elements() as usize;
                         let (mut images, mut labels) = (vec![0.0; elements], vec![0; indices.len()]);
-                        self.setup.data.draw(&indices, self.setup.options.seed, places[0], &mut images, &mut labels);
+                        replica.draw(self.setup.data, &indices, places[0], &mut images, &mut labels)?;
                         replica.device().write(Values::Buffer(Buffer::Declared(*buffer)), &images)?;
                         self.samples += indices.len();
                         self.setup.options.observer.loaded(own);
+                        self.expect_after(task, repetition, batch)?;
                     }
                 }
             }
             Op::Load { .. } => {
                 let mut indices = Vec::new();
                 let each = self.setup.program.accumulate;
-                let (worker, repetition) = (self.micro_batch / each, self.micro_batch % each);
-                let place = self.setup.sampler.micro_batch(batch, worker, repetition, &mut indices);
+                let (worker, of_worker) = (self.micro_batch / each, self.micro_batch % each);
+                let place = self.setup.sampler.micro_batch(batch, worker, of_worker, &mut indices);
                 let data = match &self.store {
                     Some(store) => {
-                        indices = store.drawn(batch, worker, repetition);
+                        indices = store.drawn(batch, worker, of_worker);
                         store.data()
                     }
                     None => self.setup.data,
@@ -67,6 +71,7 @@ impl Worker<'_> {
                 self.turned = Some((batch, None, self.micro_batch));
                 self.samples += indices.len();
                 self.setup.options.observer.loaded(self.transport.rank().0);
+                self.expect_after(task, repetition, batch)?;
             }
             Op::Compute { chain, phase: Phase::Forward, pass, .. } => {
                 let found = replica.forward(*chain, Mode::Train)?;
@@ -156,7 +161,7 @@ impl Worker<'_> {
 
 /// The samples of a pass of `rank` in global batch `batch`, or those of `micro_batch`, and their places among all since training
 /// began.
-fn samples_of(
+pub(super) fn samples_of(
     setup: &Setup<'_>,
     batch: u64,
     pass: Option<u32>,

@@ -34,7 +34,7 @@ impl Data {
         let located =
             |error: InputError| if error.place == ErrorPlace::Flag("data") { experiment.locate(error) } else { error };
         let loaded = Dataset::load_augmented(&experiment.data, model, experiment.augmentation).map_err(located)?;
-        let data = Arc::new(loaded);
+        let data = Arc::new(Dataset::decoded_by(loaded, experiment.decode_threads));
         self.last = Some((key, Arc::clone(&data)));
         Ok(data)
     }
