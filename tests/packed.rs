@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use lockstep_data::generate::{Like, generate};
-use lockstep_data::{Packing, SetPart, Source, pack};
+use lockstep_data::{Packing, SetPart, Source, idx, pack};
 use lockstep_exec::data::Dataset;
 use lockstep_exec::{RunOptions, run};
 use lockstep_models::{Augmentation, Job, Model, Optimizer, Sampling, random_model};
@@ -35,16 +35,13 @@ fn bytes(seed: u64, length: usize) -> Vec<u8> {
 /// Writes the IDX files of a part: images of the model's shape, labels of its classes.
 fn write_idx(folder: &Path, prefix: &str, model: &Model, samples: u32, seed: u64) {
     let shape = model.input();
-    let header = |dims: &[u32]| {
-        let magic = [0, 0, 8, dims.len() as u8];
-        magic.into_iter().chain(dims.iter().flat_map(|dim| dim.to_be_bytes())).collect::<Vec<u8>>()
-    };
     let pixels = bytes(seed, samples as usize * shape.elements() as usize);
-    let images = [header(&[samples, shape.channels, shape.height, shape.width]), pixels].concat();
+    let images = idx::encode(&[samples, shape.channels, shape.height, shape.width], &pixels);
     // The last class is there in any case, so that both readers know of as many.
     let label =
         |sample: u32| if sample == 0 { model.classes() - 1 } else { (sample * 7 + seed as u32) % model.classes() };
-    let labels = [header(&[samples]), (0..samples).map(|sample| label(sample) as u8).collect()].concat();
+    let labels: Vec<u8> = (0..samples).map(|sample| label(sample) as u8).collect();
+    let labels = idx::encode(&[samples], &labels);
     fs::write(folder.join(format!("{prefix}-images-idx4-ubyte")), images).unwrap();
     fs::write(folder.join(format!("{prefix}-labels-idx1-ubyte")), labels).unwrap();
 }

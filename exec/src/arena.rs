@@ -50,6 +50,12 @@ impl Arena {
         Arena { start, elements, _keeper: keeper }
     }
 
+    /// Where it begins, in bytes.
+    #[cfg(test)]
+    pub(crate) fn address(&self) -> usize {
+        self.start.addr()
+    }
+
     /// Elements.
     pub fn len(&self) -> usize {
         self.elements

@@ -66,18 +66,12 @@ fn parse(place: &str, gzipped: &[u8]) -> Result<Dataset, InputError> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
-    use flate2::Compression;
-    use flate2::write::GzEncoder;
     use proptest::prelude::*;
 
     use super::*;
 
     fn gzip(text: &[u8]) -> Vec<u8> {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(text).unwrap();
-        encoder.finish().unwrap()
+        lockstep_data::idx::compress(text).unwrap()
     }
 
     fn line(label: &str) -> String {
@@ -110,7 +104,7 @@ mod tests {
     fn bad_files_are_named_with_line_and_cure() {
         let good = line("3");
         let data = parse("d.csv", &gzip((good.clone() + &line("9")).as_bytes())).unwrap();
-        assert_eq!((data.labels, data.values()[783]), (vec![3, 9], 7.0));
+        assert_eq!((&data.labels[..], data.values()[783]), (&[3, 9][..], 7.0));
         let cases: [(Vec<u8>, &str); 7] = [
             (gzip(good.as_bytes())[..20].to_vec(), "restore the file"),
             (b"plain text".to_vec(), "gzip stream is broken"),

@@ -89,3 +89,56 @@ impl Drop for Feed {
         self.ahead.iter().for_each(|batch| batch.cancel());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use lockstep_data::generate::{Like, generate};
+    use lockstep_data::{Packing, SetPart, Source, pack};
+
+    use super::*;
+
+    /// Packs eight pictures.
+    fn pictures() -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("lockstep-feed-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        generate((Like::Imagenet, 2), (8, 1), &folder.join("in"), 2, |_| true).unwrap();
+        let packing =
+            Packing { out: folder.join("out.pack"), short_side: 40, threads: 2, skip_bad: false, shuffle_seed: None };
+        pack(&Source::open(&folder.join("in"), SetPart::Train).unwrap(), &packing, |_| true).unwrap();
+        folder
+    }
+
+    #[test]
+    fn what_was_expected_is_made_once_and_what_was_not_all_the_same() {
+        let folder = pictures();
+        let model = lockstep_readers::load_model("resnet-32").unwrap();
+        let name = format!("{0}+{0}", folder.join("out.pack").display());
+        let data = Dataset::load_augmented(&name, &model, "scale,flip".parse().unwrap()).unwrap();
+        let (data, _) = Dataset::decoded_by(data, Some(3));
+        let elements = 3 * 32 * 32;
+        let mut feed = Feed::default();
+        let drawn = |feed: &mut Feed, indices: &[u32], place: u64| {
+            let (mut images, mut labels) = (vec![0.0; indices.len() * elements], vec![9; indices.len()]);
+            let (mut own, mut of_own) = (images.clone(), labels.clone());
+            feed.draw(&data, indices, (5, place), &mut images, &mut labels).unwrap();
+            data.draw(indices, 5, place, &mut own, &mut of_own).unwrap();
+            assert_eq!((images, labels), (own, of_own));
+        };
+        drawn(&mut feed, &[0, 7], 0);
+        let next = [(vec![3, 1], 2), (vec![4, 4], 4), (vec![5, 6], 6)];
+        feed.expect(&data, 5, next.clone().into_iter()).unwrap();
+        assert_eq!(feed.ahead.len(), AHEAD);
+        drawn(&mut feed, &[3, 1], 2);
+        assert_eq!(feed.ahead.len(), AHEAD - 1, "it was there");
+        drawn(&mut feed, &[6, 5], 6);
+        assert_eq!(feed.ahead.len(), AHEAD - 1, "and this one was not");
+        feed.expect(&data, 5, next[1..].iter().cloned()).unwrap();
+        let places: Vec<u64> = feed.ahead.iter().map(|batch| batch.recipe.place).collect();
+        assert_eq!(places, [4, 6]);
+        let pages = |batch: &Arc<Batch>| batch.memory.address() % 4096;
+        assert!(feed.ahead.iter().all(|batch| pages(batch) == 0), "memory of whole pages");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -228,7 +228,7 @@ macro_rules! rows {
         }
         "decode_threads" decode_threads: Option<u32> = None,
         "Threads of each process that decode samples of packed JPEG files while ranks compute [default: one for each core]", {
-            value: "N", how: &One(COUNT, |e, count| e.decode_threads = Some(count)), flag_of: RUN, reads: Reads::Run,
+            value: "N", how: &One(COUNT, |e, count| e.decode_threads = Some(count)), flag_of: RUN | TRAIN, reads: Reads::Run,
         }
         "steps", "Optimizer steps", {
             value: "N", default: "50", how: &One(COUNT, |e, steps| e.length = Length::Steps(steps)), flag_of: RUN,
