@@ -26,6 +26,7 @@ use lockstep_models::{Augmentation, Model, Shape};
 use lockstep_topology::{ErrorPlace, InputError, nearest};
 
 use augmentation::{Augmented, augment};
+pub(crate) use decoders::MadeTimes;
 use decoders::{Decoders, Recipe};
 pub(crate) use feed::Feed;
 pub use normalisation::Normalisation;
@@ -228,7 +229,10 @@ impl Dataset {
                     let at = *index as usize * of_stored;
                     augment((&values[at..at + of_stored], stored), shape, augmented, image);
                 }
-                Pixels::Encoded(samples) => samples.image(*index, (stored, shape), augmented, image)?,
+                Pixels::Encoded(samples) => {
+                    samples.sample(*index)?;
+                    samples.image(*index, (stored, shape), augmented, image)?;
+                }
             }
         }
         self.label(indices, labels);

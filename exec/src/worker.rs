@@ -294,6 +294,7 @@ impl<'a> Worker<'a> {
         }
         while self.progress()? {}
         let iteration = self.iteration;
+        let input = self.take_input(task, repetition, batch)?;
         self.wait_until(|worker| worker.satisfied(task, iteration, repetition))?;
         let start = self.now();
         let ready = self.ready(task);
@@ -306,6 +307,9 @@ impl<'a> Worker<'a> {
         }
         self.execute(task, repetition, batch)?;
         let end = self.note_span(task, (iteration, repetition), ready, start, record);
+        // Before that of the load, which is the last of the compute stream.
+        let last = self.spans.len() - 1;
+        self.spans.splice(last..last, input);
         self.note_marks(from)?;
         self.done[task] += 1;
         self.ended[task] = end;

@@ -75,6 +75,7 @@ fn sweep(tasks: &[Task], spans: &[&Span], first: u32, sums: &mut [[f64; 3]]) {
     let mut events: Vec<(Time, bool, usize)> = Vec::new();
     for (index, span) in spans.iter().enumerate() {
         let counts = !matches!(task(span).stream, Stream::Exchange | Stream::Receive) || span.iteration >= first;
+        let counts = counts && !matches!(task(span).stream, Stream::Read | Stream::Decode);
         if counts && span.start < span.end && !matches!(task(span).op, Op::Repeat { .. } | Op::Schedule(_)) {
             events.extend([(span.start, true, index), (span.end, false, index)]);
         }
@@ -96,6 +97,7 @@ fn sweep(tasks: &[Task], spans: &[&Span], first: u32, sums: &mut [[f64; 3]]) {
         match (task(spans[index]).stream, starts) {
             (Stream::Compute | Stream::Synchronisation, true) => computing += 1,
             (Stream::Compute | Stream::Synchronisation, false) => computing -= 1,
+            (Stream::Read | Stream::Decode, _) => {}
             (Stream::Exchange | Stream::Receive, true) => flying.push(index),
             (Stream::Exchange | Stream::Receive, false) => flying.retain(|other| *other != index),
         }

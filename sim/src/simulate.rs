@@ -139,7 +139,8 @@ pub(crate) fn simulate_folded<F: Fluid + Clone>(
     orbits: (Orbits, Folding),
 ) -> Result<(Prediction, Option<Vec<Dual>>), SimError> {
     let driver = driver.serving(program);
-    let input = platform.conditions.input.as_ref();
+    // Where input is tasks, these say when samples are there.
+    let input = platform.conditions.input.as_ref().filter(|_| !program.reads_ahead());
     let stages = input.map(|input| supply::stages(input, program, platform)).transpose()?.unwrap_or_default();
     let (outcome, folding) = fold::or_unfolded(orbits, |orbits| {
         let plan = Plan::new(program, orbits.count(program.ranks()))?;
@@ -220,7 +221,13 @@ pub(crate) fn jobs<F: Fluid>(
                     continue;
                 };
                 check(&task.name, cost)?;
-                let class = resources.task(device, cost, threads)?;
+                let class = match (&task.op, &platform.conditions.input) {
+                    (Op::Read { samples } | Op::Decode { samples }, Some(input)) => {
+                        let reads = matches!(task.op, Op::Read { .. });
+                        resources.input(device, input.threads, *samples, cost.memory)?[usize::from(!reads)]
+                    }
+                    _ => resources.task(device, cost, threads)?,
+                };
                 list.push(Some(Job { class, seconds: cost.seconds }));
             }
             here.push((coordinate, lists.len() as u32));
@@ -249,6 +256,8 @@ fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, ra
         Op::Load { samples, .. } => costs.load(device, program, *samples),
         Op::Compute { chain, phase, samples, .. } => costs.compute(device, program, *chain, *phase, *samples),
         Op::Labels { samples, .. } => costs.moved(device, u64::from(*samples)),
+        Op::Read { samples } => input_cost(platform, *samples, 0),
+        Op::Decode { samples } => input_cost(platform, *samples, 1),
         Op::Samples { elements, .. } => costs.moved(device, 2 * elements),
         Op::Save { bytes } => saved(platform, device, *bytes),
         Op::Callback { jobs } => callback(platform, *jobs),
@@ -268,6 +277,12 @@ fn saved(platform: &Platform<'_>, device: &Device, bytes: u64) -> Cost {
     let storage = platform.cluster.hosts()[device.host.0 as usize].storage;
     let rate = storage.map_or(ASSUMED_STORAGE_BYTES_PER_S, |storage| storage.bytes_per_s());
     Cost { seconds: bytes as f64 / rate, memory: 0.0, occupancy: 0.0 }
+}
+
+/// What reading samples takes of the storage (0), or what is decoded of a thread (1); nothing where nobody says it.
+fn input_cost(platform: &Platform<'_>, samples: u32, of: usize) -> Cost {
+    let seconds = platform.conditions.input.as_ref().map_or(0.0, |input| input.tasks(samples)[of]);
+    Cost { seconds, memory: 0.0, occupancy: 0.0 }
 }
 
 /// What a node's main thread does about so many jobs, one after the other.

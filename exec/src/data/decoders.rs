@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use lockstep_models::{Augmentation, Shape};
 use lockstep_topology::InputError;
@@ -65,15 +66,35 @@ impl PartialEq for Recipe {
     }
 }
 
-/// A batch in the making.
+/// A batch in the making: all samples are read, then all are decoded.
 pub(super) struct Batch {
     pub(super) recipe: Recipe,
     pub(super) memory: Arc<Arena>,
-    /// The next sample that a thread takes.
+    /// What a thread does next: below the number of samples it reads that one, then it decodes them.
     next: AtomicUsize,
-    /// Samples that are done, and what was wrong with the first that failed.
-    done: Mutex<(usize, Option<(usize, InputError)>)>,
-    ended: Condvar,
+    progress: Mutex<Progress>,
+    moved: Condvar,
+    asked: Instant,
+}
+
+/// How far a batch has come.
+#[derive(Default)]
+struct Progress {
+    /// Samples that are read, and decoded.
+    done: [usize; 2],
+    /// When the first was begun and the last was done, of both.
+    times: [Option<(Instant, Instant)>; 2],
+    /// What was wrong with the first that failed.
+    error: Option<(usize, InputError)>,
+}
+
+/// When a batch was asked for, read and decoded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MadeTimes {
+    pub(crate) asked: Instant,
+    /// Begin and end.
+    pub(crate) read: (Instant, Instant),
+    pub(crate) decoded: (Instant, Instant),
 }
 
 impl std::fmt::Debug for Batch {
@@ -92,34 +113,72 @@ impl Batch {
         self.recipe.shapes.1.elements() as usize
     }
 
-    /// Makes the next sample; false if all are taken.
+    /// Reads or decodes the next sample; false if all are taken.
     fn advance(&self) -> bool {
-        let Recipe { samples, indices, shapes, how, seed, place } = &self.recipe;
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let Some(index) = indices.get(number) else { return false };
-        let elements = self.elements();
-        let range = number * elements..(number + 1) * elements;
-        // SAFETY: each number is taken once, and who waits for the batch reads it when all are done.
-        let image = unsafe { self.memory.slice_mut(range) };
-        let place = place + number as u64;
-        let augmented = how.as_ref().map(|how| Augmented { how, seed: *seed, place });
-        let made = catch_unwind(AssertUnwindSafe(|| samples.image(*index, *shapes, augmented, image)));
+        let all = self.recipe.indices.len();
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        if next >= 2 * all {
+            return false;
+        }
+        let (phase, number) = (next / all, next % all);
+        if phase == 1 {
+            let reading =
+                |progress: &mut Progress| progress.done[0] < all && self.next.load(Ordering::Relaxed) < 2 * all;
+            drop(self.moved.wait_while(lock(&self.progress), reading));
+        }
+        let begun = Instant::now();
+        let made = catch_unwind(AssertUnwindSafe(|| if phase == 0 { self.read(number) } else { self.decode(number) }));
         let made = made.unwrap_or_else(|_| {
             let message = "ended the decoder: the file is damaged in a way that it does not know, or the decoder is";
-            Err(InputError::new("data", format!("sample {index}"), message))
+            Err(InputError::new("data", format!("sample {}", self.recipe.indices[number]), message))
         });
-        let mut done = lock(&self.done);
-        done.0 += 1;
+        let mut progress = lock(&self.progress);
+        let now = Instant::now();
+        let times = progress.times[phase].get_or_insert((begun, now));
+        *times = (times.0.min(begun), now);
+        progress.done[phase] += 1;
         // Threads end in any order; the error that is told is the same.
         if let Err(error) = made
-            && done.1.as_ref().is_none_or(|(first, _)| number < *first)
+            && progress.error.as_ref().is_none_or(|(first, _)| number < *first)
         {
-            done.1 = Some((number, error));
+            progress.error = Some((number, error));
         }
-        if done.0 == indices.len() {
-            self.ended.notify_all();
+        if progress.done[phase] == all {
+            self.moved.notify_all();
         }
         true
+    }
+
+    /// Brings a sample into memory and holds it to its checksum.
+    fn read(&self, number: usize) -> Result<(), InputError> {
+        self.recipe.samples.sample(self.recipe.indices[number]).map(drop)
+    }
+
+    fn decode(&self, number: usize) -> Result<(), InputError> {
+        let Recipe { samples, indices, shapes, how, seed, place } = &self.recipe;
+        let elements = self.elements();
+        // SAFETY: each number is taken once, and who waits for the batch reads it when all are done.
+        let image = unsafe { self.memory.slice_mut(number * elements..(number + 1) * elements) };
+        let place = place + number as u64;
+        let augmented = how.as_ref().map(|how| Augmented { how, seed: *seed, place });
+        samples.image(indices[number], *shapes, augmented, image)
+    }
+
+    /// Waits until all samples are there, at most until `deadline`; when they were made, if they are.
+    pub(super) fn wait(&self, deadline: Option<Instant>) -> Option<MadeTimes> {
+        let all = self.recipe.indices.len();
+        let mut progress = lock(&self.progress);
+        while progress.done[1] < all {
+            let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return None;
+            }
+            // A year is as good as for ever, and clocks can add it.
+            let waited = self.moved.wait_timeout(progress, left.min(Duration::from_secs(1 << 25)));
+            progress = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let [read, decoded] = progress.times.map(|times| times.unwrap_or((self.asked, self.asked)));
+        Some(MadeTimes { asked: self.asked, read, decoded })
     }
 
     /// Waits until all samples are there, and copies them to `images`.
@@ -127,20 +186,21 @@ impl Batch {
     /// # Errors
     /// The first sample that could not be had.
     pub(super) fn copy_to(&self, images: &mut [f32]) -> Result<(), InputError> {
-        let all = self.recipe.indices.len();
-        let mut done =
-            self.ended.wait_while(lock(&self.done), |done| done.0 < all).unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, error)) = done.1.take() {
+        self.wait(None);
+        if let Some((_, error)) = lock(&self.progress).error.take() {
             return Err(error);
         }
         // SAFETY: all samples are done, and no thread writes behind that.
-        images.copy_from_slice(unsafe { self.memory.slice(0..all * self.elements()) });
+        images.copy_from_slice(unsafe { self.memory.slice(0..self.recipe.indices.len() * self.elements()) });
         Ok(())
     }
 
     /// Takes no further sample.
     pub(super) fn cancel(&self) {
-        self.next.store(self.recipe.indices.len(), Ordering::Relaxed);
+        self.next.store(2 * self.recipe.indices.len(), Ordering::Relaxed);
+        // Under the lock, so that who is about to wait sees it.
+        drop(lock(&self.progress));
+        self.moved.notify_all();
     }
 }
 
@@ -164,8 +224,8 @@ impl Decoders {
         let elements = recipe.indices.len() * recipe.shapes.1.elements() as usize;
         let memory = memory.filter(|memory| memory.len() >= elements);
         let memory = memory.unwrap_or_else(|| Arc::new(Arena::of_pages(elements)));
-        let (next, done, ended) = (AtomicUsize::new(0), Mutex::default(), Condvar::new());
-        let batch = Arc::new(Batch { recipe, memory, next, done, ended });
+        let (next, progress, moved) = (AtomicUsize::new(0), Mutex::default(), Condvar::new());
+        let batch = Arc::new(Batch { recipe, memory, next, progress, moved, asked: Instant::now() });
         let shared = &self.start()?.shared;
         let mut queue = lock(&shared.queue);
         match at_once {

@@ -6,15 +6,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use lockstep_topology::InputError;
 
 use super::Dataset;
-use super::decoders::{Batch, Decoders, Recipe};
+use super::decoders::{Batch, Decoders, MadeTimes, Recipe};
 use crate::arena::Arena;
-
-/// Batches that are made ahead: one that is ready while the next is being made.
-const AHEAD: usize = 2;
 
 /// Batches on their way to a rank.
 #[derive(Default)]
@@ -25,6 +23,9 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
+    /// Batches that are made ahead: one that is ready while the next is being made.
+    pub(crate) const AHEAD: usize = 2;
+
     /// Whether batches of `data` are made by threads.
     pub(crate) fn makes(data: &Dataset) -> bool {
         data.recipe(&[], 0, 0).is_some()
@@ -52,8 +53,32 @@ impl Feed {
         batch.copy_to(images)?;
         data.label(indices, labels);
         self.free.push(batch.memory.clone());
-        self.free.truncate(AHEAD);
+        self.free.truncate(Feed::AHEAD);
         Ok(())
+    }
+
+    /// Waits until a batch that is loaded next is made, at most until `deadline`; when it was, if it is. `None` too where a rank draws its
+    /// samples itself.
+    ///
+    /// # Errors
+    /// Threads that the system does not give.
+    pub(crate) fn wait(
+        &mut self,
+        data: &Dataset,
+        indices: &[u32],
+        (seed, place): (u64, u64),
+        deadline: Instant,
+    ) -> Result<Option<MadeTimes>, InputError> {
+        let Some((recipe, decoders)) = data.recipe(indices, seed, place) else { return Ok(None) };
+        let batch = match self.ahead.iter().find(|batch| batch.recipe == recipe) {
+            Some(batch) => batch.clone(),
+            None => {
+                let batch = decoders.ask(recipe, self.free.pop(), true)?;
+                self.ahead.push_front(batch.clone());
+                batch
+            }
+        };
+        Ok(batch.wait(Some(deadline)))
     }
 
     /// Has batches of `data` made ahead, given by their samples and the place of the first, the nearest first; others are dropped.
@@ -67,7 +92,7 @@ impl Feed {
         next: impl Iterator<Item = (Vec<u32>, u64)>,
     ) -> Result<(), InputError> {
         let wanted: Vec<(Recipe, &Decoders)> =
-            next.take(AHEAD).filter_map(|(indices, place)| data.recipe(&indices, seed, place)).collect();
+            next.take(Feed::AHEAD).filter_map(|(indices, place)| data.recipe(&indices, seed, place)).collect();
         self.ahead.retain(|batch| {
             let keeps = wanted.iter().any(|(recipe, _)| batch.recipe == *recipe);
             if !keeps {
@@ -129,11 +154,11 @@ mod tests {
         drawn(&mut feed, &[0, 7], 0);
         let next = [(vec![3, 1], 2), (vec![4, 4], 4), (vec![5, 6], 6)];
         feed.expect(&data, 5, next.clone().into_iter()).unwrap();
-        assert_eq!(feed.ahead.len(), AHEAD);
+        assert_eq!(feed.ahead.len(), Feed::AHEAD);
         drawn(&mut feed, &[3, 1], 2);
-        assert_eq!(feed.ahead.len(), AHEAD - 1, "it was there");
+        assert_eq!(feed.ahead.len(), Feed::AHEAD - 1, "it was there");
         drawn(&mut feed, &[6, 5], 6);
-        assert_eq!(feed.ahead.len(), AHEAD - 1, "and this one was not");
+        assert_eq!(feed.ahead.len(), Feed::AHEAD - 1, "and this one was not");
         feed.expect(&data, 5, next[1..].iter().cloned()).unwrap();
         let places: Vec<u64> = feed.ahead.iter().map(|batch| batch.recipe.place).collect();
         assert_eq!(places, [4, 6]);

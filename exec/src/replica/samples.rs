@@ -1,9 +1,11 @@
 //! How a replica takes its samples: drawn when they are loaded, or made ahead by threads that decode.
 
+use std::time::Instant;
+
 use lockstep_topology::InputError;
 
 use super::Replica;
-use crate::data::Dataset;
+use crate::data::{Dataset, MadeTimes};
 use crate::error::ExecError;
 
 impl Replica {
@@ -34,6 +36,19 @@ impl Replica {
         labels: &mut [u32],
     ) -> Result<(), InputError> {
         self.feed.draw(data, indices, (self.seed, place), images, labels)
+    }
+
+    /// Waits until a micro-batch that is loaded next is made, at most until `deadline`; when it was, if it is.
+    ///
+    /// # Errors
+    /// Threads that the system does not give.
+    pub(crate) fn wait_for(
+        &mut self,
+        data: &Dataset,
+        (indices, place): (&[u32], u64),
+        deadline: Instant,
+    ) -> Result<Option<MadeTimes>, InputError> {
+        self.feed.wait(data, indices, (self.seed, place), deadline)
     }
 
     /// Has the micro-batches made ahead that it will load next, given by their samples and the place of the first of them.

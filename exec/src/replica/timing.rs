@@ -57,6 +57,8 @@ impl Replica {
             | Op::Exchange(_)
             | Op::Copy(_)
             | Op::Labels { .. }
+            | Op::Read { .. }
+            | Op::Decode { .. }
             | Op::Samples { .. }
             | Op::Save { .. }
             | Op::Callback { .. } => Ok(()),

@@ -1,13 +1,57 @@
-//! What a worker will load next, so that its samples are made while it computes on these.
+//! Input tasks of a worker: what it loads next is read and decoded by threads of the process while it computes, and noted when it is loaded.
 
-use lockstep_models::{Op, TaskId};
+use std::time::{Duration, Instant};
 
+use lockstep_models::{Op, Span, TaskId};
+use lockstep_topology::Time;
+
+use super::Worker;
 use super::compute::samples_of;
-use super::{Setup, Worker};
-use crate::data::Feed;
+use crate::data::{Feed, MadeTimes};
 use crate::error::ExecError;
 
+/// How long a worker waits for samples before it looks after its exchanges again, with some in flight and without.
+const LOOK: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(100)];
+
 impl Worker<'_> {
+    /// Waits for the input tasks of a load, which counts them as done then; their spans. None of other tasks.
+    pub(super) fn take_input(&mut self, load: TaskId, repetition: u32, batch: u64) -> Result<Vec<Span>, ExecError> {
+        let Some(read) = load.checked_sub(2).filter(|read| matches!(self.role.tasks[*read].op, Op::Read { .. })) else {
+            return Ok(Vec::new());
+        };
+        let mut times = None;
+        if Feed::makes(self.setup.data)
+            && let Some((indices, place)) = self.samples_for(load, self.micro_batch, batch)
+        {
+            let begun = Instant::now();
+            while times.is_none() {
+                while self.progress()? {}
+                if begun.elapsed() > self.setup.guard.limit {
+                    return Err(self.give_up(begun.elapsed()));
+                }
+                let look = LOOK[usize::from(self.slots.iter().all(|slot| !slot.running))];
+                let data = self.store.as_ref().map_or(self.setup.data, |store| store.data());
+                let Some(replica) = &mut self.memory.replica else { break };
+                times = replica.wait_for(data, (&indices, place), Instant::now() + look)?;
+            }
+        }
+        let now = Instant::now();
+        let MadeTimes { asked, read: first, decoded } =
+            times.unwrap_or(MadeTimes { asked: now, read: (now, now), decoded: (now, now) });
+        let clock = self.clock;
+        let at = |instant: Instant| Time::from_nanos(instant.saturating_duration_since(clock).as_nanos() as u64);
+        let (rank, iteration) = (self.transport.rank().0, self.iteration);
+        let mut spans = Vec::new();
+        for (task, ready, (start, end)) in [(read, asked, first), (read + 1, first.1, decoded)] {
+            // Threads begin with a batch while the last samples of the one before are under way.
+            let start = at(start).max(self.ended[task]);
+            let (end, ready) = (at(end).max(start), at(ready).min(start));
+            spans.push(Span { rank, task: task as u32, iteration, repetition, ready, start, end });
+            (self.done[task], self.ended[task]) = (self.done[task] + 1, end);
+        }
+        Ok(spans)
+    }
+
     /// Has what follows the load `task` in `repetition` of step `batch` made ahead. A worker that claims its batches does not know what
     /// follows.
     pub(super) fn expect_after(&mut self, task: TaskId, repetition: u32, batch: u64) -> Result<(), ExecError> {
@@ -16,24 +60,28 @@ impl Worker<'_> {
         }
         let Some(loads) = self.loads() else { return Ok(()) };
         let Some(now) = loads.iter().position(|load| *load == (task, repetition)) else { return Ok(()) };
-        let Setup { program, course, .. } = self.setup;
-        let rank = self.transport.rank().0;
-        let of_step = loads.len();
-        let next = (now + 1..).map(|load| (batch + (load / of_step) as u64, loads[load % of_step]));
-        let (setup, store, role) = (self.setup, &self.store, self.role);
-        let ahead = next.take_while(|(batch, _)| *batch < course.steps);
-        let ahead = ahead.map_while(|(batch, (task, repetition))| {
-            let Op::Load { pass, .. } = role.tasks[task].op else { return None };
-            let micro_batch = program.source(rank) * program.accumulate + repetition;
-            let (mut indices, places) = samples_of(setup, batch, pass, (rank, micro_batch));
-            if let Some(store) = store {
-                // Behind a shuffle the rank holds others.
-                indices = store.drawn_unshuffled(batch, micro_batch / program.accumulate, repetition)?;
-            }
-            Some((indices, places[0]))
+        let (program, steps, rank) = (self.setup.program, self.setup.course.steps, self.transport.rank().0);
+        let next = (now + 1..).map(|load| (batch + (load / loads.len()) as u64, loads[load % loads.len()]));
+        let next = next.take_while(|(batch, _)| *batch < steps).map_while(|(batch, (task, repetition))| {
+            self.samples_for(task, program.source(rank) * program.accumulate + repetition, batch)
         });
-        let of = store.as_ref().map_or(self.setup.data, |store| store.data());
-        Ok(self.memory.trained().expect(of, ahead)?)
+        let next: Vec<(Vec<u32>, u64)> = next.take(Feed::AHEAD).collect();
+        let data = self.store.as_ref().map_or(self.setup.data, |store| store.data());
+        let Some(replica) = &mut self.memory.replica else { return Ok(()) };
+        Ok(replica.expect(data, next.into_iter())?)
+    }
+
+    /// The samples that the load `task` takes of a micro-batch in step `batch`, and the place of the first; `None` behind a shuffle, where the
+    /// rank holds others.
+    fn samples_for(&self, task: TaskId, micro_batch: u32, batch: u64) -> Option<(Vec<u32>, u64)> {
+        let Op::Load { pass, .. } = self.role.tasks[task].op else { return None };
+        let (indices, places) = samples_of(self.setup, batch, pass, (self.transport.rank().0, micro_batch));
+        let each = self.setup.program.accumulate;
+        let indices = match &self.store {
+            Some(store) => store.drawn_unshuffled(batch, micro_batch / each, micro_batch % each)?,
+            None => indices,
+        };
+        Some((indices, places[0]))
     }
 
     /// The loads of an iteration in their order, with their repetitions; `None` where micro-batches are claimed.

@@ -93,6 +93,8 @@ impl Worker<'_> {
             | Op::Copy(_)
             | Op::Elementwise(_)
             | Op::Labels { .. }
+            | Op::Read { .. }
+            | Op::Decode { .. }
             | Op::Samples { .. }
             | Op::Save { .. }
             | Op::Callback { .. } => {

@@ -133,6 +133,8 @@ pub fn class_uses(cluster: &Cluster, utilisation: &[Utilisation]) -> Vec<ClassUs
             Part::Compute(device) => if gpu(device) { "multiprocessors" } else { "cores" }.to_owned(),
             Part::Memory(device) => if gpu(device) { "GPU memory" } else { "host memory" }.to_owned(),
             Part::Link(link) => cluster.link(link).kind.name().to_owned(),
+            Part::Storage(_) => "storage".to_owned(),
+            Part::Decoders(_) => "decode threads".to_owned(),
         };
         let of_class = classes.entry(class.clone()).or_insert_with(|| ClassUse {
             class,
