@@ -1,6 +1,7 @@
 //! Training from packed files: arrays give the bits that the same set gives from memory, JPEG files what one thread makes of them in
 //! order, for any ranks, strategies and threads, interrupted or not.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -9,7 +10,11 @@ use lockstep_data::generate::{Like, generate};
 use lockstep_data::{Packing, SetPart, Source, idx, pack};
 use lockstep_exec::data::Dataset;
 use lockstep_exec::{RunOptions, run};
-use lockstep_models::{Augmentation, Job, Model, Optimizer, Sampling, random_model};
+use lockstep_models::{Augmentation, Job, Mesh, Model, Op, Optimizer, Program, Sampling, Timeline, random_model};
+use lockstep_sim::{
+    Conditions, Input, NetworkModel, Platform, Roofline, SampleSource, SimOptions, TransformAt, simulate,
+};
+use lockstep_topology::{Bytes, Cluster, Hosting, HostingRule, Placement, PlacementRule, Time};
 use proptest::prelude::*;
 
 use crate::commands::{folder, lockstep, rows, stdout};
@@ -139,7 +144,7 @@ proptest! {
         strategy in prop::sample::select(vec!["ssgd", "partitioned", "hybrid:b", "sma:first-come"]),
         workers in 1u32..=3,
         augment in prop::sample::select(vec!["none", "scale,flip", "patch,flip", "patch,scale,crop=2"]),
-        threads in 1u32..5,
+        (threads, ahead) in (1u32..5, prop::option::of(1u32..4)),
         stop in 1..STEPS,
         seed: u64,
     ) {
@@ -149,6 +154,7 @@ proptest! {
             strategy: if partitioned { "ssgd" } else { strategy }.parse().unwrap(),
             sampling: if partitioned { sampling } else { Sampling::default() },
             node_sizes: partitioned.then(|| vec![1; workers as usize]),
+            ahead,
             ..Job::new(coloured(), if strategy == "hybrid:b" { workers.max(2) } else { workers }, 4)
         };
         let program = job.program().unwrap();
@@ -169,6 +175,79 @@ proptest! {
             let rest = RunOptions { start: Some(&state), ..options(seed, STEPS - stop) };
             prop_assert_eq!(run(&program, &data, &rest).unwrap().state_sha256, whole.state_sha256, "{}", strategy);
         }
+    }
+}
+
+/// When each run of an input task, and of the loads, began and ended: by rank, task, iteration and repetition.
+type Runs = BTreeMap<(u32, u32, u32, u32), (Time, Time)>;
+
+/// Those of a timeline; each load comes behind what is decoded for it, that behind its read, and a read behind the load of the batch whose
+/// place it takes.
+fn input_runs(program: &Program, timeline: &Timeline) -> Runs {
+    let mut runs = Runs::new();
+    for span in &timeline.spans {
+        let role = &program.roles[program.role_of(span.rank)];
+        if matches!(role.tasks[span.task as usize].op, Op::Read { .. } | Op::Decode { .. } | Op::Load { .. }) {
+            let again = runs.insert((span.rank, span.task, span.iteration, span.repetition), (span.start, span.end));
+            assert!(again.is_none(), "a run is there once");
+        }
+    }
+    for ((rank, task, iteration, repetition), (start, _)) in &runs {
+        let role = &program.roles[program.role_of(*rank)];
+        for need in role.needs(*task as usize) {
+            let Some((of_iteration, of_repetition)) = need.last_run(*iteration, *repetition) else { continue };
+            if let Some((_, end)) = runs.get(&(*rank, need.task as u32, of_iteration, of_repetition)) {
+                assert!(end <= start, "rank {rank}: {} begins too early", role.tasks[*task as usize].name);
+            }
+        }
+    }
+    runs
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    /// What is read, decoded and loaded is the same runs of the same tasks on both sides, in an order that the program allows.
+    #[test]
+    fn input_is_the_same_tasks_predicted_and_executed(
+        (strategy, mesh) in prop::sample::select(vec![
+            ("ssgd", None), ("zero-2", None), ("hybrid:b", None), ("sma", None), ("local-sgd:tau=3", None), ("ssgd", Some("data=2,pipeline=2")),
+        ]),
+        (workers, accumulate) in (2u32..=3, 1u32..=3),
+        seed: u64,
+    ) {
+        let accumulate = if ["ssgd", "zero-2"].contains(&strategy) { accumulate } else { 1 };
+        let mesh: Option<Mesh> = mesh.map(|mesh| mesh.parse().unwrap());
+        let workers = mesh.as_ref().map_or(workers, Mesh::ranks);
+        let strategy = strategy.parse().unwrap();
+        let job = Job { strategy, accumulate, mesh, ahead: Some(2), ..Job::new(coloured(), workers, 4) };
+        let program = job.program().unwrap();
+        let (data, _) = Dataset::load(pictures(), &job.model).unwrap();
+        let steps = 5;
+        let executed = run(&program, &data, &options(seed, steps)).unwrap().timeline;
+        let cluster = Cluster::load("workstation").unwrap();
+        let placement = Placement::new(&cluster, program.ranks(), &PlacementRule::Pack).unwrap();
+        let hosting = Hosting::new(&placement, &HostingRule::Single).unwrap();
+        let input = Input {
+            samples: data.len() as u64,
+            sample_bytes: Bytes(2_000),
+            source: SampleSource::Files { bandwidth: "1GB/s".parse().unwrap(), latency: Time::ZERO, page_cache: Bytes(0) },
+            threads: 2,
+            decode: Time::from_secs_f64(1e-3),
+            decode_memory: 0.1,
+            transform: Time::ZERO,
+            transform_at: TransformAt::Host,
+            prefetch: 2,
+            callback: Time::ZERO,
+        };
+        let conditions = Conditions { input: Some(input), ..Conditions::default() };
+        let platform = Platform::new(&cluster, &placement, &hosting, &Roofline);
+        let platform = Platform { network: NetworkModel::MaxMin, conditions: &conditions, ..platform };
+        let counted = SimOptions { warm_up: 0, counted: steps, ..SimOptions::default() };
+        let predicted = simulate(&program, &platform, counted.driver(), &counted).unwrap().timeline;
+        let [executed, predicted] = [executed, predicted].map(|timeline| input_runs(&program, &timeline));
+        prop_assert!(executed.keys().eq(predicted.keys()), "{executed:?} {predicted:?}");
+        prop_assert!(executed.len() as u32 >= 3 * steps * accumulate);
     }
 }
 

@@ -22,7 +22,7 @@ mod synthetic;
 use std::path::Path;
 use std::sync::Arc;
 
-use lockstep_models::{Augmentation, Model, Shape};
+use lockstep_models::{Augmentation, EncodedSamples, Model, SetSizes, Shape};
 use lockstep_topology::{ErrorPlace, InputError, nearest};
 
 use augmentation::{Augmented, augment};
@@ -325,6 +325,43 @@ impl Dataset {
         let pixels = Pixels::Encoded(Arc::new(samples.resident(indices)?));
         let labels = indices.iter().map(|index| self.labels[*index as usize]).collect();
         Ok(Dataset { place: self.place.clone(), pixels, labels, decoders: self.decoders.clone(), ..*self })
+    }
+
+    /// What samples are like that are decoded when they are drawn, on average; `None` of other sets.
+    pub fn encoded(&self) -> Option<EncodedSamples> {
+        match &self.pixels {
+            Pixels::Encoded(samples) if samples.is_jpeg() => Some(samples.mean()),
+            _ => None,
+        }
+    }
+
+    /// The file in which samples lie that are decoded when they are drawn.
+    pub fn file(&self) -> Option<&Path> {
+        self.encoded().map(|_| Path::new(&self.place))
+    }
+
+    /// What predictions are told of the two parts of a set.
+    pub fn sizes((train, held_out): (&Dataset, &Dataset)) -> SetSizes {
+        let message_elements = matches!(train.pixels, Pixels::Encoded(_)).then(|| train.mean_message_elements());
+        let counts = SetSizes::of_counts(train.len() as u64, held_out.len() as u64);
+        SetSizes { encoded: train.encoded(), message_elements, ..counts }
+    }
+
+    /// The same set where its samples are values in memory; of one that decodes them when they are drawn, the first that take so
+    /// many bytes, without augmentation.
+    ///
+    /// # Errors
+    /// Samples that are damaged.
+    pub fn in_memory(self, bytes: u64) -> Result<Dataset, InputError> {
+        if self.encoded().is_none() {
+            return Ok(self);
+        }
+        let elements = self.shape().elements();
+        let count = (bytes / (4 * elements)).clamp(1, self.len() as u64) as u32;
+        let indices: Vec<u32> = (0..count).collect();
+        let (mut values, mut labels) = (vec![0.0; count as usize * elements as usize], vec![0; count as usize]);
+        self.gather(&indices, &mut values, &mut labels)?;
+        Ok(Dataset { pixels: Pixels::Values(values), labels, augmentation: Augmentation::default(), ..self })
     }
 
     /// Number of samples, at least 1.

@@ -28,6 +28,8 @@ pub struct Input {
     pub threads: u32,
     /// What decoding one sample takes of a thread.
     pub decode: Time,
+    /// The share of the memory bandwidth that a thread takes which decodes, from 0 to 1.
+    pub decode_memory: f64,
     /// What cropping, flipping and normalising one takes.
     pub transform: Time,
     /// Who does that.

@@ -281,8 +281,8 @@ fn saved(platform: &Platform<'_>, device: &Device, bytes: u64) -> Cost {
 
 /// What reading samples takes of the storage (0), or what is decoded of a thread (1); nothing where nobody says it.
 fn input_cost(platform: &Platform<'_>, samples: u32, of: usize) -> Cost {
-    let seconds = platform.conditions.input.as_ref().map_or(0.0, |input| input.tasks(samples)[of]);
-    Cost { seconds, memory: 0.0, occupancy: 0.0 }
+    let Some(input) = &platform.conditions.input else { return Cost::default() };
+    Cost { seconds: input.tasks(samples)[of], memory: input.decode_memory, occupancy: 0.0 }
 }
 
 /// What a node's main thread does about so many jobs, one after the other.

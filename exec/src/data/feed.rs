@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use lockstep_models::READ_AHEAD;
 use lockstep_topology::InputError;
 
 use super::Dataset;
@@ -23,8 +24,8 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// Batches that are made ahead: one that is ready while the next is being made.
-    pub(crate) const AHEAD: usize = 2;
+    /// Batches that are made ahead.
+    pub(crate) const AHEAD: usize = READ_AHEAD as usize;
 
     /// Whether batches of `data` are made by threads.
     pub(crate) fn makes(data: &Dataset) -> bool {

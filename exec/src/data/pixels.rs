@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use lockstep_data::format::Encoding;
 use lockstep_data::{Normalisation, Packed, decode_jpeg};
-use lockstep_models::Shape;
+use lockstep_models::{EncodedSamples, Shape};
 use lockstep_topology::InputError;
 
 use super::augmentation::{Augmented, augment, augment_picture};
@@ -104,6 +104,18 @@ impl Encoded {
     pub(super) fn bytes(&self) -> u64 {
         let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of the whole set") };
         samples.iter().map(|sample| u64::from(self.packed.entries()[*sample as usize].length)).sum()
+    }
+
+    /// What they are like, on average.
+    pub(super) fn mean(&self) -> EncodedSamples {
+        let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of the whole set") };
+        let pixels: u64 = samples
+            .iter()
+            .map(|sample| &self.packed.entries()[*sample as usize])
+            .map(|entry| u64::from(entry.width) * u64::from(entry.height))
+            .sum();
+        let count = samples.len().max(1) as u64;
+        EncodedSamples { bytes: self.bytes() / count, pixels: pixels / count }
     }
 
     /// The bytes of a sample, as they are packed; those of a file held to their checksum.

@@ -7,6 +7,9 @@ use std::sync::Arc;
 
 use crate::{After, Op, Program, Role, Stream, Task, TaskId};
 
+/// Batches ahead of each rank in the executor: one that is ready while the next is being made.
+pub const READ_AHEAD: u32 = 2;
+
 /// Adds the tasks to a program whose ranks know what they load next; `ahead` is at least 1.
 pub(crate) fn read_ahead(mut program: Program, ahead: u32) -> Program {
     // Who claims its batches cannot read ahead; loads do all of it.

@@ -25,6 +25,7 @@ fn files(decode: f64, threads: u32, storage: f64) -> Input {
         source: SampleSource::Files { bandwidth, latency: Time::ZERO, page_cache: Bytes(0) },
         threads,
         decode: ms(decode),
+        decode_memory: 0.0,
         transform: Time::ZERO,
         transform_at: TransformAt::Host,
         prefetch: 2,
@@ -52,18 +53,20 @@ fn the_slowest_task_decides() {
     for gpus in [1u32, 2] {
         let computes = predicted(gpus, 1e-3, 1, None, None).0;
         for (storage, decode, threads, ahead) in [
-            (1e8, 4.0, 8, 2),
-            (1e8, 4.0, 8, 1),
-            (1e9, 4.0, 1, 2),
-            (1e9, 4.0, 4, 1),
-            (1e8, 8.0, 8, 2),
-            (1e8, 8.0, 8, 3),
-            (1e10, 0.1, 8, 2),
+            (1e8, 2.0, 4, 2),
+            (1e8, 2.0, 4, 1),
+            (1e9, 1.0, 1, 2),
+            (1e9, 2.0, 2, 1),
+            (1e8, 4.0, 4, 2),
+            (1e8, 4.0, 4, 3),
+            (1e10, 0.05, 4, 2),
+            (1e9, 6.0, 8, 2),
         ] {
             let (found, by) = predicted(gpus, 1e-3, 1, Some(ahead), Some(files(decode, threads, storage)));
             let all = f64::from(gpus);
             let read = all * 8.0 * 1e5 / storage;
-            let decoded = all * 8.0 * decode * 1e-3 / f64::from(threads);
+            // The CPU has four cores, on which more threads take turns.
+            let decoded = all * 8.0 * decode * 1e-3 / f64::from(threads.min(4));
             let expected = computes.max(read).max(decoded).max((read + decoded) / f64::from(ahead));
             // Ranks that meet at a resource may take turns at it where it does not bound.
             let close = (found / expected - 1.0).abs() < if gpus == 1 { 1e-3 } else { 0.05 };
@@ -71,7 +74,7 @@ fn the_slowest_task_decides() {
             if read > 1.2 * computes.max(decoded) && ahead > 1 {
                 assert_eq!(by, "node0 storage");
             } else if decoded > 1.2 * computes.max(read) && ahead > 1 {
-                assert_eq!(by, "node0 decode threads");
+                assert_eq!(by, if threads < 4 { "node0 decode threads" } else { "node0.cpu cores" });
             }
         }
     }
@@ -79,7 +82,7 @@ fn the_slowest_task_decides() {
 
 #[test]
 fn micro_batches_are_read_ahead_over_the_ends_of_steps() {
-    let input = || Some(files(8.0, 8, 1e10));
+    let input = || Some(files(4.0, 4, 1e10));
     // A micro-batch takes 8 ms to decode; a step has three.
     let (found, _) = predicted(1, 1e-4, 3, Some(2), input());
     assert!((found / 24e-3 - 1.0).abs() < 1e-3, "{found}");
@@ -111,13 +114,14 @@ proptest! {
         let computing = program.roles[0].tasks.iter().filter(|task| matches!(task.op, lockstep_models::Op::Compute { .. }));
         let each = step as f64 * 1e-3 / computing.count() as f64;
         let costs = Flat { forward: each, backward: each, update: 0.0, ..Flat::default() };
-        let input = files(decode as f64, 8, 8e5 / (read as f64 * 1e-3));
+        let input = files(decode as f64 / 2.0, 4, 8e5 / (read as f64 * 1e-3));
         let conditions = Conditions { input: Some(input), ..Conditions::default() };
         let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
         let options = SimOptions { warm_up: 0, counted: 12, ..SimOptions::SHORT };
         let prediction = simulate(&program, &platform, options.driver(), &options).expect("a prediction");
         let ends: Vec<f64> = prediction.timeline.steps().iter().map(|step| step.end.as_secs_f64() * 1e3).collect();
-        for (found, expected) in ends.iter().zip(by_recurrence(read, decode, step, ahead as usize, 12)) {
+        // The first iteration is never counted.
+        for (found, expected) in ends.iter().zip(by_recurrence(read, decode, step, ahead as usize, 12).into_iter().skip(1)) {
             prop_assert!((found - expected as f64).abs() < 1e-3, "{ends:?}");
         }
     }
