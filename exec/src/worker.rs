@@ -311,6 +311,9 @@ impl<'a> Worker<'a> {
         let last = self.spans.len() - 1;
         self.spans.splice(last..last, input);
         self.note_marks(from)?;
+        if let Op::Load { .. } = self.role.tasks[task].op {
+            self.expect_after(task, repetition, batch)?;
+        }
         self.done[task] += 1;
         self.ended[task] = end;
         Ok(())

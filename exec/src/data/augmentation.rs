@@ -4,13 +4,12 @@
 //! layer drops does, so it does not depend on which rank or micro-batch it is in. Images are normalised already: what lies
 //! outside of one is 0, its channel's mean.
 
-use lockstep_data::Picture;
+use lockstep_data::{Normalisation, Picture};
 use lockstep_models::{Augmentation, Shape};
 use rand_chacha::ChaCha8Rng;
 
-use super::Normalisation;
 use super::random::{Purpose, below, stream, uniform};
-use super::resample::{resample, whole_of};
+use super::resample::{Window, between, resample, whole_of};
 
 /// Shares of the image's area that a scaled crop may take, and its width over its height (Szegedy et al. 2015, §6, which Goyal
 /// et al. 2017, §5.1, follow).
@@ -118,9 +117,6 @@ fn centre(stored: (&[f32], Shape), shape: Shape, patch: &mut [f32]) {
     cut(stored, shape, ((stored.1.height - shape.height) / 2, (stored.1.width - shape.width) / 2), patch);
 }
 
-/// A window of an image in pixels: first row and column, height and width.
-pub(super) type Window = (f64, f64, f64, f64);
-
 /// A window of a random share of the area and a random aspect ratio, anywhere; the whole image if none fits.
 fn scaled_crop(random: &mut ChaCha8Rng, height: usize, width: usize) -> Window {
     let (height, width) = (height as f64, width as f64);
@@ -136,14 +132,6 @@ fn scaled_crop(random: &mut ChaCha8Rng, height: usize, width: usize) -> Window {
         }
     }
     (0.0, 0.0, height, width)
-}
-
-/// Where the centre of pixel `i` of `n` lies in a window that begins at `first` and has `size` pixels: between which two of them, and how
-/// near to the second.
-pub(super) fn between(i: usize, n: usize, first: f64, size: f64) -> (usize, usize, f32) {
-    let at = (first + (i as f64 + 0.5) * size / n as f64 - 0.5).clamp(first, first + size - 1.0);
-    let low = at.floor();
-    (low as usize, (low as usize + 1).min((first + size) as usize - 1), (at - low) as f32)
 }
 
 /// Bilinear interpolation between the centres of pixels: the window of `source` becomes all of `target`.

@@ -1,10 +1,18 @@
 //! Windows of decoded pictures, brought to a model's size and normalised in one pass.
 
-use lockstep_data::Picture;
+use lockstep_data::{Normalisation, Picture};
 use lockstep_models::Shape;
 
-use super::Normalisation;
-use super::augmentation::{Window, between};
+/// A window of an image in pixels: first row and column, height and width.
+pub(super) type Window = (f64, f64, f64, f64);
+
+/// Where the centre of pixel `i` of `n` lies in a window that begins at `first` and has `size` pixels: between which two of them, and how
+/// near to the second.
+pub(super) fn between(i: usize, n: usize, first: f64, size: f64) -> (usize, usize, f32) {
+    let at = (first + (i as f64 + 0.5) * size / n as f64 - 0.5).clamp(first, first + size - 1.0);
+    let low = at.floor();
+    (low as usize, (low as usize + 1).min((first + size) as usize - 1), (at - low) as f32)
+}
 
 /// The part of a picture that stands for it where nothing is drawn: the patch of `shape` in its centre, or, where it is smaller, the
 /// largest window of that aspect there. Of two centres it is the upper or left one.

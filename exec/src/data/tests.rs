@@ -161,7 +161,7 @@ fn sizes_are_known_by_name() {
     let model = lockstep_readers::load_model("lenet").unwrap();
     for what in ["mnist", "mnist:400+100", "synthetic", "synthetic:66", "synthetic:66:20+10"] {
         let (train, held_out) = Dataset::load(what, &model).unwrap();
-        let sizes = lockstep_models::SetSizes::of(what, model.input()).unwrap();
+        let sizes = SetSizes::of(what, model.input()).unwrap();
         assert_eq!((train.len() as u64, held_out.len() as u64), (sizes.train, sizes.held_out), "{what}");
     }
 }

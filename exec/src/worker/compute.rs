@@ -40,10 +40,7 @@ impl Worker<'_> {
                 let own = self.transport.rank().0;
                 let (indices, places) = samples_of(self.setup, batch, Some(*pass), (own, self.micro_batch));
                 match into {
-                    None => {
-                        replica.load(self.setup.data, &indices, places[0])?;
-                        self.expect_after(task, repetition, batch)?;
-                    }
+                    None => replica.load(self.setup.data, &indices, places[0])?,
                     Some(buffer) => {
                         let elements = indices.len() * self.setup.data.shape().elements() as usize;
                         let (mut images, mut labels) = (vec![0.0; elements], vec![0; indices.len()]);
@@ -51,7 +48,6 @@ impl Worker<'_> {
                         replica.device().write(Values::Buffer(Buffer::Declared(*buffer)), &images)?;
                         self.samples += indices.len();
                         self.setup.options.observer.loaded(own);
-                        self.expect_after(task, repetition, batch)?;
                     }
                 }
             }
@@ -71,7 +67,6 @@ impl Worker<'_> {
                 self.turned = Some((batch, None, self.micro_batch));
                 self.samples += indices.len();
                 self.setup.options.observer.loaded(self.transport.rank().0);
-                self.expect_after(task, repetition, batch)?;
             }
             Op::Compute { chain, phase: Phase::Forward, pass, .. } => {
                 let found = replica.forward(*chain, Mode::Train)?;
