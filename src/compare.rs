@@ -281,6 +281,9 @@ fn predict_all(experiment: &Experiment, ground: &Ground, unlike: Vec<String>) ->
         });
     })?;
     notes.extend(of_ground.iter().cloned().chain(unlike));
+    if experiment.loaded.is_some_and(|loaded| loaded.encoded.is_some()) && setup.conditions.input.is_none() {
+        notes.push("reading and decoding samples takes no time here, for no profile says what it takes".to_owned());
+    }
     for job in compared.iter().map(|one| &one.configuration.job).filter(|job| job.workers > 1) {
         for note in job.algorithm.executed(job.workers) {
             if !notes.contains(&note) {
