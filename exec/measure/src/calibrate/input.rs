@@ -19,7 +19,7 @@ use crate::quiet::Quiet;
 
 /// Samples that are decoded, over the whole set, and how often.
 const SAMPLES: usize = 16;
-const PASSES: usize = 6;
+const PASSES: usize = 10;
 /// Most bytes of the file that are read, and the bytes of a read one behind the other and at random.
 const READ: u64 = 64 << 20;
 const SEQUENTIAL: u64 = 1 << 20;
