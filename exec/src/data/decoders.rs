@@ -86,6 +86,8 @@ struct Progress {
     times: [Option<(Instant, Instant)>; 2],
     /// What was wrong with the first that failed.
     error: Option<(usize, InputError)>,
+    /// Whether it is not wanted any more, so that some samples may never be read.
+    cancelled: bool,
 }
 
 /// When a batch was asked for, read and decoded.
@@ -122,8 +124,7 @@ impl Batch {
         }
         let (phase, number) = (next / all, next % all);
         if phase == 1 {
-            let reading =
-                |progress: &mut Progress| progress.done[0] < all && self.next.load(Ordering::Relaxed) < 2 * all;
+            let reading = |progress: &mut Progress| progress.done[0] < all && !progress.cancelled;
             drop(self.moved.wait_while(lock(&self.progress), reading));
         }
         let begun = Instant::now();
@@ -198,8 +199,7 @@ impl Batch {
     /// Takes no further sample.
     pub(super) fn cancel(&self) {
         self.next.store(2 * self.recipe.indices.len(), Ordering::Relaxed);
-        // Under the lock, so that who is about to wait sees it.
-        drop(lock(&self.progress));
+        lock(&self.progress).cancelled = true;
         self.moved.notify_all();
     }
 }

@@ -210,6 +210,8 @@ impl Dataset {
                 }
             }
             Pixels::Encoded(samples) => {
+                // All samples are in the message, so what was here need not stay.
+                *samples = Arc::new(samples.replaced(Vec::new(), vec![0]));
                 // By place: where the sample is in the message, and its length.
                 let mut found = vec![(0, 0); places.len()];
                 let mut at = 0;
@@ -219,7 +221,8 @@ impl Dataset {
                     found[place] = (at + 2, length);
                     at += 2 + length.div_ceil(4);
                 }
-                let (mut bytes, mut ends) = (Vec::with_capacity(4 * message.len()), vec![0]);
+                let (mut bytes, mut ends) =
+                    (Vec::with_capacity(found.iter().map(|(_, length)| length + 3).sum()), vec![0]);
                 for (at, length) in found {
                     let begin = bytes.len();
                     let elements = &message[at..at + length.div_ceil(4)];

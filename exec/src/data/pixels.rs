@@ -65,7 +65,12 @@ impl Encoded {
     pub(super) fn subset(&self, indices: &[u32]) -> Encoded {
         let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of the whole set") };
         let samples = indices.iter().map(|index| samples[*index as usize]).collect();
-        Encoded { kept: Kept::Mapped(samples), ..self.clone() }
+        self.with(Kept::Mapped(samples))
+    }
+
+    /// Other samples of the same file, normalised alike.
+    fn with(&self, kept: Kept) -> Encoded {
+        Encoded { packed: self.packed.clone(), kept, levels: self.levels.clone(), figures: self.figures.clone() }
     }
 
     /// The samples at `indices`, read into memory, in the order in which they lie in the file.
@@ -83,7 +88,7 @@ impl Encoded {
         for position in order {
             self.packed.read(self.number(indices[position]), &mut bytes[ends[position]..ends[position + 1]])?;
         }
-        Ok(Encoded { kept: Kept::Resident { bytes, ends }, ..self.clone() })
+        Ok(self.with(Kept::Resident { bytes, ends }))
     }
 
     /// The number in the file of a sample that is mapped.
@@ -139,7 +144,7 @@ impl Encoded {
 
     /// Other samples in their place, in memory: `ends` says where each begins and ends in `bytes`.
     pub(super) fn replaced(&self, bytes: Vec<u8>, ends: Vec<usize>) -> Encoded {
-        Encoded { kept: Kept::Resident { bytes, ends }, ..self.clone() }
+        self.with(Kept::Resident { bytes, ends })
     }
 
     /// Whether they are JPEG files.

@@ -54,11 +54,11 @@ impl Worker<'_> {
             Op::Load { .. } => {
                 let mut indices = Vec::new();
                 let each = self.setup.program.accumulate;
-                let (worker, of_worker) = (self.micro_batch / each, self.micro_batch % each);
-                let place = self.setup.sampler.micro_batch(batch, worker, of_worker, &mut indices);
+                let (worker, repetition) = (self.micro_batch / each, self.micro_batch % each);
+                let place = self.setup.sampler.micro_batch(batch, worker, repetition, &mut indices);
                 let data = match &self.store {
                     Some(store) => {
-                        indices = store.drawn(batch, worker, of_worker);
+                        indices = store.drawn(batch, worker, repetition);
                         store.data()
                     }
                     None => self.setup.data,

@@ -88,6 +88,22 @@ fn micro_batches_are_read_ahead_over_the_ends_of_steps() {
     assert!((found / 24e-3 - 1.0).abs() < 1e-3, "{found}");
 }
 
+/// Hosts that are equal are simulated once; their storage and threads are their own.
+#[test]
+fn equal_hosts_are_folded() {
+    let program = program(&Job { ahead: Some(2), ..mlp(8) });
+    let world = World::new(tree(2, 4, 1, 1), 8, &HostingRule::PerHost);
+    let costs = Flat { forward: 1e-3, backward: 1e-3, ..Flat::default() };
+    let conditions = Conditions { input: Some(files(2.0, 3, 1e9)), ..Conditions::default() };
+    let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
+    let steps = |fold| {
+        let options = SimOptions { fold, ..LONG };
+        simulate(&program, &platform, options.driver(), &options).expect("a prediction").timeline.step_times_s()
+    };
+    let (folded, whole) = (steps(crate::FoldRule::Exact), steps(crate::FoldRule::Never));
+    assert!(folded.iter().zip(&whole).all(|(one, other)| (one / other - 1.0).abs() < 1e-9), "{folded:?} {whole:?}");
+}
+
 /// The same recurrence, written out: reads and decodings in order, each batch in the place of the one `ahead` before it.
 fn by_recurrence(read: u64, decode: u64, step: u64, ahead: usize, batches: usize) -> Vec<u64> {
     let (mut loaded, mut ends) = (Vec::<u64>::new(), Vec::new());
