@@ -21,7 +21,7 @@ use lockstep_measure::quiet::Quiet;
 use lockstep_measure::rows::lay_out;
 use lockstep_measure::run_failure::run_failure;
 use lockstep_measure::training::{Measured, Training};
-use lockstep_models::{Periodic, SetSizes, Timeline, WAIT, median, quantile};
+use lockstep_models::{Periodic, Timeline, WAIT, median, quantile};
 use lockstep_predict::{PROFILE_PATH, Setup, rows as predict};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{make_place, write_atomically};
@@ -141,15 +141,16 @@ pub fn compare(
     hosts.sort_unstable();
     hosts.dedup();
     let here = Here { hosts: hosts.len() as u32, cores: cores.count() as u32 };
-    let unlike = launch.all(alike::check(experiment, here))?;
-    let mut configurations = experiment.configurations()?;
+    let configurations = experiment.configurations()?;
     launch.all(launch.check(experiment, &configurations))?;
     let place = if launch.speaks() { make_place("out", &predictions_path(experiment)) } else { Ok(()) };
     launch.all(place)?;
     let model = &configurations[0].job.model;
-    let (train, held_out) = launch.all(Dataset::load_augmented(&experiment.data, model, experiment.augmentation))?;
-    let loaded = SetSizes { train: train.len() as u64, held_out: held_out.len() as u64 };
-    let experiment = &Experiment { loaded: Some(loaded), ..experiment.clone() };
+    let loaded = launch.all(Dataset::load_augmented(&experiment.data, model, experiment.augmentation))?;
+    let (train, held_out) = Dataset::decoded_by(loaded, experiment.decode_threads);
+    let experiment = &Experiment { loaded: Some(Dataset::sizes((&train, &held_out))), ..experiment.clone() };
+    let unlike = launch.all(alike::check(experiment, here))?;
+    let mut configurations = experiment.configurations()?;
     let mut quiet = Quiet::new(cores);
     let kept = (launch.speaks() && ground::calibrates(experiment, asked)).then(|| {
         let path = Path::new(PROFILE_PATH);
@@ -157,7 +158,7 @@ pub fn compare(
     });
     let mpi = ground::messages(experiment, kept.as_ref(), &mut launch, &mut note)?;
     let predicted = launch.first(|| {
-        let found = ground::ground(experiment, &configurations, asked, (kept, mpi), &mut quiet, &mut note)?;
+        let found = ground::ground((experiment, &configurations, &train), asked, (kept, mpi), &mut quiet, &mut note)?;
         let predicted = predict_all(experiment, &found, unlike)?;
         let path = predictions_path(experiment);
         save(&path, &Report::new(predicted.rows.clone(), predicted.notes.clone()))?;
@@ -280,6 +281,9 @@ fn predict_all(experiment: &Experiment, ground: &Ground, unlike: Vec<String>) ->
         });
     })?;
     notes.extend(of_ground.iter().cloned().chain(unlike));
+    if experiment.loaded.is_some_and(|loaded| loaded.encoded.is_some()) && setup.conditions.input.is_none() {
+        notes.push("reading and decoding samples takes no time here, for no profile says what it takes".to_owned());
+    }
     for job in compared.iter().map(|one| &one.configuration.job).filter(|job| job.workers > 1) {
         for note in job.algorithm.executed(job.workers) {
             if !notes.contains(&note) {

@@ -26,6 +26,7 @@ mod memory;
 mod metrics;
 mod nestings;
 mod outputs;
+mod packed;
 mod periodic;
 mod plan;
 mod profiles;

@@ -156,6 +156,8 @@ fn by_hand(direct: Option<DirectEntry>, nccl: Vec<SumEntry>) -> Profile {
     let figures = [3e-6, 1e-6, 1e-10, 2e-10].map(exact);
     let [latency, overhead, copy, sum] = figures;
     Profile {
+        decode: Vec::new(),
+        storage: None,
         version: PROFILE_VERSION,
         host: "host".to_owned(),
         cpu: "a CPU".to_owned(),

@@ -30,6 +30,17 @@ impl Arena {
         unsafe { Arena::over(start, elements, Box::new(values)) }
     }
 
+    /// So many zeros, from the beginning of a page on.
+    pub fn of_pages(elements: usize) -> Arena {
+        /// 4 KiB.
+        #[derive(Clone)]
+        #[repr(C, align(4096))]
+        struct Page([f32; 1024]);
+        let mut pages = vec![Page([0.0; 1024]); elements.div_ceil(1024)];
+        // SAFETY: pages are arrays without gaps, which stay where they are when the vector is moved, and it is only kept.
+        unsafe { Arena::over(pages.as_mut_ptr().cast(), elements, Box::new(pages)) }
+    }
+
     /// The memory of `keeper`.
     ///
     /// # Safety
@@ -37,6 +48,12 @@ impl Arena {
     /// through the arena.
     pub unsafe fn over(start: *mut f32, elements: usize, keeper: Box<dyn Any + Send + Sync>) -> Arena {
         Arena { start, elements, _keeper: keeper }
+    }
+
+    /// Where it begins, in bytes.
+    #[cfg(test)]
+    pub(crate) fn address(&self) -> usize {
+        self.start.addr()
     }
 
     /// Elements.

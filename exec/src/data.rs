@@ -1,27 +1,37 @@
 //! Data sets: labelled images in memory, those that `--data` names, and the order in which they are trained on.
 //!
 //! Every source ends in the same [`Dataset`], checked where it is made and normalised by the figures of its training part,
-//! so that nothing behind it asks where the images came from.
+//! so that nothing behind it asks where the images came from. Those of packed files stay there, and are decoded when they are drawn.
 
 mod augmentation;
+mod decoders;
 mod digits;
+mod drawing;
+mod feed;
 mod idx;
 mod normalisation;
+mod packed;
 mod parts;
+mod pixels;
 pub(crate) mod random;
+mod resample;
 mod sampler;
 mod split;
 mod subset;
 mod synthetic;
 
 use std::path::Path;
+use std::sync::Arc;
 
-use lockstep_models::{Augmentation, Model, Shape};
+use lockstep_models::{Augmentation, EncodedSamples, Model, SetSizes, Shape};
 use lockstep_topology::{ErrorPlace, InputError, nearest};
 
-use augmentation::augment;
+use decoders::Decoders;
+pub(crate) use decoders::MadeTimes;
+pub(crate) use feed::Feed;
 pub use normalisation::Normalisation;
 pub use parts::Parts;
+use pixels::Pixels;
 pub use sampler::Sampler;
 use subset::Subset;
 
@@ -35,15 +45,30 @@ pub struct Dataset {
     /// What is taken of an image, if not all of it: a patch of this shape.
     patch: Option<Shape>,
     classes: u32,
-    /// `[samples, channels, height, width]`.
-    images: Vec<f32>,
+    pixels: Pixels,
     /// One per sample, below `classes`.
     labels: Vec<u32>,
     /// What is done to samples that are drawn for training.
     augmentation: Augmentation,
+    /// Who decodes samples that are JPEG files.
+    decoders: Arc<Decoders>,
 }
 
 impl Dataset {
+    /// A set of no samples, whose other parts are still to come.
+    fn empty() -> Dataset {
+        Dataset {
+            place: String::new(),
+            shape: Shape::flat(0),
+            patch: None,
+            classes: 0,
+            pixels: Pixels::Values(Vec::new()),
+            labels: Vec::new(),
+            augmentation: Augmentation::default(),
+            decoders: Arc::new(Decoders::new(std::thread::available_parallelism().map_or(1, usize::from))),
+        }
+    }
+
     /// A data set from `place` with `images` of `[samples, channels, height, width]` values and a label each.
     ///
     /// # Errors
@@ -70,13 +95,14 @@ impl Dataset {
             let message = format!("of sample {at} must be below {classes}, the number of classes: mend the labels");
             return error(format!("label {}", labels[at]), message);
         }
-        let (place, augmentation) = (place.into(), Augmentation::default());
-        Ok(Dataset { place, shape, patch: None, classes, images, labels, augmentation })
+        let pixels = Pixels::Values(images);
+        Ok(Dataset { place: place.into(), shape, classes, pixels, labels, ..Dataset::empty() })
     }
 
     /// (training part, held-out part), normalised, of what `--data` names: `mnist` (5,000 digits that are part of the
-    /// binary), `synthetic` or `synthetic:SAMPLES` (seeded images of the model's shape and classes), or a folder of IDX
-    /// files; behind any of them `:TRAIN+HELD_OUT` takes so many samples of the two parts, always the same ones.
+    /// binary), `synthetic` or `synthetic:SAMPLES` (seeded images of the model's shape and classes), a folder of IDX files, or
+    /// packed files, `TRAIN.pack` (of which a tenth is held out) or `TRAIN.pack+HELD_OUT.pack`; behind any of them
+    /// `:TRAIN+HELD_OUT` takes so many samples of the two parts, always the same ones.
     ///
     /// # Errors
     /// Unreadable or broken files, and data that do not fit `model`; each with place, value and cure.
@@ -98,7 +124,9 @@ impl Dataset {
             Some((name, subset)) if !Path::new(what).exists() => (name, Some(subset)),
             _ => (what, None),
         };
+        let files = packed::named(name);
         let (mut train, mut held_out) = match name.split_once(':') {
+            _ if let Some(files) = files => packed::load(files, model.input())?,
             None if name == "mnist" => digits::load()?,
             None if name == "synthetic" => synthetic::load(model.input(), model.classes(), None)?,
             Some(("synthetic", samples)) => synthetic::load(model.input(), model.classes(), Some(samples))?,
@@ -113,9 +141,9 @@ impl Dataset {
         }
         train.check_fits(model)?;
         held_out.check_fits(model)?;
-        let figures = Normalisation::of(&train);
-        figures.apply(&mut train);
-        figures.apply(&mut held_out);
+        let figures = normalisation::figures(&train);
+        normalisation::apply(&figures, &mut train);
+        normalisation::apply(&figures, &mut held_out);
         Ok((train.augmented(augmentation), held_out))
     }
 
@@ -160,6 +188,13 @@ impl Dataset {
     /// # Errors
     /// Images that are smaller or have other channels.
     fn patches(self, input: Shape) -> Result<Dataset, InputError> {
+        if let Some((height, width)) = self.smallest()
+            && (height < input.height || width < input.width)
+        {
+            let message =
+                format!("are too small for patches of {input}: take scale in place of patch, or pack larger images");
+            return Err(InputError::new(&self.place, format!("images of {height} × {width} and larger"), message));
+        }
         if !self.has_patches(input) {
             let message = format!("are too small for patches of {input}, or have other channels: choose other data");
             return Err(InputError::new(&self.place, format!("images of {}", self.shape), message));
@@ -167,62 +202,24 @@ impl Dataset {
         Ok(Dataset { patch: (input != self.shape).then_some(input), ..self })
     }
 
-    /// Hands the stored image, the place for it and the sample's number among `indices` to `take`, sample by sample, and copies
-    /// their labels.
-    fn each(
-        &self,
-        indices: &[u32],
-        images: &mut [f32],
-        labels: &mut [u32],
-        mut take: impl FnMut(&[f32], &mut [f32], u64),
-    ) {
-        let (stored, elements) = (self.shape.elements() as usize, self.shape().elements() as usize);
-        assert_eq!(images.len(), indices.len() * elements, "room for the images");
-        assert_eq!(labels.len(), indices.len(), "room for the labels");
-        let places = images.chunks_exact_mut(elements).zip(labels);
-        for (number, (index, (image, label))) in (0u64..).zip(indices.iter().zip(places)) {
-            let index = *index as usize;
-            take(&self.images[index * stored..(index + 1) * stored], image, number);
-            *label = self.labels[index];
+    /// What samples are like that are decoded when they are drawn, on average; `None` of other sets.
+    pub fn encoded(&self) -> Option<EncodedSamples> {
+        match &self.pixels {
+            Pixels::Encoded(samples) if samples.is_jpeg() => Some(samples.mean()),
+            _ => None,
         }
     }
 
-    /// Copies the samples `indices` into `images` (`[indices, channels, height, width]`) and `labels`; where patches are taken,
-    /// those in the centre.
-    ///
-    /// # Panics
-    /// When an index is not below [`Dataset::len`], or the slices do not have room for exactly these samples.
-    pub fn gather(&self, indices: &[u32], images: &mut [f32], labels: &mut [u32]) {
-        let shape = self.shape();
-        self.each(indices, images, labels, |stored, image, _| augmentation::centre((stored, self.shape), shape, image));
+    /// The file in which samples lie that are decoded when they are drawn.
+    pub fn file(&self) -> Option<&Path> {
+        self.encoded().map(|_| Path::new(&self.place))
     }
 
-    /// The same samples, which [`Dataset::draw`] changes at random.
-    pub fn augmented(self, augmentation: Augmentation) -> Dataset {
-        Dataset { augmentation, ..self }
-    }
-
-    /// As [`Dataset::gather`], the samples augmented: the first is the `place`-th drawn since training began with `seed`.
-    ///
-    /// # Panics
-    /// As there.
-    pub fn draw(&self, indices: &[u32], seed: u64, place: u64, images: &mut [f32], labels: &mut [u32]) {
-        if self.augmentation == Augmentation::default() {
-            return self.gather(indices, images, labels);
-        }
-        let shape = self.shape();
-        self.each(indices, images, labels, |stored, image, number| {
-            augment(&self.augmentation, (stored, self.shape), shape, image, seed, place + number);
-        });
-    }
-
-    /// The samples `indices` as a data set of their own.
-    pub(crate) fn subset(&self, indices: &[u32]) -> Dataset {
-        let elements = self.shape.elements() as usize;
-        let image = |index: &u32| self.images[*index as usize * elements..][..elements].iter().copied();
-        let images = indices.iter().flat_map(image).collect();
-        let labels = indices.iter().map(|index| self.labels[*index as usize]).collect();
-        Dataset { place: self.place.clone(), images, labels, ..*self }
+    /// What predictions are told of the two parts of a set.
+    pub fn sizes((train, held_out): (&Dataset, &Dataset)) -> SetSizes {
+        let message_elements = matches!(train.pixels, Pixels::Encoded(_)).then(|| train.mean_message_elements());
+        let counts = SetSizes::of_counts(train.len() as u64, held_out.len() as u64);
+        SetSizes { encoded: train.encoded(), message_elements, ..counts }
     }
 
     /// Number of samples, at least 1.
@@ -241,11 +238,6 @@ impl Dataset {
         self.classes
     }
 
-    /// All images, `[samples, channels, height, width]`.
-    pub fn images(&self) -> &[f32] {
-        &self.images
-    }
-
     /// The label of each sample.
     pub fn labels(&self) -> &[u32] {
         &self.labels
@@ -257,10 +249,19 @@ fn unknown(what: &str) -> InputError {
     let meant = nearest(what, ["mnist", "synthetic"]);
     let hint = if meant.is_empty() { String::new() } else { format!("did you mean {}? ", meant.join(" or ")) };
     let message = format!(
-        "there is no such folder: {hint}write mnist, synthetic, synthetic:SAMPLES or a folder of IDX files, and behind any \
-         of them :TRAIN+HELD_OUT for so many samples"
+        "there is no such folder or file: {hint}write mnist, synthetic, synthetic:SAMPLES, a folder of IDX files, TRAIN.pack or \
+         TRAIN.pack+HELD_OUT.pack, and behind any of them :TRAIN+HELD_OUT for so many samples"
     );
     InputError::flag("data", what, message)
+}
+
+#[cfg(test)]
+impl Dataset {
+    /// All images, `[samples, channels, height, width]`, of a set that has values in memory.
+    fn values(&self) -> &[f32] {
+        let Pixels::Values(values) = &self.pixels else { panic!("samples are packed") };
+        values
+    }
 }
 
 #[cfg(test)]

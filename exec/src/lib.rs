@@ -45,7 +45,7 @@ pub use observer::{Observer, OnLoad};
 pub use patience::{ASIDE, patiently};
 pub use pin::{Bound, Pins};
 pub use pool::{Arenas, Pool};
-pub use room::{check_buffers, check_threads};
+pub use room::{available as available_memory, check_buffers, check_threads};
 #[cfg(feature = "mpi")]
 pub use run::run_processes;
 pub use run::{Run, check_run, run};

@@ -31,7 +31,7 @@ impl PeriodicPrograms {
     pub(crate) fn new(program: &Program, data: &Dataset, judged: Option<(u64, u64)>) -> Result<Self, InputError> {
         let numbers = program.meetings().into_iter().flatten().flatten();
         Ok(PeriodicPrograms {
-            shuffle: program.shuffle(data.len() as u64, data.packed_elements() as u64)?,
+            shuffle: program.shuffle(data.len() as u64, data.mean_message_elements())?,
             evaluation: judged.map(|(held_out, statistics)| program.evaluation(held_out, statistics)).transpose()?,
             checkpoint: program.checkpoint()?,
             number: numbers.max().map_or(0, |last| last + 1),

@@ -4,6 +4,7 @@
 //! by task, evaluation and the one-rank reference drive it too.
 
 mod evaluation;
+mod samples;
 mod timing;
 mod values;
 
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use lockstep_models::memory::{BufferPlaces, Plan, Reads};
 use lockstep_models::{Area, Copy, LayerId, Model, Op, Optimizer, Phase, Program, Role, SgdStep};
 
-use crate::data::Dataset;
+use crate::data::Feed;
 use crate::device::cpu::Threads;
 use crate::device::{Backward, Blueprint, Cpus, Device, DeviceError, Devices, Draw, Forward, Loss, Mode, Place, Spot};
 use crate::init;
@@ -56,6 +57,7 @@ pub struct Replica {
     /// Where the elements of buffers lie.
     places: BufferPlaces,
     device: Box<dyn Device>,
+    feed: Feed,
 }
 
 /// What a replica is made on and with.
@@ -149,6 +151,7 @@ impl Replica {
             context: 0,
             labels: Vec::new(),
             device,
+            feed: Feed::default(),
         })
     }
 
@@ -175,20 +178,6 @@ impl Replica {
             _ => vec![self.gradient(of.output)],
         };
         self.device.warm(&places);
-    }
-
-    /// Takes the next micro-batch: the samples of `data` named by `indices`, the first of which is the `place`-th of all since
-    /// training began, which is what dropout draws its numbers by.
-    ///
-    /// # Errors
-    /// The device's.
-    pub fn load(&mut self, data: &Dataset, indices: &[u32], place: u64) -> Result<(), DeviceError> {
-        self.labels.resize(indices.len(), 0);
-        data.draw(indices, self.seed, place, self.device.input()?, &mut self.labels);
-        self.device.load()?;
-        let places: Vec<u64> = (place..).take(indices.len()).collect();
-        self.written[self.context].fill(false);
-        self.device.turn_to(&self.labels, &places)
     }
 
     /// Turns to another of the micro-batches in flight.

@@ -146,7 +146,7 @@ fn threads_in(loadavg: &str) -> Option<u64> {
 }
 
 /// Bytes that this process may still take, without making others swap: what the system says, and what a container allows.
-fn available() -> Option<u64> {
+pub fn available() -> Option<u64> {
     let system = in_meminfo(&read_to_string("/proc/meminfo").ok()?)?;
     let of_container = |file: &str| read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?.trim().parse::<u64>().ok();
     let container = of_container("memory.max").zip(of_container("memory.current"));

@@ -77,7 +77,10 @@ fn setup<'a>(
     here: impl Iterator<Item = u32>,
 ) -> Result<Setup<'a>, InputError> {
     let sampler = Sampler::new(data.len(), program.batch_per_rank, program.accumulate, &program.pools, options.seed)?;
-    Parts::new(program, data.len() as u32, options.seed)?;
+    let here: Vec<u32> = here.collect();
+    if let Some(parts) = Parts::new(program, data.len() as u32, options.seed)? {
+        parts.check_room(data, &here)?;
+    }
     let (global_batch, steps_per_epoch) = (program.global_batch(), sampler.batches_per_epoch());
     let first = match options.start {
         Some(state) if !state.fits(program) => {
@@ -105,7 +108,7 @@ fn setup<'a>(
         sampler,
         options,
         course,
-        guard: Guard::new(Flights::new(program, first, here), options.stall_limit, options.observer),
+        guard: Guard::new(Flights::new(program, first, here.into_iter()), options.stall_limit, options.observer),
         driver: Mutex::new(driver),
         replay,
         hosts: None,

@@ -3,6 +3,7 @@
 //! The rules are those that the simulator simulates: tasks of the compute stream run in program order, one at a time; an
 //! exchange starts as soon as what it is `after` is done; whatever exchanges can do comes before the next compute task.
 
+mod ahead;
 mod compute;
 mod deferred;
 mod desk;
@@ -286,6 +287,7 @@ impl<'a> Worker<'a> {
         }
         while self.progress()? {}
         let iteration = self.iteration;
+        let input = self.take_input(task, repetition, batch)?;
         self.wait_until(|worker| worker.satisfied(task, iteration, repetition))?;
         let start = self.now();
         let ready = self.ready(task);
@@ -298,7 +300,13 @@ impl<'a> Worker<'a> {
         }
         self.execute(task, repetition, batch)?;
         let end = self.note_span(task, (iteration, repetition), ready, start, record);
+        // Before that of the load, which is the last of the compute stream.
+        let last = self.spans.len() - 1;
+        self.spans.splice(last..last, input);
         self.note_marks(from)?;
+        if let Op::Load { .. } = self.role.tasks[task].op {
+            self.expect_after(task, repetition, batch)?;
+        }
         self.done[task] += 1;
         self.ended[task] = end;
         Ok(())

@@ -96,6 +96,10 @@ impl Program {
                     ));
                 }
             }
+            let input = (task.stream == Stream::Read, task.stream == Stream::Decode);
+            if input != (matches!(task.op, Op::Read { .. }), matches!(task.op, Op::Decode { .. })) {
+                return Err(fault(role, &task.name, "reads or decodes on another stream than that for it"));
+            }
             let elementwise = matches!(task.op, Op::Elementwise(_));
             if task.stream == Stream::Synchronisation && !elementwise {
                 return Err(fault(role, &task.name, "only elementwise arithmetic runs beside the compute stream"));

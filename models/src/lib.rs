@@ -76,14 +76,14 @@ pub use model::{Draft, Gather, Model, Node, Parameter, Piece, ShardLayer, Shardi
 pub use need::Need;
 pub use optimizer::{Course, Decay, MomentumForm, Optimizer, Scaling, WarmUp};
 pub use partition::Partition;
-pub use passes::fused_chains;
+pub use passes::{READ_AHEAD, fused_chains};
 pub use periodic::{Periodic, PeriodicSpan, Pieces, pieces_within};
 pub use pipeline::{PipelinePass, PipelineSchedule, PipelineStep, StageBody, StageChunk, StageCut, StageOrder, Stages};
 pub use precision::{Gradients, Precision};
 pub use program::{Program, Role};
 pub use ranks::RankRange;
 pub use sampling::Sampling;
-pub use set_sizes::SetSizes;
+pub use set_sizes::{EncodedSamples, SetSizes};
 pub use span::Span;
 pub use step_numbers::{SgdStep, StepNumbers};
 pub use straggling::straggling_s;

@@ -1,8 +1,11 @@
 //! Passes: program → program, before simulator and executor part, so that both see the same tasks.
 
 mod fuse;
+mod input;
 mod pad;
 
 pub(crate) use fuse::fuse;
 pub use fuse::fused_chains;
+pub use input::READ_AHEAD;
+pub(crate) use input::read_ahead;
 pub(crate) use pad::pad;

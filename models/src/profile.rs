@@ -10,6 +10,7 @@ mod noise;
 
 use std::path::Path;
 
+use crate::EncodedSamples;
 use lockstep_topology::{ErrorPlace, InputError, RECORD, read_text};
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +89,36 @@ pub struct TransportEntry {
     pub slowdown: f64,
 }
 
+/// Decoding, cropping and normalising a sample of a set.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DecodeEntry {
+    /// Bytes of a sample as it is stored, on average over the set.
+    pub bytes: u64,
+    /// Pixels of the picture, on average.
+    pub pixels: u64,
+    /// fp32 elements that are made of it.
+    pub elements: u64,
+    /// Seconds on one core, alone.
+    pub seconds: Interval,
+    /// How many times longer it takes when every core decodes.
+    pub slowdown: f64,
+}
+
+/// Reading a file, in bytes per second.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StorageEntry {
+    /// From storage, one block behind the other; as the file lay where the system kept it all the same.
+    pub sequential: Interval,
+    /// From storage, blocks of 128 KiB in a random order.
+    pub random: Interval,
+    /// From the page cache.
+    pub cached: Interval,
+    /// Bytes of memory that the page cache could have.
+    pub page_cache: u64,
+}
+
 /// All that was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -120,6 +151,12 @@ pub struct Profile {
     pub update: Vec<Point>,
     /// Gathering samples, by their elements.
     pub load: Vec<Point>,
+    /// Decoding samples, by what they are like.
+    #[serde(default)]
+    pub decode: Vec<DecodeEntry>,
+    /// Reading files of samples; `None` where nobody measured.
+    #[serde(default)]
+    pub storage: Option<StorageEntry>,
     /// Messages between ranks of one process.
     pub memory: TransportEntry,
     /// Messages between processes; `None` where there is no MPI.
@@ -155,6 +192,20 @@ impl Profile {
         })?;
         profile.check(file)?;
         Ok(profile)
+    }
+
+    /// What decoding a sample of a set takes: as measured for such samples, or for others in proportion to their pixels; `None` where none
+    /// were.
+    pub fn decode_of(&self, sample: EncodedSamples, elements: u64) -> Option<DecodeEntry> {
+        let distance = |entry: &&DecodeEntry| {
+            let apart = entry.pixels.abs_diff(sample.pixels) + entry.bytes.abs_diff(sample.bytes);
+            (entry.elements != elements, apart)
+        };
+        let nearest = self.decode.iter().min_by_key(distance)?;
+        let factor = sample.pixels.max(1) as f64 / nearest.pixels.max(1) as f64;
+        let Interval { value, low, high } = nearest.seconds;
+        let seconds = Interval { value: value * factor, low: low * factor, high: high * factor };
+        Some(DecodeEntry { seconds, ..nearest.clone() })
     }
 
     /// As JSON.
@@ -230,6 +281,14 @@ impl Profile {
             for interval in figures.into_iter().chain(&transport.wake) {
                 all.push((name.to_string(), interval, transport.slowdown));
             }
+        }
+        all.extend(self.decode.iter().map(|entry| ("decode".to_owned(), &entry.seconds, entry.slowdown)));
+        if let Some(StorageEntry { sequential, random, cached, .. }) = &self.storage {
+            let rates = [("sequential", sequential), ("random", random), ("cached", cached)];
+            if let Some((name, rate)) = rates.into_iter().find(|(_, rate)| !positive(rate.value)) {
+                return wrong(format!("storage: {name} = {}", rate.value), "must be positive and finite");
+            }
+            all.extend(rates.map(|(name, rate)| (format!("storage: {name}"), rate, 1.0)));
         }
         if let Some(fault) = self.noise.as_ref().and_then(NoiseTrace::fault) {
             return wrong(format!("noise: {fault}"), "must be positive and finite, as many for each core");

@@ -199,6 +199,11 @@ impl Program {
         self.averaging.is_some() || self.roles[0].tasks.iter().any(applies)
     }
 
+    /// Whether samples are read and decoded by tasks of their own, ahead of their loads.
+    pub fn reads_ahead(&self) -> bool {
+        self.roles.iter().flat_map(|role| &role.tasks).any(|task| matches!(task.op, Op::Read { .. }))
+    }
+
     /// Whether workers ask the driver for their batches, which it gives in turn, or first come, first served.
     pub fn claims(&self) -> bool {
         self.averaging.is_some_and(|averaging| averaging.assignment != Assignment::Own)

@@ -9,11 +9,24 @@ pub struct SetSizes {
     pub train: u64,
     /// Held out.
     pub held_out: u64,
+    /// What a sample is like, where threads decode it.
+    pub encoded: Option<EncodedSamples>,
+    /// fp32 elements of a message that carries one, on average; `None`: its image and its label.
+    pub message_elements: Option<u64>,
+}
+
+/// Samples that are decoded when they are drawn, on average.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EncodedSamples {
+    /// Bytes as they are stored.
+    pub bytes: u64,
+    /// Pixels of the picture.
+    pub pixels: u64,
 }
 
 impl SetSizes {
     /// The digits that are part of the binary.
-    pub const MNIST: SetSizes = SetSizes { train: 4_000, held_out: 1_000 };
+    pub const MNIST: SetSizes = SetSizes::of_counts(4_000, 1_000);
     /// Synthetic training images unless a number is given, and the bytes of memory that they may take then.
     const SYNTHETIC: (u64, u64) = (4_000, 1 << 30);
 
@@ -32,7 +45,7 @@ impl SetSizes {
         let subset = || {
             let (_, counts) = what.rsplit_once(':')?;
             let (train, held_out) = counts.split_once('+')?;
-            Some(SetSizes { train: train.parse().ok()?, held_out: held_out.parse().ok()? })
+            Some(SetSizes::of_counts(train.parse().ok()?, held_out.parse().ok()?))
         };
         match what.split_once(':') {
             None if what == "mnist" => Some(SetSizes::MNIST),
@@ -44,7 +57,12 @@ impl SetSizes {
 
     /// This number of synthetic images, and a quarter of it held out.
     pub fn synthetic(train: u64) -> SetSizes {
-        SetSizes { train, held_out: train / 4 }
+        SetSizes::of_counts(train, train / 4)
+    }
+
+    /// These numbers of samples, whose values are in memory.
+    pub const fn of_counts(train: u64, held_out: u64) -> SetSizes {
+        SetSizes { train, held_out, encoded: None, message_elements: None }
     }
 
     /// Synthetic training images of this shape unless a number is given.

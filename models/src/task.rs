@@ -54,6 +54,10 @@ pub enum Stream {
     Exchange,
     /// Receives from other stages of a pipeline, posted ahead of what is sent: exchanges in an order of their own.
     Receive,
+    /// Reads samples from storage, ahead of the compute stream; one batch after the other.
+    Read,
+    /// Decodes samples by threads of the host, ahead of the compute stream; one batch after the other.
+    Decode,
     /// What updates shared state beside the compute stream, as soon as what it is `after` is done: on a GPU a kernel beside
     /// others, on a CPU between two compute tasks.
     Synchronisation,
@@ -146,6 +150,16 @@ pub enum Op {
         /// `None`: where the first layers read; else the declared buffer that they come into.
         into: Option<usize>,
     },
+    /// Reads the stored samples of the next batch, from storage or the system's page cache.
+    Read {
+        /// Samples of the micro-batch.
+        samples: u32,
+    },
+    /// Makes a batch of them: decodes, crops, flips and normalises.
+    Decode {
+        /// Samples of the micro-batch.
+        samples: u32,
+    },
     /// Takes the labels of a micro-batch whose samples another stage of a pipeline takes, and its place among all, by which dropout draws.
     Labels {
         /// Samples of the micro-batch.
@@ -207,6 +221,8 @@ impl Op {
     pub fn kind(&self) -> &'static str {
         match self {
             Op::Load { .. } | Op::Labels { .. } => "load",
+            Op::Read { .. } => "read",
+            Op::Decode { .. } => "decode",
             Op::Compute { phase, .. } => phase.name(),
             Op::Elementwise(of) => of.formula.name(),
             Op::Repeat { .. } => "repeat",

@@ -115,19 +115,24 @@ impl Timeline {
     }
 
     /// Seconds per worker of each kind of task on the compute stream in each counted step, and [`WAIT`] for the rest of it, which
-    /// is never longer than the step; its median is [`Timeline::exposed_comm_s`].
+    /// is never longer than the step; its median is [`Timeline::exposed_comm_s`]. Beside them what was read and decoded ahead.
     pub fn kinds_by_step(&self, program: &Program) -> Vec<BTreeMap<&'static str, f64>> {
         let totals = self.totals(program);
         let workers = f64::from(workers(program, &totals));
-        let mut by_iteration: BTreeMap<u32, BTreeMap<&'static str, f64>> = BTreeMap::new();
-        for (iteration, role, task, total) in totals.iter().filter(|run| computes(program, run.1, run.2)) {
-            let kind = program.roles[role].tasks[task].op.kind();
-            *by_iteration.entry(iteration).or_default().entry(kind).or_default() += total.busy_s() / workers;
-        }
+        let by_iteration = |counts: fn(&Program, usize, TaskId) -> bool| {
+            let mut kinds: BTreeMap<u32, BTreeMap<&'static str, f64>> = BTreeMap::new();
+            for (iteration, role, task, total) in totals.iter().filter(|run| counts(program, run.1, run.2)) {
+                let kind = program.roles[role].tasks[task].op.kind();
+                *kinds.entry(iteration).or_default().entry(kind).or_default() += total.busy_s() / workers;
+            }
+            kinds
+        };
+        let (mut computed, mut input) = (by_iteration(computes), by_iteration(is_input));
         let of_step = |step: Step| {
-            let mut kinds = by_iteration.remove(&step.iteration).unwrap_or_default();
+            let mut kinds = computed.remove(&step.iteration).unwrap_or_default();
             let busy: f64 = kinds.values().sum();
             kinds.insert(WAIT, (step.seconds() - busy).max(0.0));
+            kinds.extend(input.remove(&step.iteration).unwrap_or_default());
             kinds
         };
         self.steps().into_iter().map(of_step).collect()
@@ -212,6 +217,11 @@ fn workers(program: &Program, totals: &Totals) -> u32 {
 
 fn is_worker(program: &Program, role: usize) -> bool {
     program.roles[role].ranks.first() < program.workers()
+}
+
+/// Whether this reads or decodes samples ahead.
+fn is_input(program: &Program, role: usize, task: TaskId) -> bool {
+    matches!(program.roles[role].tasks[task].stream, Stream::Read | Stream::Decode)
 }
 
 /// Whether this is a worker's task on its compute stream.

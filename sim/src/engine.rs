@@ -10,6 +10,7 @@ mod exchange;
 mod feed;
 mod flight;
 mod inbox;
+mod input;
 mod message;
 pub(crate) mod path;
 mod period;

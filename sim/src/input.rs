@@ -28,6 +28,8 @@ pub struct Input {
     pub threads: u32,
     /// What decoding one sample takes of a thread.
     pub decode: Time,
+    /// The share of the memory bandwidth that a thread takes which decodes, from 0 to 1.
+    pub decode_memory: f64,
     /// What cropping, flipping and normalising one takes.
     pub transform: Time,
     /// Who does that.
@@ -105,18 +107,32 @@ impl Input {
         }
     }
 
-    /// Seconds of production of `samples` samples by a node, by its storage and by its threads.
-    pub(crate) fn production(&self, samples: f64, transforms: bool) -> (f64, f64) {
-        let missed = self.missed();
-        let (stored, latency) = match &self.source {
-            SampleSource::Files { bandwidth, latency, .. } => {
-                (missed * samples * self.sample_bytes.0 as f64 / bandwidth.bytes_per_s(), latency.as_secs_f64())
-            }
-            SampleSource::Memory { .. } => (0.0, 0.0),
+    /// Seconds of the storage that a read of `samples` samples takes, and of one of the threads that these are decoded by.
+    pub(crate) fn tasks(&self, samples: u32) -> [f64; 2] {
+        let samples = f64::from(samples);
+        let (stored, _) = self.production(samples, true);
+        [stored, samples * self.of_thread(true)]
+    }
+
+    /// What a sample takes of a thread: its request's latency, decoding, and transformation where threads do it.
+    fn of_thread(&self, transforms: bool) -> f64 {
+        let latency = match &self.source {
+            SampleSource::Files { latency, .. } => self.missed() * latency.as_secs_f64(),
+            SampleSource::Memory { .. } => 0.0,
         };
         let transform = if transforms { self.transform.as_secs_f64() } else { 0.0 };
-        let each = missed * latency + self.decode.as_secs_f64() + transform;
-        (stored, samples * each / f64::from(self.threads.max(1)))
+        latency + self.decode.as_secs_f64() + transform
+    }
+
+    /// Seconds of production of `samples` samples by a node, by its storage and by its threads.
+    pub(crate) fn production(&self, samples: f64, transforms: bool) -> (f64, f64) {
+        let stored = match &self.source {
+            SampleSource::Files { bandwidth, .. } => {
+                self.missed() * samples * self.sample_bytes.0 as f64 / bandwidth.bytes_per_s()
+            }
+            SampleSource::Memory { .. } => 0.0,
+        };
+        (stored, samples * self.of_thread(transforms) / f64::from(self.threads.max(1)))
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct RolePlan {
     pub(crate) exchange: Vec<Slot>,
     pub(crate) receive: Vec<Slot>,
     pub(crate) synchronisation: Vec<Slot>,
+    /// Reads, and what is decoded.
+    pub(crate) input: [Vec<Slot>; 2],
     /// Whether no exchange stands in a `Repeat`.
     pub(crate) repeats_alone: bool,
 }
@@ -128,6 +130,11 @@ impl TaskPlan {
 }
 
 impl RolePlan {
+    /// Whether its ranks have samples read and decoded ahead of their loads.
+    pub(crate) fn reads_ahead(&self) -> bool {
+        !self.input[0].is_empty()
+    }
+
     /// Whether its ranks claim batches.
     pub(crate) fn claims(&self) -> bool {
         self.compute.iter().any(|slot| slot.claims)
@@ -255,6 +262,7 @@ impl Plan {
             exchange: vec![Slot { task: 0, repeat: None, claims: false, micro_batch: None }],
             receive: Vec::new(),
             synchronisation: Vec::new(),
+            input: Default::default(),
             repeats_alone: true,
         };
         let (algorithm, apart) = (algorithm.clone(), Some(Apart::AtOnce));
@@ -314,6 +322,7 @@ fn role_plan(role: &Role, simulated: u32, meets: &[Option<Meets>]) -> RolePlan {
         exchange: stream(role, Stream::Exchange),
         receive: stream(role, Stream::Receive),
         synchronisation: stream(role, Stream::Synchronisation),
+        input: [Stream::Read, Stream::Decode].map(|of| stream(role, of)),
     }
 }
 

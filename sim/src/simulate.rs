@@ -139,7 +139,8 @@ pub(crate) fn simulate_folded<F: Fluid + Clone>(
     orbits: (Orbits, Folding),
 ) -> Result<(Prediction, Option<Vec<Dual>>), SimError> {
     let driver = driver.serving(program);
-    let input = platform.conditions.input.as_ref();
+    // Where input is tasks, these say when samples are there.
+    let input = platform.conditions.input.as_ref().filter(|_| !program.reads_ahead());
     let stages = input.map(|input| supply::stages(input, program, platform)).transpose()?.unwrap_or_default();
     let (outcome, folding) = fold::or_unfolded(orbits, |orbits| {
         let plan = Plan::new(program, orbits.count(program.ranks()))?;
@@ -239,7 +240,13 @@ pub(crate) fn jobs<F: Fluid>(
                     continue;
                 };
                 check(&task.name, cost)?;
-                let class = resources.task(device, cost, threads)?;
+                let class = match (&task.op, &platform.conditions.input) {
+                    (Op::Read { samples } | Op::Decode { samples }, Some(input)) => {
+                        let reads = matches!(task.op, Op::Read { .. });
+                        resources.input(device, input.threads, *samples, cost.memory)?[usize::from(!reads)]
+                    }
+                    _ => resources.task(device, cost, threads)?,
+                };
                 list.push(Some(Job { class, seconds: cost.seconds }));
             }
             found.lists.push(list);
@@ -269,6 +276,8 @@ fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, ra
         Op::Load { samples, .. } => costs.load(device, program, *samples),
         Op::Compute { chain, phase, samples, .. } => costs.compute(device, program, *chain, *phase, *samples),
         Op::Labels { samples, .. } => costs.moved(device, u64::from(*samples)),
+        Op::Read { samples } => input_cost(platform, *samples, 0),
+        Op::Decode { samples } => input_cost(platform, *samples, 1),
         Op::Samples { elements, .. } => costs.moved(device, 2 * elements),
         Op::Save { bytes } => saved(platform, device, *bytes),
         // The device does nothing meanwhile.
@@ -291,6 +300,12 @@ fn saved(platform: &Platform<'_>, device: &Device, bytes: u64) -> Cost {
     let storage = platform.cluster.hosts()[device.host.0 as usize].storage;
     let rate = storage.map_or(ASSUMED_STORAGE_BYTES_PER_S, |storage| storage.bytes_per_s());
     Cost { seconds: bytes as f64 / rate, memory: 0.0, occupancy: 0.0 }
+}
+
+/// What reading samples takes of the storage (0), or what is decoded of a thread (1); nothing where nobody says it.
+fn input_cost(platform: &Platform<'_>, samples: u32, of: usize) -> Cost {
+    let Some(input) = &platform.conditions.input else { return Cost::default() };
+    Cost { seconds: input.tasks(samples)[of], memory: input.decode_memory, occupancy: 0.0 }
 }
 
 fn check(task: &str, cost: Cost) -> Result<(), InputError> {

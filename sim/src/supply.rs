@@ -137,7 +137,8 @@ fn loads(program: &Program) -> Vec<(u32, u32)> {
 /// # Errors
 /// As a simulation's.
 pub(crate) fn pace(program: &Program, platform: &Platform<'_>) -> Result<Option<(&'static str, f64)>, SimError> {
-    let Some(input) = &platform.conditions.input else { return Ok(None) };
+    let input = platform.conditions.input.as_ref().filter(|_| !program.reads_ahead());
+    let Some(input) = input else { return Ok(None) };
     let host = usize::from(input.transform_at != TransformAt::Host);
     let of = |stages: &Stages| {
         let (produce, copy) = (stages.produce[host].as_secs_f64(), stages.copy.as_secs_f64());

@@ -19,6 +19,7 @@ mod pipelines;
 mod programs;
 mod properties;
 mod protocols;
+mod read_ahead;
 mod repetitions;
 mod rings;
 mod stages;

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use lockstep_exec::data::Dataset;
 use lockstep_measure::calibrate::{
-    CalibrationRow, Kept, add, alone, check_room, lay_over, missing, of_experiment, of_host, rows, save,
+    CalibrationRow, Kept, add, add_input, alone, check_room, lay_over, missing, of_experiment, of_host, rows, save,
 };
 use lockstep_measure::host::Cores;
 use lockstep_measure::quiet::Quiet;
@@ -47,10 +48,14 @@ impl Calibrate {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut quiet = Quiet::new(Cores::find());
         let measuring = |what: &str| tell(&format!("lockstep: measuring {what}"));
+        let mut packed = None;
         let (programs, command) = match &self.experiment {
             Some(path) => {
                 let experiment = Experiment::load(path)?;
                 let programs = of_experiment(&experiment, &experiment.configurations()?)?;
+                let model = experiment.load_model(&experiment.model)?;
+                let train = Dataset::load_augmented(&experiment.data, &model, experiment.augmentation)?.0;
+                packed = train.encoded().map(|_| train);
                 (programs, format!("lockstep calibrate {}", path.display()))
             }
             None => {
@@ -72,13 +77,24 @@ impl Calibrate {
         let kept = Kept::open(&self.profile, &mut quiet);
         let mut measured = of_host(&command, &mut quiet, measuring)?;
         add(&mut measured, &subjects, &command, &mut quiet, measuring);
+        if let Some(packed) = &packed {
+            add_input(&mut measured, packed, &mut quiet, measuring)?;
+        }
         let mut others = 0;
         let profile = match kept.profile {
             Some(mut kept) => {
                 lay_over(&mut kept, measured.clone());
                 others = kept.compute.len() - measured.compute.len();
                 // Roofs and messages are those of now.
-                Profile { compute: kept.compute, update: kept.update, load: kept.load, mpi: kept.mpi, ..measured }
+                Profile {
+                    compute: kept.compute,
+                    update: kept.update,
+                    load: kept.load,
+                    mpi: kept.mpi,
+                    decode: kept.decode,
+                    storage: kept.storage,
+                    ..measured
+                }
             }
             None => measured,
         };

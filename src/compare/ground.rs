@@ -3,8 +3,9 @@
 
 use std::path::Path;
 
+use lockstep_exec::data::Dataset;
 use lockstep_measure::calibrate::{
-    Kept, add, check_room, difference, missing, of_experiment, of_host, of_processes, save,
+    Kept, add, add_input, check_room, difference, missing, of_experiment, of_host, of_processes, save,
 };
 use lockstep_measure::host::Host;
 use lockstep_measure::launch::Launch;
@@ -60,8 +61,7 @@ pub(super) fn messages(
 /// # Errors
 /// An unknown cluster, a broken profile, data that cannot be had, a measurement that fails.
 pub(super) fn ground(
-    experiment: &Experiment,
-    configurations: &[Configuration],
+    (experiment, configurations, train): (&Experiment, &[Configuration], &Dataset),
     asked: &Asked<'_>,
     (kept, mpi): (Option<Kept>, Option<TransportEntry>),
     quiet: &mut Quiet,
@@ -79,13 +79,14 @@ pub(super) fn ground(
     }
     let subjects = missing(of_experiment(experiment, configurations)?, kept.as_ref());
     check_room(&subjects, quiet.cores().count()).map_err(|error| experiment.locate(error))?;
-    let measured = kept.is_none() || !subjects.is_empty() || mpi.is_some();
+    let mut measured = kept.is_none() || !subjects.is_empty() || mpi.is_some();
     let mut tell = |what: &str| note(&format!("measuring {what}"));
     let mut profile = match kept {
         Some(kept) => kept,
         None => of_host(asked.command, quiet, &mut tell)?,
     };
     add(&mut profile, &subjects, asked.command, quiet, &mut tell);
+    measured |= add_input(&mut profile, train, quiet, &mut tell)?;
     profile.mpi = mpi.or(profile.mpi);
     if measured {
         save(&profile, Path::new(PROFILE_PATH))?;

@@ -3,14 +3,13 @@
 //! It knows no streams, buckets or messages and uses none of the executor's kernels for the rules; only sums of differences are
 //! bracketed as the symbolic checker reports it. With reference models it has a level more (§3.3).
 
-use lockstep_exec::Arenas;
 use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::Devices;
 use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::replica::Replica;
+use lockstep_exec::{Arenas, ExecError};
 use lockstep_models::memory::Reuse;
 use lockstep_models::{Averaging, Axis, Claim, Course, Model, Optimizer, Program};
-use lockstep_topology::InputError;
 
 use super::{bracketed, gradients};
 
@@ -23,7 +22,7 @@ pub(super) fn train(
     steps: u32,
     seed: u64,
     optimizer: &Optimizer,
-) -> Result<Vec<f32>, InputError> {
+) -> Result<Vec<f32>, ExecError> {
     let (k, tau, samples) = (program.workers(), averaging.period, program.batch_per_rank);
     let sampler = Sampler::new(data.len(), samples, tau, &program.pools, seed)?;
     let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
@@ -94,7 +93,7 @@ fn differences_of_devices(
     c: Vec<Vec<f32>>,
     z: &[f32],
     r: &mut [Vec<f32>],
-) -> Result<Vec<Vec<f32>>, InputError> {
+) -> Result<Vec<Vec<f32>>, ExecError> {
     let mut handed_on = Vec::new();
     for ((device, r), c) in r.iter_mut().enumerate().zip(c.chunks(program.mesh.size(Axis::Learner) as usize)) {
         let exchanges = program.roles[0].exchanges().map(|(_, exchange)| exchange);

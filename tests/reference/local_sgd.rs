@@ -1,13 +1,12 @@
 //! The slow obvious twin of local SGD: Stich 2019, Alg. 1, rank by rank, and each step as the paper writes it.
 
-use lockstep_exec::Arenas;
 use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::Devices;
 use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::replica::Replica;
+use lockstep_exec::{Arenas, ExecError};
 use lockstep_models::memory::Reuse;
 use lockstep_models::{Course, Optimizer, Program};
-use lockstep_topology::InputError;
 
 use super::learners::decays;
 use super::{bracketed, gradients};
@@ -20,7 +19,7 @@ pub(super) fn train(
     steps: u32,
     seed: u64,
     optimizer: &Optimizer,
-) -> Result<Vec<f32>, InputError> {
+) -> Result<Vec<f32>, ExecError> {
     let (k, tau, samples) = (program.workers(), program.accumulate, program.batch_per_rank);
     let sampler = Sampler::new(data.len(), samples, tau, &program.pools, seed)?;
     let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };

@@ -11,11 +11,11 @@ mod split;
 
 use std::collections::BTreeMap;
 
-use lockstep_exec::Arenas;
 use lockstep_exec::data::{Dataset, Parts, Sampler};
 use lockstep_exec::device::cpu::{Threads, add_into};
 use lockstep_exec::device::{Cpus, DeviceError, Devices, Mode};
 use lockstep_exec::replica::Replica;
+use lockstep_exec::{Arenas, ExecError};
 use lockstep_models::memory::Reuse;
 use lockstep_models::{
     Buffer, Claim, Course, Exchange, Job, Op, Optimizer, Phase, PipelinePass, Program, StageBody, Task,
@@ -32,7 +32,7 @@ pub(crate) fn train(
     steps: u32,
     seed: u64,
     optimizer: &Optimizer,
-) -> Result<Vec<f32>, InputError> {
+) -> Result<Vec<f32>, ExecError> {
     train_as_claimed(program, data, steps, seed, optimizer, &[])
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn train_as_claimed(
     seed: u64,
     optimizer: &Optimizer,
     claims: &[Claim],
-) -> Result<Vec<f32>, InputError> {
+) -> Result<Vec<f32>, ExecError> {
     if let (None, Some(sharding)) = (&program.averaging, &program.sharding) {
         data.check_fits(&program.model)?;
         return split::train(program, sharding, data, steps, seed, optimizer);
@@ -67,7 +67,7 @@ pub(crate) fn train_on(
     seed: u64,
     optimizer: &Optimizer,
     claims: &[Claim],
-) -> Result<Vec<f32>, InputError> {
+) -> Result<Vec<f32>, ExecError> {
     data.check_fits(&program.model)?;
     if let Some(averaging) = &program.averaging {
         return learners::train(devices, program, averaging, (data, claims), steps, seed, optimizer);
@@ -77,7 +77,7 @@ pub(crate) fn train_on(
     }
     if program.sharding.is_some() {
         let message = "has layers that ranks share, whose twin computes on the CPU alone: compare with that";
-        return Err(InputError::new("reference", program.model.name(), message));
+        return Err(InputError::new("reference", program.model.name(), message).into());
     }
     let (workers, accumulate) = (program.pools.iter().sum::<u32>(), program.accumulate);
     let samples = program.batch_per_rank;
@@ -136,7 +136,7 @@ pub(crate) fn train_on(
 }
 
 /// The passes of all stages in one rank, in the same chains: a kernel may round otherwise than two that do its work.
-fn alone(program: &Program) -> Result<Program, InputError> {
+fn alone(program: &Program) -> Result<Program, ExecError> {
     let mut alone = Job::new(program.model.clone(), 1, program.batch_per_rank).program()?;
     // By the distance of a chunk from where its pass begins; a program without stages has one.
     let mut passes: BTreeMap<(PipelinePass, u32), &[Task]> = BTreeMap::new();
@@ -176,7 +176,7 @@ fn gradients(program: &Program, samples: u64, replica: &mut Replica) -> Result<V
 }
 
 /// The gradients of those who draw samples, by number, added up as the exchanges of gradients do it.
-fn added_up(program: &Program, gradients: &[Vec<f32>]) -> Result<Vec<f32>, InputError> {
+fn added_up(program: &Program, gradients: &[Vec<f32>]) -> Result<Vec<f32>, ExecError> {
     let workers = program.roles.iter().filter(|role| role.ranks.first() < program.workers());
     let exchanges = workers.flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
     let exchanges = exchanges.filter(|exchange| exchange.buffer == Buffer::Gradients);
@@ -197,7 +197,7 @@ fn bracketed<'p>(
     program: &Program,
     exchanges: impl Iterator<Item = &'p Exchange>,
     sums: &[Vec<f32>],
-) -> Result<Vec<f32>, InputError> {
+) -> Result<Vec<f32>, ExecError> {
     let mut total = sums[0].clone();
     for exchange in exchanges.filter(|exchange| exchange.collective != Collective::AllGather) {
         let groups = if exchange.shared.is_empty() { 1 } else { program.group_count(exchange) };

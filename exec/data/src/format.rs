@@ -2,14 +2,18 @@
 
 use lockstep_models::Shape;
 
+use crate::normalisation::Normalisation;
+
 /// The first eight bytes.
 pub const MAGIC: [u8; 8] = *b"lockpack";
 /// Version of the form; a reader refuses others.
 pub const VERSION: u32 = 1;
 /// Bytes before the first sample: a page.
 pub const BLOB: u64 = 4096;
-/// Bytes of the header that are used, its checksum included.
+/// Bytes of the header, its checksum included; the figures of channels follow.
 const HEADER: usize = 64;
+/// Most channels whose figures the header page has place for.
+const MOST_FIGURES: usize = (BLOB as usize - HEADER - 8) / 16;
 /// Bytes of an entry.
 pub const ENTRY: usize = 24;
 /// Most bytes of a sample: 256 MiB.
@@ -106,8 +110,8 @@ impl Entry {
 }
 
 impl Header {
-    /// The page before the samples.
-    pub fn encode(&self) -> Vec<u8> {
+    /// The page before the samples, with the figures of arrays, where there is place for them.
+    pub fn encode(&self, figures: Option<&Normalisation>) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(BLOB as usize);
         bytes.extend(MAGIC);
         let (kind, shape, short_side, quality) = match self.encoding {
@@ -124,8 +128,47 @@ impl Header {
         bytes.extend(self.index_checksum.to_le_bytes());
         let sum = checksum(&bytes);
         bytes.extend(sum.to_le_bytes());
+        if let Some(figures) = figures.filter(|figures| figures.mean.len() <= MOST_FIGURES) {
+            let channels = figures.mean.iter().zip(&figures.deviation);
+            let numbers = channels.flat_map(|(mean, deviation)| [mean, deviation]).flat_map(|n| n.to_le_bytes());
+            let numbers: Vec<u8> = numbers.collect();
+            bytes.extend((figures.mean.len() as u32).to_le_bytes());
+            bytes.extend(checksum(&numbers).to_le_bytes());
+            bytes.extend(numbers);
+        }
         bytes.resize(BLOB as usize, 0);
         bytes
+    }
+
+    /// Mean and deviation of each channel that the header `page` holds behind the header, and where they end; `None` where it
+    /// holds none.
+    ///
+    /// # Errors
+    /// Figures that are damaged, or not of as many channels as the samples have.
+    pub fn figures(&self, page: &[u8]) -> Result<(Option<Normalisation>, usize), String> {
+        let damaged = || "the figures of the channels (from byte 64) are damaged: pack it anew".to_owned();
+        let page = page.get(..BLOB as usize).ok_or_else(damaged)?;
+        let channels = match (u32_at(page, HEADER), self.encoding) {
+            (0, _) => return Ok((None, HEADER)),
+            (count, Encoding::Raw(shape)) if count == shape.channels && count as usize <= MOST_FIGURES => {
+                count as usize
+            }
+            _ => return Err(damaged()),
+        };
+        let numbers = &page[HEADER + 8..HEADER + 8 + 16 * channels];
+        if checksum(numbers) != u32_at(page, HEADER + 4) {
+            return Err(damaged());
+        }
+        let number = |at: usize| f64::from_bits(u64_at(numbers, 8 * at));
+        let figures = Normalisation {
+            mean: (0..channels).map(|channel| number(2 * channel)).collect(),
+            deviation: (0..channels).map(|channel| number(2 * channel + 1)).collect(),
+        };
+        let sound = |figure: &f64| figure.is_finite();
+        if !figures.mean.iter().all(sound) || !figures.deviation.iter().all(|figure| sound(figure) && *figure > 0.0) {
+            return Err(damaged());
+        }
+        Ok((Some(figures), HEADER + 8 + numbers.len()))
     }
 
     /// What the beginning of a file of `length` bytes says.

@@ -12,6 +12,7 @@ use lockstep_topology::InputError;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use crate::idx;
 use crate::picture::{self, Picture};
 
 /// The set that a generated one is like.
@@ -216,9 +217,9 @@ fn mnist((samples, classes, seed): (usize, u32, u64), out: &Path, progress: impl
     for (prefix, numbers) in [("train", train), ("t10k", held_out)] {
         let create = |name: &str| std::fs::File::create(out.join(format!("{prefix}-{name}"))).map(io::BufWriter::new);
         let (mut images, mut labels) = (create("images-idx3-ubyte")?, create("labels-idx1-ubyte")?);
-        let length = (numbers.len() as u32).to_be_bytes();
-        images.write_all(&[&[0, 0, 8, 3], &length[..], &[0, 0, 0, 28, 0, 0, 0, 28]].concat())?;
-        labels.write_all(&[&[0, 0, 8, 1], &length[..]].concat())?;
+        let length = numbers.len() as u32;
+        images.write_all(&idx::encode(&[length, 28, 28], &[]))?;
+        labels.write_all(&idx::encode(&[length], &[]))?;
         for number in numbers {
             let class = (number as u64 % u64::from(classes.min(10))) as u32;
             images.write_all(&array(seed, number as u64, class, (28, 28, 1)))?;

@@ -3,10 +3,12 @@
 //! A file is two zero bytes, a type (8: unsigned bytes), the number of dimensions, each dimension as a big-endian `u32`,
 //! then the values, the last dimension fastest. Sizes in a header are claims: nothing is reserved before it has been read.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
+use flate2::Compression;
 use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
 use lockstep_models::Shape;
 use lockstep_topology::{InputError, read_bytes};
 
@@ -72,6 +74,24 @@ fn read(folder: &Path, name: &str, dims: &[u8]) -> Result<(String, Idx), InputEr
     let bytes = read_bytes(&path).map_err(|error| InputError::new(&place, "", error.told("")))?;
     let idx = decode(&place, &bytes, dims)?;
     Ok((place, idx))
+}
+
+/// An IDX file of unsigned bytes with these dimensions; `values` may still be to come.
+pub fn encode(dims: &[u32], values: &[u8]) -> Vec<u8> {
+    let mut file = vec![0, 0, UNSIGNED_BYTE, dims.len() as u8];
+    dims.iter().for_each(|dim| file.extend(dim.to_be_bytes()));
+    file.extend(values);
+    file
+}
+
+/// A file as such sets are distributed: gzipped.
+///
+/// # Errors
+/// None that memory gives.
+pub fn compress(file: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(file)?;
+    encoder.finish()
 }
 
 /// The content of an IDX file of unsigned bytes, plain or gzipped, with a number of dimensions among `allowed`; `place` is where errors are.

@@ -132,6 +132,14 @@ impl Journal {
         self.journal.sync_data()
     }
 
+    /// What was brought to storage of the file.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub(crate) fn blob(&self) -> Result<memmap2::Mmap, lockstep_topology::InputError> {
+        crate::packed::map(&self.blob_path)
+    }
+
     /// Completes the file with its index and header and gives it its name, in one step.
     pub(crate) fn finish(mut self, out: &Path, header: &[u8], index: &[u8]) -> io::Result<()> {
         self.blob.write_all(index)?;

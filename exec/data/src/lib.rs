@@ -8,12 +8,14 @@ pub mod format;
 pub mod generate;
 pub mod idx;
 mod journal;
+mod normalisation;
 mod pack;
 mod packed;
 mod picture;
 mod source;
 
+pub use normalisation::Normalisation;
 pub use pack::{Outcome, Packing, Skipped, pack};
 pub use packed::Packed;
-pub use picture::{MOST_PIXELS, Picture, QUALITY, keep as keep_jpeg, size as jpeg_size};
+pub use picture::{MOST_PIXELS, Picture, QUALITY, decode as decode_jpeg, keep as keep_jpeg, size as jpeg_size};
 pub use source::{Sample, SampleEntry, SetPart, Source, cifar, lmdb, shards};

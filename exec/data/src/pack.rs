@@ -14,6 +14,7 @@ use sha2::Digest;
 
 use crate::format::{BLOB, ENTRY, Encoding, Entry, Header, MOST_SAMPLE_BYTES};
 use crate::journal::{Journal, Record};
+use crate::packed;
 use crate::picture::{self, QUALITY};
 use crate::source::Source;
 
@@ -159,7 +160,11 @@ pub fn pack(source: &Source, packing: &Packing, progress: impl FnMut(usize) -> b
         index: last.offset + u64::from(last.length),
         index_checksum: crc32fast::hash(&index),
     };
-    journal.finish(out, &header.encode(), &index).map_err(unwritable)?;
+    let figures = {
+        let blob = journal.blob()?;
+        packed::figures_of(&header, &blob[BLOB as usize..header.index as usize])
+    };
+    journal.finish(out, &header.encode(figures.as_ref()), &index).map_err(unwritable)?;
     Ok(Outcome { header, resumed, skipped })
 }
 

@@ -1,25 +1,36 @@
 //! Reads a packed file: mapped into memory, so that a batch takes samples' bytes without a copy.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use lockstep_topology::InputError;
 use memmap2::Mmap;
 
-use crate::format::{BLOB, Entry, Header};
+use crate::format::{BLOB, Encoding, Entry, Header};
+use crate::normalisation::Normalisation;
 use crate::picture;
 
 /// A packed set whose index has been checked.
 #[derive(Debug)]
 pub struct Packed {
     place: String,
+    file: File,
     map: Mmap,
     header: Header,
     entries: Vec<Entry>,
+    figures: Option<Normalisation>,
+    /// Where zeros begin in the first page.
+    zeros: usize,
 }
 
 /// The file at `path`, mapped; it must not be empty.
 pub(crate) fn map(path: &Path) -> Result<Mmap, InputError> {
+    opened(path).map(|(_, map)| map)
+}
+
+/// The file at `path`, and its bytes.
+fn opened(path: &Path) -> Result<(File, Mmap), InputError> {
     let error = |message: String| InputError::new(path.display().to_string(), "", message);
     let unreadable = |failure: std::io::Error| error(format!("cannot be read: {failure}"));
     let file = File::open(path).map_err(unreadable)?;
@@ -29,7 +40,15 @@ pub(crate) fn map(path: &Path) -> Result<Mmap, InputError> {
     }
     // SAFETY: the map is only read. A file that others cut or change meanwhile breaks the promise that its bytes stay as they are;
     // inputs are declared (docs/data.md) to stay unchanged while they are read, as executables must.
-    unsafe { Mmap::map(&file) }.map_err(unreadable)
+    let map = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
+    Ok((file, map))
+}
+
+/// Mean and deviation of each channel of arrays of this shape that lie one behind the other in `blob`.
+pub(crate) fn figures_of(header: &Header, blob: &[u8]) -> Option<Normalisation> {
+    let Encoding::Raw(shape) = header.encoding else { return None };
+    let pixels = (shape.elements() / u64::from(shape.channels)) as usize;
+    Some(Normalisation::of(shape.channels as usize, pixels, || blob.chunks_exact(shape.elements() as usize)))
 }
 
 impl Packed {
@@ -39,9 +58,21 @@ impl Packed {
     /// No such file, or one that is cut, damaged in header or index, or something else.
     pub fn open(path: &Path) -> Result<Packed, InputError> {
         let place = path.display().to_string();
-        let map = map(path)?;
-        let (header, entries) = read(&map).map_err(|message| InputError::new(&place, "", message))?;
-        Ok(Packed { place, map, header, entries })
+        let (file, map) = opened(path)?;
+        let damaged = |message| InputError::new(&place, "", message);
+        let (header, entries) = read(&map).map_err(damaged)?;
+        let (figures, zeros) = header.figures(&map).map_err(damaged)?;
+        Ok(Packed { place, file, map, header, entries, figures, zeros })
+    }
+
+    /// The file, for messages.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Mean and deviation of each channel over all samples, where they are arrays.
+    pub fn figures(&self) -> Option<&Normalisation> {
+        self.figures.as_ref()
     }
 
     /// What its header says.
@@ -71,9 +102,29 @@ impl Packed {
     /// # Panics
     /// Where there is no such sample.
     pub fn checked(&self, sample: usize) -> Result<&[u8], InputError> {
-        let (entry, bytes) = (&self.entries[sample], self.bytes(sample));
+        let bytes = self.bytes(sample);
+        self.check(sample, bytes).map(|()| bytes)
+    }
+
+    /// Reads the bytes of a sample into `bytes`, which are as many, past the map: they take no memory twice.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or changed bytes.
+    ///
+    /// # Panics
+    /// Where there is no such sample.
+    pub fn read(&self, sample: usize, bytes: &mut [u8]) -> Result<(), InputError> {
+        self.file.read_exact_at(bytes, self.entries[sample].offset).map_err(|failure| {
+            InputError::new(&self.place, format!("sample {sample}"), format!("cannot be read: {failure}"))
+        })?;
+        self.check(sample, bytes)
+    }
+
+    /// Holds the bytes of a sample to its checksum.
+    fn check(&self, sample: usize, bytes: &[u8]) -> Result<(), InputError> {
+        let entry = &self.entries[sample];
         if crc32fast::hash(bytes) == entry.checksum {
-            return Ok(bytes);
+            return Ok(());
         }
         let (from, to) = (entry.offset, entry.offset + u64::from(entry.length) - 1);
         let message = format!("bytes {from} to {to} do not have their checksum: the file is damaged, pack it anew");
@@ -98,7 +149,7 @@ impl Packed {
             at = entry.offset + u64::from(entry.length);
             follows
         });
-        follows && at == self.header.index && self.map[64..BLOB as usize].iter().all(|byte| *byte == 0)
+        follows && at == self.header.index && self.map[self.zeros..BLOB as usize].iter().all(|byte| *byte == 0)
     }
 }
 

@@ -64,7 +64,7 @@ pub fn size(jpeg: &[u8]) -> Result<(u16, u16, u8), String> {
 ///
 /// # Errors
 /// As [`size`], and data that are cut or broken.
-pub(crate) fn decode(jpeg: &[u8]) -> Result<Picture, String> {
+pub fn decode(jpeg: &[u8]) -> Result<Picture, String> {
     let (width, height, channels) = size(jpeg)?;
     let colour = if channels == 1 { ColorSpace::Luma } else { ColorSpace::RGB };
     let broken = |error: &dyn std::fmt::Display| format!("is a broken JPEG file: {}", told(error));

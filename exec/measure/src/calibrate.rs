@@ -4,6 +4,7 @@
 //! trained. A profile keeps what it knows of other models: layers are known by their shapes, whoever has them.
 
 mod bench;
+mod input;
 mod interval;
 mod kept;
 mod layers;
@@ -27,6 +28,7 @@ use crate::host::Host;
 use crate::launch::Launch;
 use crate::quiet::Quiet;
 
+pub use input::add_input;
 pub(crate) use interval::interval;
 pub use kept::{Kept, difference, lay_over, save};
 pub use needs::{Subject, check_room, missing};
@@ -35,6 +37,8 @@ pub use row::{CalibrationRow, rows};
 
 /// Times that disturbed messages are timed.
 const TRIALS: usize = 3;
+/// Bytes of decoded samples that loads are timed with.
+const LOADED_BYTES: u64 = 256 << 20;
 /// Repetitions of each operation in a pass.
 const REPETITIONS: usize = 4;
 /// Messages of each kind.
@@ -70,6 +74,8 @@ pub fn of_host(command: &str, quiet: &mut Quiet, mut note: impl FnMut(&str)) -> 
         compute: Vec::new(),
         update: Vec::new(),
         load: Vec::new(),
+        decode: Vec::new(),
+        storage: None,
         memory,
         mpi: None,
         gpus: Vec::new(),
@@ -168,7 +174,8 @@ pub fn of_experiment(
 /// Data that cannot be had.
 fn dataset(data: &str, model: &Model) -> Result<Arc<Dataset>, InputError> {
     let patch = Augmentation { patch: true, ..Augmentation::default() };
-    Ok(Arc::new(Dataset::load_augmented(data, model, patch)?.0))
+    // Where threads decode, a load only copies.
+    Ok(Arc::new(Dataset::load_augmented(data, model, patch)?.0.in_memory(LOADED_BYTES)?))
 }
 
 /// One worker's program: each of its tasks once, one update of everything.

@@ -18,6 +18,7 @@ mod whole;
 use std::sync::Arc;
 
 use lockstep_cuda::{Direct, Gpu, Gpus, Places, Rates, Way, free_memory, probe, rates};
+use lockstep_exec::ExecError;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::{DeviceError, Devices};
 use lockstep_experiment::Device;
@@ -126,7 +127,7 @@ impl Site<'_> {
                     found.memory.push(entry);
                     found.sets.push((program, laps));
                 }
-                Err(error @ DeviceError::OutOfMemory { .. }) => {
+                Err(ExecError::Device(error @ DeviceError::OutOfMemory { .. })) => {
                     note(&format!("{model} at a batch of {samples} is left out: {error}"));
                     continue;
                 }
@@ -140,7 +141,7 @@ impl Site<'_> {
                 let stand = Stand { devices: self.gpus, program, data };
                 match learners::steps(&stand, &ranks, wanted.steps) {
                     Ok(steps) => found.learners.push((model.clone(), samples, *count, steps)),
-                    Err(error @ DeviceError::OutOfMemory { .. }) => {
+                    Err(ExecError::Device(error @ DeviceError::OutOfMemory { .. })) => {
                         note(&format!("{count} learners of {model} at a batch of {samples} are left out: {error}"));
                         break;
                     }
@@ -170,7 +171,7 @@ impl Site<'_> {
     }
 
     /// What the tasks take, and bytes of the device that a rank took.
-    fn layers(&self, program: &Program, data: &Dataset, steps: u32) -> Result<(Laps, u64), DeviceError> {
+    fn layers(&self, program: &Program, data: &Dataset, steps: u32) -> Result<(Laps, u64), ExecError> {
         let before = free_memory(self.ordinal)?;
         let stand = Stand { devices: self.gpus, program, data };
         let mut rank = stand.rank(self.ordinal)?;

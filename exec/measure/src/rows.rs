@@ -52,7 +52,11 @@ pub fn rows(
     let located =
         |error: InputError| if error.place == ErrorPlace::Flag("data") { experiment.locate(error) } else { error };
     let loaded = Dataset::load_augmented(&experiment.data, model, experiment.augmentation);
-    let (train, held_out) = launch.all(loaded.map_err(located))?;
+    let (train, held_out) = Dataset::decoded_by(launch.all(loaded.map_err(located))?, experiment.decode_threads);
+    // Where threads decode samples, these are tasks of the program.
+    let experiment = &Experiment { loaded: Some(Dataset::sizes((&train, &held_out))), ..experiment.clone() };
+    let mut configurations = experiment.configurations()?;
+    lay_out(experiment, &mut configurations)?;
     let (mut rows, mut keys) = (Vec::new(), Vec::new());
     for configuration in &configurations {
         let first = rows.len();

@@ -4,10 +4,12 @@
 //! layer drops does, so it does not depend on which rank or micro-batch it is in. Images are normalised already: what lies
 //! outside of one is 0, its channel's mean.
 
+use lockstep_data::{Normalisation, Picture};
 use lockstep_models::{Augmentation, Shape};
 use rand_chacha::ChaCha8Rng;
 
 use super::random::{Purpose, below, stream, uniform};
+use super::resample::{Window, between, resample, whole_of};
 
 /// Shares of the image's area that a scaled crop may take, and its width over its height (Szegedy et al. 2015, §6, which Goyal
 /// et al. 2017, §5.1, follow).
@@ -16,32 +18,74 @@ const ASPECT: (f64, f64) = (3.0 / 4.0, 4.0 / 3.0);
 /// Crops that are drawn before the whole image is taken.
 const ATTEMPTS: u32 = 10;
 
-/// Makes `image` (`[channels, height, width]` of `shape`) out of `stored`, the `place`-th sample since training began.
+/// How a training sample is changed, and the numbers that it is drawn by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Augmented<'a> {
+    pub(super) how: &'a Augmentation,
+    pub(super) seed: u64,
+    /// Among all samples since training began.
+    pub(super) place: u64,
+}
+
+/// Makes `image` (`[channels, height, width]` of `shape`) out of `stored`: augmented, or the patch in its centre.
 ///
 /// # Panics
-/// When `stored` has other channels or is smaller, or it is larger and `how` has no patches.
-pub(super) fn augment(
-    how: &Augmentation,
-    stored: (&[f32], Shape),
-    shape: Shape,
-    image: &mut [f32],
-    seed: u64,
-    place: u64,
-) {
+/// When `stored` has other channels or is smaller, or it is larger and is augmented without patches.
+pub(super) fn augment(stored: (&[f32], Shape), shape: Shape, augmented: Option<Augmented<'_>>, image: &mut [f32]) {
+    let Some(Augmented { how, seed, place }) = augmented else { return centre(stored, shape, image) };
     let random = &mut stream(seed, Purpose::Augmentation, place);
     if how.patch {
-        let room = |stored: u32, taken: u32| stored.checked_sub(taken).expect("patches fit into images");
-        let down = below(random, room(stored.1.height, shape.height) + 1);
-        cut(stored, shape, (down, below(random, room(stored.1.width, shape.width) + 1)), image);
+        let (down, right) = patch(random, (stored.1.height, stored.1.width), shape);
+        cut(stored, shape, (down, right), image);
     } else {
         image.copy_from_slice(stored.0);
     }
+    let window = how.scale.then(|| scaled_crop(random, shape.height as usize, shape.width as usize));
+    shift_about(how, random, window, shape, image);
+}
+
+/// The same out of pixels of any size: with `scale` alone the crop is taken of all of them, without it and without patches the
+/// window that [`whole_of`] says.
+pub(super) fn augment_picture(
+    picture: &Picture,
+    figures: &Normalisation,
+    shape: Shape,
+    augmented: Option<Augmented<'_>>,
+    image: &mut [f32],
+) {
+    let (height, width) = (usize::from(picture.height), usize::from(picture.width));
+    let Some(Augmented { how, seed, place }) = augmented else {
+        return resample(picture, whole_of((height, width), shape), figures, shape, image);
+    };
+    let random = &mut stream(seed, Purpose::Augmentation, place);
+    let window = if how.patch {
+        let (down, right) = patch(random, (height as u32, width as u32), shape);
+        (f64::from(down), f64::from(right), f64::from(shape.height), f64::from(shape.width))
+    } else if how.scale {
+        scaled_crop(random, height, width)
+    } else {
+        whole_of((height, width), shape)
+    };
+    resample(picture, window, figures, shape, image);
+    let scales = how.patch && how.scale;
+    let window = scales.then(|| scaled_crop(random, shape.height as usize, shape.width as usize));
+    shift_about(how, random, window, shape, image);
+}
+
+/// Where a patch of `shape` begins, (rows, columns) from the corner of `size` pixels.
+fn patch(random: &mut ChaCha8Rng, size: (u32, u32), shape: Shape) -> (u32, u32) {
+    let room = |stored: u32, taken: u32| stored.checked_sub(taken).expect("patches fit into images");
+    let down = below(random, room(size.0, shape.height) + 1);
+    (down, below(random, room(size.1, shape.width) + 1))
+}
+
+/// Scales a window of `image` to all of it, shifts and mirrors it, as `how` says.
+fn shift_about(how: &Augmentation, random: &mut ChaCha8Rng, window: Option<Window>, shape: Shape, image: &mut [f32]) {
     let (height, width) = (shape.height as usize, shape.width as usize);
-    let scaled = how.scale.then(|| scaled_crop(random, height, width));
     let (down, right) = (below(random, 2 * how.crop + 1) as usize, below(random, 2 * how.crop + 1) as usize);
     let mirrored = how.flip && below(random, 2) == 1;
     for plane in image.chunks_exact_mut(height * width) {
-        if let Some(window) = scaled {
+        if let Some(window) = window {
             let source = plane.to_vec();
             resize(&source, (height, width), window, plane);
         }
@@ -69,12 +113,9 @@ fn cut((stored, of): (&[f32], Shape), shape: Shape, (down, right): (u32, u32), p
 }
 
 /// The patch of `shape` in the centre of `stored`; of two centres the upper or left one.
-pub(super) fn centre(stored: (&[f32], Shape), shape: Shape, patch: &mut [f32]) {
+fn centre(stored: (&[f32], Shape), shape: Shape, patch: &mut [f32]) {
     cut(stored, shape, ((stored.1.height - shape.height) / 2, (stored.1.width - shape.width) / 2), patch);
 }
-
-/// A window of an image in pixels: first row and column, height and width.
-type Window = (f64, f64, f64, f64);
 
 /// A window of a random share of the area and a random aspect ratio, anywhere; the whole image if none fits.
 fn scaled_crop(random: &mut ChaCha8Rng, height: usize, width: usize) -> Window {
@@ -100,12 +141,6 @@ fn resize(
     (top, left, of_height, of_width): Window,
     target: &mut [f32],
 ) {
-    // Where the centre of pixel i of n lies in the window: between which two pixels, and how near to the second.
-    let between = |i: usize, n: usize, first: f64, size: f64| {
-        let at = (first + (i as f64 + 0.5) * size / n as f64 - 0.5).clamp(first, first + size - 1.0);
-        let low = at.floor();
-        (low as usize, (low as usize + 1).min((first + size) as usize - 1), (at - low) as f32)
-    };
     for (y, row) in target.chunks_exact_mut(width).enumerate() {
         let (above, below, down) = between(y, height, top, of_height);
         for (x, value) in row.iter_mut().enumerate() {
@@ -136,6 +171,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn augmented(how: &Augmentation, seed: u64, place: u64) -> Option<Augmented<'_>> {
+        Some(Augmented { how, seed, place })
+    }
 
     const IMAGE: [f32; 6] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
 
@@ -174,7 +213,7 @@ mod tests {
             // Where the two pixels that differ end up tells the crop and the side; some crops lose one or both.
             let stored = [0.0, 0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0];
             let mut image = [0.0; 9];
-            augment(&augmentation, (&stored, shape), shape, &mut image, 5, place);
+            augment((&stored, shape), shape, augmented(&augmentation, 5, place), &mut image);
             *counts.entry(image.map(|x| x as u8)).or_insert(0u32) += 1;
         }
         // Nine crops in two sides, 1,000 of each with a deviation of 31; shifted left by one, the 1 is lost.
@@ -202,7 +241,7 @@ mod tests {
         let mut counts = std::collections::BTreeMap::new();
         for place in 0..4_000 {
             let mut patch = [0.0; 12];
-            augment(&augmentation, (&stored, of), shape, &mut patch, 3, place);
+            augment((&stored, of), shape, augmented(&augmentation, 3, place), &mut patch);
             assert!(patch.iter().zip(&patch[6..]).all(|(first, second)| second - first == 12.0), "{patch:?}");
             *counts.entry(patch[0] as u32).or_insert(0u32) += 1;
         }
@@ -219,7 +258,7 @@ mod tests {
             let augmentation = Augmentation { patch: false, scale: true, crop, flip: true };
             let drawn = |seed, place| {
                 let mut drawn = vec![0.0; image.len()];
-                augment(&augmentation, (&image, shape), shape, &mut drawn, seed, place);
+                augment((&image, shape), shape, augmented(&augmentation, seed, place), &mut drawn);
                 drawn
             };
             let one = drawn(seed, place);

@@ -66,18 +66,12 @@ fn parse(place: &str, gzipped: &[u8]) -> Result<Dataset, InputError> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
-    use flate2::Compression;
-    use flate2::write::GzEncoder;
     use proptest::prelude::*;
 
     use super::*;
 
     fn gzip(text: &[u8]) -> Vec<u8> {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(text).unwrap();
-        encoder.finish().unwrap()
+        lockstep_data::idx::compress(text).unwrap()
     }
 
     fn line(label: &str) -> String {
@@ -91,7 +85,7 @@ mod tests {
             let of = |data: &Dataset| data.labels.iter().filter(|label| **label == class).count();
             assert_eq!((of(&train), of(&held_out)), (400, 100), "digit {class}");
         }
-        assert!(train.images.iter().all(|pixel| (0.0..=255.0).contains(pixel)));
+        assert!(train.values().iter().all(|pixel| (0.0..=255.0).contains(pixel)));
     }
 
     #[test]
@@ -103,14 +97,14 @@ mod tests {
     }
 
     fn bytes(data: &Dataset, sample: usize) -> Vec<u8> {
-        data.images[sample * 784..(sample + 1) * 784].iter().map(|pixel| *pixel as u8).collect()
+        data.values()[sample * 784..(sample + 1) * 784].iter().map(|pixel| *pixel as u8).collect()
     }
 
     #[test]
     fn bad_files_are_named_with_line_and_cure() {
         let good = line("3");
         let data = parse("d.csv", &gzip((good.clone() + &line("9")).as_bytes())).unwrap();
-        assert_eq!((data.labels, data.images[783]), (vec![3, 9], 7.0));
+        assert_eq!((&data.labels[..], data.values()[783]), (&[3, 9][..], 7.0));
         let cases: [(Vec<u8>, &str); 7] = [
             (gzip(good.as_bytes())[..20].to_vec(), "restore the file"),
             (b"plain text".to_vec(), "gzip stream is broken"),

@@ -4,11 +4,15 @@
 //! the seed and the shuffle's number, so only samples travel (Kumar et al. 2018 §4.1). Between two shuffles a rank goes through
 //! its part in a random order, and through another one when it is through: it draws none twice before it has drawn all.
 
+use std::sync::Arc;
+
 use lockstep_models::{Partition, Program, RankRange};
 use lockstep_topology::{InputError, shard};
 
 use super::Dataset;
+use super::pixels::Pixels;
 use super::random::{Purpose, shuffle, stream_within};
+use crate::room::check_buffers;
 
 /// The parts of a set of samples that ranks hold.
 #[derive(Debug, Clone)]
@@ -20,9 +24,9 @@ pub struct Parts {
     seed: u64,
 }
 
-/// What a shuffle moves in a group: `counts[from · members + to]` samples.
+/// What a shuffle moves in a group.
 pub(crate) struct Moves {
-    /// By pair of members.
+    /// By pair of members, `from · members + to`: fp32 elements of the samples that go from the one to the other.
     pub(crate) counts: Vec<u64>,
     /// What this member sends, as positions in its part, in the order of destinations.
     pub(crate) sent: Vec<u32>,
@@ -48,6 +52,21 @@ impl Parts {
             return Err(InputError::flag("sampling", "partitioned", message));
         }
         Ok(Some(Parts { partition: partition.clone(), samples, batch, accumulate, seed }))
+    }
+
+    /// Refuses parts of a packed set that the ranks `here`, those of this process, would hold together where they take more memory than
+    /// the host has left. What is in memory already takes none.
+    ///
+    /// # Errors
+    /// The estimate, and what there is.
+    pub(crate) fn check_room(&self, data: &Dataset, here: &[u32]) -> Result<(), InputError> {
+        let Pixels::Encoded(samples) = &data.pixels else { return Ok(()) };
+        let members = here.iter().map(|rank| self.group(*rank).count).min().unwrap_or(1);
+        // What goes and what comes in a shuffle is there beside the part.
+        let shuffles = if self.partition.shuffle_every.is_some() && members > 1 { 3 } else { 1 };
+        let each = u128::from(samples.bytes().div_ceil(u64::from(members)) * shuffles);
+        let cure = "let more ranks hold the set together (fewer groups, more hosts), or take one-shuffle, which leaves it in its file";
+        check_buffers("sampling", "partitioned", here.len() as u64, each, cure)
     }
 
     /// The ranks among which `rank` shuffles.
@@ -98,8 +117,8 @@ impl Parts {
     }
 
     /// What `rank` sends and gets when its group's samples go from where they are after `shuffles` shuffles to where they are
-    /// after the next one.
-    pub(crate) fn moves(&self, rank: u32, shuffles: u64) -> Moves {
+    /// after the next one; `elements` of a sample travel.
+    pub(crate) fn moves(&self, rank: u32, shuffles: u64, elements: impl Fn(u32) -> u64) -> Moves {
         let number = self.partition.group_of(rank);
         let group = self.partition.groups[number];
         let (members, own) = (u64::from(group.count), u64::from(rank - group.first));
@@ -118,7 +137,7 @@ impl Parts {
             listed.sort_unstable();
             for (place, position) in listed {
                 let to = owner(place);
-                counts[from * members as usize + to] += 1;
+                counts[from * members as usize + to] += elements(before[part.start as usize + position as usize]);
                 if from as u64 == own {
                     sent.push(position);
                 }
@@ -132,29 +151,87 @@ impl Parts {
 }
 
 impl Dataset {
-    /// Elements of a sample as it is packed: its image as it is stored, and its label's bits.
-    pub(crate) fn packed_elements(&self) -> usize {
-        self.images.len() / self.labels.len() + 1
-    }
-
-    /// Packs the samples at `positions` one behind the other.
-    pub(crate) fn pack(&self, positions: &[u32], packed: &mut [f32]) {
-        let each = self.packed_elements() - 1;
-        for (position, sample) in positions.iter().map(|at| *at as usize).zip(packed.chunks_exact_mut(each + 1)) {
-            sample[..each].copy_from_slice(&self.images[position * each..(position + 1) * each]);
-            // Copies carry any bits, also those that are no number.
-            sample[each] = f32::from_bits(self.labels[position]);
+    /// Elements of a message that carries this sample: its image and its label's bits; of packed sets its length, its label, and
+    /// its bytes as they are packed, four in an element.
+    pub(crate) fn message_elements(&self, sample: u32) -> u64 {
+        match &self.pixels {
+            Pixels::Values(_) => self.shape.elements() + 1,
+            Pixels::Encoded(samples) => 2 + samples.length(sample).div_ceil(4) as u64,
         }
     }
 
+    /// The same on average over all samples, rounded up.
+    pub(crate) fn mean_message_elements(&self) -> u64 {
+        let all: u64 = (0..self.len() as u32).map(|sample| self.message_elements(sample)).sum();
+        all.div_ceil(self.len() as u64)
+    }
+
+    /// Packs the samples at `positions` one behind the other.
+    ///
+    /// # Errors
+    /// Packed samples that are damaged.
+    pub(crate) fn pack(&self, positions: &[u32], message: &mut [f32]) -> Result<(), InputError> {
+        let mut rest = message;
+        for position in positions {
+            let label = self.labels[*position as usize];
+            let sample;
+            (sample, rest) = rest.split_at_mut(self.message_elements(*position) as usize);
+            // Copies carry any bits, also those that are no number.
+            match &self.pixels {
+                Pixels::Values(values) => {
+                    let each = sample.len() - 1;
+                    sample[..each].copy_from_slice(&values[*position as usize * each..][..each]);
+                    sample[each] = f32::from_bits(label);
+                }
+                Pixels::Encoded(samples) => {
+                    let bytes = samples.sample(*position)?;
+                    (sample[0], sample[1]) = (f32::from_bits(bytes.len() as u32), f32::from_bits(label));
+                    for (element, bytes) in sample[2..].iter_mut().zip(bytes.chunks(4)) {
+                        let mut four = [0; 4];
+                        four[..bytes.len()].copy_from_slice(bytes);
+                        *element = f32::from_bits(u32::from_le_bytes(four));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Takes samples packed one behind the other in place of its own: the n-th comes to stand at `places[n]`.
-    pub(crate) fn unpack(&mut self, packed: &[f32], places: &[u32]) {
-        let each = self.packed_elements() - 1;
-        self.images.resize(places.len() * each, 0.0);
+    pub(crate) fn unpack(&mut self, message: &[f32], places: &[u32]) {
         self.labels.resize(places.len(), 0);
-        for (sample, place) in packed.chunks_exact(each + 1).zip(places.iter().map(|place| *place as usize)) {
-            self.images[place * each..(place + 1) * each].copy_from_slice(&sample[..each]);
-            self.labels[place] = sample[each].to_bits();
+        match &mut self.pixels {
+            Pixels::Values(values) => {
+                let each = self.shape.elements() as usize;
+                values.resize(places.len() * each, 0.0);
+                for (sample, place) in message.chunks_exact(each + 1).zip(places.iter().map(|place| *place as usize)) {
+                    values[place * each..(place + 1) * each].copy_from_slice(&sample[..each]);
+                    self.labels[place] = sample[each].to_bits();
+                }
+            }
+            Pixels::Encoded(samples) => {
+                // All samples are in the message, so what was here need not stay.
+                *samples = Arc::new(samples.replaced(Vec::new(), vec![0]));
+                // By place: where the sample is in the message, and its length.
+                let mut found = vec![(0, 0); places.len()];
+                let mut at = 0;
+                for place in places.iter().map(|place| *place as usize) {
+                    let length = message[at].to_bits() as usize;
+                    self.labels[place] = message[at + 1].to_bits();
+                    found[place] = (at + 2, length);
+                    at += 2 + length.div_ceil(4);
+                }
+                let (mut bytes, mut ends) =
+                    (Vec::with_capacity(found.iter().map(|(_, length)| length + 3).sum()), vec![0]);
+                for (at, length) in found {
+                    let begin = bytes.len();
+                    let elements = &message[at..at + length.div_ceil(4)];
+                    bytes.extend(elements.iter().flat_map(|element| element.to_bits().to_le_bytes()));
+                    bytes.truncate(begin + length);
+                    ends.push(begin + length);
+                }
+                *samples = Arc::new(samples.replaced(bytes, ends));
+            }
         }
     }
 }
@@ -187,7 +264,7 @@ mod tests {
                 let mut all = held.concat();
                 all.sort_unstable();
                 prop_assert_eq!(all, (0..samples).collect::<Vec<_>>());
-                let moves: Vec<Moves> = group.iter().map(|rank| parts.moves(rank, shuffles)).collect();
+                let moves: Vec<Moves> = group.iter().map(|rank| parts.moves(rank, shuffles, |_| 1)).collect();
                 let members = group.count as usize;
                 // Carried out on numbers in place of samples.
                 for to in 0..members {
@@ -227,7 +304,7 @@ mod tests {
     fn who_holds_all_moves_nothing() {
         let parts = parts(&[1, 1], 2, Some(1), 50, 7);
         for rank in 0..2 {
-            assert_eq!(parts.moves(rank, 0).counts, [50]);
+            assert_eq!(parts.moves(rank, 0, |_| 1).counts, [50]);
             assert_ne!(parts.held(rank, 0), parts.held(rank, 1));
         }
         assert_ne!(parts.held(0, 0), parts.held(1, 0));

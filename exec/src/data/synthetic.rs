@@ -81,7 +81,7 @@ mod tests {
     fn same_bits_every_time_and_others_for_another_seed() {
         let make = |seed| samples_of(SHAPE, 5, seed, 0, 20).unwrap();
         assert_eq!(make(1), make(1));
-        assert_ne!(make(1).images, make(2).images);
+        assert_ne!(make(1).values(), make(2).values());
     }
 
     #[test]
@@ -89,8 +89,8 @@ mod tests {
         let (train, held_out) = load(SHAPE, 5, Some("100")).unwrap();
         assert_eq!((train.len(), held_out.len()), (100, 25));
         let elements = SHAPE.elements() as usize;
-        for image in held_out.images.chunks(elements) {
-            assert!(train.images.chunks(elements).all(|other| other != image));
+        for image in held_out.values().chunks(elements) {
+            assert!(train.values().chunks(elements).all(|other| other != image));
         }
         for data in [&train, &held_out] {
             for class in 0..5 {
@@ -105,11 +105,11 @@ mod tests {
         let (train, held_out) = load(SHAPE, 10, Some("1000")).unwrap();
         let elements = SHAPE.elements() as usize;
         let mut means = vec![vec![0f32; elements]; 10];
-        for (image, label) in train.images.chunks(elements).zip(&train.labels) {
+        for (image, label) in train.values().chunks(elements).zip(&train.labels) {
             means[*label as usize].iter_mut().zip(image).for_each(|(mean, value)| *mean += value / 100.0);
         }
         let distance = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| (x - y).powi(2)).sum::<f32>();
-        let hits = held_out.images.chunks(elements).zip(&held_out.labels).filter(|(image, label)| {
+        let hits = held_out.values().chunks(elements).zip(&held_out.labels).filter(|(image, label)| {
             let nearest = (0..10).min_by(|a, b| distance(&means[*a], image).total_cmp(&distance(&means[*b], image)));
             nearest == Some(**label as usize)
         });

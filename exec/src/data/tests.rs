@@ -12,21 +12,21 @@ fn the_digits_are_normalised_by_their_training_part() {
     let model = lockstep_readers::load_model("lenet").unwrap();
     let (train, held_out) = Dataset::load("mnist", &model).unwrap();
     assert_eq!((train.len(), held_out.len(), train.classes()), (4_000, 1_000, 10));
-    let figures = Normalisation::of(&train);
+    let figures = normalisation::figures(&train);
     assert!(figures.mean[0].abs() < 1e-6 && (figures.deviation[0] - 1.0).abs() < 1e-6, "{figures:?}");
     // The held-out part was scaled by the other's figures, so its own are near 0 and 1 but not equal.
-    let own = Normalisation::of(&held_out);
+    let own = normalisation::figures(&held_out);
     assert!(own.mean[0].abs() < 0.02 && (own.deviation[0] - 1.0).abs() < 0.02, "{own:?}");
     assert!(own.mean[0].abs() > 1e-5);
     // White paper is the least value: −mean / deviation; data/README.md states both.
-    let paper = train.images().iter().copied().fold(f32::MAX, f32::min);
+    let paper = train.values().iter().copied().fold(f32::MAX, f32::min);
     assert!((f64::from(paper) + 33.516 / 78.711).abs() < 1e-3, "{paper}");
 }
 
 #[test]
 fn the_documented_figures_are_those_of_the_digits() {
     let (train, _) = digits::load().unwrap();
-    let figures = Normalisation::of(&train);
+    let figures = normalisation::figures(&train);
     assert!((figures.mean[0] - 33.5).abs() < 0.05 && (figures.deviation[0] - 78.7).abs() < 0.05, "{figures:?}");
 }
 
@@ -38,7 +38,7 @@ fn synthetic_data_take_the_shape_of_the_model() {
         let found = train.shape();
         assert_eq!((found.channels, found.height, found.width), shape);
         assert_eq!((train.len(), held_out.len(), train.classes()), (40, 10, 10));
-        let figures = Normalisation::of(&train);
+        let figures = normalisation::figures(&train);
         assert!(figures.mean.iter().all(|mean| mean.abs() < 1e-6), "{figures:?}");
     }
     let (train, held_out) = Dataset::load("synthetic", &lockstep_readers::load_model("lenet").unwrap()).unwrap();
@@ -48,7 +48,7 @@ fn synthetic_data_take_the_shape_of_the_model() {
 #[test]
 fn gather_copies_the_samples_asked_for() {
     let (mut images, mut labels) = ([0.0; 12], [9; 3]);
-    small().gather(&[2, 0, 2], &mut images, &mut labels);
+    small().gather(&[2, 0, 2], &mut images, &mut labels).unwrap();
     assert_eq!(images, [8.0, 9.0, 10.0, 11.0, 0.0, 1.0, 2.0, 3.0, 8.0, 9.0, 10.0, 11.0]);
     assert_eq!(labels, [1, 0, 1]);
 }
@@ -68,14 +68,14 @@ fn patches_of_larger_images_fit_a_smaller_model() {
     assert_eq!((train.shape(), held_out.shape()), (of(24).input(), of(24).input()));
 
     // Wherever a patch was cut, its pixels stand in the image at an offset of 0 to 4; a held-out one is the centre.
-    let (image, patch) = (|data: &Dataset| data.images()[..784].to_vec(), &mut [0.0; 576]);
+    let (image, patch) = (|data: &Dataset| data.values()[..784].to_vec(), &mut [0.0; 576]);
     let stands_at = |patch: &[f32], image: &[f32], down: usize, right: usize| {
         patch.chunks(24).zip(image.chunks(28).skip(down)).all(|(row, of)| row == &of[right..right + 24])
     };
-    train.draw(&[0], 1, 0, patch, &mut [0]);
+    train.draw(&[0], 1, 0, patch, &mut [0]).unwrap();
     let corners: Vec<_> = (0..5).flat_map(|down| (0..5).map(move |right| (down, right))).collect();
     assert!(corners.iter().any(|(down, right)| stands_at(patch, &image(&whole), *down, *right)));
-    held_out.draw(&[0], 1, 0, patch, &mut [0]);
+    held_out.draw(&[0], 1, 0, patch, &mut [0]).unwrap();
     assert!(stands_at(patch, &image(&whole_held_out), 2, 2));
 
     let error = Dataset::load_augmented("mnist", &of(32), "patch".parse().unwrap()).unwrap_err().to_string();
@@ -114,12 +114,12 @@ fn data_that_do_not_fit_the_model_are_refused() {
 fn what_is_no_data_set_is_refused_with_the_nearest_name() {
     let model = lockstep_readers::load_model("mlp").unwrap();
     for (what, message) in [
-        ("mnits", "--data: mnits: there is no such folder: did you mean mnist?"),
+        ("mnits", "--data: mnits: there is no such folder or file: did you mean mnist?"),
         ("sythetic", "did you mean synthetic?"),
-        ("/nowhere/at/all", "--data: /nowhere/at/all: there is no such folder: write mnist"),
-        ("", "there is no such folder"),
+        ("/nowhere/at/all", "--data: /nowhere/at/all: there is no such folder or file: write mnist"),
+        ("", "there is no such folder or file"),
         ("synthetic:x", "--data: synthetic:x: write a whole number"),
-        ("\0", "there is no such folder"),
+        ("\0", "there is no such folder or file"),
     ] {
         let error = Dataset::load(what, &model).unwrap_err().to_string();
         assert!(error.contains(message), "{error} lacks {message}");
@@ -138,18 +138,18 @@ fn a_subset_is_fixed_and_has_its_share_of_each_class() {
     }
     assert_eq!((train.clone(), held_out), Dataset::load("mnist:400+100", &mlp).unwrap());
     let images: std::collections::BTreeSet<Vec<u32>> =
-        train.images().chunks(784).map(|image| image.iter().map(|pixel| pixel.to_bits()).collect()).collect();
+        train.values().chunks(784).map(|image| image.iter().map(|pixel| pixel.to_bits()).collect()).collect();
     assert_eq!(images.len(), 400);
     let (odd, _) = Dataset::load("mnist:407+1000", &mlp).unwrap();
     let counts: Vec<usize> =
         (0..10).map(|class| odd.labels().iter().filter(|label| **label == class).count()).collect();
     assert_eq!((odd.len(), counts.iter().min(), counts.iter().max()), (407, Some(&40), Some(&41)));
-    let mean = train.images().iter().map(|pixel| f64::from(*pixel)).sum::<f64>() / train.images().len() as f64;
+    let mean = train.values().iter().map(|pixel| f64::from(*pixel)).sum::<f64>() / train.values().len() as f64;
     assert!(mean.abs() < 1e-4, "{mean}");
     for (what, message) in [
         ("mnist:4001+100", "there are 4000 samples to train on: take that many at most"),
         ("mnist:400+0", "no sample held out is too few: take more"),
-        ("mnsit:400+100", "there is no such folder: "),
+        ("mnsit:400+100", "there is no such folder or file: "),
     ] {
         let error = Dataset::load(what, &mlp).unwrap_err().to_string();
         assert!(error.contains(message) && error.contains(what), "{error}");
@@ -161,7 +161,7 @@ fn sizes_are_known_by_name() {
     let model = lockstep_readers::load_model("lenet").unwrap();
     for what in ["mnist", "mnist:400+100", "synthetic", "synthetic:66", "synthetic:66:20+10"] {
         let (train, held_out) = Dataset::load(what, &model).unwrap();
-        let sizes = lockstep_models::SetSizes::of(what, model.input()).unwrap();
+        let sizes = SetSizes::of(what, model.input()).unwrap();
         assert_eq!((train.len() as u64, held_out.len() as u64), (sizes.train, sizes.held_out), "{what}");
     }
 }

@@ -4,7 +4,7 @@ use lockstep_topology::InputError;
 
 use super::Replica;
 use crate::data::{Dataset, Sampler};
-use crate::device::{DeviceError, Mode};
+use crate::device::Mode;
 use crate::error::ExecError;
 
 /// How well a model does on held-out data.
@@ -62,13 +62,13 @@ impl Replica {
     /// Takes a micro-batch of an epoch of `data` in the order of `sampler`.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's, and samples that are damaged.
     pub(crate) fn load_for_statistics(
         &mut self,
         data: &Dataset,
         sampler: &Sampler,
         batch: u32,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<(), ExecError> {
         let mut indices = Vec::new();
         let place = sampler.micro_batch(u64::from(batch), 0, 0, &mut indices);
         self.load(data, &indices, place)
@@ -77,8 +77,8 @@ impl Replica {
     /// Mean loss and number of correct samples over a whole data set, with the running statistics.
     ///
     /// # Errors
-    /// The device's.
-    pub fn evaluate(&mut self, data: &Dataset) -> Result<Evaluation, DeviceError> {
+    /// The device's, and samples that are damaged.
+    pub fn evaluate(&mut self, data: &Dataset) -> Result<Evaluation, ExecError> {
         let mut evaluation = Evaluation::of(data);
         for micro_batch in 0..data.len().div_ceil(self.samples) as u32 {
             self.load_held_out(data, micro_batch)?;
@@ -93,8 +93,8 @@ impl Replica {
     /// Takes a micro-batch of held-out samples; the last one is filled up with the first samples again, which are not counted.
     ///
     /// # Errors
-    /// The device's.
-    pub(crate) fn load_held_out(&mut self, data: &Dataset, micro_batch: u32) -> Result<(), DeviceError> {
+    /// The device's, and samples that are damaged.
+    pub(crate) fn load_held_out(&mut self, data: &Dataset, micro_batch: u32) -> Result<(), ExecError> {
         let first = micro_batch as usize * self.samples;
         let indices: Vec<u32> = (first..first + self.samples).map(|index| (index % data.len()) as u32).collect();
         self.load(data, &indices, 0)
@@ -103,16 +103,17 @@ impl Replica {
     /// Runs a chain forward on held-out samples; the last one judges them.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's, and samples that are damaged.
     pub(crate) fn judge(
         &mut self,
         chain: usize,
         data: &Dataset,
         micro_batch: u32,
         evaluation: &mut Evaluation,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<(), ExecError> {
         if !self.is_last(chain) {
-            return self.forward(chain, Mode::Evaluate).map(drop);
+            self.forward(chain, Mode::Evaluate)?;
+            return Ok(());
         }
         let left = data.len() - micro_batch as usize * self.samples;
         let logits = self.output(self.chains[chain].inputs[0]);

@@ -8,6 +8,7 @@ use super::{Making, Replica};
 use crate::data::Dataset;
 use crate::device::cpu::Threads;
 use crate::device::{DeviceError, Devices, Mode, Settled};
+use crate::error::ExecError;
 use crate::{Arenas, init};
 
 /// A device that says nothing for so long says nothing any more.
@@ -30,7 +31,7 @@ impl Replica {
     ///
     /// # Errors
     /// The device's.
-    pub fn alone(&mut self, op: &Op, data: &Dataset, indices: &[u32]) -> Result<(), DeviceError> {
+    pub fn alone(&mut self, op: &Op, data: &Dataset, indices: &[u32]) -> Result<(), ExecError> {
         match op {
             Op::Load { samples: 0, .. } | Op::Compute { samples: 0, .. } => Ok(()),
             Op::Load { samples, into: None, .. } => self.load(data, first(indices, *samples), 0),
@@ -38,15 +39,17 @@ impl Replica {
                 // Samples that another buffer takes are drawn into memory of their own first.
                 let indices = first(indices, *samples);
                 let mut images = vec![0.0; indices.len() * data.shape().elements() as usize];
-                data.draw(indices, self.seed, 0, &mut images, &mut vec![0; indices.len()]);
+                data.draw(indices, self.seed, 0, &mut images, &mut vec![0; indices.len()])?;
                 std::hint::black_box(images.clone());
                 Ok(())
             }
-            Op::Compute { chain, phase: Phase::Forward, .. } => self.forward(*chain, Mode::Train).map(drop),
-            Op::Compute { chain, phase, samples, .. } => self.backward(*chain, *phase, 1.0 / *samples as f32, false),
+            Op::Compute { chain, phase: Phase::Forward, .. } => Ok(self.forward(*chain, Mode::Train).map(drop)?),
+            Op::Compute { chain, phase, samples, .. } => {
+                Ok(self.backward(*chain, *phase, 1.0 / *samples as f32, false)?)
+            }
             Op::Elementwise(Elementwise { range, .. }) if op.update().is_some() => {
                 let own = self.places.of(Buffer::Momentum).within(range.start as usize..range.end as usize);
-                self.update(own, &SgdStep::plain(1e-9, 0.9))
+                Ok(self.update(own, &SgdStep::plain(1e-9, 0.9))?)
             }
             Op::Elementwise(_)
             | Op::Repeat { .. }
@@ -54,6 +57,8 @@ impl Replica {
             | Op::Exchange(_)
             | Op::Copy(_)
             | Op::Labels { .. }
+            | Op::Read { .. }
+            | Op::Decode { .. }
             | Op::Samples { .. }
             | Op::Save { .. }
             | Op::Host { .. } => Ok(()),

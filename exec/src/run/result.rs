@@ -3,7 +3,7 @@
 use lockstep_models::{Claim, Periodic, Program, Timeline};
 
 use crate::data::Dataset;
-use crate::device::DeviceError;
+use crate::error::ExecError;
 use crate::exchange::Traffic;
 use crate::replica::{Evaluation, Replica};
 use crate::state::State;
@@ -63,8 +63,8 @@ impl Run {
     /// How the trained model does on held-out data.
     ///
     /// # Errors
-    /// The device's.
-    pub fn evaluate(&mut self, held_out: &Dataset) -> Result<Evaluation, DeviceError> {
+    /// The device's, and samples that are damaged.
+    pub fn evaluate(&mut self, held_out: &Dataset) -> Result<Evaluation, ExecError> {
         self.replica.evaluate(held_out)
     }
 }

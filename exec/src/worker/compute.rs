@@ -47,7 +47,7 @@ impl Worker<'_> {
                     Some(buffer) => {
                         let elements = indices.len() * self.setup.data.shape().elements() as usize;
                         let (mut images, mut labels) = (vec![0.0; elements], vec![0; indices.len()]);
-                        self.setup.data.draw(&indices, self.setup.options.seed, places[0], &mut images, &mut labels);
+                        replica.draw(self.setup.data, &indices, places[0], &mut images, &mut labels)?;
                         replica.device().write(Values::Buffer(Buffer::Declared(*buffer)), &images)?;
                         self.samples += indices.len();
                         self.setup.options.observer.loaded(own);
@@ -91,6 +91,8 @@ impl Worker<'_> {
             | Op::Copy(_)
             | Op::Elementwise(_)
             | Op::Labels { .. }
+            | Op::Read { .. }
+            | Op::Decode { .. }
             | Op::Samples { .. }
             | Op::Save { .. }
             | Op::Host { .. } => {
@@ -165,7 +167,7 @@ impl Worker<'_> {
 
 /// The samples of a pass of `rank` in global batch `batch`, or those of `micro_batch`, and their places among all since training
 /// began.
-fn samples_of(
+pub(super) fn samples_of(
     setup: &Setup<'_>,
     batch: u64,
     pass: Option<u32>,

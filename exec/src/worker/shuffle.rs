@@ -1,6 +1,6 @@
 //! Samples in memory: the part that a rank holds, and the shuffle that sends samples to the ranks that hold them next.
 //!
-//! A sample travels as its image and its label behind it, whose bits stand in one more element. The exchange is an alltoallv among
+//! A sample travels as its image and its label, or as it is packed. The exchange is an alltoallv among
 //! the ranks of a group, by the same lanes as every other (Kumar et al. 2018 §4.1, Algorithm 2).
 
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Store {
             return Ok(None);
         };
         let shuffles = parts.shuffles_before(step);
-        let data = setup.data.subset(&parts.held(rank, shuffles));
+        let data = setup.data.held(&parts.held(rank, shuffles))?;
         let on_their_way = [0, 0].map(|elements| Arena::new(vec![0.0; elements]));
         Ok(Some(Store { parts, shuffles, data, on_their_way }))
     }
@@ -46,6 +46,11 @@ impl Store {
     /// Where the samples of a micro-batch stand in it.
     pub(super) fn drawn(&self, step: u64, rank: u32, repetition: u32) -> Vec<u32> {
         self.parts.drawn(step, rank, repetition)
+    }
+
+    /// The same of a step that comes before the next shuffle; `None` behind it.
+    pub(super) fn drawn_unshuffled(&self, step: u64, rank: u32, repetition: u32) -> Option<Vec<u32>> {
+        (self.parts.shuffles_before(step) == self.shuffles).then(|| self.drawn(step, rank, repetition))
     }
 }
 
@@ -69,9 +74,11 @@ impl Worker<'_> {
         let rank = self.transport.rank().0;
         let (Some(program), Some(store)) = (&self.setup.periodic.shuffle, &mut self.store) else { return Ok(()) };
         let role = &program.roles[program.role_of(rank)];
-        let moves = store.parts.moves(rank, store.shuffles);
-        let each = store.data.packed_elements();
-        let (sent, taken) = (moves.sent.len() * each, moves.places.len() * each);
+        let data = self.setup.data;
+        let moves = store.parts.moves(rank, store.shuffles, |sample| data.message_elements(sample));
+        let (members, own) = (group.count as usize, (rank - group.first) as usize);
+        let sum = |of: &dyn Fn(usize) -> usize| (0..members).map(|other| moves.counts[of(other)]).sum::<u64>() as usize;
+        let (sent, taken) = (sum(&|to| own * members + to), sum(&|from| from * members + own));
         for (arena, elements) in store.on_their_way.iter_mut().zip([sent, taken]) {
             if arena.len() < elements {
                 *arena = Arena::new(vec![0.0; elements]);
@@ -83,9 +90,9 @@ impl Worker<'_> {
                 match &role.tasks[task].op {
                     Op::Samples { to: SampleMove::Pack, .. } => {
                         // SAFETY: the exchange has not begun.
-                        store.data.pack(&moves.sent, unsafe { store.on_their_way[0].slice_mut(0..sent) });
+                        store.data.pack(&moves.sent, unsafe { store.on_their_way[0].slice_mut(0..sent) })?;
                     }
-                    Op::Exchange(_) => worker.deal(group, &moves.counts, (sent, taken), each)?,
+                    Op::Exchange(_) => worker.deal(group, &moves.counts, (sent, taken))?,
                     _ => {
                         // SAFETY: the exchange is over.
                         store.data.unpack(unsafe { store.on_their_way[1].slice(0..taken) }, &moves.places);
@@ -98,15 +105,9 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Sends packed samples to the ranks of the group that hold them next, as many as this shuffle's order says.
-    fn deal(
-        &mut self,
-        group: RankRange,
-        samples: &[u64],
-        (sent, taken): (usize, usize),
-        each: usize,
-    ) -> Result<(), ExecError> {
-        let counts: Arc<[u64]> = samples.iter().map(|count| count * each as u64).collect();
+    /// Sends packed samples to the ranks of the group that hold them next, as many elements as this shuffle's order says.
+    fn deal(&mut self, group: RankRange, counts: &[u64], (sent, taken): (usize, usize)) -> Result<(), ExecError> {
+        let counts: Arc<[u64]> = counts.into();
         let members = group.count as usize;
         let sums = |of: &dyn Fn(usize, usize) -> usize| {
             (0..members).map(|a| (0..members).map(|b| counts[of(a, b)]).sum::<u64>()).max().unwrap_or(0)

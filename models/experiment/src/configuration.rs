@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_models::{Axis, Job, Model, Program};
+use lockstep_models::{Axis, Job, Model, Program, READ_AHEAD};
 use lockstep_topology::{
     Algorithm, Cluster, ErrorPlace, Hosting, HostingRule, InputError, Limits, Placement, PlacementRule, Time, blocks,
 };
@@ -236,6 +236,7 @@ impl Experiment {
                 concurrent_exchanges: self.concurrent_exchanges,
                 fuse: self.fuse,
                 pad: self.pad,
+                ahead: self.loaded.and_then(|loaded| loaded.encoded).map(|_| READ_AHEAD),
                 sampling: self.sampling,
                 mesh: self.mesh.clone(),
                 cut: self.cut.clone(),

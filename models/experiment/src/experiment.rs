@@ -190,7 +190,7 @@ impl Experiment {
     pub fn set_sizes(&self, input: Shape) -> Option<SetSizes> {
         let by_name = || SetSizes::of(&self.data, input);
         let stated = self.input.as_ref().and_then(|stated| stated.input().ok());
-        let stated = stated.map(|input| SetSizes { train: input.samples, ..SetSizes::synthetic(input.samples) });
+        let stated = stated.map(|input| SetSizes::synthetic(input.samples));
         self.loaded.or(stated).or_else(by_name)
     }
 

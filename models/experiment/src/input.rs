@@ -148,6 +148,7 @@ impl Stated {
             source,
             threads: count("threads").ok_or_else(|| missing("threads", "8"))?,
             decode: self.time("decode").ok_or_else(|| missing("decode", "\"8ms\""))?,
+            decode_memory: 0.0,
             transform: self.time("transform").unwrap_or(Time::ZERO),
             transform_at,
             prefetch: count("prefetch").unwrap_or(1),

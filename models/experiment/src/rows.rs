@@ -216,7 +216,8 @@ macro_rules! rows {
             identify: |e, all| e.anchor.iter().for_each(|anchor| anchor.identify(all)),
         }
         "data" data: String = "synthetic".to_owned(),
-        "Data: mnist, synthetic, synthetic:SAMPLES, or a folder of IDX files", {
+        "Data: mnist, synthetic, synthetic:SAMPLES, a folder of IDX files, or packed files (lockstep data pack): TRAIN.pack, of which a \
+         tenth is held out, or TRAIN.pack+HELD_OUT.pack", {
             value: "DATA", default: "synthetic", how: &One(TEXT, |e, data| e.data = data),
             flag_of: PREDICT | RUN | TRAIN, identify: |e, all| {
                 // A prediction knows of the data only how long its shuffles take.
@@ -224,6 +225,10 @@ macro_rules! rows {
                 if shuffles { all.set("data", &e.data) }
             },
             trained: Some((Trained::As, |run| Some(run.experiment.data.clone()))),
+        }
+        "decode_threads" decode_threads: Option<u32> = None,
+        "Threads of each process that decode samples of packed JPEG files while ranks compute [default: one for each core]", {
+            value: "N", how: &One(COUNT, |e, count| e.decode_threads = Some(count)), flag_of: RUN | TRAIN, reads: Reads::Run,
         }
         "steps", "Optimizer steps", {
             value: "N", default: "50", how: &One(COUNT, |e, steps| e.length = Length::Steps(steps)), flag_of: RUN,

@@ -14,6 +14,8 @@ use crate::output::write_atomically;
 
 /// The compute stream's thread number; exchange tracks follow.
 const COMPUTE: usize = 0;
+/// Those of what is read and decoded ahead, behind all that exchanges may have.
+const INPUT: usize = 1 << 20;
 
 /// Runs to be shown beside each other.
 #[derive(Debug, Default)]
@@ -44,10 +46,16 @@ impl Trace {
             spans.sort_by_key(|(_, span)| (span.start, span.end, span.task));
             // When each track is free again; the first is the compute stream's.
             let mut free = vec![Time::ZERO];
+            let mut input = [false; 2];
             for (of, span) in spans {
                 let task = &of.roles[of.role_of(rank)].tasks[span.task as usize];
                 let track = match task.stream {
                     Stream::Compute => COMPUTE,
+                    Stream::Read | Stream::Decode => {
+                        let number = usize::from(task.stream == Stream::Decode);
+                        input[number] = true;
+                        INPUT + number
+                    }
                     Stream::Exchange | Stream::Receive | Stream::Synchronisation => {
                         let found = (COMPUTE + 1..free.len()).find(|track| free[*track] <= span.start);
                         found.unwrap_or_else(|| {
@@ -56,7 +64,9 @@ impl Trace {
                         })
                     }
                 };
-                free[track] = free[track].max(span.end);
+                if let Some(free) = free.get_mut(track) {
+                    *free = span.end.max(*free);
+                }
                 self.events.push(format!(
                     "{{\"name\":{},\"cat\":\"{}\",\"ph\":\"X\",\"pid\":{pid},\"tid\":{track},\"ts\":{},\"dur\":{},\
                      \"args\":{{\"iteration\":{},\"repetition\":{},\"ready_us\":{}}}}}",
@@ -70,6 +80,9 @@ impl Trace {
                 ));
             }
             self.name("thread_name", pid, COMPUTE, "compute");
+            for number in (0..input.len()).filter(|number| input[*number]) {
+                self.name("thread_name", pid, INPUT + number, ["read", "decode"][number]);
+            }
             for track in COMPUTE + 1..free.len() {
                 let number = if track == COMPUTE + 1 { String::new() } else { format!(" {track}") };
                 self.name("thread_name", pid, track, &format!("exchange{number}"));

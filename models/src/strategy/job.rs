@@ -96,6 +96,8 @@ pub struct Job {
     pub fuse: bool,
     /// Whether exchanges are rounded up to equal parts.
     pub pad: bool,
+    /// Batches of each rank that are read and decoded ahead of their loads; `None`: what is loaded is there.
+    pub ahead: Option<u32>,
     /// The numbers in which layers are trained.
     pub precision: Precision,
     /// Those in which gradients are kept and exchanged.
@@ -128,6 +130,7 @@ impl Job {
             sampling: Sampling::OneShuffle,
             fuse: true,
             pad: true,
+            ahead: None,
             precision: Precision::F32,
             gradients: Gradients::F32,
             callback: Time::ZERO,

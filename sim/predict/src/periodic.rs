@@ -26,9 +26,12 @@ pub(crate) fn periodic(
     let sizes = experiment.set_sizes(model.input());
     let mut works = Vec::new();
     match sizes {
-        // A sample travels as its image and its label.
-        Some(sizes) => works
-            .extend(program.shuffle(sizes.train, model.input().elements() + 1)?.map(|work| (Periodic::Shuffle, work))),
+        // A sample travels as its image and its label, or as it is packed.
+        Some(sizes) => works.extend(
+            program
+                .shuffle(sizes.train, sizes.message_elements.unwrap_or(model.input().elements() + 1))?
+                .map(|work| (Periodic::Shuffle, work)),
+        ),
         None if shuffles => {
             let message =
                 "is a folder, which predictions do not read: append :TRAIN+HELD_OUT with its numbers of samples";

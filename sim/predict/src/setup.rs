@@ -1,7 +1,8 @@
 //! `Setup`: how the predictions of an experiment are made, under which noise, and how often.
 
-use lockstep_sim::{Conditions, Jitter, NetworkModel, Platform, SimOptions, fits};
-use lockstep_topology::InputError;
+use lockstep_models::READ_AHEAD;
+use lockstep_sim::{Conditions, Input, Jitter, NetworkModel, Platform, SampleSource, SimOptions, TransformAt, fits};
+use lockstep_topology::{Bandwidth, Bytes, InputError, Time};
 
 use crate::site::Site;
 use lockstep_experiment::Experiment;
@@ -48,7 +49,7 @@ impl Setup {
         };
         let trials = if varies { trials } else { 0 };
         let input = experiment.input.as_ref().map(|stated| stated.input()).transpose();
-        let input = input.map_err(|error| experiment.locate(error))?;
+        let input = input.map_err(|error| experiment.locate(error))?.or_else(|| decoded(experiment, site));
         // A pipeline has found its pace when every buffer has been used.
         let filling = input.as_ref().map_or(0, |input| input.prefetch.min(64) + 2);
         let options = SimOptions { counted, warm_up: usual.warm_up + filling, ..usual };
@@ -65,6 +66,32 @@ impl Setup {
     pub(crate) fn on<'a>(&'a self, platform: Platform<'a>) -> Platform<'a> {
         Platform { network: self.network, conditions: &self.conditions, ..platform }
     }
+}
+
+/// The input of a packed set that was loaded, by what was measured; `None` for other sets, and where nobody measured.
+fn decoded(experiment: &Experiment, site: &Site) -> Option<Input> {
+    let (profile, sizes) = (site.profile.as_ref()?, experiment.loaded?);
+    let sample = sizes.encoded?;
+    let model = experiment.load_model(&experiment.model).ok()?;
+    let entry = profile.decode_of(sample, model.input().elements())?;
+    let storage = profile.storage.as_ref()?;
+    let threads = experiment.decode_threads.unwrap_or(profile.cores) * experiment.processes.unwrap_or(1);
+    Some(Input {
+        samples: sizes.train,
+        sample_bytes: Bytes(sample.bytes),
+        source: SampleSource::Files {
+            bandwidth: Bandwidth::new(storage.random.value)?,
+            latency: Time::ZERO,
+            page_cache: Bytes(storage.page_cache),
+        },
+        threads,
+        decode: Time::from_secs_f64(entry.seconds.value),
+        // Of n cores that all decode each then takes f/n of the memory.
+        decode_memory: if entry.slowdown > 1.0 { entry.slowdown / f64::from(profile.cores.max(1)) } else { 0.0 },
+        transform: Time::ZERO,
+        transform_at: TransformAt::Host,
+        prefetch: READ_AHEAD,
+    })
 }
 
 /// The noise that an experiment states, and its trials.

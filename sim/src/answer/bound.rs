@@ -61,7 +61,11 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, p
         let Part::Compute(device) = used.part else { return used.clone() };
         let DeviceKind::Cpu(cpu) = &platform.cluster.devices()[device.0 as usize].kind else { return used.clone() };
         let ranks = platform.placement.ranks_on(device);
-        let usable = ranks.saturating_mul(options.threads_per_rank.max(1)).clamp(1, cpu.cores);
+        // Threads that decode may have all cores.
+        let usable = match program.reads_ahead() {
+            true => cpu.cores,
+            false => ranks.saturating_mul(options.threads_per_rank.max(1)).clamp(1, cpu.cores),
+        };
         let share = (used.share * f64::from(cpu.cores) / f64::from(usable)).min(1.0);
         let resource = if usable < cpu.cores {
             format!("{} ({usable} of {} in use)", used.resource, cpu.cores)
@@ -136,6 +140,8 @@ pub fn class_uses(cluster: &Cluster, utilisation: &[Utilisation]) -> Vec<ClassUs
             Part::Compute(device) => if gpu(device) { "multiprocessors" } else { "cores" }.to_owned(),
             Part::Memory(device) => if gpu(device) { "GPU memory" } else { "host memory" }.to_owned(),
             Part::Link(link) => cluster.link(link).kind.name().to_owned(),
+            Part::Storage(_) => "storage".to_owned(),
+            Part::Decoders(_) => "decode threads".to_owned(),
         };
         let of_class = classes.entry(class.clone()).or_insert_with(|| ClassUse {
             class,

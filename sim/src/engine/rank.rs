@@ -9,6 +9,7 @@ use lockstep_models::{Answer, Decision, Need, Observation, Span};
 use lockstep_topology::cluster::{DeviceId, DeviceKind};
 use lockstep_topology::{InputError, Rank as RankId, Time};
 
+use super::input::InputStream;
 use super::path::Peer;
 use super::{Engine, Job};
 use crate::fluid::Fluid;
@@ -40,6 +41,8 @@ pub(crate) struct Rank {
     pub(crate) exchange: Cursor,
     pub(crate) receive: Cursor,
     pub(crate) synchronisation: Cursor,
+    /// Reads, and what is decoded.
+    pub(super) input: [InputStream; 2],
     /// When the next compute task could have begun.
     pub(super) ready: Option<Time>,
     /// When the next task that synchronises could have.
@@ -80,6 +83,7 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
                 exchange: Cursor::default(),
                 receive: Cursor::default(),
                 synchronisation: Cursor::default(),
+                input: Default::default(),
                 ready: None,
                 synchronisation_ready: None,
                 claimed: None,
@@ -195,6 +199,7 @@ impl<F: Fluid> Engine<'_, F> {
         let plan = self.plan;
         let role = &plan.roles[self.ranks[rank as usize].role as usize];
         while std::mem::take(&mut self.ranks[rank as usize].changed) {
+            self.start_input(rank)?;
             loop {
                 let state = &mut self.ranks[rank as usize];
                 if let Some(task) = state.next_exchange(role, (state.receive, &role.receive)) {
@@ -310,7 +315,7 @@ impl<F: Fluid> Engine<'_, F> {
         self.job(state.jobs, state.compute.task(&self.role(rank).compute)?)
     }
 
-    fn job(&self, list: u32, task: u32) -> Option<(Job, Work)> {
+    pub(super) fn job(&self, list: u32, task: u32) -> Option<(Job, Work)> {
         self.job_lists[list as usize][task as usize].map(|job| (job, Work::Job { list, task }))
     }
 

@@ -203,6 +203,9 @@ impl<F: Fluid> Engine<'_, F> {
 
     /// The unit is done with what it did.
     pub(super) fn done(&mut self, unit: u32) -> Result<(), InputError> {
+        if let Some(number) = (unit as usize).checked_sub(self.units.len()) {
+            return self.input_done(number);
+        }
         let (rank, now) = (unit / 2, self.now);
         let state = &mut self.units[unit as usize];
         let busy = state.busy.take();

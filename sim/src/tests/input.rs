@@ -29,6 +29,7 @@ fn files() -> Input {
         source: SampleSource::Files { bandwidth: rate(1e8), latency: Time::ZERO, page_cache: Bytes(0) },
         threads: 8,
         decode: ms(4.0),
+        decode_memory: 0.0,
         transform: Time::ZERO,
         transform_at: TransformAt::Host,
         prefetch: 2,

@@ -11,6 +11,7 @@ mod rows;
 
 use std::ops::Range;
 
+use lockstep_exec::ExecError;
 use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::add_into;
 use lockstep_exec::init;
@@ -33,10 +34,10 @@ pub(super) fn train(
     steps: u32,
     seed: u64,
     optimizer: &Optimizer,
-) -> Result<Vec<f32>, InputError> {
+) -> Result<Vec<f32>, ExecError> {
     if sharding.by_node() || program.partition.is_some() {
         let message = "has samples that nodes share: compare with the twin of ssgd";
-        return Err(InputError::new("reference", program.model.name(), message));
+        return Err(InputError::new("reference", program.model.name(), message).into());
     }
     let (whole, samples, workers) = (&sharding.whole, program.batch_per_rank, program.pools.iter().sum::<u32>());
     let sampler = Sampler::new(data.len(), samples, program.accumulate, &program.pools, seed)?;
@@ -127,7 +128,7 @@ fn boundary(sharding: &Sharding) -> LayerId {
 }
 
 /// The gradients of ranks with other samples, part by part, added up as the exchanges of the parts do it.
-fn sum_of_parts(program: &Program, sharding: &Sharding, gradients: &[Vec<f32>]) -> Result<Vec<f32>, InputError> {
+fn sum_of_parts(program: &Program, sharding: &Sharding, gradients: &[Vec<f32>]) -> Result<Vec<f32>, ExecError> {
     let mut sum = vec![0.0; gradients[0].len()];
     for part in 0..sharding.ranks {
         let places = sharding.parameters(&program.model, part);
@@ -149,7 +150,7 @@ fn sum_of_parts(program: &Program, sharding: &Sharding, gradients: &[Vec<f32>]) 
 }
 
 /// The workers' gradients of the layers that all of them have, added up as their exchanges do it.
-fn sum_of_workers(program: &Program, sharding: &Sharding, gradients: &[Vec<f32>]) -> Result<Vec<f32>, InputError> {
+fn sum_of_workers(program: &Program, sharding: &Sharding, gradients: &[Vec<f32>]) -> Result<Vec<f32>, ExecError> {
     // Exchanges count elements of a rank's own model.
     let mut places = Vec::new();
     for ((id, node), layer) in program.model.iter().zip(&sharding.layers) {

@@ -1,5 +1,6 @@
 //! The whole model at work on the samples of one worker or of one pass, a layer after the other.
 
+use lockstep_exec::ExecError;
 use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Draw, Kernel, Mode, Threads, add_into};
 use lockstep_exec::init;
@@ -62,7 +63,7 @@ impl<'a> Part<'a> {
         sharding: &'a Sharding,
         samples: u32,
         seed: u64,
-    ) -> Result<Part<'a>, InputError> {
+    ) -> Result<Part<'a>, ExecError> {
         let (model, ranks) = (&*sharding.whole, sharding.ranks);
         // An element for each rank: who gets a sum decides how it is bracketed.
         let each = u64::from(ranks);
@@ -116,7 +117,7 @@ impl<'a> Part<'a> {
     pub(super) fn load(&mut self, data: &Dataset, sampler: &Sampler, (step, repetition): (u64, u32), worker: u32) {
         let mut indices = Vec::new();
         let place = sampler.micro_batch(step, worker, repetition, &mut indices);
-        data.draw(&indices, self.seed, place, &mut self.outputs[0], &mut self.labels);
+        data.draw(&indices, self.seed, place, &mut self.outputs[0], &mut self.labels).expect("samples are whole");
         self.places = (place..).take(indices.len()).collect();
     }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use lockstep_cuda::Places;
 use lockstep_cuda::driver::{Context, DeviceMemory, Fill};
-use lockstep_exec::Arenas;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::device::{DeviceError, Mode};
 use lockstep_exec::replica::Replica;
+use lockstep_exec::{Arenas, ExecError};
 use lockstep_models::memory::Memory;
 use lockstep_models::{
     Axis, Bucket, Job, Mesh, Model, Op, Phase, PipelineSchedule, Precision, Program, SgdStep, random_model,
@@ -36,7 +36,7 @@ fn program(model: Model, batch: u32, accumulate: u32) -> Program {
 }
 
 /// Two micro-batches and an update.
-fn step(replica: &mut Replica, program: &Program, data: &Dataset) -> Result<(), DeviceError> {
+fn step(replica: &mut Replica, program: &Program, data: &Dataset) -> Result<(), ExecError> {
     let indices: Vec<u32> = (0..program.batch_per_rank).collect();
     let tasks = || program.roles[0].tasks.iter().map(|task| &task.op);
     for accumulate in [false, true] {
@@ -52,7 +52,7 @@ fn step(replica: &mut Replica, program: &Program, data: &Dataset) -> Result<(), 
     for of in tasks().filter_map(Op::update) {
         replica.update(of.range.start as usize..of.range.end as usize, &SgdStep::plain(1e-3, 0.9))?;
     }
-    replica.parameters().map(drop)
+    Ok(replica.parameters().map(drop)?)
 }
 
 /// Whatever is asked of the device's memory once a rank is there would be refused.

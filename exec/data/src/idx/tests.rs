@@ -1,25 +1,8 @@
 //! IDX: what is written is read again, and whatever is broken is refused without a panic.
 
-use std::io::Write;
-
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use proptest::prelude::*;
 
 use super::*;
-
-fn encode(dims: &[u32], bytes: &[u8]) -> Vec<u8> {
-    let mut file = vec![0, 0, UNSIGNED_BYTE, dims.len() as u8];
-    dims.iter().for_each(|dim| file.extend(dim.to_be_bytes()));
-    file.extend(bytes);
-    file
-}
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
-}
 
 proptest! {
     #[test]
@@ -28,7 +11,7 @@ proptest! {
     ) {
         let bytes = fill[..dims.iter().product::<u32>() as usize].to_vec();
         let file = encode(&dims, &bytes);
-        let file = if packed { gzip(&file) } else { file };
+        let file = if packed { compress(&file).unwrap() } else { file };
         prop_assert_eq!(decode("f", &file, &[1, 2, 3, 4]).unwrap(), Idx { dims, bytes });
     }
 
@@ -37,7 +20,7 @@ proptest! {
         changes in prop::collection::vec((0usize..99, any::<u8>()), 0..4), cut in 0usize..99, packed: bool,
     ) {
         let file = encode(&[3, 2, 2], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
-        let mut file = if packed { gzip(&file) } else { file };
+        let mut file = if packed { compress(&file).unwrap() } else { file };
         for (at, byte) in changes {
             let length = file.len();
             file[at % length] = byte;

@@ -66,13 +66,20 @@ pub(super) fn same(one: &ComputeEntry, other: &ComputeEntry) -> bool {
 
 /// Replaces what `profile` says of the operations of `fresh`, a later one of the same host, and keeps all else.
 pub fn lay_over(profile: &mut Profile, fresh: Profile) {
-    let Profile { date, command, compute, update, load, noise, .. } = fresh;
+    let Profile { date, command, compute, update, load, decode, storage, noise, .. } = fresh;
     profile.compute.retain(|known| !compute.iter().any(|entry| same(known, entry)));
     profile.compute.extend(compute);
     for (known, fresh) in [(&mut profile.update, update), (&mut profile.load, load)] {
         known.retain(|point: &Point| fresh.iter().all(|entry| entry.elements != point.elements));
         super::merge(known, fresh);
     }
+    profile.decode.retain(|known| {
+        decode
+            .iter()
+            .all(|entry| (entry.bytes, entry.pixels, entry.elements) != (known.bytes, known.pixels, known.elements))
+    });
+    profile.decode.extend(decode);
+    profile.storage = storage.or(profile.storage);
     if let Some(noise) = noise {
         super::append(&mut profile.noise, noise);
     }

@@ -65,6 +65,18 @@ pub(crate) fn of_layers(
 /// The figures of a profile.
 pub fn rows(profile: &Profile) -> Vec<CalibrationRow> {
     let mut rows = of_layers("", &profile.compute, &profile.update, &profile.load);
+    for entry in &profile.decode {
+        let name = format!("decode of {} bytes, {} pixels", entry.bytes, entry.pixels);
+        rows.push(CalibrationRow::of(name, Some(entry.elements), entry.seconds, 1.0, entry.slowdown));
+    }
+    if let Some(storage) = &profile.storage {
+        let mib = f64::from(1u32 << 20);
+        for (what, rate) in [("sequential", storage.sequential), ("random", storage.random), ("cached", storage.cached)]
+        {
+            let seconds = Interval { value: 1.0 / rate.value, low: 1.0 / rate.high, high: 1.0 / rate.low };
+            rows.push(CalibrationRow::of(format!("read, per MiB: {what}"), None, seconds, mib, 1.0));
+        }
+    }
     for (name, transport) in
         std::iter::once(("memory", &profile.memory)).chain(profile.mpi.iter().map(|mpi| ("mpi", mpi)))
     {

@@ -32,6 +32,8 @@ pub(super) fn empty() -> Profile {
         compute: Vec::new(),
         update: Vec::new(),
         load: Vec::new(),
+        decode: Vec::new(),
+        storage: None,
         memory,
         mpi: None,
         gpus: Vec::new(),

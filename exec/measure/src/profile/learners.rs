@@ -4,6 +4,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use lockstep_exec::ExecError;
 use lockstep_exec::device::DeviceError;
 use lockstep_models::profile::LearnersEntry;
 
@@ -23,10 +24,10 @@ pub(super) struct Steps {
 ///
 /// # Errors
 /// A device's; all of them must fit.
-pub(super) fn steps(stand: &Stand<'_>, ranks: &[u32], steps: u32) -> Result<Steps, DeviceError> {
+pub(super) fn steps(stand: &Stand<'_>, ranks: &[u32], steps: u32) -> Result<Steps, ExecError> {
     let (together, failed) = (Barrier::new(ranks.len()), AtomicBool::new(false));
-    let learner = |number: u32| -> Result<Steps, DeviceError> {
-        let made = stand.rank(number).and_then(|mut rank| rank.step().map(|()| rank));
+    let learner = |number: u32| -> Result<Steps, ExecError> {
+        let made = stand.rank(number).map_err(ExecError::from).and_then(|mut rank| rank.step().map(|()| rank));
         failed.fetch_or(made.is_err(), Ordering::SeqCst);
         together.wait();
         let mut rank = made?;
@@ -34,11 +35,11 @@ pub(super) fn steps(stand: &Stand<'_>, ranks: &[u32], steps: u32) -> Result<Step
         if failed.load(Ordering::SeqCst) { Ok(Steps::default()) } else { alone(&mut rank, steps) }
     };
     let learner = &learner;
-    let all: Vec<Result<Steps, DeviceError>> = std::thread::scope(|scope| {
+    let all: Vec<Result<Steps, ExecError>> = std::thread::scope(|scope| {
         let threads: Vec<_> = ranks.iter().map(|rank| scope.spawn(move || learner(*rank))).collect();
         let panicked = || {
             let reason = "that its thread has panicked: this is a bug".to_owned();
-            Err(DeviceError::Lost { call: "a learner".to_owned(), reason })
+            Err(DeviceError::Lost { call: "a learner".to_owned(), reason }.into())
         };
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked())).collect()
     });
@@ -52,7 +53,7 @@ pub(super) fn steps(stand: &Stand<'_>, ranks: &[u32], steps: u32) -> Result<Step
 }
 
 /// One learner's steps: the next is handed over before this one is done.
-fn alone(rank: &mut Rank<'_>, steps: u32) -> Result<Steps, DeviceError> {
+fn alone(rank: &mut Rank<'_>, steps: u32) -> Result<Steps, ExecError> {
     let mut found = Steps::default();
     let mut before: Option<Instant> = None;
     rank.hand_over()?;

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use lockstep_exec::ExecError;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::{DeviceError, Devices, Settled};
 use lockstep_exec::replica::Replica;
@@ -59,16 +60,16 @@ impl<'a> Stand<'a> {
 
 impl Rank<'_> {
     /// A whole step that nobody times.
-    pub(super) fn step(&mut self) -> Result<(), DeviceError> {
+    pub(super) fn step(&mut self) -> Result<(), ExecError> {
         for task in 0..self.tasks.len() {
             self.run(task)?;
         }
         self.replica.seal()?;
-        self.replica.settle().map(drop)
+        Ok(self.replica.settle().map(drop)?)
     }
 
     /// Hands over a step, with a mark before its load and one behind.
-    pub(super) fn hand_over(&mut self) -> Result<(), DeviceError> {
+    pub(super) fn hand_over(&mut self) -> Result<(), ExecError> {
         for task in 0..self.tasks.len() {
             let loads = matches!(self.tasks[task], Op::Load { .. });
             if loads {
@@ -79,7 +80,7 @@ impl Rank<'_> {
                 self.replica.mark()?;
             }
         }
-        self.replica.seal()
+        Ok(self.replica.seal()?)
     }
 
     /// Of the step that was handed over first.
@@ -88,7 +89,7 @@ impl Rank<'_> {
     }
 
     /// What each task takes, `steps` times.
-    pub(super) fn laps(&mut self, steps: u32) -> Result<Laps, DeviceError> {
+    pub(super) fn laps(&mut self, steps: u32) -> Result<Laps, ExecError> {
         let parameters = self.program.model.parameter_elements();
         let parts = SHARES.map(|share| parameters / share);
         let parts: Vec<u64> = parts.into_iter().filter(|elements| *elements > 0).collect();
@@ -140,7 +141,7 @@ impl Rank<'_> {
         Ok(laps)
     }
 
-    fn run(&mut self, task: usize) -> Result<(), DeviceError> {
+    fn run(&mut self, task: usize) -> Result<(), ExecError> {
         self.replica.alone(self.tasks[task], self.data, &self.indices)
     }
 }

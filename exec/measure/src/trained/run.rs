@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lockstep_exec::data::Dataset;
 use lockstep_experiment::trained::TrainedRun;
 use lockstep_experiment::{Experiment, Length};
+use lockstep_models::READ_AHEAD;
 use lockstep_report::EpochRow;
 use lockstep_report::failure::Failure;
 use lockstep_topology::{ErrorPlace, InputError};
@@ -34,7 +35,7 @@ impl Data {
         let located =
             |error: InputError| if error.place == ErrorPlace::Flag("data") { experiment.locate(error) } else { error };
         let loaded = Dataset::load_augmented(&experiment.data, model, experiment.augmentation).map_err(located)?;
-        let data = Arc::new(loaded);
+        let data = Arc::new(Dataset::decoded_by(loaded, experiment.decode_threads));
         self.last = Some((key, Arc::clone(&data)));
         Ok(data)
     }
@@ -46,8 +47,12 @@ impl Data {
 /// # Errors
 /// Data that do not fit, a rank that panics or stalls.
 pub fn train(planned: &Planned, data: &mut Data, command: &str) -> Result<Vec<EpochRow>, Failure> {
-    let (data, experiment) = (data.of(planned)?, &planned.experiment);
+    let data = data.of(planned)?;
+    let loaded = Dataset::sizes((&data.0, &data.1));
+    // Where threads decode samples, these are tasks of the program.
+    let experiment = &Experiment { loaded: Some(loaded), ..planned.experiment.clone() };
     let mut configurations = [planned.configuration.clone()];
+    configurations[0].job.ahead = loaded.encoded.map(|_| READ_AHEAD);
     lay_out(experiment, &mut configurations)?;
     let [configuration] = configurations;
     let mut launch = Launch::new(experiment, STALL_LIMIT)?;

@@ -1,28 +1,13 @@
 //! Folders of IDX files: what is written is read again, and every kind of damage is named.
 
 use std::fs;
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use lockstep_data::idx::{compress, encode};
 use lockstep_models::Shape;
 
 use super::*;
-
-fn encode(dims: &[u32], bytes: &[u8]) -> Vec<u8> {
-    let mut file = vec![0, 0, 8, dims.len() as u8];
-    dims.iter().for_each(|dim| file.extend(dim.to_be_bytes()));
-    file.extend(bytes);
-    file
-}
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
-}
 
 /// A folder of its own that goes when it is dropped.
 struct Folder(PathBuf);
@@ -61,7 +46,7 @@ fn set() -> Files {
 
 #[test]
 fn a_folder_is_read_plain_or_gzipped_under_either_name() {
-    let gzipped = set().into_iter().map(|(name, bytes)| (format!("{name}.gz"), gzip(&bytes)));
+    let gzipped = set().into_iter().map(|(name, bytes)| (format!("{name}.gz"), compress(&bytes).unwrap()));
     let dotted = set().into_iter().map(|(name, bytes)| (name.replace("-idx", ".idx"), bytes));
     let plain = set().into_iter().map(|(name, bytes)| (name.to_owned(), bytes));
     for files in [plain.collect::<Vec<_>>(), gzipped.collect(), dotted.collect()] {
@@ -70,8 +55,8 @@ fn a_folder_is_read_plain_or_gzipped_under_either_name() {
         let (train, held_out) = load(&folder.0).unwrap();
         assert_eq!(train.shape, Shape { channels: 1, height: 1, width: 2 });
         assert_eq!((train.classes, held_out.classes), (5, 5));
-        assert_eq!((train.images, train.labels), (vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], vec![0, 4, 1]));
-        assert_eq!((held_out.images, held_out.labels), (vec![7.0, 255.0], vec![2]));
+        assert_eq!((train.values(), &train.labels[..]), (&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0][..], &[0, 4, 1][..]));
+        assert_eq!((held_out.values(), &held_out.labels[..]), (&[7.0, 255.0][..], &[2][..]));
     }
 }
 
@@ -97,7 +82,7 @@ fn a_damaged_folder_is_named_with_the_cure() {
         files
     };
     let images = encode(&[3, 1, 2], &[1, 2, 3, 4, 5, 6]);
-    let mut flipped = gzip(&images);
+    let mut flipped = compress(&images).unwrap();
     let middle = flipped.len() - 6;
     flipped[middle] ^= 0xff;
     let huge = encode(&[u32::MAX, u32::MAX, u32::MAX], &[]);
@@ -108,8 +93,8 @@ fn a_damaged_folder_is_named_with_the_cure() {
         (replace(0, vec![]), "0 bytes found: 4 expected for the magic number"),
         (replace(0, images[..9].to_vec()), "5 bytes found: 12 expected for the dimensions"),
         (replace(0, images[..20].to_vec()), "4 bytes found: 6 expected for the 3×1×2 values"),
-        (replace(0, gzip(&images)[..20].to_vec()), "cut short or damaged"),
-        (replace(0, gzip(&images)[..4].to_vec()), "0 bytes found: 4 expected for the magic number"),
+        (replace(0, compress(&images).unwrap()[..20].to_vec()), "cut short or damaged"),
+        (replace(0, compress(&images).unwrap()[..4].to_vec()), "0 bytes found: 4 expected for the magic number"),
         (replace(0, flipped), "restore the file"),
         (replace(0, [images.clone(), vec![0]].concat()), "promises 6 bytes, but more follow"),
         (replace(0, encode(&[3], &[0, 1, 2])), "magic number 0x00000801: must be 0x00000803 or 0x00000804"),

@@ -1,0 +1,134 @@
+//! What input takes on this host: decoding a sample of a packed set on a core, and reading its file from storage and from the page cache.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Instant;
+
+use lockstep_exec::available_memory;
+use lockstep_exec::data::Dataset;
+use lockstep_models::median;
+use lockstep_models::profile::{DecodeEntry, Profile, StorageEntry};
+use lockstep_report::failure::Failure;
+use lockstep_topology::InputError;
+use rustix::fs::{Advice, fadvise};
+
+use super::{TRIALS, interval};
+use crate::quiet::Quiet;
+
+/// Samples that are decoded, over the whole set, and how often.
+const SAMPLES: usize = 16;
+const PASSES: usize = 10;
+/// Most bytes of the file that are read, and the bytes of a read one behind the other and at random.
+const READ: u64 = 64 << 20;
+const SEQUENTIAL: u64 = 1 << 20;
+const RANDOM: u64 = 128 << 10;
+
+/// Adds to `profile` what it does not know yet of the input of `data`, where its samples are decoded when they are drawn; whether there was
+/// anything.
+///
+/// # Errors
+/// Damaged samples, a file that cannot be read.
+pub fn add_input(
+    profile: &mut Profile,
+    data: &Dataset,
+    quiet: &mut Quiet,
+    mut note: impl FnMut(&str),
+) -> Result<bool, Failure> {
+    let Some(encoded) = data.encoded() else { return Ok(false) };
+    let elements = data.shape().elements();
+    let known =
+        |entry: &DecodeEntry| (entry.bytes, entry.pixels, entry.elements) == (encoded.bytes, encoded.pixels, elements);
+    let (decodes, stores) = (!profile.decode.iter().any(known), profile.storage.is_none());
+    if decodes {
+        note("decoding samples");
+        let [alone, together] = quiet.measure(TRIALS, || passes(data, profile.cores as usize))?.0;
+        let slowdown = (median(together) / median(alone.clone())).max(1.0);
+        let (bytes, pixels) = (encoded.bytes, encoded.pixels);
+        profile.decode.push(DecodeEntry { bytes, pixels, elements, seconds: interval(alone), slowdown });
+    }
+    if stores && let Some(path) = data.file() {
+        note("reading from storage");
+        let failed =
+            |error: io::Error| InputError::new(path.display().to_string(), "", format!("cannot be read: {error}"));
+        profile.storage = Some(storage(path).map_err(failed)?);
+    }
+    Ok(decodes || stores)
+}
+
+/// Seconds of a sample in each pass, on one thread alone and on each of `cores` at once.
+fn passes(data: &Dataset, cores: usize) -> Result<[Vec<f64>; 2], InputError> {
+    let samples = SAMPLES.min(data.len());
+    let indices: Vec<u32> = (0..samples).map(|number| (number * data.len() / samples) as u32).collect();
+    let pass = |place: u64| -> Result<f64, InputError> {
+        let (mut image, mut label) = (vec![0.0; data.shape().elements() as usize], [0]);
+        let begun = Instant::now();
+        for (place, index) in (place..).zip(&indices) {
+            data.draw(&[*index], 1, place, &mut image, &mut label)?;
+        }
+        Ok(begun.elapsed().as_secs_f64() / samples as f64)
+    };
+    let all = |first: u64| {
+        (0..PASSES as u64).map(|number| pass(first + number * samples as u64)).collect::<Result<Vec<f64>, _>>()
+    };
+    // The first brings the file into memory.
+    pass(0)?;
+    let alone = all(0)?;
+    let together: Result<Vec<Vec<f64>>, InputError> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores.max(1)).map(|core| scope.spawn(move || all(core as u64))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    Ok([alone, together?.concat()])
+}
+
+/// Bytes per second of a file: cold where the system drops what it keeps of it, else as it is.
+fn storage(path: &Path) -> io::Result<StorageEntry> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len().max(1);
+    let read = |block: u64, order: &dyn Fn(u64, u64) -> u64| -> io::Result<f64> {
+        let blocks = (length.min(READ) / block).max(1);
+        let mut bytes = vec![0; block.min(length) as usize];
+        let begun = Instant::now();
+        for number in 0..blocks {
+            let at = order(number, blocks) * bytes.len() as u64;
+            file.read_exact_at(&mut bytes, at)?;
+        }
+        Ok((blocks * bytes.len() as u64) as f64 / begun.elapsed().as_secs_f64().max(1e-9))
+    };
+    let drops = || fadvise(&file, 0, None, Advice::DontNeed).map_err(io::Error::from);
+    let in_order: &dyn Fn(u64, u64) -> u64 = &|number, _| number;
+    // A stride that is prime to most numbers of blocks: far from the block before, and none twice.
+    let at_random: &dyn Fn(u64, u64) -> u64 = &|number, blocks| number * 7919 % blocks;
+    let mut rates: [Vec<f64>; 3] = Default::default();
+    for _ in 0..TRIALS {
+        drops()?;
+        rates[0].push(read(SEQUENTIAL, in_order)?);
+        drops()?;
+        rates[1].push(read(RANDOM, at_random)?);
+        read(SEQUENTIAL, in_order)?;
+        rates[2].push(read(SEQUENTIAL, in_order)?);
+    }
+    let [sequential, random, cached] = rates.map(interval);
+    Ok(StorageEntry { sequential, random, cached, page_cache: available_memory().unwrap_or(0) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn storage_is_read_in_every_way() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for bytes in [1usize, 5000, 3 << 20] {
+            let path = folder.path().join("file");
+            std::fs::write(&path, vec![7; bytes]).expect("a file");
+            let found = storage(&path).expect("rates");
+            assert!([found.sequential, found.random, found.cached].iter().all(|rate| rate.value > 0.0), "{found:?}");
+        }
+        assert!(storage(&folder.path().join("none")).is_err());
+    }
+}

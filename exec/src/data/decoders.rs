@@ -1,0 +1,286 @@
+//! Threads that decode JPEG files and make samples of them, batch by batch, into memory of whole pages.
+//!
+//! Whoever is free takes the next sample of the oldest batch. What a sample becomes depends on the seed and its place alone, so
+//! batches are the same for any number of threads.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use lockstep_models::{Augmentation, Shape};
+use lockstep_topology::InputError;
+
+use super::augmentation::Augmented;
+use super::pixels::Encoded;
+use crate::arena::Arena;
+
+/// Threads of a process that make batches, started when the first one is asked for.
+#[derive(Debug)]
+pub(super) struct Decoders {
+    threads: usize,
+    running: OnceLock<Running>,
+}
+
+impl PartialEq for Decoders {
+    /// A set is the same whoever decodes it.
+    fn eq(&self, _: &Decoders) -> bool {
+        true
+    }
+}
+
+/// The threads, and what they share.
+#[derive(Debug)]
+struct Running {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Batches that are asked for, the oldest first.
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<(VecDeque<Arc<Batch>>, bool)>,
+    asked: Condvar,
+}
+
+/// What a batch is made of.
+#[derive(Debug, Clone)]
+pub(super) struct Recipe {
+    pub(super) samples: Arc<Encoded>,
+    pub(super) indices: Vec<u32>,
+    /// Of a sample as it is kept and as it is taken.
+    pub(super) shapes: (Shape, Shape),
+    /// How samples are changed; `None`: they are not.
+    pub(super) how: Option<Augmentation>,
+    pub(super) seed: u64,
+    /// The first sample's, among all since training began.
+    pub(super) place: u64,
+}
+
+impl PartialEq for Recipe {
+    fn eq(&self, other: &Recipe) -> bool {
+        let key = |recipe: &Recipe| (recipe.how, recipe.seed, recipe.place, recipe.shapes);
+        Arc::ptr_eq(&self.samples, &other.samples) && key(self) == key(other) && self.indices == other.indices
+    }
+}
+
+/// A batch in the making: all samples are read, then all are decoded.
+pub(super) struct Batch {
+    pub(super) recipe: Recipe,
+    pub(super) memory: Arc<Arena>,
+    /// What a thread does next: below the number of samples it reads that one, then it decodes them.
+    next: AtomicUsize,
+    progress: Mutex<Progress>,
+    moved: Condvar,
+    asked: Instant,
+}
+
+/// How far a batch has come.
+#[derive(Default)]
+struct Progress {
+    /// Samples that are read, and decoded.
+    done: [usize; 2],
+    /// When the first was begun and the last was done, of both.
+    times: [Option<(Instant, Instant)>; 2],
+    /// What was wrong with the first that failed.
+    error: Option<(usize, InputError)>,
+    /// Whether it is not wanted any more, so that some samples may never be read.
+    cancelled: bool,
+}
+
+/// When a batch was asked for, read and decoded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MadeTimes {
+    pub(crate) asked: Instant,
+    /// Begin and end.
+    pub(crate) read: (Instant, Instant),
+    pub(crate) decoded: (Instant, Instant),
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").field("place", &self.recipe.place).finish_non_exhaustive()
+    }
+}
+
+/// What a lock guards is whole after every statement.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Batch {
+    fn elements(&self) -> usize {
+        self.recipe.shapes.1.elements() as usize
+    }
+
+    /// Reads or decodes the next sample; false if all are taken.
+    fn advance(&self) -> bool {
+        let all = self.recipe.indices.len();
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        if next >= 2 * all {
+            return false;
+        }
+        let (phase, number) = (next / all, next % all);
+        if phase == 1 {
+            let reading = |progress: &mut Progress| progress.done[0] < all && !progress.cancelled;
+            drop(self.moved.wait_while(lock(&self.progress), reading));
+        }
+        let begun = Instant::now();
+        let made = catch_unwind(AssertUnwindSafe(|| if phase == 0 { self.read(number) } else { self.decode(number) }));
+        let made = made.unwrap_or_else(|_| {
+            let message = "ended the decoder: the file is damaged in a way that it does not know, or the decoder is";
+            Err(InputError::new("data", format!("sample {}", self.recipe.indices[number]), message))
+        });
+        let mut progress = lock(&self.progress);
+        let now = Instant::now();
+        let times = progress.times[phase].get_or_insert((begun, now));
+        *times = (times.0.min(begun), now);
+        progress.done[phase] += 1;
+        // Threads end in any order; the error that is told is the same.
+        if let Err(error) = made
+            && progress.error.as_ref().is_none_or(|(first, _)| number < *first)
+        {
+            progress.error = Some((number, error));
+        }
+        if progress.done[phase] == all {
+            self.moved.notify_all();
+        }
+        true
+    }
+
+    /// Brings a sample into memory and holds it to its checksum.
+    fn read(&self, number: usize) -> Result<(), InputError> {
+        self.recipe.samples.sample(self.recipe.indices[number]).map(drop)
+    }
+
+    fn decode(&self, number: usize) -> Result<(), InputError> {
+        let Recipe { samples, indices, shapes, how, seed, place } = &self.recipe;
+        let elements = self.elements();
+        // SAFETY: each number is taken once, and who waits for the batch reads it when all are done.
+        let image = unsafe { self.memory.slice_mut(number * elements..(number + 1) * elements) };
+        let place = place + number as u64;
+        let augmented = how.as_ref().map(|how| Augmented { how, seed: *seed, place });
+        samples.image(indices[number], *shapes, augmented, image)
+    }
+
+    /// Waits until all samples are there, at most until `deadline`; when they were made, if they are.
+    pub(super) fn wait(&self, deadline: Option<Instant>) -> Option<MadeTimes> {
+        let all = self.recipe.indices.len();
+        let mut progress = lock(&self.progress);
+        while progress.done[1] < all {
+            let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return None;
+            }
+            // A year is as good as for ever, and clocks can add it.
+            let waited = self.moved.wait_timeout(progress, left.min(Duration::from_secs(1 << 25)));
+            progress = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let [read, decoded] = progress.times.map(|times| times.unwrap_or((self.asked, self.asked)));
+        Some(MadeTimes { asked: self.asked, read, decoded })
+    }
+
+    /// Waits until all samples are there, and copies them to `images`.
+    ///
+    /// # Errors
+    /// The first sample that could not be had.
+    pub(super) fn copy_to(&self, images: &mut [f32]) -> Result<(), InputError> {
+        self.wait(None);
+        if let Some((_, error)) = lock(&self.progress).error.take() {
+            return Err(error);
+        }
+        // SAFETY: all samples are done, and no thread writes behind that.
+        images.copy_from_slice(unsafe { self.memory.slice(0..self.recipe.indices.len() * self.elements()) });
+        Ok(())
+    }
+
+    /// Takes no further sample.
+    pub(super) fn cancel(&self) {
+        self.next.store(2 * self.recipe.indices.len(), Ordering::Relaxed);
+        lock(&self.progress).cancelled = true;
+        self.moved.notify_all();
+    }
+}
+
+impl Decoders {
+    /// So many threads.
+    pub(super) fn new(threads: usize) -> Decoders {
+        Decoders { threads: threads.max(1), running: OnceLock::new() }
+    }
+
+    /// Begins with a batch, in `memory` if that has room for it; behind those that were asked for, or, where somebody waits for it,
+    /// before them.
+    ///
+    /// # Errors
+    /// Threads that the system does not give.
+    pub(super) fn ask(
+        &self,
+        recipe: Recipe,
+        memory: Option<Arc<Arena>>,
+        at_once: bool,
+    ) -> Result<Arc<Batch>, InputError> {
+        let elements = recipe.indices.len() * recipe.shapes.1.elements() as usize;
+        let memory = memory.filter(|memory| memory.len() >= elements);
+        let memory = memory.unwrap_or_else(|| Arc::new(Arena::of_pages(elements)));
+        let (next, progress, moved) = (AtomicUsize::new(0), Mutex::default(), Condvar::new());
+        let batch = Arc::new(Batch { recipe, memory, next, progress, moved, asked: Instant::now() });
+        let shared = &self.start()?.shared;
+        let mut queue = lock(&shared.queue);
+        match at_once {
+            true => queue.0.push_front(batch.clone()),
+            false => queue.0.push_back(batch.clone()),
+        }
+        shared.asked.notify_all();
+        Ok(batch)
+    }
+
+    fn start(&self) -> Result<&Running, InputError> {
+        if let Some(running) = self.running.get() {
+            return Ok(running);
+        }
+        let shared = Arc::new(Shared::default());
+        let mut running = Running { shared: shared.clone(), threads: Vec::new() };
+        for _ in 0..self.threads {
+            let shared = shared.clone();
+            let thread = std::thread::Builder::new().name("decode".to_owned()).spawn(move || shared.work());
+            running.threads.push(thread.map_err(|failure| {
+                let message = format!("the system gives no further thread ({failure}): take fewer");
+                InputError::flag("decode_threads", self.threads.to_string(), message)
+            })?);
+        }
+        // Where two ranks were here at a time, one of both sets of threads ends again.
+        Ok(self.running.get_or_init(|| running))
+    }
+}
+
+impl Shared {
+    /// What a thread does until it is told to end.
+    fn work(&self) {
+        let mut queue = lock(&self.queue);
+        loop {
+            if queue.1 {
+                return;
+            }
+            let Some(batch) = queue.0.front().cloned() else {
+                queue = self.asked.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            drop(queue);
+            let made = batch.advance();
+            queue = lock(&self.queue);
+            if !made && let Some(at) = queue.0.iter().position(|other| Arc::ptr_eq(other, &batch)) {
+                queue.0.remove(at);
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        lock(&self.shared.queue).1 = true;
+        self.shared.asked.notify_all();
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}

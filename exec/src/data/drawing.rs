@@ -1,0 +1,156 @@
+//! How samples of a set are drawn: one by one in the calling thread, or as recipes of batches that threads make; and sets of some of its
+//! samples.
+
+use std::sync::Arc;
+
+use lockstep_models::Augmentation;
+use lockstep_topology::InputError;
+
+use super::Dataset;
+use super::augmentation::{Augmented, augment};
+use super::decoders::{Decoders, Recipe};
+use super::pixels::Pixels;
+
+impl Dataset {
+    /// The least height and width of samples that are JPEG files.
+    pub(super) fn smallest(&self) -> Option<(u32, u32)> {
+        match &self.pixels {
+            Pixels::Encoded(samples) if samples.is_jpeg() => Some(samples.least()),
+            _ => None,
+        }
+    }
+
+    /// Makes the samples `indices`, augmented where `augmented` says by which seed and place, and copies their labels.
+    fn make(
+        &self,
+        indices: &[u32],
+        augmented: Option<(u64, u64)>,
+        images: &mut [f32],
+        labels: &mut [u32],
+    ) -> Result<(), InputError> {
+        let (stored, shape) = (self.shape, self.shape());
+        let (of_stored, elements) = (stored.elements() as usize, shape.elements() as usize);
+        assert_eq!(images.len(), indices.len() * elements, "room for the images");
+        for (number, (index, image)) in (0u64..).zip(indices.iter().zip(images.chunks_exact_mut(elements))) {
+            let augmented =
+                augmented.map(|(seed, place)| Augmented { how: &self.augmentation, seed, place: place + number });
+            match &self.pixels {
+                Pixels::Values(values) => {
+                    let at = *index as usize * of_stored;
+                    augment((&values[at..at + of_stored], stored), shape, augmented, image);
+                }
+                Pixels::Encoded(samples) => {
+                    samples.sample(*index)?;
+                    samples.image(*index, (stored, shape), augmented, image)?;
+                }
+            }
+        }
+        self.label(indices, labels);
+        Ok(())
+    }
+
+    /// Copies the labels of the samples `indices`.
+    pub(super) fn label(&self, indices: &[u32], labels: &mut [u32]) {
+        assert_eq!(labels.len(), indices.len(), "room for the labels");
+        indices.iter().zip(labels).for_each(|(index, label)| *label = self.labels[*index as usize]);
+    }
+
+    /// Copies the samples `indices` into `images` (`[indices, channels, height, width]`) and `labels`; where patches are taken,
+    /// those in the centre.
+    ///
+    /// # Errors
+    /// Packed samples that are damaged.
+    ///
+    /// # Panics
+    /// When an index is not below [`Dataset::len`], or the slices do not have room for exactly these samples.
+    pub fn gather(&self, indices: &[u32], images: &mut [f32], labels: &mut [u32]) -> Result<(), InputError> {
+        self.make(indices, None, images, labels)
+    }
+
+    /// The same samples, which [`Dataset::draw`] changes at random.
+    pub fn augmented(self, augmentation: Augmentation) -> Dataset {
+        Dataset { augmentation, ..self }
+    }
+
+    /// Both parts, decoded by this number of threads of each process where their samples are JPEG files; without it there is one for each
+    /// core.
+    pub fn decoded_by((train, held_out): (Dataset, Dataset), threads: Option<u32>) -> (Dataset, Dataset) {
+        let Some(threads) = threads else { return (train, held_out) };
+        let decoders = Arc::new(Decoders::new(threads as usize));
+        (Dataset { decoders: decoders.clone(), ..train }, Dataset { decoders, ..held_out })
+    }
+
+    /// As [`Dataset::gather`], the samples augmented: the first is the `place`-th drawn since training began with `seed`.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn draw(
+        &self,
+        indices: &[u32],
+        seed: u64,
+        place: u64,
+        images: &mut [f32],
+        labels: &mut [u32],
+    ) -> Result<(), InputError> {
+        let augmented = (self.augmentation != Augmentation::default()).then_some((seed, place));
+        self.make(indices, augmented, images, labels)
+    }
+
+    /// What threads make a batch of, and who does; `None` where a rank draws its samples itself.
+    pub(super) fn recipe(&self, indices: &[u32], seed: u64, place: u64) -> Option<(Recipe, &Decoders)> {
+        let Pixels::Encoded(samples) = &self.pixels else { return None };
+        if !samples.is_jpeg() {
+            return None;
+        }
+        let how = Some(self.augmentation).filter(|how| *how != Augmentation::default());
+        // What is not changed at random is the same wherever it is drawn.
+        let (seed, place) = if how.is_some() { (seed, place) } else { (0, 0) };
+        let (samples, indices, shapes) = (samples.clone(), indices.to_vec(), (self.shape, self.shape()));
+        Some((Recipe { samples, indices, shapes, how, seed, place }, &self.decoders))
+    }
+
+    /// The samples `indices` as a data set of their own; of a packed file they stay there.
+    pub(crate) fn subset(&self, indices: &[u32]) -> Dataset {
+        let pixels = match &self.pixels {
+            Pixels::Values(values) => {
+                let elements = self.shape.elements() as usize;
+                let image = |index: &u32| values[*index as usize * elements..][..elements].iter().copied();
+                Pixels::Values(indices.iter().flat_map(image).collect())
+            }
+            Pixels::Encoded(samples) => Pixels::Encoded(Arc::new(samples.subset(indices))),
+        };
+        let labels = indices.iter().map(|index| self.labels[*index as usize]).collect();
+        Dataset { place: self.place.clone(), pixels, labels, decoders: self.decoders.clone(), ..*self }
+    }
+
+    /// The samples `indices` in memory, as they are kept; of a packed file these alone are read.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is damaged.
+    pub(crate) fn held(&self, indices: &[u32]) -> Result<Dataset, InputError> {
+        let Pixels::Encoded(samples) = &self.pixels else { return Ok(self.subset(indices)) };
+        let pixels = Pixels::Encoded(Arc::new(samples.resident(indices)?));
+        let labels = indices.iter().map(|index| self.labels[*index as usize]).collect();
+        Ok(Dataset { place: self.place.clone(), pixels, labels, decoders: self.decoders.clone(), ..*self })
+    }
+
+    /// The same set where its samples are values in memory; of one that decodes them when they are drawn, the first that take so
+    /// many bytes, without augmentation.
+    ///
+    /// # Errors
+    /// Samples that are damaged.
+    pub fn in_memory(self, bytes: u64) -> Result<Dataset, InputError> {
+        if self.encoded().is_none() {
+            return Ok(self);
+        }
+        let elements = self.shape().elements();
+        let count = (bytes / (4 * elements)).clamp(1, self.len() as u64) as u32;
+        let indices: Vec<u32> = (0..count).collect();
+        let (mut values, mut labels) = (vec![0.0; count as usize * elements as usize], vec![0; count as usize]);
+        self.gather(&indices, &mut values, &mut labels)?;
+        Ok(Dataset { pixels: Pixels::Values(values), labels, augmentation: Augmentation::default(), ..self })
+    }
+}

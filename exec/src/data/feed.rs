@@ -1,0 +1,170 @@
+//! A rank's feed: the batches that it will load next are made while it computes on this one (Kumar et al. 2018, §4.1; Koliousis et
+//! al. 2019, §4.5).
+//!
+//! What is made ahead is a guess at what will be loaded. A batch that was not expected is made when it is asked for, so a guess
+//! decides when a batch is there and never what is in it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use lockstep_models::READ_AHEAD;
+use lockstep_topology::InputError;
+
+use super::Dataset;
+use super::decoders::{Batch, Decoders, MadeTimes, Recipe};
+use crate::arena::Arena;
+
+/// Batches on their way to a rank.
+#[derive(Default)]
+pub(crate) struct Feed {
+    ahead: VecDeque<Arc<Batch>>,
+    /// Memory of batches that were taken.
+    free: Vec<Arc<Arena>>,
+}
+
+impl Feed {
+    /// Batches that are made ahead.
+    pub(crate) const AHEAD: usize = READ_AHEAD as usize;
+
+    /// Whether batches of `data` are made by threads.
+    pub(crate) fn makes(data: &Dataset) -> bool {
+        data.recipe(&[], 0, 0).is_some()
+    }
+
+    /// As [`Dataset::draw`], waiting for what was made ahead.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn draw(
+        &mut self,
+        data: &Dataset,
+        indices: &[u32],
+        (seed, place): (u64, u64),
+        images: &mut [f32],
+        labels: &mut [u32],
+    ) -> Result<(), InputError> {
+        let Some((recipe, decoders)) = data.recipe(indices, seed, place) else {
+            return data.draw(indices, seed, place, images, labels);
+        };
+        let batch = match self.ahead.iter().position(|batch| batch.recipe == recipe) {
+            Some(at) => self.ahead.remove(at).unwrap_or_else(|| unreachable!("just found")),
+            None => decoders.ask(recipe, self.free.pop(), true)?,
+        };
+        batch.copy_to(images)?;
+        data.label(indices, labels);
+        self.free.push(batch.memory.clone());
+        self.free.truncate(Feed::AHEAD);
+        Ok(())
+    }
+
+    /// Waits until a batch that is loaded next is made, at most until `deadline`; when it was, if it is. `None` too where a rank draws its
+    /// samples itself.
+    ///
+    /// # Errors
+    /// Threads that the system does not give.
+    pub(crate) fn wait(
+        &mut self,
+        data: &Dataset,
+        indices: &[u32],
+        (seed, place): (u64, u64),
+        deadline: Instant,
+    ) -> Result<Option<MadeTimes>, InputError> {
+        let Some((recipe, decoders)) = data.recipe(indices, seed, place) else { return Ok(None) };
+        let batch = match self.ahead.iter().find(|batch| batch.recipe == recipe) {
+            Some(batch) => batch.clone(),
+            None => {
+                let batch = decoders.ask(recipe, self.free.pop(), true)?;
+                self.ahead.push_front(batch.clone());
+                batch
+            }
+        };
+        Ok(batch.wait(Some(deadline)))
+    }
+
+    /// Has batches of `data` made ahead, given by their samples and the place of the first, the nearest first; others are dropped.
+    ///
+    /// # Errors
+    /// Threads that the system does not give.
+    pub(crate) fn expect(
+        &mut self,
+        data: &Dataset,
+        seed: u64,
+        next: impl Iterator<Item = (Vec<u32>, u64)>,
+    ) -> Result<(), InputError> {
+        let wanted: Vec<(Recipe, &Decoders)> =
+            next.take(Feed::AHEAD).filter_map(|(indices, place)| data.recipe(&indices, seed, place)).collect();
+        self.ahead.retain(|batch| {
+            let keeps = wanted.iter().any(|(recipe, _)| batch.recipe == *recipe);
+            if !keeps {
+                batch.cancel();
+            }
+            keeps
+        });
+        for (recipe, decoders) in wanted {
+            if self.ahead.iter().all(|batch| batch.recipe != recipe) {
+                self.ahead.push_back(decoders.ask(recipe, self.free.pop(), false)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.ahead.iter().for_each(|batch| batch.cancel());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use lockstep_data::generate::{Like, generate};
+    use lockstep_data::{Packing, SetPart, Source, pack};
+
+    use super::*;
+
+    /// Packs eight pictures.
+    fn pictures() -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("lockstep-feed-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        generate((Like::Imagenet, 2), (8, 1), &folder.join("in"), 2, |_| true).unwrap();
+        let packing =
+            Packing { out: folder.join("out.pack"), short_side: 40, threads: 2, skip_bad: false, shuffle_seed: None };
+        pack(&Source::open(&folder.join("in"), SetPart::Train).unwrap(), &packing, |_| true).unwrap();
+        folder
+    }
+
+    #[test]
+    fn what_was_expected_is_made_once_and_what_was_not_all_the_same() {
+        let folder = pictures();
+        let model = lockstep_readers::load_model("resnet-32").unwrap();
+        let name = format!("{0}+{0}", folder.join("out.pack").display());
+        let data = Dataset::load_augmented(&name, &model, "scale,flip".parse().unwrap()).unwrap();
+        let (data, _) = Dataset::decoded_by(data, Some(3));
+        let elements = 3 * 32 * 32;
+        let mut feed = Feed::default();
+        let drawn = |feed: &mut Feed, indices: &[u32], place: u64| {
+            let (mut images, mut labels) = (vec![0.0; indices.len() * elements], vec![9; indices.len()]);
+            let (mut own, mut of_own) = (images.clone(), labels.clone());
+            feed.draw(&data, indices, (5, place), &mut images, &mut labels).unwrap();
+            data.draw(indices, 5, place, &mut own, &mut of_own).unwrap();
+            assert_eq!((images, labels), (own, of_own));
+        };
+        drawn(&mut feed, &[0, 7], 0);
+        let next = [(vec![3, 1], 2), (vec![4, 4], 4), (vec![5, 6], 6)];
+        feed.expect(&data, 5, next.clone().into_iter()).unwrap();
+        assert_eq!(feed.ahead.len(), Feed::AHEAD);
+        drawn(&mut feed, &[3, 1], 2);
+        assert_eq!(feed.ahead.len(), Feed::AHEAD - 1, "it was there");
+        drawn(&mut feed, &[6, 5], 6);
+        assert_eq!(feed.ahead.len(), Feed::AHEAD - 1, "and this one was not");
+        feed.expect(&data, 5, next[1..].iter().cloned()).unwrap();
+        let places: Vec<u64> = feed.ahead.iter().map(|batch| batch.recipe.place).collect();
+        assert_eq!(places, [4, 6]);
+        let pages = |batch: &Arc<Batch>| batch.memory.address() % 4096;
+        assert!(feed.ahead.iter().all(|batch| pages(batch) == 0), "memory of whole pages");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

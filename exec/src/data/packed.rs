@@ -1,0 +1,67 @@
+//! Packed files as data sets: one with what is held out beside it, or one of which a tenth is held out.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lockstep_data::Packed;
+use lockstep_data::format::Encoding;
+use lockstep_models::Shape;
+use lockstep_topology::InputError;
+
+use super::Dataset;
+use super::pixels::{Encoded, Pixels};
+use super::split::stratified;
+
+/// The seed of the split: the year of ImageNet's paper. Never to be changed, or accuracies no longer compare.
+const SPLIT_SEED: u64 = 2009;
+/// Of ten samples of a class one is held out.
+const HELD_OUT: (u32, u32) = (1, 10);
+
+/// The files that a name gives, `TRAIN.pack` or `TRAIN.pack+HELD_OUT.pack`; `None` where there are no such files.
+pub(super) fn named(name: &str) -> Option<(&Path, Option<&Path>)> {
+    let file = |name| Some(Path::new(name)).filter(|path| path.is_file());
+    if let Some(train) = file(name) {
+        return Some((train, None));
+    }
+    let parts = name.match_indices('+').map(|(at, _)| (file(&name[..at]), file(&name[at + 1..])));
+    parts.into_iter().find_map(|(train, held_out)| Some((train?, Some(held_out?))))
+}
+
+/// (training part, held-out part), bytes as they are packed; `input` is what the model takes.
+///
+/// # Errors
+/// Damaged files, two that do not belong together, or one whose classes are too small for a part to be held out.
+pub(super) fn load((train, held_out): (&Path, Option<&Path>), input: Shape) -> Result<(Dataset, Dataset), InputError> {
+    let all = open(train, input)?;
+    let Some(held_out) = held_out else {
+        let (train, held_out) = stratified(&all.labels, all.classes, HELD_OUT.0, HELD_OUT.1, SPLIT_SEED);
+        if held_out.is_empty() {
+            let message = "too few to hold one of ten of each class out: name a second file, TRAIN.pack+HELD_OUT.pack";
+            return Err(InputError::new(all.place, format!("{} samples", all.labels.len()), message));
+        }
+        return Ok((all.subset(&train), all.subset(&held_out)));
+    };
+    let judges = open(held_out, input)?;
+    if judges.shape != all.shape {
+        let message = format!("the training images are {}: both parts must have one shape", all.shape);
+        return Err(InputError::new(judges.place, format!("images of {}", judges.shape), message));
+    }
+    if let Some(at) = judges.labels.iter().position(|label| *label >= all.classes) {
+        let message = format!("of sample {at} is none of the {} classes that are trained on", all.classes);
+        return Err(InputError::new(judges.place, format!("label {}", judges.labels[at]), message));
+    }
+    Ok((all.clone(), Dataset { classes: all.classes, ..judges }))
+}
+
+/// All samples of a file. JPEG files have any size, and give what the model takes.
+fn open(path: &Path, input: Shape) -> Result<Dataset, InputError> {
+    let packed = Packed::open(path)?;
+    let shape = match packed.header().encoding {
+        Encoding::Raw(shape) => shape,
+        Encoding::Jpeg { .. } => Shape { channels: 3, ..input },
+    };
+    let (place, classes) = (packed.place().to_owned(), packed.header().classes);
+    let labels = packed.entries().iter().map(|entry| entry.label).collect();
+    let pixels = Pixels::Encoded(Arc::new(Encoded::all(Arc::new(packed))));
+    Ok(Dataset { place, shape, classes, pixels, labels, ..Dataset::empty() })
+}

@@ -1,0 +1,225 @@
+//! Where a set keeps its samples: as fp32 values in memory, or as they are packed, mapped from a file or held in memory.
+//!
+//! What is packed stays so: arrays of bytes and JPEG files become fp32 values when they are drawn, so a batch takes no copy of
+//! compressed bytes.
+
+use std::sync::Arc;
+
+use lockstep_data::format::Encoding;
+use lockstep_data::{Normalisation, Packed, decode_jpeg};
+use lockstep_models::{EncodedSamples, Shape};
+use lockstep_topology::InputError;
+
+use super::augmentation::{Augmented, augment, augment_picture};
+
+/// How samples are kept.
+#[derive(Debug, Clone)]
+pub(super) enum Pixels {
+    /// `[samples, channels, height, width]`.
+    Values(Vec<f32>),
+    /// Of a packed set.
+    Encoded(Arc<Encoded>),
+}
+
+impl PartialEq for Pixels {
+    fn eq(&self, other: &Pixels) -> bool {
+        match (self, other) {
+            (Pixels::Values(own), Pixels::Values(others)) => own == others,
+            (Pixels::Encoded(own), Pixels::Encoded(others)) => Arc::ptr_eq(own, others),
+            _ => false,
+        }
+    }
+}
+
+/// Samples of a packed set.
+#[derive(Debug, Clone)]
+pub(super) struct Encoded {
+    packed: Arc<Packed>,
+    kept: Kept,
+    /// By channel and byte: the normalised value.
+    levels: Vec<[f32; 256]>,
+    figures: Normalisation,
+}
+
+/// Where the bytes are.
+#[derive(Debug, Clone)]
+enum Kept {
+    /// In the file, mapped: the numbers of the samples.
+    Mapped(Vec<u32>),
+    /// In memory: where each sample begins and ends.
+    Resident { bytes: Vec<u8>, ends: Vec<usize> },
+}
+
+impl Encoded {
+    /// All samples of a file.
+    pub(super) fn all(packed: Arc<Packed>) -> Encoded {
+        let samples = (0..packed.entries().len() as u32).collect();
+        let figures = Normalisation { mean: Vec::new(), deviation: Vec::new() };
+        Encoded { packed, kept: Kept::Mapped(samples), levels: Vec::new(), figures }
+    }
+
+    /// Of its samples those at `indices`.
+    ///
+    /// # Panics
+    /// Of samples that are in memory.
+    pub(super) fn subset(&self, indices: &[u32]) -> Encoded {
+        let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of the whole set") };
+        let samples = indices.iter().map(|index| samples[*index as usize]).collect();
+        self.with(Kept::Mapped(samples))
+    }
+
+    /// Other samples of the same file, normalised alike.
+    fn with(&self, kept: Kept) -> Encoded {
+        Encoded { packed: self.packed.clone(), kept, levels: self.levels.clone(), figures: self.figures.clone() }
+    }
+
+    /// The samples at `indices`, read into memory, in the order in which they lie in the file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is damaged.
+    pub(super) fn resident(&self, indices: &[u32]) -> Result<Encoded, InputError> {
+        let mut ends = vec![0];
+        for index in indices {
+            ends.push(ends[ends.len() - 1] + self.length(*index));
+        }
+        let mut bytes = vec![0; ends[indices.len()]];
+        let mut order: Vec<usize> = (0..indices.len()).collect();
+        order.sort_unstable_by_key(|position| indices[*position]);
+        for position in order {
+            self.packed.read(self.number(indices[position]), &mut bytes[ends[position]..ends[position + 1]])?;
+        }
+        Ok(self.with(Kept::Resident { bytes, ends }))
+    }
+
+    /// The number in the file of a sample that is mapped.
+    fn number(&self, sample: u32) -> usize {
+        let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of the whole set") };
+        samples[sample as usize] as usize
+    }
+
+    /// Bytes of a sample.
+    pub(super) fn length(&self, sample: u32) -> usize {
+        match &self.kept {
+            Kept::Mapped(samples) => self.packed.entries()[samples[sample as usize] as usize].length as usize,
+            Kept::Resident { ends, .. } => ends[sample as usize + 1] - ends[sample as usize],
+        }
+    }
+
+    /// Bytes of all samples, which are mapped.
+    pub(super) fn bytes(&self) -> u64 {
+        let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of the whole set") };
+        samples.iter().map(|sample| u64::from(self.packed.entries()[*sample as usize].length)).sum()
+    }
+
+    /// What they are like, on average.
+    pub(super) fn mean(&self) -> EncodedSamples {
+        let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of the whole set") };
+        let pixels: u64 = samples
+            .iter()
+            .map(|sample| &self.packed.entries()[*sample as usize])
+            .map(|entry| u64::from(entry.width) * u64::from(entry.height))
+            .sum();
+        let count = samples.len().max(1) as u64;
+        EncodedSamples { bytes: self.bytes() / count, pixels: pixels / count }
+    }
+
+    /// The bytes of a sample, as they are packed; those of a file held to their checksum.
+    ///
+    /// # Errors
+    /// Changed bytes.
+    pub(super) fn sample(&self, sample: u32) -> Result<&[u8], InputError> {
+        match &self.kept {
+            Kept::Mapped(samples) => self.packed.checked(samples[sample as usize] as usize),
+            Kept::Resident { bytes, ends } => Ok(&bytes[ends[sample as usize]..ends[sample as usize + 1]]),
+        }
+    }
+
+    /// The bytes of a sample.
+    fn unchecked(&self, sample: u32) -> &[u8] {
+        match &self.kept {
+            Kept::Mapped(samples) => self.packed.bytes(samples[sample as usize] as usize),
+            Kept::Resident { bytes, ends } => &bytes[ends[sample as usize]..ends[sample as usize + 1]],
+        }
+    }
+
+    /// Other samples in their place, in memory: `ends` says where each begins and ends in `bytes`.
+    pub(super) fn replaced(&self, bytes: Vec<u8>, ends: Vec<usize>) -> Encoded {
+        self.with(Kept::Resident { bytes, ends })
+    }
+
+    /// Whether they are JPEG files.
+    pub(super) fn is_jpeg(&self) -> bool {
+        matches!(self.packed.header().encoding, Encoding::Jpeg { .. })
+    }
+
+    /// The least (height, width) of any sample.
+    pub(super) fn least(&self) -> (u32, u32) {
+        let entries = self.packed.entries().iter();
+        entries.fold((u32::MAX, u32::MAX), |(height, width), entry| {
+            (height.min(entry.height.into()), width.min(entry.width.into()))
+        })
+    }
+
+    /// Mean and deviation of each channel, of arrays over these samples; the file says those of all.
+    pub(super) fn figures(&self, channels: usize, pixels: usize) -> Normalisation {
+        let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of a normalised set") };
+        if self.is_jpeg() {
+            return Normalisation::imagenet();
+        }
+        match self.packed.figures().filter(|_| samples.len() == self.packed.entries().len()) {
+            Some(figures) => figures.clone(),
+            None => Normalisation::of(channels, pixels, || samples.iter().map(|n| self.packed.bytes(*n as usize))),
+        }
+    }
+
+    /// The same samples, normalised by `figures` when they are drawn.
+    pub(super) fn normalised(&self, figures: &Normalisation) -> Encoded {
+        let level = |channel| std::array::from_fn(|byte| figures.apply(channel, byte as f64));
+        let levels = (0..figures.mean.len()).map(level).collect();
+        Encoded { levels, figures: figures.clone(), ..self.clone() }
+    }
+
+    /// Makes `image` (`[channels, height, width]` of `shape`) out of a sample: augmented, or its centre. `stored` is the shape of arrays.
+    /// Who reads it before, with [`Encoded::sample`], holds it to its checksum.
+    ///
+    /// # Errors
+    /// Changed bytes, or no JPEG file.
+    pub(super) fn image(
+        &self,
+        sample: u32,
+        (stored, shape): (Shape, Shape),
+        augmented: Option<Augmented<'_>>,
+        image: &mut [f32],
+    ) -> Result<(), InputError> {
+        let bytes = self.unchecked(sample);
+        if self.is_jpeg() {
+            let wrong =
+                |message| InputError::new(self.packed.place(), format!("sample {}", self.name(sample)), message);
+            augment_picture(&decode_jpeg(bytes).map_err(wrong)?, &self.figures, shape, augmented, image);
+            return Ok(());
+        }
+        let pixels = (stored.elements() / u64::from(stored.channels)) as usize;
+        let normalise = |image: &mut [f32]| {
+            let planes = bytes.chunks_exact(pixels).zip(image.chunks_exact_mut(pixels)).zip(&self.levels);
+            for ((plane, values), levels) in planes {
+                values.iter_mut().zip(plane).for_each(|(value, byte)| *value = levels[usize::from(*byte)]);
+            }
+        };
+        if stored == shape && augmented.is_none() {
+            normalise(image);
+        } else {
+            let mut whole = vec![0.0; bytes.len()];
+            normalise(&mut whole);
+            augment((&whole, stored), shape, augmented, image);
+        }
+        Ok(())
+    }
+
+    /// What a sample is called in messages: its number in the file.
+    fn name(&self, sample: u32) -> String {
+        match &self.kept {
+            Kept::Mapped(samples) => samples[sample as usize].to_string(),
+            Kept::Resident { .. } => format!("{sample} of a rank's part"),
+        }
+    }
+}

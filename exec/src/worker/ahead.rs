@@ -1,0 +1,113 @@
+//! Input tasks of a worker: what it loads next is read and decoded by threads of the process while it computes, and noted when it is loaded.
+
+use std::time::{Duration, Instant};
+
+use lockstep_models::{Op, Span, TaskId};
+use lockstep_topology::Time;
+
+use super::Worker;
+use super::compute::samples_of;
+use crate::data::{Feed, MadeTimes};
+use crate::error::ExecError;
+
+/// How long a worker waits for samples before it looks after its exchanges again, with some in flight and without.
+const LOOK: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(100)];
+
+impl Worker<'_> {
+    /// Waits for the input tasks of a load, which counts them as done then; their spans. None of other tasks.
+    pub(super) fn take_input(&mut self, load: TaskId, repetition: u32, batch: u64) -> Result<Vec<Span>, ExecError> {
+        let Some(read) = load.checked_sub(2).filter(|read| matches!(self.role.tasks[*read].op, Op::Read { .. })) else {
+            return Ok(Vec::new());
+        };
+        let mut times = None;
+        if Feed::makes(self.setup.data)
+            && let Some((indices, place)) = self.samples_for(load, self.micro_batch, batch)
+        {
+            let begun = Instant::now();
+            while times.is_none() {
+                while self.progress()? {}
+                if begun.elapsed() > self.setup.guard.limit {
+                    return Err(self.give_up(begun.elapsed()));
+                }
+                let look = LOOK[usize::from(self.slots.iter().all(|slot| !slot.running))];
+                let data = self.store.as_ref().map_or(self.setup.data, |store| store.data());
+                let Some(replica) = &mut self.memory.replica else { break };
+                times = replica.wait_for(data, (&indices, place), Instant::now() + look)?;
+            }
+        }
+        let now = Instant::now();
+        let MadeTimes { asked, read: first, decoded } =
+            times.unwrap_or(MadeTimes { asked: now, read: (now, now), decoded: (now, now) });
+        let clock = self.clock;
+        let at = |instant: Instant| Time::from_nanos(instant.saturating_duration_since(clock).as_nanos() as u64);
+        let (rank, iteration) = (self.transport.rank().0, self.iteration);
+        let mut spans = Vec::new();
+        for (task, ready, (start, end)) in [(read, asked, first), (read + 1, first.1, decoded)] {
+            // Threads begin with a batch while the last samples of the one before are under way.
+            let start = at(start).max(self.ended[task]);
+            let (end, ready) = (at(end).max(start), at(ready).min(start));
+            spans.push(Span { rank, task: task as u32, iteration, repetition, ready, start, end });
+            (self.done[task], self.ended[task]) = (self.done[task] + 1, end);
+        }
+        Ok(spans)
+    }
+
+    /// Has what follows the load `task` in `repetition` of step `batch` made ahead. A worker that claims its batches does not know what
+    /// follows.
+    pub(super) fn expect_after(&mut self, task: TaskId, repetition: u32, batch: u64) -> Result<(), ExecError> {
+        if !Feed::makes(self.setup.data) {
+            return Ok(());
+        }
+        let Some(loads) = self.loads() else { return Ok(()) };
+        let Some(now) = loads.iter().position(|load| *load == (task, repetition)) else { return Ok(()) };
+        let (program, steps, rank) = (self.setup.program, self.setup.course.steps, self.transport.rank().0);
+        let next = (now + 1..).map(|load| (batch + (load / loads.len()) as u64, loads[load % loads.len()]));
+        let next = next.take_while(|(batch, _)| *batch < steps).map_while(|(batch, (task, repetition))| {
+            self.samples_for(task, program.source(rank) * program.accumulate + repetition, batch)
+        });
+        let next: Vec<(Vec<u32>, u64)> = next.take(Feed::AHEAD).collect();
+        let data = self.store.as_ref().map_or(self.setup.data, |store| store.data());
+        let Some(replica) = &mut self.memory.replica else { return Ok(()) };
+        Ok(replica.expect(data, next.into_iter())?)
+    }
+
+    /// The samples that the load `task` takes of a micro-batch in step `batch`, and the place of the first; `None` behind a shuffle, where the
+    /// rank holds others.
+    fn samples_for(&self, task: TaskId, micro_batch: u32, batch: u64) -> Option<(Vec<u32>, u64)> {
+        let Op::Load { pass, .. } = self.role.tasks[task].op else { return None };
+        let (indices, places) = samples_of(self.setup, batch, pass, (self.transport.rank().0, micro_batch));
+        let each = self.setup.program.accumulate;
+        let indices = match &self.store {
+            Some(store) => store.drawn_unshuffled(batch, micro_batch / each, micro_batch % each)?,
+            None => indices,
+        };
+        Some((indices, places[0]))
+    }
+
+    /// The loads of an iteration in their order, with their repetitions; `None` where micro-batches are claimed.
+    fn loads(&self) -> Option<Vec<(TaskId, u32)>> {
+        let tasks = &self.role.tasks;
+        let is_load = |task: &TaskId| matches!(tasks[*task].op, Op::Load { samples: 1.., .. });
+        let (mut loads, mut task) = (Vec::new(), 0);
+        while task < tasks.len() {
+            match &tasks[task].op {
+                Op::Repeat { claimed: true, .. } => return None,
+                Op::Repeat { count, body, .. } => {
+                    let body = task + 1..=task + body;
+                    loads.extend((0..*count).flat_map(|run| body.clone().filter(is_load).map(move |task| (task, run))));
+                    task = *body.end();
+                }
+                Op::Schedule(order) => {
+                    for step in &order.steps {
+                        let of_step = order.tasks_of(step).map(|inner| task + 1 + inner).filter(is_load);
+                        loads.extend(of_step.map(|task| (task, step.micro_batch)));
+                    }
+                    task += order.tasks();
+                }
+                _ => loads.extend(Some(task).filter(is_load).map(|task| (task, 0))),
+            }
+            task += 1;
+        }
+        Some(loads)
+    }
+}

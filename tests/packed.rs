@@ -1,0 +1,325 @@
+//! Training from packed files: arrays give the bits that the same set gives from memory, JPEG files what one thread makes of them in
+//! order, for any ranks, strategies and threads, interrupted or not.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use lockstep_data::generate::{Like, generate};
+use lockstep_data::{Packing, SetPart, Source, idx, pack};
+use lockstep_exec::data::Dataset;
+use lockstep_exec::{RunOptions, run};
+use lockstep_models::{Augmentation, Job, Mesh, Model, Op, Optimizer, Program, Sampling, Timeline, random_model};
+use lockstep_sim::{
+    Conditions, Input, NetworkModel, Platform, Roofline, SampleSource, SimOptions, TransformAt, simulate,
+};
+use lockstep_topology::{Bytes, Cluster, Hosting, HostingRule, Placement, PlacementRule, Time};
+use proptest::prelude::*;
+
+use crate::commands::{folder, lockstep, rows, stdout};
+
+const STEPS: u32 = 6;
+
+fn options(seed: u64, steps: u32) -> RunOptions<'static> {
+    let stall_limit = std::time::Duration::from_secs(20);
+    let optimizer = Optimizer { learning_rate: 0.002, ..Optimizer::default() };
+    RunOptions { steps, warm_up: 0, seed, optimizer, stall_limit, ..RunOptions::default() }
+}
+
+/// Random bytes.
+fn bytes(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed | 1;
+    let next = |_| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 56) as u8
+    };
+    (0..length).map(next).collect()
+}
+
+/// Writes the IDX files of a part: images of the model's shape, labels of its classes.
+fn write_idx(folder: &Path, prefix: &str, model: &Model, samples: u32, seed: u64) {
+    let shape = model.input();
+    let pixels = bytes(seed, samples as usize * shape.elements() as usize);
+    let images = idx::encode(&[samples, shape.channels, shape.height, shape.width], &pixels);
+    // The last class is there in any case, so that both readers know of as many.
+    let label =
+        |sample: u32| if sample == 0 { model.classes() - 1 } else { (sample * 7 + seed as u32) % model.classes() };
+    let labels: Vec<u8> = (0..samples).map(|sample| label(sample) as u8).collect();
+    let labels = idx::encode(&[samples], &labels);
+    fs::write(folder.join(format!("{prefix}-images-idx4-ubyte")), images).unwrap();
+    fs::write(folder.join(format!("{prefix}-labels-idx1-ubyte")), labels).unwrap();
+}
+
+/// Packs a part of a folder.
+fn packed(source: &Path, part: SetPart, out: &Path) {
+    let packing = Packing { out: out.to_owned(), short_side: 0, threads: 2, skip_bad: false, shuffle_seed: None };
+    pack(&Source::open(source, part).unwrap(), &packing, |_| true).unwrap();
+}
+
+/// The set in `folder` as IDX files, and the same packed, by their names.
+fn both(folder: &Path, model: &Model, samples: u32, seed: u64) -> [String; 2] {
+    write_idx(folder, "train", model, samples, seed);
+    write_idx(folder, "t10k", model, 5, seed ^ 1);
+    let [train, held_out] = ["train.pack", "held-out.pack"].map(|name| folder.join(name));
+    packed(folder, SetPart::Train, &train);
+    packed(folder, SetPart::HeldOut, &held_out);
+    [folder.display().to_string(), format!("{}+{}", train.display(), held_out.display())]
+}
+
+/// A generated set of 60 JPEG files, packed with a short side of 40 pixels.
+fn pictures() -> &'static str {
+    static NAME: LazyLock<String> = LazyLock::new(|| {
+        let folder = folder("packed-pictures");
+        let (source, out) = (folder.join("pictures"), folder.join("pictures.pack"));
+        generate((Like::Imagenet, 3), (60, 1), &source, 2, |_| true).unwrap();
+        let packing = Packing { out: out.clone(), short_side: 40, threads: 2, skip_bad: false, shuffle_seed: Some(1) };
+        pack(&Source::open(&source, SetPart::Train).unwrap(), &packing, |_| true).unwrap();
+        out.display().to_string()
+    });
+    &NAME
+}
+
+/// A small model of coloured images.
+fn coloured() -> Arc<Model> {
+    let text = include_str!("../models/zoo/mlp.toml").replace("[1, 28, 28]", "[3, 16, 20]");
+    Arc::new(lockstep_readers::parse_model("coloured.toml", &text).unwrap())
+}
+
+/// A job on a random model, or on LeNet where layers are split.
+fn job(strategy: &str, workers: u32, accumulate: u32, seed: u64) -> Job {
+    let splits = ["hybrid:b", "megatron"].contains(&strategy);
+    let model = if splits { lockstep_readers::load_model("lenet").unwrap() } else { random_model(seed, false) };
+    let accumulate = if strategy == "sma" || splits { 1 } else { accumulate };
+    let workers = if splits { workers.max(2) } else { workers };
+    let (name, sampling) = match strategy {
+        "partitioned" => ("ssgd", Sampling::Partitioned { groups: 1, shuffle_every: Some(2) }),
+        "partitioned:whole" => ("ssgd", Sampling::Partitioned { groups: workers, shuffle_every: Some(1) }),
+        name => (name, Sampling::default()),
+    };
+    let node_sizes = (name != strategy).then(|| vec![1; workers as usize]);
+    let strategy = name.parse().unwrap();
+    Job { strategy, accumulate, sampling, node_sizes, ..Job::new(Arc::new(model), workers, 3) }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    #[test]
+    fn packed_arrays_train_as_the_same_set_in_memory(
+        strategy in prop::sample::select(vec!["ssgd", "partitioned", "partitioned:whole", "zero-2", "hybrid:b", "megatron", "sma"]),
+        (workers, accumulate) in (1u32..=4, 1u32..=2),
+        augment in prop::sample::select(vec!["none", "scale,crop=1,flip"]),
+        subset: bool,
+        stop in 1..STEPS,
+        seed: u64,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let job = job(strategy, workers, accumulate, seed);
+        let program = job.program().unwrap();
+        let samples = program.global_batch() as u32 * 3 + 1;
+        let names = both(folder.path(), &job.model, samples, seed);
+        let behind = if subset { format!(":{}+4", samples - 1) } else { String::new() };
+        let augment: Augmentation = augment.parse().unwrap();
+        let sets = names.map(|name| Dataset::load_augmented(&(name + &behind), &job.model, augment).unwrap());
+        let runs = sets.each_ref().map(|(train, held_out)| {
+            let mut run = run(&program, train, &options(seed, STEPS)).unwrap();
+            let judged = run.evaluate(held_out).unwrap();
+            (run.losses.clone(), run.state_sha256.clone(), (judged.correct, judged.mean_loss.to_bits()))
+        });
+        prop_assert_eq!(&runs[0], &runs[1], "{}", strategy);
+        // Stopped, and gone on with from the other set. The rate is constant, so that the first part knows nothing of the rest.
+        let first = run(&program, &sets[0].0, &options(seed, stop)).unwrap().state();
+        let rest = RunOptions { start: Some(&first), ..options(seed, STEPS - stop) };
+        prop_assert_eq!(run(&program, &sets[1].0, &rest).unwrap().state_sha256, runs[0].1.clone(), "{}", strategy);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
+
+    /// The set is drawn sample by sample in the calling thread too: threads change when a sample is made, and nothing else.
+    #[test]
+    fn pictures_are_the_same_for_any_threads_ranks_and_interruption(
+        strategy in prop::sample::select(vec!["ssgd", "partitioned", "hybrid:b", "sma:first-come"]),
+        workers in 1u32..=3,
+        augment in prop::sample::select(vec!["none", "scale,flip", "patch,flip", "patch,scale,crop=2"]),
+        (threads, ahead) in (1u32..5, prop::option::of(1u32..4)),
+        stop in 1..STEPS,
+        seed: u64,
+    ) {
+        let partitioned = strategy == "partitioned";
+        let sampling = Sampling::Partitioned { groups: 1, shuffle_every: Some(2) };
+        let job = Job {
+            strategy: if partitioned { "ssgd" } else { strategy }.parse().unwrap(),
+            sampling: if partitioned { sampling } else { Sampling::default() },
+            node_sizes: partitioned.then(|| vec![1; workers as usize]),
+            ahead,
+            ..Job::new(coloured(), if strategy == "hybrid:b" { workers.max(2) } else { workers }, 4)
+        };
+        let program = job.program().unwrap();
+        let augment: Augmentation = augment.parse().unwrap();
+        let load = |threads| {
+            Dataset::decoded_by(Dataset::load_augmented(pictures(), &job.model, augment).unwrap(), Some(threads))
+        };
+        let (data, held_out) = load(threads);
+        let whole = run(&program, &data, &options(seed, STEPS)).unwrap();
+        let (alone, _) = load(1);
+        let twin = crate::reference::train_as_claimed(&program, &alone, STEPS, seed, &options(seed, 1).optimizer, &whole.claims);
+        let same = whole.parameters.iter().zip(&twin.unwrap()).all(|(a, b)| a.to_bits() == b.to_bits());
+        prop_assert!(same, "{}", strategy);
+        if !program.claims() {
+            let mut first = run(&program, &alone, &options(seed, stop)).unwrap();
+            prop_assert!(first.evaluate(&held_out).unwrap().mean_loss.is_finite());
+            let state = first.state();
+            let rest = RunOptions { start: Some(&state), ..options(seed, STEPS - stop) };
+            prop_assert_eq!(run(&program, &data, &rest).unwrap().state_sha256, whole.state_sha256, "{}", strategy);
+        }
+    }
+}
+
+/// When each run of an input task, and of the loads, began and ended: by rank, task, iteration and repetition.
+type Runs = BTreeMap<(u32, u32, u32, u32), (Time, Time)>;
+
+/// Those of a timeline; each load comes behind what is decoded for it, that behind its read, and a read behind the load of the batch whose
+/// place it takes.
+fn input_runs(program: &Program, timeline: &Timeline) -> Runs {
+    let mut runs = Runs::new();
+    for span in &timeline.spans {
+        let role = &program.roles[program.role_of(span.rank)];
+        if matches!(role.tasks[span.task as usize].op, Op::Read { .. } | Op::Decode { .. } | Op::Load { .. }) {
+            let again = runs.insert((span.rank, span.task, span.iteration, span.repetition), (span.start, span.end));
+            assert!(again.is_none(), "a run is there once");
+        }
+    }
+    for ((rank, task, iteration, repetition), (start, _)) in &runs {
+        let role = &program.roles[program.role_of(*rank)];
+        for need in role.needs(*task as usize) {
+            let Some((of_iteration, of_repetition)) = need.last_run(*iteration, *repetition) else { continue };
+            if let Some((_, end)) = runs.get(&(*rank, need.task as u32, of_iteration, of_repetition)) {
+                assert!(end <= start, "rank {rank}: {} begins too early", role.tasks[*task as usize].name);
+            }
+        }
+    }
+    runs
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    /// What is read, decoded and loaded is the same runs of the same tasks on both sides, in an order that the program allows.
+    #[test]
+    fn input_is_the_same_tasks_predicted_and_executed(
+        (strategy, mesh) in prop::sample::select(vec![
+            ("ssgd", None), ("zero-2", None), ("hybrid:b", None), ("sma", None), ("local-sgd:tau=3", None), ("ssgd", Some("data=2,pipeline=2")),
+        ]),
+        (workers, accumulate) in (2u32..=3, 1u32..=3),
+        seed: u64,
+    ) {
+        let accumulate = if ["ssgd", "zero-2"].contains(&strategy) { accumulate } else { 1 };
+        let mesh: Option<Mesh> = mesh.map(|mesh| mesh.parse().unwrap());
+        let workers = mesh.as_ref().map_or(workers, Mesh::ranks);
+        let strategy = strategy.parse().unwrap();
+        let job = Job { strategy, accumulate, mesh, ahead: Some(2), ..Job::new(coloured(), workers, 4) };
+        let program = job.program().unwrap();
+        let (data, _) = Dataset::load(pictures(), &job.model).unwrap();
+        let steps = 5;
+        let executed = run(&program, &data, &options(seed, steps)).unwrap().timeline;
+        let cluster = Cluster::load("workstation").unwrap();
+        let placement = Placement::new(&cluster, program.ranks(), &PlacementRule::Pack).unwrap();
+        let hosting = Hosting::new(&placement, &HostingRule::Single).unwrap();
+        let input = Input {
+            samples: data.len() as u64,
+            sample_bytes: Bytes(2_000),
+            source: SampleSource::Files { bandwidth: "1GB/s".parse().unwrap(), latency: Time::ZERO, page_cache: Bytes(0) },
+            threads: 2,
+            decode: Time::from_secs_f64(1e-3),
+            decode_memory: 0.1,
+            transform: Time::ZERO,
+            transform_at: TransformAt::Host,
+            prefetch: 2,
+        };
+        let conditions = Conditions { input: Some(input), ..Conditions::default() };
+        let platform = Platform::new(&cluster, &placement, &hosting, &Roofline);
+        let platform = Platform { network: NetworkModel::MaxMin, conditions: &conditions, ..platform };
+        let counted = SimOptions { warm_up: 0, counted: steps, ..SimOptions::default() };
+        let predicted = simulate(&program, &platform, counted.driver(), &counted).unwrap().timeline;
+        let [executed, predicted] = [executed, predicted].map(|timeline| input_runs(&program, &timeline));
+        prop_assert!(executed.keys().eq(predicted.keys()), "{executed:?} {predicted:?}");
+        prop_assert!(executed.len() as u32 >= 3 * steps * accumulate);
+    }
+}
+
+/// Fashion-MNIST's way: LeNet on IDX files, and on the same packed by the command line, on ranks that hold parts and on ranks that do not.
+#[test]
+fn lenet_from_a_packed_file_is_lenet_from_idx_files() {
+    let folder = folder("packed-lenet");
+    stdout(&folder, &["data", "generate", "--shape", "mnist", "--samples", "400", "--out", "in"]);
+    stdout(&folder, &["data", "pack", "in", "--out", "train.pack"]);
+    stdout(&folder, &["data", "pack", "in", "--part", "held-out", "--out", "test.pack"]);
+    for sampling in ["one-shuffle", "partitioned:shuffle-every=2"] {
+        let run = |data: &str| {
+            let flags = ["--model", "lenet", "--data", data, "--ranks", "2", "--batch-per-rank", "16", "--steps", "5"];
+            let row =
+                rows(&folder, "exec-run", &[&["exec", "run", "--sampling", sampling], &flags[..]].concat()).remove(0);
+            ["weights_sha256", "accuracy", "held_out_loss", "train_loss"].map(|column| row[column].clone())
+        };
+        assert_eq!(run("in"), run("train.pack+test.pack"), "{sampling}");
+    }
+}
+
+/// A batch takes whole samples of a file, whoever holds them: each comes once an epoch.
+#[test]
+fn each_packed_sample_comes_once_an_epoch() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Arc::new(lockstep_readers::load_model("mlp").unwrap());
+    let [_, name] = both(folder.path(), &model, 48, 5);
+    let (data, _) = Dataset::load(&name, &model).unwrap();
+    let sampler = lockstep_exec::data::Sampler::new(data.len(), 4, 1, &[3], 7).unwrap();
+    let mut seen: Vec<Vec<u32>> = Vec::new();
+    for (batch, rank) in (0..4).flat_map(|batch| (0..3).map(move |rank| (batch, rank))) {
+        let (mut indices, mut images, mut labels) = (Vec::new(), vec![0.0; 4 * 784], vec![0; 4]);
+        let place = sampler.micro_batch(batch, rank, 0, &mut indices);
+        data.draw(&indices, 7, place, &mut images, &mut labels).unwrap();
+        seen.extend(images.chunks(784).map(|image| image.iter().map(|value| value.to_bits()).collect()));
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 48);
+}
+
+#[test]
+fn packs_that_cannot_be_trained_from_are_refused() {
+    let folder = folder("packed-refused");
+    let refused = |arguments: &[&str], message: &str| {
+        let output =
+            lockstep(&folder, &[&["exec", "run", "--steps", "9", "--batch-per-rank", "4"], arguments].concat());
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+        assert!(errors.contains(message), "{arguments:?}: {errors}");
+    };
+    for (shape, samples) in [("mnist", "40"), ("cifar", "40"), ("imagenet", "30")] {
+        stdout(
+            &folder,
+            &["data", "generate", "--shape", shape, "--samples", samples, "--classes", "3", "--out", shape],
+        );
+        let out = format!("{shape}.pack");
+        stdout(&folder, &["data", "pack", shape, "--out", &out, "--short-side", "20"]);
+    }
+    refused(&["--model", "lenet", "--data", "nothing.pack"], "no such folder or file");
+    refused(&["--model", "lenet", "--data", "cifar.pack"], "images of 3×32×32");
+    refused(&["--model", "lenet", "--data", "imagenet.pack"], "images of 3×28×28: the model lenet takes 1×28×28");
+    refused(&["--model", "lenet", "--data", "mnist.pack+cifar.pack"], "both parts must have one shape");
+    refused(&["--model", "resnet-32", "--data", "imagenet.pack", "--augment", "patch"], "too small for patches");
+    stdout(&folder, &["data", "generate", "--shape", "mnist", "--samples", "20", "--out", "few"]);
+    stdout(&folder, &["data", "pack", "few", "--out", "few.pack"]);
+    refused(&["--model", "lenet", "--data", "few.pack"], "TRAIN.pack+HELD_OUT.pack");
+    for pack in ["mnist", "imagenet"] {
+        let path = folder.join(format!("{pack}.pack"));
+        let mut bytes = fs::read(&path).expect("the file");
+        bytes[4096 + 300] ^= 4;
+        fs::write(&path, bytes).expect("the file");
+    }
+    refused(&["--model", "lenet", "--data", "mnist.pack"], "do not have their checksum");
+    refused(&["--model", "resnet-32", "--data", "imagenet.pack"], "sample 0: bytes 4096 to");
+}
