@@ -100,7 +100,7 @@ fn equal_hosts_are_folded() {
         let options = SimOptions { fold, ..LONG };
         simulate(&program, &platform, options.driver(), &options).expect("a prediction").timeline.step_times_s()
     };
-    let (folded, whole) = (steps(crate::FoldRule::Exact), steps(crate::FoldRule::Never));
+    let (folded, whole) = (steps(FoldRule::Exact), steps(FoldRule::Never));
     assert!(folded.iter().zip(&whole).all(|(one, other)| (one / other - 1.0).abs() < 1e-9), "{folded:?} {whole:?}");
 }
 
