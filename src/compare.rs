@@ -141,16 +141,16 @@ pub fn compare(
     hosts.sort_unstable();
     hosts.dedup();
     let here = Here { hosts: hosts.len() as u32, cores: cores.count() as u32 };
-    let configurations = experiment.configurations()?;
-    launch.all(launch.check(experiment, &configurations))?;
-    let place = if launch.speaks() { make_place("out", &predictions_path(experiment)) } else { Ok(()) };
-    launch.all(place)?;
-    let model = &configurations[0].job.model;
-    let loaded = launch.all(Dataset::load_augmented(&experiment.data, model, experiment.augmentation))?;
+    // What samples are like decides what the sides do about them.
+    let model = experiment.load_model(&experiment.model)?;
+    let loaded = launch.all(Dataset::load_augmented(&experiment.data, &model, experiment.augmentation))?;
     let (train, held_out) = Dataset::decoded_by(loaded, experiment.decode_threads);
     let experiment = &Experiment { loaded: Some(Dataset::sizes((&train, &held_out))), ..experiment.clone() };
     let unlike = launch.all(alike::check(experiment, here))?;
     let mut configurations = experiment.configurations()?;
+    launch.all(launch.check(experiment, &configurations))?;
+    let place = if launch.speaks() { make_place("out", &predictions_path(experiment)) } else { Ok(()) };
+    launch.all(place)?;
     let mut quiet = Quiet::new(cores);
     let kept = (launch.speaks() && ground::calibrates(experiment, asked)).then(|| {
         let path = Path::new(PROFILE_PATH);

@@ -176,7 +176,7 @@ pub(super) fn reactions(
     let mut all = Vec::with_capacity(parameters.len());
     for (done, parameter) in parameters.iter().enumerate() {
         progress(2 * done, 2 * parameters.len());
-        let of = |factor: f64| on_scaled(platform, (&[], 1.0), (&[*parameter], factor), &seconds);
+        let of = |factor: f64| on_scaled(platform, (&[], 1.0), (&[*parameter], factor), seconds);
         let (more, less) = (of(libm::exp(STEP))?, of(libm::exp(-STEP))?);
         let elasticity = if more > 0.0 && less > 0.0 { libm::log(more / less) / (2.0 * STEP) } else { 0.0 };
         all.push(Sensitivity { parameter: *parameter, elasticity });

@@ -135,6 +135,12 @@ impl Pace {
         self.last = now;
     }
 
+    /// Counts the progress up to `now`; whether the first member is still done when it was to be.
+    pub(super) fn keeps_due(&mut self, now: Time) -> bool {
+        self.catch_up(now);
+        self.due == now + Time(super::picoseconds(self.first.mark - self.progress, self.speed))
+    }
+
     /// Adds a member, after those with the same mark.
     pub(super) fn push(&mut self, member: Member, others: &mut Others) {
         self.members += 1;

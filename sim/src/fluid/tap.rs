@@ -85,13 +85,15 @@ impl System {
     /// Lets those who share tapped resources know what is left of them; they are touched if that changes their speeds.
     pub(super) fn sap(&mut self) {
         let mut sapped = std::mem::take(&mut self.sapped);
+        let mut unmoved = false;
         for number in sapped.drain(..) {
             let resource = &mut self.resources[number as usize];
             resource.sapped = false;
             resource.capacity = left(resource.nominal, resource.tapped);
-            match self.holders[number as usize] {
+            let holder = self.holders[number as usize];
+            match holder {
                 FREE => {}
-                SHARED if self.are_unmoved(number) => {}
+                SHARED if self.are_unmoved(number) => unmoved = true,
                 SHARED => self.rebound(number),
                 alone => {
                     if self.bound(alone) != self.classes.paces[alone as usize].speed {
@@ -102,16 +104,25 @@ impl System {
             }
         }
         self.sapped = sapped;
+        if unmoved && self.touched.is_empty() && self.work.kept_by != 0 {
+            // Pauses count what is settled without solving, too.
+            self.work.choice.repairs();
+        }
     }
 
     /// Whether the users of a resource that is tapped run as they did: it binds none of them, and could not be filled before.
-    fn are_unmoved(&self, number: u32) -> bool {
+    fn are_unmoved(&mut self, number: u32) -> bool {
         let resource = &self.resources[number as usize];
         let bound = |user: &User| {
             let group = &self.classes.groups[user.group as usize];
             self.limit(group) == group.bound
         };
-        !resource.tight && !resource.could_fill() && resource.users.iter().all(bound)
+        if resource.tight || resource.could_fill() || !resource.users.iter().all(bound) {
+            return false;
+        }
+        // Progress is counted up to each change, so that it is rounded as if they were solved again.
+        let System { resources, classes, now, .. } = self;
+        resources[number as usize].users.iter().all(|user| classes.paces[user.group as usize].keeps_due(*now))
     }
 
     /// The capacity of a resource has changed: its users settle anew, with the bounds that now hold.
