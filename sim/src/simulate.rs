@@ -278,7 +278,11 @@ fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, ra
         Op::Labels { samples, .. } => costs.moved(device, u64::from(*samples)),
         Op::Read { samples } => input_cost(platform, *samples, 0),
         Op::Decode { samples } => input_cost(platform, *samples, 1),
-        Op::Samples { elements, .. } => costs.moved(device, 2 * elements),
+        // Samples lie anywhere in the host's memory, cold, as those that are loaded do.
+        Op::Samples { elements, .. } => {
+            let samples = elements.div_ceil(program.model.input().elements().max(1));
+            costs.load(device, program, samples.try_into().unwrap_or(u32::MAX))
+        }
         Op::Save { bytes } => saved(platform, device, *bytes),
         // The device does nothing meanwhile.
         Op::Host { calls, each } => {
