@@ -113,7 +113,7 @@ fn size(random: &mut impl Rng) -> (u16, u16) {
 /// What the encoder says.
 pub fn jpeg(seed: u64, number: u64, class: u32) -> Result<Vec<u8>, String> {
     let (width, height) = size(&mut stream(seed ^ 0x5152, number));
-    picture::encode(&draw((seed, number, class), (width, height, 3), 9), JPEG)
+    picture::encode(&draw((seed, number, class), (width, height, 3), 27), JPEG)
 }
 
 /// The `[channels, height, width]` bytes of the `number`-th sample of a set of small images.
