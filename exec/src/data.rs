@@ -102,7 +102,7 @@ impl Dataset {
     /// (training part, held-out part), normalised, of what `--data` names: `mnist` (5,000 digits that are part of the
     /// binary), `synthetic` or `synthetic:SAMPLES` (seeded images of the model's shape and classes), a folder of IDX files, or
     /// packed files, `TRAIN.pack` (of which a tenth is held out) or `TRAIN.pack+HELD_OUT.pack`; behind any of them
-    /// `:TRAIN+HELD_OUT` takes so many samples of the two parts, always the same ones.
+    /// `:TRAIN+HELD_OUT` takes that many samples of the two parts, always the same ones.
     ///
     /// # Errors
     /// Unreadable or broken files, and data that do not fit `model`; each with place, value and cure.
@@ -250,7 +250,7 @@ fn unknown(what: &str) -> InputError {
     let hint = if meant.is_empty() { String::new() } else { format!("did you mean {}? ", meant.join(" or ")) };
     let message = format!(
         "there is no such folder or file: {hint}write mnist, synthetic, synthetic:SAMPLES, a folder of IDX files, TRAIN.pack or \
-         TRAIN.pack+HELD_OUT.pack, and behind any of them :TRAIN+HELD_OUT for so many samples"
+         TRAIN.pack+HELD_OUT.pack, and behind any of them :TRAIN+HELD_OUT for that many samples"
     );
     InputError::flag("data", what, message)
 }

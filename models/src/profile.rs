@@ -76,7 +76,7 @@ pub struct Point {
 pub struct TransportEntry {
     /// α: seconds from a post until an idle receiver handles the message.
     pub latency: Interval,
-    /// Seconds more until a receiver that sleeps, because ranks outnumber cores, handles it; `None` where nobody measured.
+    /// Seconds more until a receiver that sleeps, because ranks outnumber cores, handles it; `None` where none was measured.
     #[serde(default)]
     pub wake: Option<Interval>,
     /// o: seconds of the receiver's thread per message.
@@ -154,7 +154,7 @@ pub struct Profile {
     /// Decoding samples, by what they are like.
     #[serde(default)]
     pub decode: Vec<DecodeEntry>,
-    /// Reading files of samples; `None` where nobody measured.
+    /// Reading files of samples; `None` where none was measured.
     #[serde(default)]
     pub storage: Option<StorageEntry>,
     /// Messages between ranks of one process.

@@ -68,7 +68,7 @@ impl Setup {
     }
 }
 
-/// The input of a packed set that was loaded, by what was measured; `None` for other sets, and where nobody measured.
+/// The input of a packed set that was loaded, by what was measured; `None` for other sets, and where none was measured.
 fn decoded(experiment: &Experiment, site: &Site) -> Option<Input> {
     let (profile, sizes) = (site.profile.as_ref()?, experiment.loaded?);
     let sample = sizes.encoded?;

@@ -1,7 +1,7 @@
 //! Components: which of them an instant's changes reach, and what their new speeds mean for their completions.
 //!
 //! Two classes belong together when they share a resource that its users could fill; one that they cannot fill even at
-//! their bounds (the core of a network without oversubscription) binds nobody and joins nothing. Every class of a
+//! their bounds (the core of a network without oversubscription) binds no transfer and joins nothing. Every class of a
 //! component that falls apart uses a changed resource or hangs together with one that does, so a search from the
 //! changed resources finds all the pieces, and nothing outside them changes.
 //!
