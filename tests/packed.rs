@@ -128,7 +128,7 @@ proptest! {
             (run.losses.clone(), run.state_sha256.clone(), (judged.correct, judged.mean_loss.to_bits()))
         });
         prop_assert_eq!(&runs[0], &runs[1], "{}", strategy);
-        // Stopped, and gone on with from the other set. The rate is constant, so that the first part knows nothing of the rest.
+        // Stopped, then resumed from the other set. The rate is constant, so that the first part knows nothing of the rest.
         let first = run(&program, &sets[0].0, &options(seed, stop)).unwrap().state();
         let rest = RunOptions { start: Some(&first), ..options(seed, STEPS - stop) };
         prop_assert_eq!(run(&program, &sets[1].0, &rest).unwrap().state_sha256, runs[0].1.clone(), "{}", strategy);

@@ -30,7 +30,7 @@ impl Arena {
         unsafe { Arena::over(start, elements, Box::new(values)) }
     }
 
-    /// So many zeros, from the beginning of a page on.
+    /// Zeros, this many `elements`, from the beginning of a page on.
     pub fn of_pages(elements: usize) -> Arena {
         /// 4 KiB.
         #[derive(Clone)]

@@ -306,7 +306,7 @@ fn saved(platform: &Platform<'_>, device: &Device, bytes: u64) -> Cost {
     Cost { seconds: bytes as f64 / rate, memory: 0.0, occupancy: 0.0 }
 }
 
-/// What reading samples takes of the storage (0), or what is decoded of a thread (1); nothing where nobody says it.
+/// What reading samples takes of the storage (0), or what is decoded of a thread (1); nothing where the experiment has no input.
 fn input_cost(platform: &Platform<'_>, samples: u32, of: usize) -> Cost {
     let Some(input) = &platform.conditions.input else { return Cost::default() };
     Cost { seconds: input.tasks(samples)[of], memory: input.decode_memory, occupancy: 0.0 }

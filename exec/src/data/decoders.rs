@@ -205,7 +205,7 @@ impl Batch {
 }
 
 impl Decoders {
-    /// So many threads.
+    /// Decoders that start `threads` threads, at least one, with the first batch.
     pub(super) fn new(threads: usize) -> Decoders {
         Decoders { threads: threads.max(1), running: OnceLock::new() }
     }

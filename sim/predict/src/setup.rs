@@ -75,7 +75,7 @@ fn decoded(experiment: &Experiment, site: &Site) -> Option<Input> {
     let model = experiment.load_model(&experiment.model).ok()?;
     let entry = profile.decode_of(sample, model.input().elements())?;
     let storage = profile.storage.as_ref()?;
-    let threads = experiment.decode_threads.unwrap_or(profile.cores) * experiment.processes.unwrap_or(1);
+    let threads = experiment.decode_threads.unwrap_or(profile.cores).saturating_mul(experiment.processes.unwrap_or(1));
     Some(Input {
         samples: sizes.train,
         sample_bytes: Bytes(sample.bytes),
