@@ -11,6 +11,7 @@ use crate::machine::{Resources, Utilisation};
 use crate::nccl;
 use crate::plan::{FP32_BYTES, Plan};
 use crate::platform::Platform;
+use crate::simulate::SimOptions;
 use crate::trace::Dual;
 use crate::traffic::Traffic;
 
@@ -96,7 +97,7 @@ pub(crate) fn simulate_collective_with<F: Fluid + Clone>(
         resources.fluid.prepare(None, 1, &orbits)?;
         let mut engine = Engine::new(&plan, Driver::fixed(1), resources, vec![vec![None]], &jobs);
         engine.long_way = run.long_way;
-        engine.run()
+        engine.run(SimOptions::SHORT.max_written)
     })?;
     let time = outcome.end;
     let seconds = time.as_secs_f64();

@@ -200,11 +200,11 @@ impl<'a, F: Fluid> Engine<'a, F> {
         }
     }
 
-    /// Runs until nothing is left to happen.
+    /// Runs until nothing is left to happen; spans and pairs of ranks up to `max_written` are written out for all ranks.
     ///
     /// # Errors
     /// A deadlock, a route or cost that cannot be, or a time beyond what can be counted.
-    pub(crate) fn run(mut self) -> Result<Outcome, SimError> {
+    pub(crate) fn run(mut self, max_written: u64) -> Result<Outcome, SimError> {
         self.plan_slowdowns()?;
         self.start_background()?;
         for rank in 0..self.ranks.len() as u32 {
@@ -217,7 +217,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
                 return Err(overflow().into());
             }
             if self.periods.due() && time > self.now && self.look_back() {
-                return self.finish();
+                return self.finish(max_written);
             }
             self.now = time;
             self.resources.fluid.advance(time, &mut finished);
@@ -261,10 +261,10 @@ impl<'a, F: Fluid> Engine<'a, F> {
         if self.resources.fluid.active() > 0 {
             return Err(overflow().into());
         }
-        self.finish()
+        self.finish(max_written)
     }
 
-    fn finish(mut self) -> Result<Outcome, SimError> {
+    fn finish(mut self, max_written: u64) -> Result<Outcome, SimError> {
         let waiting: Vec<Waiting> = (0..self.ranks.len() as u32).filter_map(|rank| self.waiting(rank)).collect();
         if !waiting.is_empty() {
             return Err(SimError::Deadlock(waiting));
@@ -274,7 +274,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
         spans.sort_by_key(|span| span.rank);
         let sent = |peer: &Peer| (peer.rank, Sent { messages: peer.messages, bytes: peer.bytes });
         let traffic = Traffic::of(self.ranks.iter().map(|rank| rank.peers.iter().map(sent)));
-        let (spans, traffic) = fold::write_out(self.resources.orbits(), spans, traffic);
+        let (spans, traffic) = fold::write_out(self.resources.orbits(), spans, traffic, max_written);
         let (utilisation, claims) = (self.resources.utilisation(end), self.driver.record().to_vec());
         Ok(Outcome { spans, totals, end, traffic, utilisation, claims, derivatives })
     }

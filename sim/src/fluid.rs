@@ -27,6 +27,7 @@
 //! [`System`] is incremental and fast; the tests' slow system recomputes everything at each change and is its oracle.
 
 mod alone;
+mod cell;
 mod choice;
 mod classes;
 mod component;
@@ -122,6 +123,10 @@ pub trait Fluid: Trace {
 
     /// Changes a capacity from now on (a degraded link); refused like in [`Fluid::add_resource`].
     fn set_capacity(&mut self, resource: ResourceId, capacity: f64) -> Result<(), InputError>;
+
+    /// Makes a cell of resources that no class uses yet: no activity may use one of them beside others, though it may tap them. What
+    /// follows is the same; it is only found faster.
+    fn enclose(&mut self, _resources: &[ResourceId]) {}
 
     /// The class of activities with this speed cap (positive, may be infinite) and these uses: equal input, equal class.
     ///

@@ -26,9 +26,6 @@ use crate::orbits::{Orbits, UNFOLDABLE};
 use crate::platform::Platform;
 use crate::traffic::Traffic;
 
-/// Spans and pairs of ranks up to this number are written out for all ranks; beyond, for representatives only.
-const WRITTEN_OUT: u64 = 1 << 20;
-
 /// Whether ranks are folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FoldRule {
@@ -236,11 +233,11 @@ pub(crate) fn or_unfolded<T>(
     }
 }
 
-/// The spans and the traffic of all ranks from those of representatives, unless that is too many.
-pub(crate) fn write_out(orbits: &Orbits, spans: Vec<Span>, traffic: Traffic) -> (Vec<Span>, Traffic) {
+/// The spans and the traffic of all ranks from those of representatives, unless that is more than `most` of either.
+pub(crate) fn write_out(orbits: &Orbits, spans: Vec<Span>, traffic: Traffic, most: u64) -> (Vec<Span>, Traffic) {
     let Some(fold) = orbits.fold() else { return (spans, traffic) };
     let copies = fold.ranks() / fold.representatives();
-    let few = |count: usize| count as u64 * u64::from(copies) <= WRITTEN_OUT;
+    let few = |count: usize| count as u64 * u64::from(copies) <= most;
     let image = |to: u32, rank: u32| fold.group().image(fold.ranks(), to, rank);
     let spans = if few(spans.len()) {
         let mut all: Vec<Span> = Vec::with_capacity(spans.len() * copies as usize);

@@ -205,6 +205,10 @@ impl<'a, F: Fluid> Resources<'a, F> {
             }
         };
         let all = DeviceResources { cores, memory, beside };
+        if let Some(beside) = beside {
+            // Only kernels on the GPU use these.
+            self.fluid.enclose(&[cores, memory, beside]);
+        }
         self.devices[device.id.0 as usize] = Some(all);
         Ok(all)
     }

@@ -38,8 +38,10 @@ pub struct SimOptions {
     /// Whether repetitions and iterations that pass alike are simulated one by one all the same, and message by message what
     /// follows by recurrence; the times are equal, to the picosecond.
     pub long_way: bool,
-    /// Beyond so many runs of tasks the timeline keeps totals in place of spans.
+    /// Most runs of tasks of which the timeline keeps spans; of more it keeps totals.
     pub max_spans: usize,
+    /// Most spans, or pairs of ranks, that a folded run writes out for all ranks; of more it has those of simulated ranks.
+    pub max_written: u64,
 }
 
 impl Default for SimOptions {
@@ -57,6 +59,7 @@ impl SimOptions {
         fold: FoldRule::Exact,
         long_way: false,
         max_spans: 1_000_000,
+        max_written: 1 << 20,
     };
 
     /// The driver that runs these iterations and no more.
@@ -68,7 +71,8 @@ impl SimOptions {
 /// What a simulation says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
-    /// Every task of every rank; above a million spans, of those only that stand for the others, or totals.
+    /// Every task of every rank; above [`SimOptions::max_written`] of those only that stand for the others, above
+    /// [`SimOptions::max_spans`] totals.
     pub timeline: Timeline,
     /// Who sent how much to whom.
     pub traffic: Traffic,
@@ -153,7 +157,7 @@ pub(crate) fn simulate_folded<F: Fluid + Clone>(
         let feed = |stages: &Option<Stages>| Some(Feed::new((*stages)?, input?));
         engine.feeds = stages.iter().take(plan.ranks() as usize).map(feed).collect();
         engine.record.limit = options.max_spans;
-        engine.run()
+        engine.run(options.max_written)
     })?;
     let timeline = Timeline { totals: outcome.totals, ..Timeline::of(outcome.spans, options.warm_up) };
     let (traffic, derivatives) = (outcome.traffic, outcome.derivatives);

@@ -112,6 +112,10 @@ impl Predict {
         let site = Site::open(&experiment, self.profile.as_deref())?;
         let mut setup = Setup { explain: self.explain, ..Setup::of(&experiment, &site, self.network.into())? };
         setup.options.fold = self.fold.rule();
+        if self.trace.is_none() {
+            // Only a trace shows ranks that are equal to others.
+            setup.options.max_written = 0;
+        }
         let (mut trace, mut claims) = (Trace::new(), Vec::new());
         let each = |configuration: &Configuration, predicted: &Predicted| {
             claims.clone_from(&predicted.prediction.claims);

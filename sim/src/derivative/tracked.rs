@@ -207,6 +207,10 @@ impl Fluid for Tracked<'_> {
         self.inner.add_resource(capacity)
     }
 
+    fn enclose(&mut self, resources: &[ResourceId]) {
+        self.inner.enclose(resources);
+    }
+
     fn set_capacity(&mut self, resource: ResourceId, capacity: f64) -> Result<(), InputError> {
         self.varies = true;
         self.inner.set_capacity(resource, capacity)

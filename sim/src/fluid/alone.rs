@@ -70,21 +70,29 @@ impl System {
         }
     }
 
-    /// When the next activity ends; the shares must have been settled.
+    /// Settles the shares; when the next activity ends.
     pub(super) fn next_due(&mut self) -> Option<Time> {
+        if let Some(known) = self.upcoming {
+            return known;
+        }
+        self.settle();
+        self.alone_due = self.next_alone();
         let shared = self.schedule.first().map(|(time, _)| time);
-        shared.into_iter().chain(self.next_alone()).min()
+        let next = shared.into_iter().chain(self.alone_due).chain(self.cells.next_due()).min();
+        self.upcoming = Some(next);
+        next
     }
 
     /// Ends what is alone and due now.
     pub(super) fn complete_alone(&mut self) {
-        while self.next_alone() == Some(self.now) {
+        while self.alone_due == Some(self.now) {
             let Some((_, class)) = self.alone.pop() else { break };
             let Member { number, token, .. } = self.classes.paces[class as usize].first;
             self.classes.paces[class as usize].members = 0;
             self.done.push((number, token));
             self.active -= 1;
             self.end_alone(class);
+            self.alone_due = self.next_alone();
         }
     }
 

@@ -135,6 +135,13 @@ impl Pace {
         self.last = now;
     }
 
+    /// Goes on at `speed` from `now` on.
+    pub(super) fn set(&mut self, speed: f64, now: Time) {
+        self.catch_up(now);
+        self.speed = speed;
+        self.due = now + Time(super::picoseconds(self.first.mark - self.progress, speed));
+    }
+
     /// Counts the progress up to `now`; whether the first member is still done when it was to be.
     pub(super) fn keeps_due(&mut self, now: Time) -> bool {
         self.catch_up(now);
@@ -222,6 +229,8 @@ pub(super) struct Classes {
     /// The members of each class but the first to be done.
     pub(super) others: Vec<Others>,
     pub(super) drafts: Vec<Draft>,
+    /// The cell of each class, or [`NONE`].
+    pub(super) cells: Vec<u32>,
     pub(super) links: Vec<Link>,
     /// What each class takes off the top of resources that it does not share.
     pub(super) taps: Vec<Taps>,
@@ -296,6 +305,7 @@ impl Classes {
                 self.paces.push(Pace::default());
                 self.others.push(Others::default());
                 self.drafts.push(Draft::default());
+                self.cells.push(NONE);
                 self.taps.push(Taps::default());
                 (self.groups.len() - 1) as u32
             }

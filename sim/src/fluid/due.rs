@@ -31,9 +31,7 @@ impl Classes {
     fn set_pace(&mut self, class: u32, now: Time) -> &mut Pace {
         let (pace, speed) = (&mut self.paces[class as usize], self.drafts[class as usize].speed);
         if pace.speed != speed || pace.due == Time::MAX {
-            pace.catch_up(now);
-            pace.speed = speed;
-            pace.due = now + Time(super::picoseconds(pace.first.mark - pace.progress, speed));
+            pace.set(speed, now);
         }
         pace
     }

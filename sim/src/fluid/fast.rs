@@ -15,8 +15,8 @@ use super::{ActivityId, ClassId, Finished, Fluid, ResourceId, Use};
 use super::{check_capacity, check_work, normalise, picoseconds};
 
 impl System {
-    /// Ends the members of `class` that are done now; the first is done by the schedule's word.
-    fn complete(&mut self, class: u32) {
+    /// Takes out the members of `class` that are done now; the first is done by the schedule's word.
+    pub(super) fn take_done(&mut self, class: u32) {
         let pace = &mut self.classes.paces[class as usize];
         let others = &mut self.classes.others[class as usize];
         pace.catch_up(self.now);
@@ -28,7 +28,6 @@ impl System {
                 break;
             }
         }
-        self.touch(class);
     }
 
     /// Hands out what has ended at the present instant, in order of start.
@@ -45,7 +44,7 @@ impl Trace for System {}
 impl Fluid for System {
     fn add_resource(&mut self, capacity: f64) -> Result<ResourceId, InputError> {
         check_capacity(capacity)?;
-        self.resources.push(Resource { capacity, nominal: capacity, ..Resource::default() });
+        self.resources.push(Resource { capacity, nominal: capacity, cell: NONE, ..Resource::default() });
         self.fills.push(Fill::default());
         self.holders.push(FREE);
         Ok(ResourceId((self.resources.len() - 1) as u32))
@@ -54,9 +53,15 @@ impl Fluid for System {
     fn set_capacity(&mut self, resource: ResourceId, capacity: f64) -> Result<(), InputError> {
         check_capacity(capacity)?;
         self.settle();
+        self.upcoming = None;
         let Resource { capacity: shared, nominal, tapped, .. } = &mut self.resources[resource.0 as usize];
         (*nominal, *shared) = (capacity, left(capacity, *tapped));
         self.capacities += 1;
+        let cell = self.resources[resource.0 as usize].cell;
+        if cell != NONE {
+            self.cells.resize(cell);
+            return Ok(());
+        }
         self.rebound(resource.0);
         if !matches!(self.holders[resource.0 as usize], FREE | SHARED) {
             // The settling takes it among the others.
@@ -67,7 +72,14 @@ impl Fluid for System {
 
     fn class(&mut self, cap: f64, uses: &[Use]) -> Result<ClassId, InputError> {
         normalise(cap, uses, self.resources.len(), &mut self.uses)?;
-        Ok(ClassId(self.classes.intern(cap, &self.uses)))
+        let cell = self.cell_of(&self.uses)?;
+        let class = self.classes.intern(cap, &self.uses);
+        self.classes.cells[class as usize] = cell;
+        Ok(ClassId(class))
+    }
+
+    fn enclose(&mut self, resources: &[ResourceId]) {
+        self.add_cell(resources);
     }
 
     fn tapping(&mut self, cap: f64, uses: &[Use], taps: &[Use]) -> Result<ClassId, InputError> {
@@ -75,7 +87,9 @@ impl Fluid for System {
         normalise(cap, taps, self.resources.len(), &mut sorted)?;
         normalise(cap, uses, self.resources.len(), &mut self.uses)?;
         check(&self.uses, &sorted, |id| self.resources[id.0 as usize].role)?;
+        let cell = self.cell_of(&self.uses)?;
         let class = ClassId(self.classes.intern(cap, &self.uses));
+        self.classes.cells[class.0 as usize] = cell;
         if self.classes.taps[class.0 as usize].uses != sorted && self.classes.paces[class.0 as usize].members == 0 {
             self.set_taps(class, sorted);
         }
@@ -83,22 +97,31 @@ impl Fluid for System {
     }
 
     fn release(&mut self, class: ClassId) {
+        self.upcoming = None;
         let group = &mut self.classes.groups[class.0 as usize];
         group.pins = group.pins.saturating_sub(1);
         if group.pins == 0 && self.classes.paces[class.0 as usize].members == 0 {
-            // The settling forgets it.
-            self.touch(class.0);
+            match self.classes.cells[class.0 as usize] {
+                // The settling forgets it.
+                NONE => self.touch(class.0),
+                cell => self.left_cell(cell, class.0),
+            }
         }
     }
 
     fn start(&mut self, class: ClassId, work: f64, token: u64) -> Result<ActivityId, InputError> {
         check_work(work)?;
+        self.upcoming = None;
         self.started += 1;
         self.active += 1;
         let number = self.started;
         let group = &self.classes.groups[class.0 as usize];
         if work == 0.0 || (group.uses == 0 && group.cap == f64::INFINITY) {
             self.at_once.push((number, token));
+        } else if let cell = self.classes.cells[class.0 as usize]
+            && cell != NONE
+        {
+            self.start_in(cell, class.0, (work, number, token));
         } else {
             if self.classes.paces[class.0 as usize].members == 0 && self.is_free(class.0) {
                 self.start_alone(class.0, Member { mark: work, number, token });
@@ -119,6 +142,7 @@ impl Fluid for System {
 
     fn cancel(&mut self, activity: ActivityId) -> Option<f64> {
         let ActivityId { class, number } = activity;
+        self.upcoming = None;
         if let Some(at) = self.at_once.iter().position(|(other, _)| *other == number) {
             self.at_once.remove(at);
             self.active -= 1;
@@ -129,7 +153,10 @@ impl Fluid for System {
         pace.catch_up(self.now);
         let left = (mark - pace.progress).max(0.0);
         self.active -= 1;
-        if self.classes.groups[class as usize].alone {
+        let cell = self.classes.cells[class as usize];
+        if cell != NONE {
+            self.left_cell(cell, class);
+        } else if self.classes.groups[class as usize].alone {
             self.end_alone(class);
         } else {
             self.touch(class);
@@ -145,7 +172,6 @@ impl Fluid for System {
         if !self.at_once.is_empty() {
             return Some(self.now);
         }
-        self.settle();
         self.next_due()
     }
 
@@ -154,24 +180,26 @@ impl Fluid for System {
         self.done.append(&mut self.at_once);
         loop {
             // What is due at this instant already joins what has nothing to do.
-            self.settle();
             let due = self.next_due().filter(|due| *due <= to);
             if !self.done.is_empty() && due != Some(self.now) {
                 self.report(finished);
             }
             let Some(due) = due else { break };
             self.now = due;
+            self.upcoming = None;
             while let Some((_, first)) = self.schedule.first().filter(|(time, _)| *time == due) {
                 self.schedule.remove(first);
                 self.classes.groups[first as usize].leads = false;
                 let mut class = first;
                 while class != NONE {
                     let next = self.classes.paces[class as usize].next_due;
-                    self.complete(class);
+                    self.take_done(class);
+                    self.touch(class);
                     class = next;
                 }
             }
             self.complete_alone();
+            self.complete_in_cells();
             self.report(finished);
             if due == to {
                 // The caller may start more at this instant; one settling then serves all.
@@ -191,7 +219,10 @@ impl Fluid for System {
     }
 
     fn span_of(&mut self, class: ClassId, work: f64, crowd: u32) -> Time {
-        let bound = self.bound(class.0);
+        let bound = match self.classes.cells[class.0 as usize] {
+            NONE => self.bound(class.0),
+            _ => self.limit(&self.classes.groups[class.0 as usize]),
+        };
         let links = &self.classes.links[self.classes.groups[class.0 as usize].range()];
         let share = |link: &Link| self.resources[link.resource as usize].capacity / (f64::from(crowd) * link.per_speed);
         // One alone runs at its bound, to the bit.
@@ -201,6 +232,9 @@ impl Fluid for System {
 
     fn load(&mut self, resource: ResourceId) -> f64 {
         self.settle();
+        if self.resources[resource.0 as usize].cell != NONE {
+            return self.load_in_cell(resource.0);
+        }
         let holder = self.holders[resource.0 as usize];
         let tapped = self.resources[resource.0 as usize].tapped;
         if !matches!(holder, FREE | SHARED) {

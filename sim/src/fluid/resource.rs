@@ -52,6 +52,8 @@ pub(super) struct Resource {
     /// Not above the limit of any user.
     pub(super) lowest: f64,
     pub(super) users: Vec<User>,
+    /// The cell that it belongs to, or [`NONE`](super::classes::NONE).
+    pub(super) cell: u32,
 }
 
 impl Resource {

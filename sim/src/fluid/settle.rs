@@ -15,6 +15,9 @@ impl System {
         if !(self.touched.is_empty() && self.sapped.is_empty()) {
             self.settle_changes();
         }
+        if !self.cells.settled() {
+            self.settle_cells();
+        }
     }
 
     fn settle_changes(&mut self) {

@@ -3,6 +3,7 @@
 use lockstep_topology::Time;
 
 use super::Use;
+use super::cell::Cells;
 use super::classes::Classes;
 use super::resource::{Fill, Resource};
 use super::schedule::Schedule;
@@ -39,10 +40,16 @@ pub struct System {
     pub(super) holders: Vec<u32>,
     /// When the classes that are alone are done, and what they no longer wait for.
     pub(super) alone: Events<u32>,
+    /// When the first of them is done, as of when this was last asked for.
+    pub(super) alone_due: Option<Time>,
+    /// When the next activity is done; `None` where that has to be found anew.
+    pub(super) upcoming: Option<Option<Time>>,
     /// Classes that are no longer alone and wait to be entered into lists.
     pub(super) joined: Vec<u32>,
     /// Resources of which taps take something else than its users know.
     pub(super) sapped: Vec<u32>,
+    /// Resources that only classes of their own use.
+    pub(super) cells: Cells,
     /// How often a capacity was changed.
     pub(super) capacities: u64,
     /// One group of each component that has a completion ahead, at the component's next one.

@@ -5,7 +5,7 @@
 //! same sharing for the price of two small systems instead of a large one that all devices with traffic would belong to.
 //! What is left has a floor, [`LEAST_LEFT`], so that a bad platform slows others down and does not stop them.
 
-use super::classes::{Link, Taps};
+use super::classes::{Link, NONE, Taps};
 use super::resource::{FREE, Resource, Role, SHARED, User};
 use super::system::System;
 use super::{ClassId, ResourceId, Use};
@@ -76,7 +76,9 @@ impl System {
                 // Sums kept by adding and subtracting drift a little.
                 resource.tapped = 0.0;
             }
-            if !std::mem::replace(&mut resource.sapped, true) {
+            if resource.cell != NONE {
+                self.cells.resize(resource.cell);
+            } else if !std::mem::replace(&mut resource.sapped, true) {
                 self.sapped.push(tap.resource.0);
             }
         }

@@ -30,6 +30,8 @@ enum Deed {
 #[derive(Debug, Clone)]
 struct Scenario {
     capacities: Vec<f64>,
+    /// Resources that only classes of their own use.
+    cell: Vec<u32>,
     /// Picoseconds to wait, then what to do.
     deeds: Vec<(u64, Deed)>,
 }
@@ -51,6 +53,7 @@ fn play(fluid: &mut impl Fluid, scenario: &Scenario) -> Result<Vec<End>, String>
     for capacity in &capacities {
         fluid.add_resource(*capacity).map_err(|error| error.to_string())?;
     }
+    fluid.enclose(&scenario.cell.iter().map(|resource| ResourceId(*resource)).collect::<Vec<_>>());
     let (mut classes, mut ids, mut ends, mut works) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut served = vec![0.0; capacities.len()];
     let mut finished = Vec::new();
@@ -159,10 +162,10 @@ fn scenarios(per_speed: impl Strategy<Value = f64> + Clone) -> impl Strategy<Val
     let gap = prop_oneof![Just(0), Just(SECOND), 0..3 * SECOND];
     let capacity = prop_oneof![0.5..10.0, Just(1.0), Just(1e3)];
     (prop::collection::vec(capacity, 6), prop::collection::vec((gap, deed), 1..40))
-        .prop_map(|(capacities, deeds)| Scenario { capacities, deeds: cumulate(deeds) })
+        .prop_map(|(capacities, deeds)| Scenario { capacities, cell: Vec::new(), deeds: cumulate(deeds) })
 }
 
-/// Transfers over links 0 to 2 that tap memories 3 to 5, each by what belongs to its link; kernels that use these.
+/// Transfers over links 0 to 2 that tap memories 3 to 5, each by what belongs to its link; kernels that use these, which may be a cell.
 fn tapped_scenarios() -> impl Strategy<Value = Scenario> {
     let cap = prop_oneof![Just(f64::INFINITY), 0.05..3.0];
     let transfer = (cap.clone(), prop::collection::vec((0u32..3, Just(1.0)), 1..3), 0.5..20.0f64);
@@ -175,8 +178,9 @@ fn tapped_scenarios() -> impl Strategy<Value = Scenario> {
     let capacity = (0u32..6, 0.7..2.0).prop_map(|(resource, capacity)| Deed::Capacity(resource, capacity));
     let deed = prop_oneof![4 => transfer, 4 => kernel, 1 => (0usize..40).prop_map(Deed::Cancel), 1 => capacity];
     let gap = prop_oneof![Just(0), Just(SECOND), 0..3 * SECOND];
-    (prop::collection::vec(0.7..2.0, 6), prop::collection::vec((gap, deed), 1..40))
-        .prop_map(|(capacities, deeds)| Scenario { capacities, deeds: cumulate(deeds) })
+    let cell = prop_oneof![Just(Vec::new()), Just(vec![3, 4, 5])];
+    (prop::collection::vec(0.7..2.0, 6), cell, prop::collection::vec((gap, deed), 1..40))
+        .prop_map(|(capacities, cell, deeds)| Scenario { capacities, cell, deeds: cumulate(deeds) })
 }
 
 /// Flows over two or three of thirty links in a row, most of them at once: a change reaches few of many that hang together.
@@ -194,7 +198,7 @@ fn long_scenarios() -> impl Strategy<Value = Scenario> {
     let gap = prop_oneof![6 => Just(0), 1 => 0..SECOND];
     let capacity = prop_oneof![2 => Just(1.0), 1 => 0.5..4.0];
     (prop::collection::vec(capacity, 30), prop::collection::vec((gap, deed), 30..90))
-        .prop_map(|(capacities, deeds)| Scenario { capacities, deeds })
+        .prop_map(|(capacities, deeds)| Scenario { capacities, cell: Vec::new(), deeds })
 }
 
 /// Uses listed once per resource: the helper's own sums then agree with the system's.
@@ -259,12 +263,13 @@ proptest! {
     fn fast_is_slow_for_crowds(
         works in prop::collection::vec((0u64..2 * SECOND, 0u32..3, 1u32..8), 1..60),
         caps in prop::collection::vec(prop_oneof![Just(f64::INFINITY), 0.1..1.0], 3),
+        cell in prop_oneof![Just(Vec::new()), Just(vec![0, 1])],
     ) {
         let routes = [vec![(0, 1.0)], vec![(0, 1.0), (1, 1.0)], vec![(1, 2.0)]];
         let deeds = works.iter().map(|(gap, route, work)| {
             let (uses, cap) = (routes[*route as usize].clone(), caps[*route as usize]);
             (*gap, Deed::Start { cap, uses, taps: Vec::new(), work: f64::from(*work) })
         });
-        same_story(&Scenario { capacities: vec![2.0, 1.0], deeds: deeds.collect() })?;
+        same_story(&Scenario { capacities: vec![2.0, 1.0], cell, deeds: deeds.collect() })?;
     }
 }

@@ -20,6 +20,7 @@ const OPTIONS: SimOptions = SimOptions {
     fold: FoldRule::Never,
     long_way: false,
     max_spans: usize::MAX,
+    ..SimOptions::SHORT
 };
 
 /// Everything that time is divided by, and everything it is a sum of.

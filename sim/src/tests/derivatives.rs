@@ -17,6 +17,7 @@ const OPTIONS: SimOptions = SimOptions {
     fold: FoldRule::Never,
     long_way: false,
     max_spans: usize::MAX,
+    ..SimOptions::SHORT
 };
 /// Half of the distance between the simulations of a difference, in the logarithm of the parameter.
 const STEP: f64 = 1e-3;

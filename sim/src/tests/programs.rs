@@ -11,6 +11,7 @@ pub(super) const OPTIONS: SimOptions = SimOptions {
     fold: FoldRule::Never,
     long_way: false,
     max_spans: usize::MAX,
+    ..SimOptions::SHORT
 };
 
 fn compute_only() -> Flat {

@@ -67,7 +67,7 @@ proptest! {
     #[test]
     fn any_program_runs_to_its_end((job, cores, costs) in jobs()) {
         let program = program(&job);
-        let options = SimOptions { warm_up: 1, counted: 2, threads_per_rank: 1, fold: FoldRule::Never, long_way: false, max_spans: usize::MAX };
+        let options = SimOptions { warm_up: 1, counted: 2, threads_per_rank: 1, fold: FoldRule::Never, max_spans: usize::MAX, ..SimOptions::SHORT };
         let cores = cores.max(program.ranks().div_ceil(4));
         for world in [World::host(cores, program.ranks()), World::star(program.ranks())] {
             let prediction = world.predict(&program, &costs, &options);

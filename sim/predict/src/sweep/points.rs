@@ -120,6 +120,7 @@ impl<'a> Points<'a> {
     fn setup(&self, experiment: &Experiment, hardware: &Hardware) -> Result<Setup, InputError> {
         let mut setup = Setup::of(experiment, hardware.site(), self.how.network)?;
         setup.options.fold = self.how.fold;
+        setup.options.max_written = 0;
         Ok(setup)
     }
 

@@ -72,7 +72,8 @@ fn staggered_flows_end_when_the_arithmetic_says() {
     // share for 1 s: 2.5, 3.5; three share: the first needs 7.5 s more and ends at 9.5, when the others have 1.0 and
     // 1.5; two share: the second ends at 11.5, the third has 0.5 and ends at 12.
     let deeds = |gap| (gap, Deed::Start { cap: f64::INFINITY, uses: vec![(0, 1.0)], taps: vec![], work: 4.0 });
-    let scenario = Scenario { capacities: vec![1.0], deeds: vec![deeds(0), deeds(SECOND), deeds(SECOND)] };
+    let scenario =
+        Scenario { capacities: vec![1.0], cell: Vec::new(), deeds: vec![deeds(0), deeds(SECOND), deeds(SECOND)] };
     let ends = play(&mut System::new(), &scenario).expect("a sound run");
     let times: Vec<f64> = ends.iter().map(|end| end.time.as_secs_f64()).collect();
     assert_eq!(times, [9.5, 11.5, 12.0]);

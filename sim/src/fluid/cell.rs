@@ -1,0 +1,332 @@
+//! Settles cells: resources that only activities of their own use, as a GPU's multiprocessors and memory.
+//!
+//! Few classes are busy in a cell, and nothing outside it follows from their speeds. So a change needs no search for the component
+//! that it reaches: the cell is solved as a whole. The same few classes meet again and again, a kernel with and without a
+//! message that is summed beside it, so a cell keeps its last solutions.
+
+use lockstep_topology::{InputError, Time};
+
+use super::classes::{Link, Member, NONE};
+use super::resource::{Resource, User};
+use super::schedule::Schedule;
+use super::share::Part;
+use super::system::System;
+use super::tap::left;
+use super::{ResourceId, Use};
+
+/// Busy classes and resources of a cell whose solutions are kept.
+const CLASSES: usize = 4;
+const RESOURCES: usize = 3;
+/// Solutions that a cell keeps: a kernel with and without a sum, while messages come, go, do both or neither.
+const SOLUTIONS: usize = 8;
+
+/// Speeds in a cell, and what they follow from.
+#[derive(Debug, Clone, Copy)]
+struct Solution {
+    key: Key,
+    speeds: [f64; CLASSES],
+}
+
+/// What speeds in a cell follow from: each busy class with its members, and the bits of each capacity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Key {
+    classes: [u64; CLASSES],
+    capacities: [u64; RESOURCES],
+}
+
+/// Resources that only classes of the cell use.
+#[derive(Debug, Clone, Default)]
+struct Cell {
+    resources: Vec<u32>,
+    /// Classes with members, in the order in which they became busy.
+    classes: Vec<u32>,
+    /// Whether classes or capacities have changed since it was settled.
+    changed: bool,
+    /// Whether capacities are among these.
+    resized: bool,
+    /// When its first activity is done, as the schedule has it.
+    due: Option<Time>,
+    /// The last solutions, the place of the one that was used last, and that of the next.
+    known: Vec<Solution>,
+    last: usize,
+    next: usize,
+}
+
+/// All cells.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Cells {
+    all: Vec<Cell>,
+    changed: Vec<u32>,
+    /// When the first activity of each cell is done.
+    schedule: Schedule,
+    /// Speeds of the cell that is being settled.
+    speeds: Vec<f64>,
+    /// Its tight resources, and the classes that use them.
+    tight: Vec<u32>,
+    members: Vec<u32>,
+}
+
+impl Cells {
+    /// Whether nothing has changed since cells were settled.
+    pub(super) fn settled(&self) -> bool {
+        self.changed.is_empty()
+    }
+
+    /// When the next activity in a cell is done.
+    pub(super) fn next_due(&self) -> Option<Time> {
+        self.schedule.first().map(|(time, _)| time)
+    }
+
+    fn change(&mut self, cell: u32) -> &mut Cell {
+        let of = &mut self.all[cell as usize];
+        if !std::mem::replace(&mut of.changed, true) {
+            self.changed.push(cell);
+        }
+        of
+    }
+
+    /// The capacity of a resource of `cell` has changed, or what taps leave of it.
+    pub(super) fn resize(&mut self, cell: u32) {
+        self.change(cell).resized = true;
+    }
+}
+
+impl Cell {
+    /// Keeps a solution in place of the oldest.
+    fn keep(&mut self, solution: Solution) {
+        self.last = self.next;
+        match self.known.get_mut(self.next) {
+            Some(place) => *place = solution,
+            None => self.known.push(solution),
+        }
+        self.next = (self.next + 1) % SOLUTIONS;
+    }
+}
+
+impl System {
+    /// Makes a cell of resources that no class uses yet.
+    pub(super) fn add_cell(&mut self, resources: &[ResourceId]) {
+        let cell = self.cells.all.len() as u32;
+        let resources: Vec<u32> = resources.iter().map(|id| id.0).collect();
+        for number in &resources {
+            self.resources[*number as usize].cell = cell;
+        }
+        self.cells.all.push(Cell { resources, ..Cell::default() });
+    }
+
+    /// The cell of a class with these uses, or [`NONE`].
+    ///
+    /// # Errors
+    /// Uses of a cell's resources beside others.
+    pub(super) fn cell_of(&self, uses: &[Use]) -> Result<u32, InputError> {
+        let cell = |used: &Use| self.resources[used.resource.0 as usize].cell;
+        let Some(first) = uses.first() else { return Ok(NONE) };
+        match uses.iter().find(|used| cell(used) != cell(first)) {
+            None => Ok(cell(first)),
+            Some(other) => {
+                let what = format!("resources {} and {}", first.resource.0, other.resource.0);
+                Err(InputError::new("", what, "are not of one cell, so no activity can use both"))
+            }
+        }
+    }
+
+    /// Starts an activity in a cell.
+    pub(super) fn start_in(&mut self, cell: u32, class: u32, (work, number, token): (f64, u64, u64)) {
+        let pace = &mut self.classes.paces[class as usize];
+        let fresh = pace.members == 0;
+        if fresh {
+            (pace.progress, pace.last, pace.speed) = (0.0, self.now, 0.0);
+        } else {
+            pace.catch_up(self.now);
+        }
+        pace.due = Time::MAX;
+        pace.push(Member { mark: pace.progress + work, number, token }, &mut self.classes.others[class as usize]);
+        let cell = self.cells.change(cell);
+        if fresh {
+            self.classes.groups[class as usize].alone = cell.classes.is_empty();
+            if let [other] = cell.classes[..] {
+                self.classes.groups[other as usize].alone = false;
+            }
+            cell.classes.push(class);
+        }
+    }
+
+    /// Members of a class in a cell have been taken out.
+    pub(super) fn left_cell(&mut self, cell: u32, class: u32) {
+        let cell = self.cells.change(cell);
+        let pace = &mut self.classes.paces[class as usize];
+        pace.due = Time::MAX;
+        if pace.members == 0 {
+            pace.speed = 0.0;
+            cell.classes.retain(|other| *other != class);
+            if self.classes.groups[class as usize].pins == 0 {
+                (cell.last, cell.next) = (0, 0);
+                cell.known.clear();
+                self.classes.forget(class);
+            }
+        }
+    }
+
+    /// Ends what is due in cells now.
+    pub(super) fn complete_in_cells(&mut self) {
+        while let Some((_, cell)) = self.cells.schedule.first().filter(|(time, _)| *time == self.now) {
+            self.cells.schedule.remove(cell);
+            self.cells.all[cell as usize].due = None;
+            let mut at = 0;
+            while let Some(class) = self.cells.all[cell as usize].classes.get(at).copied() {
+                if self.classes.paces[class as usize].due == self.now {
+                    self.take_done(class);
+                    self.left_cell(cell, class);
+                }
+                at += usize::from(self.cells.all[cell as usize].classes.get(at) == Some(&class));
+            }
+        }
+    }
+
+    /// What activities and taps take of a resource that belongs to a cell.
+    pub(super) fn load_in_cell(&self, number: u32) -> f64 {
+        let resource = &self.resources[number as usize];
+        let taken = |class: &u32| {
+            let pace = &self.classes.paces[*class as usize];
+            let links = &self.classes.links[self.classes.groups[*class as usize].range()];
+            let uses = links.iter().filter(|link| link.resource == number).map(|link| link.per_speed);
+            f64::from(pace.members) * pace.speed * uses.sum::<f64>()
+        };
+        resource.tapped + self.cells.all[resource.cell as usize].classes.iter().map(taken).sum::<f64>()
+    }
+
+    /// Brings speeds and ends in changed cells up to date.
+    pub(super) fn settle_cells(&mut self) {
+        while let Some(cell) = self.cells.changed.pop() {
+            self.settle_cell(cell);
+        }
+    }
+
+    fn settle_cell(&mut self, number: u32) {
+        let cell = &mut self.cells.all[number as usize];
+        cell.changed = false;
+        let resized = std::mem::take(&mut cell.resized);
+        if resized {
+            for number in &cell.resources {
+                let resource = &mut self.resources[*number as usize];
+                resource.capacity = left(resource.nominal, resource.tapped);
+            }
+        }
+        if cell.classes.is_empty() {
+            if cell.due.take().is_some() {
+                self.cells.schedule.remove(number);
+            }
+            return;
+        }
+        let Some(key) = self.key(number) else {
+            self.solve_cell(number);
+            let speeds = std::mem::take(&mut self.cells.speeds);
+            self.go_on(number, &speeds, resized);
+            self.cells.speeds = speeds;
+            return;
+        };
+        let Cell { known, last, .. } = &mut self.cells.all[number as usize];
+        let place = match known.get(*last) {
+            Some(solution) if solution.key == key => Some(*last),
+            _ => known.iter().position(|solution| solution.key == key),
+        };
+        let speeds = match place {
+            Some(place) => {
+                *last = place;
+                known[place].speeds
+            }
+            None => {
+                self.solve_cell(number);
+                let mut speeds = [0.0; CLASSES];
+                speeds.iter_mut().zip(&self.cells.speeds).for_each(|(place, speed)| *place = *speed);
+                self.cells.all[number as usize].keep(Solution { key, speeds });
+                speeds
+            }
+        };
+        self.go_on(number, &speeds, resized);
+    }
+
+    /// Has the classes of a cell go on at these speeds, after its capacities changed or not, and enters its next end.
+    fn go_on(&mut self, number: u32, speeds: &[f64], resized: bool) {
+        let cell = &mut self.cells.all[number as usize];
+        let mut first = Time::MAX;
+        for (class, speed) in cell.classes.iter().zip(speeds) {
+            // Progress is counted wherever capacities change, so that it is rounded as it is elsewhere.
+            let counted = resized && !self.classes.groups[*class as usize].alone;
+            let pace = &mut self.classes.paces[*class as usize];
+            if pace.speed != *speed || pace.due == Time::MAX || counted {
+                pace.set(*speed, self.now);
+            }
+            first = first.min(pace.due);
+        }
+        let due = Some(first).filter(|first| *first < Time::MAX);
+        if cell.due != due {
+            cell.due = due;
+            match due {
+                Some(due) => self.cells.schedule.set(number, due),
+                None => self.cells.schedule.remove(number),
+            }
+        }
+    }
+
+    /// What the speeds in a cell follow from, if that is little.
+    fn key(&self, number: u32) -> Option<Key> {
+        let Cell { resources, classes, .. } = &self.cells.all[number as usize];
+        if resources.len() > RESOURCES || classes.len() > CLASSES {
+            return None;
+        }
+        let mut key = Key { classes: [0; CLASSES], capacities: [0; RESOURCES] };
+        let members = |class: u32| u64::from(class) << 32 | u64::from(self.classes.paces[class as usize].members);
+        key.classes.iter_mut().zip(classes).for_each(|(place, class)| *place = members(*class));
+        let capacity = |number: u32| self.resources[number as usize].capacity.to_bits();
+        key.capacities.iter_mut().zip(resources).for_each(|(place, number)| *place = capacity(*number));
+        Some(key)
+    }
+
+    /// Finds the speeds in a cell.
+    fn solve_cell(&mut self, number: u32) {
+        let System { cells, classes, resources, fills, work, .. } = self;
+        let Cells { all, speeds, tight, members, .. } = cells;
+        let cell = &mut all[number as usize];
+        for class in &cell.classes {
+            let group = &mut classes.groups[*class as usize];
+            let links = &classes.links[group.range()];
+            let limit = |link: &Link| resources[link.resource as usize].capacity / link.per_speed;
+            group.bound = links.iter().map(limit).fold(group.cap, f64::min);
+            group.attached = classes.paces[*class as usize].members;
+            let crowd = f64::from(group.attached);
+            for (at, link) in group.range().zip(links) {
+                let Resource { users, lowest, demand, crowd: all, .. } = &mut resources[link.resource as usize];
+                let limit = group.bound * link.per_speed;
+                *lowest = if users.is_empty() { limit } else { lowest.min(limit) };
+                users.push(User { group: *class, link: at as u32, limit });
+                *demand += crowd * limit;
+                *all += crowd;
+            }
+        }
+        tight.clear();
+        tight.extend(cell.resources.iter().filter(|number| resources[**number as usize].could_fill()));
+        members.clear();
+        for class in &cell.classes {
+            classes.redraft(*class, |number| tight.contains(&number));
+            let draft = &mut classes.drafts[*class as usize];
+            draft.speed = classes.groups[*class as usize].bound;
+            if draft.tight > 0 {
+                members.push(*class);
+            }
+        }
+        if !members.is_empty() {
+            let groups = &classes.groups;
+            let (links, drafts) = (&classes.links, &mut classes.drafts);
+            let part = Part { groups, links, drafts, resources, fills, members, tight };
+            part.solve(true, &mut work.share);
+        }
+        speeds.clear();
+        speeds.extend(cell.classes.iter().map(|class| classes.drafts[*class as usize].speed));
+        for number in &cell.resources {
+            let resource = &mut resources[*number as usize];
+            resource.users.clear();
+            (resource.demand, resource.crowd) = (0.0, 0.0);
+        }
+    }
+}
