@@ -11,7 +11,6 @@ use super::resource::{Resource, User};
 use super::schedule::Schedule;
 use super::share::Part;
 use super::system::System;
-use super::tap::left;
 use super::{ResourceId, Use};
 
 /// Busy classes and resources of a cell whose solutions are kept.
@@ -25,6 +24,8 @@ const SOLUTIONS: usize = 8;
 struct Solution {
     key: Key,
     speeds: [f64; CLASSES],
+    /// The place of the one that came after it the last time.
+    then: usize,
 }
 
 /// What speeds in a cell follow from: each busy class with its members, and the bits of each capacity.
@@ -42,11 +43,11 @@ struct Cell {
     classes: Vec<u32>,
     /// Whether classes or capacities have changed since it was settled.
     changed: bool,
-    /// Whether capacities are among these.
-    resized: bool,
-    /// When its first activity is done, as the schedule has it.
-    due: Option<Time>,
-    /// The last solutions, the place of the one that was used last, and that of the next.
+    /// When its first activity is done; [`Time::MAX`] where none is.
+    due: Time,
+    /// When the schedule has it, which is not later.
+    scheduled: Time,
+    /// The last solutions, the place of the one that holds now, and that of the next.
     known: Vec<Solution>,
     last: usize,
     next: usize,
@@ -73,27 +74,37 @@ impl Cells {
     }
 
     /// When the next activity in a cell is done.
-    pub(super) fn next_due(&self) -> Option<Time> {
-        self.schedule.first().map(|(time, _)| time)
+    pub(super) fn next_due(&mut self) -> Option<Time> {
+        while let Some((time, cell)) = self.schedule.first() {
+            let of = &mut self.all[cell as usize];
+            if of.due == time {
+                return Some(time);
+            }
+            // It has become later since.
+            of.scheduled = of.due;
+            match of.due {
+                Time::MAX => self.schedule.remove(cell),
+                due => self.schedule.set(cell, due),
+            }
+        }
+        None
     }
 
-    fn change(&mut self, cell: u32) -> &mut Cell {
+    /// Classes or capacities of a cell have changed.
+    pub(super) fn change(&mut self, cell: u32) {
         let of = &mut self.all[cell as usize];
         if !std::mem::replace(&mut of.changed, true) {
             self.changed.push(cell);
         }
-        of
-    }
-
-    /// The capacity of a resource of `cell` has changed, or what taps leave of it.
-    pub(super) fn resize(&mut self, cell: u32) {
-        self.change(cell).resized = true;
     }
 }
 
 impl Cell {
     /// Keeps a solution in place of the oldest.
     fn keep(&mut self, solution: Solution) {
+        if let Some(before) = self.known.get_mut(self.last) {
+            before.then = self.next;
+        }
         self.last = self.next;
         match self.known.get_mut(self.next) {
             Some(place) => *place = solution,
@@ -111,7 +122,7 @@ impl System {
         for number in &resources {
             self.resources[*number as usize].cell = cell;
         }
-        self.cells.all.push(Cell { resources, ..Cell::default() });
+        self.cells.all.push(Cell { resources, due: Time::MAX, scheduled: Time::MAX, ..Cell::default() });
     }
 
     /// The cell of a class with these uses, or [`NONE`].
@@ -141,19 +152,16 @@ impl System {
         }
         pace.due = Time::MAX;
         pace.push(Member { mark: pace.progress + work, number, token }, &mut self.classes.others[class as usize]);
-        let cell = self.cells.change(cell);
+        self.cells.change(cell);
         if fresh {
-            self.classes.groups[class as usize].alone = cell.classes.is_empty();
-            if let [other] = cell.classes[..] {
-                self.classes.groups[other as usize].alone = false;
-            }
-            cell.classes.push(class);
+            self.cells.all[cell as usize].classes.push(class);
         }
     }
 
     /// Members of a class in a cell have been taken out.
     pub(super) fn left_cell(&mut self, cell: u32, class: u32) {
-        let cell = self.cells.change(cell);
+        self.cells.change(cell);
+        let cell = &mut self.cells.all[cell as usize];
         let pace = &mut self.classes.paces[class as usize];
         pace.due = Time::MAX;
         if pace.members == 0 {
@@ -169,9 +177,12 @@ impl System {
 
     /// Ends what is due in cells now.
     pub(super) fn complete_in_cells(&mut self) {
-        while let Some((_, cell)) = self.cells.schedule.first().filter(|(time, _)| *time == self.now) {
+        while self.cells.next_due() == Some(self.now)
+            && let Some((_, cell)) = self.cells.schedule.first()
+        {
             self.cells.schedule.remove(cell);
-            self.cells.all[cell as usize].due = None;
+            let of = &mut self.cells.all[cell as usize];
+            (of.due, of.scheduled) = (Time::MAX, Time::MAX);
             let mut at = 0;
             while let Some(class) = self.cells.all[cell as usize].classes.get(at).copied() {
                 if self.classes.paces[class as usize].due == self.now {
@@ -205,33 +216,26 @@ impl System {
     fn settle_cell(&mut self, number: u32) {
         let cell = &mut self.cells.all[number as usize];
         cell.changed = false;
-        let resized = std::mem::take(&mut cell.resized);
-        if resized {
-            for number in &cell.resources {
-                let resource = &mut self.resources[*number as usize];
-                resource.capacity = left(resource.nominal, resource.tapped);
-            }
-        }
         if cell.classes.is_empty() {
-            if cell.due.take().is_some() {
-                self.cells.schedule.remove(number);
-            }
+            cell.due = Time::MAX;
             return;
         }
         let Some(key) = self.key(number) else {
             self.solve_cell(number);
             let speeds = std::mem::take(&mut self.cells.speeds);
-            self.go_on(number, &speeds, resized);
+            self.go_on(number, &speeds);
             self.cells.speeds = speeds;
             return;
         };
         let Cell { known, last, .. } = &mut self.cells.all[number as usize];
-        let place = match known.get(*last) {
-            Some(solution) if solution.key == key => Some(*last),
+        let then = known.get(*last).map_or(0, |solution| solution.then);
+        let place = match known.get(then) {
+            Some(solution) if solution.key == key => Some(then),
             _ => known.iter().position(|solution| solution.key == key),
         };
         let speeds = match place {
             Some(place) => {
+                known[*last].then = place;
                 *last = place;
                 known[place].speeds
             }
@@ -239,33 +243,29 @@ impl System {
                 self.solve_cell(number);
                 let mut speeds = [0.0; CLASSES];
                 speeds.iter_mut().zip(&self.cells.speeds).for_each(|(place, speed)| *place = *speed);
-                self.cells.all[number as usize].keep(Solution { key, speeds });
+                self.cells.all[number as usize].keep(Solution { key, speeds, then: 0 });
                 speeds
             }
         };
-        self.go_on(number, &speeds, resized);
+        self.go_on(number, &speeds);
     }
 
-    /// Has the classes of a cell go on at these speeds, after its capacities changed or not, and enters its next end.
-    fn go_on(&mut self, number: u32, speeds: &[f64], resized: bool) {
+    /// Has the classes of a cell go on at these speeds, and enters its next end.
+    fn go_on(&mut self, number: u32, speeds: &[f64]) {
         let cell = &mut self.cells.all[number as usize];
         let mut first = Time::MAX;
         for (class, speed) in cell.classes.iter().zip(speeds) {
-            // Progress is counted wherever capacities change, so that it is rounded as it is elsewhere.
-            let counted = resized && !self.classes.groups[*class as usize].alone;
             let pace = &mut self.classes.paces[*class as usize];
-            if pace.speed != *speed || pace.due == Time::MAX || counted {
+            if pace.speed != *speed || pace.due == Time::MAX {
                 pace.set(*speed, self.now);
             }
             first = first.min(pace.due);
         }
-        let due = Some(first).filter(|first| *first < Time::MAX);
-        if cell.due != due {
-            cell.due = due;
-            match due {
-                Some(due) => self.cells.schedule.set(number, due),
-                None => self.cells.schedule.remove(number),
-            }
+        cell.due = first;
+        // A later one is entered when it comes up.
+        if first < cell.scheduled {
+            cell.scheduled = first;
+            self.cells.schedule.set(number, first);
         }
     }
 

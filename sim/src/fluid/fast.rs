@@ -59,7 +59,7 @@ impl Fluid for System {
         self.capacities += 1;
         let cell = self.resources[resource.0 as usize].cell;
         if cell != NONE {
-            self.cells.resize(cell);
+            self.cells.change(cell);
             return Ok(());
         }
         self.rebound(resource.0);

@@ -77,7 +77,8 @@ impl System {
                 resource.tapped = 0.0;
             }
             if resource.cell != NONE {
-                self.cells.resize(resource.cell);
+                resource.capacity = left(resource.nominal, resource.tapped);
+                self.cells.change(resource.cell);
             } else if !std::mem::replace(&mut resource.sapped, true) {
                 self.sapped.push(tap.resource.0);
             }
