@@ -64,7 +64,7 @@ pub struct ClassId(pub(crate) u32);
 /// One started activity; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ActivityId {
-    class: u32,
+    pub(crate) class: u32,
     number: u64,
 }
 
@@ -148,6 +148,11 @@ pub trait Fluid: Trace {
 
     /// Ends an activity now and returns the work it had left; `None` if it is done already.
     fn cancel(&mut self, activity: ActivityId) -> Option<f64>;
+
+    /// Ends an activity now, whatever it has left to do.
+    fn stop(&mut self, activity: ActivityId) {
+        self.cancel(activity);
+    }
 
     /// The clock: the time of the last [`Fluid::advance`].
     fn now(&self) -> Time;

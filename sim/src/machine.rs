@@ -309,6 +309,24 @@ impl<'a, F: Fluid> Resources<'a, F> {
         self.class(1.0, &uses)
     }
 
+    /// The class of a library's kernel on a GPU, which holds `multiprocessors` and takes `memory`, as shares of the whole, for as long
+    /// as it runs.
+    ///
+    /// # Errors
+    /// What the solver refuses.
+    pub(crate) fn holding(
+        &mut self,
+        device: &Device,
+        multiprocessors: f64,
+        memory: f64,
+    ) -> Result<ClassId, InputError> {
+        let DeviceResources { cores, beside, .. } = self.device(device)?;
+        let cores = Use { resource: cores, per_speed: multiprocessors };
+        let memory = beside.map(|resource| Use { resource, per_speed: memory });
+        let uses: Vec<Use> = std::iter::once(cores).chain(memory).collect();
+        self.class(1.0, &uses)
+    }
+
     /// Whether activities of these classes, all at once, would slow each other down.
     pub(crate) fn crowded(&self, classes: &[ClassId]) -> bool {
         let mut demands = vec![(0.0, 0u32); self.all.len()];

@@ -256,6 +256,13 @@ impl Fluid for Tracked<'_> {
         self.inner.cancel(activity)
     }
 
+    fn stop(&mut self, activity: ActivityId) {
+        if self.inner.cancel(activity).is_some() {
+            let now = self.now;
+            self.speeds.leave(activity.class, &now);
+        }
+    }
+
     fn now(&self) -> Time {
         self.inner.now()
     }

@@ -197,7 +197,7 @@ impl<F: Fluid> Engine<'_, F> {
         })
     }
 
-    /// When the last message over links from or to each rank was there.
+    /// When the last message over links from or to each rank was there, or its last collective that is known as a whole was over.
     fn last_transfers(&self) -> Vec<Time> {
         let mut last = vec![Time::ZERO; self.ranks.len()];
         for (from, rank) in self.ranks.iter().enumerate() {
@@ -206,6 +206,7 @@ impl<F: Fluid> Engine<'_, F> {
                 last[from] = last[from].max(peer.there);
                 last[to] = last[to].max(peer.there);
             }
+            last[from] = last[from].max(self.wholes.last(from as u32));
         }
         last
     }

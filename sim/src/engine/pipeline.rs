@@ -55,6 +55,7 @@ impl<F: Fluid> Engine<'_, F> {
     /// The member of `flight` is through.
     pub(super) fn through(&mut self, flight: u32) -> Result<(), InputError> {
         let rank = self.flights.at(flight).rank;
+        self.end_kernel(rank, flight)?;
         self.end_exchange(flight);
         self.settle(rank)
     }

@@ -1,13 +1,15 @@
 //! Collectives of a library that are known as a whole, measured or by NCCL's model: each is over so long after its last member has
-//! started it, and a member's come one after the other. They take nothing of what else goes on.
+//! started it, and a member's come one after the other. Wires are theirs without being shared; of NCCL's it is known how many
+//! multiprocessors they hold, and what they take of a GPU's memory, from their start to their end: kernels beside them are slower.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use lockstep_topology::cluster::DeviceKind;
 use lockstep_topology::nccl::Answer;
 use lockstep_topology::{Collective, InputError, Rank, Time};
 
 use super::{Engine, Event, overflow};
-use crate::fluid::{ClassId, Fluid};
+use crate::fluid::{ActivityId, ClassId, Fluid};
 use crate::nccl;
 use crate::plan::{FP32_BYTES, Meeting};
 use crate::platform::Platform;
@@ -23,6 +25,16 @@ struct Whole {
     started: Vec<u32>,
     /// Bytes that each wire carries, where that is known.
     carries: Vec<(ClassId, f64)>,
+    /// By rank, where that is known: the class of its kernel.
+    kernels: BTreeMap<u32, ClassId>,
+}
+
+/// The kernels of a library on one rank, which run one after the other: the flight and the class of each.
+#[derive(Debug, Default)]
+struct Kernels {
+    queue: VecDeque<(u32, ClassId)>,
+    /// The first of them.
+    running: Option<ActivityId>,
 }
 
 /// All of them.
@@ -32,6 +44,15 @@ pub(super) struct Wholes {
     known: BTreeMap<u32, Option<Whole>>,
     /// By rank: when its last sum ends.
     free: BTreeMap<u32, Time>,
+    /// By rank.
+    kernels: BTreeMap<u32, Kernels>,
+}
+
+impl Wholes {
+    /// When the last sum of `rank` ends or has ended.
+    pub(super) fn last(&self, rank: u32) -> Time {
+        self.free.get(&rank).copied().unwrap_or(Time::ZERO)
+    }
 }
 
 impl<F: Fluid> Engine<'_, F> {
@@ -61,13 +82,32 @@ impl<F: Fluid> Engine<'_, F> {
                 carries.push(self.resources.carrying(self.platform.cluster.link(link), bytes)?);
             }
         }
-        Ok(Some(Whole { span: Time::from_secs_f64(seconds), ranks, started: Vec::new(), carries }))
+        let mut kernels = BTreeMap::new();
+        for rank in &ranks {
+            let device = &self.platform.cluster.devices()[self.platform.placement.device(Rank(*rank)).0 as usize];
+            if let (Some(answer), DeviceKind::Gpu(gpu)) = (&modelled, &device.kind)
+                && seconds > 0.0
+            {
+                let multiprocessors = f64::from(answer.choice.channels) / f64::from(gpu.multiprocessors);
+                let memory = answer.carried.memory / seconds / gpu.memory_bandwidth.bytes_per_s();
+                let class = self.resources.holding(device, multiprocessors.min(1.0), memory.min(1.0))?;
+                kernels.insert(*rank, class);
+            }
+        }
+        let (span, started) = (Time::from_secs_f64(seconds), Vec::new());
+        Ok(Some(Whole { span, ranks, started, carries, kernels }))
     }
 
     /// A member has started such a meeting; with the last one, its end is known.
     pub(super) fn join_whole(&mut self, meeting: u32, flight: u32) -> Result<(), InputError> {
+        let rank = self.flights.at(flight).rank;
         let Some(Some(whole)) = self.wholes.known.get_mut(&meeting) else { return Ok(()) };
         whole.started.push(flight);
+        if let Some(class) = whole.kernels.get(&rank).copied() {
+            self.wholes.kernels.entry(rank).or_default().queue.push_back((flight, class));
+            self.launch(rank)?;
+        }
+        let Some(Some(whole)) = self.wholes.known.get_mut(&meeting) else { return Ok(()) };
         if whole.started.len() < whole.ranks.len() {
             return Ok(());
         }
@@ -93,6 +133,31 @@ impl<F: Fluid> Engine<'_, F> {
             }
         }
         Ok(())
+    }
+}
+
+impl<F: Fluid> Engine<'_, F> {
+    /// Lets the first of a library's kernels on `rank` run, if none does.
+    fn launch(&mut self, rank: u32) -> Result<(), InputError> {
+        let Some(kernels) = self.wholes.kernels.get_mut(&rank) else { return Ok(()) };
+        if let (None, Some((_, class))) = (kernels.running, kernels.queue.front()) {
+            // Behind the tokens of units and input tasks; it is stopped and never done.
+            let token = 2 * self.units.len() as u64 + u64::from(rank);
+            kernels.running = Some(self.resources.fluid.start(*class, f64::INFINITY, token)?);
+        }
+        Ok(())
+    }
+
+    /// The kernel of a flight that was known as a whole ends.
+    pub(super) fn end_kernel(&mut self, rank: u32, flight: u32) -> Result<(), InputError> {
+        let Some(kernels) = self.wholes.kernels.get_mut(&rank) else { return Ok(()) };
+        if kernels.queue.front().is_some_and(|(first, _)| *first == flight) {
+            kernels.queue.pop_front();
+            if let Some(running) = kernels.running.take() {
+                self.resources.fluid.stop(running);
+            }
+        }
+        self.launch(rank)
     }
 }
 

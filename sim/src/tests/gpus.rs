@@ -1,6 +1,6 @@
 //! Kernels on GPUs: learners that share one, kernels that do not fill it, tables of measured GPUs.
 
-use lockstep_models::{Gradients, Layer, Precision};
+use lockstep_models::{Bucket, Gradients, Layer, Op, Precision, Span};
 use lockstep_topology::cluster::DeviceKind;
 use lockstep_topology::{Limits, Rank};
 
@@ -128,7 +128,7 @@ fn transfers_slow_down_kernels_that_need_the_memory() {
     let bytes = |elements: u64| 4.0 * elements as f64;
     let first = model.layers().iter().find(|node| !node.parameters.is_empty()).expect("it learns");
     let hidden = bytes(model.parameter_elements() - first.parameters.iter().map(|p| p.elements()).sum::<u64>());
-    let program = program(&Job { bucket: lockstep_models::Bucket::Layer, ..Job::new(model, 2, 8) });
+    let program = program(&Job { bucket: Bucket::Layer, ..Job::new(model, 2, 8) });
     let idle = Partly { seconds: 0.05, occupancy: 0.5, memory: 1.0, traffic: 0.0 };
     let busy = Partly { traffic: 1e-11, ..idle };
     let late = step(&world, &busy, &program) - step(&world, &idle, &program);
@@ -213,4 +213,31 @@ fn a_measured_gpu_is_interpolated_and_its_learners_share_what_they_did() {
     assert!(twice.check("p.json").is_err());
     let none = Profile { gpus: vec![GpuEntry { at_once: 0, ..profile.gpus[0].clone() }], ..profile.clone() };
     assert!(none.check("p.json").is_err());
+}
+
+/// While a collective runs that holds a share s of the multiprocessors, kernels that would fill the GPU do 1 - s of their work.
+#[test]
+fn kernels_are_slower_beside_a_library() {
+    let world = World::new(Cluster::load("dgx-h100").expect("a preset"), 8, &HostingRule::PerRank);
+    for channels in [4, 16, 24] {
+        let algorithm = format!("library:nccl:ring:simple:{channels}").parse().expect("known");
+        let program = program(&Job { algorithm, bucket: Bucket::Layer, ..mlp(8) });
+        // Seconds of a rank's kernels, and of its collectives while a kernel runs.
+        let taken = |occupancy| {
+            let costs = Partly { seconds: 1e-3, occupancy, memory: 0.0, traffic: 0.0 };
+            let platform = world.platform(&costs, NetworkModel::MaxMin);
+            let found = simulate(&program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs");
+            let spans = || found.timeline.spans.iter().filter(|span| span.rank == 0);
+            let is = |span: &&Span, of: fn(&Op) -> bool| of(&program.roles[0].tasks[span.task as usize].op);
+            let kernels: Vec<_> = spans().filter(|span| is(span, |op| matches!(op, Op::Compute { .. }))).collect();
+            let both =
+                |one: &Span, other: &Span| one.end.min(other.end).since(one.start.max(other.start)).as_secs_f64();
+            let collectives = spans().filter(|span| is(span, |op| matches!(op, Op::Exchange(_))));
+            let beside: f64 = collectives.flat_map(|one| kernels.iter().map(move |other| both(one, other))).sum();
+            (kernels.iter().map(|span| (span.end - span.start).as_secs_f64()).sum::<f64>(), beside)
+        };
+        let ((alone, _), (full, beside)) = (taken(0.1), taken(1.0));
+        assert!(beside > 1e-5, "{beside}");
+        assert_close(full - alone, beside * f64::from(channels) / 132.0, "the kernels' delay");
+    }
 }

@@ -10,10 +10,15 @@ pub struct Carried {
     pub nvlink: f64,
     /// By a NIC.
     pub nic: f64,
+    /// Read from and written to the memory of a GPU.
+    pub memory: f64,
 }
 
 /// What a call sends, S being its buffer among n ranks, h of them a node: rings 2S(n − 1)/n for allreduce and half of it for its
 /// halves and PAT, chains S, trees 2S inside and S between two nodes, else 2S; NVLS S(1 + 1/h).
+///
+/// What comes to a GPU is written into a buffer, read from there, and added to what the GPU has or written to where it belongs: three
+/// accesses of its memory for each byte. An NVSwitch reads the buffer once and writes the sum once.
 pub(super) fn carried(machine: &Machine, call: &Call<'_>, choice: &Choice) -> Carried {
     let (ranks, local) = (f64::from(machine.ranks), f64::from(machine.per_node()));
     let others = (ranks - 1.0) / ranks;
@@ -41,5 +46,9 @@ pub(super) fn carried(machine: &Machine, call: &Call<'_>, choice: &Choice) -> Ca
     Carried {
         nvlink: if machine.nvlink.is_some() { inside * bytes } else { 0.0 },
         nic: if machine.nodes > 1 { outside * bytes / f64::from(machine.nics.max(1)) } else { 0.0 },
+        memory: match choice.method {
+            Method::Nvls | Method::NvlsTree => 2.0 * call.bytes as f64,
+            _ => 3.0 * inside * bytes,
+        },
     }
 }
