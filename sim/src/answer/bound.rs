@@ -13,7 +13,6 @@ use crate::collective::CollectiveTime;
 use crate::machine::{Part, Utilisation};
 use crate::platform::Platform;
 use crate::simulate::{Prediction, SimOptions};
-use crate::supply::pace;
 
 /// The name of waiting for messages that are under way.
 pub const LATENCY: &str = "waiting: latency";
@@ -41,7 +40,7 @@ pub struct ClassUse {
 /// What bounds a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bound {
-    /// A resource, a stage of the input, [`LATENCY`], [`IMBALANCE`] or [`UNFILLED`].
+    /// A resource, [`LATENCY`], [`IMBALANCE`] or [`UNFILLED`].
     pub by: String,
     /// For which share of the step, from 0 to 1.
     pub share: f64,
@@ -62,7 +61,7 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, p
         let DeviceKind::Cpu(cpu) = &platform.cluster.devices()[device.0 as usize].kind else { return used.clone() };
         let ranks = platform.placement.ranks_on(device);
         // Threads that decode may have all cores.
-        let usable = match program.reads_ahead() {
+        let usable = match program.has_input() {
             true => cpu.cores,
             false => ranks.saturating_mul(options.threads_per_rank.max(1)).clamp(1, cpu.cores),
         };
@@ -94,9 +93,6 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, p
     let mut candidates =
         vec![(LATENCY.to_owned(), latency), (IMBALANCE.to_owned(), imbalance), (UNFILLED.to_owned(), unfilled)];
     candidates.extend(first);
-    if let Ok(Some((stage, seconds))) = pace(program, platform) {
-        candidates.push((stage.to_owned(), share(seconds)));
-    }
     let (by, share) = candidates
         .into_iter()
         .fold((LATENCY.to_owned(), 0.0), |best, other| if other.1 >= best.1 { other } else { best });

@@ -221,7 +221,7 @@ proptest! {
         let group = Permutations::Grid { block: ranks / blocks, unit: ranks / blocks / parts };
         let unit = group.unit(ranks);
         let pairs: Vec<_> = (0..unit).flat_map(|from| (0..ranks).map(move |to| (from, to))).collect();
-        let Ok(fold) = Fold::along_routes(group, &cluster, (&placement, &hosting), &pairs) else { return Ok(()) };
+        let Ok(fold) = Fold::along_routes(group, &cluster, (&placement, &hosting), &pairs, false) else { return Ok(()) };
         check(&fold, &cluster, &placement);
     }
 
