@@ -3,9 +3,9 @@
 //! A CPU counts as busy when the threads that its ranks have are, not when all its cores are. What is left of the step when
 //! computation and the busiest link have had their parts is waiting: for members that come late, else for latencies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use lockstep_models::{Op, Program, Span, Timeline, overlap};
+use lockstep_models::{Op, Program, Span, Stream, Timeline, overlap};
 use lockstep_topology::cluster::DeviceKind;
 use lockstep_topology::{Cluster, Time};
 
@@ -84,8 +84,9 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, p
     let exposed_s = prediction.timeline.exposed_comm_s(program);
     let exposed = share(exposed_s);
     let carrying = busiest(|part| matches!(part, Part::Link(_))).min(exposed);
-    // A kernel that others slow down leaves a part of its core unused, but does not wait.
+    // A kernel that others slow down leaves a part of its core unused, but does not wait; who waits for a batch waits for what makes it.
     let waiting = (1.0 - computing - carrying).clamp(0.0, exposed);
+    let waiting = (waiting - share(input_wait_s(program, &prediction.timeline))).max(0.0);
     let imbalance = share(imbalance_s(program, &prediction.timeline)).min(waiting);
     let latency = waiting - imbalance;
     let unfilled = unfilled(platform, &utilisation, (1.0 - exposed).max(0.0));
@@ -157,6 +158,27 @@ pub fn class_uses(cluster: &Cluster, utilisation: &[Utilisation]) -> Vec<ClassUs
     classes.iter_mut().for_each(|class| class.mean = (class.mean / f64::from(class.resources)).min(class.share));
     classes.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.class.cmp(&b.class)));
     classes
+}
+
+/// Mean seconds per counted step in which a worker's compute stream stands still for the batch that it loads next.
+fn input_wait_s(program: &Program, timeline: &Timeline) -> f64 {
+    let steps = timeline.steps();
+    let Some(first) = steps.first().map(|step| step.iteration).filter(|_| program.has_input()) else { return 0.0 };
+    let (mut workers, mut sum) = (BTreeSet::new(), 0.0);
+    for run in overlap::of_workers(program, timeline) {
+        workers.insert(run[0].rank);
+        let role = &program.roles[program.role_of(run[0].rank)];
+        let computes = |span: &&Span| role.tasks[span.task as usize].stream == Stream::Compute;
+        let mut free = None;
+        for span in run.iter().filter(computes) {
+            let waits = span.iteration >= first && role.input_of(span.task as usize).is_some();
+            if let Some(free) = free.filter(|_| waits) {
+                sum += span.start.since(free).as_secs_f64();
+            }
+            free = Some(span.end);
+        }
+    }
+    sum / (steps.len() * workers.len()).max(1) as f64
 }
 
 /// Mean seconds per step in which a worker stands still in an exchange that another member has not started.

@@ -102,6 +102,14 @@ fn the_slowest_stage_decides() {
     }
 }
 
+/// A rank that has nothing ahead waits for threads, and not for messages.
+#[test]
+fn who_waits_for_a_batch_waits_for_what_makes_it() {
+    let slow = Input { threads: 2, prefetch: 0, ..in_memory(1, None) };
+    let (_, prediction, by) = predicted(2, 1e-3, "ssgd", Some(slow));
+    assert_eq!(by, "node0 decode threads", "{}", mean_s(&prediction));
+}
+
 /// A request's latency holds a thread up, but no core: more threads hide it; what is in the page cache needs no request.
 #[test]
 fn latency_is_hidden_by_threads_and_caches() {
