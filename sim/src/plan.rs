@@ -132,11 +132,6 @@ impl TaskPlan {
 }
 
 impl RolePlan {
-    /// Whether its ranks have samples read, decoded and uploaded by tasks.
-    pub(crate) fn has_input(&self) -> bool {
-        !self.input[0].is_empty()
-    }
-
     /// Whether its ranks claim batches.
     pub(crate) fn claims(&self) -> bool {
         self.compute.iter().any(|slot| slot.claims)
