@@ -212,7 +212,7 @@ proptest! {
     #[test]
     fn input_is_the_same_tasks_predicted_and_executed(
         (strategy, mesh) in prop::sample::select(vec![
-            ("ssgd", None), ("zero-2", None), ("hybrid:b", None), ("sma", None), ("sma:first-come", None), ("local-sgd:tau=3", None),
+            ("ssgd", None), ("zero-2", None), ("hybrid:b", None), ("sma", None), ("sma:round-robin", None), ("local-sgd:tau=3", None),
             ("ssgd", Some("data=2,pipeline=2")),
         ]),
         (workers, accumulate, ahead) in (2u32..=3, 1u32..=3, 0u32..3),

@@ -112,7 +112,7 @@ impl<'a> Runs<'a> {
             let before = position.checked_sub(1).map(|position| list[position]);
             match task.stream {
                 Stream::Compute | Stream::Read | Stream::Decode | Stream::Upload => {
-                    causes.extend(before.map(Moment::End))
+                    causes.extend(before.map(Moment::End));
                 }
                 // Exchanges of a rank start in program order and may be in flight together.
                 Stream::Exchange | Stream::Receive | Stream::Synchronisation => {
