@@ -12,7 +12,7 @@ use lockstep_exec::data::Dataset;
 use lockstep_exec::{RunOptions, run};
 use lockstep_models::{Augmentation, Job, Mesh, Model, Op, Optimizer, Program, Sampling, Timeline, random_model};
 use lockstep_sim::{
-    Conditions, Input, NetworkModel, Platform, Roofline, SampleSource, SimOptions, TransformAt, simulate,
+    Conditions, CopiedBy, Input, NetworkModel, Platform, Roofline, SampleSource, SimOptions, TransformAt, simulate,
 };
 use lockstep_topology::{Bytes, Cluster, Hosting, HostingRule, Placement, PlacementRule, Time};
 use proptest::prelude::*;
@@ -144,7 +144,7 @@ proptest! {
         strategy in prop::sample::select(vec!["ssgd", "partitioned", "hybrid:b", "sma:first-come"]),
         workers in 1u32..=3,
         augment in prop::sample::select(vec!["none", "scale,flip", "patch,flip", "patch,scale,crop=2"]),
-        (threads, ahead) in (1u32..5, prop::option::of(1u32..4)),
+        (threads, ahead) in (1u32..5, prop::option::of(0u32..4)),
         stop in 1..STEPS,
         seed: u64,
     ) {
@@ -181,13 +181,14 @@ proptest! {
 /// When each run of an input task, and of the loads, began and ended: by rank, task, iteration and repetition.
 type Runs = BTreeMap<(u32, u32, u32, u32), (Time, Time)>;
 
-/// Those of a timeline; each load comes behind what is decoded for it, that behind its read, and a read behind the load of the batch whose
-/// place it takes.
+/// Those of a timeline; each load comes behind its upload, that behind what is decoded, that behind its read, and a read behind the load of
+/// the batch whose place it takes, or behind what asks for it.
 fn input_runs(program: &Program, timeline: &Timeline) -> Runs {
     let mut runs = Runs::new();
     for span in &timeline.spans {
         let role = &program.roles[program.role_of(span.rank)];
-        if matches!(role.tasks[span.task as usize].op, Op::Read { .. } | Op::Decode { .. } | Op::Load { .. }) {
+        let op = &role.tasks[span.task as usize].op;
+        if op.input().is_some() || matches!(op, Op::Load { .. }) {
             let again = runs.insert((span.rank, span.task, span.iteration, span.repetition), (span.start, span.end));
             assert!(again.is_none(), "a run is there once");
         }
@@ -211,16 +212,17 @@ proptest! {
     #[test]
     fn input_is_the_same_tasks_predicted_and_executed(
         (strategy, mesh) in prop::sample::select(vec![
-            ("ssgd", None), ("zero-2", None), ("hybrid:b", None), ("sma", None), ("local-sgd:tau=3", None), ("ssgd", Some("data=2,pipeline=2")),
+            ("ssgd", None), ("zero-2", None), ("hybrid:b", None), ("sma", None), ("sma:round-robin", None), ("local-sgd:tau=3", None),
+            ("ssgd", Some("data=2,pipeline=2")),
         ]),
-        (workers, accumulate) in (2u32..=3, 1u32..=3),
+        (workers, accumulate, ahead) in (2u32..=3, 1u32..=3, 0u32..3),
         seed: u64,
     ) {
         let accumulate = if ["ssgd", "zero-2"].contains(&strategy) { accumulate } else { 1 };
         let mesh: Option<Mesh> = mesh.map(|mesh| mesh.parse().unwrap());
         let workers = mesh.as_ref().map_or(workers, Mesh::ranks);
         let strategy = strategy.parse().unwrap();
-        let job = Job { strategy, accumulate, mesh, ahead: Some(2), ..Job::new(coloured(), workers, 4) };
+        let job = Job { strategy, accumulate, mesh, ahead: Some(ahead), ..Job::new(coloured(), workers, 4) };
         let program = job.program().unwrap();
         let (data, _) = Dataset::load(pictures(), &job.model).unwrap();
         let steps = 5;
@@ -237,7 +239,8 @@ proptest! {
             decode_memory: 0.1,
             transform: Time::ZERO,
             transform_at: TransformAt::Host,
-            prefetch: 2,
+            prefetch: ahead,
+            copied_by: CopiedBy::Load,
         };
         let conditions = Conditions { input: Some(input), ..Conditions::default() };
         let platform = Platform::new(&cluster, &placement, &hosting, &Roofline);
@@ -246,7 +249,7 @@ proptest! {
         let predicted = simulate(&program, &platform, counted.driver(), &counted).unwrap().timeline;
         let [executed, predicted] = [executed, predicted].map(|timeline| input_runs(&program, &timeline));
         prop_assert!(executed.keys().eq(predicted.keys()), "{executed:?} {predicted:?}");
-        prop_assert!(executed.len() as u32 >= 3 * steps * accumulate);
+        prop_assert!(executed.len() as u32 >= 4 * steps * accumulate);
     }
 }
 

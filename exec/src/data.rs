@@ -120,10 +120,29 @@ impl Dataset {
         model: &Model,
         augmentation: Augmentation,
     ) -> Result<(Dataset, Dataset), InputError> {
-        let (name, subset) = match Subset::split(what) {
-            Some((name, subset)) if !Path::new(what).exists() => (name, Some(subset)),
-            _ => (what, None),
-        };
+        let (mut train, mut held_out) = Dataset::parts(what, model, augmentation)?;
+        let figures = normalisation::figures(&train);
+        normalisation::apply(&figures, &mut train);
+        normalisation::apply(&figures, &mut held_out);
+        Ok((train.augmented(augmentation), held_out))
+    }
+
+    /// What predictions are told of packed files, without reading a sample; `None` where `what` names no packed file.
+    ///
+    /// # Errors
+    /// As [`Dataset::load`].
+    pub fn packed_sizes(what: &str, model: &Model, augmentation: Augmentation) -> Result<Option<SetSizes>, InputError> {
+        let (name, _) = name_and_subset(what);
+        if packed::named(name).is_none() {
+            return Ok(None);
+        }
+        let (train, held_out) = Dataset::parts(what, model, augmentation)?;
+        Ok(Some(Dataset::sizes((&train, &held_out))))
+    }
+
+    /// Both parts, not normalised yet.
+    fn parts(what: &str, model: &Model, augmentation: Augmentation) -> Result<(Dataset, Dataset), InputError> {
+        let (name, subset) = name_and_subset(what);
         let files = packed::named(name);
         let (mut train, mut held_out) = match name.split_once(':') {
             _ if let Some(files) = files => packed::load(files, model.input())?,
@@ -141,10 +160,7 @@ impl Dataset {
         }
         train.check_fits(model)?;
         held_out.check_fits(model)?;
-        let figures = normalisation::figures(&train);
-        normalisation::apply(&figures, &mut train);
-        normalisation::apply(&figures, &mut held_out);
-        Ok((train.augmented(augmentation), held_out))
+        Ok((train, held_out))
     }
 
     /// Whether `model` can be trained on these images: equal shapes, and an output for every label.
@@ -241,6 +257,14 @@ impl Dataset {
     /// The label of each sample.
     pub fn labels(&self) -> &[u32] {
         &self.labels
+    }
+}
+
+/// A set's name and the part of it that is taken, if not all is.
+fn name_and_subset(what: &str) -> (&str, Option<Subset>) {
+    match Subset::split(what) {
+        Some((name, subset)) if !Path::new(what).exists() => (name, Some(subset)),
+        _ => (what, None),
     }
 }
 

@@ -96,9 +96,8 @@ impl Program {
                     ));
                 }
             }
-            let input = (task.stream == Stream::Read, task.stream == Stream::Decode);
-            if input != (matches!(task.op, Op::Read { .. }), matches!(task.op, Op::Decode { .. })) {
-                return Err(fault(role, &task.name, "reads or decodes on another stream than that for it"));
+            if task.op.input() != task.stream.input().map(|_| task.stream) {
+                return Err(fault(role, &task.name, "reads, decodes or uploads on another stream than that for it"));
             }
             let elementwise = matches!(task.op, Op::Elementwise(_));
             if task.stream == Stream::Synchronisation && !elementwise {

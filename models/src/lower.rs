@@ -68,7 +68,7 @@ impl Job {
         let program = if self.fuse { passes::fuse(program, stages.as_ref()) } else { program };
         let program = if self.pad { passes::pad(program) } else { program };
         let program = match self.ahead {
-            Some(ahead) => passes::read_ahead(program, ahead.max(1)),
+            Some(ahead) => passes::input(program, ahead),
             None => program,
         };
         program.check_beside(&self.proofs).map_err(|error| self.of_axis(error.or_at(ErrorPlace::Flag("algorithm"))))?;

@@ -89,7 +89,7 @@ fn sweep(tasks: &[Task], runs: &[&[Span]], (first, end): (u32, &impl Fn(&Span) -
         let task = &tasks[span.task as usize];
         let exchange = matches!(task.stream, Stream::Exchange | Stream::Receive);
         let until = if exchange { end(span) } else { span.end };
-        let counts = (!exchange || span.iteration >= first) && !matches!(task.stream, Stream::Read | Stream::Decode);
+        let counts = (!exchange || span.iteration >= first) && task.stream.input().is_none();
         if counts && span.start < until && !matches!(task.op, Op::Repeat { .. } | Op::Schedule(_)) {
             for moment in [(span.start, true, index, span.task), (until, false, index, span.task)] {
                 let follows = ordered.last().is_none_or(|last| *last < moment);
@@ -113,7 +113,7 @@ fn sweep(tasks: &[Task], runs: &[&[Span]], (first, end): (u32, &impl Fn(&Span) -
         match (tasks[task as usize].stream, starts) {
             (Stream::Compute | Stream::Synchronisation, true) => computing += 1,
             (Stream::Compute | Stream::Synchronisation, false) => computing -= 1,
-            (Stream::Read | Stream::Decode, _) => {}
+            (Stream::Read | Stream::Decode | Stream::Upload, _) => {}
             (Stream::Exchange | Stream::Receive, true) => flying.push((index, task)),
             (Stream::Exchange | Stream::Receive, false) => flying.retain(|(other, _)| *other != index),
         }

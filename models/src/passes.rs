@@ -7,5 +7,5 @@ mod pad;
 pub(crate) use fuse::fuse;
 pub use fuse::fused_chains;
 pub use input::READ_AHEAD;
-pub(crate) use input::read_ahead;
+pub(crate) use input::input;
 pub(crate) use pad::pad;

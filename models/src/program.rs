@@ -199,8 +199,8 @@ impl Program {
         self.averaging.is_some() || self.roles[0].tasks.iter().any(applies)
     }
 
-    /// Whether samples are read and decoded by tasks of their own, ahead of their loads.
-    pub fn reads_ahead(&self) -> bool {
+    /// Whether samples are read, decoded and uploaded by tasks of their own.
+    pub fn has_input(&self) -> bool {
         self.roles.iter().flat_map(|role| &role.tasks).any(|task| matches!(task.op, Op::Read { .. }))
     }
 

@@ -58,9 +58,21 @@ pub enum Stream {
     Read,
     /// Decodes samples by threads of the host, ahead of the compute stream; one batch after the other.
     Decode,
+    /// Copies batches from the host's memory to the device, ahead of the compute stream; one batch after the other.
+    Upload,
     /// What updates shared state beside the compute stream, as soon as what it is `after` is done: on a GPU a kernel beside
     /// others, on a CPU between two compute tasks.
     Synchronisation,
+}
+
+impl Stream {
+    /// Those of input tasks, in the order in which a batch passes them.
+    pub const INPUT: [Stream; 3] = [Stream::Read, Stream::Decode, Stream::Upload];
+
+    /// Which of them it is; `None` of the streams of the rank itself.
+    pub fn input(self) -> Option<usize> {
+        Stream::INPUT.iter().position(|stream| *stream == self)
+    }
 }
 
 /// What a task waits for: the completion of `task` on the same rank, `lag` iterations ago, or `lag` micro-batches ago where both
@@ -160,6 +172,11 @@ pub enum Op {
         /// Samples of the micro-batch.
         samples: u32,
     },
+    /// Copies it from the host's memory to the device; where the device is the host's CPU it is there already.
+    Upload {
+        /// Samples of the micro-batch.
+        samples: u32,
+    },
     /// Takes the labels of a micro-batch whose samples another stage of a pipeline takes, and its place among all, by which dropout draws.
     Labels {
         /// Samples of the micro-batch.
@@ -223,6 +240,7 @@ impl Op {
             Op::Load { .. } | Op::Labels { .. } => "load",
             Op::Read { .. } => "read",
             Op::Decode { .. } => "decode",
+            Op::Upload { .. } => "upload",
             Op::Compute { phase, .. } => phase.name(),
             Op::Elementwise(of) => of.formula.name(),
             Op::Repeat { .. } => "repeat",
@@ -232,6 +250,16 @@ impl Op {
             Op::Samples { .. } => "samples",
             Op::Save { .. } => "save",
             Op::Host { .. } => "host",
+        }
+    }
+
+    /// The stream that it queues on, if it is an input task.
+    pub fn input(&self) -> Option<Stream> {
+        match self {
+            Op::Read { .. } => Some(Stream::Read),
+            Op::Decode { .. } => Some(Stream::Decode),
+            Op::Upload { .. } => Some(Stream::Upload),
+            _ => None,
         }
     }
 

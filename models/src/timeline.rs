@@ -219,9 +219,9 @@ fn is_worker(program: &Program, role: usize) -> bool {
     program.roles[role].ranks.first() < program.workers()
 }
 
-/// Whether this reads or decodes samples ahead.
+/// Whether this reads, decodes or uploads samples ahead.
 fn is_input(program: &Program, role: usize, task: TaskId) -> bool {
-    matches!(program.roles[role].tasks[task].stream, Stream::Read | Stream::Decode)
+    program.roles[role].tasks[task].stream.input().is_some()
 }
 
 /// Whether this is a worker's task on its compute stream.

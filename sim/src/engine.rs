@@ -7,7 +7,6 @@
 
 mod background;
 mod exchange;
-mod feed;
 mod flight;
 mod inbox;
 mod input;
@@ -42,8 +41,8 @@ use crate::plan::Plan;
 use crate::platform::Platform;
 use crate::trace::{Dual, Slot, Took};
 use crate::traffic::{Sent, Traffic};
-pub(crate) use feed::Feed;
 use flight::{Flight, Meetings};
+use input::UPLOAD;
 use message::Message;
 use path::{Paths, Peer};
 use period::Periods;
@@ -80,6 +79,8 @@ enum Event {
     Wake(u32),
     /// The unit is done with what took no time.
     Done(u32),
+    /// The latency of the rank's upload is over: its bytes begin to flow.
+    Flow(u32),
     /// The flight of a pipeline, or of what was measured as a whole, has ended.
     Through(u32),
     /// The rank of a ring goes on by events.
@@ -98,7 +99,7 @@ impl Event {
             Event::Wake(unit) => Some(Slot::Wake(unit)),
             Event::Done(unit) => Some(Slot::Done(unit)),
             Event::Through(flight) => Some(Slot::Through(flight)),
-            Event::Resume(_) | Event::Cleared(_) | Event::Pace => None,
+            Event::Flow(_) | Event::Resume(_) | Event::Cleared(_) | Event::Pace => None,
         }
     }
 }
@@ -133,8 +134,10 @@ pub(crate) struct Engine<'a, F> {
     paths: Paths,
     connections: Connections,
     background: Vec<background::Flow>,
-    /// By rank: where its samples come from; empty where they are there.
-    pub(crate) feeds: Vec<Option<Feed>>,
+    /// By list of jobs: from the begin of an upload to when its bytes begin to flow.
+    pub(crate) upload_latencies: Vec<Time>,
+    /// How far behind its own the jobs of a rank are once its device transforms samples, where it does when threads are late.
+    pub(crate) late: Option<u32>,
     /// Ranks that compute a task of the forward pass, and those that the driver has told to stop.
     forward: u32,
     stopped: u32,
@@ -192,7 +195,8 @@ impl<'a, F: Fluid> Engine<'a, F> {
             paths: Paths::default(),
             connections: Connections::default(),
             background: Vec::new(),
-            feeds: Vec::new(),
+            upload_latencies: Vec::new(),
+            late: None,
             forward: 0,
             stopped: 0,
             record: Record::default(),
@@ -246,6 +250,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
                     Event::Arrive(message) => self.arrive(message)?,
                     Event::Wake(unit) => self.touch(unit),
                     Event::Done(unit) => self.done(unit)?,
+                    Event::Flow(rank) => self.begin_input(rank, UPLOAD)?,
                     Event::Through(flight) => self.through(flight)?,
                     Event::Resume(flight) => self.resume(flight)?,
                     Event::Cleared(rank) => self.cleared(rank)?,

@@ -1,17 +1,17 @@
 //! Input: how samples get from storage to a device while it computes (Kumar et al. 2018, §4.1).
 //!
-//! Threads of a node take samples one after the other, whoever is free the next one: they read it, from storage or from memory,
-//! decode it, and crop, flip and normalise it. What is ready is copied to the device of the rank that asks for it. So a batch
-//! passes two stages, production and copy, and up to `prefetch` batches are on their way while a device computes. With
+//! Ranks of a host share its storage and its threads. A batch is read, then decoded: cropped, flipped and normalised with it; then it is
+//! copied to the device, and its load begins. These are tasks of the program, of which up to `prefetch` batches are on their way while a
+//! device computes. With
 //!
 //! ```text
-//! P = max(missed bytes / storage's bandwidth, samples · (missed · latency + decoding + transformation) / threads)
+//! R = missed bytes / storage's bandwidth
+//! D = samples · (missed · latency + decoding + transformation) / threads
 //! C = bytes of fp32 samples / bandwidth of the route, and its latency
 //! ```
 //!
-//! and a step of T that computes, a batch comes every max(T, P, C, (P + C) / prefetch), or every T + P + C without prefetching. What
-//! a shuffle takes is added to the steps from one to the next, in equal parts: nobody loads meanwhile, and few batches are ahead.
-//! Figures are a node's; its ranks share threads and storage by the samples that they load.
+//! for the batches of all ranks of a host and a step of T that computes, where nothing else uses the host's cores and links a batch comes
+//! every max(T, R, D, C, (R + D + C) / prefetch), or every T + R + D + C without prefetching.
 
 use lockstep_topology::{Bandwidth, Bytes, Time};
 
@@ -36,6 +36,8 @@ pub struct Input {
     pub transform_at: TransformAt,
     /// Batches on their way to a rank while it computes; 1 is double buffering, 0 none at all.
     pub prefetch: u32,
+    /// Who copies a batch to its device.
+    pub copied_by: CopiedBy,
 }
 
 /// Where stored samples are.
@@ -59,6 +61,15 @@ pub enum SampleSource {
     },
 }
 
+/// Who copies a batch from its host's memory to its device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopiedBy {
+    /// The upload, over the route from the host's CPU; a load finds the batch there and takes no time.
+    Upload,
+    /// The load, as it was measured; the upload takes no time.
+    Load,
+}
+
 /// Who transforms samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransformAt {
@@ -68,29 +79,6 @@ pub enum TransformAt {
     Device,
     /// The threads, until a device has waited for them; from then on the device.
     WhenLate,
-}
-
-/// What one batch of a rank takes, in each stage.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Stages {
-    /// Production where threads transform, and where they do not.
-    pub(crate) produce: [Time; 2],
-    /// The copy to the device.
-    pub(crate) copy: Time,
-    /// The transformation on the device.
-    pub(crate) device: Time,
-    /// What a shuffle takes, in which nobody loads, spread over the batches from one to the next.
-    pub(crate) shuffle: Time,
-    /// Whether storage is what production waits for.
-    pub(crate) stored: bool,
-}
-
-#[cfg(test)]
-impl Stages {
-    /// Of a test's figures.
-    pub(crate) fn of_test(produce: [Time; 2], copy: Time, device: Time) -> Stages {
-        Stages { produce, copy, device, shuffle: Time::ZERO, stored: false }
-    }
 }
 
 impl Input {
@@ -107,32 +95,32 @@ impl Input {
         }
     }
 
-    /// Seconds of the storage that a read of `samples` samples takes, and of one of the threads that these are decoded by.
-    pub(crate) fn tasks(&self, samples: u32) -> [f64; 2] {
-        let samples = f64::from(samples);
-        let (stored, _) = self.production(samples, true);
-        [stored, samples * self.of_thread(true)]
+    /// Seconds of the storage that `samples` samples take.
+    pub(crate) fn stored_s(&self, samples: u32) -> f64 {
+        match &self.source {
+            SampleSource::Files { bandwidth, .. } => {
+                self.missed() * f64::from(samples) * self.sample_bytes.0 as f64 / bandwidth.bytes_per_s()
+            }
+            SampleSource::Memory { .. } => 0.0,
+        }
     }
 
-    /// What a sample takes of a thread: its request's latency, decoding, and transformation where threads do it.
-    fn of_thread(&self, transforms: bool) -> f64 {
+    /// Seconds that they take of threads, which transform them or do not, and the share of that in which a thread is on a core: a
+    /// request's latency holds it up.
+    pub(crate) fn threads_s(&self, samples: u32, transforms: bool) -> (f64, f64) {
         let latency = match &self.source {
             SampleSource::Files { latency, .. } => self.missed() * latency.as_secs_f64(),
             SampleSource::Memory { .. } => 0.0,
         };
         let transform = if transforms { self.transform.as_secs_f64() } else { 0.0 };
-        latency + self.decode.as_secs_f64() + transform
+        let working = self.decode.as_secs_f64() + transform;
+        let each = latency + working;
+        (f64::from(samples) * each, if each > 0.0 { working / each } else { 1.0 })
     }
 
-    /// Seconds of production of `samples` samples by a node, by its storage and by its threads.
-    pub(crate) fn production(&self, samples: f64, transforms: bool) -> (f64, f64) {
-        let stored = match &self.source {
-            SampleSource::Files { bandwidth, .. } => {
-                self.missed() * samples * self.sample_bytes.0 as f64 / bandwidth.bytes_per_s()
-            }
-            SampleSource::Memory { .. } => 0.0,
-        };
-        (stored, samples * self.of_thread(transforms) / f64::from(self.threads.max(1)))
+    /// Threads that work on batches of `samples` samples of one rank at a time: of as many batches as there is room for.
+    pub(crate) fn threads_on(&self, samples: u32) -> u32 {
+        self.threads.min(samples.saturating_mul(self.prefetch.max(1))).max(1)
     }
 }
 

@@ -4,6 +4,7 @@
 //! as on four. What passes through each is added up, for the answer to what bounds a step.
 
 mod done;
+mod input;
 
 use lockstep_topology::cluster::{Device, DeviceId, DeviceKind, HostId, Link, LinkId};
 use lockstep_topology::{InputError, Time};
@@ -13,6 +14,7 @@ use crate::fluid::{ClassId, Fluid, ResourceId, Use};
 use crate::orbits::Orbits;
 use crate::platform::Platform;
 pub(crate) use done::{Done, Taken};
+pub(crate) use input::Upload;
 
 /// A resource with its name and its capacity.
 #[derive(Debug, Clone)]
@@ -229,44 +231,6 @@ impl<'a, F: Fluid> Resources<'a, F> {
         let memories = [Some(memory), beside].into_iter().flatten();
         uses.extend(memories.map(|resource| Use { resource, per_speed: cost.memory }));
         self.class(cap, &uses)
-    }
-
-    /// The classes of reads for ranks on `device`, a unit of work being a second of the storage, and of what `threads` threads of its host
-    /// decode, a unit being a second of one of them, for a batch of `samples`.
-    ///
-    /// # Errors
-    /// What the solver refuses.
-    pub(crate) fn input(
-        &mut self,
-        device: &Device,
-        threads: u32,
-        samples: u32,
-        memory: f64,
-    ) -> Result<[ClassId; 2], InputError> {
-        let cluster = self.platform.cluster;
-        let first = cluster.hosts()[device.host.0 as usize].devices[0];
-        let (id, crowd) = self.orbits.device(cluster, &cluster.devices()[first.0 as usize]);
-        let cpu = &cluster.devices()[id.0 as usize];
-        let host = &cluster.hosts()[cpu.host.0 as usize];
-        let [storage, decoders] = match self.inputs[host.id.0 as usize] {
-            Some(known) => known,
-            None => {
-                let storage = self.add(format!("{} storage", host.name), Some(Part::Storage(host.id)), 1.0 / crowd)?;
-                let name = format!("{} decode threads", host.name);
-                let threads = f64::from(threads.max(1)) / crowd;
-                let both = [storage, self.add(name, Some(Part::Decoders(host.id)), threads)?];
-                self.inputs[host.id.0 as usize] = Some(both);
-                both
-            }
-        };
-        let read = self.class(1.0, &[Use { resource: storage, per_speed: 1.0 }])?;
-        let mut uses = vec![Use { resource: decoders, per_speed: 1.0 }];
-        // The threads are on the cores that ranks of the CPU compute on.
-        if let DeviceKind::Cpu(_) = &cpu.kind {
-            let DeviceResources { cores, memory: of_cpu, .. } = self.device(cpu)?;
-            uses.extend([Use { resource: cores, per_speed: 1.0 }, Use { resource: of_cpu, per_speed: memory }]);
-        }
-        Ok([read, self.class(f64::from(threads.min(samples).max(1)), &uses)?])
     }
 
     /// What transfers between two devices take, byte by byte, of the memory that kernels of GPUs work in. CPUs have none

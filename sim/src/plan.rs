@@ -25,8 +25,10 @@ pub(crate) struct RolePlan {
     pub(crate) exchange: Vec<Slot>,
     pub(crate) receive: Vec<Slot>,
     pub(crate) synchronisation: Vec<Slot>,
-    /// Reads, and what is decoded.
-    pub(crate) input: [Vec<Slot>; 2],
+    /// Reads, what is decoded, and uploads.
+    pub(crate) input: [Vec<Slot>; Stream::INPUT.len()],
+    /// Whether batches are read ahead of their loads, so that input tasks run beside whatever the ranks do.
+    pub(crate) reads_ahead: bool,
     /// Whether no exchange stands in a `Repeat`.
     pub(crate) repeats_alone: bool,
 }
@@ -39,8 +41,8 @@ pub(crate) struct TaskPlan {
     pub(crate) per_iteration: u32,
     /// Whether it computes a forward pass.
     pub(crate) forward: bool,
-    /// Whether it takes samples.
-    pub(crate) loads: bool,
+    /// Of a load whose batch is uploaded: the task that does so.
+    pub(crate) uploaded_by: Option<u32>,
     /// Whether the first repetition leaves it out.
     pub(crate) skips_first: bool,
     /// Where ranks of the role meet, for an exchange; `None` for a task of the compute stream.
@@ -130,11 +132,6 @@ impl TaskPlan {
 }
 
 impl RolePlan {
-    /// Whether its ranks have samples read and decoded ahead of their loads.
-    pub(crate) fn reads_ahead(&self) -> bool {
-        !self.input[0].is_empty()
-    }
-
     /// Whether its ranks claim batches.
     pub(crate) fn claims(&self) -> bool {
         self.compute.iter().any(|slot| slot.claims)
@@ -254,7 +251,8 @@ impl Plan {
     pub(crate) fn meeting(name: String, algorithm: &Algorithm, schedule: Schedule, window: u32) -> Plan {
         let ranks = schedule.members();
         let (meets, needs) = (Some(Meets { first: 0, groups: None }), Vec::new());
-        let task = TaskPlan { name, per_iteration: 1, forward: false, loads: false, skips_first: false, meets, needs };
+        let task =
+            TaskPlan { name, per_iteration: 1, forward: false, uploaded_by: None, skips_first: false, meets, needs };
         let role = RolePlan {
             ranks: (0..ranks).collect(),
             tasks: vec![task],
@@ -263,6 +261,7 @@ impl Plan {
             receive: Vec::new(),
             synchronisation: Vec::new(),
             input: Default::default(),
+            reads_ahead: false,
             repeats_alone: true,
         };
         let (algorithm, apart) = (algorithm.clone(), Some(Apart::AtOnce));
@@ -308,7 +307,7 @@ fn role_plan(role: &Role, simulated: u32, meets: &[Option<Meets>]) -> RolePlan {
             name: task.name.clone(),
             per_iteration: role.runs_of(id),
             forward,
-            loads: matches!(task.op, Op::Load { .. }),
+            uploaded_by: role.input_of(id).map(|[.., upload]| upload as u32),
             skips_first: task.op.skips_first(),
             meets: meets[id].clone(),
             needs: role.needs(id),
@@ -318,11 +317,12 @@ fn role_plan(role: &Role, simulated: u32, meets: &[Option<Meets>]) -> RolePlan {
         ranks: role.ranks.iter().take_while(|rank| *rank < simulated).collect(),
         tasks: role.tasks.iter().enumerate().map(task).collect(),
         compute: stream(role, Stream::Compute),
+        reads_ahead: role.batches_ahead().is_some_and(|ahead| ahead > 0),
         repeats_alone: !role.exchanges().any(|(id, _)| role.loop_of(id).is_some()),
         exchange: stream(role, Stream::Exchange),
         receive: stream(role, Stream::Receive),
         synchronisation: stream(role, Stream::Synchronisation),
-        input: [Stream::Read, Stream::Decode].map(|of| stream(role, of)),
+        input: Stream::INPUT.map(|of| stream(role, of)),
     }
 }
 

@@ -7,17 +7,16 @@ use lockstep_topology::cluster::{Device, DeviceKind};
 use lockstep_topology::{InputError, Rank, Time};
 
 use crate::costs::Cost;
-use crate::engine::{Engine, Feed, Job, Jobs};
+use crate::engine::{Engine, Job, Jobs};
 use crate::error::SimError;
 use crate::fluid::{Fluid, System};
 use crate::fold::renumber::{self, Numbers};
 use crate::fold::{self, FoldRule, Folding};
-use crate::input::Stages;
 use crate::machine::{Resources, Utilisation};
 use crate::orbits::Orbits;
 use crate::plan::Plan;
 use crate::platform::Platform;
-use crate::supply;
+use crate::supply::Supply;
 use crate::trace::Dual;
 use crate::traffic::Traffic;
 
@@ -143,19 +142,22 @@ pub(crate) fn simulate_folded<F: Fluid + Clone>(
     orbits: (Orbits, Folding),
 ) -> Result<(Prediction, Option<Vec<Dual>>), SimError> {
     let driver = driver.serving(program);
-    // Where input is tasks, these say when samples are there.
-    let input = platform.conditions.input.as_ref().filter(|_| !program.reads_ahead());
-    let stages = input.map(|input| supply::stages(input, program, platform)).transpose()?.unwrap_or_default();
+    let supply = Supply::of(program, platform)?;
     let (outcome, folding) = fold::or_unfolded(orbits, |orbits| {
         let plan = Plan::new(program, orbits.count(program.ranks()))?;
         let mut resources = Resources::new(platform, fluid.clone(), orbits);
-        let JobLists { lists, of_rank, .. } = jobs(program, options.threads_per_rank, &mut resources, false)?;
+        let threads = options.threads_per_rank;
+        let mut found = jobs(program, threads, &mut resources, (supply.as_ref(), false))?;
+        let late = supply.and_then(Supply::when_late);
+        let late = late.map(|late| jobs(program, threads, &mut resources, (Some(&late), false))).transpose()?;
+        // Those of a rank that was late come behind those of all.
+        let late = late.map(|late| found.append(late));
+        let JobLists { lists, of_rank, upload_latencies, .. } = found;
         let orbits = resources.orbits().clone();
-        resources.fluid.prepare(Some(program), options.threads_per_rank, &orbits)?;
+        resources.fluid.prepare(Some(program), threads, &orbits)?;
         let mut engine = Engine::new(&plan, driver.clone(), resources, lists, &of_rank);
         engine.long_way = options.long_way;
-        let feed = |stages: &Option<Stages>| Some(Feed::new((*stages)?, input?));
-        engine.feeds = stages.iter().take(plan.ranks() as usize).map(feed).collect();
+        (engine.upload_latencies, engine.late) = (upload_latencies, late);
         engine.record.limit = options.max_spans;
         engine.run(options.max_written)
     })?;
@@ -183,25 +185,41 @@ fn per_step(mut utilisation: Vec<Utilisation>, end: Time, timeline: &Timeline) -
 }
 
 /// The jobs of each role on each device in use.
+#[derive(Default)]
 pub(crate) struct JobLists {
     pub(crate) lists: Vec<Jobs>,
     /// By rank: which list is its own.
     pub(crate) of_rank: Vec<u32>,
     /// By list: the first one whose jobs cost the same.
     pub(crate) like: Vec<u32>,
+    /// By list: from the begin of an upload to when its bytes begin to flow.
+    upload_latencies: Vec<Time>,
 }
 
-/// The jobs of `program` on what `resources` has; with `first_alone`, lists that cost the same as an earlier one are left empty.
+impl JobLists {
+    /// Adds the lists of the same ranks under other circumstances; how far behind its own the one of a rank is.
+    fn append(&mut self, other: JobLists) -> u32 {
+        let behind = self.lists.len() as u32;
+        self.lists.extend(other.lists);
+        self.upload_latencies.extend(other.upload_latencies);
+        behind
+    }
+}
+
+/// The jobs of `program` on what `resources` has, where its input takes what `supply` says; with `first_alone`, lists that cost the same as
+/// an earlier one are left empty.
 pub(crate) fn jobs<F: Fluid>(
     program: &Program,
     threads: u32,
     resources: &mut Resources<'_, F>,
-    first_alone: bool,
+    (supply, first_alone): (Option<&Supply<'_>>, bool),
 ) -> Result<JobLists, InputError> {
     let platform = resources.platform;
     let count = resources.orbits().count(program.ranks());
-    let mut found = JobLists { lists: Vec::new(), of_rank: vec![0; count as usize], like: Vec::new() };
+    let mut found = JobLists { of_rank: vec![0; count as usize], ..JobLists::default() };
     for role in &program.roles {
+        let loads = (0..role.tasks.len()).filter(|id| matches!(role.tasks[*id].op, Op::Load { samples: 1.., .. }));
+        let loads: u32 = loads.map(|id| role.runs_of(id)).sum();
         // Ranks that copy other rows have costs of their own.
         let axis =
             role.tasks.iter().find_map(|task| if let Op::Copy(copies) = &task.op { copies.axis() } else { None });
@@ -226,7 +244,12 @@ pub(crate) fn jobs<F: Fluid>(
             let costs = match at_hand {
                 Some((.., costs)) => costs,
                 None => {
-                    priced.extend(role.tasks.iter().map(|task| cost(&task.op, program, platform, device, rank)));
+                    let of_load = |op: &Op| {
+                        let Op::Load { samples: samples @ 1.., .. } = op else { return None };
+                        supply?.load(|| platform.costs.load(device, program, *samples), loads)
+                    };
+                    let cost = |op: &Op| of_load(op).or_else(|| cost(op, program, platform, device, rank));
+                    priced.extend(role.tasks.iter().map(|task| cost(&task.op)));
                     &priced
                 }
             };
@@ -235,25 +258,29 @@ pub(crate) fn jobs<F: Fluid>(
                     resources.know(device)?;
                 }
                 found.lists.push(Vec::new());
+                found.upload_latencies.push(Time::ZERO);
                 continue;
             }
             let mut list = Vec::with_capacity(role.tasks.len());
+            let (mut latency, sample_elements) = (Time::ZERO, program.model.input().elements());
             for (task, cost) in role.tasks.iter().zip(costs) {
                 let Some(cost) = *cost else {
                     list.push(None);
                     continue;
                 };
                 check(&task.name, cost)?;
-                let class = match (&task.op, &platform.conditions.input) {
-                    (Op::Read { samples } | Op::Decode { samples }, Some(input)) => {
-                        let reads = matches!(task.op, Op::Read { .. });
-                        resources.input(device, input.threads, *samples, cost.memory)?[usize::from(!reads)]
-                    }
-                    _ => resources.task(device, cost, threads)?,
-                };
-                list.push(Some(Job { class, seconds: cost.seconds }));
+                let input =
+                    supply.map(|supply| supply.job(&task.op, sample_elements, device, resources)).transpose()?;
+                if let Some((job, later)) = input.flatten() {
+                    check(&task.name, Cost { seconds: job.seconds, ..Cost::default() })?;
+                    latency = latency.max(later);
+                    list.push(Some(job));
+                    continue;
+                }
+                list.push(Some(Job { class: resources.task(device, cost, threads)?, seconds: cost.seconds }));
             }
             found.lists.push(list);
+            found.upload_latencies.push(latency);
             if at_hand.is_none() && !role.tasks.iter().any(|task| matches!(task.op, Op::Save { .. })) {
                 known.push((coordinate, &device.kind, own, priced));
             }
@@ -280,8 +307,8 @@ fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, ra
         Op::Load { samples, .. } => costs.load(device, program, *samples),
         Op::Compute { chain, phase, samples, .. } => costs.compute(device, program, *chain, *phase, *samples),
         Op::Labels { samples, .. } => costs.moved(device, u64::from(*samples)),
-        Op::Read { samples } => input_cost(platform, *samples, 0),
-        Op::Decode { samples } => input_cost(platform, *samples, 1),
+        // No time where nobody says what it takes.
+        Op::Read { .. } | Op::Decode { .. } | Op::Upload { .. } => Cost::default(),
         // Samples lie anywhere in the host's memory, cold, as those that are loaded do.
         Op::Samples { elements, .. } => {
             let samples = elements.div_ceil(program.model.input().elements().max(1));
@@ -308,12 +335,6 @@ fn saved(platform: &Platform<'_>, device: &Device, bytes: u64) -> Cost {
     let storage = platform.cluster.hosts()[device.host.0 as usize].storage;
     let rate = storage.map_or(ASSUMED_STORAGE_BYTES_PER_S, |storage| storage.bytes_per_s());
     Cost { seconds: bytes as f64 / rate, memory: 0.0, occupancy: 0.0 }
-}
-
-/// What reading samples takes of the storage (0), or what is decoded of a thread (1); nothing where the experiment has no input.
-fn input_cost(platform: &Platform<'_>, samples: u32, of: usize) -> Cost {
-    let Some(input) = &platform.conditions.input else { return Cost::default() };
-    Cost { seconds: input.tasks(samples)[of], memory: input.decode_memory, occupancy: 0.0 }
 }
 
 fn check(task: &str, cost: Cost) -> Result<(), InputError> {

@@ -1,73 +1,105 @@
-//! What input takes on a platform: the stages of each rank's batches, a shuffle among nodes, and the pace that input alone allows.
+//! Prices input tasks: what reads, decoding, uploads and loads take of a platform, and a shuffle among nodes.
+//!
+//! A shuffle of nodes' memory that no program has is spread over the loads from one to the next, in equal parts.
 
 use lockstep_models::{Op, Program};
+use lockstep_topology::cluster::Device;
 use lockstep_topology::{Algorithm, Bytes, Collective, Group, Hosting, HostingRule, InputError, Limits, Placement};
 use lockstep_topology::{PlacementRule, Rank, Time};
 
 use crate::collective::{CollectiveRun, simulate_collective};
 use crate::conditions::Conditions;
+use crate::costs::Cost;
+use crate::engine::Job;
 use crate::error::SimError;
-use crate::input::{Held, Input, SampleSource, Stages, TransformAt};
+use crate::fluid::Fluid;
+use crate::input::{CopiedBy, Held, Input, SampleSource, TransformAt};
+use crate::machine::{Resources, Upload};
 use crate::platform::Platform;
 
-/// The stages of each rank's batches; `None` for a rank that loads nothing.
-///
-/// # Errors
-/// Groups that do not divide the nodes, nodes whose memory is too small, devices that a host cannot reach.
-pub(crate) fn stages(
-    input: &Input,
-    program: &Program,
-    platform: &Platform<'_>,
-) -> Result<Vec<Option<Stages>>, SimError> {
-    let loads = loads(program);
-    let mut of_host = vec![0u64; platform.cluster.hosts().len()];
-    let mut nodes = Vec::new();
-    for (rank, (samples, _)) in (0..).zip(&loads) {
-        let host = platform.placement.host(Rank(rank));
-        of_host[host.0 as usize] += u64::from(*samples);
-        if !nodes.contains(&host) {
-            nodes.push(host);
-        }
-    }
-    let shuffle = match &input.source {
-        SampleSource::Memory { groups, shuffle_every } => {
-            let held = held(input, platform, nodes.len() as u32, *groups)?;
-            // Ranks that hold parts of the samples have their shuffles in a program.
-            let every = shuffle_every.filter(|_| held.nodes > 1 && program.partition.is_none());
-            match every {
-                Some(every) => shuffle_time(platform, held)?.0 / u64::from(every.max(1)),
-                None => 0,
+/// What input takes of a platform, task by task.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Supply<'a> {
+    input: &'a Input,
+    /// Whether devices transform samples; else threads do.
+    on_device: bool,
+    /// Seconds that a shuffle adds to each step between two of them, in which nobody loads.
+    shuffle_s: f64,
+}
+
+impl<'a> Supply<'a> {
+    /// What conditions say of the input of `program`, whose input is tasks; `None` where it is not, or they say nothing.
+    ///
+    /// # Errors
+    /// Groups that do not divide the nodes, nodes whose memory is too small.
+    pub(crate) fn of(program: &Program, platform: &Platform<'a>) -> Result<Option<Supply<'a>>, SimError> {
+        let input = platform.conditions.input.as_ref().filter(|_| program.has_input());
+        let Some(input) = input else { return Ok(None) };
+        let shuffle_s = match &input.source {
+            SampleSource::Memory { groups, shuffle_every } => {
+                let mut nodes: Vec<_> = (0..program.ranks()).map(|rank| platform.placement.host(Rank(rank))).collect();
+                nodes.sort_unstable();
+                nodes.dedup();
+                let held = held(input, platform, nodes.len() as u32, *groups)?;
+                // Ranks that hold parts of the samples have their shuffles in a program.
+                match shuffle_every.filter(|_| held.nodes > 1 && program.partition.is_none()) {
+                    Some(every) => shuffle_time(platform, held)?.as_secs_f64() / f64::from(every.max(1)),
+                    None => 0.0,
+                }
             }
-        }
-        SampleSource::Files { .. } => 0,
-    };
-    let mut all = Vec::with_capacity(loads.len());
-    for (rank, (samples, per_step)) in (0..).zip(loads) {
-        if samples == 0 {
-            all.push(None);
-            continue;
-        }
-        let device = platform.placement.device(Rank(rank));
-        let host = &platform.cluster.hosts()[platform.placement.host(Rank(rank)).0 as usize];
-        let copy = if host.devices[0] == device {
-            Time::ZERO
-        } else {
-            let route = platform.cluster.route(host.devices[0], device)?;
-            let bytes = u64::from(samples) * program.model.input().elements() * 4;
-            Time(route.bandwidth.time_for(bytes).0 + route.latency.0)
+            SampleSource::Files { .. } => 0.0,
         };
-        let of_node = of_host[host.id.0 as usize] as f64;
-        let produce = [true, false].map(|transforms| {
-            let (stored, threads) = input.production(of_node, transforms);
-            Time::from_secs_f64(stored.max(threads))
-        });
-        let (stored, threads) = input.production(of_node, input.transform_at == TransformAt::Host);
-        let spec = &platform.cluster.devices()[device.0 as usize];
-        let device = Time::from_secs_f64(platform.costs.load(spec, program, samples).seconds);
-        let each = Time(shuffle / u64::from(per_step));
-        all.push(Some(Stages { produce, copy, device, shuffle: each, stored: stored > threads }));
+        Ok(Some(Supply { input, on_device: input.transform_at == TransformAt::Device, shuffle_s }))
     }
-    Ok(all)
+
+    /// The same once devices transform, where threads do until they are late.
+    pub(crate) fn when_late(self) -> Option<Supply<'a>> {
+        (self.input.transform_at == TransformAt::WhenLate).then_some(Supply { on_device: true, ..self })
+    }
+
+    /// What a load takes whose batch is on `device`, of a role that loads so often in a step; `None` where loads take what they cost.
+    pub(crate) fn load(&self, cost: impl FnOnce() -> Cost, per_step: u32) -> Option<Cost> {
+        if self.input.copied_by == CopiedBy::Load {
+            return None;
+        }
+        let transformed = if self.on_device { cost() } else { Cost::default() };
+        let seconds = transformed.seconds + self.shuffle_s / f64::from(per_step.max(1));
+        // Nothing of the device is used while samples are shuffled.
+        let share = if seconds > 0.0 { transformed.seconds / seconds } else { 0.0 };
+        Some(Cost { seconds, memory: transformed.memory * share, occupancy: transformed.occupancy * share })
+    }
+
+    /// The activity of an input task for a rank on `device`, and how long after its begin that starts; `None` of other tasks.
+    ///
+    /// # Errors
+    /// As [`Resources::upload`].
+    pub(crate) fn job<F: Fluid>(
+        &self,
+        op: &Op,
+        sample_elements: u64,
+        device: &Device,
+        resources: &mut Resources<'_, F>,
+    ) -> Result<Option<(Job, Time)>, InputError> {
+        let found = match op {
+            Op::Read { samples } => {
+                let class = resources.reading(device, self.input)?;
+                (Job { class, seconds: self.input.stored_s(*samples) }, Time::ZERO)
+            }
+            Op::Decode { samples } => {
+                let (seconds, working) = self.input.threads_s(*samples, !self.on_device);
+                let class = resources.decoding(device, self.input, *samples, working)?;
+                (Job { class, seconds }, Time::ZERO)
+            }
+            Op::Upload { samples } => {
+                let copied = self.input.copied_by == CopiedBy::Upload;
+                let bytes = if copied { u64::from(*samples) * sample_elements * 4 } else { 0 };
+                let Upload { class, seconds, latency } = resources.upload(device, bytes)?;
+                (Job { class, seconds }, latency)
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(found))
+    }
 }
 
 /// What each node of a group holds.
@@ -117,42 +149,4 @@ pub fn shuffle_time(platform: &Platform<'_>, held: Held) -> Result<Time, SimErro
     let run = CollectiveRun::new(collective, Algorithm::pairwise(), Group::flat(members), elements);
     let here = Platform { placement: &placement, hosting: &hosting, conditions: Conditions::none(), ..*platform };
     Ok(Time(simulate_collective(&run, &here)?.time.0 + 2 * copied.0))
-}
-
-/// By rank: the samples that it loads at once, and how often in a step.
-fn loads(program: &Program) -> Vec<(u32, u32)> {
-    let mut all = vec![(0, 1); program.ranks() as usize];
-    for role in &program.roles {
-        let load = role.tasks.iter().enumerate().find_map(|(id, task)| match task.op {
-            Op::Load { samples, .. } => Some((samples, role.runs_of(id))),
-            _ => None,
-        });
-        role.ranks.iter().for_each(|rank| all[rank as usize] = load.unwrap_or((0, 1)));
-    }
-    all
-}
-
-/// What input alone would allow: the slowest stage of any rank, by its name, and the seconds that it takes for a batch.
-///
-/// # Errors
-/// As a simulation's.
-pub(crate) fn pace(program: &Program, platform: &Platform<'_>) -> Result<Option<(&'static str, f64)>, SimError> {
-    let input = platform.conditions.input.as_ref().filter(|_| !program.reads_ahead());
-    let Some(input) = input else { return Ok(None) };
-    let host = usize::from(input.transform_at != TransformAt::Host);
-    let of = |stages: &Stages| {
-        let (produce, copy) = (stages.produce[host].as_secs_f64(), stages.copy.as_secs_f64());
-        let producer = if stages.stored { "input: storage" } else { "input: threads" };
-        let each = [(producer, produce), ("input: copies to the device", copy)];
-        let (name, slowest) = if produce >= copy { each[0] } else { each[1] };
-        // With fewer buffers than stages these take turns.
-        (name, slowest.max((produce + copy) / f64::from(input.prefetch.max(1))))
-    };
-    let all = stages(input, program, platform)?;
-    let loads = loads(program);
-    let of_step = all.iter().zip(loads).filter_map(|(stages, (_, per_step))| {
-        let (name, seconds) = of(stages.as_ref()?);
-        Some((name, seconds * f64::from(per_step)))
-    });
-    Ok(of_step.max_by(|a, b| a.1.total_cmp(&b.1)))
 }

@@ -46,6 +46,7 @@ struct Flat {
     forward: f64,
     backward: f64,
     update: f64,
+    load: f64,
     memory: f64,
     message: MessageCost,
 }
@@ -61,7 +62,7 @@ impl Costs for Flat {
     }
 
     fn load(&self, _: &Device, _: &Program, _: u32) -> Cost {
-        Cost::default()
+        Cost { seconds: self.load, ..Cost::default() }
     }
 
     fn message(&self, pair: Pair, _: &Device, _: &Route) -> MessageCost {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use lockstep_exec::data::Dataset;
 use lockstep_measure::convergence::Convergence;
 use lockstep_measure::interrupt::on_interrupt;
 use lockstep_predict::explain::text;
@@ -15,7 +16,7 @@ use lockstep_report::progress::Estimate;
 use lockstep_report::trace::Trace;
 use lockstep_report::{Format, PredictedRow, Report, print};
 use lockstep_sim::NetworkModel;
-use lockstep_topology::ErrorPlace;
+use lockstep_topology::{ErrorPlace, InputError};
 
 use super::driver_flags::DriverFlags;
 use super::flags::{FoldFlags, SettingFlags};
@@ -107,6 +108,10 @@ impl Predict {
         })?;
         // What is wrong with the experiment matters more than a profile that is missing.
         experiment.refuse_growth("a prediction")?;
+        if experiment.input.is_none() {
+            let model = experiment.load_model(&experiment.model)?;
+            experiment.loaded = Dataset::packed_sizes(&experiment.data, &model, experiment.augmentation)?;
+        }
         let configurations = experiment.configurations()?;
         self.driver.apply(&mut experiment, &configurations)?;
         let site = Site::open(&experiment, self.profile.as_deref())?;
@@ -115,6 +120,11 @@ impl Predict {
         if self.trace.is_none() {
             // Only a trace shows ranks that are equal to others.
             setup.options.max_written = 0;
+        }
+        if experiment.loaded.is_some_and(|loaded| loaded.encoded.is_some()) && setup.conditions.input.is_none() {
+            let message = "holds samples that threads decode, and no profile says what reading and decoding them takes: run \
+                           lockstep calibrate on an experiment with these data, or say it in [input]";
+            return Err(experiment.locate(InputError::flag("data", experiment.data.clone(), message)).into());
         }
         let (mut trace, mut claims) = (Trace::new(), Vec::new());
         let each = |configuration: &Configuration, predicted: &Predicted| {

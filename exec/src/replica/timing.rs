@@ -59,6 +59,7 @@ impl Replica {
             | Op::Labels { .. }
             | Op::Read { .. }
             | Op::Decode { .. }
+            | Op::Upload { .. }
             | Op::Samples { .. }
             | Op::Save { .. }
             | Op::Host { .. } => Ok(()),

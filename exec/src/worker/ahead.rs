@@ -1,8 +1,9 @@
-//! Input tasks of a worker: what it loads next is read and decoded by threads of the process while it computes, and noted when it is loaded.
+//! Does a worker's input tasks: what it loads next is read and decoded by threads of the process while it computes, and noted when it is
+//! loaded. The load copies the batch to the device, so its upload takes no time.
 
 use std::time::{Duration, Instant};
 
-use lockstep_models::{Op, Span, TaskId};
+use lockstep_models::{Op, Span, Stream, TaskId};
 use lockstep_topology::Time;
 
 use super::Worker;
@@ -16,9 +17,7 @@ const LOOK: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(1
 impl Worker<'_> {
     /// Waits for the input tasks of a load, which counts them as done then; their spans. None of other tasks.
     pub(super) fn take_input(&mut self, load: TaskId, repetition: u32, batch: u64) -> Result<Vec<Span>, ExecError> {
-        let Some(read) = load.checked_sub(2).filter(|read| matches!(self.role.tasks[*read].op, Op::Read { .. })) else {
-            return Ok(Vec::new());
-        };
+        let Some(input) = self.role.input_of(load) else { return Ok(Vec::new()) };
         let mut times = None;
         if Feed::makes(self.setup.data)
             && let Some((indices, place)) = self.samples_for(load, self.micro_batch, batch)
@@ -41,8 +40,9 @@ impl Worker<'_> {
         let clock = self.clock;
         let at = |instant: Instant| Time::from_nanos(instant.saturating_duration_since(clock).as_nanos() as u64);
         let (rank, iteration) = (self.transport.rank().0, self.iteration);
+        let times: [_; Stream::INPUT.len()] = [(asked, first), (first.1, decoded), (decoded.1, (decoded.1, decoded.1))];
         let mut spans = Vec::new();
-        for (task, ready, (start, end)) in [(read, asked, first), (read + 1, first.1, decoded)] {
+        for (task, (ready, (start, end))) in input.into_iter().zip(times) {
             // Threads begin with a batch while the last samples of the one before are under way.
             let start = at(start).max(self.ended[task]);
             let (end, ready) = (at(end).max(start), at(ready).min(start));
@@ -65,7 +65,8 @@ impl Worker<'_> {
         let next = next.take_while(|(batch, _)| *batch < steps).map_while(|(batch, (task, repetition))| {
             self.samples_for(task, program.source(rank) * program.accumulate + repetition, batch)
         });
-        let next: Vec<(Vec<u32>, u64)> = next.take(Feed::AHEAD).collect();
+        let ahead = self.role.batches_ahead().map_or(Feed::AHEAD, |ahead| Feed::AHEAD.min(ahead as usize));
+        let next: Vec<(Vec<u32>, u64)> = next.take(ahead).collect();
         let data = self.store.as_ref().map_or(self.setup.data, |store| store.data());
         let Some(replica) = &mut self.memory.replica else { return Ok(()) };
         Ok(replica.expect(data, next.into_iter())?)

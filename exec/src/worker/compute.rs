@@ -93,6 +93,7 @@ impl Worker<'_> {
             | Op::Labels { .. }
             | Op::Read { .. }
             | Op::Decode { .. }
+            | Op::Upload { .. }
             | Op::Samples { .. }
             | Op::Save { .. }
             | Op::Host { .. } => {

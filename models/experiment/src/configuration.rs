@@ -236,7 +236,10 @@ impl Experiment {
                 concurrent_exchanges: self.concurrent_exchanges,
                 fuse: self.fuse,
                 pad: self.pad,
-                ahead: self.loaded.and_then(|loaded| loaded.encoded).map(|_| READ_AHEAD),
+                ahead: match &self.input {
+                    Some(stated) => Some(stated.prefetch()),
+                    None => self.loaded.and_then(|loaded| loaded.encoded).map(|_| READ_AHEAD),
+                },
                 sampling: self.sampling,
                 mesh: self.mesh.clone(),
                 cut: self.cut.clone(),

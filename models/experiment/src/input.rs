@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use lockstep_sim::{Input, SampleSource, TransformAt};
+use lockstep_sim::{CopiedBy, Input, SampleSource, TransformAt};
 use lockstep_topology::cluster::Provenance;
 use lockstep_topology::{Bandwidth, Bytes, InputError, Time};
 
@@ -151,7 +151,8 @@ impl Stated {
             decode_memory: 0.0,
             transform: self.time("transform").unwrap_or(Time::ZERO),
             transform_at,
-            prefetch: count("prefetch").unwrap_or(1),
+            prefetch: self.prefetch(),
+            copied_by: CopiedBy::Upload,
         })
     }
 
@@ -165,6 +166,11 @@ impl Stated {
 
     fn time(&self, key: &str) -> Option<Time> {
         if let Value::Time(time) = self.values.get(key)? { Some(*time) } else { None }
+    }
+
+    /// Batches on their way to a rank while it computes.
+    pub fn prefetch(&self) -> u32 {
+        self.whole("prefetch").map_or(1, |count| count as u32)
     }
 
     /// What the end of a device's job takes of a node's main thread.

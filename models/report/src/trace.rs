@@ -14,7 +14,7 @@ use crate::output::write_atomically;
 
 /// The compute stream's thread number; exchange tracks follow.
 const COMPUTE: usize = 0;
-/// Those of what is read and decoded ahead, behind all that exchanges may have.
+/// Those of what is read, decoded and uploaded ahead, behind all that exchanges may have.
 const INPUT: usize = 1 << 20;
 
 /// Runs to be shown beside each other.
@@ -46,13 +46,13 @@ impl Trace {
             spans.sort_by_key(|(_, span)| (span.start, span.end, span.task));
             // When each track is free again; the first is the compute stream's.
             let mut free = vec![Time::ZERO];
-            let mut input = [false; 2];
+            let mut input = [false; Stream::INPUT.len()];
             for (of, span) in spans {
                 let task = &of.roles[of.role_of(rank)].tasks[span.task as usize];
                 let track = match task.stream {
                     Stream::Compute => COMPUTE,
-                    Stream::Read | Stream::Decode => {
-                        let number = usize::from(task.stream == Stream::Decode);
+                    Stream::Read | Stream::Decode | Stream::Upload => {
+                        let number = task.stream.input().unwrap_or_default();
                         input[number] = true;
                         INPUT + number
                     }
@@ -81,7 +81,7 @@ impl Trace {
             }
             self.name("thread_name", pid, COMPUTE, "compute");
             for number in (0..input.len()).filter(|number| input[*number]) {
-                self.name("thread_name", pid, INPUT + number, ["read", "decode"][number]);
+                self.name("thread_name", pid, INPUT + number, ["read", "decode", "upload"][number]);
             }
             for track in COMPUTE + 1..free.len() {
                 let number = if track == COMPUTE + 1 { String::new() } else { format!(" {track}") };

@@ -25,8 +25,8 @@ pub(super) struct Runs<'a> {
     /// By rank, in order of time; what synchronises beside the compute stream stands with the exchanges.
     compute: BTreeMap<u32, Vec<usize>>,
     exchange: BTreeMap<u32, Vec<usize>>,
-    /// Reads, and what is decoded.
-    input: [BTreeMap<u32, Vec<usize>>; 2],
+    /// Reads, what is decoded, and uploads.
+    input: [BTreeMap<u32, Vec<usize>>; Stream::INPUT.len()],
     /// For each role and task the number of its exchange, equal where roles meet.
     meeting: Vec<Vec<Option<u32>>>,
     /// By meeting, iteration and repetition.
@@ -57,8 +57,10 @@ impl<'a> Runs<'a> {
                 Stream::Exchange | Stream::Receive | Stream::Synchronisation => {
                     runs.exchange.entry(span.rank).or_default().push(index);
                 }
-                Stream::Read => runs.input[0].entry(span.rank).or_default().push(index),
-                Stream::Decode => runs.input[1].entry(span.rank).or_default().push(index),
+                input @ (Stream::Read | Stream::Decode | Stream::Upload) => {
+                    let of_stream = input.input().and_then(|number| runs.input.get_mut(number));
+                    of_stream.into_iter().for_each(|runs| runs.entry(span.rank).or_default().push(index));
+                }
             }
             if let Some(meeting) = runs.meeting[role][span.task as usize] {
                 runs.members.entry((meeting, span.iteration, span.repetition)).or_default().push(index);
@@ -99,18 +101,19 @@ impl<'a> Runs<'a> {
         let role = &self.program.roles[self.program.role_of(span.rank)];
         let task = &role.tasks[span.task as usize];
         let mut causes: Vec<Moment> = Vec::new();
-        let (own, other) = match task.stream {
-            Stream::Compute => (&self.compute, &self.exchange),
-            Stream::Exchange | Stream::Receive | Stream::Synchronisation => (&self.exchange, &self.compute),
+        let (own, other) = match (task.stream, task.stream.input()) {
             // What is read ahead waits for no iteration.
-            Stream::Read => (&self.input[0], &BTreeMap::new()),
-            Stream::Decode => (&self.input[1], &BTreeMap::new()),
+            (_, Some(number)) => (&self.input[number], &BTreeMap::new()),
+            (Stream::Compute, None) => (&self.compute, &self.exchange),
+            _ => (&self.exchange, &self.compute),
         };
         let position = own.get(&span.rank).and_then(|list| Some((list, list.iter().position(|i| *i == index)?)));
         if let Some((list, position)) = position {
             let before = position.checked_sub(1).map(|position| list[position]);
             match task.stream {
-                Stream::Compute | Stream::Read | Stream::Decode => causes.extend(before.map(Moment::End)),
+                Stream::Compute | Stream::Read | Stream::Decode | Stream::Upload => {
+                    causes.extend(before.map(Moment::End));
+                }
                 // Exchanges of a rank start in program order and may be in flight together.
                 Stream::Exchange | Stream::Receive | Stream::Synchronisation => {
                     causes.extend(before.map(Moment::Start));
@@ -124,7 +127,7 @@ impl<'a> Runs<'a> {
             Stream::Compute => causes.extend(earlier.map(Moment::Start)),
             Stream::Exchange | Stream::Receive => causes.extend(earlier.map(Moment::End)),
             // It is free whenever what it is after is done.
-            Stream::Synchronisation | Stream::Read | Stream::Decode => {}
+            Stream::Synchronisation | Stream::Read | Stream::Decode | Stream::Upload => {}
         }
         for run in waits_for(role, span) {
             causes.extend(self.by_run.get(&run).copied().filter(|other| *other != index).map(Moment::End));

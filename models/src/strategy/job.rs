@@ -96,7 +96,8 @@ pub struct Job {
     pub fuse: bool,
     /// Whether exchanges are rounded up to equal parts.
     pub pad: bool,
-    /// Batches of each rank that are read and decoded ahead of their loads; `None`: what is loaded is there.
+    /// Batches of each rank that are read, decoded and uploaded ahead of their loads; 0: each when its load is due; `None`: what is
+    /// loaded is there.
     pub ahead: Option<u32>,
     /// The numbers in which layers are trained.
     pub precision: Precision,

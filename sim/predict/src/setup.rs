@@ -1,7 +1,9 @@
 //! `Setup`: how the predictions of an experiment are made, under which noise, and how often.
 
 use lockstep_models::READ_AHEAD;
-use lockstep_sim::{Conditions, Input, Jitter, NetworkModel, Platform, SampleSource, SimOptions, TransformAt, fits};
+use lockstep_sim::{
+    Conditions, CopiedBy, Input, Jitter, NetworkModel, Platform, SampleSource, SimOptions, TransformAt, fits,
+};
 use lockstep_topology::{Bandwidth, Bytes, InputError, Time};
 
 use crate::site::Site;
@@ -91,6 +93,8 @@ fn decoded(experiment: &Experiment, site: &Site) -> Option<Input> {
         transform: Time::ZERO,
         transform_at: TransformAt::Host,
         prefetch: READ_AHEAD,
+        // As calibration times it.
+        copied_by: CopiedBy::Load,
     })
 }
 

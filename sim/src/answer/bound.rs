@@ -3,9 +3,9 @@
 //! A CPU counts as busy when the threads that its ranks have are, not when all its cores are. What is left of the step when
 //! computation and the busiest link have had their parts is waiting: for members that come late, else for latencies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use lockstep_models::{Op, Program, Span, Timeline, overlap};
+use lockstep_models::{Op, Program, Span, Stream, Timeline, overlap};
 use lockstep_topology::cluster::DeviceKind;
 use lockstep_topology::{Cluster, Time};
 
@@ -13,7 +13,6 @@ use crate::collective::CollectiveTime;
 use crate::machine::{Part, Utilisation};
 use crate::platform::Platform;
 use crate::simulate::{Prediction, SimOptions};
-use crate::supply::pace;
 
 /// The name of waiting for messages that are under way.
 pub const LATENCY: &str = "waiting: latency";
@@ -41,7 +40,7 @@ pub struct ClassUse {
 /// What bounds a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bound {
-    /// A resource, a stage of the input, [`LATENCY`], [`IMBALANCE`] or [`UNFILLED`].
+    /// A resource, [`LATENCY`], [`IMBALANCE`] or [`UNFILLED`].
     pub by: String,
     /// For which share of the step, from 0 to 1.
     pub share: f64,
@@ -62,7 +61,7 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, p
         let DeviceKind::Cpu(cpu) = &platform.cluster.devices()[device.0 as usize].kind else { return used.clone() };
         let ranks = platform.placement.ranks_on(device);
         // Threads that decode may have all cores.
-        let usable = match program.reads_ahead() {
+        let usable = match program.has_input() {
             true => cpu.cores,
             false => ranks.saturating_mul(options.threads_per_rank.max(1)).clamp(1, cpu.cores),
         };
@@ -85,8 +84,9 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, p
     let exposed_s = prediction.timeline.exposed_comm_s(program);
     let exposed = share(exposed_s);
     let carrying = busiest(|part| matches!(part, Part::Link(_))).min(exposed);
-    // A kernel that others slow down leaves a part of its core unused, but does not wait.
+    // A kernel that others slow down leaves a part of its core unused, but does not wait; who waits for a batch waits for what makes it.
     let waiting = (1.0 - computing - carrying).clamp(0.0, exposed);
+    let waiting = (waiting - share(input_wait_s(program, &prediction.timeline))).max(0.0);
     let imbalance = share(imbalance_s(program, &prediction.timeline)).min(waiting);
     let latency = waiting - imbalance;
     let unfilled = unfilled(platform, &utilisation, (1.0 - exposed).max(0.0));
@@ -94,9 +94,6 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, p
     let mut candidates =
         vec![(LATENCY.to_owned(), latency), (IMBALANCE.to_owned(), imbalance), (UNFILLED.to_owned(), unfilled)];
     candidates.extend(first);
-    if let Ok(Some((stage, seconds))) = pace(program, platform) {
-        candidates.push((stage.to_owned(), share(seconds)));
-    }
     let (by, share) = candidates
         .into_iter()
         .fold((LATENCY.to_owned(), 0.0), |best, other| if other.1 >= best.1 { other } else { best });
@@ -161,6 +158,27 @@ pub fn class_uses(cluster: &Cluster, utilisation: &[Utilisation]) -> Vec<ClassUs
     classes.iter_mut().for_each(|class| class.mean = (class.mean / f64::from(class.resources)).min(class.share));
     classes.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.class.cmp(&b.class)));
     classes
+}
+
+/// Mean seconds per counted step in which a worker's compute stream stands still for the batch that it loads next.
+fn input_wait_s(program: &Program, timeline: &Timeline) -> f64 {
+    let steps = timeline.steps();
+    let Some(first) = steps.first().map(|step| step.iteration).filter(|_| program.has_input()) else { return 0.0 };
+    let (mut workers, mut sum) = (BTreeSet::new(), 0.0);
+    for run in overlap::of_workers(program, timeline) {
+        workers.insert(run[0].rank);
+        let role = &program.roles[program.role_of(run[0].rank)];
+        let computes = |span: &&Span| role.tasks[span.task as usize].stream == Stream::Compute;
+        let mut free = None;
+        for span in run.iter().filter(computes) {
+            let waits = span.iteration >= first && role.input_of(span.task as usize).is_some();
+            if let Some(free) = free.filter(|_| waits) {
+                sum += span.start.since(free).as_secs_f64();
+            }
+            free = Some(span.end);
+        }
+    }
+    sum / (steps.len() * workers.len()).max(1) as f64
 }
 
 /// Mean seconds per step in which a worker stands still in an exchange that another member has not started.

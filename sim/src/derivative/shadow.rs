@@ -118,7 +118,7 @@ impl<'a> Shadow<'a> {
     }
 
     pub(super) fn price(&mut self, program: &Program, threads: u32) -> Result<(), InputError> {
-        let JobLists { lists, like, .. } = jobs(program, threads, &mut self.resources, true)?;
+        let JobLists { lists, like, .. } = jobs(program, threads, &mut self.resources, (None, true))?;
         (self.lists, self.like) = (lists, like);
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! Input tasks: a rank's reads, and what is decoded for it, one after the other each, beside its units.
+//! Input tasks: a rank's reads, what is decoded for it, and its uploads, one after the other each, beside its units.
 //!
-//! They belong to the host's storage and threads and not to the rank's, so nothing of the rank but its loads holds them up, and they
-//! run ahead of the iteration that it is in. Behind the last iteration there is nothing to read.
+//! They belong to the host's storage, threads and links and not to the rank's units, so nothing of the rank but its loads holds them up,
+//! and they run ahead of the iteration that it is in. Behind the last iteration there is nothing to read.
 
-use lockstep_models::Span;
+use lockstep_models::{Span, Stream};
 use lockstep_topology::{InputError, Time};
 
 use super::{Engine, Event, Job};
@@ -11,18 +11,29 @@ use crate::fluid::Fluid;
 use crate::plan::Cursor;
 use crate::trace::{Slot, Took};
 
-/// One of a rank's two streams of input.
+/// One of a rank's streams of input.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InputStream {
-    cursor: Cursor,
-    /// Since when the next task could begin.
-    ready: Option<Time>,
-    /// Since when it is under way.
+    pub(super) cursor: Cursor,
+    /// Since when its task is under way.
     busy: Option<Time>,
+    /// When it was done with the last one.
+    ended: Option<Time>,
+    /// Whether its task, or the last one, began as soon as what it waited for was done.
+    at_once: bool,
 }
 
-/// The streams: reads, then what is decoded.
-const STREAMS: usize = 2;
+impl InputStream {
+    /// Whether no task of it is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.busy.is_none()
+    }
+}
+
+/// The streams, in the order in which a batch passes them.
+const STREAMS: usize = Stream::INPUT.len();
+/// The last of them.
+pub(super) const UPLOAD: usize = STREAMS - 1;
 
 impl<F: Fluid> Engine<'_, F> {
     /// Begins the input tasks of `rank` that can begin.
@@ -31,24 +42,41 @@ impl<F: Fluid> Engine<'_, F> {
         let role = &plan.roles[self.ranks[rank as usize].role as usize];
         for number in 0..STREAMS {
             let state = &self.ranks[rank as usize];
-            let InputStream { cursor, busy, .. } = &state.input[number];
+            let InputStream { cursor, busy, ended, .. } = state.input[number];
             let Some(task) = cursor.task(&role.input[number]) else { continue };
-            let waits = state.missing(role, task, *cursor).next().is_some();
+            let waits = state.missing(role, task, cursor).next().is_some();
             if busy.is_some() || waits || cursor.iteration >= self.driver.steps() {
                 continue;
             }
-            let Some((Job { class, seconds }, work)) = self.job(state.jobs, task) else { continue };
-            let token = (self.units.len() + STREAMS * rank as usize + number) as u32;
-            if seconds > 0.0 {
-                self.resources.done.take(class, seconds);
-                self.resources.fluid.about(work);
-                self.resources.fluid.start(class, seconds, u64::from(token))?;
-            } else {
-                self.keep(Slot::Done(token), Slot::Now, Took::Nothing);
-                self.events.push(self.now, Event::Done(token));
-            }
+            let latency = if number == UPLOAD { self.upload_latencies.get(state.jobs as usize) } else { None };
+            let latency = latency.copied().unwrap_or(Time::ZERO);
+            let before = number.checked_sub(1).and_then(|before| state.input[before].ended);
+            let at_once = before == Some(self.now) && ended < before;
             let stream = &mut self.ranks[rank as usize].input[number];
-            (stream.ready, stream.busy) = (stream.ready.or(Some(self.now)), Some(self.now));
+            (stream.busy, stream.at_once) = (Some(self.now), at_once);
+            if latency > Time::ZERO {
+                self.events.push(self.now + latency, Event::Flow(rank));
+            } else {
+                self.begin_input(rank, number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The work of the task of a stream of `rank` that is under way begins.
+    pub(super) fn begin_input(&mut self, rank: u32, number: usize) -> Result<(), InputError> {
+        let state = &self.ranks[rank as usize];
+        let stream = &self.plan.roles[state.role as usize].input[number];
+        let Some(task) = state.input[number].cursor.task(stream) else { return Ok(()) };
+        let Some((Job { class, seconds }, work)) = self.job(state.jobs, task) else { return Ok(()) };
+        let token = (self.units.len() + STREAMS * rank as usize + number) as u32;
+        if seconds > 0.0 {
+            self.resources.done.take(class, seconds);
+            self.resources.fluid.about(work);
+            self.resources.fluid.start(class, seconds, u64::from(token))?;
+        } else {
+            self.keep(Slot::Done(token), Slot::Now, Took::Nothing);
+            self.events.push(self.now, Event::Done(token));
         }
         Ok(())
     }
@@ -62,9 +90,23 @@ impl<F: Fluid> Engine<'_, F> {
         let Cursor { iteration, repetition, .. } = stream.cursor;
         let Some(task) = stream.cursor.task(&role.input[number]) else { return Ok(()) };
         let start = stream.busy.take().unwrap_or(self.now);
-        let ready = stream.ready.take().unwrap_or(start);
+        stream.ended = Some(self.now);
         stream.cursor.step(&role.input[number]);
-        self.complete(rank, Span { rank, task, iteration, repetition, ready, start, end: self.now });
+        self.complete(rank, Span { rank, task, iteration, repetition, ready: start, start, end: self.now });
         self.settle(rank)
+    }
+
+    /// The batch that the next load of `rank` takes is on its device. Where the rank has waited for the threads, its device transforms from
+    /// now on: not where it has waited for a copy that was behind others, and not for the first batch, which finds nothing ahead of it.
+    pub(super) fn has_batch(&mut self, rank: u32) {
+        let Some(behind) = self.late else { return };
+        let now = self.now;
+        let state = &mut self.ranks[rank as usize];
+        let waited = state.asked.take().is_some_and(|asked| asked < now);
+        let first = (state.compute.iteration, state.compute.repetition) == (0, 0);
+        let threads_are_late = state.input[UPLOAD].at_once;
+        if waited && threads_are_late && !first && !state.was_late {
+            (state.jobs, state.was_late) = (state.jobs + behind, true);
+        }
     }
 }

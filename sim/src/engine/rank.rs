@@ -5,7 +5,7 @@
 //! this one and all its exchanges have started; so it never runs ahead of its exchanges, and those may overlap iterations.
 //! What synchronises beside the compute stream runs as soon as what it is `after` is done, where messages are handled.
 
-use lockstep_models::{Answer, Decision, Need, Observation, Span};
+use lockstep_models::{Answer, Decision, Need, Observation, Span, Stream};
 use lockstep_topology::cluster::{DeviceId, DeviceKind};
 use lockstep_topology::{InputError, Rank as RankId, Time};
 
@@ -41,8 +41,12 @@ pub(crate) struct Rank {
     pub(crate) exchange: Cursor,
     pub(crate) receive: Cursor,
     pub(crate) synchronisation: Cursor,
-    /// Reads, and what is decoded.
-    pub(super) input: [InputStream; 2],
+    /// Reads, what is decoded, and uploads.
+    pub(super) input: [InputStream; Stream::INPUT.len()],
+    /// Since when its next load waits for nothing but its batch.
+    pub(super) asked: Option<Time>,
+    /// Whether its device transforms samples because threads were late.
+    pub(super) was_late: bool,
     /// When the next compute task could have begun.
     pub(super) ready: Option<Time>,
     /// When the next task that synchronises could have.
@@ -84,6 +88,8 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
                 receive: Cursor::default(),
                 synchronisation: Cursor::default(),
                 input: Default::default(),
+                asked: None,
+                was_late: false,
                 ready: None,
                 synchronisation_ready: None,
                 claimed: None,
@@ -155,6 +161,16 @@ impl Rank {
         through(self.compute, &role.compute)
             && through(self.exchange, &role.exchange)
             && through(self.receive, &role.receive)
+    }
+
+    /// Counts what is left of the repeated part of a stream that `position` is in as done, in `iteration`.
+    fn leave_out(&mut self, role: &RolePlan, (stream, position): (&[Slot], u32), iteration: u32) {
+        for left in &stream[position as usize..] {
+            self.done[left.task as usize] = role.tasks[left.task as usize].run(iteration + 1, 0);
+            if left.repeat.is_some() {
+                break;
+            }
+        }
     }
 
     /// The exchange of a stream that starts next, if it can start now.
@@ -242,8 +258,23 @@ impl<F: Fluid> Engine<'_, F> {
             }
             let (state, role) = (&self.ranks[rank as usize], self.role(rank));
             let task = state.compute.task(&role.compute)?;
-            if state.missing(role, task, state.compute).next().is_none() {
-                self.ranks[rank as usize].ready = Some(self.now);
+            let uploaded_by = role.tasks[task as usize].uploaded_by;
+            let waits_for = {
+                let mut missing = state.missing(role, task, state.compute);
+                (missing.next(), missing.next())
+            };
+            let state = &mut self.ranks[rank as usize];
+            match waits_for {
+                (None, _) => {
+                    state.ready = Some(self.now);
+                    if uploaded_by.is_some() {
+                        self.has_batch(rank);
+                    }
+                }
+                (upload, None) if upload == uploaded_by => {
+                    state.asked.get_or_insert(self.now);
+                }
+                _ => {}
             }
         }
         self.ranks[rank as usize].ready
@@ -275,12 +306,13 @@ impl<F: Fluid> Engine<'_, F> {
                 let state = &mut self.ranks[rank as usize];
                 if answer == Answer::Nothing {
                     state.compute.leave(&role.compute);
-                    for left in &role.compute[position as usize..] {
-                        let task = &role.tasks[left.task as usize];
-                        state.done[left.task as usize] = task.run(iteration + 1, 0);
-                        if left.repeat.is_some() {
-                            break;
-                        }
+                    state.leave_out(role, (&role.compute, position), iteration);
+                    // What was to be asked for in these repetitions is not.
+                    for (number, stream) in role.input.iter().enumerate().filter(|(_, stream)| !stream.is_empty()) {
+                        let cursor = &mut state.input[number].cursor;
+                        let position = cursor.position;
+                        cursor.leave(stream);
+                        state.leave_out(role, (stream, position), iteration);
                     }
                     state.changed = true;
                     continue;

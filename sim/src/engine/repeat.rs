@@ -29,7 +29,7 @@ impl<F: Fluid> Engine<'_, F> {
         let state = &self.ranks[rank as usize];
         let role = &self.plan.roles[state.role as usize];
         let wanted = state.compute.repetition > 0 && role.repeats_alone && !role.claims() && !self.long_way;
-        let undisturbed = self.feeds.is_empty() && !role.reads_ahead() && self.platform.conditions.apart().is_none();
+        let undisturbed = role.input[0].is_empty() && self.platform.conditions.apart().is_none();
         let left_behind = state.apart && self.messages.len() > 0;
         if !wanted || !undisturbed || left_behind || part(role, state.compute.position).is_none() {
             return false;

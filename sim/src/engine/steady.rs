@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use lockstep_topology::{InputError, Permutations, Time};
 
+use super::input::InputStream;
 use super::message::WORKED_OUT;
 use super::path::PLAIN;
 use super::pipeline::{LONGEST_S, Passed, hop};
@@ -101,9 +102,10 @@ impl<F: Fluid> Engine<'_, F> {
         let plain = self.plan.roles.iter().all(|role| {
             role.synchronisation.is_empty() && !role.claims() && role.tasks.iter().all(|task| !task.skips_first)
         });
-        let conditions = self.platform.conditions;
-        let timeless = conditions.apart().is_none() && conditions.input.is_none();
-        plain && timeless && !self.long_way && self.ranks.iter().all(|rank| rank.noise.is_none())
+        plain
+            && self.platform.conditions.apart().is_none()
+            && !self.long_way
+            && self.ranks.iter().all(|rank| rank.noise.is_none())
     }
 
     /// Whether each rank is in one exchange that has started, and nothing else can start before that ends.
@@ -115,7 +117,9 @@ impl<F: Fluid> Engine<'_, F> {
                 let next = state.compute.task(&role.compute).filter(|_| state.compute.iteration < state.begun);
                 let ready = next.is_some_and(|task| state.missing(role, task, state.compute).next().is_none());
                 let flight = |id: &u32| self.flights.at(*id).serial.is_some() && self.flights.at(*id).span() == 1;
-                state.ready.is_none() && !ready && state.flights.len() == 1 && state.flights.iter().all(flight)
+                // Input tasks follow loads, or each other.
+                let input = state.input.iter().all(InputStream::is_idle);
+                state.ready.is_none() && !ready && input && state.flights.len() == 1 && state.flights.iter().all(flight)
             })
     }
 

@@ -100,13 +100,6 @@ impl<F: Fluid> Engine<'_, F> {
             return self.work(unit, Busy::Synchronise(now), job, work);
         }
         if job.is_some()
-            && let Some(end) = self.fed(rank)
-        {
-            self.units[unit as usize].keep_busy(Busy::Compute(now));
-            self.events.push(end, Event::Done(unit));
-            return Ok(());
-        }
-        if job.is_some()
             && let Some((job, work)) = self.next_job(rank)
         {
             if self.repetitions(rank) {

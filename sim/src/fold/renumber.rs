@@ -114,7 +114,8 @@ fn along_routes(
     if pairs.len() as u64 * u64::from(group.order(ranks)) > MOST_ROUTES {
         return None;
     }
-    let fold = Fold::along_routes(group, platform.cluster, (&here.placement, &here.hosting), &pairs).ok()?;
+    let places = (&here.placement, &here.hosting);
+    let fold = Fold::along_routes(group, platform.cluster, places, &pairs, program.has_input()).ok()?;
     let folding = Folding::of(&fold, padding(program));
     Some((here, (Orbits::of(fold), folding)))
 }

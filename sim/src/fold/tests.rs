@@ -1,6 +1,7 @@
 //! Folded equals unfolded, to the picosecond, on everything that ships and on trees of switches.
 
 mod collectives;
+mod input;
 mod presets;
 mod programs;
 
@@ -12,7 +13,9 @@ use lockstep_topology::{Algorithm, Bytes, Collective, Group, Rank};
 use super::of_program;
 use super::renumber;
 use crate::tests::world::World;
-use crate::{CollectiveRun, CollectiveTime, FoldRule, Folding, NetworkModel, Platform, Roofline, SimOptions};
+use crate::{
+    CollectiveRun, CollectiveTime, Conditions, FoldRule, Folding, NetworkModel, Platform, Roofline, SimOptions,
+};
 
 /// All that serve an allreduce.
 const ALGORITHMS: [&str; 9] = [
@@ -68,14 +71,20 @@ fn same([folded, whole]: [CollectiveTime; 2], what: &str) -> bool {
 
 /// A program's tasks, folded and not (and then message by message), are equal one by one; whether the first were folded.
 fn same_tasks(world: &World, program: &Program, iterations: u32, what: &str) -> bool {
-    let (_, (_, folding)) = renumber::best(program, &platform(world), FoldRule::Exact);
+    same_tasks_under(world, Conditions::none(), program, iterations, what)
+}
+
+/// The same under conditions.
+fn same_tasks_under(world: &World, conditions: &Conditions, program: &Program, iterations: u32, what: &str) -> bool {
+    let platform = Platform { conditions, ..platform(world) };
+    let (_, (_, folding)) = renumber::best(program, &platform, FoldRule::Exact);
     if !matches!(folding, Folding::Folded { .. }) {
         // Both ways are one.
         return false;
     }
     let run = |fold: FoldRule, long_way: bool| {
         let options = SimOptions { warm_up: 0, counted: iterations, fold, long_way, ..SimOptions::default() };
-        crate::simulate(program, &platform(world), options.driver(), &options).expect("a prediction")
+        crate::simulate(program, &platform, options.driver(), &options).expect("a prediction")
     };
     let (one, other) = (run(FoldRule::Exact, false), run(FoldRule::Never, true));
     let key = |span: &&Span| (span.rank, span.iteration, span.repetition, span.task);

@@ -14,8 +14,8 @@ use super::{Apart, RolePlan, Slot};
 /// stream is through this one and all exchanges have started, and it is not through before what comes after.
 pub(super) fn how(role: &RolePlan, task: u32) -> Option<Apart> {
     // What synchronises beside the compute stream is not sorted here.
-    // Nor what is read and decoded, which takes cores from those that handle messages.
-    if role.tasks[task as usize].per_iteration != 1 || !role.synchronisation.is_empty() || role.reads_ahead() {
+    // Nor what is read, decoded and uploaded ahead, which takes cores and links from messages.
+    if role.tasks[task as usize].per_iteration != 1 || !role.synchronisation.is_empty() || role.reads_ahead {
         return None;
     }
     let (before, after) = (before(role, task), after(role, task));

@@ -204,7 +204,7 @@ fn jobs() -> impl Strategy<Value = (Job, Flat, bool)> {
                 eager_bytes: 256,
                 ..MessageCost::default()
             };
-            (job, Flat { forward: c.0, backward: c.1, update: c.2, memory: c.3, message }, star)
+            (job, Flat { forward: c.0, backward: c.1, update: c.2, memory: c.3, message, load: 0.0 }, star)
         },
     )
 }

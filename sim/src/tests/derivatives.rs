@@ -70,7 +70,7 @@ fn jobs() -> impl Strategy<Value = (Job, Flat)> {
             let bucket = if whole { Bucket::Whole } else { Bucket::Layer };
             let algorithm = algorithm.parse().expect("known");
             let job = Job { accumulate, concurrent_exchanges, algorithm, bucket, ..Job::new(model, workers, 2) };
-            (job, Flat { forward: c.0, backward: c.1, update: c.2, memory: c.3, message: c.4 })
+            (job, Flat { forward: c.0, backward: c.1, update: c.2, memory: c.3, message: c.4, load: 0.0 })
         },
     )
 }

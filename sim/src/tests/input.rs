@@ -1,17 +1,21 @@
 //! Input pipelines end to end: the slowest stage decides, prefetching hides the others, and the answer says which it was.
 
+use lockstep_models::Op;
 use lockstep_topology::{Bandwidth, Bytes};
 
 use super::world::tree;
 use super::*;
 use crate::answer::bound;
-use crate::{Conditions, Held, Input, SampleSource, TransformAt, shuffle_time};
+use crate::{Conditions, CopiedBy, Held, Input, SampleSource, TransformAt, shuffle_time};
 
 /// Long enough for a pipeline to fill and to find its pace.
 const LONG: SimOptions = SimOptions { warm_up: 20, counted: 40, ..SimOptions::SHORT };
 
 /// 3 GB/s of Ethernet, of whose frames of 1538 bytes 1448 are payload.
 const WIRE: f64 = 3e9 * 1448.0 / 1538.0;
+
+/// 15 GB/s of PCIe, of whose packets of 280 bytes 256 are payload.
+const PCIE: f64 = 15e9 * 256.0 / 280.0;
 
 fn rate(bytes_per_s: f64) -> Bandwidth {
     Bandwidth::new(bytes_per_s).expect("positive")
@@ -33,6 +37,7 @@ fn files() -> Input {
         transform: Time::ZERO,
         transform_at: TransformAt::Host,
         prefetch: 2,
+        copied_by: CopiedBy::Upload,
     }
 }
 
@@ -47,7 +52,8 @@ fn predicted(gpus: u32, step: f64, strategy: &str, input: Option<Input>) -> (Pro
 
 /// The same of a job with a GPU for each worker.
 fn predicted_of(job: &Job, step: f64, input: Option<Input>) -> (Program, Prediction, String) {
-    let (program, gpus) = (program(job), job.workers);
+    let ahead = input.as_ref().map(|input| input.prefetch);
+    let (program, gpus) = (program(&Job { ahead, ..job.clone() }), job.workers);
     let world = World::new(tree(gpus, 1, 1, 1), gpus, &HostingRule::PerHost);
     let costs = Flat { forward: step, backward: step, ..Flat::default() };
     let conditions = Conditions { input, ..Conditions::default() };
@@ -62,66 +68,97 @@ fn mean_s(prediction: &Prediction) -> f64 {
     steps.iter().sum::<f64>() / steps.len() as f64
 }
 
-/// With T of computation, production P of 8 samples a GPU and copies C, for storage, threads and depths.
+/// With T of computation, R of reading and D of decoding of 8 samples a GPU, and copies C, for storage, threads and depths.
 #[test]
 fn the_slowest_stage_decides() {
-    // 8 samples of 100 kB at 100 MB/s are 8 ms; 4 ms each on eight threads 4 ms; the copy is microseconds.
+    // 8 samples of 100 kB at 100 MB/s are 8 ms; 4 ms each on four cores 8 ms; the copy is microseconds.
     for gpus in [1u32, 2] {
         let computes = mean_s(&predicted(gpus, 1e-3, "ssgd", None).1);
         for (storage, threads, prefetch) in
-            [(1e8, 8, 2), (1e8, 8, 1), (1e8, 8, 0), (1e9, 1, 2), (1e9, 1, 0), (1e9, 8, 2), (1e10, 64, 3)]
+            [(1e8, 8, 2), (1e8, 8, 1), (1e8, 8, 0), (1e9, 1, 2), (1e9, 1, 0), (1e9, 8, 2), (1e10, 64, 3), (3e7, 8, 2)]
         {
             let source = SampleSource::Files { bandwidth: rate(storage), latency: Time::ZERO, page_cache: Bytes(0) };
             let (_, prediction, by) =
                 predicted(gpus, 1e-3, "ssgd", Some(Input { source, threads, prefetch, ..files() }));
             let samples = 8.0 * f64::from(gpus);
-            let (stored, decoded) = (samples * 1e5 / storage, samples * 4e-3 / f64::from(threads));
-            let produced = stored.max(decoded);
-            // 15 GB/s of PCIe and two links' latencies.
-            let copied = 8.0 * 784.0 * 4.0 / 15e9 + 7e-7;
+            let (read, decoded) = (samples * 1e5 / storage, samples * 4e-3 / f64::from(threads.min(4)));
+            // Behind a link's latency.
+            let copied = 8.0 * 784.0 * 4.0 / PCIE + 7e-7;
+            let all = read + decoded + copied;
             let expected = match prefetch {
-                0 => computes + produced + copied,
-                ahead => computes.max(produced).max(copied).max((produced + copied) / f64::from(ahead)),
+                0 => computes + all,
+                ahead => computes.max(read).max(decoded).max(copied).max(all / f64::from(ahead)),
             };
             let found = mean_s(&prediction);
-            assert!(
-                (found / expected - 1.0).abs() < 1e-3,
-                "{gpus}, {storage}, {threads}, {prefetch}: {found}, {expected}"
-            );
-            if prefetch > 0 && produced > 1.2 * computes {
-                let slowest = if stored > decoded { "input: storage" } else { "input: threads" };
-                assert_eq!(by, slowest);
-            } else if produced < 0.5 * computes {
-                assert!(!by.starts_with("input"), "{by}");
+            // Ranks that meet at a resource may take turns at it where it does not bound.
+            let close = (found / expected - 1.0).abs() < if gpus == 1 { 1e-3 } else { 0.05 };
+            assert!(close, "{gpus}, {storage}, {threads}, {prefetch}: {found}, {expected}");
+            let (first, second) = if read > decoded { (read, decoded) } else { (decoded, read) };
+            if prefetch > 1 && first > 1.2 * computes.max(second) {
+                let of_threads = if threads < 4 { "node0 decode threads" } else { "node0.cpu cores" };
+                assert_eq!(by, if read > decoded { "node0 storage" } else { of_threads });
             }
         }
     }
 }
 
-/// A request's latency holds a thread up, so more threads hide it; what is in the page cache needs no request.
+/// A rank that has nothing ahead waits for threads, and not for messages.
+#[test]
+fn who_waits_for_a_batch_waits_for_what_makes_it() {
+    let slow = Input { threads: 2, prefetch: 0, ..in_memory(1, None) };
+    let (_, prediction, by) = predicted(2, 1e-3, "ssgd", Some(slow));
+    assert_eq!(by, "node0 decode threads", "{}", mean_s(&prediction));
+}
+
+/// A request's latency holds a thread up, but no core: more threads hide it; what is in the page cache needs no request.
 #[test]
 fn latency_is_hidden_by_threads_and_caches() {
     let with = |latency: f64, threads: u32, page_cache: u64| {
         let source = SampleSource::Files { bandwidth: rate(1e12), latency: ms(latency), page_cache: Bytes(page_cache) };
-        mean_s(&predicted(1, 1e-4, "ssgd", Some(Input { source, threads, ..files() })).1)
+        let input = Input { source, threads, decode: ms(2.0), prefetch: 4, ..files() };
+        mean_s(&predicted(1, 1e-4, "ssgd", Some(input)).1)
     };
     let close = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 2e-3, "{found}, {expected}");
     close(with(0.0, 8, 0), 4e-3);
-    close(with(12.0, 8, 0), 16e-3);
+    close(with(12.0, 8, 0), 14e-3);
     close(with(12.0, 32, 0), 4e-3);
     // Half of the set of 1 GB is in memory: 6 ms of latency on average.
-    close(with(12.0, 8, 500_000_000), 10e-3);
+    close(with(12.0, 8, 500_000_000), 8e-3);
     close(with(12.0, 8, 2_000_000_000), 4e-3);
+}
+
+/// GPUs on one PCIe switch are given their batches over one link of it.
+#[test]
+fn copies_share_links() {
+    let cluster = Cluster::load("dgx-a100").expect("a preset");
+    let copied = |gpus: u32| {
+        let program = program(&Job { ahead: Some(0), ..mlp(gpus) });
+        let world = World::new(cluster.clone(), gpus, &HostingRule::PerHost);
+        let conditions =
+            Conditions { input: Some(Input { prefetch: 0, ..in_memory(1, None) }), ..Conditions::default() };
+        let costs = Flat::default();
+        let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
+        let prediction = simulate(&program, &platform, LONG.driver(), &LONG).expect("a prediction");
+        let is_upload = |task: u32| matches!(program.roles[0].tasks[task as usize].op, Op::Upload { .. });
+        let of = |span: &&lockstep_models::Span| span.rank == 0 && span.iteration == 30 && is_upload(span.task);
+        prediction.timeline.spans.iter().find(of).map(|span| (span.end - span.start).as_secs_f64()).expect("an upload")
+    };
+    // The first two GPUs are on one switch.
+    let devices = [0, 1].map(|device| cluster.hosts()[0].devices[device]);
+    let latency = cluster.route(devices[0], devices[1]).expect("a route").latency.as_secs_f64();
+    let (one, two) = (copied(1), copied(2));
+    assert!((two - one - (one - latency)).abs() < 1e-11, "{one} {two} {latency}");
 }
 
 /// In memory nothing is read; groups that hold the set together shuffle it, one that is a single node moves nothing.
 #[test]
 fn shuffles_are_spread_over_steps() {
     let shuffled = |groups, every| {
-        let program = program(&mlp(4));
+        let program = program(&Job { ahead: Some(2), ..mlp(4) });
         let world = World::new(tree(1, 4, 1, 1), 4, &HostingRule::PerHost);
         let costs = Flat { forward: 1e-3, backward: 1e-3, ..Flat::default() };
-        let conditions = Conditions { input: Some(in_memory(groups, every)), ..Conditions::default() };
+        let input = Input { decode: ms(0.1), ..in_memory(groups, every) };
+        let conditions = Conditions { input: Some(input), ..Conditions::default() };
         let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
         mean_s(&simulate(&program, &platform, LONG.driver(), &LONG).expect("a prediction"))
     };
@@ -140,9 +177,8 @@ fn groups_must_divide_nodes_and_fit_their_memory() {
         let world = World::new(tree(1, 4, 1, 1), 4, &HostingRule::PerHost);
         let (costs, conditions) = (Flat::default(), Conditions { input: Some(input), ..Conditions::default() });
         let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
-        simulate(&program(&mlp(4)), &platform, SimOptions::SHORT.driver(), &SimOptions::SHORT)
-            .expect_err("refused")
-            .to_string()
+        let program = program(&Job { ahead: Some(2), ..mlp(4) });
+        simulate(&program, &platform, SimOptions::SHORT.driver(), &SimOptions::SHORT).expect_err("refused").to_string()
     };
     assert!(refused(in_memory(3, None)).contains("divisor of the 4 nodes"));
     let large = Input { samples: 1 << 21, ..in_memory(4, None) };
@@ -156,13 +192,14 @@ fn the_table_copies_all_to_one_device_and_ends_jobs_in_turn() {
         let job = Job { strategy: strategy.parse().expect("a strategy"), callback, ..mlp(2) };
         predicted_of(&job, 1e-3, Some(Input { prefetch: 0, ..in_memory(1, None) })).1
     };
-    let load = |prediction: &Prediction| {
-        let of = |span: &&lockstep_models::Span| span.rank == 0 && span.task == 0 && span.iteration == 30;
-        prediction.timeline.spans.iter().find(of).map(|span| (span.end - span.start).as_secs_f64()).expect("a load")
+    // Behind what asks for it, a read and what is decoded.
+    let upload = |prediction: &Prediction| {
+        let of = |span: &&lockstep_models::Span| span.rank == 0 && span.task == 3 && span.iteration == 30;
+        prediction.timeline.spans.iter().find(of).map(|span| (span.end - span.start).as_secs_f64()).expect("an upload")
     };
     let (plain, table) = (with("ssgd", Time::ZERO), with("first-device-table", Time::ZERO));
-    let batch = 8.0 * 784.0 * 4.0 / 15e9;
-    assert!((load(&table) - load(&plain) - batch).abs() < 1e-9, "{} {}", load(&table), load(&plain));
+    let batch = 8.0 * 784.0 * 4.0 / PCIE;
+    assert!((upload(&table) - upload(&plain) - batch).abs() < 1e-11, "{} {}", upload(&table), upload(&plain));
     // Two devices end a job of the forward and one of the backward pass each.
     let slower = mean_s(&with("first-device-table", ms(1.0))) - mean_s(&table);
     assert!((slower - 4e-3).abs() < 1e-6, "{slower}");

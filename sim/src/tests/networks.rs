@@ -40,6 +40,7 @@ fn fast_and_slow_solver_give_one_timeline() {
         forward: 1e-3,
         backward: 2e-3,
         update: 1e-4,
+        load: 0.0,
         memory: 0.4,
         message: MessageCost {
             latency: 5e-6,

@@ -102,7 +102,7 @@ fn costs() -> impl Strategy<Value = Uneven> {
         let rendezvous = rendezvous.parse().expect("known");
         let message =
             MessageCost { latency, overhead, copy, sum, eager_bytes, send, rendezvous, ..MessageCost::default() };
-        let flat = Flat { forward: c.0, backward: c.1, update: c.2, memory: c.3, message };
+        let flat = Flat { forward: c.0, backward: c.1, update: c.2, memory: c.3, message, load: 0.0 };
         Uneven { flat, noise: None }
     })
 }

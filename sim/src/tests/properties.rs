@@ -56,7 +56,7 @@ fn jobs() -> impl Strategy<Value = (Job, u32, Flat)> {
             let (latency, overhead, copy, sum, share) = (c.4, c.5, c.6, c.7, c.8);
             let message =
                 MessageCost { latency, overhead, copy, sum, memory: share, eager_bytes: 256, ..MessageCost::default() };
-            (job, cores, Flat { forward: c.0, backward: c.1, update: c.2, memory: c.3, message })
+            (job, cores, Flat { forward: c.0, backward: c.1, update: c.2, memory: c.3, message, load: 0.0 })
         },
     )
 }

@@ -1,13 +1,14 @@
 //! Input as tasks: the period of a rank whose batches are read and decoded ahead is that of the slowest stage, and of all stages over
 //! the batches that are on their way.
 
+use lockstep_models::Op;
 use lockstep_topology::{Bandwidth, Bytes};
 use proptest::prelude::*;
 
 use super::world::tree;
 use super::*;
 use crate::answer::bound;
-use crate::{Conditions, Input, SampleSource, TransformAt};
+use crate::{Conditions, CopiedBy, Input, SampleSource, TransformAt};
 
 /// Long enough for a pipeline to fill and to find its pace.
 const LONG: SimOptions = SimOptions { warm_up: 20, counted: 40, ..SimOptions::SHORT };
@@ -29,6 +30,7 @@ fn files(decode: f64, threads: u32, storage: f64) -> Input {
         transform: Time::ZERO,
         transform_at: TransformAt::Host,
         prefetch: 2,
+        copied_by: CopiedBy::Load,
     }
 }
 
@@ -87,13 +89,14 @@ fn micro_batches_are_read_ahead_over_the_ends_of_steps() {
     assert!((found / 24e-3 - 1.0).abs() < 1e-3, "{found}");
 }
 
-/// Hosts that are equal are simulated once; their storage and threads are their own.
+/// Hosts that are equal are simulated once; their storage, their threads and their devices' links are their own.
 #[test]
 fn equal_hosts_are_folded() {
     let program = program(&Job { ahead: Some(2), ..mlp(8) });
     let world = World::new(tree(2, 4, 1, 1), 8, &HostingRule::PerHost);
     let costs = Flat { forward: 1e-3, backward: 1e-3, ..Flat::default() };
-    let conditions = Conditions { input: Some(files(2.0, 3, 1e9)), ..Conditions::default() };
+    let input = Input { copied_by: CopiedBy::Upload, ..files(2.0, 3, 1e9) };
+    let conditions = Conditions { input: Some(input), ..Conditions::default() };
     let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
     let steps = |fold| {
         let options = SimOptions { fold, ..LONG };
@@ -103,41 +106,121 @@ fn equal_hosts_are_folded() {
     assert!(folded.iter().zip(&whole).all(|(one, other)| (one / other - 1.0).abs() < 1e-9), "{folded:?} {whole:?}");
 }
 
-/// The same recurrence, written out: reads and decodings in order, each batch in the place of the one `ahead` before it.
-fn by_recurrence(read: u64, decode: u64, step: u64, ahead: usize, batches: usize) -> Vec<u64> {
+/// What one batch takes, in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+struct Stages {
+    read: u64,
+    /// Where threads transform, and where they do not.
+    decode: [u64; 2],
+    copy: u64,
+    /// The transformation on the device.
+    device: u64,
+    step: u64,
+}
+
+/// When each step ends, written out batch by batch: each stage in order, and each batch in the place of the one `ahead` before it.
+fn by_recurrence(of: Stages, ahead: usize, transform_at: TransformAt, batches: usize) -> Vec<u64> {
     let (mut loaded, mut ends) = (Vec::<u64>::new(), Vec::new());
-    let (mut last_read, mut last_decoded, mut free) = (0, 0, 0);
+    let (mut last_read, mut last_decoded, mut last_copied, mut free) = (0, 0, 0, 0);
+    // Since when devices transform.
+    let mut since = (transform_at == TransformAt::Device).then_some(0);
     for batch in 0..batches {
-        let place = batch.checked_sub(ahead).map_or(0, |before| loaded[before]);
-        last_read = place.max(last_read) + read;
-        last_decoded = last_read.max(last_decoded) + decode;
-        let load = last_decoded.max(free);
-        loaded.push(load);
-        free = load + step;
+        let place = match ahead {
+            0 => free,
+            ahead => batch.checked_sub(ahead).map_or(0, |before| loaded[before]),
+        };
+        last_read = place.max(last_read) + of.read;
+        let begins = last_read.max(last_decoded);
+        let moved = transform_at == TransformAt::Device || since.is_some_and(|since| since < begins);
+        last_decoded = begins + of.decode[usize::from(moved)];
+        let at_once = last_decoded > last_copied;
+        last_copied = last_decoded.max(last_copied) + of.copy;
+        let late = batch > 0 && last_copied > free && at_once;
+        let begins = last_copied.max(free);
+        if late && transform_at == TransformAt::WhenLate {
+            since.get_or_insert(begins);
+        }
+        loaded.push(begins + if since.is_some() { of.device } else { 0 });
+        free = loaded[batch] + of.step;
         ends.push(free);
     }
     ends
 }
 
+/// The copy of eight samples of 784 fp32 behind 700 ns, in nanoseconds: at 15 GB/s, of whose packets of 280 bytes 256 are payload.
+const COPY: f64 = 8.0 * 784.0 * 4.0 / (15.0 * 256.0 / 280.0) + 700.0;
+
+/// When each step of the simulated tasks ends, in nanoseconds; the first is not counted.
+fn by_tasks(of: Stages, ahead: u32, transform_at: TransformAt, batches: u32) -> Vec<f64> {
+    let program = program(&Job { ahead: Some(ahead), ..mlp(1) });
+    let world = World::new(tree(1, 1, 1, 1), 1, &HostingRule::PerHost);
+    // All of a step's computation is in its forward and backward tasks of equal length.
+    let computing = program.roles[0].tasks.iter().filter(|task| matches!(task.op, Op::Compute { .. }));
+    let each = of.step as f64 * 1e-9 / computing.count() as f64;
+    let costs = Flat { forward: each, backward: each, update: 0.0, load: of.device as f64 * 1e-9, ..Flat::default() };
+    let of_sample = |nanos: u64| Time(nanos * 1000 / 2);
+    let input = Input {
+        decode: of_sample(of.decode[1]),
+        transform: of_sample(of.decode[0] - of.decode[1]),
+        transform_at,
+        prefetch: ahead,
+        copied_by: if of.copy > 0 { CopiedBy::Upload } else { CopiedBy::Load },
+        ..files(0.0, 4, 8e5 / (of.read as f64 * 1e-9))
+    };
+    let conditions = Conditions { input: Some(input), ..Conditions::default() };
+    let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
+    let options = SimOptions { warm_up: 0, counted: batches, ..SimOptions::SHORT };
+    let prediction = simulate(&program, &platform, options.driver(), &options).expect("a prediction");
+    prediction.timeline.steps().iter().map(|step| step.end.as_secs_f64() * 1e9).collect()
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    /// Steps end when the recurrence says, and in the long run come as often as the slowest stage lets them.
     #[test]
-    fn tasks_follow_the_recurrence(read in 1u64..20, decode in 1u64..20, step in 1u64..20, ahead in 1u32..5) {
-        let program = program(&Job { ahead: Some(ahead), ..mlp(1) });
-        let world = World::new(tree(1, 1, 1, 1), 1, &HostingRule::PerHost);
-        // All of a step's computation is in its forward and backward tasks of equal length.
-        let computing = program.roles[0].tasks.iter().filter(|task| matches!(task.op, lockstep_models::Op::Compute { .. }));
-        let each = step as f64 * 1e-3 / computing.count() as f64;
-        let costs = Flat { forward: each, backward: each, update: 0.0, ..Flat::default() };
-        let input = files(decode as f64 / 2.0, 4, 8e5 / (read as f64 * 1e-3));
-        let conditions = Conditions { input: Some(input), ..Conditions::default() };
-        let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
-        let options = SimOptions { warm_up: 0, counted: 12, ..SimOptions::SHORT };
-        let prediction = simulate(&program, &platform, options.driver(), &options).expect("a prediction");
-        let ends: Vec<f64> = prediction.timeline.steps().iter().map(|step| step.end.as_secs_f64() * 1e3).collect();
-        // The first iteration is never counted.
-        for (found, expected) in ends.iter().zip(by_recurrence(read, decode, step, ahead as usize, 12).into_iter().skip(1)) {
-            prop_assert!((found - expected as f64).abs() < 1e-3, "{ends:?}");
+    fn tasks_follow_the_recurrence(
+        (read, decode, transform, device) in (200u64..8000, 200u64..8000, 0u64..8000, 0u64..4000),
+        step in 200u64..9000, ahead in 0u32..5,
+        transform_at in prop::sample::select(vec![TransformAt::Host, TransformAt::Device, TransformAt::WhenLate]),
+    ) {
+        const BATCHES: u32 = 60;
+        let copy = COPY.round() as u64;
+        let of = Stages { read, decode: [decode + transform, decode], copy, device, step };
+        let expected = by_recurrence(of, ahead as usize, transform_at, BATCHES as usize);
+        let ends = by_tasks(of, ahead, transform_at, BATCHES);
+        prop_assert_eq!(ends.len() + 1, expected.len());
+        for (found, expected) in ends.iter().zip(expected.into_iter().skip(1)) {
+            // The copy is no whole number of nanoseconds.
+            prop_assert!((found - expected as f64).abs() < f64::from(BATCHES), "{found}, not {expected}");
+        }
+        if transform_at != TransformAt::WhenLate {
+            let [decode, device] = if transform_at == TransformAt::Device { [decode, device] } else { [decode + transform, 0] };
+            let (stages, busy) = (read + decode + copy, step + device);
+            let expected = match u64::from(ahead) {
+                0 => (busy + stages) as f64,
+                // Its place is taken until the device has transformed it.
+                ahead => [busy, read, decode, copy].into_iter().max().unwrap_or(0).max((stages + device) / ahead) as f64,
+            };
+            let found = (ends[58] - ends[38]) / 20.0;
+            prop_assert!((found / expected - 1.0).abs() < 0.01, "{found}, not {expected}");
         }
     }
+}
+
+/// Batches of a device that computes for 10: threads take 14 with the transformation and 6 without, so that the device, which takes 2 for
+/// it, bounds at 12. In time they stay where they are; a slow copy does not move them either. In units of a copy, or of an eleventh of one.
+#[test]
+fn transformations_move_to_the_device_where_threads_are_late() {
+    let pace = |ahead, [with, without]: [f64; 2], unit: f64, transform_at| {
+        let times = |units: f64| (units * unit).round() as u64;
+        let decode = [with, without].map(times);
+        let of = Stages { read: 1, decode, copy: 1, device: times(2.0), step: times(10.0) };
+        let ends = by_tasks(of, ahead, transform_at, 100);
+        (ends[98] - ends[48]) / 50.0 / unit
+    };
+    let close = |found: f64, expected: f64| assert!((found - expected).abs() < 0.02 * expected, "{found}, {expected}");
+    close(pace(2, [14.0, 6.0], COPY, TransformAt::WhenLate), 12.0);
+    close(pace(2, [14.0, 6.0], COPY, TransformAt::Host), 14.0);
+    close(pace(2, [9.0, 6.0], COPY, TransformAt::WhenLate), 10.0);
+    close(pace(3, [9.0, 6.0], COPY / 11.0, TransformAt::WhenLate), 11.0);
 }

@@ -34,7 +34,7 @@ fn jobs() -> impl Strategy<Value = (Job, usize, Flat, u32)> {
             job.concurrent_exchanges = concurrent;
             job.bucket = [Bucket::Layer, Bucket::Whole, Bucket::Size(Bytes(512)), Bucket::Tensor][bucket];
             let message = MessageCost { latency: c.4, sum: c.5, eager_bytes: 256, ..MessageCost::default() };
-            (job, which, Flat { forward: c.0, backward: c.1, update: c.2, memory: c.3, message }, counted)
+            (job, which, Flat { forward: c.0, backward: c.1, update: c.2, memory: c.3, message, load: 0.0 }, counted)
         },
     )
 }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::world::tree;
 use super::*;
 use crate::engine::worked_out;
+use crate::{Conditions, CopiedBy, Input, SampleSource, TransformAt};
 
 /// Hosts of one core on a switch; hosts of two GPUs on two levels of switches; one host of a core for every second rank.
 fn world(which: usize, ranks: u32) -> World {
@@ -16,12 +17,30 @@ fn world(which: usize, ranks: u32) -> World {
     }
 }
 
+/// Samples in memory that take so long to decode.
+fn decoded(prefetch: u32, micros: u64) -> Input {
+    Input {
+        samples: 1000,
+        sample_bytes: Bytes(1000),
+        source: SampleSource::Memory { groups: 1, shuffle_every: None },
+        threads: 2,
+        decode: Time::from_nanos(1000 * micros),
+        decode_memory: 0.1,
+        transform: Time::ZERO,
+        transform_at: TransformAt::Host,
+        prefetch,
+        copied_by: CopiedBy::Upload,
+    }
+}
+
 /// The same program on the same platform the short way and the long one; how often rings were worked out.
-fn both(world: &World, program: &Program, costs: &Flat) -> ([Prediction; 2], u32) {
+fn both(world: &World, program: &Program, costs: &Flat, input: Option<Input>) -> ([Prediction; 2], u32) {
+    let conditions = Conditions { input, ..Conditions::default() };
+    let platform = Platform { conditions: &conditions, ..world.platform(costs, NetworkModel::MaxMin) };
     let before = worked_out();
     let run = |long_way| {
         let options = SimOptions { warm_up: 0, counted: 2, long_way, fold: FoldRule::Never, ..SimOptions::default() };
-        world.predict(program, costs, &options).expect("runs")
+        simulate(program, &platform, options.driver(), &options).expect("runs")
     };
     let short = run(false);
     let times = worked_out() - before;
@@ -44,16 +63,19 @@ proptest! {
         (seed, ranks, which) in (0u64..1000, 20u32..60, 0usize..3), (accumulate, concurrent, bucket) in (1u32..3, 1u32..3, 0usize..3),
         (forward, backward, memory) in (0.0..1e-3, 0.0..1e-3, 0.0..1.5), (latency, sum, send) in (0.0..1e-5, 0.0..1e-8, 0.0..1e-6),
         (eager_bytes, collective) in (prop_oneof![Just(0u64), Just(64), Just(1 << 20)], 0usize..2),
+        (ahead, decode_us) in (prop::option::of(0u32..3), 1u64..400),
     ) {
         let mut job = Job::new(Arc::new(random_model(seed, seed % 2 == 0)), ranks, 2);
         job.strategy = ["ssgd", "zero-1"][collective].parse().expect("known");
         (job.accumulate, job.concurrent_exchanges) = (accumulate, concurrent);
         job.bucket = [Bucket::Layer, Bucket::Whole, Bucket::Size(Bytes(2048))][bucket];
         job.algorithm = "ring".parse().expect("known");
+        job.ahead = ahead;
         let program = program(&job);
         let message = MessageCost { latency, sum, send, eager_bytes, ..MessageCost::default() };
-        let costs = Flat { forward, backward, update: forward, memory, message };
-        let ([short, long], _) = both(&world(which, ranks), &program, &costs);
+        let costs = Flat { forward, backward, update: forward, memory, message, load: 0.0 };
+        let input = ahead.map(|prefetch| decoded(prefetch, decode_us));
+        let ([short, long], _) = both(&world(which, ranks), &program, &costs, input);
         prop_assert_eq!(&short.timeline, &long.timeline);
         prop_assert_eq!(&short.traffic, &long.traffic);
         prop_assert_eq!(short.utilisation.len(), long.utilisation.len());
@@ -86,9 +108,9 @@ fn the_rings_of_a_mesh_pass_side_by_side() {
                 ..Job::new(Arc::clone(&model), world.placement.ranks(), 8)
             };
             let message = MessageCost { sum: 1e-10, send: 2e-7, eager_bytes, ..MessageCost::default() };
-            let costs = Flat { forward: 3e-5, backward: 5e-5, update: 1e-5, memory: 1.0, message };
+            let costs = Flat { forward: 3e-5, backward: 5e-5, update: 1e-5, memory: 1.0, message, load: 0.0 };
             let program = program(&job);
-            let ([short, long], times) = both(world, &program, &costs);
+            let ([short, long], times) = both(world, &program, &costs, None);
             let what = format!("{mesh}, {bucket}, {eager_bytes}");
             assert!(times >= 2, "each of two iterations has a ring at least: {times} worked out, {what}");
             assert_eq!(sorted(&short), sorted(&long), "{what}");

@@ -58,7 +58,8 @@ impl Fold {
         Ok(Fold { ranks, group, places: Places::Levels(levels) })
     }
 
-    /// `group` itself, if the routes by which its representatives send along `pairs` move with the ranks.
+    /// `group` itself, if the routes by which its representatives send along `pairs` move with the ranks, and where they are `fed` with
+    /// samples by their hosts' first CPUs, those routes too.
     ///
     /// # Errors
     /// Why they do not, for people to read.
@@ -67,8 +68,9 @@ impl Fold {
         cluster: &Cluster,
         (placement, hosting): (&Placement, &Hosting),
         pairs: &[(u32, u32)],
+        fed: bool,
     ) -> Result<Fold, &'static str> {
-        let images = Images::of(group, cluster, (placement, hosting), pairs)?;
+        let images = Images::of(group, cluster, (placement, hosting), (pairs, fed))?;
         Ok(Fold { ranks: placement.ranks(), group, places: Places::Images(Arc::new(images)) })
     }
 

@@ -18,7 +18,8 @@ pub(super) struct Images {
 }
 
 impl Images {
-    /// How the links move with the ranks under `group`, whose representatives send along `pairs`.
+    /// How the links move with the ranks under `group`, whose representatives send along `pairs` and, where they are `fed`, get their samples
+    /// from the first CPU of their hosts.
     ///
     /// # Errors
     /// Why they do not.
@@ -26,7 +27,7 @@ impl Images {
         group: Permutations,
         cluster: &Cluster,
         (placement, hosting): (&Placement, &Hosting),
-        pairs: &[(u32, u32)],
+        (pairs, fed): (&[(u32, u32)], bool),
     ) -> Result<Images, &'static str> {
         let ranks = placement.ranks();
         let (unit, order) = (group.unit(ranks), group.order(ranks));
@@ -44,8 +45,17 @@ impl Images {
         let wires = cluster.wires() as usize;
         let mut moves: Vec<[OneToOne; 2]> =
             generators.iter().map(|_| [OneToOne::new(cluster.links().len()), OneToOne::new(wires)]).collect();
-        for pair in pairs {
-            let all: Option<Vec<Route>> = (0..order).map(|to| route(pair, to)).collect();
+        let feeder = |rank: u32| cluster.hosts()[placement.host(Rank(rank)).0 as usize].devices[0];
+        let feeds = |rank: u32, to: u32| {
+            let rank = group.image(ranks, to, rank);
+            cluster.route(feeder(rank), device(rank)).ok()
+        };
+        // A CPU feeds its own ranks without a link.
+        let fed: Vec<u32> = (0..unit).filter(|rank| fed && feeder(*rank) != device(*rank)).collect();
+        let of_pairs = pairs.iter().map(|pair| (0..order).map(|to| route(pair, to)).collect());
+        let of_feeds = fed.iter().map(|rank| (0..order).map(|to| feeds(*rank, to)).collect());
+        for all in of_pairs.chain(of_feeds) {
+            let all: Option<Vec<Route>> = all;
             let all = all.ok_or("processes do not move with the ranks")?;
             for other in &all[1..] {
                 if !alike(cluster, &all[0], other) {
@@ -80,6 +90,9 @@ impl Images {
                     return Err("the ranks' devices are not alike");
                 }
                 devices.join(one.0, other.0);
+                if !fed.is_empty() {
+                    devices.join(feeder(rank).0, feeder(image).0);
+                }
             }
         }
         let images = Images {
@@ -89,7 +102,10 @@ impl Images {
         if !images.keep_wires(cluster) {
             return Err("links of one wire stand for links of several");
         }
-        if pairs.iter().filter_map(|pair| route(pair, 0)).all(|route| images.serves(cluster, &route)) {
+        let serves = pairs.iter().filter_map(|pair| route(pair, 0)).all(|route| images.serves(cluster, &route));
+        // What is fed queues at no port.
+        let crosses_once = |rank: &u32| feeds(*rank, 0).is_some_and(|route| images.crosses_once(cluster, &route));
+        if serves && fed.iter().all(crosses_once) {
             Ok(images)
         } else {
             Err("a route crosses two images of one wire, or shares its port with them")
@@ -108,14 +124,19 @@ impl Images {
 
     /// Whether a route crosses no two images of one wire, and has its ports for itself.
     fn serves(&self, cluster: &Cluster, route: &Route) -> bool {
+        let ports = [route.transport.sender, route.transport.receiver];
+        self.crosses_once(cluster, route) && ports.iter().all(|port| self.link(*port).1 == 1)
+    }
+
+    /// Whether a route crosses no two images of one wire.
+    fn crosses_once(&self, cluster: &Cluster, route: &Route) -> bool {
         let mut wires: Vec<u32> = route.links.iter().map(|id| cluster.link(*id).wire.0).collect();
         wires.sort_unstable();
         wires.dedup();
         let mut images: Vec<u32> = route.links.iter().map(|id| cluster.link(self.link(*id).0).wire.0).collect();
         images.sort_unstable();
         images.dedup();
-        let ports = [route.transport.sender, route.transport.receiver];
-        wires.len() == images.len() && ports.iter().all(|port| self.link(*port).1 == 1)
+        wires.len() == images.len()
     }
 
     /// Whether some route takes a link.

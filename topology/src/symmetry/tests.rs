@@ -212,7 +212,7 @@ proptest! {
         gpus in prop::sample::select(vec![0u32, 2, 4]),
         bridges in 1u32..3,
         widths in prop::collection::vec(1u32..4, 1..3),
-        (blocks, parts) in (1u32..5, 1u32..5),
+        (blocks, parts, fed) in (1u32..5, 1u32..5, any::<bool>()),
     ) {
         let cluster = Cluster::parse("tree.toml", &tree(gpus, bridges.min(gpus.max(1)), &widths)).expect("a cluster");
         let ranks = widths.iter().product::<u32>() * if gpus == 0 { 4 } else { gpus };
@@ -221,8 +221,11 @@ proptest! {
         let group = Permutations::Grid { block: ranks / blocks, unit: ranks / blocks / parts };
         let unit = group.unit(ranks);
         let pairs: Vec<_> = (0..unit).flat_map(|from| (0..ranks).map(move |to| (from, to))).collect();
-        let Ok(fold) = Fold::along_routes(group, &cluster, (&placement, &hosting), &pairs) else { return Ok(()) };
+        let Ok(fold) = Fold::along_routes(group, &cluster, (&placement, &hosting), &pairs, fed) else { return Ok(()) };
         check(&fold, &cluster, &placement);
+        if fed {
+            check_feeds(&fold, &cluster, &placement);
+        }
     }
 
     /// A grid's permutations take each place to each other one way, and back.
@@ -241,6 +244,28 @@ proptest! {
             images.dedup();
             prop_assert_eq!(images.len() as u32, group.order(ranks), "member {}", member);
         }
+    }
+}
+
+/// The same on the ways from hosts' CPUs to their ranks, and on how many ranks a CPU feeds.
+fn check_feeds(fold: &Fold, cluster: &Cluster, placement: &Placement) {
+    let feeder = |rank: u32| cluster.hosts()[placement.host(Rank(rank)).0 as usize].devices[0];
+    let fed = |cpu| (0..fold.ranks()).filter(|rank| feeder(*rank) == cpu).count() as u32;
+    for rank in 0..fold.ranks() {
+        let (own, image) = (rank, fold.representative(rank));
+        let folded = |rank: u32| -> Vec<(LinkId, u32)> {
+            let route = cluster.route(feeder(rank), placement.device(Rank(rank))).expect("a route");
+            route.links.iter().map(|id| fold.link(cluster, *id)).collect()
+        };
+        if feeder(rank) == placement.device(Rank(rank)) {
+            continue;
+        }
+        assert_eq!(folded(own), folded(image), "to {own} as to {image}");
+        let cpu = |rank: u32| fold.device(cluster, &cluster.devices()[feeder(rank).0 as usize]);
+        let ((of, crowd), (of_image, _)) = (cpu(own), cpu(image));
+        assert_eq!(of, of_image, "{own} and {image}");
+        let simulated = (0..fold.representatives()).filter(|rank| cpu(*rank).0 == of).count() as u32;
+        assert_eq!(simulated * crowd, fed(feeder(rank)), "ranks of the CPU that feeds {rank}");
     }
 }
 

@@ -49,10 +49,12 @@ impl Data {
 pub fn train(planned: &Planned, data: &mut Data, command: &str) -> Result<Vec<EpochRow>, Failure> {
     let data = data.of(planned)?;
     let loaded = Dataset::sizes((&data.0, &data.1));
-    // Where threads decode samples, these are tasks of the program.
+    // Where threads decode samples, these are tasks of the program, as many ahead as an experiment says.
     let experiment = &Experiment { loaded: Some(loaded), ..planned.experiment.clone() };
     let mut configurations = [planned.configuration.clone()];
-    configurations[0].job.ahead = loaded.encoded.map(|_| READ_AHEAD);
+    if experiment.input.is_none() {
+        configurations[0].job.ahead = loaded.encoded.map(|_| READ_AHEAD);
+    }
     lay_out(experiment, &mut configurations)?;
     let [configuration] = configurations;
     let mut launch = Launch::new(experiment, STALL_LIMIT)?;
