@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let hosts: Vec<u32> = (0..ranks).collect();
     let whole = alltoallv(&processes, bytes, shuffles, true);
     let others = alltoallv(&processes, bytes, shuffles, false);
-    let mut run = |shuffle_every: Option<u32>| -> Result<(f64, Vec<u32>), Box<dyn std::error::Error>> {
+    let mut run = |shuffle_every: Option<u32>| -> Result<(f64, Vec<u32>, String), Box<dyn std::error::Error>> {
         let sampling = Sampling::Partitioned { groups: 1, shuffle_every };
         let job = Job { sampling, node_sizes: Some(vec![1; ranks as usize]), ..Job::new(model.clone(), ranks, BATCH) };
         let options = RunOptions {
@@ -54,18 +54,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         program.partition.iter_mut().for_each(|partition| partition.chunk = chunk);
         forget_peak()?;
         let run = run_processes(&mut processes, &hosts, &program, &train, &options)?;
-        let times = run.map(|run| run.timeline.periodic_times_s(Periodic::Shuffle));
-        let time = times.filter(|times| !times.is_empty()).map_or(0.0, |times| median(times));
-        Ok((time, processes.gather(peak_kib()?)))
+        let (times, weights) = run.map_or_else(Default::default, |run| {
+            (run.timeline.periodic_times_s(Periodic::Shuffle), run.weights_sha256)
+        });
+        let time = if times.is_empty() { 0.0 } else { median(times) };
+        Ok((time, processes.gather(peak_kib()?), weights))
     };
-    let (_, held) = run(None)?;
-    let (seconds, shuffled) = run(Some(1))?;
+    let (_, held, _) = run(None)?;
+    let (seconds, shuffled, weights) = run(Some(1))?;
     if processes.process() != 0 {
         return Ok(());
     }
     let gb = bytes as f64 * 1e-9;
     println!("{gb:.3} GB on {ranks} ranks, {shuffles} shuffles");
-    println!("shuffle {seconds:.3} s, {:.2} GB/s", gb / seconds);
+    println!("shuffle {seconds:.3} s, {:.2} GB/s, weights {}", gb / seconds, &weights[..16]);
     println!("alltoallv {whole:.3} s, {:.2} GB/s; without what stays {others:.3} s", gb / whole);
     println!("ratio {:.3}, against the one without what stays {:.3}", whole / seconds, others / seconds);
     let mib = |kib: &u32| f64::from(*kib) / 1024.0;
