@@ -171,7 +171,7 @@ fn by_hand(direct: Option<DirectEntry>, nccl: Vec<SumEntry>) -> Profile {
         compute: Vec::new(),
         update: Vec::new(),
         load: Vec::new(),
-        memory: TransportEntry { latency, wake: None, overhead, copy, sum, slowdown: 1.0 },
+        memory: TransportEntry { latency, wake: None, overhead, copy, cold: None, sum, slowdown: 1.0 },
         mpi: None,
         gpus: vec![gpu],
         noise: None,

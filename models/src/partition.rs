@@ -14,9 +14,14 @@ pub struct Partition {
     pub groups: Vec<RankRange>,
     /// Steps from one shuffle to the next; `None`: samples stay where they are.
     pub shuffle_every: Option<u32>,
+    /// fp32 elements that a rank sends at a time in a shuffle, on average.
+    pub chunk: u64,
 }
 
 impl Partition {
+    /// 16 MiB: large enough for whole messages to many ranks, and little memory beside a part.
+    pub const CHUNK: u64 = 4 << 20;
+
     /// So many groups of neighbouring nodes with so many ranks each.
     ///
     /// ```
@@ -41,7 +46,7 @@ impl Partition {
             first += count;
             RankRange { first: first - count, count }
         });
-        Ok(Partition { groups: ranges.collect(), shuffle_every })
+        Ok(Partition { groups: ranges.collect(), shuffle_every, chunk: Partition::CHUNK })
     }
 
     /// The group that `rank` is in, by number.

@@ -83,6 +83,9 @@ pub struct TransportEntry {
     pub overhead: Interval,
     /// β: seconds per byte that is copied.
     pub copy: Interval,
+    /// β of what is sent once, into memory that no cache holds: samples of a shuffle; `None` where none was measured.
+    #[serde(default)]
+    pub cold: Option<Interval>,
     /// γ: seconds per byte that is added.
     pub sum: Interval,
     /// How many times longer copies and sums take when every core does them.
@@ -278,7 +281,7 @@ impl Profile {
             std::iter::once(("memory", &self.memory)).chain(self.mpi.iter().map(|mpi| ("mpi", mpi)))
         {
             let figures = [&transport.latency, &transport.overhead, &transport.copy, &transport.sum];
-            for interval in figures.into_iter().chain(&transport.wake) {
+            for interval in figures.into_iter().chain(&transport.wake).chain(&transport.cold) {
                 all.push((name.to_string(), interval, transport.slowdown));
             }
         }

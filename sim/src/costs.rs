@@ -62,6 +62,8 @@ pub struct MessageCost {
     pub overhead: f64,
     /// β: seconds of the receiver's thread per byte that lands in a buffer; what the links take comes on top.
     pub copy: f64,
+    /// β of what is sent once, into memory that no cache holds; `None`: as `copy`.
+    pub cold: Option<f64>,
     /// γ: the same where the message is added to a buffer.
     pub sum: f64,
     /// Share of the receiving device's memory bandwidth that its thread uses meanwhile, from 0 to 1.

@@ -1,9 +1,11 @@
 //! Times work between steps: a shuffle, an evaluation or a checkpoint, each a program of its own.
 
-use lockstep_models::{Driver, Periodic, PeriodicSpan, Program, Timeline};
+use lockstep_models::{Driver, Periodic, PeriodicSpan, Phase, Program, Timeline};
 use lockstep_topology::Time;
+use lockstep_topology::cluster::{Device, Route};
 
 use crate::conditions::Conditions;
+use crate::costs::{Cost, Costs, MessageCost, Pair};
 use crate::error::SimError;
 use crate::platform::Platform;
 use crate::simulate::{SimOptions, simulate};
@@ -20,9 +22,11 @@ pub fn simulate_periodic(
     timeline: &Timeline,
 ) -> Result<Vec<PeriodicSpan>, SimError> {
     let conditions = Conditions { input: None, ..platform.conditions.clone() };
-    let platform = Platform { conditions: &conditions, ..*platform };
-    let once = SimOptions { warm_up: 0, counted: 1, ..*options };
-    let found = simulate(work, &platform, Driver::fixed(1), &once)?;
+    let once = SentOnce(platform.costs);
+    let costs: &dyn Costs = if kind == Periodic::Shuffle { &once } else { platform.costs };
+    let platform = Platform { conditions: &conditions, costs, ..*platform };
+    let alone = SimOptions { warm_up: 0, counted: 1, ..*options };
+    let found = simulate(work, &platform, Driver::fixed(1), &alone)?;
     let (at, iteration) = timeline.end();
     let later = |time: Time| Time(time.0 + at.0);
     let spans = found.timeline.spans.into_iter().map(|mut span| {
@@ -31,4 +35,30 @@ pub fn simulate_periodic(
         PeriodicSpan { kind, span }
     });
     Ok(spans.collect())
+}
+
+/// The costs of messages whose bytes no cache holds: every byte of a shuffle is sent once.
+struct SentOnce<'a>(&'a dyn Costs);
+
+impl Costs for SentOnce<'_> {
+    fn adjusted(&self) -> Option<&dyn Costs> {
+        Some(self.0)
+    }
+
+    fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost {
+        self.0.compute(device, program, chain, phase, samples)
+    }
+
+    fn update(&self, device: &Device, elements: u64) -> Cost {
+        self.0.update(device, elements)
+    }
+
+    fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost {
+        self.0.load(device, program, samples)
+    }
+
+    fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {
+        let warm = self.0.message(pair, receiver, route);
+        MessageCost { copy: warm.cold.unwrap_or(warm.copy), ..warm }
+    }
 }

@@ -4,8 +4,6 @@
 //! the seed and the shuffle's number, so only samples travel (Kumar et al. 2018 §4.1). Between two shuffles a rank goes through
 //! its part in a random order, and through another one when it is through: it draws none twice before it has drawn all.
 
-use std::sync::Arc;
-
 use lockstep_models::{Partition, Program, RankRange};
 use lockstep_topology::{InputError, shard};
 
@@ -24,14 +22,23 @@ pub struct Parts {
     seed: u64,
 }
 
-/// What a shuffle moves in a group.
+/// What a shuffle moves in a group, seen by one member. Samples of a part are counted by their positions, before and after.
 pub(crate) struct Moves {
+    /// The member's samples that stay: after, before.
+    pub(crate) kept: Vec<(u32, u32)>,
+    /// The others, chunk by chunk.
+    pub(crate) rounds: Vec<Round>,
+}
+
+/// A chunk of a shuffle.
+#[derive(Default)]
+pub(crate) struct Round {
     /// By pair of members, `from · members + to`: fp32 elements of the samples that go from the one to the other.
     pub(crate) counts: Vec<u64>,
-    /// What this member sends, as positions in its part, in the order of destinations.
+    /// What this member sends, as positions before, in the order of destinations.
     pub(crate) sent: Vec<u32>,
-    /// Where in its new part each sample belongs that comes in, in the order of sources.
-    pub(crate) places: Vec<u32>,
+    /// The position of each sample that comes in, in the order of sources.
+    pub(crate) taken: Vec<u32>,
 }
 
 impl Parts {
@@ -62,9 +69,11 @@ impl Parts {
     pub(crate) fn check_room(&self, data: &Dataset, here: &[u32]) -> Result<(), InputError> {
         let Pixels::Encoded(samples) = &data.pixels else { return Ok(()) };
         let members = here.iter().map(|rank| self.group(*rank).count).min().unwrap_or(1);
+        let part = samples.bytes().div_ceil(u64::from(members));
         // What goes and what comes in a shuffle is there beside the part.
-        let shuffles = if self.partition.shuffle_every.is_some() && members > 1 { 3 } else { 1 };
-        let each = u128::from(samples.bytes().div_ceil(u64::from(members)) * shuffles);
+        let shuffles = self.partition.shuffle_every.is_some() && members > 1;
+        let chunks = if shuffles { 2 * part.min(4 * self.partition.chunk) } else { 0 };
+        let each = u128::from(part + chunks);
         let cure = "let more ranks hold the set together (fewer groups, more hosts), or take one-shuffle, which leaves it in its file";
         check_buffers("sampling", "partitioned", here.len() as u64, each, cure)
     }
@@ -116,123 +125,60 @@ impl Parts {
         self.drawn(step, rank, repetition).into_iter().map(|position| held[position as usize]).collect()
     }
 
-    /// What `rank` sends and gets when its group's samples go from where they are after `shuffles` shuffles to where they are
-    /// after the next one; `elements` of a sample travel.
-    pub(crate) fn moves(&self, rank: u32, shuffles: u64, elements: impl Fn(u32) -> u64) -> Moves {
+    /// What `rank` keeps, sends and gets when its group's samples go from where they are after `shuffles` shuffles to where they are
+    /// after the next one, in so many `rounds`; `elements` of a sample travel.
+    pub(crate) fn moves(&self, rank: u32, shuffles: u64, rounds: u32, elements: impl Fn(u32) -> u64) -> Moves {
         let number = self.partition.group_of(rank);
         let group = self.partition.groups[number];
-        let (members, own) = (u64::from(group.count), u64::from(rank - group.first));
-        let before = self.order(number, shuffles);
-        // By sample: its place among all after the shuffle.
-        let mut after = vec![0u32; before.len()];
-        (0..).zip(self.order(number, shuffles + 1)).for_each(|(place, sample)| after[sample as usize] = place);
-        let parts: Vec<_> = (0..members).map(|member| shard(self.samples.into(), members, member)).collect();
-        let owner = |place: u32| parts.partition_point(|part| part.end <= u64::from(place));
-        let mut counts = vec![0u64; (members * members) as usize];
-        let (mut sent, mut places) = (Vec::new(), Vec::new());
-        for (from, part) in parts.iter().enumerate() {
-            let of_member = before[part.start as usize..part.end as usize].iter().map(|sample| after[*sample as usize]);
-            // Every sender lists its samples by destination, each destination's in the order of their new places.
-            let mut listed: Vec<(u32, u32)> = of_member.zip(0..).collect();
-            listed.sort_unstable();
-            for (place, position) in listed {
-                let to = owner(place);
-                counts[from * members as usize + to] += elements(before[part.start as usize + position as usize]);
-                if from as u64 == own {
-                    sent.push(position);
+        let (members, own) = (group.count as usize, (rank - group.first) as usize);
+        let parts: Vec<_> =
+            (0..members).map(|member| shard(self.samples.into(), members as u64, member as u64)).collect();
+        // The member that has this place among all, and its position there.
+        let owner = |place: u32| {
+            let member = parts.partition_point(|part| part.end <= u64::from(place));
+            (member, place - parts[member].start as u32)
+        };
+        let mut before = vec![0u32; self.samples as usize];
+        (0..).zip(self.order(number, shuffles)).for_each(|(place, sample)| before[sample as usize] = place);
+        let after = self.order(number, shuffles + 1);
+        // By pair, in the order of the new places: samples in all, then how many were given to a round.
+        let mut all = vec![0u64; members * members];
+        let moved = |place: u32, sample: u32| {
+            let ((from, old), (to, new)) = (owner(before[sample as usize]), owner(place));
+            (from, to, old, new)
+        };
+        for (place, sample) in (0..).zip(&after) {
+            let (from, to, ..) = moved(place, *sample);
+            all[from * members + to] += 1;
+        }
+        let mut given = vec![0u64; members * members];
+        let round = || Round { counts: vec![0; members * members], ..Round::default() };
+        let mut found = Moves { kept: Vec::new(), rounds: (0..rounds).map(|_| round()).collect() };
+        // By round: what this member sends to each, and gets of each.
+        let mut ways = vec![(vec![Vec::new(); members], vec![Vec::new(); members]); rounds as usize];
+        for (place, sample) in (0..).zip(&after) {
+            let (from, to, old, new) = moved(place, *sample);
+            if from == to {
+                if from == own {
+                    found.kept.push((new, old));
                 }
-                if to as u64 == own {
-                    places.push(place - parts[to].start as u32);
-                }
+                continue;
+            }
+            let pair = from * members + to;
+            let round = (given[pair] * u64::from(rounds) / all[pair]) as usize;
+            given[pair] += 1;
+            found.rounds[round].counts[pair] += elements(*sample);
+            if from == own {
+                ways[round].0[to].push(old);
+            }
+            if to == own {
+                ways[round].1[from].push(new);
             }
         }
-        Moves { counts, sent, places }
-    }
-}
-
-impl Dataset {
-    /// Elements of a message that carries this sample: its image and its label's bits; of packed sets its length, its label, and
-    /// its bytes as they are packed, four in an element.
-    pub(crate) fn message_elements(&self, sample: u32) -> u64 {
-        match &self.pixels {
-            Pixels::Values(_) => self.shape.elements() + 1,
-            Pixels::Encoded(samples) => 2 + samples.length(sample).div_ceil(4) as u64,
+        for (round, (sent, taken)) in found.rounds.iter_mut().zip(ways) {
+            (round.sent, round.taken) = (sent.concat(), taken.concat());
         }
-    }
-
-    /// The same on average over all samples, rounded up.
-    pub(crate) fn mean_message_elements(&self) -> u64 {
-        let all: u64 = (0..self.len() as u32).map(|sample| self.message_elements(sample)).sum();
-        all.div_ceil(self.len() as u64)
-    }
-
-    /// Packs the samples at `positions` one behind the other.
-    ///
-    /// # Errors
-    /// Packed samples that are damaged.
-    pub(crate) fn pack(&self, positions: &[u32], message: &mut [f32]) -> Result<(), InputError> {
-        let mut rest = message;
-        for position in positions {
-            let label = self.labels[*position as usize];
-            let sample;
-            (sample, rest) = rest.split_at_mut(self.message_elements(*position) as usize);
-            // Copies carry any bits, also those that are no number.
-            match &self.pixels {
-                Pixels::Values(values) => {
-                    let each = sample.len() - 1;
-                    sample[..each].copy_from_slice(&values[*position as usize * each..][..each]);
-                    sample[each] = f32::from_bits(label);
-                }
-                Pixels::Encoded(samples) => {
-                    let bytes = samples.sample(*position)?;
-                    (sample[0], sample[1]) = (f32::from_bits(bytes.len() as u32), f32::from_bits(label));
-                    for (element, bytes) in sample[2..].iter_mut().zip(bytes.chunks(4)) {
-                        let mut four = [0; 4];
-                        four[..bytes.len()].copy_from_slice(bytes);
-                        *element = f32::from_bits(u32::from_le_bytes(four));
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes samples packed one behind the other in place of its own: the n-th comes to stand at `places[n]`.
-    pub(crate) fn unpack(&mut self, message: &[f32], places: &[u32]) {
-        self.labels.resize(places.len(), 0);
-        match &mut self.pixels {
-            Pixels::Values(values) => {
-                let each = self.shape.elements() as usize;
-                values.resize(places.len() * each, 0.0);
-                for (sample, place) in message.chunks_exact(each + 1).zip(places.iter().map(|place| *place as usize)) {
-                    values[place * each..(place + 1) * each].copy_from_slice(&sample[..each]);
-                    self.labels[place] = sample[each].to_bits();
-                }
-            }
-            Pixels::Encoded(samples) => {
-                // All samples are in the message, so what was here need not stay.
-                *samples = Arc::new(samples.replaced(Vec::new(), vec![0]));
-                // By place: where the sample is in the message, and its length.
-                let mut found = vec![(0, 0); places.len()];
-                let mut at = 0;
-                for place in places.iter().map(|place| *place as usize) {
-                    let length = message[at].to_bits() as usize;
-                    self.labels[place] = message[at + 1].to_bits();
-                    found[place] = (at + 2, length);
-                    at += 2 + length.div_ceil(4);
-                }
-                let (mut bytes, mut ends) =
-                    (Vec::with_capacity(found.iter().map(|(_, length)| length + 3).sum()), vec![0]);
-                for (at, length) in found {
-                    let begin = bytes.len();
-                    let elements = &message[at..at + length.div_ceil(4)];
-                    bytes.extend(elements.iter().flat_map(|element| element.to_bits().to_le_bytes()));
-                    bytes.truncate(begin + length);
-                    ends.push(begin + length);
-                }
-                *samples = Arc::new(samples.replaced(bytes, ends));
-            }
-        }
+        found
     }
 }
 
@@ -255,7 +201,8 @@ mod tests {
         /// other.
         #[test]
         fn a_shuffle_loses_and_doubles_nothing(
-            nodes in prop::collection::vec(1u32..4, 1..5), whole: bool, samples in 60u32..200, shuffles in 0u64..5, seed: u64,
+            nodes in prop::collection::vec(1u32..4, 1..5), whole: bool, samples in 60u32..200, shuffles in 0u64..5, rounds in 1u32..6,
+            seed: u64,
         ) {
             let groups = if whole { nodes.len() as u32 } else { 1 };
             let parts = parts(&nodes, groups, Some(2), samples, seed);
@@ -264,20 +211,34 @@ mod tests {
                 let mut all = held.concat();
                 all.sort_unstable();
                 prop_assert_eq!(all, (0..samples).collect::<Vec<_>>());
-                let moves: Vec<Moves> = group.iter().map(|rank| parts.moves(rank, shuffles, |_| 1)).collect();
+                let moves: Vec<Moves> = group.iter().map(|rank| parts.moves(rank, shuffles, rounds, |_| 1)).collect();
                 let members = group.count as usize;
                 // Carried out on numbers in place of samples.
                 for to in 0..members {
-                    let mut arrived = Vec::new();
-                    for from in 0..members {
-                        let start: u64 = moves[from].counts[from * members..from * members + to].iter().sum();
-                        let count = moves[from].counts[from * members + to];
-                        let block = &moves[from].sent[start as usize..(start + count) as usize];
-                        arrived.extend(block.iter().map(|position| held[from][*position as usize]));
+                    let mut part = vec![u32::MAX; held[to].len()];
+                    for (new, old) in &moves[to].kept {
+                        part[*new as usize] = held[to][*old as usize];
                     }
-                    let mut part = vec![u32::MAX; arrived.len()];
-                    arrived.iter().zip(&moves[to].places).for_each(|(sample, place)| part[*place as usize] = *sample);
+                    for round in 0..rounds as usize {
+                        let of = |from: usize| &moves[from].rounds[round];
+                        let mut arrived = Vec::new();
+                        for from in 0..members {
+                            let start: u64 = of(from).counts[from * members..from * members + to].iter().sum();
+                            let count = of(from).counts[from * members + to];
+                            prop_assert!(from != to || count == 0, "what stays does not travel");
+                            let block = &of(from).sent[start as usize..(start + count) as usize];
+                            arrived.extend(block.iter().map(|position| held[from][*position as usize]));
+                        }
+                        prop_assert_eq!(arrived.len(), of(to).taken.len());
+                        arrived.iter().zip(&of(to).taken).for_each(|(sample, place)| part[*place as usize] = *sample);
+                    }
                     prop_assert_eq!(part, parts.held(group.first + to as u32, shuffles + 1));
+                }
+                // Rounds are alike: of every pair's samples each has its share, rounded.
+                for pair in 0..members * members {
+                    let counts: Vec<u64> = moves[0].rounds.iter().map(|round| round.counts[pair]).collect();
+                    let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+                    prop_assert!(most - least <= 1, "{:?}", counts);
                 }
             }
         }
@@ -304,7 +265,8 @@ mod tests {
     fn who_holds_all_moves_nothing() {
         let parts = parts(&[1, 1], 2, Some(1), 50, 7);
         for rank in 0..2 {
-            assert_eq!(parts.moves(rank, 0, |_| 1).counts, [50]);
+            let moves = parts.moves(rank, 0, 1, |_| 1);
+            assert_eq!((moves.kept.len(), moves.rounds[0].counts.as_slice()), (50, [0].as_slice()));
             assert_ne!(parts.held(rank, 0), parts.held(rank, 1));
         }
         assert_ne!(parts.held(0, 0), parts.held(1, 0));

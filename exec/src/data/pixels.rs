@@ -46,8 +46,8 @@ pub(super) struct Encoded {
 enum Kept {
     /// In the file, mapped: the numbers of the samples.
     Mapped(Vec<u32>),
-    /// In memory: where each sample begins and ends.
-    Resident { bytes: Vec<u8>, ends: Vec<usize> },
+    /// In memory, each by itself, so that one can go and another come in its place.
+    Resident(Vec<Arc<[u8]>>),
 }
 
 impl Encoded {
@@ -78,17 +78,16 @@ impl Encoded {
     /// # Errors
     /// A file that cannot be read, or is damaged.
     pub(super) fn resident(&self, indices: &[u32]) -> Result<Encoded, InputError> {
-        let mut ends = vec![0];
-        for index in indices {
-            ends.push(ends[ends.len() - 1] + self.length(*index));
-        }
-        let mut bytes = vec![0; ends[indices.len()]];
+        let mut samples: Vec<Arc<[u8]>> = vec![Arc::default(); indices.len()];
         let mut order: Vec<usize> = (0..indices.len()).collect();
         order.sort_unstable_by_key(|position| indices[*position]);
         for position in order {
-            self.packed.read(self.number(indices[position]), &mut bytes[ends[position]..ends[position + 1]])?;
+            let number = self.number(indices[position]);
+            let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, self.length(indices[position])).collect();
+            self.packed.read(number, Arc::get_mut(&mut bytes).expect("nobody else has new memory"))?;
+            samples[position] = bytes;
         }
-        Ok(self.with(Kept::Resident { bytes, ends }))
+        Ok(self.with(Kept::Resident(samples)))
     }
 
     /// The number in the file of a sample that is mapped.
@@ -101,7 +100,7 @@ impl Encoded {
     pub(super) fn length(&self, sample: u32) -> usize {
         match &self.kept {
             Kept::Mapped(samples) => self.packed.entries()[samples[sample as usize] as usize].length as usize,
-            Kept::Resident { ends, .. } => ends[sample as usize + 1] - ends[sample as usize],
+            Kept::Resident(samples) => samples[sample as usize].len(),
         }
     }
 
@@ -130,7 +129,7 @@ impl Encoded {
     pub(super) fn sample(&self, sample: u32) -> Result<&[u8], InputError> {
         match &self.kept {
             Kept::Mapped(samples) => self.packed.checked(samples[sample as usize] as usize),
-            Kept::Resident { bytes, ends } => Ok(&bytes[ends[sample as usize]..ends[sample as usize + 1]]),
+            Kept::Resident(samples) => Ok(&samples[sample as usize]),
         }
     }
 
@@ -138,13 +137,27 @@ impl Encoded {
     fn unchecked(&self, sample: u32) -> &[u8] {
         match &self.kept {
             Kept::Mapped(samples) => self.packed.bytes(samples[sample as usize] as usize),
-            Kept::Resident { bytes, ends } => &bytes[ends[sample as usize]..ends[sample as usize + 1]],
+            Kept::Resident(samples) => &samples[sample as usize],
         }
     }
 
-    /// Other samples in their place, in memory: `ends` says where each begins and ends in `bytes`.
-    pub(super) fn replaced(&self, bytes: Vec<u8>, ends: Vec<usize>) -> Encoded {
-        self.with(Kept::Resident { bytes, ends })
+    /// Frees the memory of samples that have left; those that are mapped take none.
+    pub(super) fn release(&mut self, gone: &[u32]) {
+        if let Kept::Resident(samples) = &mut self.kept {
+            gone.iter().for_each(|sample| samples[*sample as usize] = Arc::default());
+        }
+    }
+
+    /// Puts a sample that has come into memory, in the place of one that has left or at the end.
+    ///
+    /// # Panics
+    /// Where samples are mapped.
+    pub(super) fn put(&mut self, sample: usize, bytes: Arc<[u8]>) {
+        let Kept::Resident(samples) = &mut self.kept else { unreachable!("samples come to those in memory") };
+        if samples.len() <= sample {
+            samples.resize(sample + 1, Arc::default());
+        }
+        samples[sample] = bytes;
     }
 
     /// Whether they are JPEG files.
@@ -219,7 +232,7 @@ impl Encoded {
     fn name(&self, sample: u32) -> String {
         match &self.kept {
             Kept::Mapped(samples) => samples[sample as usize].to_string(),
-            Kept::Resident { .. } => format!("{sample} of a rank's part"),
+            Kept::Resident(_) => format!("{sample} of a rank's part"),
         }
     }
 }

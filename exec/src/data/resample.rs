@@ -28,6 +28,30 @@ pub(super) fn whole_of((height, width): (usize, usize), shape: Shape) -> Window 
     (((height - rows) / 2) as f64, ((width - columns) / 2) as f64, rows as f64, columns as f64)
 }
 
+/// A row of pixels, interpolated between columns: one value for each of the columns, channel by channel.
+#[derive(Default)]
+struct Line {
+    row: Option<usize>,
+    values: Vec<f32>,
+}
+
+impl Line {
+    /// Becomes `row` of a picture; each of `columns` lies between the pixels that begin at two places of it.
+    fn take<const CHANNELS: usize>(&mut self, picture: &Picture, row: usize, columns: &[(usize, usize, f32)]) {
+        self.row = Some(row);
+        self.values.resize(CHANNELS * columns.len(), 0.0);
+        let length = usize::from(picture.width) * CHANNELS;
+        let pixels = &picture.pixels[row * length..(row + 1) * length];
+        for (x, (before, behind, right)) in columns.iter().enumerate() {
+            let (a, b) = (&pixels[*before..before + CHANNELS], &pixels[*behind..behind + CHANNELS]);
+            for channel in 0..CHANNELS {
+                let (a, b) = (f32::from(a[channel]), f32::from(b[channel]));
+                self.values[channel * columns.len() + x] = a + (b - a) * right;
+            }
+        }
+    }
+}
+
 /// Makes `image` (`[channels, height, width]` of `shape`) out of a window of a picture, by bilinear interpolation between the centres of
 /// pixels; grey pictures give each channel the same.
 pub(super) fn resample(
@@ -39,24 +63,33 @@ pub(super) fn resample(
 ) {
     let (height, width) = (shape.height as usize, shape.width as usize);
     let channels = usize::from(picture.channels);
-    let line = usize::from(picture.width) * channels;
     let columns: Vec<(usize, usize, f32)> = (0..width)
         .map(|x| between(x, width, left, of_width))
         .map(|(before, behind, right)| (before * channels, behind * channels, right))
         .collect();
-    for (channel, plane) in image.chunks_exact_mut(height * width).enumerate() {
-        let (scale, mean) = ((1.0 / figures.deviation[channel]) as f32, figures.mean[channel] as f32);
-        let of = channel.min(channels - 1);
-        for (y, row) in plane.chunks_exact_mut(width).enumerate() {
-            let (above, below, down) = between(y, height, top, of_height);
-            let upper = &picture.pixels[above * line..(above + 1) * line];
-            let lower = &picture.pixels[below * line..(below + 1) * line];
-            for (value, (before, behind, right)) in row.iter_mut().zip(&columns) {
-                let mix = |line: &[u8]| {
-                    let (a, b) = (f32::from(line[before + of]), f32::from(line[behind + of]));
-                    a + (b - a) * right
-                };
-                let (upper, lower) = (mix(upper), mix(lower));
+    let scales: Vec<(f32, f32)> = std::iter::zip(&figures.mean, &figures.deviation)
+        .map(|(mean, deviation)| (*mean as f32, (1.0 / deviation) as f32))
+        .collect();
+    // Neighbouring rows often lie between the same two of the picture, or share one.
+    let [mut upper, mut lower] = [Line::default(), Line::default()];
+    for y in 0..height {
+        let (above, below, down) = between(y, height, top, of_height);
+        if upper.row != Some(above) && lower.row == Some(above) {
+            std::mem::swap(&mut upper, &mut lower);
+        }
+        for (line, row) in [(&mut upper, above), (&mut lower, below)] {
+            if line.row != Some(row) {
+                match channels {
+                    1 => line.take::<1>(picture, row, &columns),
+                    _ => line.take::<3>(picture, row, &columns),
+                }
+            }
+        }
+        let planes = image.chunks_exact_mut(height * width).zip(&scales).enumerate();
+        for (channel, (plane, (mean, scale))) in planes {
+            let of = channel.min(channels - 1) * width;
+            let rows = upper.values[of..of + width].iter().zip(&lower.values[of..of + width]);
+            for (value, (upper, lower)) in plane[y * width..(y + 1) * width].iter_mut().zip(rows) {
                 *value = (upper + (lower - upper) * down - mean) * scale;
             }
         }
@@ -95,7 +128,51 @@ mod tests {
         assert_eq!(whole_of((300, 100), shape), (100.0, 0.0, 100.0, 100.0));
     }
 
+    /// The same, each value by itself from its four pixels.
+    fn obvious(
+        picture: &Picture,
+        (top, left, of_height, of_width): Window,
+        figures: &Normalisation,
+        shape: Shape,
+    ) -> Vec<f32> {
+        let (height, width, channels) = (shape.height as usize, shape.width as usize, usize::from(picture.channels));
+        let pixel = |y: usize, x: usize, channel: usize| {
+            f32::from(picture.pixels[(y * usize::from(picture.width) + x) * channels + channel.min(channels - 1)])
+        };
+        let mut image = Vec::new();
+        for channel in 0..shape.channels as usize {
+            for (y, x) in (0..height).flat_map(|y| (0..width).map(move |x| (y, x))) {
+                let (above, below, down) = between(y, height, top, of_height);
+                let (before, behind, right) = between(x, width, left, of_width);
+                let mix = |a: f32, b: f32, share: f32| a + (b - a) * share;
+                let upper = mix(pixel(above, before, channel), pixel(above, behind, channel), right);
+                let lower = mix(pixel(below, before, channel), pixel(below, behind, channel), right);
+                let (mean, deviation) = (figures.mean[channel] as f32, figures.deviation[channel]);
+                image.push((mix(upper, lower, down) - mean) * (1.0 / deviation) as f32);
+            }
+        }
+        image
+    }
+
     proptest! {
+        #[test]
+        fn rows_that_are_kept_give_what_four_pixels_give(
+            height in 1usize..40, width in 1usize..40, to in 1u32..30, wide in 1u32..30, grey: bool, seed: u8,
+            place in prop::array::uniform4(0.0..1.0f64),
+        ) {
+            let channels = if grey { 1 } else { 3 };
+            let pixels = (0..height * width * channels).map(|at| (at * 151 + usize::from(seed)) as u8).collect();
+            let picture = Picture { width: width as u16, height: height as u16, channels: channels as u8, pixels };
+            let (rows, columns) = ((place[0] * height as f64).ceil().max(1.0), (place[1] * width as f64).ceil().max(1.0));
+            let at = |share: f64, room: f64| (share * (room + 1.0)).floor().min(room);
+            let window = (at(place[2], height as f64 - rows), at(place[3], width as f64 - columns), rows, columns);
+            let figures = Normalisation { mean: vec![0.5, 7.0, 100.0], deviation: vec![0.3, 2.0, 50.0] };
+            let shape = Shape { channels: 3, height: to, width: wide };
+            let mut image = vec![-1.0; shape.elements() as usize];
+            resample(&picture, window, &figures, shape, &mut image);
+            prop_assert_eq!(image, obvious(&picture, window, &figures, shape));
+        }
+
         #[test]
         fn windows_lie_inside_and_a_plain_picture_stays_plain(
             height in 1usize..60, width in 1usize..60, to in 1u32..40, wide in 1u32..40, grey: bool, level: u8,

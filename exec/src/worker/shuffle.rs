@@ -1,16 +1,17 @@
 //! Samples in memory: the part that a rank holds, and the shuffle that sends samples to the ranks that hold them next.
 //!
 //! A sample travels as its image and its label, or as it is packed. The exchange is an alltoallv among
-//! the ranks of a group, by the same lanes as every other (Kumar et al. 2018 §4.1, Algorithm 2).
+//! the ranks of a group, by the same lanes as every other (Kumar et al. 2018 §4.1, Algorithm 2). Samples that stay on their rank are not
+//! touched: where a sample lies in memory and where it stands in the rank's order are two things, and a shuffle changes the second.
 
 use std::sync::Arc;
 
 use lockstep_models::{Op, Periodic, RankRange, SampleMove};
-use lockstep_topology::{Algorithm, Collective, Group, Rank, Schedule};
+use lockstep_topology::{Algorithm, Collective, Group, InputError, Rank, Schedule};
 
 use super::{Setup, Worker};
 use crate::arena::Arena;
-use crate::data::{Dataset, Parts};
+use crate::data::{Dataset, Moves, Parts, Round};
 use crate::error::ExecError;
 use crate::exchange::{Buffers, Exchange};
 use crate::flight::Aside;
@@ -20,10 +21,21 @@ pub(super) struct Store {
     parts: Parts,
     /// Shuffles that there have been.
     shuffles: u64,
-    /// The rank's part, in its order.
+    /// The rank's part, in any order.
     data: Dataset,
+    /// By position in the rank's order: where the sample is in `data`.
+    slots: Vec<u32>,
+    /// Places in `data` without a sample.
+    free: Vec<u32>,
     /// Memory for samples on their way out and in, kept from one shuffle to the next.
     on_their_way: [Arena; 2],
+}
+
+/// A shuffle under way.
+struct Deal {
+    moves: Moves,
+    /// The slots of the new order, as far as its samples are there.
+    slots: Vec<u32>,
 }
 
 impl Store {
@@ -34,8 +46,11 @@ impl Store {
         };
         let shuffles = parts.shuffles_before(step);
         let data = setup.data.held(&parts.held(rank, shuffles))?;
-        let on_their_way = [0, 0].map(|elements| Arena::new(vec![0.0; elements]));
-        Ok(Some(Store { parts, shuffles, data, on_their_way }))
+        let slots = (0..data.len() as u32).collect();
+        let longest = setup.periodic.shuffle.as_ref().map_or(0, |program| program.buffers[0].elements);
+        // What leaves and comes differs from shuffle to shuffle; an eighth more than on average is seldom too little.
+        let on_their_way = [(); 2].map(|()| touched((longest + longest / 8) as usize));
+        Ok(Some(Store { parts, shuffles, data, slots, free: Vec::new(), on_their_way }))
     }
 
     /// What the rank holds.
@@ -45,13 +60,45 @@ impl Store {
 
     /// Where the samples of a micro-batch stand in it.
     pub(super) fn drawn(&self, step: u64, rank: u32, repetition: u32) -> Vec<u32> {
-        self.parts.drawn(step, rank, repetition)
+        let positions = self.parts.drawn(step, rank, repetition);
+        positions.into_iter().map(|position| self.slots[position as usize]).collect()
+    }
+
+    /// Packs what leaves in a round.
+    fn pack(&mut self, deal: &mut Deal, round: usize, sent: usize) -> Result<(), InputError> {
+        let slots: Vec<u32> = deal.moves.rounds[round].sent.iter().map(|old| self.slots[*old as usize]).collect();
+        // SAFETY: the round's exchange has not begun, and that of the round before is over.
+        self.data.pack(&slots, unsafe { self.on_their_way[0].slice_mut(0..sent) })?;
+        self.free.extend(slots);
+        Ok(())
+    }
+
+    /// Unpacks what has come in a round, into slots of what has left, or behind all others where more has come so far than left.
+    fn unpack(&mut self, deal: &mut Deal, round: usize, taken: usize) {
+        let mut end = self.data.len() as u32;
+        let mut slot = || {
+            self.free.pop().unwrap_or_else(|| {
+                end += 1;
+                end - 1
+            })
+        };
+        let places = &deal.moves.rounds[round].taken;
+        let slots: Vec<u32> = places.iter().map(|_| slot()).collect();
+        // SAFETY: the exchange is over.
+        self.data.unpack(unsafe { self.on_their_way[1].slice(0..taken) }, &slots);
+        places.iter().zip(slots).for_each(|(place, slot)| deal.slots[*place as usize] = slot);
     }
 
     /// The same of a step that comes before the next shuffle; `None` behind it.
     pub(super) fn drawn_unshuffled(&self, step: u64, rank: u32, repetition: u32) -> Option<Vec<u32>> {
         (self.parts.shuffles_before(step) == self.shuffles).then(|| self.drawn(step, rank, repetition))
     }
+}
+
+/// Memory whose pages are there: a shuffle does not wait for the system to clear them.
+fn touched(elements: usize) -> Arena {
+    // Zeros would be pages that the system clears at the first write.
+    Arena::new(vec![1.0; elements])
 }
 
 impl Worker<'_> {
@@ -75,32 +122,43 @@ impl Worker<'_> {
         let (Some(program), Some(store)) = (&self.setup.periodic.shuffle, &mut self.store) else { return Ok(()) };
         let role = &program.roles[program.role_of(rank)];
         let data = self.setup.data;
-        let moves = store.parts.moves(rank, store.shuffles, |sample| data.message_elements(sample));
+        let rounds = role.runs().filter(|(task, _)| matches!(role.tasks[*task].op, Op::Exchange(_))).count() as u32;
+        let moves = store.parts.moves(rank, store.shuffles, rounds, |sample| data.message_elements(sample));
         let (members, own) = (group.count as usize, (rank - group.first) as usize);
-        let sum = |of: &dyn Fn(usize) -> usize| (0..members).map(|other| moves.counts[of(other)]).sum::<u64>() as usize;
-        let (sent, taken) = (sum(&|to| own * members + to), sum(&|from| from * members + own));
-        for (arena, elements) in store.on_their_way.iter_mut().zip([sent, taken]) {
+        let sum = |round: &Round, of: &dyn Fn(usize) -> usize| {
+            (0..members).map(|other| round.counts[of(other)]).sum::<u64>() as usize
+        };
+        let lengths: Vec<(usize, usize)> = moves
+            .rounds
+            .iter()
+            .map(|round| (sum(round, &|to| own * members + to), sum(round, &|from| from * members + own)))
+            .collect();
+        let longest = lengths.iter().fold((0, 0), |most, each| (most.0.max(each.0), most.1.max(each.1)));
+        for (arena, elements) in store.on_their_way.iter_mut().zip([longest.0, longest.1]) {
             if arena.len() < elements {
-                *arena = Arena::new(vec![0.0; elements]);
+                *arena = touched(elements + elements / 8);
             }
         }
+        let mut slots = vec![0; store.slots.len()];
+        moves.kept.iter().for_each(|(new, old)| slots[*new as usize] = store.slots[*old as usize]);
+        let mut deal = Deal { moves, slots };
         for (task, repetition) in role.runs() {
+            let (sent, taken) = lengths[repetition as usize];
             self.timed(Periodic::Shuffle, (task, repetition), |worker| {
                 let Some(store) = &mut worker.store else { return Ok(()) };
+                let round = repetition as usize;
                 match &role.tasks[task].op {
-                    Op::Samples { to: SampleMove::Pack, .. } => {
-                        // SAFETY: the exchange has not begun.
-                        store.data.pack(&moves.sent, unsafe { store.on_their_way[0].slice_mut(0..sent) })?;
-                    }
-                    Op::Exchange(_) => worker.deal(group, &moves.counts, (sent, taken))?,
+                    Op::Samples { to: SampleMove::Pack, .. } => Ok(store.pack(&mut deal, round, sent)?),
+                    Op::Exchange(_) => worker.deal(group, &deal.moves.rounds[round].counts, (sent, taken)),
                     _ => {
-                        // SAFETY: the exchange is over.
-                        store.data.unpack(unsafe { store.on_their_way[1].slice(0..taken) }, &moves.places);
-                        store.shuffles += 1;
+                        store.unpack(&mut deal, round, taken);
+                        Ok(())
                     }
                 }
-                Ok(())
             })?;
+        }
+        if let Some(store) = &mut self.store {
+            (store.slots, store.shuffles) = (deal.slots, store.shuffles + 1);
         }
         Ok(())
     }

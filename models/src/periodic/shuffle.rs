@@ -1,4 +1,5 @@
-//! The shuffle of samples that ranks hold in parts: each packs what leaves it, an alltoallv, each unpacks what it gets.
+//! The shuffle of samples that ranks hold in parts: each packs what leaves it, an alltoallv, each unpacks what it gets; chunk by chunk
+//! where that is much. Samples that their rank keeps stay where they are.
 
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use crate::{After, Axis, AxisSet, Exchange, Members, Mesh, Op, Program, Role, Sa
 impl Program {
     /// The shuffle of `samples` samples that travel as `each` fp32 elements; `None` where no sample ever moves.
     ///
-    /// Which samples change hands is drawn in a run. On average each rank sends an equal share of its part to every rank of its group,
-    /// itself included, and that is what these messages carry.
+    /// Which samples change hands is drawn in a run. On average each rank keeps an equal share of its part and sends as much to every
+    /// other rank of its group, and that is what these messages carry.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -20,9 +21,9 @@ impl Program {
     /// let sampling = "partitioned:groups=1:shuffle-every=10".parse().unwrap();
     /// let job = Job { sampling, node_sizes: Some(vec![1; 4]), ..Job::new(model, 4, 8) };
     /// let shuffle = job.program().unwrap().shuffle(400, 10).unwrap().unwrap();
-    /// // 100 samples of 10 elements on each rank: 25 for each of four.
+    /// // 100 samples of 10 elements on each rank: 25 for each of four, and one of them is the rank itself.
     /// let (_, exchange) = shuffle.roles[0].exchanges().next().unwrap();
-    /// assert_eq!(shuffle.schedule(exchange, 0).unwrap().elements_sent(0), 4 * 25 * 10);
+    /// assert_eq!(shuffle.schedule(exchange, 0).unwrap().elements_sent(0), 3 * 25 * 10);
     /// ```
     ///
     /// # Errors
@@ -40,7 +41,7 @@ impl Program {
             .iter()
             .enumerate()
             .map(|(number, group)| {
-                let (tasks, elements) = tasks(group.count, samples, each);
+                let (tasks, elements) = tasks(group.count, samples, each, partition.chunk);
                 longest = longest.max(elements);
                 let (first, count) = if alike { (0, self.workers()) } else { (group.first, group.count) };
                 Role { name: format!("group {number}"), ranks: Members::range(first, count), tasks }
@@ -54,33 +55,53 @@ impl Program {
     }
 }
 
-/// What each of `members` ranks does that hold `samples` samples together, and the elements of the longest part.
-fn tasks(members: u32, samples: u64, each: u64) -> (Vec<Task>, u64) {
-    let parts: Vec<u64> = (0..members).map(|member| length(samples, members, member) * each).collect();
-    let block = |from: u64, to: u32| length(parts[from as usize] / each, members, to) * each;
-    let counts: Arc<[u64]> = (0..u64::from(members))
-        .flat_map(|from| (0..members).map(move |to| (from, to)))
-        .map(|(from, to)| block(from, to))
+/// What each of `members` ranks does that hold `samples` samples together, and the most elements of a chunk.
+fn tasks(members: u32, samples: u64, each: u64, chunk: u64) -> (Vec<Task>, u64) {
+    let block = |from: u64, to: u64| match from == to {
+        true => 0,
+        false => length(length(samples, members, from), members, to),
+    };
+    let all = 0..u64::from(members);
+    let leaving = |from: u64| -> u64 { all.clone().map(|to| block(from, to)).sum() };
+    let rounds = (leaving(0) * each).div_ceil(chunk.max(1)).clamp(1, leaving(0).max(1));
+    // The same in every round, so a chunk's share of a block is no whole number of samples.
+    let share = |samples: u64| (samples * each).div_ceil(rounds);
+    let counts: Arc<[u64]> = all
+        .clone()
+        .flat_map(|from| all.clone().map(move |to| (from, to)))
+        .map(|(from, to)| share(block(from, to)))
         .collect();
-    let columns = (0..members as usize).map(|to| counts.iter().skip(to).step_by(members as usize).sum::<u64>());
-    let longest = columns.chain(parts.iter().copied()).max().unwrap_or(0);
-    let axes = AxisSet::of(&[Axis::Device]);
+    let row = |from: u64| all.clone().map(|to| counts[(from * u64::from(members) + to) as usize]).sum::<u64>();
+    let column = |to: u64| all.clone().map(|from| counts[(from * u64::from(members) + to) as usize]).sum::<u64>();
+    let longest = all.clone().map(|member| row(member).max(column(member))).max().unwrap_or(0);
+    let (moved, axes) = (row(0), AxisSet::of(&[Axis::Device]));
     let exchange =
         Exchange::new(Collective::AllToAllV { counts }, Algorithm::pairwise(), axes, Periodic::SAMPLES, 0..longest);
-    let moved = |to| Op::Samples { to, elements: parts[0] };
-    let list = [
-        ("pack samples", moved(SampleMove::Pack), Stream::Compute),
+    let body = [
+        ("pack samples", Op::Samples { to: SampleMove::Pack, elements: moved }, Stream::Compute),
         ("shuffle samples", Op::Exchange(exchange), Stream::Exchange),
-        ("unpack samples", moved(SampleMove::Unpack), Stream::Compute),
+        ("unpack samples", Op::Samples { to: SampleMove::Unpack, elements: moved }, Stream::Compute),
     ];
-    let tasks = list.into_iter().enumerate().map(|(number, (name, op, stream))| {
-        let after = number.checked_sub(1).map(|task| After { task, lag: 0 }).into_iter().collect();
-        Task { name: name.to_owned(), op, stream, after }
-    });
-    (tasks.collect(), longest)
+    let count = rounds.try_into().unwrap_or(u32::MAX);
+    let repeat = Op::Repeat { count, body: body.len(), claimed: false };
+    let first = usize::from(count > 1);
+    let mut tasks = Vec::new();
+    if first > 0 {
+        tasks.push(Task { name: "chunks".to_owned(), op: repeat, stream: Stream::Compute, after: Vec::new() });
+    }
+    for (number, (name, op, stream)) in body.into_iter().enumerate() {
+        let mut after: Vec<After> =
+            number.checked_sub(1).map(|task| After { task: first + task, lag: 0 }).into_iter().collect();
+        if first > 0 && number == 0 {
+            // The chunk before has left its memory.
+            after.push(After { task: first + 2, lag: 1 });
+        }
+        tasks.push(Task { name: name.to_owned(), op, stream, after });
+    }
+    (tasks, longest)
 }
 
-fn length(elements: u64, members: u32, member: u32) -> u64 {
-    let part = shard(elements, members.into(), member.into());
+fn length(samples: u64, members: u32, member: u64) -> u64 {
+    let part = shard(samples, members.into(), member);
     part.end - part.start
 }

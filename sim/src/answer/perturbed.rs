@@ -131,6 +131,7 @@ impl Costs for Perturbed<'_> {
                 }
                 OwnTime::MessageBytes => {
                     cost.copy = stretched.copy * factor;
+                    cost.cold = stretched.cold.map(|cold| cold * factor);
                     cost.sum = stretched.sum * factor;
                     cost.memory = stretched.memory;
                 }

@@ -167,6 +167,7 @@ impl Table {
             wake: entry.wake.map_or(0.0, |wake| wake.value),
             overhead: entry.overhead.value,
             copy: entry.copy.value,
+            cold: entry.cold.map(|cold| cold.value),
             sum: entry.sum.value,
             memory: self.cpu.share(entry.slowdown, 1.0),
             ..MessageCost::default()

@@ -24,6 +24,7 @@ pub(super) fn profile(program: &Program, chain: usize) -> Profile {
         wake: Some(Interval::exact(4e-5)),
         overhead: Interval::exact(1e-6),
         copy: Interval::exact(1e-10),
+        cold: Some(Interval::exact(1.5e-10)),
         sum: Interval { value: 2e-10, low: 1.9e-10, high: 2.2e-10 },
         slowdown: 1.5,
     };
@@ -65,7 +66,7 @@ fn a_table_answers_what_was_measured_and_says_what_was_not() {
     let route = world.cluster.route(DeviceId(0), DeviceId(0)).expect("to itself");
     let message = table.message(Pair::Memory, device, &route);
     assert_eq!((message.latency, message.overhead, message.copy, message.sum), (5e-6, 1e-6, 1e-10, 2e-10));
-    assert_eq!(message.wake, 4e-5);
+    assert_eq!((message.wake, message.cold), (4e-5, Some(1.5e-10)));
     assert_eq!(message.memory, 0.75);
     // What was not measured is as far off from what one expects as what was: twice as far, twice as long.
     let other = |table: &Table| table.compute(device, &program, 2, Phase::Forward, 8).seconds;

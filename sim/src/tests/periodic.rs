@@ -48,6 +48,31 @@ fn a_checkpoint_is_written_at_the_storage_s_rate() {
     close(seconds, bytes / 5e9);
 }
 
+/// Messages of a shuffle take as long as those that no cache holds; much is sent chunk by chunk.
+#[test]
+fn a_shuffle_s_bytes_are_cold() {
+    let sampling = "partitioned:groups=1:shuffle-every=10".parse().unwrap();
+    let mut program = program(&Job { sampling, node_sizes: Some(vec![1; 2]), ..Job::new(model(), 2, 8) });
+    let world = World::host(2, 2);
+    let took = |program: &Program, cold: Option<f64>| {
+        let message = MessageCost { copy: 1e-9, cold, ..MessageCost::default() };
+        let costs = Flat { message, ..Flat::default() };
+        let work = program.shuffle(4000, 25).unwrap().unwrap();
+        let (spans, _) = timed(&world, Periodic::Shuffle, &work, &costs);
+        let exchanges = spans.iter().filter(|run| run.span.rank == 0 && run.span.task % 3 == 1);
+        exchanges.map(|run| (run.span.end - run.span.start).as_secs_f64()).sum::<f64>()
+    };
+    // Half of each rank's 2000 samples leave it.
+    let bytes = 1000.0 * 25.0 * 4.0;
+    close(took(&program, None), 1e-9 * bytes);
+    close(took(&program, Some(3e-9)), 3e-9 * bytes);
+    program.partition.as_mut().unwrap().chunk = 2500;
+    let work = program.shuffle(4000, 25).unwrap().unwrap();
+    assert_eq!(work.roles[0].runs().count(), 3 * 10);
+    let (spans, _) = timed(&world, Periodic::Shuffle, &work, &Flat::default());
+    assert_eq!(spans.iter().filter(|run| run.span.rank == 1).count(), 3 * 10);
+}
+
 /// The exchange of a shuffle is the alltoallv of all parts; packing and unpacking come on top.
 #[test]
 fn a_shuffle_is_an_alltoallv_between_two_copies() {

@@ -1,4 +1,5 @@
-//! Times single messages between two ranks, of this process or of two: latency α, overhead o, and per byte β (copied) and γ (summed).
+//! Times single messages between two ranks, of this process or of two: latency α, overhead o, and per byte β (copied, and
+//! copied into memory that no cache holds) and γ (summed).
 
 use std::time::Instant;
 
@@ -17,6 +18,10 @@ use crate::launch::Launch;
 const LARGE: usize = 512 * 1024;
 /// Bytes walked over between large messages.
 const ELSEWHERE: usize = 8 << 20;
+/// Elements of the messages that no cache nearer than the last holds when they are sent: 8 MiB.
+const COLD: usize = 4 * LARGE;
+/// Such messages that arrive elsewhere before one arrives in the same place again: 64 MiB, which few last caches hold.
+const PLACES: usize = 8;
 /// Messages of one element in a burst, to find the overhead of one.
 const BURST: usize = 64;
 /// Kinds of the control messages of pairs in two processes: a common start, and what the receiver measured.
@@ -29,13 +34,17 @@ struct Side {
     sums: Vec<f32>,
     /// Where what is to be added arrives, on transports that need such a place.
     scratch: Vec<f32>,
+    /// What is cold when it is sent, or the places where it arrives; empty until then.
+    cold: Vec<f32>,
+    place: usize,
     elsewhere: Elsewhere,
 }
 
 impl Side {
     fn new() -> Side {
         let elsewhere = Elsewhere::new(ELSEWHERE);
-        Side { data: vec![1.0; LARGE], sums: vec![0.0; LARGE], scratch: vec![0.0; LARGE], elsewhere }
+        let (data, [sums, scratch]) = (vec![1.0; LARGE], [0, 1].map(|_| vec![0.0; LARGE]));
+        Side { data, sums, scratch, cold: Vec::new(), place: 0, elsewhere }
     }
 }
 
@@ -53,6 +62,7 @@ struct Times {
     round_trip: Vec<f64>,
     overhead: Vec<f64>,
     copy: Vec<f64>,
+    cold: Vec<f64>,
     sum: Vec<f64>,
     both: Vec<f64>,
 }
@@ -103,15 +113,16 @@ pub(super) fn between_processes(launch: &mut Launch, repetitions: usize) -> Resu
         let mut pair = Pair { end, peer: Rank(if own == 0 { other } else { 0 }), gate: None };
         let times = pair.times(side, repetitions)?;
         if own != 0 {
-            let sent = [&times.overhead, &times.copy, &times.sum, &times.both];
+            let sent = [&times.overhead, &times.copy, &times.cold, &times.sum, &times.both];
             let values = sent.into_iter().flatten().map(|seconds| *seconds as f32).collect();
             control::send_elements(pair.end, Rank(0), MEASURED, values)?;
             return Ok(None);
         }
-        let values = control::receive_elements(pair.end, Rank(other), MEASURED, 4 * repetitions)?;
+        let values = control::receive_elements(pair.end, Rank(other), MEASURED, 5 * repetitions)?;
         let mut lists = values.chunks(repetitions).map(|list| list.iter().map(|value| f64::from(*value)).collect());
         let mut next = || lists.next().unwrap_or_default();
-        let receiver = Times { overhead: next(), copy: next(), sum: next(), both: next(), ..Times::default() };
+        let receiver =
+            Times { overhead: next(), copy: next(), cold: next(), sum: next(), both: next(), ..Times::default() };
         Ok(Some(entry(&times, &receiver)))
     });
     let measured = measured.map_err(|error| Failure::Run(error.to_string()))?;
@@ -123,10 +134,11 @@ fn entry(first: &Times, receiver: &Times) -> TransportEntry {
     let per_byte = |seconds: &f64| seconds / (4 * LARGE) as f64;
     let bytes = |times: &[f64]| interval(times.iter().map(per_byte).collect());
     let overhead = interval(receiver.overhead.iter().map(|t| t / BURST as f64).collect());
-    let (copy, sum) = (bytes(&receiver.copy), bytes(&receiver.sum));
+    let cold = interval(receiver.cold.iter().map(|seconds| seconds / (4 * COLD) as f64).collect());
+    let (copy, cold, sum) = (bytes(&receiver.copy), Some(cold), bytes(&receiver.sum));
     let both = interval(first.both.iter().chain(&receiver.both).map(per_byte).collect());
     let latency = interval(first.round_trip.iter().map(|t| (t / 2.0 - overhead.value).max(0.0)).collect());
-    TransportEntry { latency, wake: None, overhead, copy, sum, slowdown: (both.value / sum.value).max(1.0) }
+    TransportEntry { latency, wake: None, overhead, copy, cold, sum, slowdown: (both.value / sum.value).max(1.0) }
 }
 
 impl Pair<'_> {
@@ -137,6 +149,7 @@ impl Pair<'_> {
             times.round_trip.push(self.round_trip(side)?);
             times.overhead.push(self.burst(side)?);
             times.copy.push(self.large(side, Combine::Copy, false)?);
+            times.cold.push(self.cold(side)?);
             times.sum.push(self.large(side, Combine::Sum, false)?);
             times.both.push(self.large(side, Combine::Sum, true)?);
         }
@@ -251,6 +264,29 @@ impl Pair<'_> {
         let start = Instant::now();
         if !first || both {
             self.receive(&mut side.sums, &mut side.scratch, 3, combine)?;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        sent.map_or(Ok(()), |id| self.sent(id))?;
+        self.begin()?;
+        Ok(seconds)
+    }
+
+    /// One larger message, of what its sender has just written, into memory that no cache holds.
+    fn cold(&mut self, side: &mut Side) -> Result<f64, TransportError> {
+        let sends = self.sends();
+        // Ones, for zeros would be pages that the system clears at the first write.
+        side.cold.resize(if sends { COLD } else { PLACES * COLD }, 1.0);
+        let mut sent = None;
+        if sends {
+            side.cold.iter_mut().for_each(|value| *value *= 0.5);
+            sent = Some(self.post(&side.cold, 4)?);
+        }
+        self.begin()?;
+        let start = Instant::now();
+        if !sends {
+            let place = side.place * COLD;
+            side.place = (side.place + 1) % PLACES;
+            self.receive(&mut side.cold[place..place + COLD], &mut side.scratch, 4, Combine::Copy)?;
         }
         let seconds = start.elapsed().as_secs_f64();
         sent.map_or(Ok(()), |id| self.sent(id))?;

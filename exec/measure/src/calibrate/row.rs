@@ -88,7 +88,8 @@ pub fn rows(profile: &Profile) -> Vec<CalibrationRow> {
             ("copy, per MiB", transport.copy, mib),
             ("sum, per MiB", transport.sum, mib),
         ];
-        for (what, figure, scale) in figures.into_iter().chain(wake) {
+        let cold = transport.cold.map(|cold| ("copy into memory that no cache holds, per MiB", cold, mib));
+        for (what, figure, scale) in figures.into_iter().chain(cold).chain(wake) {
             rows.push(CalibrationRow::of(format!("message ({name}): {what}"), None, figure, scale, transport.slowdown));
         }
     }

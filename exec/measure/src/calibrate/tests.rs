@@ -14,6 +14,7 @@ pub(super) fn empty() -> Profile {
         wake: None,
         overhead: exact(1e-7),
         copy: exact(1e-10),
+        cold: None,
         sum: exact(2e-10),
         slowdown: 1.0,
     };

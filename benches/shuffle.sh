@@ -1,0 +1,34 @@
+#!/bin/sh
+# Shuffles a packed set of JPEG files that MPI processes hold in memory together, beside the library's alltoallv of as many bytes, and
+# says what memory a process takes.
+#
+#   benches/shuffle.sh [GB [RANKS [SHUFFLES]]]     2 4 5
+#
+# The set is 400 generated files again and again. PACK names one that is there already.
+set -eu
+cd "$(dirname "$0")/.."
+gb=${1:-2} ranks=${2:-4} shuffles=${3:-5}
+cargo build --quiet --release --workspace --features mpi --bin lockstep --bin shuffle_bench
+
+pack=${PACK:-}
+if [ -z "$pack" ]; then
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    pack=$work/set.pack
+    target/release/lockstep data generate --shape imagenet --samples 400 --classes 10 --seed 1 --out "$work/images" >/dev/null
+    python3 - "$work/images" "$work/many" "$gb" <<'PYTHON'
+import itertools, os, pathlib, sys
+
+images, many, size = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), float(sys.argv[3]) * 1e9
+files = sorted(images.glob("*/*"))
+for number, file in enumerate(itertools.cycle(files)):
+    if size <= 0:
+        break
+    (many / file.parent.name).mkdir(parents=True, exist_ok=True)
+    os.link(file, many / file.parent.name / f"{number:07}{file.suffix}")
+    size -= file.stat().st_size
+PYTHON
+    target/release/lockstep data pack "$work/many" --out "$pack" --shuffle-seed 1 >/dev/null
+fi
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+mpirun --oversubscribe -n "$ranks" target/release/shuffle_bench "$pack" "$shuffles"
