@@ -291,6 +291,42 @@ fn each_packed_sample_comes_once_an_epoch() {
     assert_eq!(seen.len(), 48);
 }
 
+/// A prediction takes from a packed file what its samples are like, and what they take from the profile, or says what is missing.
+#[test]
+fn predictions_read_what_packed_samples_are_like() {
+    let folder = folder("packed-predicted");
+    stdout(
+        &folder,
+        &["data", "generate", "--shape", "imagenet", "--samples", "30", "--classes", "3", "--out", "images"],
+    );
+    stdout(&folder, &["data", "pack", "images", "--out", "train.pack", "--short-side", "40"]);
+    let goldens = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens/profile.json");
+    let mut profile: serde_json::Value = serde_json::from_str(&fs::read_to_string(goldens).unwrap()).unwrap();
+    let ask = |profile: &serde_json::Value| {
+        fs::write(folder.join("profile.json"), profile.to_string()).unwrap();
+        let asked = "sim predict --model resnet-32 --cluster this-machine --ranks 2 --batch-per-rank 4 --data train.pack \
+                     --profile profile.json --trace trace.json --format json";
+        lockstep(&folder, &asked.split_whitespace().collect::<Vec<_>>())
+    };
+    let refused = ask(&profile);
+    let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && errors.contains("lockstep calibrate"), "{errors}");
+    let figure = |value: f64| serde_json::json!({ "value": value, "low": value, "high": value });
+    let entry = serde_json::json!({ "bytes": 1000, "pixels": 1600, "elements": 3072, "seconds": figure(1e-3), "slowdown": 1.0 });
+    profile["decode"] = serde_json::json!([entry]);
+    let [sequential, random, cached] = [2e9, 5e8, 8e9].map(figure);
+    profile["storage"] =
+        serde_json::json!({ "sequential": sequential, "random": random, "cached": cached, "page_cache": 0 });
+    let predicted = ask(&profile);
+    assert!(predicted.status.success(), "{}", String::from_utf8_lossy(&predicted.stderr));
+    let trace: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("trace.json")).unwrap()).unwrap();
+    let takes = |kind: &str| {
+        let of = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["cat"] == kind);
+        of.map(|event| event["dur"].as_f64().unwrap()).sum::<f64>()
+    };
+    assert!(takes("read") > 0.0 && takes("decode") > takes("read"), "{} {}", takes("read"), takes("decode"));
+}
+
 #[test]
 fn packs_that_cannot_be_trained_from_are_refused() {
     let folder = folder("packed-refused");
