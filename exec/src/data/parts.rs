@@ -220,17 +220,18 @@ mod tests {
                         part[*new as usize] = held[to][*old as usize];
                     }
                     for round in 0..rounds as usize {
-                        let of = |from: usize| &moves[from].rounds[round];
                         let mut arrived = Vec::new();
-                        for from in 0..members {
-                            let start: u64 = of(from).counts[from * members..from * members + to].iter().sum();
-                            let count = of(from).counts[from * members + to];
+                        for (from, (held, moves)) in held.iter().zip(&moves).enumerate() {
+                            let of = &moves.rounds[round];
+                            let start: u64 = of.counts[from * members..from * members + to].iter().sum();
+                            let count = of.counts[from * members + to];
                             prop_assert!(from != to || count == 0, "what stays does not travel");
-                            let block = &of(from).sent[start as usize..(start + count) as usize];
-                            arrived.extend(block.iter().map(|position| held[from][*position as usize]));
+                            let block = &of.sent[start as usize..(start + count) as usize];
+                            arrived.extend(block.iter().map(|position| held[*position as usize]));
                         }
-                        prop_assert_eq!(arrived.len(), of(to).taken.len());
-                        arrived.iter().zip(&of(to).taken).for_each(|(sample, place)| part[*place as usize] = *sample);
+                        let taken = &moves[to].rounds[round].taken;
+                        prop_assert_eq!(arrived.len(), taken.len());
+                        arrived.iter().zip(taken).for_each(|(sample, place)| part[*place as usize] = *sample);
                     }
                     prop_assert_eq!(part, parts.held(group.first + to as u32, shuffles + 1));
                 }
