@@ -11,7 +11,6 @@ use crate::machine::{Resources, Utilisation};
 use crate::nccl;
 use crate::plan::{FP32_BYTES, Plan};
 use crate::platform::Platform;
-use crate::simulate::SimOptions;
 use crate::trace::Dual;
 use crate::traffic::Traffic;
 
@@ -97,7 +96,7 @@ pub(crate) fn simulate_collective_with<F: Fluid + Clone>(
         resources.fluid.prepare(None, 1, &orbits)?;
         let mut engine = Engine::new(&plan, Driver::fixed(1), resources, vec![vec![None]], &jobs);
         engine.long_way = run.long_way;
-        engine.run(SimOptions::SHORT.max_written)
+        engine.run(fold::WRITTEN_OUT)
     })?;
     let time = outcome.end;
     let seconds = time.as_secs_f64();

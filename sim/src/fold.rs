@@ -26,6 +26,9 @@ use crate::orbits::{Orbits, UNFOLDABLE};
 use crate::platform::Platform;
 use crate::traffic::Traffic;
 
+/// Spans, or pairs of ranks, that a folded run writes out for all ranks where nothing else is asked for.
+pub(crate) const WRITTEN_OUT: u64 = 1 << 20;
+
 /// Whether ranks are folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FoldRule {

@@ -58,7 +58,7 @@ impl SimOptions {
         fold: FoldRule::Exact,
         long_way: false,
         max_spans: 1_000_000,
-        max_written: 1 << 20,
+        max_written: fold::WRITTEN_OUT,
     };
 
     /// The driver that runs these iterations and no more.

@@ -31,7 +31,7 @@ impl InputStream {
 }
 
 /// The streams, in the order in which a batch passes them.
-const STREAMS: usize = Stream::INPUT.len();
+pub(super) const STREAMS: usize = Stream::INPUT.len();
 /// The last of them.
 pub(super) const UPLOAD: usize = STREAMS - 1;
 

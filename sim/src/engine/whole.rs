@@ -8,6 +8,7 @@ use lockstep_topology::cluster::DeviceKind;
 use lockstep_topology::nccl::Answer;
 use lockstep_topology::{Collective, InputError, Rank, Time};
 
+use super::input::STREAMS;
 use super::{Engine, Event, overflow};
 use crate::fluid::{ActivityId, ClassId, Fluid};
 use crate::nccl;
@@ -142,8 +143,8 @@ impl<F: Fluid> Engine<'_, F> {
         let Some(kernels) = self.wholes.kernels.get_mut(&rank) else { return Ok(()) };
         if let (None, Some((_, class))) = (kernels.running, kernels.queue.front()) {
             // Behind the tokens of units and input tasks; it is stopped and never done.
-            let token = 2 * self.units.len() as u64 + u64::from(rank);
-            kernels.running = Some(self.resources.fluid.start(*class, f64::INFINITY, token)?);
+            let token = self.units.len() + STREAMS * self.ranks.len() + rank as usize;
+            kernels.running = Some(self.resources.fluid.start(*class, f64::INFINITY, token as u64)?);
         }
         Ok(())
     }
