@@ -28,6 +28,7 @@
 
 mod alone;
 mod cell;
+mod cells;
 mod choice;
 mod classes;
 mod component;

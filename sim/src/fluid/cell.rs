@@ -6,113 +6,12 @@
 
 use lockstep_topology::{InputError, Time};
 
+use super::cells::{CLASSES, Cell, Cells, Key, RESOURCES, Solution};
 use super::classes::{Link, Member, NONE};
 use super::resource::{Resource, User};
-use super::schedule::Schedule;
 use super::share::Part;
 use super::system::System;
 use super::{ResourceId, Use};
-
-/// Busy classes and resources of a cell whose solutions are kept.
-const CLASSES: usize = 4;
-const RESOURCES: usize = 3;
-/// Solutions that a cell keeps: a kernel with and without a sum, while messages come, go, do both or neither.
-const SOLUTIONS: usize = 8;
-
-/// Speeds in a cell, and what they follow from.
-#[derive(Debug, Clone, Copy)]
-struct Solution {
-    key: Key,
-    speeds: [f64; CLASSES],
-    /// The place of the one that came after it the last time.
-    then: usize,
-}
-
-/// What speeds in a cell follow from: each busy class with its members, and the bits of each capacity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Key {
-    classes: [u64; CLASSES],
-    capacities: [u64; RESOURCES],
-}
-
-/// Resources that only classes of the cell use.
-#[derive(Debug, Clone, Default)]
-struct Cell {
-    resources: Vec<u32>,
-    /// Classes with members, in the order in which they became busy.
-    classes: Vec<u32>,
-    /// Whether classes or capacities have changed since it was settled.
-    changed: bool,
-    /// When its first activity is done; [`Time::MAX`] where none is.
-    due: Time,
-    /// When the schedule has it, which is not later.
-    scheduled: Time,
-    /// The last solutions, the place of the one that holds now, and that of the next.
-    known: Vec<Solution>,
-    last: usize,
-    next: usize,
-}
-
-/// All cells.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Cells {
-    all: Vec<Cell>,
-    changed: Vec<u32>,
-    /// When the first activity of each cell is done.
-    schedule: Schedule,
-    /// Speeds of the cell that is being settled.
-    speeds: Vec<f64>,
-    /// Its tight resources, and the classes that use them.
-    tight: Vec<u32>,
-    members: Vec<u32>,
-}
-
-impl Cells {
-    /// Whether nothing has changed since cells were settled.
-    pub(super) fn settled(&self) -> bool {
-        self.changed.is_empty()
-    }
-
-    /// When the next activity in a cell is done.
-    pub(super) fn next_due(&mut self) -> Option<Time> {
-        while let Some((time, cell)) = self.schedule.first() {
-            let of = &mut self.all[cell as usize];
-            if of.due == time {
-                return Some(time);
-            }
-            // It has become later since.
-            of.scheduled = of.due;
-            match of.due {
-                Time::MAX => self.schedule.remove(cell),
-                due => self.schedule.set(cell, due),
-            }
-        }
-        None
-    }
-
-    /// Classes or capacities of a cell have changed.
-    pub(super) fn change(&mut self, cell: u32) {
-        let of = &mut self.all[cell as usize];
-        if !std::mem::replace(&mut of.changed, true) {
-            self.changed.push(cell);
-        }
-    }
-}
-
-impl Cell {
-    /// Keeps a solution in place of the oldest.
-    fn keep(&mut self, solution: Solution) {
-        if let Some(before) = self.known.get_mut(self.last) {
-            before.then = self.next;
-        }
-        self.last = self.next;
-        match self.known.get_mut(self.next) {
-            Some(place) => *place = solution,
-            None => self.known.push(solution),
-        }
-        self.next = (self.next + 1) % SOLUTIONS;
-    }
-}
 
 impl System {
     /// Makes a cell of resources that no class uses yet.

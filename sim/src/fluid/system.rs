@@ -3,7 +3,7 @@
 use lockstep_topology::Time;
 
 use super::Use;
-use super::cell::Cells;
+use super::cells::Cells;
 use super::classes::Classes;
 use super::resource::{Fill, Resource};
 use super::schedule::Schedule;
