@@ -307,7 +307,7 @@ fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, ra
         Op::Load { samples, .. } => costs.load(device, program, *samples),
         Op::Compute { chain, phase, samples, .. } => costs.compute(device, program, *chain, *phase, *samples),
         Op::Labels { samples, .. } => costs.moved(device, u64::from(*samples)),
-        // No time where nobody says what it takes.
+        // No time where nothing says what it takes.
         Op::Read { .. } | Op::Decode { .. } | Op::Upload { .. } => Cost::default(),
         // Samples lie anywhere in the host's memory, cold, as those that are loaded do.
         Op::Samples { elements, .. } => {

@@ -23,7 +23,7 @@ pub(crate) struct Supply<'a> {
     input: &'a Input,
     /// Whether devices transform samples; else threads do.
     on_device: bool,
-    /// Seconds that a shuffle adds to each step between two of them, in which nobody loads.
+    /// Seconds that a shuffle adds to each step between two of them, in which no rank loads.
     shuffle_s: f64,
 }
 

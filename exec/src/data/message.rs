@@ -17,7 +17,7 @@ fn bytes_of(values: &[f32]) -> &[u8] {
 
 /// The same, to be written: any four bytes are a value.
 fn bytes_of_mut(values: &mut [f32]) -> &mut [u8] {
-    // SAFETY: as above, and nobody else has the values meanwhile.
+    // SAFETY: as above, and the values are borrowed for as long.
     unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }
 

@@ -126,7 +126,7 @@ impl Parts {
     }
 
     /// What `rank` keeps, sends and gets when its group's samples go from where they are after `shuffles` shuffles to where they are
-    /// after the next one, in so many `rounds`; `elements` of a sample travel.
+    /// after the next one, in `rounds` rounds; `elements` gives what travels of a sample.
     pub(crate) fn moves(&self, rank: u32, shuffles: u64, rounds: u32, elements: impl Fn(u32) -> u64) -> Moves {
         let number = self.partition.group_of(rank);
         let group = self.partition.groups[number];

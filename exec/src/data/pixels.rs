@@ -84,7 +84,7 @@ impl Encoded {
         for position in order {
             let number = self.number(indices[position]);
             let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, self.length(indices[position])).collect();
-            self.packed.read(number, Arc::get_mut(&mut bytes).expect("nobody else has new memory"))?;
+            self.packed.read(number, Arc::get_mut(&mut bytes).expect("new memory has one owner"))?;
             samples[position] = bytes;
         }
         Ok(self.with(Kept::Resident(samples)))

@@ -2,7 +2,7 @@
 //!
 //! A sample travels as its image and its label, or as it is packed. The exchange is an alltoallv among
 //! the ranks of a group, by the same lanes as every other (Kumar et al. 2018 §4.1, Algorithm 2). Samples that stay on their rank are not
-//! touched: where a sample lies in memory and where it stands in the rank's order are two things, and a shuffle changes the second.
+//! touched: where a sample lies in memory and its place in the rank's order are two things, and a shuffle changes the second.
 
 use std::sync::Arc;
 

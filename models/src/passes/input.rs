@@ -31,7 +31,7 @@ fn loads(task: &Task) -> Option<u32> {
 
 fn of_role(role: &Role, ahead: usize) -> Role {
     let all: Vec<TaskId> = (0..role.tasks.len()).filter(|id| loads(&role.tasks[*id]).is_some()).collect();
-    // So many tasks precede each load.
+    // Tasks before each load.
     let each = Stream::INPUT.len() + usize::from(ahead == 0);
     let place = |old: TaskId| old + each * all.partition_point(|load| *load <= old);
     let mut tasks = Vec::with_capacity(role.tasks.len() + each * all.len());

@@ -160,7 +160,7 @@ pub fn class_uses(cluster: &Cluster, utilisation: &[Utilisation]) -> Vec<ClassUs
     classes
 }
 
-/// Mean seconds per counted step in which a worker's compute stream stands still for the batch that it loads next.
+/// Mean seconds per counted step in which a worker's compute stream waits for the batch that it loads next.
 fn input_wait_s(program: &Program, timeline: &Timeline) -> f64 {
     let steps = timeline.steps();
     let Some(first) = steps.first().map(|step| step.iteration).filter(|_| program.has_input()) else { return 0.0 };
