@@ -23,7 +23,8 @@ struct Placed<'a>(Option<(&'a Cluster, Placement)>);
 impl Placed<'_> {
     fn host(&self, rank: u32) -> Option<String> {
         let (cluster, placement) = self.0.as_ref()?;
-        Some(cluster.hosts()[placement.host(Rank(rank)).0 as usize].name.clone())
+        // A switch between hosts sits in none.
+        Some(cluster.hosts().get(placement.host(Rank(rank)).0 as usize)?.name.clone())
     }
 
     fn device(&self, rank: u32) -> Option<String> {
@@ -38,8 +39,9 @@ impl Placed<'_> {
 /// A job that its strategy does not serve, more ranks than the cluster has places.
 pub(super) fn run(job: &Job, cluster: Option<&Cluster>, list: List, format: Format) -> Result<(), Failure> {
     let placed = |cluster| {
-        let placed = Placement::new(cluster, job.ranks() - job.switches(), &PlacementRule::Pack)?;
-        let placed = placed.and_switches(cluster, job.switches(), &job.algorithm)?;
+        let ranks = job.ranks() - job.switches();
+        let placed = Placement::new(cluster, ranks, &PlacementRule::Pack)?;
+        let placed = placed.and_switches(cluster, &job.algorithm.joined(ranks), &job.algorithm)?;
         Ok::<_, InputError>((cluster, placed))
     };
     let placed = Placed(cluster.map(placed).transpose()?);

@@ -99,7 +99,8 @@ impl SimCollective {
         let switches = flags.algorithm.switches();
         let played = if experiment.on_this_machine() { switches } else { 0 };
         let placement = Placement::new(&site.cluster, flags.ranks.saturating_add(played), &PlacementRule::Pack)?;
-        let placement = placement.and_switches(&site.cluster, switches - played, &flags.algorithm)?;
+        let joined = if played == 0 { flags.algorithm.joined(flags.ranks) } else { Vec::new() };
+        let placement = placement.and_switches(&site.cluster, &joined, &flags.algorithm)?;
         let hosting = Hosting::new(&placement, &flags.transport.hosting())?;
         let platform = Platform::new(&site.cluster, &placement, &hosting, site.costs.as_ref());
         let platform = Platform { network: self.network.into(), ..platform };

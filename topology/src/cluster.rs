@@ -245,6 +245,14 @@ impl Cluster {
         &self.graph[NodeIndex::new(id.0 as usize)]
     }
 
+    /// The switch at this vertex, if it adds.
+    pub(crate) fn adding_at(&self, vertex: VertexId) -> Option<DeviceId> {
+        // Switches that add are the last devices, in the order of their vertices.
+        let first = self.devices.partition_point(|device| !matches!(device.kind, DeviceKind::Switch(_)));
+        let adding = &self.devices[first..];
+        adding.binary_search_by_key(&vertex, |device| device.vertex).ok().map(|position| adding[position].id)
+    }
+
     /// The graph behind the routes: named things, and for each edge the link that it is.
     pub fn graph(&self) -> &DiGraph<Vertex, LinkId> {
         &self.graph

@@ -91,7 +91,8 @@ impl Configuration {
         let switches = if experiment.on_this_machine() { 0 } else { self.job.switches() };
         let ranks = (self.job.workers / self.learners).saturating_add(self.job.servers() - switches);
         let placed = Placement::new(cluster, ranks, &rule)?;
-        let mut placement = placed.and_switches(cluster, switches, &self.job.algorithm)?;
+        let joined = if switches > 0 { self.job.algorithm.joined(placed.ranks()) } else { Vec::new() };
+        let mut placement = placed.and_switches(cluster, &joined, &self.job.algorithm)?;
         if self.learners > 1 {
             placement = self.share_devices(cluster, &placement)?;
         }

@@ -14,7 +14,7 @@ fn seconds(cluster: &str, algorithm: &str, ranks: u32, bytes: u64, fold: FoldRul
     let algorithm: Algorithm = algorithm.parse()?;
     let placement = Placement::new(&cluster, ranks, &PlacementRule::Pack)?.and_switches(
         &cluster,
-        algorithm.switches(),
+        &algorithm.joined(ranks),
         &algorithm,
     )?;
     let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
@@ -60,6 +60,29 @@ fn switches_of_two_nodes_halve_what_nics_carry() {
     assert!(time < folded("dgx-h100:2", "rings:8", 16, bytes));
 }
 
+/// On rails each node sends its sum once over all NICs, whatever the number of nodes: n over their rate, or what a node's switch takes, is the
+/// least, and large buffers come near it. A ring sends twice as much. Chains in nodes send 2n over NVLink and are for middle sizes.
+#[test]
+fn switches_between_nodes_take_what_nodes_send_once() {
+    let bytes = 1u64 << 30;
+    let nics = 8.0 * 50e9 * 4096.0 / 4122.0;
+    for nodes in [2u32, 4] {
+        let cluster = format!("dgx-h100:{nodes}@infiniband-ndr-rails");
+        let time = folded(&cluster, &format!("nvls-collnet:{nodes}:8"), 8 * nodes, bytes);
+        // In a node, eight contributions and what the heads give back pass the switch's adders.
+        let least = f64::max(bytes as f64 / nics, bytes as f64 * 9.0 / 2.52e12);
+        assert!(time >= least && time < 1.1 * least, "{nodes}: {time} beside {least}");
+        assert!(time < folded(&cluster, "rings:8", 8 * nodes, bytes));
+        let chains = folded(&cluster, &format!("collnet:{nodes}:8"), 8 * nodes, bytes);
+        assert!(chains >= 2.0 * bytes as f64 / 450e9, "{nodes}: {chains}");
+        let small = |algorithm: &str| folded(&cluster, algorithm, 8 * nodes, 1 << 20);
+        assert!(small(&format!("collnet:{nodes}:8")) < small("rings:8"));
+    }
+    // Four nodes share a leaf of the plain tree, where one switch adds all shares.
+    let time = folded("dgx-h100:4", "collnet:4:1", 32, 1 << 26);
+    assert!(time >= (1u64 << 26) as f64 / 50e9, "{time}");
+}
+
 /// A switch that adds half as fast holds everything up: all that members send passes it.
 #[test]
 fn the_switchs_own_rate_counts() {
@@ -69,7 +92,7 @@ fn the_switchs_own_rate_counts() {
         let algorithm: Algorithm = "nvls".parse()?;
         let placement = Placement::new(&cluster, 8, &PlacementRule::Pack)?.and_switches(
             &cluster,
-            algorithm.switches(),
+            &algorithm.joined(8),
             &algorithm,
         )?;
         let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
@@ -126,6 +149,8 @@ fn what_links_do_not_serve_is_refused_with_the_cure() {
     for (cluster, algorithm, ranks, cure) in [
         ("dgx-a100", "nvls", 8, "take ring, or a cluster whose NVSwitch does"),
         ("dgx-h100:2", "nvls", 16, "take as many nodes as hosts"),
+        ("dgx-h100:16", "collnet:16:8", 128, "take a network of rails"),
+        ("dgx-h100:2@roce-400g", "collnet:2:8", 16, "a network whose switches do"),
         ("dgx-h100:2", "nvls-tree:2", 12, "no switch that adds joins ranks 6 to 11"),
         ("ethernet-4", "rings:2:ll", 4, "leave the protocol out"),
         ("titanx8-pcie3", "rings:2:simple", 8, "leave the protocol out"),

@@ -30,7 +30,8 @@ pub(crate) fn toml(machine: &Machine, import: &Import) -> String {
         line(format!("\n[[host.nic]]\nname = \"{}\"{speed}", nic.name));
     }
     for switch in &machine.switches {
-        line(format!("\n[[host.switch]]\nname = \"{switch}\""));
+        let sums = if switch == NVSWITCH { sums(machine) } else { String::new() };
+        line(format!("\n[[host.switch]]\nname = \"{switch}\"{sums}"));
     }
     if let [first, _, ..] = machine.sockets.as_slice() {
         line(format!("\n[[host.switch]]\nname = \"socket\"\ncount = {}", machine.sockets.len()));
@@ -59,6 +60,29 @@ fn cpu(machine: &Machine) -> String {
         "[host.cpu]\ncores = {cores}\nflops_per_core = \"64GFLOP/s\"\nmemory_bandwidth = \"200GB/s\"\nmemory = \"512GiB\"\n\
          message_latency = \"1us\"\nmessage_bandwidth = \"8GB/s\"\n\
          provenance = \"assumed: {of}rates and memory, which the topology does not say\"\n"
+    )
+}
+
+/// What NVSwitch of Hopper and later adds, of all NVLinks that end in it; nothing for earlier ones.
+fn sums(machine: &Machine) -> String {
+    let of_link = |link: &Link| match link.rate {
+        Rate::NvLink(lanes) if link.between.iter().any(|end| end == NVSWITCH) => {
+            // The share of NCCL's rate of a link that sums reach.
+            let (share, gigabytes) = match lanes.generation {
+                4 => (0.85, 20.6),
+                5 => (0.74, 40.1),
+                _ => return 0.0,
+            };
+            share * gigabytes * f64::from(lanes.count)
+        }
+        _ => 0.0,
+    };
+    let sums: f64 = machine.links.iter().map(of_link).sum();
+    if sums == 0.0 {
+        return String::new();
+    }
+    format!(
+        "\nsums = \"{sums:.0}GB/s\"\nprovenance = \"paper: NVIDIA/nccl, src/graph/tuning.cc, nvlsEfficiency, for each NVLink\""
     )
 }
 

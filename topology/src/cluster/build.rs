@@ -18,7 +18,7 @@ pub(super) struct Builder {
     /// The protocol of all memories.
     memory: Arc<Protocol>,
     /// Switches that add, which become devices behind all others.
-    adding: Vec<(VertexId, HostId, SwitchSpec, Arc<Provenance>)>,
+    adding: Vec<(VertexId, Option<HostId>, SwitchSpec, Arc<Provenance>)>,
 }
 
 impl Builder {
@@ -115,8 +115,9 @@ impl Builder {
         });
     }
 
-    /// Lets a switch of a host add.
-    pub(super) fn adds(&mut self, switch: VertexId, host: HostId, spec: SwitchSpec, provenance: &Arc<Provenance>) {
+    /// Lets a switch add; switches are told in the order of their vertices.
+    pub(super) fn adds(&mut self, switch: VertexId, spec: SwitchSpec, provenance: &Arc<Provenance>) {
+        let host = self.vertices()[switch.0 as usize].weight.host;
         self.adding.push((switch, host, spec, provenance.clone()));
     }
 
@@ -224,7 +225,9 @@ impl Builder {
     /// The cluster.
     pub(super) fn finish(mut self) -> Cluster {
         self.cluster.graph.shrink_to_fit();
+        let between_hosts = HostId(self.cluster.hosts.len() as u32);
         for (vertex, host, spec, provenance) in self.adding {
+            let host = host.unwrap_or(between_hosts);
             let (id, name) = (DeviceId(self.cluster.devices.len() as u32), self.cluster.vertex(vertex).name.clone());
             let (kind, within) = (DeviceKind::Switch(spec), Vec::new());
             self.cluster.devices.push(Device { id, host, name, kind, provenance, vertex, within });

@@ -34,7 +34,9 @@ type Rank = (u32, Time, bool, bool);
 impl Cluster {
     /// The links from a device to one of another host that is on the same fabric; `None` where no fabric joins the two.
     pub(super) fn across(&self, from: &Device, to: &Device, choice: &Choice) -> Option<Vec<LinkId>> {
-        if self.fabrics.is_empty() || from.host == to.host {
+        // A switch of a network is no port of it: the way there is searched.
+        let between_hosts = |device: &Device| device.host.0 as usize >= self.hosts.len();
+        if self.fabrics.is_empty() || from.host == to.host || between_hosts(from) || between_hosts(to) {
             return None;
         }
         let [out, into] = [from, to].map(|device| self.inside(device));

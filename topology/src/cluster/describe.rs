@@ -70,7 +70,7 @@ pub(super) fn tables() -> Vec<Table> {
         table("links", links),
         table("protocols", protocols),
         table("fabrics", fabrics),
-        table("switches that add", &["switch", "per_host", "sums_GBps", "provenance"]),
+        table("switches that add", &["switch", "count", "sums_GBps", "provenance"]),
     ]
 }
 
@@ -104,7 +104,7 @@ pub(super) fn gpu_row(name: &str, count: u64, spec: &GpuSpec, provenance: &Prove
     ]
 }
 
-/// The row of `count` equal switches in each host that add.
+/// The row of `count` equal switches that add.
 pub(super) fn sums_row(name: &str, count: u64, spec: &SwitchSpec, provenance: &Provenance) -> Vec<String> {
     vec![name.to_string(), count.to_string(), gigabytes(spec.sums), provenance.to_string()]
 }

@@ -3,7 +3,7 @@
 //! Wires are added in the order in which the closed forms number them.
 
 use super::build::Builder;
-use super::describe::{FABRICS, LINKS, PROTOCOLS, fabric_row, link_row, protocol_row};
+use super::describe::{FABRICS, LINKS, PROTOCOLS, SUMS, fabric_row, link_row, protocol_row, sums_row};
 use super::fabric::{Fabric, Shape, Torus, Tree};
 use super::fabric_table::{FabricTable, Plan};
 use super::names::Names;
@@ -90,10 +90,16 @@ fn settle(
         Plan::Star => Shape::Tree(Tree { trees: 1, down: vec![count as u32], up: Vec::new(), parallel: Vec::new() }),
         Plan::Given(shape) => shape.clone(),
         Plan::Cube { dimensions, per_router } => Shape::Torus(Torus::near_cube(count, *dimensions, *per_router)),
-        Plan::Ports { ports, oversubscription } => match Tree::of_ports(count, *ports, *oversubscription) {
-            Some(tree) => Shape::Tree(tree),
-            None => return wrong(format!("switches of {ports} ports make no tree for {count} hosts; take more ports")),
-        },
+        Plan::Ports { ports: each, oversubscription, rails } => {
+            let none = || wrong(format!("switches of {each} ports make no tree for {count} hosts; take more ports"));
+            if *rails {
+                return rail_optimised(&ports, *each, *oversubscription, builder).map_or_else(none, Ok);
+            }
+            match Tree::of_ports(count, *each, *oversubscription) {
+                Some(tree) => Shape::Tree(tree),
+                None => return none(),
+            }
+        }
         Plan::Rails { spines, parallel } => return Ok(rails(&ports, *spines, *parallel, builder)),
     };
     let slots = match &shape {
@@ -105,6 +111,28 @@ fn settle(
         return wrong(format!("has room for {slots} and attaches {count}; attach fewer or write {cure}"));
     }
     Ok((shape, (0..).zip(ports.into_iter().map(VertexId)).collect()))
+}
+
+/// Port i of each host on leaf i of the hosts' unit, a unit being as many hosts as a leaf of a tree of such switches takes (NVIDIA's
+/// rail-optimised fabrics); `None` where the switches make no tree.
+fn rail_optimised(
+    ports: &[u32],
+    each: u32,
+    oversubscription: f64,
+    builder: &Builder,
+) -> Option<(Shape, Vec<(u32, VertexId)>)> {
+    let host = |port: u32| builder.vertices()[port as usize].weight.host;
+    let hosts: Vec<&[u32]> = ports.chunk_by(|a, b| host(*a) == host(*b)).collect();
+    let rails = hosts.iter().map(|own| own.len()).max()? as u64;
+    let leaf = u64::from(Tree::leaf_of_ports(each, oversubscription)?);
+    let leaves = rails * (hosts.len() as u64).div_ceil(leaf);
+    let tree = Tree::of_ports(leaves.checked_mul(leaf)?, each, oversubscription)?;
+    let slot = |at: u64, rail: u64| u32::try_from((at / leaf * rails + rail) * leaf + at % leaf).ok();
+    let slotted = (0..).zip(&hosts).flat_map(|(at, own)| (0..).zip(*own).map(move |(rail, port)| (at, rail, *port)));
+    let mut slots: Vec<(u32, VertexId)> =
+        slotted.map(|(at, rail, port)| Some((slot(at, rail)?, VertexId(port)))).collect::<Option<_>>()?;
+    slots.sort_unstable();
+    Some((Shape::Tree(tree), slots))
 }
 
 /// Port i of each host on rail i: rail by rail, as many slots on each as the fullest has.
@@ -150,7 +178,14 @@ fn stamp(
             (torus.routers(), (0..stages).fold(0, |sum: u64, dimension| sum.saturating_add(torus.wires(dimension))))
         }
     };
-    let more = Size { devices: 0, things: switches, wires: wires.saturating_add(ports.len() as u64) };
+    let per_switch = match &shape {
+        Shape::Tree(tree) => tree.down[0],
+        Shape::Torus(torus) => torus.per_router,
+    };
+    // Hosts may not fill the last ones.
+    let joined = ports.last().map_or(0, |(slot, _)| slot / per_switch + 1);
+    let adding = table.sums.as_ref().map_or(0, |_| joined);
+    let more = Size { devices: adding.into(), things: switches, wires: wires.saturating_add(ports.len() as u64) };
     if let Some(message) = builder.size(more).refused() {
         return Err(table.spot.error(message));
     }
@@ -178,10 +213,6 @@ fn stamp(
         }
     }
     let first = builder.next_link();
-    let per_switch = match &shape {
-        Shape::Tree(tree) => tree.down[0],
-        Shape::Torus(torus) => torus.per_router,
-    };
     for (slot, vertex) in &ports {
         builder.wire(*vertex, VertexId(first_switch + slot / per_switch), &table.wire);
     }
@@ -189,6 +220,11 @@ fn stamp(
         "torus" => "r*".to_string(),
         kind => level_name(kind, 1, stages + 1) + "*",
     };
+    if let Some(spec) = &table.sums {
+        (0..joined)
+            .for_each(|switch| builder.adds(VertexId(first_switch + switch), spec.clone(), &table.wire.provenance));
+        builder.row(SUMS, sums_row(&format!("{}.{bottom}", table.name), joined.into(), spec, &table.wire.provenance));
+    }
     let joined = format!("{0}: hosts - {0}.{bottom}", table.name);
     builder.row(LINKS, link_row(&joined, ports.len() as u64, &table.wire));
     builder.row(PROTOCOLS, protocol_row(&joined, &table.wire.protocol));

@@ -1,10 +1,10 @@
 //! A `[[fabric]]` as plain values: its shape, what it attaches and its wires, read and checked before anything is built.
 
-use super::Provenance;
 use super::fabric::{Routing, Shape, Torus, Tree};
 use super::values::name;
 use super::wire::Wire;
 use super::wire_table::{link_keys, wire};
+use super::{Provenance, SwitchSpec};
 use crate::document::{Entry, Spot, Table};
 use crate::{Bandwidth, InputError, Time};
 use std::str::FromStr;
@@ -29,6 +29,7 @@ const FABRIC: &[&str] = &[
     "trunk_bandwidth",
     "routing",
     "seed",
+    "sums",
 ];
 
 /// At most this many levels or dimensions.
@@ -50,6 +51,8 @@ pub(super) struct FabricTable<'a> {
     pub(super) trunk_bandwidth: Vec<Bandwidth>,
     pub(super) routing: Routing,
     pub(super) seed: u64,
+    /// What each switch that hosts are cabled to adds, where it does.
+    pub(super) sums: Option<SwitchSpec>,
     /// `name = "ib"` or `network = "…"`.
     pub(super) spot: Spot<'a>,
 }
@@ -58,6 +61,31 @@ impl<'a> FabricTable<'a> {
     /// Whether it attaches every NIC, so that no name is looked up.
     pub(super) fn takes_every_nic(&self) -> bool {
         self.attach.is_empty()
+    }
+
+    /// The same in another shape: `rails`, where each leaf takes one NIC of each of its hosts, or `2to1`, with twice as many cables down as
+    /// up in each level but the last.
+    ///
+    /// # Errors
+    /// A word that is none of these, or a fabric that is no fat tree of switches of equal ports.
+    pub(super) fn shaped(self, word: &str) -> Result<FabricTable<'a>, String> {
+        let Plan::Ports { ports, oversubscription, rails } = self.plan else {
+            return Err(format!(
+                "{} is no fat tree of equal switches, so {word} says nothing of it; drop it",
+                self.name
+            ));
+        };
+        let plan = |oversubscription, rails| Plan::Ports { ports, oversubscription, rails };
+        if word == "rails" {
+            return Ok(FabricTable { kind: "rails", plan: plan(oversubscription, true), ..self });
+        }
+        let down = word.strip_suffix("to1").and_then(|down| down.parse::<u32>().ok());
+        match down.filter(|down| *down >= 1 && Tree::of_ports(1, ports, f64::from(*down)).is_some()) {
+            Some(down) => Ok(FabricTable { plan: plan(down.into(), rails), ..self }),
+            None => Err(format!(
+                "{word:?} is no shape of a network of {ports} ports; there are rails, and 2to1 or the like"
+            )),
+        }
     }
 
     /// The same, attaching every NIC; it was asked for at `spot`.
@@ -72,6 +100,7 @@ impl<'a> FabricTable<'a> {
             trunk_bandwidth: self.trunk_bandwidth,
             routing: self.routing,
             seed: self.seed,
+            sums: self.sums,
             spot,
         }
     }
@@ -85,8 +114,8 @@ pub(super) enum Plan {
     Rails { spines: u32, parallel: u32 },
     /// As written.
     Given(Shape),
-    /// A fat tree of switches of so many ports.
-    Ports { ports: u32, oversubscription: f64 },
+    /// A fat tree of switches of that many ports; with `rails` each leaf takes one NIC of each of its hosts.
+    Ports { ports: u32, oversubscription: f64, rails: bool },
     /// A nearly cubic torus.
     Cube { dimensions: u32, per_router: u32 },
 }
@@ -141,12 +170,15 @@ pub(super) fn read_fabric<'a>(
         attach.iter().try_for_each(|item| item.text().map(|_| ()))?;
         Ok::<_, InputError>(attach)
     };
+    let wire = wire(table, "wire", inherited, plain)?;
+    let sums = table.read("sums", "\"3.2TB/s\"", Bandwidth::from_str)?;
     Ok(FabricTable {
         name: table.required("name", "\"ib\"", name)?,
         kind,
         attach: if attached { attach()? } else { Vec::new() },
         plan,
-        wire: wire(table, "wire", inherited, plain)?,
+        sums: sums.map(|sums| SwitchSpec { sums, links: wire.kind }),
+        wire,
         trunk_latency,
         trunk_bandwidth,
         routing: routing.unwrap_or(default),
@@ -157,9 +189,12 @@ pub(super) fn read_fabric<'a>(
 
 /// The kinds, and the keys that only some of them have.
 const KINDS: [(&str, &[&str]); 4] = [
-    ("star", &["seed"]),
-    ("fat-tree", &["down", "up", "parallel", "ports", "oversubscription", "seed", "trunk_latency", "trunk_bandwidth"]),
-    ("rails", &["spines", "parallel", "seed", "trunk_latency", "trunk_bandwidth"]),
+    ("star", &["seed", "sums"]),
+    (
+        "fat-tree",
+        &["down", "up", "parallel", "ports", "oversubscription", "seed", "sums", "trunk_latency", "trunk_bandwidth"],
+    ),
+    ("rails", &["spines", "parallel", "ports", "oversubscription", "seed", "sums", "trunk_latency", "trunk_bandwidth"]),
     ("torus", &["shape", "dimensions", "hosts_per_router", "trunk_latency", "trunk_bandwidth"]),
 ];
 
@@ -167,7 +202,16 @@ fn plan(table: &Table<'_>, kind: &str) -> Result<Plan, InputError> {
     let count = |key, most: u32| Ok::<_, InputError>(table.whole(key, 1..=most.into())?.map(|count| count as u32));
     match kind {
         "star" => Ok(Plan::Star),
+        "rails" if table.get("ports").is_some() => {
+            if let Some(entry) = table.get("spines").or(table.get("parallel")) {
+                return Err(entry.error("has no place beside ports, which say how many spines there are; keep one"));
+            }
+            tree(table, true)
+        }
         "rails" => {
+            if let Some(entry) = table.get("oversubscription") {
+                return Err(entry.error("needs ports, of each switch; add ports = 64"));
+            }
             let parallel = counts(table, "parallel")?.first().copied().unwrap_or(1);
             Ok(Plan::Rails { spines: count("spines", MOST)?.unwrap_or(0), parallel })
         }
@@ -182,7 +226,7 @@ fn plan(table: &Table<'_>, kind: &str) -> Result<Plan, InputError> {
                 _ => Err(table.error("has both shape and dimensions; keep one")),
             }
         }
-        _ => tree(table),
+        _ => tree(table, false),
     }
 }
 
@@ -205,7 +249,8 @@ fn ratio(entry: &Entry<'_>) -> Result<f64, InputError> {
     })
 }
 
-fn tree(table: &Table<'_>) -> Result<Plan, InputError> {
+/// A tree as a file describes it, on rails or not.
+fn tree(table: &Table<'_>, rails: bool) -> Result<Plan, InputError> {
     let down = counts(table, "down")?;
     let oversubscription = table.optional("oversubscription", ratio)?;
     if let Some(ports) = table.whole("ports", 1..=MOST.into())? {
@@ -217,7 +262,7 @@ fn tree(table: &Table<'_>) -> Result<Plan, InputError> {
         if ports < 2 || Tree::of_ports(1, ports, oversubscription).is_none() {
             return Err(table.error_at("ports", "leaves no port for a host; take more ports or less oversubscription"));
         }
-        return Ok(Plan::Ports { ports, oversubscription });
+        return Ok(Plan::Ports { ports, oversubscription, rails });
     }
     if down.is_empty() {
         return Err(table.missing("down", "[16, 8], the hosts of a leaf and the leaves; or ports = 36"));

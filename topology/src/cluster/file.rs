@@ -9,7 +9,8 @@ use super::values::{memory, name, provenance};
 use super::wire::Wire;
 use super::wire_table::{link_keys, wire};
 use super::{
-    CpuSpec, GpuSpec, MOST_DEVICES, Origin, PeerToPeer, Provenance, SwitchSpec, VertexKind, parse_flops, protocol_keys,
+    CpuSpec, GpuSpec, LinkKind, MOST_DEVICES, Origin, PeerToPeer, Provenance, SwitchSpec, VertexKind, parse_flops,
+    protocol_keys,
 };
 use crate::document::{Document, Entry, Spot, Table};
 use crate::{Bandwidth, InputError, Time};
@@ -257,7 +258,7 @@ fn things<'a>(table: &Table<'a>, key: &str, title: &'a str) -> Result<Vec<Stamp<
 fn host_switch<'a>(table: &Table<'a>, inherited: &Arc<Provenance>) -> Result<Thing<'a>, InputError> {
     let sums = table.read("sums", "\"2.52TB/s\"", Bandwidth::from_str)?;
     let provenance = provenance(table, inherited)?;
-    let sums = sums.map(|sums| (SwitchSpec { sums }, provenance));
+    let sums = sums.map(|sums| (SwitchSpec { sums, links: LinkKind::NvLink }, provenance));
     Ok(Thing { stamp: stamp(table, "switch")?, kind: VertexKind::Switch, sums })
 }
 

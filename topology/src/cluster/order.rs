@@ -84,12 +84,21 @@ pub fn networks() -> Result<Vec<String>, InputError> {
     read_networks(false, |tables| Ok(tables.into_iter().map(|table| table.name).collect()))
 }
 
-/// The network called `name`, or what to say where there is none.
+/// The network called `name`, or what to say where there is none. A name of the catalogue may be followed by shapes:
+/// `infiniband-ndr-rails`, `roce-400g-2to1`, `infiniband-ndr-rails-2to1`.
 fn network<'a>(name: &str, plain: bool, spot: &Spot<'a>) -> Result<Result<FabricTable<'a>, String>, InputError> {
     read_networks(plain, |tables| {
         let names: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();
-        Ok(match tables.into_iter().find(|table| table.name == name) {
-            Some(table) => Ok(table.of_every_nic(spot.clone())),
+        let follows =
+            |known: &str| name.strip_prefix(known).is_some_and(|shapes| shapes.is_empty() || shapes.starts_with('-'));
+        // The longest, for one name may begin with another.
+        let found = tables.into_iter().filter(|table| follows(&table.name)).max_by_key(|table| table.name.len());
+        Ok(match found {
+            Some(table) => {
+                let shapes = name[table.name.len()..].split('-').skip(1);
+                let shaped = shapes.map(str::to_owned).try_fold(table, |table, shape| table.shaped(&shape));
+                shaped.map(|table| FabricTable { name: name.to_owned(), ..table }.of_every_nic(spot.clone()))
+            }
             None => {
                 let names = || names.iter().map(String::as_str);
                 let hint = near_or(name, names(), || names().collect());

@@ -62,7 +62,7 @@ crate::named!(PeerToPeer, "way between buses": Direct = "direct", HostMemory = "
 pub struct Device {
     /// Position in the list of devices.
     pub id: DeviceId,
-    /// The host it sits in.
+    /// The host it sits in; of a switch between hosts, one past the last host.
     pub host: HostId,
     /// E.g. `node0.cpu`, `node0.gpu1`.
     pub name: String,
@@ -83,7 +83,7 @@ pub enum DeviceKind {
     Cpu(CpuSpec),
     /// One accelerator.
     Gpu(Arc<GpuSpec>),
-    /// A switch that adds what it is sent and multicasts the sum (NVSwitch of Hopper and later).
+    /// A switch that adds what it is sent and multicasts the sum (NVSwitch of Hopper and later, InfiniBand with SHARP).
     Switch(SwitchSpec),
 }
 
@@ -92,6 +92,8 @@ pub enum DeviceKind {
 pub struct SwitchSpec {
     /// Bytes that it takes in and adds per second, of all its ports together.
     pub sums: Bandwidth,
+    /// What its ports are: it adds as fast as they deliver.
+    pub links: LinkKind,
 }
 
 /// All cores of a host, which share its memory bandwidth.

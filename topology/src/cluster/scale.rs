@@ -95,9 +95,8 @@ impl Cluster {
                     gpu.launch = stretched(gpu.launch, factor(Figure::Launch));
                     sheets.push((old, shared.clone()));
                 }
-                // It adds as fast as its links deliver.
                 DeviceKind::Switch(switch) => {
-                    switch.sums = times(switch.sums, Figure::Bandwidth(LinkKind::NvLink));
+                    switch.sums = times(switch.sums, Figure::bandwidth_of(switch.links));
                 }
             }
         }

@@ -120,7 +120,7 @@ fn stamp_host(host: &HostTable<'_>, builder: &mut Builder) -> Result<(), InputEr
         for (part, thing) in things() {
             let vertex = builder.vertex(format!("{name}.{part}"), thing.kind, Some(id));
             if let Some((spec, provenance)) = &thing.sums {
-                builder.adds(vertex, id, spec.clone(), provenance);
+                builder.adds(vertex, spec.clone(), provenance);
             }
         }
         for (link, pairs) in &wires {
@@ -137,7 +137,8 @@ fn stamp_host(host: &HostTable<'_>, builder: &mut Builder) -> Result<(), InputEr
     for thing in &host.things {
         if let Some((spec, provenance)) = &thing.sums {
             let shown = format!("{}: {}", host.stamp.shown(), thing.stamp.shown());
-            builder.row(SUMS, sums_row(&shown, thing.stamp.many(), spec, provenance));
+            let count = host.stamp.many() * thing.stamp.many();
+            builder.row(SUMS, sums_row(&shown, count, spec, provenance));
         }
     }
     Ok(())

@@ -51,8 +51,8 @@ pub(super) struct Entry {
     pub(super) by_nodes: bool,
     /// Members beside those that have data, behind them: dedicated servers, or switches that sum in the network.
     pub(super) servers: fn(&Algorithm) -> u32,
-    /// Whether these are switches that add, one for each node, and no ranks on devices.
-    pub(super) in_switches: bool,
+    /// The members with data that a switch joins, of so many, where its servers are switches that add and no ranks on devices.
+    pub(super) joins: Option<fn(&Algorithm, u32, u32) -> Vec<u32>>,
 }
 
 impl Entry {
@@ -66,7 +66,7 @@ impl Entry {
         library: None,
         by_nodes: false,
         servers: |_| 0,
-        in_switches: false,
+        joins: None,
     };
 
     /// Its name with an example of each parameter that it needs.
@@ -216,7 +216,7 @@ impl Algorithm {
         (self.entry.servers)(self)
     }
 
-    /// How many of its servers are switches: all or none. Members that have data are shared out among their nodes in order.
+    /// How many of its servers are switches: all or none.
     ///
     /// ```
     /// use lockstep_topology::Algorithm;
@@ -225,12 +225,26 @@ impl Algorithm {
     /// assert_eq!((server.servers(), server.switches()), (4, 0));
     /// ```
     pub fn switches(&self) -> u32 {
-        if self.entry.in_switches { self.servers() } else { 0 }
+        if self.entry.joins.is_some() { self.servers() } else { 0 }
+    }
+
+    /// The members that each of its switches joins, of `contributors` members with data; empty where it has no switches.
+    ///
+    /// ```
+    /// use lockstep_topology::Algorithm;
+    /// let joined = |name: &str| name.parse::<Algorithm>().unwrap().joined(6);
+    /// assert_eq!(joined("nvls-tree:2"), [[0, 1, 2], [3, 4, 5]]);
+    /// assert_eq!(joined("collnet:2:3"), [[0, 3], [1, 4], [2, 5]]);
+    /// assert!(joined("ring").is_empty());
+    /// ```
+    pub fn joined(&self, contributors: u32) -> Vec<Vec<u32>> {
+        let Some(joins) = self.entry.joins else { return Vec::new() };
+        (0..self.servers()).map(|switch| joins(self, contributors, switch)).collect()
     }
 
     /// What its servers are, in words: `dedicated servers`, or `switches that add`.
     pub fn kind_of_servers(&self) -> &'static str {
-        if self.entry.in_switches { "switches that add" } else { "dedicated servers" }
+        if self.entry.joins.is_some() { "switches that add" } else { "dedicated servers" }
     }
 
     /// Who plays its switches where none adds, behind `ranks` ranks with data; `None` where it has no switches.

@@ -1,6 +1,7 @@
 //! The registry of algorithms: a file of its own for each, and its line in [`ENTRIES`].
 
 mod binomial_tree;
+mod collnet;
 mod direct;
 mod double_tree;
 mod halving_doubling;
@@ -10,6 +11,7 @@ mod library_mpi;
 mod library_nccl;
 mod multi_color;
 mod nvls;
+mod nvls_collnet;
 mod nvls_tree;
 mod pairwise;
 mod parameter_server;
@@ -31,7 +33,7 @@ mod prelude {
     pub(super) use super::super::meaning::Collective;
     pub(super) use super::super::nccl::Method;
     pub(super) use super::super::phase::PipelinePhase;
-    pub(super) use super::super::shard::{Cut, ELEMENT_BYTES, Split, piece, shard};
+    pub(super) use super::super::shard::{Cut, ELEMENT_BYTES, Split, piece, shard, shard_of};
     pub(super) use super::super::step::{Action, LaneStep};
     pub(super) use crate::InputError;
     pub(super) use crate::symmetry::Permutations;
@@ -46,7 +48,7 @@ use crate::named::listed;
 use crate::{InputError, nearest};
 
 /// The algorithms, in the order in which they are listed.
-static ENTRIES: [&Entry; 18] = [
+static ENTRIES: [&Entry; 20] = [
     &ring::ENTRY,
     &halving_doubling::ENTRY,
     &binomial_tree::ENTRY,
@@ -57,6 +59,8 @@ static ENTRIES: [&Entry; 18] = [
     &double_tree::ENTRY,
     &nvls::ENTRY,
     &nvls_tree::ENTRY,
+    &nvls_collnet::ENTRY,
+    &collnet::ENTRY,
     &parameter_server::ENTRY,
     &pairwise::ENTRY,
     &direct::ENTRY,

@@ -21,6 +21,13 @@ pub fn shard(elements: u64, parts: u64, index: u64) -> Range<u64> {
     Cut::new(elements, parts).range(index)
 }
 
+/// The part that holds element `at` of `elements` split evenly into `parts`, as [`shard`] does.
+pub(super) fn shard_of(elements: u32, parts: u32, at: u32) -> u32 {
+    let (short, longer) = (elements / parts, elements % parts);
+    let in_longer = longer * (short + 1);
+    if at < in_longer { at / (short + 1) } else { longer + (at - in_longer) / short }
+}
+
 /// Piece `lane` of a part that is split evenly among `lanes`.
 pub(super) fn piece(part: Range<u64>, lanes: u64, lane: u32) -> Range<u64> {
     let piece = shard(part.end - part.start, lanes, lane.into());

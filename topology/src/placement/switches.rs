@@ -1,25 +1,31 @@
-//! Where the switches of an algorithm are that sum in the network: beside the ranks of their nodes.
+//! Where the switches of an algorithm are that sum in the network: beside the devices of the ranks that they join.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use petgraph::graph::NodeIndex;
 
 use super::{Limits, Placement, PlacementRule, Rank};
 use crate::InputError;
-use crate::cluster::{Cluster, DeviceId, DeviceKind};
+use crate::cluster::{Cluster, DeviceId, DeviceKind, VertexId, VertexKind};
+
+/// Ranks that an error names.
+const NAMED: usize = 4;
 
 impl Placement {
-    /// With this number of `switches` that add behind all ranks, which are shared out among them in order: each is the switch that its ranks'
-    /// devices are linked with. `algorithm` is what adds in them, for errors.
+    /// With switches that add behind all ranks, one for each list of ranks in `joined`. Ranks of one host need a switch of that host which
+    /// their devices are linked with; ranks of a host each, a switch between hosts that a NIC of each host is cabled to. `algorithm` is what
+    /// adds in them, for errors.
     ///
     /// # Errors
-    /// A cluster without switches that add, or ranks of one node that no such switch joins.
+    /// A cluster without switches that add, or ranks that none of them joins.
     ///
     /// ```
     /// # use lockstep_topology::{Cluster, Placement, PlacementRule, Rank};
     /// let cluster = Cluster::load("dgx-h100:2").unwrap();
     /// let gpus = Placement::new(&cluster, 16, &PlacementRule::Pack).unwrap();
-    /// let all = gpus.and_switches(&cluster, 2, &"nvls-tree:2").unwrap();
+    /// let nodes = [(0..8).collect(), (8..16).collect()];
+    /// let all = gpus.and_switches(&cluster, &nodes, &"nvls-tree:2").unwrap();
     /// assert_eq!(all.ranks(), 18);
     /// let name = |rank| cluster.devices()[all.device(Rank(rank)).0 as usize].name.as_str();
     /// assert_eq!([name(15), name(16), name(17)], ["node1.gpu7", "node0.nvswitch", "node1.nvswitch"]);
@@ -27,58 +33,96 @@ impl Placement {
     pub fn and_switches(
         self,
         cluster: &Cluster,
-        switches: u32,
+        joined: &[Vec<u32>],
         algorithm: &dyn fmt::Display,
     ) -> Result<Placement, InputError> {
-        let ranks = self.ranks();
-        if switches == 0 {
+        if joined.is_empty() {
             return Ok(self);
         }
-        let wrong = |message: String| Err(InputError::flag("algorithm", algorithm.to_string(), message));
-        if !cluster.devices().iter().any(adds) {
-            return wrong(format!(
-                "adds in the switches of nodes, and none of cluster {} adds: take ring, or a cluster whose NVSwitch does, such as \
-                 dgx-h100 (sums of a [[host.switch]] says so)",
-                cluster.name()
-            ));
-        }
+        let ranks = self.devices.len();
         let mut devices = self.devices.clone();
-        for node in 0..switches {
-            // The first nodes have a rank more.
-            let start = |node: u32| ranks / switches * node + node.min(ranks % switches);
-            let own = start(node)..start(node + 1);
-            let Some(switch) = self.joining(cluster, own.clone()) else {
-                return wrong(format!(
-                    "has nodes of {} ranks, and no switch that adds joins ranks {} to {}: take as many nodes as hosts that ranks fill \
-                     evenly, or ring",
-                    own.end - own.start,
-                    own.start,
-                    own.end.saturating_sub(1)
-                ));
+        for (position, of_switch) in joined.iter().enumerate() {
+            let hosts: BTreeSet<u32> = of_switch.iter().map(|rank| self.host(Rank(*rank)).0).collect();
+            let between = hosts.len() > 1 && hosts.len() == of_switch.len();
+            let Some(switch) = self.joining(cluster, of_switch, position).filter(|_| between || hosts.len() == 1)
+            else {
+                let message = refusal(cluster, of_switch, between);
+                return Err(InputError::flag("algorithm", algorithm.to_string(), message));
             };
             devices.push(switch);
         }
-        let most = self.loads.iter().copied().max().unwrap_or(0);
+        let shared = devices[ranks..].iter().map(|one| devices[ranks..].iter().filter(|other| *other == one).count());
+        let most = shared.max().unwrap_or(0) as u32;
+        let most = self.loads.iter().copied().max().unwrap_or(0).max(most);
         let limits = Limits { ranks_per_core: most, ranks_per_gpu: most, ..Limits::default() };
-        let total = ranks.saturating_add(switches);
-        Placement::within(cluster, total, &PlacementRule::Listed(devices), limits)
+        Placement::within(cluster, devices.len() as u32, &PlacementRule::Listed(devices), limits)
     }
 
-    /// The switch that adds and is linked with the device of each of these ranks.
-    fn joining(&self, cluster: &Cluster, ranks: std::ops::Range<u32>) -> Option<DeviceId> {
-        let first = cluster.device(self.device(Rank(ranks.clone().next()?)))?;
-        let graph = cluster.graph();
-        let linked = |device: DeviceId, vertex: crate::cluster::VertexId| {
-            let of = &cluster.devices()[device.0 as usize];
-            graph.contains_edge(NodeIndex::new(of.vertex.0 as usize), NodeIndex::new(vertex.0 as usize))
-        };
-        let near = cluster.devices().iter().rev().take_while(|device| adds(device)).filter(|of| of.host == first.host);
-        let mut joins = near.filter(|switch| ranks.clone().all(|rank| linked(self.device(Rank(rank)), switch.vertex)));
-        joins.next().map(|switch| switch.id)
+    /// The switch that adds and joins these ranks' devices, the nearest to the first; of several that are as near, each `position` takes
+    /// the next one.
+    fn joining(&self, cluster: &Cluster, ranks: &[u32], position: usize) -> Option<DeviceId> {
+        let reached = |rank: u32| reached(cluster, self.device(Rank(rank)));
+        let mut common = reached(*ranks.first()?);
+        for rank in &ranks[1..] {
+            let by_rank = reached(*rank);
+            common.retain(|(_, switch)| by_rank.iter().any(|(_, other)| other == switch));
+        }
+        let nearest = common.first()?.0;
+        common.retain(|(links, _)| *links == nearest);
+        Some(common[position % common.len()].1)
     }
 }
 
-/// Whether a device is a switch that adds; they are the last devices of a cluster.
-fn adds(device: &crate::cluster::Device) -> bool {
-    matches!(device.kind, DeviceKind::Switch(_))
+/// Why no switch joins `ranks`, and the cure.
+fn refusal(cluster: &Cluster, ranks: &[u32], between: bool) -> String {
+    let hosts = cluster.hosts().len() as u32;
+    let adds = cluster.devices().iter().rev().take_while(|device| matches!(device.kind, DeviceKind::Switch(_)));
+    let adds = adds.filter(|device| (device.host.0 == hosts) == between).count() > 0;
+    let name = cluster.name();
+    let (first, last) = (ranks.first().copied().unwrap_or(0), ranks.last().copied().unwrap_or(0));
+    match (between, adds) {
+        (false, false) => format!(
+            "adds in the switches of nodes, and none of cluster {name} adds: take ring, or a cluster whose NVSwitch does, such as dgx-h100 \
+             (sums of a [[host.switch]] says so)"
+        ),
+        (false, true) => format!(
+            "has nodes of {} ranks, and no switch that adds joins ranks {first} to {last}: take as many nodes as hosts that ranks fill evenly, \
+             or ring",
+            ranks.len()
+        ),
+        (true, false) => format!(
+            "adds in switches between nodes, and none of cluster {name} adds: take ring, or a network whose switches do, such as \
+             infiniband-ndr (sums of a [[fabric]] says so)"
+        ),
+        (true, true) => {
+            let shown: Vec<String> = ranks.iter().take(NAMED).map(u32::to_string).collect();
+            let more = if ranks.len() > NAMED { ", …" } else { "" };
+            format!(
+                "no switch that adds is cabled to a NIC beside each of the ranks {}{more}: take a network of rails, fewer nodes, or ring",
+                shown.join(", ")
+            )
+        }
+    }
+}
+
+/// The switches that add and that data of a device reaches through its host alone, nearest first, each with the number of links.
+fn reached(cluster: &Cluster, device: DeviceId) -> Vec<(u32, DeviceId)> {
+    let Some(device) = cluster.device(device) else { return Vec::new() };
+    let passes = |vertex: &VertexId| {
+        let of = cluster.vertex(*vertex);
+        of.host == Some(device.host) && matches!(of.kind, VertexKind::Switch | VertexKind::Nic | VertexKind::Cpu(_))
+    };
+    let (mut seen, mut frontier) = (BTreeSet::from([device.vertex]), vec![device.vertex]);
+    let mut found = Vec::new();
+    for links in 1.. {
+        let beside = |at: &VertexId| cluster.graph().neighbors(NodeIndex::new(at.0 as usize));
+        let next = frontier.iter().flat_map(beside).map(|vertex| VertexId(vertex.index() as u32));
+        let next: BTreeSet<VertexId> = next.filter(|vertex| seen.insert(*vertex)).collect();
+        if next.is_empty() {
+            break;
+        }
+        found.extend(next.iter().filter_map(|vertex| cluster.adding_at(*vertex)).map(|switch| (links, switch)));
+        frontier = next.into_iter().filter(passes).collect();
+    }
+    found
 }

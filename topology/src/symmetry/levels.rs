@@ -146,7 +146,7 @@ fn by_host(cluster: &Cluster, placement: &Placement) -> Option<Found> {
     let mut vertices = Vec::new();
     let mut stride = 0;
     for first in ranks.iter().step_by(size as usize) {
-        let host = &cluster.hosts()[placement.host(*first).0 as usize];
+        let host = cluster.hosts().get(placement.host(*first).0 as usize)?;
         // A host's vertices are numbered in one go, its CPU first.
         let start = cluster.devices()[host.devices[0].0 as usize].vertex.0;
         let within = (start..cluster.graph().node_count() as u32).map(VertexId);

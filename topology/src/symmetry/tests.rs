@@ -112,7 +112,7 @@ fn schedules(members: u32, node: u32, elements: u64, chunk: u64) -> Vec<Schedule
             Collective::Broadcast { root: 0 },
             Collective::AllToAllV { counts: Arc::clone(&even) },
         ] {
-            if algorithm.serves(&collective) && 2 * algorithm.switches() <= members {
+            if algorithm.serves(&collective) && (algorithm.switches() == 0 || algorithm.switches() + 2 <= members) {
                 let schedule = Schedule::new(&collective, &algorithm, &group, elements, chunk);
                 schedules.push(schedule.expect("a schedule"));
             }

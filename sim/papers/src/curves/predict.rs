@@ -19,7 +19,7 @@ pub(super) struct Predicted {
 /// Ranks that have no place, an algorithm that does not serve them.
 pub(super) fn predict(system: &System, cluster: &Cluster, curve: &Curve, point: &Point) -> Result<Predicted, SimError> {
     let placement = Placement::new(cluster, point.ranks, &PlacementRule::Pack)?;
-    let placement = placement.and_switches(cluster, curve.algorithm.switches(), &curve.algorithm)?;
+    let placement = placement.and_switches(cluster, &curve.algorithm.joined(point.ranks), &curve.algorithm)?;
     let hosting = Hosting::new(&placement, &system.hosting)?;
     let costs = Roofline;
     let platform = Platform::new(cluster, &placement, &hosting, &costs);

@@ -26,7 +26,10 @@ NIC Legend:
 #[test]
 fn the_matrix_of_a_host_with_nvswitch() {
     let read = cluster(DGX_H100, Some("h100-sxm")).unwrap();
-    assert_eq!((read.hosts().len(), read.devices().len()), (1, 5));
+    assert_eq!((read.hosts().len(), read.devices().len()), (1, 6));
+    // Of four GPUs with 18 NVLinks each; Ampere's switch adds nothing.
+    let DeviceKind::Switch(switch) = &read.devices()[5].kind else { panic!("no switch that adds") };
+    assert_eq!(switch.sums.bytes_per_s(), 1261e9);
     assert_eq!(way(&read, "node0.gpu0", "node0.gpu3"), ["nvswitch", "gpu3"]);
     assert_eq!(route(&read, "node0.gpu1", "node0.gpu2").bandwidth.bytes_per_s(), 450e9);
     // Twice 112 threads, two a core.

@@ -133,11 +133,17 @@ impl Tree {
         if self.trees > 1 { format!("{} x {text}", self.trees) } else { text }
     }
 
+    /// The ports down of a switch of `ports` ports that turns `oversubscription` times as many down as up; `None` where none is left.
+    pub(in super::super) fn leaf_of_ports(ports: u32, oversubscription: f64) -> Option<u32> {
+        let up = ((f64::from(ports) / (1.0 + oversubscription)).round() as u32).max(1);
+        ports.checked_sub(up).filter(|down| *down > 0)
+    }
+
     /// The tree of switches of `ports` ports, of which each level but the last turns `oversubscription` times as many down
     /// as up, for `hosts` hosts; `None` where such switches make no tree.
     pub(in super::super) fn of_ports(hosts: u64, ports: u32, oversubscription: f64) -> Option<Tree> {
-        let up = ((f64::from(ports) / (1.0 + oversubscription)).round() as u32).max(1);
-        let down = ports.checked_sub(up).filter(|down| *down > 0)?;
+        let down = Tree::leaf_of_ports(ports, oversubscription)?;
+        let up = ports - down;
         let mut tree = Tree { trees: 1, down: Vec::new(), up: Vec::new(), parallel: Vec::new() };
         let mut left = hosts;
         while left > u64::from(ports) {

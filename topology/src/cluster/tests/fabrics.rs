@@ -180,6 +180,41 @@ fn ecmp_spreads_evenly_by_seed_and_flow_and_repeats_itself() {
     assert!(spines(&with("").unwrap(), 0).iter().all(|spine| *spine == 0));
 }
 
+/// GPU i of each host is one switch away from GPU i of every other host of its unit, and three from that of another unit.
+#[test]
+fn rails_keep_the_same_nic_of_all_hosts_on_one_leaf() {
+    let cluster = Cluster::load("dgx-h100:40@infiniband-ndr-rails").unwrap();
+    let gpu = |host: usize, at: usize| cluster.hosts()[host].devices[1 + at];
+    let names = |from, to| -> Vec<String> {
+        let route = cluster.route(from, to).unwrap();
+        let ends = route.links.iter().map(|link| cluster.vertex(cluster.link(*link).to));
+        let between = ends.filter(|vertex| vertex.kind == VertexKind::Switch && vertex.host.is_none());
+        between.map(|vertex| vertex.name.clone()).collect()
+    };
+    for at in 0..8 {
+        assert_eq!(names(gpu(0, at), gpu(31, at)), [format!("infiniband-ndr-rails.rail{at}")]);
+        assert_eq!(names(gpu(32, at), gpu(39, at)), [format!("infiniband-ndr-rails.rail{}", 8 + at)]);
+        assert_eq!(names(gpu(0, at), gpu(39, at)).len(), 3);
+    }
+}
+
+/// Half the hosts reach the other half at half the rate where leaves have twice as many ports down as up.
+#[test]
+fn a_network_is_oversubscribed_in_one_word() {
+    let bisection = |name: &str| Cluster::load(name).unwrap().fabrics[0].bisection;
+    let plain = bisection("dgx-h100:64@infiniband-ndr");
+    let half = bisection("dgx-h100:64@infiniband-ndr-2to1");
+    assert!((half / plain - 0.5).abs() < 0.05, "{half} beside {plain}");
+    for (name, expected) in [
+        ("dgx-h100:4@infiniband-ndr-star", "\"star\" is no shape of a network of 64 ports; there are rails, and 2to1"),
+        ("dgx-h100:4@infiniband-ndr-0to1", "is no shape of a network"),
+        ("dgx-h100:4@infiniband-nrd-rails", "did you mean infiniband-ndr"),
+    ] {
+        let refusal = Cluster::load(name).unwrap_err().to_string();
+        assert!(refusal.contains(expected), "{refusal}");
+    }
+}
+
 #[test]
 fn searched_routes_may_be_hashed_too() {
     let mut wired = String::new();

@@ -18,6 +18,7 @@ pub(super) static ENTRY: Entry = Entry {
             // no position below `members` has more one bits
             depth: members.ilog2(),
             is_pipelined: false,
+            in_turn: 0,
             ways: Ways::of(call.collective),
             place: move |member, _| Some(Binomial(Numbered::new(member, members, root))),
         }))

@@ -29,7 +29,15 @@ pub(super) static ENTRY: Entry = Entry {
         let depth = levels(group.node_count()) + largest - 1;
         let (members, trees) = (call.members(), 2 * call.algorithm.count(0));
         let place = move |member, tree| Some(place(&group, member, tree));
-        Ok(Box::new(Trees { members, trees, depth, is_pipelined: true, ways: Ways::of(call.collective), place }))
+        Ok(Box::new(Trees {
+            members,
+            trees,
+            depth,
+            is_pipelined: true,
+            in_turn: 0,
+            ways: Ways::of(call.collective),
+            place,
+        }))
     },
     by_nodes: true,
     ..Entry::PLAIN

@@ -41,6 +41,7 @@ impl Kary {
             trees: self.trees,
             depth: self.depth(),
             is_pipelined: self.arity == 1 || self.trees > 1,
+            in_turn: 0,
             ways,
             place,
         }

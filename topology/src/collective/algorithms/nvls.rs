@@ -3,7 +3,8 @@
 //! NCCL's NVLS (`src/device/all_reduce.h`, 2.17 and later) over NVSwitch of Hopper and later. Each member heads a share of the buffer: the
 //! switch hands the head the sum of its share (`multimem.ld_reduce`), and the head stores it back to all (`multimem.st`). So a member of
 //! p sends n(1 + 1/p) elements up its own links and receives n. A reduce-scatter is the first half, an allgather the second. Switches are the last members and have no data, one for each
-//! node; members are shared out among nodes in order. Between nodes the heads of a share are a double tree (`nvls_tree.rs`).
+//! node; members are shared out among nodes in order. Between nodes the heads of a share are a double tree (`nvls_tree.rs`), or switches of
+//! the network add for them too (`nvls_collnet.rs`).
 
 use super::double_tree;
 use super::prelude::*;
@@ -14,11 +15,17 @@ pub(super) static ENTRY: Entry = Entry {
     serves: |collective| {
         matches!(collective, Collective::AllReduce | Collective::ReduceScatter | Collective::AllGather)
     },
-    lanes: |call| Ok(Box::new(Nvls::new(call, 1)?)),
+    lanes: |call| Ok(Box::new(Nvls::new(call, 1, 0)?)),
     servers: |_| 1,
-    in_switches: true,
+    joins: Some(|_, contributors, _| (0..contributors).collect()),
     ..Entry::PLAIN
 };
+
+/// The members of a node, of `contributors` that are shared out among `nodes`.
+pub(super) fn of_node(contributors: u32, nodes: u32, node: u32) -> Vec<u32> {
+    let node = shard(contributors.into(), nodes.into(), node.into());
+    (node.start as u32..node.end as u32).collect()
+}
 
 /// Elements in a chunk of a share, if the caller names none: 1 MiB, behind whose bytes the times per message are hidden.
 const CHUNK: u64 = 256 * 1024;
@@ -29,6 +36,8 @@ pub(super) struct Nvls {
     /// Members that have data; those behind them are the switches.
     contributors: u32,
     nodes: u32,
+    /// Switches between nodes that add, behind those of the nodes; none where heads are trees.
+    rails: u32,
     /// Whether shares are summed.
     reduce: bool,
     /// Whether heads store them to all.
@@ -36,21 +45,23 @@ pub(super) struct Nvls {
 }
 
 impl Nvls {
-    /// Members in `nodes` nodes, and a switch for each.
+    /// Members in `nodes` nodes, a switch for each, and one for each of `rails` between nodes.
     ///
     /// # Errors
     /// Fewer members with data than nodes.
-    pub(super) fn new(call: &Call<'_>, nodes: u32) -> Result<Nvls, InputError> {
-        match call.members().checked_sub(nodes) {
+    pub(super) fn new(call: &Call<'_>, nodes: u32, rails: u32) -> Result<Nvls, InputError> {
+        let switches = nodes.saturating_add(rails);
+        match call.members().checked_sub(switches) {
             Some(contributors) if contributors >= nodes => Ok(Nvls {
                 contributors,
                 nodes,
+                rails,
                 reduce: *call.collective != Collective::AllGather,
                 gather: *call.collective != Collective::ReduceScatter,
             }),
             contributors => {
                 let (count, least) = (contributors.unwrap_or(0), if nodes == 1 { "one" } else { "a node each" });
-                let message = format!("{count} members with data and {nodes} switches: take at least {least}");
+                let message = format!("{count} members with data and {switches} switches: take at least {least}");
                 Err(call.refuse(message))
             }
         }
@@ -63,15 +74,25 @@ impl Nvls {
     }
 
     fn node_of(&self, member: u32) -> u32 {
-        // The first nodes have a member more.
-        let (each, more) = (self.contributors / self.nodes, self.contributors % self.nodes);
-        let longer = more * (each + 1);
-        if member < longer { member / (each + 1) } else { more + (member - longer) / each }
+        shard_of(self.contributors, self.nodes, member)
     }
 
     /// Trees between the heads of a share.
     fn trees(&self) -> u32 {
-        if self.nodes > 1 { 2 } else { 1 }
+        if self.nodes > 1 && self.rails == 0 { 2 } else { 1 }
+    }
+
+    /// The switch between nodes that adds a share.
+    fn rail(&self, share: u32) -> u32 {
+        self.contributors + self.nodes + share * self.rails / self.largest()
+    }
+
+    /// What a switch between nodes does with a share of its rail: adds in the order of nodes.
+    fn between(&self, share: u32) -> Vec<(Action, u32)> {
+        let heads = || (0..self.nodes).map(|node| self.head(node, share));
+        let action = |node: usize| if node == 0 { Action::RecvInto } else { Action::RecvSum };
+        let taken = heads().enumerate().map(|(node, head)| (action(node), head));
+        taken.chain(heads().map(|head| (Action::Send, head))).collect()
     }
 
     /// The member of a node that heads a share.
@@ -119,6 +140,11 @@ impl Nvls {
         if !heads {
             return steps;
         }
+        if self.rails > 0 {
+            steps.extend([(Action::Send, self.rail(share)), (Action::RecvInto, self.rail(share))]);
+            steps.extend((shares && self.gather).then_some((Action::Send, switch)));
+            return steps;
+        }
         let (parent, children) = double_tree::neighbours(node, self.nodes, share % self.trees() == 1);
         let head = |node: &u32| self.head(*node, share);
         steps.extend(children.iter().map(|child| (Action::RecvSum, head(child))));
@@ -133,7 +159,9 @@ impl Lanes for Nvls {
     fn lane(&self, member: u32, index: u32, split: &Split) -> Lane {
         let (extent, share) = (split.extent(index), split.group(index));
         let steps = match member.checked_sub(self.contributors) {
-            Some(node) => self.switch(node, share),
+            Some(node) if node < self.nodes => self.switch(node, share),
+            Some(_) if self.rail(share) == member => self.between(share),
+            Some(_) => Vec::new(),
             None => self.member(member, share),
         };
         Lane::new(steps.len() as u32, move |k| {
@@ -142,20 +170,22 @@ impl Lanes for Nvls {
         })
     }
 
-    /// Up, to the head, up again and down in a node; up and down the tree between nodes.
+    /// Up, to the head, up again and down in a node; up and down the tree or by a switch between nodes.
     fn rounds(&self) -> u32 {
         let ways = u32::from(self.reduce) + u32::from(self.gather);
         let inside = if self.largest() > 1 { 2 * ways } else { 0 };
-        inside + 2 * double_tree::levels(self.nodes)
+        inside + if self.rails > 0 { 2 } else { 2 * double_tree::levels(self.nodes) }
     }
 
     fn largest_message(&self, split: &Split) -> u64 {
-        if self.contributors == 1 { 0 } else { split.longest() }
+        if self.contributors == 1 && self.rails == 0 { 0 } else { split.longest() }
     }
 
     /// Those that start while the first one is under way.
     fn window(&self) -> u32 {
-        self.rounds().saturating_mul(self.roots())
+        // A switch between nodes takes from them, and sends to them, one after the other.
+        let in_turn = if self.rails > 0 { 2 * self.nodes } else { 0 };
+        self.rounds().saturating_add(in_turn).saturating_mul(self.roots())
     }
 
     fn roots(&self) -> u32 {

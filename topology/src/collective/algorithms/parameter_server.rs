@@ -38,6 +38,7 @@ pub(super) static ENTRY: Entry = Entry {
             trees: servers,
             depth: u32::from(members > 1),
             is_pipelined: false,
+            in_turn: 0,
             ways: Ways::of(call.collective),
             place,
         }))

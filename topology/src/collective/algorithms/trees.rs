@@ -80,6 +80,8 @@ pub(super) struct Trees<F> {
     /// Rounds of one way.
     pub(super) depth: u32,
     pub(super) is_pipelined: bool,
+    /// Children that a root takes from, and sends to, one after the other while further lanes are under way: those of a switch.
+    pub(super) in_turn: u32,
     pub(super) ways: Ways,
     /// The place of a member in a tree; `None` if it takes no part in it.
     pub(super) place: F,
@@ -121,7 +123,7 @@ impl<P: Place, F: Fn(u32, u32) -> Option<P> + Send + Sync> Lanes for Trees<F> {
 
     /// Those that start while the first one is under way.
     fn window(&self) -> u32 {
-        self.rounds().saturating_mul(self.trees)
+        (self.rounds().saturating_add(2 * self.in_turn)).saturating_mul(self.trees)
     }
 
     fn roots(&self) -> u32 {

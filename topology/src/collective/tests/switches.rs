@@ -77,3 +77,48 @@ fn nodes_exchange_their_sums_along_two_trees() {
         }
     }
 }
+
+/// A node of any number sends and gets n between nodes, in equal shares on all rails; a member in between 2n along the chains, and the
+/// switches add in the order of nodes.
+#[test]
+fn network_switches_take_each_nodes_sum_once() {
+    for (nodes, size, rails) in [(2u32, 4u32, 1u32), (3, 4, 2), (5, 8, 8), (4, 1, 1), (2, 3, 4)] {
+        let n = 240 * u64::from(rails);
+        let contributors = nodes * size;
+        let schedule =
+            with_switches(&Collective::AllReduce, &format!("collnet:{nodes}:{rails}"), contributors, rails, n);
+        check(&schedule).unwrap_or_else(|fault| panic!("{nodes} x {size}, {rails}: {fault}"));
+        for node in 0..nodes {
+            let got: u64 = (node * size..(node + 1) * size)
+                .map(|member| gets(&schedule, member, |from| from >= contributors))
+                .sum();
+            assert_eq!(got, n);
+        }
+        for rail in 0..rails {
+            assert_eq!(gets(&schedule, contributors + rail, |_| true), u64::from(nodes) * n / u64::from(rails));
+        }
+        assert_eq!(schedule.rounds(), 2 * size);
+    }
+    for (nodes, size, rails) in [(2u32, 4u32, 1u32), (3, 4, 2), (5, 8, 8), (4, 1, 1), (3, 8, 4)] {
+        let (contributors, n) = (nodes * size, 240 * u64::from(size));
+        let name = format!("nvls-collnet:{nodes}:{rails}");
+        let schedule = with_switches(&Collective::AllReduce, &name, contributors, nodes + rails, n);
+        check(&schedule).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+        for member in 0..contributors {
+            let part = n / u64::from(size);
+            assert_eq!(gets(&schedule, member, |from| from >= contributors + nodes), part);
+            let inside = if size > 1 { n + part } else { 0 };
+            assert_eq!(schedule.elements_sent(member), inside + part);
+        }
+        for rail in 0..rails {
+            let taken = gets(&schedule, contributors + nodes + rail, |_| true);
+            assert_eq!(taken, u64::from(nodes) * n / u64::from(rails));
+        }
+        assert_eq!(schedule.rounds(), if size > 1 { 6 } else { 2 });
+    }
+    let schedule = with_switches(&Collective::AllReduce, "collnet:3:1", 6, 1, 8);
+    let sums = check(&schedule).expect("proven");
+    let shown: Vec<String> = sums.ranges().map(|(_, id)| sums.describe(id)).collect();
+    assert_eq!(shown.len(), 1);
+    assert_eq!(shown[0].matches('+').count(), 5, "{}", shown[0]);
+}
