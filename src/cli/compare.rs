@@ -9,11 +9,39 @@ use lockstep_report::failure::Failure;
 use lockstep_report::output::check_outputs;
 use lockstep_report::progress::tell;
 use lockstep_report::trace::Trace;
-use lockstep_report::{Format, Report, print};
+use lockstep_report::{Chart, Format, Lines, Report, print, save_page};
 use lockstep_topology::InputError;
 
-use crate::compare::{Asked, compare};
+use crate::compare::{Asked, Compared, compare};
 use lockstep_experiment::{Device, Experiment, TransportKind};
+
+/// Charts of a comparison's page.
+const CHARTS: &[Chart] = &[
+    Chart {
+        title: "Step time, predicted beside measured",
+        x: "step_time_s",
+        y: "predicted_step_time_s",
+        lines: &[("predicted", "predicted_step_time_s")],
+        diagonal: true,
+        log: true,
+    },
+    Chart {
+        title: "Scaling efficiency by ranks",
+        x: "ranks",
+        y: "efficiency",
+        lines: &[("predicted", "predicted_scaling_efficiency"), ("measured", "scaling_efficiency")],
+        diagonal: false,
+        log: false,
+    },
+    Chart {
+        title: "Exposed communication, predicted beside measured",
+        x: "exposed_comm_s",
+        y: "predicted_exposed_comm_s",
+        lines: &[("predicted", "predicted_exposed_comm_s")],
+        diagonal: true,
+        log: false,
+    },
+];
 
 /// Flags of `compare`.
 #[derive(Debug, Args)]
@@ -31,6 +59,9 @@ pub(super) struct Compare {
     /// Write a Chrome/Perfetto trace with both timelines of all configurations
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Write a page with charts, both timelines of a step, and a table to sort and filter; it needs no network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -39,7 +70,7 @@ pub(super) struct Compare {
 impl Compare {
     pub(super) fn run(self) -> Result<(), Failure> {
         let experiment = Experiment::load(&self.experiment)?;
-        check_outputs(&[("--trace", self.trace.as_deref())])?;
+        check_outputs(&[("--trace", self.trace.as_deref()), ("--html", self.html.as_deref())])?;
         // What is wrong with the experiment is told before this machine is measured.
         let configurations = experiment.configurations()?;
         for configuration in &configurations {
@@ -55,7 +86,7 @@ impl Compare {
             Launch::Threads.check(&experiment, &configurations)?;
         }
         let command = format!("lockstep compare {}", self.experiment.display());
-        let timed = self.trace.is_some() || self.explain;
+        let timed = self.trace.is_some() || self.html.is_some() || self.explain;
         let asked = Asked { profile: self.profile.as_deref(), command: &command, timed };
         let note = |text: &str| tell(&format!("lockstep: {text}"));
         let Some(comparison) = compare(&experiment, &asked, note)? else { return Ok(()) };
@@ -71,7 +102,16 @@ impl Compare {
             }
             trace.save(path)?;
         }
-        Report::new(comparison.rows.clone(), comparison.notes.clone()).print(self.format)?;
+        let report = Report::new(comparison.rows.clone(), comparison.notes.clone());
+        if let Some(path) = &self.html {
+            let lines = |one: &Compared| {
+                let (label, measured) = (one.configuration.label(), one.measured.first()?);
+                Lines::compared(&label, &one.program, &one.prediction.timeline, measured)
+            };
+            let timelines: Vec<Lines> = comparison.compared.iter().filter_map(lines).collect();
+            save_page(path, &format!("{}: predicted and measured", experiment.name), &report, CHARTS, &timelines)?;
+        }
+        report.print(self.format)?;
         if self.explain {
             let lines = comparison.explain().join("\n  ");
             match self.format {

@@ -1,6 +1,6 @@
 //! `lockstep sim predict`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
@@ -14,7 +14,7 @@ use lockstep_report::failure::Failure;
 use lockstep_report::output::check_outputs;
 use lockstep_report::progress::Estimate;
 use lockstep_report::trace::Trace;
-use lockstep_report::{Format, PredictedRow, Report, print};
+use lockstep_report::{Chart, Format, Lines, PredictedRow, Report, print, save_page};
 use lockstep_sim::NetworkModel;
 use lockstep_topology::{ErrorPlace, InputError};
 
@@ -76,6 +76,9 @@ pub(super) struct Predict {
     /// Write a Chrome/Perfetto trace of all configurations
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Write a page with charts, the timelines of a step, and a table to sort and filter; it needs no network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     fold: FoldFlags,
     #[command(flatten)]
@@ -93,7 +96,7 @@ impl Predict {
             experiment.noise.get_or_insert_default().trials = trials;
             experiment.places.insert("noise".to_owned(), ErrorPlace::Flag("trials"));
         }
-        check_outputs(&[("--trace", self.trace.as_deref()), self.driver.output()])?;
+        check_outputs(&[("--trace", self.trace.as_deref()), ("--html", self.html.as_deref()), self.driver.output()])?;
         let target = self.target.as_deref().map(Convergence::load).transpose()?.map(Arc::new);
         let known = Arc::new(Known::default());
         let estimate = Arc::new(Estimate::new("predicting"));
@@ -103,7 +106,7 @@ impl Predict {
             so_far.with(|rows, mut notes, all| {
                 notes.push(format!("interrupted: {} of {all} configurations", rows.len()));
                 // There is nobody left to tell of a failure.
-                let _ = print_report(rows, notes, aim.as_deref(), format);
+                let _ = print_report(rows, notes, aim.as_deref(), (format, None));
             });
         })?;
         // What is wrong with the experiment matters more than a profile that is missing.
@@ -117,8 +120,8 @@ impl Predict {
         let site = Site::open(&experiment, self.profile.as_deref())?;
         let mut setup = Setup { explain: self.explain, ..Setup::of(&experiment, &site, self.network.into())? };
         setup.options.fold = self.fold.rule();
-        if self.trace.is_none() {
-            // Only a trace shows ranks that are equal to others.
+        if self.trace.is_none() && self.html.is_none() {
+            // Only traces and pages show ranks that are equal to others.
             setup.options.max_written = 0;
         }
         if experiment.loaded.is_some_and(|loaded| loaded.encoded.is_some()) && setup.conditions.input.is_none() {
@@ -126,9 +129,13 @@ impl Predict {
                            lockstep calibrate on an experiment with these data, or say it in [input]";
             return Err(experiment.locate(InputError::flag("data", experiment.data.clone(), message)).into());
         }
-        let (mut trace, mut claims) = (Trace::new(), Vec::new());
+        let (mut trace, mut claims, mut timelines) = (Trace::new(), Vec::new(), Vec::new());
         let each = |configuration: &Configuration, predicted: &Predicted| {
             claims.clone_from(&predicted.prediction.claims);
+            if self.html.is_some() {
+                let timeline = &predicted.prediction.timeline;
+                timelines.extend(Lines::predicted(&configuration.label(), &predicted.program, timeline));
+            }
             if self.trace.is_some() {
                 let label = format!("predicted {}", configuration.label());
                 trace.add(&label, &predicted.program, &predicted.periodic, &predicted.prediction.timeline);
@@ -141,7 +148,8 @@ impl Predict {
             if let Some(path) = &self.trace {
                 trace.save(path)?;
             }
-            print_report(rows, notes, target.as_deref(), self.format)
+            let html = self.html.as_deref().map(|path| (path, timelines.as_slice()));
+            print_report(rows, notes, target.as_deref(), (self.format, html))
         })
     }
 }
@@ -151,10 +159,14 @@ fn print_report(
     mut rows: Vec<PredictedRow>,
     mut notes: Vec<String>,
     target: Option<&Convergence>,
-    format: Format,
+    (format, html): (Format, Option<(&Path, &[Lines])>),
 ) -> Result<(), Failure> {
     notes.extend(target.map(|target| target.tell(&mut rows)).unwrap_or_default());
     let explained: String = rows.iter().map(text).collect();
-    Report::new(rows, notes).print(format)?;
+    let report = Report::new(rows, notes);
+    if let Some((path, timelines)) = html {
+        save_page(path, "Predicted by lockstep", &report, &Chart::SCALING, timelines)?;
+    }
+    report.print(format)?;
     if format == Format::Table { print(&explained) } else { Ok(()) }
 }

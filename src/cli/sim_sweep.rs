@@ -9,7 +9,7 @@ use lockstep_predict::sweep::{Answer, Collector, How, Points, RowsFile, check, e
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::progress::{Estimate, duration};
-use lockstep_report::{Format, Report};
+use lockstep_report::{Chart, Format, Report, save_page};
 use lockstep_topology::InputError;
 
 use super::flags::{FoldFlags, SettingFlags, positive};
@@ -49,6 +49,9 @@ pub(super) struct SimSweep {
     /// Draw all points, the fronts and their knees into an .svg file
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+    /// Write a page with charts of all points, and a table to sort and filter; it needs no network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Threads that predict, at most 1024; else one for each core
     #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
     jobs: Option<u32>,
@@ -62,7 +65,11 @@ pub(super) struct SimSweep {
 
 impl SimSweep {
     pub(super) fn run(self) -> Result<(), Failure> {
-        check_outputs(&[("--out", self.out.as_deref()), ("--plot", self.plot.as_deref())])?;
+        check_outputs(&[
+            ("--out", self.out.as_deref()),
+            ("--plot", self.plot.as_deref()),
+            ("--html", self.html.as_deref()),
+        ])?;
         let mut experiment = self.settings.resolve(self.experiment.as_deref())?;
         experiment.pad |= self.fold.fold_padded;
         let sweep = Sweep::new(experiment)?;
@@ -71,6 +78,9 @@ impl SimSweep {
         let how = How { network: self.network.into(), fold: self.fold.rule(), profile: self.profile.clone() };
         let identity = identity(&sweep, &how);
         let collector = Arc::new(Collector::new(sweep, plan));
+        if self.html.is_some() {
+            collector.keep_rows();
+        }
         let points = Points::new(collector.sweep(), collector.plan(), &how, &identity)?;
         let jobs =
             self.jobs.map_or_else(cores, |jobs| jobs.min(MOST_JOBS) as usize).min(points.count() as usize).max(1);
@@ -85,10 +95,10 @@ impl SimSweep {
             line.end();
             so_far.close();
             // There is nobody left to tell of a failure.
-            let _ = answer(&so_far, format, plot.as_deref(), true);
+            let _ = answer(&so_far, format, (plot.as_deref(), None), true);
         })?;
         run(&points, &collector, jobs, &shown)?;
-        answer(&collector, self.format, self.plot.as_deref(), false)
+        answer(&collector, self.format, (self.plot.as_deref(), self.html.as_deref()), false)
     }
 
     /// A slip in a list makes millions of points: their time is told before anybody waits for it.
@@ -113,7 +123,12 @@ fn cores() -> usize {
 }
 
 /// Prints the fronts, draws them, and says how the sweep stands.
-fn answer(collector: &Collector, format: Format, plot: Option<&Path>, interrupted: bool) -> Result<(), Failure> {
+fn answer(
+    collector: &Collector,
+    format: Format,
+    (plot, html): (Option<&Path>, Option<&Path>),
+    interrupted: bool,
+) -> Result<(), Failure> {
     let (sweep, plan) = (collector.sweep(), collector.plan());
     collector.with(|answer: &Answer, file| {
         let (rows, mut notes) = answer.report(sweep, plan);
@@ -136,6 +151,11 @@ fn answer(collector: &Collector, format: Format, plot: Option<&Path>, interrupte
         if let Some(path) = plot.filter(|_| !interrupted) {
             let picture = svg(answer, sweep);
             write_atomically("--plot", path, |file| file.write_all(picture.as_bytes()))?;
+        }
+        if let (Some(path), Some(all)) = (html, &answer.kept) {
+            let mut all = all.clone();
+            all.sort_by_key(|row| row.point);
+            save_page(path, "A sweep by lockstep", &Report::new(all, notes.clone()), &Chart::SCALING, &[])?;
         }
         Report::new(rows, notes).print(format)
     })

@@ -26,6 +26,8 @@ pub struct Answer {
     pub fronts: BTreeMap<Question, Front<SweepRow>>,
     /// Every point that fits.
     pub dots: Vec<Dot>,
+    /// Every row, refused ones too, where they are kept.
+    pub kept: Option<Vec<SweepRow>>,
     /// Rows so far.
     pub rows: u64,
     out_of_memory: u64,
@@ -37,6 +39,9 @@ impl Answer {
     /// Takes a finished row.
     pub fn add(&mut self, sweep: &Sweep, plan: &Plan, row: &SweepRow) {
         self.rows += 1;
+        if let Some(kept) = &mut self.kept {
+            kept.push(row.clone());
+        }
         let (Some(step_time_s), Some(images_per_s)) = (row.step_time_s, row.images_per_s) else {
             self.refused += 1;
             if self.first_refused.is_none() {

@@ -47,6 +47,11 @@ impl Collector {
         Collector { sweep, plan, state: Mutex::new(State { repeat, ..State::default() }), moved: Condvar::new() }
     }
 
+    /// Keeps every row from now on, refused ones too: a page shows them all.
+    pub fn keep_rows(&self) {
+        self.lock().answer.kept = Some(Vec::new());
+    }
+
     /// What was asked.
     pub fn sweep(&self) -> &Sweep {
         &self.sweep

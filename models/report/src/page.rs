@@ -1,0 +1,183 @@
+//! Writes a report as one page that needs no network: its rows as a table that can be sorted and filtered, charts, timelines.
+//!
+//! Charts are drawn by Chart.js, which each page holds (`models/report/page/LICENSES.md`).
+
+mod lines;
+
+use std::path::Path;
+
+use lockstep_topology::{ErrorPlace, InputError};
+use schemars::{JsonSchema, schema_for};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::Report;
+use crate::columns::{Columns, Row};
+use crate::output::write_atomically;
+pub use lines::Lines;
+
+/// Columns besides those of a setting by which rows are told apart, and that a page can filter by.
+const FACTORS: &[&str] =
+    &["ranks", "batch_per_rank", "algorithm", "scenario", "scale", "chunk", "concurrent_exchanges"];
+
+/// A chart of a report's rows.
+#[derive(Debug, Clone, Serialize)]
+pub struct Chart {
+    /// What stands above it.
+    pub title: &'static str,
+    /// The column along the horizontal axis.
+    pub x: &'static str,
+    /// The name of the vertical axis.
+    pub y: &'static str,
+    /// Names and columns of what is drawn against it, the predicted one first.
+    pub lines: &'static [(&'static str, &'static str)],
+    /// Whether both axes are the same quantity, so that a diagonal shows where they are equal.
+    pub diagonal: bool,
+    /// Whether axes are logarithmic.
+    pub log: bool,
+}
+
+impl Chart {
+    /// Throughput and scaling efficiency by ranks.
+    pub const SCALING: [Chart; 2] = [
+        Chart {
+            title: "Throughput by ranks",
+            x: "ranks",
+            y: "images/s",
+            lines: &[("images/s", "images_per_s")],
+            diagonal: false,
+            log: true,
+        },
+        Chart {
+            title: "Scaling efficiency by ranks",
+            x: "ranks",
+            y: "efficiency",
+            lines: &[("efficiency", "scaling_efficiency")],
+            diagonal: false,
+            log: true,
+        },
+    ];
+}
+
+/// What a page holds, as its script reads it.
+#[derive(Serialize)]
+struct Content<'a> {
+    title: &'a str,
+    columns: Vec<Column>,
+    rows: Vec<Vec<Value>>,
+    settings: Vec<&'static str>,
+    factors: Vec<&'static str>,
+    notes: &'a [String],
+    charts: &'a [Chart],
+    timelines: &'a [Lines],
+}
+
+#[derive(Serialize)]
+struct Column {
+    name: String,
+    /// What its documentation says.
+    about: String,
+}
+
+/// The page of a report, as HTML.
+pub fn page<R: Row + JsonSchema>(title: &str, report: &Report<R>, charts: &[Chart], timelines: &[Lines]) -> String {
+    let columns = Columns::of(&report.rows);
+    let schema = schema_for!(R).to_value();
+    let about = |name: &String| Column {
+        about: schema["properties"][name]["description"].as_str().unwrap_or_default().replace('\n', " "),
+        name: name.clone(),
+    };
+    let content = Content {
+        title,
+        columns: columns.names.iter().map(about).collect(),
+        rows: columns.rows,
+        settings: [R::SETTING, R::OWN_SETTING].concat(),
+        factors: [R::SETTING, R::OWN_SETTING, FACTORS].concat(),
+        notes: &report.notes,
+        charts,
+        timelines,
+    };
+    let Ok(content) = serde_json::to_string(&content) else { unreachable!("rows are plain structs") };
+    // Nothing in the figures may end the element that holds them.
+    let content = content.replace('<', "\\u003c");
+    let escaped = crate::svg::escaped(title);
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width,initial-scale=1\"><title>{escaped}</title>\n<style>\n{}</style></head>\n<body><main id=\"page\">\
+         <noscript>This page draws its figures by a script; they are in the page's source as JSON.</noscript></main>\n\
+         <script id=\"report\" type=\"application/json\">{content}</script>\n<script>{}</script>\n<script>{}</script>\n\
+         <script>\n{}</script></body></html>\n",
+        include_str!("../page/page.css"),
+        include_str!("../page/chart.js"),
+        include_str!("../page/zoom.js"),
+        include_str!("../page/page.js"),
+    )
+}
+
+/// Writes the page that `--html` names, whole or not at all.
+///
+/// # Errors
+/// A place that cannot be written.
+pub fn save_page<R: Row + JsonSchema>(
+    path: &Path,
+    title: &str,
+    report: &Report<R>,
+    charts: &[Chart],
+    timelines: &[Lines],
+) -> Result<(), InputError> {
+    let text = page(title, report, charts, timelines);
+    write_atomically(ErrorPlace::Flag("html"), path, |out| out.write_all(text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::{PredictedRow, Setting};
+
+    fn row(model: &str, ranks: u32) -> PredictedRow {
+        let setting = Setting { model: model.to_owned(), ranks, ..Setting::default() };
+        PredictedRow { setting, images_per_s: 100.0 * f64::from(ranks), ..PredictedRow::default() }
+    }
+
+    /// The JSON that a page holds.
+    fn content(page: &str) -> Value {
+        let begin = page.find("application/json\">").expect("figures") + "application/json\">".len();
+        let end = begin + page[begin..].find("</script>").expect("an end");
+        serde_json::from_str(&page[begin..end]).expect("JSON")
+    }
+
+    #[test]
+    fn a_page_holds_all_rows_with_what_their_columns_mean() {
+        let report = Report::new(vec![row("lenet", 1), row("lenet", 2)], vec!["a note".to_owned()]);
+        let page = page("A title", &report, &Chart::SCALING, &[]);
+        let content = content(&page);
+        let names: Vec<&str> =
+            content["columns"].as_array().unwrap().iter().map(|column| column["name"].as_str().unwrap()).collect();
+        let at = names.iter().position(|name| *name == "images_per_s").expect("a column");
+        assert_eq!(content["rows"][1][at], 200.0);
+        assert_eq!(
+            content["columns"][at]["about"],
+            "Samples per second over all ranks, each step's share of a shuffle counted."
+        );
+        assert!(
+            content["columns"].as_array().unwrap().iter().all(|column| !column["about"].as_str().unwrap().is_empty())
+        );
+        assert_eq!(content["notes"][0], "a note");
+        for chart in content["charts"].as_array().unwrap() {
+            assert!(names.contains(&chart["x"].as_str().unwrap()));
+            for line in chart["lines"].as_array().unwrap() {
+                assert!(names.contains(&line[1].as_str().unwrap()), "{line}");
+            }
+        }
+        assert!(!page.contains("src=") && !page.contains("<link"), "nothing comes from elsewhere");
+    }
+
+    #[test]
+    fn no_name_ends_the_script() {
+        let report = Report::new(vec![row("</script><script>alert(1)</script>", 1)], Vec::new());
+        let page = page("<b>", &report, &[], &[]);
+        assert_eq!(page.matches("</script>").count(), 4);
+        assert_eq!(content(&page)["rows"][0][0], "</script><script>alert(1)</script>");
+        assert!(page.contains("<title>&lt;b&gt;</title>"));
+    }
+}
