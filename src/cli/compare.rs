@@ -31,7 +31,7 @@ const CHARTS: &[Chart] = &[
         y: "efficiency",
         lines: &[("predicted", "predicted_scaling_efficiency"), ("measured", "scaling_efficiency")],
         diagonal: false,
-        log: false,
+        log: true,
     },
     Chart {
         title: "Exposed communication, predicted beside measured",

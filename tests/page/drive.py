@@ -129,7 +129,7 @@ def main():
                 wide = driver.execute_script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
                 assert wide <= 0, f"{name} is {wide} pixels wider than a window of {width}"
                 height = driver.execute_script("return document.documentElement.scrollHeight")
-                driver.set_window_size(width, min(height, 6000))
+                driver.set_window_size(width, min(height + 200, 6000))
                 driver.save_screenshot(str(FOLDER / f"{name}-{size}.png"))
                 driver.set_window_size(width, 1000)
         finally:

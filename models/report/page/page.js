@@ -22,6 +22,8 @@ const shown = (value) => {
     if (Number.isInteger(value)) return value.toLocaleString("en", { useGrouping: Math.abs(value) >= 1e5 });
     return Math.abs(value) >= 1e-3 && Math.abs(value) < 1e6 ? String(+value.toPrecision(4)) : value.toExponential(3);
 };
+// Seconds of steps are read in milliseconds.
+const mark = (name, value) => (name.endsWith("_s") ? `${shown(+(value * 1e3).toPrecision(6))} ms` : shown(value));
 const cell = (row, name) => report.rows[row][column[name]];
 
 // Columns that tell rows apart, and those that all rows agree on.
@@ -82,7 +84,7 @@ const addChart = (parent, title, hint) => {
 const axis = (name, log) => ({
     type: log ? "logarithmic" : "linear",
     title: { display: true, text: name },
-    ticks: { callback: (value) => shown(value), maxTicksLimit: 9 },
+    ticks: { callback: (value) => mark(name, value), maxTicksLimit: 7, autoSkip: true },
     ...(log ? {} : { beginAtZero: true }),
 });
 // Marks where there are points: numbers of ranks are few.
@@ -245,7 +247,9 @@ const draw = () => {
         const line = make("tr", body);
         for (const at of listed) {
             const value = report.rows[row][at];
-            make("td", line, shown(value), { className: typeof value === "number" ? "number" : String(value).length > 24 ? "long" : "", title: typeof value === "number" ? String(value) : "" });
+            const isHash = /^[0-9a-f]{64}$/.test(value);
+            const className = typeof value === "number" ? "number" : !isHash && String(value).length > 24 ? "long" : "";
+            make("td", line, isHash ? `${value.slice(0, 12)}…` : shown(value), { className, title: typeof value === "number" || isHash ? value : "" });
         }
     }
     const count = document.getElementById("count");

@@ -92,7 +92,8 @@ pub fn page<R: Row + JsonSchema>(title: &str, report: &Report<R>, charts: &[Char
         columns: columns.names.iter().map(about).collect(),
         rows: columns.rows,
         settings: [R::SETTING, R::OWN_SETTING].concat(),
-        factors: [R::SETTING, R::OWN_SETTING, FACTORS].concat(),
+        // A setting that tables show once may be an answer: what bounds a step.
+        factors: [R::SETTING, R::OWN_SETTING, FACTORS].concat().into_iter().filter(|name| *name != "bound").collect(),
         notes: &report.notes,
         charts,
         timelines,
