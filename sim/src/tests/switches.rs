@@ -151,6 +151,7 @@ fn what_links_do_not_serve_is_refused_with_the_cure() {
         ("dgx-h100:2", "nvls", 16, "take as many nodes as hosts"),
         ("dgx-h100:16", "collnet:16:8", 128, "take a network of rails"),
         ("dgx-h100:2@roce-400g", "collnet:2:8", 16, "a network whose switches do"),
+        ("dgx-h100:16", "nvls-collnet:16:8", 8, "8 ranks fill 8 nodes at most"),
         ("dgx-h100:2", "nvls-tree:2", 12, "no switch that adds joins ranks 6 to 11"),
         ("ethernet-4", "rings:2:ll", 4, "leave the protocol out"),
         ("titanx8-pcie3", "rings:2:simple", 8, "leave the protocol out"),
@@ -159,4 +160,7 @@ fn what_links_do_not_serve_is_refused_with_the_cure() {
         let refusal = seconds(cluster, algorithm, ranks, 1 << 20, FoldRule::Exact).expect_err(cure).to_string();
         assert!(refusal.contains(cure) && refusal.contains("--algorithm"), "{cluster} {algorithm}: {refusal}");
     }
+    let refusal =
+        seconds("dgx-h100:16", "collnet:16:8", 8, 1 << 20, FoldRule::Exact).expect_err("too few ranks").to_string();
+    assert!(refusal.contains("take at least a node each"), "{refusal}");
 }

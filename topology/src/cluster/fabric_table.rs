@@ -80,7 +80,7 @@ impl<'a> FabricTable<'a> {
             return Ok(FabricTable { kind: "rails", plan: plan(oversubscription, true), ..self });
         }
         let down = word.strip_suffix("to1").and_then(|down| down.parse::<u32>().ok());
-        match down.filter(|down| *down >= 1 && Tree::of_ports(1, ports, f64::from(*down)).is_some()) {
+        match down.filter(|down| (1..ports).contains(down) && Tree::of_ports(1, ports, f64::from(*down)).is_some()) {
             Some(down) => Ok(FabricTable { plan: plan(down.into(), rails), ..self }),
             None => Err(format!(
                 "{word:?} is no shape of a network of {ports} ports; there are rails, and 2to1 or the like"

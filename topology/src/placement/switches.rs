@@ -40,6 +40,12 @@ impl Placement {
             return Ok(self);
         }
         let ranks = self.devices.len();
+        if let Some(nodes) = joined.iter().position(Vec::is_empty) {
+            let message = format!(
+                "leaves nodes without a rank: {ranks} ranks fill {nodes} nodes at most, so take fewer or more ranks"
+            );
+            return Err(InputError::flag("algorithm", algorithm.to_string(), message));
+        }
         let mut devices = self.devices.clone();
         for (position, of_switch) in joined.iter().enumerate() {
             let hosts: BTreeSet<u32> = of_switch.iter().map(|rank| self.host(Rank(*rank)).0).collect();

@@ -41,7 +41,7 @@ pub(super) static ENTRY: Entry = Entry {
     servers: |algorithm| algorithm.count(1),
     joins: Some(|algorithm, contributors, rail| {
         let nodes = Nodes { contributors, nodes: algorithm.count(0), rails: algorithm.count(1) };
-        (0..nodes.nodes).map(|node| nodes.head(node, rail)).collect()
+        (0..nodes.nodes.min(contributors)).map(|node| nodes.head(node, rail)).collect()
     }),
     ..Entry::PLAIN
 };
