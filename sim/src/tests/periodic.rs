@@ -106,7 +106,12 @@ fn a_shuffle_is_an_alltoallv_between_two_copies() {
         let costs = Flat::default();
         let platform = world.platform(&costs, NetworkModel::MaxMin);
         let cpu = world.cluster.hosts()[0].devices[0];
-        let copied = world.cluster.route(cpu, cpu).unwrap().bandwidth.time_for(held.bytes);
+        let copied = world
+            .cluster
+            .route(cpu, cpu)
+            .unwrap()
+            .bandwidth
+            .time_for(held.bytes / u64::from(hosts) * u64::from(hosts - 1));
         let whole = shuffle_time(&platform, held).unwrap();
         close(exchange.unwrap().as_secs_f64(), (whole - Time(2 * copied.0)).as_secs_f64());
         assert_eq!(spans.len(), 3 * hosts as usize);
