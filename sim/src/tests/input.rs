@@ -110,6 +110,27 @@ fn who_waits_for_a_batch_waits_for_what_makes_it() {
     assert_eq!(by, "node0 decode threads", "{}", mean_s(&prediction));
 }
 
+/// A batch comes every R of reading; what of that is not computed is waiting for it, and no communication.
+#[test]
+fn waits_for_batches_are_no_communication() {
+    let (alone, prediction, _) = predicted(1, 1e-3, "ssgd", None);
+    assert_eq!(prediction.timeline.exposed_input_s(&alone), None);
+    let computes = prediction.timeline.step_time_s();
+    let (program, prediction, _) = predicted(1, 1e-3, "ssgd", Some(files()));
+    let found = prediction.timeline.exposed_input_s(&program).expect("input is tasks");
+    assert!((found / (8e-3 - computes) - 1.0).abs() < 1e-3, "{found}, {computes}");
+    assert!(prediction.timeline.exposed_comm_s(&program) < 1e-9);
+    for gpus in [1, 2] {
+        let (program, prediction, _) = predicted(gpus, 1e-3, "ssgd", Some(Input { prefetch: 0, ..files() }));
+        for (kinds, step) in prediction.timeline.kinds_by_step(&program).iter().zip(prediction.timeline.step_times_s())
+        {
+            let ahead = ["read", "decode", "upload"];
+            let all: f64 = kinds.iter().filter(|(kind, _)| !ahead.contains(kind)).map(|(_, seconds)| seconds).sum();
+            assert!((all / step - 1.0).abs() < 1e-9 && kinds[lockstep_models::INPUT_WAIT] > 0.5 * step, "{kinds:?}");
+        }
+    }
+}
+
 /// A request's latency holds a thread up, but no core: more threads hide it; what is in the page cache needs no request.
 #[test]
 fn latency_is_hidden_by_threads_and_caches() {
