@@ -157,8 +157,7 @@ impl Parts {
         let round = || Round { counts: vec![0; members * members], ..Round::default() };
         let mut found = Moves { kept: Vec::new(), rounds: (0..rounds).map(|_| round()).collect() };
         // By round: what this member sends to each, and gets of each.
-        let mut ways: Vec<(Vec<Vec<u32>>, Vec<Vec<(u32, u32)>>)> =
-            vec![(vec![Vec::new(); members], vec![Vec::new(); members]); rounds as usize];
+        let mut ways = vec![(vec![Vec::new(); members], vec![Vec::<(u32, u32)>::new(); members]); rounds as usize];
         for (place, sample) in (0..).zip(&after) {
             let (from, to, old, new) = moved(place, *sample);
             if from == to {
