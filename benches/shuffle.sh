@@ -2,12 +2,12 @@
 # Shuffles a packed set of JPEG files that MPI processes hold in memory together, beside the library's alltoallv of as many bytes, and
 # says what memory a process takes.
 #
-#   benches/shuffle.sh [GB [RANKS [SHUFFLES]]]     2 4 5
+#   benches/shuffle.sh [GB [RANKS [TURNS]]]     2 4 5
 #
-# The set is 400 generated files again and again. PACK names one that is there already.
+# The two take turns, since other load on the machine comes and goes. The set is 400 generated files again and again. PACK names one that is there already.
 set -eu
 cd "$(dirname "$0")/.."
-gb=${1:-2} ranks=${2:-4} shuffles=${3:-5}
+gb=${1:-2} ranks=${2:-4} turns=${3:-5}
 cargo build --quiet --release --workspace --features mpi --bin lockstep --bin shuffle_bench
 
 pack=${PACK:-}
@@ -31,4 +31,4 @@ PYTHON
     target/release/lockstep data pack "$work/many" --out "$pack" --shuffle-seed 1 >/dev/null
 fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-mpirun --oversubscribe -n "$ranks" target/release/shuffle_bench "$pack" "$shuffles"
+mpirun --oversubscribe -n "$ranks" target/release/shuffle_bench "$pack" "$turns"

@@ -1,8 +1,9 @@
 //! Shuffles samples that ranks hold in memory, beside the MPI library's alltoallv of as many bytes, in one job; with the memory of a
 //! process that holds its part, and what a shuffle takes beside it.
 //!
-//! `mpirun --oversubscribe -n 4 target/release/shuffle_bench FILE.pack [SHUFFLES [CHUNK]]`: a packed set, which all ranks hold together,
-//! and the elements that a rank sends at a time. Times are medians, each that of the slowest rank from a common start.
+//! `mpirun --oversubscribe -n 4 target/release/shuffle_bench FILE.pack [PAIRS [CHUNK]]`: a packed set, which all ranks hold together, how
+//! often the two take turns, and the elements that a rank sends at a time. Each turn is the median of three, each the time of the
+//! slowest rank from a common start.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,10 +21,13 @@ use mpi::traits::CommunicatorCollectives;
 /// What trains takes no time beside what moves.
 const BATCH: u32 = 2;
 
+/// Shuffles or exchanges of a turn.
+const TURN: u32 = 3;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
     let file = words.next().ok_or("name a packed set")?;
-    let shuffles: u32 = words.next().map_or(Ok(5), |word| word.parse())?;
+    let pairs: u32 = words.next().map_or(Ok(5), |word| word.parse())?;
     let chunk: u64 = words.next().map_or(Ok(Partition::CHUNK), |word| word.parse())?;
     let packed = Packed::open(Path::new(&file))?;
     let (bytes, classes) =
@@ -39,37 +43,62 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Nothing is held out.
     let (train, _) = Dataset::load(&format!("{file}+{file}"), &model)?;
     let hosts: Vec<u32> = (0..ranks).collect();
-    let whole = alltoallv(&processes, bytes, shuffles, true);
-    let others = alltoallv(&processes, bytes, shuffles, false);
-    let mut run = |shuffle_every: Option<u32>| -> Result<(f64, Vec<u32>, String), Box<dyn std::error::Error>> {
+    let mut run = |processes: &mut Processes,
+                   shuffle_every: Option<u32>|
+     -> Result<(f64, Vec<u32>, String), Box<dyn std::error::Error>> {
         let sampling = Sampling::Partitioned { groups: 1, shuffle_every };
         let job = Job { sampling, node_sizes: Some(vec![1; ranks as usize]), ..Job::new(model.clone(), ranks, BATCH) };
-        let options = RunOptions {
-            steps: shuffles + 1,
-            warm_up: 0,
-            stall_limit: Duration::from_secs(600),
-            ..RunOptions::default()
-        };
+        let options =
+            RunOptions { steps: TURN + 1, warm_up: 0, stall_limit: Duration::from_secs(600), ..RunOptions::default() };
         let mut program = job.program()?;
         program.partition.iter_mut().for_each(|partition| partition.chunk = chunk);
         forget_peak()?;
-        let run = run_processes(&mut processes, &hosts, &program, &train, &options)?;
+        let run = run_processes(processes, &hosts, &program, &train, &options)?;
         let (times, weights) = run.map_or_else(Default::default, |run| {
             (run.timeline.periodic_times_s(Periodic::Shuffle), run.weights_sha256)
         });
         let time = if times.is_empty() { 0.0 } else { median(times) };
         Ok((time, processes.gather(peak_kib()?), weights))
     };
-    let (_, held, _) = run(None)?;
-    let (seconds, shuffled, weights) = run(Some(1))?;
-    if processes.process() != 0 {
+    let (_, held, _) = run(&mut processes, None)?;
+    let gb = bytes as f64 * 1e-9;
+    let speaks = processes.process() == 0;
+    if speaks {
+        println!(
+            "{gb:.3} GB on {ranks} ranks, {pairs} turns: load, seconds of a shuffle, of alltoallv with and without what stays, quotient"
+        );
+    }
+    let (mut times, mut shuffled) = (Vec::new(), Vec::new());
+    for _ in 0..pairs {
+        let [whole, others] = [true, false].map(|itself| alltoallv(&processes, bytes, TURN, itself));
+        let (seconds, peaks, weights) = run(&mut processes, Some(1))?;
+        if speaks {
+            let load = std::fs::read_to_string("/proc/loadavg")?;
+            let load = load.split(' ').next().unwrap_or_default();
+            println!("{load} {seconds:.3} {whole:.3} {others:.3} {:.3}, weights {}", whole / seconds, &weights[..16]);
+        }
+        times.push([seconds, whole, others]);
+        shuffled = peaks;
+    }
+    if !speaks {
         return Ok(());
     }
-    let gb = bytes as f64 * 1e-9;
-    println!("{gb:.3} GB on {ranks} ranks, {shuffles} shuffles");
-    println!("shuffle {seconds:.3} s, {:.2} GB/s, weights {}", gb / seconds, &weights[..16]);
-    println!("alltoallv {whole:.3} s, {:.2} GB/s; without what stays {others:.3} s", gb / whole);
-    println!("ratio {:.3}, against the one without what stays {:.3}", whole / seconds, others / seconds);
+    let of = |what: fn(&[f64; 3]) -> f64| times.iter().map(what).collect::<Vec<f64>>();
+    let [seconds, whole, others] = [of(|times| times[0]), of(|times| times[1]), of(|times| times[2])];
+    let fastest = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
+    println!("medians: shuffle {:.3} s, alltoallv {:.3} s", median(seconds.clone()), median(whole.clone()));
+    println!(
+        "fastest: shuffle {:.3} s, alltoallv {:.3} s, without what stays {:.3} s",
+        fastest(&seconds),
+        fastest(&whole),
+        fastest(&others)
+    );
+    println!(
+        "alltoallv over shuffle: median ratio {:.3}, of the fastest {:.3}, without what stays {:.3}",
+        median(of(|times| times[1] / times[0])),
+        fastest(&whole) / fastest(&seconds),
+        fastest(&others) / fastest(&seconds)
+    );
     let mib = |kib: &u32| f64::from(*kib) / 1024.0;
     let most = |all: &[u32]| all.iter().map(mib).fold(0.0, f64::max);
     let extra = held.iter().zip(&shuffled).map(|(held, shuffled)| mib(shuffled) - mib(held)).fold(f64::MIN, f64::max);

@@ -21,7 +21,7 @@ use lockstep_measure::quiet::Quiet;
 use lockstep_measure::rows::lay_out;
 use lockstep_measure::run_failure::run_failure;
 use lockstep_measure::training::{Measured, Training};
-use lockstep_models::{Periodic, Timeline, WAIT, median, quantile};
+use lockstep_models::{INPUT_WAIT, Periodic, Timeline, WAIT, median, quantile};
 use lockstep_predict::{PROFILE_PATH, Setup, rows as predict};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{make_place, write_atomically};
@@ -222,7 +222,8 @@ pub fn compare(
         let shuffles = of.measured.iter().flat_map(|timeline| timeline.periodic_times_s(Periodic::Shuffle));
         let shuffles: Vec<f64> = shuffles.collect();
         let shuffle_s = (!shuffles.is_empty()).then(|| median(shuffles));
-        let exposed = of.measured_by_kind().get(WAIT).copied().unwrap_or(0.0);
+        let measured_by_kind = of.measured_by_kind();
+        let exposed = measured_by_kind.get(WAIT).copied().unwrap_or(0.0);
         let evaluation = measured.run.evaluate(&held_out).map_err(run_failure)?;
         rows.push(CompareRow {
             setting: of.configuration.setting(),
@@ -244,6 +245,8 @@ pub fn compare(
             scaling_efficiency: None,
             predicted_exposed_comm_s: predicted.exposed_comm_s,
             exposed_comm_s: exposed,
+            predicted_exposed_input_s: predicted.exposed_input_s,
+            exposed_input_s: measured_by_kind.get(INPUT_WAIT).copied(),
             bound: predicted.bound.clone(),
             accuracy: evaluation.accuracy(),
             weights_sha256: measured.run.weights_sha256.clone(),

@@ -102,6 +102,12 @@ fn job(strategy: &str, workers: u32, accumulate: u32, seed: u64) -> Job {
     Job { strategy, accumulate, sampling, node_sizes, ..Job::new(Arc::new(model), workers, 3) }
 }
 
+/// The program with shuffles that send each sample from where it lies, or pack all.
+fn shuffling(mut program: Program, in_place: bool) -> Program {
+    program.partition.iter_mut().for_each(|partition| partition.packed_below = if in_place { 0 } else { u64::MAX });
+    program
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
@@ -110,13 +116,13 @@ proptest! {
         strategy in prop::sample::select(vec!["ssgd", "partitioned", "partitioned:whole", "zero-2", "hybrid:b", "megatron", "sma"]),
         (workers, accumulate) in (1u32..=4, 1u32..=2),
         augment in prop::sample::select(vec!["none", "scale,crop=1,flip"]),
-        subset: bool,
+        (subset, in_place) in any::<(bool, bool)>(),
         stop in 1..STEPS,
         seed: u64,
     ) {
         let folder = tempfile::tempdir().unwrap();
         let job = job(strategy, workers, accumulate, seed);
-        let program = job.program().unwrap();
+        let program = shuffling(job.program().unwrap(), in_place);
         let samples = program.global_batch() as u32 * 3 + 1;
         let names = both(folder.path(), &job.model, samples, seed);
         let behind = if subset { format!(":{}+4", samples - 1) } else { String::new() };
@@ -145,6 +151,7 @@ proptest! {
         workers in 1u32..=3,
         augment in prop::sample::select(vec!["none", "scale,flip", "patch,flip", "patch,scale,crop=2"]),
         (threads, ahead) in (1u32..5, prop::option::of(0u32..4)),
+        in_place: bool,
         stop in 1..STEPS,
         seed: u64,
     ) {
@@ -157,7 +164,7 @@ proptest! {
             ahead,
             ..Job::new(coloured(), if strategy == "hybrid:b" { workers.max(2) } else { workers }, 4)
         };
-        let program = job.program().unwrap();
+        let program = shuffling(job.program().unwrap(), in_place);
         let augment: Augmentation = augment.parse().unwrap();
         let load = |threads| {
             Dataset::decoded_by(Dataset::load_augmented(pictures(), &job.model, augment).unwrap(), Some(threads))

@@ -145,6 +145,7 @@ proptest! {
         whole: bool,
         every in 1u32..=3,
         chunk in prop_oneof![Just(Partition::CHUNK), 500u64..5_000],
+        in_place: bool,
     ) {
         let groups = if whole { nodes.len() as u32 } else { 1 };
         let sampling = format!("partitioned:groups={groups}:shuffle-every={every}").parse().unwrap();
@@ -154,11 +155,12 @@ proptest! {
         let (train, _) = Dataset::load("synthetic:1200", &program.model).unwrap();
         let options = RunOptions { steps: STEPS, warm_up: 0, stall_limit: Duration::from_secs(20), ..RunOptions::default() };
         let at_once = run(&program, &train, &options).unwrap();
-        program.partition.as_mut().unwrap().chunk = chunk;
+        let partition = program.partition.as_mut().unwrap();
+        (partition.chunk, partition.packed_below) = (chunk, if in_place { 0 } else { u64::MAX });
         let run = run(&program, &train, &options).unwrap();
-        // However much travels at a time, the same samples are drawn.
+        // However much travels at a time, and from where, the same samples are drawn.
         prop_assert_eq!(&run.state_sha256, &at_once.state_sha256);
-        let work = program.shuffle(1200, program.model.input().elements() + 1).unwrap().unwrap();
+        let work = program.shuffle(1200, program.model.input().elements()).unwrap().unwrap();
         let times = u64::from((STEPS - 1) / every);
         let spans = tasks(&run.timeline, Periodic::Shuffle);
         let rounds = (0..workers).map(|rank| work.roles[work.role_of(rank)].runs().count() as u64);

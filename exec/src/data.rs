@@ -30,6 +30,7 @@ use lockstep_topology::{ErrorPlace, InputError, nearest};
 use decoders::Decoders;
 pub(crate) use decoders::MadeTimes;
 pub(crate) use feed::Feed;
+pub(crate) use message::{Coming, Room};
 pub use normalisation::Normalisation;
 pub use parts::Parts;
 pub(crate) use parts::{Moves, Round};

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use lockstep_topology::Rank;
 use lockstep_topology::collective::{Action, Lane, Schedule};
 
+use crate::regions::Regions;
 use crate::transport::{Combine, RecvId, Region, RegionMut, SendId, Tag, Transport, TransportError};
 
 /// Where an exchange reads and writes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Buffers {
-    input: Region,
-    output: RegionMut,
+    input: Regions<Region>,
+    output: Regions<RegionMut>,
     scratch: RegionMut,
     in_place: bool,
     /// The collective's element that the buffer begins with.
@@ -27,7 +28,8 @@ impl Buffers {
     /// One buffer of the collective's elements, input and output at once; `scratch` has [`scratch_elements`], or none
     /// where the transport needs none.
     pub fn in_place(buffer: RegionMut, scratch: RegionMut) -> Buffers {
-        Buffers { input: buffer.read(), output: buffer, scratch, in_place: true, first: 0 }
+        let (input, output) = (Regions::one(buffer.read()), Regions::one(buffer));
+        Buffers { input, output, scratch, in_place: true, first: 0 }
     }
 
     /// The same, of which this member has only a part: what begins at the collective's element `first`.
@@ -37,6 +39,16 @@ impl Buffers {
 
     /// Input and output apart, as alltoallv has them: each is a concatenation over members.
     pub fn separate(input: Region, output: RegionMut) -> Buffers {
+        Buffers::apart(Regions::one(input), Regions::one(output))
+    }
+
+    /// The same where what is concatenated lies anywhere: a block travels as a message for each of its regions, in which its receiver
+    /// divides it alike.
+    pub(crate) fn scattered(input: Vec<Region>, output: Vec<RegionMut>) -> Buffers {
+        Buffers::apart(Regions::of(input), Regions::of(output))
+    }
+
+    fn apart(input: Regions<Region>, output: Regions<RegionMut>) -> Buffers {
         Buffers { input, output, scratch: RegionMut::empty(), in_place: false, first: 0 }
     }
 
@@ -79,7 +91,9 @@ struct Slot {
     lane: Option<Lane>,
     /// The step that cannot start before an earlier send from its range is done.
     held: Option<(Action, u32, Range<usize>)>,
-    receive: Option<(RecvId, u32)>,
+    /// What has not come of a block, and from whom.
+    receives: Vec<RecvId>,
+    from: u32,
     sends: Vec<(SendId, Range<usize>)>,
 }
 
@@ -120,7 +134,7 @@ impl Exchange {
         let fits = (buffers.first + buffers.output.len()) as u64 <= schedule.elements();
         assert!(!buffers.in_place || fits, "the collective's elements");
         let window = window.clamp(1, schedule.lanes().max(1));
-        let slot = |_| Slot { lane: None, held: None, receive: None, sends: Vec::new() };
+        let slot = |_| Slot { lane: None, held: None, receives: Vec::new(), from: 0, sends: Vec::new() };
         let slots = (0..window).map(slot).collect();
         let sent = vec![Traffic::default(); ranks.len()];
         Exchange { schedule, member, ranks, number, buffers, slots, first: 0, next: 0, sent }
@@ -138,7 +152,7 @@ impl Exchange {
     /// Lets the run that begins have its elements at `data`.
     pub(crate) fn turn_to(&mut self, data: RegionMut) {
         debug_assert!(self.buffers.in_place && data.len() == self.buffers.output.len());
-        (self.buffers.input, self.buffers.output) = (data.read(), data);
+        (self.buffers.input, self.buffers.output) = (Regions::one(data.read()), Regions::one(data));
     }
 
     /// Does what can be done without waiting.
@@ -204,8 +218,8 @@ impl Exchange {
     pub fn waits(&self) -> impl Iterator<Item = (u32, Rank)> {
         let window = self.slots.len() as u32;
         (self.first..self.next).filter_map(move |lane| {
-            let (_, peer) = self.slots[(lane % window) as usize].receive?;
-            Some((lane, self.ranks[peer as usize]))
+            let slot = &self.slots[(lane % window) as usize];
+            (!slot.receives.is_empty()).then(|| (lane, self.ranks[slot.from as usize]))
         })
     }
 
@@ -217,11 +231,11 @@ impl Exchange {
         let slot = &mut self.slots[index as usize];
         let Some(steps) = &mut slot.lane else { return Ok(()) };
         loop {
-            if let Some((id, _)) = slot.receive {
-                if !transport.recv_done(id)? {
+            while let Some(id) = slot.receives.last() {
+                if !transport.recv_done(*id)? {
                     return Ok(());
                 }
-                slot.receive = None;
+                slot.receives.pop();
             }
             let step = slot.held.take().or_else(|| {
                 steps.next().map(|step| (step.action, step.peer, self.buffers.range(step.start, step.end)))
@@ -238,8 +252,9 @@ impl Exchange {
                 let traffic = &mut self.sent[peer as usize];
                 traffic.messages += 1;
                 traffic.bytes += 4 * range.len() as u64;
-                let id = transport.post_send(rank, tag, self.buffers.input.part(range.clone()))?;
-                slot.sends.push((id, range));
+                for part in self.buffers.input.cut(&range) {
+                    slot.sends.push((transport.post_send(rank, tag, part)?, range.clone()));
+                }
                 continue;
             }
             // The peer has consumed what it must have by now (the checker proves it); a transport may not know it yet.
@@ -258,8 +273,10 @@ impl Exchange {
                 RegionMut::empty()
             };
             let combine = if sum { Combine::Sum } else { Combine::Copy };
-            let id = transport.post_recv(rank, tag, self.buffers.output.part(range), combine, scratch)?;
-            slot.receive = Some((id, peer));
+            slot.from = peer;
+            for part in self.buffers.output.cut(&range) {
+                slot.receives.push(transport.post_recv(rank, tag, part, combine, scratch)?);
+            }
         }
     }
 }

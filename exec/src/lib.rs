@@ -20,6 +20,7 @@ mod periodic;
 mod pin;
 mod pool;
 mod region;
+mod regions;
 pub mod replica;
 mod room;
 mod run;

@@ -5,6 +5,7 @@
 
 mod ahead;
 mod compute;
+mod dealing;
 mod deferred;
 mod desk;
 mod evaluation;

@@ -16,11 +16,17 @@ pub struct Partition {
     pub shuffle_every: Option<u32>,
     /// fp32 elements that a rank sends at a time in a shuffle, on average.
     pub chunk: u64,
+    /// fp32 elements of a sample, on average, below which a shuffle packs what goes to a rank into one message. Longer ones travel each
+    /// from where it lies to where it will lie.
+    pub packed_below: u64,
 }
 
 impl Partition {
     /// 16 MiB: large enough for whole messages to many ranks, and little memory beside a part.
     pub const CHUNK: u64 = 4 << 20;
+
+    /// 32 KiB: a message of its own costs less than a copy on either side.
+    pub const PACKED_BELOW: u64 = 8 << 10;
 
     /// So many groups of neighbouring nodes with so many ranks each.
     ///
@@ -46,7 +52,8 @@ impl Partition {
             first += count;
             RankRange { first: first - count, count }
         });
-        Ok(Partition { groups: ranges.collect(), shuffle_every, chunk: Partition::CHUNK })
+        let (chunk, packed_below) = (Partition::CHUNK, Partition::PACKED_BELOW);
+        Ok(Partition { groups: ranges.collect(), shuffle_every, chunk, packed_below })
     }
 
     /// The group that `rank` is in, by number.

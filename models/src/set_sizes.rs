@@ -11,7 +11,7 @@ pub struct SetSizes {
     pub held_out: u64,
     /// What a sample is like, where threads decode it.
     pub encoded: Option<EncodedSamples>,
-    /// fp32 elements of a message that carries one, on average; `None`: its image and its label.
+    /// fp32 elements of a message that carries one, on average; `None`: those of its image.
     pub message_elements: Option<u64>,
 }
 

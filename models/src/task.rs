@@ -216,7 +216,7 @@ pub enum Op {
     Samples {
         /// In which direction.
         to: SampleMove,
-        /// fp32 elements of the samples that are moved, images and labels.
+        /// fp32 elements of the samples that are moved.
         elements: u64,
     },
     /// Writes the state of the training to the host's storage.

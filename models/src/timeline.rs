@@ -25,8 +25,11 @@ impl Step {
     }
 }
 
-/// The kind under which reports count the time in which a worker's compute stream stands still.
+/// The kind under which reports count the time in which a worker's compute stream stands still for other reasons than [`INPUT_WAIT`].
 pub const WAIT: &str = "wait";
+
+/// The kind under which they count the time in which it stands still for a batch that it loads next.
+pub const INPUT_WAIT: &str = "input wait";
 
 /// All spans of a run; iterations before `warm_up` are kept but not counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -82,8 +85,8 @@ impl Timeline {
         median(self.step_times_s())
     }
 
-    /// Median over counted steps of the time in which a worker's compute stream stood still, averaged over workers: what
-    /// communication costs beyond what computation hides.
+    /// Median over counted steps of the time in which a worker's compute stream stood still, and not for a batch, averaged over
+    /// workers: what communication costs beyond what computation hides.
     pub fn exposed_comm_s(&self, program: &Program) -> f64 {
         let mut busy: BTreeMap<u32, f64> = BTreeMap::new();
         let totals = self.totals(program);
@@ -92,11 +95,20 @@ impl Timeline {
             *busy.entry(iteration).or_default() += total.busy_s();
         }
         let busy = |step: &Step| busy.get(&step.iteration).copied().unwrap_or(0.0) / workers;
-        let exposed = self.steps().into_iter().map(|step| (step.seconds() - busy(&step)).max(0.0));
+        let steps = self.steps();
+        let waits = self.input_waits_s(program, &steps);
+        let exposed = steps.iter().zip(waits).map(|(step, wait)| (step.seconds() - busy(step) - wait).max(0.0));
         median(exposed.collect())
     }
 
-    /// Mean seconds per counted step and worker of each task kind on the compute stream, and `wait` for the rest of the step.
+    /// Median over counted steps of the time in which a worker's compute stream stood still for a batch, averaged over workers: what
+    /// reading and decoding cost beyond what computation hides. `None` of a program without input tasks.
+    pub fn exposed_input_s(&self, program: &Program) -> Option<f64> {
+        program.has_input().then(|| median(self.input_waits_s(program, &self.steps())))
+    }
+
+    /// Mean seconds per counted step and worker of each task kind on the compute stream, [`INPUT_WAIT`] where there are input tasks, and
+    /// [`WAIT`] for the rest of the step.
     pub fn seconds_by_kind(&self, program: &Program) -> BTreeMap<&'static str, f64> {
         let steps = self.ends().len().saturating_sub(self.warm_up as usize).max(1) as f64;
         let mut kinds: BTreeMap<&'static str, f64> = BTreeMap::new();
@@ -107,15 +119,20 @@ impl Timeline {
             let kind = program.roles[role].tasks[task].op.kind();
             *kinds.entry(kind).or_default() += total.busy_s() / steps / workers;
         }
+        let steps = self.steps();
+        let mean = |all: &mut dyn Iterator<Item = f64>| all.sum::<f64>() / steps.len().max(1) as f64;
+        if program.has_input() {
+            kinds.insert(INPUT_WAIT, mean(&mut self.input_waits_s(program, &steps).into_iter()));
+        }
         let busy: f64 = kinds.values().sum();
-        let times = self.step_times_s();
-        let step = times.iter().sum::<f64>() / times.len().max(1) as f64;
+        let step = mean(&mut steps.iter().map(|step| step.seconds()));
         kinds.insert(WAIT, (step - busy).max(0.0));
         kinds
     }
 
-    /// Seconds per worker of each kind of task on the compute stream in each counted step, and [`WAIT`] for the rest of it, which
-    /// is never longer than the step; its median is [`Timeline::exposed_comm_s`]. Beside them what was read and decoded ahead.
+    /// Seconds per worker of each kind of task on the compute stream in each counted step, [`INPUT_WAIT`] where there are input tasks, and
+    /// [`WAIT`] for the rest of it, which is never longer than the step; their medians are [`Timeline::exposed_input_s`] and
+    /// [`Timeline::exposed_comm_s`]. Beside them what was read and decoded ahead.
     pub fn kinds_by_step(&self, program: &Program) -> Vec<BTreeMap<&'static str, f64>> {
         let totals = self.totals(program);
         let workers = f64::from(workers(program, &totals));
@@ -128,14 +145,19 @@ impl Timeline {
             kinds
         };
         let (mut computed, mut input) = (by_iteration(computes), by_iteration(is_input));
-        let of_step = |step: Step| {
+        let steps = self.steps();
+        let waits = self.input_waits_s(program, &steps);
+        let of_step = |(step, wait): (Step, f64)| {
             let mut kinds = computed.remove(&step.iteration).unwrap_or_default();
+            if program.has_input() {
+                kinds.insert(INPUT_WAIT, wait);
+            }
             let busy: f64 = kinds.values().sum();
             kinds.insert(WAIT, (step.seconds() - busy).max(0.0));
             kinds.extend(input.remove(&step.iteration).unwrap_or_default());
             kinds
         };
-        self.steps().into_iter().map(of_step).collect()
+        steps.into_iter().zip(waits).map(of_step).collect()
     }
 
     /// Seconds that each shuffle, evaluation or checkpoint took: to its last task's end on any rank, from its first task's begin, or

@@ -123,8 +123,9 @@ fn held(input: &Input, platform: &Platform<'_>, nodes: u32, groups: u32) -> Resu
     Ok(held)
 }
 
-/// How long a group takes to shuffle what it holds: each node packs its samples by destination, all exchange their parts, pairwise,
-/// each unpacks what it got. Packing and unpacking are copies by one thread; a group of one node moves nothing (§4.1).
+/// How long a group takes to shuffle what it holds: each node packs the samples that leave it by destination, all exchange their parts,
+/// pairwise, each unpacks what it got. Packing and unpacking are copies by one thread. Of N nodes each keeps 1/N of its part, which does
+/// not move; a group of one node moves nothing (§4.1).
 ///
 /// # Errors
 /// A cluster with fewer nodes.
@@ -139,14 +140,14 @@ pub fn shuffle_time(platform: &Platform<'_>, held: Held) -> Result<Time, SimErro
         return Err(InputError::flag("input", format!("{members} nodes"), message).into());
     };
     let cpus: Vec<_> = hosts.iter().map(|host| host.devices[0]).collect();
-    let copied = cluster.route(cpus[0], cpus[0])?.bandwidth.time_for(held.bytes);
+    let pair = held.bytes / 4 / u64::from(members);
+    let leaving = pair * u64::from(members - 1);
+    let copied = cluster.route(cpus[0], cpus[0])?.bandwidth.time_for(4 * leaving);
     let placement = Placement::within(cluster, members, &PlacementRule::Listed(cpus), Limits::default())?;
     let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
-    let pair = held.bytes / 4 / u64::from(members);
-    let counts = vec![pair; members as usize * members as usize];
-    let collective = Collective::AllToAllV { counts: counts.into() };
-    let elements = pair * u64::from(members);
-    let run = CollectiveRun::new(collective, Algorithm::pairwise(), Group::flat(members), elements);
+    let pairs = (0..members).flat_map(|from| (0..members).map(move |to| if from == to { 0 } else { pair }));
+    let collective = Collective::AllToAllV { counts: pairs.collect() };
+    let run = CollectiveRun::new(collective, Algorithm::pairwise(), Group::flat(members), leaving);
     let here = Platform { placement: &placement, hosting: &hosting, conditions: Conditions::none(), ..*platform };
     Ok(Time(simulate_collective(&run, &here)?.time.0 + 2 * copied.0))
 }

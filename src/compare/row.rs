@@ -47,6 +47,11 @@ pub struct CompareRow {
     pub predicted_exposed_comm_s: f64,
     /// The same, measured.
     pub exposed_comm_s: f64,
+    /// Predicted seconds per step in which it stands still for a batch that it loads next; `null` in this and the next column where
+    /// batches are there.
+    pub predicted_exposed_input_s: Option<f64>,
+    /// The same, measured.
+    pub exposed_input_s: Option<f64>,
     /// The resource that the prediction says is used most.
     pub bound: String,
     /// Share of held-out samples classified correctly after the measured steps, from 0 to 1.

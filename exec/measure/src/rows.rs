@@ -126,6 +126,7 @@ fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> 
         images_per_s: program.images_per_s(step_time_s, shuffle_s),
         scaling_efficiency: None,
         exposed_comm_s: run.timeline.exposed_comm_s(program),
+        exposed_input_s: run.timeline.exposed_input_s(program),
         train_loss: run.losses.last().copied().unwrap_or(0.0),
         held_out_loss: evaluation.mean_loss,
         accuracy: evaluation.accuracy(),

@@ -1,33 +1,48 @@
 //! Messages that carry samples from the memory of one rank to that of another.
 //!
-//! Ranks are of one machine type, so bytes travel as they lie in memory.
+//! Ranks are of one machine type, so bytes travel as they lie in memory. Everybody knows labels and lengths of all samples, and which of
+//! them comes, so nothing else travels.
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use lockstep_topology::InputError;
 
 use super::Dataset;
-use super::pixels::Pixels;
+use super::pixels::{Pixels, bytes_of_mut};
+use crate::region::{Region, RegionMut};
 
-/// The bytes of values, as they lie in memory.
-fn bytes_of(values: &[f32]) -> &[u8] {
-    // SAFETY: a value is four bytes without gaps, and bytes lie anywhere.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+/// Samples that come, and where: `samples[n]` of the whole set to `slots[n]`, one that has left or the next at the end.
+#[derive(Clone, Copy)]
+pub(crate) struct Coming<'a> {
+    pub(crate) whole: &'a Dataset,
+    pub(crate) samples: &'a [u32],
+    pub(crate) slots: &'a [u32],
 }
 
-/// The same, to be written: any four bytes are a value.
-fn bytes_of_mut(values: &mut [f32]) -> &mut [u8] {
-    // SAFETY: as above, and the values are borrowed for as long.
-    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
+impl Coming<'_> {
+    /// Each with its slot.
+    fn pairs(&self) -> impl Iterator<Item = (u32, usize)> {
+        self.samples.iter().copied().zip(self.slots.iter().map(|slot| *slot as usize))
+    }
+
+    /// Bytes of a packed one.
+    fn length(&self, sample: u32) -> usize {
+        let Pixels::Encoded(samples) = &self.whole.pixels else { unreachable!("parts are kept as the whole set is") };
+        samples.length(sample)
+    }
 }
+
+/// Memory that packed samples come into; values have their places at once.
+#[derive(Default)]
+pub(crate) struct Room(Vec<Arc<[MaybeUninit<f32>]>>);
 
 impl Dataset {
-    /// Elements of a message that carries this sample: its image and its label's bits; of packed sets its length, its label, and
-    /// its bytes as they are packed, four in an element.
+    /// Elements of a message that carries this sample: its image, or its bytes as they are packed, four in an element.
     pub(crate) fn message_elements(&self, sample: u32) -> u64 {
         match &self.pixels {
-            Pixels::Values(_) => self.shape.elements() + 1,
-            Pixels::Encoded(samples) => 2 + samples.length(sample).div_ceil(4) as u64,
+            Pixels::Values(_) => self.shape.elements(),
+            Pixels::Encoded(samples) => samples.length(sample).div_ceil(4) as u64,
         }
     }
 
@@ -37,83 +52,151 @@ impl Dataset {
         all.div_ceil(self.len() as u64)
     }
 
-    /// Packs the samples at `slots` one behind the other; those that were read into memory are there alone then.
+    /// Packs the samples at `slots` one behind the other.
     ///
     /// # Errors
     /// Packed samples that are damaged.
-    pub(crate) fn pack(&mut self, slots: &[u32], message: &mut [f32]) -> Result<(), InputError> {
+    pub(crate) fn pack(&self, slots: &[u32], message: &mut [f32]) -> Result<(), InputError> {
         let mut rest = message;
         for slot in slots {
-            let label = self.labels[*slot as usize];
             let sample;
             (sample, rest) = rest.split_at_mut(self.message_elements(*slot) as usize);
             // Copies carry any bits, also those that are no number.
             match &self.pixels {
                 Pixels::Values(values) => {
-                    let each = sample.len() - 1;
-                    sample[..each].copy_from_slice(&values[*slot as usize * each..][..each]);
-                    sample[each] = f32::from_bits(label);
+                    sample.copy_from_slice(&values[*slot as usize * sample.len()..][..sample.len()]);
                 }
                 Pixels::Encoded(samples) => {
                     let bytes = samples.sample(*slot)?;
-                    (sample[0], sample[1]) = (f32::from_bits(bytes.len() as u32), f32::from_bits(label));
-                    let room = bytes_of_mut(&mut sample[2..]);
+                    let room = bytes_of_mut(sample);
                     room[..bytes.len()].copy_from_slice(bytes);
                     room[bytes.len()..].fill(0);
                 }
             }
         }
-        if let Pixels::Encoded(samples) = &mut self.pixels {
-            Arc::make_mut(samples).release(slots);
-        }
         Ok(())
     }
 
-    /// Takes samples packed one behind the other: the n-th comes to `slots[n]`, one that was packed before or the next at the end.
-    pub(crate) fn unpack(&mut self, message: &[f32], slots: &[u32]) {
-        let end = slots.iter().max().map_or(0, |last| *last as usize + 1).max(self.labels.len());
-        self.labels.resize(end, 0);
+    /// Frees the memory of packed samples that have left; values leave their places to others.
+    pub(crate) fn release(&mut self, slots: &[u32]) {
+        if let Pixels::Encoded(samples) = &mut self.pixels {
+            Arc::make_mut(samples).release(slots);
+        }
+    }
+
+    /// Takes samples packed one behind the other.
+    pub(crate) fn unpack(&mut self, message: &[f32], coming: Coming<'_>) {
+        self.label_coming(coming);
         match &mut self.pixels {
             Pixels::Values(values) => {
                 let each = self.shape.elements() as usize;
-                values.reserve_exact((end * each).saturating_sub(values.len()));
-                values.resize(end * each, 0.0);
-                for (sample, slot) in message.chunks_exact(each + 1).zip(slots.iter().map(|slot| *slot as usize)) {
-                    values[slot * each..(slot + 1) * each].copy_from_slice(&sample[..each]);
-                    self.labels[slot] = sample[each].to_bits();
+                for (sample, (_, slot)) in message.chunks_exact(each).zip(coming.pairs()) {
+                    values[slot * each..(slot + 1) * each].copy_from_slice(sample);
                 }
             }
             Pixels::Encoded(samples) => {
                 let samples = Arc::make_mut(samples);
                 let mut rest = message;
-                for slot in slots.iter().map(|slot| *slot as usize) {
-                    let length = rest[0].to_bits() as usize;
-                    self.labels[slot] = rest[1].to_bits();
-                    let sample;
-                    (sample, rest) = rest[2..].split_at(length.div_ceil(4));
-                    samples.put(slot, bytes_of(sample)[..length].into());
+                for (number, slot) in coming.pairs() {
+                    let (sample, length);
+                    length = coming.length(number);
+                    (sample, rest) = rest.split_at(length.div_ceil(4));
+                    samples.put(slot, sample.into(), length);
                 }
             }
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
+    /// Labels samples that come, and makes room for values of them.
+    fn label_coming(&mut self, coming: Coming<'_>) {
+        let end = coming.slots.iter().max().map_or(0, |last| *last as usize + 1).max(self.labels.len());
+        self.labels.resize(end, 0);
+        coming.pairs().for_each(|(sample, slot)| self.labels[slot] = coming.whole.labels[sample as usize]);
+        if let Pixels::Values(values) = &mut self.pixels {
+            let elements = end * self.shape.elements() as usize;
+            values.reserve_exact(elements.saturating_sub(values.len()));
+            values.resize(elements, 0.0);
+        }
+    }
 
-    use super::*;
+    /// Lets values of so many samples come without those that are there being moved.
+    pub(crate) fn reserve(&mut self, samples: usize) {
+        if let Pixels::Values(values) = &mut self.pixels {
+            values.reserve_exact((samples * self.shape.elements() as usize).saturating_sub(values.len()));
+        }
+    }
 
-    proptest! {
-        /// Values come out of a message with the bits with which they went into it.
-        #[test]
-        fn bytes_are_those_of_the_values(bits in prop::collection::vec(any::<u32>(), 0..9)) {
-            let mut values: Vec<f32> = bits.iter().map(|bits| f32::from_bits(*bits)).collect();
-            let bytes = bytes_of(&values).to_vec();
-            prop_assert_eq!(&bytes, &bits.iter().flat_map(|bits| bits.to_ne_bytes()).collect::<Vec<u8>>());
-            values.fill(0.0);
-            bytes_of_mut(&mut values).copy_from_slice(&bytes);
-            prop_assert!(values.iter().zip(&bits).all(|(value, bits)| value.to_bits() == *bits));
+    /// Where values begin.
+    fn start(&self) -> *const f32 {
+        match &self.pixels {
+            Pixels::Values(values) => values.as_ptr(),
+            Pixels::Encoded(_) => std::ptr::null(),
+        }
+    }
+
+    /// Where the samples at `slots` lie, to be sent from there.
+    ///
+    /// # Panics
+    /// Of packed samples that are mapped.
+    pub(crate) fn places(&self, slots: &[u32]) -> Vec<Region> {
+        let place = |slot: &u32| {
+            let values = match &self.pixels {
+                Pixels::Values(values) => {
+                    let each = self.shape.elements() as usize;
+                    &values[*slot as usize * each..][..each]
+                }
+                Pixels::Encoded(samples) => samples.values(*slot),
+            };
+            // SAFETY: nobody writes to samples, and those that are sent are released when they have left.
+            unsafe { Region::new(values.as_ptr(), values.len()) }
+        };
+        slots.iter().map(place).collect()
+    }
+
+    /// Where samples that come will lie.
+    ///
+    /// # Panics
+    /// Where room for values has not been reserved: others may be on their way from where they are.
+    pub(crate) fn room_for(&mut self, coming: Coming<'_>) -> (Room, Vec<RegionMut>) {
+        let lie = self.start();
+        self.label_coming(coming);
+        assert!(lie == self.start(), "room is reserved");
+        match &mut self.pixels {
+            Pixels::Values(values) => {
+                let each = self.shape.elements() as usize;
+                let start = values.as_mut_ptr();
+                let place = |(_, slot): (u32, usize)| {
+                    assert!((slot + 1) * each <= values.len(), "room for values");
+                    // SAFETY: inside of the vector, in a slot that no sample has and that is unpacked by the message alone.
+                    unsafe { RegionMut::new(start.add(slot * each), each) }
+                };
+                (Room::default(), coming.pairs().map(place).collect())
+            }
+            Pixels::Encoded(_) => {
+                let new = |(sample, _): (u32, usize)| Arc::new_uninit_slice(coming.length(sample).div_ceil(4));
+                let mut room: Vec<Arc<[MaybeUninit<f32>]>> = coming.pairs().map(new).collect();
+                let place = |values: &mut Arc<[MaybeUninit<f32>]>| {
+                    let values = Arc::get_mut(values).expect("new memory has one owner");
+                    // SAFETY: only messages use it until it is taken, and they write before anybody reads.
+                    unsafe { RegionMut::new(values.as_mut_ptr().cast(), values.len()) }
+                };
+                let places = room.iter_mut().map(place).collect();
+                (Room(room), places)
+            }
+        }
+    }
+
+    /// Takes samples that have come into their room.
+    ///
+    /// # Safety
+    /// All have come.
+    pub(crate) unsafe fn take(&mut self, room: Room, coming: Coming<'_>) {
+        if let Pixels::Encoded(samples) = &mut self.pixels {
+            let samples = Arc::make_mut(samples);
+            for (values, (sample, slot)) in room.0.into_iter().zip(coming.pairs()) {
+                // SAFETY: the message has written all of it, by the caller's promise.
+                samples.put(slot, unsafe { values.assume_init() }, coming.length(sample));
+            }
         }
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Round {
     pub(crate) sent: Vec<u32>,
     /// The position of each sample that comes in, in the order of sources.
     pub(crate) taken: Vec<u32>,
+    /// Which samples of the whole set these are.
+    pub(crate) came: Vec<u32>,
 }
 
 impl Parts {
@@ -155,7 +157,7 @@ impl Parts {
         let round = || Round { counts: vec![0; members * members], ..Round::default() };
         let mut found = Moves { kept: Vec::new(), rounds: (0..rounds).map(|_| round()).collect() };
         // By round: what this member sends to each, and gets of each.
-        let mut ways = vec![(vec![Vec::new(); members], vec![Vec::new(); members]); rounds as usize];
+        let mut ways = vec![(vec![Vec::new(); members], vec![Vec::<(u32, u32)>::new(); members]); rounds as usize];
         for (place, sample) in (0..).zip(&after) {
             let (from, to, old, new) = moved(place, *sample);
             if from == to {
@@ -172,11 +174,12 @@ impl Parts {
                 ways[round].0[to].push(old);
             }
             if to == own {
-                ways[round].1[from].push(new);
+                ways[round].1[from].push((new, *sample));
             }
         }
         for (round, (sent, taken)) in found.rounds.iter_mut().zip(ways) {
-            (round.sent, round.taken) = (sent.concat(), taken.concat());
+            round.sent = sent.concat();
+            (round.taken, round.came) = taken.concat().into_iter().unzip();
         }
         found
     }
@@ -230,6 +233,7 @@ mod tests {
                             arrived.extend(block.iter().map(|position| held[*position as usize]));
                         }
                         let taken = &moves[to].rounds[round].taken;
+                        prop_assert_eq!(&arrived, &moves[to].rounds[round].came);
                         prop_assert_eq!(arrived.len(), taken.len());
                         arrived.iter().zip(taken).for_each(|(sample, place)| part[*place as usize] = *sample);
                     }

@@ -47,7 +47,33 @@ enum Kept {
     /// In the file, mapped: the numbers of the samples.
     Mapped(Vec<u32>),
     /// In memory, each by itself, so that one can go and another come in its place.
-    Resident(Vec<Arc<[u8]>>),
+    Resident(Vec<Resident>),
+}
+
+/// A sample in memory, in the elements of messages.
+#[derive(Debug, Clone, Default)]
+struct Resident {
+    values: Arc<[f32]>,
+    /// Bytes; what the last element has beyond them means nothing.
+    length: usize,
+}
+
+impl Resident {
+    fn bytes(&self) -> &[u8] {
+        &bytes_of(&self.values)[..self.length]
+    }
+}
+
+/// The bytes of values, as they lie in memory.
+pub(super) fn bytes_of(values: &[f32]) -> &[u8] {
+    // SAFETY: a value is four bytes without gaps, and bytes lie anywhere.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// The same, to be written: any four bytes are a value.
+pub(super) fn bytes_of_mut(values: &mut [f32]) -> &mut [u8] {
+    // SAFETY: as above, and the values are borrowed for as long.
+    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }
 
 impl Encoded {
@@ -78,14 +104,16 @@ impl Encoded {
     /// # Errors
     /// A file that cannot be read, or is damaged.
     pub(super) fn resident(&self, indices: &[u32]) -> Result<Encoded, InputError> {
-        let mut samples: Vec<Arc<[u8]>> = vec![Arc::default(); indices.len()];
+        let mut samples = vec![Resident::default(); indices.len()];
         let mut order: Vec<usize> = (0..indices.len()).collect();
         order.sort_unstable_by_key(|position| indices[*position]);
         for position in order {
             let number = self.number(indices[position]);
-            let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, self.length(indices[position])).collect();
-            self.packed.read(number, Arc::get_mut(&mut bytes).expect("new memory has one owner"))?;
-            samples[position] = bytes;
+            let length = self.length(indices[position]);
+            let mut values: Arc<[f32]> = std::iter::repeat_n(0.0, length.div_ceil(4)).collect();
+            let room = Arc::get_mut(&mut values).expect("new memory has one owner");
+            self.packed.read(number, &mut bytes_of_mut(room)[..length])?;
+            samples[position] = Resident { values, length };
         }
         Ok(self.with(Kept::Resident(samples)))
     }
@@ -100,7 +128,7 @@ impl Encoded {
     pub(super) fn length(&self, sample: u32) -> usize {
         match &self.kept {
             Kept::Mapped(samples) => self.packed.entries()[samples[sample as usize] as usize].length as usize,
-            Kept::Resident(samples) => samples[sample as usize].len(),
+            Kept::Resident(samples) => samples[sample as usize].length,
         }
     }
 
@@ -129,7 +157,7 @@ impl Encoded {
     pub(super) fn sample(&self, sample: u32) -> Result<&[u8], InputError> {
         match &self.kept {
             Kept::Mapped(samples) => self.packed.checked(samples[sample as usize] as usize),
-            Kept::Resident(samples) => Ok(&samples[sample as usize]),
+            Kept::Resident(samples) => Ok(samples[sample as usize].bytes()),
         }
     }
 
@@ -137,27 +165,36 @@ impl Encoded {
     fn unchecked(&self, sample: u32) -> &[u8] {
         match &self.kept {
             Kept::Mapped(samples) => self.packed.bytes(samples[sample as usize] as usize),
-            Kept::Resident(samples) => &samples[sample as usize],
+            Kept::Resident(samples) => samples[sample as usize].bytes(),
         }
+    }
+
+    /// The elements of a sample in memory.
+    ///
+    /// # Panics
+    /// Where samples are mapped.
+    pub(super) fn values(&self, sample: u32) -> &Arc<[f32]> {
+        let Kept::Resident(samples) = &self.kept else { unreachable!("samples leave the memory that they are in") };
+        &samples[sample as usize].values
     }
 
     /// Frees the memory of samples that have left; those that are mapped take none.
     pub(super) fn release(&mut self, gone: &[u32]) {
         if let Kept::Resident(samples) = &mut self.kept {
-            gone.iter().for_each(|sample| samples[*sample as usize] = Arc::default());
+            gone.iter().for_each(|sample| samples[*sample as usize] = Resident::default());
         }
     }
 
-    /// Puts a sample that has come into memory, in the place of one that has left or at the end.
+    /// Puts a sample of `length` bytes that has come into memory, in the place of one that has left or at the end.
     ///
     /// # Panics
     /// Where samples are mapped.
-    pub(super) fn put(&mut self, sample: usize, bytes: Arc<[u8]>) {
+    pub(super) fn put(&mut self, sample: usize, values: Arc<[f32]>, length: usize) {
         let Kept::Resident(samples) = &mut self.kept else { unreachable!("samples come to those in memory") };
         if samples.len() <= sample {
-            samples.resize(sample + 1, Arc::default());
+            samples.resize(sample + 1, Resident::default());
         }
-        samples[sample] = bytes;
+        samples[sample] = Resident { values, length };
     }
 
     /// Whether they are JPEG files.
@@ -233,6 +270,26 @@ impl Encoded {
         match &self.kept {
             Kept::Mapped(samples) => samples[sample as usize].to_string(),
             Kept::Resident(_) => format!("{sample} of a rank's part"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Values come out of a message with the bits with which they went into it.
+        #[test]
+        fn bytes_are_those_of_the_values(bits in prop::collection::vec(any::<u32>(), 0..9)) {
+            let mut values: Vec<f32> = bits.iter().map(|bits| f32::from_bits(*bits)).collect();
+            let bytes = bytes_of(&values).to_vec();
+            prop_assert_eq!(&bytes, &bits.iter().flat_map(|bits| bits.to_ne_bytes()).collect::<Vec<u8>>());
+            values.fill(0.0);
+            bytes_of_mut(&mut values).copy_from_slice(&bytes);
+            prop_assert!(values.iter().zip(&bits).all(|(value, bits)| value.to_bits() == *bits));
         }
     }
 }

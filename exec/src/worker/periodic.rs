@@ -1,7 +1,7 @@
 //! Runs the tasks of work between steps, and notes when each began and ended.
 
 use lockstep_models::{Exchange, Periodic, PeriodicSpan, Program, Span, TaskId};
-use lockstep_topology::Rank;
+use lockstep_topology::{Rank, Time};
 
 use super::Worker;
 use crate::error::ExecError;
@@ -14,15 +14,20 @@ impl Worker<'_> {
     pub(super) fn timed<T>(
         &mut self,
         kind: Periodic,
-        (task, repetition): (TaskId, u32),
+        run_of: (TaskId, u32),
         run: impl FnOnce(&mut Self) -> Result<T, ExecError>,
     ) -> Result<T, ExecError> {
         let start = self.now();
         let value = run(self)?;
+        self.note_periodic(kind, run_of, start);
+        Ok(value)
+    }
+
+    /// Notes that a task of periodic work which began at `start` is over.
+    pub(super) fn note_periodic(&mut self, kind: Periodic, (task, repetition): (TaskId, u32), start: Time) {
         let (rank, iteration, end) = (self.transport.rank().0, self.iteration, self.now());
         let span = Span { rank, task: task as u32, iteration, repetition, ready: start, start, end };
         self.periodic.push(PeriodicSpan { kind, span });
-        Ok(value)
     }
 
     /// Counts what periodic work has sent.

@@ -1,17 +1,18 @@
 //! Samples in memory: the part that a rank holds, and the shuffle that sends samples to the ranks that hold them next.
 //!
-//! A sample travels as its image and its label, or as it is packed. The exchange is an alltoallv among
-//! the ranks of a group, by the same lanes as every other (Kumar et al. 2018 §4.1, Algorithm 2). Samples that stay on their rank are not
-//! touched: where a sample lies in memory and its place in the rank's order are two things, and a shuffle changes the second.
+//! A sample travels as its image, or as it is packed. The exchange is an alltoallv among the ranks of a group, by the same lanes as every
+//! other (Kumar et al. 2018 §4.1, Algorithm 2). Where the program packs nothing, each sample is a message from where it lies to where it
+//! will lie. Samples that stay on their rank are not touched: where a sample lies in memory and its place in the rank's order are two
+//! things, and a shuffle changes the second.
 
 use std::sync::Arc;
 
-use lockstep_models::{Op, Periodic, RankRange, SampleMove};
+use lockstep_models::{Op, Periodic, RankRange, Role, SampleMove};
 use lockstep_topology::{Algorithm, Collective, Group, InputError, Rank, Schedule};
 
 use super::{Setup, Worker};
 use crate::arena::Arena;
-use crate::data::{Dataset, Moves, Parts, Round};
+use crate::data::{Coming, Dataset, Moves, Parts, Round};
 use crate::error::ExecError;
 use crate::exchange::{Buffers, Exchange};
 use crate::flight::Aside;
@@ -22,18 +23,18 @@ pub(super) struct Store {
     /// Shuffles that there have been.
     shuffles: u64,
     /// The rank's part, in any order.
-    data: Dataset,
+    pub(super) data: Dataset,
     /// By position in the rank's order: where the sample is in `data`.
     slots: Vec<u32>,
     /// Places in `data` without a sample.
-    free: Vec<u32>,
-    /// Memory for samples on their way out and in, kept from one shuffle to the next.
+    pub(super) free: Vec<u32>,
+    /// Memory for samples that are packed on their way out and in, kept from one shuffle to the next.
     on_their_way: [Arena; 2],
 }
 
 /// A shuffle under way.
-struct Deal {
-    moves: Moves,
+pub(super) struct Deal {
+    pub(super) moves: Moves,
     /// The slots of the new order, as far as its samples are there.
     slots: Vec<u32>,
 }
@@ -47,7 +48,8 @@ impl Store {
         let shuffles = parts.shuffles_before(step);
         let data = setup.data.held(&parts.held(rank, shuffles))?;
         let slots = (0..data.len() as u32).collect();
-        let longest = setup.periodic.shuffle.as_ref().map_or(0, |program| program.buffers[0].elements);
+        let packed = setup.periodic.shuffle.as_ref().filter(|program| packs(&program.roles[program.role_of(rank)]));
+        let longest = packed.map_or(0, |program| program.buffers[0].elements);
         // What leaves and comes differs from shuffle to shuffle; an eighth more than on average is seldom too little.
         let on_their_way = [(); 2].map(|()| touched((longest + longest / 8) as usize));
         Ok(Some(Store { parts, shuffles, data, slots, free: Vec::new(), on_their_way }))
@@ -65,16 +67,27 @@ impl Store {
     }
 
     /// Packs what leaves in a round.
-    fn pack(&mut self, deal: &mut Deal, round: usize, sent: usize) -> Result<(), InputError> {
-        let slots: Vec<u32> = deal.moves.rounds[round].sent.iter().map(|old| self.slots[*old as usize]).collect();
+    fn pack(&mut self, deal: &Deal, round: usize, sent: usize) -> Result<(), InputError> {
+        let slots = self.leaving(deal, round);
         // SAFETY: the round's exchange has not begun, and that of the round before is over.
         self.data.pack(&slots, unsafe { self.on_their_way[0].slice_mut(0..sent) })?;
-        self.free.extend(slots);
+        self.release(slots);
         Ok(())
     }
 
-    /// Unpacks what has come in a round, into slots of what has left, or behind all others where more has come so far than left.
-    fn unpack(&mut self, deal: &mut Deal, round: usize, taken: usize) {
+    /// The slots of what leaves in a round.
+    pub(super) fn leaving(&self, deal: &Deal, round: usize) -> Vec<u32> {
+        deal.moves.rounds[round].sent.iter().map(|old| self.slots[*old as usize]).collect()
+    }
+
+    /// Leaves slots to samples that come.
+    pub(super) fn release(&mut self, slots: Vec<u32>) {
+        self.data.release(&slots);
+        self.free.extend(slots);
+    }
+
+    /// Gives what comes in a round slots of what has left, or behind all others where more has come so far than left.
+    pub(super) fn seat(&mut self, deal: &mut Deal, round: usize) -> Vec<u32> {
         let mut end = self.data.len() as u32;
         let mut slot = || {
             self.free.pop().unwrap_or_else(|| {
@@ -84,15 +97,27 @@ impl Store {
         };
         let places = &deal.moves.rounds[round].taken;
         let slots: Vec<u32> = places.iter().map(|_| slot()).collect();
+        places.iter().zip(&slots).for_each(|(place, slot)| deal.slots[*place as usize] = *slot);
+        slots
+    }
+
+    /// Unpacks what has come in a round.
+    fn unpack(&mut self, whole: &Dataset, deal: &mut Deal, round: usize, taken: usize) {
+        let slots = self.seat(deal, round);
+        let coming = Coming { whole, samples: &deal.moves.rounds[round].came, slots: &slots };
         // SAFETY: the exchange is over.
-        self.data.unpack(unsafe { self.on_their_way[1].slice(0..taken) }, &slots);
-        places.iter().zip(slots).for_each(|(place, slot)| deal.slots[*place as usize] = slot);
+        self.data.unpack(unsafe { self.on_their_way[1].slice(0..taken) }, coming);
     }
 
     /// The same of a step that comes before the next shuffle; `None` behind it.
     pub(super) fn drawn_unshuffled(&self, step: u64, rank: u32, repetition: u32) -> Option<Vec<u32>> {
         (self.parts.shuffles_before(step) == self.shuffles).then(|| self.drawn(step, rank, repetition))
     }
+}
+
+/// Whether ranks of a role pack samples.
+fn packs(role: &Role) -> bool {
+    role.tasks.iter().any(|task| matches!(task.op, Op::Samples { .. }))
 }
 
 /// Memory whose pages are there: a shuffle does not wait for the system to clear them.
@@ -124,38 +149,12 @@ impl Worker<'_> {
         let data = self.setup.data;
         let rounds = role.runs().filter(|(task, _)| matches!(role.tasks[*task].op, Op::Exchange(_))).count() as u32;
         let moves = store.parts.moves(rank, store.shuffles, rounds, |sample| data.message_elements(sample));
-        let (members, own) = (group.count as usize, (rank - group.first) as usize);
-        let sum = |round: &Round, of: &dyn Fn(usize) -> usize| {
-            (0..members).map(|other| round.counts[of(other)]).sum::<u64>() as usize
-        };
-        let lengths: Vec<(usize, usize)> = moves
-            .rounds
-            .iter()
-            .map(|round| (sum(round, &|to| own * members + to), sum(round, &|from| from * members + own)))
-            .collect();
-        let longest = lengths.iter().fold((0, 0), |most, each| (most.0.max(each.0), most.1.max(each.1)));
-        for (arena, elements) in store.on_their_way.iter_mut().zip([longest.0, longest.1]) {
-            if arena.len() < elements {
-                *arena = touched(elements + elements / 8);
-            }
-        }
         let mut slots = vec![0; store.slots.len()];
         moves.kept.iter().for_each(|(new, old)| slots[*new as usize] = store.slots[*old as usize]);
         let mut deal = Deal { moves, slots };
-        for (task, repetition) in role.runs() {
-            let (sent, taken) = lengths[repetition as usize];
-            self.timed(Periodic::Shuffle, (task, repetition), |worker| {
-                let Some(store) = &mut worker.store else { return Ok(()) };
-                let round = repetition as usize;
-                match &role.tasks[task].op {
-                    Op::Samples { to: SampleMove::Pack, .. } => Ok(store.pack(&mut deal, round, sent)?),
-                    Op::Exchange(_) => worker.deal(group, &deal.moves.rounds[round].counts, (sent, taken)),
-                    _ => {
-                        store.unpack(&mut deal, round, taken);
-                        Ok(())
-                    }
-                }
-            })?;
+        match packs(role) {
+            true => self.deal_packed(group, role, &mut deal)?,
+            false => self.deal_in_place(group, role, &mut deal)?,
         }
         if let Some(store) = &mut self.store {
             (store.slots, store.shuffles) = (deal.slots, store.shuffles + 1);
@@ -163,8 +162,56 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Sends packed samples to the ranks of the group that hold them next, as many elements as this shuffle's order says.
-    fn deal(&mut self, group: RankRange, counts: &[u64], (sent, taken): (usize, usize)) -> Result<(), ExecError> {
+    /// Chunk by chunk: packs what leaves, exchanges it, unpacks what has come.
+    fn deal_packed(&mut self, group: RankRange, role: &Role, deal: &mut Deal) -> Result<(), ExecError> {
+        let (rank, data) = (self.transport.rank().0, self.setup.data);
+        let Some(store) = &mut self.store else { return Ok(()) };
+        let (members, own) = (group.count as usize, (rank - group.first) as usize);
+        let sum = |round: &Round, of: &dyn Fn(usize) -> usize| {
+            (0..members).map(|other| round.counts[of(other)]).sum::<u64>() as usize
+        };
+        let both = |round: &Round| (sum(round, &|to| own * members + to), sum(round, &|from| from * members + own));
+        let lengths: Vec<(usize, usize)> = deal.moves.rounds.iter().map(both).collect();
+        let longest = lengths.iter().fold((0, 0), |most, each| (most.0.max(each.0), most.1.max(each.1)));
+        for (arena, elements) in store.on_their_way.iter_mut().zip([longest.0, longest.1]) {
+            if arena.len() < elements {
+                *arena = touched(elements + elements / 8);
+            }
+        }
+        for (task, repetition) in role.runs() {
+            let (sent, taken) = lengths[repetition as usize];
+            self.timed(Periodic::Shuffle, (task, repetition), |worker| {
+                let Some(store) = &mut worker.store else { return Ok(()) };
+                let round = repetition as usize;
+                match &role.tasks[task].op {
+                    Op::Samples { to: SampleMove::Pack, .. } => Ok(store.pack(deal, round, sent)?),
+                    Op::Exchange(_) => {
+                        let [packed, arrived] = &store.on_their_way;
+                        let buffers = Buffers::separate(packed.region_to_read(0..sent), arrived.region(0..taken));
+                        let mut exchange = worker.exchange_of(group, &deal.moves.rounds[round].counts, 0, buffers)?;
+                        exchange.complete(worker.transport)?;
+                        worker.count_sent(exchange.sent().map(|(to, traffic)| (to, *traffic)));
+                        Ok(())
+                    }
+                    _ => {
+                        store.unpack(data, deal, round, taken);
+                        Ok(())
+                    }
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The exchange of a chunk with the ranks of the group, as many elements as this shuffle's order says; `turn` tells it apart from
+    /// others at the same time.
+    pub(super) fn exchange_of(
+        &self,
+        group: RankRange,
+        counts: &[u64],
+        turn: u32,
+        buffers: Buffers,
+    ) -> Result<Exchange, InputError> {
         let counts: Arc<[u64]> = counts.into();
         let members = group.count as usize;
         let sums = |of: &dyn Fn(usize, usize) -> usize| {
@@ -175,12 +222,7 @@ impl Worker<'_> {
         let schedule = Schedule::new(&collective, &Algorithm::pairwise(), &Group::flat(group.count), longest, 0)?;
         let window = schedule.window();
         let ranks: Arc<[Rank]> = group.iter().map(Rank).collect();
-        let Some(Store { on_their_way: [packed, arrived], .. }) = &self.store else { return Ok(()) };
-        let buffers = Buffers::separate(packed.region_to_read(0..sent), arrived.region(0..taken));
-        let (member, number) = (self.transport.rank().0 - group.first, self.setup.periodic.number);
-        let mut exchange = Exchange::new(Arc::new(schedule), member, ranks, number, buffers, window);
-        exchange.complete(self.transport)?;
-        self.count_sent(exchange.sent().map(|(to, traffic)| (to, *traffic)));
-        Ok(())
+        let (member, number) = (self.transport.rank().0 - group.first, self.setup.periodic.number + turn);
+        Ok(Exchange::new(Arc::new(schedule), member, ranks, number, buffers, window))
     }
 }

@@ -91,6 +91,8 @@ pub struct PredictedRow {
     pub scaling_efficiency: Option<f64>,
     /// Seconds per step in which a rank's computation stands still for communication.
     pub exposed_comm_s: f64,
+    /// Seconds per step in which it stands still for a batch that it loads next; `null` where batches are there.
+    pub exposed_input_s: Option<f64>,
     /// What bounds the step: the resource that is busy longest, `waiting: latency` or `waiting: imbalance`.
     pub bound: String,
     /// For which share of the step, from 0 to 1.
@@ -160,6 +162,8 @@ pub struct MeasuredRow {
     pub scaling_efficiency: Option<f64>,
     /// Seconds per step in which a rank's computation stands still for communication.
     pub exposed_comm_s: f64,
+    /// Seconds per step in which it stands still for a batch that it loads next; `null` where batches are there.
+    pub exposed_input_s: Option<f64>,
     /// Mean loss of the last step's global batch.
     pub train_loss: f64,
     /// Mean loss on held-out samples.

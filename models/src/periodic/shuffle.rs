@@ -1,12 +1,12 @@
 //! The shuffle of samples that ranks hold in parts: each packs what leaves it, an alltoallv, each unpacks what it gets; chunk by chunk
-//! where that is much. Samples that their rank keeps stay where they are.
+//! where that is much. Long samples travel without copies from where they lie to where they will lie; those that their rank keeps stay.
 
 use std::sync::Arc;
 
 use lockstep_topology::{Algorithm, Collective, InputError, shard};
 
 use super::{BUFFERS, Periodic, work};
-use crate::{After, Axis, AxisSet, Exchange, Members, Mesh, Op, Program, Role, SampleMove, Stream, Task};
+use crate::{After, Axis, AxisSet, Exchange, Members, Mesh, Op, Partition, Program, Role, SampleMove, Stream, Task};
 
 impl Program {
     /// The shuffle of `samples` samples that travel as `each` fp32 elements; `None` where no sample ever moves.
@@ -41,7 +41,7 @@ impl Program {
             .iter()
             .enumerate()
             .map(|(number, group)| {
-                let (tasks, elements) = tasks(group.count, samples, each, partition.chunk);
+                let (tasks, elements) = tasks(group.count, samples, each, partition);
                 longest = longest.max(elements);
                 let (first, count) = if alike { (0, self.workers()) } else { (group.first, group.count) };
                 Role { name: format!("group {number}"), ranks: Members::range(first, count), tasks }
@@ -56,14 +56,14 @@ impl Program {
 }
 
 /// What each of `members` ranks does that hold `samples` samples together, and the most elements of a chunk.
-fn tasks(members: u32, samples: u64, each: u64, chunk: u64) -> (Vec<Task>, u64) {
+fn tasks(members: u32, samples: u64, each: u64, partition: &Partition) -> (Vec<Task>, u64) {
     let block = |from: u64, to: u64| match from == to {
         true => 0,
         false => length(length(samples, members, from), members, to),
     };
     let all = 0..u64::from(members);
     let leaving = |from: u64| -> u64 { all.clone().map(|to| block(from, to)).sum() };
-    let rounds = (leaving(0) * each).div_ceil(chunk.max(1)).clamp(1, leaving(0).max(1));
+    let rounds = (leaving(0) * each).div_ceil(partition.chunk.max(1)).clamp(1, leaving(0).max(1));
     // The same in every round, so a chunk's share of a block is no whole number of samples.
     let share = |samples: u64| (samples * each).div_ceil(rounds);
     let counts: Arc<[u64]> = all
@@ -77,13 +77,14 @@ fn tasks(members: u32, samples: u64, each: u64, chunk: u64) -> (Vec<Task>, u64) 
     let (moved, axes) = (row(0), AxisSet::of(&[Axis::Device]));
     let exchange =
         Exchange::new(Collective::AllToAllV { counts }, Algorithm::pairwise(), axes, Periodic::SAMPLES, 0..longest);
-    let body = [
-        ("pack samples", Op::Samples { to: SampleMove::Pack, elements: moved }, Stream::Compute),
-        ("shuffle samples", Op::Exchange(exchange), Stream::Exchange),
-        ("unpack samples", Op::Samples { to: SampleMove::Unpack, elements: moved }, Stream::Compute),
-    ];
-    let count = rounds.try_into().unwrap_or(u32::MAX);
-    let repeat = Op::Repeat { count, body: body.len(), claimed: false };
+    let exchange = ("shuffle samples", Op::Exchange(exchange), Stream::Exchange);
+    let copy = |name, to| (name, Op::Samples { to, elements: moved }, Stream::Compute);
+    let body = match each < partition.packed_below {
+        true => vec![copy("pack samples", SampleMove::Pack), exchange, copy("unpack samples", SampleMove::Unpack)],
+        false => vec![exchange],
+    };
+    let (count, length) = (rounds.try_into().unwrap_or(u32::MAX), body.len());
+    let repeat = Op::Repeat { count, body: length, claimed: false };
     let first = usize::from(count > 1);
     let mut tasks = Vec::new();
     if first > 0 {
@@ -93,8 +94,8 @@ fn tasks(members: u32, samples: u64, each: u64, chunk: u64) -> (Vec<Task>, u64) 
         let mut after: Vec<After> =
             number.checked_sub(1).map(|task| After { task: first + task, lag: 0 }).into_iter().collect();
         if first > 0 && number == 0 {
-            // The chunk before has left its memory.
-            after.push(After { task: first + 2, lag: 1 });
+            // Two chunks of memory: what leaves and what comes, or what comes of two.
+            after.push(After { task: first + length - 1, lag: if length > 1 { 1 } else { 2 } });
         }
         tasks.push(Task { name: name.to_owned(), op, stream, after });
     }

@@ -26,10 +26,10 @@ pub(crate) fn periodic(
     let sizes = experiment.set_sizes(model.input());
     let mut works = Vec::new();
     match sizes {
-        // A sample travels as its image and its label, or as it is packed.
+        // A sample travels as its image, or as it is packed.
         Some(sizes) => works.extend(
             program
-                .shuffle(sizes.train, sizes.message_elements.unwrap_or(model.input().elements() + 1))?
+                .shuffle(sizes.train, sizes.message_elements.unwrap_or(model.input().elements()))?
                 .map(|work| (Periodic::Shuffle, work)),
         ),
         None if shuffles => {

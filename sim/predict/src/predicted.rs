@@ -30,6 +30,8 @@ pub struct Predicted {
     pub images_per_s: f64,
     /// Seconds per step in which no computation runs.
     pub exposed_comm_s: f64,
+    /// And for a batch, where input is tasks.
+    pub exposed_input_s: Option<f64>,
     /// What bounds the step.
     pub bound: Bound,
     /// The device whose memory is fullest.
@@ -77,6 +79,7 @@ pub fn predict(
         shuffle_s,
         periodic,
         exposed_comm_s: bound.exposed_s,
+        exposed_input_s: bound.input_s,
         bound,
         memory,
         program,

@@ -187,6 +187,7 @@ fn row(
         straggling_s: spread.and_then(|spread| spread.straggling_s),
         images_per_s,
         exposed_comm_s: predicted.exposed_comm_s,
+        exposed_input_s: predicted.exposed_input_s,
         bound: predicted.bound.by.clone(),
         bound_utilisation: predicted.bound.share,
         memory_bytes: predicted.memory.memory.total(),

@@ -3,9 +3,9 @@
 //! A CPU counts as busy when the threads that its ranks have are, not when all its cores are. What is left of the step when
 //! computation and the busiest link have had their parts is waiting: for members that come late, else for latencies.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use lockstep_models::{Op, Program, Span, Stream, Timeline, overlap};
+use lockstep_models::{Op, Program, Span, Timeline, overlap};
 use lockstep_topology::cluster::DeviceKind;
 use lockstep_topology::{Cluster, Time};
 
@@ -50,8 +50,10 @@ pub struct Bound {
     pub latency: f64,
     /// And for members that come late.
     pub imbalance: f64,
-    /// Seconds of a step in which no computation runs ([`Timeline::exposed_comm_s`]).
+    /// Seconds of a step in which a worker waits for communication ([`Timeline::exposed_comm_s`]).
     pub exposed_s: f64,
+    /// And for a batch, where input is tasks ([`Timeline::exposed_input_s`]).
+    pub input_s: Option<f64>,
 }
 
 /// What bounds the steps of a prediction.
@@ -82,11 +84,12 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, p
     };
     let computing = busiest(|part| matches!(part, Part::Compute(_)));
     let exposed_s = prediction.timeline.exposed_comm_s(program);
-    let exposed = share(exposed_s);
+    let input_s = prediction.timeline.exposed_input_s(program);
+    let (late, exposed) = (share(input_s.unwrap_or(0.0)), share(exposed_s + input_s.unwrap_or(0.0)));
     let carrying = busiest(|part| matches!(part, Part::Link(_))).min(exposed);
     // A kernel that others slow down leaves a part of its core unused, but does not wait; who waits for a batch waits for what makes it.
     let waiting = (1.0 - computing - carrying).clamp(0.0, exposed);
-    let waiting = (waiting - share(input_wait_s(program, &prediction.timeline))).max(0.0);
+    let waiting = (waiting - late).max(0.0);
     let imbalance = share(imbalance_s(program, &prediction.timeline)).min(waiting);
     let latency = waiting - imbalance;
     let unfilled = unfilled(platform, &utilisation, (1.0 - exposed).max(0.0));
@@ -97,7 +100,7 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, p
     let (by, share) = candidates
         .into_iter()
         .fold((LATENCY.to_owned(), 0.0), |best, other| if other.1 >= best.1 { other } else { best });
-    Bound { by, share, classes, latency, imbalance, exposed_s }
+    Bound { by, share, classes, latency, imbalance, exposed_s, input_s }
 }
 
 /// Share of a step in which the busiest GPU has a kernel but no block of it on its multiprocessors, when its ranks compute
@@ -123,7 +126,7 @@ pub fn collective_bound(cluster: &Cluster, time: &CollectiveTime) -> Bound {
     let (busiest, share) = classes.first().map_or((String::new(), 0.0), |class| (class.busiest.clone(), class.share));
     let latency = (1.0 - share).clamp(0.0, 1.0);
     let (by, share) = if latency > share { (LATENCY.to_owned(), latency) } else { (busiest, share) };
-    Bound { by, share, classes, latency, imbalance: 0.0, exposed_s: time.time.as_secs_f64() }
+    Bound { by, share, classes, latency, imbalance: 0.0, exposed_s: time.time.as_secs_f64(), input_s: None }
 }
 
 /// Resources in use by class, the class with the busiest resource first.
@@ -158,27 +161,6 @@ pub fn class_uses(cluster: &Cluster, utilisation: &[Utilisation]) -> Vec<ClassUs
     classes.iter_mut().for_each(|class| class.mean = (class.mean / f64::from(class.resources)).min(class.share));
     classes.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.class.cmp(&b.class)));
     classes
-}
-
-/// Mean seconds per counted step in which a worker's compute stream waits for the batch that it loads next.
-fn input_wait_s(program: &Program, timeline: &Timeline) -> f64 {
-    let steps = timeline.steps();
-    let Some(first) = steps.first().map(|step| step.iteration).filter(|_| program.has_input()) else { return 0.0 };
-    let (mut workers, mut sum) = (BTreeSet::new(), 0.0);
-    for run in overlap::of_workers(program, timeline) {
-        workers.insert(run[0].rank);
-        let role = &program.roles[program.role_of(run[0].rank)];
-        let computes = |span: &&Span| role.tasks[span.task as usize].stream == Stream::Compute;
-        let mut free = None;
-        for span in run.iter().filter(computes) {
-            let waits = span.iteration >= first && role.input_of(span.task as usize).is_some();
-            if let Some(free) = free.filter(|_| waits) {
-                sum += span.start.since(free).as_secs_f64();
-            }
-            free = Some(span.end);
-        }
-    }
-    sum / (steps.len() * workers.len()).max(1) as f64
 }
 
 /// Mean seconds per step in which a worker stands still in an exchange that another member has not started.

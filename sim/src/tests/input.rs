@@ -110,6 +110,27 @@ fn who_waits_for_a_batch_waits_for_what_makes_it() {
     assert_eq!(by, "node0 decode threads", "{}", mean_s(&prediction));
 }
 
+/// A batch comes every R of reading; what of that is not computed is waiting for it, and no communication.
+#[test]
+fn waits_for_batches_are_no_communication() {
+    let (alone, prediction, _) = predicted(1, 1e-3, "ssgd", None);
+    assert_eq!(prediction.timeline.exposed_input_s(&alone), None);
+    let computes = prediction.timeline.step_time_s();
+    let (program, prediction, _) = predicted(1, 1e-3, "ssgd", Some(files()));
+    let found = prediction.timeline.exposed_input_s(&program).expect("input is tasks");
+    assert!((found / (8e-3 - computes) - 1.0).abs() < 1e-3, "{found}, {computes}");
+    assert!(prediction.timeline.exposed_comm_s(&program) < 1e-9);
+    for gpus in [1, 2] {
+        let (program, prediction, _) = predicted(gpus, 1e-3, "ssgd", Some(Input { prefetch: 0, ..files() }));
+        for (kinds, step) in prediction.timeline.kinds_by_step(&program).iter().zip(prediction.timeline.step_times_s())
+        {
+            let ahead = ["read", "decode", "upload"];
+            let all: f64 = kinds.iter().filter(|(kind, _)| !ahead.contains(kind)).map(|(_, seconds)| seconds).sum();
+            assert!((all / step - 1.0).abs() < 1e-9 && kinds[lockstep_models::INPUT_WAIT] > 0.5 * step, "{kinds:?}");
+        }
+    }
+}
+
 /// A request's latency holds a thread up, but no core: more threads hide it; what is in the page cache needs no request.
 #[test]
 fn latency_is_hidden_by_threads_and_caches() {
@@ -165,8 +186,9 @@ fn shuffles_are_spread_over_steps() {
     let never = shuffled(1, None);
     assert!(shuffled(1, Some(100)) > shuffled(1, Some(1000)) && shuffled(1, Some(1000)) > never);
     assert!((shuffled(4, Some(100)) / never - 1.0).abs() < 1e-9, "a node that holds all draws other indices");
-    // 250 MB a node: packed and unpacked at 8 GB/s, and three quarters of them sent.
-    let expected = 2.0 * 0.25e9 / 8e9 + 0.75 * 0.25e9 / WIRE;
+    // Three quarters of 250 MB leave a node: packed and unpacked at 8 GB/s, and sent.
+    let leaving = 0.75 * 0.25e9;
+    let expected = 2.0 * leaving / 8e9 + leaving / WIRE;
     let spread = (shuffled(1, Some(100)) - never) * 100.0;
     assert!((spread / expected - 1.0).abs() < 0.01, "{spread}, {expected}");
 }
@@ -206,7 +228,7 @@ fn the_table_copies_all_to_one_device_and_ends_jobs_in_turn() {
     assert_close(mean_s(&with("ssgd", ms(1.0))), mean_s(&plain), "the optimised table has no such thread");
 }
 
-/// Each node sends the others their parts; beside that, packing and unpacking are what is left.
+/// Of N nodes each packs, sends and unpacks N − 1 of N parts of what it holds: nothing else moves.
 #[test]
 fn a_shuffle_alone() {
     let world = World::new(tree(1, 4, 1, 1), 4, &HostingRule::PerHost);
@@ -214,8 +236,11 @@ fn a_shuffle_alone() {
     let platform = world.platform(&costs, NetworkModel::MaxMin);
     let seconds = |nodes, bytes| shuffle_time(&platform, Held { nodes, bytes }).map(Time::as_secs_f64);
     assert_eq!(seconds(1, 1 << 30).expect("nothing to do"), 0.0);
-    let expected = 2.0 * 1e9 / 8e9 + 0.5 * 1e9 / WIRE;
-    let found = seconds(2, 1_000_000_000).expect("two nodes");
-    assert!((found / expected - 1.0).abs() < 0.001, "{found}, {expected}");
+    for nodes in 2..=4u32 {
+        let leaving = 1.2e9 * f64::from(nodes - 1) / f64::from(nodes);
+        let expected = 2.0 * leaving / 8e9 + leaving / WIRE;
+        let found = seconds(nodes, 1_200_000_000).expect("as many nodes");
+        assert!((found / expected - 1.0).abs() < 0.001, "{nodes}: {found}, {expected}");
+    }
     assert!(seconds(5, 1).expect_err("there are four").to_string().contains("only 4"));
 }

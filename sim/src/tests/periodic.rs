@@ -73,7 +73,24 @@ fn a_shuffle_s_bytes_are_cold() {
     assert_eq!(spans.iter().filter(|run| run.span.rank == 1).count(), 3 * 10);
 }
 
-/// The exchange of a shuffle is the alltoallv of all parts; packing and unpacking come on top.
+/// Long samples are packed nowhere: a shuffle of theirs is its exchanges alone, one chunk behind the other.
+#[test]
+fn a_shuffle_of_long_samples_is_its_exchanges() {
+    let sampling = "partitioned:groups=1:shuffle-every=10".parse().unwrap();
+    let mut program = program(&Job { sampling, node_sizes: Some(vec![1; 2]), ..Job::new(model(), 2, 8) });
+    let each = program.partition.as_ref().unwrap().packed_below;
+    let costs = Flat { message: MessageCost { copy: 1e-9, ..MessageCost::default() }, ..Flat::default() };
+    for chunk in [u64::MAX, 10 * each] {
+        program.partition.as_mut().unwrap().chunk = chunk;
+        let work = program.shuffle(200, each).unwrap().unwrap();
+        // Half of each rank's 100 samples leave it.
+        assert_eq!(work.roles[0].runs().count(), if chunk == u64::MAX { 1 } else { 5 });
+        let (_, seconds) = timed(&World::host(2, 2), Periodic::Shuffle, &work, &costs);
+        close(seconds, 1e-9 * 50.0 * each as f64 * 4.0);
+    }
+}
+
+/// The exchange of a shuffle is the alltoallv of what leaves its rank; packing and unpacking that come on top.
 #[test]
 fn a_shuffle_is_an_alltoallv_between_two_copies() {
     for hosts in [2u32, 4] {
@@ -89,7 +106,12 @@ fn a_shuffle_is_an_alltoallv_between_two_copies() {
         let costs = Flat::default();
         let platform = world.platform(&costs, NetworkModel::MaxMin);
         let cpu = world.cluster.hosts()[0].devices[0];
-        let copied = world.cluster.route(cpu, cpu).unwrap().bandwidth.time_for(held.bytes);
+        let copied = world
+            .cluster
+            .route(cpu, cpu)
+            .unwrap()
+            .bandwidth
+            .time_for(held.bytes / u64::from(hosts) * u64::from(hosts - 1));
         let whole = shuffle_time(&platform, held).unwrap();
         close(exchange.unwrap().as_secs_f64(), (whole - Time(2 * copied.0)).as_secs_f64());
         assert_eq!(spans.len(), 3 * hosts as usize);

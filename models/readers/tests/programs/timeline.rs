@@ -53,6 +53,34 @@ fn parts_of_steps_are_of_one_statistic() {
     assert_eq!(of("update"), [0.0, 0.0, 0.5]);
 }
 
+/// A worker is free when a step begins and has its batch 5 s later; the load begins 1 s behind that.
+#[test]
+fn a_wait_for_a_batch_ends_with_its_upload() {
+    use lockstep_models::{INPUT_WAIT, Job};
+    let job = Job { ahead: Some(2), ..Job::new(Arc::new(load_model("mlp").unwrap()), 1, 4) };
+    let program = job.program().unwrap();
+    let role = &program.roles[0];
+    let load = (0..role.tasks.len()).find(|task| role.input_of(*task).is_some()).unwrap();
+    let [.., upload] = role.input_of(load).unwrap();
+    let update = (0..role.tasks.len()).find(|task| role.tasks[*task].op.kind() == "update").unwrap();
+    let span = |task: usize, iteration, start: u64, end: u64| {
+        let [start, end] = [start, end].map(|s| Time(s * 1_000_000_000_000));
+        Span { rank: 0, task: task as u32, iteration, repetition: 0, ready: start, start, end }
+    };
+    let late = [span(upload, 1, 9, 15), span(load, 1, 16, 18), span(update, 1, 20, 21)];
+    let first = [span(upload, 0, 0, 1), span(load, 0, 1, 2), span(update, 0, 5, 10)];
+    // Another one's batch was there before the worker was free.
+    let early = [span(upload, 2, 18, 19), span(load, 2, 22, 23), span(update, 2, 23, 25)];
+    let timeline = Timeline::of([first, late, early].concat(), 1);
+    let kinds = timeline.kinds_by_step(&program);
+    let of = |kind: &str| kinds.iter().map(|step| step[kind]).collect::<Vec<f64>>();
+    assert_eq!(timeline.step_times_s(), [11.0, 4.0]);
+    assert_eq!((of(INPUT_WAIT), of("load"), of(WAIT)), (vec![5.0, 0.0], vec![2.0, 1.0], vec![3.0, 1.0]));
+    assert_eq!(timeline.exposed_input_s(&program), Some(2.5));
+    assert_eq!(timeline.exposed_comm_s(&program), 2.0);
+    assert_eq!(timeline.seconds_by_kind(&program)[INPUT_WAIT], 2.5);
+}
+
 #[test]
 fn median_of_even_and_odd() {
     assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);

@@ -1,0 +1,102 @@
+//! Sends samples of a shuffle from where they lie to where they will lie, several chunks of them at a time.
+
+use std::collections::VecDeque;
+
+use lockstep_models::{Periodic, RankRange, Role, TaskId};
+use lockstep_topology::Time;
+
+use super::Worker;
+use super::shuffle::Deal;
+use crate::data::{Coming, Room};
+use crate::error::ExecError;
+use crate::exchange::{Buffers, Exchange, Progress};
+
+/// A chunk on its way.
+struct Chunk {
+    round: u32,
+    start: Time,
+    exchange: Exchange,
+    /// The slots of what it takes away.
+    leaving: Vec<u32>,
+    /// Those of what it brings, and memory there.
+    slots: Vec<u32>,
+    room: Room,
+}
+
+impl Worker<'_> {
+    /// Chunk by chunk: a chunk sets off when the one before which the program has it wait is there.
+    pub(super) fn deal_in_place(&mut self, group: RankRange, role: &Role, deal: &mut Deal) -> Result<(), ExecError> {
+        let mut flying = VecDeque::new();
+        for (task, round) in role.runs() {
+            let earlier = role.tasks[task].after.iter().find(|after| after.task == task);
+            let at_once = earlier.map_or(1, |after| after.lag);
+            if round == 0 {
+                self.make_room(deal, at_once);
+            }
+            if flying.len() == at_once as usize {
+                self.land(task, deal, &mut flying)?;
+            }
+            flying.extend(self.set_off(group, deal, round, at_once)?);
+        }
+        while let (false, Some((task, _))) = (flying.is_empty(), role.runs().last()) {
+            self.land(task, deal, &mut flying)?;
+        }
+        Ok(())
+    }
+
+    /// Makes room for the most samples that there are at a time, since what is on its way cannot be moved.
+    fn make_room(&mut self, deal: &Deal, at_once: u32) {
+        let Some(store) = &mut self.store else { return };
+        let rounds = &deal.moves.rounds;
+        let (mut held, mut most) = (store.data.len() - store.free.len(), store.data.len());
+        for (number, round) in rounds.iter().enumerate() {
+            let landed = number.checked_sub(at_once as usize);
+            held = held + round.taken.len() - landed.map_or(0, |landed| rounds[landed].sent.len());
+            most = most.max(held);
+        }
+        store.data.reserve(most);
+    }
+
+    /// Starts the exchange of a chunk.
+    fn set_off(
+        &mut self,
+        group: RankRange,
+        deal: &mut Deal,
+        round: u32,
+        at_once: u32,
+    ) -> Result<Option<Chunk>, ExecError> {
+        let (whole, start) = (self.setup.data, self.now());
+        let Some(store) = &mut self.store else { return Ok(None) };
+        let (leaving, slots) = (store.leaving(deal, round as usize), store.seat(deal, round as usize));
+        let moves = &deal.moves.rounds[round as usize];
+        let (room, places) = store.data.room_for(Coming { whole, samples: &moves.came, slots: &slots });
+        let buffers = Buffers::scattered(store.data.places(&leaving), places);
+        let mut exchange = self.exchange_of(group, &moves.counts, round % at_once, buffers)?;
+        exchange.progress(self.transport)?;
+        Ok(Some(Chunk { round, start, exchange, leaving, slots, room }))
+    }
+
+    /// Waits until the first chunk is there, and moves the others along meanwhile.
+    fn land(&mut self, task: TaskId, deal: &Deal, flying: &mut VecDeque<Chunk>) -> Result<(), ExecError> {
+        loop {
+            self.transport.poll()?;
+            let mut done = Vec::new();
+            for chunk in flying.iter_mut() {
+                done.push(chunk.exchange.turn(self.transport)?);
+            }
+            if done.first() != Some(&Progress::Waiting) {
+                break;
+            }
+            self.transport.wait(None)?;
+        }
+        let (Some(chunk), Some(store)) = (flying.pop_front(), &mut self.store) else { return Ok(()) };
+        let Chunk { round, start, exchange, leaving, slots, room } = chunk;
+        let samples = &deal.moves.rounds[round as usize].came;
+        // SAFETY: the exchange is over.
+        unsafe { store.data.take(room, Coming { whole: self.setup.data, samples, slots: &slots }) };
+        store.release(leaving);
+        self.count_sent(exchange.sent().map(|(to, traffic)| (to, *traffic)));
+        self.note_periodic(Periodic::Shuffle, (task, round), start);
+        Ok(())
+    }
+}
