@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Nothing is held out.
     let (train, _) = Dataset::load(&format!("{file}+{file}"), &model)?;
     let hosts: Vec<u32> = (0..ranks).collect();
-    let mut run = |processes: &mut Processes,
+    let run = |processes: &mut Processes,
                    shuffle_every: Option<u32>|
      -> Result<(f64, Vec<u32>, String), Box<dyn std::error::Error>> {
         let sampling = Sampling::Partitioned { groups: 1, shuffle_every };

@@ -33,6 +33,9 @@ pub enum Library {
     Devices,
 }
 
+/// The members that a switch joins: of an algorithm, the number of members with data, the number of the switch.
+type Joins = fn(&Algorithm, u32, u32) -> Vec<u32>;
+
 /// What the registry knows of an algorithm. The file of each holds its own.
 pub(super) struct Entry {
     /// What is written; of libraries `library:` and their name.
@@ -52,7 +55,7 @@ pub(super) struct Entry {
     /// Members beside those that have data, behind them: dedicated servers, or switches that sum in the network.
     pub(super) servers: fn(&Algorithm) -> u32,
     /// The members with data that a switch joins, of so many, where its servers are switches that add and no ranks on devices.
-    pub(super) joins: Option<fn(&Algorithm, u32, u32) -> Vec<u32>>,
+    pub(super) joins: Option<Joins>,
 }
 
 impl Entry {
