@@ -9,7 +9,7 @@ const FRAME: f64 = 1_514.0;
 /// Bytes of payload in it: 20 of IPv4's header, 20 of TCP's and 12 of its timestamp are none (RFC 791, 9293, 7323).
 const PAYLOAD: f64 = 1_448.0;
 /// What may go at once after a pause, in seconds of the rate: timers of a busy machine are late by up to that.
-const BURST_S: f64 = 1e-3;
+const BURST_S: f64 = 2e-3;
 /// At least this may: two of the packets that the kernel hands over as one, which [`GSO_BYTES`] limits.
 const LEAST_BURST: f64 = 32_768.0;
 
@@ -61,7 +61,7 @@ mod tests {
     fn tcp_over_ethernet_loses_to_the_shaper_what_it_does_not_count() {
         let rate = Rate { line_bit_per_s: 1e9, efficiency: 1_448.0 / 1_538.0 };
         assert_eq!(rate.shaped_bit_per_s(), (1e9 * 1_514.0_f64 / 1_538.0).round() as u64);
-        assert_eq!(rate.burst_bytes(), (1e6 * 1_514.0_f64 / 1_538.0 / 8.0).round() as u64);
+        assert_eq!(rate.burst_bytes(), (2e6 * 1_514.0_f64 / 1_538.0 / 8.0).round() as u64);
         let slow = rate.at("100Mbit/s".parse().unwrap());
         assert_eq!(slow.burst_bytes(), 32_768);
         assert!((slow.payload_bit_per_s() - 94.15e6).abs() < 1e4);
