@@ -90,6 +90,8 @@ fn find(plan: &Plan, text: &str) -> Result<usize, InputError> {
     if let Some((_, number)) = names.iter().find(|(name, _)| name == text) {
         return Ok(*number);
     }
+    names.sort();
+    names.dedup();
     let near = nearest(text, names.iter().map(|(name, _)| name.as_str()));
     let near = if near.is_empty() { vec![names[names.len() - 1].0.as_str(), names[0].0.as_str()] } else { near };
     Err(InputError::new("LINK", text, format!("no cable is called so; did you mean {}?", near.join(" or "))))

@@ -230,7 +230,8 @@ fn check_rates(cables: &[Cable], scale: f64) -> Result<(), InputError> {
     let digit = 10f64.powi(1 - most.log10().floor() as i32);
     let most = (most * digit * (1.0 + 1e-9)).floor() / digit;
     let message = format!(
-        "its hosts send {:.3} Gbit/s together, and this machine is trusted with {}: take {most} or less, fewer hosts, or slower links",
+        "its hosts send {:.3} Gbit/s together, more than the {} Gbit/s that one machine carries: take {most} or less, fewer hosts, or \
+         slower links",
         sum * 1e-9,
         MOST_BIT_PER_S * 1e-9
     );
