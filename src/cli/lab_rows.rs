@@ -1,6 +1,6 @@
 //! The rows of `lab up` and `lab list`.
 
-use lockstep_lab::{Found, Plan};
+use lockstep_lab::{LabParts, Plan};
 use lockstep_report::Row;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -74,7 +74,7 @@ pub(super) struct LabRow {
 impl Row for LabRow {}
 
 impl LabRow {
-    pub(super) fn of(found: &Found) -> LabRow {
+    pub(super) fn of(found: &LabParts) -> LabRow {
         let plan = found.lab.as_ref().map(|lab| &lab.plan);
         let up = found.whole().is_some();
         let first = plan.and_then(|plan| plan.hosts.first());

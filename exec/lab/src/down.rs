@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::commands::Step;
 use crate::name::LabName;
-use crate::state::{Found, Lock, OWN_FILES, folder, known, survey};
+use crate::state::{LabParts, Lock, OWN_FILES, folder, known, survey};
 use crate::tools::{check, run};
 
 /// Between two looks whether processes have ended, and how many.
@@ -40,7 +40,7 @@ pub(crate) fn take_back(name: &LabName) -> Result<(), Failure> {
     survey()?.iter().filter(|found| found.name == *name).try_for_each(remove)
 }
 
-fn remove(found: &Found) -> Result<(), Failure> {
+fn remove(found: &LabParts) -> Result<(), Failure> {
     for namespace in &found.namespaces {
         end_processes(namespace)?;
     }

@@ -23,5 +23,5 @@ pub use name::LabName;
 pub use plan::{Cable, End, LabHost, MOST_HOSTS, Place, Plan};
 pub use rate::Rate;
 pub use run::{run_each, run_mpi};
-pub use state::{Found, Lab, known, survey};
+pub use state::{Lab, LabParts, known, survey};
 pub use up::up;

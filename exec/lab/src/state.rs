@@ -34,7 +34,7 @@ pub struct Lab {
 
 /// What there is of a lab.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct LabParts {
     /// Its name.
     pub name: LabName,
     /// Its record; `None` where it was not finished or the record is not readable.
@@ -45,7 +45,7 @@ pub struct Found {
     pub own_files: Vec<PathBuf>,
 }
 
-impl Found {
+impl LabParts {
     /// The lab, if all of its namespaces are there.
     pub fn whole(&self) -> Option<&Lab> {
         let lab = self.lab.as_ref()?;
@@ -100,7 +100,7 @@ fn entries(folder: &str) -> Result<Vec<String>, Failure> {
 ///
 /// # Errors
 /// Folders that cannot be read.
-pub fn survey() -> Result<Vec<Found>, Failure> {
+pub fn survey() -> Result<Vec<LabParts>, Failure> {
     let (namespaces, own_files) = (entries(NAMESPACES)?, entries(OWN_FILES)?);
     let of_both = namespaces.iter().chain(&own_files).filter_map(|name| LabName::of_namespace(name));
     let recorded = entries(RECORDS)?.into_iter().filter_map(|name| name.parse().ok());
@@ -108,7 +108,7 @@ pub fn survey() -> Result<Vec<Found>, Failure> {
     let found = |name: LabName| {
         let of_it = |namespace: &&String| LabName::of_namespace(namespace).as_ref() == Some(&name);
         let text = fs::read_to_string(record(&name)).ok();
-        Found {
+        LabParts {
             lab: text.and_then(|text| serde_json::from_str(&text).ok()),
             namespaces: namespaces.iter().filter(of_it).cloned().collect(),
             own_files: own_files.iter().filter(of_it).map(|own| Path::new(OWN_FILES).join(own)).collect(),
