@@ -85,8 +85,12 @@ pub fn run_each(lab: &Lab, hosts: Option<usize>, words: &[OsString]) -> Result<(
             enter(host, words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
         std::thread::scope(|scope| {
-            scope.spawn(|| err.map(|err| copy(&host.name, err, || io::stderr().lock())));
-            out.map(|out| copy(&host.name, out, || io::stdout().lock()));
+            if let Some(err) = err {
+                scope.spawn(|| copy(&host.name, err, || io::stderr().lock()));
+            }
+            if let Some(out) = out {
+                copy(&host.name, out, || io::stdout().lock());
+            }
         });
         child.wait()
     };
