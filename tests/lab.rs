@@ -13,14 +13,17 @@ flops_per_core = \"1GFLOP/s\"\nmemory_bandwidth = \"1GB/s\"\nmemory = \"1GiB\"\n
 [[switch]]\nname = \"switch\"\n[[link]]\nkind = \"ethernet\"\nbetween = [\"node*.cpu\", \"switch\"]\nlatency = \"20us\"\n\
 bandwidth = \"100Mbit/s\"\n";
 
+/// Where programs for root are, which a search path may lack.
+const SBIN: &str = "PATH=$PATH:/usr/sbin:/sbin";
+
 /// What a lab asks of the kernel, in a namespace that goes away with the shell.
-const NEEDED: &str = "echo probe >/proc/sys/kernel/hostname && ip link add v0 type veth peer name v1 && ip link add b0 type bridge && \
+const NEEDED: &str = "PATH=$PATH:/usr/sbin:/sbin; echo probe >/proc/sys/kernel/hostname && ip link add v0 type veth peer name v1 && ip link add b0 type bridge && \
                       tc qdisc add dev v0 root tbf rate 1mbit burst 32kb latency 10ms";
 
 /// Whether labs can be made here; if not, says why, and that `lab up` says so too.
 fn labs_work(folder: &PathBuf) -> bool {
     let has = |program: &str| {
-        Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status()
+        Command::new("sh").args(["-c", &format!("{SBIN}; command -v {program}")]).stdout(Stdio::null()).status()
     };
     let missing =
         ["ip", "tc", "unshare"].into_iter().find(|program| !has(program).is_ok_and(|status| status.success()));
@@ -94,14 +97,9 @@ fn a_lab_is_as_its_file_says_and_leaves_nothing() {
     }
     let (one, two) = (lab_name("one"), lab_name("two"));
     let outside = || {
-        Command::new("ip")
-            .args(["-o", "link"])
-            .output()
-            .expect("ip")
-            .stdout
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count()
+        let listed = Command::new("sh").args(["-c", &format!("{SBIN}; ip -o link")]).output().expect("ip");
+        let names = String::from_utf8(listed.stdout).expect("UTF-8");
+        names.lines().map(|line| line.split_whitespace().nth(1).map(str::to_owned)).collect::<Vec<_>>()
     };
     let links = outside();
     let _one = Up(&folder, one.clone());
