@@ -164,7 +164,7 @@ fn a_cut_link_carries_nothing_until_it_is_healed() {
         on_each(
             &folder,
             &lab,
-            "[ $(uname -n) != node1 ] && (echo >/dev/tcp/node1/9) 2>&1 | grep -q refused && echo reached",
+            "[ $(uname -n) != node1 ] && timeout 5 bash -c 'echo >/dev/tcp/node1/9' 2>&1 | grep -q refused && echo reached",
         )
         .stdout
     };
