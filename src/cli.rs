@@ -1,7 +1,7 @@
 //! The command line: what can be asked, and how an answer or an error leaves the process.
 //!
 //! One file a command. Exit codes: 0 done, 1 a run failed (a rank panicked, a deadlock), 2 bad input, 3 a run stalled, 130
-//! interrupted. An error is one line on standard error, `place: value: what is wrong and the cure`, in the same form for flags and for files.
+//! interrupted; `lab run` hands on the code of its command. An error is one line on standard error, `place: value: what is wrong and the cure`, in the same form for flags and for files.
 
 mod calibrate;
 mod clusters;
@@ -18,6 +18,8 @@ mod exec_profile;
 mod exec_run;
 mod exec_sweep;
 mod flags;
+mod lab;
+mod lab_rows;
 mod models;
 mod models_layouts;
 mod models_plan;
@@ -76,6 +78,9 @@ enum Command {
     /// List, show, check and import clusters
     #[command(subcommand)]
     Clusters(clusters::Clusters),
+    /// Build a cluster file on this machine, as network namespaces with shaped links, and run jobs on its hosts
+    #[command(subcommand)]
+    Lab(lab::Lab),
     /// Pack data sets into files that are read at random; check, show, count and generate them
     #[command(subcommand)]
     Data(data::Data),
@@ -140,6 +145,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Models(command) => command.run(),
         Command::Clusters(command) => command.run(),
         Command::Data(command) => command.run(),
+        Command::Lab(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::Schema(command) => command.run(),
     })

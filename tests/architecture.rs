@@ -54,8 +54,10 @@ fn crates_depend_in_one_direction() {
                 "lockstep-data",
                 "lockstep-cuda",
                 "lockstep-measure",
+                "lockstep-lab",
             ],
         ),
+        ("lockstep-lab", vec!["lockstep-topology", "lockstep-report"]),
         (
             "lockstep-measure",
             vec![
@@ -227,8 +229,13 @@ fn layers_are_matched_where_they_are_listed() {
 /// Flags are the command line's: other crates say which setting they mean by its key, which `ErrorPlace` shows as its flag.
 #[test]
 fn only_the_command_line_names_flags() {
-    // What NVIDIA's compiler is called with; the help of the settings' flags, and the page that lists them.
-    let others = ["exec/cuda/src/nvrtc.rs", "models/experiment/src/rows.rs", "models/experiment/src/page.rs"];
+    // What NVIDIA's compiler and mpirun are called with; the help of the settings' flags, and the page that lists them.
+    let others = [
+        "exec/cuda/src/nvrtc.rs",
+        "exec/lab/src/run.rs",
+        "models/experiment/src/rows.rs",
+        "models/experiment/src/page.rs",
+    ];
     let mut faults = Vec::new();
     for path in sources() {
         let name = path.strip_prefix(root()).unwrap_or(&path).display().to_string();

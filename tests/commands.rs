@@ -77,6 +77,13 @@ fn every_command_has_help_with_an_example() {
         "data show",
         "data stats",
         "data generate",
+        "lab up",
+        "lab run",
+        "lab down",
+        "lab list",
+        "lab cut",
+        "lab slow",
+        "lab heal",
         "doctor",
         "schema",
     ] {

@@ -19,6 +19,7 @@ mod fuzz;
 mod hybrid;
 mod imports;
 mod in_memory;
+mod lab;
 mod large_minibatch;
 mod learners;
 mod local_sgd;

@@ -80,7 +80,7 @@ impl Clusters {
 }
 
 /// A cluster by its name or path, the place of errors being the argument.
-fn load(name: &str) -> Result<Cluster, InputError> {
+pub(super) fn load(name: &str) -> Result<Cluster, InputError> {
     Cluster::load(name).map_err(|error| match error.place {
         ErrorPlace::Flag("cluster") => error.at("CLUSTER"),
         _ => error,

@@ -10,6 +10,7 @@ use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
 
 use super::collective_beside::BesideRow;
+use super::lab_rows::{CableRow, LabRow};
 use crate::compare::CompareRow;
 
 /// Name and schema of the JSON form of each command; they stand in `docs/schema/NAME.json`.
@@ -36,6 +37,8 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("models-layouts", schema::<LayoutTableRow>()),
         ("clusters-list", schema::<ClusterRow>()),
         ("clusters-show", schema::<DetailRow>()),
+        ("lab-up", schema::<CableRow>()),
+        ("lab-list", schema::<LabRow>()),
         ("data-pack", schema::<PackRow>()),
         ("data-show", schema::<SampleRow>()),
         ("data-stats", schema::<SampleGroupRow>()),

@@ -29,18 +29,27 @@ pub enum Failure {
     Elsewhere,
     /// Nothing moved for the stall limit: exit code 3.
     Stalled(String),
+    /// A command that was run for the user ended with this code, which is handed on.
+    Ended {
+        /// Never 0.
+        code: u8,
+        /// What is told.
+        message: String,
+    },
     /// The user has ended the run, and what it was is kept: exit code 130.
     Interrupted(String),
 }
 
 impl Failure {
-    /// 2 for bad input, 1 for a run that failed, 0 where another process says that it did, 3 for one that stalled, 130 for one that was interrupted.
+    /// 2 for bad input, 1 for a run that failed, 0 where another process says that it did, 3 for one that stalled, its own code for a command that
+    /// was run, 130 for one that was interrupted.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Failure::Elsewhere => 0,
             Failure::Input(_) => 2,
             Failure::Run(_) | Failure::Diverged { .. } => 1,
             Failure::Stalled(_) => STALLED as u8,
+            Failure::Ended { code, .. } => *code,
             Failure::Interrupted(_) => INTERRUPTED as u8,
         })
     }
@@ -53,6 +62,7 @@ impl fmt::Display for Failure {
             Failure::Run(message)
             | Failure::Diverged { message, .. }
             | Failure::Stalled(message)
+            | Failure::Ended { message, .. }
             | Failure::Interrupted(message) => f.write_str(message),
             Failure::Elsewhere => f.write_str("another process of the job has failed"),
         }

@@ -1,0 +1,91 @@
+//! Writes a plan as commands of `ip` and `tc`, in their order.
+//!
+//! Interfaces are made in the namespaces where they belong, so nothing of a lab is seen outside of them.
+
+use std::fmt;
+
+use crate::plan::{Cable, End, Place, Plan};
+use crate::rate::{GSO_BYTES, Rate};
+
+/// One call of a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// `ip` or `tc`.
+    pub program: &'static str,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.program, self.arguments.join(" "))
+    }
+}
+
+/// A command whose words are separated by spaces; names of interfaces and namespaces have none.
+fn step(program: &'static str, line: &str) -> Step {
+    Step { program, arguments: line.split(' ').map(str::to_owned).collect() }
+}
+
+/// What makes the lab, from nothing.
+pub fn up(plan: &Plan) -> Vec<Step> {
+    let switches = plan.lab.switches();
+    let namespaces: Vec<&str> =
+        std::iter::once(switches.as_str()).chain(plan.hosts.iter().map(|host| host.namespace.as_str())).collect();
+    let mut steps: Vec<Step> = namespaces.iter().map(|name| step("ip", &format!("netns add {name}"))).collect();
+    steps.extend(namespaces.iter().map(|name| step("ip", &format!("-n {name} link set lo up"))));
+    for number in 0..plan.switches.len() {
+        // Without a spanning tree ports forward at once; without snooping multicast needs no querier.
+        let line = format!("-n {switches} link add b{number} type bridge stp_state 0 mcast_snooping 0");
+        steps.push(step("ip", &line));
+        steps.push(step("ip", &format!("-n {switches} link set b{number} up")));
+    }
+    steps.extend(plan.cables.iter().flat_map(|cable| lay(plan, cable)));
+    steps
+}
+
+/// Makes a cable and plugs it in.
+fn lay(plan: &Plan, cable: &Cable) -> Vec<Step> {
+    let [one, other] = &cable.ends;
+    let [near, far] = [one, other].map(|end| plan.namespace(end.place));
+    let pair = format!("-n {near} link add {} type veth peer name {} netns {far}", one.interface, other.interface);
+    let mut steps = vec![step("ip", &pair)];
+    for end in &cable.ends {
+        let set = format!("-n {} link set {}", plan.namespace(end.place), end.interface);
+        steps.push(step("ip", &format!("{set} gso_max_size {GSO_BYTES}")));
+        steps.push(shape(plan, end, end.rate, "add"));
+        match end.place {
+            Place::Host(host) => {
+                let host = &plan.hosts[host];
+                let line = format!("-n {} address add {}/24 dev {}", host.namespace, host.address, end.interface);
+                steps.push(step("ip", &line));
+            }
+            Place::Switch(switch) => steps.push(step("ip", &format!("{set} master b{switch}"))),
+        }
+        steps.push(step("ip", &format!("{set} up")));
+    }
+    steps
+}
+
+/// Sets the rate of what leaves at an end; `verb` is `add` for the first time, then `change`.
+///
+/// What waits for more than 10 ms is dropped, as by a switch with small buffers.
+fn shape(plan: &Plan, end: &End, rate: Rate, verb: &str) -> Step {
+    let (bits, burst) = (rate.shaped_bit_per_s(), rate.burst_bytes());
+    let (namespace, interface) = (plan.namespace(end.place), &end.interface);
+    step(
+        "tc",
+        &format!("-n {namespace} qdisc {verb} dev {interface} root tbf rate {bits}bit burst {burst}b latency 10ms"),
+    )
+}
+
+/// Takes the cable out, or plugs it in again: at its switch, where the host loses its carrier and nothing else.
+pub fn plug(plan: &Plan, cable: &Cable, word: &str) -> Step {
+    let at = cable.ends.iter().find(|end| matches!(end.place, Place::Switch(_))).unwrap_or(&cable.ends[0]);
+    step("ip", &format!("-n {} link set {} {word}", plan.namespace(at.place), at.interface))
+}
+
+/// Gives both directions of the cable other rates.
+pub fn reshape(plan: &Plan, cable: &Cable, rate: impl Fn(&End) -> Rate) -> Vec<Step> {
+    cable.ends.iter().map(|end| shape(plan, end, rate(end), "change")).collect()
+}

@@ -1,0 +1,27 @@
+//! Builds clusters in a box: the hosts of a cluster file as network namespaces of this Linux machine, its switches as bridges, its
+//! links as veth pairs of the links' rates.
+//!
+//! [`Plan`] is what a lab consists of and [`commands`] how it is made, both pure; the rest runs them and takes them back.
+
+#![forbid(unsafe_code)]
+
+mod change;
+pub mod commands;
+mod down;
+mod name;
+mod plan;
+mod rate;
+mod run;
+mod state;
+mod tools;
+mod tree;
+mod up;
+
+pub use change::{Change, change};
+pub use down::down;
+pub use name::LabName;
+pub use plan::{Cable, End, LabHost, MOST_HOSTS, Place, Plan};
+pub use rate::Rate;
+pub use run::{run_each, run_mpi};
+pub use state::{Lab, LabParts, known, survey};
+pub use up::up;

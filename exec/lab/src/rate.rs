@@ -1,0 +1,69 @@
+//! `Rate`: how fast one direction of a cable is, as the cluster file, a program and the kernel's shaper count bytes.
+
+use lockstep_topology::Bandwidth;
+use lockstep_topology::cluster::Link;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a full frame that the shaper counts: an MTU of 1,500 with its Ethernet header.
+const FRAME: f64 = 1_514.0;
+/// Bytes of payload in it: 20 of IPv4's header, 20 of TCP's and 12 of its timestamp are none (RFC 791, 9293, 7323).
+const PAYLOAD: f64 = 1_448.0;
+/// What may go at once after a pause, in seconds of the rate: timers of a busy machine are late by up to that.
+const BURST_S: f64 = 2e-3;
+/// At least this may: two of the packets that the kernel hands over as one, which [`GSO_BYTES`] limits.
+const LEAST_BURST: f64 = 32_768.0;
+
+/// The longest packet that the kernel hands to the shaper as one; with its default of 64 KiB a small burst halves the rate.
+pub(crate) const GSO_BYTES: u32 = 16_384;
+
+/// The rate of one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Rate {
+    /// On the wire, headers and gaps included, as cluster files say it.
+    pub line_bit_per_s: f64,
+    /// The share of it that is payload, by the link's protocol.
+    pub efficiency: f64,
+}
+
+impl Rate {
+    /// That of a link, times `scale`.
+    pub fn of(link: &Link, scale: f64) -> Rate {
+        Rate { line_bit_per_s: link.bandwidth.bytes_per_s() * 8.0 * scale, efficiency: link.protocol.efficiency }
+    }
+
+    /// The same protocol at another line rate.
+    pub fn at(self, line: Bandwidth) -> Rate {
+        Rate { line_bit_per_s: line.bytes_per_s() * 8.0, ..self }
+    }
+
+    /// What a simulated message, and one stream of TCP in the lab, gets of it.
+    pub fn payload_bit_per_s(self) -> f64 {
+        self.line_bit_per_s * self.efficiency
+    }
+
+    /// What the shaper is told: it counts frames without preamble, checksum and gap, so that the payload is that of the link whatever
+    /// its protocol. payload x 1514 / 1448; for TCP over Ethernet this is line x 1514 / 1538.
+    pub fn shaped_bit_per_s(self) -> u64 {
+        (self.payload_bit_per_s() * FRAME / PAYLOAD).round() as u64
+    }
+
+    /// Bytes that may pass at once after a pause.
+    pub fn burst_bytes(self) -> u64 {
+        (self.shaped_bit_per_s() as f64 / 8.0 * BURST_S).max(LEAST_BURST).round() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tcp_over_ethernet_loses_to_the_shaper_what_it_does_not_count() {
+        let rate = Rate { line_bit_per_s: 1e9, efficiency: 1_448.0 / 1_538.0 };
+        assert_eq!(rate.shaped_bit_per_s(), (1e9 * 1_514.0_f64 / 1_538.0).round() as u64);
+        assert_eq!(rate.burst_bytes(), (2e6 * 1_514.0_f64 / 1_538.0 / 8.0).round() as u64);
+        let slow = rate.at("100Mbit/s".parse().unwrap());
+        assert_eq!(slow.burst_bytes(), 32_768);
+        assert!((slow.payload_bit_per_s() - 94.15e6).abs() < 1e4);
+    }
+}

@@ -1,0 +1,69 @@
+//! Runs the system's programs, and says what to install where one is missing or the user may not.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use lockstep_report::Failure;
+use lockstep_topology::InputError;
+
+use crate::commands::Step;
+
+/// Programs with the Debian package that has each.
+const PACKAGES: [(&str, &str); 4] =
+    [("ip", "iproute2"), ("tc", "iproute2"), ("unshare", "util-linux"), ("mpirun", "openmpi-bin")];
+/// Where programs for root are; the search path of other users may lack these.
+const ROOTS: [&str; 2] = ["/usr/sbin", "/sbin"];
+
+/// Whether this user may make namespaces, and whether the programs are there.
+///
+/// # Errors
+/// What is missing, with the cure.
+pub(crate) fn check(programs: &[&str]) -> Result<(), InputError> {
+    if !cfg!(target_os = "linux") {
+        return Err(InputError::new("lab", std::env::consts::OS, "has no network namespaces: run labs on Linux"));
+    }
+    if !rustix::process::geteuid().is_root() {
+        let user = format!("user {}", rustix::process::geteuid().as_raw());
+        return Err(InputError::new(
+            "lab",
+            user,
+            "may not make network namespaces: run it as root, as in sudo lockstep lab …",
+        ));
+    }
+    match programs.iter().find(|program| find(program).is_none()) {
+        None => Ok(()),
+        Some(missing) => {
+            let package =
+                PACKAGES.iter().find(|(program, _)| program == missing).map_or(*missing, |(_, package)| package);
+            let message = format!("is not installed: apt-get install {package}, or your system's package of it");
+            Err(InputError::new("lab", *missing, message))
+        }
+    }
+}
+
+/// The program's path.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(ROOTS.map(PathBuf::from));
+    folders.map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+/// A command of the program.
+pub(crate) fn command(program: &str) -> Command {
+    Command::new(find(program).unwrap_or_else(|| program.into()))
+}
+
+/// Runs a step and hands back what it printed.
+///
+/// # Errors
+/// The step with what it says on standard error.
+pub(crate) fn run(step: &Step) -> Result<String, Failure> {
+    let failed = |why: &str| Failure::Run(format!("{step}: {why}"));
+    let output = command(step.program).args(&step.arguments).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| failed(&error.to_string()))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(failed(said.lines().next().unwrap_or("failed without a word")))
+}
