@@ -80,7 +80,7 @@ struct Column {
 }
 
 /// The page of a report, as HTML.
-pub fn page<R: Row + JsonSchema>(title: &str, report: &Report<R>, charts: &[Chart], timelines: &[Lines]) -> String {
+fn page<R: Row + JsonSchema>(title: &str, report: &Report<R>, charts: &[Chart], timelines: &[Lines]) -> String {
     let columns = Columns::of(&report.rows);
     let schema = schema_for!(R).to_value();
     let about = |name: &String| Column {
