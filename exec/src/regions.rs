@@ -107,7 +107,7 @@ mod tests {
             let values = |region: Region| {
                 let copy = Arena::new(vec![0.0; region.len()]);
                 copy.region(0..region.len()).combine(region, crate::region::Combine::Copy);
-                // SAFETY: nobody writes.
+                // SAFETY: no one writes meanwhile.
                 unsafe { copy.to_vec() }
             };
             let cut: Vec<Vec<f32>> = parts.cut(&range).map(values).collect();

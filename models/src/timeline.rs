@@ -25,10 +25,10 @@ impl Step {
     }
 }
 
-/// The kind under which reports count the time in which a worker's compute stream stands still for other reasons than [`INPUT_WAIT`].
+/// The kind under which reports count the time in which a worker's compute stream is idle for other reasons than [`INPUT_WAIT`].
 pub const WAIT: &str = "wait";
 
-/// The kind under which they count the time in which it stands still for a batch that it loads next.
+/// The kind under which they count the time in which it is idle until the batch that it loads next is there.
 pub const INPUT_WAIT: &str = "input wait";
 
 /// All spans of a run; iterations before `warm_up` are kept but not counted.

@@ -38,7 +38,7 @@ pub(super) enum Lab {
     Run {
         /// The lab
         name: LabName,
-        /// The first so many hosts [default: all]
+        /// Only the first N hosts [default: all]
         #[arg(long)]
         hosts: Option<usize>,
         /// Without MPI: the command on each host, lines of output behind the host's name

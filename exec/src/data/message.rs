@@ -119,7 +119,7 @@ impl Dataset {
         }
     }
 
-    /// Lets values of so many samples come without those that are there being moved.
+    /// Lets values of that many samples come without those that are there being moved.
     pub(crate) fn reserve(&mut self, samples: usize) {
         if let Pixels::Values(values) = &mut self.pixels {
             values.reserve_exact((samples * self.shape.elements() as usize).saturating_sub(values.len()));
@@ -147,7 +147,7 @@ impl Dataset {
                 }
                 Pixels::Encoded(samples) => samples.values(*slot),
             };
-            // SAFETY: nobody writes to samples, and those that are sent are released when they have left.
+            // SAFETY: no one writes to samples, and those that are sent are released when they have left.
             unsafe { Region::new(values.as_ptr(), values.len()) }
         };
         slots.iter().map(place).collect()

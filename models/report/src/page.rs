@@ -23,7 +23,7 @@ const FACTORS: &[&str] =
 /// A chart of a report's rows.
 #[derive(Debug, Clone, Serialize)]
 pub struct Chart {
-    /// What stands above it.
+    /// The heading above it.
     pub title: &'static str,
     /// The column along the horizontal axis.
     pub x: &'static str,

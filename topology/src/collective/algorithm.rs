@@ -54,7 +54,7 @@ pub(super) struct Entry {
     pub(super) by_nodes: bool,
     /// Members beside those that have data, behind them: dedicated servers, or switches that sum in the network.
     pub(super) servers: fn(&Algorithm) -> u32,
-    /// The members with data that a switch joins, of so many, where its servers are switches that add and no ranks on devices.
+    /// The members that a switch joins, where its servers are switches that add and no ranks on devices.
     pub(super) joins: Option<Joins>,
 }
 
