@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (train, _) = Dataset::load(&format!("{file}+{file}"), &model)?;
     let hosts: Vec<u32> = (0..ranks).collect();
     let run = |processes: &mut Processes,
-                   shuffle_every: Option<u32>|
+               shuffle_every: Option<u32>|
      -> Result<(f64, Vec<u32>, String), Box<dyn std::error::Error>> {
         let sampling = Sampling::Partitioned { groups: 1, shuffle_every };
         let job = Job { sampling, node_sizes: Some(vec![1; ranks as usize]), ..Job::new(model.clone(), ranks, BATCH) };
