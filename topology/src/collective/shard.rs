@@ -21,6 +21,12 @@ pub fn shard(elements: u64, parts: u64, index: u64) -> Range<u64> {
     Cut::new(elements, parts).range(index)
 }
 
+/// The members of a node where `members` are shared out among `nodes` in order.
+pub(super) fn of_node(members: u32, nodes: u32, node: u32) -> Range<u32> {
+    let part = shard(members.into(), nodes.into(), node.into());
+    part.start as u32..part.end as u32
+}
+
 /// The part that holds element `at` of `elements` split evenly into `parts`, as [`shard`] does.
 pub(super) fn shard_of(elements: u32, parts: u32, at: u32) -> u32 {
     let (short, longer) = (elements / parts, elements % parts);

@@ -75,8 +75,8 @@ impl Nodes {
 
     /// The first member of a node, and how many it has.
     fn extent(self, node: u32) -> (u32, u32) {
-        let range = shard(self.contributors.into(), self.nodes.into(), node.into());
-        (range.start as u32, (range.end - range.start) as u32)
+        let members = of_node(self.contributors, self.nodes, node);
+        (members.start, members.len() as u32)
     }
 
     /// Members of the largest node.

@@ -21,12 +21,6 @@ pub(super) static ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
-/// The members of a node, of `contributors` that are shared out among `nodes`.
-pub(super) fn of_node(contributors: u32, nodes: u32, node: u32) -> Vec<u32> {
-    let node = shard(contributors.into(), nodes.into(), node.into());
-    (node.start as u32..node.end as u32).collect()
-}
-
 /// Elements in a chunk of a share, if the caller names none: 1 MiB, behind whose bytes the times per message are hidden.
 const CHUNK: u64 = 256 * 1024;
 
@@ -69,8 +63,8 @@ impl Nvls {
 
     /// The first member of a node, and how many it has.
     fn extent(&self, node: u32) -> (u32, u32) {
-        let range = shard(self.contributors.into(), self.nodes.into(), node.into());
-        (range.start as u32, (range.end - range.start) as u32)
+        let members = of_node(self.contributors, self.nodes, node);
+        (members.start, members.len() as u32)
     }
 
     fn node_of(&self, member: u32) -> u32 {

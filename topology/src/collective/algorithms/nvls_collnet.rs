@@ -4,7 +4,7 @@
 //! switch of its rail, which adds what all nodes send and multicasts it, and each head stores the result back to all of its node. n(1 + 1/s)
 //! elements up a member's own links in a node of s; a node of any number sends n.
 
-use super::nvls::{self, Nvls};
+use super::nvls::Nvls;
 use super::prelude::*;
 
 pub(super) static ENTRY: Entry = Entry {
@@ -17,12 +17,15 @@ pub(super) static ENTRY: Entry = Entry {
     joins: Some(|algorithm, contributors, switch| {
         let (nodes, rails) = (algorithm.count(0), algorithm.count(1));
         match switch.checked_sub(nodes) {
-            None => nvls::of_node(contributors, nodes, switch),
-            Some(rail) => {
-                let first = |node| nvls::of_node(contributors, nodes, node);
-                // The first of the rail's heads, beside whose NIC it is.
-                (0..nodes).filter_map(|node| first(node).get(head(first(node).len(), rails, rail)).copied()).collect()
-            }
+            None => of_node(contributors, nodes, switch).collect(),
+            // The first of the rail's heads in each node, beside whose NIC it is.
+            Some(rail) => (0..nodes)
+                .filter_map(|node| {
+                    let mut members = of_node(contributors, nodes, node);
+                    let head = head(members.len(), rails, rail);
+                    members.nth(head)
+                })
+                .collect(),
         }
     }),
     ..Entry::PLAIN

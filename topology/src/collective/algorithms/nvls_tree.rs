@@ -4,7 +4,7 @@
 //! complementary trees, as in `double_tree.rs`, and each stores the result back to all of its node. n(1 + 1/s) elements up a member's own
 //! links in a node of s; a node sends n between two nodes, 2n among more.
 
-use super::nvls::{self, Nvls};
+use super::nvls::Nvls;
 use super::prelude::*;
 
 pub(super) static ENTRY: Entry = Entry {
@@ -19,6 +19,6 @@ pub(super) static ENTRY: Entry = Entry {
     serves: |collective| *collective == Collective::AllReduce,
     lanes: |call| Ok(Box::new(Nvls::new(call, call.algorithm.count(0), 0)?)),
     servers: |algorithm| algorithm.count(0),
-    joins: Some(|algorithm, contributors, node| nvls::of_node(contributors, algorithm.count(0), node)),
+    joins: Some(|algorithm, contributors, node| of_node(contributors, algorithm.count(0), node).collect()),
     ..Entry::PLAIN
 };
