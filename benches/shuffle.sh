@@ -16,18 +16,7 @@ if [ -z "$pack" ]; then
     trap 'rm -rf "$work"' EXIT
     pack=$work/set.pack
     target/release/lockstep data generate --shape imagenet --samples 400 --classes 10 --seed 1 --out "$work/images" >/dev/null
-    python3 - "$work/images" "$work/many" "$gb" <<'PYTHON'
-import itertools, os, pathlib, sys
-
-images, many, size = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), float(sys.argv[3]) * 1e9
-files = sorted(images.glob("*/*"))
-for number, file in enumerate(itertools.cycle(files)):
-    if size <= 0:
-        break
-    (many / file.parent.name).mkdir(parents=True, exist_ok=True)
-    os.link(file, many / file.parent.name / f"{number:07}{file.suffix}")
-    size -= file.stat().st_size
-PYTHON
+    python3 benches/repeated_images.py "$work/images" "$work/many" "$gb"
     target/release/lockstep data pack "$work/many" --out "$pack" --shuffle-seed 1 >/dev/null
 fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

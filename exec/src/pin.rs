@@ -65,15 +65,11 @@ impl Pins {
     /// Lets the calling thread, and those that it starts meanwhile, use the processors of rank number `index` of this process
     /// alone, until what this gives is dropped. Does nothing where there are none or the system refuses.
     pub fn bind(&self, index: usize) -> Bound<'_> {
-        let places = self.places.get(index).map_or(&[][..], Vec::as_slice);
-        let before = if places.is_empty() { Vec::new() } else { processors::allowed() };
-        let is_bound = !before.is_empty() && processors::allow(places);
-        Bound { places: if is_bound { places } else { &[] }, before }
+        Bound::to(self.places.get(index).map_or(&[], Vec::as_slice))
     }
 }
 
 /// The processors that the calling thread may use, ascending.
-#[cfg_attr(not(feature = "mpi"), allow(dead_code))]
 pub(crate) fn allowed() -> Vec<usize> {
     processors::allowed()
 }
@@ -91,7 +87,14 @@ pub struct Bound<'a> {
     before: Vec<usize>,
 }
 
-impl Bound<'_> {
+impl<'a> Bound<'a> {
+    /// Lets the calling thread, and those that it starts meanwhile, use these processors alone, until what this gives is dropped.
+    pub(crate) fn to(places: &'a [usize]) -> Bound<'a> {
+        let before = if places.is_empty() { Vec::new() } else { processors::allowed() };
+        let is_bound = !before.is_empty() && processors::allow(places);
+        Bound { places: if is_bound { places } else { &[] }, before }
+    }
+
     /// The processors, by the operating system's numbers; none where the thread is not bound.
     pub fn places(&self) -> &[usize] {
         self.places
@@ -108,7 +111,7 @@ impl Drop for Bound<'_> {
 
 /// The numbers of a list as Linux writes them, `0-2,7`.
 #[cfg(test)]
-fn listed(text: &str) -> Vec<usize> {
+pub(crate) fn listed(text: &str) -> Vec<usize> {
     let number = |text: &str| text.trim().parse::<usize>().expect("a number");
     let part = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

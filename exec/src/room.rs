@@ -6,6 +6,8 @@ use lockstep_models::Program;
 use lockstep_models::memory::Memory;
 use lockstep_topology::{Bytes, InputError};
 
+use crate::memory_left::available_memory;
+
 /// Optimizer state of a replica per parameter: its velocity.
 const OPTIMIZER_ELEMENTS: u64 = 1;
 
@@ -18,7 +20,7 @@ const MOST_THREADS: u64 = 1 << 22;
 /// # Errors
 /// An exchange's algorithm that cannot serve its group.
 pub(crate) fn most_ranks(program: &Program, workspace: usize) -> Result<u32, InputError> {
-    let Some(available) = available() else { return Ok(u32::MAX) };
+    let Some(available) = available_memory() else { return Ok(u32::MAX) };
     let workspace = workspace as u64;
     let each = Memory::of_role(program, 0, OPTIMIZER_ELEMENTS)?.total() + workspace;
     Ok((available / each.max(1)).min(u64::from(u32::MAX)) as u32)
@@ -31,7 +33,7 @@ pub(crate) fn most_ranks(program: &Program, workspace: usize) -> Result<u32, Inp
 /// The estimate, what there is, and what would fit.
 pub(crate) fn check_room(program: &Program, here: &[u32], workspace: Option<usize>) -> Result<(), InputError> {
     // Where free memory is unknown, the system refuses what does not fit.
-    let Some(available) = available() else { return Ok(()) };
+    let Some(available) = available_memory() else { return Ok(()) };
     check_against(available, program, here.iter().copied(), workspace)
 }
 
@@ -105,7 +107,7 @@ fn threads_within(most: u64, ranks: u64, each: u64) -> Result<(), InputError> {
 /// # Errors
 /// The estimate, what there is, how many bytes a rank could have, and the `cure`.
 pub fn check_buffers(key: &'static str, value: &str, ranks: u64, each: u128, cure: &str) -> Result<(), InputError> {
-    let within = buffers_within(available(), ranks, each);
+    let within = buffers_within(available_memory(), ranks, each);
     within.map_err(|told| InputError::flag(key, value, format!("{told}: {cure}")))
 }
 
@@ -143,19 +145,6 @@ fn most_threads() -> u64 {
 /// `0.1 0.2 0.3 1/234 5678`: of 234 threads one runs.
 fn threads_in(loadavg: &str) -> Option<u64> {
     loadavg.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
-}
-
-/// Bytes that this process may still take, without making others swap: what the system says, and what a container allows.
-pub fn available() -> Option<u64> {
-    let system = in_meminfo(&read_to_string("/proc/meminfo").ok()?)?;
-    let of_container = |file: &str| read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?.trim().parse::<u64>().ok();
-    let container = of_container("memory.max").zip(of_container("memory.current"));
-    Some(container.map_or(system, |(most, used)| system.min(most.saturating_sub(used))))
-}
-
-fn in_meminfo(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib << 10)
 }
 
 #[cfg(test)]
@@ -216,14 +205,5 @@ mod tests {
         assert!(buffers_within(Some(u64::MAX), u64::MAX, u128::MAX).is_err());
         let error = check_buffers("bytes", "8000TiB", 2, 1 << 60, "take less").unwrap_err().to_string();
         assert!(error.starts_with("--bytes: 8000TiB: the buffers") && error.ends_with(": take less"), "{error}");
-    }
-
-    #[test]
-    fn the_system_is_read() {
-        assert_eq!(in_meminfo("MemTotal:  5 kB\nMemAvailable:    3 kB\n"), Some(3072));
-        assert_eq!(in_meminfo("MemTotal: 5 kB"), None);
-        if cfg!(target_os = "linux") {
-            assert!(available().is_some_and(|bytes| bytes > 1 << 20));
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use lockstep_topology::InputError;
-use memmap2::Mmap;
+use memmap2::{Advice, Mmap};
 
 use crate::format::{BLOB, Encoding, Entry, Header};
 use crate::normalisation::Normalisation;
@@ -92,6 +92,16 @@ impl Packed {
     pub fn bytes(&self, sample: usize) -> &[u8] {
         let entry = &self.entries[sample];
         &self.map[entry.offset as usize..][..entry.length as usize]
+    }
+
+    /// Asks the system to read a sample from storage, and does not wait for it: many on their way keep a disk busy.
+    ///
+    /// # Panics
+    /// Where there is no such sample.
+    pub fn prefetch(&self, sample: usize) {
+        let entry = &self.entries[sample];
+        // A system that takes no advice reads the sample when its bytes are needed.
+        let _ = self.map.advise_range(Advice::WillNeed, entry.offset as usize, entry.length as usize);
     }
 
     /// The bytes of a sample, held to their checksum.

@@ -16,11 +16,14 @@ use lockstep_topology::InputError;
 use super::augmentation::Augmented;
 use super::pixels::Encoded;
 use crate::arena::Arena;
+use crate::pin::{self, Bound};
 
 /// Threads of a process that make batches, started when the first one is asked for.
 #[derive(Debug)]
 pub(super) struct Decoders {
     threads: usize,
+    /// The processors they may use: the process's, also where a bound rank starts them.
+    processors: Vec<usize>,
     running: OnceLock<Running>,
 }
 
@@ -128,6 +131,9 @@ impl Batch {
             drop(self.moved.wait_while(lock(&self.progress), reading));
         }
         let begun = Instant::now();
+        if next == 0 {
+            self.recipe.indices.iter().for_each(|index| self.recipe.samples.prefetch(*index));
+        }
         let made = catch_unwind(AssertUnwindSafe(|| if phase == 0 { self.read(number) } else { self.decode(number) }));
         let made = made.unwrap_or_else(|_| {
             let message = "ended the decoder: the file is damaged in a way that it does not know, or the decoder is";
@@ -205,9 +211,9 @@ impl Batch {
 }
 
 impl Decoders {
-    /// Decoders that start `threads` threads, at least one, with the first batch.
+    /// Decoders that start `threads` threads, at least one, with the first batch, on the processors of the calling thread.
     pub(super) fn new(threads: usize) -> Decoders {
-        Decoders { threads: threads.max(1), running: OnceLock::new() }
+        Decoders { threads: threads.max(1), processors: pin::allowed(), running: OnceLock::new() }
     }
 
     /// Begins with a batch, in `memory` if that has room for it; behind those that were asked for, or, where somebody waits for it,
@@ -242,6 +248,7 @@ impl Decoders {
         }
         let shared = Arc::new(Shared::default());
         let mut running = Running { shared: shared.clone(), threads: Vec::new() };
+        let _unbound = Bound::to(&self.processors);
         for _ in 0..self.threads {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name("decode".to_owned()).spawn(move || shared.work());
@@ -282,5 +289,37 @@ impl Drop for Running {
         lock(&self.shared.queue).1 = true;
         self.shared.asked.notify_all();
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::pin::listed;
+
+    /// The processors of each thread of this process that decodes.
+    fn of_decoders() -> Vec<Vec<usize>> {
+        let threads = std::fs::read_dir("/proc/self/task").expect("Linux has it");
+        // Threads of other tests may end meanwhile.
+        let status = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("status")).ok());
+        let decodes = status.filter(|status| status.starts_with("Name:\tdecode\n"));
+        decodes
+            .map(|status| {
+                listed(status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a list"))
+            })
+            .collect()
+    }
+
+    /// A rank that keeps to one processor starts threads that use all of them, and keeps to its own.
+    #[test]
+    fn threads_are_not_bound_to_the_rank_that_starts_them() {
+        let free = pin::allowed();
+        let decoders = Decoders::new(3);
+        let own = [free[0]];
+        let _bound = Bound::to(&own);
+        decoders.start().expect("three threads");
+        let found = of_decoders();
+        assert!(found.len() >= 3 && found.iter().all(|processors| *processors == free), "{found:?} of {free:?}");
+        assert_eq!(pin::allowed(), own);
     }
 }

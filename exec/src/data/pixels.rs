@@ -161,6 +161,13 @@ impl Encoded {
         }
     }
 
+    /// Asks the system for the bytes of a sample that may be in storage, without waiting for them.
+    pub(super) fn prefetch(&self, sample: u32) {
+        if let Kept::Mapped(samples) = &self.kept {
+            self.packed.prefetch(samples[sample as usize] as usize);
+        }
+    }
+
     /// The bytes of a sample.
     fn unchecked(&self, sample: u32) -> &[u8] {
         match &self.kept {

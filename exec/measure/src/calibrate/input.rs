@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::num::NonZero;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
@@ -24,6 +25,8 @@ const PASSES: usize = 10;
 const READ: u64 = 64 << 20;
 const SEQUENTIAL: u64 = 1 << 20;
 const RANDOM: u64 = 128 << 10;
+/// Reads at random that are on their way together, as those of a batch are.
+const TOGETHER: u64 = 32;
 
 /// Adds to `profile` what it does not know yet of the input of `data`, where its samples are decoded when they are drawn; whether there was
 /// anything.
@@ -93,9 +96,14 @@ fn storage(path: &Path) -> io::Result<StorageEntry> {
         let blocks = (length.min(READ) / block).max(1);
         let mut bytes = vec![0; block.min(length) as usize];
         let begun = Instant::now();
-        for number in 0..blocks {
-            let at = order(number, blocks) * bytes.len() as u64;
-            file.read_exact_at(&mut bytes, at)?;
+        let length = bytes.len() as u64;
+        for first in (0..blocks).step_by(TOGETHER as usize) {
+            let next = || (first..blocks.min(first + TOGETHER)).map(|number| order(number, blocks) * length);
+            // The system reads ahead of reads in order by itself.
+            if block == RANDOM {
+                next().try_for_each(|at| fadvise(&file, at, NonZero::new(length), Advice::WillNeed))?;
+            }
+            next().try_for_each(|at| file.read_exact_at(&mut bytes, at))?;
         }
         Ok((blocks * bytes.len() as u64) as f64 / begun.elapsed().as_secs_f64().max(1e-9))
     };
