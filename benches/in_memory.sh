@@ -2,7 +2,7 @@
 # Trains from a packed file on throttled storage and from memory, predicted and measured (Kumar et al., 4.1): adds rows to
 # docs/in_memory.csv and draws docs/in_memory.svg.
 #
-#   benches/in_memory.sh [RATE ...]     storage rates in MB/s: 10 14 18 24 48
+#   benches/in_memory.sh [RATE ...]     storage rates in MB/s: 6 9 12 16 100
 #
 # Each training runs in control groups of version 1: blkio throttles what it reads from storage, memory leaves a small page cache to the one
 # that trains from the file. It needs root. GB is the size of the set (1); PACK names one that is there already. A row is
@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 rates=("$@")
-[ ${#rates[@]} -gt 0 ] || rates=(10 14 18 24 48)
+[ ${#rates[@]} -gt 0 ] || rates=(6 9 12 16 100)
 groups=/sys/fs/cgroup
 if ! [ -w "$groups/blkio" ] || ! [ -e "$groups/blkio/blkio.throttle.read_bps_device" ] || ! [ -e "$groups/memory/memory.limit_in_bytes" ]; then
     echo "needs root and the controllers blkio and memory of control groups, version 1, in $groups" >&2
@@ -49,11 +49,12 @@ compared() {
         echo "$BASHPID" >"$memory/cgroup.procs"
         cd "$work"
         cat >experiment.toml <<EXPERIMENT
-name = "in memory"
+name = "in-memory"
 model = "resnet-32"
 data = "$pack"
 augment = "scale,flip"
-batch_per_rank = 32
+batch_per_rank = 16
+steps = 12
 ranks = 2
 $*
 EXPERIMENT
@@ -65,7 +66,7 @@ EXPERIMENT
 compared 100000 $((bytes + 2000000000)) 'sampling = "partitioned:groups=1"' >/dev/null
 for rate in "${rates[@]}"; do
     for source in file memory; do
-        limit=400000000 setting=
+        limit=450000000 setting=
         if [ $source = memory ]; then
             limit=$((bytes + 2000000000)) setting='sampling = "partitioned:groups=1"'
         fi
@@ -97,3 +98,4 @@ table.write_text("\n".join([header, *lines]) + "\n")
 PYTHON
     done
 done
+"${PYTHON:-.venv/bin/python}" benches/in_memory.py docs/in_memory.csv docs/in_memory.svg

@@ -16,52 +16,14 @@ import random
 import subprocess
 import sys
 
+from factors import FACTORS, INPUTS, PLACES, STRATEGIES
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LOCKSTEP = ROOT / "target" / "release" / "lockstep"
 DRAWN = ROOT / "tests" / "matrix" / "drawn.jsonl"
 SEED = 1
 # Rows that are filled at random for each that is taken.
 CANDIDATES = 40
-
-LOADS = ["64KiB", "1MiB", "25MiB", "100MiB", "lenet", "resnet-32", "mlp"]
-ALGORITHMS = [
-    "ring", "halving-doubling", "binomial-tree", "tree:4", "multi-color:2", "parameter-server:1", "parameter-server:2",
-    "parameter-server:1:dedicated", "direct", "hierarchical:ring", "rings:2", "double-tree:2", "library:mpi",
-]
-# Ranks of each place; labs are hosts of one rank each.
-PLACES = {
-    "threads-1": 1, "threads-2": 2, "threads-4": 4, "mpi-2": 2, "mpi-4": 4,
-    "lab-2-100Mbit": 2, "lab-3-1Gbit": 3, "lab-4-100Mbit": 4, "lab-4-1Gbit": 4, "lab-6-100Mbit": 6, "lab-7-1Gbit": 7, "lab-8-1Gbit": 8,
-    "lab-2+2-1Gbit-2to1": 4, "lab-4-1Gbit-one-slow": 4,
-}
-# Flags of each strategy; of collectives alone there is none.
-STRATEGIES = {
-    "none": [],
-    "ssgd": [],
-    "ssgd, bucket a layer": ["--bucket", "layer"],
-    "ssgd, one bucket": ["--bucket", "whole"],
-    "ssgd, no padding": ["--pad=false"],
-    "ssgd, accumulate 2": ["--accumulate", "2"],
-    "hybrid:a": ["--strategy", "hybrid:a"],
-    "model-parallel": ["--strategy", "model-parallel"],
-    "first-device-table": ["--strategy", "first-device-table"],
-    "sma, tau 1": ["--strategy", "sma"],
-    "sma, tau 4, m 2": ["--strategy", "sma:tau=4", "--learners", "2"],
-    "ea-sgd": ["--strategy", "ea-sgd:tau=4"],
-    "mesh data=2,tensor=2": ["--mesh", "data=2,tensor=2"],
-    "mesh data=2,pipeline=2": ["--mesh", "data=2,pipeline=2", "--accumulate", "4"],
-    "zero-1": ["--strategy", "zero-1"],
-    "zero-2": ["--strategy", "zero-2"],
-    "zero-3": ["--strategy", "zero-3"],
-}
-# How samples come: of collectives alone none do.
-INPUTS = {
-    "none": [],
-    "memory": [],
-    "partitions, shuffled": ["--sampling", "partitioned:groups=1:shuffle-every=5"],
-    "packed file": [],
-}
-FACTORS = {"load": LOADS, "algorithm": ALGORITHMS, "place": list(PLACES), "strategy": list(STRATEGIES), "input": list(INPUTS)}
 
 known = {}
 

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Predicts and measures configurations of the validation matrix, one after the other, and adds each to tests/matrix/measured.jsonl.
+
+    python3 tests/matrix/measure.py                     all rows of the places that this machine has, those already measured left out
+    python3 tests/matrix/measure.py --rows 4,17 --again these rows, also where they were measured
+    python3 tests/matrix/measure.py --places threads,mpi
+
+Trainings go through `lockstep compare`, which predicts first; collectives through `lockstep exec collective` beside `lockstep sim
+collective`. Calibration runs single layers and messages, never a row. Interrupted, it resumes behind the last row. Nothing else should use the
+machine meanwhile. LOCKSTEP names the program, built with `--features mpi`.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+
+from factors import INPUTS, PLACES, STRATEGIES
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+LOCKSTEP = pathlib.Path(os.environ.get("LOCKSTEP", ROOT / "target" / "release" / "lockstep"))
+DRAWN = ROOT / "tests" / "matrix" / "drawn.jsonl"
+MEASURED = ROOT / "tests" / "matrix" / "measured.jsonl"
+# Profiles and experiments of the rows.
+WORK = ROOT / "target" / "matrix"
+# Samples of each load, where its set is generated.
+DATA = {"lenet": "mnist", "mlp": "mnist", "resnet-32": "synthetic:1024+64"}
+STEPS = 20
+# A row that takes longer hangs.
+LIMIT_S = 900
+
+
+def run(words, row):
+    """The JSON answer of a command on the row's place."""
+    if row["place"].startswith("mpi"):
+        ranks = PLACES[row["place"]]
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        words = ["mpirun", *root, "--oversubscribe", "-n", str(processes(row, ranks)), *words]
+    done = subprocess.run(words, cwd=WORK, capture_output=True, text=True, timeout=LIMIT_S)
+    if done.returncode != 0:
+        # The launcher frames its own words with lines of dashes.
+        said = [line for line in done.stderr.splitlines() if line.strip("- ")]
+        raise RuntimeError(said[0] if said else f"exit code {done.returncode}")
+    return json.loads(done.stdout)
+
+
+def processes(row, ranks):
+    """Processes of a row: in a training a dedicated server is one beside the workers, of a collective it is one of the ranks."""
+    return ranks + (1 if row["algorithm"].endswith(":dedicated") and row["strategy"] != "none" else 0)
+
+
+def transport(row):
+    return "threads" if row["place"].startswith("threads") else "mpi"
+
+
+def collective(row):
+    """Predicted and measured seconds of a collective, and the range from the 10th to the 90th percentile."""
+    flags = ["--ranks", str(PLACES[row["place"]]), "--algorithm", row["algorithm"], "--bytes", row["load"], "--transport", transport(row), "--format", "json"]
+    alone = {**row, "place": "threads"}
+    [predicted] = run([LOCKSTEP, "sim", "collective", "--cluster", "this-machine", *flags], alone)["rows"]
+    [measured] = run([LOCKSTEP, "exec", "collective", *flags], row)["rows"]
+    return [seconds / 1e6 for seconds in (predicted["time_us"], measured["time_us"], measured["time_p10_us"], measured["time_p90_us"])]
+
+
+def settings(flags):
+    """Lines of an experiment from flags of a command."""
+    words = iter([word for flag in flags for word in flag.split("=", 1)] if flags and "=" in flags[0] else flags)
+    for flag in words:
+        key, value = flag.removeprefix("--").replace("-", "_"), next(words)
+        yield f"{key} = {value if value.isdigit() or value in ('true', 'false') else json.dumps(value)}"
+
+
+def training(row):
+    """As `collective`, of a training step."""
+    data = DATA[row["load"]]
+    if row["input"] == "packed file":
+        pack = WORK / "images.pack"
+        if not pack.exists():
+            made = WORK / "images"
+            for words in (["generate", "--shape", "mnist", "--samples", "5000", "--seed", "1", "--out", made], ["pack", made, "--out", pack]):
+                subprocess.run([LOCKSTEP, "data", *words], check=True, capture_output=True)
+        data = str(pack)
+    flags = STRATEGIES[row["strategy"]] + INPUTS[row["input"]]
+    lines = [
+        f'name = "row-{row["number"]}"', f'model = "{row["load"]}"', f'data = "{data}"', "batch_per_rank = 16", f"steps = {STEPS}",
+        f'algorithm = "{row["algorithm"]}"', f'transport = "{transport(row)}"', *settings(flags),
+    ]
+    if "--mesh" not in flags:
+        lines.append(f'ranks = {PLACES[row["place"]]}')
+    path = WORK / f"row-{row['number']}.toml"
+    path.write_text("\n".join(lines) + "\n")
+    [found] = run([LOCKSTEP, "compare", path, "--format", "json"], row)["rows"]
+    return [found[key] for key in ("predicted_step_time_s", "step_time_s", "step_time_p10_s", "step_time_p90_s")]
+
+
+def measured(row):
+    """The row with its figures, or with what went wrong."""
+    try:
+        predicted, seconds, low, high = collective(row) if row["strategy"] == "none" else training(row)
+    except (RuntimeError, subprocess.TimeoutExpired) as failure:
+        return {**row, "failed": str(failure)}
+    figures = {"predicted_s": predicted, "measured_s": seconds, "measured_p10_s": low, "measured_p90_s": high}
+    return {**row, **figures, "error_pct": 100 * (predicted / seconds - 1), "cores": len(os.sched_getaffinity(0)), "cpu": cpu(),
+            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
+
+
+def cpu():
+    """What the CPU calls itself."""
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines() if platform.system() == "Linux" else []
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def main():
+    flags = argparse.ArgumentParser(description="Measures rows of the validation matrix.")
+    flags.add_argument("--rows", help="numbers of rows, with commas between them")
+    flags.add_argument("--places", default="threads,mpi", help="beginnings of places, with commas between them [default: threads,mpi]")
+    flags.add_argument("--again", action="store_true", help="measure rows again that were measured")
+    flags = flags.parse_args()
+    WORK.mkdir(parents=True, exist_ok=True)
+    rows = [json.loads(line) for line in DRAWN.read_text().splitlines()]
+    known = {row["number"]: row for row in map(json.loads, MEASURED.read_text().splitlines())} if MEASURED.exists() else {}
+    chosen = {int(number) for number in flags.rows.split(",")} if flags.rows else {row["number"] for row in rows}
+    rows = [row for row in rows if row["number"] in chosen and row["place"].startswith(tuple(flags.places.split(",")))]
+    if not flags.again:
+        rows = [row for row in rows if "measured_s" not in known.get(row["number"], {})]
+    # Trainings between processes measure their messages; collectives between processes are predicted from these.
+    rows.sort(key=lambda row: (transport(row), row["strategy"] == "none", row["number"]))
+    failed = 0
+    for done, row in enumerate(rows, start=1):
+        found = measured(row)
+        failed += "failed" in found
+        known[row["number"]] = found
+        told = found.get("failed") or f"predicted {found['predicted_s']:.6f} s, measured {found['measured_s']:.6f} s, {found['error_pct']:+.1f} %"
+        print(f"{done}/{len(rows)} row {row['number']}: {row['load']}, {row['algorithm']}, {row['place']}, {row['strategy']}, {row['input']}: {told}", flush=True)
+        whole = "".join(json.dumps(known[number]) + "\n" for number in sorted(known))
+        part = MEASURED.with_suffix(".tmp")
+        part.write_text(whole)
+        part.replace(MEASURED)
+    if failed:
+        sys.exit(f"{failed} of {len(rows)} rows failed")
+
+
+if __name__ == "__main__":
+    main()
