@@ -12,7 +12,7 @@ use lockstep_predict::rows::{Known, find};
 use lockstep_predict::{Predicted, Setup, Site};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::check_outputs;
-use lockstep_report::progress::Estimate;
+use lockstep_report::progress::{Estimate, tell};
 use lockstep_report::trace::Trace;
 use lockstep_report::{Chart, Format, Lines, PredictedRow, Report, print, save_page};
 use lockstep_sim::NetworkModel;
@@ -96,6 +96,7 @@ impl Predict {
             experiment.noise.get_or_insert_default().trials = trials;
             experiment.places.insert("noise".to_owned(), ErrorPlace::Flag("trials"));
         }
+        experiment.account_of_solver().iter().for_each(|line| tell(line));
         check_outputs(&[("--trace", self.trace.as_deref()), ("--html", self.html.as_deref()), self.driver.output()])?;
         let target = self.target.as_deref().map(Convergence::load).transpose()?.map(Arc::new);
         let known = Arc::new(Known::default());

@@ -7,11 +7,11 @@ use lockstep_models::Node;
 use lockstep_models::Pass;
 
 fn read(text: &str) -> Model {
-    parse("net.prototxt", text).unwrap_or_else(|error| panic!("{error}"))
+    parse("net.prototxt", text, None).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn refused(text: &str) -> String {
-    parse("net.prototxt", text).unwrap_err().to_string()
+    parse("net.prototxt", text, None).unwrap_err().to_string()
 }
 
 /// A net of one input of 4×6×6, the layers `text`, and a loss behind the blob `y`.
@@ -187,6 +187,6 @@ proptest! {
     fn broken_files_are_refused(at in 0usize..2_000, length in 0usize..40, with in "[ -~\n]{0,6}") {
         let text = include_str!("tests/lenet.prototxt");
         let (start, end) = (at.min(text.len()), (at + length).min(text.len()));
-        let _ = parse("net.prototxt", &format!("{}{with}{}", &text[..start], &text[end..]));
+        let _ = parse("net.prototxt", &format!("{}{with}{}", &text[..start], &text[end..]), None);
     }
 }
