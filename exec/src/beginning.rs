@@ -31,3 +31,57 @@ impl State {
         State { position: Position::default(), weights, statistics: own, velocity, average, references, judge }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lockstep_models::{Job, Model};
+
+    use super::*;
+    use crate::whole::{mean_statistics, part};
+
+    const MODEL: &str = "name = \"m\"\ninput = [2, 4, 4]\n[[layer]]\nkind = \"conv2d\"\nout_channels = 6\nkernel = 3\n\
+                         [[layer]]\nkind = \"batch_norm\"\n[[layer]]\nkind = \"dense\"\nout_features = 4\n\
+                         [[layer]]\nkind = \"softmax_cross_entropy\"\n";
+
+    /// Another value for each element, by name.
+    fn values(model: &Model) -> InitialValues {
+        let ramp = |count: u64, from: u64| (from..from + count).map(|at| at as f32).collect::<Vec<f32>>();
+        let parameters = model.layers().iter().flat_map(|node| &node.parameters);
+        let statistics = model.layers().iter().filter_map(|node| Some((node.name.clone(), node.statistics.clone()?)));
+        InitialValues {
+            parameters: parameters.map(|of| (of.name.clone(), ramp(of.elements(), 1000 + of.range.start))).collect(),
+            statistics: statistics.map(|(name, of)| (name, ramp(of.end - of.start, 1 + of.start))).collect(),
+        }
+    }
+
+    /// On every strategy each rank gets its part of the parameters and of the running statistics, and all ranks' are the whole again.
+    #[test]
+    fn every_rank_begins_with_its_part() {
+        let model = Arc::new(lockstep_readers::parse_model("m.toml", MODEL).unwrap());
+        let (given, elements) = (values(&model), model.parameter_elements());
+        let whole: Vec<f32> = (1000..1000 + elements).map(|at| at as f32).collect();
+        let running: Vec<f32> = (1..=model.statistics_elements()).map(|at| at as f32).collect();
+        for strategy in ["ssgd", "zero-3", "model-parallel", "hybrid:a", "sma", "local-sgd:tau=2"] {
+            let job = Job { strategy: strategy.parse().unwrap(), ..Job::new(Arc::clone(&model), 2, 4) };
+            let program = job.program().unwrap_or_else(|error| panic!("{strategy}: {error}"));
+            let state = State::beginning(&program, 1, &given);
+            assert!(state.fits(&program), "{strategy}");
+            assert_eq!(
+                (0..2).map(|rank| state.weights_of(rank).to_vec()).collect::<Vec<_>>(),
+                [&*whole, &whole],
+                "{strategy}"
+            );
+            let own: Vec<Vec<f32>> = (0..2).map(|rank| state.statistics_of(rank)).collect();
+            let own: Vec<&[f32]> = own.iter().map(Vec::as_slice).collect();
+            assert_eq!(mean_statistics(&program, &own), running, "{strategy}");
+            assert_eq!(part(&program, 1, &whole).len() as u64, program.model.parameter_elements());
+        }
+        // What no file has is drawn as it is without one.
+        let none =
+            State::beginning(&Job::new(Arc::clone(&model), 1, 4).program().unwrap(), 7, &InitialValues::default());
+        assert_eq!(none.weights_of(0), init::parameters(&model, 7));
+        assert_eq!(none.statistics_of(0), init::statistics(&model));
+    }
+}

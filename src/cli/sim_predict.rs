@@ -50,6 +50,7 @@ impl From<Network> for NetworkModel {
   lockstep sim predict experiments/quickstart.toml --cluster workstation --ranks 4 --explain
   lockstep sim predict --model resnet-32 --cluster dgx1-v100 --ranks 8 --strategy sma --learners auto --batch-per-rank 16
   lockstep sim predict experiments/stragglers.toml --trials 200
+  lockstep sim predict --solver solver.prototxt --cluster ethernet-4 --ranks 1,4
   lockstep sim predict --model lenet --cluster dgx1-v100 --ranks 1,2,4,8 --batch-per-rank 32 --target runs.json
   lockstep sim predict bad-day.toml     with a block of rows for each [[scenario]] in it: docs/scenarios.md")]
 pub(super) struct Predict {

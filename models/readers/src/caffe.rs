@@ -6,6 +6,7 @@
 mod layers;
 mod solver;
 mod text;
+mod training;
 mod weights;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,7 @@ use lockstep_models::{Draft, Model, Multipliers};
 use lockstep_models::{Layer, Scale, Shape};
 pub use solver::Solver;
 use text::{Message, Source};
+use training::in_training;
 pub(super) use weights::read as read_weights;
 
 /// Fields of a file.
@@ -68,42 +70,6 @@ pub(super) fn parse(file: &str, text: &str, given: Option<Shape>) -> Result<Mode
     }
     import.end(&net)?;
     Model::build(name, "Caffe network definition".to_owned(), import.sketch.finish())
-}
-
-/// Samples of a batch, where the layer that gives them in training says it.
-fn batch_size(net: &Message<'_>) -> Result<Option<u32>, InputError> {
-    for field in net.fields().iter().filter(|field| matches!(field.name, "layer" | "layers")) {
-        let layer = field.message()?;
-        let kind = layer.get("type").map_or(Ok(""), |field| field.name_of_type())?;
-        if layers::is_data(kind) && in_training(layer)? {
-            for of in ["data_param", "image_data_param", "memory_data_param"] {
-                if let Some(size) = layer.message(of)?.get("batch_size") {
-                    return match size.size()? {
-                        0 => Err(size.error("must be at least 1")),
-                        samples => Ok(Some(samples)),
-                    };
-                }
-            }
-        }
-    }
-    Ok(None)
-}
-
-/// Whether a layer takes part in training.
-fn in_training(layer: &Message<'_>) -> Result<bool, InputError> {
-    let train = |rule: &str, without: bool| {
-        let mut found = without;
-        for field in layer.all(rule) {
-            let rule = field.message()?;
-            rule.allow(&[&["phase"]])?;
-            found = rule.word("phase", "TRAIN")? == "TRAIN";
-            if found {
-                break;
-            }
-        }
-        Ok::<bool, InputError>(found)
-    };
-    Ok(train("include", true)? && !train("exclude", false)?)
 }
 
 impl<'a> Import<'a> {

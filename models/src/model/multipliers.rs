@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use super::Model;
-use crate::Program;
 
 /// Factors of a tensor's learning rate and weight decay: Caffe's `lr_mult` and `decay_mult`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,26 +42,6 @@ impl Model {
             }
         }
         (!text.is_empty()).then_some(text)
-    }
-}
-
-impl Program {
-    /// The parameters of `rank` that have multipliers, in ascending order.
-    pub fn multiplied(&self, rank: u32) -> Vec<Multiplied> {
-        let whole = self.whole_model().layers().iter().flat_map(|node| &node.parameters);
-        let own = self.own_parameters(rank);
-        let mut all: Vec<Multiplied> = whole
-            .filter(|parameter| parameter.multipliers != Multipliers::NONE)
-            .flat_map(|parameter| {
-                own.iter().filter_map(|(piece, start)| {
-                    let from = parameter.range.start.max(piece.start);
-                    let end = parameter.range.end.min(piece.end);
-                    (from < end).then(|| (from - piece.start + start..end - piece.start + start, parameter.multipliers))
-                })
-            })
-            .collect();
-        all.sort_by_key(|(range, _)| range.start);
-        all
     }
 }
 

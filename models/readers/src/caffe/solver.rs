@@ -5,8 +5,8 @@ use std::path::Path;
 use lockstep_models::{Decay, MomentumForm, Optimizer};
 use lockstep_topology::{Bytes, DESCRIPTION, ErrorPlace, InputError, read_text};
 
-use super::batch_size;
 use super::text::{Message, Source};
+use super::training::batch_size;
 
 /// How Caffe trains a net.
 #[derive(Debug, Clone, PartialEq)]

@@ -82,10 +82,10 @@ pub(crate) fn read(file: &str, bytes: &[u8], model: &Model) -> Result<(InitialVa
         return Err(InputError::new(file, "", message));
     }
     taken.dedup();
-    let mut told = format!("{} layers begin with the weights of {file}", taken.len());
-    for (what, names) in [("begin anew", anew), ("of the file are not in the model", strange)] {
+    let mut told = format!("weights of {file}: {} layers", taken.len());
+    for (what, names) in [("only in the model, which begin as it says", anew), ("only in the file", strange)] {
         if !names.is_empty() {
-            told += &format!("; {} {what}: {}", names.len(), listed(&names));
+            told += &format!("; {what}: {}", listed(&names));
         }
     }
     Ok((values, told))

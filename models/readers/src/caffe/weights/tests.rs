@@ -137,7 +137,7 @@ fn every_layer_gets_its_own_blobs_in_every_form_of_the_file() {
         assert_eq!((of("d.weight"), of("d.bias")), (ramp(60, 3.0), ramp(5, 7.0)));
         // Sums over four batches.
         assert_eq!(values.statistics["n"], [0.5, 1.0, 2.0, 0.25, 0.75, 1.25]);
-        assert_eq!(told, "3 layers begin with the weights of w.caffemodel");
+        assert_eq!(told, "weights of w.caffemodel: 3 layers");
         let mut parameters = vec![f32::NAN; model.parameter_elements() as usize];
         let mut statistics = vec![f32::NAN; model.statistics_elements() as usize];
         values.put(&model, &mut parameters, &mut statistics);
@@ -156,10 +156,7 @@ fn the_first_form_is_read_by_name_too() {
     .concat();
     let (values, told) = read("w", &file, &model()).unwrap();
     assert_eq!(values.parameters["c_1.weight"], ramp(54, 1.0));
-    assert_eq!(
-        told,
-        "1 layers begin with the weights of w; 2 begin anew: n, d; 1 of the file are not in the model: fc8"
-    );
+    assert_eq!(told, "weights of w: 1 layers; only in the model, which begin as it says: n, d; only in the file: fc8");
 }
 
 #[test]
