@@ -53,9 +53,9 @@ const READ: &[&str] = &[
     "weights",
 ];
 
-/// Fields that change nothing of what is trained, and what serves in their place.
-const NOTED: &[(&[&str], &str)] = &[
-    (&["display", "average_loss", "debug_info"], "--metrics FILE.jsonl keeps the loss of each step"),
+/// Fields that change nothing of what is trained, the flags that serve in their place, and what these do.
+const NOTED: &[(&[&str], &[&str], &str)] = &[
+    (&["display", "average_loss", "debug_info"], &["metrics"], "keeps the loss of each step"),
     (
         &[
             "test_net",
@@ -66,17 +66,20 @@ const NOTED: &[(&[&str], &str)] = &[
             "test_initialization",
             "test_compute_loss",
         ],
-        "the model is judged after the last step, with --epochs after epochs",
+        &["epochs"],
+        "judges the model after epochs, and it is judged after the last step",
     ),
     (
         &["snapshot", "snapshot_prefix", "snapshot_format", "snapshot_diff", "snapshot_after_train"],
-        "--checkpoint DIR --checkpoint-every Nsteps keeps the state of training",
+        &["checkpoint", "checkpoint_every"],
+        "keep the state of training",
     ),
     (
         &["solver_mode", "device_id", "layer_wise_reduce"],
-        "--device and --bucket say what computes and when gradients are exchanged",
+        &["device", "bucket"],
+        "say what computes and when gradients are exchanged",
     ),
-    (&["delta", "momentum2", "rms_decay"], "this type of solver does not read it"),
+    (&["delta", "momentum2", "rms_decay"], &["momentum", "nesterov"], "are all that this type of solver reads"),
 ];
 
 /// Fields that have no equal, and the cure.
@@ -107,7 +110,7 @@ impl Solver {
             .map_err(|error| InputError::new(place, &found, error.told("name a net")))?;
         solver.batch = batch_size(&Source { file: &found, text: &text }.read()?)?;
         if solver.batch.is_some() {
-            solver.notes.push("the net's data layer: samples come from --data".to_owned());
+            solver.notes.push(format!("the net's data layer: samples come from {}", ErrorPlace::Flag("data")));
         }
         solver.net = found;
         Ok(solver)
@@ -129,7 +132,7 @@ const NET: Bytes = Bytes(8 << 20);
 fn parse(file: &str, text: &str) -> Result<(Solver, ErrorPlace), InputError> {
     let of = Source { file, text }.read()?;
     let refused: Vec<&str> = REFUSED.iter().map(|(name, _)| *name).collect();
-    let noted: Vec<&str> = NOTED.iter().flat_map(|(names, _)| names.iter().copied()).collect();
+    let noted: Vec<&str> = NOTED.iter().flat_map(|(names, ..)| names.iter().copied()).collect();
     of.allow(&[READ, &noted, &refused])?;
     for (name, cure) in REFUSED {
         if let Some(field) = of.get(name) {
@@ -168,9 +171,10 @@ fn parse(file: &str, text: &str) -> Result<(Solver, ErrorPlace), InputError> {
     };
     let given =
         |names: &[&'static str]| names.iter().copied().filter(|name| of.get(name).is_some()).collect::<Vec<_>>();
-    let note = |(names, instead): &(&[&'static str], &str)| {
+    let note = |(names, flags, what): &(&[&'static str], &[&'static str], &str)| {
         let given = given(names);
-        (!given.is_empty()).then(|| format!("{}: {instead}", given.join(", ")))
+        let flags: Vec<String> = flags.iter().map(|flag| ErrorPlace::Flag(flag).to_string()).collect();
+        (!given.is_empty()).then(|| format!("{}: {} {what}", given.join(", "), flags.join(" and ")))
     };
     let solver = Solver {
         file: file.to_owned(),

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use lockstep_models::{InitialValues, Layer, Model, Node};
+use lockstep_models::{InitialValues, Model, Node};
 use lockstep_topology::InputError;
 
 use crate::sketch::clean;
@@ -134,7 +134,7 @@ fn statistics(
         let message = "is the last of the layer: a BatchNorm has three, its means, its variances and their weight";
         return Err(refuse(layer.blobs.len() - 1, message.to_owned()));
     };
-    if !matches!(node.layer, Layer::BatchNorm(_)) {
+    if node.statistics.is_none() {
         return Err(refuse(0, format!("is a batch norm's, and {} of the model is a {}", node.name, node.layer.kind())));
     }
     let channels = [node.output.channels];
