@@ -36,7 +36,7 @@ impl State {
 mod tests {
     use std::sync::Arc;
 
-    use lockstep_models::{Job, Model};
+    use lockstep_models::{Job, Mesh, Model};
 
     use super::*;
     use crate::whole::{mean_statistics, part};
@@ -63,20 +63,29 @@ mod tests {
         let (given, elements) = (values(&model), model.parameter_elements());
         let whole: Vec<f32> = (1000..1000 + elements).map(|at| at as f32).collect();
         let running: Vec<f32> = (1..=model.statistics_elements()).map(|at| at as f32).collect();
-        for strategy in ["ssgd", "zero-3", "model-parallel", "hybrid:a", "sma", "local-sgd:tau=2"] {
-            let job = Job { strategy: strategy.parse().unwrap(), ..Job::new(Arc::clone(&model), 2, 4) };
+        for (strategy, mesh) in [
+            ("ssgd", "data=2"),
+            ("zero-3", "data=2"),
+            ("hybrid:a", "data=2"),
+            ("model-parallel", "data=2,tensor=2"),
+            ("sma", "learner=2"),
+            ("local-sgd:tau=2", "learner=2"),
+        ] {
+            let mesh: Mesh = mesh.parse().unwrap();
+            // Of one axis it is the strategy's own.
+            let (ranks, mesh) = (mesh.ranks(), (strategy == "model-parallel").then_some(mesh));
+            let job = Job { strategy: strategy.parse().unwrap(), mesh, ..Job::new(Arc::clone(&model), ranks, 4) };
             let program = job.program().unwrap_or_else(|error| panic!("{strategy}: {error}"));
             let state = State::beginning(&program, 1, &given);
             assert!(state.fits(&program), "{strategy}");
-            assert_eq!(
-                (0..2).map(|rank| state.weights_of(rank).to_vec()).collect::<Vec<_>>(),
-                [&*whole, &whole],
-                "{strategy}"
-            );
-            let own: Vec<Vec<f32>> = (0..2).map(|rank| state.statistics_of(rank)).collect();
+            let own: Vec<Vec<f32>> = (0..ranks as usize).map(|rank| state.statistics_of(rank)).collect();
             let own: Vec<&[f32]> = own.iter().map(Vec::as_slice).collect();
             assert_eq!(mean_statistics(&program, &own), running, "{strategy}");
-            assert_eq!(part(&program, 1, &whole).len() as u64, program.model.parameter_elements());
+            for rank in 0..ranks {
+                assert_eq!(state.weights_of(rank as usize), whole, "{strategy}");
+                let part = part(&program, rank, state.weights_of(rank as usize));
+                assert_eq!(part.len() as u64, program.model.parameter_elements(), "{strategy}");
+            }
         }
         // What no file has is drawn as it is without one.
         let none =

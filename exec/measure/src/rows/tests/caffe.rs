@@ -68,8 +68,8 @@ impl Twin {
             let powers: Vec<f64> = (0..CLASSES).map(|class| score(class).exp()).collect();
             let sum: f64 = powers.iter().sum();
             loss -= (powers[*label as usize] / sum).ln();
-            for class in 0..CLASSES {
-                let slope = powers[class] / sum - f64::from(u8::from(class == *label as usize));
+            for (class, power) in powers.iter().enumerate() {
+                let slope = power / sum - f64::from(u8::from(class == *label as usize));
                 (0..HIDDEN).for_each(|at| slopes[0][class * HIDDEN + at] += slope * hidden[at]);
                 slopes[1][class] += slope;
             }
@@ -81,14 +81,12 @@ impl Twin {
     /// `SGDSolver::ApplyUpdate` and `NesterovSolver::ComputeUpdateValue`, with the multipliers of the net.
     fn update(&mut self, diffs: [Vec<f64>; 2], rate: f64, nesterov: bool) {
         let (momentum, decay) = (0.9, 0.05);
-        for ((tensor, mut diff), (lr_mult, decay_mult)) in (0..).zip(diffs).zip([(1.0, 2.0), (2.0, 0.0)]) {
-            let data = if tensor == 0 { &mut self.y } else { &mut self.b };
-            let history = &mut self.histories[tensor];
-            for at in 0..data.len() {
-                diff[at] += decay * decay_mult * data[at];
-                let before = history[at];
-                history[at] = momentum * history[at] + rate * lr_mult * diff[at];
-                data[at] -= if nesterov { (1.0 + momentum) * history[at] - momentum * before } else { history[at] };
+        let tensors = [&mut self.y, &mut self.b].into_iter().zip(&mut self.histories).zip(diffs);
+        for (((data, histories), diffs), (lr_mult, decay_mult)) in tensors.zip([(1.0, 2.0), (2.0, 0.0)]) {
+            for ((w, history), diff) in data.iter_mut().zip(histories).zip(diffs) {
+                let before = *history;
+                *history = momentum * before + rate * lr_mult * (diff + decay * decay_mult * *w);
+                *w -= if nesterov { (1.0 + momentum) * *history - momentum * before } else { *history };
             }
         }
     }
@@ -172,7 +170,8 @@ fn a_solver_trains_as_caffes_does() {
             let pools = &measured.program.pools;
             let sampler = Sampler::new(data.len(), BATCH as u32, 2, pools, 3).unwrap();
             let mut twin = Twin::new();
-            for step in 0..STEPS {
+            assert_eq!(measured.run.losses.len(), STEPS);
+            for (step, got) in measured.run.losses.iter().enumerate() {
                 let (mut loss, mut diffs) = (0.0, [vec![0.0; CLASSES * HIDDEN], vec![0.0; CLASSES]]);
                 for rank in 0..RANKS {
                     for repetition in 0..2 {
@@ -187,7 +186,6 @@ fn a_solver_trains_as_caffes_does() {
                         }
                     }
                 }
-                let got = measured.run.losses[step];
                 assert!((got - loss).abs() < 1e-4 * loss, "{kind}, {strategy}: loss {got} of step {step}, not {loss}");
                 twin.update(diffs, 0.1 * 0.5f64.powi((step / 5) as i32), kind == "Nesterov");
             }
