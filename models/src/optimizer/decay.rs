@@ -41,7 +41,7 @@ pub enum Decay {
         /// When, in steps since the start, ascending.
         steps: Vec<u64>,
     },
-    /// Multiplied by `factor` each time so many steps are over: Caffe's `step`.
+    /// Multiplied by `factor` after every `steps` steps: Caffe's `step`.
     EverySteps {
         /// What it is multiplied with.
         factor: f64,

@@ -65,7 +65,6 @@ fn what_else_is_said_replaces_it() {
         folder.solver()
     );
     let experiment = Experiment::parse("e.toml", &text);
-    // Only what stands before it in the order of reading is known to it; the rest comes later and counts.
     let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((experiment.model.as_str(), experiment.batch.per_rank()), ("lenet", &[8][..]));
     assert_eq!((experiment.length, experiment.accumulate), (Length::Steps(7), 2));

@@ -120,7 +120,7 @@ fn rows_of_stated_input_say_how_long_a_step_waits_for_it() {
     );
     let lines = run_into(&sweep, &kept.path().join("rows.jsonl"), 1).unwrap();
     assert!(lines.lines().map(|line| serde_json::from_str::<SweepRow>(line).unwrap()).eq(rows.iter().cloned()));
-    // A begun file is gone on with.
+    // A sweep resumes a torn file.
     let torn = kept.path().join("torn.csv");
     std::fs::write(&torn, &csv[..csv.len() / 2]).unwrap();
     assert_eq!(run_into(&sweep, &torn, 1).unwrap(), csv);

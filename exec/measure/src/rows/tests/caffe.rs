@@ -199,9 +199,9 @@ fn a_solver_trains_as_caffes_does() {
     }
 }
 
-/// A checkpoint of a training that began with given weights is gone on with to the bit, with the file of weights and without it.
+/// A training that began with given weights resumes to the bit; its checkpoint has the weights.
 #[test]
-fn a_training_from_given_weights_is_gone_on_with_to_the_bit() {
+fn a_training_from_given_weights_resumes_to_the_bit() {
     let kept = definitions("SGD");
     let folder = kept.path().join("kept");
     let whole = run(kept.path(), "", &Operation::default(), |_| ());
