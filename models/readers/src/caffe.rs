@@ -1,6 +1,6 @@
 //! Models from Caffe's network definitions, of a net to train or to deploy (Iandola et al. 2016, FAQ 1).
 //!
-//! Layers that train count. What this project has no layer for is refused by name and line. Solvers and files of
+//! Layers of the training phase count. What this project has no layer for is refused by name and line. Solvers and files of
 //! weights are read beside.
 
 mod layers;
