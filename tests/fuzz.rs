@@ -152,6 +152,16 @@ fn network_definitions() {
 }
 
 #[test]
+fn solvers() {
+    holds("solver", readers::solver, &[], INPUTS / 4);
+}
+
+#[test]
+fn weights_of_caffe() {
+    holds("caffemodel", readers::caffemodel, &[], INPUTS / 4);
+}
+
+#[test]
 fn clusters() {
     holds("cluster", readers::cluster, &files("topology/clusters", ".toml"), INPUTS / 4);
 }

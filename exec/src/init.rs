@@ -64,7 +64,15 @@ mod tests {
 
     fn parameter(dims: &[u32], init: Init) -> Parameter {
         let elements = dims.iter().map(|size| u64::from(*size)).product();
-        Parameter { name: "here.weight".into(), dims: dims.to_vec(), range: 0..elements, init, decay: true }
+        let multipliers = lockstep_models::Multipliers::NONE;
+        Parameter {
+            name: "here.weight".into(),
+            dims: dims.to_vec(),
+            range: 0..elements,
+            init,
+            decay: true,
+            multipliers,
+        }
     }
 
     fn drawn(dims: &[u32], init: Init) -> Vec<f32> {

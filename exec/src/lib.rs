@@ -1,6 +1,7 @@
 //! Runs a program for real.
 
 mod arena;
+mod beginning;
 mod clock;
 pub mod data;
 pub mod device;

@@ -21,7 +21,7 @@ use std::sync::PoisonError;
 use std::time::Instant;
 
 use lockstep_models::{
-    Decision, Driver, Judge, Judgement, Need, Observation, Op, PeriodicSpan, Role, Span, Stream, TaskId,
+    Decision, Driver, Judge, Judgement, Multiplied, Need, Observation, Op, PeriodicSpan, Role, Span, Stream, TaskId,
 };
 use lockstep_topology::Time;
 
@@ -99,6 +99,8 @@ pub(crate) struct Worker<'a> {
     samples: usize,
     /// Whether a gradient of this iteration is waiting to be applied.
     learned: bool,
+    /// Its parameters that have rates and decays of their own.
+    multiplied: Vec<Multiplied>,
     /// The iteration whose average has no momentum: there is no z_prev yet.
     without_momentum: u32,
     judge: Judge,
@@ -131,6 +133,7 @@ impl<'a> Worker<'a> {
             .start
             .and_then(|state| state.average.as_ref())
             .is_some_and(|(_, previous)| previous.is_some());
+        let multiplied = program.multiplied(transport.rank().0);
         let mut worker = Worker {
             setup,
             role,
@@ -153,6 +156,7 @@ impl<'a> Worker<'a> {
             micro_batch: 0,
             samples: 0,
             learned: false,
+            multiplied,
             without_momentum: if begun { u32::MAX } else { 0 },
             judge: setup.judge.clone(),
             orders: Orders::default(),

@@ -175,6 +175,12 @@ impl Formula {
         self.terms.iter().any(|term| term.to == Operand::Buffer(buffer))
     }
 
+    /// Whether it follows the rate or the decay of the optimizer, which may differ from tensor to tensor.
+    pub fn learns(&self) -> bool {
+        use Coefficient::{Absorbed, Rate, Taken, WeightDecay};
+        self.terms.iter().any(|term| matches!(term.factor, Rate | WeightDecay | Absorbed | Taken { .. }))
+    }
+
     /// fp32 elements read and written for each element: one for each buffer that is read and one for each that is written.
     pub fn accesses(&self) -> u64 {
         let of = |buffer: &Buffer| u64::from(self.reads(*buffer)) + u64::from(self.writes(*buffer));

@@ -73,7 +73,10 @@ pub use layer_id::LayerId;
 pub use layout::{AxisLayout, Dimension, Layout};
 pub use members::Members;
 pub use mesh::Mesh;
-pub use model::{Draft, Gather, Model, Node, Parameter, Piece, ShardLayer, Sharding, node_first, random_model};
+pub use model::{
+    Draft, Gather, InitialValues, Model, Multiplied, Multipliers, Node, Parameter, Piece, ShardLayer, Sharding,
+    multiplied_parts, node_first, random_model,
+};
 pub use need::Need;
 pub use optimizer::{Course, Decay, MomentumForm, Optimizer, Scaling, WarmUp};
 pub use partition::Partition;

@@ -5,7 +5,9 @@
 
 mod arbitrary;
 mod build;
+mod initial_values;
 mod inits;
+mod multipliers;
 mod node_first;
 mod order;
 mod shard;
@@ -19,6 +21,8 @@ use crate::layer::{Init, InitRules};
 use crate::{Layer, LayerId, Shape};
 pub use arbitrary::random_model;
 pub use build::Draft;
+pub use initial_values::InitialValues;
+pub use multipliers::{Multiplied, Multipliers, multiplied_parts};
 pub(crate) use node_first::NODE_FIRST;
 pub use node_first::node_first;
 pub(crate) use shard::shard;
@@ -58,6 +62,8 @@ pub struct Parameter {
     pub init: Init,
     /// Whether weight decay applies: not to batch norm's γ and β (Goyal et al. 2017, §5.1), nor to a scale.
     pub decay: bool,
+    /// Factors of its rate and its weight decay.
+    pub multipliers: Multipliers,
 }
 
 impl Parameter {

@@ -123,9 +123,8 @@ impl Optimizer {
 
     /// Whether the rate falls at `step` in one go, as `steps` and `every` have it: a rate step.
     pub fn falls_at(&self, step: u64, course: &Course) -> bool {
-        let stepwise = matches!(self.decay, Decay::Steps { .. } | Decay::Every { .. });
         let share = |step| self.decay.share(step, 0, course);
-        stepwise && step.checked_sub(1).is_some_and(|before| share(step) < share(before))
+        self.decay.is_stepwise() && step.checked_sub(1).is_some_and(|before| share(step) < share(before))
     }
 
     /// The numbers of step `step`.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{Axis, AxisLayout, AxisSet, LayerId, Model, Pieces, Program, Role, pieces_within};
+use crate::{Axis, AxisLayout, AxisSet, LayerId, Model, Multiplied, Multipliers, Pieces, Program, Role, pieces_within};
 
 impl Program {
     /// The model that all ranks train together.
@@ -55,6 +55,24 @@ impl Program {
             .map(|parameter| (parameter.range.clone(), parameter.range.start));
         let kept = pieces_within(&kept.collect::<Pieces>(), &self.parameters_of(role));
         kept.into_iter().map(|(range, _)| range).collect()
+    }
+
+    /// The parameters of `rank` that have multipliers, in ascending order.
+    pub fn multiplied(&self, rank: u32) -> Vec<Multiplied> {
+        let whole = self.whole_model().layers().iter().flat_map(|node| &node.parameters);
+        let own = self.own_parameters(rank);
+        let mut all: Vec<Multiplied> = whole
+            .filter(|parameter| parameter.multipliers != Multipliers::NONE)
+            .flat_map(|parameter| {
+                own.iter().filter_map(|(piece, start)| {
+                    let from = parameter.range.start.max(piece.start);
+                    let end = parameter.range.end.min(piece.end);
+                    (from < end).then(|| (from - piece.start + start..end - piece.start + start, parameter.multipliers))
+                })
+            })
+            .collect();
+        all.sort_by_key(|(range, _)| range.start);
+        all
     }
 
     /// The axes along which ranks have the same layers: all but that of stages.

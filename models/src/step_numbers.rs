@@ -1,5 +1,7 @@
 //! The numbers of one step, which the coefficients of formulas name.
 
+use crate::Multipliers;
+
 /// One step of SGD on parameters in numbers, which the coefficients of [`Optimizer::update`](crate::Optimizer::update) name.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SgdStep {
@@ -24,6 +26,12 @@ impl SgdStep {
     pub fn plain(rate: f32, momentum: f32) -> SgdStep {
         let (keep, absorbed, nesterov) = (momentum, false, false);
         SgdStep { rate, keep, momentum, absorbed, nesterov, weight_decay: 0.0, decay_batch_norm: false }
+    }
+
+    /// The same of tensors that have these multipliers.
+    #[must_use]
+    pub fn times(self, of: Multipliers) -> SgdStep {
+        SgdStep { rate: self.rate * of.rate, weight_decay: self.weight_decay * of.decay, ..self }
     }
 }
 

@@ -34,6 +34,8 @@ const MOST_LISTED: u32 = 16;
       --tuner-log tuned.json
   lockstep exec run --model lenet --data mnist --ranks 2 --epochs 20 --checkpoint kept --checkpoint-every 30s
   lockstep exec run --model lenet --data mnist --ranks 2 --epochs 20 --checkpoint kept --resume kept
+  lockstep exec run --solver lenet_solver.prototxt --model lenet_train_test.prototxt:input=1x28x28 --data mnist --ranks 2
+  lockstep exec run --model train_val.prototxt --weights net.caffemodel --data flowers.pack --steps 1000
   lockstep exec run --model resnet-50 --data synthetic --device cuda:bf16 --batch-per-rank 256 --steps 100
   mpirun -n 4 lockstep exec run --model lenet --data mnist --ranks 4 --transport mpi --steps 100")]
 pub(super) struct ExecRun {

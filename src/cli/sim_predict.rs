@@ -12,7 +12,7 @@ use lockstep_predict::rows::{Known, find};
 use lockstep_predict::{Predicted, Setup, Site};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::check_outputs;
-use lockstep_report::progress::Estimate;
+use lockstep_report::progress::{Estimate, tell};
 use lockstep_report::trace::Trace;
 use lockstep_report::{Chart, Format, Lines, PredictedRow, Report, print, save_page};
 use lockstep_sim::NetworkModel;
@@ -50,6 +50,7 @@ impl From<Network> for NetworkModel {
   lockstep sim predict experiments/quickstart.toml --cluster workstation --ranks 4 --explain
   lockstep sim predict --model resnet-32 --cluster dgx1-v100 --ranks 8 --strategy sma --learners auto --batch-per-rank 16
   lockstep sim predict experiments/stragglers.toml --trials 200
+  lockstep sim predict --solver solver.prototxt --cluster ethernet-4 --ranks 1,4
   lockstep sim predict --model lenet --cluster dgx1-v100 --ranks 1,2,4,8 --batch-per-rank 32 --target runs.json
   lockstep sim predict bad-day.toml     with a block of rows for each [[scenario]] in it: docs/scenarios.md")]
 pub(super) struct Predict {
@@ -96,6 +97,7 @@ impl Predict {
             experiment.noise.get_or_insert_default().trials = trials;
             experiment.places.insert("noise".to_owned(), ErrorPlace::Flag("trials"));
         }
+        experiment.account_of_solver().iter().for_each(|line| tell(line));
         check_outputs(&[("--trace", self.trace.as_deref()), ("--html", self.html.as_deref()), self.driver.output()])?;
         let target = self.target.as_deref().map(Convergence::load).transpose()?.map(Arc::new);
         let known = Arc::new(Known::default());

@@ -86,7 +86,8 @@ impl SimSweep {
             self.jobs.map_or_else(cores, |jobs| jobs.min(MOST_JOBS) as usize).min(points.count() as usize).max(1);
         self.refuse_too_many(&points, jobs)?;
         if let Some(path) = &self.out {
-            let file = RowsFile::open(path, &identity, u64::from(points.count()), |row| collector.known(row))?;
+            let stated = collector.sweep().base.input.is_some();
+            let file = RowsFile::open(path, &identity, points.count().into(), stated, |row| collector.known(row))?;
             collector.write_to(file);
         }
         let shown = Arc::new(Estimate::new("sweeping"));

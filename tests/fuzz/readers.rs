@@ -12,7 +12,7 @@ use lockstep_experiment::Experiment;
 use lockstep_machines::{Import, import_machine};
 use lockstep_measure::checkpoint::Checkpoint;
 use lockstep_measure::flight::{Record, account};
-use lockstep_models::{Driver, Job, Model, Pass};
+use lockstep_models::{Course, Driver, Job, Model, Pass};
 use lockstep_topology::cluster::{Cluster, DeviceId};
 
 fn text(input: &[u8]) -> String {
@@ -70,6 +70,36 @@ pub(crate) fn onnx(input: &[u8]) -> bool {
 /// A model in Caffe's.
 pub(crate) fn caffe(input: &[u8]) -> bool {
     used(lockstep_readers::read_caffe("m.prototxt", &text(input)))
+}
+
+/// A solver of Caffe's, and its rates.
+pub(crate) fn solver(input: &[u8]) -> bool {
+    let Ok(solver) = lockstep_readers::Solver::parse("s.prototxt", &text(input)) else { return false };
+    let course = Course { global_batch: 64, steps_per_epoch: 10, steps: solver.steps.map_or(50, u64::from) };
+    let _ = [0, 1, course.steps, u64::from(u32::MAX)].map(|step| solver.optimizer.step(step, &course));
+    let decay = &solver.optimizer.decay;
+    assert_eq!(decay.to_string().parse().as_ref(), Ok(decay));
+    true
+}
+
+/// A small net with a layer of each kind that has weights.
+const NET: &str = "
+layer { name: 'in' type: 'Input' top: 'x' input_param { shape { dim: 1 dim: 2 dim: 4 dim: 4 } } }
+layer { name: 'c' type: 'Convolution' bottom: 'x' top: 'c' convolution_param { num_output: 3 kernel_size: 3 } }
+layer { name: 'n' type: 'BatchNorm' bottom: 'c' top: 'c' }
+layer { name: 's' type: 'Scale' bottom: 'c' top: 'c' scale_param { bias_term: true } }
+layer { name: 'd' type: 'InnerProduct' bottom: 'c' top: 'y' inner_product_param { num_output: 5 } }
+layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'y' bottom: 'label' }";
+
+/// Weights of Caffe's, put into the arenas of a net.
+pub(crate) fn caffemodel(input: &[u8]) -> bool {
+    let model = lockstep_readers::read_caffe("m.prototxt", NET).expect("a net");
+    let Ok((values, _)) = lockstep_readers::read_caffe_weights("w", input, &model) else { return false };
+    let mut parameters = vec![0.0; model.parameter_elements() as usize];
+    let mut statistics = vec![0.0; model.statistics_elements() as usize];
+    values.put(&model, &mut parameters, &mut statistics);
+    assert!(parameters.iter().all(|value| value.is_finite()));
+    true
 }
 
 /// A flight record, and what `exec inspect` says of it.

@@ -9,6 +9,7 @@ use lockstep_experiment::trained::TrainedRun;
 use lockstep_experiment::{Configuration, Experiment, Length};
 use lockstep_models::{Periodic, median, quantile};
 use lockstep_report::failure::Failure;
+use lockstep_report::progress::tell;
 use lockstep_report::{MeasuredRow, scaling_efficiencies};
 use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
@@ -53,8 +54,19 @@ pub fn rows(
         |error: InputError| if error.place == ErrorPlace::Flag("data") { experiment.locate(error) } else { error };
     let loaded = Dataset::load_augmented(&experiment.data, model, experiment.augmentation);
     let (train, held_out) = Dataset::decoded_by(launch.all(loaded.map_err(located))?, experiment.decode_threads);
+    let initial = match operation.resumed {
+        None => launch.all(experiment.initial_values(model))?,
+        Some(_) => None,
+    };
+    if let (Some((_, told)), true) = (&initial, launch.speaks()) {
+        tell(told);
+    }
     // Where threads decode samples, these are tasks of the program.
-    let experiment = &Experiment { loaded: Some(Dataset::sizes((&train, &held_out))), ..experiment.clone() };
+    let experiment = &Experiment {
+        loaded: Some(Dataset::sizes((&train, &held_out))),
+        initial: initial.map(|(values, _)| values),
+        ..experiment.clone()
+    };
     let mut configurations = experiment.configurations()?;
     lay_out(experiment, &mut configurations)?;
     let (mut rows, mut keys) = (Vec::new(), Vec::new());

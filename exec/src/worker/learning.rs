@@ -1,6 +1,6 @@
 //! What learners do: they claim batches and synchronise beside the compute stream; and the formulas of all ranks.
 
-use lockstep_models::{Course, Elementwise, Op, StepNumbers, TaskId};
+use lockstep_models::{Course, Elementwise, Op, StepNumbers, TaskId, multiplied_parts};
 
 use super::{Setup, Worker};
 use crate::error::ExecError;
@@ -70,7 +70,13 @@ impl Worker<'_> {
         let (again, moved) = (repetition > 0, iteration != self.without_momentum);
         let numbers = StepNumbers { sgd, learned: self.learned, again, moved };
         let own = program.own_part(&of.range, of.shared, self.transport.rank().0);
-        Ok(self.memory.trained().apply(own.start as usize..own.end as usize, &of.formula.bind(&numbers))?)
+        // Most models have no multipliers: then this is one part, the whole range.
+        let multiplied = if of.formula.learns() { &*self.multiplied } else { &[] };
+        for (part, multipliers) in multiplied_parts(own, multiplied) {
+            let numbers = StepNumbers { sgd: sgd.times(multipliers), ..numbers };
+            self.memory.trained().apply(part.start as usize..part.end as usize, &of.formula.bind(&numbers))?;
+        }
+        Ok(())
     }
 
     /// Takes the micro-batch of a repetition: the rank's own, or the one that it gets where it claims; false if there is none

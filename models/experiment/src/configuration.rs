@@ -311,7 +311,9 @@ impl Experiment {
             let batch = recipe.global_batch.map(|batch| format!(", made for a global batch of {batch}"));
             lines.push(format!("recipe {} ({}{})", recipe.name, recipe.source, batch.unwrap_or_default()));
         }
+        lines.extend(self.account_of_solver());
         lines.push(self.optimizer.to_string());
+        lines.extend(configurations.first().and_then(|first| first.job.model.multipliers()));
         let mut rates: Vec<String> = Vec::new();
         for configuration in configurations {
             let batch = configuration.job.gradient_samples();

@@ -5,9 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use lockstep_models::{
-    Augmentation, AxisAlgorithms, Bucket, Claim, DEFAULT_THRESHOLD, Gradients, InitRules, Mesh, Optimizer,
-    PipelineSchedule, Precision, Sampling, SetSizes, Shape, StageCut, Strategy, Target,
+    Augmentation, AxisAlgorithms, Bucket, Claim, DEFAULT_THRESHOLD, Gradients, InitRules, InitialValues, Mesh,
+    Optimizer, PipelineSchedule, Precision, Sampling, SetSizes, Shape, StageCut, Strategy, Target,
 };
+use lockstep_readers::Solver;
 use lockstep_topology::{Algorithm, Bytes, ErrorPlace, InputError};
 
 use crate::device::Device;
@@ -135,6 +136,8 @@ macro_rules! fields {
             pub judged_epochs: u32,
             /// Samples of the data set, where it has been loaded.
             pub loaded: Option<SetSizes>,
+            /// What parameters begin with, where a file of weights has been loaded.
+            pub initial: Option<Arc<InitialValues>>,
             /// For each key that the file or a flag gives, where.
             pub places: BTreeMap<String, ErrorPlace>,
         }
@@ -153,6 +156,7 @@ macro_rules! fields {
                     replay: None,
                     judged_epochs: LAST_EPOCHS,
                     loaded: None,
+                    initial: None,
                     places: BTreeMap::new(),
                 }
             }

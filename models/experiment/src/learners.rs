@@ -3,7 +3,6 @@
 
 use std::str::FromStr;
 
-use lockstep_models::Decay;
 use lockstep_topology::{Algorithm, InputError};
 
 use crate::configuration::Configuration;
@@ -94,8 +93,9 @@ impl Experiment {
             }
             _ if self.tunes => "learners = \"auto\" finds their number: give the one to begin with",
             _ if !ascending => "epochs must ascend",
-            (_, Decay::Polynomial { .. } | Decay::Cosine) => {
-                "a rate that falls towards the run's end needs one program from its beginning: take steps or a constant"
+            (_, decay) if decay.counts_steps() => {
+                "a rate that falls towards the run's end or by steps needs one program from its beginning: take steps by epochs, \
+                 or a constant"
             }
             (Length::Steps(_), _) => "is by epochs: give epochs in place of steps",
             (Length::Epochs(epochs), _) if last.epoch >= epochs => "begins after the last epoch: take more epochs",

@@ -31,6 +31,7 @@ mod scaling;
 mod scenario;
 pub mod setting;
 mod settings;
+mod solver;
 pub mod sweep;
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ mod trained_identity;
 mod transport;
 pub mod tuner_log;
 mod unlike;
+mod weights;
 
 use std::path::Path;
 

@@ -43,7 +43,8 @@ pub(crate) static OPTIMIZER: &[Setting] = &[
     ),
     row(
         "decay",
-        "How the rate falls: constant, steps:0.1@30,60,80, every:0.5@20, polynomial:0.5, cosine",
+        "How the rate falls: constant, steps:0.1@30,60,80, every:0.5@20 (epochs; with steps behind, as in every:0.1@5000steps, steps), \
+         polynomial:0.5, cosine, exponential:0.999, inverse:0.0001@0.75, sigmoid:-0.001@5000",
         "RULE",
         "constant",
         &One(word::<Decay>(), |e, decay| e.optimizer.decay = decay),

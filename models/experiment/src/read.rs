@@ -22,7 +22,9 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
     let document = Source { file, text }.parse()?;
     let root = document.table("an experiment", &keys())?;
     root.need("name", "\"lenet-scaling\"")?;
-    root.need("model", "\"lenet\"")?;
+    if root.get("solver").is_none() {
+        root.need("model", "\"lenet\"")?;
+    }
     let mut experiment = Experiment::default();
     take(&mut experiment, &root, &["sweep", "arm"])?;
     // Arms are what all the rest says, but for their own keys.

@@ -117,6 +117,9 @@ impl Reading for ByName {
     }
 
     fn read(&self, experiment: &mut Experiment, _: &Setting, entry: &Entry<'_>) -> Result<(), InputError> {
+        if experiment.solver.is_some() {
+            return Err(entry.error("a solver says how to train too: give one of the two"));
+        }
         let recipe = entry.read(|name| Recipe::load(name).map_err(|error| error.message))?;
         experiment.follow(recipe);
         Ok(())

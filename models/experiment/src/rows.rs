@@ -279,6 +279,16 @@ macro_rules! rows {
             value: "NAME", how: &ByName, flag_of: RUN, reads: Reads::Run, first: true,
             trained: Some((Trained::As, |run| Some(run.recipe()))),
         }
+        "solver" solver: Option<Solver> = None,
+        "Train as a Caffe solver.prototxt says: its net, batch, rates, momentum, decay, iter_size, max_iter; other flags replace what it \
+         says", {
+            value: "FILE", how: &BySolver, flag_of: PREDICT | RUN, in_arms: false, first: true,
+        }
+        "weights" weights: Option<String> = None,
+        "Begin with the weights of a .caffemodel, layers by name; others begin as the model says", {
+            value: "FILE", how: &One(TEXT, |e, file| e.weights = Some(file)), flag_of: RUN, reads: Reads::Run,
+            trained: Some((Trained::As, |run| run.experiment.weights.clone())),
+        }
         "name" name: String = String::new(), "What the experiment is called; files are named after it", {
             how: &Table(|e, entry| form::name(entry).map(|name| e.name = name)), reads: Reads::Run,
             trained: Some((Trained::Apart, |run| Some(run.experiment.name.clone()))),

@@ -16,6 +16,7 @@ use crate::scaling::Scales;
 use crate::setting::{
     AXIS, Axis, Each, List, Nests, One, PREDICT, ROW, RUN, Reads, SWEEP, Setting, TRAIN, Table, list,
 };
+use crate::solver::BySolver;
 use crate::trained::{Trained, in_stages};
 use crate::unlike::{self, Unlike};
 use crate::{input, noise, published, scenario};

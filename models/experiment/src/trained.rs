@@ -33,7 +33,9 @@ pub struct TrainedRun<'a> {
 impl TrainedRun<'_> {
     /// Rates, momentum, decays and initial values, in full.
     pub fn recipe(&self) -> String {
-        format!("{}; initial values: {}", self.experiment.optimizer, self.configuration.job.model.inits())
+        let model = &self.configuration.job.model;
+        let own = model.multipliers().map_or_else(String::new, |own| format!(", {own}"));
+        format!("{}{own}; initial values: {}", self.experiment.optimizer, model.inits())
     }
 }
 

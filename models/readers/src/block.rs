@@ -71,8 +71,8 @@ pub(super) fn unfold(
         }
     }
     let layers = tables(&root.need("layer", "[{ kind = \"dense\" }, …], or write [[layer]] tables")?)?;
-    let (name, inits) = ("input".to_owned(), Default::default());
-    let entry = Draft { name, layer: input, inputs: Vec::new(), inits, loss_weight: 1.0, place };
+    let (name, (inits, multipliers)) = ("input".to_owned(), Default::default());
+    let entry = Draft { name, layer: input, inputs: Vec::new(), inits, multipliers, loss_weight: 1.0, place };
     let mut unfolding = Unfolding { blocks, drafts: vec![entry], inputs: vec![Vec::new()], aliases: Vec::new() };
     unfolding.scope("", &layers, sizes, Target::Draft(0), &mut Vec::new())?;
     Ok(unfolding.resolved())
@@ -121,7 +121,8 @@ impl<'a> Unfolding<'a> {
                 }
                 let index = self.drafts.len();
                 let (loss_weight, place) = (kinds::loss_weight(table)?, table.spot().error("").place);
-                self.drafts.push(Draft { name: full, layer, inputs: Vec::new(), inits, loss_weight, place });
+                let (none, multipliers) = Default::default();
+                self.drafts.push(Draft { name: full, layer, inputs: none, inits, multipliers, loss_weight, place });
                 self.inputs.push(vec![previous]);
                 waiting.extend(inputs.map(|inputs| (Waiting::Draft(index), inputs)));
                 previous = Target::Draft(index);

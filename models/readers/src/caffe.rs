@@ -1,12 +1,15 @@
 //! Models from Caffe's network definitions, of a net to train or to deploy (Iandola et al. 2016, FAQ 1).
 //!
-//! What stands in the file for training counts. What this project has no layer for is refused by name and line. Rates, decays
-//! and weights of single layers are not read: those are a run's.
+//! Layers of the training phase count. What this project has no layer for is refused by name and line. Solvers and files of
+//! weights are read beside.
 
 mod layers;
+mod solver;
 mod text;
+mod training;
+mod weights;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use lockstep_topology::InputError;
@@ -14,9 +17,12 @@ use lockstep_topology::InputError;
 use super::sketch::Sketch;
 use layers::Meaning;
 use lockstep_models::layer::Inits;
-use lockstep_models::{Draft, Model};
+use lockstep_models::{Draft, Model, Multipliers};
 use lockstep_models::{Layer, Scale, Shape};
+pub use solver::Solver;
 use text::{Message, Source};
+use training::in_training;
+pub(super) use weights::read as read_weights;
 
 /// Fields of a file.
 const TOP: &[&str] = &["name", "layer", "layers", "input", "input_dim", "input_shape", "force_backward", "debug_info"];
@@ -30,11 +36,15 @@ struct Import<'a> {
     /// Batch norms without the scale that belongs to them.
     unscaled: BTreeMap<usize, InputError>,
     losses: u32,
+    /// The shape of the samples, where it is given beside the file.
+    given: Option<Shape>,
+    /// Names of parameters, which Caffe shares among layers.
+    parameters: BTreeSet<&'a str>,
     sketch: Sketch,
 }
 
-/// The model in `text`, the content of `file`.
-pub(super) fn parse(file: &str, text: &str) -> Result<Model, InputError> {
+/// The model in `text`, the content of `file`, on samples of the shape `given` where there is one.
+pub(super) fn parse(file: &str, text: &str, given: Option<Shape>) -> Result<Model, InputError> {
     let net = Source { file, text }.read()?;
     net.allow(&[TOP])?;
     let stem = || Path::new(file).file_stem().map_or("caffe".into(), |stem| stem.to_string_lossy().into_owned());
@@ -47,6 +57,8 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Model, InputError> {
         open: Vec::new(),
         unscaled: BTreeMap::new(),
         losses: 0,
+        given,
+        parameters: BTreeSet::new(),
         sketch: Sketch::default(),
     };
     import.input(&net)?;
@@ -58,23 +70,6 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Model, InputError> {
     }
     import.end(&net)?;
     Model::build(name, "Caffe network definition".to_owned(), import.sketch.finish())
-}
-
-/// Whether a layer takes part in training.
-fn in_training(layer: &Message<'_>) -> Result<bool, InputError> {
-    let train = |rule: &str, without: bool| {
-        let mut found = without;
-        for field in layer.all(rule) {
-            let rule = field.message()?;
-            rule.allow(&[&["phase"]])?;
-            found = rule.word("phase", "TRAIN")? == "TRAIN";
-            if found {
-                break;
-            }
-        }
-        Ok::<bool, InputError>(found)
-    };
-    Ok(train("include", true)? && !train("exclude", false)?)
 }
 
 impl<'a> Import<'a> {
@@ -102,7 +97,7 @@ impl<'a> Import<'a> {
             ));
         };
         let (height, width) = (sides.first().copied().unwrap_or(1), sides.get(1).copied().unwrap_or(1));
-        let shape = Shape { channels, height, width };
+        let shape = self.given.unwrap_or(Shape { channels, height, width });
         if !self.blobs.is_empty() || sides.len() > 2 {
             return Err(place.error(blob, "a model has one input of at most four dimensions, before all layers"));
         }
@@ -120,7 +115,10 @@ impl<'a> Import<'a> {
         let shapes: Vec<Shape> = inputs.iter().map(|input| self.sketch.shape(*input)).collect();
         let first = || inputs.first().copied().ok_or_else(|| refuse("takes nothing: give it a bottom".to_owned()));
         let top = || tops.first().copied().ok_or_else(|| refuse("makes nothing: give it a top".to_owned()));
-        let meaning = layers::meaning(kind, layer, &shapes)?;
+        let meaning = match self.given {
+            Some(_) if layers::is_data(kind) => Meaning::Samples(vec![1, 1]),
+            _ => layers::meaning(kind, layer, &shapes)?,
+        };
         // A loss takes labels too, which a net to deploy does not say where from.
         let needed = if matches!(&meaning, Meaning::Layer(made, _) if made.is_loss()) {
             bottoms.get(..1).unwrap_or(&[])
@@ -156,6 +154,8 @@ impl<'a> Import<'a> {
                 }
                 self.taken(&bottoms);
                 self.made(top()?, of);
+                let multipliers = self.multipliers(layer)?;
+                self.sketch.multiply(of, multipliers);
             }
             Meaning::Layer(made, inits) if made.is_loss() => {
                 let of = first()?;
@@ -173,7 +173,12 @@ impl<'a> Import<'a> {
                 first()?;
                 self.taken(&bottoms);
                 let norm = made.rule().kind().statistics;
+                let multipliers = self.multipliers(layer)?;
                 self.add(top()?, name, made, inputs, inits, 1.0, layer)?;
+                // What Caffe keeps for a batch norm is its statistics.
+                if !norm {
+                    self.sketch.multiply(self.blobs[top()?], multipliers);
+                }
                 if norm {
                     let message = "has no scale behind it, which batch norm has here: add a Scale with bias_term: true";
                     self.unscaled.insert(self.blobs[top()?], refuse(message.to_owned()));
@@ -181,6 +186,46 @@ impl<'a> Import<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Factors of the rate and the decay of a layer's parameters, in either form of the file.
+    fn multipliers(&mut self, layer: &Message<'a>) -> Result<Vec<Multipliers>, InputError> {
+        let mut all: Vec<Multipliers> = Vec::new();
+        let mut put = |index: usize, set: &dyn Fn(&mut Multipliers)| {
+            all.resize(all.len().max(index + 1), Multipliers::NONE);
+            set(&mut all[index]);
+        };
+        let factor = |field: &text::Field<'_>| match field.number()? {
+            negative if negative < 0.0 => Err(field.error("must be at least 0")),
+            factor => Ok(factor),
+        };
+        let mut named = Vec::new();
+        for (index, field) in layer.all("param").enumerate() {
+            // In the first form of the file it is a name alone.
+            let Ok(of) = field.message() else {
+                named.push((field, field.text()?));
+                continue;
+            };
+            of.allow(&[&["name", "share_mode", "lr_mult", "decay_mult"]])?;
+            named.extend(of.get("name").map(|name| Ok::<_, InputError>((name, name.text()?))).transpose()?);
+            let (rate, decay) = (of.get("lr_mult").map(factor), of.get("decay_mult").map(factor));
+            let (rate, decay) = (rate.unwrap_or(Ok(1.0))?, decay.unwrap_or(Ok(1.0))?);
+            put(index, &|of| *of = Multipliers { rate, decay });
+        }
+        for (index, field) in layer.all("blobs_lr").enumerate() {
+            let rate = factor(field)?;
+            put(index, &|of| of.rate = rate);
+        }
+        for (index, field) in layer.all("weight_decay").enumerate() {
+            let decay = factor(field)?;
+            put(index, &|of| of.decay = decay);
+        }
+        for (field, name) in named {
+            if !name.is_empty() && !self.parameters.insert(name) {
+                return Err(field.error("layers cannot share parameters here: give each its own name"));
+            }
+        }
+        Ok(all)
     }
 
     /// Whether a layer is a batch norm.
@@ -223,7 +268,7 @@ impl<'a> Import<'a> {
             _ if name == "loss" && self.losses <= 1 && layer.is_loss() => "loss".to_owned(),
             _ => self.sketch.name(name, kind),
         };
-        let draft = Draft { name: name.clone(), layer, inputs, inits, loss_weight, place };
+        let draft = Draft { name: name.clone(), layer, inputs, inits, multipliers: Vec::new(), loss_weight, place };
         let index = self.sketch.add(draft).map_err(|wrong| message.error(format!("{kind} \"{name}\""), wrong))?;
         self.made(blob, index);
         Ok(())

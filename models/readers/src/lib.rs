@@ -1,4 +1,4 @@
-//! Reads models: the project's TOML files and zoo, ONNX files and Caffe's network definitions.
+//! Reads models: the project's TOML files and zoo, ONNX files and Caffe's network definitions, solvers and weights.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -13,9 +13,11 @@ mod sizes;
 mod sketch;
 #[cfg(test)]
 mod tests;
+mod wire;
 mod zoo;
 
-use lockstep_models::Model;
+pub use caffe::Solver;
+use lockstep_models::{InitialValues, Model};
 use lockstep_topology::InputError;
 
 /// The model called so in the zoo, or the one in the file at that path. Variants and sizes may follow a colon:
@@ -64,7 +66,16 @@ pub fn read_onnx(file: &str, bytes: &[u8]) -> Result<Model, InputError> {
 /// # Errors
 /// The line of the first mistake, or of the first layer that there is none for here.
 pub fn read_caffe(file: &str, text: &str) -> Result<Model, InputError> {
-    caffe::parse(file, text)
+    caffe::parse(file, text, None)
+}
+
+/// What `bytes`, the content of the `.caffemodel` file `file`, has for the layers of `model`, by name; and in words which layers only one
+/// of the two has.
+///
+/// # Errors
+/// The byte of the first mistake, or layer, blob and shapes of what does not fit.
+pub fn read_caffe_weights(file: &str, bytes: &[u8], model: &Model) -> Result<(InitialValues, String), InputError> {
+    caffe::read_weights(file, bytes, model)
 }
 
 /// Names of the models that come with the project, each file's variants behind it.

@@ -8,7 +8,6 @@ mod operators;
 mod proto;
 #[cfg(test)]
 mod tests;
-mod wire;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -162,7 +161,7 @@ impl<'a> Import<'a> {
 
     /// Adds a layer whose shape follows from its inputs, and returns its index; the error is without a place.
     fn layer(&mut self, name: String, layer: Layer, inputs: Vec<usize>, place: &str) -> Result<usize, String> {
-        let (inits, place) = (Default::default(), place.into());
-        self.sketch.add(Draft { name, layer, inputs, inits, loss_weight: 1.0, place })
+        let ((inits, multipliers), place) = (Default::default(), place.into());
+        self.sketch.add(Draft { name, layer, inputs, inits, multipliers, loss_weight: 1.0, place })
     }
 }

@@ -3,8 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::block::{MAX_LAYERS, too_many};
-use lockstep_models::Draft;
+use lockstep_models::{Draft, Multipliers};
 use lockstep_models::{Layer, Shape};
+
+/// The name of a layer, without what names here have not.
+pub(super) fn clean(name: &str) -> String {
+    let clean = |letter: char| if letter.is_ascii_alphanumeric() || "_-./".contains(letter) { letter } else { '_' };
+    name.chars().map(clean).collect()
+}
 
 /// Drafts whose shapes are known, under names that are told apart.
 #[derive(Debug, Default)]
@@ -37,6 +43,11 @@ impl Sketch {
         &mut self.drafts[index].layer
     }
 
+    /// Gives the parameters of the layer at an index their multipliers.
+    pub(super) fn multiply(&mut self, index: usize, multipliers: Vec<Multipliers>) {
+        self.drafts[index].multipliers = multipliers;
+    }
+
     /// What the layer at an index gives.
     pub(super) fn shape(&self, index: usize) -> Shape {
         self.shapes[index]
@@ -44,8 +55,7 @@ impl Sketch {
 
     /// A name for a layer that no other has: `wanted`, else the kind and its count.
     pub(super) fn name(&mut self, wanted: &str, kind: &str) -> String {
-        let clean = |letter: char| if letter.is_ascii_alphanumeric() || "_-./".contains(letter) { letter } else { '_' };
-        let wanted: String = wanted.chars().map(clean).collect();
+        let wanted = clean(wanted);
         let base = if wanted.is_empty() { kind.to_owned() } else { wanted.clone() };
         let count = self.names.entry(base.clone()).or_default();
         *count += 1;

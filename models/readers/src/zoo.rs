@@ -5,7 +5,7 @@ use std::path::Path;
 use lockstep_topology::document::suggestion;
 use lockstep_topology::{Bytes, InputError, Unreadable, read_bytes, read_text};
 
-use lockstep_models::Model;
+use lockstep_models::{Model, Shape};
 
 use super::{caffe, model_file, onnx};
 
@@ -50,9 +50,22 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
         return model_file::parse(&file(name), text, settings);
     }
     let foreign = FORMATS[1..].iter().find(|ending| name_or_path.ends_with(*ending));
-    if let (Some(format), false) = (foreign, settings.is_empty()) {
-        let message = format!("a {format} file has no variants or sizes: leave out what stands behind its colon");
-        return Err(InputError::new("", format!("model \"{wanted}\""), message));
+    let refused = |message: String| Err(InputError::new("", format!("model \"{wanted}\""), message));
+    let mut given = None;
+    match foreign {
+        Some(_) if settings.is_empty() => {}
+        Some(&".prototxt") => match input(settings) {
+            None => {
+                return refused("takes nothing behind its colon but the shape of a sample, input=3x224x224".to_owned());
+            }
+            shape => given = shape,
+        },
+        Some(format) => {
+            return refused(format!(
+                "a {format} file has no variants or sizes: leave out what stands behind its colon"
+            ));
+        }
+        None => {}
     }
     let told = |error: Unreadable| InputError::new(name_or_path, "", format!("the model {}", error.told(CURE)));
     if name_or_path.ends_with(".onnx") {
@@ -70,9 +83,18 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
     let most = if foreign.is_some() { LONGEST_FOREIGN } else { LONGEST };
     let text = read_text(Path::new(name_or_path), most).map_err(told)?;
     if foreign.is_some() {
-        return caffe::parse(name_or_path, &text);
+        return caffe::parse(name_or_path, &text, given);
     }
     model_file::parse(name_or_path, &text, settings)
+}
+
+/// The shape in `input=CHANNELSxHEIGHTxWIDTH`.
+fn input(settings: &str) -> Option<Shape> {
+    let sizes = settings.strip_prefix("input=")?.split('x').map(|size| size.parse().ok());
+    match sizes.collect::<Option<Vec<u32>>>()?[..] {
+        [channels, height, width] => Some(Shape { channels, height, width }),
+        _ => None,
+    }
 }
 
 /// The longest text of a model that is read to say how many layers are too many; the parser of TOML takes less.

@@ -53,16 +53,15 @@ pub struct CsvForm<R> {
     of: PhantomData<R>,
 }
 
-impl<R: Row + Default + DeserializeOwned + JsonSchema> CsvForm<R> {
-    /// The form of these rows.
-    #[expect(clippy::new_without_default, reason = "there is nothing to choose, and one way to say it is enough")]
-    pub fn new() -> CsvForm<R> {
+impl<R: Row + DeserializeOwned + JsonSchema> CsvForm<R> {
+    /// The form of rows that have the columns of `example`; others leave cells empty.
+    pub fn of(example: &R) -> CsvForm<R> {
         let schema = schema_for!(R);
         let columns = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
         // `"string"`, or `["string", "null"]`.
         let is_text = |column: &Value| column["type"] == "string" || column["type"][0] == "string";
         let texts = columns.filter(|(_, column)| is_text(column)).map(|(name, _)| name.clone()).collect();
-        CsvForm { names: Columns::of(&[R::default()]).names, texts, of: PhantomData }
+        CsvForm { names: Columns::of(std::slice::from_ref(example)).names, texts, of: PhantomData }
     }
 
     /// The names of the columns, a file's first line.
@@ -72,7 +71,10 @@ impl<R: Row + Default + DeserializeOwned + JsonSchema> CsvForm<R> {
 
     /// The line of a row.
     pub fn line(&self, row: &R) -> String {
-        record(&Columns::of(std::slice::from_ref(row)).rows[0])
+        let Columns { names, rows } = Columns::of(std::slice::from_ref(row));
+        let cell =
+            |name: &String| names.iter().position(|own| own == name).map_or(Value::Null, |at| rows[0][at].clone());
+        record(&self.names.iter().map(cell).collect::<Vec<_>>())
     }
 
     /// The row of such a line, without its end; `None` where it is none.

@@ -107,7 +107,7 @@ mod tests {
         let row: EpochRow = serde_json::from_value(fields).unwrap();
         let whole = EpochRow { accuracy: Some(0.5), weights_sha256: Some("00".to_owned()), ..row };
         let torn = EpochRow { diverged_step: Some(7), weights_sha256: None, ..whole.clone() };
-        let form = CsvForm::new();
+        let form = CsvForm::of(&EpochRow::default());
         for row in [whole, torn] {
             assert_eq!(form.row(form.line(&row).trim_end()).as_ref(), Some(&row));
             assert!(row.ends_run());

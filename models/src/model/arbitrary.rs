@@ -81,7 +81,8 @@ impl Sketch {
         let index = self.drafts.len();
         let name = if index == 0 { "input".to_owned() } else { format!("{}{index}", layer.kind()) };
         let place = format!("random layer {index}").into();
-        self.drafts.push(Draft { name, layer, inputs, inits: Default::default(), loss_weight: 1.0, place });
+        let (inits, multipliers) = Default::default();
+        self.drafts.push(Draft { name, layer, inputs, inits, multipliers, loss_weight: 1.0, place });
         self.shapes.push(output);
         self.used.push(false);
         true

@@ -6,7 +6,7 @@ use lockstep_topology::{ErrorPlace, InputError};
 use petgraph::graph::{DiGraph, NodeIndex};
 
 use super::order::order;
-use super::{LayerId, Model, Node, Parameter};
+use super::{LayerId, Model, Multipliers, Node, Parameter};
 use crate::layer::{Inits, Learned};
 use crate::{Layer, Shape};
 
@@ -24,6 +24,8 @@ pub struct Draft {
     pub inputs: Vec<usize>,
     /// How its parameters start.
     pub inits: Inits,
+    /// Factors of the rate and the decay of its parameters, in their order; those that are missing have none.
+    pub multipliers: Vec<Multipliers>,
     /// What a loss counts in the sum of losses.
     pub loss_weight: f32,
     /// File and line.
@@ -100,7 +102,8 @@ impl Node {
     pub fn alone(layer: Layer, input_shapes: Vec<Shape>) -> Result<Node, String> {
         let output = layer.output_shape(&input_shapes)?;
         let (inits, place) = (Inits::default(), ErrorPlace::None);
-        let draft = Draft { name: String::new(), layer, inputs: Vec::new(), inits, loss_weight: 1.0, place };
+        let (name, inputs, multipliers) = Default::default();
+        let draft = Draft { name, layer, inputs, inits, multipliers, loss_weight: 1.0, place };
         let parameters = Arenas::default().parameters(&draft, &input_shapes, output).map_err(|error| error.message)?;
         let Draft { name, layer, loss_weight, .. } = draft;
         Ok(Node { name, layer, inputs: Vec::new(), input_shapes, output, parameters, statistics: None, loss_weight })
@@ -204,7 +207,7 @@ impl Arenas {
         let input = inputs.first().copied().unwrap_or(output);
         let tensors = draft.layer.rule().parameters(input, output, &draft.inits);
         let mut parameters = Vec::with_capacity(tensors.len());
-        for Learned { name, dims, init, decay } in tensors {
+        for (index, Learned { name, dims, init, decay }) in tensors.into_iter().enumerate() {
             let elements = dims.iter().fold(1u64, |product, size| product.saturating_mul(u64::from(*size)));
             let end = self.parameters.saturating_add(elements);
             if end > MAX_PARAMETERS {
@@ -212,7 +215,8 @@ impl Arenas {
                 return Err(draft.error(format!("{message} parameters: make it smaller")));
             }
             let name = format!("{}.{name}", draft.name);
-            parameters.push(Parameter { name, dims, range: self.parameters..end, init, decay });
+            let multipliers = draft.multipliers.get(index).copied().unwrap_or(Multipliers::NONE);
+            parameters.push(Parameter { name, dims, range: self.parameters..end, init, decay, multipliers });
             self.parameters = end;
         }
         Ok(parameters)

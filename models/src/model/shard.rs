@@ -294,5 +294,6 @@ pub(crate) fn shard(
 }
 
 pub(super) fn draft(name: String, layer: Layer, inputs: Vec<usize>, loss_weight: f32) -> Draft {
-    Draft { name, layer, inputs, inits: Default::default(), loss_weight, place: "a rank's part of the model".into() }
+    let (inits, multipliers) = Default::default();
+    Draft { name, layer, inputs, inits, multipliers, loss_weight, place: "a rank's part of the model".into() }
 }

@@ -34,10 +34,44 @@ pub enum Decay {
     },
     /// `(1 + cos(π·progress)) / 2` (Loshchilov and Hutter 2017, §3, without restarts).
     Cosine,
+    /// Multiplied by `factor` at each of these steps: Caffe's `multistep`.
+    AtSteps {
+        /// What it is multiplied with.
+        factor: f64,
+        /// When, in steps since the start, ascending.
+        steps: Vec<u64>,
+    },
+    /// Multiplied by `factor` after every `steps` steps: Caffe's `step`.
+    EverySteps {
+        /// What it is multiplied with.
+        factor: f64,
+        /// How long it stays.
+        steps: u64,
+    },
+    /// `factor^step`: Caffe's `exp`.
+    Exponential {
+        /// What it is multiplied with, every step.
+        factor: f64,
+    },
+    /// `(1 + slope·step)^−power`: Caffe's `inv`.
+    Inverse {
+        /// How fast it falls.
+        slope: f64,
+        /// The exponent.
+        power: f64,
+    },
+    /// `1 / (1 + e^(−slope·(step − middle)))`: Caffe's `sigmoid`.
+    Sigmoid {
+        /// How fast it rises, negative where it falls.
+        slope: f64,
+        /// The step at which half is left.
+        middle: u64,
+    },
 }
 
 impl Decay {
-    /// The share left at `step`; progress runs from 0 at `first`, where the warm-up ends, to 1 at the run's end.
+    /// The share left at `step`; progress runs from 0 at `first`, where the warm-up ends, to 1 at the run's end. What falls with every
+    /// step counts from `first` too.
     pub(super) fn share(&self, step: u64, first: u64, course: &Course) -> f64 {
         let epoch = step as f64 / course.steps_per_epoch as f64;
         let progress = (step - first) as f64 / course.steps.saturating_sub(first).max(1) as f64;
@@ -50,7 +84,26 @@ impl Decay {
             Decay::Every { factor, epochs } => libm::pow(*factor, (epoch / epochs).floor()),
             Decay::Polynomial { power } => libm::pow((1.0 - progress).max(0.0), *power),
             Decay::Cosine => (1.0 + libm::cos(std::f64::consts::PI * progress.min(1.0))) / 2.0,
+            Decay::AtSteps { factor, steps } => {
+                let passed = steps.iter().filter(|at| step >= **at).count();
+                libm::pow(*factor, passed as f64)
+            }
+            Decay::EverySteps { factor, steps } => libm::pow(*factor, (step / steps) as f64),
+            Decay::Exponential { factor } => libm::pow(*factor, (step - first) as f64),
+            Decay::Inverse { slope, power } => libm::pow(1.0 + slope * (step - first) as f64, -power),
+            Decay::Sigmoid { slope, middle } => 1.0 / (1.0 + libm::exp(-slope * (step as f64 - *middle as f64))),
         }
+    }
+
+    /// Whether it falls at some steps in one go.
+    pub(super) fn is_stepwise(&self) -> bool {
+        use Decay::{AtSteps, Every, EverySteps, Steps};
+        matches!(self, Steps { .. } | Every { .. } | AtSteps { .. } | EverySteps { .. })
+    }
+
+    /// Whether it depends on how many steps a run has, or counts them, so that it means something else where steps become longer.
+    pub fn counts_steps(&self) -> bool {
+        !matches!(self, Decay::Constant | Decay::Steps { .. } | Decay::Every { .. })
     }
 }
 
@@ -65,6 +118,14 @@ impl fmt::Display for Decay {
             Decay::Every { factor, epochs } => write!(f, "every:{factor}@{epochs}"),
             Decay::Polynomial { power } => write!(f, "polynomial:{power}"),
             Decay::Cosine => f.write_str("cosine"),
+            Decay::AtSteps { factor, steps } => {
+                let steps: Vec<String> = steps.iter().map(u64::to_string).collect();
+                write!(f, "steps:{factor}@{}steps", steps.join(","))
+            }
+            Decay::EverySteps { factor, steps } => write!(f, "every:{factor}@{steps}steps"),
+            Decay::Exponential { factor } => write!(f, "exponential:{factor}"),
+            Decay::Inverse { slope, power } => write!(f, "inverse:{slope}@{power}"),
+            Decay::Sigmoid { slope, middle } => write!(f, "sigmoid:{slope}@{middle}"),
         }
     }
 }
@@ -81,11 +142,28 @@ impl FromStr for Decay {
                     _ => None,
                 };
             };
-            if kind == "polynomial" {
-                return Some(Decay::Polynomial { power: number(rest)? });
+            match kind {
+                "polynomial" => return Some(Decay::Polynomial { power: number(rest)? }),
+                "exponential" => return Some(Decay::Exponential { factor: number(rest)? }),
+                _ => {}
             }
             let (factor, epochs) = rest.split_once('@')?;
+            if kind == "sigmoid" {
+                let slope = factor.trim().parse().ok().filter(|slope: &f64| slope.is_finite())?;
+                return Some(Decay::Sigmoid { slope, middle: count(epochs)? });
+            }
             let factor = number(factor)?;
+            match (kind, epochs.strip_suffix("steps")) {
+                ("steps", Some(steps)) => {
+                    let steps = steps.split(',').map(count).collect::<Option<Vec<u64>>>()?;
+                    return steps.is_sorted().then_some(Decay::AtSteps { factor, steps });
+                }
+                ("every", Some(steps)) => {
+                    return Some(Decay::EverySteps { factor, steps: count(steps).filter(|steps| *steps > 0)? });
+                }
+                ("inverse", _) => return Some(Decay::Inverse { slope: factor, power: number(epochs)? }),
+                _ => {}
+            }
             match kind {
                 "steps" => {
                     let epochs = epochs.split(',').map(number).collect::<Option<Vec<f64>>>()?;
@@ -97,9 +175,15 @@ impl FromStr for Decay {
         };
         read().ok_or_else(|| {
             format!(
-                "{text:?} is no decay of the rate: write constant, steps:FACTOR@EPOCH,EPOCH,…, every:FACTOR@EPOCHS, \
-                 polynomial:POWER or cosine, e.g. steps:0.1@30,60,80"
+                "{text:?} is no decay of the rate: write constant, steps:FACTOR@EPOCH,EPOCH,…, every:FACTOR@EPOCHS (both also \
+                 with steps behind, as in every:0.1@5000steps), polynomial:POWER, cosine, exponential:FACTOR, \
+                 inverse:SLOPE@POWER or sigmoid:SLOPE@STEP, e.g. steps:0.1@30,60,80"
             )
         })
     }
+}
+
+/// A number of steps.
+fn count(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
 }

@@ -74,6 +74,12 @@ fn decays() {
         ("polynomial:0.5", vec![(0, 1.0), (675, 0.5), (900, 0.0), (1000, 0.0)]),
         ("polynomial:1", vec![(450, 0.5)]),
         ("cosine", vec![(0, 1.0), (300, 0.75), (450, 0.5)]),
+        ("steps:0.1@25,60steps", vec![(24, 1.0), (25, 0.1), (59, 0.1), (60, 0.01)]),
+        ("every:0.5@20steps", vec![(19, 1.0), (20, 0.5), (60, 0.125)]),
+        // ½^step; 1 / (1 + ¼·12)^½ = ½; 1 / (1 + e⁰) = ½, and far below the middle all is left.
+        ("exponential:0.5", vec![(0, 1.0), (3, 0.125)]),
+        ("inverse:0.25@0.5", vec![(0, 1.0), (12, 0.5)]),
+        ("sigmoid:-1@450", vec![(0, 1.0), (450, 0.5), (899, 0.0)]),
     ] {
         for (step, wanted) in rates {
             assert!((rate(decay, step) - wanted).abs() < 1e-12, "{decay} at {step}: {}", rate(decay, step));
@@ -101,7 +107,18 @@ fn texts_are_read_as_they_are_written() {
     for text in ["none", "constant:5", "gradual:5", "gradual:5@0.1", "constant:0.5@0.01"] {
         assert_eq!(text.parse::<WarmUp>().unwrap().to_string(), text);
     }
-    for text in ["constant", "steps:0.1@30,60,80", "every:0.5@20", "polynomial:0.5", "cosine"] {
+    for text in [
+        "constant",
+        "steps:0.1@30,60,80",
+        "every:0.5@20",
+        "polynomial:0.5",
+        "cosine",
+        "steps:0.1@100,2000steps",
+        "every:0.5@20steps",
+        "exponential:0.999",
+        "inverse:0.0001@0.75",
+        "sigmoid:-0.001@5000",
+    ] {
         assert_eq!(text.parse::<Decay>().unwrap().to_string(), text);
     }
     for text in ["separate", "absorbed", "corrected"] {
@@ -113,9 +130,21 @@ fn texts_are_read_as_they_are_written() {
     for wrong in ["gradual", "gradual:-1", "gradual:5@", "gradual:inf", "none:5"] {
         assert!(wrong.parse::<WarmUp>().unwrap_err().contains("gradual:5@0.1"));
     }
-    for wrong in
-        ["steps:0.1", "steps:0.1@60,30", "steps:@3", "every:0.1@0", "polynomial:", "polynomial:NaN", "cosine:1"]
-    {
+    for wrong in [
+        "steps:0.1",
+        "steps:0.1@60,30",
+        "steps:@3",
+        "every:0.1@0",
+        "polynomial:",
+        "polynomial:NaN",
+        "cosine:1",
+        "every:1@0steps",
+        "steps:1@1.5steps",
+        "exponential:-1",
+        "inverse:1",
+        "sigmoid:inf@3",
+        "sigmoid:1@-3",
+    ] {
         assert!(wrong.parse::<Decay>().unwrap_err().contains("steps:0.1@30,60,80"));
     }
 }

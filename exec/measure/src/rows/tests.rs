@@ -1,5 +1,7 @@
 //! Tests of measured rows: the error of a run, its spread over seeds.
 
+mod caffe;
+
 use lockstep_models::Timeline;
 
 use super::*;

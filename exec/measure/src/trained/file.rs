@@ -32,7 +32,7 @@ impl RunsFile {
         if path.extension().is_none_or(|extension| extension != "csv") {
             return Err(wrong(path, "must end in .csv"));
         }
-        let (mut lines, form) = (Lines::open(path)?, CsvForm::new());
+        let (mut lines, form) = (Lines::open(path)?, CsvForm::of(&EpochRow::default()));
         let (rows, whole) = match lines.reader() {
             None => (Vec::new(), 0),
             Some(mut reader) => {

@@ -50,7 +50,8 @@ pub fn train(planned: &Planned, data: &mut Data, command: &str) -> Result<Vec<Ep
     let data = data.of(planned)?;
     let loaded = Dataset::sizes((&data.0, &data.1));
     // Where threads decode samples, these are tasks of the program, as many ahead as an experiment says.
-    let experiment = &Experiment { loaded: Some(loaded), ..planned.experiment.clone() };
+    let initial = planned.experiment.initial_values(&planned.configuration.job.model)?.map(|(values, _)| values);
+    let experiment = &Experiment { loaded: Some(loaded), initial, ..planned.experiment.clone() };
     let mut configurations = [planned.configuration.clone()];
     if experiment.input.is_none() {
         configurations[0].job.ahead = loaded.encoded.map(|_| READ_AHEAD);

@@ -115,11 +115,16 @@ impl Training<'_> {
             all: first + u64::from(steps),
         };
         let replay = experiment.replay.as_deref().map(|claims| claims_from(claims, first));
+        // A training that goes on has its weights already.
+        let begun = match (&operation.resumed, start, &experiment.initial) {
+            (None, None, Some(values)) => Some(State::beginning(&program, seed, values)),
+            _ => None,
+        };
         let options = RunOptions {
             steps,
             warm_up: experiment.warmup_steps.unwrap_or(WARM_UP.min(steps / 4)).min(steps.saturating_sub(1)),
             seed,
-            start: operation.resumed.as_ref().map(|(checkpoint, _)| &checkpoint.state).or(start),
+            start: operation.resumed.as_ref().map(|(checkpoint, _)| &checkpoint.state).or(start).or(begun.as_ref()),
             devices: devices(experiment)?,
             threads_per_rank: experiment.threads_per_rank as usize,
             arenas: Arenas::default(),

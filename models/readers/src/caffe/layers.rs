@@ -77,6 +77,11 @@ impl Attributes for Fields<'_, '_> {
     }
 }
 
+/// Whether layers of that type give samples that lie elsewhere.
+pub(super) fn is_data(kind: &str) -> bool {
+    matches!(kind, "Data" | "DATA" | "ImageData" | "IMAGE_DATA" | "MemoryData" | "MEMORY_DATA")
+}
+
 /// The meaning of a layer of that type, whose inputs have these shapes.
 pub(super) fn meaning(kind: &str, layer: &Message<'_>, shapes: &[Shape]) -> Result<Meaning, InputError> {
     match kind {
@@ -86,9 +91,7 @@ pub(super) fn meaning(kind: &str, layer: &Message<'_>, shapes: &[Shape]) -> Resu
             let shape = layer.message("input_param")?.message("shape")?;
             Ok(Meaning::Samples(shape.all("dim").map(|dim| dim.size()).collect::<Result<_, _>>()?))
         }
-        "Data" | "DATA" | "ImageData" | "IMAGE_DATA" | "MemoryData" | "MEMORY_DATA" => {
-            data(layer).map(Meaning::Samples)
-        }
+        data_kind if is_data(data_kind) => data(layer).map(Meaning::Samples),
         "Split" | "SPLIT" => Ok(Meaning::Copies),
         "Softmax" | "SOFTMAX" => Ok(Meaning::Softmax),
         other => {
@@ -128,8 +131,8 @@ fn data(layer: &Message<'_>) -> Result<Vec<u32>, InputError> {
         None => layer.message("data_param")?.size("crop_size", 0)?,
     };
     if side == 0 {
-        let message = "its data lie elsewhere and no crop_size says their shape: put layer { type: \"Input\" top: \"data\" \
-                       input_param { shape { dim: 1 dim: 3 dim: 224 dim: 224 } } } in its place";
+        let message = "its data lie elsewhere and no crop_size says their shape: say it behind the file's name, as in \
+                       net.prototxt:input=3x224x224";
         return Err(layer.error("Data", message));
     }
     let channels = if transform.boolean("force_gray", false)? { 1 } else { 3 };

@@ -7,11 +7,11 @@ use lockstep_models::Node;
 use lockstep_models::Pass;
 
 fn read(text: &str) -> Model {
-    parse("net.prototxt", text).unwrap_or_else(|error| panic!("{error}"))
+    parse("net.prototxt", text, None).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn refused(text: &str) -> String {
-    parse("net.prototxt", text).unwrap_err().to_string()
+    parse("net.prototxt", text, None).unwrap_err().to_string()
 }
 
 /// A net of one input of 4×6×6, the layers `text`, and a loss behind the blob `y`.
@@ -145,6 +145,56 @@ fn a_batch_norm_and_its_scale_are_one_layer() {
     assert!(refused(&net(&format!("{norm}{bare}{scores}"))).contains("that has a bias_term"));
 }
 
+/// A data layer whose samples lie elsewhere takes the shape that is given beside the file, whatever it says itself.
+#[test]
+fn the_shape_of_samples_may_be_given() {
+    let text = "layer { name: \"d\" type: \"Data\" top: \"x\" top: \"label\" data_param { batch_size: 9 } }\n\
+                layer { name: \"y\" type: \"InnerProduct\" bottom: \"x\" top: \"y\" inner_product_param { num_output: 3 } }\n\
+                layer { name: \"loss\" type: \"SoftmaxWithLoss\" bottom: \"y\" bottom: \"label\" }";
+    assert!(refused(text).contains("net.prototxt:input=3x224x224"));
+    let given = Shape { channels: 2, height: 4, width: 5 };
+    let model = parse("net.prototxt", text, Some(given)).unwrap();
+    assert_eq!((model.input(), model.parameter_elements()), (given, 3 * 40 + 3));
+    let cropped = text.replace("data_param", "transform_param { crop_size: 7 } data_param");
+    assert_eq!(read(&cropped).input(), Shape { channels: 3, height: 7, width: 7 });
+    assert_eq!(parse("net.prototxt", &cropped, Some(given)).unwrap().input(), given);
+    // A path is taken as it is up to the colon.
+    for (settings, words) in
+        [("wide", "the shape of a sample, input=3x224x224"), ("input=3x4", "the shape of a sample")]
+    {
+        let error = crate::load_model(&format!("nowhere/net.prototxt:{settings}")).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    assert!(
+        crate::load_model("nowhere/net.prototxt:input=1x2x3")
+            .unwrap_err()
+            .to_string()
+            .starts_with("nowhere/net.prototxt: ")
+    );
+}
+
+/// Factors of rates and decays in both forms of the file: a convolution of 4 filters and a dense layer.
+#[test]
+fn tensors_have_rates_and_decays_of_their_own() {
+    let factors = |model: &Model| -> Vec<(f32, f32)> {
+        let all = model.layers().iter().flat_map(|node| &node.parameters);
+        all.map(|parameter| (parameter.multipliers.rate, parameter.multipliers.decay)).collect()
+    };
+    let layer = "inner_product_param { num_output: 3 }";
+    let present =
+        one("InnerProduct", &format!("{layer} param {{ lr_mult: 0 }} param {{ lr_mult: 2 decay_mult: 0.5 }}"));
+    assert_eq!(factors(&read(&present)), [(0.0, 1.0), (2.0, 0.5)]);
+    let first = one("INNER_PRODUCT", &format!("{layer} blobs_lr: 0 blobs_lr: 2 weight_decay: 1 weight_decay: 0.5"));
+    assert_eq!(factors(&read(&first)), [(0.0, 1.0), (2.0, 0.5)]);
+    assert_eq!(factors(&read(&one("InnerProduct", layer))), [(1.0, 1.0); 2]);
+    assert_eq!(read(&one("InnerProduct", layer)).multipliers(), None);
+    assert!(refused(&one("InnerProduct", &format!("{layer} param {{ lr_mult: -1 }}"))).contains("must be at least 0"));
+    let shared = format!("{layer} param {{ name: \"w\" }} param {{ name: \"w\" }}");
+    assert!(
+        refused(&one("InnerProduct", &shared)).contains("net.prototxt:3: name: \"w\": layers cannot share parameters")
+    );
+}
+
 #[test]
 fn what_is_wrong_is_told_with_its_line() {
     for (text, words) in [
@@ -187,6 +237,6 @@ proptest! {
     fn broken_files_are_refused(at in 0usize..2_000, length in 0usize..40, with in "[ -~\n]{0,6}") {
         let text = include_str!("tests/lenet.prototxt");
         let (start, end) = (at.min(text.len()), (at + length).min(text.len()));
-        let _ = parse("net.prototxt", &format!("{}{with}{}", &text[..start], &text[end..]));
+        let _ = parse("net.prototxt", &format!("{}{with}{}", &text[..start], &text[end..]), None);
     }
 }

@@ -96,6 +96,11 @@ impl<'a> Message<'a> {
         self.get(name).map_or(Ok(""), Field::text)
     }
 
+    /// A number under `name`, as exact as it is written.
+    pub(super) fn double(&self, name: &str, without: f64) -> Result<f64, InputError> {
+        self.get(name).map_or(Ok(without), Field::double)
+    }
+
     /// The message under `name`; one without fields if there is none.
     pub(super) fn message(&self, name: &str) -> Result<Message<'a>, InputError> {
         let none = || Message { source: self.source, offset: self.offset, fields: Vec::new() };
@@ -171,6 +176,16 @@ impl<'a> Field<'a> {
     pub(super) fn size(&self) -> Result<u32, InputError> {
         let size = self.word().ok().and_then(|word| word.parse().ok());
         size.ok_or_else(|| self.error(format!("must be a whole number from 0 to {}", u32::MAX)))
+    }
+
+    pub(super) fn double(&self) -> Result<f64, InputError> {
+        let number = self.word().ok().and_then(|word| word.trim_end_matches(['f', 'F']).parse().ok());
+        number.filter(|number: &f64| number.is_finite()).ok_or_else(|| self.error("must be a number"))
+    }
+
+    /// File and line where it begins.
+    pub(super) fn place(&self) -> ErrorPlace {
+        self.error("").place
     }
 
     pub(super) fn number(&self) -> Result<f32, InputError> {

@@ -1,6 +1,6 @@
 //! What is read of an ONNX file: the fields of `onnx.proto` that shapes follow from, and no others.
 
-use super::wire::{Field, Malformed, Piece};
+use crate::wire::{Field, Malformed, Piece};
 
 /// ModelProto: the graph and the version of its operators.
 #[derive(Debug, Default)]

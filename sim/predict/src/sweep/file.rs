@@ -28,7 +28,8 @@ pub struct RowsFile {
 }
 
 impl RowsFile {
-    /// The file at `path` for the rows of `sweep`; `known` gets those that are there already, which must be `points` at most.
+    /// The file at `path` for the rows of `sweep`, whose samples may be `stated` to come by input tasks; `known` gets those that are
+    /// there already, which must be `points` at most.
     ///
     /// A file that does not exist appears with the first row.
     ///
@@ -38,10 +39,12 @@ impl RowsFile {
         path: &Path,
         sweep: &str,
         points: u64,
+        stated: bool,
         mut known: impl FnMut(SweepRow),
     ) -> Result<RowsFile, InputError> {
+        let example = SweepRow { exposed_input_s: stated.then_some(0.0), ..SweepRow::default() };
         let form = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("csv") => Form::Csv(CsvForm::new()),
+            Some("csv") => Form::Csv(CsvForm::of(&example)),
             Some("jsonl") => Form::JsonLines,
             _ => return Err(wrong(path, "must end in .csv or .jsonl")),
         };

@@ -105,6 +105,7 @@ impl<'a> Points<'a> {
             step_time_s: Some(predicted.step_time_s),
             images_per_s: Some(predicted.images_per_s),
             exposed_comm_s: Some(predicted.exposed_comm_s),
+            exposed_input_s: predicted.exposed_input_s,
             bound: Some(predicted.bound.by.clone()),
             bound_utilisation: Some(predicted.bound.share),
             memory_bytes: Some(predicted.memory.memory.total()),

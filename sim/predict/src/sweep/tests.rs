@@ -25,7 +25,8 @@ fn run_into(sweep: &Sweep, path: &std::path::Path, jobs: usize) -> Result<String
     let identity = identity(sweep, &how);
     let collector = Collector::new(sweep.clone(), sweep.plan()?);
     let points = Points::new(collector.sweep(), collector.plan(), &how, &identity)?;
-    collector.write_to(RowsFile::open(path, &identity, points.count().into(), |row| collector.known(row))?);
+    let stated = sweep.base.input.is_some();
+    collector.write_to(RowsFile::open(path, &identity, points.count().into(), stated, |row| collector.known(row))?);
     run(&points, &collector, jobs, &Estimate::silent())?;
     Ok(std::fs::read_to_string(path).unwrap())
 }
@@ -44,7 +45,7 @@ fn any_number_of_threads_writes_the_same_bytes() {
     assert_eq!(lines, more);
     // Both forms hold the same rows.
     let from_json = lines.lines().map(|line| serde_json::from_str::<SweepRow>(line).unwrap());
-    let form = CsvForm::new();
+    let form = CsvForm::of(&SweepRow::default());
     let from_csv = one.lines().skip(1).map(|line| form.row(line).unwrap());
     assert!(from_json.eq(from_csv));
 }
@@ -98,6 +99,31 @@ fn files_of_something_else_are_refused_and_left_alone() {
     busy.lock().unwrap();
     assert!(run_into(&own, &path, 1).unwrap_err().to_string().contains("another run"));
     assert!(run_into(&own, &folder.join("rows.txt"), 1).unwrap_err().to_string().contains(".csv or .jsonl"));
+}
+
+/// Where samples are stated to come by input tasks, rows have one more column, of which refused points leave the cell empty.
+#[test]
+fn rows_of_stated_input_say_how_long_a_step_waits_for_it() {
+    let kept = tempfile::tempdir().unwrap();
+    let input = "[input]\nsamples = 10000\nimage = \"1KiB\"\nthreads = 1\ndecode = \"1ms\"\n[input.provenance]\n\
+                 samples = \"assumed: a\"\nimage = \"assumed: a\"\nthreads = \"assumed: a\"\ndecode = \"assumed: a\"\n";
+    let sweep = sweep(&format!("{}{input}", SMALL.replace("[sweep.scale]\nnic = [1, 2]\n", "")));
+    let csv = run_into(&sweep, &kept.path().join("rows.csv"), 2).unwrap();
+    let form = CsvForm::of(&SweepRow { exposed_input_s: Some(0.0), ..SweepRow::default() });
+    assert_eq!(csv.lines().next(), form.header().lines().next());
+    let rows: Vec<SweepRow> = csv.lines().skip(1).map(|line| form.row(line).unwrap()).collect();
+    let (refused, predicted): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.refused.is_some());
+    assert!(!refused.is_empty() && refused.iter().all(|row| row.exposed_input_s.is_none()));
+    // A thread takes 1 ms for a sample, the perceptron microseconds.
+    assert!(
+        !predicted.is_empty() && predicted.iter().all(|row| row.exposed_input_s > Some(0.5 * row.step_time_s.unwrap()))
+    );
+    let lines = run_into(&sweep, &kept.path().join("rows.jsonl"), 1).unwrap();
+    assert!(lines.lines().map(|line| serde_json::from_str::<SweepRow>(line).unwrap()).eq(rows.iter().cloned()));
+    // A sweep resumes a torn file.
+    let torn = kept.path().join("torn.csv");
+    std::fs::write(&torn, &csv[..csv.len() / 2]).unwrap();
+    assert_eq!(run_into(&sweep, &torn, 1).unwrap(), csv);
 }
 
 #[test]
@@ -154,7 +180,7 @@ fn what_does_not_fit_is_a_row_and_on_no_front() {
     let sweep = sweep(SMALL);
     let plan = sweep.plan().unwrap();
     let text = run_into(&sweep, &folder.join("rows.csv"), 2).unwrap();
-    let form = CsvForm::new();
+    let form = CsvForm::of(&SweepRow::default());
     let rows: Vec<SweepRow> = text.lines().skip(1).map(|line| form.row(line).unwrap()).collect();
     let mut answer = Answer::default();
     rows.iter().for_each(|row| answer.add(&sweep, &plan, row));

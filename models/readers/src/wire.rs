@@ -1,7 +1,7 @@
 //! The wire format of Protocol Buffers: fields with their numbers and the bytes where they begin.
 //!
-//! By hand, since ONNX needs four wire types and a mistake must be shown at its byte; a library would add a dependency and
-//! lose the place.
+//! By hand, since ONNX and Caffe need four wire types and a mistake must be shown at its byte; a library would add a dependency
+//! and lose the place.
 
 /// A mistake in the bytes and where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) struct Piece<'a> {
 pub(super) enum Value<'a> {
     Varint(u64),
     Fixed32(u32),
-    Fixed64,
+    Fixed64(u64),
     /// Text, raw bytes, packed numbers or a message.
     Bytes(Piece<'a>),
 }
@@ -92,6 +92,29 @@ impl<'a> Field<'a> {
         Ok(())
     }
 
+    /// Numbers in single precision, packed or one.
+    pub(super) fn floats(&self, into: &mut Vec<f32>) -> Result<(), Malformed> {
+        let Value::Bytes(piece) = self.value else { return self.float().map(|number| into.push(number)) };
+        let (numbers, rest) = piece.bytes.as_chunks();
+        into.extend(numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)));
+        if rest.is_empty() { Ok(()) } else { piece.error(0, "floats that are cut") }
+    }
+
+    /// Numbers in double precision, packed or one, rounded.
+    pub(super) fn doubles(&self, into: &mut Vec<f32>) -> Result<(), Malformed> {
+        let piece = match self.value {
+            Value::Bytes(piece) => piece,
+            Value::Fixed64(bits) => {
+                into.push(f64::from_bits(bits) as f32);
+                return Ok(());
+            }
+            _ => return self.wrong("a double"),
+        };
+        let (numbers, rest) = piece.bytes.as_chunks();
+        into.extend(numbers.iter().map(|bytes| f64::from_le_bytes(*bytes) as f32));
+        if rest.is_empty() { Ok(()) } else { piece.error(0, "doubles that are cut") }
+    }
+
     fn wrong<T>(&self, wanted: &str) -> Result<T, Malformed> {
         Err(Malformed { offset: self.offset, message: format!("field {} is not {wanted}", self.number) })
     }
@@ -108,7 +131,10 @@ impl<'a> Reader<'a> {
         let tag = self.varint()?;
         let value = match tag & 7 {
             0 => Value::Varint(self.varint()?),
-            1 => self.take(8).map(|_| Value::Fixed64)?,
+            1 => {
+                let bytes = self.take(8)?;
+                Value::Fixed64(u64::from_le_bytes(std::array::from_fn(|at| bytes[at])))
+            }
             2 => {
                 let length = self.varint()?;
                 let offset = self.piece.offset + self.at;

@@ -1,0 +1,96 @@
+//! The state of a training that begins with given values, such as those of a file of weights.
+
+use lockstep_models::{InitialValues, Judge, Program};
+
+use crate::init;
+use crate::state::{Position, State};
+
+impl State {
+    /// The state before the first step, with `values` in place of what `seed` draws; learners and their average model all begin so.
+    ///
+    /// # Panics
+    /// Values of another length than the parameter of their name.
+    pub fn beginning(program: &Program, seed: u64, values: &InitialValues) -> State {
+        let whole = program.whole_model();
+        let (mut parameters, mut statistics) = (init::parameters(whole, seed), init::statistics(whole));
+        values.put(whole, &mut parameters, &mut statistics);
+        let mut own = vec![init::statistics(&program.model); program.workers() as usize];
+        for (pieces, having) in program.statistics_shares() {
+            for (range, start) in &pieces {
+                let values = &statistics[range.start as usize..range.end as usize];
+                for rank in &having {
+                    own[*rank as usize][*start as usize..][..values.len()].copy_from_slice(values);
+                }
+            }
+        }
+        let averages = program.averages();
+        let velocity = if averages { Vec::new() } else { vec![0.0; parameters.len()] };
+        let (weights, average) =
+            if averages { (Vec::new(), Some((parameters, None))) } else { (vec![parameters], None) };
+        let (references, judge) = (Vec::new(), Judge::default());
+        State { position: Position::default(), weights, statistics: own, velocity, average, references, judge }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lockstep_models::{Job, Mesh, Model};
+
+    use super::*;
+    use crate::whole::{mean_statistics, part};
+
+    const MODEL: &str = "name = \"m\"\ninput = [2, 4, 4]\n[[layer]]\nkind = \"conv2d\"\nout_channels = 6\nkernel = 3\n\
+                         [[layer]]\nkind = \"batch_norm\"\n[[layer]]\nkind = \"dense\"\nout_features = 4\n\
+                         [[layer]]\nkind = \"softmax_cross_entropy\"\n";
+
+    /// Another value for each element, by name.
+    fn values(model: &Model) -> InitialValues {
+        let ramp = |count: u64, from: u64| (from..from + count).map(|at| at as f32).collect::<Vec<f32>>();
+        let parameters = model.layers().iter().flat_map(|node| &node.parameters);
+        let statistics = model.layers().iter().filter_map(|node| Some((node.name.clone(), node.statistics.clone()?)));
+        InitialValues {
+            parameters: parameters.map(|of| (of.name.clone(), ramp(of.elements(), 1000 + of.range.start))).collect(),
+            statistics: statistics.map(|(name, of)| (name, ramp(of.end - of.start, 1 + of.start))).collect(),
+        }
+    }
+
+    /// On every strategy each rank gets its part of the parameters and of the running statistics, and all ranks' are the whole again.
+    #[test]
+    fn every_rank_begins_with_its_part() {
+        let model = Arc::new(lockstep_readers::parse_model("m.toml", MODEL).unwrap());
+        let (given, elements) = (values(&model), model.parameter_elements());
+        let whole: Vec<f32> = (1000..1000 + elements).map(|at| at as f32).collect();
+        let running: Vec<f32> = (1..=model.statistics_elements()).map(|at| at as f32).collect();
+        for (strategy, mesh) in [
+            ("ssgd", "data=2"),
+            ("zero-3", "data=2"),
+            ("hybrid:a", "data=2"),
+            ("model-parallel", "data=2,tensor=2"),
+            ("sma", "learner=2"),
+            ("local-sgd:tau=2", "learner=2"),
+        ] {
+            let mesh: Mesh = mesh.parse().unwrap();
+            // Of one axis it is the strategy's own.
+            let (ranks, mesh) = (mesh.ranks(), (strategy == "model-parallel").then_some(mesh));
+            let job = Job { strategy: strategy.parse().unwrap(), mesh, ..Job::new(Arc::clone(&model), ranks, 4) };
+            let program = job.program().unwrap_or_else(|error| panic!("{strategy}: {error}"));
+            let state = State::beginning(&program, 1, &given);
+            assert!(state.fits(&program), "{strategy}");
+            let own: Vec<Vec<f32>> = (0..ranks as usize).map(|rank| state.statistics_of(rank)).collect();
+            let own: Vec<&[f32]> = own.iter().map(Vec::as_slice).collect();
+            assert_eq!(mean_statistics(&program, &own), running, "{strategy}");
+            for rank in 0..ranks {
+                assert_eq!(state.weights_of(rank as usize), whole, "{strategy}");
+                let part = part(&program, rank, state.weights_of(rank as usize));
+                assert_eq!(part.len() as u64, program.model.parameter_elements(), "{strategy}");
+            }
+        }
+        // What no file has is drawn as it is without one.
+        let none =
+            State::beginning(&Job::new(Arc::clone(&model), 1, 4).program().unwrap(), 7, &InitialValues::default());
+        assert_eq!(none.weights_of(0), init::parameters(&model, 7));
+        assert_eq!(none.statistics_of(0), init::statistics(&model));
+    }
+}

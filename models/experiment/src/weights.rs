@@ -1,0 +1,26 @@
+//! Initial weights of an experiment, from the file that it names.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lockstep_models::{InitialValues, Model};
+use lockstep_topology::{InputError, read_bytes};
+
+use crate::experiment::Experiment;
+
+impl Experiment {
+    /// What the file under `weights` has for `model`, and in words which layers only one of the two has; nothing where none is named.
+    ///
+    /// # Errors
+    /// An unreadable file, or one whose layers do not fit.
+    pub fn initial_values(&self, model: &Model) -> Result<Option<(Arc<InitialValues>, String)>, InputError> {
+        let Some(file) = &self.weights else { return Ok(None) };
+        let refused = |message: String| self.locate(InputError::flag("weights", file, message));
+        if !file.ends_with(".caffemodel") {
+            return Err(refused("is no file of weights that is read: name a .caffemodel".to_owned()));
+        }
+        let bytes = read_bytes(Path::new(file)).map_err(|error| refused(error.told("name a .caffemodel")))?;
+        let (values, told) = lockstep_readers::read_caffe_weights(file, &bytes, model)?;
+        Ok(Some((Arc::new(values), told)))
+    }
+}

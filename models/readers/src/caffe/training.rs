@@ -1,0 +1,42 @@
+//! Which layers of a net take part in training, and the batch that they say.
+
+use lockstep_topology::InputError;
+
+use super::layers::is_data;
+use super::text::Message;
+
+/// Samples of a batch, where the layer that gives them in training says it.
+pub(super) fn batch_size(net: &Message<'_>) -> Result<Option<u32>, InputError> {
+    for field in net.fields().iter().filter(|field| matches!(field.name, "layer" | "layers")) {
+        let layer = field.message()?;
+        let kind = layer.get("type").map_or(Ok(""), |field| field.name_of_type())?;
+        if is_data(kind) && in_training(layer)? {
+            for of in ["data_param", "image_data_param", "memory_data_param"] {
+                if let Some(size) = layer.message(of)?.get("batch_size") {
+                    return match size.size()? {
+                        0 => Err(size.error("must be at least 1")),
+                        samples => Ok(Some(samples)),
+                    };
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a layer takes part in training.
+pub(super) fn in_training(layer: &Message<'_>) -> Result<bool, InputError> {
+    let train = |rule: &str, without: bool| {
+        let mut found = without;
+        for field in layer.all(rule) {
+            let rule = field.message()?;
+            rule.allow(&[&["phase"]])?;
+            found = rule.word("phase", "TRAIN")? == "TRAIN";
+            if found {
+                break;
+            }
+        }
+        Ok::<bool, InputError>(found)
+    };
+    Ok(train("include", true)? && !train("exclude", false)?)
+}
