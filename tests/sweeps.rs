@@ -157,7 +157,7 @@ fn committed_rows_are_those_of_the_committed_experiments() {
         let experiment = Experiment::load(&claims.join(format!("{name}.toml"))).unwrap();
         let (plan, copy) = (plan(&experiment).unwrap(), folder.join(format!("{name}.csv")));
         std::fs::copy(&file, &copy).unwrap();
-        let rows = RunsFile::open(&copy, &plan).unwrap();
+        let rows = RunsFile::open(&copy, &plan, None).unwrap();
         for planned in &plan {
             assert!(rows.has(planned), "{name}: {}, seed {}, run {}", planned.arm, planned.seed, planned.run);
         }
