@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lockstep_measure::devices::devices;
-use lockstep_measure::launch::Launch;
+use lockstep_measure::launch::{Launch, take_started};
 use lockstep_measure::operation::Operation;
 use lockstep_measure::rows::rows;
 use lockstep_report::failure::Failure;
@@ -35,7 +35,9 @@ const MOST_LISTED: u32 = 16;
   lockstep exec run --model lenet --data mnist --ranks 2 --epochs 20 --checkpoint kept --checkpoint-every 30s
   lockstep exec run --model lenet --data mnist --ranks 2 --epochs 20 --checkpoint kept --resume kept
   lockstep exec run --model resnet-50 --data synthetic --device cuda:bf16 --batch-per-rank 256 --steps 100
-  mpirun -n 4 lockstep exec run --model lenet --data mnist --ranks 4 --transport mpi --steps 100")]
+  mpirun -n 4 lockstep exec run --model lenet --data mnist --transport mpi --steps 100
+  srun -N 2 --ntasks-per-node=2 lockstep exec run --model lenet --data mnist --transport mpi --steps 100
+      a rank for each process that was started; --ranks 8 would be two in each")]
 pub(super) struct ExecRun {
     /// Experiment file (TOML); flags replace what it says
     experiment: Option<PathBuf>,
@@ -62,6 +64,7 @@ pub(super) struct ExecRun {
 impl ExecRun {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut experiment = self.settings.resolve(self.experiment.as_deref())?;
+        take_started(&mut experiment);
         devices(&experiment)?;
         if let Some(path) = &self.replay_tuner {
             experiment.tuning = Logged::load(path)?;

@@ -38,6 +38,32 @@ pub(crate) fn end_late(patience: Duration, what: &str) {
     std::process::exit(STALLED);
 }
 
+/// What a launcher says of how many processes it has started: Open MPI's, those of MPICH and its descendants, and `srun`.
+const STARTED: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
+
+/// How many processes the launcher has started, before they join; `None` without one.
+pub fn started() -> Option<u32> {
+    STARTED.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
+}
+
+/// Takes a rank for each process that was started where nothing says how many ranks there are.
+pub fn take_started(experiment: &mut Experiment) {
+    let Some(count) = started().filter(|count| *count > 1) else { return };
+    match experiment.transport {
+        TransportKind::Threads => {
+            tell(&format!(
+                "{count} processes were started, and each trains by itself: for one job of all take --transport mpi"
+            ));
+        }
+        TransportKind::Mpi if !experiment.says("ranks") => {
+            // Each learner is a rank.
+            let learners = experiment.learners.max(1);
+            experiment.ranks = vec![if count.is_multiple_of(learners) { count / learners } else { count }];
+        }
+        TransportKind::Mpi => {}
+    }
+}
+
 /// The processes of a job.
 pub enum Launch {
     /// This one, a thread per rank.
@@ -141,6 +167,36 @@ impl Launch {
             Launch::Threads => own,
             #[cfg(feature = "mpi")]
             Launch::Mpi { processes, .. } => processes.gather_asleep(own)[0],
+        }
+    }
+
+    /// A text of each process, in order; every process calls it.
+    pub fn texts(&self, own: &str) -> Vec<String> {
+        match self {
+            Launch::Threads => vec![own.to_owned()],
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, .. } => {
+                let lengths = processes.gather(own.len() as u32);
+                let mut texts = vec![Vec::new(); lengths.len()];
+                let words = lengths.iter().max().map_or(0, |longest| longest.div_ceil(4) as usize);
+                for word in 0..words {
+                    let byte = |at: usize| own.as_bytes().get(4 * word + at).copied().unwrap_or(0);
+                    let all = processes.gather(u32::from_le_bytes([0, 1, 2, 3].map(byte)));
+                    texts.iter_mut().zip(all).for_each(|(text, word)| text.extend(word.to_le_bytes()));
+                }
+                let cut =
+                    |(text, length): (Vec<u8>, u32)| String::from_utf8_lossy(&text[..length as usize]).into_owned();
+                texts.into_iter().zip(lengths).map(cut).collect()
+            }
+        }
+    }
+
+    /// How the MPI library calls itself; nothing where there is none.
+    pub fn library(&self) -> String {
+        match self {
+            Launch::Threads => String::new(),
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, .. } => processes.library(),
         }
     }
 

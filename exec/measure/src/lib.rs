@@ -8,6 +8,7 @@ pub mod devices;
 pub mod flight;
 pub mod host;
 pub mod interrupt;
+pub mod job_hosts;
 pub mod launch;
 pub mod memory;
 pub mod metrics;
