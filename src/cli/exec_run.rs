@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lockstep_measure::devices::devices;
-use lockstep_measure::launch::{Launch, take_started};
+use lockstep_measure::launch::Launch;
 use lockstep_measure::operation::Operation;
 use lockstep_measure::rows::rows;
+use lockstep_measure::started::take_started;
 use lockstep_report::failure::Failure;
 use lockstep_report::output::check_outputs;
 use lockstep_report::progress::tell;

@@ -39,11 +39,11 @@ impl ShardFlags {
     }
 }
 
-/// How far a shard is.
+/// How far a shard is, and what is to be done next.
 pub(super) fn part_note(shard: Shard, done: u64, all: usize, path: &Path, what: &str) -> String {
-    format!(
-        "shard {shard}: {done} of {all} {what} are in {}; --merge {} puts all shards together",
-        path.display(),
-        shard.of()
-    )
+    let next = match done == all as u64 {
+        true => format!("--merge {} puts all shards together", shard.of()),
+        false => "the same command goes on from there".to_owned(),
+    };
+    format!("shard {shard}: {done} of {all} {what} are in {}; {next}", path.display())
 }

@@ -9,7 +9,7 @@ use lockstep_predict::sweep::{Answer, Collector, How, Points, RowsFile, check, e
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::progress::{Estimate, duration};
-use lockstep_report::{Chart, Format, Report, save_page};
+use lockstep_report::{Chart, Format, FrontRow, Report, save_page};
 use lockstep_topology::InputError;
 
 use super::flags::{FoldFlags, SettingFlags, positive};
@@ -150,17 +150,12 @@ fn answer(
 ) -> Result<(), Failure> {
     let (sweep, plan) = (collector.sweep(), collector.plan());
     collector.with(|answer: &Answer, file| {
-        // The front of a shard's points is none of anything.
-        let part = collector.shard().zip(file.as_ref().map(|(file, _)| file.path()));
-        let (rows, mut notes) = match &part {
-            Some((shard, path)) => {
-                (Vec::new(), vec![part_note(*shard, answer.rows, collector.order().len(), path, "points")])
-            }
-            None => answer.report(sweep, plan),
-        };
-        if part.is_some() {
-            return Report::new(rows, notes).print(format);
+        if let (Some(shard), Some((file, _))) = (collector.shard(), &file) {
+            // The front of some points is that of no question.
+            let note = part_note(shard, answer.rows, collector.order().len(), file.path(), "points");
+            return Report::new(Vec::<FrontRow>::new(), vec![note]).print(format);
         }
+        let (rows, mut notes) = answer.report(sweep, plan);
         if let Some((file, written)) = file {
             let path = file.path().display();
             notes.push(match interrupted {

@@ -38,32 +38,6 @@ pub(crate) fn end_late(patience: Duration, what: &str) {
     std::process::exit(STALLED);
 }
 
-/// What a launcher says of how many processes it has started: Open MPI's, those of MPICH and its descendants, and `srun`.
-const STARTED: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
-
-/// How many processes the launcher has started, before they join; `None` without one.
-pub fn started() -> Option<u32> {
-    STARTED.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
-}
-
-/// Takes a rank for each process that was started where nothing says how many ranks there are.
-pub fn take_started(experiment: &mut Experiment) {
-    let Some(count) = started().filter(|count| *count > 1) else { return };
-    match experiment.transport {
-        TransportKind::Threads => {
-            tell(&format!(
-                "{count} processes were started, and each trains by itself: for one job of all take --transport mpi"
-            ));
-        }
-        TransportKind::Mpi if !experiment.says("ranks") => {
-            // Each learner is a rank.
-            let learners = experiment.learners.max(1);
-            experiment.ranks = vec![if count.is_multiple_of(learners) { count / learners } else { count }];
-        }
-        TransportKind::Mpi => {}
-    }
-}
-
 /// The processes of a job.
 pub enum Launch {
     /// This one, a thread per rank.

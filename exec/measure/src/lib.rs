@@ -17,5 +17,6 @@ pub mod profile;
 pub mod quiet;
 pub mod rows;
 pub mod run_failure;
+pub mod started;
 pub mod trained;
 pub mod training;
