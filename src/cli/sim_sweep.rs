@@ -9,7 +9,7 @@ use lockstep_predict::sweep::{Answer, Collector, How, Points, RowsFile, check, e
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::progress::{Estimate, duration};
-use lockstep_report::{Chart, Format, FrontRow, Report, save_page};
+use lockstep_report::{Chart, Format, FrontRow, Report, print, save_page};
 use lockstep_topology::InputError;
 
 use super::flags::{FoldFlags, SettingFlags, positive};
@@ -153,7 +153,10 @@ fn answer(
         if let (Some(shard), Some((file, _))) = (collector.shard(), &file) {
             // The front of some points is that of no question.
             let note = part_note(shard, answer.rows, collector.order().len(), file.path(), "points");
-            return Report::new(Vec::<FrontRow>::new(), vec![note]).print(format);
+            return match format {
+                Format::Table => print(&format!("note: {note}\n")),
+                _ => Report::new(Vec::<FrontRow>::new(), vec![note]).print(format),
+            };
         }
         let (rows, mut notes) = answer.report(sweep, plan);
         if let Some((file, written)) = file {
