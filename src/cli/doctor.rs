@@ -4,14 +4,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use clap::Args;
 use lockstep_cuda::{Places, probe};
-use lockstep_experiment::{Experiment, TransportKind};
 use lockstep_lab::tools;
 use lockstep_measure::job_hosts::job_hosts;
-use lockstep_measure::launch::{HAS_MPI, Launch};
+use lockstep_measure::launch::HAS_MPI;
 use lockstep_models::profile::Profile;
 use lockstep_predict::PROFILE_PATH;
 use lockstep_report::failure::Failure;
@@ -20,9 +18,6 @@ use lockstep_topology::Bytes;
 
 /// Where Debian's package of Fashion-MNIST puts its files.
 const FASHION_MNIST: &str = "/usr/share/datasets/fashion-mnist";
-/// Processes of a job that do not come in ten times this are told of.
-const JOINING: Duration = Duration::from_secs(6);
-
 /// Flags of `doctor`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -42,9 +37,7 @@ pub(super) struct Doctor {
 impl Doctor {
     pub(super) fn run(self) -> Result<(), Failure> {
         if self.mpi {
-            let mut launch =
-                Launch::new(&Experiment { transport: TransportKind::Mpi, ..Experiment::default() }, JOINING)?;
-            let rows = job_hosts(&mut launch)?;
+            let rows = job_hosts()?;
             return rows.map_or(Ok(()), |rows| Report::new(rows, Vec::new()).print(self.format));
         }
         let mut rows = vec![version(), cores(), simd(), memory(), profile(), mpi()];

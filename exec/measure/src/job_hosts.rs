@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lockstep_exec::patiently;
 use lockstep_exec::transport::control;
+use lockstep_experiment::{Experiment, TransportKind};
 use lockstep_report::CheckRow;
 use lockstep_report::failure::{Failure, STALLED};
 use lockstep_report::progress::tell;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
 use crate::launch::Launch;
+use crate::operation::STALL_LIMIT;
 
 /// A pair that has not met for so long does not.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -48,18 +50,39 @@ struct Facts {
     round_trip_s: f64,
 }
 
-/// What is to be said of each host of the job, in the process of rank 0; every process calls it.
+/// What is to be said of each host of the job that has started this process, in that of rank 0. Where processes do not meet, this one
+/// says so and ends.
 ///
 /// # Errors
-/// A folder that cannot be written; a message that is lost.
-pub fn job_hosts(launch: &mut Launch) -> Result<Option<Vec<CheckRow>>, Failure> {
+/// No MPI in this binary; a message that is lost.
+pub fn job_hosts() -> Result<Option<Vec<CheckRow>>, Failure> {
+    let asked = Experiment { transport: TransportKind::Mpi, ..Experiment::default() };
     let own = Host::find();
-    let names = launch.texts(&own.name);
+    let apart = || end_apart(&format!("a process on {} does not meet all others", own.name));
+    let joined = patiently(PATIENCE, &AtomicU64::new(0), apart, || {
+        let launch = Launch::new(&asked, STALL_LIMIT)?;
+        let names = launch.texts(&own.name);
+        Ok::<_, Failure>((launch, names))
+    });
+    let (mut launch, names) = joined?;
+    look(&mut launch, own, &names)
+}
+
+/// Says who waits for whom, and what to do; ends the process.
+fn end_apart(what: &str) {
+    tell(&format!(
+        "{what} within {PATIENCE:?}: open the ports between the hosts, or name the network that all have, as in mpirun --mca \
+         btl_tcp_if_include eth0 (srun: OMPI_MCA_btl_tcp_if_include=eth0); two hosts at a time (--host A,B) show which"
+    ));
+    std::process::exit(STALLED);
+}
+
+fn look(launch: &mut Launch, own: Host, names: &[String]) -> Result<Option<Vec<CheckRow>>, Failure> {
     let mark = Mark::put(launch.speaks());
     let marked = launch.texts(&mark.path.display().to_string());
     let sees = Path::new(&marked[0]).exists();
     let (now_s, within_s) = moment(launch);
-    let round_trip_s = meet(launch, &names)?;
+    let round_trip_s = meet(launch, names)?;
     let build = if cfg!(debug_assertions) { "without optimization" } else { "optimized" };
     let facts = Facts {
         host: own.name,
@@ -126,12 +149,8 @@ fn meet(launch: &mut Launch, names: &[String]) -> Result<f64, Failure> {
     let own = launch.here(count).start;
     let late = || {
         let other = waits_for.load(Ordering::Relaxed) as usize;
-        tell(&format!(
-            "process {own} on {} has no message from process {other} on {} for {PATIENCE:?}: open the ports between them, or name \
-             the network that both have, as in mpirun --mca btl_tcp_if_include eth0 (srun: OMPI_MCA_btl_tcp_if_include=eth0)",
-            names[own as usize], names[other]
-        ));
-        std::process::exit(STALLED);
+        let (own_name, other_name) = (&names[own as usize], &names[other]);
+        end_apart(&format!("process {own} on {own_name} has no message from process {other} on {other_name}"));
     };
     let met = patiently(PATIENCE, &moves, late, || {
         launch.run_ranks(count, vec![()], |end, ()| {

@@ -138,7 +138,7 @@ mod tests {
         #[test]
         fn a_shard_is_what_is_written(of in 1u32..=MOST_SHARDS, number in 1u32..=MOST_SHARDS) {
             let read = format!("{number}/{of}").parse::<Shard>();
-            prop_assert_eq!(read.clone().ok().map(|shard| shard.to_string()), (number <= of).then(|| format!("{number}/{of}")));
+            prop_assert_eq!(read.ok().map(|shard| shard.to_string()), (number <= of).then(|| format!("{number}/{of}")));
         }
     }
 
