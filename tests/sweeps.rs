@@ -165,7 +165,7 @@ fn shards_are_merged_to_the_file_of_one_command() {
             assert_eq!(rows(&out), rows(whole));
             assert!(read(&out).contains("--shard 2/2") && merged.contains("all 4 runs of 2 shards"), "{merged}");
         }
-        refused(&["--out", whole, "--shard", "3/2"], "shards count from 1 to 2: with a Slurm array take --array=1-2");
+        refused(&["--out", whole, "--shard", "3/2"], "shards count from 1 to 2, as do the tasks of an array 1-2");
         refused(&["--out", whole, "--shard", "1/2", "--merge", "2"], "merge");
     }
     let plotted = sweep(&["--out", "p.csv", "--shard", "1/2", "--plot", "front.svg"]);

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use lockstep_exec::patiently;
 use lockstep_exec::transport::control;
@@ -16,7 +16,7 @@ use lockstep_report::progress::tell;
 use lockstep_topology::{Bytes, Rank};
 use serde::{Deserialize, Serialize};
 
-use crate::host::Host;
+use crate::host::{Host, now_s};
 use crate::launch::Launch;
 use crate::operation::STALL_LIMIT;
 
@@ -138,8 +138,7 @@ fn moment(launch: &Launch) -> (f64, f64) {
     launch.texts("");
     let begun = Instant::now();
     launch.texts("");
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
-    (now, begun.elapsed().as_secs_f64())
+    (now_s(), begun.elapsed().as_secs_f64())
 }
 
 /// Has every two processes send each other messages; the longest of the pairs' round trips, in seconds.

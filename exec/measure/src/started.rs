@@ -2,6 +2,7 @@
 
 use lockstep_experiment::{Experiment, TransportKind};
 use lockstep_report::progress::tell;
+use lockstep_topology::ErrorPlace;
 
 /// What a launcher says of how many processes it has started: Open MPI's, those of MPICH and its descendants, and `srun`.
 const STARTED: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
@@ -16,8 +17,9 @@ fn take(experiment: &mut Experiment, started: u32) {
     match experiment.transport {
         _ if started <= 1 => {}
         TransportKind::Threads => {
+            let flag = ErrorPlace::Flag("transport");
             tell(&format!(
-                "one of {started} processes, each of which trains by itself: for one job of all take --transport mpi"
+                "one of {started} processes, each of which trains by itself: for one job of all take {flag} mpi"
             ));
         }
         TransportKind::Mpi if !experiment.says("ranks") => {

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 /// More shards than this are more jobs than schedulers take in an array.
 pub const MOST_SHARDS: u32 = 10_000;
@@ -55,7 +55,8 @@ impl Shard {
             return Ok(());
         }
         let holds = if path.exists() { format!("holds {found} of {due} {what}") } else { "is missing".to_owned() };
-        let message = format!("{holds}: run the same command with --shard {self} in place of --merge {}", self.of);
+        let (shard, merge) = (ErrorPlace::Flag("shard"), ErrorPlace::Flag("merge"));
+        let message = format!("{holds}: run the same command with {shard} {self} in place of {merge} {}", self.of);
         Err(InputError::flag("merge", path.display().to_string(), message))
     }
 
@@ -95,7 +96,7 @@ impl FromStr for Shard {
         if (1..=of).contains(&number) {
             Ok(Shard { number, of })
         } else {
-            Err(format!("{text:?}: shards count from 1 to {of}: with a Slurm array take --array=1-{of}"))
+            Err(format!("{text:?}: shards count from 1 to {of}, as do the tasks of an array 1-{of}"))
         }
     }
 }
@@ -161,7 +162,7 @@ mod tests {
             assert!(text.parse::<Shard>().unwrap_err().contains("write I/N"), "{text}");
         }
         for text in ["0/4", "5/4"] {
-            assert!(text.parse::<Shard>().unwrap_err().contains("--array=1-4"), "{text}");
+            assert!(text.parse::<Shard>().unwrap_err().contains("an array 1-4"), "{text}");
         }
     }
 
