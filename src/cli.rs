@@ -29,6 +29,7 @@ mod operation_flags;
 mod papers;
 mod schema;
 mod schemas;
+mod shard_flags;
 mod sim_collective;
 mod sim_curves;
 mod sim_predict;

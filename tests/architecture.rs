@@ -229,10 +229,11 @@ fn layers_are_matched_where_they_are_listed() {
 /// Flags are the command line's: other crates say which setting they mean by its key, which `ErrorPlace` shows as its flag.
 #[test]
 fn only_the_command_line_names_flags() {
-    // What NVIDIA's compiler and mpirun are called with; the help of the settings' flags, and the page that lists them.
+    // What NVIDIA's compiler, mpirun and sbatch are called with; the help of the settings' flags, and the page that lists them.
     let others = [
         "exec/cuda/src/nvrtc.rs",
         "exec/lab/src/run.rs",
+        "exec/measure/src/job_hosts.rs",
         "models/experiment/src/rows.rs",
         "models/experiment/src/page.rs",
     ];

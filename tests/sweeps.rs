@@ -120,6 +120,60 @@ fn an_interrupted_sweep_goes_on_to_the_same_bytes() {
 }
 
 #[test]
+fn shards_are_merged_to_the_file_of_one_command() {
+    let folder = folder("shards");
+    let flags = "sim sweep --model mlp --cluster ethernet-4 --ranks 1..16 --bucket layer,whole";
+    let sweep = |more: &[&str]| {
+        let all: Vec<&str> = flags.split_whitespace().chain(more.iter().copied()).collect();
+        lockstep(&folder, &all)
+    };
+    let text = "name = \"e\"\nmodel = \"mlp\"\nepochs = 1\nseeds = 2\n[[arm]]\nname = \"small\"\n[[arm]]\nname = \"two\"\n\
+                ranks = 2\n";
+    std::fs::write(folder.join("e.toml"), text).expect("a file");
+    let arms =
+        |more: &[&str]| lockstep(&folder, &[&["exec", "sweep", "e.toml", "--data", "mnist:64+32"], more].concat());
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("a file");
+    for (run, whole) in [(&sweep as &dyn Fn(&[&str]) -> std::process::Output, "points.csv"), (&arms, "arms.csv")] {
+        let ok = |more: &[&str]| {
+            let output = run(more);
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).expect("UTF-8")
+        };
+        let refused = |more: &[&str], words: &str| {
+            let output = run(more);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.code() == Some(2) && said.contains(words), "{said}");
+        };
+        let name = |what: &str| whole.replace(".csv", what);
+        let answer = ok(&["--out", whole]);
+        let out = name("-merged.csv");
+        let part = ok(&["--out", &out, "--shard", "1/2"]);
+        assert!(part.contains("shard 1/2: ") && part.contains("--merge 2 puts all shards together"), "{part}");
+        refused(&["--out", &out, "--merge", "2"], "2-of-2.csv: is missing: run the same command with --shard 2/2");
+        assert!(!folder.join(&out).exists());
+        ok(&["--out", &out, "--shard", "2/2"]);
+        let merged = ok(&["--out", &out, "--merge", "2"]);
+        // The arms' seconds are those of other runs.
+        if whole == "points.csv" {
+            assert_eq!(read(&out), read(whole));
+            let front = |answer: &str| answer.lines().filter(|line| !line.starts_with("note: all")).count();
+            assert_eq!(front(&merged), front(&answer));
+        } else {
+            let rows = |name: &str| {
+                read(name).lines().map(|line| line.split(',').take(6).collect::<String>()).collect::<Vec<_>>()
+            };
+            assert_eq!(rows(&out), rows(whole));
+            assert!(read(&out).contains("--shard 2/2") && merged.contains("all 4 runs of 2 shards"), "{merged}");
+        }
+        refused(&["--out", whole, "--shard", "3/2"], "shards count from 1 to 2, as do the tasks of an array 1-2");
+        refused(&["--out", whole, "--shard", "1/2", "--merge", "2"], "merge");
+    }
+    let plotted = sweep(&["--out", "p.csv", "--shard", "1/2", "--plot", "front.svg"]);
+    assert!(String::from_utf8_lossy(&plotted.stderr).contains("is of the whole sweep: give it with --merge"));
+    assert!(!sweep(&["--shard", "1/2"]).status.success(), "a shard needs --out");
+}
+
+#[test]
 fn arms_are_trained_and_what_is_there_is_not_trained_again() {
     let folder = folder("trained-sweep");
     let text = "name = \"e\"\nmodel = \"mlp\"\ndata = \"mnist\"\nepochs = 2\nseeds = 2\n[[arm]]\nname = \"small\"\n\
@@ -157,7 +211,7 @@ fn committed_rows_are_those_of_the_committed_experiments() {
         let experiment = Experiment::load(&claims.join(format!("{name}.toml"))).unwrap();
         let (plan, copy) = (plan(&experiment).unwrap(), folder.join(format!("{name}.csv")));
         std::fs::copy(&file, &copy).unwrap();
-        let rows = RunsFile::open(&copy, &plan).unwrap();
+        let rows = RunsFile::open(&copy, &plan, None).unwrap();
         for planned in &plan {
             assert!(rows.has(planned), "{name}: {}, seed {}, run {}", planned.arm, planned.seed, planned.run);
         }

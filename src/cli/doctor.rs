@@ -1,4 +1,4 @@
-//! `lockstep doctor`: what this machine offers, and what to do where something is missing.
+//! `lockstep doctor`: what this machine, or the hosts of a job, offer, and what to do where something is missing.
 //!
 //! Each check looks at one thing and never fails: what is missing is a row with its cure.
 
@@ -7,6 +7,8 @@ use std::process::Command;
 
 use clap::Args;
 use lockstep_cuda::{Places, probe};
+use lockstep_lab::tools;
+use lockstep_measure::job_hosts::job_hosts;
 use lockstep_measure::launch::HAS_MPI;
 use lockstep_models::profile::Profile;
 use lockstep_predict::PROFILE_PATH;
@@ -18,9 +20,15 @@ use lockstep_topology::Bytes;
 const FASHION_MNIST: &str = "/usr/share/datasets/fashion-mnist";
 /// Flags of `doctor`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  lockstep doctor --format json")]
+#[command(after_help = "Examples:
+  lockstep doctor --format json
+  mpirun --hostfile hosts lockstep doctor --mpi
+  srun -N 2 --ntasks-per-node=2 lockstep doctor --mpi
+      with a lockstep that was built with --features mpi: each host beside the first one, and every two processes")]
 pub(super) struct Doctor {
+    /// Under mpirun or srun: look at each host of the job, and whether all processes reach each other
+    #[arg(long)]
+    mpi: bool,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -28,7 +36,14 @@ pub(super) struct Doctor {
 
 impl Doctor {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let rows = vec![version(), cores(), simd(), memory(), profile(), mpi(), cuda(), digits(), fashion()];
+        if self.mpi {
+            let rows = job_hosts()?;
+            return rows.map_or(Ok(()), |rows| Report::new(rows, Vec::new()).print(self.format));
+        }
+        let mut rows = vec![version(), cores(), simd(), memory(), profile(), mpi()];
+        rows.extend(["srun", "sbatch"].map(slurm));
+        rows.extend(tools().map(lab));
+        rows.extend([cuda(), digits(), fashion()]);
         Report::new(rows, Vec::new()).print(self.format)
     }
 }
@@ -113,6 +128,25 @@ fn mpi() -> CheckRow {
     let found = text.lines().next().unwrap_or("a version that it does not tell").to_owned();
     let found = format!("{found}, {}", direct_messages(&mpirun));
     if HAS_MPI { ok("mpi", found) } else { missing("mpi", format!("{found}, but not in this binary"), build) }
+}
+
+fn slurm(program: &str) -> CheckRow {
+    let cure = "only where Slurm schedules jobs: ask your site, or apt-get install slurm-client";
+    match in_path(program) {
+        Some(path) => ok(program, path.display().to_string()),
+        None => missing(program, format!("no {program} in PATH"), cure),
+    }
+}
+
+fn lab((program, path, package): (&str, Option<PathBuf>, &str)) -> CheckRow {
+    match path {
+        Some(path) => ok(program, path.display().to_string()),
+        None => missing(
+            program,
+            format!("no {program} in PATH"),
+            format!("only for lockstep lab: apt-get install {package}"),
+        ),
+    }
 }
 
 /// Whether the library takes addresses of GPUs' memory, as far as the tool beside `mpirun` tells: Open MPI's does.

@@ -7,6 +7,7 @@ use lockstep_measure::devices::devices;
 use lockstep_measure::launch::Launch;
 use lockstep_measure::operation::Operation;
 use lockstep_measure::rows::rows;
+use lockstep_measure::started::take_started;
 use lockstep_report::failure::Failure;
 use lockstep_report::output::check_outputs;
 use lockstep_report::progress::tell;
@@ -37,7 +38,9 @@ const MOST_LISTED: u32 = 16;
   lockstep exec run --solver lenet_solver.prototxt --model lenet_train_test.prototxt:input=1x28x28 --data mnist --ranks 2
   lockstep exec run --model train_val.prototxt --weights net.caffemodel --data flowers.pack --steps 1000
   lockstep exec run --model resnet-50 --data synthetic --device cuda:bf16 --batch-per-rank 256 --steps 100
-  mpirun -n 4 lockstep exec run --model lenet --data mnist --ranks 4 --transport mpi --steps 100")]
+  mpirun -n 4 lockstep exec run --model lenet --data mnist --transport mpi --steps 100
+  srun -N 2 --ntasks-per-node=2 lockstep exec run --model lenet --data mnist --transport mpi --steps 100
+      a rank for each process that was started; --ranks 8 would be two in each")]
 pub(super) struct ExecRun {
     /// Experiment file (TOML); flags replace what it says
     experiment: Option<PathBuf>,
@@ -64,6 +67,7 @@ pub(super) struct ExecRun {
 impl ExecRun {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut experiment = self.settings.resolve(self.experiment.as_deref())?;
+        take_started(&mut experiment);
         devices(&experiment)?;
         if let Some(path) = &self.replay_tuner {
             experiment.tuning = Logged::load(path)?;

@@ -5,13 +5,14 @@ use std::time::Instant;
 
 use clap::Args;
 use lockstep_measure::launch::Launch;
-use lockstep_measure::trained::{Data, RunsFile, answer, plan, train};
+use lockstep_measure::trained::{Data, RunsFile, answer, merge, plan, share, train};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::check_writable;
 use lockstep_report::progress::{duration, tell};
 use lockstep_report::{Format, Report};
 
 use super::flags::{SettingFlags, positive};
+use super::shard_flags::{ShardFlags, part_note};
 use lockstep_experiment::setting::TRAIN;
 
 /// Flags of `exec sweep`.
@@ -19,13 +20,18 @@ use lockstep_experiment::setting::TRAIN;
 #[command(after_help = "Examples:
   lockstep exec sweep experiments/claims/warm-up.toml --out experiments/claims/results/warm-up.csv
   lockstep exec sweep experiments/claims/learners.toml --data mnist:256+100 --seeds 2 --out small.csv
-      run either again to go on where it was interrupted; docs/sweeps.md says what stands in the file")]
+      run either again to go on where it was interrupted; docs/sweeps.md says what stands in the file
+  lockstep exec sweep experiments/claims/learners.toml --data mnist:256+100 --seeds 2 --out small.csv --shard 2/4
+  lockstep exec sweep experiments/claims/learners.toml --data mnist:256+100 --seeds 2 --out small.csv --merge 4
+      one of four jobs, each with a file of its own, and what makes one of the four; docs/cluster.md submits them to Slurm")]
 pub(super) struct ExecSweep {
     /// Experiment file (TOML) with its arms
     experiment: PathBuf,
     /// Add the rows of each run when it is done to a .csv file; the same command goes on with such a file
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    #[command(flatten)]
+    shards: ShardFlags,
     #[command(flatten)]
     settings: SettingFlags<TRAIN>,
     /// Do so many runs at most, and leave the others to the next command
@@ -39,14 +45,21 @@ pub(super) struct ExecSweep {
 impl ExecSweep {
     pub(super) fn run(self) -> Result<(), Failure> {
         let experiment = self.settings.resolve(Some(&self.experiment))?;
-        let plan = plan(&experiment)?;
+        let whole = plan(&experiment)?;
+        if let Some(shards) = self.shards.merge {
+            let rows = merge(&self.out, &whole, shards)?;
+            let note = format!("all {} runs of {shards} shards are in {}", whole.len(), self.out.display());
+            return Report::new(answer(&rows), vec![note]).print(self.format);
+        }
+        let (shard, path) = (self.shards.shard, self.shards.file(&self.out));
+        let plan = share(&whole, shard);
         for planned in plan.iter().filter(|planned| planned.seed == experiment.seed) {
             Launch::Threads.check(&planned.experiment, std::slice::from_ref(&planned.configuration))?;
         }
-        check_writable("--out", &self.out)?;
-        let mut file = RunsFile::open(&self.out, &plan)?;
+        check_writable("--out", &path)?;
+        let mut file = RunsFile::open(&path, &whole, shard)?;
         let left: Vec<_> = plan.iter().filter(|planned| !file.has(planned)).collect();
-        tell(&format!("{} runs, of which {} are in {}", plan.len(), plan.len() - left.len(), self.out.display()));
+        tell(&format!("{} runs, of which {} are in {}", plan.len(), plan.len() - left.len(), path.display()));
         let (begun, mut data, command) = (Instant::now(), Data::default(), self.command());
         let now = left.len().min(self.most.map_or(usize::MAX, |most| most as usize));
         for (done, planned) in (1..).zip(&left[..now]) {
@@ -64,12 +77,17 @@ impl ExecSweep {
         }
         let rows = file.rows();
         let done = plan.iter().filter(|planned| file.has(planned)).count();
-        let note = format!("{done} of {} runs are in {}", plan.len(), self.out.display());
+        let note = match shard {
+            Some(shard) => part_note(shard, done as u64, plan.len(), &path, "runs"),
+            None => format!("{done} of {} runs are in {}", plan.len(), path.display()),
+        };
         Report::new(answer(rows), vec![note]).print(self.format)
     }
 
     /// What a row says it was made by.
     fn command(&self) -> String {
-        format!("lockstep exec sweep {}{} --out {}", self.experiment.display(), self.settings, self.out.display())
+        let shard = self.shards.shard.map_or_else(String::new, |shard| format!(" --shard {shard}"));
+        let (file, out) = (self.experiment.display(), self.out.display());
+        format!("lockstep exec sweep {file}{} --out {out}{shard}", self.settings)
     }
 }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use clap::Args;
 use lockstep_measure::interrupt::on_interrupt;
-use lockstep_predict::sweep::{Answer, Collector, How, Points, RowsFile, check, estimate, identity, run, svg};
+use lockstep_predict::sweep::{Answer, Collector, How, Points, RowsFile, check, estimate, identity, merge, run, svg};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::progress::{Estimate, duration};
-use lockstep_report::{Chart, Format, Report, save_page};
+use lockstep_report::{Chart, Format, FrontRow, Report, print, save_page};
 use lockstep_topology::InputError;
 
 use super::flags::{FoldFlags, SettingFlags, positive};
+use super::shard_flags::{ShardFlags, part_note};
 use super::sim_predict::Network;
 use lockstep_experiment::setting::SWEEP;
 use lockstep_experiment::sweep::{MOST_POINTS, Sweep};
@@ -29,7 +30,10 @@ const MOST_JOBS: u32 = 1024;
   lockstep sim sweep --model resnet-32 --cluster titanx8-pcie3 --ranks 1..8 --batch-per-rank 16,64 \\
       --strategy sma,sma:tau=4 --learners 1,2,4 --out learners.csv
   lockstep sim sweep experiments/quickstart.toml --cluster ethernet-4 --ranks 1..64 --out rows.jsonl
-      run either again to go on where it was interrupted; docs/sweeps.md works the first one through")]
+      run either again to go on where it was interrupted; docs/sweeps.md works the first one through
+  lockstep sim sweep experiments/quickstart.toml --cluster ethernet-4 --ranks 1..64 --out rows.csv --shard 2/4
+  lockstep sim sweep experiments/quickstart.toml --cluster ethernet-4 --ranks 1..64 --out rows.csv --merge 4
+      one of four jobs, each with a file of its own, and what makes one of the four; docs/cluster.md submits them to Slurm")]
 pub(super) struct SimSweep {
     /// Experiment file (TOML), its lists in [sweep] too; flags replace what it says
     experiment: Option<PathBuf>,
@@ -46,6 +50,8 @@ pub(super) struct SimSweep {
     /// Write a row for each point as it is known, to a .csv or .jsonl file; the same command goes on with such a file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    shards: ShardFlags,
     /// Draw all points, the fronts and their knees into an .svg file
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -65,8 +71,11 @@ pub(super) struct SimSweep {
 
 impl SimSweep {
     pub(super) fn run(self) -> Result<(), Failure> {
+        let shard = self.shards.shard;
+        self.shards.check(&[("plot", self.plot.as_deref()), ("html", self.html.as_deref())])?;
+        let file = self.out.as_deref().map(|out| self.shards.file(out));
         check_outputs(&[
-            ("--out", self.out.as_deref()),
+            ("--out", file.as_deref()),
             ("--plot", self.plot.as_deref()),
             ("--html", self.html.as_deref()),
         ])?;
@@ -77,17 +86,28 @@ impl SimSweep {
         let plan = sweep.plan()?;
         let how = How { network: self.network.into(), fold: self.fold.rule(), profile: self.profile.clone() };
         let identity = identity(&sweep, &how);
-        let collector = Arc::new(Collector::new(sweep, plan));
-        if self.html.is_some() {
+        let collector = Arc::new(Collector::of(sweep, plan, shard));
+        if self.html.is_some() || self.shards.merge.is_some() {
             collector.keep_rows();
         }
         let points = Points::new(collector.sweep(), collector.plan(), &how, &identity)?;
-        let jobs =
-            self.jobs.map_or_else(cores, |jobs| jobs.min(MOST_JOBS) as usize).min(points.count() as usize).max(1);
-        self.refuse_too_many(&points, jobs)?;
-        if let Some(path) = &self.out {
-            let stated = collector.sweep().base.input.is_some();
-            let file = RowsFile::open(path, &identity, points.count().into(), stated, |row| collector.known(row))?;
+        if let (Some(shards), Some(out)) = (self.shards.merge, &self.out) {
+            // What is there must be of this sweep too.
+            RowsFile::open(out, (&identity, collector.has_input()), collector.order(), |_| ())?;
+            merge(&points, &collector, &identity, out, shards)?;
+            collector.with(|answer, _| match answer.none_predicted() {
+                false => RowsFile::replace(out, collector.has_input(), answer.kept.as_deref().unwrap_or_default()),
+                true => Ok(()),
+            })?;
+            return answer(&collector, self.format, (self.plot.as_deref(), self.html.as_deref()), false);
+        }
+        let most = collector.order().len();
+        let jobs = self.jobs.map_or_else(cores, |jobs| jobs.min(MOST_JOBS) as usize).min(most).max(1);
+        self.refuse_too_many(&points, collector.order(), jobs)?;
+        if let Some(path) = &file {
+            let file = RowsFile::open(path, (&identity, collector.has_input()), collector.order(), |row| {
+                collector.known(row)
+            })?;
             collector.write_to(file);
         }
         let shown = Arc::new(Estimate::new("sweeping"));
@@ -103,12 +123,12 @@ impl SimSweep {
     }
 
     /// A slip in a list makes millions of points: their time is told before anybody waits for it.
-    fn refuse_too_many(&self, points: &Points<'_>, jobs: usize) -> Result<(), Failure> {
-        let count = points.count();
+    fn refuse_too_many(&self, points: &Points<'_>, order: &[u32], jobs: usize) -> Result<(), Failure> {
+        let count = order.len() as u32;
         if count <= self.max_points {
             return Ok(());
         }
-        let (seconds, timed) = estimate(points, jobs)?;
+        let (seconds, timed) = estimate(points, order, jobs)?;
         let allowed = u64::from(count).min(MOST_POINTS);
         let message = format!(
             "the sweep has {count} points, which take about {} on {jobs} threads, judging by {timed} of them: leave values \
@@ -132,6 +152,14 @@ fn answer(
 ) -> Result<(), Failure> {
     let (sweep, plan) = (collector.sweep(), collector.plan());
     collector.with(|answer: &Answer, file| {
+        if let (Some(shard), Some((file, _))) = (collector.shard(), &file) {
+            // The front of some points is that of no question.
+            let note = part_note(shard, answer.rows, collector.order().len(), file.path(), "points");
+            return match format {
+                Format::Table => print(&format!("note: {note}\n")),
+                _ => Report::new(Vec::<FrontRow>::new(), vec![note]).print(format),
+            };
+        }
         let (rows, mut notes) = answer.report(sweep, plan);
         if let Some((file, written)) = file {
             let path = file.path().display();

@@ -24,4 +24,5 @@ pub use plan::{Cable, End, LabHost, MOST_HOSTS, Place, Plan};
 pub use rate::Rate;
 pub use run::{run_each, run_mpi};
 pub use state::{Lab, LabParts, known, survey};
+pub use tools::tools;
 pub use up::up;

@@ -14,6 +14,14 @@ const PACKAGES: [(&str, &str); 4] =
 /// Where programs for root are; the search path of other users may lack these.
 const ROOTS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
+/// What labs call beside `mpirun`, where it is, and the package that has it.
+pub fn tools() -> impl Iterator<Item = (&'static str, Option<PathBuf>, &'static str)> {
+    PACKAGES
+        .into_iter()
+        .filter(|(program, _)| *program != "mpirun")
+        .map(|(program, package)| (program, find(program), package))
+}
+
 /// Whether this user may make namespaces, and whether the programs are there.
 ///
 /// # Errors

@@ -24,12 +24,11 @@ impl Host {
         let or_unknown = |text: String| if text.is_empty() { "unknown".to_owned() } else { text };
         let info = read("/proc/cpuinfo");
         let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         Host {
             name: or_unknown(read("/proc/sys/kernel/hostname").trim().to_owned()),
             cpu: or_unknown(model.map(|(_, name)| name.trim().to_owned()).unwrap_or_default()),
             cores: given(),
-            date: rfc3339(seconds),
+            date: rfc3339(now_s() as u64),
         }
     }
 }
@@ -66,6 +65,11 @@ impl Cores {
     pub fn pins(&self, threads: usize) -> Pins {
         if self.anywhere { Pins::anywhere(threads) } else { Pins::new(threads, 1) }
     }
+}
+
+/// Seconds since 1970, by a clock that may jump.
+pub fn now_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 /// Cores that the system gives this process.

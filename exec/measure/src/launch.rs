@@ -144,6 +144,36 @@ impl Launch {
         }
     }
 
+    /// A text of each process, in order; every process calls it.
+    pub fn texts(&self, own: &str) -> Vec<String> {
+        match self {
+            Launch::Threads => vec![own.to_owned()],
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, .. } => {
+                let lengths = processes.gather(own.len() as u32);
+                let mut texts = vec![Vec::new(); lengths.len()];
+                let words = lengths.iter().max().map_or(0, |longest| longest.div_ceil(4) as usize);
+                for word in 0..words {
+                    let byte = |at: usize| own.as_bytes().get(4 * word + at).copied().unwrap_or(0);
+                    let all = processes.gather(u32::from_le_bytes([0, 1, 2, 3].map(byte)));
+                    texts.iter_mut().zip(all).for_each(|(text, word)| text.extend(word.to_le_bytes()));
+                }
+                let cut =
+                    |(text, length): (Vec<u8>, u32)| String::from_utf8_lossy(&text[..length as usize]).into_owned();
+                texts.into_iter().zip(lengths).map(cut).collect()
+            }
+        }
+    }
+
+    /// How the MPI library calls itself; nothing where there is none.
+    pub fn library(&self) -> String {
+        match self {
+            Launch::Threads => String::new(),
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, .. } => processes.library(),
+        }
+    }
+
     /// For each process the first one on the same host, by the host's name.
     pub fn hosts(&self) -> Vec<u32> {
         match self {

@@ -2,6 +2,7 @@
 
 mod answer;
 mod file;
+mod merge;
 mod plan;
 mod run;
 #[cfg(test)]
@@ -9,5 +10,6 @@ mod tests;
 
 pub use answer::answer;
 pub use file::RunsFile;
-pub use plan::{Planned, plan};
+pub use merge::merge;
+pub use plan::{Planned, plan, share};
 pub use run::{Data, train};

@@ -67,6 +67,11 @@ impl Processes {
         self.wire.process()
     }
 
+    /// How the MPI library calls itself, its first words.
+    pub fn library(&self) -> String {
+        wire::library()
+    }
+
     /// Number of processes.
     pub fn count(&self) -> u32 {
         self.wire.processes()

@@ -177,6 +177,11 @@ impl Experiment {
         self.places.insert(key.to_owned(), ErrorPlace::Flag(key));
     }
 
+    /// Whether the file or a flag has a value for `key`.
+    pub fn says(&self, key: &str) -> bool {
+        self.places.contains_key(key)
+    }
+
     /// The same error at the line of the file that it is about, where there is one; a method that cannot serve is about
     /// `algorithm`.
     pub fn locate(&self, error: InputError) -> InputError {

@@ -31,6 +31,7 @@ mod scaling;
 mod scenario;
 pub mod setting;
 mod settings;
+pub mod shard;
 mod solver;
 pub mod sweep;
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The lock of a folder of checkpoints: one run writes there at a time, and who that is stands in the file.
 //!
 //! The system takes a lock back when its process ends, however it ends, so a dead run's lock is never in the way on its host.
-//! On other hosts the system's locks may not be seen; there what stands in the file decides.
+//! On other hosts the system's locks may not be seen; there what stands in the file decides. A job of Slurm that is started again
+//! takes over what its earlier start held on a host that is lost: Slurm starts a job anew after it has given up the start before.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -18,6 +19,45 @@ struct Holder {
     pid: u32,
     host: String,
     since: String,
+    /// Older files have none.
+    #[serde(default)]
+    slurm: Option<Start>,
+}
+
+/// A start of a job of Slurm.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Start {
+    cluster: String,
+    job: String,
+    /// How many came before it.
+    restarts: u32,
+}
+
+impl Start {
+    /// That which this process belongs to, as the variables say that Slurm sets.
+    fn find() -> Option<Start> {
+        let of = |name: &str| std::env::var(name).ok();
+        let restarts = of("SLURM_RESTART_COUNT").and_then(|count| count.parse().ok()).unwrap_or(0);
+        Some(Start { cluster: of("SLURM_CLUSTER_NAME").unwrap_or_default(), job: of("SLURM_JOB_ID")?, restarts })
+    }
+
+    fn follows(&self, other: &Start) -> bool {
+        (&self.cluster, &self.job) == (&other.cluster, &other.job) && self.restarts > other.restarts
+    }
+}
+
+impl Holder {
+    /// This process.
+    fn find() -> Holder {
+        let own = Host::find();
+        Holder { pid: std::process::id(), host: own.name, since: own.date, slurm: Start::find() }
+    }
+
+    /// Whether `earlier` is certain to have ended where nobody has its lock.
+    fn outlives(&self, earlier: &Holder) -> bool {
+        let started_again = self.slurm.as_ref().zip(earlier.slurm.as_ref());
+        self.host == earlier.host || started_again.is_some_and(|(own, earlier)| own.follows(earlier))
+    }
 }
 
 /// The right to write into a folder, until it is dropped.
@@ -32,6 +72,10 @@ impl Lock {
     /// # Errors
     /// A folder that cannot be written, or one that another run writes to.
     pub fn take(folder: &Path) -> Result<(Lock, Option<String>), InputError> {
+        Lock::take_as(folder, &Holder::find())
+    }
+
+    fn take_as(folder: &Path, own: &Holder) -> Result<(Lock, Option<String>), InputError> {
         let path = folder.join("lock");
         let wrong = |message: String| InputError::flag("checkpoint", folder.display().to_string(), message);
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
@@ -51,14 +95,12 @@ impl Lock {
             }
             Err(TryLockError::Error(error)) => return Err(wrong(format!("cannot be locked: {error}"))),
         }
-        let own = Host::find();
-        if holder.as_ref().is_some_and(|holder| holder.host != own.name) {
+        if holder.as_ref().is_some_and(|holder| !own.outlives(holder)) {
             let message = format!("{shown} may still write there: if that run is over, delete {}", path.display());
             return Err(wrong(message));
         }
-        let holder = Holder { pid: std::process::id(), host: own.name, since: own.date };
         let mut lock = Lock { file };
-        let written = serde_json::to_string(&holder).map_err(std::io::Error::from).and_then(|text| lock.write(&text));
+        let written = serde_json::to_string(own).map_err(std::io::Error::from).and_then(|text| lock.write(&text));
         written.map_err(|error| wrong(format!("cannot be written: {error}; name another folder")))?;
         Ok((lock, (!text.is_empty()).then_some(shown)))
     }
@@ -76,5 +118,41 @@ impl Drop for Lock {
         let _ = self.write("");
         // A process that is being started has the file open until it is another program: closing it would not be enough.
         let _ = self.file.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(host: &str, slurm: Option<(&str, u32)>) -> Holder {
+        let start = |(job, restarts): (&str, u32)| Start { cluster: "c".to_owned(), job: job.to_owned(), restarts };
+        Holder { pid: 7, host: host.to_owned(), since: "then".to_owned(), slurm: slurm.map(start) }
+    }
+
+    /// Who died on which host, in which start of which job, and whether the other takes its lock over.
+    #[test]
+    fn a_dead_run_is_in_the_way_on_other_hosts_unless_its_job_was_started_again() {
+        for (dead, own, takes) in [
+            (holder("a", None), holder("a", None), true),
+            (holder("a", None), holder("b", None), false),
+            (holder("a", Some(("1", 0))), holder("b", Some(("1", 1))), true),
+            (holder("a", Some(("1", 0))), holder("b", Some(("1", 0))), false),
+            (holder("a", Some(("1", 1))), holder("b", Some(("1", 0))), false),
+            (holder("a", Some(("1", 0))), holder("b", Some(("2", 1))), false),
+            (holder("a", Some(("1", 0))), holder("b", None), false),
+            (holder("a", None), holder("b", Some(("1", 1))), false),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join("lock"), serde_json::to_string(&dead).unwrap()).unwrap();
+            match Lock::take_as(folder.path(), &own) {
+                Ok((_, named)) => assert!(takes && named.unwrap().contains("process 7 on a since then"), "{own:?}"),
+                Err(error) => assert!(!takes && error.to_string().contains("if that run is over, delete"), "{error}"),
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        // As builds before wrote it.
+        std::fs::write(folder.path().join("lock"), r#"{"pid":7,"host":"a","since":"then"}"#).unwrap();
+        assert!(Lock::take_as(folder.path(), &holder("a", None)).is_ok());
     }
 }

@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Seek};
 use std::path::Path;
 
+use lockstep_experiment::shard::Shard;
 use lockstep_report::lines::{Lines, wrong};
+use lockstep_report::output::write_atomically;
 use lockstep_report::{CsvForm, EpochRow};
 use lockstep_topology::InputError;
 
-use super::plan::Planned;
+use super::plan::{Planned, share};
 
 /// An open file of runs.
 #[derive(Debug)]
@@ -23,12 +25,12 @@ pub struct RunsFile {
 }
 
 impl RunsFile {
-    /// The file at `path` for the runs of `plan`, with the rows that it holds; one that does not exist appears with the first
-    /// run.
+    /// The file at `path` for the runs of `plan`, or for those of a shard, with the rows that it holds; one that does not exist
+    /// appears with the first run.
     ///
     /// # Errors
-    /// A name that is not `.csv`; a file of something else or in use, a row of another sweep, a row that was changed.
-    pub fn open(path: &Path, plan: &[Planned]) -> Result<RunsFile, InputError> {
+    /// A name that is not `.csv`; a file of something else or in use, a row of another sweep or shard, a row that was changed.
+    pub fn open(path: &Path, plan: &[Planned], shard: Option<Shard>) -> Result<RunsFile, InputError> {
         if path.extension().is_none_or(|extension| extension != "csv") {
             return Err(wrong(path, "must end in .csv"));
         }
@@ -39,7 +41,7 @@ impl RunsFile {
                 let mut bytes = Vec::new();
                 let read = reader.rewind().and_then(|()| reader.read_to_end(&mut bytes));
                 read.map_err(|error| wrong(path, &format!("cannot be read: {error}")))?;
-                known(path, &String::from_utf8_lossy(&bytes), &form, plan)?
+                known(path, &String::from_utf8_lossy(&bytes), &form, plan, shard)?
             }
         };
         lines.keep(whole)?;
@@ -64,6 +66,18 @@ impl RunsFile {
         Ok(())
     }
 
+    /// Writes the file at `path` anew, in one step, with these rows.
+    ///
+    /// # Errors
+    /// A full disk, say; the file stays as it was.
+    pub fn replace(path: &Path, rows: &[EpochRow]) -> Result<(), InputError> {
+        let form = CsvForm::of(&EpochRow::default());
+        write_atomically("--out", path, |file| {
+            file.write_all(form.header().as_bytes())?;
+            rows.iter().try_for_each(|row| file.write_all(form.line(row).as_bytes()))
+        })
+    }
+
     /// The rows of all runs that are done.
     pub fn rows(&self) -> &[EpochRow] {
         &self.rows
@@ -76,14 +90,26 @@ fn known(
     text: &str,
     form: &CsvForm<EpochRow>,
     plan: &[Planned],
+    shard: Option<Shard>,
 ) -> Result<(Vec<EpochRow>, u64), InputError> {
-    let seeds: BTreeMap<&str, u64> = plan.iter().map(|planned| (planned.run.as_str(), planned.seed)).collect();
+    let seeds: BTreeMap<&str, u64> =
+        share(plan, shard).iter().map(|planned| (planned.run.as_str(), planned.seed)).collect();
     let foreign = |line: usize| {
         let message = format!(
             "line {} is of no run of this sweep: name another file, or remove the rows of what was changed",
             line + 1
         );
         wrong(path, &message)
+    };
+    let elsewhere = |line: usize, row: &EpochRow| match shard {
+        Some(shard) if !seeds.contains_key(row.run.as_str()) && plan.iter().any(|planned| planned.run == row.run) => {
+            let message = format!(
+                "line {} is of another shard than {shard}: was the file copied or renamed? Remove it, and run this shard",
+                line + 1
+            );
+            wrong(path, &message)
+        }
+        _ => foreign(line),
     };
     let header = form.header();
     if !text.starts_with(&header) {
@@ -106,7 +132,7 @@ fn known(
             return Err(wrong(path, &message));
         };
         if seeds.get(row.run.as_str()) != Some(&row.seed) || done.contains(&row.run) {
-            return Err(foreign(number));
+            return Err(elsewhere(number, &row));
         }
         at += line.len();
         if run.first().is_some_and(|first: &EpochRow| first.run != row.run) {

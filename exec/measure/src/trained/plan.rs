@@ -1,5 +1,6 @@
 //! `Planned`: one run of a trained sweep, and what tells it from all others.
 
+use lockstep_experiment::shard::Shard;
 use lockstep_experiment::trained::TrainedRun;
 use lockstep_experiment::{Configuration, Experiment, Length, TransportKind};
 use lockstep_models::Target;
@@ -65,4 +66,12 @@ pub fn plan(experiment: &Experiment) -> Result<Vec<Planned>, InputError> {
         }
     }
     Ok(runs)
+}
+
+/// The runs of a shard, or all.
+pub fn share(plan: &[Planned], shard: Option<Shard>) -> Vec<&Planned> {
+    match shard {
+        Some(shard) => shard.rows(plan.len() as u32).map(|row| &plan[row as usize]).collect(),
+        None => plan.iter().collect(),
+    }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use lockstep_experiment::Experiment;
+use lockstep_experiment::shard::Shard;
 use lockstep_report::EpochRow;
 
 use super::*;
@@ -18,7 +19,7 @@ fn planned(text: &str) -> Result<Vec<Planned>, String> {
 
 /// Does the runs of `plan` that `path` lacks, `most` of them, and says what the file holds then.
 fn go_on(path: &Path, plan: &[Planned], most: usize) -> String {
-    let mut file = RunsFile::open(path, plan).unwrap();
+    let mut file = RunsFile::open(path, plan, None).unwrap();
     let left: Vec<&Planned> = plan.iter().filter(|planned| !file.has(planned)).collect();
     for planned in left.into_iter().take(most) {
         let rows = train(planned, &mut Data::default(), "test").unwrap();
@@ -82,15 +83,78 @@ fn a_sweep_that_was_torn_goes_on_to_the_same_rows() {
     }
     // More seeds are more runs of the same sweep.
     let more = planned(&TEXT.replace("seeds = 2", "seeds = 3")).unwrap();
-    let file = RunsFile::open(&path, &more).unwrap();
+    let file = RunsFile::open(&path, &more, None).unwrap();
     assert_eq!(more.iter().filter(|planned| file.has(planned)).count(), 4);
-    let refused = RunsFile::open(&path, &more).unwrap_err().to_string();
+    let refused = RunsFile::open(&path, &more, None).unwrap_err().to_string();
     assert!(refused.contains("is being written by another run"), "{refused}");
     drop(file);
-    let rows = answer(RunsFile::open(&path, &plan).unwrap().rows());
+    let rows = answer(RunsFile::open(&path, &plan, None).unwrap().rows());
     let found: Vec<(&str, u32, u32)> = rows.iter().map(|row| (row.arm.as_str(), row.runs, row.epochs)).collect();
     assert_eq!(found, [("small", 2, 2), ("large", 2, 2)]);
     assert!(rows.iter().all(|row| row.error_mean_pct.is_some() && row.error_interval_pct.is_some()));
+}
+
+/// For any number of shards, trained in any order and interrupted anywhere, the merged file is that of one command.
+#[test]
+fn merged_shards_are_the_whole_sweep() {
+    let kept = tempfile::tempdir().unwrap();
+    let plan = planned(&TEXT.replace("seeds = 2", "seeds = 3")).unwrap();
+    let whole = go_on(&kept.path().join("whole.csv"), &plan, 6);
+    let all = |line: &str| line.to_owned() + "\n";
+    let rows_of = |run: &str| whole.lines().filter(|line| line.starts_with(run)).map(all).collect::<String>();
+    let header = all(whole.lines().next().unwrap());
+    for of in 1..=8 {
+        let out = kept.path().join(format!("rows-{of}.csv"));
+        for shard in Shard::all(of).collect::<Vec<_>>().into_iter().rev() {
+            let own = share(&plan, Some(shard));
+            let text: String = std::iter::once(header.clone()).chain(own.iter().map(|run| rows_of(&run.run))).collect();
+            // As a killed shard leaves it.
+            std::fs::write(shard.file(&out), &text[..text.len() - 9]).unwrap();
+            if let Some(last) = own.last() {
+                let error = merge(&out, &plan, of).unwrap_err().to_string();
+                assert!(error.contains("in place of --merge") && !out.exists(), "{error}");
+                let mut file = RunsFile::open(&shard.file(&out), &plan, Some(shard)).unwrap();
+                let left: Vec<&str> = own.iter().filter(|run| !file.has(run)).map(|run| run.run.as_str()).collect();
+                assert_eq!(left, [&last.run]);
+                let rows = train(last, &mut Data::default(), "test").unwrap();
+                file.add(rows.into_iter().map(|row| EpochRow { step_time_s: None, ..row }).collect()).unwrap();
+            }
+        }
+        let rows = merge(&out, &plan, of).unwrap();
+        assert_eq!((std::fs::read_to_string(&out).unwrap(), rows.len()), (whole.clone(), 12));
+    }
+}
+
+#[test]
+fn shards_that_are_missing_doubled_or_foreign_are_refused_with_the_cure() {
+    let kept = tempfile::tempdir().unwrap();
+    let (out, plan) = (kept.path().join("rows.csv"), planned(TEXT).unwrap());
+    let shards: Vec<Shard> = Shard::all(2).collect();
+    for shard in &shards {
+        let mut file = RunsFile::open(&shard.file(&out), &plan, Some(*shard)).unwrap();
+        for own in share(&plan, Some(*shard)) {
+            file.add(train(own, &mut Data::default(), "test").unwrap()).unwrap();
+        }
+    }
+    let (first, second) = (shards[0].file(&out), shards[1].file(&out));
+    let rows = std::fs::read_to_string(&second).unwrap();
+    let refused = |words: &str| {
+        let error = merge(&out, &plan, 2).unwrap_err().to_string();
+        assert!(error.contains(words) && error.contains("rows.2-of-2.csv"), "{error}");
+        assert!(!out.exists());
+    };
+    std::fs::remove_file(&second).unwrap();
+    refused("is missing: run the same command with --shard 2/2 in place of --merge 2");
+    std::fs::write(&second, rows.split_inclusive('\n').take(3).collect::<String>()).unwrap();
+    refused("holds 1 of 2 runs: run the same command with --shard 2/2");
+    std::fs::copy(&first, &second).unwrap();
+    refused("line 2 is of another shard than 2/2");
+    std::fs::write(&second, rows.replace(&share(&plan, Some(shards[1]))[0].run, "0123456789ab")).unwrap();
+    refused("line 2 is of no run of this sweep");
+    std::fs::write(&second, &rows).unwrap();
+    std::fs::write(&out, "mine").unwrap();
+    assert!(merge(&out, &plan, 2).unwrap_err().to_string().contains("line 1 is of no run"));
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "mine");
 }
 
 #[test]
@@ -108,11 +172,11 @@ fn a_file_of_something_else_is_left_alone() {
         (format!("{rows}{}\n", rows.lines().nth(1).unwrap()), "line 4 is of no run"),
     ] {
         std::fs::write(&path, &text).unwrap();
-        let error = RunsFile::open(&path, &plan).unwrap_err().to_string();
+        let error = RunsFile::open(&path, &plan, None).unwrap_err().to_string();
         assert!(error.contains(message), "{error} lacks {message}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }
-    let error = RunsFile::open(&folder.join("rows.txt"), &plan).unwrap_err().to_string();
+    let error = RunsFile::open(&folder.join("rows.txt"), &plan, None).unwrap_err().to_string();
     assert!(error.contains("must end in .csv"), "{error}");
 }
 

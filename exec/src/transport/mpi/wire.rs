@@ -312,14 +312,19 @@ fn pieces(message: u32, elements: usize) -> impl Iterator<Item = Piece> {
     })
 }
 
-/// `MPI_IN_PLACE`, a macro that no binding carries: 1 in Open MPI, −1 in MPICH and all that descend from it.
-fn in_place() -> *const c_void {
+/// How the library calls itself, up to the first comma: `Open MPI v4.1.4`.
+pub(super) fn library() -> String {
     let mut name = [0u8; 8192];
     let mut length: c_int = 0;
     // SAFETY: the buffer is at least as long as any library's longest version string.
     unsafe { ffi::MPI_Get_library_version(name.as_mut_ptr().cast(), &mut length) };
-    let open_mpi = name.starts_with(b"Open MPI");
-    ptr::without_provenance(if open_mpi { 1 } else { usize::MAX })
+    let text = String::from_utf8_lossy(&name[..length.clamp(0, 8192) as usize]);
+    text.split([',', '\n', '\0']).next().unwrap_or_default().trim().to_owned()
+}
+
+/// `MPI_IN_PLACE`, a macro that no binding carries: 1 in Open MPI, −1 in MPICH and all that descend from it.
+fn in_place() -> *const c_void {
+    ptr::without_provenance(if library().starts_with("Open MPI") { 1 } else { usize::MAX })
 }
 
 /// Whether this thread is the one that calls MPI.

@@ -5,6 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::answer::Answer;
 use super::file::RowsFile;
+use lockstep_experiment::shard::Shard;
 use lockstep_experiment::sweep::{Family, Plan, Sweep};
 use lockstep_report::SweepRow;
 use lockstep_report::failure::Failure;
@@ -16,6 +17,9 @@ const AHEAD: u32 = 4096;
 pub struct Collector {
     sweep: Sweep,
     plan: Plan,
+    shard: Option<Shard>,
+    /// The points whose rows these are, ascending.
+    order: Vec<u32>,
     state: Mutex<State>,
     moved: Condvar,
 }
@@ -43,8 +47,15 @@ struct State {
 impl Collector {
     /// A collector of the rows of `plan`.
     pub fn new(sweep: Sweep, plan: Plan) -> Collector {
+        Collector::of(sweep, plan, None)
+    }
+
+    /// A collector of the rows of a shard: of points that are predicted, without what rows of other shards decide.
+    pub fn of(sweep: Sweep, plan: Plan, shard: Option<Shard>) -> Collector {
         let repeat = plan.same_as.values().copied().collect();
-        Collector { sweep, plan, state: Mutex::new(State { repeat, ..State::default() }), moved: Condvar::new() }
+        let order = shard.map_or_else(|| (0..plan.points.len() as u32).collect(), |shard| points_of(shard, &plan));
+        let state = Mutex::new(State { repeat, ..State::default() });
+        Collector { sweep, plan, shard, order, state, moved: Condvar::new() }
     }
 
     /// Keeps every row from now on, refused ones too: a page shows them all.
@@ -60,6 +71,21 @@ impl Collector {
     /// Its points.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// Whether it says how samples reach devices.
+    pub fn has_input(&self) -> bool {
+        self.sweep.base.input.is_some()
+    }
+
+    /// The part of it that is done here.
+    pub fn shard(&self) -> Option<Shard> {
+        self.shard
+    }
+
+    /// The points whose rows are collected, in the order of their rows.
+    pub fn order(&self) -> &[u32] {
+        &self.order
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -83,31 +109,33 @@ impl Collector {
         self.lock().done
     }
 
-    /// Waits until `index` is near enough to what is done; no if the sweep has stopped.
-    pub(super) fn may_start(&self, index: u32) -> bool {
+    /// Waits until row `row` is near enough to what is done; no if the sweep has stopped.
+    pub(super) fn may_start(&self, row: u32) -> bool {
         let mut state = self.lock();
-        while state.stopped.is_none() && index >= state.done.saturating_add(AHEAD) {
+        while state.stopped.is_none() && row >= state.done.saturating_add(AHEAD) {
             state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.stopped.is_none()
     }
 
-    /// Takes the row of point `index`; `None`: the one that it is the same as has its figures.
-    pub(super) fn put(&self, index: u32, row: Option<SweepRow>, label: impl Fn(u32, u32) -> SweepRow) {
+    /// Takes the row at `place` in the order; `None`: the point that it is the same as has its figures.
+    pub(super) fn put(&self, place: u32, row: Option<SweepRow>, label: impl Fn(u32, u32) -> SweepRow) {
         let mut state = self.lock();
         if state.closed {
             return;
         }
-        state.waiting.insert(index, row);
+        state.waiting.insert(place, row);
         loop {
             let next = state.done;
             let Some(row) = state.waiting.remove(&next) else { break };
             let row = row.unwrap_or_else(|| {
-                let earlier = &state.repeated[&self.plan.same_as[&next]];
-                label(next, earlier.setting.ranks).with_figures_of(earlier)
+                let point = self.order[next as usize];
+                let earlier = &state.repeated[&self.plan.same_as[&point]];
+                label(point, earlier.setting.ranks).with_figures_of(earlier)
             });
-            let row = state.complete(&self.sweep, &self.plan, row);
-            if let Err(failure) = state.write(&row) {
+            let row = if self.shard.is_some() { row } else { state.complete(&self.sweep, &self.plan, row) };
+            // A shard does not know whether the sweep has a point that can be predicted.
+            if let Err(failure) = state.write(&row, self.shard.is_none()) {
                 state.stopped.get_or_insert(failure);
                 break;
             }
@@ -146,6 +174,12 @@ impl Collector {
     }
 }
 
+/// The points of a shard: dealt out are those that are predicted, for the others only repeat what these have.
+pub(super) fn points_of(shard: Shard, plan: &Plan) -> Vec<u32> {
+    let predicted: Vec<u32> = (0..plan.points.len() as u32).filter(|point| !plan.same_as.contains_key(point)).collect();
+    shard.rows(predicted.len() as u32).map(|row| predicted[row as usize]).collect()
+}
+
 impl State {
     /// The row with its efficiency.
     fn complete(&self, sweep: &Sweep, plan: &Plan, row: SweepRow) -> SweepRow {
@@ -159,9 +193,9 @@ impl State {
         SweepRow { scaling_efficiency: efficiency.filter(|efficiency| efficiency.is_finite()), ..row }
     }
 
-    fn write(&mut self, row: &SweepRow) -> Result<(), Failure> {
+    fn write(&mut self, row: &SweepRow, holds: bool) -> Result<(), Failure> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        if row.step_time_s.is_none() && self.answer.none_predicted() {
+        if holds && row.step_time_s.is_none() && self.answer.none_predicted() {
             self.held.push(row.clone());
             return Ok(());
         }

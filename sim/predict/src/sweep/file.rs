@@ -10,6 +10,7 @@ use std::path::Path;
 use lockstep_topology::InputError;
 
 use lockstep_report::lines::{Lines, wrong};
+use lockstep_report::output::write_atomically;
 use lockstep_report::{CsvForm, SweepRow};
 
 /// How rows are written.
@@ -17,6 +18,27 @@ use lockstep_report::{CsvForm, SweepRow};
 enum Form {
     Csv(CsvForm<SweepRow>),
     JsonLines,
+}
+
+impl Form {
+    /// As the ending of the file's name says; `has_input`: where the sweep says how samples reach devices, its rows have a column for that.
+    fn of(path: &Path, has_input: bool) -> Result<Form, InputError> {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("csv") => {
+                let example = SweepRow { exposed_input_s: has_input.then_some(0.0), ..SweepRow::default() };
+                Ok(Form::Csv(CsvForm::of(&example)))
+            }
+            Some("jsonl") => Ok(Form::JsonLines),
+            _ => Err(wrong(path, "must end in .csv or .jsonl")),
+        }
+    }
+
+    fn line(&self, row: &SweepRow) -> String {
+        match self {
+            Form::Csv(form) => form.line(row),
+            Form::JsonLines => row.json_line(),
+        }
+    }
 }
 
 /// An open file of rows.
@@ -28,8 +50,8 @@ pub struct RowsFile {
 }
 
 impl RowsFile {
-    /// The file at `path` for the rows of `sweep`, whose samples may be `stated` to come by input tasks; `known` gets those that are
-    /// there already, which must be `points` at most.
+    /// The file at `path` for the rows of these points of `sweep`, which may say how samples reach devices (`has_input`); `known` gets those
+    /// that are there already, the first of them.
     ///
     /// A file that does not exist appears with the first row.
     ///
@@ -37,49 +59,44 @@ impl RowsFile {
     /// A name that is neither `.csv` nor `.jsonl`; a file of something else, of another sweep, or in use.
     pub fn open(
         path: &Path,
-        sweep: &str,
-        points: u64,
-        stated: bool,
+        (sweep, has_input): (&str, bool),
+        points: &[u32],
         mut known: impl FnMut(SweepRow),
     ) -> Result<RowsFile, InputError> {
-        let example = SweepRow { exposed_input_s: stated.then_some(0.0), ..SweepRow::default() };
-        let form = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("csv") => Form::Csv(CsvForm::of(&example)),
-            Some("jsonl") => Form::JsonLines,
-            _ => return Err(wrong(path, "must end in .csv or .jsonl")),
-        };
-        let mut rows = RowsFile { form, sweep: sweep.to_owned(), lines: Lines::open(path)? };
+        let mut rows =
+            RowsFile { form: Form::of(path, has_input)?, sweep: sweep.to_owned(), lines: Lines::open(path)? };
         let whole = rows.known(points, &mut known)?;
         rows.lines.keep(whole)?;
         Ok(rows)
     }
 
     /// Hands over the rows that the file holds, and says how many bytes of it are whole lines.
-    fn known(&self, points: u64, known: &mut impl FnMut(SweepRow)) -> Result<u64, InputError> {
+    fn known(&self, points: &[u32], known: &mut impl FnMut(SweepRow)) -> Result<u64, InputError> {
         let broken = |error: io::Error| wrong(self.path(), &format!("cannot be read: {error}"));
-        let (mut line, mut lines, mut point, mut whole) = (Vec::new(), 0u64, 0u64, 0u64);
+        let (mut line, mut lines, mut points, mut whole) = (Vec::new(), 0u64, points.iter(), 0u64);
+        let mut due = points.next();
         let Some(mut reader) = self.lines.reader() else { return Ok(0) };
         loop {
             line.clear();
             if reader.read_until(b'\n', &mut line).map_err(broken)? == 0 {
                 break;
             }
-            let expected = self.opening(lines, point);
+            let expected = self.opening(lines, due);
             if line.last() != Some(&b'\n') {
                 // Torn by whatever ended the last run, unless it never was ours.
                 let shared = line.len().min(expected.len());
                 if line[..shared] != expected.as_bytes()[..shared] {
-                    return Err(self.foreign(lines));
+                    return Err(self.foreign(lines, &line));
                 }
                 break;
             }
             if !line.starts_with(expected.as_bytes()) {
-                return Err(self.foreign(lines));
+                return Err(self.foreign(lines, &line));
             }
             if lines > 0 || matches!(self.form, Form::JsonLines) {
-                let row = self.parse(&line).filter(|_| point < points);
+                let row = self.parse(&line).filter(|_| due.is_some());
                 known(row.ok_or_else(|| self.damaged(lines))?);
-                point += 1;
+                due = points.next();
             }
             lines += 1;
             whole += line.len() as u64;
@@ -87,12 +104,13 @@ impl RowsFile {
         Ok(whole)
     }
 
-    /// How line `line` begins, on which the row of `point` stands.
-    fn opening(&self, line: u64, point: u64) -> String {
+    /// How line `line` begins, on which the row of `point` is due; behind the last one any row of the sweep does.
+    fn opening(&self, line: u64, point: Option<&u32>) -> String {
+        let point = |before: &str| point.map_or_else(String::new, |point| format!("{before}{point},"));
         match &self.form {
             Form::Csv(form) if line == 0 => form.header(),
-            Form::Csv(_) => format!("{},{point},", self.sweep),
-            Form::JsonLines => format!("{{\"sweep\":\"{}\",\"point\":{point},", self.sweep),
+            Form::Csv(_) => format!("{},{}", self.sweep, point("")),
+            Form::JsonLines => format!("{{\"sweep\":\"{}\",{}", self.sweep, point("\"point\":")),
         }
     }
 
@@ -102,19 +120,16 @@ impl RowsFile {
             Form::Csv(form) => form.row(text)?,
             Form::JsonLines => serde_json::from_str(text).ok()?,
         };
-        (self.line(&row).as_bytes() == line).then_some(row)
+        (self.form.line(&row).as_bytes() == line).then_some(row)
     }
 
-    fn line(&self, row: &SweepRow) -> String {
-        match &self.form {
-            Form::Csv(form) => form.line(row),
-            Form::JsonLines => row.json_line(),
-        }
-    }
-
-    fn foreign(&self, line: u64) -> InputError {
+    fn foreign(&self, line: u64, text: &[u8]) -> InputError {
+        let what = match text.starts_with(self.opening(1, None).as_bytes()) {
+            true => "of another point than is due there, as in the file of another shard",
+            false => "not of this sweep",
+        };
         let message = format!(
-            "line {} is not of this sweep ({}): name another file, or remove this one to begin anew",
+            "line {} is {what} ({}): name another file, or remove this one to begin anew",
             line + 1,
             self.sweep
         );
@@ -130,11 +145,25 @@ impl RowsFile {
     /// # Errors
     /// A full disk, say; what was written of the row is taken back.
     pub fn add(&mut self, row: &SweepRow) -> Result<(), InputError> {
-        let mut text = self.line(row);
+        let mut text = self.form.line(row);
         if let (true, Form::Csv(form)) = (self.lines.is_empty(), &self.form) {
             text.insert_str(0, &form.header());
         }
         self.lines.add(&text)
+    }
+
+    /// Writes the file at `path` anew, in one step, with all rows of a sweep.
+    ///
+    /// # Errors
+    /// A name of another ending, a full disk.
+    pub fn replace(path: &Path, has_input: bool, rows: &[SweepRow]) -> Result<(), InputError> {
+        let form = Form::of(path, has_input)?;
+        write_atomically("--out", path, |file| {
+            if let Form::Csv(form) = &form {
+                file.write_all(form.header().as_bytes())?;
+            }
+            rows.iter().try_for_each(|row| file.write_all(form.line(row).as_bytes()))
+        })
     }
 
     /// Puts everything on the disk.

@@ -24,24 +24,22 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// # Errors
 /// A simulation that deadlocks, a file that cannot be written.
 pub fn run(points: &Points<'_>, collector: &Collector, jobs: usize, estimate: &Estimate) -> Result<(), Failure> {
-    let (first, all) = (collector.done(), points.count());
+    let (first, order) = (collector.done(), collector.order());
     let next = AtomicU32::new(first);
     let work = || {
         loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= all || !collector.may_start(index) {
-                return;
-            }
-            let label = |index, ranks| points.label(index, ranks);
-            if collector.plan().same_as.contains_key(&index) {
-                collector.put(index, None, label);
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(point) = order.get(place as usize).copied().filter(|_| collector.may_start(place)) else { return };
+            let label = |point, ranks| points.label(point, ranks);
+            if collector.plan().same_as.contains_key(&point) {
+                collector.put(place, None, label);
                 continue;
             }
-            match points.row(index, collector.done()) {
+            match points.row(point, order[collector.done() as usize]) {
                 Ok(row) => {
-                    let share = f64::from(index - first) / f64::from(all - first);
-                    estimate.show(share, &format!("point {index} of {all}"));
-                    collector.put(index, Some(row), label);
+                    let share = f64::from(place - first) / (order.len() as f64 - f64::from(first));
+                    estimate.show(share, &format!("point {point} of {}", points.count()));
+                    collector.put(place, Some(row), label);
                 }
                 Err(failure) => return collector.stop(failure),
             }
@@ -57,16 +55,16 @@ pub fn run(points: &Points<'_>, collector: &Collector, jobs: usize, estimate: &E
     collector.end()
 }
 
-/// About how many seconds all points take on `jobs` threads, and how many of them, spread evenly, were timed for that.
+/// About how many seconds the points of `order` take on `jobs` threads, and how many of them, spread evenly, were timed for that.
 ///
 /// # Errors
 /// A simulation that deadlocks.
-pub fn estimate(points: &Points<'_>, jobs: usize) -> Result<(f64, u32), Failure> {
-    let (begun, all) = (Instant::now(), points.count());
+pub fn estimate(points: &Points<'_>, order: &[u32], jobs: usize) -> Result<(f64, u32), Failure> {
+    let (begun, all) = (Instant::now(), order.len() as u32);
     let mut timed = 0;
     for sample in 0..SAMPLES.min(all) {
-        let index = (u64::from(sample) * u64::from(all) / u64::from(SAMPLES.min(all))) as u32;
-        points.row(index, index)?;
+        let place = (u64::from(sample) * u64::from(all) / u64::from(SAMPLES.min(all))) as usize;
+        points.row(order[place], order[place])?;
         timed += 1;
         if begun.elapsed() > PATIENCE {
             break;

@@ -1,5 +1,7 @@
 //! Tests of whole sweeps: the order of rows, going on, what is shared, what is refused.
 
+mod shards;
+
 use super::*;
 use crate::predicted::predict;
 use crate::setup::Setup;
@@ -25,8 +27,9 @@ fn run_into(sweep: &Sweep, path: &std::path::Path, jobs: usize) -> Result<String
     let identity = identity(sweep, &how);
     let collector = Collector::new(sweep.clone(), sweep.plan()?);
     let points = Points::new(collector.sweep(), collector.plan(), &how, &identity)?;
-    let stated = sweep.base.input.is_some();
-    collector.write_to(RowsFile::open(path, &identity, points.count().into(), stated, |row| collector.known(row))?);
+    collector.write_to(RowsFile::open(path, (&identity, collector.has_input()), collector.order(), |row| {
+        collector.known(row)
+    })?);
     run(&points, &collector, jobs, &Estimate::silent())?;
     Ok(std::fs::read_to_string(path).unwrap())
 }

@@ -1,0 +1,309 @@
+//! What the hosts of a job say of themselves, whether every two processes reach each other, and what to do where they do not.
+//!
+//! It runs where a job would run, under its launcher, so it sees what a job would see.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use lockstep_exec::patiently;
+use lockstep_exec::transport::control;
+use lockstep_experiment::{Experiment, TransportKind};
+use lockstep_report::CheckRow;
+use lockstep_report::failure::{Failure, STALLED};
+use lockstep_report::progress::tell;
+use lockstep_topology::{Bytes, Rank};
+use serde::{Deserialize, Serialize};
+
+use crate::host::{Host, now_s};
+use crate::launch::Launch;
+use crate::operation::STALL_LIMIT;
+
+/// A pair that has not met for so long does not.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Messages of which a pair's round trip is the shortest.
+const ROUNDS: u64 = 5;
+/// Clocks that are further apart confuse whoever reads dates of two hosts.
+const CLOCKS_S: f64 = 0.5;
+/// Less shared memory than this is too little for the segments of an MPI library.
+const LEAST_SHARED: Bytes = Bytes(64 << 20);
+
+/// What one process says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Facts {
+    host: String,
+    /// Of lockstep, and how it was built.
+    version: String,
+    mpi: String,
+    cpu: String,
+    cores: usize,
+    /// Bytes that are free in /dev/shm.
+    shared: Option<u64>,
+    /// Whether it sees the file that the first process has made.
+    sees: bool,
+    /// Seconds since 1970 at a moment that all processes have in common.
+    now_s: f64,
+    /// Seconds that this moment took.
+    within_s: f64,
+    /// The slowest of the shortest round trips with each other process, in seconds.
+    round_trip_s: f64,
+}
+
+/// What is to be said of each host of the job that has started this process, in that of rank 0. Where processes do not meet, this one
+/// says so and ends.
+///
+/// # Errors
+/// No MPI in this binary; a message that is lost.
+pub fn job_hosts() -> Result<Option<Vec<CheckRow>>, Failure> {
+    let asked = Experiment { transport: TransportKind::Mpi, ..Experiment::default() };
+    let own = Host::find();
+    let apart = || end_apart(&format!("a process on {} does not meet all others", own.name));
+    let joined = patiently(PATIENCE, &AtomicU64::new(0), apart, || {
+        let launch = Launch::new(&asked, STALL_LIMIT)?;
+        let names = launch.texts(&own.name);
+        Ok::<_, Failure>((launch, names))
+    });
+    let (mut launch, names) = joined?;
+    look(&mut launch, own, &names)
+}
+
+/// Says who waits for whom, and what to do; ends the process.
+fn end_apart(what: &str) {
+    tell(&format!(
+        "{what} within {PATIENCE:?}: open the ports between the hosts, or name the network that all have, as in mpirun --mca \
+         btl_tcp_if_include eth0 (srun: OMPI_MCA_btl_tcp_if_include=eth0); two hosts at a time (--host A,B) show which"
+    ));
+    std::process::exit(STALLED);
+}
+
+fn look(launch: &mut Launch, own: Host, names: &[String]) -> Result<Option<Vec<CheckRow>>, Failure> {
+    let mark = Mark::put(launch.speaks());
+    let marked = launch.texts(&mark.path.display().to_string());
+    let sees = Path::new(&marked[0]).exists();
+    let (now_s, within_s) = moment(launch);
+    let round_trip_s = meet(launch, names)?;
+    let build = if cfg!(debug_assertions) { "without optimization" } else { "optimized" };
+    let facts = Facts {
+        host: own.name,
+        version: format!("lockstep {}, built {build}", env!("CARGO_PKG_VERSION")),
+        mpi: launch.library(),
+        cpu: own.cpu,
+        cores: own.cores,
+        shared: rustix::fs::statvfs("/dev/shm").ok().map(|of| of.f_bavail * of.f_frsize),
+        sees,
+        now_s,
+        within_s,
+        round_trip_s,
+    };
+    let text = serde_json::to_string(&facts).map_err(|error| Failure::Run(error.to_string()))?;
+    let all = launch.texts(&text);
+    drop(mark);
+    if !launch.speaks() {
+        return Ok(None);
+    }
+    let all = all.iter().map(|text| serde_json::from_str(text)).collect::<Result<Vec<Facts>, _>>();
+    all.map(|all| Some(rows(&all))).map_err(|_| Failure::Run(OTHER_BUILD.to_owned()))
+}
+
+/// What follows where processes do not even speak alike.
+const OTHER_BUILD: &str = "a process of another build answered: copy one lockstep to all hosts";
+
+/// An empty file in the folder of the first process, which goes away again.
+struct Mark {
+    path: PathBuf,
+    made: bool,
+}
+
+impl Mark {
+    fn put(here: bool) -> Mark {
+        let folder = std::env::current_dir().unwrap_or_default();
+        let path = folder.join(format!(".lockstep-doctor-{}", std::process::id()));
+        let made = here && fs::write(&path, "").is_ok();
+        Mark { path, made }
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        if self.made {
+            // It is empty, and is named after who made it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The clock at a moment that all processes have in common, and how long that moment is.
+fn moment(launch: &Launch) -> (f64, f64) {
+    launch.texts("");
+    let begun = Instant::now();
+    launch.texts("");
+    (now_s(), begun.elapsed().as_secs_f64())
+}
+
+/// Has every two processes send each other messages; the longest of the pairs' round trips, in seconds.
+fn meet(launch: &mut Launch, names: &[String]) -> Result<f64, Failure> {
+    let (waits_for, moves) = (AtomicU32::new(0), AtomicU64::new(0));
+    let count = launch.processes();
+    let own = launch.here(count).start;
+    let late = || {
+        let other = waits_for.load(Ordering::Relaxed) as usize;
+        let (own_name, other_name) = (&names[own as usize], &names[other]);
+        end_apart(&format!("process {own} on {own_name} has no message from process {other} on {other_name}"));
+    };
+    let met = patiently(PATIENCE, &moves, late, || {
+        launch.run_ranks(count, vec![()], |end, ()| {
+            let mut longest = 0.0f64;
+            // Of as many processes as a power of two these rounds are all pairs, each process in one pair at a time.
+            for round in 1..count.next_power_of_two() {
+                let other = own ^ round;
+                if other >= count {
+                    continue;
+                }
+                waits_for.store(other, Ordering::Relaxed);
+                let mut shortest = f64::INFINITY;
+                for _ in 0..ROUNDS {
+                    for first in [own.min(other), own.max(other)] {
+                        if own == first {
+                            let begun = Instant::now();
+                            control::send(end, Rank(other), 0, 0)?;
+                            control::receive(end, Rank(other), 0)?;
+                            shortest = shortest.min(begun.elapsed().as_secs_f64());
+                        } else {
+                            control::receive(end, Rank(other), 0)?;
+                            control::send(end, Rank(other), 0, 0)?;
+                        }
+                        moves.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                longest = longest.max(shortest);
+            }
+            Ok(longest)
+        })
+    });
+    let met = met.map_err(|error| Failure::Run(error.to_string()))?;
+    Ok(met.into_iter().fold(0.0, f64::max))
+}
+
+/// The rows of all hosts, in the order of their first processes.
+fn rows(all: &[Facts]) -> Vec<CheckRow> {
+    let mut hosts: Vec<&str> = Vec::new();
+    for facts in all {
+        if !hosts.contains(&facts.host.as_str()) {
+            hosts.push(&facts.host);
+        }
+    }
+    let job = match (all.len(), hosts.len()) {
+        (1, _) => CheckRow::missing("job", "one process", "start it as a job: mpirun -n N, or srun -n N"),
+        (processes, 1) => CheckRow::ok("job", format!("{processes} processes on one host")),
+        (processes, hosts) => CheckRow::ok("job", format!("{processes} processes on {hosts} hosts")),
+    };
+    let of_host = |host: &&str| {
+        let own: Vec<&Facts> = all.iter().filter(|facts| facts.host == *host).collect();
+        of_host(&own, &all[0])
+    };
+    std::iter::once(job).chain(hosts.iter().flat_map(of_host)).collect()
+}
+
+/// The rows of a host whose processes said `own`, beside the first host.
+fn of_host(own: &[&Facts], first: &Facts) -> Vec<CheckRow> {
+    let one = own[0];
+    let row = |check: &str, found: String, wrong: bool, cure: String| {
+        let check = format!("{}: {check}", one.host);
+        if wrong { CheckRow::missing(check, found, cure) } else { CheckRow::ok(check, found) }
+    };
+    let alike = |check: &str, found: fn(&Facts) -> &str, cure: &str| {
+        let other = own.iter().find(|facts| found(facts) != found(first));
+        let said = found(other.unwrap_or(&one)).to_owned();
+        row(check, said, other.is_some(), format!("{} has {}: {cure}", first.host, found(first)))
+    };
+    let processes = own.len();
+    let cores = format!("{} for {processes} of the job's processes", one.cores);
+    let fewer = "start fewer there (mpirun --map-by ppr:N:node, sbatch --ntasks-per-node=N), or give each its cores \
+                 (sbatch --cpus-per-task)";
+    let shared = one.shared.map_or_else(|| "none".to_owned(), |bytes| format!("{} free", Bytes(bytes)));
+    let little = one.shared.is_none_or(|bytes| bytes < LEAST_SHARED.0);
+    let offset = one.now_s - first.now_s;
+    let apart = offset.abs() - one.within_s - first.within_s;
+    let sees = own.iter().all(|facts| facts.sees);
+    let seen = if sees { format!("that of {} is there too", first.host) } else { "another one".to_owned() };
+    let longest = own.iter().map(|facts| facts.round_trip_s).fold(0.0, f64::max);
+    vec![
+        alike("version", |facts| &facts.version, "copy one lockstep to all hosts"),
+        alike("mpi", |facts| &facts.mpi, "install one version on all hosts"),
+        alike(
+            "cpu",
+            |facts| &facts.cpu,
+            "predictions take one CPU for all, and other instructions round otherwise: take hosts of one kind",
+        ),
+        row("cores", cores, one.cores < processes && one.cores > 1, fewer.to_owned()),
+        row("reached", format!("by all others, {:.2} ms there and back", longest * 1e3), false, String::new()),
+        row(
+            "clock",
+            format!("{:+.3} s beside {}, to {:.3} s", offset, first.host, one.within_s + first.within_s),
+            apart > CLOCKS_S,
+            "dates of runs and files mislead: set it by NTP (apt-get install chrony)".to_owned(),
+        ),
+        row(
+            "/dev/shm",
+            shared,
+            little,
+            "MPI needs it between processes of a host: mount a tmpfs there (containers: --shm-size=1g), or take mpirun \
+             --mca btl tcp,self"
+                .to_owned(),
+        ),
+        row(
+            "folder",
+            seen,
+            !sees,
+            format!("checkpoints must be seen by all: start in a folder that {} and this host share, as on NFS", first.host),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(host: &str) -> Facts {
+        Facts {
+            host: host.to_owned(),
+            version: "lockstep 1, built optimized".to_owned(),
+            mpi: "Open MPI 4".to_owned(),
+            cpu: "a".to_owned(),
+            cores: 4,
+            shared: Some(1 << 30),
+            sees: true,
+            now_s: 1e9,
+            within_s: 1e-3,
+            round_trip_s: 1e-4,
+        }
+    }
+
+    /// What is missing of a job of two processes on `a` and one on `b`, which `change` alters.
+    fn missing(change: impl Fn(&mut Facts)) -> Vec<String> {
+        let mut all = [facts("a"), facts("a"), facts("b")];
+        change(&mut all[2]);
+        let rows = rows(&all);
+        assert_eq!(rows.len(), 1 + 2 * 8);
+        assert!(rows.iter().all(|row| (row.status == "ok") == row.cure.is_empty()));
+        rows.into_iter().filter(|row| row.status != "ok").map(|row| row.check).collect()
+    }
+
+    #[test]
+    fn each_thing_that_is_unlike_or_missing_is_a_row_of_its_host() {
+        assert!(missing(|_| ()).is_empty());
+        assert_eq!(missing(|facts| facts.version = "lockstep 2".to_owned()), ["b: version"]);
+        assert_eq!(missing(|facts| facts.mpi = "MPICH".to_owned()), ["b: mpi"]);
+        assert_eq!(missing(|facts| facts.cpu = "c".to_owned()), ["b: cpu"]);
+        assert_eq!(missing(|facts| facts.now_s += 2.0), ["b: clock"]);
+        assert_eq!(missing(|facts| facts.now_s -= 0.4), [""; 0]);
+        assert_eq!(missing(|facts| facts.shared = None), ["b: /dev/shm"]);
+        assert_eq!(missing(|facts| facts.shared = Some(1 << 20)), ["b: /dev/shm"]);
+        assert_eq!(missing(|facts| facts.sees = false), ["b: folder"]);
+        let crowd = vec![facts("a"); 5];
+        let rows = rows(&crowd);
+        assert!(rows.iter().any(|row| row.check == "a: cores" && row.cure.contains("--ntasks-per-node")));
+        assert_eq!(super::rows(&[facts("a")])[0].status, "missing");
+    }
+}

@@ -1,0 +1,55 @@
+//! Takes from the launcher how many ranks there are, before any process joins another.
+
+use lockstep_experiment::{Experiment, TransportKind};
+use lockstep_report::progress::tell;
+use lockstep_topology::ErrorPlace;
+
+/// What a launcher says of how many processes it has started: Open MPI's, those of MPICH and its descendants, and `srun`.
+const STARTED: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
+
+/// Takes a rank for each process that was started, where neither the file nor a flag says how many there are.
+pub fn take_started(experiment: &mut Experiment) {
+    let started = STARTED.iter().find_map(|name| std::env::var(name).ok()?.parse().ok());
+    take(experiment, started.unwrap_or(1));
+}
+
+fn take(experiment: &mut Experiment, started: u32) {
+    match experiment.transport {
+        _ if started <= 1 => {}
+        TransportKind::Threads => {
+            let flag = ErrorPlace::Flag("transport");
+            tell(&format!(
+                "one of {started} processes, each of which trains by itself: for one job of all take {flag} mpi"
+            ));
+        }
+        TransportKind::Mpi if !experiment.says("ranks") => {
+            // Each learner is a rank.
+            let learners = experiment.learners.max(1);
+            experiment.ranks = vec![if started.is_multiple_of(learners) { started / learners } else { started }];
+        }
+        TransportKind::Mpi => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_those_that_were_started_where_nothing_says_how_many() {
+        let ranks = |keys: &str, started: u32| {
+            let text = format!("name = \"e\"\nmodel = \"mlp\"\n{keys}");
+            let mut experiment = Experiment::parse("e.toml", &text).unwrap();
+            take(&mut experiment, started);
+            experiment.ranks
+        };
+        let mpi = "transport = \"mpi\"\n";
+        assert_eq!(ranks(mpi, 1), [1]);
+        assert_eq!(ranks(mpi, 3), [3]);
+        assert_eq!(ranks("", 3), [1]);
+        assert_eq!(ranks(&format!("{mpi}ranks = [6, 9]\n"), 3), [6, 9]);
+        let learners = format!("{mpi}strategy = \"sma\"\nlearners = 2\n");
+        assert_eq!(ranks(&learners, 4), [2]);
+        assert_eq!(ranks(&learners, 3), [3]);
+    }
+}

@@ -1,0 +1,49 @@
+//! `--shard` and `--merge`: a sweep as several jobs, and their results as one.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use clap::Args;
+use lockstep_experiment::shard::{Shard, shards};
+use lockstep_topology::InputError;
+
+/// Which part of a sweep a command does.
+#[derive(Debug, Clone, Copy, Args)]
+pub(super) struct ShardFlags {
+    /// Do one of N even parts, I from 1: the rows of --out rows.csv go to rows.I-of-N.csv
+    #[arg(long, value_name = "I/N", requires = "out", conflicts_with = "merge")]
+    pub(super) shard: Option<Shard>,
+    /// Put the files of all N parts together into --out: the same command with this in place of --shard
+    #[arg(long, value_name = "N", requires = "out", value_parser = shards, allow_hyphen_values = true)]
+    pub(super) merge: Option<u32>,
+}
+
+impl ShardFlags {
+    /// Refuses outputs that are of the whole sweep where a part is done.
+    ///
+    /// # Errors
+    /// As said.
+    pub(super) fn check(&self, whole: &[(&'static str, Option<&Path>)]) -> Result<(), InputError> {
+        let given = whole.iter().find_map(|(flag, path)| Some((*flag, (*path)?)));
+        match (self.shard, given) {
+            (Some(_), Some((flag, path))) => {
+                Err(InputError::flag(flag, path.display().to_string(), "is of the whole sweep: give it with --merge"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The file that this part writes to, where `out` is that of the whole sweep.
+    pub(super) fn file<'a>(&self, out: &'a Path) -> Cow<'a, Path> {
+        self.shard.map_or(Cow::Borrowed(out), |shard| Cow::Owned(shard.file(out)))
+    }
+}
+
+/// How far a shard is, and what is to be done next.
+pub(super) fn part_note(shard: Shard, done: u64, all: usize, path: &Path, what: &str) -> String {
+    let next = match done == all as u64 {
+        true => format!("--merge {} puts all shards together", shard.of()),
+        false => "the same command goes on from there".to_owned(),
+    };
+    format!("shard {shard}: {done} of {all} {what} are in {}; {next}", path.display())
+}
