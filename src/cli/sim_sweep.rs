@@ -106,7 +106,7 @@ impl SimSweep {
         self.refuse_too_many(&points, collector.order(), jobs)?;
         if let Some(path) = &file {
             let file = RowsFile::open(path, (&identity, collector.has_input()), collector.order(), |row| {
-                collector.known(row)
+                collector.known(row);
             })?;
             collector.write_to(file);
         }
