@@ -11,7 +11,7 @@ use lockstep_experiment::shard::Shard;
 use lockstep_report::lines::{Lines, wrong};
 use lockstep_report::output::write_atomically;
 use lockstep_report::{CsvForm, EpochRow};
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 use super::plan::{Planned, share};
 
@@ -72,7 +72,7 @@ impl RunsFile {
     /// A full disk, say; the file stays as it was.
     pub fn replace(path: &Path, rows: &[EpochRow]) -> Result<(), InputError> {
         let form = CsvForm::of(&EpochRow::default());
-        write_atomically("--out", path, |file| {
+        write_atomically(ErrorPlace::Flag("out"), path, |file| {
             file.write_all(form.header().as_bytes())?;
             rows.iter().try_for_each(|row| file.write_all(form.line(row).as_bytes()))
         })

@@ -7,7 +7,7 @@
 use std::io::{self, BufRead};
 use std::path::Path;
 
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError};
 
 use lockstep_report::lines::{Lines, wrong};
 use lockstep_report::output::write_atomically;
@@ -158,7 +158,7 @@ impl RowsFile {
     /// A name of another ending, a full disk.
     pub fn replace(path: &Path, has_input: bool, rows: &[SweepRow]) -> Result<(), InputError> {
         let form = Form::of(path, has_input)?;
-        write_atomically("--out", path, |file| {
+        write_atomically(ErrorPlace::Flag("out"), path, |file| {
             if let Form::Csv(form) = &form {
                 file.write_all(form.header().as_bytes())?;
             }
