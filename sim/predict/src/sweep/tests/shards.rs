@@ -13,7 +13,7 @@ fn run_shard(sweep: &Sweep, out: &std::path::Path, shard: Shard, jobs: usize) ->
     let points = Points::new(collector.sweep(), collector.plan(), &how, &identity)?;
     let path = shard.file(out);
     collector.write_to(RowsFile::open(&path, (&identity, collector.has_input()), collector.order(), |row| {
-        collector.known(row)
+        collector.known(row);
     })?);
     run(&points, &collector, jobs, &Estimate::silent())?;
     Ok(std::fs::read_to_string(path).unwrap_or_default())
