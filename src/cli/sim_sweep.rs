@@ -93,10 +93,10 @@ impl SimSweep {
         let points = Points::new(collector.sweep(), collector.plan(), &how, &identity)?;
         if let (Some(shards), Some(out)) = (self.shards.merge, &self.out) {
             // What is there must be of this sweep too.
-            RowsFile::open(out, (&identity, collector.has_input()), collector.order(), |_| ())?;
+            RowsFile::open(out, &identity, collector.order(), |_| ())?;
             merge(&points, &collector, &identity, out, shards)?;
             collector.with(|answer, _| match answer.none_predicted() {
-                false => RowsFile::replace(out, collector.has_input(), answer.kept.as_deref().unwrap_or_default()),
+                false => RowsFile::replace(out, answer.kept.as_deref().unwrap_or_default()),
                 true => Ok(()),
             })?;
             return answer(&collector, self.format, (self.plot.as_deref(), self.html.as_deref()), false);
@@ -105,7 +105,7 @@ impl SimSweep {
         let jobs = self.jobs.map_or_else(cores, |jobs| jobs.min(MOST_JOBS) as usize).min(most).max(1);
         self.refuse_too_many(&points, collector.order(), jobs)?;
         if let Some(path) = &file {
-            let file = RowsFile::open(path, (&identity, collector.has_input()), collector.order(), |row| {
+            let file = RowsFile::open(path, &identity, collector.order(), |row| {
                 collector.known(row);
             })?;
             collector.write_to(file);

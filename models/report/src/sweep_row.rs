@@ -38,7 +38,6 @@ pub struct SweepRow {
     /// Seconds per step in which a rank's computation stands still for communication.
     pub exposed_comm_s: Option<f64>,
     /// Seconds per step in which it waits for the batch that it loads next; only where `[input]` says how samples reach devices.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub exposed_input_s: Option<f64>,
     /// What bounds the step: the resource that is busy longest, `waiting: latency` or `waiting: imbalance`.
     pub bound: Option<String>,

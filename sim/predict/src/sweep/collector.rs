@@ -73,11 +73,6 @@ impl Collector {
         &self.plan
     }
 
-    /// Whether it says how samples reach devices.
-    pub fn has_input(&self) -> bool {
-        self.sweep.base.input.is_some()
-    }
-
     /// The part of it that is done here.
     pub fn shard(&self) -> Option<Shard> {
         self.shard

@@ -21,13 +21,10 @@ enum Form {
 }
 
 impl Form {
-    /// As the ending of the file's name says; `has_input`: where the sweep says how samples reach devices, its rows have a column for that.
-    fn of(path: &Path, has_input: bool) -> Result<Form, InputError> {
+    /// As the ending of the file's name says.
+    fn of(path: &Path) -> Result<Form, InputError> {
         match path.extension().and_then(|extension| extension.to_str()) {
-            Some("csv") => {
-                let example = SweepRow { exposed_input_s: has_input.then_some(0.0), ..SweepRow::default() };
-                Ok(Form::Csv(CsvForm::of(&example)))
-            }
+            Some("csv") => Ok(Form::Csv(CsvForm::of(&SweepRow::default()))),
             Some("jsonl") => Ok(Form::JsonLines),
             _ => Err(wrong(path, "must end in .csv or .jsonl")),
         }
@@ -50,8 +47,7 @@ pub struct RowsFile {
 }
 
 impl RowsFile {
-    /// The file at `path` for the rows of these points of `sweep`, which may say how samples reach devices (`has_input`); `known` gets those
-    /// that are there already, the first of them.
+    /// The file at `path` for the rows of these points of `sweep`; `known` gets those that are there already, the first of them.
     ///
     /// A file that does not exist appears with the first row.
     ///
@@ -59,12 +55,11 @@ impl RowsFile {
     /// A name that is neither `.csv` nor `.jsonl`; a file of something else, of another sweep, or in use.
     pub fn open(
         path: &Path,
-        (sweep, has_input): (&str, bool),
+        sweep: &str,
         points: &[u32],
         mut known: impl FnMut(SweepRow),
     ) -> Result<RowsFile, InputError> {
-        let mut rows =
-            RowsFile { form: Form::of(path, has_input)?, sweep: sweep.to_owned(), lines: Lines::open(path)? };
+        let mut rows = RowsFile { form: Form::of(path)?, sweep: sweep.to_owned(), lines: Lines::open(path)? };
         let whole = rows.known(points, &mut known)?;
         rows.lines.keep(whole)?;
         Ok(rows)
@@ -156,8 +151,8 @@ impl RowsFile {
     ///
     /// # Errors
     /// A name of another ending, a full disk.
-    pub fn replace(path: &Path, has_input: bool, rows: &[SweepRow]) -> Result<(), InputError> {
-        let form = Form::of(path, has_input)?;
+    pub fn replace(path: &Path, rows: &[SweepRow]) -> Result<(), InputError> {
+        let form = Form::of(path)?;
         write_atomically(ErrorPlace::Flag("out"), path, |file| {
             if let Form::Csv(form) = &form {
                 file.write_all(form.header().as_bytes())?;

@@ -26,7 +26,7 @@ pub fn merge(
     for shard in Shard::all(shards) {
         let (own, path) = (points_of(shard, plan), shard.file(out));
         let mut found = 0;
-        RowsFile::open(&path, (identity, collector.has_input()), &own, |row| {
+        RowsFile::open(&path, identity, &own, |row| {
             found += 1;
             let point = row.point as usize;
             rows[point] = Some(row);

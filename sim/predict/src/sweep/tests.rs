@@ -27,7 +27,7 @@ fn run_into(sweep: &Sweep, path: &std::path::Path, jobs: usize) -> Result<String
     let identity = identity(sweep, &how);
     let collector = Collector::new(sweep.clone(), sweep.plan()?);
     let points = Points::new(collector.sweep(), collector.plan(), &how, &identity)?;
-    collector.write_to(RowsFile::open(path, (&identity, collector.has_input()), collector.order(), |row| {
+    collector.write_to(RowsFile::open(path, &identity, collector.order(), |row| {
         collector.known(row);
     })?);
     run(&points, &collector, jobs, &Estimate::silent())?;
@@ -104,7 +104,7 @@ fn files_of_something_else_are_refused_and_left_alone() {
     assert!(run_into(&own, &folder.join("rows.txt"), 1).unwrap_err().to_string().contains(".csv or .jsonl"));
 }
 
-/// Where samples are stated to come by input tasks, rows have one more column, of which refused points leave the cell empty.
+/// Where samples are stated to come by input tasks, rows say how long a step waits for them; refused points leave the cell empty.
 #[test]
 fn rows_of_stated_input_say_how_long_a_step_waits_for_it() {
     let kept = tempfile::tempdir().unwrap();
@@ -112,7 +112,7 @@ fn rows_of_stated_input_say_how_long_a_step_waits_for_it() {
                  samples = \"assumed: a\"\nimage = \"assumed: a\"\nthreads = \"assumed: a\"\ndecode = \"assumed: a\"\n";
     let sweep = sweep(&format!("{}{input}", SMALL.replace("[sweep.scale]\nnic = [1, 2]\n", "")));
     let csv = run_into(&sweep, &kept.path().join("rows.csv"), 2).unwrap();
-    let form = CsvForm::of(&SweepRow { exposed_input_s: Some(0.0), ..SweepRow::default() });
+    let form = CsvForm::of(&SweepRow::default());
     assert_eq!(csv.lines().next(), form.header().lines().next());
     let rows: Vec<SweepRow> = csv.lines().skip(1).map(|line| form.row(line).unwrap()).collect();
     let (refused, predicted): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.refused.is_some());

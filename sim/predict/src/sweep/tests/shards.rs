@@ -12,7 +12,7 @@ fn run_shard(sweep: &Sweep, out: &std::path::Path, shard: Shard, jobs: usize) ->
     let collector = Collector::of(sweep.clone(), sweep.plan()?, Some(shard));
     let points = Points::new(collector.sweep(), collector.plan(), &how, &identity)?;
     let path = shard.file(out);
-    collector.write_to(RowsFile::open(&path, (&identity, collector.has_input()), collector.order(), |row| {
+    collector.write_to(RowsFile::open(&path, &identity, collector.order(), |row| {
         collector.known(row);
     })?);
     run(&points, &collector, jobs, &Estimate::silent())?;
@@ -27,7 +27,7 @@ fn merged(sweep: &Sweep, out: &std::path::Path, shards: u32) -> Result<String, F
     let points = Points::new(collector.sweep(), collector.plan(), &how, &identity)?;
     collector.keep_rows();
     merge(&points, &collector, &identity, out, shards)?;
-    collector.with(|answer, _| RowsFile::replace(out, collector.has_input(), answer.kept.as_deref().unwrap()))?;
+    collector.with(|answer, _| RowsFile::replace(out, answer.kept.as_deref().unwrap()))?;
     Ok(std::fs::read_to_string(out).unwrap())
 }
 
@@ -107,7 +107,7 @@ fn shards_that_are_missing_doubled_or_foreign_are_refused_with_the_cure() {
     std::fs::write(&out, "mine").unwrap();
     let how = How::default();
     let all: Vec<u32> = (0..4).collect();
-    assert!(RowsFile::open(&out, (&identity(&own, &how), false), &all, |_| ()).is_err());
+    assert!(RowsFile::open(&out, &identity(&own, &how), &all, |_| ()).is_err());
     std::fs::remove_file(&out).unwrap();
     assert!(merged(&own, &out, 3).unwrap_err().to_string().contains("rows.1-of-3.csv: is missing"));
     merged(&own, &out, 2).unwrap();
