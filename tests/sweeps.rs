@@ -93,7 +93,7 @@ fn an_interrupted_sweep_goes_on_to_the_same_bytes() {
     let done = part.lines().count();
     assert!(part.ends_with('\n') && done > 0 && done < 64 * 40, "{done} rows");
     let answer = String::from_utf8(output.stdout).expect("UTF-8");
-    let note = format!("interrupted: {done} of 2560 rows are in rows.jsonl; the same command goes on from there");
+    let note = format!("interrupted: {done} of 2560 rows are in rows.jsonl; rerunning the command resumes");
     assert!(answer.contains(&note), "{answer}");
     // All further rows would take long here: as many again, into a file of their own, must begin alike.
     let torn = &part[..part.len() - 40];

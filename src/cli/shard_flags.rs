@@ -43,7 +43,7 @@ impl ShardFlags {
 pub(super) fn part_note(shard: Shard, done: u64, all: usize, path: &Path, what: &str) -> String {
     let next = match done == all as u64 {
         true => format!("--merge {} puts all shards together", shard.of()),
-        false => "the same command goes on from there".to_owned(),
+        false => "rerunning the command resumes".to_owned(),
     };
     format!("shard {shard}: {done} of {all} {what} are in {}; {next}", path.display())
 }

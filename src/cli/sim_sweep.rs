@@ -165,7 +165,7 @@ fn answer(
             let path = file.path().display();
             notes.push(match interrupted {
                 true => format!(
-                    "interrupted: {written} of {} rows are in {path}; the same command goes on from there",
+                    "interrupted: {written} of {} rows are in {path}; rerunning the command resumes",
                     plan.points.len()
                 ),
                 false => format!("all rows are in {path}"),

@@ -53,7 +53,7 @@ impl Holder {
         Holder { pid: std::process::id(), host: own.name, since: own.date, slurm: Start::find() }
     }
 
-    /// Whether `earlier` is certain to have ended where nobody has its lock.
+    /// Whether `earlier` is certain to have ended once no process has its lock.
     fn outlives(&self, earlier: &Holder) -> bool {
         let started_again = self.slurm.as_ref().zip(earlier.slurm.as_ref());
         self.host == earlier.host || started_again.is_some_and(|(own, earlier)| own.follows(earlier))
