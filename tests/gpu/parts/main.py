@@ -20,6 +20,8 @@ from machine import Machine  # noqa: E402
 from result import Result  # noqa: E402
 
 PARTS = {"check": check, "profile": profiles, "train": train, "bench": bench, "sanitize": sanitize}
+# Parts whose cases may run side by side, since nothing is asked of their times.
+TIMELESS = {"check", "train", "sanitize"}
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent.parent
 # A rehearsal is the same each time, so that a failure is always of the change.
 NULL_SEED = 2017
@@ -33,6 +35,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of inputs that are drawn; else a fresh one")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name has this text")
     parser.add_argument("--minutes", type=float, default=8.5, help="after which a part begins no further case")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="cases side by side, of parts that time nothing")
     parser.add_argument("--binary", type=pathlib.Path, help="else tests/gpu/bin/lockstep; with --null target/debug/lockstep")
     return parser.parse_args()
 
@@ -60,7 +63,8 @@ def run(asked: argparse.Namespace, work: pathlib.Path) -> int:
     for name in PARTS if "all" in asked.parts else dict.fromkeys(asked.parts):
         command = f"bash tests/gpu/run {name}{' --null' if asked.null else ''} --seed {seed}"
         command += f" --only {shlex.quote(asked.only)}" if asked.only else ""
-        result = Result.begin(folder, name, machine, seed, command, asked.only, 60 * asked.minutes)
+        at_once = asked.at_once if name in TIMELESS else 1
+        result = Result.begin(folder, name, machine, seed, command, asked.only, 60 * asked.minutes, at_once)
         print(f"\n== {name}", flush=True)
         PARTS[name].run(machine, result, work)
         result.end()

@@ -4,6 +4,7 @@
 left there, writes the gradient of 64 bits, rounded, beside them, and prints how far PyTorch's own other steps are from it.
 """
 
+import contextlib
 import json
 import math
 import pathlib
@@ -11,6 +12,8 @@ import sys
 
 import numpy
 import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent.parent / "pytorch")]
@@ -44,10 +47,51 @@ def parameters(layers: list[dict], folder: pathlib.Path) -> list[list[torch.Tens
     return found
 
 
-def gradient(layers, values, pictures, labels, dtype, tf32=False, bf16=False) -> torch.Tensor:
+def rounded(values: torch.Tensor) -> torch.Tensor:
+    """The nearest numbers with TF32's 10 bits of fraction."""
+    return ((values.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
+class RoundedProduct(torch.autograd.Function):
+    """A convolution or a product whose factors are rounded to TF32, in the forward pass and in both gradients."""
+
+    @staticmethod
+    def forward(context, call, x, weight, bias):
+        context.call, context.has_bias = call, bias is not None
+        context.save_for_backward(x, weight)
+        return call(rounded(x), rounded(weight), bias)
+
+    @staticmethod
+    def backward(context, slope):
+        factors = [rounded(one).requires_grad_() for one in context.saved_tensors]
+        with torch.enable_grad():
+            result = context.call(*factors, None)
+        d_x, d_weight = torch.autograd.grad(result, factors, rounded(slope))
+        places = [axis for axis in range(slope.dim()) if axis != 1]
+        return None, d_x, d_weight, slope.sum(places) if context.has_bias else None
+
+
+class RoundedFactors(TorchFunctionMode):
+    """Every convolution and product of what is called within rounds its factors."""
+
+    def __torch_function__(self, function, types, arguments=(), named=None):
+        named = named or {}
+        if function is functional.conv2d:
+            x, weight, bias, *window = arguments
+            return RoundedProduct.apply(lambda x, weight, bias: CONV2D(x, weight, bias, *window), x, weight, bias)
+        if function is functional.linear:
+            x, weight, bias = (*arguments, None)[:3]
+            return RoundedProduct.apply(LINEAR, x, weight, bias)
+        return function(*arguments, **named)
+
+
+CONV2D, LINEAR = functional.conv2d, functional.linear
+
+
+def gradient(layers, values, pictures, labels, dtype, tf32=False, bf16=False, rounds=False) -> torch.Tensor:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     network = Network(layers, [[one.to(dtype) for one in of] for of in values]).to("cuda")
-    with torch.autocast("cuda", torch.bfloat16, enabled=bf16):
+    with torch.autocast("cuda", torch.bfloat16, enabled=bf16), RoundedFactors() if rounds else contextlib.nullcontext():
         total = network(pictures.to("cuda", dtype), labels.to("cuda"))
     gradients = torch.autograd.grad(total, list(network.held))
     return torch.cat([one.flatten() for one in gradients]).double()
@@ -65,7 +109,7 @@ def main() -> None:
         values = parameters(layers, place / "cpu")
         true = gradient(layers, values, pictures, labels, torch.float64)
         (place / "float64").write_bytes(true.float().cpu().numpy().astype("<f4").tobytes())
-        ways = {"float32": {}, "tf32": {"tf32": True}, "bf16": {"bf16": True}}
+        ways = {"float32": {}, "tf32": {"tf32": True}, "rounded": {"rounds": True}, "bf16": {"bf16": True}}
         steps = {name: gradient(layers, values, pictures, labels, torch.float32, **how) for name, how in ways.items()}
         far.append({name: float((step - true).norm() / true.norm()) for name, step in steps.items()})
     print(json.dumps(far))

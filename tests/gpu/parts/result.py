@@ -1,21 +1,25 @@
 """A part's result file: what was run where, and a case each for what was found.
 
 The file is written after each case, whole or not at all. A case that passed with the same commit, device and binary is not run again,
-so a part that was interrupted, or whose time ended, goes on when it is called once more.
+so a part that was interrupted, or whose time ended, continues when it is called once more. Where times are not what is asked, cases
+run side by side.
 """
 
+import concurrent.futures
 import datetime
 import json
 import os
 import pathlib
+import threading
 import time
 import traceback
 from collections.abc import Callable
 
 from machine import Failed, Machine, Skipped
 
-# What a case can end as. `left`: time ended before it began.
+# What a case need not be run again for. `left`: time ended before it began.
 KEPT = ("passed", "measured")
+LEFT = "time ended: call the same command again"
 
 
 def now() -> str:
@@ -25,16 +29,22 @@ def now() -> str:
 class Result:
     """The cases of one part."""
 
-    def __init__(self, path: pathlib.Path, head: dict, only: str, seconds: float):
+    def __init__(self, path: pathlib.Path, head: dict, only: str, seconds: float, at_once: int):
         self.path, self.head, self.only = path, head, only
         self.began, self.seconds = time.monotonic(), seconds
         self.cases: list[dict] = []
         self.before: dict[str, dict] = {}
+        self.lock = threading.Lock()
+        self.pool = concurrent.futures.ThreadPoolExecutor(at_once) if at_once > 1 else None
+        self.running: list[concurrent.futures.Future] = []
 
     @staticmethod
-    def begin(folder, part: str, machine: Machine, seed: int, command: str, only: str, seconds: float) -> "Result":
+    def begin(
+        folder, part: str, machine: Machine, seed: int, command: str, only: str, seconds: float, at_once: int = 1
+    ) -> "Result":
+        """`at_once`: how many cases run side by side."""
         head = {"version": 1, "part": part, "null": machine.null, **machine.identity(), "seed": seed, "command": command}
-        result = Result(folder / f"{part}.json", head, only, seconds)
+        result = Result(folder / f"{part}.json", head, only, seconds, at_once)
         result.before = result.kept()
         return result
 
@@ -64,27 +74,40 @@ class Result:
             return
         if self.only not in name:
             return
-        case = {"name": name, "status": kind, "seed": self.head["seed"], "date": now()}
+        case = {"name": name, "status": "left", "seed": self.head["seed"], "date": now(), "why": LEFT, "seconds": 0.0}
+        self.cases.append(case)
+        if self.pool is None:
+            self.play(case, play, kind, needs_s)
+        else:
+            self.running.append(self.pool.submit(self.play, case, play, kind, needs_s))
+
+    def play(self, case: dict, play: Callable[[], dict], kind: str, needs_s: float) -> None:
+        """Fills in the case."""
         began = time.monotonic()
+        found: dict = {"status": kind, "date": now()}
         if self.left_s() < needs_s:
-            case.update(status="left", why="time ended: call the same command again")
+            found = {}
         else:
             try:
-                case["figures"] = play()
+                found["figures"] = play()
             except Skipped as skipped:
-                case.update(status="skipped", why=str(skipped))
+                found.update(status="skipped", why=str(skipped))
             except Failed as failed:
-                case.update(status="failed", why=str(failed), figures=failed.figures)
+                found.update(status="failed", why=str(failed), figures=failed.figures)
             except Exception as error:  # noqa: BLE001  whatever goes wrong in one case, the others are run
                 traceback.print_exc()
-                case.update(status="failed", why=f"{type(error).__name__}: {error}")
-        case["seconds"] = round(time.monotonic() - began, 3)
-        self.cases.append(case)
-        self.save()
-        say(case)
+                found.update(status="failed", why=f"{type(error).__name__}: {error}")
+        with self.lock:
+            if found:
+                case.pop("why")
+                case.update(found)
+            case["seconds"] = round(time.monotonic() - began, 3)
+            self.save()
+            say(case)
 
     def end(self) -> None:
-        """Cases that were kept and that this call did not come to stay in the file."""
+        """Waits for what runs. Cases that were kept and that this call did not come to stay in the file."""
+        concurrent.futures.wait(self.running)
         self.cases.extend(self.before.values())
         self.before = {}
         self.save()

@@ -195,7 +195,9 @@ impl Pass {
                 && proposal.algorithm < self.functions.algorithms
         });
         let known = |proposal: &Proposal| Some((proposal.algorithm, kind_of_math(proposal.math)?));
-        for (algorithm, math) in allowed.filter_map(known).chain([(self.functions.last_resort, plain)]) {
+        // With tensor cores the last resort may want more workspace than is allowed: it copies what has its channels first.
+        let last = [plain, dnn::cudnnMathType_t::CUDNN_FMA_MATH].map(|math| (self.functions.last_resort, math));
+        for (algorithm, math) in allowed.filter_map(known).chain(last) {
             // cuDNN names for fp32 a kind of mathematics that rounds factors; what was asked for is kept to.
             self.window.set_math(if of.precision == Precision::F32 { plain } else { math })?;
             match self.measured(handle, algorithm) {
