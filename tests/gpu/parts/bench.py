@@ -7,6 +7,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+from functools import partial
 
 import timeline
 from machine import BIN, Failed, Machine, Skipped
@@ -36,12 +37,12 @@ def run(machine: Machine, result: Result, work: pathlib.Path) -> None:
         bandwidth.update(measured_bandwidth(machine))
         return bandwidth
 
-    result.case("PyTorch compiles what is timed", lambda: compiled(machine), "measured", needs_s=100)
+    result.case("PyTorch compiles what is timed", partial(compiled, machine), "measured", needs_s=100)
     result.case("copy bandwidth", copies, "measured")
     for model, batch, device, how in NULL_CASES if machine.null else CASES:
         learners = ", --learners auto" if how else ""
         name = f"{model} x {batch}, {device}{learners}"
-        result.case(name, lambda: beside(machine, model, batch, device, how), "measured", needs_s=100)
+        result.case(name, partial(beside, machine, model, batch, device, how), "measured", needs_s=100)
         if not how:
             def play():
                 known = bandwidth.get("bytes_per_s") or kept_bandwidth(result)

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
+from functools import partial
 
 import gradients
 from machine import BIN, Failed, Machine, Skipped
@@ -24,16 +25,16 @@ LEARNERS_CLOSE = 1e-3
 
 
 def run(machine: Machine, result: Result, work: pathlib.Path) -> None:
-    result.case("operations against the CPU device", lambda: operations(machine), needs_s=60)
+    result.case("operations against the CPU device", partial(operations, machine), needs_s=60)
     gradients.cases(machine, result, work)
     for device in ("cuda", "cuda:tf32", "cuda:bf16"):
-        result.case(f"the same bits twice, {device}", lambda: same_bits(machine, device))
-    result.case("two ranks on a GPU are two micro-batches", lambda: accumulated(machine, work / "two", 2))
-    result.case("four ranks on a GPU are four micro-batches", lambda: accumulated(machine, work / "four", 4))
+        result.case(f"the same bits twice, {device}", partial(same_bits, machine, device))
+    result.case("two ranks on a GPU are two micro-batches", partial(accumulated, machine, work / "two", 2))
+    result.case("four ranks on a GPU are four micro-batches", partial(accumulated, machine, work / "four", 4))
     for learners in (1, 3) if machine.null else range(1, 9):
-        result.case(f"sma with {learners} learners", lambda: averaged(machine, work / f"sma{learners}", learners))
-    result.case("killed and resumed", lambda: resumed(machine, work / "killed"), needs_s=60)
-    result.case("a batch that does not fit", lambda: too_large(machine), needs_s=60)
+        result.case(f"sma with {learners} learners", partial(averaged, machine, work / f"sma{learners}", learners))
+    result.case("killed and resumed", partial(resumed, machine, work / "killed"), needs_s=60)
+    result.case("a batch that does not fit", partial(too_large, machine), needs_s=60)
 
 
 def setting(machine: Machine) -> list:

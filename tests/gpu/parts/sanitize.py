@@ -2,6 +2,7 @@
 
 import pathlib
 import shutil
+from functools import partial
 
 from machine import Failed, Machine, Skipped
 from result import Result
@@ -25,7 +26,7 @@ def run(machine: Machine, result: Result, work: pathlib.Path) -> None:
         for name, training in RUNS.items():
             if machine.null and (tool, name) not in (("memcheck", "lenet"), ("racecheck", "two learners")):
                 continue
-            result.case(f"{tool}, {name}", lambda: sanitized(machine, tool, training), needs_s=30)
+            result.case(f"{tool}, {name}", partial(sanitized, machine, tool, training), needs_s=30)
 
 
 def sanitized(machine: Machine, tool: str, training: list) -> dict:

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+from functools import partial
 
 from machine import Failed, Machine, Skipped
 from result import Result
@@ -14,13 +15,13 @@ RECIPE = ["--learning-rate", 0.05, "--momentum", 0.9, "--weight-decay", 0.0005, 
 def run(machine: Machine, result: Result, work: pathlib.Path) -> None:
     devices = ["cuda"] if machine.null else ["cuda", "cuda:tf32", "cuda:bf16"]
     for device in devices:
-        result.case(f"lenet on digits, {device}", lambda: digits(machine, device), needs_s=30)
-    result.case("lenet on Fashion-MNIST, cuda:tf32", lambda: fashion(machine), needs_s=120)
+        result.case(f"lenet on digits, {device}", partial(digits, machine, device), needs_s=30)
+    result.case("lenet on Fashion-MNIST, cuda:tf32", partial(fashion, machine), needs_s=120)
     batch, steps = (2, 3) if machine.null else (128, 300)
     for device in devices:
-        result.case(f"resnet-32 steps, {device}", lambda: falls(machine, work, "resnet-32", batch, steps, device, 0.5), needs_s=60)
+        result.case(f"resnet-32 steps, {device}", partial(falls, machine, work, "resnet-32", batch, steps, device, 0.5), needs_s=60)
     for device in devices:
-        result.case(f"resnet-50 steps, {device}", lambda: large(machine, work, device), needs_s=60)
+        result.case(f"resnet-50 steps, {device}", partial(large, machine, work, device), needs_s=60)
 
 
 def digits(machine: Machine, device: str) -> dict:
