@@ -18,9 +18,15 @@ LOW, HIGH = 1.25, 1.33
 
 def main(table, picture):
     with open(table, newline="") as file:
-        rows = {(row["source"], float(row["storage_MBps"])): row for row in csv.DictReader(file)}
-    rates = sorted({rate for source, rate in rows if ("file", rate) in rows and ("memory", rate) in rows})
-    seconds = lambda source, side: [float(rows[source, rate][f"{side}_step_s"]) for rate in rates]
+        rows = {row["storage_MBps"]: row for row in csv.DictReader(file)}
+    memory = rows.pop("")
+    rates = sorted(map(float, rows))
+    rows = {float(rate): row for rate, row in rows.items()}
+
+    def seconds(source, side):
+        key = f"{side}_step_s"
+        return [float((memory if source == "memory" else rows[rate])[key]) for rate in rates]
+
     plain = {"svg.hashsalt": "lockstep", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
     matplotlib.rcParams.update(plain)
     figure, (left, right) = plot.subplots(1, 2, figsize=(9.2, 3.6))

@@ -30,7 +30,7 @@ trap clean EXIT
 pack=${PACK:-$work/set.pack}
 if [ -z "${PACK:-}" ]; then
     "$lockstep" data generate --shape imagenet --samples 400 --classes 10 --seed 1 --out "$work/images" >/dev/null
-    python3 benches/repeated_images.py "$work/images" "$work/many" "${GB:-1}"
+    python3 benches/repeated_images.py "$work/images" "$work/many" "${GB:-2}"
     "$lockstep" data pack "$work/many" --out "$pack" --shuffle-seed 1 >/dev/null
     rm -rf "$work/images" "$work/many"
 fi
@@ -54,7 +54,7 @@ model = "resnet-32"
 data = "$pack"
 augment = "scale,flip"
 batch_per_rank = 16
-steps = 12
+steps = 80
 ranks = 2
 $*
 EXPERIMENT
@@ -62,15 +62,30 @@ EXPERIMENT
     )
 }
 
-# Layers, updates and messages are measured once, without limits.
-compared 100000 $((bytes + 2000000000)) 'sampling = "partitioned:groups=1"' >/dev/null
+# row RATE: adds a row to the table from what the comparison printed.
+row() {
+    python3 - "$work/answer.json" "$1" docs/in_memory.csv <<'PYTHON'
+import json, pathlib, sys
+
+answer, rate, table = sys.argv[1:]
+[row] = json.loads(pathlib.Path(answer).read_text())["rows"]
+keys = ["predicted_step_time_s", "step_time_s", "predicted_exposed_input_s", "exposed_input_s"]
+new = ",".join([rate, *(f"{row[key] or 0:.4f}" for key in keys)])
+print(new)
+table = pathlib.Path(table)
+header = "storage_MBps,predicted_step_s,measured_step_s,predicted_input_wait_s,measured_input_wait_s"
+lines = table.read_text().splitlines()[1:] if table.exists() else []
+lines = [line for line in lines if not line.startswith(f"{rate},")] + [new]
+lines.sort(key=lambda line: float(line.split(",")[0] or "inf"))
+table.write_text("\n".join([header, *lines]) + "\n")
+PYTHON
+}
+
+# Layers, updates and messages are measured here, without limits.
+compared 100000 $((bytes + 2000000000)) 'sampling = "partitioned:groups=1"' >"$work/answer.json"
+row ""
 for rate in "${rates[@]}"; do
-    for source in file memory; do
-        limit=450000000 setting=
-        if [ $source = memory ]; then
-            limit=$((bytes + 2000000000)) setting='sampling = "partitioned:groups=1"'
-        fi
-        python3 - "$work/out/this-machine.json" <<'PYTHON'
+    python3 - "$work/out/this-machine.json" <<'PYTHON'
 import json, pathlib, sys
 
 profile = pathlib.Path(sys.argv[1])
@@ -78,24 +93,9 @@ known = json.loads(profile.read_text())
 known["storage"] = None
 profile.write_text(json.dumps(known))
 PYTHON
-        sync
-        echo 3 >/proc/sys/vm/drop_caches
-        compared "$rate" $limit "$setting" >"$work/answer.json"
-        python3 - "$work/answer.json" "$rate" $source docs/in_memory.csv <<'PYTHON'
-import json, pathlib, sys
-
-answer, rate, source, table = sys.argv[1:]
-[row] = json.loads(pathlib.Path(answer).read_text())["rows"]
-keys = ["predicted_step_time_s", "step_time_s", "predicted_exposed_input_s", "exposed_input_s"]
-new = ",".join([rate, source, *(f"{row[key] or 0:.4f}" for key in keys)])
-print(new)
-table = pathlib.Path(table)
-header = "storage_MBps,source,predicted_step_s,measured_step_s,predicted_input_wait_s,measured_input_wait_s"
-lines = table.read_text().splitlines()[1:] if table.exists() else []
-lines = [line for line in lines if not line.startswith(f"{rate},{source},")] + [new]
-lines.sort(key=lambda line: (float(line.split(",")[0]), line.split(",")[1]))
-table.write_text("\n".join([header, *lines]) + "\n")
-PYTHON
-    done
+    sync
+    echo 3 >/proc/sys/vm/drop_caches
+    compared "$rate" 450000000 "" >"$work/answer.json"
+    row "$rate"
 done
 "${PYTHON:-.venv/bin/python}" benches/in_memory.py docs/in_memory.csv docs/in_memory.svg

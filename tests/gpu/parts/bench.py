@@ -13,7 +13,7 @@ import timeline
 from machine import BIN, Failed, Machine, Skipped
 from result import Result
 
-REPETITIONS = 5
+REPETITIONS = 3
 # Seconds of one measurement.
 SECONDS = 1.5
 # Processes of PyTorch that compile side by side.

@@ -4,7 +4,6 @@ Operations are held against the CPU device by the executor's own tests, whole mo
 that they promise, and runs by what they do when they are killed or do not fit.
 """
 
-import concurrent.futures
 import pathlib
 import shutil
 import signal
@@ -25,8 +24,8 @@ LEARNERS_CLOSE = 1e-3
 
 
 def run(machine: Machine, result: Result, work: pathlib.Path) -> None:
-    result.case("operations against the CPU device", partial(operations, machine), needs_s=60)
     gradients.cases(machine, result, work)
+    operations(machine, result)
     for device in ("cuda", "cuda:tf32", "cuda:bf16"):
         result.case(f"the same bits twice, {device}", partial(same_bits, machine, device))
     result.case("two ranks on a GPU are two micro-batches", partial(accumulated, machine, work / "two", 2))
@@ -43,31 +42,28 @@ def setting(machine: Machine) -> list:
     return ["--model", "lenet", "--data", "mnist:256+20", "--seed", 7, "--batch-per-rank", batch]
 
 
-def operations(machine: Machine) -> dict:
-    """The executor's tests of a rank on a GPU (`exec/cuda/tests/rank`), played on the GPU that is there."""
+def operations(machine: Machine, result: Result) -> None:
+    """The executor's tests of a rank on a GPU (`exec/cuda/tests/rank`), a case each, played on the GPU that is there. Each has a process of
+    its own, as over the pretend libraries: an error of the device outlives its test."""
     if machine.null:
-        raise Skipped("over the pretend libraries cargo test plays them")
+        return
     program = BIN / "rank"
     if not program.is_file():
-        raise Skipped(f"{program} is not there: it was built before there was such a test")
+        raise SystemExit(f"{program} is not there: bash tests/gpu/run build")
     listed = machine.run("--list", program=program.resolve(), limit=30).out.splitlines()
-    names = [line.removesuffix(": test") for line in listed if line.endswith(": test")]
-    left_out, failed, tail = [], [], []
+    for name in (line.removesuffix(": test") for line in listed if line.endswith(": test")):
+        result.case(f"operations: {name}", partial(operation, machine, program.resolve(), name), needs_s=60)
 
-    def play(name: str):
-        return machine.run(name, "--exact", "--nocapture", program=program.resolve(), limit=240, extra={"LOCKSTEP_GPU": "1"})
 
-    # A process each, as over the pretend libraries: an error of the device outlives its test.
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        outcomes = list(pool.map(play, names))
-    for name, done in zip(names, outcomes):
-        left_out += [line for line in done.error.splitlines() if line.startswith("SKIPPED")]
-        if done.code != 0:
-            failed.append(f"{name}: exit code {done.code}")
-            tail += [f"== {name}", *(done.error + done.out)[:1500].splitlines(), "…", *(done.out + done.error)[-1500:].splitlines()]
-    if failed or not names:
-        raise Failed(f"{len(failed)} of {len(names)} failed: {', '.join(failed)}", tail=tail)
-    return {"passed": len(names) - len(left_out), "left_out": left_out}
+def operation(machine: Machine, program: pathlib.Path, name: str) -> dict:
+    done = machine.run(name, "--exact", "--nocapture", program=program, limit=240, extra={"LOCKSTEP_GPU": "1"})
+    left_out = [line for line in done.error.splitlines() if line.startswith("SKIPPED")]
+    if done.code == 0 and left_out:
+        raise Skipped(left_out[0])
+    if done.code != 0:
+        said = [*done.error[:2000].splitlines(), "…", *(done.out + done.error)[-2000:].splitlines()]
+        raise Failed(f"exit code {done.code}", said=said)
+    return {}
 
 
 def same_bits(machine: Machine, device: str) -> dict:
