@@ -82,7 +82,7 @@ PYTHON
 }
 
 # Layers, updates and messages are measured here, without limits.
-compared 100000 $((bytes + 2000000000)) 'sampling = "partitioned:groups=1"' >"$work/answer.json"
+compared 100000 -1 'sampling = "partitioned:groups=1"' >"$work/answer.json"
 row ""
 for rate in "${rates[@]}"; do
     python3 - "$work/out/this-machine.json" <<'PYTHON'

@@ -202,6 +202,8 @@ fn fold(
         Err(reason)
     } else if platform.costs.noise().is_some() {
         Err("every rank has noise of its own")
+    } else if platform.cluster.shares_cores() {
+        Err("hosts share the cores of one machine")
     } else if !platform.costs.alike() {
         Err("equal devices differ in cost")
     } else {

@@ -187,7 +187,8 @@ impl<'a, F: Fluid> Resources<'a, F> {
 
     fn device(&mut self, device: &Device) -> Result<DeviceResources, InputError> {
         let cluster = self.platform.cluster;
-        let (id, crowd) = self.orbits.device(cluster, device);
+        let computing = &cluster.devices()[cluster.cores_of(device).0 as usize];
+        let (id, crowd) = self.orbits.device(cluster, computing);
         let device = &cluster.devices()[id.0 as usize];
         if let Some(known) = self.devices[device.id.0 as usize] {
             return Ok(known);

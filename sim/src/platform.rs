@@ -1,5 +1,6 @@
 //! The platform: where the ranks of a program run, and by what they are priced.
 
+use lockstep_topology::cluster::{Device, DeviceId, DeviceKind};
 use lockstep_topology::{Cluster, Hosting, InputError, Placement};
 
 use crate::conditions::Conditions;
@@ -44,6 +45,16 @@ impl<'a> Platform<'a> {
     ) -> Platform<'a> {
         let (network, conditions) = (NetworkModel::MaxMin, Conditions::none());
         Platform { cluster, placement, hosting, costs, network, conditions }
+    }
+
+    /// How many ranks compute on the cores that `device` computes on.
+    pub(crate) fn ranks_beside(&self, device: DeviceId) -> u32 {
+        let devices = self.cluster.devices();
+        if !self.cluster.shares_cores() || !matches!(devices[device.0 as usize].kind, DeviceKind::Cpu(_)) {
+            return self.placement.ranks_on(device);
+        }
+        let on_cpu = |device: &&Device| matches!(device.kind, DeviceKind::Cpu(_));
+        devices.iter().filter(on_cpu).map(|device| self.placement.ranks_on(device.id)).sum()
     }
 
     /// Refuses a placement that leaves ranks out.

@@ -121,6 +121,8 @@ pub struct Cluster {
     /// How searched routes are chosen among equals.
     routing: Routing,
     seed: u64,
+    /// All hosts are on one machine, whose cores and memory each host's CPU describes.
+    shared_cores: bool,
 }
 
 impl Cluster {
@@ -199,6 +201,20 @@ impl Cluster {
     /// The device with this id, if there is one.
     pub fn device(&self, id: DeviceId) -> Option<&Device> {
         self.devices.get(id.0 as usize)
+    }
+
+    /// The device whose cores and memory `device` computes with: itself, or the first host's CPU where all hosts share the cores of
+    /// one machine, as those of a lab do (`shared_cores`).
+    pub fn cores_of(&self, device: &Device) -> DeviceId {
+        match &device.kind {
+            DeviceKind::Cpu(_) if self.shared_cores => self.hosts[0].devices[0],
+            _ => device.id,
+        }
+    }
+
+    /// Whether all hosts share the cores of one machine.
+    pub fn shares_cores(&self) -> bool {
+        self.shared_cores
     }
 
     /// Every direction of every wire, by id.

@@ -11,6 +11,9 @@ use super::augmentation::{Augmented, augment};
 use super::decoders::{Decoders, Recipe};
 use super::pixels::Pixels;
 
+/// Samples that are decoded for a set in memory.
+const DECODED: u32 = 256;
+
 impl Dataset {
     /// The least height and width of samples that are JPEG files.
     pub(super) fn smallest(&self) -> Option<(u32, u32)> {
@@ -137,8 +140,8 @@ impl Dataset {
         Ok(Dataset { place: self.place.clone(), pixels, labels, decoders: self.decoders.clone(), ..*self })
     }
 
-    /// The same set where its samples are values in memory; of one that decodes them when they are drawn, the first that take so
-    /// many bytes, without augmentation.
+    /// The same set where its samples are values in memory, `bytes` of them at most; of one that decodes them when they are drawn, the first
+    /// [`DECODED`] again and again, without augmentation.
     ///
     /// # Errors
     /// Samples that are damaged.
@@ -148,9 +151,15 @@ impl Dataset {
         }
         let elements = self.shape().elements();
         let count = (bytes / (4 * elements)).clamp(1, self.len() as u64) as u32;
-        let indices: Vec<u32> = (0..count).collect();
-        let (mut values, mut labels) = (vec![0.0; count as usize * elements as usize], vec![0; count as usize]);
+        let (elements, decoded) = (elements as usize, count.min(DECODED) as usize);
+        let indices: Vec<u32> = (0..decoded as u32).collect();
+        let (mut values, mut labels) = (vec![0.0; decoded * elements], vec![0; decoded]);
         self.gather(&indices, &mut values, &mut labels)?;
+        for copy in decoded..count as usize {
+            let of = copy % decoded;
+            values.extend_from_within(of * elements..(of + 1) * elements);
+            labels.extend_from_within(of..=of);
+        }
         Ok(Dataset { pixels: Pixels::Values(values), labels, augmentation: Augmentation::default(), ..self })
     }
 }

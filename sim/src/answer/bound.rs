@@ -61,7 +61,7 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, p
     let threads = |used: &Utilisation| -> Utilisation {
         let Part::Compute(device) = used.part else { return used.clone() };
         let DeviceKind::Cpu(cpu) = &platform.cluster.devices()[device.0 as usize].kind else { return used.clone() };
-        let ranks = platform.placement.ranks_on(device);
+        let ranks = platform.ranks_beside(device);
         // Threads that decode may have all cores.
         let usable = match program.has_input() {
             true => cpu.cores,

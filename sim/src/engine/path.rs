@@ -171,7 +171,7 @@ pub(crate) fn path_between<F: Fluid>(
         None if pair == Pair::Wire => route.latency,
         None => Time::ZERO,
     };
-    let sleeps = matches!(&receiver.kind, DeviceKind::Cpu(cpu) if platform.placement.ranks_on(receiver.id) > cpu.cores);
+    let sleeps = matches!(&receiver.kind, DeviceKind::Cpu(cpu) if platform.ranks_beside(receiver.id) > cpu.cores);
     let wake = if sleeps { cost.wake } else { 0.0 };
     let latency = Time::from_secs_f64(cost.latency + wake) + on_links;
     let receive = resources.receive(receiver, &cost)?;

@@ -77,7 +77,7 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
                 role: role as u32,
                 device,
                 apart: !matches!(platform.cluster.devices()[device.0 as usize].kind, DeviceKind::Cpu(_)),
-                sole: platform.placement.ranks_on(device) == 1,
+                sole: platform.ranks_beside(device) == 1,
                 mates: Vec::new(),
                 jobs: jobs[rank as usize],
                 begun: 0,
@@ -114,7 +114,7 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
     }
     for state in &mut ranks {
         let mates = &on[state.device.0 as usize];
-        if mates.len() == platform.placement.ranks_on(state.device) as usize {
+        if mates.len() == platform.ranks_beside(state.device) as usize {
             state.mates.clone_from(mates);
         }
     }
@@ -123,11 +123,12 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
 
 /// Gives each rank on a CPU its place in the noise.
 fn hear(ranks: &mut [Rank], noise: &Noise, platform: &Platform<'_>) {
-    let Platform { placement, conditions, .. } = platform;
-    let mut index = vec![0; platform.cluster.devices().len()];
+    let devices = platform.cluster.devices();
+    let mut index = vec![0; devices.len()];
     for rank in ranks.iter_mut().filter(|rank| !rank.apart) {
-        let index = &mut index[rank.device.0 as usize];
-        rank.noise = Some(noise.place(conditions.trial, rank.device.0, *index, placement.ranks_on(rank.device)));
+        let cores = platform.cluster.cores_of(&devices[rank.device.0 as usize]);
+        let index = &mut index[cores.0 as usize];
+        rank.noise = Some(noise.place(platform.conditions.trial, cores.0, *index, platform.ranks_beside(rank.device)));
         *index += 1;
     }
 }

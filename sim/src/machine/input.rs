@@ -24,7 +24,8 @@ impl<F: Fluid> Resources<'_, F> {
     fn feeder(&self, device: &Device) -> (&Device, f64) {
         let cluster = self.platform.cluster;
         let first = cluster.hosts()[device.host.0 as usize].devices[0];
-        let (id, crowd) = self.orbits.device(cluster, &cluster.devices()[first.0 as usize]);
+        let cores = cluster.cores_of(&cluster.devices()[first.0 as usize]);
+        let (id, crowd) = self.orbits.device(cluster, &cluster.devices()[cores.0 as usize]);
         (&cluster.devices()[id.0 as usize], crowd)
     }
 

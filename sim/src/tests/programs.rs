@@ -54,6 +54,28 @@ fn four_ranks_on_two_cores_take_twice_as_long_as_two() {
 }
 
 #[test]
+fn hosts_that_share_cores_compute_as_ranks_of_one_host_do() {
+    let streaming = Flat { memory: 0.65, ..compute_only() };
+    let computing = |hosts, world: World, costs: &Flat| {
+        let program = program(&mlp(hosts));
+        let prediction = world.predict(&program, costs, &OPTIONS).expect("runs");
+        let computes = |span: &&Span| matches!(program.roles[0].tasks[span.task as usize].op, Op::Compute { .. });
+        let spans = prediction.timeline.spans.iter().filter(computes);
+        spans.map(|span| (span.end - span.start).as_secs_f64()).sum::<f64>()
+    };
+    for hosts in [1, 2, 4, 6] {
+        for costs in [compute_only(), streaming] {
+            let apart = computing(hosts, World::shared(hosts, 2), &costs);
+            let together = computing(hosts, World::host(2, hosts), &costs);
+            assert_close(apart, together, &format!("{hosts} hosts on two cores"));
+        }
+    }
+    let alone = World::star(4).predict(&program(&mlp(4)), &compute_only(), &OPTIONS).expect("runs");
+    let shared = World::shared(4, 2).predict(&program(&mlp(4)), &compute_only(), &OPTIONS).expect("runs");
+    assert!(shared.timeline.step_time_s() > alone.timeline.step_time_s());
+}
+
+#[test]
 fn threads_divide_the_work_of_a_rank() {
     let costs = compute_only();
     let program = program(&mlp(1));

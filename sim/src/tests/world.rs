@@ -41,7 +41,21 @@ impl World {
 
     /// Hosts of one core on a switch, by links with these keys.
     pub(crate) fn wired(hosts: u32, keys: &str) -> World {
-        let text = format!(
+        let cluster = Cluster::parse("star.toml", &World::star_file(hosts, 1, keys)).expect("a cluster");
+        World::new(cluster, hosts, &HostingRule::PerRank)
+    }
+
+    /// As [`World::star`], a rank on each host, but all hosts share the cores of one machine.
+    pub(crate) fn shared(hosts: u32, cores: u32) -> World {
+        let file = World::star_file(hosts, cores, "latency = \"4us\"\nbandwidth = \"1GB/s\"");
+        let cluster = Cluster::parse("star.toml", &format!("shared_cores = true\n{file}")).expect("a cluster");
+        let placement = Placement::new(&cluster, hosts, &PlacementRule::Scatter).expect("a place for each");
+        let hosting = Hosting::new(&placement, &HostingRule::PerRank).expect("a process for each");
+        World { cluster, placement, hosting }
+    }
+
+    fn star_file(hosts: u32, cores: u32, keys: &str) -> String {
+        format!(
             r#"
             name = "star"
             protocol = "plain"
@@ -50,7 +64,7 @@ impl World {
             name = "node"
             count = {hosts}
             [host.cpu]
-            cores = 1
+            cores = {cores}
             flops_per_core = "100GFLOP/s"
             memory_bandwidth = "10GB/s"
             memory = "16GiB"
@@ -70,8 +84,7 @@ impl World {
             between = ["node*.eth0", "switch"]
             {keys}
             "#
-        );
-        World::new(Cluster::parse("star.toml", &text).expect("a cluster"), hosts, &HostingRule::PerRank)
+        )
     }
 
     /// What it is to the simulator.

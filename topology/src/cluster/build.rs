@@ -38,6 +38,7 @@ impl Builder {
                 failed: Vec::new(),
                 routing: Routing::Lowest,
                 seed: 0,
+                shared_cores: false,
             },
             memory: Arc::new(Stack::Memory.defaults()),
             adding: Vec::new(),
@@ -201,6 +202,11 @@ impl Builder {
     /// A fabric whose switches and wires have been added.
     pub(super) fn fabric(&mut self, fabric: Fabric) {
         self.cluster.fabrics.push(fabric);
+    }
+
+    /// Whether all hosts share the cores of one machine.
+    pub(super) fn shared_cores(&mut self, shared: bool) {
+        self.cluster.shared_cores = shared;
     }
 
     /// How searched routes are chosen among equals.

@@ -29,6 +29,7 @@ const ROOT: &[&str] = &[
     "network",
     "routing",
     "seed",
+    "shared_cores",
 ];
 const HOST: &[&str] =
     &["name", "count", "provenance", "cpu", "gpu", "nic", "switch", "link", "peer_to_peer", "storage"];
@@ -56,6 +57,8 @@ pub(super) struct ClusterTable<'a> {
     /// How routes that are searched are chosen among equals.
     pub(super) routing: Routing,
     pub(super) seed: u64,
+    /// Whether all hosts compute on the cores of one machine.
+    pub(super) shared_cores: bool,
     /// The network that joins the hosts, if the file names one.
     pub(super) network: Option<Entry<'a>>,
     /// Whether links are plain unless they name a protocol.
@@ -163,6 +166,7 @@ pub(super) fn read<'a>(document: &'a Document<'a>) -> Result<ClusterTable<'a>, I
         fabrics: fabrics.collect::<Result<_, _>>()?,
         routing: root.read("routing", "\"ecmp\"", searched)?.unwrap_or(Routing::Lowest),
         seed: root.whole("seed", 0..=u64::MAX >> 1)?.unwrap_or(0),
+        shared_cores: root.optional("shared_cores", Entry::boolean)?.unwrap_or(false),
         network: root.get("network"),
         plain,
         spot: root.spot(),

@@ -27,6 +27,7 @@ pub(super) fn parse(file: &str, text: &str, order: &Order) -> Result<Cluster, In
     let mut tables = read(&document)?;
     order.apply(&mut tables)?;
     check_size(source, &tables)?;
+    check_shared(&tables)?;
     let mut builder = Builder::new(&tables.name, &tables.description);
     let mut starts = Vec::new();
     for host in &tables.hosts {
@@ -40,6 +41,7 @@ pub(super) fn parse(file: &str, text: &str, order: &Order) -> Result<Cluster, In
         }
     }
     builder.routing(tables.routing, tables.seed);
+    builder.shared_cores(tables.shared_cores);
     // Sorting millions of names takes longer than all else, so it is left where nothing is looked up or can be twice.
     let one_table = starts.len() == 1 && tables.fabrics.iter().all(FabricTable::takes_every_nic);
     let owned = if one_table || tables.fabrics.is_empty() { Vec::new() } else { builder.linked_names() };
@@ -80,6 +82,17 @@ fn check_size(source: Source<'_>, tables: &ClusterTable<'_>) -> Result<(), Input
         }
     }
     size.refused().map_or(Ok(()), |message| Err(last.clone().showing(&tables.name).error(message)))
+}
+
+/// Refuses hosts that share the cores of one machine and describe different ones.
+fn check_shared(tables: &ClusterTable<'_>) -> Result<(), InputError> {
+    let differs = |host: &&HostTable<'_>| host.cpu.spec != tables.hosts[0].cpu.spec;
+    match tables.hosts.iter().find(differs) {
+        Some(host) if tables.shared_cores => {
+            Err(host.stamp.spot.error("shared_cores: all hosts are on one machine; give each the same [host.cpu]"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Adds all copies of a host with their inner links.

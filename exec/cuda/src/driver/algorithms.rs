@@ -12,6 +12,7 @@ use lockstep_models::{Precision, Shape};
 use super::calls::{Answer, found};
 use super::descriptors::{FilterShape, TensorShape, Window};
 use super::plans::Limits;
+use super::status::refused;
 use crate::command::{Convolution, ConvolutionPass};
 
 /// Answers that cuDNN is asked for: more than any pass has algorithms.
@@ -142,7 +143,7 @@ impl Pass {
     /// A pass with its algorithm.
     ///
     /// # Errors
-    /// None is within the limits, or the device is lost.
+    /// None is allowed, or the device is lost.
     pub(super) fn new(
         handle: dnn::cudnnHandle_t,
         of: &Convolution,
@@ -184,7 +185,8 @@ impl Pass {
         }
     }
 
-    /// Takes an algorithm, and sets the window to its mathematics.
+    /// Takes the first algorithm within the limit of the workspace, else the one that wants the least, and sets the window to its
+    /// mathematics.
     fn choose(&mut self, handle: dnn::cudnnHandle_t, of: &Convolution, limits: Limits) -> Result<(), DeviceError> {
         let plain = math(of.precision);
         self.window.set_math(plain)?;
@@ -197,19 +199,25 @@ impl Pass {
         let known = |proposal: &Proposal| Some((proposal.algorithm, kind_of_math(proposal.math)?));
         // With tensor cores the last resort may want more workspace than is allowed: it copies what has its channels first.
         let last = [plain, dnn::cudnnMathType_t::CUDNN_FMA_MATH].map(|math| (self.functions.last_resort, math));
+        let mut least: Option<(usize, u32, dnn::cudnnMathType_t)> = None;
         for (algorithm, math) in allowed.filter_map(known).chain(last) {
             // cuDNN names for fp32 a kind of mathematics that rounds factors; what was asked for is kept to.
-            self.window.set_math(if of.precision == Precision::F32 { plain } else { math })?;
+            let math = if of.precision == Precision::F32 { plain } else { math };
+            self.window.set_math(math)?;
             match self.measured(handle, algorithm) {
                 Ok(bytes) if bytes as u64 <= limits.workspace => {
                     (self.algorithm, self.workspace) = (algorithm, bytes);
                     return Ok(());
                 }
+                Ok(bytes) if least.is_none_or(|(known, ..)| bytes < known) => least = Some((bytes, algorithm, math)),
                 Ok(_) | Err(DeviceError::Refused { .. }) => {}
                 Err(lost) => return Err(lost),
             }
         }
-        Err(limits.exceeded(&format!("a convolution ({:?})", self.kind), of))
+        let none = || refused(&format!("a convolution ({:?})", self.kind), format!("no algorithm for {of:?}"));
+        let (bytes, algorithm, math) = least.ok_or_else(none)?;
+        (self.algorithm, self.workspace) = (algorithm, bytes);
+        self.window.set_math(math)
     }
 
     fn proposals(&self, handle: dnn::cudnnHandle_t) -> Result<Vec<Proposal>, DeviceError> {

@@ -12,7 +12,7 @@ use super::status::refused;
 /// What libraries may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes that an algorithm's workspace has at most.
+    /// Bytes that an algorithm's workspace has at most, where there is one that needs no more.
     pub workspace: u64,
     /// Whether only algorithms that give the same bits each time are taken.
     pub repeatable: bool,

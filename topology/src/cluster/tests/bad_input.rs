@@ -17,6 +17,27 @@ fn check(from: &str, to: &str, expected: &str) {
 }
 
 #[test]
+fn hosts_that_share_cores_are_alike() {
+    let host = |name: &str, cores: u32| {
+        format!(
+            "[[host]]\nname = \"{name}\"\n[host.cpu]\ncores = {cores}\nflops_per_core = \"1GFLOP/s\"\nmemory_bandwidth = \"1GB/s\"\n\
+             memory = \"1GiB\"\nmessage_latency = \"1us\"\nmessage_bandwidth = \"1GB/s\"\n"
+        )
+    };
+    let link =
+        "[[link]]\nkind = \"ethernet\"\nbetween = [\"a.cpu\", \"b.cpu\"]\nlatency = \"1us\"\nbandwidth = \"1Gbit/s\"\n";
+    let parse = |cores, keys: &str| {
+        Cluster::parse("lab.toml", &format!("name = \"lab\"\n{keys}\n{}{}{link}", host("a", 2), host("b", cores)))
+    };
+    let shared = parse(2, "shared_cores = true").expect("one machine");
+    assert!(shared.devices().iter().all(|device| shared.cores_of(device) == DeviceId(0)));
+    let apart = parse(3, "shared_cores = false").expect("two machines");
+    assert!(apart.devices().iter().all(|device| apart.cores_of(device) == device.id));
+    let error = parse(3, "shared_cores = true").expect_err("two machines").to_string();
+    assert!(error.starts_with("lab.toml:11: ") && error.contains("same [host.cpu]"), "{error}");
+}
+
+#[test]
 fn wrong_values_are_named_with_line_and_cure() {
     for (from, to, expected) in [
         ("\"25Gbit/s\"", "\"-3GB/s\"", "cluster.toml:LINE: bandwidth = \"-3GB/s\": must be positive"),
