@@ -126,7 +126,10 @@ impl Plan {
         let switches = between.iter().map(|switch| switch.name.clone()).collect();
         let left_out = vec![
             "latency is this kernel's own, file_latency_us is that of the cluster file".to_owned(),
-            "GPUs, memories and links within hosts are not imitated: all hosts share this machine's cores".to_owned(),
+            format!(
+                "GPUs, memories and links within hosts are not imitated: all hosts share this machine's cores{}",
+                if cluster.shares_cores() { "" } else { "; shared_cores = true in the file predicts so" }
+            ),
         ];
         Ok(Plan { lab: lab.clone(), cluster: cluster.name().to_owned(), hosts, switches, cables, left_out })
     }
