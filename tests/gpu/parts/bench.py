@@ -7,6 +7,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import time
 from functools import partial
 
 import timeline
@@ -92,6 +93,12 @@ def beside(machine: Machine, model: str, batch: int, device: str, how: list) -> 
     rates: dict[str, list[float]] = {"lockstep": []}
     failed: dict[str, str] = {}
     learners, command = learners_of(machine, model, batch, device, how)
+    began = time.monotonic()
+
+    def progress(way: str, rate) -> None:
+        """A case takes minutes: what has been measured is seen where it is cut off."""
+        print(f"         {time.monotonic() - began:6.1f} s  {way}: {rate}", flush=True)
+
     with contextlib.ExitStack() as stack:
         yardstick = None
         if machine.torch is not None:
@@ -102,12 +109,15 @@ def beside(machine: Machine, model: str, batch: int, device: str, how: list) -> 
                     continue
                 try:
                     rates.setdefault(way, []).append(yardstick.ask(way, SECONDS))
+                    progress(way, rates[way][-1])
                 except Failed as one:
                     failed[way] = str(one)
+                    progress(way, one)
             last = rates["lockstep"][-1] if rates["lockstep"] else None
             steps = 3 if machine.null else 30 if last is None else max(30, int(SECONDS * last / batch / learners))
             row = machine.row(*training(model, batch, device, learners), "--steps", steps, limit=120)
             rates["lockstep"].append(row["images_per_s"])
+            progress("lockstep", rates["lockstep"][-1])
     try:
         how = [*training(model, batch, device, learners), "--steps", steps]
         first = machine.row(*how, limit=120, extra={"LOCKSTEP_CHANNELS": "first"})["images_per_s"]
