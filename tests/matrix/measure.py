@@ -3,7 +3,7 @@
 
     python3 tests/matrix/measure.py                     all rows of the places that this machine has, those already measured left out
     python3 tests/matrix/measure.py --rows 4,17 --again these rows, also where they were measured
-    python3 tests/matrix/measure.py --places threads,mpi
+    python3 tests/matrix/measure.py --places threads,mpi,lab    hosts of a lab need root
 
 Trainings go through `lockstep compare`, which predicts first; collectives through `lockstep exec collective` beside `lockstep sim
 collective`. Calibration runs single layers and messages, never a row. Interrupted, it resumes behind the last row. Nothing else should use the
@@ -11,7 +11,9 @@ machine meanwhile. LOCKSTEP names the program, built with `--features mpi`.
 """
 
 import argparse
+import contextlib
 import datetime
+import itertools
 import json
 import os
 import pathlib
@@ -19,6 +21,7 @@ import platform
 import subprocess
 import sys
 
+import lab
 from factors import INPUTS, PLACES, STRATEGIES
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -35,9 +38,11 @@ STEPS = 20
 LIMIT_S = 900
 
 
-def run(words, row):
-    """The JSON answer of a command on the row's place."""
-    if row["place"].startswith("mpi"):
+def run(words, row, site):
+    """The JSON answer of a command on the row's place; `site` is its lab and cluster file, if it is one."""
+    if site:
+        words = [LOCKSTEP, "lab", "run", site[0], "--", *words]
+    elif row["place"].startswith("mpi"):
         ranks = PLACES[row["place"]]
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
         words = ["mpirun", *root, "--oversubscribe", "-n", str(processes(row, ranks)), *words]
@@ -54,16 +59,20 @@ def processes(row, ranks):
     return ranks + (1 if row["algorithm"].endswith(":dedicated") and row["strategy"] != "none" else 0)
 
 
+def predict(words):
+    """The JSON answer of a prediction."""
+    return json.loads(subprocess.run(words, cwd=WORK, check=True, capture_output=True, text=True, timeout=LIMIT_S).stdout)
+
+
 def transport(row):
     return "threads" if row["place"].startswith("threads") else "mpi"
 
 
-def collective(row):
+def collective(row, site):
     """Predicted and measured seconds of a collective, and the range from the 10th to the 90th percentile."""
     flags = ["--ranks", str(PLACES[row["place"]]), "--algorithm", row["algorithm"], "--bytes", row["load"], "--transport", transport(row), "--format", "json"]
-    alone = {**row, "place": "threads"}
-    [predicted] = run([LOCKSTEP, "sim", "collective", "--cluster", "this-machine", *flags], alone)["rows"]
-    [measured] = run([LOCKSTEP, "exec", "collective", *flags], row)["rows"]
+    [predicted] = predict([LOCKSTEP, "sim", "collective", "--cluster", site[1] if site else "this-machine", *flags])["rows"]
+    [measured] = run([LOCKSTEP, "exec", "collective", *flags], row, site)["rows"]
     return [seconds / 1e6 for seconds in (predicted["time_us"], measured["time_us"], measured["time_p10_us"], measured["time_p90_us"])]
 
 
@@ -75,7 +84,7 @@ def settings(flags):
         yield f"{key} = {value if value.isdigit() or value in ('true', 'false') else json.dumps(value)}"
 
 
-def training(row):
+def training(row, site):
     """As `collective`, of a training step."""
     data = DATA[row["load"]]
     if row["input"] == "packed file":
@@ -90,23 +99,36 @@ def training(row):
         f'name = "row-{row["number"]}"', f'model = "{row["load"]}"', f'data = "{data}"', "batch_per_rank = 16", f"steps = {STEPS}",
         f'algorithm = "{row["algorithm"]}"', f'transport = "{transport(row)}"', *settings(flags),
     ]
+    if site:
+        lines.append(f'cluster = "{site[1]}"')
     if "--mesh" not in flags:
-        lines.append(f'ranks = {PLACES[row["place"]]}')
+        # A dedicated server is one of a lab's hosts.
+        served = processes(row, 0) if site else 0
+        lines.append(f'ranks = {PLACES[row["place"]] - served}')
     path = WORK / f"row-{row['number']}.toml"
     path.write_text("\n".join(lines) + "\n")
-    [found] = run([LOCKSTEP, "compare", path, "--format", "json"], row)["rows"]
+    profile = ["--profile", "out/this-machine.json"] if site else []
+    [found] = run([LOCKSTEP, "compare", path, *profile, "--format", "json"], row, site)["rows"]
     return [found[key] for key in ("predicted_step_time_s", "step_time_s", "step_time_p10_s", "step_time_p90_s")]
 
 
-def measured(row):
+def measured(row, site):
     """The row with its figures, or with what went wrong."""
     try:
-        predicted, seconds, low, high = collective(row) if row["strategy"] == "none" else training(row)
+        predicted, seconds, low, high = (collective if row["strategy"] == "none" else training)(row, site)
     except (RuntimeError, subprocess.TimeoutExpired) as failure:
         return {**row, "failed": str(failure)}
     figures = {"predicted_s": predicted, "measured_s": seconds, "measured_p10_s": low, "measured_p90_s": high}
     return {**row, **figures, "error_pct": 100 * (predicted / seconds - 1), "cores": len(os.sched_getaffinity(0)), "cpu": cpu(),
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
+
+
+def placed(rows, where):
+    """Each row with its lab, if it is on one, and its place in the order."""
+    count = itertools.count(1)
+    for place, group in itertools.groupby(rows, where):
+        with lab.up(LOCKSTEP, place, WORK) if place else contextlib.nullcontext() as site:
+            yield from ((row, site, next(count)) for row in group)
 
 
 def cpu():
@@ -129,10 +151,12 @@ def main():
     if not flags.again:
         rows = [row for row in rows if "measured_s" not in known.get(row["number"], {})]
     # Trainings between processes measure their messages; collectives between processes are predicted from these.
-    rows.sort(key=lambda row: (transport(row), row["strategy"] == "none", row["number"]))
+    # A lab stays up for all of its rows; what it predicts with is measured beside the rows of one host.
+    where = lambda row: row["place"] if row["place"].startswith("lab") else ""
+    rows.sort(key=lambda row: (where(row), transport(row), row["strategy"] == "none", row["number"]))
     failed = 0
-    for done, row in enumerate(rows, start=1):
-        found = measured(row)
+    for row, site, done in placed(rows, where):
+        found = measured(row, site)
         failed += "failed" in found
         known[row["number"]] = found
         told = found.get("failed") or f"predicted {found['predicted_s']:.6f} s, measured {found['measured_s']:.6f} s, {found['error_pct']:+.1f} %"

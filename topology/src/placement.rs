@@ -22,7 +22,8 @@ pub struct Rank(pub u32);
 /// only when each has one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlacementRule {
-    /// Fill a host's cores or GPUs before the next host's: neighbouring ranks share hosts.
+    /// Fill a host's cores or GPUs before the next host's: neighbouring ranks share hosts. Where hosts share the cores of one machine
+    /// ([`Cluster::shares_cores`]), none has cores of its own to fill: ranks on CPUs go as with `Scatter`, as a lab starts them.
     Pack,
     /// Go round the hosts, a rank each: neighbouring ranks are on different hosts.
     Scatter,
@@ -125,7 +126,9 @@ impl Placement {
                     );
                     return wrong(ranks.to_string(), message);
                 }
+                let shared = cluster.shares_cores() && !on_gpus(cluster, limits);
                 match rule {
+                    PlacementRule::Pack if shared => scatter(cluster, &places, ranks),
                     PlacementRule::Scatter => scatter(cluster, &places, ranks),
                     PlacementRule::PerHost(each) => per_host(cluster, &places, ranks, *each),
                     _ => pack(&places, ranks),

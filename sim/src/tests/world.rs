@@ -49,7 +49,7 @@ impl World {
     pub(crate) fn shared(hosts: u32, cores: u32) -> World {
         let file = World::star_file(hosts, cores, "latency = \"4us\"\nbandwidth = \"1GB/s\"");
         let cluster = Cluster::parse("star.toml", &format!("shared_cores = true\n{file}")).expect("a cluster");
-        let placement = Placement::new(&cluster, hosts, &PlacementRule::Scatter).expect("a place for each");
+        let placement = Placement::new(&cluster, hosts, &PlacementRule::Pack).expect("a place for each");
         let hosting = Hosting::new(&placement, &HostingRule::PerRank).expect("a process for each");
         World { cluster, placement, hosting }
     }

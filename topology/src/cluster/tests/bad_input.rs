@@ -31,6 +31,8 @@ fn hosts_that_share_cores_are_alike() {
     };
     let shared = parse(2, "shared_cores = true").expect("one machine");
     assert!(shared.devices().iter().all(|device| shared.cores_of(device) == DeviceId(0)));
+    let placement = crate::Placement::new(&shared, 2, &crate::PlacementRule::Pack).expect("places");
+    assert_eq!([placement.device(crate::Rank(0)), placement.device(crate::Rank(1))], [DeviceId(0), DeviceId(1)]);
     let apart = parse(3, "shared_cores = false").expect("two machines");
     assert!(apart.devices().iter().all(|device| apart.cores_of(device) == device.id));
     let error = parse(3, "shared_cores = true").expect_err("two machines").to_string();
