@@ -49,7 +49,7 @@ pub enum SampleSource {
         bandwidth: Bandwidth,
         /// From a request to its first byte.
         latency: Time,
-        /// A node's page cache; of a set drawn at random it has that share.
+        /// A node's page cache, which drops what was used longest ago ([`missed_share`]).
         page_cache: Bytes,
     },
     /// In the nodes' memory.
@@ -81,6 +81,16 @@ pub enum TransformAt {
     WhenLate,
 }
 
+/// The share of reads that miss a cache of the share `cached` of the set, where each epoch reads every sample once in a new random order and
+/// the cache drops what was used longest ago.
+///
+/// A sample read at place u of an epoch and v of the next (as shares) has 1 − u·(1 − v) of the set read in between, counted once. It is still there
+/// where that is less than c, that is with probability c + (1 − c)·ln(1 − c), about c²/2.
+pub fn missed_share(cached: f64) -> f64 {
+    let left = 1.0 - cached;
+    if left > 0.0 { left * (1.0 - left.ln()) } else { 0.0 }
+}
+
 impl Input {
     /// Bytes of the whole set.
     pub fn bytes(&self) -> u64 {
@@ -90,7 +100,7 @@ impl Input {
     /// The share of reads that go to the storage.
     fn missed(&self) -> f64 {
         match &self.source {
-            SampleSource::Files { page_cache, .. } => (1.0 - page_cache.0 as f64 / self.bytes().max(1) as f64).max(0.0),
+            SampleSource::Files { page_cache, .. } => missed_share(page_cache.0 as f64 / self.bytes().max(1) as f64),
             SampleSource::Memory { .. } => 0.0,
         }
     }

@@ -6,6 +6,7 @@ use lockstep_topology::{Bandwidth, Bytes};
 use super::world::tree;
 use super::*;
 use crate::answer::bound;
+use crate::input::missed_share;
 use crate::{Conditions, CopiedBy, Held, Input, SampleSource, TransformAt, shuffle_time};
 
 /// Long enough for a pipeline to fill and to find its pace.
@@ -143,9 +144,36 @@ fn latency_is_hidden_by_threads_and_caches() {
     close(with(0.0, 8, 0), 4e-3);
     close(with(12.0, 8, 0), 14e-3);
     close(with(12.0, 32, 0), 4e-3);
-    // Half of the set of 1 GB is in memory: 6 ms of latency on average.
-    close(with(12.0, 8, 500_000_000), 8e-3);
+    // Half of the set of 1 GB is in memory, and 0.5·(1 + ln 2) of the reads miss it.
+    close(with(12.0, 8, 500_000_000), (0.5 * (1.0 + 2f64.ln()) * 12.0 + 2.0) * 1e-3);
     close(with(12.0, 8, 2_000_000_000), 4e-3);
+}
+
+/// A list of the samples in the order of their last use, cut at the size of the cache, is the slow twin.
+#[test]
+fn reshuffled_epochs_miss_a_cache_as_the_closed_form_says() {
+    use rand_chacha::rand_core::{Rng, SeedableRng};
+    const SAMPLES: usize = 1_000;
+    const EPOCHS: usize = 6;
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(17);
+    for share in [0.0, 0.1, 0.3, 0.5, 0.8, 0.95, 1.0] {
+        let room = (share * SAMPLES as f64) as usize;
+        let (mut order, mut cache, mut missed) = ((0..SAMPLES).collect::<Vec<_>>(), Vec::new(), 0);
+        for epoch in 0..EPOCHS {
+            (1..SAMPLES).rev().for_each(|last| order.swap(last, rng.next_u32() as usize % (last + 1)));
+            for sample in &order {
+                match cache.iter().rposition(|kept| kept == sample) {
+                    Some(at) => drop(cache.remove(at)),
+                    // The first epoch misses all.
+                    None => missed += usize::from(epoch > 0),
+                }
+                cache.push(*sample);
+                cache.drain(..cache.len().saturating_sub(room));
+            }
+        }
+        let found = missed as f64 / (SAMPLES * (EPOCHS - 1)) as f64;
+        assert!((found - missed_share(share)).abs() < 0.03, "{share}: {found}, {}", missed_share(share));
+    }
 }
 
 /// GPUs on one PCIe switch are given their batches over one link of it.
