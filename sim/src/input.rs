@@ -88,7 +88,7 @@ pub enum TransformAt {
 /// where that is less than c, that is with probability c + (1 − c)·ln(1 − c), about c²/2.
 pub fn missed_share(cached: f64) -> f64 {
     let left = 1.0 - cached;
-    if left > 0.0 { left * (1.0 - left.ln()) } else { 0.0 }
+    if left > 0.0 { left * (1.0 - libm::log(left)) } else { 0.0 }
 }
 
 impl Input {

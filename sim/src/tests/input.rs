@@ -145,7 +145,7 @@ fn latency_is_hidden_by_threads_and_caches() {
     close(with(12.0, 8, 0), 14e-3);
     close(with(12.0, 32, 0), 4e-3);
     // Half of the set of 1 GB is in memory, and 0.5·(1 + ln 2) of the reads miss it.
-    close(with(12.0, 8, 500_000_000), (0.5 * (1.0 + 2f64.ln()) * 12.0 + 2.0) * 1e-3);
+    close(with(12.0, 8, 500_000_000), (0.5 * (1.0 + libm::log(2.0)) * 12.0 + 2.0) * 1e-3);
     close(with(12.0, 8, 2_000_000_000), 4e-3);
 }
 
