@@ -55,14 +55,14 @@ pub struct Averaging {
 }
 
 impl Averaging {
-    /// Where a learner's c_j stands, and after the exchange Σ c_j.
+    /// Holds a learner's c_j, and after the exchange Σ c_j.
     pub const DIFFERENCES: Buffer = Buffer::Declared(0);
-    /// Where z stands.
+    /// Holds z.
     pub const AVERAGE: Buffer = Buffer::Declared(1);
-    /// Where z_prev stands.
+    /// Holds z_prev.
     pub const PREVIOUS: Buffer = Buffer::Declared(2);
 
-    /// Where a device's reference model stands; the first device's is the average model.
+    /// Holds a device's reference model; the first device's is the average model.
     pub const REFERENCE: Buffer = Buffer::Declared(3);
 
     /// The buffers of a learner beside its weights and gradients, for a model of `parameters` elements.
@@ -72,7 +72,8 @@ impl Averaging {
         names[..if self.reference_alpha.is_some() { 4 } else { 3 }].iter().map(buffer).collect()
     }
 
-    /// How often a learner of so many may learn in an iteration: all batches may fall to one that is much faster.
+    /// The most micro-batches of an iteration that one of `learners` learners may take: all of them, if it is
+    /// much faster.
     pub(crate) fn repetitions(&self, learners: u32) -> u32 {
         match self.assignment {
             Assignment::Own | Assignment::RoundRobin => self.period,

@@ -59,7 +59,7 @@ pub struct Copy {
     pub to: Area,
     /// Which elements; none where other ranks of the program have something to copy and this one has not.
     pub rows: Vec<Rows>,
-    /// Whether they are added to what stands there.
+    /// Whether they are added to the destination.
     pub add: bool,
     /// Whether what the rows leave out of the area written becomes zero.
     pub clear: bool,

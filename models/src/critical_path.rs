@@ -108,7 +108,8 @@ impl Walk<'_> {
         };
         while self.at > self.step.begin {
             let this = self.runs.span(span);
-            // An exchange goes on once its last member is there; what that one waited for comes before.
+            // An exchange progresses only once its last member has started, so the path continues with what that
+            // one waited for.
             let holder = self.runs.last_member(span, self.at).unwrap_or(span);
             self.cover(this.rank, Some(this.task), self.runs.span(holder).start);
             match self.before(holder) {

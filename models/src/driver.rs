@@ -71,7 +71,7 @@ impl Driver {
         Driver { claims, ..self }
     }
 
-    /// The same, but claims are answered as `record` says, whoever asks first.
+    /// The same, but claims are answered as `record` says, in whatever order they come.
     ///
     /// # Errors
     /// A record of another program or of fewer steps: each micro-batch of each iteration must be claimed once.
@@ -99,7 +99,7 @@ impl Driver {
         self.claims.take(observation)
     }
 
-    /// Whether claims are answered as they were once, whoever asks first.
+    /// Whether claims are answered from a record, in whatever order they come.
     pub fn replays(&self) -> bool {
         self.claims.replays()
     }

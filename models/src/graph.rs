@@ -1,8 +1,8 @@
 //! The graph of one optimizer step: a node per layer pass or collective, an edge per tensor with its layout.
 //!
-//! A node is done by the whole group of workers, so the graph does not grow with ranks or accumulation. A strategy is a
-//! choice of layouts; collectives stand exactly where a layout must change, and [`Graph::check`] refuses anything else:
-//! it is the proof that a strategy computes the gradient of the global batch.
+//! A node is executed by the whole group of workers, so the graph does not grow with ranks or accumulation. A strategy
+//! is a choice of layouts. A collective occurs exactly where a layout must change; [`Graph::check`] refuses anything
+//! else, which proves that a strategy computes the gradient of the global batch.
 
 mod rules;
 mod table;

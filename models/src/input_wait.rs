@@ -1,4 +1,4 @@
-//! How long workers stand still for batches that are not there.
+//! Measures how long workers wait for input batches.
 
 use std::collections::BTreeMap;
 

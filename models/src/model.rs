@@ -1,7 +1,7 @@
 //! The model: a DAG of layers with every shape, parameter and consumer worked out once, when it is built.
 //!
 //! Layers are stored in topological order (file order wherever that is one), so a loop over [`Model::layers`] is a
-//! forward pass and the reverse a backward pass; whoever holds a `Model` holds a valid one.
+//! forward pass and the reverse a backward pass. Every `Model` is valid.
 
 mod arbitrary;
 mod build;

@@ -24,9 +24,9 @@ pub enum MomentumForm {
     /// Eq. 9: `u ← m·u + g`, `w ← w − η·u`. The buffer knows no rate.
     #[default]
     Separate,
-    /// Eq. 10 as it stands: `v ← m·v + η·g`, `w ← w − v`. Once the rate has changed, it is another method than Eq. 9 for as
-    /// long as the buffer remembers the old one (the pitfall of Remark 2). So do Krizhevsky 2014, §5, and Koliousis et al.
-    /// 2019, Eq. 3, write it.
+    /// Eq. 10 as written: `v ← m·v + η·g`, `w ← w − v`. Once the rate has changed, it is another method than Eq. 9 for
+    /// as long as the buffer remembers the old one (the pitfall of Remark 2). Krizhevsky 2014, §5, and Koliousis et al.
+    /// 2019, Eq. 3, write it so.
     Absorbed,
     /// Eq. 10 with its momentum correction: `v ← m·(η/η_before)·v + η·g`, which is Eq. 9 again.
     Corrected,

@@ -19,7 +19,7 @@ pub struct ExchangeOverlap {
     pub seconds: f64,
     /// Seconds in flight while the worker computes.
     pub hidden_s: f64,
-    /// Seconds in flight while the worker's compute stream stands still, in equal parts where several are in flight: those
+    /// Seconds in flight while the worker's compute stream is idle, in equal parts where several are in flight: those
     /// of all exchanges add up to the time that exchanges cost.
     pub exposed_s: f64,
 }

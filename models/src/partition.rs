@@ -28,7 +28,7 @@ impl Partition {
     /// 32 KiB: a message of its own costs less than a copy on either side.
     pub const PACKED_BELOW: u64 = 8 << 10;
 
-    /// So many groups of neighbouring nodes with so many ranks each.
+    /// Divides the nodes, whose numbers of ranks are `nodes`, into `groups` groups of neighbours.
     ///
     /// ```
     /// # use lockstep_models::Partition;

@@ -49,8 +49,8 @@ impl Program {
         part.end - part.start
     }
 
-    /// The elements that a group of these members exchanges: all of the exchange's range, or the members' part of it. Parts of a padded
-    /// exchange are equal, and the last ones go on behind the range.
+    /// The elements that a group of these members exchanges: all of the exchange's range, or the members' part of it.
+    /// Parts of a padded exchange are equal, and the last ones extend beyond the range.
     pub fn part_of(&self, exchange: &Exchange, members: &Members) -> Range<u64> {
         if exchange.shared.is_empty() {
             return exchange.range.clone();

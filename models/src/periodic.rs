@@ -17,7 +17,7 @@ pub use collect::{Pieces, pieces_within};
 pub enum Periodic {
     /// Ranks that hold parts of the samples in memory deal them out anew (Kumar et al. 2018 §4.1).
     Shuffle,
-    /// Rank 0 judges the model on held-out samples.
+    /// Rank 0 evaluates the model on held-out samples.
     Evaluation,
     /// Rank 0 writes the state of the training to storage.
     Checkpoint,

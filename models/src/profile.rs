@@ -58,7 +58,7 @@ pub struct ComputeEntry {
     pub slowdown: f64,
 }
 
-/// An operation on so many elements.
+/// An operation and its number of elements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {

@@ -302,7 +302,7 @@ impl Program {
         Ok(if exchange.padded { schedule.padded() } else { schedule })
     }
 
-    /// The most elements behind its range that a padded exchange goes on for, in any of the groups that run it.
+    /// The most elements by which a padded exchange extends beyond its range, in any of the groups that run it.
     pub(crate) fn padding(&self, exchange: &Exchange) -> u64 {
         if !exchange.padded {
             return 0;

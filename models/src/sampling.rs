@@ -16,8 +16,8 @@ pub enum Sampling {
     /// Each node takes its samples at random with a seed of its own and divides them among its ranks (Kumar et al. 2018 §3):
     /// a sample may come on several nodes in one epoch, or on none.
     PerNode,
-    /// Each group of nodes holds the samples in its memory together, every rank draws at random from its own part, and after
-    /// every so many steps a group shuffles what it holds (Kumar et al. 2018 §4.1).
+    /// Each group of nodes holds the samples in its memory together, every rank draws at random from its own part, and
+    /// at regular intervals of steps a group shuffles what it holds (Kumar et al. 2018 §4.1).
     Partitioned {
         /// Groups that each own the whole set.
         groups: u32,
@@ -27,7 +27,7 @@ pub enum Sampling {
 }
 
 impl Sampling {
-    /// Who holds what, where nodes have so many of the `workers` each.
+    /// Which rank holds which samples, where nodes have `node_sizes` of the `workers`.
     ///
     /// # Errors
     /// Groups that do not divide the nodes.

@@ -96,7 +96,7 @@ macro_rules! strategies {
         }
 
         impl Strategy {
-            /// Each strategy as it may be written, with the settings that stand for others.
+            /// Each strategy as it may be written, with placeholders for settings.
             pub fn forms() -> impl Iterator<Item = &'static str> {
                 [$($forms),*].into_iter().flat_map(|forms| forms.split(", "))
             }

@@ -228,7 +228,7 @@ impl Timeline {
     }
 }
 
-/// How many workers ran something: the first ones stand for all where a simulation was folded.
+/// The number of workers that ran; the first ones represent all where a simulation was folded.
 fn workers(program: &Program, totals: &Totals) -> u32 {
     let roles = (0..program.roles.len()).filter(|role| is_worker(program, *role));
     match roles.map(|role| totals.ranks(role)).max() {

@@ -118,7 +118,7 @@ impl Totals {
         since
     }
 
-    /// Adds runs like `others`, each so many iterations and so much time later.
+    /// Adds runs like `others`, each later by this many iterations and this much time.
     pub fn add_later(&mut self, others: &Totals, (iterations, span): (u32, Time)) {
         for (iteration, role, task, total) in others.iter() {
             let roles = at(&mut self.runs, (iteration + iterations) as usize);

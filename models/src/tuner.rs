@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// Gains of throughput below this share are none (τ; the paper gives no figure).
 pub const DEFAULT_THRESHOLD: f64 = 0.05;
 
-/// What was seen with so many learners on each device.
+/// What was observed with this many learners on each device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Learners by device.

@@ -14,7 +14,7 @@ use crate::scenario::NONE;
 use crate::transport::TransportKind;
 use lockstep_report::Setting;
 
-/// At most this many configurations stand in one experiment.
+/// An experiment may have at most this many configurations.
 const MOST: usize = 100_000;
 
 /// One row of the answer.
@@ -69,7 +69,7 @@ impl Configuration {
         format!("{}{scenario}", self.label_with(&ranks, &job.batch_per_rank.to_string(), &job.algorithm_name()))
     }
 
-    /// The label of the same model on so many ranks, with such a batch and algorithm.
+    /// The label of the same model with these numbers of ranks and samples per rank and this algorithm.
     pub fn label_with(&self, ranks: &str, batch_per_rank: &str, algorithm: &str) -> String {
         let model = self.job.model_in_numbers();
         match ranks {
@@ -259,8 +259,8 @@ impl Experiment {
         Ok(configuration)
     }
 
-    /// How `ranks` ranks lie on nodes where no cluster says it: so many neighbours on each as the experiment asks for, or those
-    /// of a process; else all on one.
+    /// How `ranks` ranks are spread over nodes where no cluster says it: consecutive ranks share a node, as many as the
+    /// experiment asks for or as a process has; else all are on one node.
     pub(super) fn nodes_here(&self, ranks: u32) -> Result<Vec<u32>, InputError> {
         let here = self.on_this_machine();
         let of_process = self.processes.filter(|count| here && ranks.is_multiple_of(*count)).map(|count| ranks / count);

@@ -128,7 +128,7 @@ macro_rules! fields {
             pub processes: Option<u32>,
             /// How long a measured run is.
             pub length: Length,
-            /// The accuracy at which a run ends; each epoch is judged then.
+            /// The accuracy at which a run ends, checked after each epoch.
             pub target: Target,
             /// The claims of an earlier run, which learners make again.
             pub replay: Option<Arc<[Claim]>>,

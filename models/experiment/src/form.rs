@@ -21,7 +21,7 @@ pub enum Style {
     Choice,
 }
 
-/// How the items of a list are written, each of which may stand for several values.
+/// How the items of a list are written; one item may expand to several values.
 pub trait Items<T: PartialEq>: Sync {
     /// Whether items may begin with a hyphen, so that an error can say what is wrong with them.
     fn is_number(&self) -> bool;

@@ -85,7 +85,7 @@ impl Form {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Stated {
     values: BTreeMap<&'static str, Value>,
-    /// By key, as it stands there: the figure and where it comes from.
+    /// By key, as written in the file: the figure and its source.
     figures: BTreeMap<&'static str, (String, Option<Provenance>)>,
 }
 

@@ -1,4 +1,4 @@
-//! Ranges in lists: `1..32` stands for 1, 2, 4 … 32, as numbers of ranks and as numbers of hosts.
+//! Expands ranges in lists: `1..32` is 1, 2, 4 … 32, for numbers of ranks and numbers of hosts.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use lockstep_topology::document::Entry;
 /// How many ranks a point has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RankCount {
-    /// So many.
+    /// This many.
     Of(u32),
     /// One on each GPU of the cluster, or on each core where it has none.
     All,
@@ -26,7 +26,7 @@ impl fmt::Display for RankCount {
     }
 }
 
-/// Numbers, `1..1024` or `all`, each of which may stand for several numbers of ranks.
+/// Numbers, `1..1024` or `all`, each of which may expand to several numbers of ranks.
 pub(crate) struct Ranges;
 
 impl Items<RankCount> for Ranges {
@@ -79,7 +79,7 @@ pub fn counts(text: &str) -> Result<Vec<RankCount>, String> {
     }
 }
 
-/// The clusters that an entry such as `dgx-a100:1..32@infiniband-hdr` stands for, the smallest first.
+/// The clusters that an entry such as `dgx-a100:1..32@infiniband-hdr` expands to, the smallest first.
 ///
 /// # Errors
 /// A range that is none.

@@ -78,7 +78,7 @@ fn setting(key: &str) -> &'static Setting {
 
 /// Reads `[[arm]]` tables, each over the rest of the file.
 fn arms(experiment: &Experiment, entry: &Entry<'_>) -> Result<Vec<Arm>, InputError> {
-    // What the experiment is called, how it is judged, and what only predictions ask for is the same of all arms.
+    // The experiment's name, how accuracies are judged, and what only predictions ask for are the same in all arms.
     let keys: Vec<&'static str> = of_files().filter(|setting| setting.in_arms).map(|setting| setting.key).collect();
     let mut arms: Vec<Arm> = Vec::new();
     for item in entry.items()? {

@@ -48,7 +48,7 @@ const FACTORS: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 pub struct Scale {
     /// One of [`SCALES`].
     pub name: String,
-    /// What it stands for.
+    /// The figures it includes.
     pub figures: Vec<Figure>,
     /// The factors, in the order given.
     pub factors: Vec<f64>,

@@ -13,7 +13,7 @@ pub struct Scenario {
     pub entries: Vec<ScenarioEntry>,
 }
 
-/// An entry of a scenario and where it stands.
+/// An entry of a scenario and its place in the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScenarioEntry {
     /// File and line.
@@ -44,7 +44,7 @@ pub enum Trouble {
     Degraded {
         /// The patterns.
         between: (String, String),
-        /// Only the first so many wires.
+        /// Only the first `count` wires.
         count: Option<u32>,
         /// What is left of their rate.
         bandwidth: f64,
@@ -55,7 +55,7 @@ pub enum Trouble {
     Failed {
         /// The patterns.
         between: (String, String),
-        /// Only the first so many wires.
+        /// Only the first `count` wires.
         count: Option<u32>,
     },
     /// Other traffic from devices of one pattern to those of another.
@@ -72,14 +72,14 @@ pub enum Trouble {
 /// How much other traffic there is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TrafficLoad {
-    /// At most so many bytes per second, only in the forward pass or always.
+    /// At most this many bytes per second, only in the forward pass or always.
     Rate {
         /// Bytes per second.
         bytes_per_s: f64,
         /// Whether only while a rank computes a forward pass.
         forward: bool,
     },
-    /// So many bytes each iteration.
+    /// This many bytes each iteration.
     PerIteration(Bytes),
 }
 
@@ -174,7 +174,7 @@ fn traffic(entry: &Entry<'_>) -> Result<Trouble, InputError> {
     Ok(Trouble::Traffic { from: device("from")?, to: device("to")?, load })
 }
 
-/// Two patterns; one alone stands for whatever it is joined with.
+/// Two patterns; a single one is paired with `*`.
 fn between(section: &Table<'_>) -> Result<(String, String), InputError> {
     let entry = section.need("between", "[\"node3.eth0\", \"switch\"]")?;
     let ends: Result<Vec<&str>, InputError> = entry.items()?.iter().map(|item| item.text()).collect();

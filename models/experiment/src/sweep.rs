@@ -17,7 +17,7 @@ use crate::settings::settings;
 pub use crate::range::{RankCount, clusters, counts};
 pub use crate::scale::{SCALES, Scale};
 
-/// At most this many points stand in one sweep, whatever `--max-points` allows.
+/// A sweep may have at most this many points, whatever `--max-points` allows.
 pub const MOST_POINTS: u64 = 2_000_000;
 
 /// One cluster of a sweep.
@@ -61,7 +61,7 @@ pub struct Sweep {
     pub base: Experiment,
     /// Entries of the list of clusters, as written.
     pub entries: Vec<String>,
-    /// The clusters that they stand for.
+    /// The clusters that they expand to.
     pub places: Vec<Place>,
     /// Figures to multiply.
     pub scales: Vec<Scale>,

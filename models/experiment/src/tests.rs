@@ -87,7 +87,8 @@ fn every_key_arrives() {
     assert_eq!((job.bucket, job.chunk, job.concurrent_exchanges), (e.bucket, e.chunk, 2));
 }
 
-/// A node is what a cluster's host is; on this machine neighbours make one, those of a process where nothing is said.
+/// With a cluster, a node is a host of it; on this machine a node is a group of consecutive ranks, by default those
+/// of a process.
 #[test]
 fn nodes_are_hosts_or_neighbours() {
     let nodes = |text: &str, processes| {

@@ -13,7 +13,7 @@ pub enum TransportKind {
 }
 
 impl TransportKind {
-    /// How it gathers ranks into processes where nobody has started any.
+    /// How it groups ranks into processes where none have been started.
     pub fn hosting(self) -> HostingRule {
         match self {
             TransportKind::Threads => HostingRule::PerHost,

@@ -37,7 +37,7 @@ pub(crate) fn cluster(experiment: &Experiment, here: Here) -> Option<Wrong> {
     }
     let wrong = |message: String| Some((experiment.cluster.clone(), message));
     let own = "write cluster = \"this-machine\"";
-    // A cluster that cannot be read is refused by whoever needs it.
+    // A cluster that cannot be read is refused later, where it is needed.
     let cluster = Cluster::load(&experiment.cluster).ok()?;
     let hosts = cluster.hosts().len() as u32;
     if hosts != here.hosts {

@@ -266,7 +266,7 @@ fn tables<'a>(entry: &Entry<'a>) -> Result<Vec<Table<'a>>, InputError> {
     items.iter().map(Entry::table).collect()
 }
 
-/// The names in `inputs`; a single one may stand without brackets.
+/// The names in `inputs`; a single one may be written without brackets.
 fn reference_list<'a>(entry: &Entry<'a>) -> Result<Vec<Entry<'a>>, InputError> {
     let items = entry.list().unwrap_or_else(|| vec![entry.clone()]);
     if items.is_empty() {

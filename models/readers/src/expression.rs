@@ -10,7 +10,7 @@ use lockstep_topology::document::Entry;
 /// Values of a block's parameters where it is used, or of a model's sizes.
 pub(super) type Arguments = BTreeMap<String, u32>;
 
-/// The size that an entry stands for.
+/// Evaluates an entry as a size.
 pub(super) fn size(entry: &Entry<'_>, arguments: &Arguments) -> Result<u32, InputError> {
     let Some(text) = entry.plain_text() else { return number(entry) };
     let mut product = 1u64;

@@ -33,7 +33,7 @@ pub(super) fn resolve<'a>(root: &Table<'a>, named: &str, settings: &[&str]) -> R
     for (name, table) in &variants {
         let sizes = || values.keys().map(String::as_str);
         table.allow(&format!("variant \"{name}\""), &sizes().chain([SOURCE]).collect::<Vec<_>>())?;
-        // A variant that nobody chose is right all the same.
+        // Variants that are not selected are validated too.
         table.entries().filter(|entry| entry.key() != SOURCE).try_for_each(|entry| number(&entry).map(|_| ()))?;
     }
     let mut source = None;

@@ -17,7 +17,7 @@ pub(super) struct Piece<'a> {
     pub(super) offset: usize,
 }
 
-/// What stands in a field.
+/// The content of a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Value<'a> {
     Varint(u64),

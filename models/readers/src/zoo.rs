@@ -35,7 +35,7 @@ const FORMATS: [&str; 3] = [".toml", ".onnx", ".prototxt"];
 /// Names of all models with their variants.
 pub(super) fn names() -> Vec<String> {
     let of_file = |(name, text): &(&str, &str)| {
-        // A file of ours that cannot be read is found by whoever loads it.
+        // Errors in our own files are reported when they are loaded.
         let variants = model_file::variants(&file(name), text).unwrap_or_default();
         let variants = variants.into_iter().map(|variant| format!("{name}:{variant}"));
         [(*name).to_owned()].into_iter().chain(variants).collect::<Vec<_>>()
@@ -110,7 +110,7 @@ fn file(name: &str) -> String {
     format!("models/zoo/{name}.toml")
 }
 
-/// Name or path, and what stands behind its colon; a path may hold colons of its own.
+/// Splits at the colon into name or path, and the settings after it; a path may hold colons of its own.
 fn split(wanted: &str) -> (&str, &str) {
     let behind = |ending: &&str| Some(wanted.rfind(&format!("{ending}:"))? + ending.len());
     match FORMATS.iter().find_map(behind) {

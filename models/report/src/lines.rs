@@ -1,8 +1,8 @@
-//! `Lines`: a file that grows by whole lines and belongs to one run at a time.
+//! `Lines`: appends whole lines to a file that belongs to one run at a time.
 //!
-//! What ends a run leaves the beginning of what the whole one would have written, and at most one line that is torn; whoever
-//! opens the file reads it, and keeps as much as is whole. A lock keeps a second run away while the first one writes. A device
-//! or a pipe holds nothing that could be kept, and is only written into.
+//! An interrupted run leaves the beginning of the complete output and at most one torn line. Opening the file again
+//! reads it and keeps its whole lines. A lock keeps a second run out while the first one writes. Devices and pipes keep
+//! nothing, so they are only written to.
 
 use std::fmt;
 use std::fs::{File, TryLockError};
@@ -64,7 +64,7 @@ impl Lines {
         if let Place::File(_, file) = &self.place { file.as_ref() } else { None }
     }
 
-    /// What stands in it, from its beginning; nothing if there is no file yet.
+    /// Reads the file from its beginning; `None` if there is none yet.
     pub fn reader(&self) -> Option<BufReader<&File>> {
         self.file().map(BufReader::new)
     }
@@ -79,7 +79,7 @@ impl Lines {
         cut.map_err(|error| wrong(&self.path, &format!("cannot be read: {error}")))
     }
 
-    /// Whether no line stands in it.
+    /// Whether it has no line.
     pub fn is_empty(&self) -> bool {
         self.whole == 0
     }

@@ -35,7 +35,7 @@ impl Notes {
         }
     }
 
-    /// The notes below a table of so many rows: one that holds for all of them names none.
+    /// The notes below a table of `count` rows; a note that holds for all rows names none.
     pub fn told(&self, count: usize) -> Vec<String> {
         let told = |note: &Note| match &note.rows {
             None => note.text.clone(),

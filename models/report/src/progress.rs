@@ -44,7 +44,7 @@ fn beside<T>(tell: impl Fn(Duration) + Sync, work: impl FnOnce() -> T) -> T {
     };
     std::thread::scope(|scope| {
         let _ending = Ending(&ended, &bell);
-        // Without a thread there is silence, and the work goes on.
+        // If the thread cannot be started, nothing is displayed and the work continues.
         let _ = std::thread::Builder::new().name("progress".to_owned()).spawn_scoped(scope, watch);
         work()
     })
@@ -115,13 +115,14 @@ struct State {
 }
 
 impl Progress {
-    /// Progress of a training of `steps` steps of so many samples, of which `done` are done; silent unless `shown`.
+    /// Progress of a training of `steps` steps of `samples_per_step` samples, of which `done` are done; silent
+    /// unless `shown`.
     pub fn new(shown: bool, label: &str, (done, steps): (u64, u64), samples_per_step: u64) -> Progress {
         let line = Line::new(shown, State { since: None, last: (done, Instant::now()) });
         Progress { line, label: label.to_owned(), steps, samples_per_step }
     }
 
-    /// So many steps of the training are done, the last one with this mean loss.
+    /// `done` steps of the training are done, the last one with this mean loss.
     pub fn step(&self, done: u64, loss: f64) {
         self.line.write(|state| {
             let now = Instant::now();
@@ -174,7 +175,7 @@ impl Estimate {
         Estimate::of(verb, true)
     }
 
-    /// One that nobody sees.
+    /// One that displays nothing.
     pub fn silent() -> Estimate {
         Estimate::of("", false)
     }
@@ -204,7 +205,7 @@ impl Estimate {
         });
     }
 
-    /// Does `work`, and goes on telling how far it is where it does not tell itself.
+    /// Does `work` while a thread keeps displaying progress that `work` does not report itself.
     pub fn beside<T>(&self, work: impl FnOnce() -> T) -> T {
         self.line.beside(|state| self.told(state, LOG), work)
     }

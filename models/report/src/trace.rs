@@ -30,7 +30,7 @@ impl Trace {
         Trace::default()
     }
 
-    /// Adds a run; `label` (such as `predicted lenet, 2 ranks x 16, ring`) stands before the names of its ranks.
+    /// Adds a run; `label` (such as `predicted lenet, 2 ranks x 16, ring`) is put before the names of its ranks.
     pub fn add(&mut self, label: &str, program: &Program, periodic: &[(Periodic, Program)], timeline: &Timeline) {
         let ranks = program.ranks();
         let work = |kind| periodic.iter().find(|(of, _)| *of == kind).map(|(_, work)| work);

@@ -22,7 +22,7 @@ pub(super) struct Runs<'a> {
     step: Step,
     spans: Vec<Span>,
     by_run: BTreeMap<Run, usize>,
-    /// By rank, in order of time; what synchronises beside the compute stream stands with the exchanges.
+    /// By rank, in order of time; tasks of the synchronisation stream are among the exchanges.
     compute: BTreeMap<u32, Vec<usize>>,
     exchange: BTreeMap<u32, Vec<usize>>,
     /// Reads, what is decoded, and uploads.

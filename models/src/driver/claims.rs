@@ -65,7 +65,7 @@ impl Default for Claims {
 }
 
 impl Claims {
-    /// `batches` micro-batches an iteration, for whoever comes first.
+    /// `batches` micro-batches an iteration, first come, first served.
     pub(super) fn first_come(batches: u32) -> Claims {
         Claims { rule: Rule::FirstCome { batches, taken: Vec::new() }, record: Vec::new() }
     }
@@ -184,7 +184,7 @@ mod tests {
         use Answer::{Take, Wait};
         assert_eq!(got, [Wait, Take(0), Wait, Take(2), Take(1), Wait, Take(3), Wait, Take(0), Take(2)]);
         assert_eq!((claims.turn(), claims.record().len()), (Some(0), 6));
-        // Whoever makes the claims again need not wait.
+        // A replay need not wait.
         let mut replay = Claims::replay(4, 2, 1, claims.record()).unwrap();
         assert_eq!([1, 1, 0, 0].map(|rank| ask(&mut replay, 0, rank)), [Some(2), Some(3), Some(0), Some(1)]);
     }

@@ -1,4 +1,4 @@
-//! The judge: what the accuracy of a run so far has as its consequence.
+//! Decides from the accuracies of a run whether it continues, restarts its averaging, or ends.
 //!
 //! Koliousis et al. 2019, §3.2: "the accuracy may not necessarily improve each time the learning rate changes. When detecting
 //! such a situation, we therefore restart SMA: Alg. 1 is executed again with the latest version of the central average model
@@ -8,7 +8,7 @@
 /// What follows from an accuracy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
-    /// Nothing.
+    /// The consequence of an accuracy.
     GoOn,
     /// Learners begin again at the average model.
     Restart,
@@ -19,9 +19,9 @@ pub enum Judgement {
 /// The accuracy at which a training is done.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Target {
-    /// Share of the held-out samples that are classified correctly, 0 to 1; `None`: it lasts as long as it was told to.
+    /// Share of the held-out samples that are classified correctly, 0 to 1; `None`: the run has its full length.
     pub accuracy: Option<f64>,
-    /// The median after each of so many epochs, the last ones, must be that high.
+    /// The median over this many last epochs must reach `accuracy`.
     pub epochs: u32,
 }
 

@@ -32,7 +32,7 @@ impl Rule<'_> {
                 return false;
             }
             let led = || transition(*from, *to).as_ref().map(Option::as_ref) == Some(collective);
-            // On other axes each tensor of a bucket goes on as it lies.
+            // On other axes each tensor of a bucket keeps its layout.
             return if axes.contains(self.axis) {
                 led() && all(inputs, *from) && all(outputs, *to)
             } else {

@@ -36,7 +36,7 @@ impl Work {
         self.bytes_read + self.bytes_written
     }
 
-    /// So many FLOPs over so many elements.
+    /// This many FLOPs and elements read and written.
     pub(crate) fn of(flops: f64, elements_read: f64, elements_written: f64) -> Work {
         Work { flops, bytes_read: elements_read * ELEMENT_BYTES, bytes_written: elements_written * ELEMENT_BYTES }
     }

@@ -149,7 +149,7 @@ impl<'a> Tasks<'a> {
                 let name = format!("{} {}{}", phase.name(), chain_name(model, &[*id]), self.suffix(in_pass, pass));
                 (Op::Compute { chain, phase, samples, pass: of_pass }, Stream::Compute, name)
             }
-            // One rank's partial sum is the whole sum: its readers wait for whoever made it.
+            // One rank's partial sum is the whole sum: its readers depend on its producer directly.
             Work::Collective { axes, .. } if axes.iter().all(|axis| graph.mesh.size(axis) == 1) => return,
             Work::Collective { collective, axes, range } => {
                 let (verb, exchange) = self.exchange(node, collective, *axes, range);

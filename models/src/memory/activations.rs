@@ -36,7 +36,7 @@ pub struct Tensor {
     pub last: usize,
 }
 
-/// The chains of a role: where they stand, and how many samples they take.
+/// The chains of a role: their positions, and how many samples they take.
 pub(super) struct Chains {
     /// The forward task of each, if the role runs it.
     pub(super) forward: Vec<Option<usize>>,

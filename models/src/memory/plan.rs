@@ -1,8 +1,8 @@
-//! The memory plan: one arena for the activations and gradients of a micro-batch, made before anything runs.
+//! Plans memory: one arena for the activations and gradients of a micro-batch, laid out before anything runs.
 //!
-//! Koliousis et al. 2019, §4.5, walk over the operators and give a buffer to the next one when nobody refers to it any more.
-//! Here the whole of a tensor's life is known beforehand, so places are found for all of them at once. A layer that changes
-//! element by element what nobody else reads afterwards does so in place.
+//! Koliousis et al. 2019, §4.5, walk over the operators and give a buffer to the next one when nothing refers to it any
+//! more. Here the lifetimes of all tensors are known beforehand, so all are placed at once. An elementwise layer runs
+//! in place where its input is not read afterwards.
 
 use std::ops::Range;
 
@@ -46,9 +46,9 @@ pub struct Plan {
     pub elements: usize,
     /// By layer: its output; `None` inside chains, for the input and for losses. Equal to an input's: the layer works in place.
     pub outputs: Vec<Option<Range<usize>>>,
-    /// By layer: the gradient towards its output; `None` where nobody wants it.
+    /// By layer: the gradient with respect to its output; `None` where it is not needed.
     pub gradients: Vec<Option<Range<usize>>>,
-    /// By task of the role: what nobody reads after it.
+    /// By task of the role: what is not read after it.
     pub dead: Vec<Vec<Range<usize>>>,
     /// The last compute task of a micro-batch, where nothing but layers touches what lies here.
     pub last: Option<(usize, Phase)>,
@@ -194,9 +194,9 @@ fn pieces(
     (pieces, piece_of)
 }
 
-/// The piece of an input that the output of a chain may lie in: its kernel works element by element, and nobody else reads
-/// the input from then on.
-/// What flatten gives is its input, so that others may read both, unless elements move.
+/// The piece of an input that the output of a chain may overwrite: its kernel works element by element, and the
+/// input is not read by anything else from then on. Flatten's output is its input, so others may read both, unless
+/// elements move.
 fn overwritten(
     program: &Program,
     layers: &[LayerId],

@@ -155,7 +155,7 @@ fn check_inputs(drafts: &[Draft]) -> Result<(), InputError> {
     Ok(())
 }
 
-/// All losses judge the same labels.
+/// All losses have the same labels.
 fn check_classes<'a>(nodes: &[Node], draft: impl Fn(usize) -> &'a Draft) -> Result<(), InputError> {
     let classes = |node: &Node| node.input_shapes[0].channels;
     let Some(last) = nodes.last() else { return Ok(()) };

@@ -1,6 +1,7 @@
-//! The model of a rank whose node takes losses on its first rank alone: gathers bring the scores together before each loss.
+//! Builds the model of a rank where each node computes losses on its first rank alone: gathers collect the scores
+//! before each loss.
 //!
-//! Losses stand behind all other layers, so that one gather and one loss follow the other when the forward pass is through.
+//! Losses come after all other layers, so at the end of the forward pass each gather is followed by its loss.
 
 use lockstep_topology::InputError;
 

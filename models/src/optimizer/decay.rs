@@ -19,7 +19,7 @@ pub enum Decay {
         /// When, in epochs since the start, ascending.
         epochs: Vec<f64>,
     },
-    /// Multiplied by `factor` each time so many epochs are over (÷10 each 30: Kumar et al. 2018, §5; halved each 20:
+    /// Multiplied by `factor` after every `epochs` epochs (÷10 each 30: Kumar et al. 2018, §5; halved each 20:
     /// Koliousis et al. 2019, §5.1).
     Every {
         /// What it is multiplied with.

@@ -6,7 +6,8 @@ use lockstep_topology::Collective;
 
 use crate::{Area, Buffer, Exchange, Op, Program};
 
-/// Rounds up each exchange behind whose range there may be room: nothing that lies in one piece goes on beyond its end.
+/// Rounds up each exchange whose range may be followed by padding: no contiguous buffer or tensor extends
+/// beyond its end.
 pub(crate) fn pad(mut program: Program) -> Program {
     let (wholes, averages) = (wholes(&program), program.averages());
     for task in program.roles.iter_mut().flat_map(|role| &mut role.tasks) {

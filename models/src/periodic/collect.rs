@@ -1,4 +1,5 @@
-//! What rank 0 collects to judge or to save a model: parts of it, weights of learners, running statistics, reference models.
+//! Collects on rank 0 what evaluating or saving a model needs: parts of it, weights of learners, running statistics,
+//! reference models.
 
 use std::ops::Range;
 

@@ -35,7 +35,7 @@ impl Program {
 }
 
 impl Work<'_> {
-    /// Forward passes of rank 0 over a number of micro-batches, that through the loss left out unless `judges`.
+    /// Forward passes of rank 0 over a number of micro-batches; without the loss unless `judges`.
     fn forward(&mut self, judged: &Program, role: &Role, prefix: &str, micro_batches: u64, judges: bool) {
         let samples = self.of.batch_per_rank;
         let last = judged.chains.len() - 1;

@@ -47,7 +47,7 @@ pub(super) fn passes(graph: &mut Graph, model: &Model, samples: Layout) -> Passe
         let i = id.0 as usize;
         let node = model.node(id);
         let mut passes = Vec::new();
-        // Parameter gradients first: their exchange can start while the data gradient goes on.
+        // Parameter gradients first: their exchange overlaps the data gradient.
         if !node.parameters.is_empty() {
             passes.push(Pass::BackwardWeight);
         }

@@ -134,7 +134,7 @@ fn parse(settings: &str) -> Result<Hybrid, String> {
     }
 }
 
-/// By layer: whether it stands before the first dense layer, where one tensor passes on to all that is behind.
+/// By layer: whether it comes before the first dense layer, where a single tensor is passed on to the rest.
 ///
 /// # Errors
 /// No dense layer, or several ways from the front to the back.

@@ -70,7 +70,7 @@ impl Plan for Sma {
 }
 
 impl Sma {
-    /// Its numbers among so many learners, `each` of them on a device.
+    /// Its constants for `learners` learners, `each` of them on a device.
     pub(super) fn numbers(&self, learners: u32, each: u32) -> Averaging {
         let alpha = |among: u32| self.alpha.unwrap_or(1.0 / f64::from(among.max(1)));
         let Sma { momentum, period, assignment, .. } = *self;

@@ -1,7 +1,8 @@
-//! ZeRO, stage 1: synchronous data-parallel SGD whose optimizer state is shared out (Rajbhandari et al. 2020 §5.1).
+//! ZeRO, stage 1: synchronous data-parallel SGD with the optimizer state sharded over ranks (Rajbhandari et
+//! al. 2020 §5.1).
 //!
-//! A bucket's gradients are reduce-scattered, each rank updates the part of the parameters for which it keeps the momentum, and the parts
-//! are gathered before the next step. Gathers come in forward order, so that the next step begins while they go on.
+//! A bucket's gradients are reduce-scattered, each rank updates the part of the parameters whose momentum it keeps, and
+//! the parts are gathered before the next step. Gathers run in forward order, so the next step overlaps them.
 
 use std::ops::Range;
 

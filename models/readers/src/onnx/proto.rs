@@ -52,7 +52,7 @@ pub(super) struct Tensor<'a> {
     pub(super) floats: Vec<f32>,
     pub(super) integers: Vec<i64>,
     pub(super) raw: &'a [u8],
-    /// Whether the values stand in another file.
+    /// Whether the values are in another file.
     pub(super) external: bool,
 }
 

@@ -286,7 +286,8 @@ fn edited(text: &str, edits: &[Edit]) -> String {
             }
             Edit::Token(line, token, new) => {
                 let line = &mut lines[line % count];
-                // Values stand between "= " and "," or the end, so whole words of a line are good places to cut.
+                // Values are between "= " and "," or the end of the line, so whole words of a line are good
+                // places to cut.
                 let mut words: Vec<&str> = line.split(' ').collect();
                 let at = token % words.len();
                 let tail = if words[at].ends_with(',') { "," } else { "" };

@@ -108,7 +108,7 @@ fn mistakes_have_a_place_a_value_and_a_cure() {
             "{error}"
         );
     }
-    // A line of the text, what stands there instead, and what the error says.
+    // A line of the text, its replacement, and what the error says.
     let edits = [
         ("size = { side", "size = { sides", 5, "nothing uses this size: write \"$sides\""),
         ("size = {", "sizes = {", 5, "a model has no key sizes: did you mean size?"),

@@ -101,9 +101,9 @@ fn sent(program: &Program, name: &str) -> Vec<u64> {
     (0..program.workers()).map(|member| schedule.elements_sent(member)).collect()
 }
 
-/// Krizhevsky 2014 §4: in (a) and (b) whoever sends sends K − 1 copies of its batch, in (c) 1/K of that with each pass; what
-/// comes back is as much in all. So what the busiest sends with the samples of a pass grows with K in (a) and (b), and in (c)
-/// it does not.
+/// Krizhevsky 2014 §4: in (a) and (b) the sender sends K − 1 copies of its batch, in (c) 1/K of that with each pass;
+/// in total as much comes back. So what the busiest sends with the samples of a pass grows with K in (a) and (b),
+/// but not in (c).
 #[test]
 fn the_bytes_of_the_three_schemes() {
     let n = 24;

@@ -1,4 +1,4 @@
-//! `Axis`: from values to places on a picture, and at which values its ticks stand.
+//! `Axis`: maps values to positions on a picture and chooses the values of its ticks.
 
 /// How an axis spreads its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,7 +48,7 @@ impl Axis {
         Axis { low: 1.0 / end, high: end, from, to, spacing: Spacing::Log }
     }
 
-    /// Where a value stands.
+    /// The position of a value.
     pub fn at(&self, value: f64) -> f64 {
         let share = match self.spacing {
             Spacing::Linear => (value - self.low) / (self.high - self.low),
@@ -57,7 +57,7 @@ impl Axis {
         self.from + (self.to - self.from) * share
     }
 
-    /// Whether a value stands on the axis.
+    /// Whether a value is within the axis.
     pub fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }

@@ -99,7 +99,7 @@ impl Cut<'_> {
         }
     }
 
-    /// Whether the gradient that `consumer` gives of `input` is added up before it goes on.
+    /// Whether the gradient of `input` from `consumer` is summed over the ranks before it is used.
     fn returns(&self, input: LayerId, consumer: LayerId) -> bool {
         let rows = self.whole.node(consumer).is_product() && self.outputs[consumer.index()] == FEATURES;
         let learns = self.whole.needs_input_gradient(consumer);

@@ -53,7 +53,7 @@ impl Writer {
         self.graph.extend(bytes(11, content));
     }
 
-    /// A float initializer whose values stand in another file.
+    /// A float initializer whose values are in another file.
     pub(super) fn weight(&mut self, name: &str, dims: &[i64]) {
         let tensor = [packed(1, dims), integer(2, 1), bytes(8, name.as_bytes()), integer(14, 1)].concat();
         self.graph.extend(bytes(5, &tensor));
