@@ -51,15 +51,15 @@ pub struct Background {
 /// The size of background traffic.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Load {
-    /// At most so many bytes per second, all the time.
+    /// At most this many bytes per second, all the time.
     Always(f64),
     /// The same while some rank computes a forward pass.
     Forward(f64),
-    /// So many bytes when the first rank begins an iteration, behind those of the iteration before.
+    /// This many bytes when the first rank begins an iteration, after those of the iteration before.
     PerIteration(u64),
 }
 
-/// Nothing, for whoever needs a reference to it.
+/// No disturbance, as a value to refer to.
 static UNDISTURBED: Conditions = Conditions {
     noise: Jitter { seed: 0, kernel: None, step: None, rank: None, latency: None, bandwidth: None },
     trial: 0,

@@ -97,7 +97,7 @@ pub trait Costs: Send + Sync {
     /// Gathering `samples` samples from a pool in memory.
     fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost;
 
-    /// Moving so many elements through memory, read or written: as an update does, which moves five for each parameter.
+    /// Moving this many elements through memory, read or written: an update moves five for each parameter.
     fn moved(&self, device: &Device, elements: u64) -> Cost {
         if elements == 0 { Cost::default() } else { self.update(device, elements.div_ceil(5)) }
     }
@@ -105,7 +105,8 @@ pub trait Costs: Send + Sync {
     /// A message that `receiver` gets over `route`.
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost;
 
-    /// Seconds in which a library adds up so many elements on `devices`, a member on each, if that was measured as a whole.
+    /// Seconds in which a library adds up `elements` elements on `devices`, a member on each, if that was
+    /// measured as a whole.
     fn library(&self, of: Library, devices: &[&Device], elements: u64) -> Option<f64> {
         self.adjusted().and_then(|inner| inner.library(of, devices, elements))
     }
@@ -128,7 +129,7 @@ pub trait Costs: Send + Sync {
         self.adjusted().and_then(|inner| inner.noise())
     }
 
-    /// Whether equal devices always cost the same, so that ranks on them may stand for each other.
+    /// Whether equal devices always cost the same, so that a rank on one may represent ranks on others.
     fn alike(&self) -> bool {
         self.adjusted().is_some_and(|inner| inner.alike())
     }

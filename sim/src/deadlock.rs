@@ -25,7 +25,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// The rank at which the chain of waiting goes on.
+    /// The next rank in the chain of waiting.
     fn next(&self) -> Option<u32> {
         match self.waits_for {
             WaitsFor::Message(rank) | WaitsFor::Taking(rank) => Some(rank),

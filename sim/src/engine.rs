@@ -1,9 +1,9 @@
 //! The event loop: ranks that run tasks and handle messages, in integer time.
 //!
-//! What a rank does is what the executor does; the rules stand in `rank.rs` (tasks), `exchange.rs` (lanes),
-//! `message.rs` (messages) and `unit.rs` (which comes first). An instant has two phases: first everything that happened
-//! takes effect, then every idle unit picks what it does next; so the order of events within an instant decides nothing
-//! but who is first through a NIC.
+//! A rank follows the executor's rules; they are in `rank.rs` (tasks), `exchange.rs` (lanes), `message.rs` (messages)
+//! and `unit.rs` (which comes first). An instant has two phases: first everything that happened takes effect, then
+//! every idle unit picks what it does next. So the order of events within an instant decides nothing but which message
+//! is first through a NIC.
 
 mod background;
 mod exchange;
@@ -83,7 +83,7 @@ enum Event {
     Flow(u32),
     /// The flight of a pipeline, or of what was measured as a whole, has ended.
     Through(u32),
-    /// The rank of a ring goes on by events.
+    /// The rank of a ring continues by events.
     Resume(u32),
     /// The last message from a rank that was worked out without events is there.
     Cleared(u32),

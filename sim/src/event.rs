@@ -119,7 +119,7 @@ impl<E: Copy> Events<E> {
         }
         let slot = &mut self.slots[place.slot as usize];
         let (time, event) = slot.remove(place.index as usize);
-        // Equal times stand in order of insertion, so the next of them is the next one behind.
+        // Equal times are in order of insertion, so the next of them is the next one behind.
         let next = slot[place.index as usize..].iter().position(|(other, _)| *other == time);
         self.first = next.map(|behind| Place { index: place.index + behind as u32, ..place });
         if slot.is_empty() {

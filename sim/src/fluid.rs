@@ -170,12 +170,12 @@ pub trait Fluid: Trace {
     /// The present speed of each activity of a class; zero if it has none.
     fn speed(&mut self, class: ClassId) -> f64;
 
-    /// How long an activity with `work` takes where nobody shares its resources.
+    /// How long an activity with `work` takes with its resources to itself.
     fn span_alone(&mut self, class: ClassId, work: f64) -> Time {
         self.span_of(class, work, 1)
     }
 
-    /// How long each of `crowd` activities of a class takes, of so much work, where nobody else shares their resources.
+    /// How long each of `crowd` activities of a class takes, with `work` each, if no others share their resources.
     fn span_of(&mut self, class: ClassId, work: f64, crowd: u32) -> Time;
 
     /// What all activities together take of a resource at present, in its unit.

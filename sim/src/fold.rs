@@ -1,16 +1,16 @@
-//! Folding: of ranks that a declared symmetry makes equal only one is simulated, exactly.
+//! Folding: simulates only one of the ranks that a declared symmetry makes equal, exactly.
 //!
-//! The group that algorithms, cluster, placement and hosting have in common acts freely on ranks, so each orbit has as many
-//! ranks as there are permutations, and the first block of ranks holds one of each. Speeds are unique (max-min), so
-//! everything that happens to a rank happens to its images at the same instant. Hence the quotient is exact:
+//! The group that algorithms, cluster, placement and hosting have in common acts freely on ranks, so each orbit has as
+//! many ranks as there are permutations, and the first block of ranks holds one of each. Speeds are unique (max-min),
+//! so everything that happens to a rank happens to its images at the same instant. Hence the quotient is exact:
 //!
-//! - only representatives run; a message to rank p goes to p's representative, as from whoever is to that one what the
-//!   sender is to p;
-//! - a wire that stands for others is one resource. Where k images of every representative's use meet on it, its capacity
+//! - only representatives run; a message to rank p goes to p's representative, and its sender is mapped by the same
+//!   permutation;
+//! - a wire that represents others is one resource. Where k images of every representative's use share it, its capacity
 //!   is divided by k, which keeps both the sum and the fairness among uses. Cores and memories likewise.
 //!
-//! Where a route crosses two images of one wire (a half-duplex wire at both ends) that does not hold, and every rank is
-//! simulated. So it is wherever only the identity is common.
+//! Where a route crosses two images of one wire (a half-duplex wire at both ends) this does not hold, and every rank is
+//! simulated. The same applies wherever only the identity is common.
 
 pub(crate) mod renumber;
 #[cfg(test)]
@@ -44,7 +44,7 @@ lockstep_topology::named!(FoldRule, "rule of folding": Never = "never", Exact = 
 /// Which ranks were simulated.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Folding {
-    /// Every rank, because nobody asked for less or there is only one.
+    /// Every rank, because folding is off or there is only one.
     Off,
     /// Every rank, because of this.
     Refused(String),
@@ -54,7 +54,7 @@ pub enum Folding {
         representatives: u32,
         /// Ranks that there are.
         ranks: u32,
-        /// What takes a rank to those that it stands for.
+        /// The permutations that map a rank to those that it represents.
         group: Permutations,
         /// Elements that exchanges are rounded up by, per element.
         padding: f64,
@@ -67,7 +67,7 @@ impl Folding {
         Folding::Folded { representatives, ranks, group, padding }
     }
 
-    /// Ranks that each simulated one stands for.
+    /// Ranks that each simulated one represents.
     pub fn copies(&self) -> u32 {
         match self {
             Folding::Folded { representatives, ranks, .. } => ranks / representatives,

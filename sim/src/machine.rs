@@ -52,7 +52,7 @@ pub(crate) struct Resources<'a, F> {
     pub(crate) done: Done,
     /// The speed cap of each class.
     caps: Vec<f64>,
-    /// Who stands for whom.
+    /// Which ranks, wires and devices represent which.
     orbits: Orbits,
 }
 
@@ -99,7 +99,7 @@ impl<'a, F: Fluid> Resources<'a, F> {
         }
     }
 
-    /// Who stands for whom.
+    /// Which ranks, wires and devices represent which.
     pub(crate) fn orbits(&self) -> &Orbits {
         &self.orbits
     }
@@ -148,8 +148,8 @@ impl<'a, F: Fluid> Resources<'a, F> {
         Ok(id)
     }
 
-    /// The class of what a link carries without being shared out, and the bytes of `bytes` that count: of wires that stand for
-    /// others, those of one.
+    /// The class of what a link carries without being shared out, and the part of `bytes` that counts: for a wire that
+    /// represents others, the bytes of one.
     ///
     /// # Errors
     /// A bandwidth that the solver refuses.
@@ -162,7 +162,7 @@ impl<'a, F: Fluid> Resources<'a, F> {
 
     /// From now on `cause` leaves `share` of a resource (above 0; 1: it is over); several causes multiply.
     ///
-    /// Activities under way go on at what they then get; transfers of the α-β network keep their rate.
+    /// Activities under way continue with what they then get; transfers of the α-β network keep their rate.
     ///
     /// # Errors
     /// A share that leaves nothing.

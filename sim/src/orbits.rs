@@ -1,4 +1,4 @@
-//! `Orbits`: who stands for whom in a run, whether it is folded or not.
+//! `Orbits`: maps ranks, links and devices to those that represent them in a run, folded or not.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use lockstep_topology::{Cluster, Fold, InputError};
 /// Where an error says that a route does not fold.
 pub(crate) const UNFOLDABLE: &str = "folding";
 
-/// The ranks, wires and devices that are simulated, and those that they stand for.
+/// The ranks, wires and devices that are simulated, and those that they represent.
 #[derive(Debug, Clone, Default)]
 pub struct Orbits {
     fold: Option<Arc<Fold>>,
 }
 
 impl Orbits {
-    /// Everybody stands for himself.
+    /// Every rank, link and device represents itself.
     pub(crate) fn all() -> Orbits {
         Orbits { fold: None }
     }
@@ -45,7 +45,7 @@ impl Orbits {
         self.fold().map_or(other, |fold| fold.seen_from(rank, other))
     }
 
-    /// The link that stands for `link`, and how many uses it has for each that is simulated.
+    /// The link that represents `link`, and how many uses it has for each that is simulated.
     pub(crate) fn link<'c>(&self, cluster: &'c Cluster, link: &'c Link) -> (&'c Link, f64) {
         match self.fold() {
             Some(fold) => {
@@ -56,7 +56,7 @@ impl Orbits {
         }
     }
 
-    /// The device that stands for `device`, and how many uses it has for each that is simulated.
+    /// The device that represents `device`, and how many uses it has for each that is simulated.
     pub(crate) fn device(&self, cluster: &Cluster, device: &Device) -> (DeviceId, f64) {
         match self.fold() {
             Some(fold) => {

@@ -29,7 +29,7 @@ pub(crate) struct RolePlan {
     pub(crate) input: [Vec<Slot>; Stream::INPUT.len()],
     /// Whether batches are read ahead of their loads, so that input tasks run beside whatever the ranks do.
     pub(crate) reads_ahead: bool,
-    /// Whether no exchange stands in a `Repeat`.
+    /// Whether no exchange is in a `Repeat`.
     pub(crate) repeats_alone: bool,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Slot {
     micro_batch: Option<u32>,
 }
 
-/// Where a stream of a rank stands: the next run of which task.
+/// The position of a rank's stream: the next run of which task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Cursor {
     pub(crate) iteration: u32,
@@ -97,7 +97,7 @@ pub(crate) struct Meeting {
     pub(crate) members: Members,
     /// What performs it.
     pub(crate) algorithm: Algorithm,
-    /// Whether its members do nothing else while it is under way, and nobody else is there.
+    /// Whether its members do nothing else while it is under way, and there are no other ranks.
     pub(crate) apart: Option<Apart>,
 }
 
@@ -108,7 +108,7 @@ impl Meeting {
     }
 }
 
-/// How an exchange that stands apart from all other tasks starts.
+/// How an exchange that is apart from all other tasks starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Apart {
     /// In the very instant in which its rank has computed what it needs, or as the first thing of all.
@@ -154,7 +154,7 @@ impl Cursor {
         self.step(stream);
     }
 
-    /// Goes on by one run, into the next iteration where this one ends.
+    /// Advances by one run, into the next iteration where this one ends.
     pub(crate) fn step(&mut self, stream: &[Slot]) {
         match stream[self.position as usize].repeat {
             Some((first, count)) if self.repetition + 1 < count => {
@@ -162,7 +162,7 @@ impl Cursor {
                 self.position = first;
             }
             at_end => {
-                // Inside a body the repetition goes on; behind it counting starts again.
+                // Inside a body the repetition continues; behind it counting starts again.
                 let listed = stream[self.position as usize].micro_batch.is_some();
                 self.position += 1;
                 let next = stream.get(self.position as usize).and_then(|slot| slot.micro_batch);
@@ -278,7 +278,7 @@ impl Plan {
         }
     }
 
-    /// Leaves all but the first `ranks` of its only role out: they stand for the others.
+    /// Leaves out all but the first `ranks` of its only role: they represent the others.
     pub(crate) fn represent(&mut self, ranks: u32) {
         if let [role] = self.roles.as_mut_slice() {
             role.ranks.truncate(ranks as usize);

@@ -70,7 +70,7 @@ impl SimOptions {
 /// What a simulation says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
-    /// Every task of every rank; above [`SimOptions::max_written`] of those only that stand for the others, above
+    /// Every task of every rank; above [`SimOptions::max_written`] of those only tasks of representatives, above
     /// [`SimOptions::max_spans`] totals.
     pub timeline: Timeline,
     /// Who sent how much to whom.
@@ -98,7 +98,7 @@ pub fn simulate(
     simulate_with(System::new(), program, platform, driver, options)
 }
 
-/// As [`simulate`], with a fluid solver of choice (empty): the slow one judges the fast one.
+/// As [`simulate`], with a fluid solver of choice (empty): the slow one is the reference for the fast one.
 ///
 /// # Errors
 /// As there.
@@ -330,7 +330,7 @@ fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, ra
     Some(cost)
 }
 
-/// Writing so many bytes to the storage of the device's host; the device does nothing meanwhile.
+/// Writing `bytes` bytes to the storage of the device's host; the device does nothing meanwhile.
 fn saved(platform: &Platform<'_>, device: &Device, bytes: u64) -> Cost {
     let storage = platform.cluster.hosts()[device.host.0 as usize].storage;
     let rate = storage.map_or(ASSUMED_STORAGE_BYTES_PER_S, |storage| storage.bytes_per_s());

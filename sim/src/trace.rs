@@ -1,6 +1,7 @@
-//! What a run says of how its moments came about: which other one each follows, and by what.
+//! The trace of a run: which moment each moment follows, and by what.
 //!
-//! The engine says it whoever listens. A solver that does (`derivative.rs`) works out derivatives; to the others it costs nothing.
+//! The engine reports it to every solver. One that records it (`derivative.rs`) works out derivatives; for the others
+//! it costs nothing.
 
 mod dual;
 

@@ -14,9 +14,9 @@ pub struct Sent {
 /// All messages of a run, warm-up included, by (sender, receiver).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Traffic {
-    /// Pairs that exchanged nothing are left out; above a million pairs, so are senders that others stand for.
+    /// Pairs that exchanged nothing are left out; above a million pairs, so are senders that others represent.
     pub pairs: BTreeMap<(u32, u32), Sent>,
-    /// Senders that each listed one stands for, itself included.
+    /// Senders that each listed one represents, itself included.
     pub copies: u32,
 }
 

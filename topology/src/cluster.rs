@@ -61,7 +61,7 @@ pub use route::Route;
 pub use scale::Figure;
 pub use transport::Transport;
 
-/// At most this many devices stand in one cluster.
+/// A cluster may have at most this many devices.
 pub const MOST_DEVICES: u64 = 4_000_000;
 
 /// The clusters that ship with the project: name and TOML text, by name.
@@ -124,8 +124,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The preset called `name_or_path`, else the TOML file at that path; with `:32` behind it, so many of its hosts, and
-    /// with `@infiniband-hdr`, every NIC on that network.
+    /// Loads the preset called `name_or_path`, else the TOML file at that path. `:32` after it sets its number of
+    /// hosts, `@infiniband-hdr` puts every NIC on that network.
     ///
     /// # Errors
     /// An unknown name (with the nearest presets), an unreadable file, and whatever [`Cluster::parse`] refuses.
@@ -136,7 +136,7 @@ impl Cluster {
     /// ```
     pub fn load(name_or_path: &str) -> Result<Cluster, InputError> {
         let (name, order) = Order::parse(name_or_path)?;
-        // What only the order asked for stands in no file.
+        // Errors in the ordered size or network have no place in a file.
         let asked = |error: InputError| match error.value == name_or_path && error.value != name {
             true => error.at(ErrorPlace::Flag("cluster")),
             false => error,

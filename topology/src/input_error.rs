@@ -68,7 +68,7 @@ impl From<&ErrorPlace> for ErrorPlace {
 pub struct InputError {
     /// Where it is.
     pub place: ErrorPlace,
-    /// What stands there, e.g. `bandwidth = "-3GB/s"`; empty where it does not help.
+    /// The offending text, e.g. `bandwidth = "-3GB/s"`; empty where it does not help.
     pub value: String,
     /// What is wrong with it and how to mend it.
     pub message: String,
@@ -85,7 +85,7 @@ impl InputError {
         InputError::new(ErrorPlace::Flag(key), value, message)
     }
 
-    /// An error at the line of `text` (the content of `file`) where byte `offset` stands.
+    /// An error at the line of `text` (the content of `file`) that contains byte `offset`.
     pub fn at_offset(
         file: &str,
         text: &str,

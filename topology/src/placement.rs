@@ -26,7 +26,7 @@ pub enum PlacementRule {
     Pack,
     /// Go round the hosts, a rank each: neighbouring ranks are on different hosts.
     Scatter,
-    /// Put so many on each host before the next one's, spread over its devices.
+    /// Put this many on each host before the next one's, spread over its devices.
     PerHost(u32),
     /// The device of each rank in turn.
     Listed(Vec<DeviceId>),
@@ -224,7 +224,7 @@ fn of_hosts<'a>(cluster: &'a Cluster, places: &'a [Place]) -> impl Iterator<Item
     places.chunk_by(move |a, b| host(a) == host(b))
 }
 
-/// Host by host, `each` on one as long as it takes so many.
+/// Host by host, `each` on one as long as it has slots for them.
 fn per_host(cluster: &Cluster, places: &[Place], ranks: u32, each: u32) -> Vec<DeviceId> {
     let mut devices = Vec::with_capacity(ranks as usize);
     for host in of_hosts(cluster, places) {

@@ -75,7 +75,7 @@ fn of_paper(paper: &Paper, cores: &Cores, each: &(impl Fn(&Row) + Sync)) -> Resu
     Ok(Account { rows, notes, plots })
 }
 
-/// What is fitted, to what, and what it stands for.
+/// What is fitted, to what, and what it represents.
 fn fitted(paper: &Paper, fit: &Fit, found: &Found) -> String {
     let show = |value: &f64| fit.parameter.show(*value);
     let mut note =

@@ -257,7 +257,7 @@ fn input_bytes(model: &Model, samples: u32) -> f64 {
     f64::from(samples) * matrix_layers(model, of)
 }
 
-/// Partial passes through the dense layers in a step of so many workers, one sample each.
+/// Partial passes through the dense layers in a step of that many workers, one sample each.
 fn dense_passes(of: &Given) -> Result<u32, InputError> {
     let job = Job { strategy: of.strategy.clone(), ..Job::new(Arc::new(of.load()?), of.workers, of.workers) };
     let sharding = job.program()?.sharding;

@@ -9,7 +9,7 @@ use lockstep_report::failure::Failure;
 
 /// Percentage points by which an error may move before somebody has to look.
 const MARGIN: f64 = 1.0;
-/// The columns of the file; a row's name may have commas and stands last.
+/// The columns of the file; a row's name may contain commas, so it comes last.
 const HEADER: &str = "paper,error_pct,holds,row";
 /// The flag that writes it.
 const WRITE: ErrorPlace = ErrorPlace::Flag("write_errors");

@@ -31,7 +31,7 @@ pub(super) struct Figure {
     pub(super) bound: String,
     /// The kind of link that bounds the step, if one does.
     pub(super) bound_kind: Option<String>,
-    /// Seconds of a step in which computation stands still.
+    /// Seconds of a step in which no computation runs.
     pub(super) exposed_s: f64,
     /// Share of the time in flight of samples and their gradients, on their way between layers split by samples and layers
     /// split by features, that computation hides.

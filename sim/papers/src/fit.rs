@@ -19,9 +19,9 @@ pub(super) struct Found {
     pub(super) without: Vec<(f64, f64)>,
 }
 
-/// Values are looked for on a grid of so many steps between the ends.
+/// Values are searched on a grid of this many steps between the ends.
 const GRID: u32 = 4000;
-/// A turn ends when the least lies within so many steps (half a percent of the way) of a simulation.
+/// A turn ends when the minimum is within this many steps (half a percent of the way) of a simulation.
 const NEAR: u32 = 20;
 /// Simulations of one parameter in a turn, beyond the first three.
 const MOST_MORE: usize = 4;

@@ -34,11 +34,11 @@ figure{margin:0}figcaption{font-size:.85rem}figcaption b{display:block}svg{displ
 .d4,.q4{fill:var(--c4)}.d5,.q5{fill:var(--c5)}.d6,.q6{fill:var(--c6)}.q0{stroke:var(--c0)}.q1{stroke:var(--c1)}\
 .q2{stroke:var(--c2)}.q3{stroke:var(--c3)}.q4{stroke:var(--c4)}.q5{stroke:var(--c5)}.q6{stroke:var(--c6)}";
 
-/// What is said of all figures.
+/// The caption under all figures.
 const READING: &str = "Lines with dots: predicted. Diamonds: numbers in the paper's text, or what follows from two of them, by the \
 names of their rows; hollow where the row does not count. Nothing is read off an image.";
 
-/// Errors beyond so many percent stand out.
+/// Errors beyond this many percent are highlighted.
 const OFF: f64 = 10.0;
 
 /// The page of these papers and what was predicted of them.
@@ -163,7 +163,7 @@ fn machine(out: &mut String, cluster: &Cluster) {
 mod tests {
     use super::*;
 
-    /// Every row of every paper stands in the page with its figures, and nothing is fetched from anywhere.
+    /// Every row of every paper is in the page with its figures, and nothing is fetched from anywhere.
     #[test]
     fn a_page_has_all_rows_and_needs_nothing_else() {
         let papers = [Paper::load("krizhevsky2014").unwrap()];

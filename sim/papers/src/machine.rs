@@ -143,7 +143,7 @@ pub(super) struct Hosted<'a> {
 }
 
 impl<'a> Hosted<'a> {
-    /// `inner` behind what the machine's hosts take of a step of so many ranks.
+    /// `inner`, plus what the machine's hosts take for a step of `ranks` ranks.
     pub(super) fn new(inner: &'a dyn Costs, machine: &[(&Parameter, f64)], ranks: u32, period: u32) -> Hosted<'a> {
         Hosted { inner, overhead_s: host_s(machine, ranks, period), dispatch_s: of(machine, &Parameter::SyncDispatch) }
     }
@@ -196,7 +196,8 @@ mod tests {
         assert!((late(1) - 0.014_236).abs() < 1e-5 && (late(4) - late(1) / 2.0).abs() < 1e-12);
     }
 
-    /// A learner waits for the thread that triggers all of them, once in an iteration of so many batches; others do not.
+    /// A learner waits for the thread that triggers all of them, once in an iteration of `period` batches;
+    /// others do not.
     #[test]
     fn one_thread_triggers_all_learners() {
         let idle = |strategy: &str, workers| {

@@ -31,6 +31,6 @@ pub struct Fit {
     pub between: [f64; 2],
     /// The names of the rows that it is fitted to.
     pub rows: Vec<String>,
-    /// What it stands for.
+    /// What it represents.
     pub why: String,
 }

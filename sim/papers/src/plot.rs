@@ -1,4 +1,4 @@
-//! `Plot`: what is drawn of a paper. Lines of configurations that differ in one key, and points that stand on them.
+//! `Plot`: what is drawn of a paper. Lines of configurations that differ in one key, and published points on them.
 
 use lockstep_report::svg::Spacing;
 use lockstep_topology::ErrorPlace;
@@ -45,7 +45,7 @@ pub(super) struct Upwards {
     pub(super) from: f64,
 }
 
-/// A line: what is predicted at each value of the axis, and the published figures that stand beside it.
+/// A line: what is predicted at each value of the axis, and the published figures drawn beside it.
 #[derive(Debug, Clone)]
 pub(super) struct Line {
     pub(super) name: String,

@@ -9,7 +9,7 @@ use lockstep_topology::document::Table;
 /// What is published and predicted.
 #[derive(Debug, Clone)]
 pub enum Quantity {
-    /// Seconds that so many passes over so many samples take.
+    /// Seconds that a number of passes over a number of samples take.
     Time {
         /// Passes.
         epochs: f64,

@@ -16,7 +16,7 @@ use lockstep_report::failure::Failure;
 
 /// How near the simulated throughput must come to the anchor's.
 const TOLERANCE: f64 = 1e-6;
-/// The factors between which the search goes on.
+/// The bounds of the search.
 const LEAST: f64 = 1e-9;
 const MOST: f64 = 1e9;
 /// Halvings (of the logarithm) that the search may take.

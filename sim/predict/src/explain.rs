@@ -1,4 +1,4 @@
-//! `explain`: everything that stands behind one predicted row, as the row's `explanation`.
+//! `explain`: works out everything behind one predicted row, as the row's `explanation`.
 
 mod collective;
 mod error_bar;

@@ -18,7 +18,7 @@ use lockstep_report::notes::Notes;
 use lockstep_report::progress::Estimate;
 use lockstep_report::{PredictedRow, scaling_efficiencies};
 
-/// What is known so far, whoever asks.
+/// What is known so far, shared by all callers.
 #[derive(Debug, Default)]
 pub struct Known(Mutex<Found>);
 

@@ -15,7 +15,7 @@ use lockstep_report::failure::Failure;
 
 /// Names that a hint is looked for among.
 const HINTS: usize = 5_000;
-/// Flows that the patterns of one entry may stand for.
+/// The patterns of one entry may expand to at most this many flows.
 const MOST_FLOWS: usize = 10_000;
 
 /// A scenario that was understood.
@@ -33,8 +33,8 @@ struct Understood<'c> {
 /// What `scenario` does to `cluster` and to a run under `conditions`.
 ///
 /// # Errors
-/// Names that stand for nothing, with the nearest; a partition, with who cannot reach whom; entries that contradict each
-/// other; traffic in a network without sharing.
+/// Names that match nothing, with the nearest; a partition, with the ranks that cannot reach each other; entries that
+/// contradict each other; traffic in a network without sharing.
 fn understand<'c>(
     scenario: &Scenario,
     cluster: &'c Cluster,
@@ -91,7 +91,7 @@ fn understand<'c>(
             }
         }
     }
-    // What takes as long as ever is nobody's trouble: such a run folds like any other.
+    // A slowdown by 1.0 slows nothing: such a run folds like any other.
     found.conditions.slow.retain(|slow| slow.factor != 1.0);
     Ok(found)
 }
@@ -102,7 +102,7 @@ impl Understood<'_> {
         !self.slow.is_empty()
     }
 
-    /// Refuses slowdowns that hit none of the hosts in use (sorted) and none of so many ranks.
+    /// Refuses slowdowns that hit none of the hosts in use (sorted) and none of `ranks` ranks.
     ///
     /// # Errors
     /// The entry, with the hosts that are in use.
@@ -143,7 +143,7 @@ pub(crate) struct Block {
 /// The undisturbed block, then one for each scenario.
 ///
 /// # Errors
-/// See [`understand`]; slowdowns that hit nobody.
+/// See [`understand`]; slowdowns that hit no rank.
 pub(crate) fn blocks(
     experiment: &Experiment,
     configurations: &[Configuration],
@@ -210,7 +210,7 @@ fn devices_named(cluster: &Cluster, pattern: &str) -> Result<Vec<DeviceId>, Stri
     named(cluster.devices().iter().map(|device| (device.name.as_str(), device.id)), pattern, "device")
 }
 
-/// All things of a kind that a pattern stands for.
+/// All things of a kind that a pattern matches.
 fn named<'a, T>(all: impl Iterator<Item = (&'a str, T)> + Clone, pattern: &str, kind: &str) -> Result<Vec<T>, String> {
     let found: Vec<T> = all.clone().filter(|(name, _)| Cluster::matches(pattern, name)).map(|(_, id)| id).collect();
     if found.is_empty() {

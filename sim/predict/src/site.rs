@@ -194,13 +194,13 @@ impl Site {
             cores: profile.cores,
             flops_per_core_s: profile.flops_per_core_s,
             memory_bandwidth: rate("memory_bandwidth", profile.memory_bandwidth)?,
-            // Nobody measured it: whether a job fits is then unknown.
+            // Not measured, so whether a job fits is unknown.
             memory: Bytes(0),
         };
         let latency = Time::from_secs_f64(profile.memory.latency.value);
         let bandwidth = rate("memory.copy", 1.0 / profile.memory.copy.value)?;
         let source = Origin::Measured.with(format!("{}, {}", profile.command, profile.date));
-        // Ranks of several processes pass the host, and so do all where nobody may reach another's memory.
+        // Ranks of several processes go through the host, and so do all where peer access is off.
         let are_near = experiment.transport == TransportKind::Threads && std::env::var_os(NO_PEERS).is_none();
         let mut gpus = Vec::new();
         let mut measured_on = profile.cpu.clone();

@@ -116,11 +116,11 @@ fn unfilled(platform: &Platform<'_>, utilisation: &[Utilisation], computing: f64
     filled.map_or(0.0, |filled| (computing - filled).max(0.0))
 }
 
-/// What bounds a collective alone: the busiest resource; or waiting for messages that are under way, where no resource is
-/// busy for longer than the time in which the busiest one is not.
+/// What bounds a collective alone: the busiest resource; or waiting for messages that are under way, where no resource
+/// is busy for longer than the time in which the busiest one is not.
 ///
-/// All members start at once, so nobody is late. What a message takes on other wires counts as waiting here: in a tree one
-/// level works at a time.
+/// All members start at once, so none is late. What a message takes on other wires counts as waiting here: in a tree
+/// one level works at a time.
 pub fn collective_bound(cluster: &Cluster, time: &CollectiveTime) -> Bound {
     let classes = class_uses(cluster, &time.utilisation);
     let (busiest, share) = classes.first().map_or((String::new(), 0.0), |class| (class.busiest.clone(), class.share));
@@ -163,7 +163,7 @@ pub fn class_uses(cluster: &Cluster, utilisation: &[Utilisation]) -> Vec<ClassUs
     classes
 }
 
-/// Mean seconds per step in which a worker stands still in an exchange that another member has not started.
+/// Mean seconds per step in which a worker waits in an exchange that another member has not started.
 fn imbalance_s(program: &Program, timeline: &Timeline) -> f64 {
     let mut last: BTreeMap<(u32, u32, u32), Time> = BTreeMap::new();
     for run in overlap::of_workers(program, timeline) {

@@ -16,12 +16,12 @@ pub struct DeviceMemory {
     pub ranks: u32,
     /// What all of them need together.
     pub memory: Memory,
-    /// What it has; `None` where nobody knows.
+    /// What it has; `None` where it is unknown.
     pub capacity: Option<Bytes>,
 }
 
 impl DeviceMemory {
-    /// Whether it is enough; `None` where nobody knows.
+    /// Whether it is enough; `None` where it is unknown.
     pub fn fits(&self) -> Option<bool> {
         self.capacity.map(|capacity| self.memory.total() <= capacity.0)
     }

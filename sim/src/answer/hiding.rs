@@ -14,7 +14,7 @@ use crate::simulate::Prediction;
 
 /// Communication counts as hidden while less than this share of the step is exposed.
 pub const HIDDEN: f64 = 0.01;
-/// The factors between which the search goes on.
+/// The bounds of the search.
 const LEAST: f64 = 1e-3;
 const MOST: f64 = 1e4;
 /// How near the factor must be found, as a ratio.

@@ -1,4 +1,4 @@
-//! Costs and clusters with a parameter multiplied, whoever the costs are from.
+//! Multiplies a parameter of a cluster or of costs, wherever the costs come from.
 //!
 //! Costs may follow from the cluster's figures, or hold times of their own (what was measured, a constant per message).
 //! Which is which can be asked of any costs: they are homogeneous, so multiplying their own times by f is the same as

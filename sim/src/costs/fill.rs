@@ -1,10 +1,10 @@
-//! How much of a GPU one kernel fills: its blocks of threads over the multiprocessors, wave by wave.
+//! Computes how much of a GPU one kernel fills: its blocks of threads over the multiprocessors, wave by wave.
 //!
 //! A convolution or dense layer is a matrix product of m × n outputs, each a sum over k. It is cut into tiles, a block
 //! each; the multiprocessors take as many blocks at once as they are, and the last wave is rarely full (NVIDIA, "Matrix
 //! Multiplication Background User's Guide", tile and wave quantisation). Where tiles are fewer than multiprocessors the sum
-//! is cut as well (split-k). All other layers stream, so many elements a block. A kernel that does not fill the GPU is
-//! slower in proportion, and leaves the rest to the kernels of other ranks on it.
+//! is cut as well (split-k). All other layers stream, with a fixed number of elements per block. A kernel that does not
+//! fill the GPU is slower in proportion, and leaves the rest to the kernels of other ranks on it.
 //!
 //! Tiles are those of the GPU's generation, of which the one that is through first is taken; blocks of a stream are assumed.
 
@@ -31,7 +31,7 @@ impl Fill {
     pub(super) const WHOLE: Fill = Fill { occupancy: 1.0, useful: 1.0 };
 }
 
-/// What `pass` of a layer over `samples` samples, which takes `flops`, fills of a GPU with so many multiprocessors.
+/// How `pass` of a layer over `samples` samples, which takes `flops`, fills a GPU with this many multiprocessors.
 pub(super) fn fill(
     node: &Node,
     pass: Pass,
@@ -62,7 +62,8 @@ pub(super) fn fill(
     }
 }
 
-/// What a kernel over so many elements fills. Several of its small blocks share a multiprocessor, so that waves do not show.
+/// How a kernel over `elements` elements fills a GPU. Several of its small blocks share a multiprocessor, so that waves
+/// do not show.
 pub(super) fn streaming(elements: f64, multiprocessors: u32) -> Fill {
     let blocks = (elements / STREAMED).ceil().max(1.0);
     Fill { occupancy: (blocks / f64::from(multiprocessors)).min(1.0), useful: 1.0 }

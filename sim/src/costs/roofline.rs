@@ -56,7 +56,7 @@ impl Numbers {
         Numbers { precision: program.precision, gradients: program.gradients, turns }
     }
 
-    /// Bytes of what takes so many in fp32.
+    /// Bytes of what takes `fp32_bytes` in fp32.
     fn bytes(self, fp32_bytes: f64) -> f64 {
         fp32_bytes * self.precision.activation_bytes() as f64 / 4.0
     }
@@ -119,7 +119,7 @@ impl Roof {
         }
     }
 
-    /// A task of `busy` seconds after `idle` ones, which moves so many bytes.
+    /// A task that is busy for `busy` seconds after `idle` seconds, and moves `bytes` bytes.
     fn cost(self, idle: f64, busy: f64, bytes: f64, filled: f64) -> Cost {
         let seconds = idle + busy;
         if seconds == 0.0 {
@@ -129,7 +129,7 @@ impl Roof {
         Cost { seconds, memory, occupancy: (filled / seconds).min(1.0) }
     }
 
-    /// One kernel, or a core's loop, over so many elements and bytes.
+    /// One kernel, or a core's loop, over this many elements and bytes.
     fn streaming(self, elements: f64, bytes: f64) -> Cost {
         let Fill { occupancy, .. } = self.gpu.map_or(Fill::WHOLE, |(units, _)| streaming(elements, units));
         let busy = bytes / (self.bytes_s * occupancy);

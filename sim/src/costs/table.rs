@@ -33,7 +33,7 @@ struct Measured {
     load: Vec<Sample>,
     /// Seconds per byte that a sum straight from another GPU's memory takes longer than a copy.
     direct_sum: f64,
-    /// Sums by NCCL on so many of them in the host that was measured, over elements.
+    /// By number of GPUs: sums by NCCL on that many in the host that was measured, over elements.
     sums: BTreeMap<u32, Vec<Sample>>,
 }
 
@@ -79,8 +79,8 @@ impl Measured {
         }
     }
 
-    /// A slowdown of f for n at once means that each takes f/n of what they share. Where there is none, that is no limit, and
-    /// `estimate` (what a roofline says) stands, at most the 1/n with which n of them just fit.
+    /// A slowdown of f for n at once means that each takes f/n of what they share. Without a slowdown the measurement
+    /// sets no limit, and `estimate` (the roofline's) is used, at most the 1/n with which n of them just fit.
     fn share(&self, slowdown: f64, estimate: f64) -> f64 {
         if slowdown > 1.0 { (slowdown / self.at_once).min(1.0) } else { estimate.min(1.0 / self.at_once) }
     }

@@ -222,12 +222,12 @@ impl<'a> Shadows<'a> {
         })
     }
 
-    /// The list that stands for `list`.
+    /// The list that represents `list`.
     pub(super) fn like(&self, list: usize) -> usize {
         self.own.like.get(list).map_or(list, |like| *like as usize)
     }
 
-    /// Of a job's seconds, and what it takes meanwhile, of a list that stands for itself.
+    /// Of a job's seconds, and what it takes meanwhile, of a list that represents itself.
     pub(super) fn job(&self, list: usize, task: usize) -> (Dual, TakesBy) {
         let job = |shadow: &Shadow<'a>| shadow.lists[list][task];
         let seconds = self.time(|shadow| job(shadow).map_or(0.0, |job| job.seconds));

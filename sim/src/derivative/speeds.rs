@@ -162,7 +162,7 @@ impl Speeds {
             self.component(class, &moment, solver, &mut tapped);
         }
         self.touched = touched;
-        // Whoever shares what is tapped comes second, for who taps does not mind.
+        // Those who share what is tapped come second, as the tapping class is not affected.
         self.searches += 1;
         let mut none = Vec::new();
         for (resource, moment) in tapped {

@@ -138,7 +138,7 @@ impl<F: Fluid> Engine<'_, F> {
         self.go_on(id, lane)
     }
 
-    /// A lane that waited for nothing more goes on, and others start where it is through.
+    /// Continues a lane that waits for nothing more, and starts others where it is through.
     pub(super) fn go_on(&mut self, id: u32, lane: u32) -> Result<(), InputError> {
         if self.step(id, lane)? {
             self.flights.at_mut(id).retire();

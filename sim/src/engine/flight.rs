@@ -13,7 +13,7 @@ use crate::plan::Plan;
 #[derive(Debug)]
 pub(crate) struct LaneRun {
     steps: Lane,
-    /// The receive that it stands at.
+    /// The receive that it waits in.
     pub(crate) waiting: Option<LaneStep>,
     /// The message that this receive takes.
     pub(crate) matched: Option<u32>,

@@ -81,7 +81,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// The input task that `number` stands for, counted behind the units, is done.
+    /// The input task with `number`, counted after the units, is done.
     pub(super) fn input_done(&mut self, number: usize) -> Result<(), InputError> {
         let (rank, number) = ((number / STREAMS) as u32, number % STREAMS);
         let plan = self.plan;

@@ -1,12 +1,13 @@
-//! Iterations that pass alike: if the last rank begins an iteration in the state in which it began an earlier one, only
-//! later, then what passed between the two comes back for ever, and all but the end of it is a product.
+//! Skips periodic iterations: if the last rank begins an iteration in the state in which it began an earlier one, only
+//! later, then the iterations between the two repeat for ever, and all but the end of them is a product.
 //!
-//! Nothing in the engine knows what time it is, so equal states have equal futures, to the picosecond. The state is looked
-//! at where it is small: every rank has begun the iteration, no exchange is in flight, and each computes what nobody can
-//! have slowed down, so that it is known by when it began. Where that never happens, every iteration is simulated. Ranks that stop
-//! in the last one do not begin another, so it passes like those before where a rank that begins one has nothing left of the one
-//! before that this could slow down; else it is simulated. Ranks whose shares differ in length may come back to a state only after
-//! many iterations, for who is late moves round a ring.
+//! Nothing in the engine depends on absolute time, so equal states have equal futures, to the picosecond. States are
+//! compared where they are small: every rank has begun the iteration, no exchange is in flight, and each computes
+//! what cannot have been slowed down, so that its start determines it. Where that never happens, every iteration is
+//! simulated. Ranks that stop in the last iteration do not begin another. So the last one passes like those before if
+//! a rank that begins an iteration has nothing left of the one before that this could slow down; else it is
+//! simulated. Ranks whose shares differ in length may come back to a state only after many iterations, because delays
+//! move round a ring.
 
 use lockstep_topology::Time;
 
@@ -32,7 +33,7 @@ struct RankState {
     /// How long ago that was ready, and began.
     ready: Option<Time>,
     busy: Option<Time>,
-    /// Whether it does so many repetitions in one.
+    /// Whether it does that many repetitions in one.
     repeats: bool,
 }
 

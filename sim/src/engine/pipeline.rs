@@ -1,10 +1,10 @@
-//! Rings that stand apart: no events, but one recurrence once their last member has started.
+//! Rings with no other work beside them: no events, but one recurrence once their last member has started.
 //!
-//! Three things are shown first, else the event loop does the work. The plan says that members do nothing else meanwhile, and
-//! that there are no other ranks. The platform says that no resource can be filled by all messages and receives at once and
-//! that no two edges of the ring queue at one port, so each message takes its time alone. And nobody can be through before
-//! all have started, as every end depends on every start; so when the last one starts, nothing has happened that the event
-//! loop should have seen.
+//! Three conditions are checked first, else the event loop does the work. The plan says that members do nothing else
+//! meanwhile, and that there are no other ranks. The platform says that no resource can be filled by all messages and
+//! receives at once and that no two edges of the ring queue at one port, so each message takes its time alone. And no
+//! member can be through before all have started, as every end depends on every start; so when the last one starts,
+//! nothing has happened that the event loop should have seen.
 
 use lockstep_models::Members;
 use lockstep_topology::cluster::Rendezvous;
@@ -102,7 +102,8 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(Some(Pipeline { phases, edges, paths, started: Vec::with_capacity(ranks as usize) }))
     }
 
-    /// What a path makes of the blocks of `phases`, whose elements take so many bytes; `None` where messages of one length do not always take the same.
+    /// What a path makes of the blocks of `phases`, at this many bytes per element; `None` where messages of one length
+    /// do not always take the same.
     pub(super) fn edge(
         &mut self,
         path: u32,
@@ -143,7 +144,7 @@ impl<F: Fluid> Engine<'_, F> {
         let on_links = paths.iter().map(|path| self.paths.at(*path)).filter(|path| path.pair == Pair::Wire);
         let mut ports: Vec<(u32, Time)> = on_links.map(|path| (path.terms.port, path.terms.send)).collect();
         ports.sort_unstable();
-        // The one that takes longer stands behind.
+        // The one that takes longer comes second.
         ports.windows(2).any(|pair| pair[0].0 == pair[1].0 && pair[1].1 > Time::ZERO)
     }
 

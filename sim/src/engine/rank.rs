@@ -27,7 +27,7 @@ pub(crate) struct Rank {
     pub(crate) apart: bool,
     /// Whether no other rank is on its device.
     pub(super) sole: bool,
-    /// The ranks of its device, it among them; none where some of them stand for others.
+    /// The ranks of its device, including it; none where some of them represent others.
     pub(super) mates: Vec<u32>,
     /// Which of the engine's job lists is its own.
     pub(super) jobs: u32,
@@ -133,7 +133,7 @@ fn hear(ranks: &mut [Rank], noise: &Noise, platform: &Platform<'_>) {
 }
 
 impl Rank {
-    /// The tasks that `task` waits for in the run that `cursor` stands at.
+    /// The tasks that `task` waits for in the run that `cursor` has reached.
     pub(crate) fn missing<'p>(
         &'p self,
         role: &'p RolePlan,
@@ -299,7 +299,7 @@ impl<F: Fluid> Engine<'_, F> {
                     return false;
                 }
                 state.claimed = Some((iteration, repetition));
-                // Whoever waits for its turn looks again.
+                // A rank that waits for its turn checks again.
                 if let Some(next) = self.driver.turn() {
                     self.touch(2 * next);
                 }

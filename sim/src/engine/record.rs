@@ -124,7 +124,7 @@ impl Record {
     }
 }
 
-/// A span so many iterations and so much later.
+/// A span, later by this many iterations and this much time.
 fn later(span: &Span, (iterations, by): (u32, Time)) -> Span {
     let Span { iteration, ready, start, end, .. } = *span;
     Span { iteration: iteration + iterations, ready: ready + by, start: start + by, end: end + by, ..*span }

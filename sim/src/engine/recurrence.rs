@@ -89,8 +89,8 @@ impl Edge {
     }
 }
 
-/// The states after the rounds of `phase`, the `index`-th of a ring of `members`, of whom the first have these edges and
-/// stand for the others; whole periods are skipped if `skip`.
+/// The states after the rounds of `phase`, the `index`-th of a ring of `members`, of which the first have these edges
+/// and represent the others; whole periods are skipped if `skip`.
 pub(super) fn advance(
     edges: &[Edge],
     mut states: Vec<State>,
@@ -146,7 +146,7 @@ fn stretches(phase: &PipelinePhase, k: u32, members: u32, ranks: usize) -> impl 
         None => [(first, 0), (last, 1), (ranks, 0)],
         Some(over) => [(over, 1), (first, 0), (ranks, 1)],
     };
-    // Without longer blocks the first `ranks` of the members may stand for all.
+    // Without longer blocks the first `ranks` of the members may represent all.
     let all = [(ranks, 0), (ranks, 0), (ranks, 0)];
     if phase.longer == 0 { all } else { ends }.into_iter()
 }

@@ -41,7 +41,7 @@ impl<F: Fluid> Engine<'_, F> {
         done
     }
 
-    /// Whether `mate` is about to begin at this instant what `rank` is, and nothing else goes on of it.
+    /// Whether `mate` is about to begin at this instant what `rank` is, with nothing else of it in progress.
     fn in_step(&mut self, mate: u32, rank: u32) -> bool {
         if self.units[2 * mate as usize].busy.is_some() || self.compute_ready(mate) != Some(self.now) {
             return false;

@@ -1,4 +1,5 @@
-//! Slowdowns in a run: at each beginning and end, what the ranks concerned have under way goes on at the new pace.
+//! Applies slowdowns in a run: at each beginning and end, what the ranks concerned have under way continues at
+//! the new pace.
 
 use lockstep_topology::{InputError, Rank as RankId, Time};
 

@@ -1,11 +1,12 @@
 //! Rings that are all that is under way: a recurrence in place of events, until shortly before the first of them ends.
 //!
-//! A ring that starts while its ranks compute is left to the event loop. Once each rank is in one ring and nothing else can
-//! start before some ring ends, messages take what they take alone, if no resource can be filled by all of them and no two
-//! queue at one port; all later rounds then follow from one (`recurrence.rs`). So a round is noted as ranks pass it. When
-//! the last one has, the rest is known, and it is decided: where every rank is past a round K before the first ring ends,
-//! and later than all are now, ranks pause at the next round that none has reached, and go on by events from round K.
-//! What ends and starts, and what is still on its way when something starts, remains with the event loop.
+//! A ring that starts while its ranks compute is left to the event loop. Once each rank is in one ring and nothing
+//! else can start before some ring ends, messages take what they take alone, if no resource can be filled by all of
+//! them and no two queue at one port; all later rounds then follow from one (`recurrence.rs`). So a round is recorded
+//! as ranks pass it. After the last rank, all later rounds are known: if there is a round K that every rank passes
+//! before the first ring ends, and later than all are now, ranks pause at the next round that none has reached, and
+//! continue by events from round K. What ends and starts, and what is still on its way when something starts, remains
+//! with the event loop.
 
 mod course;
 
@@ -260,7 +261,7 @@ impl<F: Fluid> Engine<'_, F> {
         }
     }
 
-    /// All ranks pause: each goes on by events when it is through the last round that was worked out.
+    /// All ranks pause: each continues by events when it is through the last round that was worked out.
     fn hand_back(&mut self, courses: Vec<Course>) -> Result<(), InputError> {
         #[cfg(test)]
         WORKED_OUT_TIMES.set(WORKED_OUT_TIMES.get() + 1);

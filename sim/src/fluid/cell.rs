@@ -149,7 +149,7 @@ impl System {
         self.go_on(number, &speeds);
     }
 
-    /// Has the classes of a cell go on at these speeds, and enters its next end.
+    /// Sets the speeds of a cell's classes, and enters its next end.
     fn go_on(&mut self, number: u32, speeds: &[f64]) {
         let cell = &mut self.cells.all[number as usize];
         let mut first = Time::MAX;

@@ -11,7 +11,7 @@
 /// Settlings of the shortest and the longest pause in repairs.
 const SHORT: u32 = 1;
 const LONG: u32 = 256;
-/// Credit never exceeds so many whole solutions, so that repairs that stop paying are soon noticed.
+/// Credit never exceeds this many whole solutions, so that repairs that stop paying are soon noticed.
 const CREDIT: u64 = 4;
 /// What a round of a repair costs for each user in the lists that it goes through: it reads them three times and fills some
 /// of them, in less of an order than a whole solution does.
@@ -103,8 +103,8 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// Whether it may do a round over so many classes and the lists of their resources, which have so many users; rounds that
-    /// grow are expected to grow twice more.
+    /// Whether it may do a round over this many classes and the lists of their resources, which have this many users;
+    /// rounds that grow are expected to grow twice more.
     pub(super) fn may_read(&mut self, classes: usize, users: u64) -> bool {
         let reach = REACH * (classes - self.reached) as u64;
         (self.spent, self.reached) = (self.spent.saturating_add(reach), classes);

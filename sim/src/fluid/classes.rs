@@ -21,7 +21,7 @@ pub(super) const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Link {
     pub(super) resource: u32,
-    /// Where the group stands in the resource's list of users, while it is attached.
+    /// The group's position in the resource's list of users, while it is attached.
     pub(super) slot: u32,
     pub(super) per_speed: f64,
 }
@@ -68,9 +68,9 @@ pub(super) struct Group {
     pub(super) bound: f64,
     /// The search (by number) that has last come by.
     pub(super) seen: u64,
-    /// Where it stands in the kept component, if it belongs to that.
+    /// Its position in the kept component, if it belongs to that.
     pub(super) place: u32,
-    /// Members that the shares were last solved for; not zero: the group stands in its resources' lists.
+    /// Members that the shares were last solved for; not zero: the group is in its resources' lists.
     pub(super) attached: u32,
     pub(super) first_use: u32,
     pub(super) uses: u32,
@@ -82,9 +82,9 @@ pub(super) struct Group {
     pub(super) even: bool,
     /// Whether its members have changed since the shares were last solved.
     pub(super) touched: bool,
-    /// Whether it stands in the schedule for its component.
+    /// Whether it represents its component in the schedule.
     pub(super) leads: bool,
-    /// Whether its only member has all its resources to itself, and stands in no list.
+    /// Whether its only member has all its resources to itself, and is in no list.
     pub(super) alone: bool,
     /// Whether it taps resources, and whether it shares one that is tapped.
     pub(super) taps: bool,
@@ -135,7 +135,7 @@ impl Pace {
         self.last = now;
     }
 
-    /// Goes on at `speed` from `now` on.
+    /// Continues at `speed` from `now` on.
     pub(super) fn set(&mut self, speed: f64, now: Time) {
         self.catch_up(now);
         self.speed = speed;

@@ -1,4 +1,4 @@
-//! When the classes of a component are done at their new speeds; the first of them stands for it in the schedule.
+//! Finds when the classes of a component are done at their new speeds; the first of them represents it in the schedule.
 
 use lockstep_topology::Time;
 
@@ -27,7 +27,7 @@ impl First {
 }
 
 impl Classes {
-    /// Has a class go on at the speed that its draft says, and finds when it is done.
+    /// Sets a class to the speed in its draft, and finds when it is done.
     fn set_pace(&mut self, class: u32, now: Time) -> &mut Pace {
         let (pace, speed) = (&mut self.paces[class as usize], self.drafts[class as usize].speed);
         if pace.speed != speed || pace.due == Time::MAX {

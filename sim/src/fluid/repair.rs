@@ -1,11 +1,12 @@
-//! Repairs: new speeds for the few classes of a kept component that an instant's changes reach.
+//! Repairs: finds new speeds for the few classes of a kept component that an instant's changes reach.
 //!
-//! Speeds are right where each class runs at its bound or uses a full resource, its neck, on which no activity consumes more
-//! ([the certificate](crate::fluid)). A change spoils that for few: the users of the resources that it touches. So these alone
-//! are filled anew, with what all others take off the top, and then the others' certificates are looked at on every resource
-//! that was given out: whose neck is full no more, or has somebody above it, and who is above a neck that was found, is reached
-//! as well, and all those reached are filled again. When nobody is left to be reached every certificate holds, and even use
-//! has one set of speeds for which they do.
+//! Speeds are right where each class runs at its bound or uses a full resource, its bottleneck, on which no activity
+//! consumes more ([the certificate](crate::fluid)). A change invalidates this for few classes: the users of the
+//! resources that it touches. So these alone are filled anew, after subtracting what all others take. Then the others'
+//! certificates are checked on every resource that was given out. A class is reached as well if its bottleneck is no
+//! longer full, if another consumes more on its bottleneck, or if it consumes more on a bottleneck that was found. All
+//! reached classes are filled again. When no more are reached every certificate holds, and even use has one set of
+//! speeds for which they do.
 
 use super::resource::Fill;
 use super::share::Part;

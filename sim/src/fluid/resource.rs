@@ -2,7 +2,7 @@
 
 /// No activity uses the resource.
 pub(super) const FREE: u32 = u32::MAX;
-/// Its users stand in its list.
+/// Its users are in its list.
 pub(super) const SHARED: u32 = u32::MAX - 1;
 
 /// Demand within this share of the capacity counts as filling it: sums kept by adding and subtracting drift a little.

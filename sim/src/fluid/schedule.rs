@@ -11,7 +11,7 @@ const NOWHERE: u32 = u32::MAX;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Schedule {
     heap: Vec<(Time, u32)>,
-    /// Where in the heap each item stands.
+    /// The position of each item in the heap.
     places: Vec<u32>,
 }
 
@@ -46,7 +46,7 @@ impl Schedule {
         }
     }
 
-    /// Moves later entries above `place` down until `entry` may stand there; returns where that is.
+    /// Moves later entries above `place` down until `entry` fits there; returns that position.
     fn rise(&mut self, mut place: usize, entry: (Time, u32)) -> usize {
         while place > 0 {
             let parent = (place - 1) / 2;

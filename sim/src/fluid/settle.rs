@@ -1,7 +1,7 @@
 //! Settling an instant's changes: which resources they touch, and which of those can now be filled.
 //!
-//! A class stands in the lists of its resources while it has members; the demand that its members could make at their
-//! bounds tells whether a resource can bind anybody at all. What follows for the speeds is in `component.rs`.
+//! A class is in the lists of its resources while it has members; the demand that its members could make at their
+//! bounds tells whether a resource can bind any class at all. What follows for the speeds is in `component.rs`.
 
 use lockstep_topology::Time;
 
@@ -91,7 +91,8 @@ impl System {
         self.touched = touched;
     }
 
-    /// Enters a class with so many members into the lists of its resources; who was alone on one of them follows.
+    /// Enters a class with `members` members into the lists of its resources; a class that was alone on one of them is
+    /// entered too.
     pub(super) fn attach(&mut self, class: u32, members: u32) {
         let bound = self.bound(class);
         if self.classes.groups[class as usize].alone {

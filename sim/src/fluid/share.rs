@@ -53,8 +53,8 @@ pub(super) struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Writes each class's speed; returns whether by filling, which also writes its neck. `uneven` tells whether any class
-    /// of the system may be uneven.
+    /// Writes each class's speed; returns whether by filling, which also writes its bottleneck. `uneven` tells whether
+    /// any class of the system may be uneven.
     pub(super) fn solve(mut self, uneven: bool, scratch: &mut Scratch) -> bool {
         if let [only] = self.members {
             let group = &self.groups[*only as usize];

@@ -140,7 +140,7 @@ impl System {
         }
     }
 
-    /// Brings the bound of a class that stands in lists up to date.
+    /// Updates the bound of a class that is in lists.
     fn rebind(&mut self, class: u32) {
         let group = &self.classes.groups[class as usize];
         let (before, bound, crowd) = (group.bound, self.limit(group), f64::from(group.attached));

@@ -12,7 +12,7 @@ pub(super) struct Component {
     pub(super) resources: Vec<u32>,
     /// The class that is in the schedule on its behalf, or none.
     pub(super) leader: u32,
-    /// Whether its speeds were found by filling, so that each class's draft names its neck.
+    /// Whether its speeds were found by filling, so that each class's draft names its bottleneck.
     pub(super) filled: bool,
     /// What that has cost, in classes and users looked at, and the number of classes that it had.
     pub(super) cost: u64,

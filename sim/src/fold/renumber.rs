@@ -26,7 +26,7 @@ pub(crate) struct Renumbered {
     was: Vec<u32>,
 }
 
-/// A program with other numbers for its ranks, where it has them, and who of these stands for whom.
+/// A program with other numbers for its ranks, where it has them, and which of these represent which.
 pub(crate) type Numbers = (Option<Renumbered>, (Orbits, Folding));
 
 /// How `program` folds on `platform`, with other numbers for its ranks where that is better than as they are.

@@ -140,7 +140,7 @@ layer = [
 ]
 "#;
 
-/// The job of a model on `world`, in chunks of so many bytes.
+/// The job of a model on `world`, in chunks of `chunk` bytes.
 fn job(world: &World, model: &str, algorithm: &str, chunk: u64) -> Job {
     Job {
         algorithm: algorithm.parse().expect("an algorithm"),

@@ -20,7 +20,7 @@ pub(crate) struct Upload {
 }
 
 impl<F: Fluid> Resources<'_, F> {
-    /// The CPU that feeds `device`, or the one that stands for it, and how many uses it has for each that is simulated.
+    /// The CPU that feeds `device`, or the one that represents it, and how many uses it has for each that is simulated.
     fn feeder(&self, device: &Device) -> (&Device, f64) {
         let cluster = self.platform.cluster;
         let first = cluster.hosts()[device.host.0 as usize].devices[0];

@@ -75,7 +75,7 @@ impl Connections {
                 let wire = resources.wire(receiver)?;
                 Some(self.incasts.of(wire, incast))
             }
-            // Without contention nobody meets anybody.
+            // Without contention connections do not affect each other.
             (None, _) | (_, Carrier::Alone(_)) => None,
         };
         let (port, send) = (self.ports.of(transport.sender), Time::from_secs_f64(cost.send));

@@ -1,7 +1,8 @@
-//! Incast: a receiver's port that too many senders reach at once loses packets, and delivers less than its rate.
+//! Models incast: a receiver's port that too many senders reach at once loses packets, and delivers less than its rate.
 //!
-//! A step, and stated by the cluster file: up to so many senders the port is whole, beyond them a share is left. What is
-//! behind it (buffers that overflow, timeouts of whole windows: Vasudevan et al., SIGCOMM 2009) depends on switch and stack.
+//! A step, and stated by the cluster file: up to a number of senders the port is whole, beyond it a share is
+//! left. The causes (buffers that overflow, timeouts of whole windows: Vasudevan et al., SIGCOMM 2009) depend on
+//! switch and stack.
 
 use std::collections::BTreeMap;
 

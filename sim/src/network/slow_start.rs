@@ -40,9 +40,10 @@ pub(crate) struct Windows {
 }
 
 impl Ramp {
-    /// From `first` bytes a round trip, doubling below `rate` bytes per second; `None` where the first window is no limit.
+    /// From `first` bytes a round trip, doubling below `rate` bytes per second; `None` where the first window
+    /// is no limit.
     ///
-    /// `carrier` gives what carries bytes at most at so many per second.
+    /// `carrier` gives what carries at most a number of bytes per second.
     pub(super) fn new<E>(
         first: u64,
         round_trip_s: f64,

@@ -1,7 +1,7 @@
-//! Which exchanges stand apart: while one of them is under way, its members do nothing else.
+//! Finds the exchanges that are apart: while one of them is under way, its members do nothing else.
 //!
-//! Then nobody else wants what such an exchange takes of the platform, and how it passes follows from when its members start
-//! it. That is known from the plan alone, before anything runs.
+//! Then nothing else uses what such an exchange takes of the platform, and its course follows from when its members
+//! start it. That is known from the plan alone, before anything runs.
 
 use lockstep_models::Need;
 
@@ -80,7 +80,7 @@ mod tests {
 
     use crate::plan::Plan;
 
-    /// The exchanges of a job that stand apart, of how many.
+    /// The number of exchanges of a job that are apart, and of all.
     fn apart(job: Job) -> (usize, usize) {
         let program = job.program().expect("a program");
         let plan = Plan::new(&program, program.ranks()).expect("a plan");
@@ -95,7 +95,7 @@ mod tests {
         };
         assert_eq!(apart(job.clone()), (1, 1));
         assert_eq!(apart(Job { accumulate: 3, ..job.clone() }), (1, 1));
-        // Backward passes go on beside a layer's exchange.
+        // Backward passes run beside a layer's exchange.
         let (found, all) = apart(Job { bucket: Bucket::Layer, ..job.clone() });
         assert!(found < all && all > 1, "{found} of {all}");
         // A server is a role of its own.

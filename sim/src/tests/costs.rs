@@ -110,7 +110,7 @@ fn bad_profiles_are_refused() {
         let error = refused(&text.replacen(from, to, 1));
         assert!(error.place.to_string().starts_with("p.json") && error.message.contains("calibrate"), "{error}");
     }
-    // One of before GPUs were measured is as good as ever, and so is one that does not know its kernels.
+    // One from before GPUs were measured is still valid, and so is one that does not know its kernels.
     let before = Profile { version: 1, ..good.clone() };
     assert_eq!(Profile::parse("p.json", &before.to_json()), Ok(before));
     let before = Profile { version: 2, kernels: String::new(), pulse_s: None, ..good };

@@ -140,7 +140,7 @@ fn links_carry_what_flows_and_no_more() {
         (Load::Forward(0.5e9), 0.5 * forward),
     ] {
         let found = predict(&world, 1, &options, &flow(load));
-        // One rank exchanges nothing, so nobody waits for the flow.
+        // One rank exchanges nothing, so no rank waits for the flow.
         assert_eq!(found.timeline, still.timeline);
         let link = found.utilisation.iter().find(|used| used.resource == "node0.eth0 > switch").expect("in use");
         assert_close(link.share, seconds / step, "of the link");

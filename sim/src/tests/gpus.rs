@@ -44,7 +44,7 @@ impl Costs for Partly {
     }
 }
 
-/// So many learners on the first GPU of a host.
+/// `learners` learners on the first GPU of a host.
 fn one_gpu(learners: u32) -> World {
     let cluster = Cluster::load("ethernet-gpu-8").expect("a preset");
     let gpu =
@@ -208,7 +208,7 @@ fn a_measured_gpu_is_interpolated_and_its_learners_share_what_they_did() {
     let p100 = other.devices().iter().find(|device| matches!(device.kind, DeviceKind::Gpu(_))).expect("it has GPUs");
     let roof = Roofline.compute(p100, &program, 1, Phase::Forward, 32);
     assert_eq!(table.compute(p100, &program, 1, Phase::Forward, 32), roof);
-    // A GPU that is there twice, or was measured by nobody at once, is refused.
+    // A GPU that is listed twice, or was not measured by several at once, is refused.
     let twice = Profile { gpus: [profile.gpus.clone(), profile.gpus.clone()].concat(), ..profile.clone() };
     assert!(twice.check("p.json").is_err());
     let none = Profile { gpus: vec![GpuEntry { at_once: 0, ..profile.gpus[0].clone() }], ..profile.clone() };

@@ -177,7 +177,7 @@ fn who_is_behind_a_slow_learner_waits_for_its_turn() {
         }
     }
     assert!(turns.2.iter().zip([0, 1].iter().cycle()).all(|(claim, rank)| claim.rank == *rank), "{:?}", turns.2);
-    // Where nobody is slow nobody waits.
+    // Where no rank is slow none waits.
     let still = |strategy| begins(strategy, Conditions::none());
     assert_eq!(still("sma:tau=2").1, still("sma:tau=2:round-robin").1);
 }

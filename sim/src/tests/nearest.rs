@@ -41,9 +41,10 @@ fn left_out(profile: &Profile, host: &Cluster, entry: &ComputeEntry) -> f64 {
     estimated(&others, &host.devices()[0], entry).expect("others were measured")
 }
 
-/// Entries that are beyond the bar, with how far at most. Of a curve and of so many scores there is one layer each in the zoo, so that
-/// nothing like them is left; samples that lie 4 KiB apart evict each other from the cache; LeNet's large layer stays in the last
-/// cache, where those of other models do not; others are too short for what the models around them leave in caches.
+/// Entries beyond the limit, with the most by which they are. Some layers are the only one of their kind in the zoo (a
+/// curve, this number of scores), so that nothing like them is left; samples that are 4 KiB apart evict each other from
+/// the cache; LeNet's large layer stays in the last cache, where those of other models do not; others are too short for
+/// what the models around them leave in caches.
 const BEYOND: [(&str, f64); 9] = [
     ("backward-data softmax_cross_entropy 2048x1x1>1x1x1 at 16", 4.5),
     ("backward-data sigmoid 2048x1x1>2048x1x1 at 16", 4.5),

@@ -125,7 +125,7 @@ fn a_million_micro_batches_are_no_more_work_than_three() {
     assert!(timeline.step_time_s() > 1e6 * layers as f64 * 3e-6 * 0.9);
 }
 
-/// What a platform may do to iterations: handshakes, windows that grow, links that nobody shares.
+/// What a platform may do to iterations: handshakes, windows that grow, links that are not shared.
 fn platforms() -> impl Strategy<Value = (usize, NetworkModel)> {
     (0usize..5, prop_oneof![Just(NetworkModel::MaxMin), Just(NetworkModel::AlphaBeta)])
 }

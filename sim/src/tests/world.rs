@@ -25,7 +25,7 @@ impl World {
         Some(World { cluster, placement, hosting })
     }
 
-    /// One host with so many cores, its ranks in one process.
+    /// One host with this many cores, its ranks in one process.
     pub(crate) fn host(cores: u32, ranks: u32) -> World {
         let bandwidth = Bandwidth::new(1e10).expect("positive");
         let cpu = CpuSpec { cores, flops_per_core_s: 1e11, memory_bandwidth: bandwidth, memory: Bytes(1 << 34) };

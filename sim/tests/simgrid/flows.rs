@@ -1,8 +1,8 @@
 //! Random flows on random platforms: the fluid solver and SimGrid agree in every completion time.
 //!
-//! SimGrid weights a flow by the inverse of its route's latency, lockstep does not. So a third of the cases have the same
-//! latency on every route; in a third the judge pays the latencies before the bytes flow; and in a third the weights are
-//! modelled: a flow of weight w is played here as w equal flows of its bytes' w-th part.
+//! SimGrid weights a flow by the inverse of its route's latency, lockstep does not. So a third of the cases have the
+//! same latency on every route; in a third `judge.cpp` adds the latencies before the bytes flow; and in a third the
+//! weights are modelled: a flow of weight w is played here as w equal flows of its bytes' w-th part.
 
 use lockstep_sim::fluid::{Finished, Fluid, ResourceId, System, Use};
 use lockstep_topology::cluster::DeviceId;

@@ -1,6 +1,6 @@
 //! Ring, halving-doubling and all-to-all on stars, fat trees and tori: every rank ends when SimGrid says.
 //!
-//! The judge gets the steps that the lanes yield and knows no algorithm. Ranks are placed at random, begin at different
+//! SimGrid gets the steps that the lanes yield and knows no algorithm. Ranks are placed at random, begin at different
 //! times in half of the cases, and add up what they receive in half of them.
 
 use lockstep_sim::MessageCost;

@@ -11,16 +11,16 @@ use petgraph::visit::EdgeRef;
 const HINTS: usize = 5_000;
 
 impl Cluster {
-    /// Whether `name` is among those that `pattern` stands for, as in a cluster file: `node[0-15].gpu*`.
+    /// Whether `pattern` matches `name`, as in a cluster file: `node[0-15].gpu*`.
     pub fn matches(pattern: &str, name: &str) -> bool {
         matches(pattern, name)
     }
 
-    /// The wires between things of two patterns, in either order, one direction of each, by number; `*` alone stands for
-    /// whatever is at the other end.
+    /// The wires between things that match two patterns, in either order, one direction of each, by number; `*` alone
+    /// matches whatever is at the other end.
     ///
     /// # Errors
-    /// A pattern that stands for nothing, with the nearest names, or things that no wire joins.
+    /// A pattern that matches nothing, with the nearest names, or things that no wire joins.
     ///
     /// ```
     /// # use lockstep_topology::cluster::Cluster;

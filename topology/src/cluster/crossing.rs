@@ -88,7 +88,7 @@ impl Cluster {
     /// The ports of fabrics that a device reaches inside its host, by vertex.
     fn exits(&self, device: &Device, inside: &BTreeMap<VertexId, Step>) -> Vec<Exit> {
         let exit = |(vertex, step): (&VertexId, &Step)| {
-            // A GPU or another CPU on a fabric is its own port and nobody else's.
+            // A GPU or another CPU on a fabric is a port only for itself.
             if *vertex != device.vertex && matches!(self.vertex(*vertex).kind, VertexKind::Gpu(_)) {
                 return None;
             }

@@ -1,7 +1,8 @@
-//! `Fabric`: switches between hosts that a few figures describe (a fat tree, rails, a torus), with routes in closed form.
+//! `Fabric`: switches between hosts that a few figures describe (a fat tree, rails, a torus), with routes in
+//! closed form.
 //!
-//! Its switches and wires stand in the cluster's graph like any others; only the way between two of its ports is computed
-//! and not searched, so that routes among 100,000 hosts cost what they are long.
+//! Its switches and wires are ordinary vertices and links of the cluster's graph. Only the route between two of its
+//! ports is computed instead of searched, so a route among 100,000 hosts costs time in proportion to its length.
 
 mod choice;
 mod detour;

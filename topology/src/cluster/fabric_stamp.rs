@@ -13,7 +13,7 @@ use super::{VertexId, VertexKind};
 use crate::Bandwidth;
 use crate::InputError;
 
-/// Adds all fabrics to a cluster whose hosts stand.
+/// Adds all fabrics to a cluster whose hosts exist.
 pub(super) fn stamp_fabrics(
     tables: &[FabricTable<'_>],
     names: &Names<'_>,
@@ -78,7 +78,7 @@ fn ports(
     Ok(ports)
 }
 
-/// The shape for so many ports, and the slot of each port in the order of the wires.
+/// The shape for this many ports, and the slot of each port in the order of the wires.
 fn settle(
     table: &FabricTable<'_>,
     ports: Vec<u32>,

@@ -110,7 +110,7 @@ impl<'a> FabricTable<'a> {
 pub(super) enum Plan {
     /// One switch.
     Star,
-    /// A rail for each NIC of a host, joined by so many spines over so many cables each.
+    /// A rail for each NIC of a host; rails are joined by `spines` spines with `parallel` cables each.
     Rails { spines: u32, parallel: u32 },
     /// As written.
     Given(Shape),

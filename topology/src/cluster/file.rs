@@ -114,7 +114,7 @@ pub(super) struct Stamp<'a> {
 }
 
 impl Stamp<'_> {
-    /// Makes it stand for `count` things.
+    /// Sets the number of things it describes.
     pub(super) fn recount(&mut self, count: u64) {
         self.count = Some(count);
     }

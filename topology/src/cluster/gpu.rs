@@ -11,7 +11,7 @@ use std::str::FromStr;
 pub struct GpuSpec {
     /// E.g. `Tesla V100`.
     pub model: String,
-    /// Its generation, by which kernels are known; `None` where nobody said.
+    /// Its generation, from which kernel figures follow; `None` where it is not stated.
     pub architecture: Option<Architecture>,
     /// Multiprocessors, the unit in which kernels share the GPU.
     pub multiprocessors: u32,
@@ -55,7 +55,7 @@ impl GpuSpec {
         }
     }
 
-    /// Peak FLOP/s of a precision; `None` where the GPU has no units for it or nobody said.
+    /// Peak FLOP/s of a precision; `None` where the GPU has no units for it or none is stated.
     pub fn peak(&self, precision: Precision) -> Option<f64> {
         match precision {
             Precision::Fp32 => Some(self.peak_flops_s),

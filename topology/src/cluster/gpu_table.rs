@@ -118,7 +118,7 @@ pub(super) fn host_gpu(
 }
 
 const MULTIPROCESSORS: RangeInclusive<u64> = 1..=100_000;
-/// From one kernel to the next, where nobody says (assumed).
+/// From one kernel to the next, where none is stated (assumed).
 const LAUNCH: Time = Time::from_nanos(4_000);
 
 /// The figures of a table, those that it leaves out from `base`.

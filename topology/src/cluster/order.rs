@@ -1,7 +1,7 @@
-//! `Order`: a cluster by its name, how many hosts of it, and on which network: `dgx-a100:32@infiniband-hdr`.
+//! Parses orders of clusters: a name, the number of hosts, and the network, as in `dgx-a100:32@infiniband-hdr`.
 //!
-//! A cluster that has one kind of host can be had in any number, and on any network of `networks.toml`, which attaches
-//! every NIC; so nobody edits a file to ask for more.
+//! A cluster with one kind of host comes in any size, and on any network of `networks.toml`, to which every NIC is
+//! attached, without editing a file.
 
 use super::fabric_table::{FabricTable, fabric_keys, read_fabric};
 use super::file::ClusterTable;

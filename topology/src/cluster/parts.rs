@@ -158,7 +158,7 @@ pub struct Vertex {
     pub host: Option<HostId>,
 }
 
-/// What stands at a vertex of the graph.
+/// What a vertex of the graph is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VertexKind {
     /// The CPU of a host: also the bridge between its memory, its GPUs and its NICs.

@@ -46,7 +46,8 @@ pub enum Rendezvous {
     Write,
 }
 
-/// A receiver's port beyond so many senders at once: switch buffers overflow and retransmissions eat the rest.
+/// A receiver's port that more than a number of senders reach at once: switch buffers overflow and retransmissions take
+/// up the rest.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Incast {
     /// Senders at once that the port serves at full rate.

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// The way from one device to another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Route {
-    /// What data crosses, in order. A link that is crossed twice stands here twice.
+    /// The links that data crosses, in order. A link that is crossed twice is listed twice.
     pub links: Vec<LinkId>,
     /// Sum of the links' latencies.
     pub latency: Time,
@@ -175,7 +175,7 @@ impl Cluster {
         links
     }
 
-    /// Lets `vertex` go on over `link` to `next` if a way leads on from there and none so far is faster.
+    /// Adds `link` to `next` to the best ways of `vertex` if a way leads on from there and none so far is faster.
     fn offer(&self, rest: &mut BTreeMap<VertexId, Rest>, vertex: VertexId, next: VertexId, link: LinkId) {
         let Some(beyond) = rest.get(&next) else { return };
         let latency = beyond.latency + self.link(link).latency;
@@ -219,7 +219,7 @@ impl Side {
         self.levels.last().expect("a side has its start")
     }
 
-    /// Whether some vertex stands in both last levels: then, and not before, the shortest ways are found.
+    /// Whether some vertex is in both last levels: only then are the shortest ways found.
     fn meets(&self, other: &Side) -> bool {
         let (few, many) = if self.frontier().len() <= other.frontier().len() { (self, other) } else { (other, self) };
         few.frontier().iter().any(|vertex| many.frontier().binary_search(vertex).is_ok())

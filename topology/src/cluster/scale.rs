@@ -55,7 +55,7 @@ impl Cluster {
     pub fn scaled(&self, factor: &dyn Fn(Figure) -> f64) -> Cluster {
         let times = |rate: Bandwidth, figure| Bandwidth::new(rate.bytes_per_s() * factor(figure)).unwrap_or(rate);
         let mut cluster = self.clone();
-        // Links that share a protocol go on sharing one.
+        // Links that share a protocol still share one afterwards.
         let mut known: Vec<(LinkKind, Arc<Protocol>, Arc<Protocol>)> = Vec::new();
         for link in &mut cluster.links {
             let same = |(kind, old, _): &&(LinkKind, Arc<Protocol>, Arc<Protocol>)| {

@@ -14,7 +14,7 @@ use super::{Cluster, VertexId, VertexKind};
 use crate::InputError;
 use crate::document::{Source, Spot};
 
-/// At most this many pairs of ends stand for one link of the file.
+/// A link of the file may expand to at most this many pairs of ends.
 const MOST_WIRES: u64 = 16_000_000;
 
 /// The cluster that `text`, the content of `file`, describes.
@@ -167,7 +167,7 @@ fn wire_up(links: &[LinkTable<'_>], starts: &[(u32, &Spot<'_>)], builder: &mut B
     Ok(())
 }
 
-/// Names of what links may join; the table of the one that stands twice is found in `starts`.
+/// Names of what links may join; `starts` gives the table of one that occurs twice.
 fn named<'a>(
     linked: impl Iterator<Item = (&'a str, u32)>,
     starts: &[(u32, &Spot<'_>)],

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::step::{Action, LaneStep};
 
-/// The steps of one lane on one member, in order; the meaning of lanes stands at the head of the module.
+/// The steps of one lane on one member, in order; the module's documentation says what lanes mean.
 #[derive(Clone)]
 pub struct Lane {
     at: u32,

@@ -45,7 +45,7 @@ pub(super) trait Lanes: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Lanes of each root for chunks of so many elements.
+    /// Lanes of each root for `elements` elements in chunks of `chunk`.
     fn chunks(&self, elements: u64, chunk: u64) -> u64 {
         elements.div_ceil(self.roots().into()).div_ceil(chunk)
     }

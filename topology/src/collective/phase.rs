@@ -13,7 +13,7 @@ pub struct PipelinePhase {
     pub action: Action,
     /// Elements of a block, but for the longer ones.
     pub elements: u64,
-    /// So many blocks, the first ones, are an element longer.
+    /// The number of blocks, the first ones, that are an element longer.
     pub longer: u32,
     /// In round k member m takes in block m − `back` − k, counted round the ring.
     pub back: u32,

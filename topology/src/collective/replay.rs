@@ -125,7 +125,7 @@ impl<'a> Replay<'a> {
         (0..self.contract.members).flat_map(move |member| receives(member).map(move |step| (member, step.range())))
     }
 
-    /// The step at which a member stands.
+    /// The step that a member has reached.
     fn current(&self, member: u32) -> Option<LaneStep> {
         let done = self.done(member) as usize;
         self.steps[self.first[member as usize]..self.first[member as usize + 1]].get(done).copied()
@@ -136,7 +136,7 @@ impl<'a> Replay<'a> {
         self.clock[(member * self.contract.members + member) as usize]
     }
 
-    /// A fault at the step where `member` stands.
+    /// A fault at the step that `member` has reached.
     fn fault(&self, member: u32, reason: Reason) -> ScheduleError {
         ScheduleError { member, lane: Some(self.lane), step: Some(self.done(member)), reason }
     }

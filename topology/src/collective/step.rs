@@ -7,7 +7,7 @@ use std::ops::Range;
 /// What a step does with its peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Posts the range to the peer and goes on.
+    /// Posts the range to the peer without waiting.
     Send,
     /// Waits for the peer's message and puts it in the range.
     RecvInto,

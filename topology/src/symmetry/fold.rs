@@ -1,7 +1,7 @@
 //! `Fold`: the permutations that an algorithm, a cluster, a placement and a hosting have in common, ready for use.
 //!
-//! The first [`Fold::representatives`] ranks stand for all. A wire that k of their images share is k times as crowded as
-//! its representatives show; [`Fold::link`] says how many that is.
+//! The first [`Fold::representatives`] ranks represent all. A wire that k of their images share is k times as crowded
+//! as its representatives show; [`Fold::link`] returns that number.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ impl Fold {
         self.ranks
     }
 
-    /// The first so many ranks hold one of each orbit.
+    /// The number of ranks, the first ones, that hold one of each orbit.
     #[inline]
     pub fn representatives(&self) -> u32 {
         self.group.unit(self.ranks)

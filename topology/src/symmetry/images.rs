@@ -8,7 +8,7 @@ use super::permutations::Permutations;
 use crate::cluster::{Cluster, Device, DeviceId, DeviceKind, Link, LinkId, Route};
 use crate::{Hosting, Placement, Rank};
 
-/// Who stands for each link and device, and for how many uses at once.
+/// The representative of each link and device, and the number of images that use it at once.
 #[derive(Debug, Clone)]
 pub(super) struct Images {
     /// By link: its representative, and the images of a use that it carries; `None` of one that no route takes.

@@ -25,7 +25,7 @@ pub(super) struct Layer {
     pub(super) vertices: Vec<VertexId>,
 }
 
-/// Where a vertex stands: a layer and an index into it.
+/// The position of a vertex: a layer and an index into it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) layer: u32,
@@ -101,7 +101,7 @@ impl<'c> Layers<'c> {
         }
     }
 
-    /// Where in its item a vertex stands.
+    /// The position of a vertex within its item.
     fn within(&self, vertex: VertexId) -> (u32, u32) {
         let place = self.places[vertex.0 as usize];
         let layer = &self.layers[place.layer as usize];

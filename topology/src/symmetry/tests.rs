@@ -10,7 +10,8 @@ use crate::{
     Action, Algorithm, Collective, Group, Hosting, HostingRule, Limits, Placement, PlacementRule, Rank, Schedule,
 };
 
-/// A tree of switches over hosts with GPUs behind `bridges` bridges: so many below each, from the leaves up.
+/// A tree of switches over hosts with GPUs behind `bridges` bridges; `widths` are the numbers below each switch, from
+/// the leaves up.
 fn tree(gpus: u32, bridges: u32, widths: &[u32]) -> String {
     let hosts: u32 = widths.iter().product();
     let mut text = format!(
@@ -292,7 +293,7 @@ fn check(fold: &Fold, cluster: &Cluster, placement: &Placement) {
         let device = &cluster.devices()[placement.device(Rank(from)).0 as usize];
         let (image, crowd) = fold.device(cluster, device);
         assert_eq!(cluster.devices()[image.0 as usize].kind, device.kind);
-        // So many images of one rank are on one device.
+        // The number of images of one rank that are on one device.
         let images = (0..fold.ranks()).filter(|r| r % unit == from % unit && placement.device(Rank(*r)) == device.id);
         assert_eq!(images.count() as u32, crowd, "rank {from}");
     }

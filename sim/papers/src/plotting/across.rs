@@ -8,7 +8,7 @@ use lockstep_report::svg::Spacing;
 use lockstep_topology::document::{Entry, Source, Table};
 
 const X_KEYS: [&str; 7] = ["key", "label", "values", "names", "times", "write", "scale"];
-/// The key that stands for none of an experiment but for the buffer of an allreduce.
+/// The key that is the buffer of an allreduce and not a key of an experiment.
 pub(super) const BYTES: &str = "bytes";
 
 /// The axis to the right, and what its values replace in a configuration.

@@ -126,7 +126,7 @@ fn grid(out: &mut String, plot: &Plot, x: &Axis, y: &Axis) {
     );
 }
 
-/// Where a text, or a mark, stands on the picture.
+/// The position of a text or a mark on the picture.
 #[derive(Debug, Clone, Copy)]
 struct Text {
     left: f64,

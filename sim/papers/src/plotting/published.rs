@@ -1,7 +1,8 @@
-//! Where a published row stands on an axis: its figure, or what follows from it and the batch, or from it and a second row.
+//! Finds the value of a published row on an axis: its figure, or what follows from it and the batch, or from it and
+//! a second row.
 //!
-//! Hours of training are seconds of a step where samples, passes and batch are known; what is so many times the throughput of
-//! a configuration that the paper has a figure of is a throughput itself. Nothing predicted enters.
+//! Hours of training become seconds of a step where samples, passes and batch are known; a multiple of the throughput
+//! of a configuration for which the paper has a figure is itself a throughput. Nothing predicted enters.
 
 use crate::figures::first;
 use crate::paper::Paper;

@@ -59,7 +59,7 @@ fn plot(paper: &Paper, entry: &Entry<'_>) -> Result<Plot, InputError> {
     })
 }
 
-/// A row that nobody has published.
+/// A row without a published figure.
 fn unpublished(quantity: Quantity, at: Experiment, unit: Unit, place: ErrorPlace) -> Row {
     Row {
         name: String::new(),
@@ -177,13 +177,13 @@ impl Axes<'_> {
         each.into_iter().enumerate().map(one).collect()
     }
 
-    /// The published row that `entry` names, where its configuration stands on the line.
+    /// The published row that `entry` names, if its configuration is on the line.
     fn point(&self, of: &Of, entry: &Entry<'_>) -> Result<Point, InputError> {
         let name = entry.text()?;
         let row =
             self.paper.rows.iter().find(|row| row.name == name).ok_or_else(|| entry.error("there is no such row"))?;
         let Of::Rows(line) = of else { return Err(entry.error("is not an allreduce alone: leave it out")) };
-        // What is published may be the value of the axis itself: then the point stands on the line.
+        // The published figure may be the value of the axis itself: then the point is on the line.
         if let (Some(Quantity::TunedLearners), "learners", Some(learners)) =
             (&row.quantity, self.x.key.as_str(), row.published)
         {

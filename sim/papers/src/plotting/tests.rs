@@ -1,4 +1,5 @@
-//! Tests of plots: what files are refused, where published points stand, and that the papers' own files draw what they say.
+//! Tests of plots: which files are refused, the positions of published points, and that the papers' own files draw
+//! what they say.
 
 use super::*;
 use crate::{PAPERS, Shipped, account};
@@ -106,7 +107,7 @@ fn what_cannot_be_drawn_is_refused_with_its_line() {
     }
 }
 
-/// Every paper has figures, all of whose points stand on a line.
+/// Every paper has figures, all of whose points are on a line.
 #[test]
 fn the_papers_own_figures_are_read() {
     for Shipped { name, .. } in PAPERS {

@@ -1,4 +1,4 @@
-//! What stands behind the time of one collective: what is in use, and what the time reacts to.
+//! Explains the time of one collective: what is in use, and what the time reacts to.
 
 use lockstep_sim::answer::{Bound, collective_sensitivities};
 use lockstep_sim::{CollectiveRun, CollectiveTime, Platform, SimError};

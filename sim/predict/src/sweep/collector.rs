@@ -99,7 +99,7 @@ impl Collector {
         self.lock().file = Some(file);
     }
 
-    /// Rows that are finished, all of which stand before the others.
+    /// The number of finished rows, all of which come before the others.
     pub fn done(&self) -> u32 {
         self.lock().done
     }
@@ -161,7 +161,7 @@ impl Collector {
         }
     }
 
-    /// What is known, and the file that it stands in with its number of rows; nothing is added while `use_it` runs.
+    /// The answer so far, and the file with the number of rows written to it; nothing is added while `use_it` runs.
     pub fn with<T>(&self, use_it: impl FnOnce(&Answer, Option<(&RowsFile, u32)>) -> T) -> T {
         let state = self.lock();
         let written = state.done - state.held.len() as u32;

@@ -1,8 +1,9 @@
-//! `RowsFile`: the rows of a sweep as they come, CSV or JSON lines, in a file that an interrupted sweep goes on with.
+//! `RowsFile`: writes the rows of a sweep as they come, as CSV or JSON lines, to a file that an interrupted
+//! sweep resumes.
 //!
-//! Rows stand in the order of their points and each is one write of one line, so whatever ends a sweep leaves the beginning
-//! of what the whole one would have written, and at most one line that is torn. That one is cut off; each other line must
-//! be to the byte what this sweep writes.
+//! Rows are in the order of their points and each is one write of one line, so an interrupted sweep leaves the
+//! beginning of the complete file and at most one torn line. That one is cut off; each other line must be to the byte
+//! what this sweep writes.
 
 use std::io::{self, BufRead};
 use std::path::Path;

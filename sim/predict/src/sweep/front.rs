@@ -23,7 +23,7 @@ impl<T> Default for Front<T> {
 }
 
 impl<T> Front<T> {
-    /// Adds a point of so many ranks and images/s; of equal ones the first stays.
+    /// Adds a point with this many ranks and images/s; of equal ones the first stays.
     pub fn add(&mut self, ranks: u32, images_per_s: f64, point: impl FnOnce() -> T) {
         self.tried.insert(ranks);
         let at = self.best.partition_point(|(fewer, ..)| *fewer < ranks);

@@ -72,7 +72,7 @@ impl Shelf {
     }
 }
 
-/// What stands under `key`, built outside the lock if nobody has; all before `oldest` is let go.
+/// The value of `key`, built outside the lock if it does not exist; all before `oldest` are dropped.
 fn shared<K: Ord, T>(
     shelf: &Mutex<BTreeMap<K, Shared<T>>>,
     key: K,

@@ -125,7 +125,7 @@ impl<'a> Points<'a> {
         Ok(setup)
     }
 
-    /// The row of a point of so many ranks before anything is known of it.
+    /// The row of a point with `ranks` ranks before anything is known of it.
     pub fn label(&self, index: u32, ranks: u32) -> SweepRow {
         self.labelled(index, ranks, &self.sweep.variant(&self.plan.points[index as usize]))
     }

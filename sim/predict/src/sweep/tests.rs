@@ -215,7 +215,7 @@ fn points_come_in_the_order_of_their_lists_and_once() {
          chunk = [\"auto\", \"1KiB\"]\nconcurrent_exchanges = [1, 8, 9]\nalgorithm = [\"ring\", \"binomial-tree\"]\n",
     );
     let plan = sweep.plan().unwrap();
-    // For each chunk and window two algorithms on 2 and 4 ranks; one rank stands once.
+    // For each chunk and window two algorithms on 2 and 4 ranks; one rank appears once.
     assert_eq!(plan.points.len(), 1 + 2 * 3 * 2 * 2);
     let ranks: Vec<u32> = plan.points.iter().map(|point| sweep.variant(point).ranks[0]).collect();
     assert_eq!(ranks[..5], [1, 2, 2, 4, 4]);

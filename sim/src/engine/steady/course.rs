@@ -64,7 +64,7 @@ impl Course {
         Course { meeting, ring, flights, at: 0, states, until: 0, then: Vec::new() }
     }
 
-    /// Goes on to where `to` rounds are done.
+    /// Advances to where `to` rounds are done.
     pub(super) fn advance(&mut self, to: u32) {
         for (index, phase) in self.ring.between(self.at..to) {
             let states = std::mem::take(&mut self.states);

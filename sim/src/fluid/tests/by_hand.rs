@@ -177,7 +177,7 @@ fn taps_worked_by_hand() {
         let modest = fluid.class(30.0, &[Use::one(memory)]).expect("valid");
         fluid.start(streaming, 200.0, 0).expect("valid");
         assert_eq!(fluid.speed(streaming), 100.0);
-        // A transfer at 10 takes 20 of the memory, whoever else is there; two share their link and take as much.
+        // A transfer at 10 takes 20 of the memory, whatever else runs; two share their link and take as much.
         fluid.start(transfer, 10.0, 1).expect("valid");
         assert_eq!((fluid.speed(transfer), fluid.speed(streaming), fluid.load(memory)), (10.0, 80.0, 100.0));
         fluid.start(transfer, 5.0, 2).expect("valid");

@@ -121,7 +121,7 @@ fn stages_are_equal_task_by_task() {
     assert_eq!(folded.len(), 29, "of 44 programs: {folded:#?}");
 }
 
-/// Ranks along `tensor` are equal too where each has a NIC of its own: one stands for all of a host.
+/// Ranks along `tensor` are equal too where each has a NIC of its own: one represents all of a host.
 #[test]
 fn parts_of_layers_are_equal_task_by_task() {
     let meshes = [

@@ -75,7 +75,7 @@ impl Tree {
         Some(ways)
     }
 
-    /// Which of so many ways that are left.
+    /// Picks one of the `left` remaining ways.
     fn again(&self, level: usize, to: u64, choice: &Choice, salt: u64, left: usize) -> usize {
         let pick = match choice.routing {
             Routing::Ecmp => choice.hash(AGAIN + salt),

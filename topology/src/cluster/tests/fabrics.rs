@@ -58,7 +58,7 @@ fn a_three_level_tree_has_the_switches_hops_and_bisection_of_its_closed_form() {
     assert_eq!([1, 2, 5, 6, 23].map(|to| switches(&tree, 0, to)), [1, 3, 3, 5, 5]);
     // Twelve hosts to twelve: 12 GB/s by their own wires, 48 / 2 x 2 from the leaves, 24 / 2 x 5 from the spines.
     assert_eq!(tree.fabrics[0].bisection, 12e9);
-    // Cores stand on the far side: what leaves two pods goes up by 12 wires of 5 GB/s.
+    // Cores are on the far side: what leaves two pods goes up by 12 wires of 5 GB/s.
     let low = |name: &str| match name.split_once('.').unwrap().1 {
         leaf if leaf.starts_with("leaf") => leaf[4..].parse::<u32>().unwrap() < 6,
         spine if spine.starts_with("spine") => spine[5..].parse::<u32>().unwrap() < 4,

@@ -43,7 +43,7 @@ impl Place for Binomial {
         (position != 0).then(|| self.0.member(u64::from(position & (position - 1))))
     }
 
-    /// Children stand at position + 2^t for every t below the lowest one bit, as far as there are members.
+    /// Children are at position + 2^t for every t below the lowest one bit, as far as there are members.
     fn children(&self) -> u32 {
         let after = self.0.members - self.0.position;
         self.0.position.trailing_zeros().min(after.next_power_of_two().trailing_zeros())

@@ -4,9 +4,9 @@
 //! phases are pipelined by chunk and not separated by barriers: a lane carries its chunk through all three, and lanes
 //! follow each other. A node of s members adds s − 1 rounds before and s − 1 after those of the algorithm across.
 //!
-//! Buffers of less than 256 KiB, which latency and not bandwidth holds up, take a star instead: everybody hands its part to
-//! the leader, which sums, and gets the result back from it, one round each way. (The paper's small buffers go through the
-//! host's memory, where the CPU sums; here the leader stands for it.)
+//! Buffers of less than 256 KiB, which are bound by latency and not by bandwidth, take a star instead: every member
+//! sends its part to the leader, which sums, and gets the result back from it, one round each way. (The paper's small
+//! buffers go through the host's memory, where the CPU sums; here the leader takes its role.)
 //!
 //! Where the members of a node hold one contribution in common, the sum in the node falls away: leaders contribute for theirs.
 

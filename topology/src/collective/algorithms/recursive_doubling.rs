@@ -36,7 +36,8 @@ impl Lanes for RecursiveDoubling {
         })
     }
 
-    /// Across ⌊log2 p⌋ dimensions, one more where a pair begins or ends it, and two where two pairs stand in opposite corners.
+    /// Across ⌊log2 p⌋ dimensions, one more where a pair begins or ends it, and two where two pairs are in
+    /// opposite corners.
     fn rounds(&self) -> u32 {
         let corners = 1 << self.members.ilog2();
         let extra = self.members - corners;

@@ -1,6 +1,7 @@
 //! The figures with which NCCL's kernels run: by generation of GPU, transport and version, none by machine.
 //!
-//! Chosen with the curves of `experiments/collectives` (fitted) where nothing else is said. Microseconds and GB/s.
+//! Chosen with the curves of `experiments/collectives` (fitted) unless a comment names another source.
+//! Microseconds and GB/s.
 
 use super::{Generation, Protocol, Version};
 

@@ -164,7 +164,8 @@ fn overwriting_before_consumption_is_refused() {
     assert!(matches!(broken.reason, Reason::Overwrites { .. }), "{broken}");
 }
 
-/// A message back that is not caused by the consumption does not prove it: 2 tells 0 to go on while 1 may still read.
+/// A message back that is not caused by the consumption does not prove it: 2 tells 0 to continue while 1
+/// may still read.
 #[test]
 fn an_unrelated_message_does_not_prove_consumption() {
     let broken = written(&[
@@ -186,7 +187,7 @@ fn a_message_that_does_not_fit_is_refused() {
 
 #[test]
 fn results_without_a_contribution_are_refused() {
-    // nobody does anything in elements 2..4
+    // no member does anything in elements 2..4
     let broken = written(&[
         &[step(Action::Send, 1, 0, 2), step(Action::RecvInto, 1, 0, 2)],
         &[step(Action::RecvSum, 0, 0, 2), step(Action::Send, 0, 0, 2)],

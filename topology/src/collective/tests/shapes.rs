@@ -11,7 +11,7 @@ fn allreduce(algorithm: &str, members: u32, elements: u64, chunk: u64) -> Schedu
     Schedule::new(&Collective::AllReduce, &algorithm, &Group::flat(members), elements, chunk).expect("serves")
 }
 
-/// Steps as `action peer range`, for comparison with what stands in a comment.
+/// Steps as `action peer range`, for comparison with the steps in a comment.
 fn shown(schedule: &Schedule, member: u32, lane: u32) -> Vec<String> {
     let show = |step: LaneStep| format!("{:?} {} {:?}", step.action, step.peer, step.range());
     schedule.lane(member, lane).map(show).collect()
@@ -158,7 +158,8 @@ fn recursive_halving_among_five() {
     assert_eq!(schedule.rounds(), 3);
 }
 
-/// Five members, far first: 4 apart only parts whose tree is as deep go on, 1 apart every second one; backwards it is a reduce-scatter.
+/// Five members, far first: 4 apart only parts whose tree is as deep are sent on, 1 apart every second one; backwards
+/// it is a reduce-scatter.
 #[test]
 fn parallel_trees_among_five() {
     let of = |collective| {

@@ -48,7 +48,7 @@ fn execute<T: Copy + std::ops::Add<Output = T>>(
     let mut next = vec![0; members as usize];
     let mut longest = 0;
     let mut idle_turns = 0;
-    // enough turns without any progress that none was left out: then nobody can go on
+    // enough turns without any progress that every member had one: then none can continue
     while idle_turns < 64 * members {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let turn = idle_turns.checked_sub(32 * members).unwrap_or((random >> 33) as u32);
