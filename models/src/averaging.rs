@@ -1,4 +1,4 @@
-//! Model averaging: how learners, each with a model of its own, and their average model are kept together.
+//! Model averaging: the buffers and constants with which learners, each with its own model, follow their average model.
 //!
 //! One iteration of Koliousis et al. 2019, Alg. 1, for learner j, all of it from the old w_j and z:
 //!
@@ -6,9 +6,10 @@
 //! g_j = γ·∇ℓ(w_j)    c_j = α·(w_j − z)    w_j ← w_j − g_j − c_j    z ← z + Σ c_j + μ·(z − z_prev)
 //! ```
 //!
-//! In the first iteration there is no z_prev and no momentum; afterwards z_prev is the z that this iteration began with
+//! In the first iteration there is no z_prev and no momentum; afterwards z_prev is the z at this iteration's start
 //! (line 13 of the printed algorithm names a z′ that it does not define). Without momentum it is synchronous elastic
-//! averaging SGD (Zhang, Choromanska and LeCun 2015). What is done to each element is a formula of the strategy (`strategy/learners.rs`).
+//! averaging SGD (Zhang, Choromanska and LeCun 2015). The arithmetic on each element is a formula of the strategy
+//! (`strategy/learners.rs`).
 //!
 //! With reference models (§3.3) there are two levels. Device d has a reference r_d, against which its learners are corrected:
 //!
@@ -16,8 +17,8 @@
 //! c_j = α·(w_j − r_d)    w_j ← w_j − g_j − c_j    s_d = Σ c_j over its learners
 //! ```
 //!
-//! Across devices Alg. 1 goes on with references for replicas. The first device's reference is the average model z; what
-//! another's learners found, s_d, stands where a replica has its gradient's step:
+//! Across devices Alg. 1 applies to the references instead of replicas. The first device's reference is the average
+//! model z; the learning of another device's learners, s_d, takes the place of a replica's gradient step:
 //!
 //! ```text
 //! C_d = α'·(r_d − z)    r_d ← (r_d + s_d) − C_d    z ← z + (s_0 + Σ C_d) + μ·(z − z_prev)
@@ -25,20 +26,20 @@
 
 use crate::{Buffer, Declared};
 
-/// How the batches of an iteration get to the learners.
+/// How the batches of an iteration are assigned to learners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Assignment {
     /// Each learner has its own, equally many, and takes the next one when it is free.
     #[default]
     Own,
-    /// The same batches, handed out in turn: while the learner whose turn it is is not free, those behind it wait, free or not
+    /// The same batches, assigned in turn: while the learner whose turn it is is busy, those after it wait, free or not
     /// (Koliousis et al. 2019, §4.3: schedulers that "wait for a given replica to become available").
     RoundRobin,
-    /// A learner that is free takes the next one, until the iteration's are gone.
+    /// A free learner takes the next one, until the iteration has none left.
     FirstCome,
 }
 
-/// The numbers of model averaging.
+/// The constants of model averaging.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Averaging {
     /// α: the part of a learner's distance from the average model that each synchronisation takes back.

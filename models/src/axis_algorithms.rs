@@ -1,4 +1,4 @@
-//! Names the algorithm of the exchanges along an axis, where it is not that of all gradients.
+//! Parses the algorithms of exchanges along an axis, where they differ from that of the gradients.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,6 +1,6 @@
-//! Strategies: each is a choice of layouts that yields the graph of one step.
+//! Strategies: each chooses layouts and builds the graph of one step.
 //!
-//! A new strategy is one file here and one line; simulator and executor see only the program.
+//! A new strategy is one file and one line here; simulator and executor see only the program.
 
 mod buckets;
 mod data_parallel;
@@ -19,17 +19,17 @@ use lockstep_topology::InputError;
 use crate::{Averaging, Axis, AxisSet, Graph, Model, Sampling, Sharding};
 pub use job::{Bucket, Job};
 
-/// A strategy with its settings: which layouts tensors have, and which settings it takes.
+/// A strategy with its settings: builds the graph, and parses and prints the settings.
 trait Plan {
-    /// Reads what follows the colon of its name.
+    /// Reads what follows the colon after its name.
     ///
     /// # Errors
-    /// A setting that it does not have.
+    /// An unknown setting.
     fn parse(settings: &str) -> Result<Self, String>
     where
         Self: Sized;
 
-    /// Writes its name and settings as they are read.
+    /// Writes its name and settings in the form that is read.
     ///
     /// # Errors
     /// The writer's.

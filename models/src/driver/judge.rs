@@ -5,7 +5,7 @@
 //! z as the new initial model". And line 3: the algorithm ends when the target accuracy is reached, which §5.1 looks for in the
 //! median of the last five epochs, so that one lucky evaluation is no result.
 
-/// What follows from an accuracy.
+/// What a run does after an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
     /// The consequence of an accuracy.
@@ -26,24 +26,24 @@ pub struct Target {
 }
 
 impl Default for Target {
-    /// No accuracy, which the last epoch alone would have to reach.
+    /// No target, so only the last epoch is evaluated.
     fn default() -> Target {
         Target { accuracy: None, epochs: 1 }
     }
 }
 
-/// Sees the accuracies of a run in their order.
+/// Collects the accuracies of a run in their order.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Judge {
     target: Target,
     /// The accuracy at the last change of the rate.
     before: Option<f64>,
-    /// The accuracies after the last epochs, no more of them than the target asks for.
+    /// The accuracies after the last epochs, at most as many as the target needs.
     recent: Vec<f64>,
 }
 
 impl Judge {
-    /// One that ends the run at `target`.
+    /// Ends the run at `target`.
     pub fn new(target: Target) -> Judge {
         Judge { target, before: None, recent: Vec::new() }
     }
@@ -58,7 +58,7 @@ impl Judge {
         self.before
     }
 
-    /// The accuracies after the last epochs, as far as the target asks for them.
+    /// The accuracies after the last epochs, at most as many as the target needs.
     pub fn recent(&self) -> &[f64] {
         &self.recent
     }
@@ -80,8 +80,8 @@ impl Judge {
         self.target.accuracy.is_some_and(|target| enough && median(&sorted) >= target)
     }
 
-    /// What follows from `accuracy`, which is that after an epoch where `epoch_ends`, and that of the moment before the rate
-    /// falls where `rate_falls`; the first time there is nothing that it could have improved on.
+    /// Decides after an evaluation: `accuracy` is that after an epoch where `epoch_ends`, and that of the moment before
+    /// the rate falls where `rate_falls`; the first time there is nothing that it could have improved on.
     pub fn judge(&mut self, accuracy: f64, epoch_ends: bool, rate_falls: bool) -> Judgement {
         if epoch_ends && self.target.accuracy.is_some() {
             self.recent.push(accuracy);
@@ -99,7 +99,7 @@ impl Judge {
         }
     }
 
-    /// Keeps the accuracies that the target asks for.
+    /// Drops the accuracies that the target no longer needs.
     fn forget(&mut self) {
         let more = self.recent.len().saturating_sub(self.target.epochs as usize);
         self.recent.drain(..more);

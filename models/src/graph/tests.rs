@@ -1,4 +1,4 @@
-//! Graphs that are refused, and each rule beside the unsplit operator.
+//! Tests that wrong graphs are refused, and compares each rule with the unsplit operator.
 
 use proptest::prelude::*;
 
@@ -220,8 +220,8 @@ proptest! {
         prop_assert!(rules >= 30, "{rules}");
     }
 
-    /// What a formula's layouts allow, ranks compute: what is replicated is the same on all, and the parts of a sum of parts add
-    /// up to the formula of their sums.
+    /// Evaluates on ranks what a formula's layouts allow: replicated results are the same on all, and the parts of a
+    /// partial sum add up to the formula of the sums.
     #[test]
     fn allowed_formulas_keep_layouts(
         terms in proptest::collection::vec((0..4usize, proptest::option::of(0..4usize), -3..4i64, 0..4usize), 1..6),

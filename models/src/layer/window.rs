@@ -1,4 +1,4 @@
-//! Windows that move over an image: how many places they have, and what sizes are refused.
+//! Computes how many places a window that moves over an image has, and refuses bad sizes.
 
 use super::Shape;
 

@@ -15,7 +15,7 @@ const NODE_AXES: AxisSet = AxisSet::of(&[Axis::Data, Axis::Device]);
 pub(crate) const NODE_FIRST: Layout =
     Layout::new(NODE_AXES, AxisLayout::Split(Dimension::Sample)).with(Axis::Device, AxisLayout::First);
 
-/// `whole` with a gather before the scores that losses take, and for each layer where it lies.
+/// `whole` with a gather before the scores that losses take, and the layout of each layer.
 ///
 /// # Errors
 /// Scores that other layers take as well: their gradient would be a sum in another order.

@@ -1,4 +1,4 @@
-//! How the learning rate follows the size of the global batch.
+//! Scales the learning rate with the size of the global batch.
 
 use std::fmt;
 use std::str::FromStr;

@@ -40,7 +40,7 @@ fn gradual_warm_up() {
     for batch in [64u64, 128, 256] {
         assert_eq!(optimizer.rate(0, &course(batch)), 0.1 * (batch as f64 / 256.0));
     }
-    // A first rate of its own.
+    // An explicit first rate.
     let from = Optimizer { warm_up: WarmUp::Gradual { epochs: 2.0, from: Some(0.0) }, ..optimizer };
     assert_eq!(from.rate(0, &course(256)), 0.0);
     close(from.rate(course(256).steps_per_epoch, &course(256)), 0.05);
@@ -88,7 +88,7 @@ fn decays() {
     assert!(rate("cosine", 900).abs() < 1e-12);
 }
 
-/// A continuous decay begins where the warm-up ends, so the rate has no jump there.
+/// A continuous decay begins where the warm-up ends, so the rate does not jump there.
 #[test]
 fn warm_up_then_polynomial() {
     let course = Course { global_batch: 1024, steps_per_epoch: 10, steps: 150 };

@@ -1,4 +1,5 @@
-//! Padding: exchanges rounded up to equal parts, so that all members do the same and no block is an element longer than others.
+//! Pads exchanges: rounds them up to equal parts, so that all members do the same and no block is an element longer
+//! than others.
 
 use std::ops::Range;
 
@@ -21,7 +22,8 @@ pub(crate) fn pad(mut program: Program) -> Program {
     program
 }
 
-/// Whether it is of what parameters are numbered by: buffers that programs declare for other uses hold activations and samples.
+/// Whether an exchange is of buffers numbered by parameters: buffers that programs declare for other uses hold
+/// activations and samples.
 fn pads(exchange: &Exchange, averages: bool) -> bool {
     let of_parameters = averages || !matches!(exchange.buffer, Buffer::Declared(_));
     match exchange.collective {
@@ -31,7 +33,7 @@ fn pads(exchange: &Exchange, averages: bool) -> bool {
     }
 }
 
-/// The ranges of buffers that kernels, exchanges and copies want in one piece.
+/// The ranges of buffers that kernels, exchanges and copies need to be contiguous.
 fn wholes(program: &Program) -> Vec<(Buffer, Range<u64>)> {
     let mut wholes = Vec::new();
     for chain in &program.chains {

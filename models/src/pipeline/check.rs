@@ -1,4 +1,5 @@
-//! Proves of any lists of steps that they are complete, end, add gradients in order, and hold no more activations than allowed.
+//! Proves for any lists of steps that they are complete, end, add gradients in order, and hold no more activations
+//! than allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,7 +86,7 @@ fn complete(
             return refuse(step, "is in the list twice: leave one out".to_owned());
         }
     }
-    // At most one step more than the list has is looked at.
+    // Looks at no more than one step beyond the length of the list.
     let own = (0..chunks).map(|own| own.saturating_mul(stages as u32).saturating_add(stage as u32));
     let mut expected = own.flat_map(|chunk| {
         (0..micro_batches)

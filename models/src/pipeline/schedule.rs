@@ -1,4 +1,4 @@
-//! Lists the steps of each stage under the schedules that papers name.
+//! Generates the steps of each stage under the named schedules of papers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use super::{PipelinePass, PipelineStep};
 /// Limit on the steps of all stages together.
 const MAX_STEPS: u64 = 1_000_000;
 
-/// In which order the stages of a pipeline take the passes of micro-batches.
+/// The order in which the stages of a pipeline take the passes of micro-batches.
 ///
 /// Gradients of a chunk are added in ascending micro-batch under each of them, so all train to the same bits.
 ///
@@ -53,7 +53,7 @@ impl PipelineSchedule {
             let message = format!("there are only {stages}, counted from 0: take a smaller one");
             return Err(InputError::new("stage", stage.to_string(), message));
         }
-        // What comes later waits for more stages behind it, so the first stage runs ahead the furthest.
+        // An earlier stage has more stages after it to wait for, so the first one runs ahead the furthest.
         let behind = stages - 1 - stage;
         let all = self.chunks() * micro_batches;
         let ahead = match self {
@@ -91,7 +91,7 @@ impl PipelineSchedule {
         PipelineStep { micro_batch: round * stages + within % stages, chunk: own * stages + stage, pass }
     }
 
-    /// Numbers that it does not serve.
+    /// Refuses numbers that it does not serve.
     fn refuse(self, stages: u32, micro_batches: u32) -> Result<(), InputError> {
         for (key, number) in [("stages", stages), ("micro_batches", micro_batches)] {
             if number == 0 {
@@ -121,7 +121,7 @@ impl PipelineSchedule {
     }
 }
 
-/// What to say of too few chunks.
+/// The error message for too few chunks.
 fn too_few(chunks: &str) -> String {
     format!("{chunks:?} is no number of chunks from 2: write interleaved:2, or 1f1b for one chunk a stage")
 }

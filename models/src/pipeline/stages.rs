@@ -1,4 +1,5 @@
-//! The chunks of layers that the stages of a pipeline have, what they compute, and what crosses from each to the next.
+//! Divides layers into the chunks of a pipeline's stages, with what they compute, and what crosses from each
+//! to the next.
 
 use std::ops::Range;
 
@@ -25,7 +26,7 @@ pub struct StageChunk {
 
 /// A model cut into the stages of a pipeline.
 ///
-/// The input belongs to stage 0 and each loss to the stage of its place, which has its scores or receives them.
+/// The input belongs to stage 0 and each loss to the stage of its position, which has its scores or receives them.
 ///
 /// ```
 /// # use lockstep_models::{StageCut, Stages, random_model};

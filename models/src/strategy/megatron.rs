@@ -13,7 +13,7 @@ use crate::{AxisSet, Graph, Job};
 /// gradient.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Megatron {
-    /// Whether ranks with the same part of each layer share the optimizer's state of it out, as `zero-1` does: the distributed
+    /// Whether ranks with the same part of each layer shard its optimizer state, as `zero-1` does: the distributed
     /// optimizer of Megatron-LM.
     shares_state: bool,
 }

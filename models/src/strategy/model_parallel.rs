@@ -12,7 +12,7 @@ use crate::{AxisSet, Graph, Job};
 /// Ranks along `tensor` have all samples of their group and exchange activations and their gradients.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ModelParallel {
-    /// Whether ranks with the same part of each layer share the optimizer's state of it out, as `zero-1` does: the distributed
+    /// Whether ranks with the same part of each layer shard its optimizer state, as `zero-1` does: the distributed
     /// optimizer of Megatron-LM.
     shares_state: bool,
 }

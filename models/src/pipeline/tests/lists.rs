@@ -1,4 +1,5 @@
-//! Schedules take the times of their papers, and the check accepts exactly the lists that a simulation tick by tick gets through.
+//! Tests that schedules take the times of their papers, and that the check accepts exactly the lists that a
+//! tick-by-tick simulation completes.
 
 use proptest::prelude::*;
 
@@ -135,7 +136,7 @@ proptest! {
         let checked = check(&lists, chunks, micro_batches);
         prop_assert_eq!(checked.is_ok(), holds(&lists, chunks, micro_batches), "{:?}", checked);
         prop_assert!(checked.is_err() || ![1, 2].contains(&change));
-        // Times of lists that are not complete end, or say what is missing.
+        // Times of incomplete lists end, or name what is missing.
         let _ = times(&lists, chunks, |_, _| 1);
     }
 
