@@ -1,4 +1,4 @@
-//! `[[scenario]]`: what may go wrong, in the words of the file; `crate::scenario` finds what it means on a cluster.
+//! Reads `[[scenario]]`: what may go wrong, as stated in the file; predictions apply it to a cluster.
 
 use lockstep_topology::{Bytes, ErrorPlace, InputError, Time};
 
@@ -7,7 +7,7 @@ use lockstep_topology::document::{Entry, Table};
 /// One thing that may go wrong, or several at once.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scenario {
-    /// What its rows are called.
+    /// The name of its rows.
     pub name: String,
     /// Its entries, in the order of the kinds below.
     pub entries: Vec<ScenarioEntry>,
@@ -18,13 +18,13 @@ pub struct Scenario {
 pub struct ScenarioEntry {
     /// File and line.
     pub place: ErrorPlace,
-    /// As the file has it, shortened.
+    /// The entry as written in the file, shortened.
     pub shown: String,
-    /// What it says.
+    /// Its meaning.
     pub what: Trouble,
 }
 
-/// What an entry says.
+/// The meaning of an entry.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Trouble {
     /// Work of the ranks on some hosts, or of some ranks, takes longer.
@@ -35,23 +35,23 @@ pub enum Trouble {
         ranks: Vec<u32>,
         /// How many times longer.
         factor: f64,
-        /// From when of the simulated time.
+        /// Start, in simulated time.
         from: Time,
-        /// Until when.
+        /// End.
         until: Time,
     },
-    /// Wires between things of two patterns are slower or later.
+    /// Wires between things of two patterns are slower or have more latency.
     Degraded {
         /// The patterns.
         between: (String, String),
         /// Only the first `count` wires.
         count: Option<u32>,
-        /// What is left of their rate.
+        /// The share of their rate that is left.
         bandwidth: f64,
-        /// What comes on top of their latency.
+        /// Latency added to theirs.
         latency: Time,
     },
-    /// Wires between things of two patterns are gone.
+    /// Wires between things of two patterns have failed.
     Failed {
         /// The patterns.
         between: (String, String),
@@ -60,16 +60,16 @@ pub enum Trouble {
     },
     /// Other traffic from devices of one pattern to those of another.
     Traffic {
-        /// Where it leaves.
+        /// The senders.
         from: String,
-        /// Where it goes.
+        /// The receivers.
         to: String,
-        /// How much.
+        /// The amount.
         load: TrafficLoad,
     },
 }
 
-/// How much other traffic there is.
+/// The amount of other traffic.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TrafficLoad {
     /// At most this many bytes per second, only in the forward pass or always.
@@ -83,7 +83,7 @@ pub enum TrafficLoad {
     PerIteration(Bytes),
 }
 
-/// The name of the rows without any scenario.
+/// The scenario name of rows without one.
 pub const NONE: &str = "none";
 
 /// Reads all `[[scenario]]` tables.

@@ -287,7 +287,7 @@ fn anchors_on_the_command_line() {
     }
 }
 
-/// Every experiment that is committed for `exec sweep` can be: its arms, models and settings fit together.
+/// Every experiment that is committed for `exec sweep` is valid: its arms, models and settings fit together.
 #[test]
 fn the_claims_experiments_can_be() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -332,7 +332,7 @@ fn a_name_is_one_component_of_a_path() {
 }
 
 proptest! {
-    /// Whatever is taken is one component of a path, and all that should be is taken.
+    /// Every accepted name is one component of a path, and all valid names are accepted.
     #[test]
     fn names_are_one_component_of_a_path(any in ".{0,110}", good in "[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}") {
         let of = |name: &str| Experiment::parse("e.toml", &format!("model = \"mlp\"\nname = {name:?}\n"));

@@ -1,4 +1,5 @@
-//! Sizes: a whole number, a parameter `$channels` of the block or of the model, or a product such as `4*$channels`.
+//! Evaluates sizes: a whole number, a parameter `$channels` of the block or of the model, or a product such as
+//! `4*$channels`.
 //!
 //! Products are all that the networks of the papers need; a larger language would hide shapes from the reader.
 

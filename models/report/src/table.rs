@@ -1,4 +1,4 @@
-//! The table form: aligned plain text, figures to four digits; a single row is shown as a list of its fields.
+//! Prints tables: aligned plain text, figures to four digits; a single row is shown as a list of its fields.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ const DIGITS: i32 = 4;
 const WIDEST: usize = 72;
 /// Names of columns are broken where they are wider than this and than their figures.
 const NARROWEST: usize = 12;
-/// Hashes are told apart by their first digits.
+/// Hashes are distinguished by their first digits.
 const HASH: usize = 12;
 
 /// A cell as it is shown.
@@ -94,7 +94,7 @@ fn lines<'a>(names: &[&'a str], cells: &[Vec<Cell>]) -> String {
     head.collect::<String>() + &body.collect::<String>()
 }
 
-/// A column's name broken behind underscores into lines of at most `width` characters, where it has that many underscores.
+/// A column's name broken after underscores into lines of at most `width` characters, where it has enough underscores.
 fn broken(name: &str, width: usize) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut start = 0;
@@ -126,7 +126,7 @@ fn cell(value: &Value) -> Cell {
     Cell { text, number }
 }
 
-/// Four digits that count, never an exponent, whole numbers from 1000 on.
+/// Four significant digits, never an exponent, whole numbers from 1000 on.
 fn rounded(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();

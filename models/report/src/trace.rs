@@ -1,4 +1,5 @@
-//! Traces for Perfetto and chrome://tracing, with the same tracks and names for predicted and measured timelines.
+//! Writes traces for Perfetto and chrome://tracing, with the same tracks and names for predicted and
+//! measured timelines.
 //!
 //! The format is Chrome's trace event JSON: a process per rank, a thread per stream, a complete event ("X") per span,
 //! times in microseconds. Exchanges of one rank may be in flight at once, so each takes the first free of its exchange
@@ -14,10 +15,10 @@ use crate::output::write_atomically;
 
 /// The compute stream's thread number; exchange tracks follow.
 const COMPUTE: usize = 0;
-/// Those of what is read, decoded and uploaded ahead, behind all that exchanges may have.
+/// The thread numbers of input tasks, beyond all that exchanges may use.
 const INPUT: usize = 1 << 20;
 
-/// Runs to be shown beside each other.
+/// Runs to be shown side by side.
 #[derive(Debug, Default)]
 pub struct Trace {
     events: Vec<String>,

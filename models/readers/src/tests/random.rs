@@ -1,4 +1,4 @@
-//! Properties of every valid model, over random ones.
+//! Tests properties of every valid model on random ones.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The zoo against the figures of the papers.
+//! Compares the zoo with the figures of the papers.
 
 use super::*;
 

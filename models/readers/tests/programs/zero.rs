@@ -1,4 +1,5 @@
-//! ZeRO, stages 2 and 3: updates behind the backward passes that exchanges overlap, and gradients in places that others have left.
+//! Tests ZeRO, stages 2 and 3: updates after the backward passes that exchanges overlap, and gradients in memory that
+//! others have freed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,8 +37,9 @@ fn buckets() -> impl Strategy<Value = Bucket> {
     prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), sizes]
 }
 
-/// Runs the tasks of a role on the numbers of parameters: who exchanges gradients or uses them up finds those of its own parameters where
-/// they should be, each of every micro-batch once, and who reads parameters those that are not updated yet.
+/// Runs the tasks of a role on the numbers of parameters: tasks that exchange gradients or use them up must find those
+/// of their own parameters where they should be, each of every micro-batch once, and tasks that read parameters those
+/// that are not updated yet.
 fn run(program: &Program) -> Result<(), String> {
     let (gradients, role) = (gradients(program), &program.roles[0]);
     let mut arena: Vec<Option<u64>> = vec![None; gradients.elements()];
@@ -161,7 +163,7 @@ fn of_equal_buckets_as_many_live_as_are_exchanged_at_once_and_one_more() {
     }
 }
 
-/// Where updates follow the whole backward pass, each gradient has a place of its own, on servers too.
+/// Where updates follow the whole backward pass, each gradient has its own memory, on servers too.
 #[test]
 fn other_strategies_keep_all_gradients() {
     let strategies = [

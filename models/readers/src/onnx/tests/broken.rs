@@ -1,4 +1,4 @@
-//! Files that are refused: place, value and cure, and never a panic.
+//! Tests that bad files are refused with place, value and cure, and never a panic.
 
 use proptest::prelude::*;
 
