@@ -1,4 +1,4 @@
-//! `GpuSpec`: one GPU with its peak of each precision, its memory and what it can be wired with.
+//! `GpuSpec`: describes one GPU: its peak of each precision, its memory and its possible links.
 //!
 //! Peaks are those of dense matrices; where tensor cores exist, theirs.
 
@@ -32,7 +32,7 @@ pub struct GpuSpec {
 }
 
 impl GpuSpec {
-    /// One of which no data sheet is known, with what was measured.
+    /// A GPU without a known data sheet, with measured figures.
     pub fn measured(
         model: &str,
         multiprocessors: u32,
@@ -64,7 +64,7 @@ impl GpuSpec {
     }
 }
 
-/// A generation of NVIDIA's GPUs, whose multiprocessors and libraries' kernels are alike.
+/// A generation of NVIDIA's GPUs, with similar multiprocessors and library kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Architecture {
     /// K20 to K80.
@@ -108,7 +108,7 @@ pub enum Precision {
     Fp8,
 }
 
-// By the keys that give their peaks in a cluster file.
+// By the keys of their peaks in a cluster file.
 crate::named!(Precision, "peak":
     Fp64 = "peak_fp64", Fp32 = "peak_flops", Tf32 = "peak_tf32", Fp16 = "peak_fp16", Bf16 = "peak_bf16", Fp8 = "peak_fp8");
 

@@ -10,10 +10,10 @@ pub(super) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// The name that occurs twice, with its later position.
+    /// All `names` with their positions.
     ///
     /// # Errors
-    /// The name that stands twice, with its later position.
+    /// The name that occurs twice, with its later position.
     pub(super) fn new(names: impl Iterator<Item = (&'a str, u32)>) -> Result<Names<'a>, (&'a str, u32)> {
         let mut sorted: Vec<(&str, u32)> = names.collect();
         sorted.sort_unstable();

@@ -6,7 +6,7 @@
 /// Whether `pattern` matches `name`.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let mut rest = pattern;
-    // Every offset of `name` that the pattern so far can end at: linear however many stars there are.
+    // Every offset of `name` at which the pattern so far can end: linear however many stars there are.
     let mut ends = vec![0];
     while let Some(first) = rest.chars().next() {
         let mut next: Vec<usize> = Vec::new();

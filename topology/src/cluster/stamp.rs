@@ -40,7 +40,8 @@ pub(super) fn parse(file: &str, text: &str, order: &Order) -> Result<Cluster, In
         }
     }
     builder.routing(tables.routing, tables.seed);
-    // Sorting millions of names takes longer than all else, so it is left where nothing is looked up or can be twice.
+    // Sorting millions of names takes longer than all else, so it is skipped where nothing is looked up and no name can
+    // occur twice.
     let one_table = starts.len() == 1 && tables.fabrics.iter().all(FabricTable::takes_every_nic);
     let owned = if one_table || tables.fabrics.is_empty() { Vec::new() } else { builder.linked_names() };
     let names = named(owned.iter().map(|(name, id)| (name.as_str(), *id)), &starts)?;

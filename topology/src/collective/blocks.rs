@@ -1,4 +1,4 @@
-//! The blocks of an alltoallv: where each lies in its sender's row and in its receiver's column.
+//! Locates the blocks of an alltoallv in the sender's row and in the receiver's column.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! One step of a lane: a message posted, or a message awaited.
+//! `LaneStep`: one step of a lane: a message posted, or a message awaited.
 //!
 //! Small and `Copy`, because a ring of 4,096 members pulls thirty million of them.
 

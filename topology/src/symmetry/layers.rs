@@ -1,9 +1,9 @@
-//! `Layers`: a cluster's vertices peeled into equal items, from the ranks' devices outwards.
+//! `Layers`: peels a cluster's vertices into equal items, from the ranks' devices outwards.
 //!
-//! Items start as devices (or whole hosts). A vertex that touches one item alone joins it: a host's bridge joins its GPUs,
-//! a leaf switch its hosts. Neighbouring items whose links lead to the same places are interchangeable and become one
-//! larger item. All items are compared link by link with the first, so that swapping two of them is proven, not believed,
-//! to leave the cluster as it is. Every link is looked at a few times: linear in the cluster.
+//! Items start as devices (or whole hosts). A vertex that touches one item alone joins it: a host's bridge joins its
+//! GPUs, a leaf switch its hosts. Neighbouring items whose links lead to the same vertices are interchangeable and
+//! become one larger item. All items are compared link by link with the first, which proves that swapping two of them
+//! leaves the cluster unchanged. Every link is looked at a few times: linear in the cluster.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(super) struct Layers<'c> {
     protocols: Vec<u32>,
 }
 
-/// What an interchange must keep of a link.
+/// The properties of a link that an interchange must keep.
 type Wire = (LinkKind, Time, u64, bool, bool, u32);
 
 impl<'c> Layers<'c> {
@@ -133,7 +133,7 @@ impl<'c> Layers<'c> {
         joining
     }
 
-    /// Adds a layer; whether all items still look alike.
+    /// Adds a layer; returns whether all items are still equal.
     fn add(&mut self, stride: u32, vertices: Vec<VertexId>) -> bool {
         let layer = self.layers.len() as u32;
         for (index, vertex) in (0..).zip(&vertices) {
@@ -165,7 +165,7 @@ impl<'c> Layers<'c> {
         true
     }
 
-    /// Whether a vertex is what its counterpart in the first item is.
+    /// Whether a vertex equals its counterpart in the first item.
     fn alike(&self, first: VertexId, other: VertexId, item: u32) -> bool {
         let (a, b) = (self.cluster.vertex(first), self.cluster.vertex(other));
         let devices = |a: crate::cluster::DeviceId, b: crate::cluster::DeviceId| {
@@ -188,14 +188,14 @@ impl<'c> Layers<'c> {
         kinds && host(a, 0) == host(b, item)
     }
 
-    /// The links of a vertex that stay in its item: where in it they lead, and what they are.
+    /// The links of a vertex that stay in its item: where in it they lead, and their properties.
     fn view(&self, vertex: VertexId, item: u32) -> Vec<((u32, u32), Wire)> {
         let mut view = Vec::new();
         self.shows(vertex, item, &[], &mut view);
         view
     }
 
-    /// Fills `view` with the links of a vertex that stay in its item; whether they are those of `first`.
+    /// Fills `view` with the links of a vertex that stay in its item; returns whether they equal those of `first`.
     fn shows(
         &self,
         vertex: VertexId,

@@ -1,4 +1,5 @@
-//! Generated fabrics: closed forms of switches, hops and bisection; routes against the search; choices among equals.
+//! Tests generated fabrics: closed forms of switches, hops and bisection; routes against the search; choices
+//! among equals.
 
 use crate::Time;
 use crate::cluster::fabric::Choice;
@@ -174,7 +175,7 @@ fn ecmp_spreads_evenly_by_seed_and_flow_and_repeats_itself() {
     assert_eq!(spines(&hashed, 0), taken);
     assert_ne!(spines(&hashed, 1), taken);
     assert_ne!(spines(&with("routing = \"ecmp\"\nseed = 8").unwrap(), 0), taken);
-    // D-mod-k: each destination by its own spine, all spines alike; lowest: the first.
+    // D-mod-k: each destination by its own spine, all spines equally; lowest: the first.
     let counted = spines(&with("routing = \"d-mod-k\"").unwrap(), 0);
     assert_eq!(counted[..9], [0, 1, 2, 3, 4, 5, 6, 7, 0]);
     assert!(spines(&with("").unwrap(), 0).iter().all(|spine| *spine == 0));
@@ -244,7 +245,7 @@ fn searched_routes_may_be_hashed_too() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Closed forms give routes that hang together and are as short as the search's; by lowest number, the very same.
+    /// Closed forms give connected routes that are as short as the search's; by lowest number, exactly the same.
     #[test]
     fn closed_forms_are_as_good_as_the_search(
         down in prop::collection::vec(1u32..4, 1..4),

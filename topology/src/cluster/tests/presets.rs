@@ -1,4 +1,4 @@
-//! The clusters that ship with the project and the documentation's example say what they promise.
+//! Tests that the clusters that ship with the project and the documentation's example have the stated figures.
 
 use super::device_named;
 use crate::cluster::*;

@@ -1,4 +1,4 @@
-//! Binomial tree: member v hangs below v with its lowest one bit cleared.
+//! Binomial tree: the parent of member v is v with its lowest one bit cleared.
 //!
 //! ⌊log2 p⌋ dependent messages each way and the whole buffer on each edge. The root serves ⌈log2 p⌉ children one after
 //! the other, so in time it is Iandola 2016 §6.2, Eq. 4 (their "reduction tree"); Thakur 2005 §3.
@@ -33,7 +33,7 @@ impl Algorithm {
     }
 }
 
-/// A member's place in a binomial tree.
+/// A member's position in a binomial tree.
 #[derive(Debug)]
 struct Binomial(Numbered);
 

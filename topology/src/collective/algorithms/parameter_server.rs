@@ -47,7 +47,7 @@ pub(super) static ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
-/// A member's place in the star round one server.
+/// A member's position in the star around one server.
 #[derive(Debug)]
 struct Star {
     /// Whether this member is the server.
@@ -76,7 +76,7 @@ impl Place for Star {
         if self.dedicated || index < self.server { index } else { index + 1 }
     }
 
-    /// All are equal, and get the sum in member order.
+    /// All subtrees are equal, and get the sum in member order.
     fn served(&self, index: u32) -> u32 {
         self.child(index)
     }

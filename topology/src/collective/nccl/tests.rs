@@ -1,4 +1,4 @@
-//! Tests of NCCL's model: channels that it is known to find, what it takes, closed forms of its times, refusals.
+//! Tests of NCCL's model: known channels, choices, closed forms of its times, refusals.
 
 use super::search::search;
 use super::*;
@@ -22,7 +22,7 @@ fn alltoall(ranks: u64, bytes: u64) -> Collective {
     Collective::AllToAllV { counts: vec![bytes / 4 / ranks; (ranks * ranks) as usize].into() }
 }
 
-/// What NCCL's logs show (`graph/search.cc`): channels found, their speed, and how many run.
+/// Values in NCCL's logs (`graph/search.cc`): channels found, their speed, and how many run.
 #[test]
 fn the_search_finds_the_channels_of_known_machines() {
     for (cluster, ranks, count, speed, run) in [

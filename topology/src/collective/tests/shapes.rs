@@ -1,4 +1,4 @@
-//! Trees and steps that the papers draw, worked by hand.
+//! Tests trees and steps from the papers' figures, worked by hand.
 
 use std::collections::BTreeSet;
 
@@ -208,7 +208,8 @@ fn a_hierarchical_lane_carries_all_three_phases() {
     );
 }
 
-/// Two nodes of three whose members hold one contribution each node: leaders 0 and 3 exchange it, and hand the sum down.
+/// Two nodes of three whose members hold one contribution each node: leaders 0 and 3 exchange it, and send
+/// the sum down.
 #[test]
 fn leaders_contribute_for_their_nodes() {
     let group = Group::nodes(&[3, 3]);
@@ -230,7 +231,7 @@ fn leaders_contribute_for_their_nodes() {
         (0..6).map(|member| star.contributes(member)).collect::<Vec<_>>(),
         [true, false, false, true, false, false]
     );
-    // Where each member is a node there is nothing to hand down.
+    // Where each member is a node there is nothing to send down.
     let flat = |collective| Schedule::new(&collective, &algorithm, &Group::flat(4), 8, 0).expect("serves");
     let (nodes, members) = (flat(Collective::AllReduceOfNodes), flat(Collective::AllReduce));
     assert!((0..4).all(|member| shown(&nodes, member, 0) == shown(&members, member, 0)));
@@ -257,7 +258,7 @@ fn shards_are_even_and_cover_everything() {
     assert_eq!((shard(5, 0, 0), shard(5, 2, 2)), (5..5, 5..5));
 }
 
-/// A ring of 4,096 members is pulled lane by lane and never lies in memory.
+/// A ring of 4,096 members is pulled lane by lane and never kept in memory.
 #[test]
 fn a_large_ring_is_pulled_lazily() {
     let schedule = allreduce("ring", 4096, 26_214_400, 0);

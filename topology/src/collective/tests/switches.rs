@@ -1,4 +1,4 @@
-//! Sums in switches by their closed forms: what a member sends up and gets down, and what a node sends to others.
+//! Tests sums in switches by their closed forms: what a member sends up and gets down, and what a node sends to others.
 
 use super::super::{Action, Algorithm, Collective, Group, Schedule, check};
 

@@ -146,7 +146,7 @@ fn every_layer_gets_its_own_blobs_in_every_form_of_the_file() {
     }
 }
 
-/// In the first form of the file only the names of what it shares with the present one differ.
+/// The first form of the file has types as numbers and no batch norms; its layers are matched by name too.
 #[test]
 fn the_first_form_is_read_by_name_too() {
     let form = Form::FourSizes;
