@@ -1,7 +1,8 @@
-//! What tasks and messages cost before anything is shared: seconds alone, and the share of the memory that they take.
+//! Defines the costs of tasks and messages without contention: seconds alone, and the share of the memory bandwidth
+//! that they use.
 //!
-//! How much slower they get beside others is for the fluid solver to say. Two implementations: [`Roofline`] needs only
-//! data sheets, [`Table`] what was measured on the machine.
+//! The fluid solver decides how much slower they get beside others. There are two implementations: [`Roofline`] needs
+//! only data sheets, [`Table`] figures measured on the machine.
 
 mod fill;
 mod generation;
@@ -22,7 +23,7 @@ use lockstep_topology::{Cluster, InputError, Library};
 
 use crate::noise::Noise;
 
-/// What one task takes on one device.
+/// The cost of one task on one device.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
     /// Seconds on one core, or on the whole GPU, with nothing else running.
@@ -40,7 +41,7 @@ impl Default for Cost {
     }
 }
 
-/// Who carries a message between two ranks.
+/// The carrier of a message between two ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pair {
     /// The receiver's thread, straight out of the sender's buffer: two ranks on one CPU, in one process.
@@ -51,24 +52,24 @@ pub enum Pair {
     Wire,
 }
 
-/// What one message takes; bytes are those of its payload.
+/// The cost of one message; bytes are those of its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct MessageCost {
     /// α: seconds from the post until an idle receiver sees it, the latency of a route not included.
     pub latency: f64,
-    /// Seconds more where ranks outnumber the cores of a CPU: who waits then sleeps and must be woken.
+    /// Seconds more where ranks outnumber the cores of a CPU: a waiting receiver then sleeps and must be woken.
     pub wake: f64,
     /// o: seconds of the receiver's thread per message.
     pub overhead: f64,
-    /// β: seconds of the receiver's thread per byte that lands in a buffer; what the links take comes on top.
+    /// β: seconds of the receiver's thread per byte that is copied into a buffer; the time on links is added.
     pub copy: f64,
-    /// β of what is sent once, into memory that no cache holds; `None`: as `copy`.
+    /// β for data sent once, into memory that is in no cache; `None`: as `copy`.
     pub cold: Option<f64>,
     /// γ: the same where the message is added to a buffer.
     pub sum: f64,
     /// Share of the receiving device's memory bandwidth that its thread uses meanwhile, from 0 to 1.
     pub memory: f64,
-    /// Share of a receiving GPU's multiprocessors that the kernel which sums fills, from 0 to 1.
+    /// Share of a receiving GPU's multiprocessors that the summing kernel fills, from 0 to 1.
     pub occupancy: f64,
     /// On links: larger messages wait until their receive is posted.
     pub eager_bytes: u64,
@@ -78,12 +79,12 @@ pub struct MessageCost {
     pub rendezvous: Rendezvous,
 }
 
-/// What a library's model says of a collective on a cluster.
+/// The result of a library's model for a collective on a cluster.
 pub type Modelled<'a> = dyn Fn(&Cluster) -> Result<Option<Answer>, InputError> + 'a;
 
 /// A source of costs; equal questions get equal answers.
 pub trait Costs: Send + Sync {
-    /// The costs that these adjust, which answer whatever these leave to them.
+    /// The costs that these adjust, which are used for everything not overridden.
     fn adjusted(&self) -> Option<&dyn Costs> {
         None
     }
@@ -111,15 +112,15 @@ pub trait Costs: Send + Sync {
         self.adjusted().and_then(|inner| inner.library(of, devices, elements))
     }
 
-    /// What the model of a library says of a collective as a whole, where `of` says what that is on a cluster.
+    /// The result of a library's model for a whole collective; `of` gives it for a cluster.
     ///
     /// # Errors
-    /// What `of` refuses.
+    /// Errors of `of`.
     fn modelled(&self, cluster: &Cluster, of: &Modelled<'_>) -> Result<Option<Answer>, InputError> {
         self.adjusted().map_or_else(|| of(cluster), |inner| inner.modelled(cluster, of))
     }
 
-    /// Seconds of a GPU's memory, all of its bandwidth, for each byte that a link reads or writes there.
+    /// Seconds of a GPU's memory, at full bandwidth, for each byte that a link reads or writes there.
     fn traffic(&self, device: &Device) -> f64 {
         self.adjusted().map_or(0.0, |inner| inner.traffic(device))
     }
@@ -134,7 +135,7 @@ pub trait Costs: Send + Sync {
         self.adjusted().is_some_and(|inner| inner.alike())
     }
 
-    /// What these costs had to assume about `program`, for people to read.
+    /// Assumptions of these costs about `program`, for display.
     fn notes(&self, program: &Program) -> Vec<String> {
         self.adjusted().map_or_else(Vec::new, |inner| inner.notes(program))
     }

@@ -52,7 +52,7 @@ pub enum Folding {
     Folded {
         /// Ranks that were simulated.
         representatives: u32,
-        /// Ranks that there are.
+        /// The number of ranks.
         ranks: u32,
         /// The permutations that map a rank to those that it represents.
         group: Permutations,
@@ -118,7 +118,7 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
     };
     let all = program.roles.iter().flat_map(|role| role.exchanges().map(move |(_, exchange)| (role, exchange)));
     let all = all.flat_map(|(role, exchange)| {
-        // Groups may lie on nodes in different ways, or have parts of unequal sizes, and each must be symmetric.
+        // Groups may be on nodes in different ways, or have parts of unequal sizes, and each must be symmetric.
         let differ = exchange.algorithm.by_nodes() || !exchange.shared.is_empty();
         let count = if differ { block as usize } else { 1 };
         let leads = move |rank: &u32| count == 1 || program.group_of(exchange, *rank).first() == *rank;
@@ -152,10 +152,10 @@ fn padding(program: &Program) -> f64 {
     added as f64 / elements.max(1) as f64
 }
 
-/// An exchange as folding sees it.
+/// An exchange, reduced to what folding needs.
 struct Met {
     schedule: Schedule,
-    /// Members of a group at one coordinate of the outermost axis; `None` where a group lies within one.
+    /// Members of a group at one coordinate of the outermost axis; `None` where a group is within one coordinate.
     block: Option<u32>,
 }
 
@@ -179,7 +179,8 @@ pub(crate) fn of_schedule(
     fold(vec![Some(met)], padding, (schedule.members(), 1), platform)
 }
 
-/// How ranks fold that meet in these exchanges, rounded up by `padding`, and do the same otherwise, in blocks of `block` ranks.
+/// How ranks fold that take part in these exchanges, rounded up by `padding`, and do the same otherwise, in blocks of
+/// `block` ranks.
 fn fold(
     exchanges: Vec<Option<Met>>,
     padding: f64,
@@ -192,7 +193,7 @@ fn fold(
             None => Some(Permutations::Identity),
             Some(met) => met.block.map(|members| met.schedule.symmetry().among_blocks(members)),
         };
-        // Whatever permutes blocks takes groups within them to each other.
+        // Any permutation of blocks takes groups within them to each other.
         let Some(own) = own.map(|own| own.of_blocks(block)) else { continue };
         group = Some(group.map_or(own, |group: Permutations| group.common(own, ranks)));
     }

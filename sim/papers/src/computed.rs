@@ -1,4 +1,4 @@
-//! Figures that follow from a model or an algorithm alone: computed, never typed in.
+//! Computes figures that follow from a model or an algorithm alone, instead of typing them in.
 
 use std::sync::Arc;
 
@@ -32,17 +32,17 @@ const KEYS: [&str; 13] = [
     "strategy",
 ];
 
-/// What an exchange is of: one buffer of `bytes`, or a buffer for the gradients of each layer of `model`.
+/// The buffers of an exchange: one of `bytes`, or one for the gradients of each layer of `model`.
 const BUFFERS: &str = "bytes or model";
 
-/// A closed form and what it is taken of.
+/// A closed form and its arguments.
 #[derive(Debug, Clone)]
 pub struct Computed {
     form: &'static Form,
     of: Given,
 }
 
-/// A closed form: its name, what its unit must measure, the keys that it takes, in the order in which they are read.
+/// A closed form: its name, the dimension of its unit, and its keys in the order in which they are read.
 #[derive(Debug)]
 struct Form {
     name: &'static str,
@@ -157,7 +157,7 @@ impl Computed {
     /// Reads a `computed` table.
     ///
     /// # Errors
-    /// No such form, a key of its that is missing or wrong.
+    /// An unknown form, or a key of it that is missing or wrong.
     pub(super) fn read(entry: &Entry<'_>) -> Result<Computed, InputError> {
         let table = entry.section("a computed figure", &KEYS)?;
         let form = table.need("what", "\"parameters\"")?.read(|text| {
@@ -170,7 +170,7 @@ impl Computed {
         Ok(Computed { form, of })
     }
 
-    /// What its unit must measure.
+    /// The dimension of its unit.
     pub fn dimension(&self) -> Dimension {
         self.form.dimension
     }
@@ -214,7 +214,7 @@ impl Given {
         }
     }
 
-    /// Takes what a form's key says.
+    /// Sets the value of a form's key.
     fn set(&mut self, key: &str, table: &Table<'_>) -> Result<(), InputError> {
         let need = |example| table.need(key, example);
         match key {
@@ -249,7 +249,7 @@ impl Given {
     }
 }
 
-/// Bytes of what all convolutions and dense layers take in.
+/// Bytes of the inputs of all convolutions and dense layers.
 fn input_bytes(model: &Model, samples: u32) -> f64 {
     let of = |node: &lockstep_models::Node| {
         node.input_shapes.iter().map(|shape| shape.elements() as f64 * ELEMENT_BYTES).sum::<f64>()

@@ -1,4 +1,4 @@
-//! What a scenario means on a cluster: the cluster with worse or fewer wires, and the conditions of the run.
+//! Applies a scenario to a cluster: wires that are worse or have failed, and the conditions of the run.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::site::Site;
 use lockstep_experiment::{Configuration, Experiment, NONE, Scenario, ScenarioEntry, TrafficLoad, Trouble};
 use lockstep_report::failure::Failure;
 
-/// Names that a hint is looked for among.
+/// A hint is chosen among at most this many names.
 const HINTS: usize = 5_000;
 /// The patterns of one entry may expand to at most this many flows.
 const MOST_FLOWS: usize = 10_000;
 
-/// A scenario that was understood.
+/// A scenario applied to a cluster.
 struct Understood<'c> {
-    /// The cluster with what is left of its wires.
+    /// The cluster with its remaining wires.
     pub(crate) cluster: Cow<'c, Cluster>,
-    /// Who is slow, and what else flows.
+    /// Slowdowns and background traffic.
     pub(crate) conditions: Conditions,
     /// Whether something begins or ends during the run.
     pub(crate) passing: bool,
@@ -97,7 +97,7 @@ fn understand<'c>(
 }
 
 impl Understood<'_> {
-    /// Whether anybody is to be slow.
+    /// Whether it slows any rank.
     fn slows(&self) -> bool {
         !self.slow.is_empty()
     }
@@ -134,9 +134,9 @@ impl Understood<'_> {
 pub(crate) struct Block {
     /// Its name; `None` where the experiment has no scenarios.
     pub(crate) scenario: Option<Arc<str>>,
-    /// The site with what is left of its wires.
+    /// The site with its remaining wires.
     pub(crate) site: Site,
-    /// The setup with what disturbs.
+    /// The setup with the disturbances.
     pub(crate) setup: Setup,
 }
 
@@ -173,14 +173,14 @@ pub(crate) fn blocks(
     Ok(blocks)
 }
 
-/// Whether two slowdowns hit the same at the same time: by host, or by rank.
+/// Whether two slowdowns affect the same host or rank at the same time.
 fn meet(one: &Slowdown, other: &Slowdown) -> bool {
     let same = one.hosts.iter().any(|host| other.hosts.contains(host))
         || one.ranks.iter().any(|rank| other.ranks.contains(rank));
     same && one.from < other.until && other.from < one.until
 }
 
-/// The wires that an entry means, which no entry before it has touched.
+/// The wires of an entry, which no earlier entry has changed.
 fn wires(
     cluster: &Cluster,
     (one, other): &(String, String),

@@ -1,4 +1,4 @@
-//! The auto-tuner on predictions: each number of learners is simulated for itself.
+//! Runs the auto-tuner on predictions: each number of learners is simulated separately.
 
 use lockstep_models::Tuner;
 use lockstep_sim::Costs;

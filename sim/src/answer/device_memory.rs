@@ -1,4 +1,4 @@
-//! The device whose memory is fullest: what its ranks need, and what it has.
+//! Finds the device whose memory is fullest: what its ranks need, and what it has.
 
 use std::collections::BTreeMap;
 

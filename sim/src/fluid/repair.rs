@@ -17,8 +17,9 @@ use super::work::{Component, Reached};
 const NEAR: f64 = 1e-12;
 
 impl System {
-    /// Has classes that meet what has changed join the kept component, with all that hang together with them, so that it is
-    /// repaired and not searched; returns whether they may, for levels of uneven use follow from no filling.
+    /// Joins classes that share what has changed to the kept component, with all that are connected with them, so that
+    /// it is repaired and not searched; returns whether they may join, which they may not where levels of uneven use do
+    /// not follow from filling.
     pub(super) fn absorb(&mut self) -> bool {
         let (kept_by, filled) = (self.work.kept_by, self.work.kept.filled);
         if kept_by == 0 || !filled || self.work.turns == 0 {
@@ -64,8 +65,8 @@ impl System {
         even
     }
 
-    /// Finds the speeds of the kept component from those that it had, and its next completion; `false`, and nothing done,
-    /// where its speeds do not tell their necks or a repair costs too much.
+    /// Finds the speeds of the kept component from its earlier ones, and its next completion; `false`, without changes,
+    /// where the speeds do not determine their bottlenecks or a repair costs too much.
     pub(super) fn repair(&mut self, component: &mut Component) -> bool {
         let alive = &self.work.alive;
         if !component.filled || alive.iter().any(|class| !self.classes.groups[*class as usize].even) {
@@ -110,7 +111,7 @@ impl System {
         found
     }
 
-    /// Counts a class and its tight resources among what is filled anew.
+    /// Adds a class and its tight resources to what is filled anew.
     fn reach(&mut self, class: u32, reached: &mut Reached) {
         let draft = &mut self.classes.drafts[class as usize];
         if std::mem::replace(&mut draft.reached, true) {
@@ -157,7 +158,7 @@ impl System {
         part.fill(&mut work.share);
     }
 
-    /// Lists classes that are not reached and whose speed is not right beside those that have been found.
+    /// Lists classes that are not reached and whose speed is not right given those that have been found.
     fn spoilt(&self, reached: &Reached, news: &mut Vec<u32>) {
         for number in &reached.resources {
             let resource = &self.resources[*number as usize];

@@ -17,7 +17,7 @@ use crate::machine::Resources;
 struct Port {
     wire: ResourceId,
     incast: Incast,
-    /// Connections with bytes on their way to it.
+    /// Connections with bytes in flight to it.
     senders: u32,
 }
 
@@ -42,17 +42,17 @@ impl Incasts {
     /// A connection's bytes begin to flow.
     ///
     /// # Errors
-    /// What the solver refuses.
+    /// Errors of the solver.
     pub(crate) fn enter<F: Fluid>(&mut self, port: u32, resources: &mut Resources<'_, F>) -> Result<(), InputError> {
         let Port { wire, incast, senders } = &mut self.ports[port as usize];
         *senders += 1;
         if *senders == incast.senders + 1 { resources.set_share(*wire, CAUSE, incast.goodput) } else { Ok(()) }
     }
 
-    /// A connection has no bytes on their way any more.
+    /// A connection has no more bytes in flight.
     ///
     /// # Errors
-    /// What the solver refuses.
+    /// Errors of the solver.
     pub(crate) fn leave<F: Fluid>(&mut self, port: u32, resources: &mut Resources<'_, F>) -> Result<(), InputError> {
         let Port { wire, incast, senders } = &mut self.ports[port as usize];
         *senders -= 1;
@@ -60,5 +60,5 @@ impl Incasts {
     }
 }
 
-/// Why such a port is not whole.
+/// The cause of such a port's reduced share.
 const CAUSE: &str = "incast";

@@ -13,14 +13,14 @@ use super::{Apart, RolePlan, Slot};
 /// both in its own iteration. The iterations around are then apart as well: a rank begins the next one when its compute
 /// stream is through this one and all exchanges have started, and it is not through before what comes after.
 pub(super) fn how(role: &RolePlan, task: u32) -> Option<Apart> {
-    // What synchronises beside the compute stream is not sorted here.
-    // Nor what is read, decoded and uploaded ahead, which takes cores and links from messages.
+    // Tasks of the synchronisation stream are not sorted here.
+    // Nor are tasks that read, decode and upload ahead, which take cores and links from messages.
     if role.tasks[task as usize].per_iteration != 1 || !role.synchronisation.is_empty() || role.reads_ahead {
         return None;
     }
     let (before, after) = (before(role, task), after(role, task));
     let sorted = |slot: &Slot| slot.task == task || before[slot.task as usize] != after[slot.task as usize];
-    // A run in the iteration before that is still under way would be an exchange that no compute task waits for.
+    // A run of the previous iteration still in flight would be an exchange that no compute task waits for.
     let waits = |slot: &Slot, exchange: u32| needs(role, slot.task).any(|need| need == exchange);
     let over = |exchange: u32| {
         exchange == task || before[exchange as usize] || role.compute.iter().any(|slot| waits(slot, exchange))
@@ -34,7 +34,7 @@ pub(super) fn how(role: &RolePlan, task: u32) -> Option<Apart> {
     apart.then_some(if at_once || role.tasks.len() == 1 { Apart::AtOnce } else { Apart::Sometime })
 }
 
-/// What `task` waits for of its own iteration.
+/// The tasks that `task` waits for in its own iteration.
 fn needs(role: &RolePlan, task: u32) -> impl Iterator<Item = u32> {
     role.tasks[task as usize].needs.iter().filter(|need| need.is_of_this_iteration()).map(|need| need.task as u32)
 }
@@ -98,7 +98,7 @@ mod tests {
         // Backward passes run beside a layer's exchange.
         let (found, all) = apart(Job { bucket: Bucket::Layer, ..job.clone() });
         assert!(found < all && all > 1, "{found} of {all}");
-        // A server is a role of its own.
+        // A server is a separate role.
         let algorithm = "parameter-server:1:dedicated".parse().expect("an algorithm");
         assert_eq!(apart(Job { algorithm, ..job }).0, 0);
     }

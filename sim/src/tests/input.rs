@@ -1,4 +1,5 @@
-//! Input pipelines end to end: the slowest stage decides, prefetching hides the others, and the answer says which it was.
+//! Tests input pipelines end to end: the slowest stage decides, prefetching hides the others, and the answer
+//! names the stage.
 
 use lockstep_models::Op;
 use lockstep_topology::{Bandwidth, Bytes};
@@ -8,7 +9,7 @@ use super::*;
 use crate::answer::bound;
 use crate::{Conditions, CopiedBy, Held, Input, SampleSource, TransformAt, shuffle_time};
 
-/// Long enough for a pipeline to fill and to find its pace.
+/// Long enough for a pipeline to fill and to reach its pace.
 const LONG: SimOptions = SimOptions { warm_up: 20, counted: 40, ..SimOptions::SHORT };
 
 /// 3 GB/s of Ethernet, of whose frames of 1538 bytes 1448 are payload.
@@ -82,7 +83,7 @@ fn the_slowest_stage_decides() {
                 predicted(gpus, 1e-3, "ssgd", Some(Input { source, threads, prefetch, ..files() }));
             let samples = 8.0 * f64::from(gpus);
             let (read, decoded) = (samples * 1e5 / storage, samples * 4e-3 / f64::from(threads.min(4)));
-            // Behind a link's latency.
+            // Plus a link's latency.
             let copied = 8.0 * 784.0 * 4.0 / PCIE + 7e-7;
             let all = read + decoded + copied;
             let expected = match prefetch {
@@ -90,7 +91,7 @@ fn the_slowest_stage_decides() {
                 ahead => computes.max(read).max(decoded).max(copied).max(all / f64::from(ahead)),
             };
             let found = mean_s(&prediction);
-            // Ranks that meet at a resource may take turns at it where it does not bound.
+            // Ranks that share a resource may take turns at it where it does not bound.
             let close = (found / expected - 1.0).abs() < if gpus == 1 { 1e-3 } else { 0.05 };
             assert!(close, "{gpus}, {storage}, {threads}, {prefetch}: {found}, {expected}");
             let (first, second) = if read > decoded { (read, decoded) } else { (decoded, read) };
@@ -102,7 +103,7 @@ fn the_slowest_stage_decides() {
     }
 }
 
-/// A rank that has nothing ahead waits for threads, and not for messages.
+/// A rank with nothing ahead waits for threads, and not for messages.
 #[test]
 fn who_waits_for_a_batch_waits_for_what_makes_it() {
     let slow = Input { threads: 2, prefetch: 0, ..in_memory(1, None) };
@@ -110,7 +111,7 @@ fn who_waits_for_a_batch_waits_for_what_makes_it() {
     assert_eq!(by, "node0 decode threads", "{}", mean_s(&prediction));
 }
 
-/// A batch comes every R of reading; what of that is not computed is waiting for it, and no communication.
+/// A batch comes every R of reading; the part of that without computation is waiting for it, and no communication.
 #[test]
 fn waits_for_batches_are_no_communication() {
     let (alone, prediction, _) = predicted(1, 1e-3, "ssgd", None);
@@ -131,7 +132,8 @@ fn waits_for_batches_are_no_communication() {
     }
 }
 
-/// A request's latency holds a thread up, but no core: more threads hide it; what is in the page cache needs no request.
+/// A request's latency occupies a thread, but no core: more threads hide it; what is in the page cache
+/// needs no request.
 #[test]
 fn latency_is_hidden_by_threads_and_caches() {
     let with = |latency: f64, threads: u32, page_cache: u64| {
@@ -148,7 +150,7 @@ fn latency_is_hidden_by_threads_and_caches() {
     close(with(12.0, 8, 2_000_000_000), 4e-3);
 }
 
-/// GPUs on one PCIe switch are given their batches over one link of it.
+/// GPUs on one PCIe switch get their batches over one link of it.
 #[test]
 fn copies_share_links() {
     let cluster = Cluster::load("dgx-a100").expect("a preset");
@@ -207,14 +209,15 @@ fn groups_must_divide_nodes_and_fit_their_memory() {
     assert!(refused(large).contains("take fewer groups"));
 }
 
-/// Where everything goes through the first device, it copies the batches of all, and its main thread ends jobs one by one.
+/// Where everything goes through the first device, it copies the batches of all, and its main thread ends
+/// jobs one by one.
 #[test]
 fn the_table_copies_all_to_one_device_and_ends_jobs_in_turn() {
     let with = |strategy: &str, callback| {
         let job = Job { strategy: strategy.parse().expect("a strategy"), callback, ..mlp(2) };
         predicted_of(&job, 1e-3, Some(Input { prefetch: 0, ..in_memory(1, None) })).1
     };
-    // Behind what asks for it, a read and what is decoded.
+    // After the claim, a read and a decode.
     let upload = |prediction: &Prediction| {
         let of = |span: &&lockstep_models::Span| span.rank == 0 && span.task == 3 && span.iteration == 30;
         prediction.timeline.spans.iter().find(of).map(|span| (span.end - span.start).as_secs_f64()).expect("an upload")

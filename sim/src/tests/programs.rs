@@ -1,4 +1,4 @@
-//! Whole programs: shared cores, overlap, accumulation, lags, determinism.
+//! Tests whole programs: shared cores, overlap, accumulation, lags, determinism.
 
 use lockstep_models::{Bucket, Op, Span, Stream};
 
@@ -109,7 +109,8 @@ fn exchanges_hide_behind_backward() {
     assert_close(compute, split_exposed, "exposed communication");
 }
 
-/// Tensor by tensor after the backward pass (Iandola et al. 2016 §6): nothing is hidden, and each tensor pays for both rounds.
+/// Tensor by tensor after the backward pass (Iandola et al. 2016 §6): nothing is hidden, and each tensor pays for
+/// both rounds.
 #[test]
 fn tensors_after_the_backward_pass_each_pay_for_their_rounds() {
     let costs = Flat { forward: 5e-3, backward: 5e-3, ..Flat::default() };
@@ -188,7 +189,7 @@ fn equal_runs_are_equal_to_the_byte() {
             let run = || world.predict(&program, &costs, &OPTIONS).expect("runs");
             let first = run();
             assert_eq!(first, run(), "{algorithm}");
-            // Without noise the counted steps are nearly alike.
+            // Without noise the counted steps are nearly equal.
             let steps = first.timeline.step_times_s();
             steps.iter().for_each(|step| assert!((step / steps[0] - 1.0).abs() < 0.05, "{algorithm}: {steps:?}"));
         }

@@ -1,11 +1,11 @@
-//! Clusters with ranks on them, as the tests of this crate need them.
+//! `World`: clusters with ranks on them, for the tests of this crate.
 
 use lockstep_topology::cluster::{CpuSpec, Origin};
 use lockstep_topology::{Bandwidth, Bytes, Cluster, Hosting, HostingRule, Placement, PlacementRule, Time};
 
 use crate::{Costs, NetworkModel, Platform};
 
-/// A cluster with ranks, whatever they cost.
+/// A cluster with ranks, without costs.
 pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) placement: Placement,
@@ -74,7 +74,7 @@ impl World {
         World::new(Cluster::parse("star.toml", &text).expect("a cluster"), hosts, &HostingRule::PerRank)
     }
 
-    /// What it is to the simulator.
+    /// Its platform for the simulator.
     pub(crate) fn platform<'a>(&'a self, costs: &'a dyn Costs, network: NetworkModel) -> Platform<'a> {
         Platform {
             cluster: &self.cluster,

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use lockstep_topology::Cluster;
 use lockstep_topology::cluster::{DeviceId, Route, Sharing};
 
-/// Who sees to latency.
+/// What adds the latency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Latency {
     /// SimGrid's links, which weight flows by it.
@@ -68,7 +68,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The whole question.
+    /// The text of the whole case.
     pub(crate) fn text(&self) -> String {
         let latency = if self.latency == Latency::Native { "native" } else { "paid" };
         let hosts = self.cluster.devices().len();

@@ -12,13 +12,13 @@ const REQUIRED: &str = "LOCKSTEP_REQUIRE_SIMGRID";
 /// SimGrid's answer for one case, in seconds.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// When each flow ends, in the order in which they were asked about.
+    /// When each flow ends, in the order of the case.
     pub(crate) flows: Vec<f64>,
     /// When each rank ends.
     pub(crate) ranks: Vec<f64>,
 }
 
-/// Plays all cases; `None`, with a loud word, where there is no SimGrid.
+/// Plays all cases; `None`, with a message, where there is no SimGrid.
 pub(crate) fn play(name: &str, cases: &[Case<'_>]) -> Option<Vec<Verdict>> {
     let judge = program()?;
     let question = folder().join(format!("{name}.cases"));
@@ -80,7 +80,7 @@ fn compile() -> Result<PathBuf, String> {
     }
 }
 
-/// Cases by name with what was said of them.
+/// Cases by name with their answers.
 fn read(answers: &str) -> Vec<(String, Verdict)> {
     let mut verdicts: Vec<(String, Verdict)> = Vec::new();
     for line in answers.lines() {

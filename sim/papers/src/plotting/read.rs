@@ -1,4 +1,4 @@
-//! Plots from their TOML text.
+//! Reads plots from their TOML text.
 
 use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
@@ -19,7 +19,7 @@ const PLOT_KEYS: [&str; 7] = ["name", "title", "like", "caption", "x", "y", "lin
 const Y_KEYS: [&str; 8] = ["quantity", "label", "unit", "scale", "from", "epochs", "samples", "bytes"];
 const LINE_KEYS: [&str; 7] = ["name", "at", "over", "over_moves", "computed", "rows", "perfect"];
 
-/// The plots that `text`, the content of `file`, draws of `paper`.
+/// The plots of `paper` in `text`, the content of `file`.
 pub(super) fn parse(paper: &Paper, file: &str, text: &str) -> Result<Vec<Plot>, InputError> {
     let document = Source { file, text }.parse()?;
     let root = document.table("a file of figures", &["figure"])?;
@@ -75,7 +75,7 @@ fn unpublished(quantity: Quantity, at: Experiment, unit: Unit, place: ErrorPlace
     }
 }
 
-/// A figure's axes, to which its lines are read.
+/// A figure's axes, against which its lines are read.
 struct Axes<'a> {
     paper: &'a Paper,
     x: Moved,
@@ -114,7 +114,7 @@ impl Axes<'_> {
         Ok(Line { name, of, perfect, points })
     }
 
-    /// Closed forms, of which the axis is the number of workers.
+    /// Closed forms whose axis is the number of workers.
     fn closed_form(&self, entry: &Entry<'_>) -> Result<Vec<Row>, InputError> {
         let form = Computed::read(entry)?;
         let one = |(value, _): &(f64, Option<String>)| {

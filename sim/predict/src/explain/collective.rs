@@ -7,10 +7,10 @@ use super::{classes, euler_sum, reacting};
 use crate::site::Site;
 use lockstep_report::explanation::CollectiveExplanation;
 
-/// Explains a time; `progress` hears the share of the work that is done, from 0 to 1.
+/// Explains a time; `progress` gets the share of the work that is done, from 0 to 1.
 ///
 /// # Errors
-/// What refuses a simulation with other figures.
+/// Errors of a simulation with other figures.
 pub fn explain_collective(
     run: &CollectiveRun,
     platform: &Platform<'_>,
