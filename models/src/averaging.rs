@@ -66,7 +66,7 @@ impl Averaging {
     /// Holds a device's reference model; the first device's is the average model.
     pub const REFERENCE: Buffer = Buffer::Declared(3);
 
-    /// The buffers of a learner beside its weights and gradients, for a model of `parameters` elements.
+    /// The buffers of a learner besides its weights and gradients, for a model of `parameters` elements.
     pub(crate) fn buffers(&self, parameters: u64) -> Vec<Declared> {
         let names = ["differences", "average model", "previous average model", "reference model"];
         let buffer = |name: &&str| Declared { name: (*name).to_owned(), elements: parameters };

@@ -22,7 +22,7 @@ impl Buffer {
     pub const SUMS: Buffer = Buffer::Declared(0);
 }
 
-/// A buffer beside those of the model's parameters; it starts with zeros and keeps its content from iteration
+/// A buffer besides those of the model's parameters; it starts with zeros and keeps its content from iteration
 /// to iteration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Declared {

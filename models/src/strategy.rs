@@ -111,7 +111,8 @@ macro_rules! strategies {
         impl FromStr for Strategy {
             type Err = String;
 
-            /// Reads a name, and behind a colon its settings: `hybrid:g=2:variable-batch`, `sma:momentum=0.9:tau=2:alpha=0.25`.
+            /// Reads a name, and after a colon its settings: `hybrid:g=2:variable-batch`,
+            /// `sma:momentum=0.9:tau=2:alpha=0.25`.
             fn from_str(text: &str) -> Result<Strategy, String> {
                 let (name, settings) = text.split_once(':').unwrap_or((text, ""));
                 match name {

@@ -107,7 +107,7 @@ impl Event {
 /// Tokens of fluid activities: messages have this bit, units do not.
 pub(crate) const MESSAGE: u64 = 1 << 32;
 
-/// A run under way.
+/// A run in progress.
 pub(crate) struct Engine<'a, F> {
     plan: &'a Plan,
     platform: &'a Platform<'a>,

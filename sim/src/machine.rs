@@ -163,7 +163,7 @@ impl<'a, F: Fluid> Resources<'a, F> {
 
     /// From now on `cause` leaves `share` of a resource (above 0; 1: it is over); several causes multiply.
     ///
-    /// Activities under way continue with what they then get; transfers of the α-β network keep their rate.
+    /// Activities in progress continue with what they then get; transfers of the α-β network keep their rate.
     ///
     /// # Errors
     /// A share that leaves nothing.

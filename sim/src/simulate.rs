@@ -220,7 +220,7 @@ pub(crate) fn jobs<F: Fluid>(
     for role in &program.roles {
         let loads = (0..role.tasks.len()).filter(|id| matches!(role.tasks[*id].op, Op::Load { samples: 1.., .. }));
         let loads: u32 = loads.map(|id| role.runs_of(id)).sum();
-        // Ranks that copy other rows have costs of their own.
+        // Ranks that copy other rows have other costs.
         let axis =
             role.tasks.iter().find_map(|task| if let Op::Copy(copies) = &task.op { copies.axis() } else { None });
         let mut lists_on: Vec<Vec<(u32, u32)>> = vec![Vec::new(); platform.cluster.devices().len()];

@@ -100,7 +100,7 @@ impl<S: Send> Line<S> {
     }
 }
 
-/// A run under way.
+/// A run in progress.
 pub struct Progress {
     line: Line<State>,
     label: String,

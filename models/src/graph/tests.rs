@@ -180,7 +180,8 @@ fn computed(pass: Pass, by_channel: bool, weight: &Matrix, x: &Matrix, d_y: &Mat
 }
 
 proptest! {
-    /// What a rule allows, ranks compute: each on its parts, joined as the output's layout says, the whole.
+    /// For what a rule allows, ranks compute on their parts, and the results joined by the output's layout
+    /// are the whole.
     #[test]
     fn allowed_layouts_compute_the_unsplit_operator(
         ranks in 2usize..4, by_channel in any::<bool>(),

@@ -42,12 +42,12 @@ pub trait LayerRule: OfKind {
         Ok(inputs[0])
     }
 
-    /// Its entries in a model file behind the kind, e.g. `, rate = 0.5`.
+    /// Its entries in a model file after the kind, e.g. `, rate = 0.5`.
     fn settings(&self) -> String {
         String::new()
     }
 
-    /// What its measured costs depend on beside kind and shapes, e.g. ` size5 beta0.75`.
+    /// What its measured costs depend on besides kind and shapes, e.g. ` size5 beta0.75`.
     fn cost_settings(&self) -> String {
         String::new()
     }

@@ -28,7 +28,8 @@ fn pool(kernel: u32, stride: u32, padding: u32, ceil: bool) -> Layer {
     })
 }
 
-/// Starts at 0, stride, 2·stride … of windows that lie in the padded image; with `ceil` also one that only begins there.
+/// Starts at 0, stride, 2·stride … of windows that are inside the padded image; with `ceil` also one that only
+/// begins there.
 fn places_counted(size: u32, extent: u32, stride: u32, padding: u32, ceil: bool) -> u32 {
     let (mut start, mut count) = (0, 0);
     loop {

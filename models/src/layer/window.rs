@@ -5,7 +5,7 @@ use super::Shape;
 /// Largest kernel, stride, padding or dilation: small enough that no sum of their products leaves `u64`.
 pub(super) const MAX_WINDOW: u32 = 1 << 16;
 
-/// Sizes of a window lie in 1 to [`MAX_WINDOW`] (padding may be zero).
+/// Sizes of a window must be 1 to [`MAX_WINDOW`] (padding may be zero).
 pub(super) fn check_window(name: &str, pair: (u32, u32), least: u32) -> Result<(), String> {
     for size in [pair.0, pair.1] {
         if !(least..=MAX_WINDOW).contains(&size) {

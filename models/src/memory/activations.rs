@@ -66,7 +66,7 @@ impl Chains {
         Chains { forward, of_layer, last_backward, samples, in_stage }
     }
 
-    /// The last task that is of the layer or takes in its output.
+    /// The last task of the layer, or that reads its output.
     pub(super) fn referred_until(&self, model: &Model, id: LayerId) -> usize {
         let of = |id: &LayerId| self.of_layer[id.index()].and_then(|chain| self.last_backward[chain]);
         of(&id).into_iter().chain(model.consumers(id).iter().filter_map(of)).max().unwrap_or(0)

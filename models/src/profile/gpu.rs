@@ -156,7 +156,7 @@ impl GpuEntry {
         })
     }
 
-    /// Every interval beside those of layers, updates and loads, with its name.
+    /// Every interval besides those of layers, updates and loads, with its name.
     pub(super) fn intervals(&self) -> Vec<(String, &Interval)> {
         let named = |name: &str| format!("{}: {name}", self.model);
         let mut all: Vec<(String, &Interval)> =

@@ -14,7 +14,7 @@ use lockstep_predict::Site;
 use lockstep_predict::{Predicted, predict};
 use lockstep_report::failure::Failure;
 
-/// Runs of tasks that are kept individually, to tell who waits for whom.
+/// Runs of tasks that are kept individually, to tell which rank waits for which.
 const MOST_SPANS: usize = 100_000;
 
 /// The prediction of one configuration.

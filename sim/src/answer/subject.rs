@@ -33,7 +33,7 @@ const EQUAL: f64 = 1e-12;
 /// Factors between derivatives and differences beyond which the two are unrelated.
 const UNLIKE: f64 = 8.0;
 
-/// How sensitivities were worked out.
+/// How sensitivities were computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
     /// As derivatives, in one simulation.

@@ -24,7 +24,7 @@ pub(crate) struct InputStream {
 }
 
 impl InputStream {
-    /// Whether no task of it is under way.
+    /// Whether no task of it is in progress.
     pub(super) fn is_idle(&self) -> bool {
         self.busy.is_none()
     }

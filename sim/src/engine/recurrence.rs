@@ -141,7 +141,7 @@ pub(super) fn advance(
 
 /// The ends of the runs of ranks that receive blocks of one length in round `k`, and which length.
 fn stretches(phase: &PipelinePhase, k: u32, members: u32, ranks: usize) -> impl Iterator<Item = (usize, usize)> {
-    // Rank m receives block m − back − k: block 0 comes to this one.
+    // Rank m receives block m − back − k: block 0 arrives at this one.
     let first = ((u64::from(phase.back) + u64::from(k)) % u64::from(members)) as usize;
     let last = first + phase.longer as usize;
     let ends = match last.checked_sub(members as usize) {

@@ -261,7 +261,7 @@ impl<F: Fluid> Engine<'_, F> {
         }
     }
 
-    /// All ranks pause: each continues by events when it is through the last round that was worked out.
+    /// All ranks pause: each continues by events when it is through the last round that was computed.
     fn hand_back(&mut self, courses: Vec<Course>) -> Result<(), InputError> {
         #[cfg(test)]
         WORKED_OUT_TIMES.set(WORKED_OUT_TIMES.get() + 1);

@@ -38,7 +38,7 @@ pub(super) enum Busy {
     Synchronise(Time),
     /// A message.
     Receive { flight: u32, lane: u32 },
-    /// Repetitions of its compute stream, since when; they are on record already.
+    /// Repetitions of its compute stream, since when; they are already recorded.
     Repeat(Time),
 }
 
@@ -220,7 +220,8 @@ impl<F: Fluid> Engine<'_, F> {
         self.settle(rank)
     }
 
-    /// Tells the sender's unit that a send of `lane` was received: it sees that now if it is idle, else when it looks.
+    /// Notifies the sender's unit that a send of `lane` was received: it sees that now if it is idle, else
+    /// when it looks.
     pub(super) fn tell_sender(&mut self, rank: u32, flight: u32, lane: u32) -> Result<(), InputError> {
         let unit = self.exchange_unit(rank);
         let state = &mut self.units[unit as usize];

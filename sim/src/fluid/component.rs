@@ -157,7 +157,7 @@ impl System {
         let mut meet = |class: u32, group: &mut Group, groups: &mut Vec<u32>| {
             if group.seen != self.searches {
                 if group.seen == *kept_by {
-                    // It is found anew, perhaps with more.
+                    // It is found again, perhaps with more.
                     *kept_by = 0;
                 }
                 group.seen = self.searches;

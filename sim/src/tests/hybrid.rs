@@ -1,4 +1,4 @@
-//! Tests hybrid parallelism on GPUs behind a switch: what overlaps, and the traffic.
+//! Tests hybrid parallelism on GPUs connected by a switch: what overlaps, and the traffic.
 
 use lockstep_models::{Axis, Op, overlap};
 

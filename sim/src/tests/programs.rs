@@ -87,8 +87,8 @@ fn spans<'a>(prediction: &'a Prediction, program: &'a Program, stream: Stream) -
 
 #[test]
 fn exchanges_hide_behind_backward() {
-    // Over links the first bucket's first round hides behind the next layer's backward pass. A rank is one thread, so its
-    // second round begins when that pass ends, and the other bucket's exchange behind it.
+    // Over links the next layer's backward pass hides the first bucket's first round. A rank is one thread, so its
+    // second round begins when that pass ends, and the other bucket's exchange after it.
     let costs = Flat { forward: 5e-3, backward: 5e-3, ..Flat::default() };
     let world = World::star(2);
     let split = program(&Job { bucket: Bucket::Layer, ..mlp(2) });
@@ -200,7 +200,7 @@ fn equal_runs_are_equal_to_the_byte() {
 fn a_gpu_handles_messages_beside_its_kernels() {
     let cluster = Cluster::load("ethernet-gpu-8").expect("a preset");
     let world = World::new(cluster, 8, &HostingRule::PerHost);
-    // The sums of the large dense layer take 4 ms: a GPU hides them behind the convolutions, a single thread cannot.
+    // The sums of the large dense layer take 4 ms: a GPU overlaps them with the convolutions, a single thread cannot.
     let message = MessageCost { sum: 1e-9, ..MessageCost::default() };
     let costs = Flat { forward: 4e-3, backward: 4e-3, message, ..Flat::default() };
     let model = Arc::new(lockstep_readers::load_model("lenet").expect("in the zoo"));

@@ -90,7 +90,7 @@ pub enum DeviceKind {
 /// A switch that adds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SwitchSpec {
-    /// Bytes that it takes in and adds per second, of all its ports together.
+    /// Bytes that it receives and adds per second, of all its ports together.
     pub sums: Bandwidth,
     /// The kind of its ports: it adds as fast as they deliver.
     pub links: LinkKind,
@@ -126,7 +126,7 @@ pub struct Link {
     pub bandwidth: Bandwidth,
     /// Whether transfers share that bandwidth or each may have it whole.
     pub sharing: Sharing,
-    /// What messages pay on it beside their bytes at the line rate.
+    /// The cost of messages on it besides their bytes at the line rate.
     pub protocol: Arc<Protocol>,
     /// The wire whose capacity it uses; equal for the directions of a half-duplex wire.
     pub wire: WireId,

@@ -50,7 +50,7 @@ pub(super) struct Layers<'c> {
 type Wire = (LinkKind, Time, u64, bool, bool, u32);
 
 impl<'c> Layers<'c> {
-    /// Items of `size` ranks each with these vertices, `stride` per item; `None` if they are not alike.
+    /// Items of `size` ranks each with these vertices, `stride` per item; `None` if they are not equal.
     pub(super) fn new(cluster: &'c Cluster, size: u32, stride: u32, vertices: Vec<VertexId>) -> Option<Layers<'c>> {
         let nowhere = Place { layer: NONE, index: 0 };
         let items = vertices.len() as u32 / stride.max(1);

@@ -1,7 +1,7 @@
 //! `Levels`: arranges the ranks of a placement as a tree of equal blocks whose siblings may be swapped.
 //!
-//! Four GPUs behind one bridge, 32 hosts on a leaf switch and 16 leaves on a core give 1, 4, 128, 2048: any two GPUs of a
-//! host, any two hosts of a leaf and any two leaves can be swapped, each with all that hangs below it.
+//! Four GPUs behind one bridge, 32 hosts on a leaf switch and 16 leaves on a core give 1, 4, 128, 2048: any two GPUs of
+//! a host, any two hosts of a leaf and any two leaves can be swapped, each with everything below it.
 
 use super::layers::{Layer, Layers, NONE, Place};
 use super::permutations::Permutations;

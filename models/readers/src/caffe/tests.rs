@@ -14,7 +14,7 @@ fn refused(text: &str) -> String {
     parse("net.prototxt", text, None).unwrap_err().to_string()
 }
 
-/// A net of one input of 4×6×6, the layers `text`, and a loss behind the blob `y`.
+/// A net of one input of 4×6×6, the layers `text`, and a loss after the blob `y`.
 fn net(text: &str) -> String {
     format!(
         "layer {{ name: \"in\" type: \"Input\" top: \"x\" input_param {{ shape: {{ dim: 1 dim: 4 dim: 6 dim: 6 }} }} }}\n{text}\n\

@@ -62,7 +62,7 @@ fn run(program: &Program) -> Result<(), String> {
                     }
                 }
             }
-            // An exchange is under way from here to its update: in between no task may write what it sums.
+            // An exchange is in flight from here to its update: in between no task may write what it sums.
             Op::Exchange(Exchange { buffer: Buffer::Gradients, range, .. })
             | Op::Elementwise(Elementwise { range, .. }) => {
                 let elements = range.start as usize..range.end as usize;
@@ -297,7 +297,8 @@ fn gathered_parameters_take_the_layers_in_use_and_those_ahead() {
     }
 }
 
-/// Replicas add up each part in a group of its own: 272 elements in 5 parts, rounded up to equal ones where exchanges are padded.
+/// Replicas sum each part in a separate group: 272 elements in 5 parts, rounded up to equal ones where
+/// exchanges are padded.
 #[test]
 fn replicas_add_up_the_parts_that_ranks_share() {
     for (pad, lengths) in [(true, [55; 5]), (false, [55, 55, 54, 54, 54])] {

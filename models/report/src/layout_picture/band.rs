@@ -23,7 +23,7 @@ const LEFT: f64 = 168.0;
 /// The shown members of a group as columns, and whether further ones are left out.
 type Group = (Vec<usize>, bool);
 
-/// Lines that are drawn alike, as the data of one path each.
+/// Lines with the same style, as the data of one path each.
 #[derive(Default)]
 struct Strokes {
     lines: String,

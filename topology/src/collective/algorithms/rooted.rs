@@ -1,7 +1,7 @@
 //! Scatter and gather: the root sends every member its part, or collects the parts, with one message to or from each.
 //!
-//! One round; the root sends (or takes in) n(p − 1)/p elements through its own wire. A data-parallel table that moves a node's
-//! whole batch through its first GPU does both in every step (Kumar et al. 2018 §4.3).
+//! One round; the root sends (or receives) n(p − 1)/p elements through its own wire. A data-parallel table that moves a
+//! node's whole batch through its first GPU does both in every step (Kumar et al. 2018 §4.3).
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -67,9 +67,9 @@ fn a_direct_exchange_gives_each_member_its_part() {
         [
             "Send 2 6..9", // their parts to their owners
             "Send 0 0..3",
-            "RecvSum 0 3..6", // its own from everybody
+            "RecvSum 0 3..6", // its own from all
             "RecvSum 2 3..6",
-            "Send 2 3..6", // the sum to everybody
+            "Send 2 3..6", // the sum to all
             "Send 0 3..6",
             "RecvInto 0 0..3",
             "RecvInto 2 6..9",
