@@ -1,4 +1,4 @@
-//! The event loop: ranks that run tasks and handle messages, in integer time.
+//! Runs the event loop: ranks that run tasks and handle messages, in integer time.
 //!
 //! A rank follows the executor's rules; they are in `rank.rs` (tasks), `exchange.rs` (lanes), `message.rs` (messages)
 //! and `unit.rs` (which comes first). An instant has two phases: first everything that happened takes effect, then

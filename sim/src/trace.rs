@@ -1,4 +1,4 @@
-//! The trace of a run: which moment each moment follows, and by what.
+//! Traces a run for derivatives: which moment each moment follows, and by what.
 //!
 //! The engine reports it to every solver. One that records it (`derivative.rs`) works out derivatives; for the others
 //! it costs nothing.

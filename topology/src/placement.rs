@@ -12,7 +12,7 @@ use crate::InputError;
 use crate::cluster::{Cluster, DeviceId, DeviceKind, HostId};
 pub use hosting::{Hosting, HostingRule, blocks, ranks_of_each};
 
-/// A logical process of a job, from 0.
+/// A logical participant of a job, numbered from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank(pub u32);
 

@@ -1,4 +1,4 @@
-//! `SETTINGS`: collects every setting from the rows of the table.
+//! Collects every setting from the rows of the table.
 
 use lockstep_models::{Gradients, Sampling};
 use lockstep_topology::{Algorithm, Bytes};

@@ -1,4 +1,4 @@
-//! Output shapes against counting: a table of cases worked by hand, and a window that is moved place by place.
+//! Compares output shapes with counting: a table of cases worked by hand, and a window that is moved place by place.
 
 use super::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Samples, Scale, Shape};
 

@@ -1,4 +1,4 @@
-//! Rates at listed steps, worked by hand, and the two forms of momentum against each other.
+//! Tests rates at listed steps, worked by hand, and the two forms of momentum against each other.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,5 @@
-//! Records noise in a profile: how many times longer than its median work takes from moment to moment.
+//! `NoiseTrace`: a record of noise in a profile: how many times longer than its median work takes from
+//! moment to moment.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Commits each row's error to a file and compares with it, so that no error grows unnoticed.
+//! Writes each row's error to a file, and compares later runs with it, so that no error grows unnoticed.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The fast solver with the derivatives of all moments and speeds.
+//! `Tracked`: runs the fast solver together with the derivatives of all moments and speeds.
 //!
 //! Each activity has done p(t) = G(t) + x·t of its class's work, where G(t) is the change of p at a given time.
 //! When speeds change at a moment τ, p does not jump, so G takes up (x before − x after)·τ′. An activity that

@@ -1,4 +1,4 @@
-//! Rings with no other work beside them: no events, but one recurrence once their last member has started.
+//! Computes rings with no other work beside them by one recurrence, without events, once their last member has started.
 //!
 //! Three conditions are checked first, else the event loop does the work. The plan says that members do nothing else
 //! meanwhile, and that there are no other ranks. The platform says that no resource can be filled by all messages and

@@ -1,4 +1,4 @@
-//! The incremental system: an event costs as much as the component that it changes.
+//! Implements the incremental system: an event costs as much as the component that it changes.
 //!
 //! Starts and ends only record which classes they touched; `settle` (in `settle.rs`) updates the shares when their
 //! result is needed, so any number of events at one instant is solved once.

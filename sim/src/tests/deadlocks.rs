@@ -1,4 +1,4 @@
-//! Tests that programs that cannot end are answered with which rank waits for which.
+//! Tests that programs that cannot end report which rank waits for which.
 
 use lockstep_models::{Bucket, Op};
 
