@@ -11,7 +11,8 @@
 //! averaging SGD (Zhang, Choromanska and LeCun 2015). The arithmetic on each element is a formula of the strategy
 //! (`strategy/learners.rs`).
 //!
-//! With reference models (§3.3) there are two levels. Device d has a reference r_d, against which its learners are corrected:
+//! With reference models (§3.3) there are two levels. Device d has a reference r_d, against which its learners
+//! are corrected:
 //!
 //! ```text
 //! c_j = α·(w_j − r_d)    w_j ← w_j − g_j − c_j    s_d = Σ c_j over its learners
@@ -50,8 +51,8 @@ pub struct Averaging {
     pub period: u32,
     /// Which learner takes which batch.
     pub assignment: Assignment,
-    /// α': the part of a reference model's distance from the average model that each synchronisation takes back; `None` where there
-    /// are no reference models, one for the learners of each device (Koliousis et al. 2019, §3.3).
+    /// α': the part of a reference model's distance from the average model that each synchronisation takes back; `None`
+    /// where there are no reference models, one for the learners of each device (Koliousis et al. 2019, §3.3).
     pub reference_alpha: Option<f64>,
 }
 

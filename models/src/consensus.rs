@@ -3,7 +3,8 @@
 
 use crate::{Averaging, Axis, Buffer, Program};
 
-/// The buffers in which a learner keeps the models that it shares; each has as many elements as the model has parameters.
+/// The buffers in which a learner keeps the models that it shares; each has as many elements as the model
+/// has parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SharedModels {
     /// The average model. It is initialized with the parameters that all learners start with.

@@ -1,7 +1,8 @@
 //! Describes elementwise arithmetic on whole buffers: a formula is a list of multiply-adds, from which costs, layouts
 //! and kernels follow.
 //!
-//! Every multiply-add rounds its product and then its sum, in the order of the list, so that every device gives the same bits.
+//! Every multiply-add rounds its product and then its sum, in the order of the list, so that every device gives
+//! the same bits.
 
 use std::ops::Range;
 
@@ -182,7 +183,8 @@ impl Formula {
         self.terms.iter().any(|term| matches!(term.factor, Rate | WeightDecay | Absorbed | Taken { .. }))
     }
 
-    /// fp32 elements read and written for each element: one for each buffer that is read and one for each that is written.
+    /// fp32 elements read and written for each element: one for each buffer that is read and one for each
+    /// that is written.
     pub fn accesses(&self) -> u64 {
         let of = |buffer: &Buffer| u64::from(self.reads(*buffer)) + u64::from(self.writes(*buffer));
         self.buffers().iter().map(of).sum()
@@ -257,8 +259,8 @@ pub struct BoundBuffer {
     pub written: bool,
 }
 
-/// `to ← plus + factor·times`, or without `plus` the product alone. Operands are numbered: first the formula's buffers, then
-/// intermediate results.
+/// `to ← plus + factor·times`, or without `plus` the product alone. Operands are numbered: first the formula's buffers,
+/// then intermediate results.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BoundTerm {
     /// What is written.

@@ -1,8 +1,9 @@
 //! Defines the layout of a tensor over the ranks, axis by axis, and which collective leads from one
 //! placement to another.
 //!
-//! Axes are independent of each other: a tensor may be split by samples along `data` and a partial sum along `tensor`. So a
-//! rule or a transition is stated for one axis, and holds for a layout if it holds on each (as in GSPMD, Xu et al. 2021 §3).
+//! Axes are independent of each other: a tensor may be split by samples along `data` and a partial sum along `tensor`.
+//! So a rule or a transition is stated for one axis, and holds for a layout if it holds on each (as in GSPMD, Xu et
+//! al. 2021 §3).
 
 use std::fmt;
 

@@ -51,8 +51,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The memory of each rank of a role; `optimizer_elements` are those that the optimizer keeps for each parameter: 1 for
-    /// momentum, 0 for plain SGD.
+    /// The memory of each rank of a role; `optimizer_elements` are those that the optimizer keeps for each parameter: 1
+    /// for momentum, 0 for plain SGD.
     ///
     /// # Errors
     /// An exchange's algorithm that cannot serve its group.

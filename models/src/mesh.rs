@@ -8,7 +8,8 @@ use lockstep_topology::InputError;
 
 use crate::{Axis, AxisSet, Members};
 
-/// The workers of a program as a mesh: each rank has a coordinate on each axis, and ranks count up along the last axis first.
+/// The workers of a program as a mesh: each rank has a coordinate on each axis, and ranks count up along the
+/// last axis first.
 ///
 /// ```
 /// # use lockstep_models::{Axis, AxisSet, Mesh};

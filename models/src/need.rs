@@ -52,7 +52,8 @@ impl Need {
 }
 
 impl Role {
-    /// The `Repeat` or `Schedule` that `task` is in, if any, and how often it runs the task in an iteration; loops do not nest.
+    /// The `Repeat` or `Schedule` that `task` is in, if any, and how often it runs the task in an iteration; loops
+    /// do not nest.
     pub fn loop_of(&self, task: TaskId) -> Option<(TaskId, u32)> {
         self.tasks[..task].iter().enumerate().rev().find_map(|(id, t)| match &t.op {
             Op::Repeat { count, body, .. } if task <= id + body => Some((id, *count)),

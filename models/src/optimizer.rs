@@ -148,7 +148,8 @@ impl Optimizer {
 }
 
 impl fmt::Display for Optimizer {
-    /// `rate 0.1 (linear:256), warm-up gradual:5, decay steps:0.1@30,60,80, momentum 0.9 (nesterov), weight decay 0.0001 …`
+    /// `rate 0.1 (linear:256), warm-up gradual:5, decay steps:0.1@30,60,80, momentum 0.9 (nesterov), weight
+    /// decay 0.0001 …`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rate {} (scaling {}), ", self.learning_rate, self.scaling)?;
         write!(f, "warm-up {}, decay {}, ", self.warm_up, self.decay)?;

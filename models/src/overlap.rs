@@ -80,7 +80,8 @@ pub fn hidden_share(program: &Program, timeline: &Timeline, of: impl Fn(&Exchang
     (seconds > 0.0).then(|| hidden / seconds)
 }
 
-/// Adds seconds in flight, hidden and exposed of one rank's spans by task, counting exchanges from iteration `first` on.
+/// Adds seconds in flight, hidden and exposed of one rank's spans by task, counting exchanges from
+/// iteration `first` on.
 fn sweep(tasks: &[Task], runs: &[&[Span]], (first, end): (u32, &impl Fn(&Span) -> Time), sums: &mut [[f64; 3]]) {
     // Ends before starts, so that consecutive spans do not overlap. Spans are in order of their ends, so hardly
     // any is early.

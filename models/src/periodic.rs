@@ -60,7 +60,8 @@ impl Program {
 }
 
 impl Role {
-    /// Its tasks in the order in which they run in an iteration, each with its repetition; `Repeat` is no task of its own.
+    /// Its tasks in the order in which they run in an iteration, each with its repetition; `Repeat` is no
+    /// task of its own.
     ///
     /// ```
     /// # use std::sync::Arc;

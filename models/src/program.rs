@@ -107,7 +107,8 @@ impl Program {
         }
     }
 
-    /// Bytes of an element of a buffer, in memory and in messages: those of gradients follow the program, all others are fp32.
+    /// Bytes of an element of a buffer, in memory and in messages: those of gradients follow the program, all
+    /// others are fp32.
     pub fn element_bytes(&self, buffer: Buffer) -> u64 {
         if buffer == Buffer::Gradients { self.gradients.bytes() } else { Gradients::F32.bytes() }
     }
@@ -159,8 +160,8 @@ impl Program {
         }
     }
 
-    /// Samples over which the gradient of the parameters from `start` on is a mean when they are updated: the global batch,
-    /// or those of a pass where the batch varies (Krizhevsky 2014 §4.2).
+    /// Samples over which the gradient of the parameters from `start` on is a mean when they are updated: the global
+    /// batch, or those of a pass where the batch varies (Krizhevsky 2014 §4.2).
     pub fn update_batch(&self, start: u64) -> u64 {
         let batch = self.gradient_samples();
         self.sharding.as_ref().map_or(batch, |sharding| sharding.update_batch(&self.model, start, batch))

@@ -2,7 +2,8 @@
 
 use crate::Multipliers;
 
-/// One step of SGD on parameters in numbers, which the coefficients of [`Optimizer::update`](crate::Optimizer::update) name.
+/// One step of SGD on parameters in numbers, which the coefficients of
+/// [`Optimizer::update`](crate::Optimizer::update) name.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SgdStep {
     /// η of this step.

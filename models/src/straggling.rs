@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::{Op, Program, Stream, Timeline};
 
-/// Seconds by which, averaged over the counted steps, the longest computation of a worker exceeds the mean of all workers'.
+/// Seconds by which, averaged over the counted steps, the longest computation of a worker exceeds the mean of
+/// all workers'.
 ///
 /// With one independent factor per worker and step it is the expected largest of k draws less their mean, times the
 /// work: of exponentials H_k − 1, of uniforms from 0 to 1 k/(k + 1) − 1/2. `None` where spans were not kept, or

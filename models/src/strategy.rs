@@ -35,7 +35,8 @@ trait Plan {
     /// The writer's.
     fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 
-    /// The graph of one optimizer step, or of one iteration of learners, and the model of each rank where that is a part of the job's.
+    /// The graph of one optimizer step, or of one iteration of learners, and the model of each rank where that is a
+    /// part of the job's.
     ///
     /// # Errors
     /// A model that it cannot split, ranks that it cannot arrange, settings that it does not serve.

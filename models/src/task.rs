@@ -75,8 +75,8 @@ impl Stream {
     }
 }
 
-/// What a task waits for: the completion of `task` on the same rank, `lag` iterations ago, or `lag` micro-batches ago where both
-/// are in one `Repeat` or one `Schedule`.
+/// What a task waits for: the completion of `task` on the same rank, `lag` iterations ago, or `lag` micro-batches ago
+/// where both are in one `Repeat` or one `Schedule`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct After {
     /// The task waited for; if it is in a `Repeat` or `Schedule` that does not hold the waiting task, its last run.
@@ -96,7 +96,8 @@ pub struct Exchange {
     pub axes: AxisSet,
     /// The coordinates of its only two members on the only one of `axes`, the lower first; `None`: all are members.
     pub between: Option<(u32, u32)>,
-    /// Those of `axes` along which members count as one node of a hierarchical algorithm; none: the machines are its nodes.
+    /// Those of `axes` along which members count as one node of a hierarchical algorithm; none: the machines
+    /// are its nodes.
     pub node_axes: AxisSet,
     /// What is exchanged.
     pub buffer: Buffer,
@@ -194,7 +195,8 @@ pub enum Op {
         phase: Phase,
         /// Samples in the (micro-)batch; 0 where other ranks have some and this one does not.
         samples: u32,
-        /// `None`: the rank's own micro-batch; else which of the [`Sharding`](crate::Sharding)'s passes its samples are from.
+        /// `None`: the rank's own micro-batch; else which of the [`Sharding`](crate::Sharding)'s passes its
+        /// samples are from.
         pass: Option<u32>,
     },
     /// Arithmetic on a range of buffers, element by element.

@@ -108,8 +108,8 @@ impl Timeline {
         program.has_input().then(|| median(self.input_waits_s(program, &self.steps())))
     }
 
-    /// Mean seconds per counted step and worker of each task kind on the compute stream, [`INPUT_WAIT`] where there are input tasks, and
-    /// [`WAIT`] for the rest of the step.
+    /// Mean seconds per counted step and worker of each task kind on the compute stream, [`INPUT_WAIT`] where there are
+    /// input tasks, and [`WAIT`] for the rest of the step.
     pub fn seconds_by_kind(&self, program: &Program) -> BTreeMap<&'static str, f64> {
         let steps = self.ends().len().saturating_sub(self.warm_up as usize).max(1) as f64;
         let mut kinds: BTreeMap<&'static str, f64> = BTreeMap::new();
@@ -161,8 +161,9 @@ impl Timeline {
         steps.into_iter().zip(waits).map(of_step).collect()
     }
 
-    /// Seconds that each shuffle, evaluation or checkpoint took: to its last task's end on any rank, from its first task's begin, or
-    /// from the last rank's end of the step before where that is later, since until then the time is the step's.
+    /// Seconds that each shuffle, evaluation or checkpoint took: to its last task's end on any rank, from its first
+    /// task's begin, or from the last rank's end of the step before where that is later, since until then the time
+    /// is the step's.
     ///
     /// ```
     /// use lockstep_models::{Periodic, PeriodicSpan, Span, Timeline};

@@ -131,8 +131,8 @@ impl Tuner {
         &self.trials
     }
 
-    /// A summary for people of what it observed of its first device and what it settled on:
-    /// `learners per device and images/s of each device: 1: 100.0, 2: 150.0; settled at 2 (threshold 5 %, at most 8 fit)`.
+    /// A summary for people of what it observed of its first device and what it settled on: `learners per device and
+    /// images/s of each device: 1: 100.0, 2: 150.0; settled at 2 (threshold 5 %, at most 8 fit)`.
     pub fn trail(&self) -> String {
         let trial = |trial: &Trial| format!("{}: {:.1}", trial.learners[0], trial.throughput[0]);
         let trials: Vec<String> = self.trials.iter().map(trial).collect();

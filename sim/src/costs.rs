@@ -30,7 +30,8 @@ pub struct Cost {
     pub seconds: f64,
     /// Share of the device's memory bandwidth that it then uses, from 0 to 1.
     pub memory: f64,
-    /// Share of a GPU's multiprocessors that it fills, from 0 to 1: others may have the rest. A CPU's cores are taken whole.
+    /// Share of a GPU's multiprocessors that it fills, from 0 to 1: others may have the rest. A CPU's cores are
+    /// taken whole.
     pub occupancy: f64,
 }
 

@@ -7,9 +7,9 @@
 //!
 //! **What is equalised**: consumption, per resource, in that resource's unit. Each resource j has a level λⱼ, the
 //! largest consumption that it grants to one activity, and xᵢ = min(capᵢ, minⱼ λⱼ/uᵢⱼ). A resource that its users
-//! cannot fill has λⱼ = ∞; any other is full: Σᵢ uᵢⱼ·xᵢ = capacity. That is bottleneck max fairness (Bonald and Roberts,
-//! "Multi-resource fairness: objectives, algorithms and performance", SIGMETRICS 2015), and its *certificate* is:
-//! **each activity runs at its cap or uses a full resource on which no activity consumes more than it.**
+//! cannot fill has λⱼ = ∞; any other is full: Σᵢ uᵢⱼ·xᵢ = capacity. That is bottleneck max fairness (Bonald and
+//! Roberts, "Multi-resource fairness: objectives, algorithms and performance", SIGMETRICS 2015), and its *certificate*
+//! is: **each activity runs at its cap or uses a full resource on which no activity consumes more than it.**
 //!
 //! - With all u = 1 it is the classical max-min fairness of flows, found by progressive filling; it is unique. The
 //!   same holds when each activity uses its resources alike (uᵢⱼ = uᵢ), in the consumptions uᵢ·xᵢ.
@@ -129,7 +129,8 @@ pub trait Fluid: Trace {
     /// tap them. Results are the same, but found faster.
     fn enclose(&mut self, _resources: &[ResourceId]) {}
 
-    /// The class of activities with this speed cap (positive, may be infinite) and these uses: equal input, equal class.
+    /// The class of activities with this speed cap (positive, may be infinite) and these uses: equal input,
+    /// equal class.
     ///
     /// Uses of the same resource add up and uses of zero are dropped; negative ones, NaN and unknown resources are
     /// refused. The class is kept until [`Fluid::release`] was called as often as this.

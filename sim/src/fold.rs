@@ -127,7 +127,8 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
     fold(all.collect(), padding(program), (ranks, block), platform)
 }
 
-/// Whether ranks with other coordinates on `axis` copy more elements than others: they may copy other rows, but not more of them.
+/// Whether ranks with other coordinates on `axis` copy more elements than others: they may copy other rows, but not
+/// more of them.
 fn copies_differ(program: &Program, axis: Axis) -> bool {
     let differ = |task: &Task| match &task.op {
         Op::Copy(copies) => {

@@ -10,8 +10,8 @@
 //! C = bytes of fp32 samples / bandwidth of the route, and its latency
 //! ```
 //!
-//! for the batches of all ranks of a host and a step of T that computes, where nothing else uses the host's cores and links a batch comes
-//! every max(T, R, D, C, (R + D + C) / prefetch), or every T + R + D + C without prefetching.
+//! for the batches of all ranks of a host and a step of T that computes, where nothing else uses the host's cores and
+//! links a batch comes every max(T, R, D, C, (R + D + C) / prefetch), or every T + R + D + C without prefetching.
 
 use lockstep_topology::{Bandwidth, Bytes, Time};
 

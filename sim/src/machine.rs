@@ -216,8 +216,8 @@ impl<'a, F: Fluid> Resources<'a, F> {
         Ok(all)
     }
 
-    /// The class of tasks on `device` that cost `cost` and run on up to `threads` cores, a unit of work being a second of
-    /// one of them.
+    /// The class of tasks on `device` that cost `cost` and run on up to `threads` cores, a unit of work being a second
+    /// of one of them.
     ///
     /// # Errors
     /// Errors of the solver.

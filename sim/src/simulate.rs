@@ -39,7 +39,8 @@ pub struct SimOptions {
     pub long_way: bool,
     /// Most runs of tasks of which the timeline keeps spans; of more it keeps totals.
     pub max_spans: usize,
-    /// Most spans, or pairs of ranks, that a folded run writes out for all ranks; of more it has those of simulated ranks.
+    /// Most spans, or pairs of ranks, that a folded run writes out for all ranks; of more it has those of
+    /// simulated ranks.
     pub max_written: u64,
 }
 
@@ -75,7 +76,8 @@ pub struct Prediction {
     pub timeline: Timeline,
     /// Bytes from each sender to each receiver.
     pub traffic: Traffic,
-    /// Mean use of each resource over the counted steps, the busiest first; with the α-β network, links are not among them.
+    /// Mean use of each resource over the counted steps, the busiest first; with the α-β network, links are
+    /// not among them.
     pub utilisation: Vec<Utilisation>,
     /// Which ranks were simulated.
     pub folding: Folding,
@@ -171,8 +173,8 @@ pub(crate) fn simulate_folded<F: Fluid + Clone>(
     Ok((Prediction { timeline, traffic, utilisation, folding, claims: outcome.claims, notes }, derivatives))
 }
 
-/// Shares of the whole run as shares of its counted steps: every iteration does the same work, so what a step uses is the
-/// run's use over its iterations.
+/// Shares of the whole run as shares of its counted steps: every iteration does the same work, so what a step uses is
+/// the run's use over its iterations.
 fn per_step(mut utilisation: Vec<Utilisation>, end: Time, timeline: &Timeline) -> Vec<Utilisation> {
     let steps = timeline.steps();
     let seconds: f64 = steps.iter().map(|step| step.seconds()).sum();

@@ -15,8 +15,8 @@
 //! - Sends need no copy: the receiver may read the sent range until its receive is done. No step of the sender's lane
 //!   writes that range before its receiver has certainly consumed it, and a lane ends on its sender only when its sends
 //!   have been consumed. [`check`] proves the first by vector clocks; the code that runs lanes ensures the second.
-//! - All collectives but `AllToAllV` work in place on one buffer, and a receive lands where the sender read. What is not
-//!   part of the result is scratch afterwards: `Reduce` and the reduce-scatters leave partial sums in it.
+//! - All collectives but `AllToAllV` work in place on one buffer, and a receive lands where the sender read. What is
+//!   not part of the result is scratch afterwards: `Reduce` and the reduce-scatters leave partial sums in it.
 
 mod algorithm;
 mod algorithms;

@@ -135,8 +135,8 @@ impl Experiment {
     /// Ranks are on one node until [`Configuration::place`] says otherwise.
     ///
     /// # Errors
-    /// No model, an unknown one, a global batch that does not divide, or an algorithm that cannot serve; each program is
-    /// built once to find out.
+    /// No model, an unknown one, a global batch that does not divide, or an algorithm that cannot serve; each program
+    /// is built once to find out.
     pub fn configurations(&self) -> Result<Vec<Configuration>, InputError> {
         self.check_tuning()?;
         self.check_growth()?;

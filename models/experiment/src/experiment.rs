@@ -25,7 +25,8 @@ use crate::tuner_log::Logged;
 /// The name under which a cluster is this machine, as `lockstep calibrate` measured it.
 pub const THIS_MACHINE: &str = "this-machine";
 
-/// A run's error is the median of the errors after each of its last epochs, this number of them (Goyal et al. 2017, §5.1).
+/// A run's error is the median of the errors after each of its last epochs, this number of them (Goyal et al.
+/// 2017, §5.1).
 const LAST_EPOCHS: u32 = 5;
 
 /// How many samples a step takes.

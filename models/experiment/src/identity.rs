@@ -1,7 +1,7 @@
 //! Hashes settings in a canonical form, so that every version distinguishes rows and runs in the same way.
 //!
-//! The form is one line `key = value` for each setting, sorted by key. Values are spelt as the experiment's file spells them;
-//! sizes are bytes, times picoseconds, and numbers the shortest decimals that read back as the same number.
+//! The form is one line `key = value` for each setting, sorted by key. Values are spelt as the experiment's file spells
+//! them; sizes are bytes, times picoseconds, and numbers the shortest decimals that read back as the same number.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};

@@ -153,7 +153,8 @@ impl Experiment {
         Err(self.locate(InputError::flag("learners", "auto", message)))
     }
 
-    /// `configuration`, of one learner on each device, with this number; its algorithm becomes the default of several learners.
+    /// `configuration`, of one learner on each device, with this number; its algorithm becomes the default of
+    /// several learners.
     ///
     /// # Errors
     /// Ranks that do not divide among nodes as the experiment asks.

@@ -114,7 +114,8 @@ impl Sweep {
     /// The sweep that an experiment and its lists ask for; reads the models.
     ///
     /// # Errors
-    /// No model, an unknown one, a range that is none, more than [`MOST_POINTS`] points, scenarios, learners to be tuned.
+    /// No model, an unknown one, a range that is none, more than [`MOST_POINTS`] points, scenarios, learners
+    /// to be tuned.
     pub fn new(experiment: Experiment) -> Result<Sweep, InputError> {
         let mut base = experiment;
         if let Some(scenario) = base.scenarios.first() {

@@ -23,8 +23,8 @@ use columns::Columns;
 /// The picture of a step whose tensors have the layouts of `table` on the ranks of `mesh`; `model` has the names
 /// of its layers.
 ///
-/// Of more than eight ranks the first ones along each axis and the last are shown, and the picture says so. The same input gives
-/// the same bytes.
+/// Of more than eight ranks the first ones along each axis and the last are shown, and the picture says so. The same
+/// input gives the same bytes.
 ///
 /// ```
 /// # use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Writes a report as one page that needs no network: its rows as a table that can be sorted and filtered, charts, timelines.
+//! Writes a report as one page that needs no network: its rows as a table that can be sorted and filtered,
+//! charts, timelines.
 //!
 //! Charts are drawn by Chart.js, which each page holds (`models/report/page/LICENSES.md`).
 

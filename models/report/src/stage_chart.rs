@@ -48,8 +48,8 @@ pub struct StageLabel {
 
 /// The chart of the stages: `spans` are the times of the steps of `lists`, in ticks, and each stage has a label.
 ///
-/// The same input gives the same bytes. Of more than 32 stages the first are shown, and a long step is cut off at the right; the picture
-/// says so.
+/// The same input gives the same bytes. Of more than 32 stages the first are shown, and a long step is cut off at the
+/// right; the picture says so.
 ///
 /// ```
 /// # use lockstep_models::{PipelineSchedule, pipeline};

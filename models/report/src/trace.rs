@@ -177,7 +177,8 @@ mod tests {
             let track = (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
             tracks.entry(track).or_default().push((number("ts"), number("ts") + number("dur")));
         }
-        // Two runs of three ranks; exchanges overlap in pairs, so each rank has its compute and at least two more tracks.
+        // Two runs of three ranks; exchanges overlap in pairs, so each rank has its compute and at least two
+        // more tracks.
         assert!(tracks.len() >= 2 * 3 * 3, "{:?}", tracks.keys());
         for (track, spans) in tracks {
             assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0 + 1e-9), "track {track:?} overlaps");

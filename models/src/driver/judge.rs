@@ -1,9 +1,9 @@
 //! Decides from the accuracies of a run whether it continues, restarts its averaging, or ends.
 //!
-//! Koliousis et al. 2019, §3.2: "the accuracy may not necessarily improve each time the learning rate changes. When detecting
-//! such a situation, we therefore restart SMA: Alg. 1 is executed again with the latest version of the central average model
-//! z as the new initial model". And line 3: the algorithm ends when the target accuracy is reached, which §5.1 looks for in the
-//! median of the last five epochs, so that one lucky evaluation is no result.
+//! Koliousis et al. 2019, §3.2: "the accuracy may not necessarily improve each time the learning rate changes. When
+//! detecting such a situation, we therefore restart SMA: Alg. 1 is executed again with the latest version of the
+//! central average model z as the new initial model". And line 3: the algorithm ends when the target accuracy is
+//! reached, which §5.1 looks for in the median of the last five epochs, so that one lucky evaluation is no result.
 
 /// What a run does after an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,8 @@ impl Judge {
         Judge { target, before: None, recent: Vec::new() }
     }
 
-    /// The same, where `before` was the accuracy at the last change of the rate, and `recent` those after the last epochs.
+    /// The same, where `before` was the accuracy at the last change of the rate, and `recent` those after the
+    /// last epochs.
     pub fn recalling(self, before: Option<f64>, recent: Vec<f64>) -> Judge {
         Judge { before, recent, ..self }
     }

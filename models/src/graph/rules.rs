@@ -51,7 +51,8 @@ impl Rule<'_> {
         }
     }
 
-    /// The transition of an input without which no rule allows the node, if one is enough: `allreduce of WeightGradient`.
+    /// The transition of an input without which no rule allows the node, if one is enough: `allreduce of
+    /// WeightGradient`.
     pub(super) fn missing(self, inputs: &[Placed], outputs: &[Placed]) -> Option<String> {
         inputs.iter().find_map(|(tensor, from)| {
             [AxisLayout::Replicated, FEATURES, SAMPLES, ELEMENTS, AxisLayout::First].into_iter().find_map(|to| {
@@ -89,7 +90,8 @@ fn layer(pass: Pass, by_channel: bool, inputs: &[Placed], outputs: &[Placed]) ->
     let product = |split| !by_channel && !weights.is_empty() && all(&weights, split);
     let (rows, columns) = (product(FEATURES), product(COLUMNS));
     match pass {
-        // y = W·x: split rows of W give split features of y; split columns and their features of x give one part of y each.
+        // y = W·x: split rows of W give split features of y; split columns and their features of x give one
+        // part of y each.
         Pass::Forward => {
             let split = rows && all(&data, AxisLayout::Replicated) && all(outputs, FEATURES);
             let parts = columns && all(&data, FEATURES) && all(outputs, AxisLayout::Partial);

@@ -37,7 +37,8 @@ pub trait LayerRule: OfKind {
         ]
     }
 
-    /// Shape of one sample of the output, from as many inputs as it takes; the error says what does not fit and the cure.
+    /// Shape of one sample of the output, from as many inputs as it takes; the error says what does not fit
+    /// and the cure.
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         Ok(inputs[0])
     }

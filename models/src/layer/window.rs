@@ -15,8 +15,8 @@ pub(super) fn check_window(name: &str, pair: (u32, u32), least: u32) -> Result<(
     Ok(())
 }
 
-/// Places of a window of `extent` that moves by `stride` over `size` places with `padding` on each side; the error is the
-/// padded size.
+/// Places of a window of `extent` that moves by `stride` over `size` places with `padding` on each side; the error is
+/// the padded size.
 pub(super) fn places(size: u32, extent: u64, stride: u32, padding: u32, ceil: bool) -> Result<u32, u64> {
     let padded = u64::from(size) + 2 * u64::from(padding);
     let stride = u64::from(stride);

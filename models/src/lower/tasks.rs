@@ -58,8 +58,8 @@ impl<'a> Tasks<'a> {
         self.of.sharding.is_some_and(|sharding| sharding.by_node())
     }
 
-    /// The whole list where a rank computes all layers: passes of micro-batches, or those through split layers one after the other, then
-    /// the step.
+    /// The whole list where a rank computes all layers: passes of micro-batches, or those through split layers one
+    /// after the other, then the step.
     pub(super) fn run(mut self) -> Vec<Task> {
         let (micro, step) = (self.of_scope(&[Scope::MicroBatch]), self.of_scope(&[Scope::Step]));
         let claimed = self.of.job.claims();
@@ -235,7 +235,8 @@ impl<'a> Tasks<'a> {
         }
     }
 
-    /// Dependencies between streams on what is made in this step, or in the one before; the order inside a stream implies the others.
+    /// Dependencies between streams on what is made in this step, or in the one before; the order inside a stream
+    /// implies the others.
     fn after(&self, node: NodeIndex, stream: Stream, previous_step: bool) -> Vec<After> {
         let edges = self.of.graph.dag.edges_directed(node, Direction::Incoming);
         let edges = edges.filter(|edge| edge.weight().previous_step == previous_step);

@@ -44,7 +44,8 @@ pub enum Flattening {
 pub struct Plan {
     /// Length of the arena.
     pub elements: usize,
-    /// By layer: its output; `None` inside chains, for the input and for losses. Equal to an input's: the layer works in place.
+    /// By layer: its output; `None` inside chains, for the input and for losses. Equal to an input's: the layer
+    /// works in place.
     pub outputs: Vec<Option<Range<usize>>>,
     /// By layer: the gradient with respect to its output; `None` where it is not needed.
     pub gradients: Vec<Option<Range<usize>>>,

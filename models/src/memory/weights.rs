@@ -15,7 +15,8 @@ use super::plan::Reuse;
 use super::{ELEMENT_BYTES, LINE_BYTES};
 
 impl Places {
-    /// The gathered parameters of the ranks of a role: none where they keep all; in their order, unless `reuse` lets buckets share places.
+    /// The gathered parameters of the ranks of a role: none where they keep all; in their order, unless `reuse` lets
+    /// buckets share places.
     pub(super) fn of_weights(program: &Program, (role, rank): (&Role, u32), reuse: Reuse) -> Places {
         let apart = Places::of(program, (role, rank), Buffer::Weights);
         let shares = matches!(reuse, Reuse::Shared | Reuse::Counted | Reuse::Full) && apart.elements() > 0;

@@ -28,14 +28,16 @@ const COLUMNS: AxisLayout = AxisLayout::Split(Dimension::Input);
 pub enum Gather {
     /// Samples of some or all ranks. The gradients are partial sums, which return to the ranks of the samples.
     Samples,
-    /// Features of all ranks, for layers whose rows are split: the gradients are partial sums, each rank gets its features'.
+    /// Features of all ranks, for layers whose rows are split: the gradients are partial sums, each rank gets
+    /// its features'.
     Features,
     /// Features of all ranks, for layers that every rank runs in full: the gradient is whole everywhere, so each rank
     /// takes its own features of it and nothing is sent.
     Scores,
     /// Partial outputs of a layer whose columns are split, added up on every rank. The gradient is whole everywhere.
     Sums,
-    /// What every rank has already, for layers whose rows are split: their partial gradients are added up on every rank.
+    /// What every rank has already, for layers whose rows are split: their partial gradients are added up
+    /// on every rank.
     Returns,
     /// Scores of a node's ranks on its first one, which alone computes the loss; each rank gets its samples'
     /// gradients back.
@@ -149,7 +151,8 @@ impl Sharding {
         (rows.end - rows.start) * u64::from(own.height) * u64::from(own.width)
     }
 
-    /// Which elements of the whole model's parameters `part` holds, each range with where it begins in `model`, the part's.
+    /// Which elements of the whole model's parameters `part` holds, each range with where it begins in
+    /// `model`, the part's.
     pub fn parameters(&self, model: &Model, part: u32) -> Vec<(Range<u64>, u64)> {
         let mut pieces = Vec::new();
         for ((id, node), layer) in model.iter().zip(&self.layers) {
@@ -217,8 +220,8 @@ fn rows_of(all: u64, each: u64, part: u32) -> Range<u64> {
 /// its inputs' channels. `several`: whether samples of several ranks' batches go through the split layers at once.
 ///
 /// # Errors
-/// Layers that cannot be split: fewer rows than ranks, grouped convolutions, batch normalisation of several batches (its statistics
-/// would be other ones), and layers that need both a whole and a partial gradient.
+/// Layers that cannot be split: fewer rows than ranks, grouped convolutions, batch normalisation of several batches
+/// (its statistics would be other ones), and layers that need both a whole and a partial gradient.
 pub(crate) fn shard(
     whole: &Model,
     (axis, ranks): (Axis, u32),

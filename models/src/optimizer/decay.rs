@@ -11,8 +11,8 @@ pub enum Decay {
     /// All of it.
     #[default]
     Constant,
-    /// Multiplied by `factor` at each of these epochs (÷10 at 30, 60, 80: Goyal et al. 2017, §5.1; ·250^(−1/3) at 25, 50 and
-    /// 75 %: Krizhevsky 2014, §5).
+    /// Multiplied by `factor` at each of these epochs (÷10 at 30, 60, 80: Goyal et al. 2017, §5.1; ·250^(−1/3) at 25,
+    /// 50 and 75 %: Krizhevsky 2014, §5).
     Steps {
         /// The factor.
         factor: f64,

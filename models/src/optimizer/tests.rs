@@ -23,8 +23,8 @@ fn close(got: f64, wanted: f64) {
     assert!((got - wanted).abs() <= 1e-12 * wanted.abs(), "{got} is not {wanted}");
 }
 
-/// Goyal et al. 2017, §5.3: from 0.1 whatever the batch, by a constant amount per iteration, the reference rate after five
-/// epochs; no warm-up up to 256.
+/// Goyal et al. 2017, §5.3: from 0.1 whatever the batch, by a constant amount per iteration, the reference rate after
+/// five epochs; no warm-up up to 256.
 #[test]
 fn gradual_warm_up() {
     let optimizer = goyal(WarmUp::Gradual { epochs: 5.0, from: None });
@@ -193,8 +193,9 @@ proptest! {
     }
 }
 
-/// The pitfall of Remark 2 by hand: g = 1 always, m = 0.5, the rate jumps from 1 to 10 at the third step. Eq. 9: u = 1, 1.5,
-/// 1.75, so the third step is 17.5. Eq. 10 without correction: v = 1, 1.5, 0.5·1.5 + 10 = 10.75, too little history.
+/// The pitfall of Remark 2 by hand: g = 1 always, m = 0.5, the rate jumps from 1 to 10 at the third step. Eq. 9:
+/// u = 1, 1.5, 1.75, so the third step is 17.5. Eq. 10 without correction: v = 1, 1.5, 0.5·1.5 + 10 = 10.75, too
+/// little history.
 #[test]
 fn without_correction_history_is_too_small() {
     let course = Course { global_batch: 1, steps_per_epoch: 1, steps: 3 };

@@ -31,7 +31,8 @@ pub(crate) fn fuse(program: Program, stages: Option<&Stages>) -> Program {
     fused
 }
 
-/// The partition of all layers that compute into chains, in the order of their first layers; neither the input nor gathers do.
+/// The partition of all layers that compute into chains, in the order of their first layers; neither the input
+/// nor gathers do.
 pub fn fused_chains(model: &Model) -> Vec<Vec<LayerId>> {
     chains(model, |_| 0)
 }

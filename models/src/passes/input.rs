@@ -1,4 +1,5 @@
-//! Adds input tasks before each load: reading, decoding and uploading its batch, on streams of their own beside the compute stream.
+//! Adds input tasks before each load: reading, decoding and uploading its batch, on streams of their own beside the
+//! compute stream.
 //!
 //! A rank has memory for some batches ahead: a batch is read when the load that many loads before has taken the batch
 //! whose memory it will use. With none ahead a task of the compute stream, which takes no time, requests the batch at

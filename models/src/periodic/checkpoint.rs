@@ -7,8 +7,8 @@ use super::{Periodic, Work};
 use crate::{After, Buffer, Op, Program};
 
 impl Program {
-    /// The checkpoint of the state: parameters, momentum unless ranks train models of their own, average and reference models, running
-    /// statistics, all in fp32.
+    /// The checkpoint of the state: parameters, momentum unless ranks train models of their own, average and reference
+    /// models, running statistics, all in fp32.
     ///
     /// ```
     /// # use std::sync::Arc;

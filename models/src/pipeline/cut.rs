@@ -53,7 +53,8 @@ impl FromStr for StageCut {
 }
 
 impl StageCut {
-    /// The first layer of each of `chunks` chunks, which are at least 1 and at most as many as layers; `work` is that of each layer.
+    /// The first layer of each of `chunks` chunks, which are at least 1 and at most as many as layers; `work` is that
+    /// of each layer.
     ///
     /// # Errors
     /// Of a list: too many or too few names, names of no layer, names that do not ascend.
@@ -109,8 +110,8 @@ impl StageCut {
 
 /// The first layer of each of `chunks` parts of `work`, none empty, the heaviest of which is as light as it can be.
 ///
-/// The least maximum of k parts up to layer j is the least over the last cut i of max(that of k − 1 parts up to i, work of i..j). The
-/// best i never falls as j grows, so a row takes one pass.
+/// The least maximum of k parts up to layer j is the least over the last cut i of max(that of k − 1 parts up to i, work
+/// of i..j). The best i never falls as j grows, so a row takes one pass.
 pub(super) fn least_maximum(work: &[f64], chunks: usize) -> Vec<usize> {
     let layers = work.len();
     let mut sums = vec![0.0];

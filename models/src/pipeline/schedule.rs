@@ -24,8 +24,8 @@ const MAX_STEPS: u64 = 1_000_000;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PipelineSchedule {
-    /// All forward passes, then all backward passes (Huang et al. 2019 §2.3), both in ascending order, as Narayanan et al. 2021
-    /// draw it (Fig. 3).
+    /// All forward passes, then all backward passes (Huang et al. 2019 §2.3), both in ascending order, as Narayanan et
+    /// al. 2021 draw it (Fig. 3).
     GPipe,
     /// Forward passes until the first gradient arrives, then a forward and a backward pass in turn: PipeDream-Flush
     /// (Narayanan et al. 2021 §2.2.1; Narayanan et al. 2019 §3.2 without the flush).
@@ -43,10 +43,12 @@ impl PipelineSchedule {
         if let PipelineSchedule::Interleaved { chunks } = self { chunks } else { 1 }
     }
 
-    /// The steps of stage `stage` of `stages` over `micro_batches` micro-batches, in order: two of each chunk and micro-batch.
+    /// The steps of stage `stage` of `stages` over `micro_batches` micro-batches, in order: two of each chunk and
+    /// micro-batch.
     ///
     /// # Errors
-    /// A stage that does not exist, micro-batches that do not fill interleaved chunks, more than 1,000,000 steps of all stages.
+    /// A stage that does not exist, micro-batches that do not fill interleaved chunks, more than 1,000,000 steps
+    /// of all stages.
     pub fn steps(self, stage: u32, stages: u32, micro_batches: u32) -> Result<Vec<PipelineStep>, InputError> {
         self.refuse(stages, micro_batches)?;
         if stage >= stages {
@@ -78,7 +80,8 @@ impl PipelineSchedule {
         (0..stages).map(|stage| self.steps(stage, stages, micro_batches)).collect()
     }
 
-    /// The pass that a stage takes at a turn: of `stages` micro-batches through one of its chunks, then through the next.
+    /// The pass that a stage takes at a turn: of `stages` micro-batches through one of its chunks, then
+    /// through the next.
     fn step(self, turn: u32, stage: u32, stages: u32, pass: PipelinePass) -> PipelineStep {
         let PipelineSchedule::Interleaved { chunks } = self else {
             return PipelineStep { micro_batch: turn, chunk: stage, pass };

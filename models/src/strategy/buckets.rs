@@ -70,7 +70,8 @@ pub(super) fn update(graph: &mut Graph, bucket: &Ends, scope: Scope, axes: AxisS
     bucket.readers.iter().for_each(|(node, layout)| graph.weights(update, *node, *layout));
 }
 
-/// Cuts the gradient arena from its end, as backward passes fill it; no bucket holds layers of two chunks of a pipeline.
+/// Cuts the gradient arena from its end, as backward passes fill it; no bucket holds layers of two chunks
+/// of a pipeline.
 ///
 /// # Errors
 /// As [`Job::stages`].

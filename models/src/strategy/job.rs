@@ -197,8 +197,8 @@ impl Job {
         self.strategy.averaging(self.workers, self.learners)
     }
 
-    /// Micro-batches per step and worker: those that gradients accumulate over, or a learner's from one synchronisation to
-    /// the next.
+    /// Micro-batches per step and worker: those that gradients accumulate over, or a learner's from one synchronisation
+    /// to the next.
     pub fn micro_batches(&self) -> u32 {
         self.accumulate.saturating_mul(self.strategy.period())
     }

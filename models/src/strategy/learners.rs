@@ -57,7 +57,8 @@ fn reference(alpha: f64) -> Formula {
         .subtract(R, R, Coefficient::ONE, C)
 }
 
-/// Global synchronisation, once the differences are summed: `z ← (z + Σc) + μ·(z − z_prev)`, `z_prev ← z`, both from the old z.
+/// Global synchronisation, once the differences are summed: `z ← (z + Σc) + μ·(z − z_prev)`, `z_prev ← z`, both
+/// from the old z.
 fn average(momentum: Option<f64>) -> Formula {
     Formula::new("average")
         .subtract(T, Z, Coefficient::ONE, Z_PREV)

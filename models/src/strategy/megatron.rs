@@ -9,8 +9,8 @@ use super::split::{self, SplitLayers};
 use super::{Plan, Shard};
 use crate::{AxisSet, Graph, Job};
 
-/// Rows of a weight, then columns along `tensor`: each pair has one allreduce forward, of its output, and one backward, of its input's
-/// gradient.
+/// Rows of a weight, then columns along `tensor`: each pair has one allreduce forward, of its output, and one backward,
+/// of its input's gradient.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Megatron {
     /// Whether ranks with the same part of each layer shard its optimizer state, as `zero-1` does: the distributed

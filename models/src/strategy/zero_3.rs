@@ -18,7 +18,8 @@ use super::{Plan, Shard, ssgd, zero, zero_2};
 use crate::graph::{Scope, Tensor};
 use crate::{AxisSet, Buffer, Coefficient, Formula, Graph, Job, LayerId, Layout, Mesh, Operand};
 
-/// Stage 3: each rank keeps a part of parameters, gradients and the optimizer's state: `zero-3`, `zero-3:prefetch=2:no-reshard`.
+/// Stage 3: each rank keeps a part of parameters, gradients and the optimizer's state: `zero-3`,
+/// `zero-3:prefetch=2:no-reshard`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Zero3 {
     /// Buckets that are gathered ahead of the one in use.

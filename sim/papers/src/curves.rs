@@ -1,8 +1,8 @@
 //! Reads measured curves of collectives and compares them with predictions: a file of `experiments/collectives` for
 //! each machine, with its source.
 //!
-//! The error of a point is |ln(predicted / measured)|, 0.69 for a factor of two either way; that of a curve is the median over sizes from
-//! 1 KiB that count.
+//! The error of a point is |ln(predicted / measured)|, 0.69 for a factor of two either way; that of a curve is the
+//! median over sizes from 1 KiB that count.
 
 mod draw;
 mod errors;

@@ -25,7 +25,8 @@ pub use bounds::told;
 pub(super) use draw::svg;
 pub(super) use point::predicted;
 
-/// The plots of a paper: those that come with lockstep, or those of the file `NAME.figures.toml` beside its own, if it is there.
+/// The plots of a paper: those that come with lockstep, or those of the file `NAME.figures.toml` beside its own, if
+/// it is there.
 ///
 /// # Errors
 /// An unreadable file, unknown or missing keys, units that do not fit, points on no line: with file, line and cure.

@@ -41,11 +41,11 @@ pub enum Quantity {
         /// The other configuration.
         over: Box<Experiment>,
     },
-    /// Share of the time in flight of the exchanges between layers split by samples and layers split by features, in which a
-    /// rank computes as well (Krizhevsky 2014 §4).
+    /// Share of the time in flight of the exchanges between layers split by samples and layers split by features, in
+    /// which a rank computes as well (Krizhevsky 2014 §4).
     HiddenShare,
-    /// In each case a step, or an image, takes less time than in the case's next one; with `grows`, their ratio grows from case to
-    /// case.
+    /// In each case a step, or an image, takes less time than in the case's next one; with `grows`, their ratio grows
+    /// from case to case.
     Order {
         /// The configurations of each case, fastest first.
         cases: Vec<Vec<Experiment>>,

@@ -117,7 +117,8 @@ fn what_makes_no_sense_is_refused_with_its_line() {
     assert!(Paper::load("goyal").unwrap_err().to_string().contains("there are goyal2017"));
 }
 
-/// A row on one GPU scales its own line alone; the others of NVIDIA's tables are off by 6 % on average at most, of MXNet's by 8 %.
+/// A row on one GPU scales its own line alone; the others of NVIDIA's tables are off by 6 % on average at most, of
+/// MXNet's by 8 %.
 #[test]
 fn tables_of_training_speeds_come_out() {
     for (tables, rows, most) in [("nvidia", (32, 20), 6.0), ("mxnet", (24, 3), 8.0)] {

@@ -103,8 +103,9 @@ pub fn fit(anchor: &Anchor, experiment: &Experiment, site: &Site, setup: &Setup)
 /// The factor on computation with which `throughput` gives `wanted` images per second; `None` where even computation at
 /// no cost is too slow, or the slowest that is tried too fast.
 ///
-/// A step is nearly a constant and a part in proportion to the factor, so a line through the last two trials (Newton's
-/// method without derivatives) finds it in a few; where that leaves the interval that holds the answer, its middle is taken.
+/// A step is nearly a constant and a part in proportion to the factor, so a line through the last two trials
+/// (Newton's method without derivatives) finds it in a few; where that leaves the interval that holds the answer, its
+/// middle is taken.
 ///
 /// # Errors
 /// As `throughput`.

@@ -104,8 +104,8 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, p
     Bound { by, share, classes, latency, imbalance, exposed_s, input_s }
 }
 
-/// Share of a step in which the busiest GPU has a kernel but no block of it on its multiprocessors, when its ranks compute
-/// for `computing` of the step.
+/// Share of a step in which the busiest GPU has a kernel but no block of it on its multiprocessors, when its ranks
+/// compute for `computing` of the step.
 fn unfilled(platform: &Platform<'_>, utilisation: &[Utilisation], computing: f64) -> f64 {
     let of_gpu = |used: &&Utilisation| match used.part {
         Part::Compute(device) => {

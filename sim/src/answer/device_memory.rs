@@ -27,7 +27,8 @@ impl DeviceMemory {
     }
 }
 
-/// The device with the largest share of its memory in use, or in bytes where capacities are unknown; the first of equals.
+/// The device with the largest share of its memory in use, or in bytes where capacities are unknown; the
+/// first of equals.
 ///
 /// # Errors
 /// As [`Memory::of_role`].

@@ -27,8 +27,8 @@ pub struct Hiding {
     /// Kinds of the links that messages take between devices, with the least bandwidth of each now; empty where ranks
     /// communicate in memory only.
     pub links: Vec<(LinkKind, Bandwidth)>,
-    /// The least factor for all of their bandwidths with which communication is hidden; below 1 it is hidden now. `None`:
-    /// no bandwidth hides it, or there are no links.
+    /// The least factor for all of their bandwidths with which communication is hidden; below 1 it is hidden now.
+    /// `None`: no bandwidth hides it, or there are no links.
     pub factor: Option<f64>,
     /// The share of the step that stays exposed with links ten thousand times as fast.
     pub floor: f64,

@@ -53,8 +53,8 @@ const TILES: &[[f64; 2]] = &[
     [32.0, 32.0],
 ];
 
-/// Volta, fp32: fitted to DeepBench's V100 from 0.5 ms on; convolutions, of which that leaves 0.83 to 1 and 0.55 to 0.8 open, to four
-/// frameworks' ResNet-50 on one V100 (`experiments/training`).
+/// Volta, fp32: fitted to DeepBench's V100 from 0.5 ms on; convolutions, of which that leaves 0.83 to 1 and 0.55 to 0.8
+/// open, to four frameworks' ResNet-50 on one V100 (`experiments/training`).
 const VOLTA_FP32: Kernels = Kernels {
     tiles: TILES,
     product: 0.93,
@@ -96,14 +96,16 @@ const TURING_FP16: Kernels = Kernels {
     error: 0.28,
 };
 
-/// Ampere and Ada, 16 bits: Volta's with convolutions fitted to four frameworks' ResNet-50 on one A100 (`experiments/training`), since
-/// no times of single ones were found.
+/// Ampere and Ada, 16 bits: Volta's with convolutions fitted to four frameworks' ResNet-50 on one A100
+/// (`experiments/training`), since no times of single ones were found.
 const AMPERE_HALF: Kernels = Kernels { convolution: 0.75, slopes: 0.6, error: 0.3, ..VOLTA_FP16 };
 
-/// The same in TF32, fitted to the same: activations are twice as long, and so is what a tile loads for each multiply-add.
+/// The same in TF32, fitted to the same: activations are twice as long, and so is what a tile loads for each
+/// multiply-add.
 const AMPERE_TF32: Kernels = Kernels { convolution: 0.39, slopes: 0.31, error: 0.3, ..VOLTA_FP16 };
 
-/// Hopper and Blackwell, 16 bits: assumed as Ampere, with products that reach 0.76 of the peak in cuBLAS's largest tile.
+/// Hopper and Blackwell, 16 bits: assumed as Ampere, with products that reach 0.76 of the peak in cuBLAS's
+/// largest tile.
 const HOPPER_HALF: Kernels = Kernels { product: 0.9, error: 0.4, ..AMPERE_HALF };
 
 /// The same in TF32: assumed as Ampere.

@@ -157,7 +157,8 @@ pub(super) fn passes(phase: Phase, position: usize) -> &'static [Pass] {
     }
 }
 
-/// Bytes in fp32 that a pass of the layer at `position` of a chain reads and writes in memory: tensors inside the chain stay in caches.
+/// Bytes in fp32 that a pass of the layer at `position` of a chain reads and writes in memory: tensors inside the chain
+/// stay in caches.
 pub(super) fn moved_by(nodes: &[&Node], position: usize, pass: Pass, samples: u32) -> f64 {
     let tensor = |node: &Node| 4.0 * f64::from(samples) * node.output.elements() as f64;
     let mut inside = 0.0;

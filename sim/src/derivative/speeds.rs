@@ -1,9 +1,9 @@
 //! Computes the derivatives of speeds: which cap or full resource each class runs at, and how that derivative
 //! changes its speed.
 //!
-//! Speeds are max-min fair, so each class with activities runs at its cap or has a full resource on which none takes more. At the
-//! cap its speed changes as the cap does. The n classes at a resource's level λ change so that the resource stays full:
-//! n·λ′ = C′ − (what the others there take)′ − …, and u·x = λ for each of them.
+//! Speeds are max-min fair, so each class with activities runs at its cap or has a full resource on which none takes
+//! more. At the cap its speed changes as the cap does. The n classes at a resource's level λ change so that the
+//! resource stays full: n·λ′ = C′ − (what the others there take)′ − …, and u·x = λ for each of them.
 
 mod binding;
 

@@ -1,8 +1,8 @@
 //! Models the cost of a path's messages besides latency and their share of the links: set-up, handshake,
 //! window, incast.
 //!
-//! The closed form of a message of n bytes, alone, its receive posted in time: with o the sender's time per message, L the
-//! route's latency and B the least of payload rates and caps,
+//! The closed form of a message of n bytes, alone, its receive posted in time: with o the sender's time per message, L
+//! the route's latency and B the least of payload rates and caps,
 //!
 //! - eager, or without handshake: o + L + n/B;
 //! - rendezvous by write: the announcement o + L, the answer o + L, the bytes o + L + n/B;

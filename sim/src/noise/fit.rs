@@ -109,7 +109,8 @@ mod tests {
 
     #[test]
     fn distance_by_hand() {
-        // Steps at 0.2 and 0.6 of a uniform from 0 to 1: farthest just before 0.6, where half is below, and after it, 0.4.
+        // Steps at 0.2 and 0.6 of a uniform from 0 to 1: farthest just before 0.6, where half is below, and
+        // after it, 0.4.
         let square = Distribution::of_parameters(Family::Uniform, 0.0, 1.0);
         assert!((distance(&square, &[0.2, 0.6]) - 0.4).abs() < 1e-12);
     }

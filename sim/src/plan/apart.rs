@@ -9,9 +9,9 @@ use super::{Apart, RolePlan, Slot};
 
 /// Whether all other tasks of the only role come before the exchange `task` or after it, and how it starts then.
 ///
-/// *Before* are those that are certainly done when it starts, *after* those that certainly do not start until it is done,
-/// both in its own iteration. The iterations around are then apart as well: a rank begins the next one when its compute
-/// stream is through this one and all exchanges have started, and it is not through before what comes after.
+/// *Before* are those that are certainly done when it starts, *after* those that certainly do not start until it is
+/// done, both in its own iteration. The iterations around are then apart as well: a rank begins the next one when its
+/// compute stream is through this one and all exchanges have started, and it is not through before what comes after.
 pub(super) fn how(role: &RolePlan, task: u32) -> Option<Apart> {
     // Tasks of the synchronisation stream are not sorted here.
     // Nor are tasks that read, decode and upload ahead, which take cores and links from messages.

@@ -57,7 +57,8 @@ fn one_node_of_two_devices_by_hand() {
     assert_close(prediction.timeline.step_time_s(), 125e-3, "a step");
 }
 
-/// The first device of each node sends (g − 1)·b samples and as many gradients of scores; the others send their scores back.
+/// The first device of each node sends (g − 1)·b samples and as many gradients of scores; the others send their
+/// scores back.
 #[test]
 fn batches_leave_the_first_device_and_scores_come_back() {
     let program = program(&job(6, vec![3, 3]));

@@ -44,8 +44,8 @@ fn a_step_that_computes_takes_as_much_longer_as_its_slowest_rank() {
 
 #[test]
 fn what_is_under_way_slows_down_from_the_moment_on() {
-    // At half the pace from 1/4 to 3/4 of the time T: of T's work 1/4 is done before, 1/4 within, and 1/2 after: 1.25 T. On
-    // a single core that two ranks share as on one each.
+    // At half the pace from 1/4 to 3/4 of the time T: of T's work 1/4 is done before, 1/4 within, and 1/2 after: 1.25
+    // T. On a single core that two ranks share as on one each.
     let options = SimOptions { warm_up: 0, counted: 1, ..SimOptions::default() };
     for (cores, ranks) in [(1, 1), (2, 2), (1, 2)] {
         let world = World::host(cores, ranks);

@@ -121,8 +121,9 @@ fn learners_on_one_gpu_overlap_until_it_is_full() {
 
 #[test]
 fn transfers_slow_down_kernels_that_need_the_memory() {
-    // Kernels that take all of the memory fall behind by what transfers take of it meanwhile: 10 ps for each byte that comes
-    // or goes. A ring of two sends and receives each gradient once; only the first layer's is left when all is computed.
+    // Kernels that take all of the memory fall behind by what transfers take of it meanwhile: 10 ps for each byte
+    // that comes or goes. A ring of two sends and receives each gradient once; only the first layer's is left when
+    // all is computed.
     let world = World::new(Cluster::load("ethernet-gpu-8").expect("a preset"), 2, &HostingRule::PerHost);
     let model = Arc::new(lockstep_readers::load_model("lenet").expect("in the zoo"));
     let bytes = |elements: u64| 4.0 * elements as f64;
@@ -216,7 +217,8 @@ fn a_measured_gpu_is_interpolated_and_its_learners_share_what_they_did() {
     assert!(none.check("p.json").is_err());
 }
 
-/// While a collective runs that holds a share s of the multiprocessors, kernels that would fill the GPU do 1 - s of their work.
+/// While a collective runs that holds a share s of the multiprocessors, kernels that would fill the GPU do 1 - s
+/// of their work.
 #[test]
 fn kernels_are_slower_beside_a_library() {
     let world = World::new(Cluster::load("dgx-h100").expect("a preset"), 8, &HostingRule::PerRank);

@@ -19,8 +19,8 @@ fn predicted(program: &Program, costs: &Flat) -> Prediction {
     world.predict(program, costs, &SimOptions::default()).expect("a prediction")
 }
 
-/// Krizhevsky 2014 §4: "much (i.e. (K − 1)/K) of the communication can be hidden" in scheme (b), where the dense layers take
-/// longer than a broadcast; in (a) none is.
+/// Krizhevsky 2014 §4: "much (i.e. (K − 1)/K) of the communication can be hidden" in scheme (b), where the dense layers
+/// take longer than a broadcast; in (a) none is.
 #[test]
 fn scheme_b_hides_all_broadcasts_but_one() {
     // A second of computation, milliseconds of messages.

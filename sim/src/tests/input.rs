@@ -69,7 +69,8 @@ fn mean_s(prediction: &Prediction) -> f64 {
     steps.iter().sum::<f64>() / steps.len() as f64
 }
 
-/// With T of computation, R of reading and D of decoding of 8 samples a GPU, and copies C, for storage, threads and depths.
+/// With T of computation, R of reading and D of decoding of 8 samples a GPU, and copies C, for storage,
+/// threads and depths.
 #[test]
 fn the_slowest_stage_decides() {
     // 8 samples of 100 kB at 100 MB/s are 8 ms; 4 ms each on four cores 8 ms; the copy is microseconds.

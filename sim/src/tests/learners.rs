@@ -53,8 +53,9 @@ fn spans(prediction: &Prediction, program: &Program, rank: u32, verb: &str) -> V
     prediction.timeline.spans.iter().filter(named).copied().collect()
 }
 
-/// Koliousis et al. 2019, §4.2: the global synchronisation of one iteration overlaps the learning of the next, so on a GPU an
-/// iteration takes the longer of learning + local synchronisation and of both synchronisations with the exchange.
+/// Koliousis et al. 2019, §4.2: the global synchronisation of one iteration overlaps the learning of the next, so
+/// on a GPU an iteration takes the longer of learning + local synchronisation and of both synchronisations with
+/// the exchange.
 #[test]
 fn global_synchronisation_overlaps_the_next_iterations_learning() {
     let world = World::new(Cluster::load("ethernet-gpu-8").expect("a preset"), 4, &HostingRule::PerHost);
@@ -97,8 +98,8 @@ fn a_thread_does_one_thing_at_a_time() {
     }
 }
 
-/// Koliousis et al. 2019, §4.3: first come, first served does not wait for a given learner. Where one learner is slow, the
-/// others take over its batches.
+/// Koliousis et al. 2019, §4.3: first come, first served does not wait for a given learner. Where one learner is slow,
+/// the others take over its batches.
 #[test]
 fn first_come_beats_round_robin_where_a_learner_is_slow() {
     let (world, costs) = (World::host(4, 4), Half { learning: 1e-4, update: 1e-6 });
@@ -212,8 +213,8 @@ fn shortcuts_change_nothing() {
     }
 }
 
-/// Koliousis et al. 2019, Fig. 16 and 17: the rarer the synchronisation, the higher the throughput; at most as high as without
-/// any. And learners that share a GPU share it with their synchronisation too.
+/// Koliousis et al. 2019, Fig. 16 and 17: the rarer the synchronisation, the higher the throughput; at most as high as
+/// without any. And learners that share a GPU share it with their synchronisation too.
 #[test]
 fn rarer_synchronisation_is_faster() {
     let world = World::star(4);

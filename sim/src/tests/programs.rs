@@ -64,8 +64,8 @@ fn threads_divide_the_work_of_a_rank() {
 
 #[test]
 fn a_rank_that_is_one_thread_pays_for_its_sums_and_no_more() {
-    // Two ranks in step: the ring's receives are the threads' work, and messages that are there when a compute task ends
-    // need no waking. The step is compute plus receives plus at most the latencies of the exchanges.
+    // Two ranks in step: the ring's receives are the threads' work, and messages that are there when a compute task
+    // ends need no waking. The step is compute plus receives plus at most the latencies of the exchanges.
     let message = MessageCost { latency: 1e-6, copy: 1e-10, sum: 2e-10, ..MessageCost::default() };
     let costs = Flat { message, ..compute_only() };
     let program = program(&Job { bucket: Bucket::Layer, ..mlp(2) });

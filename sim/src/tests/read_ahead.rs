@@ -17,7 +17,8 @@ fn ms(millis: f64) -> Time {
     Time::from_secs_f64(millis * 1e-3)
 }
 
-/// Files of 100 kB on storage of 100 MB/s: a batch of eight is read in 8 ms; decoding takes `decode` ms of one of `threads` threads.
+/// Files of 100 kB on storage of 100 MB/s: a batch of eight is read in 8 ms; decoding takes `decode` ms of one of
+/// `threads` threads.
 fn files(decode: f64, threads: u32, storage: f64) -> Input {
     let bandwidth = Bandwidth::new(storage).expect("positive");
     Input {
@@ -34,7 +35,8 @@ fn files(decode: f64, threads: u32, storage: f64) -> Input {
     }
 }
 
-/// The mean step and what bounds it: `gpus` GPUs of a host compute for `step` seconds a chain and phase on eight samples.
+/// The mean step and what bounds it: `gpus` GPUs of a host compute for `step` seconds a chain and phase on
+/// eight samples.
 fn predicted(gpus: u32, step: f64, accumulate: u32, ahead: Option<u32>, input: Option<Input>) -> (f64, String) {
     let program = program(&Job { ahead, accumulate, ..mlp(gpus) });
     let world = World::new(tree(gpus, 1, 1, 1), gpus, &HostingRule::PerHost);

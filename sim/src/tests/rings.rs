@@ -8,7 +8,8 @@ use super::*;
 use crate::engine::worked_out;
 use crate::{Conditions, CopiedBy, Input, SampleSource, TransformAt};
 
-/// Hosts of one core on a switch; hosts of two GPUs on two levels of switches; one host of a core for every second rank.
+/// Hosts of one core on a switch; hosts of two GPUs on two levels of switches; one host of a core for every
+/// second rank.
 fn world(which: usize, ranks: u32) -> World {
     match which {
         0 => World::star(ranks),

@@ -68,8 +68,8 @@ proptest! {
     }
 }
 
-/// Two stages of equal work on a wire: a message forward and one back lengthen a step of one micro-batch by their latencies, and one of
-/// several by those of a round trip at least, and of one for each micro-batch at most.
+/// Two stages of equal work on a wire: a message forward and one back lengthen a step of one micro-batch by their
+/// latencies, and one of several by those of a round trip at least, and of one for each micro-batch at most.
 #[test]
 fn each_round_trip_costs_its_latency_once_at_most() {
     let text = "name = \"m\"\ninput = [1, 8, 8]\nlayer = [\n{ name = \"one\", kind = \"dense\", out_features = 1000 },\n\

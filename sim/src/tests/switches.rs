@@ -110,7 +110,8 @@ fn the_switchs_own_rate_counts() {
     assert!(refused.contains("none of cluster dgx-h100 adds") && refused.contains("sums"), "{refused}");
 }
 
-/// From 1 MiB on messages of rings with NCCL's protocols are NCCL's model less its launch, which is no message: between 0.7 and 1.15 of it.
+/// From 1 MiB on messages of rings with NCCL's protocols are NCCL's model less its launch, which is no message: between
+/// 0.7 and 1.15 of it.
 #[test]
 fn rings_with_protocols_are_near_nccls_own_model() {
     const LAUNCH: f64 = 16e-6;

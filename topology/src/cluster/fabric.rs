@@ -31,7 +31,8 @@ pub(super) struct Fabric {
     pub(super) seed: u64,
     /// Slot and vertex of each port, in the order of their wires.
     pub(super) ports: Vec<(u32, VertexId)>,
-    /// The link from the first port to its switch; that of port i is 2 i further, and the wires between switches follow.
+    /// The link from the first port to its switch; that of port i is 2 i further, and the wires between
+    /// switches follow.
     pub(super) first: LinkId,
     /// Links that data cannot cross, sorted.
     pub(super) failed: Vec<LinkId>,

@@ -141,8 +141,8 @@ impl Lanes {
         Bandwidth::new(lane * f64::from(self.count))
     }
 
-    /// Bytes per second in each direction as NVLink (NVIDIA's whitepapers on P100, V100, A100, H100, Blackwell: 20, 25, 25, 25,
-    /// 50 GB/s a link); `None` for an unknown generation.
+    /// Bytes per second in each direction as NVLink (NVIDIA's whitepapers on P100, V100, A100, H100, Blackwell: 20, 25,
+    /// 25, 25, 50 GB/s a link); `None` for an unknown generation.
     pub fn nvlink(self) -> Option<Bandwidth> {
         let link = match self.generation {
             1 => 20e9,

@@ -1,7 +1,7 @@
 //! `Protocol`: the cost of a message on a link besides its bytes at the line rate, by the stack that carries it.
 //!
-//! Every kind of link has a stack and every stack its defaults; a cluster file overrides single figures. `docs/fabrics.md`
-//! works an example for each and names the sources.
+//! Every kind of link has a stack and every stack its defaults; a cluster file overrides single figures.
+//! `docs/fabrics.md` works an example for each and names the sources.
 
 use super::{LinkKind, Origin, Provenance};
 use crate::{Bandwidth, Bytes, Time};
@@ -126,7 +126,8 @@ impl Stack {
         }
     }
 
-    /// Bytes of a full packet: of Ethernet's payload, IP headers included, for TCP, and of the message's for the others.
+    /// Bytes of a full packet: of Ethernet's payload, IP headers included, for TCP, and of the message's
+    /// for the others.
     fn mtu(self) -> Option<u64> {
         match self {
             Stack::Plain | Stack::Memory | Stack::Peer => None,

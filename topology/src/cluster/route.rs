@@ -20,7 +20,8 @@ pub struct Route {
     pub links: Vec<LinkId>,
     /// Sum of the links' latencies.
     pub latency: Time,
-    /// The line rate that one transfer alone gets: the least of the links' bandwidths, a wire that is crossed n times counting 1/n.
+    /// The line rate that one transfer alone gets: the least of the links' bandwidths, a wire that is crossed n times
+    /// counting 1/n.
     pub bandwidth: Bandwidth,
     /// The cost of its messages besides that.
     pub transport: Transport,

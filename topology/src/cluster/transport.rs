@@ -21,8 +21,8 @@ pub struct Transport {
     pub receiver: LinkId,
     /// The most that one transfer may get, even on idle wires: window per round trip, pageable and peer copies.
     pub cap: Option<Bandwidth>,
-    /// Payload that one transfer alone gets: the least of the links' payload rates (a wire crossed n times counting 1/n)
-    /// and of `cap`.
+    /// Payload that one transfer alone gets: the least of the links' payload rates (a wire crossed n times counting
+    /// 1/n) and of `cap`.
     pub rate: Bandwidth,
 }
 

@@ -233,7 +233,8 @@ impl Algorithm {
         if self.entry.joins.is_some() { self.servers() } else { 0 }
     }
 
-    /// The members that each of its switches joins, of `contributors` members with data; empty where it has no switches.
+    /// The members that each of its switches joins, of `contributors` members with data; empty where it has
+    /// no switches.
     ///
     /// ```
     /// use lockstep_topology::Algorithm;

@@ -13,7 +13,8 @@ use crate::{InputError, nearest};
 pub enum Collective {
     /// Every member ends with the sum of all contributions.
     AllReduce,
-    /// The members of a node hold one contribution in common: every member ends with the sum over nodes, each counted once.
+    /// The members of a node hold one contribution in common: every member ends with the sum over nodes, each
+    /// counted once.
     AllReduceOfNodes,
     /// Member `i` ends with the sum of all contributions in `shard(elements, members, i)`.
     ReduceScatter,
@@ -56,8 +57,8 @@ pub enum Collective {
         /// Elements of each member's part, zero allowed; together the buffer.
         counts: Arc<[u64]>,
     },
-    /// Every member sends a block to every member, itself included. It reads an input buffer (its blocks in the order of
-    /// their destinations) and writes an output buffer (its blocks in the order of their sources).
+    /// Every member sends a block to every member, itself included. It reads an input buffer (its blocks in the order
+    /// of their destinations) and writes an output buffer (its blocks in the order of their sources).
     AllToAllV {
         /// `counts[from · members + to]` elements.
         counts: Arc<[u64]>,

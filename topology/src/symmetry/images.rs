@@ -19,8 +19,8 @@ pub(super) struct Images {
 }
 
 impl Images {
-    /// How the links move with the ranks under `group`, whose representatives send along `pairs` and, where they are `fed`, get their samples
-    /// from the first CPU of their hosts.
+    /// How the links move with the ranks under `group`, whose representatives send along `pairs` and, where they are
+    /// `fed`, get their samples from the first CPU of their hosts.
     ///
     /// # Errors
     /// Why they do not.

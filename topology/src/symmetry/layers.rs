@@ -221,7 +221,8 @@ impl<'c> Layers<'c> {
         (link.kind, link.latency, bandwidth, link.sharing == Sharing::Shared, half, self.protocols[id.0 as usize])
     }
 
-    /// How many neighbouring items each have the same links to the same vertices outside; 0 where runs differ in length.
+    /// How many neighbouring items each have the same links to the same vertices outside; 0 where runs
+    /// differ in length.
     fn run(&self) -> u32 {
         let mut runs: Vec<u32> = Vec::new();
         let (mut before, mut links) = (Vec::new(), Vec::new());

@@ -287,8 +287,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next token, empty at the end: a text with its quotes (to the end of the line if it has no second one), a run of
-    /// letters, digits and signs, or any other character.
+    /// The next token, empty at the end: a text with its quotes (to the end of the line if it has no second one), a run
+    /// of letters, digits and signs, or any other character.
     fn token(&mut self) -> &'a str {
         self.skip("");
         let rest = &self.source.text[self.at..];

@@ -45,15 +45,16 @@ kind = "softmax_cross_entropy"
 
 #[test]
 fn a_tiny_model_by_hand() {
-    // 15 + 8 parameters. With five samples: input 5·(4 + 1); a+r (5·3), b (5·2), probabilities (5·2) and the gradients of a+r
-    // and b take a cache line each.
+    // 15 + 8 parameters. With five samples: input 5·(4 + 1); a+r (5·3), b (5·2), probabilities (5·2) and the gradients
+    // of a+r and b take a cache line each.
     let job = Job::new(Arc::new(parse_model("tiny.toml", TINY).unwrap()), 1, 5);
     let program = job.program().unwrap();
     let memory = Memory::of_role(&program, 0, 1).unwrap();
     assert_eq!((memory.weights, memory.gradients, memory.optimizer), (92, 92, 92));
     assert_eq!((memory.input, memory.communication), (100, 0));
     assert_eq!(memory.activations_unplanned, 5 * 64);
-    // Three lines are live in three tasks: r, b and probabilities in the loss, then b's gradient for b, then r's for them.
+    // Three lines are live in three tasks: r, b and probabilities in the loss, then b's gradient for b, then
+    // r's for them.
     assert_eq!(memory.activations_live, 3 * 64);
     // Three lines of the arena, since b's gradient is where b was, and one that the loss keeps.
     assert_eq!(memory.activations, 4 * 64);

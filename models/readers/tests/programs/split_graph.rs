@@ -41,7 +41,8 @@ fn a_collective_that_is_missing_or_another_one_is_refused() {
     }
 }
 
-/// Each pair of layers sums once forward, its output, and once backward, the gradient of its input; the first pair has none.
+/// Each pair of layers sums once forward, its output, and once backward, the gradient of its input; the first
+/// pair has none.
 #[test]
 fn a_pair_of_layers_has_one_sum_each_way() {
     for (layers, ranks) in [(2, 2), (4, 4), (6, 8), (5, 4)] {
@@ -58,7 +59,8 @@ fn a_pair_of_layers_has_one_sum_each_way() {
         // A layer without a partner leaves its scores on all ranks.
         let gathers = program.roles[0].exchanges().filter(|(_, exchange)| exchange.collective == Collective::AllGather);
         assert_eq!(gathers.count(), layers % 2);
-        // Of layers of one width about as many bytes are sent as where features are gathered, in half as many exchanges.
+        // Of layers of one width about as many bytes are sent as where features are gathered, in half as
+        // many exchanges.
         let strategy = "model-parallel".parse().unwrap();
         let gathering = Job { strategy, ..Job::new(Arc::clone(&model), ranks, batch) }.program().unwrap();
         let sent = |program: &Program| -> (usize, u64) {

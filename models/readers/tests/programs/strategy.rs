@@ -61,8 +61,8 @@ fn names_are_read_as_they_are_written() {
     }
 }
 
-/// Koliousis et al. 2019, §4.2 and Fig. 8: a learning task needs its own local synchronisation alone, which needs the global
-/// one of the iteration before; so the global one is free to overlap the next learning task.
+/// Koliousis et al. 2019, §4.2 and Fig. 8: a learning task needs its own local synchronisation alone, which needs the
+/// global one of the iteration before; so the global one is free to overlap the next learning task.
 #[test]
 fn only_the_local_synchronisation_waits_for_the_average_model() {
     let program = program("sma", 4, |job| job.bucket = Bucket::Whole);

@@ -266,8 +266,9 @@ fn what_keeps_gradients_until_the_end_is_refused() {
     assert_eq!(alone("zero-2").unwrap().roles, alone("ssgd").unwrap().roles);
 }
 
-/// Of L equal layers gathered p ahead, p + 1 are in memory at once, and each is gathered twice but for those that backward passes come
-/// to before they are free; without resharding all are there, gathered once (Rajbhandari et al. 2020 §5.3).
+/// Of L equal layers gathered p ahead, p + 1 are in memory at once, and each is gathered twice but for those that
+/// backward passes come to before they are free; without resharding all are there, gathered once (Rajbhandari et
+/// al. 2020 §5.3).
 #[test]
 fn gathered_parameters_take_the_layers_in_use_and_those_ahead() {
     for (layers, prefetch) in [(6, 0), (6, 1), (6, 2), (9, 1), (9, 3)] {
@@ -287,8 +288,8 @@ fn gathered_parameters_take_the_layers_in_use_and_those_ahead() {
         assert_eq!(elements(Buffer::Parameters), layers * 272 / 4);
         let whole = program(format!("zero-3:prefetch={prefetch}:no-reshard"));
         let buckets = gathers(&whole);
-        // The first layer's backward pass makes no gradient of its input, and reads no parameters. Those gathered ahead from the last
-        // forward to the first backward passes are still there.
+        // The first layer's backward pass makes no gradient of its input, and reads no parameters. Those gathered ahead
+        // from the last forward to the first backward passes are still there.
         let again = buckets - 1 - prefetch.div_ceil(2).max(1);
         assert_eq!(gathers(&of), buckets + again, "{layers} layers, {prefetch} ahead");
         let all = BufferPlaces::of_role(&whole, (&whole.roles[0], 0), Reuse::Full);
@@ -327,7 +328,8 @@ fn replicas_add_up_the_parts_that_ranks_share() {
     }
 }
 
-/// Ranks with the same part of a layer update half of it each, along `data`, or a third along `device`, where replicas have the same third.
+/// Ranks with the same part of a layer update half of it each, along `data`, or a third along `device`, where replicas
+/// have the same third.
 #[test]
 fn split_layers_share_the_state_of_their_parts() {
     let elements = |strategy: &str, mesh: &str| {

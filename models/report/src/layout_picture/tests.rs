@@ -108,7 +108,8 @@ fn layouts(mesh: &Mesh) -> Vec<Layout> {
     })
 }
 
-/// How often ranks hold each cube of samples, features and elements of a tensor, by version and summand; ranks that hold the same part count once.
+/// How often ranks hold each cube of samples, features and elements of a tensor, by version and summand; ranks that
+/// hold the same part count once.
 ///
 /// The cubes are of a grid fine enough for all parts.
 fn coverage(cells: &[Option<Contents>]) -> BTreeMap<(Option<usize>, Option<usize>), Vec<u32>> {
@@ -173,7 +174,8 @@ fn ranks_hold_the_same_where_only_replicated_axes_tell_them_apart() {
     }
 }
 
-/// Of a large mesh the parts that are shown are apart from each other, the first begins the tensor and the last ends it.
+/// Of a large mesh the parts that are shown are apart from each other, the first begins the tensor and the
+/// last ends it.
 #[test]
 fn of_many_ranks_the_first_and_the_last_are_shown() {
     let large = [

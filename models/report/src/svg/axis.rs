@@ -68,7 +68,8 @@ impl Axis {
         all.iter().copied().step_by(all.len().div_ceil(12).max(1)).collect()
     }
 
-    /// Ones, twos and fives of each power of ten; ones alone over many powers, and multiples of one of them on a linear axis.
+    /// Ones, twos and fives of each power of ten; ones alone over many powers, and multiples of one of them on a
+    /// linear axis.
     pub fn ticks(&self) -> Vec<f64> {
         let powers = |steps: &'static [f64]| {
             let each = move |power: i32| steps.iter().map(move |step| step * 10f64.powi(power));

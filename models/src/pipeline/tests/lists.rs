@@ -81,7 +81,8 @@ proptest! {
         let in_flight = check(&lists, chunks, micro_batches).unwrap();
         let time = |_, pass| if pass == FORWARD { forward } else { backward };
         let spans = times(&lists, chunks, time).unwrap();
-        // With v chunks a stage, a chunk takes 1/v of its stage: work m·v, bubble s − 1, both times the time of a chunk.
+        // With v chunks a stage, a chunk takes 1/v of its stage: work m·v, bubble s − 1, both times the
+        // time of a chunk.
         let (s, m, v) = (u64::from(stages), u64::from(micro_batches), u64::from(chunks));
         prop_assert_eq!(makespan(&spans), (m * v + s - 1) * (forward + backward));
         prop_assert_eq!(ticks(&lists, chunks, time), Some(makespan(&spans)));

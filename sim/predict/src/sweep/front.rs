@@ -1,8 +1,8 @@
 //! `Front`: finds, among the points that answer one question, those that no other beats with as few ranks;
 //! and the knee.
 //!
-//! A point beats another with as many or fewer ranks and as many or more images per second, one of them strictly. With a
-//! fixed number of samples per step that is step time against ranks; with a fixed number per rank, throughput.
+//! A point beats another with as many or fewer ranks and as many or more images per second, one of them strictly. With
+//! a fixed number of samples per step that is step time against ranks; with a fixed number per rank, throughput.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,8 @@ impl<T> Front<T> {
         self.tried.last().copied()
     }
 
-    /// For each point of the front, the throughput with up to twice its ranks over its own, where twice as many were tried.
+    /// For each point of the front, the throughput with up to twice its ranks over its own, where twice as
+    /// many were tried.
     pub fn gains(&self) -> Vec<Option<f64>> {
         let gain = |(ranks, images_per_s, _): &(u32, f64, T)| {
             let twice = ranks.checked_mul(2).filter(|twice| self.tried.contains(twice))?;

@@ -113,8 +113,8 @@ impl Tree {
         }
     }
 
-    /// The least of the summed rates that join two halves of the slots, each half being whole subtrees; `rates` are those
-    /// of a host's wire and of a wire up from each level.
+    /// The least of the summed rates that join two halves of the slots, each half being whole subtrees; `rates` are
+    /// those of a host's wire and of a wire up from each level.
     pub(in super::super) fn bisection(&self, ports: u64, rates: &[f64]) -> f64 {
         let hosts = (ports / 2) as f64 * rates[0];
         if self.trees > 1 {

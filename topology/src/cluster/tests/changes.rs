@@ -54,8 +54,8 @@ fn names_that_stand_for_nothing_are_told_the_nearest() {
 
 #[test]
 fn what_a_failed_uplink_carried_spreads_over_the_others() {
-    // Two leaves of six hosts, three spines. By the destination's number each uplink carries two of six destinations; of
-    // the failed one's two, one goes to each of the others, so that these carry three: 2/3 of the bandwidth is left.
+    // Two leaves of six hosts, three spines. By the destination's number each uplink carries two of six destinations;
+    // of the failed one's two, one goes to each of the others, so that these carry three: 2/3 of the bandwidth is left.
     let keys = "down = [6, 2]\nup = [3]\nrouting = \"d-mod-k\"";
     let whole = cluster(12, 1, &fabric("fat-tree", "h*.n0", keys)).unwrap();
     let loads = |cluster: &Cluster| {

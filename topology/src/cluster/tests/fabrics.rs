@@ -181,7 +181,8 @@ fn ecmp_spreads_evenly_by_seed_and_flow_and_repeats_itself() {
     assert!(spines(&with("").unwrap(), 0).iter().all(|spine| *spine == 0));
 }
 
-/// GPU i of each host is one switch away from GPU i of every other host of its unit, and three from that of another unit.
+/// GPU i of each host is one switch away from GPU i of every other host of its unit, and three from that of
+/// another unit.
 #[test]
 fn rails_keep_the_same_nic_of_all_hosts_on_one_leaf() {
     let cluster = Cluster::load("dgx-h100:40@infiniband-ndr-rails").unwrap();

@@ -1,4 +1,5 @@
-//! Double trees over channels: two complementary binary trees between nodes, a chain inside each, both pipelined in chunks.
+//! Double trees over channels: two complementary binary trees between nodes, a chain inside each, both
+//! pipelined in chunks.
 //!
 //! Sanders, Speck and Träff 2009 (two-tree algorithms); NCCL's `trees.cc` and `connect.cc`. A node that is inner in one
 //! tree is a leaf of the other, each of which carries half of a channel's share, so that all links work both ways: a

@@ -1,10 +1,11 @@
 //! Sums in the switch of a node: it receives every member's part once, adds, and multicasts the result.
 //!
-//! NCCL's NVLS (`src/device/all_reduce.h`, 2.17 and later) over NVSwitch of Hopper and later. Each member heads a share of the buffer: the
-//! switch hands the head the sum of its share (`multimem.ld_reduce`), and the head stores it back to all (`multimem.st`). So a member of
-//! p sends n(1 + 1/p) elements up its own links and receives n. A reduce-scatter is the first half, an allgather the second. Switches are the last members and have no data, one for each
-//! node; members are shared out among nodes in order. Between nodes the heads of a share are a double tree (`nvls_tree.rs`), or switches of
-//! the network add for them too (`nvls_collnet.rs`).
+//! NCCL's NVLS (`src/device/all_reduce.h`, 2.17 and later) over NVSwitch of Hopper and later. Each member heads a share
+//! of the buffer: the switch hands the head the sum of its share (`multimem.ld_reduce`), and the head stores it back to
+//! all (`multimem.st`). So a member of p sends n(1 + 1/p) elements up its own links and receives n. A reduce-scatter is
+//! the first half, an allgather the second. Switches are the last members and have no data, one for each node; members
+//! are shared out among nodes in order. Between nodes the heads of a share are a double tree (`nvls_tree.rs`), or
+//! switches of the network add for them too (`nvls_collnet.rs`).
 
 use super::double_tree;
 use super::prelude::*;

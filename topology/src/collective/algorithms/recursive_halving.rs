@@ -145,8 +145,8 @@ impl Halves {
         clamp(start(members.start))..clamp(start(members.end))
     }
 
-    /// Round `t` with the partner across the middle of the block of 2^(log − t) halving members: on the way down half of the block for its
-    /// members, on the way up what each has.
+    /// Round `t` with the partner across the middle of the block of 2^(log − t) halving members: on the way down half
+    /// of the block for its members, on the way up what each has.
     fn step(&self, t: u32, receives: bool, action: Action) -> LaneStep {
         let index = if self.is_paired() { self.member / 2 } else { self.member - self.of.pairs() };
         let half = self.of.halving() >> (t + 1);

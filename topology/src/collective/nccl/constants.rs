@@ -124,7 +124,8 @@ pub(super) fn nvls_share(generation: Generation) -> f64 {
     }
 }
 
-/// Microseconds of the walk of PAT among this number of nodes: a share of a step for each level of its trees, and each rank's part.
+/// Microseconds of the walk of PAT among this number of nodes: a share of a step for each level of its trees, and each
+/// rank's part.
 pub(super) fn pat_walk(version: Version, nodes: u32) -> f64 {
     f64::from(nodes.ilog2()) * step(version, Hop::Network, Method::Pat, Protocol::Simple) / 3.5 + 2.8 * f64::from(nodes)
 }

@@ -71,8 +71,8 @@ pub(super) const MOST_CHANNELS: u32 = 64;
 impl FromStr for Request {
     type Err = String;
 
-    /// Reads what follows `library:nccl`: `@VERSION`, then after colons an algorithm, a protocol and a number of channels, in
-    /// this order, each of which may be left out.
+    /// Reads what follows `library:nccl`: `@VERSION`, then after colons an algorithm, a protocol and a number of
+    /// channels, in this order, each of which may be left out.
     fn from_str(text: &str) -> Result<Request, String> {
         let mut request = Request::default();
         let mut words = text.split(':');

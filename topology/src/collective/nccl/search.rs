@@ -1,8 +1,9 @@
 //! Finds NCCL's channels on a machine: how many, and with what speed each, as its search over the topology graph does.
 //!
-//! Speeds are tried downwards, and the largest channels × speed wins; those of 25 GB/s and more are then split over twice as many
-//! channels. Source: NVIDIA/nccl, `src/graph/search.cc` (`speedArray…`), `topo.h` (bandwidths of links), `connect.cc` (channels are
-//! doubled). Between nodes a channel needs a NIC, and a NIC may carry several. GB/s in one direction.
+//! Speeds are tried downwards, and the largest channels × speed wins; those of 25 GB/s and more are then split over
+//! twice as many channels. Source: NVIDIA/nccl, `src/graph/search.cc` (`speedArray…`), `topo.h` (bandwidths of
+//! links), `connect.cc` (channels are doubled). Between nodes a channel needs a NIC, and a NIC may carry several.
+//! GB/s in one direction.
 
 use super::{Generation, Machine};
 
@@ -84,7 +85,8 @@ pub(super) fn search(machine: &Machine) -> Found {
     let run = (2 * best.count).min(if capped { 24 } else { MOST });
     let heads = machine.per_node();
     let sums = late && machine.nvswitch && heads >= 3;
-    // The fastest of its speeds; that a sixth of the links' is found follows from which numbers of GPUs take NVLS (assumed).
+    // The fastest of its speeds; that a sixth of the links' is found follows from which numbers of GPUs take
+    // NVLS (assumed).
     let head =
         Channels { count: heads, speed: inside.min(if late { 6.0 * top(machine.generation) } else { 0.0 }) / 6.0 };
     let nvls_run = match machine.generation {

@@ -1,5 +1,5 @@
-//! Proves every algorithm among the leaders of nodes: few and many nodes, even and uneven ones, buffers on both sides of the star's
-//! limit, one lane and several, with remainders.
+//! Proves every algorithm among the leaders of nodes: few and many nodes, even and uneven ones, buffers on both sides
+//! of the star's limit, one lane and several, with remainders.
 
 use super::super::algorithms::tests::with;
 use super::super::{Action, Algorithm, Collective, Group, Schedule, check};

@@ -57,8 +57,8 @@ fn inner_members_are_disjoint_wherever_they_can_be() {
     }
 }
 
-/// Krizhevsky 2014 §4.1: each worker is designated a K-th of the gradients, accumulates it from every other worker, and sends the
-/// sum to every other. Member 1 of three has 3..6 of nine elements.
+/// Krizhevsky 2014 §4.1: each worker is designated a K-th of the gradients, accumulates it from every other worker, and
+/// sends the sum to every other. Member 1 of three has 3..6 of nine elements.
 #[test]
 fn a_direct_exchange_gives_each_member_its_part() {
     let schedule = allreduce("direct", 3, 9, 0);
@@ -129,7 +129,8 @@ fn a_binomial_tree_on_six() {
     assert_eq!(shown(&schedule, 4, 0), ["RecvSum 5 0..5", "Send 0 0..5", "RecvInto 0 0..5", "Send 5 0..5"]);
 }
 
-/// A tree on six with two children each: 0 has 1 and 2 below it, 1 has 3 and 4, 2 has 5. With five below one it is a server.
+/// A tree on six with two children each: 0 has 1 and 2 below it, 1 has 3 and 4, 2 has 5. With five below one it
+/// is a server.
 #[test]
 fn a_tree_of_two_children_on_six() {
     let schedule = allreduce("tree:2", 6, 5, 0);

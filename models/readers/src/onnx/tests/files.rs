@@ -66,8 +66,8 @@ fn files_of_the_onnx_package_are_the_zoos_networks() {
             assert_eq!(outputs(&file, kind), outputs(&ours, kind), "{name} {kind}");
         }
     }
-    // AlexNet's file has no padding around the image: 54×54 places instead of 55×55, from the second pooling's 12×12 on, and
-    // a last pooling that keeps a partial window, so that 6×6 reach the dense layers.
+    // AlexNet's file has no padding around the image: 54×54 places instead of 55×55, from the second pooling's 12×12
+    // on, and a last pooling that keeps a partial window, so that 6×6 reach the dense layers.
     let (file, ours) = (load("bvlc_alexnet"), zoo("alexnet"));
     assert_eq!(file.parameter_elements(), ours.parameter_elements());
     let shapes =

@@ -34,7 +34,8 @@ fn merged(sweep: &Sweep, out: &std::path::Path, shards: u32) -> Result<String, F
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// However many shards there are, in whatever order they run and wherever each was torn, together they are the whole sweep.
+    /// However many shards there are, in whatever order they run and wherever each was torn, together they are the
+    /// whole sweep.
     #[test]
     fn merged_shards_are_the_whole_sweep(
         of in 1u32..50,
