@@ -45,7 +45,7 @@ pub struct Optimizer {
     pub warm_up: WarmUp,
     /// How it falls later.
     pub decay: Decay,
-    /// m: the factor by which a step keeps the momentum buffer.
+    /// m: the factor on the momentum buffer in each step.
     pub momentum: f64,
     /// What the buffer holds.
     pub form: MomentumForm,

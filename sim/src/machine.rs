@@ -278,7 +278,7 @@ impl<'a, F: Fluid> Resources<'a, F> {
     /// whole, for as long as it runs.
     ///
     /// # Errors
-    /// What the solver refuses.
+    /// Errors of the solver.
     pub(crate) fn holding(
         &mut self,
         device: &Device,

@@ -291,8 +291,7 @@ impl Plan {
     }
 }
 
-/// How many groups the first `ranks` ranks belong to; those of an exchange are numbered in the order of their
-/// first ranks.
+/// How many groups the first `ranks` ranks belong to; an exchange's groups are numbered by their first ranks.
 fn groups_of(program: &Program, exchange: &Exchange, ranks: u32) -> u32 {
     if program.group_count(exchange) == 1 {
         return 1;

@@ -24,7 +24,7 @@ pub enum Failure {
         /// The message.
         message: String,
     },
-    /// Another process of the job has failed and reports why: exit code 0, since another one makes `mpirun` end that
+    /// Another process of the job has failed and reports why: exit code 0, since with any other `mpirun` would end that
     /// process before it has reported.
     Elsewhere,
     /// Nothing moved for the stall limit: exit code 3.

@@ -26,7 +26,7 @@ pub struct Target {
 }
 
 impl Default for Target {
-    /// No target, so only the last epoch is evaluated.
+    /// No accuracy; if one is set, the last epoch alone must reach it.
     fn default() -> Target {
         Target { accuracy: None, epochs: 1 }
     }

@@ -105,7 +105,7 @@ pub enum Arity {
 /// Which backward passes read the layer's input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputUse {
-    /// Never.
+    /// None.
     Never,
     /// For the gradient of the parameters.
     ForParameters,

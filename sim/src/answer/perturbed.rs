@@ -152,7 +152,7 @@ impl Costs for Perturbed<'_> {
             return Ok(Some(answer));
         }
         // The model has steps, and the part that depends on the cluster is evaluated on the side on which its figures
-        // are: multiplied by f, the factor c + s becomes c + s·f, so f·c + s is (1 + f)·(c + s) less that.
+        // are: with them multiplied by the factor, c + s becomes c + s·f, so f·c + s is (1 + f)·(c + s) less that.
         let slower = counterpart(cluster, 1.0 / self.factor);
         let there = self.inner.modelled(&slower, of)?.map_or(answer.seconds, |answer| answer.seconds);
         let seconds = (1.0 + self.factor) * answer.seconds - there;

@@ -163,7 +163,7 @@ impl Speeds {
             self.component(class, &moment, solver, &mut tapped);
         }
         self.touched = touched;
-        // Those who share what is tapped come second, as the tapping class is not affected.
+        // Classes that share what is tapped come second, as the tapping class is not affected.
         self.searches += 1;
         let mut none = Vec::new();
         for (resource, moment) in tapped {

@@ -128,7 +128,7 @@ impl<F: Fluid> Engine<'_, F> {
             self.events.push(end, Event::Through(flight));
         }
         if F::TRACES {
-            // The kernel that is free last may be read before it is written.
+            // The slot of the rank that is free last is written last, since `since` may refer to it.
             let (first, rest): (Vec<u32>, Vec<u32>) = ranks.into_iter().partition(|rank| Some(*rank) == last);
             for rank in rest.into_iter().chain(first) {
                 self.keep(Slot::Free(rank), since, Took::Whole { meeting });

@@ -86,7 +86,8 @@ impl System {
         }
     }
 
-    /// Updates the capacity left for those who share tapped resources; they are touched if that changes their speeds.
+    /// Updates the capacity left for classes that share tapped resources; they are touched if that changes
+    /// their speeds.
     pub(super) fn sap(&mut self) {
         let mut sapped = std::mem::take(&mut self.sapped);
         let mut unmoved = false;
