@@ -3,6 +3,7 @@
 //! A [`Collective`] says what holds afterwards, an [`Algorithm`] how it is reached, and a [`Schedule`] combines the two
 //! for one [`Group`] and one buffer. The simulator times its steps and the executor performs them; neither knows which
 //! collective it is. [`check`] proves a schedule against the meaning of its collective without running it.
+//!
 //! # What a lane means
 //!
 //! - A lane is a chain of [`LaneStep`]s on one member; its steps run in order. A `Send` is posted and does not wait, a

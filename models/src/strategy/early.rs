@@ -1,5 +1,6 @@
 //! Uses gradients up during the backward passes, so that their memory is free for others (Rajbhandari et
 //! al. 2020 §5.2).
+//!
 //! Updates and backward passes queue on one stream, so after an update a later bucket's gradients may use the memory of
 //! the updated ones. With several micro-batches, ranks accumulate their parts of each one's gradients at the same
 //! points, and update with the sums at the end.
