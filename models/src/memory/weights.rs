@@ -71,7 +71,8 @@ fn reads(program: &Program, chain: usize, phase: Phase) -> bool {
     phase != Phase::BackwardWeight || behind().any(|id| !program.model.node(*id).parameters.is_empty())
 }
 
-/// The first and last task between which all of `range` must be in memory; each part begins with copies of all of it.
+/// The lifetimes of `range`, as first and last tasks, in which all of it must be in memory; each part begins with
+/// copies of all of it.
 fn lives_of(role: &Role, range: &Range<u64>, tasks: &[TaskId]) -> Option<Vec<(TaskId, TaskId)>> {
     let mut tasks = tasks.to_vec();
     tasks.sort_unstable();
