@@ -1,15 +1,15 @@
-//! `Augmentation`: what is done at random to training samples, as settings name it.
+//! `Augmentation`: parses the random augmentations of training samples from settings.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What is done to a training sample: `none`, or some of `patch`, `scale`, `crop=PIXELS` and `flip`.
+/// The random augmentations of a training sample: `none`, or some of `patch`, `scale`, `crop=PIXELS` and `flip`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Augmentation {
-    /// A patch of the size that the model takes out of a larger image; evaluation takes the one in the centre (Krizhevsky 2014,
-    /// §5, and Iandola et al. 2016, §7.1: 224 of 256 pixels).
+    /// A patch of the model's input size out of a larger image; evaluation takes the central one (Krizhevsky 2014, §5,
+    /// and Iandola et al. 2016, §7.1: 224 of 256 pixels).
     pub patch: bool,
-    /// A crop of random area and aspect ratio, brought back to the image's size (Goyal et al. 2017, §5.1).
+    /// A crop of random area and aspect ratio, resized to the image's size (Goyal et al. 2017, §5.1).
     pub scale: bool,
     /// A crop of the image's size out of the image padded by this number of pixels (He et al. 2016, §4.2).
     pub crop: u32,

@@ -1,4 +1,4 @@
-//! Model averaging: how learners, each with a model of its own, and their average model are kept together.
+//! Model averaging: the buffers and constants with which learners, each with its own model, follow their average model.
 //!
 //! One iteration of Koliousis et al. 2019, Alg. 1, for learner j, all of it from the old w_j and z:
 //!
@@ -6,18 +6,20 @@
 //! g_j = γ·∇ℓ(w_j)    c_j = α·(w_j − z)    w_j ← w_j − g_j − c_j    z ← z + Σ c_j + μ·(z − z_prev)
 //! ```
 //!
-//! In the first iteration there is no z_prev and no momentum; afterwards z_prev is the z that this iteration began with
+//! In the first iteration there is no z_prev and no momentum; afterwards z_prev is the z at this iteration's start
 //! (line 13 of the printed algorithm names a z′ that it does not define). Without momentum it is synchronous elastic
-//! averaging SGD (Zhang, Choromanska and LeCun 2015). What is done to each element is a formula of the strategy (`strategy/learners.rs`).
+//! averaging SGD (Zhang, Choromanska and LeCun 2015). The arithmetic on each element is a formula of the strategy
+//! (`strategy/learners.rs`).
 //!
-//! With reference models (§3.3) there are two levels. Device d has a reference r_d, against which its learners are corrected:
+//! With reference models (§3.3) there are two levels. Device d has a reference r_d, against which its learners
+//! are corrected:
 //!
 //! ```text
 //! c_j = α·(w_j − r_d)    w_j ← w_j − g_j − c_j    s_d = Σ c_j over its learners
 //! ```
 //!
-//! Across devices Alg. 1 goes on with references for replicas. The first device's reference is the average model z; what
-//! another's learners found, s_d, stands where a replica has its gradient's step:
+//! Across devices Alg. 1 applies to the references instead of replicas. The first device's reference is the average
+//! model z; the learning of another device's learners, s_d, takes the place of a replica's gradient step:
 //!
 //! ```text
 //! C_d = α'·(r_d − z)    r_d ← (r_d + s_d) − C_d    z ← z + (s_0 + Σ C_d) + μ·(z − z_prev)
@@ -25,20 +27,20 @@
 
 use crate::{Buffer, Declared};
 
-/// How the batches of an iteration get to the learners.
+/// How the batches of an iteration are assigned to learners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Assignment {
     /// Each learner has its own, equally many, and takes the next one when it is free.
     #[default]
     Own,
-    /// The same batches, handed out in turn: while the learner whose turn it is is not free, those behind it wait, free or not
+    /// The same batches, assigned in turn: while the learner whose turn it is is busy, those after it wait, free or not
     /// (Koliousis et al. 2019, §4.3: schedulers that "wait for a given replica to become available").
     RoundRobin,
-    /// A learner that is free takes the next one, until the iteration's are gone.
+    /// A free learner takes the next one, until the iteration has none left.
     FirstCome,
 }
 
-/// The numbers of model averaging.
+/// The constants of model averaging.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Averaging {
     /// α: the part of a learner's distance from the average model that each synchronisation takes back.
@@ -49,30 +51,31 @@ pub struct Averaging {
     pub period: u32,
     /// Which learner takes which batch.
     pub assignment: Assignment,
-    /// α': the part of a reference model's distance from the average model that each synchronisation takes back; `None` where there
-    /// are no reference models, one for the learners of each device (Koliousis et al. 2019, §3.3).
+    /// α': the part of a reference model's distance from the average model that each synchronisation takes back; `None`
+    /// where there are no reference models, one for the learners of each device (Koliousis et al. 2019, §3.3).
     pub reference_alpha: Option<f64>,
 }
 
 impl Averaging {
-    /// Where a learner's c_j stands, and after the exchange Σ c_j.
+    /// Holds a learner's c_j, and after the exchange Σ c_j.
     pub const DIFFERENCES: Buffer = Buffer::Declared(0);
-    /// Where z stands.
+    /// Holds z.
     pub const AVERAGE: Buffer = Buffer::Declared(1);
-    /// Where z_prev stands.
+    /// Holds z_prev.
     pub const PREVIOUS: Buffer = Buffer::Declared(2);
 
-    /// Where a device's reference model stands; the first device's is the average model.
+    /// Holds a device's reference model; the first device's is the average model.
     pub const REFERENCE: Buffer = Buffer::Declared(3);
 
-    /// The buffers of a learner beside its weights and gradients, for a model of `parameters` elements.
+    /// The buffers of a learner besides its weights and gradients, for a model of `parameters` elements.
     pub(crate) fn buffers(&self, parameters: u64) -> Vec<Declared> {
         let names = ["differences", "average model", "previous average model", "reference model"];
         let buffer = |name: &&str| Declared { name: (*name).to_owned(), elements: parameters };
         names[..if self.reference_alpha.is_some() { 4 } else { 3 }].iter().map(buffer).collect()
     }
 
-    /// How often a learner of so many may learn in an iteration: all batches may fall to one that is much faster.
+    /// The most micro-batches of an iteration that one of `learners` learners may take: all of them, if it is
+    /// much faster.
     pub(crate) fn repetitions(&self, learners: u32) -> u32 {
         match self.assignment {
             Assignment::Own | Assignment::RoundRobin => self.period,

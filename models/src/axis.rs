@@ -1,4 +1,4 @@
-//! Names the axes along which ranks are told apart, and sets of them.
+//! Names the axes of the mesh of ranks, and sets of them.
 
 use std::fmt;
 

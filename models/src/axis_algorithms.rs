@@ -1,4 +1,4 @@
-//! Names the algorithm of the exchanges along an axis, where it is not that of all gradients.
+//! Parses the algorithms of exchanges along an axis, where they differ from that of the gradients.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +7,8 @@ use lockstep_topology::Algorithm;
 
 use crate::{Axis, AxisSet};
 
-/// Algorithms by axis. Exchanges along an axis without one take the job's algorithm where they are of parameters, and `direct` where
-/// they are of activations.
+/// Algorithms by axis. Exchanges along an axis without one take the job's algorithm where they are of parameters, and
+/// `direct` where they are of activations.
 ///
 /// ```
 /// # use lockstep_models::{Axis, AxisAlgorithms, AxisSet};

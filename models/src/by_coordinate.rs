@@ -1,4 +1,4 @@
-//! Lets one list of tasks serve ranks that differ: a value for each coordinate on an axis of the mesh.
+//! Lets one list of tasks serve ranks that differ: holds a value for each coordinate on an axis of the mesh.
 
 use std::sync::Arc;
 

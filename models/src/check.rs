@@ -1,4 +1,5 @@
-//! `Program::check`: what must hold before a program is simulated or executed, from indices to the meaning of its exchanges.
+//! `Program::check`: verifies a program before it is simulated or executed, from indices to the meaning of
+//! its exchanges.
 
 mod alone;
 mod proofs;
@@ -11,7 +12,7 @@ use crate::{
 
 pub use proofs::Proofs;
 
-/// Groups up to this size are expanded and proved; larger ones use the same code with more members.
+/// Groups up to this size are expanded and proved; larger ones run the same code with more members.
 const PROVED_MEMBERS: u32 = 64;
 
 impl Program {
@@ -24,7 +25,7 @@ impl Program {
         self.check_beside(&Proofs::default())
     }
 
-    /// The same, where `proofs` knows schedules that need not be proved again, and learns new ones.
+    /// The same, skipping schedules that `proofs` has, and adding new ones to it.
     ///
     /// # Errors
     /// As there.
@@ -72,7 +73,8 @@ impl Program {
         Ok(())
     }
 
-    /// The stages of a pipeline take all passes of all micro-batches, wait for each other in no circle and add gradients in order.
+    /// Checks that a pipeline's stages take all passes of all micro-batches, do not wait for each other in a cycle, and
+    /// add gradients in order.
     fn check_pipeline(&self) -> Result<(), InputError> {
         let orders: Vec<_> = self.roles.iter().filter_map(Role::order).collect();
         let Some(first) = orders.first() else { return Ok(()) };
@@ -155,7 +157,7 @@ impl Program {
         Ok(())
     }
 
-    /// Samples that come into a buffer must find room there.
+    /// Samples that are loaded into a buffer must fit there.
     fn check_load(&self, role: &Role, name: &str, samples: u32, buffer: usize) -> Result<(), InputError> {
         let needed = u64::from(samples) * self.model.input().elements();
         if self.least_room(role, buffer) < needed {
@@ -164,7 +166,7 @@ impl Program {
         Ok(())
     }
 
-    /// The fewest elements of a declared buffer that a rank of `role` has room for.
+    /// The fewest elements of a declared buffer that a rank of `role` holds.
     fn least_room(&self, role: &Role, index: usize) -> u64 {
         let all = Buffer::Declared(index);
         let rooted = |exchange: &Exchange| {
@@ -304,7 +306,7 @@ impl Program {
             let list = &of_role[role];
             let by_nodes = list.iter().find(|exchange| exchange.algorithm.by_nodes()).or(list.first());
             let Some(by_nodes) = by_nodes.filter(|_| members.count() <= PROVED_MEMBERS) else { continue };
-            // Parts may be an element longer in one group than in another.
+            // Parts may differ by an element between groups.
             let shared = list.iter().filter(|exchange| !exchange.shared.is_empty());
             let parts: Vec<u64> = shared.map(|exchange| self.elements_of(exchange, &members)).collect();
             let what = (role, self.nodes_of(by_nodes, &members), parts);
@@ -316,7 +318,8 @@ impl Program {
         Ok(())
     }
 
-    /// Proves that exchanges among `members` compute their collectives. A library's lanes say what it costs, and are not proved.
+    /// Proves that exchanges among `members` compute their collectives. The lanes of a library only state its cost and
+    /// are not proved.
     fn prove(&self, exchanges: &[&Exchange], members: &Members, proofs: &Proofs) -> Result<(), InputError> {
         for exchange in exchanges.iter().filter(|exchange| exchange.algorithm.library().is_none()) {
             let Exchange { collective, algorithm, chunk, padded, .. } = exchange;

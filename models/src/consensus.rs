@@ -1,11 +1,13 @@
-//! Names the models that learners share beside their own: the average model, and reference models of devices (Koliousis et al. 2019 §3.3).
+//! Names the models that learners share besides their own: the average model, and reference models of devices
+//! (Koliousis et al. 2019 §3.3).
 
 use crate::{Averaging, Axis, Buffer, Program};
 
-/// The buffers in which a learner keeps the models that it shares; each has as many elements as the model has parameters.
+/// The buffers in which a learner keeps the models that it shares; each has as many elements as the model
+/// has parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SharedModels {
-    /// The average model. It begins as the parameters that all learners start with.
+    /// The average model. It is initialized with the parameters that all learners start with.
     pub average: Buffer,
     /// The average model one synchronisation earlier; there is none before the first.
     pub previous: Buffer,
@@ -33,13 +35,13 @@ impl Program {
         Some(SharedModels { average: Averaging::AVERAGE, previous: Averaging::PREVIOUS, consensus })
     }
 
-    /// Which of the reference models `rank` has beside the average one, as the number of its device; the first device has none.
+    /// The number of the device whose reference model `rank` has besides the average one; the first device has none.
     pub fn reference_of(&self, rank: u32) -> Option<u32> {
         self.averaging?.reference_alpha?;
         Some(self.mesh.coordinate(Axis::Device, rank)).filter(|device| *device > 0 && rank < self.workers())
     }
 
-    /// Whether `rank` is the first learner of its device, which hands on the reference model.
+    /// Whether `rank` is the first learner of its device, which passes on the reference model.
     pub fn tells_reference(&self, rank: u32) -> bool {
         self.reference_of(rank).is_some() && self.mesh.coordinate(Axis::Learner, rank) == 0
     }

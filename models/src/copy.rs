@@ -1,7 +1,7 @@
-//! Copies: what a rank moves inside its own memory, between activations and the buffers that exchanges read and write.
+//! Copies: moves data inside a rank's memory, between activations and the buffers that exchanges read and write.
 //!
-//! Exchanges work on contiguous blocks of one member each, layers on samples with all their features; a copy packs the one
-//! into the other or back. It is a task like any other, so that simulator and executor both count its bytes.
+//! Exchanges work on contiguous blocks of one member each, layers on samples with all their features; a copy packs the
+//! one into the other or back. It is a task like any other, so simulator and executor both count its bytes.
 
 use crate::{Buffer, LayerId, Turns};
 
@@ -23,7 +23,7 @@ pub struct Rows {
     pub count: u64,
     /// Elements of a row.
     pub length: u64,
-    /// Where the first one begins in the area read, and how far the next is behind it.
+    /// The first element in the area read, and the distance from one row to the next.
     pub from: (u64, u64),
     /// The same in the area written.
     pub to: (u64, u64),
@@ -57,13 +57,13 @@ pub struct Copy {
     pub from: Area,
     /// What is written.
     pub to: Area,
-    /// Which elements; none where other ranks of the program have something to copy and this one has not.
+    /// Which elements; none where other ranks of the program copy something and this one does not.
     pub rows: Vec<Rows>,
-    /// Whether they are added to what stands there.
+    /// Whether they are added to the destination.
     pub add: bool,
-    /// Whether what the rows leave out of the area written becomes zero.
+    /// Whether the rest of the area written is set to zero.
     pub clear: bool,
-    /// Where other runs have their part of the buffer that is read or written.
+    /// The parts of the buffer that other runs read or write.
     pub turns: Turns,
 }
 
@@ -86,7 +86,7 @@ impl Copy {
         (from + behind(self.from), to + behind(self.to))
     }
 
-    /// What a run does.
+    /// The copy that a run does.
     pub fn of_run(&self, run: u64) -> Copy {
         let by = self.turns.first(run);
         let behind =

@@ -1,10 +1,10 @@
-//! The critical path of a step: from its last span back through what each span waited for, so that its parts add up to
-//! the step's time exactly.
+//! Finds the critical path of a step: from its last span back through what each span waited for, so that its parts add
+//! up to the step's time exactly.
 //!
-//! A pure function of program and timeline, so that it explains predicted and measured runs alike. A span waits for the
-//! task before it in its rank's stream, for what it is `after`, and in an exchange for the member that came last. Time
-//! between a compute task and what it waited for goes to an exchange in flight on its rank (on a CPU the rank's thread then
-//! handles messages), else it is called `wait`.
+//! A pure function of program and timeline, so it explains predicted and measured runs alike. A span waits for the task
+//! before it in its rank's stream, for what it is `after`, and in an exchange for the member that came last. Time
+//! between a compute task and what it waited for is attributed to an exchange in flight on its rank (on a CPU the
+//! rank's thread then handles messages), else it is called `wait`.
 
 mod runs;
 
@@ -18,16 +18,16 @@ use runs::{Moment, Runs};
 /// The name of time that no task accounts for.
 pub const WAIT: &str = "wait";
 
-/// A part of the path: one rank does one thing.
+/// A part of the path: what one rank does in an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// Who.
+    /// The rank.
     pub rank: u32,
     /// Which task of the rank's role; `None` where it waits for no task that is known.
     pub task: Option<u32>,
-    /// Since when it holds the step up.
+    /// When it begins to hold up the step.
     pub begin: Time,
-    /// Until when.
+    /// When it ends.
     pub end: Time,
 }
 
@@ -108,7 +108,8 @@ impl Walk<'_> {
         };
         while self.at > self.step.begin {
             let this = self.runs.span(span);
-            // An exchange goes on once its last member is there; what that one waited for comes before.
+            // An exchange progresses only once its last member has started, so the path continues with what that
+            // one waited for.
             let holder = self.runs.last_member(span, self.at).unwrap_or(span);
             self.cover(this.rank, Some(this.task), self.runs.span(holder).start);
             match self.before(holder) {
@@ -118,7 +119,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The span whose end let `span` start; the time between the two is accounted for. `None` at the step's begin.
+    /// The span whose end let `span` start; the time between the two is attributed. `None` at the step's begin.
     fn before(&mut self, mut span: usize) -> Option<usize> {
         while self.at > self.step.begin {
             let cause = self.runs.cause(span, self.at);
@@ -132,7 +133,7 @@ impl Walk<'_> {
         None
     }
 
-    /// Accounts for time of `rank` back to `since` in which its stream did nothing.
+    /// Attributes the time of `rank` back to `since`, in which its stream was idle.
     fn idle(&mut self, rank: u32, since: Time) {
         let since = since.max(self.step.begin);
         while self.at > since {

@@ -1,8 +1,9 @@
-//! The driver: every choice that depends on what happens at run time, as one pure state machine.
+//! The driver: makes every choice that depends on what happens at run time, as one pure state machine.
 //!
-//! Simulator and executor ask it the same questions, with simulated and with measured times; a program itself holds no
-//! choice. Synchronous SGD asks only which batch comes next and when to stop. Learners that are served in turn, or first come,
-//! first served, also claim their batches of an iteration; what they got is on record, and a record can be replayed.
+//! Simulator and executor ask it the same questions, with simulated and with measured times; a program itself holds
+//! no choice. Synchronous SGD asks only which batch comes next and when to stop. Learners that take batches in
+//! turn, or first come, first served, also claim their batches of an iteration. Claims are recorded, and a record
+//! can be replayed.
 
 mod claims;
 mod judge;
@@ -18,11 +19,11 @@ use crate::{Assignment, Program};
 /// What a rank reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observation {
-    /// Who.
+    /// The rank.
     pub rank: u32,
     /// The iteration that it is about to begin, or that it claims a batch of.
     pub iteration: u32,
-    /// When, on the run's clock.
+    /// The time, on the run's clock.
     pub at: Time,
 }
 
@@ -57,8 +58,8 @@ impl Driver {
         Driver { first, steps, claims: Claims::default() }
     }
 
-    /// The same, for the ranks of `program`: those that claim batches get an iteration's micro-batches in turn, or first come,
-    /// first served, unless it replays what they got once.
+    /// The same, for the ranks of `program`: those that claim batches get an iteration's micro-batches in turn, or
+    /// first come, first served, unless a record is replayed.
     pub fn serving(self, program: &Program) -> Driver {
         if self.claims.replays() {
             return self;
@@ -71,7 +72,7 @@ impl Driver {
         Driver { claims, ..self }
     }
 
-    /// The same, but claims are answered as `record` says, whoever asks first.
+    /// The same, but claims are answered as `record` says, in whatever order they come.
     ///
     /// # Errors
     /// A record of another program or of fewer steps: each micro-batch of each iteration must be claimed once.
@@ -81,7 +82,7 @@ impl Driver {
         Ok(Driver { claims, ..self })
     }
 
-    /// How many iterations it lets every rank run, whatever it is told meanwhile.
+    /// The number of iterations that every rank runs, whatever is reported meanwhile.
     pub fn steps(&self) -> u32 {
         self.steps
     }
@@ -94,17 +95,17 @@ impl Driver {
         Decision::Run { batch: self.first + u64::from(observation.iteration) }
     }
 
-    /// What a rank which is free gets.
+    /// The micro-batch of a rank that is free.
     pub fn claim(&mut self, observation: &Observation) -> Answer {
         self.claims.take(observation)
     }
 
-    /// Whether claims are answered as they were once, whoever asks first.
+    /// Whether claims are answered from a record, in whatever order they come.
     pub fn replays(&self) -> bool {
         self.claims.replays()
     }
 
-    /// The rank whose turn it is, where ranks take turns: what others wait for.
+    /// The rank whose turn it is, where ranks take turns; others wait for it.
     pub fn turn(&self) -> Option<u32> {
         self.claims.turn()
     }

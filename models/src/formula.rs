@@ -1,6 +1,8 @@
-//! Elementwise arithmetic on whole buffers: a formula is a list of multiply-adds, which costs, layouts and devices all read.
+//! Describes elementwise arithmetic on whole buffers: a formula is a list of multiply-adds, from which costs, layouts
+//! and kernels follow.
 //!
-//! Every multiply-add rounds its product and then its sum, in the order of the list, so that every device gives the same bits.
+//! Every multiply-add rounds its product and then its sum, in the order of the list, so that every device gives
+//! the same bits.
 
 use std::ops::Range;
 
@@ -15,30 +17,30 @@ pub enum Operand {
     Local(usize),
 }
 
-/// What a product is multiplied by: the same for all elements, but for weight decay, and a pure function of the step.
+/// The factor of a product: the same for all elements, except for weight decay, and a pure function of the step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Coefficient {
-    /// A number, rounded to fp32.
+    /// A constant, rounded to fp32.
     Constant(f64),
-    /// 1. There is none in the first repetition of an iteration.
+    /// 1. Absent in the first repetition of an iteration.
     Again,
-    /// γ of the step. There is none while no gradient of the iteration waits to be applied.
+    /// γ of the step. Absent while no gradient of the iteration waits to be applied.
     Rate,
-    /// λ; 0 for parameters that weight decay spares.
+    /// λ; 0 for parameters without weight decay.
     WeightDecay,
-    /// μ: this one, or the optimizer's. There is none in an iteration that has no model before it.
+    /// μ: this one, or the optimizer's. Absent in an iteration that has no model before it.
     Momentum(Option<f64>),
-    /// What is kept of the optimizer's momentum: m, or m·η/η_before.
+    /// The factor of the optimizer's momentum: m, or m·η/η_before.
     Kept {
         /// Whether an update of the same parameters came before in this step: then it is m.
         again: bool,
     },
-    /// γ where the optimizer's momentum has the rate in it; else there is none.
+    /// γ where the optimizer's momentum includes the rate; else absent.
     Absorbed,
-    /// m where the optimizer looks ahead along its momentum; else there is none.
+    /// m where the optimizer looks ahead along its momentum; else absent.
     Ahead,
-    /// What the weights take of the optimizer's step: γ, or 1 where the rate is in it already. There is none unless the optimizer
-    /// looks ahead, or does not.
+    /// The factor of the optimizer's step on the weights: γ, or 1 where the momentum includes the rate. Absent unless
+    /// the optimizer looks ahead, or does not.
     Taken {
         /// Which of the two.
         ahead: bool,
@@ -75,13 +77,13 @@ pub struct MultiplyAdd {
     pub plus: Option<Operand>,
     /// Whether it is subtracted instead.
     pub subtracts: bool,
-    /// The product's coefficient; a multiply-add that has none in a step is left out of it.
+    /// The product's coefficient; a multiply-add whose coefficient is absent in a step is left out.
     pub factor: Coefficient,
     /// The product's other factor.
     pub times: Operand,
 }
 
-/// Multiply-adds that are done one after the other for each element.
+/// Multiply-adds, applied in order to each element.
 ///
 /// ```
 /// # use lockstep_models::{Buffer, Coefficient, Formula, Operand};
@@ -98,29 +100,29 @@ pub struct Formula {
 }
 
 impl Formula {
-    /// The most multiply-adds of a formula, which a GPU's kernel takes as parameters.
+    /// The most multiply-adds of a formula; a GPU's kernel takes them as parameters.
     pub const MOST_TERMS: usize = 8;
     /// The most buffers of a formula, and the most intermediate results.
     pub const MOST_OPERANDS: usize = 4;
 
-    /// A formula that does nothing yet. Tasks are named by it, and reports add them up by it.
+    /// An empty formula. Tasks are named after it, and reports group by its name.
     pub fn new(name: &'static str) -> Formula {
         Formula { name, terms: Vec::new() }
     }
 
-    /// Then `to ← plus + factor·times`.
+    /// Appends `to ← plus + factor·times`.
     #[must_use]
     pub fn add(self, to: Operand, plus: Operand, factor: Coefficient, times: Operand) -> Formula {
         self.then(MultiplyAdd { to, plus: Some(plus), subtracts: false, factor, times })
     }
 
-    /// Then `to ← plus − factor·times`.
+    /// Appends `to ← plus − factor·times`.
     #[must_use]
     pub fn subtract(self, to: Operand, plus: Operand, factor: Coefficient, times: Operand) -> Formula {
         self.then(MultiplyAdd { to, plus: Some(plus), subtracts: true, factor, times })
     }
 
-    /// Then `to ← factor·times`.
+    /// Appends `to ← factor·times`.
     #[must_use]
     pub fn scale(self, to: Operand, factor: Coefficient, times: Operand) -> Formula {
         self.then(MultiplyAdd { to, plus: None, subtracts: false, factor, times })
@@ -145,12 +147,12 @@ impl Formula {
         &self.terms
     }
 
-    /// Of each multiply-add what it reads, then what it writes.
+    /// The operands of each multiply-add: first those it reads, then the one it writes.
     fn operands(&self) -> impl Iterator<Item = Operand> {
         self.terms.iter().flat_map(|term| term.plus.into_iter().chain([term.times, term.to]))
     }
 
-    /// Its buffers, each once, in the order in which it comes to them.
+    /// Its buffers, each once, in order of first use.
     pub fn buffers(&self) -> Vec<Buffer> {
         let mut buffers = Vec::new();
         for operand in self.operands() {
@@ -163,7 +165,7 @@ impl Formula {
         buffers
     }
 
-    /// Whether it needs what a buffer holds before it.
+    /// Whether it reads the content of a buffer from before.
     pub fn reads(&self, buffer: Buffer) -> bool {
         let of = Operand::Buffer(buffer);
         let touches = |term: &&MultiplyAdd| [Some(term.to), term.plus, Some(term.times)].contains(&Some(of));
@@ -175,13 +177,14 @@ impl Formula {
         self.terms.iter().any(|term| term.to == Operand::Buffer(buffer))
     }
 
-    /// Whether it follows the rate or the decay of the optimizer, which may differ from tensor to tensor.
+    /// Whether it depends on the rate or the decay of the optimizer, which may differ from tensor to tensor.
     pub fn learns(&self) -> bool {
         use Coefficient::{Absorbed, Rate, Taken, WeightDecay};
         self.terms.iter().any(|term| matches!(term.factor, Rate | WeightDecay | Absorbed | Taken { .. }))
     }
 
-    /// fp32 elements read and written for each element: one for each buffer that is read and one for each that is written.
+    /// fp32 elements read and written for each element: one for each buffer that is read and one for each
+    /// that is written.
     pub fn accesses(&self) -> u64 {
         let of = |buffer: &Buffer| u64::from(self.reads(*buffer)) + u64::from(self.writes(*buffer));
         self.buffers().iter().map(of).sum()
@@ -200,7 +203,7 @@ impl Formula {
         Formula { name: self.name, terms: self.terms.iter().map(term).collect() }
     }
 
-    /// The formula in the numbers of a step.
+    /// Evaluates its coefficients for a step.
     pub fn bind(&self, numbers: &StepNumbers) -> BoundFormula {
         let buffers = self.buffers();
         let place = |operand| match operand {
@@ -227,19 +230,19 @@ impl Formula {
     }
 }
 
-/// A formula in numbers: what a device is given.
+/// A formula with numbers as coefficients, as devices evaluate it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BoundFormula {
-    /// Its buffers, as [`Formula::buffers`] has them.
+    /// Its buffers, in the order of [`Formula::buffers`].
     pub buffers: Vec<BoundBuffer>,
     /// Its multiply-adds, in order.
     pub terms: Vec<BoundTerm>,
-    /// Whether weight decay spares no parameters.
+    /// Whether weight decay applies to all parameters.
     pub decay_batch_norm: bool,
 }
 
 impl BoundFormula {
-    /// Whether λ is in it and not 0, so that it may differ from parameter to parameter.
+    /// Whether λ occurs in it and is not 0, so that it may differ from parameter to parameter.
     pub fn decays(&self) -> bool {
         self.terms.iter().any(|term| term.decays && term.factor != 0.0)
     }
@@ -250,23 +253,23 @@ impl BoundFormula {
 pub struct BoundBuffer {
     /// Which.
     pub buffer: Buffer,
-    /// Whether the formula needs what it holds before.
+    /// Whether the formula reads its content from before.
     pub read: bool,
     /// Whether the formula changes it.
     pub written: bool,
 }
 
-/// `to ← plus + factor·times`, or without `plus` the product alone. Operands are numbered: first the formula's buffers, then
-/// intermediate results.
+/// `to ← plus + factor·times`, or without `plus` the product alone. Operands are numbered: first the formula's buffers,
+/// then intermediate results.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BoundTerm {
     /// What is written.
     pub to: usize,
     /// What the product is added to.
     pub plus: Option<usize>,
-    /// The product's factors, of which one is the same for all elements.
+    /// The product's factor that is the same for all elements.
     pub factor: f32,
-    /// Whether that one is 0 for parameters that weight decay spares.
+    /// Whether this factor is 0 for parameters without weight decay.
     pub decays: bool,
     /// The other factor.
     pub times: usize,
@@ -275,11 +278,12 @@ pub struct BoundTerm {
 /// A formula on a range of its buffers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Elementwise {
-    /// What is done to each element.
+    /// The arithmetic on each element.
     pub formula: Formula,
     /// Elements of each buffer; none where the role has nothing to do.
     pub range: Range<u64>,
-    /// The axes along which ranks share the range out, a part each ([`Program::own_part`](crate::Program::own_part)).
+    /// The axes along which the range is sharded, a part for each rank
+    /// ([`Program::own_part`](crate::Program::own_part)).
     pub shared: AxisSet,
     /// Whether the first repetition of an iteration leaves it out.
     pub skips_first: bool,

@@ -1,8 +1,8 @@
 //! The graph of one optimizer step: a node per layer pass or collective, an edge per tensor with its layout.
 //!
-//! A node is done by the whole group of workers, so the graph does not grow with ranks or accumulation. A strategy is a
-//! choice of layouts; collectives stand exactly where a layout must change, and [`Graph::check`] refuses anything else:
-//! it is the proof that a strategy computes the gradient of the global batch.
+//! A node is executed by the whole group of workers, so the graph does not grow with ranks or accumulation. A strategy
+//! is a choice of layouts. A collective occurs exactly where a layout must change; [`Graph::check`] refuses anything
+//! else, which proves that a strategy computes the gradient of the global batch.
 
 mod rules;
 mod table;
@@ -26,7 +26,7 @@ use crate::{
 use rules::{Placed, Rule};
 pub use table::{LayoutChange, LayoutRow};
 
-/// What an edge carries.
+/// The tensor of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tensor {
     /// A layer's output.
@@ -35,13 +35,13 @@ pub enum Tensor {
     ActivationGradient(LayerId),
     /// The weights of a layer, as updated in the previous step.
     Weight,
-    /// Weights as layers read them where each rank keeps a part, gathered in a buffer of their own.
+    /// Weights as layers read them where each rank keeps a part, gathered into their own buffer.
     GatheredWeight,
     /// The gradient of weights.
     WeightGradient,
     /// The sum of the gradients of weights over the micro-batches so far.
     GradientSum,
-    /// What a learner's weights differ by from the average model, or the sum of that over learners.
+    /// The difference of a learner's weights from the average model, or the sum of the differences of several learners.
     Difference,
     /// The average model.
     Average,
@@ -50,7 +50,7 @@ pub enum Tensor {
 }
 
 impl Tensor {
-    /// Whether a layer computes with it as its weights.
+    /// Whether layers read it as their weights.
     pub(crate) fn is_weights(self) -> bool {
         matches!(self, Tensor::Weight | Tensor::GatheredWeight)
     }
@@ -83,7 +83,7 @@ pub enum Work {
         layer: LayerId,
         /// Forward or backward-data.
         pass: Pass,
-        /// What changes it; `None` where every rank has what it takes already.
+        /// The collective that changes it; `None` where every rank already has what it needs.
         collective: Option<Collective>,
         /// Along which axes.
         axes: AxisSet,
@@ -99,9 +99,9 @@ pub enum Work {
     },
     /// Arithmetic on a range of buffers, element by element.
     Elementwise {
-        /// On which, and what.
+        /// Range and formula.
         of: Elementwise,
-        /// Where it queues: what touches no parameters may run beside the compute stream.
+        /// The stream: what touches no parameters may run beside the compute stream.
         stream: Stream,
     },
 }
@@ -113,12 +113,13 @@ pub enum Scope {
     MicroBatch,
     /// Once for each partial pass through split layers, between the micro-batch's forward and backward part.
     Pass,
-    /// Once per step, after the last micro-batch has delivered its input.
+    /// Once per step, after the last micro-batch has produced its input.
     Step,
 }
 
 impl Work {
-    /// Of a node that changes a layout: by which collective (none where every rank has what it takes), and along which axes.
+    /// For a node that changes a layout: by which collective (`None` where every rank already has what it needs), and
+    /// along which axes.
     fn change(&self) -> Option<(Option<&Collective>, AxisSet)> {
         match self {
             Work::Relayout { collective, axes, .. } => Some((collective.as_ref(), *axes)),
@@ -137,12 +138,12 @@ pub struct Node {
     pub scope: Scope,
 }
 
-/// A tensor on its way from one node to another, in the layout in which it was made.
+/// A tensor passed from one node to another, in the layout in which it was made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Edge {
     /// Which tensor.
     pub tensor: Tensor,
-    /// How it lies.
+    /// Its layout.
     pub layout: Layout,
     /// From the previous step (or repetition) rather than from this one.
     pub previous_step: bool,
@@ -153,7 +154,7 @@ pub struct Edge {
 pub struct Graph {
     /// Nodes in an order in which they can run; edges by tensor.
     pub dag: DiGraph<Node, Edge>,
-    /// The workers, along whose axes tensors lie.
+    /// The workers, over whose axes tensors are laid out.
     pub mesh: Mesh,
     /// By layer: whether each feature of the output depends on one feature of the inputs alone.
     by_channel: Vec<bool>,
@@ -203,7 +204,7 @@ impl Graph {
         self.dag.add_edge(from, to, Edge { tensor, layout, previous_step: false });
     }
 
-    /// Adds the weights that the previous step's update left.
+    /// Adds the weights after the previous step's update.
     pub fn weights(&mut self, update: NodeIndex, to: NodeIndex, layout: Layout) {
         self.dag.add_edge(update, to, Edge { tensor: Tensor::Weight, layout, previous_step: true });
     }
@@ -213,7 +214,7 @@ impl Graph {
         self.dag.add_edge(from, to, Edge { tensor, layout, previous_step: true });
     }
 
-    /// The same nodes and tensors with the nodes in another order, in which each is named once.
+    /// The same graph with its nodes in another order, in which each is named once.
     pub(crate) fn reordered(&self, order: &[NodeIndex]) -> Graph {
         let mut dag = DiGraph::with_capacity(order.len(), self.dag.edge_count());
         let mut place = vec![NodeIndex::end(); order.len()];
@@ -224,8 +225,8 @@ impl Graph {
         Graph { dag, mesh: self.mesh.clone(), by_channel: self.by_channel.clone() }
     }
 
-    /// Proves the layouts: on every axis each node takes and gives what one rule allows, collectives change a layout along
-    /// their axes, and nothing else does.
+    /// Proves the layouts: on every axis some rule allows each node's inputs and outputs, collectives change a layout
+    /// along their axes, and nothing else does.
     ///
     /// # Errors
     /// Names the node, the axis, the placements that fit no rule, and the transition that is missing.
@@ -260,7 +261,8 @@ impl Graph {
         self.check_weights()
     }
 
-    /// Proves that the gradient of a layer's weights is split as the weights are: a bucket may hold some that lie otherwise.
+    /// Proves that the gradient of a layer's weights is split as the weights are: a bucket may hold tensors with
+    /// different layouts.
     fn check_weights(&self) -> Result<(), LayoutError> {
         let of_layer = |node: NodeIndex| match self.dag[node].work {
             Work::Layer(id, _) => Some(id),

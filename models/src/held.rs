@@ -1,7 +1,7 @@
-//! What a rank holds of the buffers that a program declares.
+//! Computes which part of the declared buffers a rank holds.
 //!
-//! Scatters and gathers move parts between a root, which has all of them, and ranks that need room for their own alone. So
-//! what a rank holds follows from the exchanges that it takes part in.
+//! Scatters and gathers move parts between a root, which has all of them, and ranks that need memory for their own part
+//! alone. So what a rank holds follows from the exchanges that it takes part in.
 
 use std::ops::Range;
 
@@ -11,9 +11,9 @@ use crate::memory::BufferPlaces;
 use crate::{Buffer, Exchange, Program, Role};
 
 impl Program {
-    /// What `rank` holds of a declared buffer: all of it, unless it meets others there in scatters and gathers alone. Then it is
-    /// what they cover where the rank is their root, and else the rank's own part. Copies count from its first element. Nothing of
-    /// what stages of a pipeline pass on, unless the rank's sends or receives it.
+    /// What `rank` holds of a declared buffer: all of it, unless the buffer occurs in scatters and gathers alone. Then
+    /// it is what they cover where the rank is their root, and else the rank's own part. Copies count from its first
+    /// element. Of what stages of a pipeline pass on it holds nothing, unless the rank's sends or receives it.
     pub fn held(&self, index: usize, rank: u32) -> Range<u64> {
         let all = 0..self.elements(Buffer::Declared(index));
         let mut held: Option<Range<u64>> = None;
@@ -42,7 +42,7 @@ impl Program {
         held.unwrap_or_else(|| if others() { 0..0 } else { all })
     }
 
-    /// The elements of memory that `rank` has for what it holds of a declared buffer, room behind padded exchanges included.
+    /// The elements of memory that `rank` needs for its part of a declared buffer, padding of exchanges included.
     pub fn held_elements(&self, places: &BufferPlaces, index: usize, rank: u32) -> u64 {
         let (held, buffer) = (self.held(index, rank), Buffer::Declared(index));
         held.end - held.start + places.of(buffer).elements() as u64 - self.elements(buffer)

@@ -1,4 +1,4 @@
-//! How long workers stand still for batches that are not there.
+//! Measures how long workers wait for input batches.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use lockstep_topology::Time;
 use crate::{Program, Span, Step, Stream, Timeline, overlap};
 
 impl Timeline {
-    /// For each of these steps the seconds in which a worker's compute stream is idle until the batch that it loads next is there,
+    /// For each of these steps the seconds in which a worker's compute stream waits for the batch that it loads next,
     /// averaged over workers; zero where a program has no input tasks, and where spans were not kept.
     ///
     /// A load's wait begins when the stream is free and the step has begun, and ends with the last of its input tasks.

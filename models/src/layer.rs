@@ -1,8 +1,8 @@
 //! The layers of a model: the list of all kinds, a file for each.
 //!
-//! A kind's file holds its settings and all that follows from them ([`LayerRule`]), and how files write it ([`Kind`]). Its line here
-//! makes its variant and its row of [`KINDS`].
-//! Sizes come from files, so products and sums of them are taken in `u64` and limited before they become a `u32` again.
+//! A kind's file holds its settings, everything derived from them ([`LayerRule`]), and its form in files ([`Kind`]).
+//! Its line here makes its variant and its row of [`KINDS`]. Sizes come from files, so products and sums of them are
+//! computed in `u64` and limited before they become a `u32` again.
 
 mod attributes;
 mod init;
@@ -55,7 +55,7 @@ macro_rules! layers {
         pub const KINDS: &[Kind] = &[$($($file::$kind,)*)*];
 
         impl Layer {
-            /// What it answers about itself.
+            /// The rules of its kind.
             pub fn rule(&self) -> &dyn LayerRule {
                 match self {
                     $(layers!(@pattern layer $variant $($settings)?) => layers!(@rule layer $file $variant $($settings)?),)*
@@ -65,7 +65,8 @@ macro_rules! layers {
     };
 }
 
-// A file beside this one each; a later one only needs its line. `cargo fmt` does not see them: `bash tests/run format` does.
+// One file each beside this one; a new kind only adds its line. `cargo fmt` does not see them: `bash tests/run
+// format` does.
 layers! {
     input: Input(Samples) [] "The samples themselves; exactly one per model, its first node.";
     conv2d: Conv2d(Conv2d) [KIND] "Convolution.";
@@ -98,7 +99,7 @@ impl Layer {
         Layer::Input(Samples(shape))
     }
 
-    /// What ranks have of samples of this shape, brought together.
+    /// What ranks have of samples of this shape, gathered.
     pub(crate) fn gather(shape: Shape) -> Layer {
         Layer::Gather(Gathered(shape))
     }
@@ -108,7 +109,7 @@ impl Layer {
         self.rule().kind().name
     }
 
-    /// Whether it is one that ends a model.
+    /// Whether it ends a model.
     pub fn is_loss(&self) -> bool {
         self.rule().kind().is_loss
     }
@@ -118,14 +119,14 @@ impl Layer {
         matches!(self, Layer::Input(_))
     }
 
-    /// Whether it is filled by an exchange.
+    /// Whether an exchange fills it.
     pub fn is_gather(&self) -> bool {
         matches!(self, Layer::Gather(_))
     }
 
-    /// Shape of one sample of the output when samples of the shapes `inputs` enter.
+    /// Shape of one sample of the output for inputs of the shapes `inputs`.
     ///
-    /// The loss of a sample is `1×1×1`. The error says what does not fit and how to mend it, without the layer's name.
+    /// The loss of a sample is `1×1×1`. The error says what does not fit and how to fix it, without the layer's name.
     ///
     /// ```
     /// # use lockstep_models::{Layer, Shape};
@@ -147,9 +148,9 @@ impl Layer {
 }
 
 impl fmt::Display for Layer {
-    /// The entries of the layer's table in a model file, none left to a default.
+    /// The entries of the layer's table in a model file, defaults included.
     ///
-    /// An input, and what ranks gather, have no table of their own there; they give their shape in the same style.
+    /// An input and a gather have no table there; they print their shape in the same style.
     ///
     /// ```
     /// use lockstep_models::{Dense, Layer};

@@ -1,4 +1,4 @@
-//! The name of a layer inside its model.
+//! `LayerId`: identifies a layer inside its model.
 
 /// A layer's position in topological order, which is also its index in [`Model::layers`](crate::Model::layers).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,7 +1,9 @@
-//! Says how a tensor lies over the ranks, axis by axis, and which collective leads from one placement to another.
+//! Defines the layout of a tensor over the ranks, axis by axis, and which collective leads from one
+//! placement to another.
 //!
-//! Axes are independent of each other: a tensor may be split by samples along `data` and a partial sum along `tensor`. So a
-//! rule or a transition is stated for one axis, and holds for a layout if it holds on each (as in GSPMD, Xu et al. 2021 §3).
+//! Axes are independent of each other: a tensor may be split by samples along `data` and a partial sum along `tensor`.
+//! So a rule or a transition is stated for one axis, and holds for a layout if it holds on each (as in GSPMD, Xu et
+//! al. 2021 §3).
 
 use std::fmt;
 
@@ -18,13 +20,13 @@ pub enum Dimension {
     Feature,
     /// Features of a layer's input: columns of a weight.
     Input,
-    /// Elements of a bucket of parameters, whichever tensors they belong to.
+    /// Elements of a bucket of parameters, regardless of tensor boundaries.
     Element,
 }
 
 lockstep_topology::named!(Dimension, "dimension": Sample = "sample", Feature = "feature", Input = "input", Element = "element");
 
-/// How a tensor lies over the ranks of one axis.
+/// The layout of a tensor over the ranks of one axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum AxisLayout {
     /// Every rank holds all of it.
@@ -34,7 +36,7 @@ pub enum AxisLayout {
     Split(Dimension),
     /// The tensor is the sum of what the ranks hold.
     Partial,
-    /// Every rank holds a version of its own, on purpose.
+    /// Every rank deliberately holds its own version.
     Own,
     /// The first rank holds all of it, the others nothing.
     First,
@@ -52,7 +54,7 @@ impl fmt::Display for AxisLayout {
     }
 }
 
-/// How a tensor lies over the ranks: a placement on each axis.
+/// The layout of a tensor over the ranks: a placement on each axis.
 ///
 /// ```
 /// # use lockstep_models::{Axis, AxisLayout, AxisSet, Dimension, Layout};
@@ -91,7 +93,7 @@ impl Layout {
         axes.iter().fold(self, |layout, axis| layout.with(axis, on_each))
     }
 
-    /// How the tensor lies on an axis.
+    /// The layout on an axis.
     pub fn on(self, axis: Axis) -> AxisLayout {
         self.0[axis as usize]
     }
@@ -101,7 +103,7 @@ impl Layout {
         self.axes_where(|on_it| on_it != AxisLayout::Replicated)
     }
 
-    /// The axes on which it lies as `holds` says.
+    /// The axes whose layout satisfies `holds`.
     pub(crate) fn axes_where(self, holds: impl Fn(AxisLayout) -> bool) -> AxisSet {
         let those = Axis::ALL.into_iter().filter(|axis| holds(self.on(*axis)));
         those.fold(AxisSet::default(), |set, axis| set.or(AxisSet::of(&[axis])))
@@ -116,8 +118,8 @@ impl fmt::Display for Layout {
     }
 }
 
-/// The collective that leads on one axis from one layout to another: `Some(None)` where each rank already has its part,
-/// `None` where none leads there.
+/// The collective that changes one layout into another on an axis: `Some(None)` where each rank already has its part,
+/// `None` where there is no such collective.
 pub(crate) fn transition(from: AxisLayout, to: AxisLayout) -> Option<Option<Collective>> {
     match (from, to) {
         (AxisLayout::Replicated, AxisLayout::Split(_)) => Some(None),

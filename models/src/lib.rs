@@ -1,4 +1,4 @@
-//! What is computed: layers, models, strategies, and the program that is both simulated and executed.
+//! Defines what is computed: layers, models, strategies, and the program that is both simulated and executed.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

@@ -1,4 +1,4 @@
-//! Graph → program: per role one loop body of tasks, whatever the strategy.
+//! Lowers a graph to a program: per role one loop body of tasks, whatever the strategy.
 
 mod devices;
 mod gathers;
@@ -20,7 +20,7 @@ use crate::graph::Tensor;
 use tasks::{Tasks, limit_exchanges};
 
 impl Job {
-    /// Strategy → graph, checked, with the model that each rank has where it is not all of the job's.
+    /// Builds and checks the strategy's graph, with each rank's model where that is not all of the job's.
     ///
     /// # Errors
     /// Sizes of zero, sizes that overflow, what the strategy does not serve.
@@ -42,7 +42,7 @@ impl Job {
         Ok((graph, shard))
     }
 
-    /// Gradients of 16 bits are those of activations of 16 bits.
+    /// 16-bit gradients need 16-bit activations.
     fn check_gradients(&self) -> Result<(), InputError> {
         if self.gradients == Gradients::Half && !self.precision.copies_weights() {
             let message = format!(
@@ -54,7 +54,7 @@ impl Job {
         Ok(())
     }
 
-    /// Graph → program → passes, each checked.
+    /// Builds graph and program and applies the passes, checking each.
     ///
     /// # Errors
     /// As [`Job::graph`], or an algorithm that cannot serve the group.
@@ -76,7 +76,7 @@ impl Job {
     }
 }
 
-/// What a program is made from: a checked graph, and the model that each rank has.
+/// The inputs of lowering: a checked graph, and the model that each rank has.
 #[derive(Clone, Copy)]
 struct Lowering<'a> {
     graph: &'a Graph,
@@ -91,7 +91,7 @@ struct Lowering<'a> {
 }
 
 impl Lowering<'_> {
-    /// The roles of all ranks, and what they have beside parameters and gradients.
+    /// The roles of all ranks, and the buffers that they declare.
     ///
     /// # Errors
     /// Micro-batches that the schedule of a pipeline does not serve.
@@ -180,7 +180,7 @@ fn chain_of_layers(model: &Model) -> (Vec<Vec<LayerId>>, Vec<Option<usize>>) {
     (chains, chain_of)
 }
 
-/// Dedicated servers meet every exchange of the workers, and do nothing else.
+/// Dedicated servers take part in every exchange of the workers, and do nothing else.
 fn server(worker: &Role, ranks: Members, limit: u32) -> Role {
     let mut tasks: Vec<Task> =
         worker.exchanges().map(|(id, _)| Task { after: Vec::new(), ..worker.tasks[id].clone() }).collect();

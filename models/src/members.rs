@@ -1,4 +1,5 @@
-//! The ranks of a group: at equal distances along the axes that it extends over, and dedicated servers.
+//! `Members`: lists the ranks of a group: at equal distances along the axes that it extends over, and
+//! dedicated servers.
 
 use crate::RankRange;
 
@@ -31,7 +32,7 @@ impl Members {
         Members { inner: (2, high - low), ..Members::range(low, 1) }
     }
 
-    /// Whether they follow each other without a gap.
+    /// Whether they are consecutive.
     pub fn is_range(&self) -> bool {
         self.inner.1 == 1 && self.outer.is_empty() && self.servers.count == 0
     }
@@ -92,7 +93,7 @@ impl Members {
     /// The member number of a rank; `None` where it does not belong to the group.
     #[inline]
     pub fn member(&self, rank: u32) -> Option<u32> {
-        // Most groups are a range of ranks, and simulations ask for each message.
+        // Most groups are a range of ranks, and simulations call this for each message.
         match rank.wrapping_sub(self.first) {
             member if member < self.inner.0 && self.inner.1 == 1 => Some(member),
             _ => self.member_apart(rank),

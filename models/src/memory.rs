@@ -1,7 +1,8 @@
-//! What a rank holds in its device's memory: parameters and their company, activations by liveness, buffers in flight.
+//! Counts what a rank holds in its device's memory: parameters with their gradients and optimizer state, activations by
+//! liveness, buffers in flight.
 //!
-//! Counted from the program alone, before anything runs, so that a job that cannot fit is known to. Kernels' own workspace
-//! and what a driver or a library keeps for itself are not counted.
+//! It is counted from the program alone, before anything runs, so that a job that does not fit is known beforehand.
+//! Kernels' own workspace and what a driver or a library keeps for itself are not counted.
 
 mod activations;
 mod arrange;
@@ -39,9 +40,9 @@ pub struct Memory {
     pub input: u64,
     /// Activations and their gradients as [`Plan`] lays them out, and what kernels keep between their passes.
     pub activations: u64,
-    /// The same, every tensor in a place of its own.
+    /// The same without sharing memory between tensors.
     pub activations_unplanned: u64,
-    /// The most that is live at once: no plan can do with less.
+    /// The most that is live at once: a lower bound for every plan.
     pub activations_live: u64,
     /// Scratch of the exchanges in flight: a chunk for each lane of their windows.
     pub communication: u64,
@@ -50,8 +51,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The memory of each rank of a role; `optimizer_elements` are those that the optimizer keeps for each parameter: 1 for
-    /// momentum, 0 for plain SGD.
+    /// The memory of each rank of a role; `optimizer_elements` are those that the optimizer keeps for each parameter: 1
+    /// for momentum, 0 for plain SGD.
     ///
     /// # Errors
     /// An exchange's algorithm that cannot serve its group.
@@ -65,13 +66,13 @@ impl Memory {
             buffers.map(|buffer| places.of(buffer).elements() as u64 * program.element_bytes(buffer));
         let held = (0..program.buffers.len()).map(|index| program.held_elements(&places, index, role.ranks.first()));
         let buffers = held.map(|elements| elements * ELEMENT_BYTES).sum();
-        // What comes into a buffer counts there; the first layers read what they find at their own place.
+        // Samples that are loaded into a buffer count there; the first layers read from their own memory.
         let samples = role.tasks.iter().filter_map(|task| match task.op {
             Op::Load { into: Some(_), .. } => Some(program.batch_per_rank),
             Op::Load { samples, .. } => Some(samples),
             _ => None,
         });
-        // Stages behind the first take no samples.
+        // Only the first stage takes samples.
         let samples = samples.max().unwrap_or(0);
         if role.ranks.first() >= program.workers() {
             return Ok(Memory { gradients: gradients.max(parameters), communication, buffers, ..Memory::default() });
@@ -91,7 +92,7 @@ impl Memory {
         })
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn plus(&self, other: &Memory) -> Memory {
         Memory {
             weights: self.weights + other.weights,
@@ -117,7 +118,7 @@ impl Memory {
             + self.buffers
     }
 
-    /// All of it, every activation in a place of its own.
+    /// All of it, without sharing memory between activations.
     pub fn total_unplanned(&self) -> u64 {
         self.total() - self.activations + self.activations_unplanned
     }
@@ -132,7 +133,7 @@ fn in_flight(program: &Program, role: &Role) -> Result<u64, InputError> {
         scratch.push(u64::from(lanes) * schedule.chunk_elements() * program.element_bytes(exchange.buffer));
     }
     scratch.sort_unstable_by(|a, b| b.cmp(a));
-    // As many as begin an iteration while exchanges of the one before may still be in flight.
+    // As many as an iteration starts while exchanges of the one before may still be in flight.
     let is_exchange = |task: TaskId| matches!(role.tasks[task].op, Op::Exchange(_));
     let waits = |task: TaskId, lag| role.tasks[task].after.iter().any(|a| a.lag == lag && is_exchange(a.task));
     let first = role.exchanges().filter(|(task, _)| waits(*task, 1)).count();

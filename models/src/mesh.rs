@@ -8,7 +8,8 @@ use lockstep_topology::InputError;
 
 use crate::{Axis, AxisSet, Members};
 
-/// The workers of a program as a mesh: each rank has a coordinate on each axis, and ranks count up along the last axis first.
+/// The workers of a program as a mesh: each rank has a coordinate on each axis, and ranks count up along the
+/// last axis first.
 ///
 /// ```
 /// # use lockstep_models::{Axis, AxisSet, Mesh};
@@ -113,7 +114,8 @@ impl Mesh {
         self.strided().find(|(other, ..)| *other == axis).map_or(0, |(_, size, stride)| rank / stride % size)
     }
 
-    /// Which of those who draw samples a rank draws as: ranks that differ along `pipeline` and `tensor` alone share theirs.
+    /// The number of the source of samples that a rank draws from: ranks that differ only along `pipeline` and `tensor`
+    /// share theirs.
     pub fn source(&self, rank: u32) -> u32 {
         if ![Axis::Pipeline, Axis::Tensor].into_iter().any(|axis| self.axes().contains(axis)) {
             return rank;
@@ -127,7 +129,7 @@ impl Mesh {
         self.starts.is_none() || !axes.contains(Axis::Data) || axes.contains(Axis::Device)
     }
 
-    /// What groups along `axes` are.
+    /// The form of the groups along `axes`.
     fn along(&self, axes: AxisSet) -> Along<'_> {
         match (&self.starts, axes.contains(Axis::Data), axes.contains(Axis::Device)) {
             (None, ..) => Along::Strides,
@@ -189,8 +191,8 @@ impl Mesh {
         self.group(axes, self.group_number(axes, rank))
     }
 
-    /// The axis along which all ranks lie in blocks, with the size of these: the first one that has several. `None` where one rank
-    /// is all, or nodes have unequal numbers.
+    /// The axis along which the ranks form consecutive blocks, with the size of these: the first one that has several.
+    /// `None` with a single rank, or where nodes have unequal numbers.
     pub fn outermost(&self) -> Option<(Axis, u32)> {
         let several = |(_, size, _): &(Axis, u32, u32)| *size > 1;
         let first = self.strided().find(several).filter(|_| self.starts.is_none());
@@ -204,13 +206,13 @@ impl Mesh {
     }
 }
 
-/// What the groups along some axes are.
+/// The form of the groups along some axes.
 enum Along<'a> {
     /// Ranks at equal distances on each axis.
     Strides,
     /// All ranks, over unequal nodes.
     Everyone,
-    /// Those of each node, which begin so.
+    /// The ranks of each node, by first rank.
     Nodes(&'a [u32]),
     /// Each rank alone, over unequal nodes.
     Nothing,
@@ -268,7 +270,7 @@ mod tests {
     }
 
     proptest! {
-        /// Coordinates and groups are those of the list that counts all coordinates up.
+        /// Compares coordinates and groups with a list that enumerates all coordinates.
         #[test]
         fn groups_are_the_ranks_that_differ_along_their_axes(axes in meshes(), chosen in 0u8..32) {
             let (mesh, all) = (Mesh::new(&axes).unwrap(), coordinates(&axes));

@@ -1,7 +1,7 @@
 //! The model: a DAG of layers with every shape, parameter and consumer worked out once, when it is built.
 //!
 //! Layers are stored in topological order (file order wherever that is one), so a loop over [`Model::layers`] is a
-//! forward pass and the reverse a backward pass; whoever holds a `Model` holds a valid one.
+//! forward pass and the reverse a backward pass. Every `Model` is valid.
 
 mod arbitrary;
 mod build;
@@ -45,7 +45,7 @@ pub struct Node {
     pub parameters: Vec<Parameter>,
     /// Batch norm's running mean, then running variance: elements in the model's statistics arena.
     pub statistics: Option<Range<u64>>,
-    /// What training counts of a loss in the sum that it minimises, positive; 1 where the layer is none.
+    /// The weight of a loss in the sum that training minimises, positive; 1 where the layer is none.
     pub loss_weight: f32,
 }
 
@@ -77,7 +77,7 @@ impl Parameter {
         self.name.rsplit('.').next().unwrap_or(&self.name)
     }
 
-    /// Inputs that meet in one output: the product of all sizes but the first.
+    /// Inputs of one output: the product of all sizes but the first.
     pub fn fan_in(&self) -> u64 {
         self.dims.iter().skip(1).map(|size| u64::from(*size)).product()
     }
@@ -91,8 +91,8 @@ impl Parameter {
 
 /// A DAG of layers from one input to one loss or several.
 ///
-/// The last loss is the one that is reported and whose scores answer; the others, such as GoogLeNet's auxiliary ones, only
-/// add their gradients, each times its [`Node::loss_weight`].
+/// The last loss is reported, and its scores are the model's answer; the others, such as GoogLeNet's auxiliary ones,
+/// only add their gradients, each times its [`Node::loss_weight`].
 #[derive(Debug, Clone)]
 pub struct Model {
     name: String,
@@ -156,7 +156,7 @@ impl Model {
         self.statistics_elements
     }
 
-    /// Number of classes that each loss tells apart.
+    /// Number of classes of each loss.
     pub fn classes(&self) -> u32 {
         self.nodes[self.nodes.len() - 1].input_shapes[0].channels
     }

@@ -1,10 +1,11 @@
-//! What a run of a task waits for, counted in runs, and where roles meet: the rules that simulator, executor and critical path share.
+//! Determines what a run of a task waits for, counted in runs, and which exchanges of roles belong together: rules
+//! shared by simulator, executor and critical path.
 
 use std::ops::Range;
 
 use crate::{Exchange, Op, Program, Role, TaskId};
 
-/// That a task waits for another of its rank.
+/// A dependency of a task on another of its rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
     /// The other task.
@@ -51,7 +52,8 @@ impl Need {
 }
 
 impl Role {
-    /// The `Repeat` or `Schedule` that `task` is in, if any, and how often it runs the task in an iteration; loops do not nest.
+    /// The `Repeat` or `Schedule` that `task` is in, if any, and how often it runs the task in an iteration; loops
+    /// do not nest.
     pub fn loop_of(&self, task: TaskId) -> Option<(TaskId, u32)> {
         self.tasks[..task].iter().enumerate().rev().find_map(|(id, t)| match &t.op {
             Op::Repeat { count, body, .. } if task <= id + body => Some((id, *count)),
@@ -74,7 +76,8 @@ impl Role {
         self.loop_of(task).map_or(1, |(_, count)| count)
     }
 
-    /// What each run of `task` waits for. What a loop waits for, each task in it waits for; who waits for a loop waits for all of it.
+    /// What each run of `task` waits for. Every task of a loop waits for what the loop waits for; what waits for a loop
+    /// waits for all of it.
     pub fn needs(&self, task: TaskId) -> Vec<Need> {
         let around = self.loop_of(task).map(|(of, _)| of);
         let inherited = around.iter().flat_map(|of| &self.tasks[*of].after);
@@ -92,7 +95,8 @@ impl Role {
 }
 
 impl Program {
-    /// Exchanges numbered alike in all roles, by role and task: the n-th of equal ones meets the n-th. `None` for other tasks.
+    /// Numbers exchanges across roles, by role and task: the n-th of equal ones in one role belongs to the n-th in
+    /// another. `None` for other tasks.
     pub fn meetings(&self) -> Vec<Vec<Option<u32>>> {
         let mut known: Vec<(&Exchange, usize)> = Vec::new();
         let mut all = Vec::with_capacity(self.roles.len());

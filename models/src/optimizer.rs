@@ -1,4 +1,4 @@
-//! The optimizer as a value: momentum SGD, its learning rate over a run, and what one step of it is, as a formula and in numbers.
+//! The optimizer: momentum SGD, its learning rate over a run, and one step of it as a formula and in numbers.
 //!
 //! Pure functions of step and sizes, so that simulator, executor and the one-rank reference apply the same numbers.
 
@@ -21,12 +21,12 @@ pub use warm_up::WarmUp;
 /// What the momentum buffer holds (Goyal et al. 2017, §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MomentumForm {
-    /// Eq. 9: `u ← m·u + g`, `w ← w − η·u`. The buffer knows no rate.
+    /// Eq. 9: `u ← m·u + g`, `w ← w − η·u`. The buffer does not include the rate.
     #[default]
     Separate,
-    /// Eq. 10 as it stands: `v ← m·v + η·g`, `w ← w − v`. Once the rate has changed, it is another method than Eq. 9 for as
-    /// long as the buffer remembers the old one (the pitfall of Remark 2). So do Krizhevsky 2014, §5, and Koliousis et al.
-    /// 2019, Eq. 3, write it.
+    /// Eq. 10 as written: `v ← m·v + η·g`, `w ← w − v`. Once the rate has changed, it is another method than Eq. 9 for
+    /// as long as the buffer remembers the old one (the pitfall of Remark 2). Krizhevsky 2014, §5, and Koliousis et al.
+    /// 2019, Eq. 3, write it so.
     Absorbed,
     /// Eq. 10 with its momentum correction: `v ← m·(η/η_before)·v + η·g`, which is Eq. 9 again.
     Corrected,
@@ -41,11 +41,11 @@ pub struct Optimizer {
     pub learning_rate: f64,
     /// How the rate follows the global batch.
     pub scaling: Scaling,
-    /// How the first epochs lead to it.
+    /// How the first epochs approach it.
     pub warm_up: WarmUp,
     /// How it falls later.
     pub decay: Decay,
-    /// m: the part of the momentum buffer that is kept.
+    /// m: the factor on the momentum buffer in each step.
     pub momentum: f64,
     /// What the buffer holds.
     pub form: MomentumForm,
@@ -73,7 +73,7 @@ impl Default for Optimizer {
     }
 }
 
-/// The sizes of the run that an optimizer serves.
+/// The sizes of the run that an optimizer needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Course {
     /// Samples per step over all ranks: kn, accumulation included.
@@ -85,15 +85,15 @@ pub struct Course {
 }
 
 impl Optimizer {
-    /// The target rate: what scaling makes of η, before warm-up and decay.
+    /// The target rate: η after scaling, before warm-up and decay.
     pub fn target_rate(&self, global_batch: u64) -> f64 {
         self.scaling.rate(self.learning_rate, global_batch)
     }
 
     /// η of step `step`, counted from 0.
     ///
-    /// The decay's epochs are those of the run, the warm-up's among them ("after the warm-up, we go back to the original
-    /// learning rate schedule", Goyal et al. 2017, §2.2); what falls continuously begins to fall when the warm-up ends.
+    /// The decay's epochs are those of the run, the warm-up's among them ("after the warm-up, we go back to the
+    /// original learning rate schedule", Goyal et al. 2017, §2.2); continuous decays begin when the warm-up ends.
     ///
     /// ```
     /// # use lockstep_models::{Course, Decay, Optimizer, Scaling, WarmUp};
@@ -113,7 +113,7 @@ impl Optimizer {
     pub fn rate(&self, step: u64, course: &Course) -> f64 {
         let target = self.target_rate(course.global_batch);
         let from = self.warm_up.rate().unwrap_or(self.learning_rate);
-        // At batches up to the reference there is nothing to warm up to.
+        // At batches up to the reference there is no warm-up.
         let warm_steps = if from < target { self.warm_up.steps(course) } else { 0 };
         if step < warm_steps {
             return self.warm_up.at(step, warm_steps, from, target);
@@ -121,7 +121,7 @@ impl Optimizer {
         target * self.decay.share(step, warm_steps, course)
     }
 
-    /// Whether the rate falls at `step` in one go, as `steps` and `every` have it: a rate step.
+    /// Whether the rate drops at `step`, as `steps` and `every` do: a rate step.
     pub fn falls_at(&self, step: u64, course: &Course) -> bool {
         let share = |step| self.decay.share(step, 0, course);
         self.decay.is_stepwise() && step.checked_sub(1).is_some_and(|before| share(step) < share(before))
@@ -131,7 +131,7 @@ impl Optimizer {
     pub fn step(&self, step: u64, course: &Course) -> SgdStep {
         let rate = self.rate(step, course);
         let correction = match (self.form, step.checked_sub(1).map(|before| self.rate(before, course))) {
-            // A buffer without a rate in it has nothing to correct: it is zero.
+            // A buffer without a rate has nothing to correct: it is zero.
             (MomentumForm::Corrected, Some(before)) if before > 0.0 => rate / before,
             _ => 1.0,
         };
@@ -148,7 +148,8 @@ impl Optimizer {
 }
 
 impl fmt::Display for Optimizer {
-    /// `rate 0.1 (linear:256), warm-up gradual:5, decay steps:0.1@30,60,80, momentum 0.9 (nesterov), weight decay 0.0001 …`
+    /// `rate 0.1 (linear:256), warm-up gradual:5, decay steps:0.1@30,60,80, momentum 0.9 (nesterov), weight
+    /// decay 0.0001 …`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rate {} (scaling {}), ", self.learning_rate, self.scaling)?;
         write!(f, "warm-up {}, decay {}, ", self.warm_up, self.decay)?;

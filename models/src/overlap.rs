@@ -1,4 +1,4 @@
-//! How much of each exchange computation hides: the time that it is in flight, split by whether its rank computes.
+//! Measures how much of each exchange is hidden by computation: splits its time in flight by whether its rank computes.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct ExchangeOverlap {
     pub seconds: f64,
     /// Seconds in flight while the worker computes.
     pub hidden_s: f64,
-    /// Seconds in flight while the worker's compute stream stands still, in equal parts where several are in flight: those
+    /// Seconds in flight while the worker's compute stream is idle, in equal parts where several are in flight: those
     /// of all exchanges add up to the time that exchanges cost.
     pub exposed_s: f64,
 }
@@ -33,7 +33,7 @@ pub fn exchanges(program: &Program, timeline: &Timeline) -> Vec<ExchangeOverlap>
 pub fn exchanges_until(program: &Program, timeline: &Timeline, end: impl Fn(&Span) -> Time) -> Vec<ExchangeOverlap> {
     let steps = timeline.steps();
     let Some(first) = steps.first().map(|step| step.iteration) else { return Vec::new() };
-    // Spans of a rank follow each other, in as many runs as the timeline was put together from.
+    // Spans of a rank are consecutive, in as many runs as the timeline was put together from.
     let mut of_rank: BTreeMap<u32, Vec<&[Span]>> = BTreeMap::new();
     for run in of_workers(program, timeline) {
         of_rank.entry(run[0].rank).or_default().push(run);
@@ -50,7 +50,7 @@ pub fn exchanges_until(program: &Program, timeline: &Timeline, end: impl Fn(&Spa
         workers.flat_map(|(at, role)| role.exchanges().map(move |(task, _)| ((at, task), &role.tasks[task].name)))
     {
         let [seconds, hidden_s, exposed_s] = sums[role][task].map(|sum| sum / each);
-        // Roles that meet in an exchange have one name for it.
+        // Roles that take part in an exchange have one name for it.
         match overlaps.iter_mut().find(|overlap| overlap.role != role && overlap.name == *name) {
             Some(of) => {
                 (of.seconds, of.hidden_s, of.exposed_s) =
@@ -68,8 +68,8 @@ pub fn of_workers<'a>(program: &Program, timeline: &'a Timeline) -> impl Iterato
     timeline.spans.chunk_by(|one, next| one.rank == next.rank).filter(move |run| run[0].rank < workers)
 }
 
-/// The share of the time in flight that computation hides, over those exchanges of the workers for which `of` holds; none where
-/// none of them takes any time.
+/// The share of the time in flight that computation hides, over those exchanges of the workers for which `of` holds;
+/// `None` where none of them takes any time.
 pub fn hidden_share(program: &Program, timeline: &Timeline, of: impl Fn(&Exchange) -> bool) -> Option<f64> {
     let (mut seconds, mut hidden) = (0.0, 0.0);
     for overlap in exchanges(program, timeline) {
@@ -80,9 +80,11 @@ pub fn hidden_share(program: &Program, timeline: &Timeline, of: impl Fn(&Exchang
     (seconds > 0.0).then(|| hidden / seconds)
 }
 
-/// Adds seconds in flight, hidden and exposed of one rank's spans by task, counting exchanges from iteration `first` on.
+/// Adds seconds in flight, hidden and exposed of one rank's spans by task, counting exchanges from
+/// iteration `first` on.
 fn sweep(tasks: &[Task], runs: &[&[Span]], (first, end): (u32, &impl Fn(&Span) -> Time), sums: &mut [[f64; 3]]) {
-    // Ends before starts, so that what follows at once does not overlap. Spans are in order of their ends, so hardly any is early.
+    // Ends before starts, so that consecutive spans do not overlap. Spans are in order of their ends, so hardly
+    // any is early.
     let mut ordered: Vec<Moment> = Vec::with_capacity(2 * runs.iter().map(|run| run.len()).sum::<usize>());
     let mut early: Vec<Moment> = Vec::new();
     for (index, span) in (0..).zip(runs.iter().copied().flatten()) {

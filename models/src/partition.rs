@@ -1,13 +1,14 @@
-//! `Partition`: which ranks hold the samples of a set in their memory together, and how often they shuffle them.
+//! `Partition`: assigns the samples of a set to the memories of ranks, and says how often they are shuffled.
 //!
-//! Nodes are divided into groups, and each group owns the whole set (Kumar et al. 2018 §4.1): with one group every node holds 1/N of
-//! it, with as many groups as nodes each node holds all. Inside a node its ranks hold equal parts of what the node holds.
+//! Nodes are divided into groups, and each group owns the whole set (Kumar et al. 2018 §4.1): with one group every
+//! node holds 1/N of it, with as many groups as nodes each node holds all. The ranks of a node hold equal parts of
+//! what the node holds.
 
 use lockstep_topology::InputError;
 
 use crate::RankRange;
 
-/// How samples lie in memory.
+/// The distribution of samples over memories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
     /// The ranks of each group, in order; together all workers.
@@ -16,19 +17,19 @@ pub struct Partition {
     pub shuffle_every: Option<u32>,
     /// fp32 elements that a rank sends at a time in a shuffle, on average.
     pub chunk: u64,
-    /// fp32 elements of a sample, on average, below which a shuffle packs what goes to a rank into one message. Longer ones travel each
-    /// from where it lies to where it will lie.
+    /// fp32 elements of a sample, on average, below which a shuffle packs what goes to a rank into one message. Longer
+    /// samples are sent one by one from their old position to their new one.
     pub packed_below: u64,
 }
 
 impl Partition {
-    /// 16 MiB: large enough for whole messages to many ranks, and little memory beside a part.
+    /// 16 MiB: large enough for whole messages to many ranks, and little memory compared with a part.
     pub const CHUNK: u64 = 4 << 20;
 
-    /// 32 KiB: a message of its own costs less than a copy on either side.
+    /// 32 KiB: from this size on a message costs less than a copy on either side.
     pub const PACKED_BELOW: u64 = 8 << 10;
 
-    /// So many groups of neighbouring nodes with so many ranks each.
+    /// Divides the nodes, whose numbers of ranks are `nodes`, into `groups` groups of neighbours.
     ///
     /// ```
     /// # use lockstep_models::Partition;

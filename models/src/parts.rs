@@ -1,4 +1,4 @@
-//! Parts of a range that ranks share out: a rank's own, and the one that a group exchanges.
+//! Computes the parts of a range that is sharded over ranks: a rank's own, and the one that a group exchanges.
 
 use std::ops::Range;
 
@@ -8,8 +8,8 @@ use crate::program::merged;
 use crate::{AxisSet, Buffer, Exchange, Members, Op, Program, Role, Task};
 
 impl Program {
-    /// The elements of `range` that are `rank`'s own where the ranks along `axes` share them out; all of them where there are none.
-    /// Where their exchanges are padded, the last ranks have fewer than others, or none.
+    /// The elements of `range` that are `rank`'s own where it is sharded along `axes`; all of them without axes. Where
+    /// their exchanges are padded, the last ranks have fewer than others, or none.
     pub fn own_part(&self, range: &Range<u64>, axes: AxisSet, rank: u32) -> Range<u64> {
         if axes.is_empty() {
             return range.clone();
@@ -20,8 +20,8 @@ impl Program {
         part.start.min(range.end)..part.end.min(range.end)
     }
 
-    /// What `rank` of a role has of a declared buffer: its parts where formulas share the buffer out, ranges in ascending order none of which
-    /// touches the next; else all.
+    /// What `rank` of a role has of a declared buffer: its parts where formulas shard the buffer, as ranges in
+    /// ascending order that do not touch; else all.
     pub fn kept_of(&self, role: &Role, rank: u32, buffer: Buffer) -> Vec<Range<u64>> {
         let shares = |task: &Task| match &task.op {
             Op::Elementwise(of) if of.formula.buffers().contains(&buffer) && !of.shared.is_empty() => {
@@ -33,7 +33,8 @@ impl Program {
         if parts.is_empty() { vec![all] } else { merged(parts) }
     }
 
-    /// The part of `range` that a rank has among those along `axes`; of the range rounded up to equal parts where they are padded.
+    /// The part of `range` of a rank among those along `axes`; of the range rounded up to equal parts where
+    /// they are padded.
     fn equal_part(&self, range: &Range<u64>, axes: AxisSet, rank: u32, padded: bool) -> Range<u64> {
         let members = self.mesh.group_of(axes, rank);
         let member = members.member(rank).expect("a rank belongs to its group");
@@ -49,8 +50,8 @@ impl Program {
         part.end - part.start
     }
 
-    /// The elements that a group of these members exchanges: all of the exchange's range, or the members' part of it. Parts of a padded
-    /// exchange are equal, and the last ones go on behind the range.
+    /// The elements that a group of these members exchanges: all of the exchange's range, or the members' part of it.
+    /// Parts of a padded exchange are equal, and the last ones extend beyond the range.
     pub fn part_of(&self, exchange: &Exchange, members: &Members) -> Range<u64> {
         if exchange.shared.is_empty() {
             return exchange.range.clone();

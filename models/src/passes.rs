@@ -1,4 +1,4 @@
-//! Passes: program → program, before simulator and executor part, so that both see the same tasks.
+//! Passes: transform a program before simulator and executor get it, so both see the same tasks.
 
 mod fuse;
 mod input;

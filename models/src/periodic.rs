@@ -1,7 +1,7 @@
-//! Makes the programs of work between steps: shuffles of samples in memory, evaluations, checkpoints.
+//! Builds the programs of work between steps: shuffles of samples in memory, evaluations, checkpoints.
 //!
-//! Such work begins when no exchange of a step is in flight and ends before the next step begins, so its time adds to that of the steps.
-//! Simulator and executor interpret the same tasks, as they do in a step.
+//! Such work begins when no exchange of a step is in flight and ends before the next step begins, so its time adds to
+//! that of the steps. Simulator and executor interpret the same tasks, as in a step.
 
 mod checkpoint;
 mod collect;
@@ -15,9 +15,9 @@ pub use collect::{Pieces, pieces_within};
 /// A kind of work that is done between some steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Periodic {
-    /// Ranks that hold parts of the samples in memory deal them out anew (Kumar et al. 2018 §4.1).
+    /// Ranks that hold parts of the samples in memory redistribute them (Kumar et al. 2018 §4.1).
     Shuffle,
-    /// Rank 0 judges the model on held-out samples.
+    /// Rank 0 evaluates the model on held-out samples.
     Evaluation,
     /// Rank 0 writes the state of the training to storage.
     Checkpoint,
@@ -26,7 +26,7 @@ pub enum Periodic {
 lockstep_topology::named!(Periodic, "periodic": Shuffle = "shuffle", Evaluation = "evaluation", Checkpoint = "checkpoint");
 
 impl Periodic {
-    /// Samples on their way from their old ranks to their new ones.
+    /// Samples in transfer from their old ranks to their new ones.
     pub const SAMPLES: Buffer = Buffer::Declared(0);
     /// Parameters and momentum of ranks that have parts of the model.
     pub const MODEL: Buffer = Buffer::Declared(1);
@@ -41,7 +41,7 @@ impl Periodic {
 /// The names of these buffers.
 const BUFFERS: [&str; 5] = ["samples", "model", "weights", "statistics", "references"];
 
-/// One run of one task of periodic work; the span's iteration is that before which the work is done.
+/// One run of one task of periodic work; the span's iteration is the one that follows the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeriodicSpan {
     /// Of which work.
@@ -60,7 +60,8 @@ impl Program {
 }
 
 impl Role {
-    /// Its tasks in the order in which they run in an iteration, each with its repetition; `Repeat` is no task of its own.
+    /// Its tasks in the order in which they run in an iteration, each with its repetition; `Repeat` is no
+    /// task of its own.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -90,7 +91,7 @@ impl Role {
     }
 }
 
-/// Periodic work of a program in the making: tasks of rank 0, and those of all others.
+/// Periodic work of a program under construction: tasks of rank 0, and those of all others.
 struct Work<'a> {
     of: &'a Program,
     mesh: Mesh,

@@ -1,7 +1,8 @@
 //! Cuts a model into the stages of a pipeline and lists, checks and times what each stage does.
 //!
-//! A stage is one chunk of consecutive layers or several: chunk c belongs to stage c % stages. Stages, chunks and micro-batches count
-//! from 0. The lists are data: the same checks hold for those of a named schedule and for any other.
+//! A stage is one chunk of consecutive layers or several: chunk c belongs to stage c % stages. Stages, chunks
+//! and micro-batches count from 0. The lists are data: the same checks hold for those of a named schedule and
+//! for any other.
 
 mod check;
 mod cut;

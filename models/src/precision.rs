@@ -1,12 +1,14 @@
-//! `Precision`: the numbers in which layers are trained, and `Gradients`: those in which their gradients are kept and exchanged.
+//! `Precision`: the number formats in which layers are trained, and `Gradients`: those in which their gradients are
+//! kept and exchanged.
 //!
-//! Whatever the precision, parameters and the optimizer's state are fp32 (master weights; Micikevicius et al. 2018, "Mixed Precision
-//! Training", section 3.1), and so are batch norm's statistics and losses. Below 32 bits activations and their gradients take 16 each,
-//! and convolutions and products read a copy of the weights in the precision's own numbers.
+//! Whatever the precision, parameters and the optimizer's state are fp32 (master weights; Micikevicius et al. 2018,
+//! "Mixed Precision Training", section 3.1), and so are batch norm's statistics and losses. Below 32 bits
+//! activations and their gradients take 16 each, and convolutions and products read a copy of the weights in the
+//! precision's own format.
 
 use lockstep_topology::cluster::Precision as Format;
 
-/// The numbers that convolutions and products multiply, and that activations are kept in; what is added up is fp32 throughout.
+/// The format of factors in convolutions and products, and of activations; sums are fp32 throughout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Precision {
     /// fp32, as on the CPU.
@@ -25,7 +27,7 @@ pub enum Precision {
 lockstep_topology::named!(Precision, "precision": F32 = "fp32", Tf32 = "tf32", Bf16 = "bf16", F16 = "fp16", F8 = "fp8");
 
 impl Precision {
-    /// The format of the factors, of which a GPU has a peak.
+    /// The format of the factors, for which a GPU states a peak.
     pub fn factors(self) -> Format {
         match self {
             Precision::F32 => Format::Fp32,
@@ -46,21 +48,21 @@ impl Precision {
         if self == Precision::F8 { 1 } else { self.activation_bytes() }
     }
 
-    /// `resnet-50 in bf16`: the name of what is trained so; alone where that is in fp32.
+    /// `resnet-50 in bf16`: the name of what is trained so; `name` alone in fp32.
     pub fn beside(self, name: &str) -> String {
         if self == Precision::F32 { name.to_owned() } else { format!("{name} in {self}") }
     }
 
-    /// Whether products read weights in other numbers than those that the optimizer keeps.
+    /// Whether products read weights in another format than the one that the optimizer keeps.
     pub fn copies_weights(self) -> bool {
         !matches!(self, Precision::F32 | Precision::Tf32)
     }
 }
 
-/// The numbers in which gradients of parameters are kept, added up and exchanged.
+/// The format in which gradients of parameters are kept, added up and exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Gradients {
-    /// fp32: what automatic casting leaves of gradients towards fp32 parameters.
+    /// fp32: the result of automatic casting for gradients of fp32 parameters.
     #[default]
     F32,
     /// 16 bits, those of the precision's activations.

@@ -1,8 +1,9 @@
-//! The profile: what `lockstep calibrate` and `lockstep exec profile` measured on one host, as JSON. Predictions are made of
-//! single layers and single messages; of steps it only knows how much longer learners on one GPU take than one alone.
+//! The profile: reads and checks what `lockstep calibrate` and `lockstep exec profile` measured on one host, as JSON.
+//! Predictions are made of single layers and single messages; of whole steps a profile only has how much longer
+//! learners on one GPU take than one alone.
 //!
 //! Every figure is an interval. A slowdown f says how much longer an operation takes when every core does the same at
-//! once: of n cores each then takes f/n of the memory, so that the n of them fill it and run at 1/f of their speed.
+//! once: each of n cores then takes f/n of the memory bandwidth, so n of them use it up and run at 1/f of their speed.
 
 mod gpu;
 mod key;
@@ -20,7 +21,7 @@ pub use noise::NoiseTrace;
 
 /// The version of the format that this code writes and reads.
 pub const PROFILE_VERSION: u32 = 3;
-/// The oldest version that it still reads: one that knew no figures of GPUs. The second did not know its kernels and its pace.
+/// The oldest version that it still reads: it had no figures of GPUs. The second had neither its kernels nor its pace.
 const OLDEST_VERSION: u32 = 1;
 
 /// A measured figure.
@@ -58,7 +59,7 @@ pub struct ComputeEntry {
     pub slowdown: f64,
 }
 
-/// An operation on so many elements.
+/// An operation and its number of elements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
@@ -76,17 +77,18 @@ pub struct Point {
 pub struct TransportEntry {
     /// α: seconds from a post until an idle receiver handles the message.
     pub latency: Interval,
-    /// Seconds more until a receiver that sleeps, because ranks outnumber cores, handles it; `None` where none was measured.
+    /// Seconds more until a sleeping receiver, because ranks outnumber cores, handles it; `None` where none
+    /// was measured.
     #[serde(default)]
     pub wake: Option<Interval>,
     /// o: seconds of the receiver's thread per message.
     pub overhead: Interval,
-    /// β: seconds per byte that is copied.
+    /// β: seconds per copied byte.
     pub copy: Interval,
-    /// β of what is sent once, into memory that no cache holds: samples of a shuffle; `None` where none was measured.
+    /// β for data sent once, into memory that is in no cache: samples of a shuffle; `None` where none was measured.
     #[serde(default)]
     pub cold: Option<Interval>,
-    /// γ: seconds per byte that is added.
+    /// γ: seconds per added byte.
     pub sum: Interval,
     /// How many times longer copies and sums take when every core does them.
     pub slowdown: f64,
@@ -112,13 +114,14 @@ pub struct DecodeEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StorageEntry {
-    /// From storage, one block behind the other; as the file lay where the system kept it all the same.
+    /// From storage, one block after the other; from the file's blocks in the page cache where the system kept them
+    /// all the same.
     pub sequential: Interval,
     /// From storage, blocks of 128 KiB in a random order.
     pub random: Interval,
     /// From the page cache.
     pub cached: Interval,
-    /// Bytes of memory that the page cache could have.
+    /// Bytes of memory that the page cache could use.
     pub page_cache: u64,
 }
 
@@ -130,21 +133,21 @@ pub struct Profile {
     pub version: u32,
     /// Name of the host.
     pub host: String,
-    /// Its CPU, as it calls itself.
+    /// Its CPU, by its own name.
     pub cpu: String,
     /// Cores that were used at once for the slowdowns.
     pub cores: u32,
     /// When it was measured (RFC 3339).
     pub date: String,
-    /// The command that did.
+    /// The command that measured it.
     pub command: String,
-    /// The name of the kernels that were timed; empty in a profile that does not know.
+    /// The name of the kernels that were timed; empty in a profile without it.
     #[serde(default)]
     pub kernels: String,
-    /// Seconds of a fixed piece of arithmetic on all cores meanwhile: the pace of the machine.
+    /// Seconds of a reference benchmark on all cores during the measurement: the pace of the machine.
     #[serde(default)]
     pub pulse_s: Option<f64>,
-    /// FLOP/s of one core in the fastest matrix product: the roof for what was not measured.
+    /// FLOP/s of one core in the fastest matrix product: the roof for layers that were not measured.
     pub flops_per_core_s: f64,
     /// Bytes per second that all cores together read and write.
     pub memory_bandwidth: f64,
@@ -154,7 +157,7 @@ pub struct Profile {
     pub update: Vec<Point>,
     /// Gathering samples, by their elements.
     pub load: Vec<Point>,
-    /// Decoding samples, by what they are like.
+    /// Decoding samples, by kind of sample.
     #[serde(default)]
     pub decode: Vec<DecodeEntry>,
     /// Reading files of samples; `None` where none was measured.
@@ -167,7 +170,7 @@ pub struct Profile {
     /// Its GPUs, as far as they were measured, one entry per model.
     #[serde(default)]
     pub gpus: Vec<GpuEntry>,
-    /// How durations vary on this host; `None` in a profile that knows only medians.
+    /// How durations vary on this host; `None` in a profile with medians only.
     #[serde(default)]
     pub noise: Option<NoiseTrace>,
 }
@@ -176,7 +179,7 @@ impl Profile {
     /// Reads and checks a profile.
     ///
     /// # Errors
-    /// A file that cannot be read, is no profile, or holds figures that cannot be.
+    /// A file that cannot be read, is no profile, or holds impossible figures.
     pub fn load(path: &Path) -> Result<Profile, InputError> {
         let place = path.display().to_string();
         let text = read_text(path, RECORD)
@@ -197,8 +200,8 @@ impl Profile {
         Ok(profile)
     }
 
-    /// What decoding a sample of a set takes: as measured for such samples, or for others in proportion to their pixels; `None` where none
-    /// were.
+    /// The time of decoding a sample of a set: as measured for such samples, or for others in proportion to their
+    /// pixels; `None` where none were measured.
     pub fn decode_of(&self, sample: EncodedSamples, elements: u64) -> Option<DecodeEntry> {
         let distance = |entry: &&DecodeEntry| {
             let apart = entry.pixels.abs_diff(sample.pixels) + entry.bytes.abs_diff(sample.bytes);
@@ -216,7 +219,7 @@ impl Profile {
         serde_json::to_string_pretty(self).expect("a profile is plain data")
     }
 
-    /// Refuses what cannot have been measured.
+    /// Refuses impossible figures.
     ///
     /// # Errors
     /// Names the entry and the figure.

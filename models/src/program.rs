@@ -1,8 +1,8 @@
-//! The program: what each role of ranks does in one iteration, the same value for simulator and executor.
+//! The program: the tasks of each role of ranks in one iteration, the same value for simulator and executor.
 //!
-//! A role is a set of ranks that do the same, so a program for ten thousand ranks is as small as one for two. Tasks of one
-//! stream run in program order; `after` adds dependencies between streams and iterations. Ranks meet only in exchanges,
-//! and an exchange is never stored expanded: both sides pull its steps from the same [`Schedule`].
+//! A role is a set of ranks that do the same, so a program for ten thousand ranks is as small as one for two. Tasks of
+//! one stream run in program order; `after` adds dependencies between streams and iterations. Ranks interact only in
+//! exchanges, and an exchange is never stored expanded: both sides pull its steps from the same [`Schedule`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use crate::{
 pub struct Role {
     /// `worker` or `server`.
     pub name: String,
-    /// Who.
+    /// Its ranks.
     pub ranks: Members,
     /// The loop body, in program order.
     pub tasks: Vec<Task>,
 }
 
 impl Role {
-    /// Whether the gradients that `task`, a backward pass, makes are added to those of an earlier pass of this repetition, or of one before
-    /// where there is one (`again`), because no formula has used those up yet.
+    /// Whether the gradients that `task`, a backward pass, makes are added to those of an earlier pass of this
+    /// repetition, or of an earlier repetition (`again`), because no formula has used those up yet.
     pub fn adds_gradients(&self, task: TaskId, again: bool) -> bool {
         let Op::Compute { chain, phase, .. } = self.tasks[task].op else { return false };
         let makes =
@@ -48,7 +48,7 @@ impl Role {
         self.tasks.iter().find_map(|task| if let Op::Schedule(order) = &task.op { Some(order) } else { None })
     }
 
-    /// Micro-batches whose activations are there at once.
+    /// Micro-batches whose activations exist at once.
     pub fn micro_batches_in_flight(&self) -> u32 {
         self.order().map_or(1, |order| order.in_flight())
     }
@@ -73,7 +73,7 @@ pub struct Program {
     pub gradients: Gradients,
     /// Fused layers, each run by one kernel; a partition of all layers but the input, in topological order.
     pub chains: Vec<Vec<LayerId>>,
-    /// Who does what.
+    /// All roles.
     pub roles: Vec<Role>,
     /// The coordinates of the ranks that train; exchanges are among groups along its axes.
     pub mesh: Mesh,
@@ -83,11 +83,12 @@ pub struct Program {
     pub batch_per_rank: u32,
     /// Micro-batches per step and worker, on average where workers claim them.
     pub accumulate: u32,
-    /// What ranks have beside parameters and gradients, as [`Buffer::Declared`] numbers it.
+    /// Buffers besides parameters and gradients, as [`Buffer::Declared`] numbers them.
     pub buffers: Vec<Declared>,
-    /// How many draw from each pool of samples: all workers in rank order, or the groups of those that share a micro-batch.
+    /// How many ranks draw from each pool of samples: all workers in rank order, or the groups of those that share a
+    /// micro-batch.
     pub pools: Vec<u32>,
-    /// Who holds which samples in memory; `None` where every rank has all of them.
+    /// Which ranks hold which samples in memory; `None` where every rank has all of them.
     pub partition: Option<Partition>,
     /// How learners' models are averaged; `None` where all workers train one model.
     pub averaging: Option<Averaging>,
@@ -96,7 +97,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Elements of a buffer; none of one that was not declared.
+    /// Elements of a buffer; 0 for one that was not declared.
     pub fn elements(&self, buffer: Buffer) -> u64 {
         match buffer {
             Buffer::Parameters | Buffer::Weights | Buffer::Gradients | Buffer::Momentum => {
@@ -106,12 +107,13 @@ impl Program {
         }
     }
 
-    /// Bytes of an element of a buffer, in memory and in messages: those of gradients follow the program, all others are fp32.
+    /// Bytes of an element of a buffer, in memory and in messages: those of gradients follow the program, all
+    /// others are fp32.
     pub fn element_bytes(&self, buffer: Buffer) -> u64 {
         if buffer == Buffer::Gradients { self.gradients.bytes() } else { Gradients::F32.bytes() }
     }
 
-    /// The buffer in which layers find their parameters: gathered ones where ranks share parameters out.
+    /// The buffer in which layers find their parameters: gathered ones where parameters are sharded.
     pub fn weights_of_layers(&self) -> Buffer {
         if self.shares_parameters() { Buffer::Weights } else { Buffer::Parameters }
     }
@@ -121,7 +123,7 @@ impl Program {
         self.roles.iter().flat_map(Role::exchanges).any(|(_, exchange)| exchange.buffer == Buffer::Weights)
     }
 
-    /// The parameters that `rank` of `role` has all the time: ranges in ascending order, none of which touches the next.
+    /// The parameters that `rank` of `role` has all the time: ranges in ascending order that do not touch.
     pub fn kept_parameters(&self, role: &Role, rank: u32) -> Vec<Range<u64>> {
         if self.shares_parameters() { self.updated(role, rank) } else { self.parameters_of(role) }
     }
@@ -135,7 +137,7 @@ impl Program {
         of_chain.max().unwrap_or(0)
     }
 
-    /// Samples in the output of a layer in `role`; what no task computes has as many as its consumers take.
+    /// Samples in the output of a layer in `role`; an output that no task computes has as many as its consumers take.
     pub fn samples_in(&self, role: &Role, id: LayerId) -> u32 {
         if role.order().is_some() {
             return self.batch_per_rank;
@@ -148,7 +150,7 @@ impl Program {
         of_layer(id).or_else(consumed).unwrap_or(0)
     }
 
-    /// `, pass 2` behind the name of a task in a pass, where there are several.
+    /// `, pass 2` after the name of a task in a pass, where there are several.
     pub(crate) fn pass_suffix(&self, pass: Option<u32>) -> String {
         match (pass, &self.sharding) {
             (Some(pass), Some(sharding)) if sharding.passes.len() > 1 && !sharding.by_node() => {
@@ -158,8 +160,8 @@ impl Program {
         }
     }
 
-    /// Samples over which the gradient of the parameters from `start` on is a mean when they are updated: the global batch,
-    /// or those of a pass where the batch varies (Krizhevsky 2014 §4.2).
+    /// Samples over which the gradient of the parameters from `start` on is a mean when they are updated: the global
+    /// batch, or those of a pass where the batch varies (Krizhevsky 2014 §4.2).
     pub fn update_batch(&self, start: u64) -> u64 {
         let batch = self.gradient_samples();
         self.sharding.as_ref().map_or(batch, |sharding| sharding.update_batch(&self.model, start, batch))
@@ -182,13 +184,13 @@ impl Program {
             * u64::from(self.accumulate)
     }
 
-    /// Samples that a gradient is the mean over: all of a step, but for learners, who take each batch for themselves.
+    /// Samples that a gradient is the mean over: all of a step; for learners, those of one batch.
     pub fn gradient_samples(&self) -> u64 {
         if self.trains_apart() { u64::from(self.batch_per_rank) } else { self.global_batch() }
     }
 
-    /// Whether workers train models of their own between exchanges: formulas apply the gradients of each micro-batch, without
-    /// the momentum of one that all share.
+    /// Whether workers train models of their own between exchanges: formulas apply the gradients of each micro-batch,
+    /// without the momentum of a shared model.
     pub fn trains_apart(&self) -> bool {
         let applies = |task: &Task| match &task.op {
             Op::Elementwise(of) => {
@@ -204,13 +206,13 @@ impl Program {
         self.roles.iter().flat_map(|role| &role.tasks).any(|task| matches!(task.op, Op::Read { .. }))
     }
 
-    /// Whether workers ask the driver for their batches, which it gives in turn, or first come, first served.
+    /// Whether workers claim their batches from the driver, in turn, or first come, first served.
     pub fn claims(&self) -> bool {
         self.averaging.is_some_and(|averaging| averaging.assignment != Assignment::Own)
     }
 
-    /// The parameters of the layers that `role` computes, all of them where it has all: ranges in ascending order, none of which touches the
-    /// next.
+    /// The parameters of the layers that `role` computes, all of them where it has all: ranges in ascending order that
+    /// do not touch.
     pub fn parameters_of(&self, role: &Role) -> Vec<Range<u64>> {
         if role.order().is_none() {
             let all = 0..self.model.parameter_elements();
@@ -236,13 +238,13 @@ impl Program {
         self.roles.iter().find(has).map_or(0, |role| role.ranks.first())
     }
 
-    /// Which of those who draw samples `rank` draws as.
+    /// The number of the source of samples that `rank` draws from.
     pub fn source(&self, rank: u32) -> u32 {
         self.mesh.source(rank)
     }
 
-    /// The parameters for which `rank` of `role` has the optimizer's state, those that it updates: ranges in ascending order, none
-    /// of which touches the next. All that it has where the role has no update.
+    /// The parameters for which `rank` of `role` has the optimizer's state, those that it updates: ranges in ascending
+    /// order that do not touch. All that it has where the role has no update.
     pub fn updated(&self, role: &Role, rank: u32) -> Vec<Range<u64>> {
         let updates = || role.tasks.iter().filter_map(|task| task.op.update());
         match updates().next() {
@@ -256,7 +258,7 @@ impl Program {
         self.roles.iter().position(|role| role.ranks.contains(rank)).expect("check: every rank has a role")
     }
 
-    /// How many groups of ranks run an exchange, each for itself.
+    /// How many groups of ranks run an exchange independently.
     pub fn group_count(&self, exchange: &Exchange) -> u32 {
         self.mesh.group_count(exchange.axes)
     }
@@ -302,12 +304,12 @@ impl Program {
         Ok(if exchange.padded { schedule.padded() } else { schedule })
     }
 
-    /// The most elements behind its range that a padded exchange goes on for, in any of the groups that run it.
+    /// The most elements by which a padded exchange extends beyond its range, in any of the groups that run it.
     pub(crate) fn padding(&self, exchange: &Exchange) -> u64 {
         if !exchange.padded {
             return 0;
         }
-        // Groups are alike but for the nodes that they lie on.
+        // Groups differ only in the nodes of their members.
         let alike = !exchange.algorithm.by_nodes() && self.mesh.outermost().is_some();
         let groups = self.group_count(exchange);
         let ends = (if alike { groups - 1 } else { 0 }..groups).filter_map(|number| {
@@ -318,7 +320,8 @@ impl Program {
         ends.max().map_or(0, |end| end.saturating_sub(exchange.range.end))
     }
 
-    /// How members of an exchange lie on nodes: on coordinates of its node axes, or on machines where the algorithm asks for them.
+    /// The nodes of the members of an exchange: by coordinates on its node axes, or by machines where the algorithm
+    /// asks for them.
     pub(crate) fn nodes_of(&self, exchange: &Exchange, members: &Members) -> Group {
         let each = exchange.node_axes.iter().map(|axis| self.mesh.size(axis)).product::<u32>();
         match &self.machines {
@@ -329,7 +332,7 @@ impl Program {
                     Some(*end)
                 };
                 let ends: Vec<u32> = machines.iter().scan(0, sum).collect();
-                // The last entry is for ranks beyond the machines.
+                // The last entry counts ranks beyond the machines.
                 let mut sizes = vec![0; ends.len() + 1];
                 members.iter().for_each(|rank| sizes[ends.partition_point(|end| *end <= rank)] += 1);
                 sizes.retain(|size| *size > 0);
@@ -339,7 +342,7 @@ impl Program {
         }
     }
 
-    /// Lanes in flight of an exchange whose schedule is `schedule`.
+    /// Lanes in flight of an exchange with the schedule `schedule`.
     pub fn window(exchange: &Exchange, schedule: &Schedule) -> u32 {
         if exchange.window == 0 { schedule.window() } else { exchange.window }
     }
@@ -350,7 +353,7 @@ impl Program {
     }
 }
 
-/// The same elements in ascending order, ranges that touch as one.
+/// The same elements in ascending order, with touching ranges merged.
 pub(crate) fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_by_key(|range| range.start);
     let mut merged: Vec<Range<u64>> = Vec::new();

@@ -1,4 +1,4 @@
-//! Says how the model of a rank relates to the whole one: which of its parameters and running statistics a rank has.
+//! Relates the model of a rank to the whole one: which of its parameters and running statistics a rank has.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ impl Program {
         self.sharding.as_ref().map_or(&self.model, |sharding| &sharding.whole)
     }
 
-    /// Whether ranks have models of their own layers, cut out of the whole one.
+    /// Whether ranks have their own layers, cut out of the whole model.
     pub fn cuts_model(&self) -> bool {
         self.sharding.is_some()
     }
 
-    /// In how many parts ranks have the weights of split layers; 1 where each rank has them whole.
+    /// Into how many parts the weights of split layers are divided; 1 where each rank has them whole.
     pub fn weight_parts(&self) -> u32 {
         self.sharding.as_ref().filter(|sharding| sharding.splits_weights()).map_or(1, |sharding| sharding.ranks)
     }
@@ -29,7 +29,8 @@ impl Program {
         }
     }
 
-    /// The running statistics of the whole model in shares, each with the workers that have it in whole layers or in parts of layers.
+    /// The running statistics of the whole model in shares, each with the workers that have it in whole layers or in
+    /// parts of layers.
     pub fn statistics_shares(&self) -> Vec<(Pieces, Vec<u32>)> {
         let workers = 0..self.workers();
         let Some(sharding) = &self.sharding else {
@@ -43,7 +44,8 @@ impl Program {
         std::iter::once(whole).chain((0..sharding.ranks).map(of_part)).collect()
     }
 
-    /// The parameters of `role` that all its ranks have alike: those of layers that are not split. None where ranks share parameters out.
+    /// The parameters of `role` that are equal on all its ranks: those of layers that are not split. None where
+    /// parameters are sharded.
     pub fn common_parameters(&self, role: &Role) -> Vec<Range<u64>> {
         if self.shares_parameters() {
             return Vec::new();
@@ -86,8 +88,8 @@ impl Program {
         self.sharding.as_ref().map_or(of_stage, |sharding| of_stage.without(sharding.axis))
     }
 
-    /// The layer of the whole model that layer `id` of `rank`'s is, or a part of, and the first element of a sample's output
-    /// that the rank has of it.
+    /// The layer of the whole model that layer `id` of `rank` is, or is a part of, and the first element of a sample's
+    /// output that the rank has of it.
     pub fn origin_of(&self, rank: u32, id: LayerId) -> (LayerId, u64) {
         let Some(sharding) = &self.sharding else { return (id, 0) };
         let elements = self.model.node(id).output.elements();

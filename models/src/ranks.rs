@@ -1,4 +1,4 @@
-//! Ranges of ranks.
+//! `RankRange`: a range of ranks.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Who draws samples together: all ranks from one shuffle, each node from an order of its own, or each rank from what it holds.
+//! Chooses how samples are drawn: by all ranks from one shuffle, by each node in its own order, or by each rank from
+//! what it holds.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,11 +14,11 @@ pub enum Sampling {
     /// One random order an epoch, divided among all ranks: each sample once (Goyal et al. 2017 §3, Remark 4).
     #[default]
     OneShuffle,
-    /// Each node takes its samples at random with a seed of its own and divides them among its ranks (Kumar et al. 2018 §3):
-    /// a sample may come on several nodes in one epoch, or on none.
+    /// Each node draws its samples at random with its own seed and divides them among its ranks (Kumar et al. 2018 §3):
+    /// a sample may occur on several nodes in one epoch, or on none.
     PerNode,
-    /// Each group of nodes holds the samples in its memory together, every rank draws at random from its own part, and after
-    /// every so many steps a group shuffles what it holds (Kumar et al. 2018 §4.1).
+    /// Each group of nodes holds the samples in its memory together, every rank draws at random from its own part, and
+    /// at regular intervals of steps a group shuffles what it holds (Kumar et al. 2018 §4.1).
     Partitioned {
         /// Groups that each own the whole set.
         groups: u32,
@@ -27,7 +28,7 @@ pub enum Sampling {
 }
 
 impl Sampling {
-    /// Who holds what, where nodes have so many of the `workers` each.
+    /// Which rank holds which samples, where nodes have `node_sizes` of the `workers`.
     ///
     /// # Errors
     /// Groups that do not divide the nodes.
@@ -36,8 +37,8 @@ impl Sampling {
         Partition::new(&self.pools(workers, node_sizes), groups, shuffle_every).map(Some)
     }
 
-    /// How many of `workers` ranks draw from each pool, in rank order, where consecutive ranks lie on nodes of `node_sizes`
-    /// (without which all lie on one). Ranks behind the workers are servers, which draw nothing.
+    /// How many of `workers` ranks draw from each pool, in rank order, where consecutive ranks are on nodes of
+    /// `node_sizes` (without which all are on one). Ranks after the workers are servers, which draw nothing.
     ///
     /// ```
     /// # use lockstep_models::Sampling;

@@ -9,7 +9,7 @@ pub struct SetSizes {
     pub train: u64,
     /// Held out.
     pub held_out: u64,
-    /// What a sample is like, where threads decode it.
+    /// The average encoded sample, where threads decode samples.
     pub encoded: Option<EncodedSamples>,
     /// fp32 elements of a message that carries one, on average; `None`: those of its image.
     pub message_elements: Option<u64>,
@@ -27,10 +27,11 @@ pub struct EncodedSamples {
 impl SetSizes {
     /// The digits that are part of the binary.
     pub const MNIST: SetSizes = SetSizes::of_counts(4_000, 1_000);
-    /// Synthetic training images unless a number is given, and the bytes of memory that they may take then.
+    /// The default number of synthetic training images, and the most bytes of memory that they may then take.
     const SYNTHETIC: (u64, u64) = (4_000, 1 << 30);
 
-    /// The sizes of what `--data` names, for a model whose inputs have this shape; `None` for a folder, whose files say it.
+    /// The sizes of the set that `--data` names, for a model whose inputs have this shape; `None` for a folder, whose
+    /// files state them.
     ///
     /// ```
     /// # use lockstep_models::{SetSizes, Shape};
@@ -65,7 +66,7 @@ impl SetSizes {
         SetSizes { train, held_out, encoded: None, message_elements: None }
     }
 
-    /// Synthetic training images of this shape unless a number is given.
+    /// The default number of synthetic training images of this shape.
     pub fn default_synthetic(input: Shape) -> u64 {
         let (samples, bytes) = SetSizes::SYNTHETIC;
         samples.min(bytes / (input.elements() * 4).max(1)).max(4)

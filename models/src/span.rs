@@ -1,11 +1,11 @@
-//! One run of one task.
+//! `Span`: one run of one task.
 
 use lockstep_topology::Time;
 
 /// One run of one task on one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Who.
+    /// The rank.
     pub rank: u32,
     /// Which task of the rank's role.
     pub task: u32,

@@ -1,23 +1,24 @@
-//! The numbers of one step, which the coefficients of formulas name.
+//! Holds the numbers of one step, which the coefficients of formulas name.
 
 use crate::Multipliers;
 
-/// One step of SGD on parameters in numbers, which the coefficients of [`Optimizer::update`](crate::Optimizer::update) name.
+/// One step of SGD on parameters in numbers, which the coefficients of
+/// [`Optimizer::update`](crate::Optimizer::update) name.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SgdStep {
     /// η of this step.
     pub rate: f32,
-    /// What the momentum buffer is multiplied with: m, or m·η/η_before.
+    /// The factor of the momentum buffer: m, or m·η/η_before.
     pub keep: f32,
     /// m, with which Nesterov's step looks ahead.
     pub momentum: f32,
-    /// Whether the buffer has η in it (Eq. 10) or not (Eq. 9).
+    /// Whether the buffer includes η (Eq. 10) or not (Eq. 9).
     pub absorbed: bool,
     /// Whether the step looks ahead.
     pub nesterov: bool,
     /// λ.
     pub weight_decay: f32,
-    /// Whether λ holds for batch norm's parameters too.
+    /// Whether λ applies to batch norm's parameters too.
     pub decay_batch_norm: bool,
 }
 
@@ -28,7 +29,7 @@ impl SgdStep {
         SgdStep { rate, keep, momentum, absorbed, nesterov, weight_decay: 0.0, decay_batch_norm: false }
     }
 
-    /// The same of tensors that have these multipliers.
+    /// The same for tensors with these multipliers.
     #[must_use]
     pub fn times(self, of: Multipliers) -> SgdStep {
         SgdStep { rate: self.rate * of.rate, weight_decay: self.weight_decay * of.decay, ..self }
@@ -49,7 +50,7 @@ pub struct StepNumbers {
 }
 
 impl From<SgdStep> for StepNumbers {
-    /// Of the first repetition, with a gradient and a model before it.
+    /// Those of the first repetition, with a gradient and a model before it.
     fn from(sgd: SgdStep) -> StepNumbers {
         StepNumbers { sgd, learned: true, again: false, moved: true }
     }

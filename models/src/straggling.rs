@@ -1,13 +1,15 @@
-//! Straggling: how much longer the slowest worker computes in a step than workers do on average.
+//! Measures straggling: how much longer the slowest worker computes in a step than workers do on average.
 
 use std::collections::BTreeMap;
 
 use crate::{Op, Program, Stream, Timeline};
 
-/// Seconds by which, averaged over the counted steps, the longest computation of a worker exceeds the mean of all workers'.
+/// Seconds by which, averaged over the counted steps, the longest computation of a worker exceeds the mean of
+/// all workers'.
 ///
-/// With one independent factor per worker and step it is the expected largest of k draws less their mean, times the work:
-/// of exponentials H_k − 1, of uniforms from 0 to 1 k/(k + 1) − 1/2. `None` where spans were not kept, or stand for others.
+/// With one independent factor per worker and step it is the expected largest of k draws less their mean, times the
+/// work: of exponentials H_k − 1, of uniforms from 0 to 1 k/(k + 1) − 1/2. `None` where spans were not kept, or
+/// represent others.
 pub fn straggling_s(program: &Program, timeline: &Timeline) -> Option<f64> {
     let steps = timeline.steps();
     let first = steps.first()?.iteration;

@@ -1,6 +1,6 @@
-//! Strategies: each is a choice of layouts that yields the graph of one step.
+//! Strategies: each chooses layouts and builds the graph of one step.
 //!
-//! A new strategy is one file here and one line; simulator and executor see only the program.
+//! A new strategy is one file and one line here; simulator and executor see only the program.
 
 mod buckets;
 mod data_parallel;
@@ -19,23 +19,24 @@ use lockstep_topology::InputError;
 use crate::{Averaging, Axis, AxisSet, Graph, Model, Sampling, Sharding};
 pub use job::{Bucket, Job};
 
-/// A strategy with its settings: which layouts tensors have, and which settings it takes.
+/// A strategy with its settings: builds the graph, and parses and prints the settings.
 trait Plan {
-    /// Reads what follows the colon of its name.
+    /// Reads what follows the colon after its name.
     ///
     /// # Errors
-    /// A setting that it does not have.
+    /// An unknown setting.
     fn parse(settings: &str) -> Result<Self, String>
     where
         Self: Sized;
 
-    /// Writes its name and settings as they are read.
+    /// Writes its name and settings in the form that is read.
     ///
     /// # Errors
     /// The writer's.
     fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 
-    /// The graph of one optimizer step, or of one iteration of learners, and the model of each rank where that is a part of the job's.
+    /// The graph of one optimizer step, or of one iteration of learners, and the model of each rank where that is a
+    /// part of the job's.
     ///
     /// # Errors
     /// A model that it cannot split, ranks that it cannot arrange, settings that it does not serve.
@@ -96,7 +97,7 @@ macro_rules! strategies {
         }
 
         impl Strategy {
-            /// Each strategy as it may be written, with the settings that stand for others.
+            /// Each strategy as it may be written, with placeholders for settings.
             pub fn forms() -> impl Iterator<Item = &'static str> {
                 [$($forms),*].into_iter().flat_map(|forms| forms.split(", "))
             }
@@ -111,7 +112,8 @@ macro_rules! strategies {
         impl FromStr for Strategy {
             type Err = String;
 
-            /// Reads a name, and behind a colon its settings: `hybrid:g=2:variable-batch`, `sma:momentum=0.9:tau=2:alpha=0.25`.
+            /// Reads a name, and after a colon its settings: `hybrid:g=2:variable-batch`,
+            /// `sma:momentum=0.9:tau=2:alpha=0.25`.
             fn from_str(text: &str) -> Result<Strategy, String> {
                 let (name, settings) = text.split_once(':').unwrap_or((text, ""));
                 match name {

@@ -1,4 +1,4 @@
-//! Tasks of a program: what they do, on which memory, where they queue, and what they wait for.
+//! Defines the tasks of a program: what they do, on which memory, on which stream, and what they wait for.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub enum Stream {
     Compute,
     /// Exchanges; several may be in flight, each starts when what it is `after` is done.
     Exchange,
-    /// Receives from other stages of a pipeline, posted ahead of what is sent: exchanges in an order of their own.
+    /// Receives from other stages of a pipeline, posted ahead of the sends: exchanges in their own order.
     Receive,
     /// Reads samples from storage, ahead of the compute stream; one batch after the other.
     Read,
@@ -60,23 +60,23 @@ pub enum Stream {
     Decode,
     /// Copies batches from the host's memory to the device, ahead of the compute stream; one batch after the other.
     Upload,
-    /// What updates shared state beside the compute stream, as soon as what it is `after` is done: on a GPU a kernel beside
-    /// others, on a CPU between two compute tasks.
+    /// Updates of shared state beside the compute stream, as soon as what they are `after` is done: on a GPU a kernel
+    /// beside others, on a CPU between two compute tasks.
     Synchronisation,
 }
 
 impl Stream {
-    /// Those of input tasks, in the order in which a batch passes them.
+    /// The streams of input tasks, in the order in which a batch passes them.
     pub const INPUT: [Stream; 3] = [Stream::Read, Stream::Decode, Stream::Upload];
 
-    /// Which of them it is; `None` of the streams of the rank itself.
+    /// Its position among them; `None` for streams of the rank itself.
     pub fn input(self) -> Option<usize> {
         Stream::INPUT.iter().position(|stream| *stream == self)
     }
 }
 
-/// What a task waits for: the completion of `task` on the same rank, `lag` iterations ago, or `lag` micro-batches ago where both
-/// are in one `Repeat` or one `Schedule`.
+/// What a task waits for: the completion of `task` on the same rank, `lag` iterations ago, or `lag` micro-batches ago
+/// where both are in one `Repeat` or one `Schedule`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct After {
     /// The task waited for; if it is in a `Repeat` or `Schedule` that does not hold the waiting task, its last run.
@@ -88,35 +88,37 @@ pub struct After {
 /// A collective among a group, over a range of a buffer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exchange {
-    /// Its meaning.
+    /// What it computes.
     pub collective: Collective,
-    /// Its method.
+    /// Its algorithm.
     pub algorithm: Algorithm,
-    /// The axes along which its members lie: each rank exchanges with those that differ from it on these axes alone.
+    /// The axes over which its members extend: each rank exchanges with those that differ from it on these axes alone.
     pub axes: AxisSet,
     /// The coordinates of its only two members on the only one of `axes`, the lower first; `None`: all are members.
     pub between: Option<(u32, u32)>,
-    /// Those of `axes` along which members count as one node of a hierarchical algorithm; none: the machines are its nodes.
+    /// Those of `axes` along which members count as one node of a hierarchical algorithm; none: the machines
+    /// are its nodes.
     pub node_axes: AxisSet,
     /// What is exchanged.
     pub buffer: Buffer,
     /// Elements of the buffer, in the first run.
     pub range: Range<u64>,
-    /// The axes along which ranks share the range out, so that each group exchanges its members' part of it
+    /// The axes along which the range is sharded, so that each group exchanges its members' part of it
     /// ([`Program::part_of`](crate::Program::part_of)); none: all of it.
     pub shared: AxisSet,
-    /// Where other runs have theirs.
+    /// The ranges of other runs.
     pub turns: Turns,
     /// Elements per lane; 0: the algorithm's own choice.
     pub chunk: u64,
     /// Lanes in flight; 0: the algorithm's own choice.
     pub window: u32,
-    /// Whether it is rounded up to equal parts, by elements behind its range that lie in memory and that no task reads.
+    /// Whether it is rounded up to equal parts, by padding after its range in memory that no task reads.
     pub padded: bool,
 }
 
 impl Exchange {
-    /// A collective among all ranks along `axes`, over a range of a buffer, the same in every run; lanes as the algorithm has them.
+    /// A collective among all ranks along `axes`, over a range of a buffer, the same in every run; lanes are the
+    /// algorithm's choice.
     pub fn new(
         collective: Collective,
         algorithm: Algorithm,
@@ -141,12 +143,12 @@ impl Exchange {
     }
 }
 
-/// Where samples move that ranks hold in memory.
+/// The direction in which samples in ranks' memory move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SampleMove {
     /// From the rank's part to messages, by destination.
     Pack,
-    /// From messages to the rank's new part, each sample to its place.
+    /// From messages to the rank's new part, each sample to its position.
     Unpack,
 }
 
@@ -155,11 +157,11 @@ pub enum SampleMove {
 pub enum Op {
     /// Takes the batch that the driver names from a pool of samples.
     Load {
-        /// Samples taken; none where another rank takes them for this one.
+        /// Samples taken; 0 where another rank takes them for this one.
         samples: u32,
         /// `None`: the rank's own micro-batch; else the samples of that pass.
         pass: Option<u32>,
-        /// `None`: where the first layers read; else the declared buffer that they come into.
+        /// `None`: into the input of the first layers; else into this declared buffer.
         into: Option<usize>,
     },
     /// Reads the stored samples of the next batch, from storage or the system's page cache.
@@ -167,17 +169,18 @@ pub enum Op {
         /// Samples of the micro-batch.
         samples: u32,
     },
-    /// Makes a batch of them: decodes, crops, flips and normalises.
+    /// Prepares a batch: decodes, crops, flips and normalises.
     Decode {
         /// Samples of the micro-batch.
         samples: u32,
     },
-    /// Copies it from the host's memory to the device; where the device is the host's CPU it is there already.
+    /// Copies the batch from the host's memory to the device; a no-op where the device is the host's CPU.
     Upload {
         /// Samples of the micro-batch.
         samples: u32,
     },
-    /// Takes the labels of a micro-batch whose samples another stage of a pipeline takes, and its place among all, by which dropout draws.
+    /// Takes the labels of a micro-batch whose samples another stage of a pipeline takes, and its position among all,
+    /// which determines dropout's masks.
     Labels {
         /// Samples of the micro-batch.
         samples: u32,
@@ -190,29 +193,30 @@ pub enum Op {
         chain: usize,
         /// Which pass or passes.
         phase: Phase,
-        /// Samples in the (micro-)batch; none where other ranks have some and this one has not.
+        /// Samples in the (micro-)batch; 0 where other ranks have some and this one does not.
         samples: u32,
-        /// `None`: the rank's own micro-batch; else which of the [`Sharding`](crate::Sharding)'s passes its samples are from.
+        /// `None`: the rank's own micro-batch; else which of the [`Sharding`](crate::Sharding)'s passes its
+        /// samples are from.
         pass: Option<u32>,
     },
     /// Arithmetic on a range of buffers, element by element.
     Elementwise(Elementwise),
     /// Runs the next `body` tasks `count` times.
     Repeat {
-        /// Repetitions; the most that there can be where each is claimed.
+        /// Repetitions; the upper limit where each is claimed.
         count: u32,
         /// How many of the following tasks form the body.
         body: usize,
-        /// Whether the driver is asked for a batch before each repetition; where it has none, the rest take no time.
+        /// Whether a batch is claimed from the driver before each repetition; where it has none, the rest take no time.
         claimed: bool,
     },
-    /// Runs the bodies that follow it, passes of micro-batches through chunks of layers, in the order of a pipeline's stage.
+    /// Runs the bodies after it, passes of micro-batches through chunks of layers, in the order of a pipeline's stage.
     Schedule(Arc<StageOrder>),
-    /// Meets other ranks.
+    /// A collective with other ranks.
     Exchange(Exchange),
     /// Moves elements inside the rank's memory: all ranks from the same area to the same area, each its own rows.
     Copy(ByCoordinate<Copy>),
-    /// Moves samples between the memory where a rank keeps its part of them and messages (Kumar et al. 2018 §4.1).
+    /// Moves samples between the memory of a rank that keeps a part of them and messages (Kumar et al. 2018 §4.1).
     Samples {
         /// In which direction.
         to: SampleMove,
@@ -224,17 +228,17 @@ pub enum Op {
         /// Bytes written.
         bytes: u64,
     },
-    /// The rank's host is busy for a stated time, and its device idle: what a framework does around kernels and messages.
+    /// The rank's host is busy for a stated time, and its device idle: work of a framework around kernels and messages.
     Host {
-        /// How often, one after the other.
+        /// The number of consecutive calls.
         calls: u32,
-        /// What each takes.
+        /// The time of each.
         each: Time,
     },
 }
 
 impl Op {
-    /// The kind under which reports add tasks up.
+    /// The kind under which reports sum tasks.
     pub fn kind(&self) -> &'static str {
         match self {
             Op::Load { .. } | Op::Labels { .. } => "load",
@@ -263,7 +267,7 @@ impl Op {
         }
     }
 
-    /// The optimizer's step on a range of the parameters, which moves their momentum, if it is one.
+    /// The optimizer's step on a range of the parameters, which changes their momentum, if it is one.
     pub fn update(&self) -> Option<&Elementwise> {
         match self {
             Op::Elementwise(of) if of.formula.writes(Buffer::Momentum) => Some(of),
@@ -271,7 +275,7 @@ impl Op {
         }
     }
 
-    /// Whether it is arithmetic that takes gradients in.
+    /// Whether it is arithmetic that reads gradients.
     pub fn uses_gradients(&self) -> bool {
         matches!(self, Op::Elementwise(of) if of.formula.reads(Buffer::Gradients))
     }
@@ -287,9 +291,9 @@ impl Op {
 pub struct Task {
     /// Unique in its role, the same in every timeline: `forward conv1+relu1+pool1`.
     pub name: String,
-    /// What it does.
+    /// The operation.
     pub op: Op,
-    /// Where it queues.
+    /// The stream on which it queues.
     pub stream: Stream,
     /// What it waits for beyond its stream's order.
     pub after: Vec<After>,

@@ -1,4 +1,4 @@
-//! The timeline: when each task of each rank was ready, started and ended, predicted or measured in one form.
+//! The timeline: records when each task of each rank was ready, started and ended, predicted or measured in one form.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::{Op, Periodic, PeriodicSpan, Program, Span, Stream, TaskId, Totals};
 pub struct Step {
     /// Which iteration it is.
     pub iteration: u32,
-    /// When the last rank ended the iteration before, and what was done between the two.
+    /// When the last rank ended the iteration before, and the work between the two.
     pub begin: Time,
     /// When the last rank ended this one.
     pub end: Time,
@@ -25,10 +25,11 @@ impl Step {
     }
 }
 
-/// The kind under which reports count the time in which a worker's compute stream is idle for other reasons than [`INPUT_WAIT`].
+/// The kind under which reports count the time in which a worker's compute stream is idle for other reasons than
+/// [`INPUT_WAIT`].
 pub const WAIT: &str = "wait";
 
-/// The kind under which they count the time in which it is idle until the batch that it loads next is there.
+/// The kind under which they count the time in which it waits for the batch that it loads next.
 pub const INPUT_WAIT: &str = "input wait";
 
 /// All spans of a run; iterations before `warm_up` are kept but not counted.
@@ -38,9 +39,9 @@ pub struct Timeline {
     pub spans: Vec<Span>,
     /// Iterations at the start that statistics leave out.
     pub warm_up: u32,
-    /// In place of the spans, where those were too many to keep; else empty.
+    /// Instead of the spans, where those were too many to keep; else empty.
     pub totals: Totals,
-    /// What was done between steps: shuffles, evaluations, checkpoints.
+    /// The work between steps: shuffles, evaluations, checkpoints.
     pub periodic: Vec<PeriodicSpan>,
 }
 
@@ -58,8 +59,8 @@ impl Timeline {
         }
     }
 
-    /// The counted steps: from the last rank's end of one iteration to the last rank's end of the next, what was done between them
-    /// left out.
+    /// The counted steps: from the last rank's end of one iteration to the last rank's end of the next, without the
+    /// work between them.
     pub fn steps(&self) -> Vec<Step> {
         let ends = self.ends();
         let first = (self.warm_up as usize).max(1);
@@ -70,7 +71,7 @@ impl Timeline {
             }
         }
         let begin = |i: usize| begins[i];
-        // Where overlapping iterations end out of order, the later one has no time of its own.
+        // Where overlapping iterations end out of order, the later one has a time of zero.
         let step = |i: usize| Step { iteration: i as u32, begin: begin(i), end: ends[i].max(begin(i)) };
         (if ends.len() <= first { 0 } else { first }..ends.len()).map(step).collect()
     }
@@ -85,8 +86,8 @@ impl Timeline {
         median(self.step_times_s())
     }
 
-    /// Median over counted steps of the time in which a worker's compute stream stood still, and not for a batch, averaged over
-    /// workers: what communication costs beyond what computation hides.
+    /// Median over counted steps of the time in which a worker's compute stream was idle, except for waits for a batch,
+    /// averaged over workers: what communication costs beyond what computation hides.
     pub fn exposed_comm_s(&self, program: &Program) -> f64 {
         let mut busy: BTreeMap<u32, f64> = BTreeMap::new();
         let totals = self.totals(program);
@@ -101,14 +102,14 @@ impl Timeline {
         median(exposed.collect())
     }
 
-    /// Median over counted steps of the time in which a worker's compute stream stood still for a batch, averaged over workers: what
-    /// reading and decoding cost beyond what computation hides. `None` of a program without input tasks.
+    /// Median over counted steps of the time in which a worker's compute stream waited for a batch, averaged over
+    /// workers: what reading and decoding cost beyond what computation hides. `None` for a program without input tasks.
     pub fn exposed_input_s(&self, program: &Program) -> Option<f64> {
         program.has_input().then(|| median(self.input_waits_s(program, &self.steps())))
     }
 
-    /// Mean seconds per counted step and worker of each task kind on the compute stream, [`INPUT_WAIT`] where there are input tasks, and
-    /// [`WAIT`] for the rest of the step.
+    /// Mean seconds per counted step and worker of each task kind on the compute stream, [`INPUT_WAIT`] where there are
+    /// input tasks, and [`WAIT`] for the rest of the step.
     pub fn seconds_by_kind(&self, program: &Program) -> BTreeMap<&'static str, f64> {
         let steps = self.ends().len().saturating_sub(self.warm_up as usize).max(1) as f64;
         let mut kinds: BTreeMap<&'static str, f64> = BTreeMap::new();
@@ -130,9 +131,9 @@ impl Timeline {
         kinds
     }
 
-    /// Seconds per worker of each kind of task on the compute stream in each counted step, [`INPUT_WAIT`] where there are input tasks, and
-    /// [`WAIT`] for the rest of it, which is never longer than the step; their medians are [`Timeline::exposed_input_s`] and
-    /// [`Timeline::exposed_comm_s`]. Beside them what was read and decoded ahead.
+    /// Seconds per worker of each kind of task on the compute stream in each counted step, [`INPUT_WAIT`] where there
+    /// are input tasks, and [`WAIT`] for the rest of it, which is never longer than the step; their medians are
+    /// [`Timeline::exposed_input_s`] and [`Timeline::exposed_comm_s`]. Also includes what was read and decoded ahead.
     pub fn kinds_by_step(&self, program: &Program) -> Vec<BTreeMap<&'static str, f64>> {
         let totals = self.totals(program);
         let workers = f64::from(workers(program, &totals));
@@ -160,8 +161,9 @@ impl Timeline {
         steps.into_iter().zip(waits).map(of_step).collect()
     }
 
-    /// Seconds that each shuffle, evaluation or checkpoint took: to its last task's end on any rank, from its first task's begin, or
-    /// from the last rank's end of the step before where that is later, since until then the time is the step's.
+    /// Seconds that each shuffle, evaluation or checkpoint took: to its last task's end on any rank, from its first
+    /// task's begin, or from the last rank's end of the step before where that is later, since until then the time
+    /// is the step's.
     ///
     /// ```
     /// use lockstep_models::{Periodic, PeriodicSpan, Span, Timeline};
@@ -228,7 +230,7 @@ impl Timeline {
     }
 }
 
-/// How many workers ran something: the first ones stand for all where a simulation was folded.
+/// The number of workers that ran; the first ones represent all where a simulation was folded.
 fn workers(program: &Program, totals: &Totals) -> u32 {
     let roles = (0..program.roles.len()).filter(|role| is_worker(program, *role));
     match roles.map(|role| totals.ranks(role)).max() {
@@ -254,7 +256,7 @@ fn computes(program: &Program, role: usize, task: TaskId) -> bool {
         && !matches!(plan.op, Op::Repeat { .. } | Op::Schedule(_))
 }
 
-/// The middle value, the mean of the two middle ones, or zero of none.
+/// The middle value, the mean of the two middle ones, or zero for none.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
@@ -264,7 +266,7 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// The value below which `share` of the ascending `values` lie, interpolated; zero of none.
+/// The value below which `share` of the ascending `values` are, interpolated; zero for none.
 pub fn quantile(values: &[f64], share: f64) -> f64 {
     let Some(last) = values.len().checked_sub(1) else { return 0.0 };
     let at = share.clamp(0.0, 1.0) * last as f64;

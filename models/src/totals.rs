@@ -1,12 +1,13 @@
-//! Totals of a run: how often each task of a role ran in each iteration and for how long, in place of its spans.
+//! Totals of a run: counts how often each task of a role ran in each iteration and for how long, in place of its spans.
 //!
-//! A run of more than a million tasks is kept so. Sums are whole picoseconds, so they do not depend on the order.
+//! It replaces the spans of runs of more than a million tasks. Sums are whole picoseconds, so they do not depend
+//! on the order.
 
 use lockstep_topology::Time;
 
 use crate::{Program, Span};
 
-/// Runs of one task, of one kind of tasks, or of whatever else was added up.
+/// Summed runs of one task, of one kind of tasks, or of anything else.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Total {
     /// How many.
@@ -20,7 +21,7 @@ pub struct Total {
 }
 
 impl Total {
-    /// That of one run.
+    /// The total of one run.
     pub fn of(span: &Span) -> Total {
         let between = |from: Time, to: Time| u128::from(to.since(from).0);
         let (busy_ps, waited_ps) = (between(span.start, span.end), between(span.ready, span.start));
@@ -78,7 +79,7 @@ impl Totals {
         self.add_runs(role, span, Total::of(span));
     }
 
-    /// Adds runs of one task of `role` in one iteration by one rank, as `like` names them.
+    /// Adds runs of one task of `role` in one iteration by one rank, as named by `like`.
     pub fn add_runs(&mut self, role: usize, like: &Span, runs: Total) {
         let roles = at(&mut self.runs, like.iteration as usize);
         at(at(roles, role), like.task as usize).add(runs);
@@ -86,7 +87,7 @@ impl Totals {
         *ranks = (*ranks).max(like.rank + 1);
     }
 
-    /// What was added since they were as `before`.
+    /// What was added since the state `before`.
     ///
     /// ```
     /// use lockstep_models::{Span, Totals};
@@ -118,7 +119,7 @@ impl Totals {
         since
     }
 
-    /// Adds runs like `others`, each so many iterations and so much time later.
+    /// Adds runs like `others`, each later by this many iterations and this much time.
     pub fn add_later(&mut self, others: &Totals, (iterations, span): (u32, Time)) {
         for (iteration, role, task, total) in others.iter() {
             let roles = at(&mut self.runs, (iteration + iterations) as usize);
@@ -130,7 +131,7 @@ impl Totals {
         }
     }
 
-    /// Forgets the iterations from `first` on.
+    /// Drops the iterations from `first` on.
     pub fn cut(&mut self, first: u32) {
         self.runs.truncate(first as usize);
     }
@@ -164,7 +165,7 @@ impl Totals {
     }
 }
 
-/// The entry of a table that grows as it is asked.
+/// An entry of a table that grows on access.
 #[inline]
 fn at<T: Clone + Default>(table: &mut Vec<T>, index: usize) -> &mut T {
     if table.len() <= index {

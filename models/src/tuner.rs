@@ -1,29 +1,29 @@
-//! The auto-tuner: how many learners share a device, found from throughputs alone (Koliousis et al. 2019, §3.4, Alg. 2).
+//! The auto-tuner: finds how many learners share a device from throughputs alone (Koliousis et al. 2019, §3.4, Alg. 2).
 //!
-//! A pure state machine that simulator and executor feed at barriers between iterations. Alg. 2 as printed adds a learner
-//! while throughput grows by more than a threshold, takes one away when it falls, and compares with the last figure only. So
-//! it may go down to no learner at all, where throughput has a peak it climbs and falls around it for ever, and where
-//! throughput is flat it keeps a learner that has gained nothing. The paper says otherwise of its tuner: it adds learners
-//! "until there is no increase", and "then uses the number of learners that resulted in peak throughput" (§1); on eight GPUs
-//! that is two, beyond which throughput "remains relatively constant" (§5.4). So here who has gained no more than the
-//! threshold goes back to the number before and stays there; one learner is the fewest, and what memory forbids is never
-//! asked for.
+//! A pure state machine that simulator and executor feed at barriers between iterations. Alg. 2 as printed adds a
+//! learner while throughput grows by more than a threshold, takes one away when it falls, and compares with the last
+//! figure only. So it may go down to no learner at all; where throughput has a peak it oscillates around it for ever;
+//! and where throughput is flat it keeps a learner that has gained nothing. The paper describes its tuner differently:
+//! it adds learners "until there is no increase", and "then uses the number of learners that resulted in peak
+//! throughput" (§1); on eight GPUs that is two, beyond which throughput "remains relatively constant" (§5.4). So here a
+//! device that has gained no more than the threshold returns to the number before and stays there; one learner is the
+//! minimum, and a number that does not fit in memory is never asked for.
 
 use serde::{Deserialize, Serialize};
 
-/// Gains of throughput below this share are none (τ; the paper gives no figure).
+/// Gains of throughput below this share count as none (τ; the paper gives no figure).
 pub const DEFAULT_THRESHOLD: f64 = 0.05;
 
-/// What was seen with so many learners on each device.
+/// What was observed with this many learners on each device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Learners by device.
     pub learners: Vec<u32>,
-    /// Images per second by device; of devices that are all alike only the first is measured.
+    /// Images per second by device; where all devices are equal only the first is measured.
     pub throughput: Vec<f64>,
 }
 
-/// What comes next.
+/// The next number of learners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Another number of learners, to be observed.
@@ -45,7 +45,7 @@ impl Verdict {
 #[derive(Debug, Clone, PartialEq)]
 struct Climb {
     threshold: f64,
-    /// What memory allows.
+    /// The most that memory allows.
     most: u32,
     /// Learners and throughput of the observation before.
     before: Option<(u32, f64)>,
@@ -55,7 +55,7 @@ struct Climb {
 impl Climb {
     fn observe(&mut self, throughput: f64) {
         let Verdict::Try(learners) = self.now else { return };
-        // A device that did nothing has no throughput, whatever a division made of it.
+        // A device that did nothing has no throughput, whatever the division gave.
         let throughput = if throughput.is_finite() { throughput.max(0.0) } else { 0.0 };
         self.now = match self.before {
             Some((fewer, best)) if throughput - best <= self.threshold * best => Verdict::Stay(fewer),
@@ -87,11 +87,11 @@ pub struct Tuner {
 }
 
 impl Tuner {
-    /// More learners than any device has use for.
+    /// More learners than are useful on any device.
     pub const MOST: u32 = 64;
 
-    /// A tuner that begins with one learner on each device. `most`: how many each device's memory holds, taken for one where
-    /// it is none. Where all devices are `alike` it measures the first and sets all (§4.4). `threshold`: the share by which
+    /// A tuner that begins with one learner on each device. `most`: how many fit in each device's memory, at least one.
+    /// Where all devices are `alike` it measures the first and sets all (§4.4). `threshold`: the share by which
     /// throughput must grow.
     pub fn new(most: &[u32], alike: bool, threshold: f64) -> Tuner {
         let least = most.iter().copied().min().unwrap_or(1);
@@ -112,8 +112,8 @@ impl Tuner {
         self.devices.iter().all(|device| matches!(device.now, Verdict::Stay(_)))
     }
 
-    /// Takes the images per second of each device since the last barrier (of the first one where all are alike), and gives the
-    /// learners of each for what follows. Once settled it answers the same for ever.
+    /// Takes the images per second of each device since the last barrier (of the first one where all are equal), and
+    /// returns the learners of each for what follows. Once settled it always returns the same.
     pub fn observe(&mut self, throughput: &[f64]) -> Vec<u32> {
         if !self.settled() {
             let measured = if self.alike { 1 } else { self.devices.len() };
@@ -126,13 +126,13 @@ impl Tuner {
         self.learners()
     }
 
-    /// All that was observed, in order: the log of its decisions, for equal observations are answered alike.
+    /// All observations, in order: the log of its decisions, since equal observations give equal answers.
     pub fn trials(&self) -> &[Trial] {
         &self.trials
     }
 
-    /// What it observed of its first device and what it came to, for people to read:
-    /// `learners per device and images/s of each device: 1: 100.0, 2: 150.0; settled at 2 (threshold 5 %, at most 8 fit)`.
+    /// A summary for people of what it observed of its first device and what it settled on: `learners per device and
+    /// images/s of each device: 1: 100.0, 2: 150.0; settled at 2 (threshold 5 %, at most 8 fit)`.
     pub fn trail(&self) -> String {
         let trial = |trial: &Trial| format!("{}: {:.1}", trial.learners[0], trial.throughput[0]);
         let trials: Vec<String> = self.trials.iter().map(trial).collect();
@@ -145,7 +145,7 @@ impl Tuner {
         )
     }
 
-    /// Observes what a log holds, as far as it was made under the same conditions.
+    /// Replays the observations of a log, as far as it was made under the same conditions.
     ///
     /// # Errors
     /// The number of the first trial whose learners this tuner would not have tried.
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Runs until it settles; what is observed with m learners is `curve[m − 1]`.
+    /// Runs until it settles; `curve[m − 1]` is observed with m learners.
     fn settle(tuner: &mut Tuner, curve: &[f64]) -> u32 {
         for _ in 0..=curve.len() {
             if tuner.settled() {
@@ -178,7 +178,7 @@ mod tests {
         tuner.learners()[0]
     }
 
-    /// Rises by these factors up to the peak, falls by those behind it.
+    /// Rises by these factors up to the peak, falls by those after it.
     fn unimodal() -> impl Strategy<Value = (Vec<f64>, usize)> {
         let side = || prop::collection::vec(1.001f64..2.0, 0..12);
         (1.0f64..1e6, side(), side()).prop_map(|(start, up, down)| {

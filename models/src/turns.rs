@@ -1,6 +1,6 @@
 //! Lets runs of a task use parts of a buffer in turn, so that one can begin before another's part is free.
 
-/// Parts of a buffer, one behind the other, that the runs of a task take in turn, counted over iterations and micro-batches.
+/// Consecutive parts of a buffer that the runs of a task take in turn, counted over iterations and micro-batches.
 ///
 /// ```
 /// # use lockstep_models::Turns;
@@ -20,12 +20,12 @@ impl Turns {
     /// The same elements in each run.
     pub const ONE: Turns = Turns { count: 1, elements: 0 };
 
-    /// How far behind the first part that of a run is.
+    /// The distance of a run's part from the first part.
     pub fn first(self, run: u64) -> u64 {
         run % u64::from(self.count.max(1)) * self.elements
     }
 
-    /// How far the last part is behind the first.
+    /// The distance of the last part from the first.
     pub fn end(self) -> u64 {
         u64::from(self.count.saturating_sub(1)) * self.elements
     }

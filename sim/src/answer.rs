@@ -1,6 +1,7 @@
-//! What stands behind a prediction: what bounds it, what would change it, what it needs of memory.
+//! Explains a prediction: what bounds it, what would change it, what memory it needs.
 //!
-//! Everything is worked out of a finished prediction, or by simulating again: with derivatives, or on a platform with other figures.
+//! Everything is worked out of a finished prediction, or by simulating again: with derivatives, or on a platform with
+//! other figures.
 
 mod bound;
 mod changed;

@@ -1,4 +1,4 @@
-//! One collective alone on a platform: the same engine as for a program, with a single exchange.
+//! Simulates one collective alone on a platform: the same engine as for a program, with a single exchange.
 
 use lockstep_models::Driver;
 use lockstep_topology::{Algorithm, Collective, Group, InputError, Schedule, Time};
@@ -17,9 +17,9 @@ use crate::traffic::Traffic;
 /// A collective to time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CollectiveRun {
-    /// Its meaning.
+    /// The collective.
     pub collective: Collective,
-    /// Its method.
+    /// The algorithm.
     pub algorithm: Algorithm,
     /// Its members, which are ranks 0, 1, 2 …, dedicated servers included.
     pub group: Group,
@@ -45,16 +45,17 @@ impl CollectiveRun {
     }
 }
 
-/// How long a collective takes.
+/// The time of a collective.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CollectiveTime {
     /// From the common start to the last member's end.
     pub time: Time,
     /// Bytes of the buffer per second.
     pub algbw: f64,
-    /// `algbw` times what an algorithm must move at least, so that it compares with the links (as nccl-tests define it).
+    /// `algbw` times the least that any algorithm must move, so that it compares with the links (as
+    /// nccl-tests define it).
     pub busbw: f64,
-    /// Who sent how much to whom.
+    /// Bytes from each sender to each receiver.
     pub traffic: Traffic,
     /// Mean use of each resource, the busiest first.
     pub utilisation: Vec<Utilisation>,
@@ -70,7 +71,8 @@ pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Resu
     Ok(simulate_collective_with(System::new(), run, platform)?.0)
 }
 
-/// As [`simulate_collective`], with a fluid solver of choice (empty), and the derivatives of the time where it works them out.
+/// As [`simulate_collective`], with a fluid solver of choice (empty), and the derivatives of the time if it
+/// computes them.
 ///
 /// # Errors
 /// As there.
@@ -86,7 +88,7 @@ pub(crate) fn simulate_collective_with<F: Fluid + Clone>(
     let padded = if run.padded { schedule.padded() } else { schedule.clone() };
     let orbits = fold::of_schedule(&padded, run.elements, platform, run.fold);
     let (outcome, folding) = fold::or_unfolded(orbits, |orbits| {
-        // Rounding up is worth its price only where members fold.
+        // Rounding up pays off only where members fold.
         let schedule = if orbits.fold().is_some() { padded.clone() } else { schedule.clone() };
         let ranks = orbits.count(schedule.members());
         let mut plan = Plan::meeting(format!("{} {}", run.collective, run.algorithm), &run.algorithm, schedule, window);
@@ -107,8 +109,8 @@ pub(crate) fn simulate_collective_with<F: Fluid + Clone>(
     Ok((CollectiveTime { time, algbw, busbw, traffic, utilisation, folding }, by))
 }
 
-/// What NCCL takes for a run of it, e.g. `NCCL 2.27 takes Tree/LL128, 16 channels`; `None` of other algorithms, and where its figures
-/// of the devices are not known.
+/// NCCL's choice for a run, e.g. `NCCL 2.27 takes Tree/LL128, 16 channels`; `None` for other algorithms, and where its
+/// figures for the devices are not known.
 ///
 /// # Errors
 /// As [`simulate_collective`](crate::simulate_collective).

@@ -1,4 +1,5 @@
-//! Conditions: what a run meets that is neither program nor platform, so that the same job can be asked about twice.
+//! `Conditions`: disturbances of a run that belong neither to program nor to platform, so that the same job can be
+//! predicted with and without them.
 
 use lockstep_topology::Time;
 use lockstep_topology::cluster::{DeviceId, HostId};
@@ -11,13 +12,13 @@ use crate::noise::Jitter;
 pub struct Conditions {
     /// Stated noise.
     pub noise: Jitter,
-    /// Which of several runs of one seed this is; another one draws all noise anew.
+    /// The number of this run among several with one seed; another number draws all noise anew.
     pub trial: u32,
-    /// Who is slow.
+    /// Slowdowns.
     pub slow: Vec<Slowdown>,
-    /// What else uses the links.
+    /// Other traffic on the links.
     pub background: Vec<Background>,
-    /// How samples reach the devices; without it they are there, and a load takes what costs say.
+    /// How samples reach the devices; without it they are in memory, and a load takes its cost.
     pub input: Option<Input>,
 }
 
@@ -30,36 +31,36 @@ pub struct Slowdown {
     pub ranks: Vec<u32>,
     /// How many times longer; factors of several slowdowns multiply.
     pub factor: f64,
-    /// From when of the run on; what is under way then slows down from there.
+    /// Start in the run; work in progress slows down from there.
     pub from: Time,
-    /// Until when; [`Time::MAX`]: for good.
+    /// End; [`Time::MAX`]: never.
     pub until: Time,
 }
 
-/// Bytes that are no rank's, on their way from one device to another. They share links with messages, max-min fair, and pay
+/// Bytes from one device to another that belong to no rank. They share links with messages, max-min fair, and have
 /// neither latency nor handshake.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Background {
-    /// Where they leave.
+    /// The sender.
     pub from: DeviceId,
-    /// Where they go.
+    /// The receiver.
     pub to: DeviceId,
-    /// How many.
+    /// The amount.
     pub load: Load,
 }
 
 /// The size of background traffic.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Load {
-    /// At most so many bytes per second, all the time.
+    /// At most this many bytes per second, all the time.
     Always(f64),
     /// The same while some rank computes a forward pass.
     Forward(f64),
-    /// So many bytes when the first rank begins an iteration, behind those of the iteration before.
+    /// This many bytes when the first rank begins an iteration, after those of the iteration before.
     PerIteration(u64),
 }
 
-/// Nothing, for whoever needs a reference to it.
+/// No disturbance, as a value to refer to.
 static UNDISTURBED: Conditions = Conditions {
     noise: Jitter { seed: 0, kernel: None, step: None, rank: None, latency: None, bandwidth: None },
     trial: 0,
@@ -74,7 +75,7 @@ impl Conditions {
         &UNDISTURBED
     }
 
-    /// Why ranks that are equal otherwise differ under them; `None` where they do not.
+    /// Why otherwise equal ranks differ under them; `None` where they do not.
     pub(crate) fn apart(&self) -> Option<&'static str> {
         let reasons = [
             (!self.noise.is_empty(), "every rank has noise of its own"),

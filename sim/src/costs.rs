@@ -1,7 +1,8 @@
-//! What tasks and messages cost before anything is shared: seconds alone, and the share of the memory that they take.
+//! Defines the costs of tasks and messages without contention: seconds alone, and the share of the memory bandwidth
+//! that they use.
 //!
-//! How much slower they get beside others is for the fluid solver to say. Two implementations: [`Roofline`] needs only
-//! data sheets, [`Table`] what was measured on the machine.
+//! The fluid solver decides how much slower they get beside others. There are two implementations: [`Roofline`] needs
+//! only data sheets, [`Table`] figures measured on the machine.
 
 mod fill;
 mod generation;
@@ -22,14 +23,15 @@ use lockstep_topology::{Cluster, InputError, Library};
 
 use crate::noise::Noise;
 
-/// What one task takes on one device.
+/// The cost of one task on one device.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
     /// Seconds on one core, or on the whole GPU, with nothing else running.
     pub seconds: f64,
     /// Share of the device's memory bandwidth that it then uses, from 0 to 1.
     pub memory: f64,
-    /// Share of a GPU's multiprocessors that it fills, from 0 to 1: others may have the rest. A CPU's cores are taken whole.
+    /// Share of a GPU's multiprocessors that it fills, from 0 to 1: others may have the rest. A CPU's cores are
+    /// taken whole.
     pub occupancy: f64,
 }
 
@@ -40,7 +42,7 @@ impl Default for Cost {
     }
 }
 
-/// Who carries a message between two ranks.
+/// The carrier of a message between two ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pair {
     /// The receiver's thread, straight out of the sender's buffer: two ranks on one CPU, in one process.
@@ -51,24 +53,24 @@ pub enum Pair {
     Wire,
 }
 
-/// What one message takes; bytes are those of its payload.
+/// The cost of one message; bytes are those of its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct MessageCost {
     /// α: seconds from the post until an idle receiver sees it, the latency of a route not included.
     pub latency: f64,
-    /// Seconds more where ranks outnumber the cores of a CPU: who waits then sleeps and must be woken.
+    /// Seconds more where ranks outnumber the cores of a CPU: a waiting receiver then sleeps and must be woken.
     pub wake: f64,
     /// o: seconds of the receiver's thread per message.
     pub overhead: f64,
-    /// β: seconds of the receiver's thread per byte that lands in a buffer; what the links take comes on top.
+    /// β: seconds of the receiver's thread per byte that is copied into a buffer; the time on links is added.
     pub copy: f64,
-    /// β of what is sent once, into memory that no cache holds; `None`: as `copy`.
+    /// β for data sent once, into memory that is in no cache; `None`: as `copy`.
     pub cold: Option<f64>,
     /// γ: the same where the message is added to a buffer.
     pub sum: f64,
     /// Share of the receiving device's memory bandwidth that its thread uses meanwhile, from 0 to 1.
     pub memory: f64,
-    /// Share of a receiving GPU's multiprocessors that the kernel which sums fills, from 0 to 1.
+    /// Share of a receiving GPU's multiprocessors that the summing kernel fills, from 0 to 1.
     pub occupancy: f64,
     /// On links: larger messages wait until their receive is posted.
     pub eager_bytes: u64,
@@ -78,12 +80,12 @@ pub struct MessageCost {
     pub rendezvous: Rendezvous,
 }
 
-/// What a library's model says of a collective on a cluster.
+/// The result of a library's model for a collective on a cluster.
 pub type Modelled<'a> = dyn Fn(&Cluster) -> Result<Option<Answer>, InputError> + 'a;
 
 /// A source of costs; equal questions get equal answers.
 pub trait Costs: Send + Sync {
-    /// The costs that these adjust, which answer whatever these leave to them.
+    /// The costs that these adjust, which are used for everything not overridden.
     fn adjusted(&self) -> Option<&dyn Costs> {
         None
     }
@@ -97,7 +99,7 @@ pub trait Costs: Send + Sync {
     /// Gathering `samples` samples from a pool in memory.
     fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost;
 
-    /// Moving so many elements through memory, read or written: as an update does, which moves five for each parameter.
+    /// Moving this many elements through memory, read or written: an update moves five for each parameter.
     fn moved(&self, device: &Device, elements: u64) -> Cost {
         if elements == 0 { Cost::default() } else { self.update(device, elements.div_ceil(5)) }
     }
@@ -105,20 +107,21 @@ pub trait Costs: Send + Sync {
     /// A message that `receiver` gets over `route`.
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost;
 
-    /// Seconds in which a library adds up so many elements on `devices`, a member on each, if that was measured as a whole.
+    /// Seconds in which a library adds up `elements` elements on `devices`, a member on each, if that was
+    /// measured as a whole.
     fn library(&self, of: Library, devices: &[&Device], elements: u64) -> Option<f64> {
         self.adjusted().and_then(|inner| inner.library(of, devices, elements))
     }
 
-    /// What the model of a library says of a collective as a whole, where `of` says what that is on a cluster.
+    /// The result of a library's model for a whole collective; `of` gives it for a cluster.
     ///
     /// # Errors
-    /// What `of` refuses.
+    /// Errors of `of`.
     fn modelled(&self, cluster: &Cluster, of: &Modelled<'_>) -> Result<Option<Answer>, InputError> {
         self.adjusted().map_or_else(|| of(cluster), |inner| inner.modelled(cluster, of))
     }
 
-    /// Seconds of a GPU's memory, all of its bandwidth, for each byte that a link reads or writes there.
+    /// Seconds of a GPU's memory, at full bandwidth, for each byte that a link reads or writes there.
     fn traffic(&self, device: &Device) -> f64 {
         self.adjusted().map_or(0.0, |inner| inner.traffic(device))
     }
@@ -128,12 +131,12 @@ pub trait Costs: Send + Sync {
         self.adjusted().and_then(|inner| inner.noise())
     }
 
-    /// Whether equal devices always cost the same, so that ranks on them may stand for each other.
+    /// Whether equal devices always cost the same, so that a rank on one may represent ranks on others.
     fn alike(&self) -> bool {
         self.adjusted().is_some_and(|inner| inner.alike())
     }
 
-    /// What these costs had to assume about `program`, for people to read.
+    /// Assumptions of these costs about `program`, for display.
     fn notes(&self, program: &Program) -> Vec<String> {
         self.adjusted().map_or_else(Vec::new, |inner| inner.notes(program))
     }

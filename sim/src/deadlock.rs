@@ -1,31 +1,31 @@
-//! Deadlocks in words: who waits in which task for what from whom.
+//! Describes deadlocks in words: which rank waits in which task for what.
 
 use std::fmt;
 
-/// What a rank waits for.
+/// The cause of a rank's wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WaitsFor {
     /// A message from a rank.
     Message(u32),
-    /// A rank that has not taken in what was sent to it.
+    /// A rank that has not received what was sent to it.
     Taking(u32),
     /// Another task of its own.
     Task(String),
 }
 
-/// A rank that waits for ever.
+/// A rank that waits forever.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
-    /// Who.
+    /// The rank.
     pub rank: u32,
-    /// In which task.
+    /// Its task.
     pub task: String,
-    /// For what.
+    /// The cause.
     pub waits_for: WaitsFor,
 }
 
 impl Waiting {
-    /// The rank at which the chain of waiting goes on.
+    /// The next rank in the chain of waiting.
     fn next(&self) -> Option<u32> {
         match self.waits_for {
             WaitsFor::Message(rank) | WaitsFor::Taking(rank) => Some(rank),

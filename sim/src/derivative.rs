@@ -1,10 +1,11 @@
-//! Derivatives of a run's times by the figures of its platform, worked out beside the times in one simulation.
+//! Computes derivatives of a run's times by the figures of its platform, together with the times in one simulation.
 //!
-//! A run's times are sums of durations and maxima, so the derivative of each is that of what came last before it and that of the
-//! duration between the two: infinitesimal perturbation analysis (Ho and Cao, "Perturbation analysis of discrete event dynamic
-//! systems", 1991). It is exact wherever a small change lets no two events change places. The engine says of each moment which other
-//! one it follows (`trace.rs`); of activities that share resources the solver's speeds are differentiated (`speeds.rs`), and durations,
-//! caps and capacities by pricing everything once more on platforms with one figure changed (`shadow.rs`).
+//! A run's times are sums of durations and maxima, so the derivative of each is that of what came last before it plus
+//! that of the duration between the two: infinitesimal perturbation analysis (Ho and Cao, "Perturbation analysis of
+//! discrete event dynamic systems", 1991). It is exact wherever a small change does not alter the order of events. For
+//! each moment the engine reports which other one it follows (`trace.rs`); for activities that share resources the
+//! solver's speeds are differentiated (`speeds.rs`), and durations, caps and capacities by pricing everything once more
+//! on platforms with one figure changed (`shadow.rs`).
 
 mod shadow;
 mod speeds;
@@ -23,8 +24,8 @@ use crate::platform::Platform;
 use crate::simulate::{SimOptions, simulate_folded};
 use crate::trace::Dual;
 
-/// The timeline of a run, in which ranks have the numbers by which they are simulated, and the derivatives of the ends of its
-/// iterations by the figures that `changed` platforms have changed; none where the run did what is not differentiated.
+/// The timeline of a run, with ranks numbered as simulated, and the derivatives of the ends of its iterations by the
+/// figures that `changed` platforms have changed; none where the run did something that is not differentiated.
 ///
 /// # Errors
 /// As [`simulate`](crate::simulate).
@@ -46,8 +47,8 @@ pub(crate) fn differentiate(
     Ok((predicted.timeline, by))
 }
 
-/// The time of a collective whose every message is an event, and its derivatives by the figures that `changed` platforms have changed;
-/// none where the run did what is not differentiated.
+/// The time of a collective whose every message is an event, and its derivatives by the figures that `changed`
+/// platforms have changed; none where the run did something that is not differentiated.
 ///
 /// # Errors
 /// As [`simulate_collective`](crate::simulate_collective).

@@ -1,9 +1,9 @@
-//! The event loop: ranks that run tasks and handle messages, in integer time.
+//! Runs the event loop: ranks that run tasks and handle messages, in integer time.
 //!
-//! What a rank does is what the executor does; the rules stand in `rank.rs` (tasks), `exchange.rs` (lanes),
-//! `message.rs` (messages) and `unit.rs` (which comes first). An instant has two phases: first everything that happened
-//! takes effect, then every idle unit picks what it does next; so the order of events within an instant decides nothing
-//! but who is first through a NIC.
+//! A rank follows the executor's rules; they are in `rank.rs` (tasks), `exchange.rs` (lanes), `message.rs` (messages)
+//! and `unit.rs` (which comes first). An instant has two phases: first everything that happened takes effect, then
+//! every idle unit picks what it does next. So the order of events within an instant decides nothing but which message
+//! is first through a NIC.
 
 mod background;
 mod exchange;
@@ -56,7 +56,7 @@ pub(crate) use steady::worked_out;
 use unit::Unit;
 use whole::Wholes;
 
-/// What a compute task takes: the class of its activity and its work in seconds.
+/// The cost of a compute task: the class of its activity and its work in seconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job {
     pub(crate) class: ClassId,
@@ -66,33 +66,33 @@ pub(crate) struct Job {
 /// Compute tasks of one role on one device, by task.
 pub(crate) type Jobs = Vec<Option<Job>>;
 
-/// What is bound to happen at a known time; all else is left to the fluid solver.
+/// An event at a known time; all else is left to the fluid solver.
 #[derive(Debug, Clone, Copy)]
 enum Event {
-    /// The receiver's answer is there: the message leaves its NIC.
+    /// The receiver's answer has arrived: the message leaves its NIC.
     Leave(u32),
     /// The route's latency is over: the message's bytes begin to flow.
     Depart(u32),
-    /// The last byte of the message is there.
+    /// The last byte of the message has arrived.
     Arrive(u32),
     /// The unit is woken by a message.
     Wake(u32),
-    /// The unit is done with what took no time.
+    /// The unit is done with something that took no time.
     Done(u32),
     /// The latency of the rank's upload is over: its bytes begin to flow.
     Flow(u32),
-    /// The flight of a pipeline, or of what was measured as a whole, has ended.
+    /// The run of a pipeline, or of a collective that is known as a whole, has ended.
     Through(u32),
-    /// The rank of a ring goes on by events.
+    /// The rank of a ring continues by events.
     Resume(u32),
-    /// The last message from a rank that was worked out without events is there.
+    /// The last message from a rank that was computed without events has arrived.
     Cleared(u32),
     /// Some rank becomes slower or faster.
     Pace,
 }
 
 impl Event {
-    /// Where the derivatives of its time are kept; `None` of what never happens where they are asked for.
+    /// Where the derivatives of its time are kept; `None` for events that never occur where they are requested.
     fn slot(self) -> Option<Slot> {
         match self {
             Event::Leave(message) | Event::Depart(message) | Event::Arrive(message) => Some(Slot::Message(message)),
@@ -107,7 +107,7 @@ impl Event {
 /// Tokens of fluid activities: messages have this bit, units do not.
 pub(crate) const MESSAGE: u64 = 1 << 32;
 
-/// A run under way.
+/// A run in progress.
 pub(crate) struct Engine<'a, F> {
     plan: &'a Plan,
     platform: &'a Platform<'a>,
@@ -124,11 +124,11 @@ pub(crate) struct Engine<'a, F> {
     meetings: Meetings,
     flights: Slab<Flight>,
     started_flights: u64,
-    /// By meeting, where that was asked: what passes without events.
+    /// By exchange, once determined: those that run without events.
     pipelines: BTreeMap<u32, Option<Pipeline>>,
     /// Rings that need no events for a while.
     steady: Steady,
-    /// The same of what was measured as a whole.
+    /// Exchanges that are known as a whole.
     wholes: Wholes,
     messages: Slab<Message>,
     paths: Paths,
@@ -136,19 +136,19 @@ pub(crate) struct Engine<'a, F> {
     background: Vec<background::Flow>,
     /// By list of jobs: from the begin of an upload to when its bytes begin to flow.
     pub(crate) upload_latencies: Vec<Time>,
-    /// How far behind its own the jobs of a rank are once its device transforms samples, where it does when threads are late.
+    /// The offset of a rank's other jobs, for a device that transforms samples, where it does so when threads are late.
     pub(crate) late: Option<u32>,
-    /// Ranks that compute a task of the forward pass, and those that the driver has told to stop.
+    /// Ranks that compute a task of the forward pass, and those that the driver has stopped.
     forward: u32,
     stopped: u32,
     pub(crate) record: Record,
     /// Iterations so far.
     periods: Periods,
-    /// Whether repetitions and iterations that pass alike are simulated one by one, and pipelines message by message.
+    /// Whether periodic repetitions and iterations are simulated one by one, and pipelines message by message.
     pub(crate) long_way: bool,
 }
 
-/// What a run leaves behind.
+/// The result of a run.
 pub(crate) struct Outcome {
     pub(crate) spans: Vec<Span>,
     /// In place of the spans, if those were too many.
@@ -158,12 +158,12 @@ pub(crate) struct Outcome {
     pub(crate) traffic: Traffic,
     pub(crate) utilisation: Vec<Utilisation>,
     pub(crate) claims: Vec<Claim>,
-    /// Derivatives of the ends of iterations, where they were worked out.
+    /// Derivatives of the ends of iterations, if they were computed.
     pub(crate) derivatives: Option<Vec<Dual>>,
 }
 
 impl<'a, F: Fluid> Engine<'a, F> {
-    /// Everything at its start; `jobs` gives, by rank, which of `job_lists` is its own.
+    /// Everything at its start; `jobs` gives the index into `job_lists` of each rank.
     pub(crate) fn new(
         plan: &'a Plan,
         driver: Driver,
@@ -204,10 +204,11 @@ impl<'a, F: Fluid> Engine<'a, F> {
         }
     }
 
-    /// Runs until nothing is left to happen; spans and pairs of ranks up to `max_written` are written out for all ranks.
+    /// Runs until nothing is left to happen; spans and pairs of ranks up to `max_written` are written out
+    /// for all ranks.
     ///
     /// # Errors
-    /// A deadlock, a route or cost that cannot be, or a time beyond what can be counted.
+    /// A deadlock, an invalid route or cost, or a time beyond the range.
     pub(crate) fn run(mut self, max_written: u64) -> Result<Outcome, SimError> {
         self.plan_slowdowns()?;
         self.start_background()?;
@@ -284,7 +285,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
         Ok(Outcome { spans, totals, end, traffic, utilisation, claims, derivatives })
     }
 
-    /// Lets every unit with news pick what it does next, in order of ranks.
+    /// Lets every unit that may have work pick what it does next, in order of ranks.
     fn dispatch(&mut self) -> Result<(), InputError> {
         let mut dirty = std::mem::take(&mut self.dirty);
         loop {
@@ -296,7 +297,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
                 self.happens(Slot::Touched(unit));
                 self.pick(unit)?;
             }
-            // Who takes its turn has news for whose turn is next.
+            // A rank that takes its turn enables the rank whose turn is next.
             if self.dirty.is_empty() {
                 break;
             }
@@ -306,17 +307,17 @@ impl<'a, F: Fluid> Engine<'a, F> {
         if self.background.is_empty() { Ok(()) } else { self.attend_background() }
     }
 
-    /// The present is the moment that was kept in `slot`.
+    /// Makes the moment kept in `slot` the present.
     fn happens(&mut self, slot: Slot) {
         self.keep(Slot::Now, slot, Took::Nothing);
     }
 
-    /// Keeps in `slot` the moment that comes so long after that in `after`; nothing where no derivatives are asked for.
+    /// Keeps in `slot` the moment `took` after that in `after`; does nothing where no derivatives are requested.
     fn keep(&mut self, slot: Slot, after: Slot, took: Took) {
         self.resources.fluid.keep(slot, after, took);
     }
 
-    /// Notes that a unit may have something new to do.
+    /// Marks a unit that may have something new to do.
     fn touch(&mut self, unit: u32) {
         self.keep(Slot::Touched(unit), Slot::Now, Took::Nothing);
         let state = &mut self.units[unit as usize];

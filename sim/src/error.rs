@@ -1,4 +1,4 @@
-//! Why there is no prediction: input that cannot be, or ranks that wait for each other.
+//! `SimError`: why there is no prediction: invalid input, or ranks that wait for each other.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use crate::deadlock::{self, Waiting};
 /// Why there is no prediction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SimError {
-    /// Something in the input cannot be.
+    /// Invalid input.
     Input(InputError),
-    /// Ranks wait for each other for ever: all that wait, by rank.
+    /// Ranks wait for each other forever: all that wait, by rank.
     Deadlock(Vec<Waiting>),
 }
 

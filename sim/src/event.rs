@@ -1,9 +1,10 @@
-//! A queue of events in integer time, first in first out among equals.
+//! `Events`: a queue of events in integer time, first in first out among equals.
 //!
-//! Equal times are common (symmetric ranks), so the order of insertion decides and two runs agree to the byte.
-//! The queue is a hierarchical timing wheel (Varghese and Lauck 1987): level l has 64 slots of 64^l picoseconds, and an
-//! event lies where its time first differs, in base 64, from the queue's base. Its cost hardly grows with what waits.
-//! A slot is spread over the levels below only when it comes up crowded; a few events are picked from as they lie.
+//! Equal times are common (symmetric ranks), so the order of insertion decides and two runs agree to the byte. The
+//! queue is a hierarchical timing wheel (Varghese and Lauck 1987): level l has 64 slots of 64^l picoseconds, and an
+//! event is on the level where its time first differs, in base 64, from the queue's base. Its cost hardly grows with
+//! the number of events. A slot is spread over the levels below only when it comes up crowded; a few events are picked
+//! out in place.
 
 use std::collections::VecDeque;
 
@@ -17,7 +18,7 @@ const LEVELS: usize = 11;
 /// Events in a slot that are searched rather than spread.
 const FEW: usize = 8;
 
-/// Where the earliest event lies.
+/// The position of the earliest event.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     time: u64,
@@ -54,7 +55,7 @@ pub struct Events<E> {
     live: usize,
     /// An emptied slot, kept for its allocation.
     spare: Vec<(u64, E)>,
-    /// A crowd that is due at `last`, before anything in the slots.
+    /// A crowd of events at `last`, before anything in the slots.
     ready: VecDeque<(u64, E)>,
 }
 
@@ -89,7 +90,7 @@ impl<E: Copy> Events<E> {
         self.live += 1;
     }
 
-    /// When the next event is due.
+    /// The time of the next event.
     pub fn next_time(&mut self) -> Option<Time> {
         if !self.ready.is_empty() {
             return Some(Time(self.last));
@@ -119,7 +120,7 @@ impl<E: Copy> Events<E> {
         }
         let slot = &mut self.slots[place.slot as usize];
         let (time, event) = slot.remove(place.index as usize);
-        // Equal times stand in order of insertion, so the next of them is the next one behind.
+        // Equal times are in order of insertion, so the next of them is the next one behind.
         let next = slot[place.index as usize..].iter().position(|(other, _)| *other == time);
         self.first = next.map(|behind| Place { index: place.index + behind as u32, ..place });
         if slot.is_empty() {
@@ -130,7 +131,7 @@ impl<E: Copy> Events<E> {
         Some((Time(time), event))
     }
 
-    /// Drops from the slot of the next event, which is wanted no more, all that `keep` refuses.
+    /// Drops from the slot of the next event, which is no longer wanted, all that `keep` refuses.
     pub(crate) fn purge(&mut self, keep: impl Fn(Time, &E) -> bool) {
         let Some(place) = self.find() else { return };
         let slot = &mut self.slots[place.slot as usize];
@@ -153,7 +154,7 @@ impl<E: Copy> Events<E> {
         Some((Time(place.time), self.slots[place.slot as usize][place.index as usize].1))
     }
 
-    /// How many events wait.
+    /// The number of waiting events.
     pub fn len(&self) -> usize {
         self.live
     }
@@ -163,7 +164,7 @@ impl<E: Copy> Events<E> {
         self.live == 0
     }
 
-    /// Puts an event where its time belongs; returns the slot and the place in it.
+    /// Puts an event into the slot of its time; returns the slot and the position in it.
     fn put(&mut self, time: u64, event: E) -> (u32, u32) {
         let level = (63 - ((time ^ self.base) | 1).leading_zeros()) / BITS;
         let digit = (time >> (level * BITS)) as usize % SLOTS;
@@ -173,7 +174,7 @@ impl<E: Copy> Events<E> {
         (slot as u32, (self.slots[slot].len() - 1) as u32)
     }
 
-    /// Where the earliest event lies.
+    /// Finds the earliest event.
     #[inline]
     fn find(&mut self) -> Option<Place> {
         if self.first.is_none() && self.live > 0 {
@@ -182,7 +183,7 @@ impl<E: Copy> Events<E> {
         self.first
     }
 
-    /// Looks for the earliest event: it lies in the first slot of the lowest level that holds something.
+    /// Searches the earliest event: it is in the first non-empty slot of the lowest such level.
     fn search(&self) -> Option<Place> {
         let level = self.filled.iter().position(|filled| *filled != 0)?;
         let slot = level * SLOTS + self.filled[level].trailing_zeros() as usize;
@@ -240,7 +241,7 @@ mod tests {
                         prop_assert_eq!(events.pop(), want);
                     }
                 }
-                // Looking does not move the queue: what comes next may be earlier than what was first.
+                // Looking does not move the queue: the next event may be earlier than the one that was first.
                 prop_assert_eq!(events.next_time(), list.iter().map(|(time, _)| Time(*time)).min());
                 prop_assert_eq!((events.len(), events.is_empty()), (list.len(), list.is_empty()));
             }

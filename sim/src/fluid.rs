@@ -1,4 +1,4 @@
-//! Activities that share resources: who gets how much, and when each is done.
+//! Models activities that share resources: how much each gets, and when each is done.
 //!
 //! A link's direction, a NIC, a host's memory, its cores and a GPU's multiprocessors are *resources* with a capacity in
 //! their own unit (bytes/s, cores, multiprocessors). A transfer, a kernel and a file read are *activities*: while
@@ -7,9 +7,9 @@
 //!
 //! **What is equalised**: consumption, per resource, in that resource's unit. Each resource j has a level λⱼ, the
 //! largest consumption that it grants to one activity, and xᵢ = min(capᵢ, minⱼ λⱼ/uᵢⱼ). A resource that its users
-//! cannot fill has λⱼ = ∞; any other is full: Σᵢ uᵢⱼ·xᵢ = capacity. That is bottleneck max fairness (Bonald and Roberts,
-//! "Multi-resource fairness: objectives, algorithms and performance", SIGMETRICS 2015), and its *certificate* is:
-//! **each activity runs at its cap or uses a full resource on which no activity consumes more than it.**
+//! cannot fill has λⱼ = ∞; any other is full: Σᵢ uᵢⱼ·xᵢ = capacity. That is bottleneck max fairness (Bonald and
+//! Roberts, "Multi-resource fairness: objectives, algorithms and performance", SIGMETRICS 2015), and its *certificate*
+//! is: **each activity runs at its cap or uses a full resource on which no activity consumes more than it.**
 //!
 //! - With all u = 1 it is the classical max-min fairness of flows, found by progressive filling; it is unique. The
 //!   same holds when each activity uses its resources alike (uᵢⱼ = uᵢ), in the consumptions uᵢ·xᵢ.
@@ -21,8 +21,8 @@
 //!   starting from λ = ∞, arrive at.
 //!
 //! Time is integer picoseconds. Speeds and work are real numbers, so a completion is rounded to the nearest picosecond
-//! of its exact moment; what an activity has left or overdone by then (at most half a picosecond's worth) is dropped.
-//! Several starts and completions at one instant are solved once, when somebody asks what follows from them.
+//! of its exact moment; the remainder, positive or negative (at most half a picosecond's worth), is dropped. Several
+//! starts and completions at one instant are solved once, when the result is needed.
 //!
 //! [`System`] is incremental and fast; the tests' slow system recomputes everything at each change and is its oracle.
 
@@ -58,7 +58,7 @@ use crate::trace::Trace;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceId(pub u32);
 
-/// A speed cap and a set of uses; activities of one class are equal but for their work and are solved as one.
+/// A speed cap and a set of uses; activities of one class are equal except for their work and are solved as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClassId(pub(crate) u32);
 
@@ -69,7 +69,7 @@ pub struct ActivityId {
     number: u64,
 }
 
-/// That an activity at speed x takes `per_speed`·x of `resource`, in the resource's unit.
+/// An activity at speed x takes `per_speed`·x of `resource`, in the resource's unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Use {
     /// The resource it loads.
@@ -90,7 +90,7 @@ impl Use {
 pub struct Finished {
     /// When it was done.
     pub time: Time,
-    /// The token that its start was given.
+    /// The token given at its start.
     pub token: u64,
 }
 
@@ -125,23 +125,24 @@ pub trait Fluid: Trace {
     /// Changes a capacity from now on (a degraded link); refused like in [`Fluid::add_resource`].
     fn set_capacity(&mut self, resource: ResourceId, capacity: f64) -> Result<(), InputError>;
 
-    /// Makes a cell of resources that no class uses yet: no activity may use one of them beside others, though it may tap them. What
-    /// follows is the same; it is only found faster.
+    /// Makes a cell of resources that no class uses yet: no activity may use one of them beside others, though it may
+    /// tap them. Results are the same, but found faster.
     fn enclose(&mut self, _resources: &[ResourceId]) {}
 
-    /// The class of activities with this speed cap (positive, may be infinite) and these uses: equal input, equal class.
+    /// The class of activities with this speed cap (positive, may be infinite) and these uses: equal input,
+    /// equal class.
     ///
     /// Uses of the same resource add up and uses of zero are dropped; negative ones, NaN and unknown resources are
     /// refused. The class is kept until [`Fluid::release`] was called as often as this.
     fn class(&mut self, cap: f64, uses: &[Use]) -> Result<ClassId, InputError>;
 
-    /// A class whose activities also take from other resources off the top, unhindered: what is left of those (at least a
-    /// sixteenth) is for the activities that share them. As [`Fluid::class`]; a resource cannot be both shared and tapped.
+    /// A class whose activities also take from other resources with priority: what they leave (at least a sixteenth) is
+    /// shared by the other activities. As [`Fluid::class`]; a resource cannot be both shared and tapped.
     ///
     /// The taps belong to the class: with the same cap and uses, only those given while it has no activities count.
     fn tapping(&mut self, cap: f64, uses: &[Use], taps: &[Use]) -> Result<ClassId, InputError>;
 
-    /// Lets go of a class: once its last activity ends it is forgotten, and its id must not be used again.
+    /// Releases a class: once its last activity ends it is dropped, and its id must not be used again.
     fn release(&mut self, class: ClassId);
 
     /// Starts an activity with `work` to do (zero: done at once; infinite: until cancelled); negative and NaN refused.
@@ -170,12 +171,12 @@ pub trait Fluid: Trace {
     /// The present speed of each activity of a class; zero if it has none.
     fn speed(&mut self, class: ClassId) -> f64;
 
-    /// How long an activity with `work` takes where nobody shares its resources.
+    /// How long an activity with `work` takes with its resources to itself.
     fn span_alone(&mut self, class: ClassId, work: f64) -> Time {
         self.span_of(class, work, 1)
     }
 
-    /// How long each of `crowd` activities of a class takes, of so much work, where nobody else shares their resources.
+    /// How long each of `crowd` activities of a class takes, with `work` each, if no others share their resources.
     fn span_of(&mut self, class: ClassId, work: f64, crowd: u32) -> Time;
 
     /// What all activities together take of a resource at present, in its unit.
@@ -190,7 +191,7 @@ pub trait Fluid: Trace {
     }
 }
 
-/// Picoseconds that `work` takes at `speed` units a second, to the nearest; what does not fit is the largest.
+/// Picoseconds that `work` takes at `speed` units a second, to the nearest; larger values saturate.
 fn picoseconds(work: f64, speed: f64) -> u64 {
     // The cast cuts off, saturates, and takes NaN and negative remainders of rounding to zero.
     (work / speed * 1e12 + 0.5) as u64
@@ -219,7 +220,7 @@ fn check_work(work: f64) -> Result<(), InputError> {
     Err(InputError::new("", format!("work = {work}"), "must be zero or positive"))
 }
 
-/// Checks a class and brings its uses into the one form: sorted by resource, each resource once, nothing zero.
+/// Checks a class and normalises its uses: sorted by resource, each resource once, nothing zero.
 pub(crate) fn normalise(cap: f64, uses: &[Use], resources: usize, sorted: &mut Vec<Use>) -> Result<(), InputError> {
     if cap.is_nan() || cap <= 0.0 {
         return Err(InputError::new("", format!("speed cap = {cap}"), "must be positive, or infinite for none"));

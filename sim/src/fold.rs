@@ -1,16 +1,16 @@
-//! Folding: of ranks that a declared symmetry makes equal only one is simulated, exactly.
+//! Folding: simulates only one of the ranks that a declared symmetry makes equal, exactly.
 //!
-//! The group that algorithms, cluster, placement and hosting have in common acts freely on ranks, so each orbit has as many
-//! ranks as there are permutations, and the first block of ranks holds one of each. Speeds are unique (max-min), so
-//! everything that happens to a rank happens to its images at the same instant. Hence the quotient is exact:
+//! The group that algorithms, cluster, placement and hosting have in common acts freely on ranks, so each orbit has as
+//! many ranks as there are permutations, and the first block of ranks holds one of each. Speeds are unique (max-min),
+//! so everything that happens to a rank happens to its images at the same instant. Hence the quotient is exact:
 //!
-//! - only representatives run; a message to rank p goes to p's representative, as from whoever is to that one what the
-//!   sender is to p;
-//! - a wire that stands for others is one resource. Where k images of every representative's use meet on it, its capacity
+//! - only representatives run; a message to rank p goes to p's representative, and its sender is mapped by the same
+//!   permutation;
+//! - a wire that represents others is one resource. Where k images of every representative's use share it, its capacity
 //!   is divided by k, which keeps both the sum and the fairness among uses. Cores and memories likewise.
 //!
-//! Where a route crosses two images of one wire (a half-duplex wire at both ends) that does not hold, and every rank is
-//! simulated. So it is wherever only the identity is common.
+//! Where a route crosses two images of one wire (a half-duplex wire at both ends) this does not hold, and every rank is
+//! simulated. The same applies wherever only the identity is common.
 
 pub(crate) mod renumber;
 #[cfg(test)]
@@ -44,7 +44,7 @@ lockstep_topology::named!(FoldRule, "rule of folding": Never = "never", Exact = 
 /// Which ranks were simulated.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Folding {
-    /// Every rank, because nobody asked for less or there is only one.
+    /// Every rank, because folding is off or there is only one.
     Off,
     /// Every rank, because of this.
     Refused(String),
@@ -52,9 +52,9 @@ pub enum Folding {
     Folded {
         /// Ranks that were simulated.
         representatives: u32,
-        /// Ranks that there are.
+        /// The number of ranks.
         ranks: u32,
-        /// What takes a rank to those that it stands for.
+        /// The permutations that map a rank to those that it represents.
         group: Permutations,
         /// Elements that exchanges are rounded up by, per element.
         padding: f64,
@@ -67,7 +67,7 @@ impl Folding {
         Folding::Folded { representatives, ranks, group, padding }
     }
 
-    /// Ranks that each simulated one stands for.
+    /// Ranks that each simulated one represents.
     pub fn copies(&self) -> u32 {
         match self {
             Folding::Folded { representatives, ranks, .. } => ranks / representatives,
@@ -118,7 +118,7 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
     };
     let all = program.roles.iter().flat_map(|role| role.exchanges().map(move |(_, exchange)| (role, exchange)));
     let all = all.flat_map(|(role, exchange)| {
-        // Groups may lie on nodes in different ways, or have parts of unequal sizes, and each must be symmetric.
+        // Groups may be on nodes in different ways, or have parts of unequal sizes, and each must be symmetric.
         let differ = exchange.algorithm.by_nodes() || !exchange.shared.is_empty();
         let count = if differ { block as usize } else { 1 };
         let leads = move |rank: &u32| count == 1 || program.group_of(exchange, *rank).first() == *rank;
@@ -127,7 +127,8 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
     fold(all.collect(), padding(program), (ranks, block), platform)
 }
 
-/// Whether ranks with other coordinates on `axis` copy more elements than others: they may copy other rows, but not more of them.
+/// Whether ranks with other coordinates on `axis` copy more elements than others: they may copy other rows, but not
+/// more of them.
 fn copies_differ(program: &Program, axis: Axis) -> bool {
     let differ = |task: &Task| match &task.op {
         Op::Copy(copies) => {
@@ -152,10 +153,10 @@ fn padding(program: &Program) -> f64 {
     added as f64 / elements.max(1) as f64
 }
 
-/// An exchange as folding sees it.
+/// An exchange, reduced to what folding needs.
 struct Met {
     schedule: Schedule,
-    /// Members of a group at one coordinate of the outermost axis; `None` where a group lies within one.
+    /// Members of a group at one coordinate of the outermost axis; `None` where a group is within one coordinate.
     block: Option<u32>,
 }
 
@@ -179,7 +180,8 @@ pub(crate) fn of_schedule(
     fold(vec![Some(met)], padding, (schedule.members(), 1), platform)
 }
 
-/// How ranks fold that meet in these exchanges, rounded up by `padding`, and do the same otherwise, in blocks of `block` ranks.
+/// How ranks fold that take part in these exchanges, rounded up by `padding`, and do the same otherwise, in blocks of
+/// `block` ranks.
 fn fold(
     exchanges: Vec<Option<Met>>,
     padding: f64,
@@ -192,7 +194,7 @@ fn fold(
             None => Some(Permutations::Identity),
             Some(met) => met.block.map(|members| met.schedule.symmetry().among_blocks(members)),
         };
-        // Whatever permutes blocks takes groups within them to each other.
+        // Any permutation of blocks takes groups within them to each other.
         let Some(own) = own.map(|own| own.of_blocks(block)) else { continue };
         group = Some(group.map_or(own, |group: Permutations| group.common(own, ranks)));
     }

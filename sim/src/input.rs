@@ -1,8 +1,8 @@
-//! Input: how samples get from storage to a device while it computes (Kumar et al. 2018, §4.1).
+//! `Input`: how samples get from storage to a device while it computes (Kumar et al. 2018, §4.1).
 //!
-//! Ranks of a host share its storage and its threads. A batch is read, then decoded: cropped, flipped and normalised with it; then it is
-//! copied to the device, and its load begins. These are tasks of the program, of which up to `prefetch` batches are on their way while a
-//! device computes. With
+//! Ranks of a host share its storage and its threads. A batch is read, then decoded: cropped, flipped and normalised
+//! with it; then it is copied to the device, and its load begins. These are tasks of the program; up to `prefetch`
+//! batches are in flight while a device computes. With
 //!
 //! ```text
 //! R = missed bytes / storage's bandwidth
@@ -10,8 +10,8 @@
 //! C = bytes of fp32 samples / bandwidth of the route, and its latency
 //! ```
 //!
-//! for the batches of all ranks of a host and a step of T that computes, where nothing else uses the host's cores and links a batch comes
-//! every max(T, R, D, C, (R + D + C) / prefetch), or every T + R + D + C without prefetching.
+//! for the batches of all ranks of a host and a step of T that computes, where nothing else uses the host's cores and
+//! links a batch comes every max(T, R, D, C, (R + D + C) / prefetch), or every T + R + D + C without prefetching.
 
 use lockstep_topology::{Bandwidth, Bytes, Time};
 
@@ -22,21 +22,21 @@ pub struct Input {
     pub samples: u64,
     /// Bytes of one as it is stored, compressed.
     pub sample_bytes: Bytes,
-    /// Where a node reads them.
+    /// The source of a node's samples.
     pub source: SampleSource,
     /// Threads of a node that read, decode and transform.
     pub threads: u32,
-    /// What decoding one sample takes of a thread.
+    /// The time of a thread to decode one sample.
     pub decode: Time,
-    /// The share of the memory bandwidth that a thread takes which decodes, from 0 to 1.
+    /// The share of the memory bandwidth that a decoding thread takes, from 0 to 1.
     pub decode_memory: f64,
-    /// What cropping, flipping and normalising one takes.
+    /// The time to crop, flip and normalise one.
     pub transform: Time,
-    /// Who does that.
+    /// Where that is done.
     pub transform_at: TransformAt,
-    /// Batches on their way to a rank while it computes; 1 is double buffering, 0 none at all.
+    /// Batches in flight to a rank while it computes; 1 is double buffering, 0 none at all.
     pub prefetch: u32,
-    /// Who copies a batch to its device.
+    /// The task that copies a batch to its device.
     pub copied_by: CopiedBy,
 }
 
@@ -45,7 +45,7 @@ pub struct Input {
 pub enum SampleSource {
     /// In files: a request for each, unless the page cache has it.
     Files {
-        /// What a node gets of the storage.
+        /// A node's bandwidth of the storage.
         bandwidth: Bandwidth,
         /// From a request to its first byte.
         latency: Time,
@@ -54,23 +54,23 @@ pub enum SampleSource {
     },
     /// In the nodes' memory.
     Memory {
-        /// Groups of nodes that each hold the whole set; as many as nodes: everybody does.
+        /// Groups of nodes that each hold the whole set; as many as nodes: each node does.
         groups: u32,
         /// Steps from one shuffle among the nodes of a group to the next, if there are any.
         shuffle_every: Option<u32>,
     },
 }
 
-/// Who copies a batch from its host's memory to its device.
+/// The task that copies a batch from its host's memory to its device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopiedBy {
-    /// The upload, over the route from the host's CPU; a load finds the batch there and takes no time.
+    /// The upload, over the route from the host's CPU; the load takes no time.
     Upload,
     /// The load, as it was measured; the upload takes no time.
     Load,
 }
 
-/// Who transforms samples.
+/// Where samples are transformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransformAt {
     /// The threads that decode.
@@ -105,7 +105,7 @@ impl Input {
         }
     }
 
-    /// Seconds of the storage that `samples` samples take.
+    /// Seconds of the storage for `samples` samples.
     pub(crate) fn stored_s(&self, samples: u32) -> f64 {
         match &self.source {
             SampleSource::Files { bandwidth, .. } => {
@@ -115,8 +115,8 @@ impl Input {
         }
     }
 
-    /// Seconds that they take of threads, which transform them or do not, and the share of that in which a thread is on a core: a
-    /// request's latency holds it up.
+    /// Seconds of threads for them, with or without transforming, and the share of that in which a thread is on a core:
+    /// during a request's latency it waits.
     pub(crate) fn threads_s(&self, samples: u32, transforms: bool) -> (f64, f64) {
         let latency = match &self.source {
             SampleSource::Files { latency, .. } => self.missed() * latency.as_secs_f64(),
@@ -128,7 +128,7 @@ impl Input {
         (f64::from(samples) * each, if each > 0.0 { working / each } else { 1.0 })
     }
 
-    /// Threads that work on batches of `samples` samples of one rank at a time: of as many batches as there is room for.
+    /// Threads that work on batches of `samples` samples of one rank at a time: on as many batches as may be in flight.
     pub(crate) fn threads_on(&self, samples: u32) -> u32 {
         self.threads.min(samples.saturating_mul(self.prefetch.max(1))).max(1)
     }

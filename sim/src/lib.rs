@@ -1,7 +1,7 @@
-//! How long a program takes on a cluster.
+//! Predicts how long a program takes on a cluster.
 //!
-//! [`simulate`] turns a program and a [`Platform`] into a timeline, [`simulate_collective`] times one collective with the
-//! same engine. Costs and networks are traits with two implementations each; what is shared is left to [`fluid`].
+//! [`simulate`] turns a program and a [`Platform`] into a timeline, [`simulate_collective`] times one collective with
+//! the same engine. Costs and networks are traits with two implementations each; contention is left to [`fluid`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

@@ -1,7 +1,8 @@
-//! The platform as resources of the fluid solver: cores and memory of each device in use, each wire that is crossed.
+//! Maps the platform to resources of the fluid solver: cores and memory of each device in use, each wire
+//! that is crossed.
 //!
-//! Resources come into being when the first rank or route needs them, so a job on four of ten thousand hosts is as cheap
-//! as on four. What passes through each is added up, for the answer to what bounds a step.
+//! Resources are created when the first rank or route needs them, so a job on four of ten thousand hosts is as cheap as
+//! on four. The use of each is summed, to find what bounds a step.
 
 mod done;
 mod input;
@@ -20,11 +21,11 @@ pub(crate) use input::Upload;
 #[derive(Debug, Clone)]
 struct Resource {
     name: String,
-    /// `None`: it counts as no use of its own.
+    /// `None`: its use is not counted separately.
     part: Option<Part>,
-    /// When it is whole.
+    /// Its capacity without disturbances.
     capacity: f64,
-    /// What each cause leaves of it at present; whole without any.
+    /// The share that each cause leaves of it at present; empty: all.
     shares: Vec<(&'static str, f64)>,
 }
 
@@ -33,11 +34,11 @@ struct Resource {
 struct DeviceResources {
     cores: ResourceId,
     memory: ResourceId,
-    /// Of a GPU: what transfers leave of its memory to kernels.
+    /// For a GPU: what transfers leave of its memory to kernels.
     beside: Option<ResourceId>,
 }
 
-/// All resources of a run, and the solver that shares them out.
+/// All resources of a run, and the solver that divides them.
 pub(crate) struct Resources<'a, F> {
     pub(crate) platform: &'a Platform<'a>,
     pub(crate) fluid: F,
@@ -46,17 +47,17 @@ pub(crate) struct Resources<'a, F> {
     wires: Vec<Option<ResourceId>>,
     /// Storage, and threads that decode.
     inputs: Vec<Option<[ResourceId; 2]>>,
-    /// What an activity of each class takes of resources per unit of work.
+    /// The use of resources by an activity of each class per unit of work.
     uses: Vec<Vec<Use>>,
     /// Work that activities of each class have done.
     pub(crate) done: Done,
     /// The speed cap of each class.
     caps: Vec<f64>,
-    /// Who stands for whom.
+    /// Which ranks, wires and devices represent which.
     orbits: Orbits,
 }
 
-/// Which part of the platform a resource is.
+/// The part of the platform that a resource is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// The cores of a CPU, the multiprocessors of a GPU.
@@ -76,14 +77,14 @@ pub enum Part {
 pub struct Utilisation {
     /// `node0.cpu cores`, `node0.cpu memory`, `node0.eth0 > switch`.
     pub resource: String,
-    /// What it is.
+    /// The part of the platform.
     pub part: Part,
     /// Mean share of its capacity over the counted steps (of a collective: over its time), from 0 to 1.
     pub share: f64,
 }
 
 impl<'a, F: Fluid> Resources<'a, F> {
-    /// Nothing in use yet of `platform`, and `fluid` empty; `orbits` says which ranks will use it.
+    /// No resource of `platform` in use yet, and `fluid` empty; `orbits` defines which ranks will use it.
     pub(crate) fn new(platform: &'a Platform<'a>, fluid: F, orbits: Orbits) -> Resources<'a, F> {
         Resources {
             platform,
@@ -99,7 +100,7 @@ impl<'a, F: Fluid> Resources<'a, F> {
         }
     }
 
-    /// Who stands for whom.
+    /// Which ranks, wires and devices represent which.
     pub(crate) fn orbits(&self) -> &Orbits {
         &self.orbits
     }
@@ -113,7 +114,7 @@ impl<'a, F: Fluid> Resources<'a, F> {
     /// The class of activities with these uses, whose work [`Done`] can add up.
     ///
     /// # Errors
-    /// What the solver refuses.
+    /// Errors of the solver.
     fn class(&mut self, cap: f64, uses: &[Use]) -> Result<ClassId, InputError> {
         let class = self.fluid.class(cap, uses)?;
         self.note(class, cap, uses);
@@ -148,8 +149,8 @@ impl<'a, F: Fluid> Resources<'a, F> {
         Ok(id)
     }
 
-    /// The class of what a link carries without being shared out, and the bytes of `bytes` that count: of wires that stand for
-    /// others, those of one.
+    /// The class of what a link carries without being shared out, and the part of `bytes` that counts: for a wire that
+    /// represents others, the bytes of one.
     ///
     /// # Errors
     /// A bandwidth that the solver refuses.
@@ -162,7 +163,7 @@ impl<'a, F: Fluid> Resources<'a, F> {
 
     /// From now on `cause` leaves `share` of a resource (above 0; 1: it is over); several causes multiply.
     ///
-    /// Activities under way go on at what they then get; transfers of the α-β network keep their rate.
+    /// Activities in progress continue with what they then get; transfers of the α-β network keep their rate.
     ///
     /// # Errors
     /// A share that leaves nothing.
@@ -177,10 +178,10 @@ impl<'a, F: Fluid> Resources<'a, F> {
         self.fluid.set_capacity(id, resource.capacity * left).map_err(|error| error.at(place()))
     }
 
-    /// The resources of a device exist from now on.
+    /// Creates the resources of a device.
     ///
     /// # Errors
-    /// What the solver refuses.
+    /// Errors of the solver.
     pub(crate) fn know(&mut self, device: &Device) -> Result<(), InputError> {
         self.device(device).map(|_| ())
     }
@@ -216,11 +217,11 @@ impl<'a, F: Fluid> Resources<'a, F> {
         Ok(all)
     }
 
-    /// The class of tasks on `device` that cost `cost` and run on up to `threads` cores, a unit of work being a second of
-    /// one of them.
+    /// The class of tasks on `device` that cost `cost` and run on up to `threads` cores, a unit of work being a second
+    /// of one of them.
     ///
     /// # Errors
-    /// What the solver refuses.
+    /// Errors of the solver.
     pub(crate) fn task(&mut self, device: &Device, cost: Cost, threads: u32) -> Result<ClassId, InputError> {
         let DeviceResources { cores, memory, beside } = self.device(device)?;
         let (cap, fills) = match device.kind {
@@ -234,11 +235,11 @@ impl<'a, F: Fluid> Resources<'a, F> {
         self.class(cap, &uses)
     }
 
-    /// What transfers between two devices take, byte by byte, of the memory that kernels of GPUs work in. CPUs have none
-    /// of it: what their threads do with a message is work with a share of the memory, as it was measured.
+    /// The use by transfers between two devices, per byte, of the memory that kernels of GPUs work in. CPUs have none
+    /// of it: their threads' work on a message includes a share of the memory, as it was measured.
     ///
     /// # Errors
-    /// What the solver refuses.
+    /// Errors of the solver.
     pub(crate) fn taps(&mut self, ends: [&Device; 2]) -> Result<Vec<Use>, InputError> {
         let mut taps = Vec::new();
         for device in ends {
@@ -252,18 +253,18 @@ impl<'a, F: Fluid> Resources<'a, F> {
     /// The class of transfers with these uses and taps.
     ///
     /// # Errors
-    /// What the solver refuses.
+    /// Errors of the solver.
     pub(crate) fn transfer(&mut self, cap: f64, uses: &[Use], taps: &[Use]) -> Result<ClassId, InputError> {
         let class = self.fluid.tapping(cap, uses, taps)?;
         self.note(class, cap, uses);
         Ok(class)
     }
 
-    /// The class of what takes in messages on `device`: a thread of a CPU; on a GPU a kernel that sums, for what bytes
-    /// that are only copied take there, copy engines need no time of their own.
+    /// The class of the work that receives messages on `device`: a thread of a CPU; on a GPU a kernel that sums. For
+    /// bytes that are only copied there, copy engines need no time of their own.
     ///
     /// # Errors
-    /// What the solver refuses.
+    /// Errors of the solver.
     pub(crate) fn receive(&mut self, device: &Device, cost: &MessageCost) -> Result<ClassId, InputError> {
         let DeviceResources { cores, memory, .. } = self.device(device)?;
         let fills = match device.kind {
@@ -274,11 +275,11 @@ impl<'a, F: Fluid> Resources<'a, F> {
         self.class(1.0, &uses)
     }
 
-    /// The class of a library's kernel on a GPU, which holds `multiprocessors` and takes `memory`, as shares of the whole, for as long
-    /// as it runs.
+    /// The class of a library's kernel on a GPU, which holds `multiprocessors` and takes `memory`, as shares of the
+    /// whole, for as long as it runs.
     ///
     /// # Errors
-    /// What the solver refuses.
+    /// Errors of the solver.
     pub(crate) fn holding(
         &mut self,
         device: &Device,
@@ -308,7 +309,7 @@ impl<'a, F: Fluid> Resources<'a, F> {
                 *users += 1;
             }
         }
-        // One alone is never slowed down, whatever rounding says.
+        // A single activity is never slowed down, whatever rounding gives.
         demands.iter().zip(&self.all).any(|((demand, users), resource)| *users > 1 && *demand > resource.capacity)
     }
 

@@ -1,6 +1,7 @@
-//! What NCCL takes on a platform, and how long it runs: the ranks of a collective as NCCL's model sees them.
+//! Applies NCCL's model to the ranks of a collective on a platform: its choice, and how long it runs.
 //!
-//! It is the time of the collective as a whole; on devices of which NCCL's figures are not known, its lanes are simulated instead.
+//! The time is that of the collective as a whole; on devices without known NCCL figures, its lanes are
+//! simulated instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +11,8 @@ use lockstep_topology::{Collective, InputError, Rank};
 
 use crate::platform::Platform;
 
-/// What NCCL does with a collective of `bytes` bytes among `ranks`, in the order of the members; `None` where its figures
-/// of their devices are not known.
+/// NCCL's choice and time for a collective of `bytes` bytes among `ranks`, in the order of the members; `None` where
+/// its figures for their devices are not known.
 ///
 /// # Errors
 /// A request that the machine or the collective does not serve, devices that cannot reach each other.
@@ -47,7 +48,7 @@ pub(crate) fn wires(platform: &Platform<'_>, ranks: &BTreeSet<u32>, answer: &Ans
         leaves && from.kind == VertexKind::Nic && from.host.is_some_and(|host| hosts.contains(&host))
     };
     let mut wires = BTreeMap::new();
-    // What a GPU sends is shared out among its links by their rates.
+    // The bytes of a GPU are divided among its links by their rates.
     let mut all: BTreeMap<u32, f64> = BTreeMap::new();
     for link in cluster.links().iter().filter(by_nvlink) {
         *all.entry(link.from.0).or_default() += link.bandwidth.bytes_per_s();

@@ -1,6 +1,6 @@
-//! How a transfer gets along its route: alone, or sharing the links with others.
+//! Models transfers along a route: alone, or sharing the links with others.
 //!
-//! Bytes are those of the payload: a wire's capacity is what headers leave of its line rate.
+//! Bytes are those of the payload: a wire's capacity is its line rate less headers.
 
 mod connection;
 mod incast;
@@ -16,7 +16,7 @@ use crate::fluid::{ClassId, Fluid, Use};
 use crate::machine::Resources;
 use crate::platform::NetworkModel;
 
-/// What carries the transfers of one route, once the route's latency is over.
+/// The carrier of the transfers of one route, once the route's latency is over.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Carrier {
     /// A fixed number of bytes per second, whatever else is sent.
@@ -25,10 +25,10 @@ pub(crate) enum Carrier {
     Shared(ClassId),
 }
 
-/// What a transfer's own stack lets it have of its route.
+/// The part of its route that a transfer's own stack may use.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Pace {
-    /// Bytes per second at most.
+    /// The most bytes per second.
     pub(crate) cap: f64,
     /// Bytes of the wires' payload that each of its own takes.
     load: f64,
@@ -38,7 +38,7 @@ impl Pace {
     /// All of it.
     pub(crate) const OF_THE_ROUTE: Pace = Pace { cap: f64::INFINITY, load: 1.0 };
 
-    /// What a protocol of NCCL does.
+    /// The limits of a protocol of NCCL.
     pub(crate) fn of(terms: &lockstep_topology::nccl::Terms) -> Pace {
         Pace { cap: terms.channel.bytes_per_s(), load: terms.load }
     }
@@ -50,12 +50,13 @@ impl Pace {
 }
 
 impl<F: Fluid> Resources<'_, F> {
-    /// Prepares the transfers over `route`, at their `pace`,
-    /// which take `taps` of the memories at its ends; asked once for each route, when its first message comes along.
+    /// Prepares the transfers over `route`, at their `pace`, which take `taps` of the memories at its ends; called once
+    /// for each route, at its first message.
     ///
-    /// Under α-β a message takes its bytes at the least rate and cap of its route, whatever else is sent: the network of
-    /// the closed forms (Hockney 1994). Under max-min each wire is a resource that the transfers crossing it share; a wire
-    /// crossed twice is used twice, and a link that is no common good (one core's copying) caps each transfer instead.
+    /// Under α-β a message takes its bytes at the least rate and cap of its route, whatever else is sent: the network
+    /// of the closed forms (Hockney 1994). Under max-min each wire is a resource that the transfers crossing it
+    /// share; a wire crossed twice is used twice, and a link that is not shared (one core's copying) caps each
+    /// transfer instead.
     ///
     /// # Errors
     /// Links of a bandwidth that the solver refuses.

@@ -1,4 +1,4 @@
-//! Noise: how durations vary from one run of a thing to the next, replayed from a record or drawn from stated distributions.
+//! Models noise: durations that vary from run to run, replayed from a record or drawn from stated distributions.
 
 mod distribution;
 mod draw;

@@ -1,21 +1,21 @@
-//! `Orbits`: who stands for whom in a run, whether it is folded or not.
+//! `Orbits`: maps ranks, links and devices to those that represent them in a run, folded or not.
 
 use std::sync::Arc;
 
 use lockstep_topology::cluster::{Device, DeviceId, Link, LinkId};
 use lockstep_topology::{Cluster, Fold, InputError};
 
-/// Where an error says that a route does not fold.
+/// The place of an error that a route does not fold.
 pub(crate) const UNFOLDABLE: &str = "folding";
 
-/// The ranks, wires and devices that are simulated, and those that they stand for.
+/// The ranks, wires and devices that are simulated, and those that they represent.
 #[derive(Debug, Clone, Default)]
 pub struct Orbits {
     fold: Option<Arc<Fold>>,
 }
 
 impl Orbits {
-    /// Everybody stands for himself.
+    /// Every rank, link and device represents itself.
     pub(crate) fn all() -> Orbits {
         Orbits { fold: None }
     }
@@ -40,12 +40,12 @@ impl Orbits {
         self.fold().map_or(rank, |fold| fold.representative(rank))
     }
 
-    /// What `other` is to the representative of `rank` if it is `other` to `rank`.
+    /// The rank that is to the representative of `rank` what `other` is to `rank`.
     pub(crate) fn seen_from(&self, rank: u32, other: u32) -> u32 {
         self.fold().map_or(other, |fold| fold.seen_from(rank, other))
     }
 
-    /// The link that stands for `link`, and how many uses it has for each that is simulated.
+    /// The link that represents `link`, and how many uses it has for each that is simulated.
     pub(crate) fn link<'c>(&self, cluster: &'c Cluster, link: &'c Link) -> (&'c Link, f64) {
         match self.fold() {
             Some(fold) => {
@@ -56,7 +56,7 @@ impl Orbits {
         }
     }
 
-    /// The device that stands for `device`, and how many uses it has for each that is simulated.
+    /// The device that represents `device`, and how many uses it has for each that is simulated.
     pub(crate) fn device(&self, cluster: &Cluster, device: &Device) -> (DeviceId, f64) {
         match self.fold() {
             Some(fold) => {
@@ -67,10 +67,10 @@ impl Orbits {
         }
     }
 
-    /// Refuses a port at which images of one rank would meet: it serves them one after the other, so they are not equal.
+    /// Refuses a port that images of one rank would share: it serves them one after the other, so they are not equal.
     ///
     /// # Errors
-    /// The reason, at a place by which `or_unfolded` knows it.
+    /// The reason, at a place that `or_unfolded` recognises.
     pub(crate) fn check_port(&self, cluster: &Cluster, port: &Link) -> Result<(), InputError> {
         if self.link(cluster, port).1 > 1.0 {
             let message = "a NIC serves ranks one after the other that are equal otherwise";
@@ -79,7 +79,7 @@ impl Orbits {
         Ok(())
     }
 
-    /// The largest smaller group of the same kind; everybody for himself after that.
+    /// The largest smaller group of the same kind; after that, every rank by itself.
     pub(crate) fn coarser(&self) -> Orbits {
         Orbits { fold: self.fold().and_then(Fold::coarser).map(Arc::new) }
     }
@@ -87,7 +87,7 @@ impl Orbits {
     /// Refuses a route that crosses two images of one wire.
     ///
     /// # Errors
-    /// The reason, at a place by which `or_unfolded` knows it.
+    /// The reason, at a place that `or_unfolded` recognises.
     pub(crate) fn check(&self, cluster: &Cluster, route: &[LinkId]) -> Result<(), InputError> {
         let Some(fold) = self.fold() else { return Ok(()) };
         if !route.iter().all(|id| fold.knows(*id)) {

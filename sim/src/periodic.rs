@@ -1,4 +1,4 @@
-//! Times work between steps: a shuffle, an evaluation or a checkpoint, each a program of its own.
+//! Times work between steps: a shuffle, an evaluation or a checkpoint, each as a separate program.
 
 use lockstep_models::{Driver, Periodic, PeriodicSpan, Phase, Program, Timeline};
 use lockstep_topology::Time;
@@ -10,7 +10,7 @@ use crate::error::SimError;
 use crate::platform::Platform;
 use crate::simulate::{SimOptions, simulate};
 
-/// When each task of `work` runs, if it begins behind the last step of `timeline`. Its samples are in memory.
+/// When each task of `work` runs, if it begins after the last step of `timeline`. Its samples are in memory.
 ///
 /// # Errors
 /// As [`simulate`].
@@ -37,7 +37,7 @@ pub fn simulate_periodic(
     Ok(spans.collect())
 }
 
-/// The costs of messages whose bytes no cache holds: every byte of a shuffle is sent once.
+/// The costs of messages whose bytes are in no cache: every byte of a shuffle is sent once.
 struct SentOnce<'a>(&'a dyn Costs);
 
 impl Costs for SentOnce<'_> {

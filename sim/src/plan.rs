@@ -1,7 +1,7 @@
-//! The plan: a program as the dense tables that the event loop reads, and its exchanges as meetings of their groups.
+//! `Plan`: converts a program to the dense tables that the event loop reads, with its exchanges by group.
 //!
-//! Two roles meet where they hold equal exchanges, the n-th of its kind with the n-th; so a role that left one out makes
-//! the others wait in just that one, and the deadlock can be named.
+//! The exchanges of two roles belong together where they are equal, the n-th of its kind with the n-th; so if a role
+//! lacks one, the others wait in exactly that one, and the deadlock can be named.
 
 mod apart;
 
@@ -14,10 +14,10 @@ use lockstep_topology::{Algorithm, Collective, Group, InputError, Schedule};
 /// Bytes of an element of a collective alone.
 pub(crate) const FP32_BYTES: u64 = 4;
 
-/// What a rank of some role does in one iteration.
+/// The tasks of a role in one iteration.
 #[derive(Debug)]
 pub(crate) struct RolePlan {
-    /// Those of its ranks that are simulated, in ascending order.
+    /// Its simulated ranks, in ascending order.
     pub(crate) ranks: Vec<u32>,
     pub(crate) tasks: Vec<TaskPlan>,
     /// The tasks of each stream in program order.
@@ -25,11 +25,11 @@ pub(crate) struct RolePlan {
     pub(crate) exchange: Vec<Slot>,
     pub(crate) receive: Vec<Slot>,
     pub(crate) synchronisation: Vec<Slot>,
-    /// Reads, what is decoded, and uploads.
+    /// Reads, decodes and uploads.
     pub(crate) input: [Vec<Slot>; Stream::INPUT.len()],
-    /// Whether batches are read ahead of their loads, so that input tasks run beside whatever the ranks do.
+    /// Whether batches are read ahead of their loads, so that input tasks run beside anything that the ranks do.
     pub(crate) reads_ahead: bool,
-    /// Whether no exchange stands in a `Repeat`.
+    /// Whether no exchange is in a `Repeat`.
     pub(crate) repeats_alone: bool,
 }
 
@@ -41,16 +41,16 @@ pub(crate) struct TaskPlan {
     pub(crate) per_iteration: u32,
     /// Whether it computes a forward pass.
     pub(crate) forward: bool,
-    /// Of a load whose batch is uploaded: the task that does so.
+    /// For a load whose batch is uploaded: the task that does so.
     pub(crate) uploaded_by: Option<u32>,
     /// Whether the first repetition leaves it out.
     pub(crate) skips_first: bool,
-    /// Where ranks of the role meet, for an exchange; `None` for a task of the compute stream.
+    /// For an exchange: its groups; `None` for a task of the compute stream.
     pub(crate) meets: Option<Meets>,
     pub(crate) needs: Vec<Need>,
 }
 
-/// The meetings of an exchange, one for each group of ranks that runs it.
+/// The groups of an exchange, numbered as meetings: one for each group of ranks that runs it.
 #[derive(Debug, Clone)]
 pub(crate) struct Meets {
     /// The first group's.
@@ -66,19 +66,19 @@ impl Meets {
     }
 }
 
-/// A task's place in its stream.
+/// A task's position in its stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
     pub(crate) task: u32,
     /// At the end of a `Repeat`'s part of this stream: where the part begins, and how often it runs.
     pub(crate) repeat: Option<(u32, u32)>,
-    /// At the beginning of such a part: whether the driver is asked for a batch first.
+    /// At the beginning of such a part: whether a batch is claimed from the driver first.
     pub(crate) claims: bool,
-    /// In the list of a pipeline's stage: of which micro-batch it is.
+    /// In the list of a pipeline's stage: its micro-batch.
     micro_batch: Option<u32>,
 }
 
-/// Where a stream of a rank stands: the next run of which task.
+/// The position of a rank's stream: the next run of which task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Cursor {
     pub(crate) iteration: u32,
@@ -95,9 +95,9 @@ pub(crate) struct Meeting {
     pub(crate) window: u32,
     /// The ranks.
     pub(crate) members: Members,
-    /// What performs it.
+    /// The algorithm.
     pub(crate) algorithm: Algorithm,
-    /// Whether its members do nothing else while it is under way, and nobody else is there.
+    /// Whether its members do nothing else while it is under way, and there are no other ranks.
     pub(crate) apart: Option<Apart>,
 }
 
@@ -108,16 +108,16 @@ impl Meeting {
     }
 }
 
-/// How an exchange that stands apart from all other tasks starts.
+/// How an exchange that is apart from all other tasks starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Apart {
     /// In the very instant in which its rank has computed what it needs, or as the first thing of all.
     AtOnce,
-    /// At some time.
+    /// At any time.
     Sometime,
 }
 
-/// What all ranks do.
+/// The tasks of all ranks.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) roles: Vec<RolePlan>,
@@ -154,7 +154,7 @@ impl Cursor {
         self.step(stream);
     }
 
-    /// Goes on by one run, into the next iteration where this one ends.
+    /// Advances by one run, into the next iteration where this one ends.
     pub(crate) fn step(&mut self, stream: &[Slot]) {
         match stream[self.position as usize].repeat {
             Some((first, count)) if self.repetition + 1 < count => {
@@ -162,7 +162,7 @@ impl Cursor {
                 self.position = first;
             }
             at_end => {
-                // Inside a body the repetition goes on; behind it counting starts again.
+                // Inside a body the repetition continues; after it counting starts again.
                 let listed = stream[self.position as usize].micro_batch.is_some();
                 self.position += 1;
                 let next = stream.get(self.position as usize).and_then(|slot| slot.micro_batch);
@@ -200,7 +200,7 @@ impl Plan {
                         let runs: Vec<bool> = of_roles.iter().map(|role| role.contains(&Some(number))).collect();
                         for group in 0..groups_of(program, exchange, ranks) {
                             let members = program.group(exchange, group);
-                            // Groups of other roles may have exchanges of their own along these axes.
+                            // Groups of other roles may have their own exchanges along these axes.
                             let schedule = match runs[program.role_of(members.rank(0))] {
                                 true => program.schedule_among(exchange, &members)?,
                                 false => {
@@ -237,7 +237,7 @@ impl Plan {
             roles.push(role_plan(role, ranks, &meets));
         }
         if let ([plan], [role]) = (roles.as_slice(), program.roles.as_slice()) {
-            // Where several groups run it, others' exchanges are under way meanwhile.
+            // Where several groups run it, others' exchanges are in flight meanwhile.
             for (task, _) in role.exchanges().filter(|(_, exchange)| program.group_count(exchange) == 1) {
                 if let Some(Meets { first, .. }) = plan.tasks[task].meets {
                     meetings[first as usize].apart = apart::how(plan, task as u32);
@@ -247,7 +247,7 @@ impl Plan {
         Ok(Plan { roles, meetings })
     }
 
-    /// One meeting of `ranks` ranks by `algorithm`, and nothing else.
+    /// One exchange of `ranks` ranks by `algorithm`, and nothing else.
     pub(crate) fn meeting(name: String, algorithm: &Algorithm, schedule: Schedule, window: u32) -> Plan {
         let ranks = schedule.members();
         let (meets, needs) = (Some(Meets { first: 0, groups: None }), Vec::new());
@@ -278,7 +278,7 @@ impl Plan {
         }
     }
 
-    /// Leaves all but the first `ranks` of its only role out: they stand for the others.
+    /// Leaves out all but the first `ranks` of its only role: they represent the others.
     pub(crate) fn represent(&mut self, ranks: u32) {
         if let [role] = self.roles.as_mut_slice() {
             role.ranks.truncate(ranks as usize);
@@ -291,7 +291,7 @@ impl Plan {
     }
 }
 
-/// How many groups the first `ranks` ranks belong to; those of an exchange are numbered in the order of their first ranks.
+/// How many groups the first `ranks` ranks belong to; an exchange's groups are numbered by their first ranks.
 fn groups_of(program: &Program, exchange: &Exchange, ranks: u32) -> u32 {
     if program.group_count(exchange) == 1 {
         return 1;
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_cursor_follows_a_list_of_micro_batches() {
-        // Forward 0, forward 1, backward 0, backward 1, then a task of its own.
+        // Forward 0, forward 1, backward 0, backward 1, then a separate task.
         let slot = |task, micro_batch| Slot { task, repeat: None, claims: false, micro_batch };
         let slots = [slot(1, Some(0)), slot(1, Some(1)), slot(2, Some(0)), slot(2, Some(1)), slot(3, None)];
         let expected = [(0, 0, 1), (0, 1, 1), (0, 0, 2), (0, 1, 2), (0, 0, 3), (1, 0, 1), (1, 1, 1)];

@@ -1,4 +1,4 @@
-//! The platform: where the ranks of a program run, and by what they are priced.
+//! `Platform`: where the ranks of a program run, and how they are priced.
 
 use lockstep_topology::cluster::{Device, DeviceId, DeviceKind};
 use lockstep_topology::{Cluster, Hosting, InputError, Placement};
@@ -6,7 +6,7 @@ use lockstep_topology::{Cluster, Hosting, InputError, Placement};
 use crate::conditions::Conditions;
 use crate::costs::Costs;
 
-/// Which network model a platform has.
+/// The network model of a platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NetworkModel {
     /// Every transfer has its route to itself.
@@ -23,20 +23,20 @@ lockstep_topology::named!(NetworkModel, "network": AlphaBeta = "alpha-beta", Max
 pub struct Platform<'a> {
     /// Devices and links.
     pub cluster: &'a Cluster,
-    /// Which device each rank is on.
+    /// The device of each rank.
     pub placement: &'a Placement,
-    /// Which process each rank is in.
+    /// The process of each rank.
     pub hosting: &'a Hosting,
-    /// What tasks and messages cost.
+    /// The costs of tasks and messages.
     pub costs: &'a dyn Costs,
     /// How transfers share links.
     pub network: NetworkModel,
-    /// What disturbs the run.
+    /// The disturbances of the run.
     pub conditions: &'a Conditions,
 }
 
 impl<'a> Platform<'a> {
-    /// Ranks that nothing disturbs and whose transfers share links.
+    /// A platform without disturbances whose transfers share links.
     pub fn new(
         cluster: &'a Cluster,
         placement: &'a Placement,

@@ -1,4 +1,4 @@
-//! `simulate`: program and platform in, timeline out.
+//! `simulate`: predicts the timeline of a program on a platform.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::supply::Supply;
 use crate::trace::Dual;
 use crate::traffic::Traffic;
 
-/// Bytes per second that a host's storage takes in where the cluster does not say.
+/// Bytes per second that a host's storage writes where the cluster does not state it.
 pub const ASSUMED_STORAGE_BYTES_PER_S: f64 = 1e9;
 
-/// How a prediction is run.
+/// Options of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SimOptions {
     /// Iterations before the counted ones.
@@ -34,12 +34,13 @@ pub struct SimOptions {
     pub threads_per_rank: u32,
     /// Whether ranks that a declared symmetry makes equal are simulated once.
     pub fold: FoldRule,
-    /// Whether repetitions and iterations that pass alike are simulated one by one all the same, and message by message what
-    /// follows by recurrence; the times are equal, to the picosecond.
+    /// Whether periodic repetitions and iterations are simulated one by one anyway, and message by message what
+    /// otherwise follows by recurrence; the times are equal, to the picosecond.
     pub long_way: bool,
     /// Most runs of tasks of which the timeline keeps spans; of more it keeps totals.
     pub max_spans: usize,
-    /// Most spans, or pairs of ranks, that a folded run writes out for all ranks; of more it has those of simulated ranks.
+    /// Most spans, or pairs of ranks, that a folded run writes out for all ranks; of more it has those of
+    /// simulated ranks.
     pub max_written: u64,
 }
 
@@ -50,7 +51,7 @@ impl Default for SimOptions {
 }
 
 impl SimOptions {
-    /// Two iterations to settle, three counted: without noise they are alike.
+    /// Two iterations to settle, three counted: without noise they are equal.
     pub const SHORT: SimOptions = SimOptions {
         warm_up: 2,
         counted: 3,
@@ -67,21 +68,22 @@ impl SimOptions {
     }
 }
 
-/// What a simulation says.
+/// The result of a simulation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
-    /// Every task of every rank; above [`SimOptions::max_written`] of those only that stand for the others, above
+    /// Every task of every rank; above [`SimOptions::max_written`] of those only tasks of representatives, above
     /// [`SimOptions::max_spans`] totals.
     pub timeline: Timeline,
-    /// Who sent how much to whom.
+    /// Bytes from each sender to each receiver.
     pub traffic: Traffic,
-    /// Mean use of each resource over the counted steps, the busiest first; with the α-β network, links are not among them.
+    /// Mean use of each resource over the counted steps, the busiest first; with the α-β network, links are
+    /// not among them.
     pub utilisation: Vec<Utilisation>,
     /// Which ranks were simulated.
     pub folding: Folding,
     /// Which learner got which micro-batch, where they claim them; in the order of claims.
     pub claims: Vec<Claim>,
-    /// What had to be assumed, and how ranks were folded, for people to read.
+    /// Assumptions, and how ranks were folded, for display.
     pub notes: Vec<String>,
 }
 
@@ -98,7 +100,7 @@ pub fn simulate(
     simulate_with(System::new(), program, platform, driver, options)
 }
 
-/// As [`simulate`], with a fluid solver of choice (empty): the slow one judges the fast one.
+/// As [`simulate`], with a fluid solver of choice (empty): the slow one is the reference for the fast one.
 ///
 /// # Errors
 /// As there.
@@ -113,7 +115,7 @@ pub fn simulate_with<F: Fluid + Clone>(
     simulate_by(fluid, &numbers, program, platform, driver, options)
 }
 
-/// As [`simulate_with`], by numbers of ranks that are known.
+/// As [`simulate_with`], for known numbers of ranks.
 pub(crate) fn simulate_by<F: Fluid + Clone>(
     fluid: F,
     (renumbered, orbits): &Numbers,
@@ -132,7 +134,7 @@ pub(crate) fn simulate_by<F: Fluid + Clone>(
     Ok(predicted)
 }
 
-/// As [`simulate_with`], of the ranks that `orbits` has.
+/// As [`simulate_with`], for the ranks of `orbits`.
 pub(crate) fn simulate_folded<F: Fluid + Clone>(
     fluid: F,
     program: &Program,
@@ -150,7 +152,7 @@ pub(crate) fn simulate_folded<F: Fluid + Clone>(
         let mut found = jobs(program, threads, &mut resources, (supply.as_ref(), false))?;
         let late = supply.and_then(Supply::when_late);
         let late = late.map(|late| jobs(program, threads, &mut resources, (Some(&late), false))).transpose()?;
-        // Those of a rank that was late come behind those of all.
+        // The lists of a rank that was late come after those of all.
         let late = late.map(|late| found.append(late));
         let JobLists { lists, of_rank, upload_latencies, .. } = found;
         let orbits = resources.orbits().clone();
@@ -171,8 +173,8 @@ pub(crate) fn simulate_folded<F: Fluid + Clone>(
     Ok((Prediction { timeline, traffic, utilisation, folding, claims: outcome.claims, notes }, derivatives))
 }
 
-/// Shares of the whole run as shares of its counted steps: every iteration does the same work, so what a step uses is the
-/// run's use over its iterations.
+/// Shares of the whole run as shares of its counted steps: every iteration does the same work, so what a step uses is
+/// the run's use over its iterations.
 fn per_step(mut utilisation: Vec<Utilisation>, end: Time, timeline: &Timeline) -> Vec<Utilisation> {
     let steps = timeline.steps();
     let seconds: f64 = steps.iter().map(|step| step.seconds()).sum();
@@ -188,7 +190,7 @@ fn per_step(mut utilisation: Vec<Utilisation>, end: Time, timeline: &Timeline) -
 #[derive(Default)]
 pub(crate) struct JobLists {
     pub(crate) lists: Vec<Jobs>,
-    /// By rank: which list is its own.
+    /// The list of each rank.
     pub(crate) of_rank: Vec<u32>,
     /// By list: the first one whose jobs cost the same.
     pub(crate) like: Vec<u32>,
@@ -197,7 +199,7 @@ pub(crate) struct JobLists {
 }
 
 impl JobLists {
-    /// Adds the lists of the same ranks under other circumstances; how far behind its own the one of a rank is.
+    /// Adds the lists of the same ranks under other circumstances; returns the offset from a rank's own list.
     fn append(&mut self, other: JobLists) -> u32 {
         let behind = self.lists.len() as u32;
         self.lists.extend(other.lists);
@@ -206,8 +208,8 @@ impl JobLists {
     }
 }
 
-/// The jobs of `program` on what `resources` has, where its input takes what `supply` says; with `first_alone`, lists that cost the same as
-/// an earlier one are left empty.
+/// The jobs of `program` on `resources`, with the input costs of `supply`; with `first_alone`, lists that cost the same
+/// as an earlier one are left empty.
 pub(crate) fn jobs<F: Fluid>(
     program: &Program,
     threads: u32,
@@ -220,7 +222,7 @@ pub(crate) fn jobs<F: Fluid>(
     for role in &program.roles {
         let loads = (0..role.tasks.len()).filter(|id| matches!(role.tasks[*id].op, Op::Load { samples: 1.., .. }));
         let loads: u32 = loads.map(|id| role.runs_of(id)).sum();
-        // Ranks that copy other rows have costs of their own.
+        // Ranks that copy other rows have other costs.
         let axis =
             role.tasks.iter().find_map(|task| if let Op::Copy(copies) = &task.op { copies.axis() } else { None });
         let mut lists_on: Vec<Vec<(u32, u32)>> = vec![Vec::new(); platform.cluster.devices().len()];
@@ -298,7 +300,7 @@ fn alike(one: &DeviceKind, other: &DeviceKind) -> bool {
     }
 }
 
-/// What a task costs `rank` on its device; `None` where it is no job of a device.
+/// The cost of a task for `rank` on its device; `None` where it is no job of a device.
 fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, rank: u32) -> Option<Cost> {
     let costs = platform.costs;
     let cost = match op {
@@ -307,15 +309,15 @@ fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, ra
         Op::Load { samples, .. } => costs.load(device, program, *samples),
         Op::Compute { chain, phase, samples, .. } => costs.compute(device, program, *chain, *phase, *samples),
         Op::Labels { samples, .. } => costs.moved(device, u64::from(*samples)),
-        // No time where nothing says what it takes.
+        // No time where no cost is given.
         Op::Read { .. } | Op::Decode { .. } | Op::Upload { .. } => Cost::default(),
-        // Samples lie anywhere in the host's memory, cold, as those that are loaded do.
+        // Samples may be anywhere in the host's memory, cold, as loaded ones are.
         Op::Samples { elements, .. } => {
             let samples = elements.div_ceil(program.model.input().elements().max(1));
             costs.load(device, program, samples.try_into().unwrap_or(u32::MAX))
         }
         Op::Save { bytes } => saved(platform, device, *bytes),
-        // The device does nothing meanwhile.
+        // The device is idle meanwhile.
         Op::Host { calls, each } => {
             Cost { seconds: f64::from(*calls) * each.as_secs_f64(), memory: 0.0, occupancy: 0.0 }
         }
@@ -330,7 +332,7 @@ fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, ra
     Some(cost)
 }
 
-/// Writing so many bytes to the storage of the device's host; the device does nothing meanwhile.
+/// Writing `bytes` bytes to the storage of the device's host; the device is idle meanwhile.
 fn saved(platform: &Platform<'_>, device: &Device, bytes: u64) -> Cost {
     let storage = platform.cluster.hosts()[device.host.0 as usize].storage;
     let rate = storage.map_or(ASSUMED_STORAGE_BYTES_PER_S, |storage| storage.bytes_per_s());

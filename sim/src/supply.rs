@@ -1,6 +1,6 @@
-//! Prices input tasks: what reads, decoding, uploads and loads take of a platform, and a shuffle among nodes.
+//! Prices input tasks: the costs of reads, decoding, uploads and loads on a platform, and of a shuffle among nodes.
 //!
-//! A shuffle of nodes' memory that no program has is spread over the loads from one to the next, in equal parts.
+//! A shuffle of nodes' memory that no program contains is spread over the loads between two shuffles, in equal parts.
 
 use lockstep_models::{Op, Program};
 use lockstep_topology::cluster::Device;
@@ -17,7 +17,7 @@ use crate::input::{CopiedBy, Held, Input, SampleSource, TransformAt};
 use crate::machine::{Resources, Upload};
 use crate::platform::Platform;
 
-/// What input takes of a platform, task by task.
+/// The costs of input on a platform, task by task.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Supply<'a> {
     input: &'a Input,
@@ -28,7 +28,7 @@ pub(crate) struct Supply<'a> {
 }
 
 impl<'a> Supply<'a> {
-    /// What conditions say of the input of `program`, whose input is tasks; `None` where it is not, or they say nothing.
+    /// The input of `program` under the conditions; `None` where its input is not tasks, or the conditions state none.
     ///
     /// # Errors
     /// Groups that do not divide the nodes, nodes whose memory is too small.
@@ -52,12 +52,13 @@ impl<'a> Supply<'a> {
         Ok(Some(Supply { input, on_device: input.transform_at == TransformAt::Device, shuffle_s }))
     }
 
-    /// The same once devices transform, where threads do until they are late.
+    /// The same once devices transform, if threads do so until they are late.
     pub(crate) fn when_late(self) -> Option<Supply<'a>> {
         (self.input.transform_at == TransformAt::WhenLate).then_some(Supply { on_device: true, ..self })
     }
 
-    /// What a load takes whose batch is on `device`, of a role that loads so often in a step; `None` where loads take what they cost.
+    /// The cost of a load whose batch is on `device`, of a role with that many loads per step; `None` where loads have
+    /// their usual cost.
     pub(crate) fn load(&self, cost: impl FnOnce() -> Cost, per_step: u32) -> Option<Cost> {
         if self.input.copied_by == CopiedBy::Load {
             return None;
@@ -69,7 +70,7 @@ impl<'a> Supply<'a> {
         Some(Cost { seconds, memory: transformed.memory * share, occupancy: transformed.occupancy * share })
     }
 
-    /// The activity of an input task for a rank on `device`, and how long after its begin that starts; `None` of other tasks.
+    /// The activity of an input task for a rank on `device`, and the delay of its start; `None` for other tasks.
     ///
     /// # Errors
     /// As [`Resources::upload`].
@@ -123,9 +124,9 @@ fn held(input: &Input, platform: &Platform<'_>, nodes: u32, groups: u32) -> Resu
     Ok(held)
 }
 
-/// How long a group takes to shuffle what it holds: each node packs the samples that leave it by destination, all exchange their parts,
-/// pairwise, each unpacks what it got. Packing and unpacking are copies by one thread. Of N nodes each keeps 1/N of its part, which does
-/// not move; a group of one node moves nothing (§4.1).
+/// How long a group takes to shuffle what it holds: each node packs the samples that leave it by destination, all
+/// exchange their parts, pairwise, each unpacks what it received. Packing and unpacking are copies by one thread. Of N
+/// nodes each keeps 1/N of its part, which does not move; a group of one node moves nothing (§4.1).
 ///
 /// # Errors
 /// A cluster with fewer nodes.

@@ -1,4 +1,4 @@
-//! Tests of the engine: a small world with costs of one's own choosing, and what must hold in it.
+//! Tests of the engine: a small world with chosen costs, and properties that must hold in it.
 
 mod answers;
 mod closed_forms;
@@ -66,7 +66,7 @@ impl Costs for Flat {
     }
 
     fn message(&self, pair: Pair, _: &Device, _: &Route) -> MessageCost {
-        // On links the route has the latency and the bytes; the receiver's thread only what is left.
+        // On links the route has the latency and the bytes; the receiver's thread only the rest.
         if pair == Pair::Wire { MessageCost { latency: 0.0, ..self.message } } else { self.message }
     }
 }

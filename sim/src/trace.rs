@@ -1,6 +1,7 @@
-//! What a run says of how its moments came about: which other one each follows, and by what.
+//! Traces a run for derivatives: which moment each moment follows, and by what.
 //!
-//! The engine says it whoever listens. A solver that does (`derivative.rs`) works out derivatives; to the others it costs nothing.
+//! The engine reports it to every solver. One that records it (`derivative.rs`) works out derivatives; for the others
+//! it costs nothing.
 
 mod dual;
 
@@ -18,11 +19,11 @@ use crate::platform::Platform;
 /// A moment whose derivatives are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slot {
-    /// The present.
+    /// The present moment.
     Now,
     /// The next event of a message.
     Message(u32),
-    /// When the receiver of a message hears of it.
+    /// When the receiver of a message learns of it.
     Announced(u32),
     /// When a message wakes the receiver's thread.
     Seen(u32),
@@ -32,7 +33,7 @@ pub enum Slot {
     Done(u32),
     /// When a unit is woken.
     Wake(u32),
-    /// When a unit had news.
+    /// When a unit had new work.
     Touched(u32),
     /// When a flight ends that is known as a whole.
     Through(u32),
@@ -40,30 +41,30 @@ pub enum Slot {
     Free(u32),
 }
 
-/// What one moment comes after another by.
+/// The time between a moment and the one that it follows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Took {
-    /// They are one.
+    /// None: they are one moment.
     Nothing,
     /// Multiples of the time that the sender's port takes for a message of a path, and of its latency.
     Path {
-        /// Which one.
+        /// The path.
         path: u32,
         /// Times at the port.
         sends: u8,
         /// Latencies.
         latencies: u8,
     },
-    /// Bytes that share their path with nothing.
+    /// Bytes on a path that they share with nothing.
     Bytes {
-        /// Which one.
+        /// The path.
         path: u32,
         /// How many.
         bytes: f64,
     },
-    /// A meeting as a whole.
+    /// An exchange as a whole.
     Whole {
-        /// Which one.
+        /// The exchange.
         meeting: u32,
     },
 }
@@ -80,7 +81,7 @@ impl Took {
     }
 }
 
-/// What the activity is that starts next.
+/// The activity that starts next.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Work {
     /// A task of a list of jobs.
@@ -90,32 +91,32 @@ pub enum Work {
         /// The task.
         task: u32,
     },
-    /// Taking in a message.
+    /// Receiving a message.
     Receive {
         /// Its path.
         path: u32,
         /// Its bytes.
         bytes: u64,
-        /// Whether it is added to what is there.
+        /// Whether it is added to the buffer.
         sums: bool,
     },
     /// Bytes that flow over a path.
     Bytes {
-        /// Which one.
+        /// The path.
         path: u32,
     },
 }
 
-/// What hears how the moments of a run came about. A solver that ignores it costs nothing.
+/// Receives the order of a run's moments. A solver that ignores it costs nothing.
 pub trait Trace {
-    /// Whether it listens.
+    /// Whether it records.
     const TRACES: bool = false;
 
     /// Keeps in `slot` the moment that comes after that in `after`.
     #[inline]
     fn keep(&mut self, _slot: Slot, _after: Slot, _took: Took) {}
 
-    /// Says what starts next.
+    /// Reports what starts next.
     #[inline]
     fn about(&mut self, _work: Work) {}
 
@@ -144,10 +145,10 @@ pub trait Trace {
         Ok(())
     }
 
-    /// Prices a meeting as a whole.
+    /// Prices an exchange as a whole.
     ///
     /// # Errors
-    /// What `seconds` refuses.
+    /// Errors of `seconds`.
     fn whole(&mut self, _meeting: u32, _seconds: &Seconds<'_>) -> Result<(), InputError> {
         Ok(())
     }

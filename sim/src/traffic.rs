@@ -1,4 +1,4 @@
-//! Traffic: how many messages and bytes went from each rank to each other, for comparison with an executed run.
+//! `Traffic`: counts messages and bytes from each rank to each other, for comparison with an executed run.
 
 use std::collections::BTreeMap;
 
@@ -14,19 +14,19 @@ pub struct Sent {
 /// All messages of a run, warm-up included, by (sender, receiver).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Traffic {
-    /// Pairs that exchanged nothing are left out; above a million pairs, so are senders that others stand for.
+    /// Pairs that exchanged nothing are left out; above a million pairs, so are senders that others represent.
     pub pairs: BTreeMap<(u32, u32), Sent>,
-    /// Senders that each listed one stands for, itself included.
+    /// Senders that each listed one represents, itself included.
     pub copies: u32,
 }
 
 impl Traffic {
-    /// Collects what each rank in turn has sent to whom.
+    /// Collects what each rank has sent to which others.
     pub(crate) fn of(ranks: impl Iterator<Item = impl Iterator<Item = (u32, Sent)>>) -> Traffic {
         let mut pairs = BTreeMap::new();
         for (from, to) in (0..).zip(ranks) {
             for (to, sent) in to {
-                // Of several connections between two ranks together.
+                // Several connections between two ranks count together.
                 let pair: &mut Sent = pairs.entry((from, to)).or_default();
                 *pair = Sent { messages: pair.messages + sent.messages, bytes: pair.bytes + sent.bytes };
             }

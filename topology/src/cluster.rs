@@ -61,7 +61,7 @@ pub use route::Route;
 pub use scale::Figure;
 pub use transport::Transport;
 
-/// At most this many devices stand in one cluster.
+/// A cluster may have at most this many devices.
 pub const MOST_DEVICES: u64 = 4_000_000;
 
 /// The clusters that ship with the project: name and TOML text, by name.
@@ -109,7 +109,7 @@ pub struct Cluster {
     devices: Vec<Device>,
     links: Vec<Link>,
     wires: u32,
-    /// Node weights are the named things, edge weights the position in `links`; a link that has failed has no edge.
+    /// Node weights are the named things, edge weights the position in `links`; a failed link has no edge.
     graph: DiGraph<Vertex, LinkId>,
     /// What `clusters show` prints, gathered while building: a line per table of the file, not per host.
     tables: Vec<Table>,
@@ -126,8 +126,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The preset called `name_or_path`, else the TOML file at that path; with `:32` behind it, so many of its hosts, and
-    /// with `@infiniband-hdr`, every NIC on that network.
+    /// Loads the preset called `name_or_path`, else the TOML file at that path. `:32` after it sets its number of
+    /// hosts, `@infiniband-hdr` puts every NIC on that network.
     ///
     /// # Errors
     /// An unknown name (with the nearest presets), an unreadable file, and whatever [`Cluster::parse`] refuses.
@@ -138,7 +138,7 @@ impl Cluster {
     /// ```
     pub fn load(name_or_path: &str) -> Result<Cluster, InputError> {
         let (name, order) = Order::parse(name_or_path)?;
-        // What only the order asked for stands in no file.
+        // Errors in the ordered size or network have no place in a file.
         let asked = |error: InputError| match error.value == name_or_path && error.value != name {
             true => error.at(ErrorPlace::Flag("cluster")),
             false => error,
@@ -167,8 +167,8 @@ impl Cluster {
     /// The cluster that `text`, the content of `file`, describes; `docs/clusters.md` explains every key.
     ///
     /// # Errors
-    /// Anything that is no TOML, an unknown or missing key, a value out of range, a name given twice, a link to nothing,
-    /// devices that cannot reach each other, no device or more than [`MOST_DEVICES`]: with file, line, value and cure.
+    /// Invalid TOML, an unknown or missing key, a value out of range, a name given twice, a link to nothing, devices
+    /// that cannot reach each other, no device or more than [`MOST_DEVICES`]: with file, line, value and cure.
     pub fn parse(file: &str, text: &str) -> Result<Cluster, InputError> {
         stamp::parse(file, text, &Order::default())
     }
@@ -183,7 +183,7 @@ impl Cluster {
         &self.name
     }
 
-    /// What its file says about it; may be empty.
+    /// Its description from the file; may be empty.
     pub fn description(&self) -> &str {
         &self.description
     }
@@ -193,7 +193,7 @@ impl Cluster {
         &self.hosts
     }
 
-    /// All devices, by id: host by host, the CPU before the GPUs; behind all of them the switches that add.
+    /// All devices, by id: host by host, the CPU before the GPUs; after all of them the switches that add.
     pub fn devices(&self) -> &[Device] {
         &self.devices
     }
@@ -230,15 +230,15 @@ impl Cluster {
         &self.links[id.0 as usize]
     }
 
-    /// Hosts that must move together for routes to be moved like them, and whether devices of a host that look alike have
-    /// routes alike; `None` where routes are chosen by who talks to whom.
+    /// The number of hosts that must move together for routes to move like them, and whether equal-looking devices of a
+    /// host have equal routes; `None` where routes are chosen by source and destination.
     pub(crate) fn grain(&self) -> Option<(u32, bool)> {
         let searched = (self.routing == Routing::Lowest).then_some(1u32);
         let grains = self
             .fabrics
             .iter()
             .map(|fabric| fabric.grain(self.hosts.len() as u32, |port| self.vertex(port).host.map(|host| host.0)));
-        // GPUs that are as near to several NICs of a fabric take turns.
+        // GPUs that are equally near to several NICs of a fabric take turns.
         let alike = self.fabrics.is_empty() || self.devices.len() == self.hosts.len();
         grains.fold(searched, |most, grain| most.zip(grain).map(|(a, b)| a.max(b))).map(|grain| (grain, alike))
     }
@@ -274,7 +274,7 @@ impl Cluster {
         &self.graph
     }
 
-    /// What `clusters show` prints: hosts, GPUs and links with their parameters and where each figure comes from, a row
+    /// The tables of `clusters show`: hosts, GPUs and links with their parameters and the source of each figure, a row
     /// per table of the file.
     pub fn describe(&self) -> &[Table] {
         &self.tables

@@ -1,8 +1,8 @@
 //! Collectives and the algorithms that perform them, each written once as lazy lanes of steps.
 //!
-//! A [`Collective`] says what holds afterwards, an [`Algorithm`] how it is reached, and a [`Schedule`] is both for one
-//! [`Group`] and one buffer. The simulator times its steps and the executor performs them; neither knows the word
-//! allreduce. [`check`] proves a schedule against the meaning of its collective without running it.
+//! A [`Collective`] says what holds afterwards, an [`Algorithm`] how it is reached, and a [`Schedule`] combines the two
+//! for one [`Group`] and one buffer. The simulator times its steps and the executor performs them; neither knows which
+//! collective it is. [`check`] proves a schedule against the meaning of its collective without running it.
 //!
 //! # What a lane means
 //!
@@ -15,9 +15,9 @@
 //! - Sums into one element happen inside one lane, so in one fixed order: results are repeatable to the bit.
 //! - Sends need no copy: the receiver may read the sent range until its receive is done. No step of the sender's lane
 //!   writes that range before its receiver has certainly consumed it, and a lane ends on its sender only when its sends
-//!   have been consumed. [`check`] proves the first by vector clocks; whoever runs lanes keeps the second.
-//! - All collectives but `AllToAllV` work in place on one buffer, and a receive lands where the sender read. What is not
-//!   part of the result is scratch afterwards: `Reduce` and the reduce-scatters leave partial sums in it.
+//!   have been consumed. [`check`] proves the first by vector clocks; the code that runs lanes ensures the second.
+//! - All collectives but `AllToAllV` work in place on one buffer, and a receive lands where the sender read. What is
+//!   not part of the result is scratch afterwards: `Reduce` and the reduce-scatters leave partial sums in it.
 
 mod algorithm;
 mod algorithms;

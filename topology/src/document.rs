@@ -1,7 +1,7 @@
-//! TOML with places: tables and values that know their line, so that each mistake is shown where it is.
+//! Parses TOML with places: tables and values that know their line, so that each mistake is reported where it is.
 //!
-//! Cluster files, model files and experiments are read with it. Values are taken one by one because serde would lose the
-//! line of a value that is well formed but wrong.
+//! Cluster files, model files and experiments are read with it. Values are taken one by one because serde would lose
+//! the line of a value that is well formed but wrong.
 
 mod entry;
 
@@ -17,7 +17,7 @@ pub use entry::Entry;
 /// Longest piece of a file that an error repeats, in characters.
 const SHOWN: usize = 60;
 
-/// A text and the name under which errors speak of it.
+/// A text and its name in errors.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     /// Name of the file as it was given.
@@ -41,7 +41,7 @@ pub struct Table<'a> {
     offset: usize,
 }
 
-/// A piece of a file that errors may speak of later.
+/// A piece of a file that errors may refer to later.
 #[derive(Debug, Clone)]
 pub struct Spot<'a> {
     source: Source<'a>,
@@ -79,7 +79,7 @@ impl<'a> Source<'a> {
 }
 
 impl<'a> Spot<'a> {
-    /// The same place with other words for what is there.
+    /// The same place with another text for its content.
     #[must_use]
     pub fn showing(self, shown: impl Into<Cow<'a, str>>) -> Spot<'a> {
         Spot { shown: shown.into(), ..self }
@@ -104,7 +104,7 @@ impl<'a> Document<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Refuses keys other than `keys`; `owner` says whose they are.
+    /// Refuses keys other than `keys`; `owner` names their owner.
     ///
     /// # Errors
     /// The first other key in the file's order.
@@ -127,12 +127,12 @@ impl<'a> Table<'a> {
     /// The value under `key`, which must be there; `example` is a good one.
     ///
     /// # Errors
-    /// It is not.
+    /// It is missing.
     pub fn need(&self, key: &str, example: &str) -> Result<Entry<'a>, InputError> {
         self.get(key).ok_or_else(|| self.missing(key, example))
     }
 
-    /// What `read` makes of the value under `key`, if it is there.
+    /// The result of `read` for the value under `key`, if it is there.
     ///
     /// # Errors
     /// Those of `read`.
@@ -144,10 +144,10 @@ impl<'a> Table<'a> {
         self.get(key).map(|entry| read(&entry)).transpose()
     }
 
-    /// What `read` makes of the text under `key`, if it is there; `example` is a good value.
+    /// The result of `read` for the text under `key`, if it is there; `example` is a good value.
     ///
     /// # Errors
-    /// It is no text, or what `read` says.
+    /// It is no text, or the error of `read`.
     pub fn read<T, E: ToString>(
         &self,
         key: &str,
@@ -160,7 +160,7 @@ impl<'a> Table<'a> {
     /// Like [`Table::read`], for a key that must be there.
     ///
     /// # Errors
-    /// It is missing, or what [`Table::read`] says.
+    /// It is missing, or the error of [`Table::read`].
     pub fn required<T, E: ToString>(
         &self,
         key: &str,

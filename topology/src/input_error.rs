@@ -1,11 +1,11 @@
-//! The one shape of an error in what a user wrote: file, line, value, what is wrong, and the cure.
+//! `InputError`: the one form of an error in a user's input: file, line, value, what is wrong, and the cure.
 
 use std::fmt::{self, Write};
 
-/// Where a mistake is.
+/// The place of a mistake.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ErrorPlace {
-    /// Nowhere that helps.
+    /// No useful place.
     #[default]
     None,
     /// The setting of this key, e.g. `batch_per_rank`; shown as its flag, `--batch-per-rank`.
@@ -66,11 +66,11 @@ impl From<&ErrorPlace> for ErrorPlace {
 /// A mistake in a user's input; the command line ends with exit code 2 on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputError {
-    /// Where it is.
+    /// Its place.
     pub place: ErrorPlace,
-    /// What stands there, e.g. `bandwidth = "-3GB/s"`; empty where it does not help.
+    /// The offending text, e.g. `bandwidth = "-3GB/s"`; empty where it does not help.
     pub value: String,
-    /// What is wrong with it and how to mend it.
+    /// What is wrong with it and how to fix it.
     pub message: String,
 }
 
@@ -85,7 +85,7 @@ impl InputError {
         InputError::new(ErrorPlace::Flag(key), value, message)
     }
 
-    /// An error at the line of `text` (the content of `file`) where byte `offset` stands.
+    /// An error at the line of `text` (the content of `file`) that contains byte `offset`.
     pub fn at_offset(
         file: &str,
         text: &str,
@@ -116,7 +116,7 @@ impl fmt::Display for InputError {
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
             f.write_str(if first { "" } else { ": " })?;
             first = false;
-            // One line, whatever was written: a terminal obeys control characters.
+            // One line, whatever was written: a terminal interprets control characters.
             for c in part.chars() {
                 if c.is_control() { write!(f, "{}", c.escape_default())? } else { f.write_char(c)? }
             }

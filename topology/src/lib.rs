@@ -1,4 +1,4 @@
-//! Where ranks live, how they are wired, and the collective algorithms over them.
+//! Models clusters, the placement of ranks on them, and the collective algorithms.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

@@ -1,9 +1,9 @@
-//! Enums that files and flags write by a name for each variant.
+//! Gives enums the names by which files and flags write their variants.
 
 use std::borrow::Borrow;
 use std::fmt::Display;
 
-/// Gives an enum its `ALL`, `name`, `Display` and `FromStr`; variants behind a semicolon have a name and are not read.
+/// Gives an enum its `ALL`, `name`, `Display` and `FromStr`; variants after a semicolon have a name but are not read.
 ///
 /// ```
 /// #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,7 +21,7 @@ macro_rules! named {
             /// All that can be written.
             pub const ALL: [$of; { [$($name),+].len() }] = [$($of::$variant),+];
 
-            /// As files and flags write it.
+            /// Its name in files and flags.
             pub fn name(self) -> &'static str {
                 match self {
                     $($of::$variant => $name,)+
@@ -47,7 +47,7 @@ macro_rules! named {
     };
 }
 
-/// What to say of a text that is none of `names`.
+/// The error message for a text that is none of `names`.
 pub fn unknown_name(text: &str, what: &str, names: &[&str]) -> String {
     format!("{text:?} is no {what}: write {}", listed(names))
 }

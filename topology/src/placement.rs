@@ -1,7 +1,7 @@
-//! `Placement` and `Hosting`: on which device each rank runs, and in which process.
+//! `Placement`: assigns each rank a device; `Hosting`: assigns each rank a process.
 //!
-//! Both map many to one: several ranks may share a CPU or a GPU, and several ranks a process, so that what they share
-//! (cores, memory bandwidth, an address space) follows from the two maps and nothing else.
+//! Both map many to one: several ranks may share a CPU or a GPU, and several ranks a process. Everything that they
+//! share (cores, memory bandwidth, an address space) follows from the two maps alone.
 
 mod hosting;
 mod switches;
@@ -12,7 +12,7 @@ use crate::InputError;
 use crate::cluster::{Cluster, DeviceId, DeviceKind, HostId};
 pub use hosting::{Hosting, HostingRule, blocks, ranks_of_each};
 
-/// A logical actor of a job, from 0.
+/// A logical participant of a job, numbered from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank(pub u32);
 
@@ -25,15 +25,15 @@ pub enum PlacementRule {
     /// Fill a host's cores or GPUs before the next host's: neighbouring ranks share hosts. Where hosts share the cores of one machine
     /// ([`Cluster::shares_cores`]), none has cores of its own to fill: ranks on CPUs go as with `Scatter`, as a lab starts them.
     Pack,
-    /// Go round the hosts, a rank each: neighbouring ranks are on different hosts.
+    /// Round-robin over the hosts, a rank each: neighbouring ranks are on different hosts.
     Scatter,
-    /// Put so many on each host before the next one's, spread over its devices.
+    /// Put this many on each host before the next one's, spread over its devices.
     PerHost(u32),
     /// The device of each rank in turn.
     Listed(Vec<DeviceId>),
 }
 
-/// How many ranks a device takes.
+/// How many ranks a device may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Ranks on a CPU, for each of its cores.
@@ -59,7 +59,7 @@ pub struct Placement {
     loads: Vec<u32>,
 }
 
-/// A device with the ranks that it takes at once without sharing a core or itself.
+/// A device with the number of ranks that it takes without sharing a core or itself.
 struct Place {
     device: DeviceId,
     slots: u32,
@@ -203,7 +203,7 @@ fn levels(places: &[Place], ranks: u32) -> (u32, u64) {
     ((u64::from(ranks) / slots) as u32, u64::from(ranks) % slots)
 }
 
-/// Place by place; what is left when all slots are equally full goes to the first.
+/// Place by place; the remainder when all slots are equally full goes to the first.
 fn pack(places: &[Place], ranks: u32) -> Vec<DeviceId> {
     let (full, mut left) = levels(places, ranks);
     let mut devices = Vec::with_capacity(ranks as usize);
@@ -227,7 +227,7 @@ fn of_hosts<'a>(cluster: &'a Cluster, places: &'a [Place]) -> impl Iterator<Item
     places.chunk_by(move |a, b| host(a) == host(b))
 }
 
-/// Host by host, `each` on one as long as it takes so many.
+/// Host by host, `each` on one as long as it has slots for them.
 fn per_host(cluster: &Cluster, places: &[Place], ranks: u32, each: u32) -> Vec<DeviceId> {
     let mut devices = Vec::with_capacity(ranks as usize);
     for host in of_hosts(cluster, places) {
@@ -237,7 +237,8 @@ fn per_host(cluster: &Cluster, places: &[Place], ranks: u32, each: u32) -> Vec<D
     devices
 }
 
-/// Round the hosts, and in each round its devices, as long as slots are free; then again from the start.
+/// Round-robin over the hosts, and in each round over their devices, as long as slots are free; then again
+/// from the start.
 fn scatter(cluster: &Cluster, places: &[Place], ranks: u32) -> Vec<DeviceId> {
     // For each host, the order in which its slots of one level are taken: a slot of each device in turn.
     let mut hosts: Vec<Vec<DeviceId>> = Vec::new();
@@ -255,7 +256,7 @@ fn scatter(cluster: &Cluster, places: &[Place], ranks: u32) -> Vec<DeviceId> {
     devices
 }
 
-/// How many of `devices` each device is, refusing unknown ones and more ranks on one than its limit.
+/// The number of ranks on each device, refusing unknown devices and more ranks on one than its limit.
 fn loads(cluster: &Cluster, devices: &[DeviceId], limits: Limits) -> Result<Vec<u32>, InputError> {
     let mut loads = vec![0u32; cluster.devices().len()];
     for id in devices {

@@ -1,4 +1,4 @@
-//! Files from outside, read whole: text of at most so many bytes in UTF-8, bytes of what is a file, and in words what is wrong.
+//! Reads whole files from outside: text of limited length in UTF-8, or bytes of regular files, with errors in words.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,16 +6,17 @@ use std::path::Path;
 
 use crate::Bytes;
 
-/// The longest description of a model, a cluster or an experiment, which people write: longer ones take seconds to parse.
+/// The longest description of a model, a cluster or an experiment, which people write: longer ones take
+/// seconds to parse.
 pub const DESCRIPTION: Bytes = Bytes(4 << 20);
 
 /// The longest record that a program has written: a profile, a log, a report.
 pub const RECORD: Bytes = Bytes(1 << 30);
 
-/// Why a file has no text to offer.
+/// Why a file's text cannot be read.
 #[derive(Debug)]
 pub enum Unreadable {
-    /// What the system says.
+    /// The system's error.
     System(io::Error),
     /// The first line, from 1, that is not UTF-8.
     NoText(usize),
@@ -26,7 +27,7 @@ pub enum Unreadable {
 }
 
 impl Unreadable {
-    /// What is wrong, with its cure; `cure` is that of a file which cannot be read at all.
+    /// The error with its cure; `cure` is that of a file which cannot be read at all.
     pub fn told(&self, cure: &str) -> String {
         match self {
             Unreadable::System(error) if cure.is_empty() => format!("cannot be read: {error}"),
@@ -68,10 +69,10 @@ pub fn read_text(path: &Path, most: Bytes) -> Result<String, Unreadable> {
     })
 }
 
-/// The bytes of the file at `path`, however many they are.
+/// The bytes of the file at `path`, of any number.
 ///
 /// # Errors
-/// What cannot be read, or is a device or a pipe.
+/// A file that cannot be read, or is a device or a pipe.
 pub fn read_bytes(path: &Path) -> Result<Vec<u8>, Unreadable> {
     let found = std::fs::metadata(path).map_err(Unreadable::System)?;
     if !found.is_file() && !found.is_dir() {

@@ -1,4 +1,4 @@
-//! Units in types: time in picoseconds, bandwidth in bytes per second, sizes in bytes, and how each is written.
+//! Defines units as types: time in picoseconds, bandwidth in bytes per second, sizes in bytes, and their text forms.
 //!
 //! Simulated time is an integer so that equal inputs give equal bytes out; rates are real numbers.
 
@@ -14,10 +14,10 @@ pub struct Time(pub u64);
 impl Time {
     /// The start of a run, or an empty span.
     pub const ZERO: Time = Time(0);
-    /// Later than anything that happens.
+    /// A time later than any event.
     pub const MAX: Time = Time(u64::MAX);
 
-    /// The nearest picosecond to `seconds`; negative and NaN give zero, what does not fit gives [`Time::MAX`].
+    /// The nearest picosecond to `seconds`; negative and NaN give zero, larger times give [`Time::MAX`].
     ///
     /// ```
     /// # use lockstep_topology::Time;

@@ -1,5 +1,5 @@
-//! Settings that do not reach both sides of a comparison alike: what only one side would do is refused before anything is measured;
-//! what neither does, or what is noise on one of them, is added as a note.
+//! Checks settings that do not affect both sides of a comparison equally: one that only one side would follow is
+//! refused before anything is measured; one that neither follows, or that is noise on one of them, is added as a note.
 
 use lockstep_topology::InputError;
 
@@ -9,7 +9,7 @@ use crate::unlike::Unlike;
 
 pub use crate::unlike::Here;
 
-/// Refuses what only one side of a comparison would do; what a reader must know of the rest.
+/// Refuses what only one side of a comparison would follow; returns notes about the rest.
 ///
 /// # Errors
 /// The first such setting, at its line, with the cure.

@@ -1,4 +1,4 @@
-//! One configuration of an experiment: the job of a row, and the product that makes them.
+//! `Configuration`: the job of one row of an experiment, and the product that generates all of them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::scenario::NONE;
 use crate::transport::TransportKind;
 use lockstep_report::Setting;
 
-/// At most this many configurations stand in one experiment.
+/// An experiment may have at most this many configurations.
 const MOST: usize = 100_000;
 
 /// One row of the answer.
@@ -26,7 +26,7 @@ pub struct Configuration {
     pub learners: u32,
     /// Configurations of the same key have the same batch, so that their throughput per rank can be compared.
     pub batch_key: u64,
-    /// What goes wrong, where the experiment has scenarios.
+    /// The scenario, where the experiment has scenarios.
     pub scenario: Option<Arc<str>>,
 }
 
@@ -39,12 +39,12 @@ impl Configuration {
         self.job.program()
     }
 
-    /// How the allreduce is done, `-` where there is a single rank.
+    /// The algorithm of the allreduce, `-` for a single rank.
     pub fn algorithm(&self) -> String {
         if self.job.workers == 1 { "-".to_owned() } else { self.job.algorithm_name() }
     }
 
-    /// The columns that tell it from others.
+    /// The columns that distinguish it from others.
     pub fn setting(&self) -> Setting {
         let job = &self.job;
         Setting {
@@ -60,7 +60,7 @@ impl Configuration {
         }
     }
 
-    /// `lenet, 2 ranks x 16, ring`: for progress lines and tracks of traces.
+    /// `lenet, 2 ranks x 16, ring`: its name in progress lines and in tracks of traces.
     pub fn label(&self) -> String {
         let job = &self.job;
         let scenario = self.scenario.iter().filter(|name| &***name != NONE).map(|name| format!(", {name}"));
@@ -69,7 +69,7 @@ impl Configuration {
         format!("{}{scenario}", self.label_with(&ranks, &job.batch_per_rank.to_string(), &job.algorithm_name()))
     }
 
-    /// The label of the same model on so many ranks, with such a batch and algorithm.
+    /// The label of the same model with these numbers of ranks and samples per rank and this algorithm.
     pub fn label_with(&self, ranks: &str, batch_per_rank: &str, algorithm: &str) -> String {
         let model = self.job.model_in_numbers();
         match ranks {
@@ -78,7 +78,7 @@ impl Configuration {
         }
     }
 
-    /// Where its ranks run on `cluster`, in host order; tells the job how they lie on nodes.
+    /// Where its ranks run on `cluster`, in host order; sets the nodes of the job's ranks.
     ///
     /// # Errors
     /// More ranks than places.
@@ -87,7 +87,7 @@ impl Configuration {
             Some(each) if !experiment.on_this_machine() => PlacementRule::PerHost(each),
             _ => PlacementRule::Pack,
         };
-        // On this machine ranks play the switches, as the executor lets them.
+        // On this machine ranks take the role of switches, as in the executor.
         let switches = if experiment.on_this_machine() { 0 } else { self.job.switches() };
         let ranks = (self.job.workers / self.learners).saturating_add(self.job.servers() - switches);
         let placed = Placement::new(cluster, ranks, &rule)?;
@@ -104,7 +104,7 @@ impl Configuration {
         Ok((placement, hosting))
     }
 
-    /// Every place of `places` for all learners of a device, servers as they are.
+    /// Each place of `places` for all learners of a device, servers unchanged.
     fn share_devices(&self, cluster: &Cluster, places: &Placement) -> Result<Placement, InputError> {
         let devices = self.job.workers / self.learners;
         let each = |rank: u32| if rank < devices { self.learners as usize } else { 1 };
@@ -115,8 +115,8 @@ impl Configuration {
         Placement::within(cluster, self.job.ranks(), &PlacementRule::Listed(listed), limits)
     }
 
-    /// Learners of one device add their differences up there before the ring goes across devices (Koliousis et al. 2019,
-    /// §4.2), so to a hierarchical method devices are the nodes.
+    /// Learners of one device sum their differences there before the ring goes across devices (Koliousis et al. 2019,
+    /// §4.2), so for a hierarchical algorithm devices are the nodes.
     pub(super) fn lie_on_devices(&mut self) {
         self.job.learners = self.learners;
         if self.learners > 1 {
@@ -132,11 +132,11 @@ impl Experiment {
     /// Its configurations: for each batch, for each number of ranks, each algorithm; one for a single rank, which
     /// exchanges nothing.
     ///
-    /// Ranks lie on one node until [`Configuration::place`] says otherwise.
+    /// Ranks are on one node until [`Configuration::place`] says otherwise.
     ///
     /// # Errors
-    /// No model, an unknown one, a global batch that does not divide, or an algorithm that cannot serve; each program is
-    /// built once to find out.
+    /// No model, an unknown one, a global batch that does not divide, or an algorithm that cannot serve; each program
+    /// is built once to find out.
     pub fn configurations(&self) -> Result<Vec<Configuration>, InputError> {
         self.check_tuning()?;
         self.check_growth()?;
@@ -201,7 +201,7 @@ impl Experiment {
         self.published.as_ref()?.points.iter().find(fits).map(|point| point.images_per_s)
     }
 
-    /// The configuration of `ranks` ranks with the batch at `batch`, whether the experiment lists such a one or not.
+    /// The configuration of `ranks` ranks with the batch at `batch`, whether or not the experiment lists it.
     ///
     /// # Errors
     /// A global batch that does not divide.
@@ -259,8 +259,8 @@ impl Experiment {
         Ok(configuration)
     }
 
-    /// How `ranks` ranks lie on nodes where no cluster says it: so many neighbours on each as the experiment asks for, or those
-    /// of a process; else all on one.
+    /// How `ranks` ranks are spread over nodes where no cluster says it: consecutive ranks share a node, as many as the
+    /// experiment asks for or as a process has; else all are on one node.
     pub(super) fn nodes_here(&self, ranks: u32) -> Result<Vec<u32>, InputError> {
         let here = self.on_this_machine();
         let of_process = self.processes.filter(|count| here && ranks.is_multiple_of(*count)).map(|count| ranks / count);
@@ -273,7 +273,7 @@ impl Experiment {
         Ok(vec![each; (ranks / each) as usize])
     }
 
-    /// How ranks are gathered into processes: threads share one on each host; MPI has one for each rank, or as many as
+    /// How ranks are grouped into processes: threads share one on each host; MPI has one for each rank, or as many as
     /// `mpirun` started.
     fn hosting(&self, ranks: u32) -> Result<HostingRule, InputError> {
         match (self.transport, self.processes) {
@@ -304,7 +304,7 @@ impl Experiment {
         })
     }
 
-    /// How `configurations` are trained, in full and in words: recipe, rates, momentum, decays, initial values.
+    /// Describes how `configurations` are trained, in full: recipe, rates, momentum, decays, initial values.
     pub fn account_of_training(&self, configurations: &[Configuration]) -> String {
         let mut lines = Vec::new();
         if let Some(recipe) = &self.recipe {

@@ -1,24 +1,24 @@
-//! What a measured run computes on: `--device` and the key `device`.
+//! `Device`: what a measured run computes on: `--device` and the key `device`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use lockstep_models::Precision;
 
-/// What computes.
+/// The device that computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Device {
     /// The cores of this machine.
     #[default]
     Cpu,
-    /// Nothing: samples are drawn and messages sent, and computing takes no time.
+    /// None: samples are drawn and messages sent, and computing takes no time.
     Null,
-    /// NVIDIA GPUs, whose convolutions and products multiply numbers so.
+    /// NVIDIA GPUs, with the precision of convolutions and products.
     Cuda(Precision),
 }
 
 impl Device {
-    /// Whether losses and weights mean something.
+    /// Whether losses and weights are meaningful.
     pub fn learns(self) -> bool {
         self != Device::Null
     }

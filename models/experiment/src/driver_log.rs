@@ -1,4 +1,4 @@
-//! The driver's log: which learner got which batch of a run, a line of JSON each, to be kept and made again.
+//! Saves and loads the driver's log: which learner got which batch of a run, a line of JSON each, for replay.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub fn load(path: &Path) -> Result<Arc<[Claim]>, InputError> {
 /// The claims in `text`, the content of the log that errors call `shown`.
 ///
 /// # Errors
-/// The first line that is none of a log.
+/// The first line that does not belong to a log.
 pub fn parse(shown: &str, text: &str) -> Result<Arc<[Claim]>, InputError> {
     let claim = |(number, line): (usize, &str)| match serde_json::from_str(line) {
         Ok(Line { iteration, rank, micro_batch, at_ps }) => Ok(Claim { iteration, rank, micro_batch, at: Time(at_ps) }),

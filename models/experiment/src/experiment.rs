@@ -1,4 +1,4 @@
-//! `Experiment`: one question as one value, whose fields follow from the table of settings.
+//! `Experiment`: holds one question as one value, whose fields follow from the table of settings.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,8 @@ use crate::tuner_log::Logged;
 /// The name under which a cluster is this machine, as `lockstep calibrate` measured it.
 pub const THIS_MACHINE: &str = "this-machine";
 
-/// A run's error is the median of the errors after each of its last epochs, this number of them (Goyal et al. 2017, §5.1).
+/// A run's error is the median of the errors after each of its last epochs, this number of them (Goyal et al.
+/// 2017, §5.1).
 const LAST_EPOCHS: u32 = 5;
 
 /// How many samples a step takes.
@@ -38,12 +39,12 @@ pub enum Batch {
 }
 
 impl Batch {
-    /// The sizes per rank and micro-batch, where they are given so.
+    /// The sizes per rank and micro-batch, if they are set.
     pub fn per_rank(&self) -> &[u32] {
         if let Batch::PerRank(sizes) = self { sizes } else { &[] }
     }
 
-    /// The sizes over all ranks, where they are given so.
+    /// The sizes over all ranks, if they are set.
     pub fn global(&self) -> &[u64] {
         if let Batch::Global(sizes) = self { sizes } else { &[] }
     }
@@ -59,12 +60,12 @@ pub enum Length {
 }
 
 impl Length {
-    /// Optimizer steps, where they are given.
+    /// Optimizer steps, if they are set.
     pub fn steps(self) -> Option<u32> {
         if let Length::Steps(steps) = self { Some(steps) } else { None }
     }
 
-    /// Passes over the training samples, where they are given.
+    /// Passes over the training samples, if they are set.
     pub fn epochs(self) -> Option<u32> {
         if let Length::Epochs(epochs) = self { Some(epochs) } else { None }
     }
@@ -73,18 +74,18 @@ impl Length {
 /// One way to train.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arm {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// The experiment with its keys.
+    /// The experiment with the arm's keys.
     pub experiment: Experiment,
 }
 
-/// One value of a list that a sweep goes through.
+/// One value of a list of a sweep.
 #[derive(Clone)]
 pub struct Choice {
-    /// As identities spell it.
+    /// Its spelling in identities.
     pub text: String,
-    /// Gives it to an experiment.
+    /// Sets it in an experiment.
     pub set: Arc<dyn Fn(&mut Experiment) + Send + Sync>,
 }
 
@@ -103,13 +104,13 @@ impl PartialEq for Choice {
 /// The lists that `[sweep]` gives in place of the experiment's single values.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Axes {
-    /// Keys with their lists, under the key that they take the place of, if there is one, else their own.
+    /// Keys with their lists, under the key that they replace, if there is one, else their own.
     pub lists: BTreeMap<&'static str, (&'static str, Vec<Choice>)>,
-    /// Figures of the clusters, each with the factors that it is multiplied by.
+    /// Figures of the clusters, each with its factors.
     pub scales: Vec<Scale>,
 }
 
-/// Makes `Experiment` and its default of the rows, and of what no row has a field for.
+/// Defines `Experiment` and its default from the rows, and from what has no row.
 macro_rules! fields {
     ($($key:literal $($field:ident: $type:ty = $default:expr)?, $help:expr, $row:tt)*) => {
         /// A question: what is trained, on what, in which configurations.
@@ -120,25 +121,25 @@ macro_rules! fields {
             pub batch: Batch,
             /// Learners on each device: each of `ranks` becomes this number of ranks.
             pub learners: u32,
-            /// Whether the auto-tuner finds how many learners a device takes.
+            /// Whether the auto-tuner finds the number of learners on a device.
             pub tunes: bool,
-            /// Runs whose tuning is decided as it was.
+            /// Logs of runs whose tuning decisions are repeated.
             pub tuning: Vec<Logged>,
-            /// Processes that `mpirun` started, where it did: ranks divide among them.
+            /// The number of processes that `mpirun` started, if it did: ranks are divided among them.
             pub processes: Option<u32>,
             /// How long a measured run is.
             pub length: Length,
-            /// The accuracy at which a run ends; each epoch is judged then.
+            /// The accuracy at which a run ends, checked after each epoch.
             pub target: Target,
-            /// The claims of an earlier run, which learners make again.
+            /// The claims of an earlier run, which learners repeat.
             pub replay: Option<Arc<[Claim]>>,
             /// Number of epochs at the end of a run that are each followed by an evaluation.
             pub judged_epochs: u32,
             /// Samples of the data set, where it has been loaded.
             pub loaded: Option<SetSizes>,
-            /// What parameters begin with, where a file of weights has been loaded.
+            /// Initial values of parameters, where a file of weights has been loaded.
             pub initial: Option<Arc<InitialValues>>,
-            /// For each key that the file or a flag gives, where.
+            /// The place of each key that the file or a flag sets.
             pub places: BTreeMap<String, ErrorPlace>,
         }
 
@@ -167,12 +168,12 @@ macro_rules! fields {
 rows!(fields);
 
 impl Experiment {
-    /// Whether the file or a flag says something under `key`, in place of the default.
+    /// Whether the file or a flag sets `key`, in place of the default.
     pub fn states(&self, key: &str) -> bool {
         self.places.contains_key(key)
     }
 
-    /// Says that a flag has replaced the file's value under `key`, so that errors name the flag.
+    /// Records that a flag has replaced the file's value of `key`, so that errors name the flag.
     pub fn overridden(&mut self, key: &'static str) {
         self.places.insert(key.to_owned(), ErrorPlace::Flag(key));
     }
@@ -182,8 +183,8 @@ impl Experiment {
         self.places.contains_key(key)
     }
 
-    /// The same error at the line of the file that it is about, where there is one; a method that cannot serve is about
-    /// `algorithm`.
+    /// The same error at the line of the file that it is about, where there is one; the error of an algorithm that does
+    /// not apply is about `algorithm`.
     pub fn locate(&self, error: InputError) -> InputError {
         let key = match error.place {
             ErrorPlace::Flag(key) => key,
@@ -194,8 +195,8 @@ impl Experiment {
         error.at(place.unwrap_or(ErrorPlace::Flag(key)))
     }
 
-    /// Samples of the data set, for a model whose inputs have this shape: as loaded, as `[input]` says, or by its name; `None` where
-    /// only files say it.
+    /// Samples of the data set, for a model whose inputs have this shape: as loaded, from `[input]`, or by its name;
+    /// `None` where only files state them.
     pub fn set_sizes(&self, input: Shape) -> Option<SetSizes> {
         let by_name = || SetSizes::of(&self.data, input);
         let stated = self.input.as_ref().and_then(|stated| stated.input().ok());

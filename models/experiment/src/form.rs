@@ -1,4 +1,4 @@
-//! `Form`: how a value, or each item of a list, is written: as the text of a flag and as a value of TOML.
+//! `Form`: parses a value, or each item of a list, from the text of a flag and from a value of TOML.
 
 use std::str::FromStr;
 
@@ -15,13 +15,13 @@ pub enum Style {
     List,
     /// The flag may be given several times.
     Repeated,
-    /// No value: the flag says yes.
+    /// No value: giving the flag means yes.
     Switch,
-    /// `true` or `false` behind an equals sign, or nothing, which is `true`.
+    /// `true` or `false` after an equals sign, or nothing, which means `true`.
     Choice,
 }
 
-/// How the items of a list are written, each of which may stand for several values.
+/// How the items of a list are written; one item may expand to several values.
 pub trait Items<T: PartialEq>: Sync {
     /// Whether items may begin with a hyphen, so that an error can say what is wrong with them.
     fn is_number(&self) -> bool;
@@ -29,12 +29,12 @@ pub trait Items<T: PartialEq>: Sync {
     fn text(&self, text: &str) -> Result<Vec<T>, String>;
     /// Reads one item of a file's list.
     fn entry(&self, entry: &Entry<'_>) -> Result<Vec<T>, InputError>;
-    /// Why a value cannot be in the list of `key` again.
+    /// Why `key` may not list a value twice.
     fn again(&self, _: &T, key: &str) -> String {
         format!("is given twice in {key}: leave one out")
     }
 
-    /// The values of a flag, without those that come again.
+    /// The values of a flag, without repetitions.
     fn of_texts(&self, texts: &[String]) -> Result<Vec<T>, InputError> {
         let mut all = Vec::new();
         for text in texts {
@@ -111,7 +111,7 @@ pub const SEED: Form<u64> = number(
 );
 /// A finite number of at least 0.
 pub const NOT_NEGATIVE: Form<f64> = number(not_negative, |entry| entry.number(0.0));
-/// A share of samples that a run is to get right.
+/// A share of samples that a run is to classify correctly.
 pub const ACCURACY: Form<f64> = number(|text| accuracy(float(text)), |entry| entry.checked(accuracy));
 /// The share of the last step that the next one keeps.
 pub const MOMENTUM: Form<f64> = number(|text| momentum(float(text)), |entry| entry.checked(momentum));
@@ -123,7 +123,7 @@ pub const CHUNK: Form<Bytes> = word_by(parse_chunk, |entry| entry.read(parse_chu
 pub const CHUNK_OR_AUTO: Form<Option<Bytes>> = word_by(chunk_or_auto, |entry| entry.read(chunk_or_auto));
 /// An algorithm of a collective.
 pub const ALGORITHM: Form<Algorithm> = word_by(algorithm, |entry| entry.read(str::parse));
-/// The same, or what learners take by default.
+/// The same, or the default of learners.
 pub const ALGORITHM_OR_DEFAULT: Form<Option<Algorithm>> =
     word_by(|text| algorithm(text).map(Some), |entry| entry.read(str::parse).map(Some));
 /// true or false.
@@ -133,19 +133,19 @@ pub const CHOICE: Form<bool> = Form {
     style: Style::Choice,
     is_number: false,
 };
-/// The same, of which a flag can only say yes.
+/// The same, but the flag can only set it to true.
 pub const SWITCH: Form<bool> = Form { style: Style::Switch, ..CHOICE };
 
 const fn word_by<T>(text: fn(&str) -> Result<T, String>, entry: fn(&Entry<'_>) -> Result<T, InputError>) -> Form<T> {
     Form { text, entry, style: Style::One, is_number: false }
 }
 
-/// Whatever reads itself from a text.
+/// Any type that parses a text.
 pub const fn word<T: FromStr<Err = String>>() -> Form<T> {
     word_by(parsed::<T>, |entry| entry.read(str::parse))
 }
 
-/// What reads itself from a text, in the form that clap takes.
+/// A value that is parsed from a text, as a function that clap takes.
 pub fn parsed<T: FromStr<Err = String>>(text: &str) -> Result<T, String> {
     text.parse()
 }
@@ -212,7 +212,7 @@ fn chunk_or_auto(text: &str) -> Result<Option<Bytes>, String> {
 /// Most characters of an experiment's name.
 const LONGEST_NAME: usize = 100;
 
-/// What an experiment is called: files are named after it, so it is one component of a path.
+/// The name of an experiment: files are named after it, so it must be one component of a path.
 pub fn name(entry: &Entry<'_>) -> Result<String, InputError> {
     let Some(name) = entry.plain_text() else { return Err(entry.error("name must be a text in quotes")) };
     let length = name.chars().count();

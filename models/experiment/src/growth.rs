@@ -1,4 +1,4 @@
-//! Learners that join while a run goes on: few find the neighbourhood of a solution quickly, more of them explore it
+//! Adds learners during a run: few learners find the neighbourhood of a solution quickly, more of them explore it
 //! (Koliousis et al. 2019, §3.4).
 
 use std::fmt;

@@ -1,7 +1,7 @@
-//! Hashes settings in a canonical form, so that rows and runs are told apart in the same way by every version.
+//! Hashes settings in a canonical form, so that every version distinguishes rows and runs in the same way.
 //!
-//! The form is one line `key = value` for each setting, sorted by key. Values are spelt as the experiment's file spells them;
-//! sizes are bytes, times picoseconds, and numbers the shortest decimals that read back as the same number.
+//! The form is one line `key = value` for each setting, sorted by key. Values are spelt as the experiment's file spells
+//! them; sizes are bytes, times picoseconds, and numbers the shortest decimals that read back as the same number.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -51,7 +51,7 @@ impl Identity {
         self.set_list(key, layers);
     }
 
-    /// The lines that are hashed.
+    /// The text that is hashed.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (key, value) in &self.0 {
@@ -67,7 +67,7 @@ impl Identity {
     }
 }
 
-/// A text in quotation marks, its own escaped, so that two lists of texts are never spelt alike.
+/// A text in quotation marks, its own escaped, so that two lists of texts never have the same spelling.
 fn quoted(value: &impl Display) -> String {
     serde_json::Value::String(value.to_string()).to_string()
 }
@@ -99,7 +99,7 @@ mod tests {
         assert_ne!(of(&["a", "b"]), of(&["a\", \"b"]));
     }
 
-    /// The hash of a known model: a change of its spelling would part rows of earlier versions from their sweeps.
+    /// The hash of a known model: changing its spelling would separate rows of earlier versions from their sweeps.
     #[test]
     fn the_spelling_of_a_model_does_not_change() {
         let mut identity = Identity::default();

@@ -1,4 +1,4 @@
-//! `[input]`: how samples reach the devices in predictions, every figure with its provenance.
+//! `[input]`: reads how samples reach the devices in predictions, every figure with its provenance.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +21,7 @@ enum Form {
     Time,
 }
 
-/// Keys of `[input]` with their forms: first choices, then figures, which say where they come from.
+/// Keys of `[input]` with their forms: first choices, then figures, which have sources.
 const KEYS: [(&str, Form); 14] = [
     ("source", Form::Word(&["files", "memory"])),
     ("groups", Form::Count),
@@ -38,10 +38,10 @@ const KEYS: [(&str, Form); 14] = [
     ("transform", Form::Time),
     ("callback", Form::Time),
 ];
-/// Those before this one are choices.
+/// The keys before this one are choices.
 const FIRST_FIGURE: usize = 5;
 
-/// The value of a key; shown as identities spell it.
+/// The value of a key, displayed as identities spell it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Value {
     Word(&'static str),
@@ -81,15 +81,15 @@ impl Form {
     }
 }
 
-/// What an experiment says of its input; a later table replaces key by key what an earlier one has.
+/// The input that an experiment states; a later table replaces an earlier one key by key.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Stated {
     values: BTreeMap<&'static str, Value>,
-    /// By key, as it stands there: the figure and where it comes from.
+    /// By key, as written in the file: the figure and its source.
     figures: BTreeMap<&'static str, (String, Option<Provenance>)>,
 }
 
-/// Reads `[input]` over what is there already.
+/// Reads `[input]` on top of an earlier one.
 pub(crate) fn read(before: Option<&Stated>, entry: &Entry<'_>) -> Result<Stated, InputError> {
     let mut stated = before.cloned().unwrap_or_default();
     let keys = KEYS.map(|(key, _)| key);
@@ -118,7 +118,7 @@ pub(crate) fn read(before: Option<&Stated>, entry: &Entry<'_>) -> Result<Stated,
 }
 
 impl Stated {
-    /// What it means to a simulation.
+    /// The input as a simulation takes it.
     ///
     /// # Errors
     /// A figure that is missing.
@@ -168,12 +168,12 @@ impl Stated {
         if let Value::Time(time) = self.values.get(key)? { Some(*time) } else { None }
     }
 
-    /// Batches on their way to a rank while it computes.
+    /// Batches that are fetched for a rank while it computes.
     pub fn prefetch(&self) -> u32 {
         self.whole("prefetch").map_or(1, |count| count as u32)
     }
 
-    /// What the end of a device's job takes of a node's main thread.
+    /// The time on a node's main thread at the end of a device's job.
     pub fn callback(&self) -> Time {
         self.time("callback").unwrap_or(Time::ZERO)
     }
@@ -183,12 +183,12 @@ impl Stated {
         self.values.get("source") == Some(&Value::Word("files"))
     }
 
-    /// Adds what decides predictions: every figure and choice that is stated, without where the figures come from.
+    /// Adds what decides predictions: every stated figure and choice, without sources.
     pub fn identify(&self, identity: &mut Identity) {
         self.values.iter().for_each(|(key, value)| identity.set(&format!("input.{key}"), value));
     }
 
-    /// The same with another latency of files, if it reads any, and another end of jobs.
+    /// The same with another latency of files, if it reads any, and another callback time.
     pub fn with_times(&self, storage_latency: Option<Time>, callback: Option<Time>) -> Stated {
         let latency = storage_latency.filter(|_| self.reads_files()).map(|time| ("storage_latency", time));
         let times = latency.into_iter().chain(callback.map(|time| ("callback", time)));
@@ -197,7 +197,7 @@ impl Stated {
         with
     }
 
-    /// Every figure with where it comes from.
+    /// Lists every figure with its source.
     pub fn account(&self) -> String {
         let figure = |(key, (shown, provenance)): (&&str, &(String, Option<Provenance>))| {
             let provenance = provenance.as_ref().map(|provenance| format!(" ({provenance})")).unwrap_or_default();

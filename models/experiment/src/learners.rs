@@ -1,5 +1,5 @@
-//! How many learners share a device: a number, as many as the auto-tuner finds, or more after some epochs (Koliousis et al. 2019,
-//! §3.4).
+//! `Learners`: the number of learners that share a device: fixed, found by the auto-tuner, or growing after some epochs
+//! (Koliousis et al. 2019, §3.4).
 
 use std::str::FromStr;
 
@@ -15,7 +15,7 @@ use crate::growth::Growth;
 pub enum Learners {
     /// A fixed number; with one, ranks and devices are the same.
     Each(u32),
-    /// As many as throughput grows with, by more than the threshold of [`Experiment::tuner_threshold`] each.
+    /// As many as each raise throughput by more than the threshold of [`Experiment::tuner_threshold`].
     Auto,
 }
 
@@ -33,7 +33,7 @@ pub(crate) const FORM: Form<Learners> = Form {
     is_number: true,
 };
 
-/// Numbers of learners; none is found by tuning.
+/// Fixed numbers of learners.
 pub(crate) const NUMBER: Form<u32> = Form {
     text: |text| match text.parse::<Learners>()? {
         Learners::Each(each) => Ok(each),
@@ -60,7 +60,7 @@ impl FromStr for Learners {
 }
 
 impl Experiment {
-    /// Takes a number, or tunes it.
+    /// Sets a number, or has it tuned.
     pub fn set_learners(&mut self, learners: Learners) {
         (self.learners, self.tunes) = match learners {
             Learners::Each(each) => (each, false),
@@ -68,19 +68,20 @@ impl Experiment {
         };
     }
 
-    /// The methods of the allreduce: those that it names, else one by the number of learners on a device.
+    /// The algorithms of the allreduce: those that the experiment names, else one that follows from the number of
+    /// learners on a device.
     pub fn methods(&self, learners: u32) -> Vec<Algorithm> {
         if self.algorithms.is_empty() { vec![default_method(learners)] } else { self.algorithms.clone() }
     }
 
-    /// Learners on each device and the epochs that end with this number, from the beginning of a run of `epochs`.
+    /// Numbers of learners on each device with the epochs that end each, from the beginning of a run of `epochs`.
     pub fn stages(&self, epochs: u32) -> Vec<(u32, u32)> {
         let learners = std::iter::once(self.learners).chain(self.growth.iter().map(|stage| stage.learners));
         let ends = self.growth.iter().map(|stage| stage.epoch).chain([epochs]);
         learners.zip(ends).collect()
     }
 
-    /// Refuses to add learners where ranks do not train models of their own, or where it is not known when.
+    /// Refuses to add learners where ranks do not train models of their own, or where the time of growth is unknown.
     ///
     /// # Errors
     /// Each with its cure.
@@ -104,7 +105,7 @@ impl Experiment {
         Err(self.locate(InputError::flag("growth", self.growth_text(), message)))
     }
 
-    /// Refuses to add learners where a row is of one number of them: `who` has such rows.
+    /// Refuses to add learners where a row has one number of them: `who` has such rows.
     ///
     /// # Errors
     /// Growth.
@@ -121,7 +122,8 @@ impl Experiment {
         self.growth.iter().map(Growth::to_string).collect::<Vec<_>>().join(" ")
     }
 
-    /// Refuses to tune where ranks do not train models of their own, or batches would change with their number.
+    /// Refuses to tune where ranks do not train models of their own, or where batches would change with the number
+    /// of learners.
     ///
     /// # Errors
     /// Both, with the cure.
@@ -138,7 +140,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Refuses to tune, or to add learners, where each configuration must be known beforehand: `who` wants that.
+    /// Refuses to tune, or to add learners, where `who` needs each configuration beforehand.
     ///
     /// # Errors
     /// `learners = "auto"`, or growth.
@@ -151,7 +153,8 @@ impl Experiment {
         Err(self.locate(InputError::flag("learners", "auto", message)))
     }
 
-    /// `configuration`, of one learner on each device, with this number; its algorithm becomes the default of several learners.
+    /// `configuration`, of one learner on each device, with this number; its algorithm becomes the default of
+    /// several learners.
     ///
     /// # Errors
     /// Ranks that do not divide among nodes as the experiment asks.
@@ -168,7 +171,7 @@ impl Experiment {
     }
 }
 
-/// A ring, which goes across devices where those have several learners (Koliousis et al. 2019, §4.2).
+/// A ring, which is hierarchical across devices with several learners (Koliousis et al. 2019, §4.2).
 pub fn default_method(learners: u32) -> Algorithm {
     match learners {
         1 => Algorithm::ring(),

@@ -1,4 +1,4 @@
-//! `Experiment`: one question as one value, read from a TOML file or made of flags, and the configurations it asks about.
+//! `Experiment`: reads one question from a TOML file or from flags, and expands it into configurations.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -81,7 +81,7 @@ impl Experiment {
     /// The experiment that `text`, the content of `file`, describes; `docs/experiments.md` explains every key.
     ///
     /// # Errors
-    /// Anything that is no TOML, an unknown or missing key, a value out of range: with file, line, value and cure.
+    /// Invalid TOML, an unknown or missing key, a value out of range: with file, line, value and cure.
     pub fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
         read::parse(file, text)
     }

@@ -1,4 +1,4 @@
-//! `[noise]`: what varies by which distribution, and how many trials draw it.
+//! `[noise]`: reads what varies by which distribution, and how many trials draw it.
 
 use lockstep_sim::{Distribution, Family, Jitter};
 use lockstep_topology::{InputError, Time};
@@ -11,11 +11,11 @@ use lockstep_topology::document::{Entry, Table};
 pub struct Noise {
     /// The distributions.
     pub jitter: Jitter,
-    /// Whether tasks vary as the distribution does that fits the profile's record best.
+    /// Whether tasks vary by the distribution that fits the profile's record best.
     pub fitted_kernel: bool,
-    /// The same of steps.
+    /// The same for steps.
     pub fitted_step: bool,
-    /// Simulations with draws of their own.
+    /// The number of simulations, each with its own draws.
     pub trials: u32,
 }
 
@@ -44,10 +44,10 @@ impl Noise {
 
 /// Keys of `[noise]`.
 const KEYS: [&str; 7] = ["seed", "trials", "kernel", "step", "rank", "latency", "bandwidth"];
-/// Quantiles that a distribution may be given by.
+/// Quantiles that may define a distribution.
 const QUANTILES: [(&str, f64); 6] =
     [("p05", 0.05), ("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)];
-/// As many trials as anybody can wait for.
+/// A limit on trials.
 const MOST_TRIALS: u32 = 1_000_000;
 
 /// A number of simulations under noise, as a flag gives it.
@@ -59,9 +59,9 @@ pub fn trials(text: &str) -> Result<u32, String> {
     number.ok_or_else(|| format!("must be a whole number from 1 to {MOST_TRIALS}"))
 }
 
-/// Means between which a factor still means something.
+/// Limits on the mean of a factor.
 const FACTORS: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
-/// Mean seconds by which a message may be late.
+/// Limit on the mean lateness of a message, in seconds.
 const LATEST: f64 = 3600.0;
 
 /// What the values of a distribution are.

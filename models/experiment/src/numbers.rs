@@ -1,4 +1,4 @@
-//! The numbers in which an experiment trains: what `precision`, `gradients` and `device` say together.
+//! Combines `precision`, `gradients` and `device` into the number formats in which an experiment trains.
 
 use lockstep_models::{Gradients, Precision};
 use lockstep_topology::InputError;
@@ -7,10 +7,10 @@ use crate::device::Device;
 use crate::experiment::Experiment;
 
 impl Experiment {
-    /// The numbers in which layers are trained: `precision`, or what `device` says of a GPU.
+    /// The precision in which layers are trained: from `precision`, or from the `device` of a GPU.
     ///
     /// # Errors
-    /// Both, and each says another.
+    /// Both are given and differ.
     pub fn numbers(&self) -> Result<Precision, InputError> {
         match (self.device, self.precision) {
             (Device::Cuda(of), None) => Ok(of),
@@ -22,10 +22,10 @@ impl Experiment {
         }
     }
 
-    /// What its measured runs compute on, in the numbers that `precision` asks for.
+    /// The device of its measured runs, in the precision that `precision` asks for.
     ///
     /// # Errors
-    /// Numbers that no kernel of the device has.
+    /// A precision that no kernel of the device supports.
     pub fn computes_on(&self) -> Result<Device, InputError> {
         let precision = self.numbers()?;
         let refused = |key, value: String, message: &str| Err(self.locate(InputError::flag(key, value, message)));
@@ -55,7 +55,7 @@ impl Experiment {
 mod tests {
     use super::*;
 
-    /// One of both says the numbers, or both say the same.
+    /// Either key sets the precision, or both agree.
     #[test]
     fn device_and_precision_agree() {
         let of = |device: &str, precision: Option<&str>| {

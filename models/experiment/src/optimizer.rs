@@ -1,4 +1,4 @@
-//! The keys of `[optimizer]`, which are flags too, and of `[init]`; experiments and recipes share both.
+//! Reads the keys of `[optimizer]`, which are flags too, and of `[init]`; experiments and recipes share both.
 
 use lockstep_models::{Decay, InitRules, MomentumForm, Scaling, WarmUp};
 use lockstep_topology::InputError;
@@ -82,7 +82,7 @@ pub(crate) static OPTIMIZER: &[Setting] = &[
 
 const INIT: [&str; 6] = ["convolution", "convolution_1x1", "dense", "last_dense", "bias", "residual_gamma"];
 
-/// Takes over what a table `[optimizer]` says.
+/// Applies a table `[optimizer]`.
 ///
 /// # Errors
 /// An unknown key, or a value that its key cannot have.
@@ -100,7 +100,7 @@ fn single(number: f64) -> Result<f64, String> {
     (number as f32).is_finite().then_some(number).ok_or_else(|| format!("must be a number up to {:e}", f32::MAX))
 }
 
-/// Takes over what a table `[init]` says.
+/// Applies a table `[init]`.
 pub(crate) fn inits(rules: &mut InitRules, entry: &Entry<'_>) -> Result<(), InputError> {
     for entry in entry.section("[init]", &INIT)?.entries() {
         match entry.key() {

@@ -1,4 +1,4 @@
-//! The page of the docs that lists all settings, `docs/settings.md`.
+//! Writes the page of the docs that lists all settings, `docs/settings.md`.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ are written in the experiment's file ([experiments.md](experiments.md)); a flag 
 |---|---|---|---|---|---|
 ";
 
-/// The page, made of the table.
+/// The page, generated from the table.
 pub fn settings_page() -> String {
     let mut page = HEAD.to_owned();
     for setting in settings() {

@@ -1,4 +1,4 @@
-//! Figures from elsewhere: one that predictions are scaled to, and those that somebody published.
+//! Reads external figures: the anchor that predictions are scaled to, and published figures for comparison.
 
 use std::str::FromStr;
 
@@ -56,10 +56,10 @@ impl FromStr for Anchor {
     }
 }
 
-/// Figures that somebody published, to compare with.
+/// Published figures, to compare with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Published {
-    /// Who, where.
+    /// Author and place.
     pub source: String,
     /// The figures.
     pub points: Vec<Point>,

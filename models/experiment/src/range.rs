@@ -1,4 +1,4 @@
-//! Ranges in lists: `1..32` stands for 1, 2, 4 … 32, as numbers of ranks and as numbers of hosts.
+//! Expands ranges in lists: `1..32` is 1, 2, 4 … 32, for numbers of ranks and numbers of hosts.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use lockstep_topology::document::Entry;
 /// How many ranks a point has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RankCount {
-    /// So many.
+    /// This many.
     Of(u32),
     /// One on each GPU of the cluster, or on each core where it has none.
     All,
@@ -26,7 +26,7 @@ impl fmt::Display for RankCount {
     }
 }
 
-/// Numbers, `1..1024` or `all`, each of which may stand for several numbers of ranks.
+/// Numbers, `1..1024` or `all`, each of which may expand to several numbers of ranks.
 pub(crate) struct Ranges;
 
 impl Items<RankCount> for Ranges {
@@ -55,7 +55,7 @@ pub(crate) fn own(experiment: &Experiment) -> Vec<RankCount> {
     }
 }
 
-/// Gives an experiment one number of ranks, or none where the cluster says it.
+/// Sets one number of ranks, or none where the cluster determines it.
 pub(crate) fn set(experiment: &mut Experiment, count: RankCount) {
     experiment.ranks = if let RankCount::Of(count) = count { vec![count] } else { Vec::new() };
 }
@@ -79,12 +79,12 @@ pub fn counts(text: &str) -> Result<Vec<RankCount>, String> {
     }
 }
 
-/// The clusters that an entry such as `dgx-a100:1..32@infiniband-hdr` stands for, the smallest first.
+/// The clusters that an entry such as `dgx-a100:1..32@infiniband-hdr` expands to, the smallest first.
 ///
 /// # Errors
-/// A range that is none.
+/// An invalid range.
 pub fn clusters(entry: &str) -> Result<Vec<String>, String> {
-    // A path may hold two dots as well, but no number before them and a colon before that.
+    // A path may contain two dots as well, but not a number before them and a colon before that.
     for (at, _) in entry.match_indices("..") {
         let (before, after) = (&entry[..at], &entry[at + 2..]);
         let digits = before.len() - before.trim_end_matches(|c: char| c.is_ascii_digit()).len();
@@ -119,7 +119,7 @@ fn doublings(first: &str, last: &str) -> Result<Vec<u32>, String> {
     }
 }
 
-/// Whether it is a number, but none of 32 bits.
+/// Whether it is a number that does not fit 32 bits.
 fn is_large(text: &str) -> bool {
     let text = text.trim();
     !text.is_empty() && text.chars().all(|c| c.is_ascii_digit()) && text.parse::<u32>().is_err()

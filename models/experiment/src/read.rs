@@ -1,4 +1,5 @@
-//! An experiment from its TOML text: its keys, the lists of `[sweep]`, and arms, each what the experiment says but for its own keys.
+//! Reads an experiment from its TOML text: its keys, the lists of `[sweep]`, and arms, each the experiment with its own
+//! keys replaced.
 
 use lockstep_topology::InputError;
 
@@ -27,7 +28,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
     }
     let mut experiment = Experiment::default();
     take(&mut experiment, &root, &["sweep", "arm"])?;
-    // Arms are what all the rest says, but for their own keys.
+    // Arms are the rest of the experiment with their own keys replaced.
     if let Some(entry) = root.get("arm") {
         experiment.arms = arms(&experiment, &entry)?;
     }
@@ -38,7 +39,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
     Ok(experiment)
 }
 
-/// Takes over what `section` says, but for the keys in `but`, and where it says it.
+/// Applies the keys of `section`, except those in `but`, and records their places.
 fn take(experiment: &mut Experiment, section: &Table<'_>, but: &[&str]) -> Result<(), InputError> {
     refuse_both(section)?;
     let (first, rest): (Vec<_>, Vec<_>) =
@@ -50,7 +51,7 @@ fn take(experiment: &mut Experiment, section: &Table<'_>, but: &[&str]) -> Resul
     Ok(())
 }
 
-/// Refuses a key beside the one that it takes the place of.
+/// Refuses a key beside the one that it replaces.
 fn refuse_both(section: &Table<'_>) -> Result<(), InputError> {
     for setting in settings() {
         let Some(other) = setting.instead_of.filter(|other| section.get(other).is_some()) else { continue };
@@ -61,7 +62,7 @@ fn refuse_both(section: &Table<'_>) -> Result<(), InputError> {
     Ok(())
 }
 
-/// Takes one entry over.
+/// Applies one entry.
 ///
 /// # Errors
 /// A value that its key cannot have.
@@ -76,9 +77,9 @@ fn setting(key: &str) -> &'static Setting {
     found.unwrap_or_else(|| unreachable!("{key} has passed the list of keys"))
 }
 
-/// Reads `[[arm]]` tables, each over the rest of the file.
+/// Reads `[[arm]]` tables, each applied over the rest of the file.
 fn arms(experiment: &Experiment, entry: &Entry<'_>) -> Result<Vec<Arm>, InputError> {
-    // What the experiment is called, how it is judged, and what only predictions ask for is the same of all arms.
+    // The experiment's name, how accuracies are judged, and what only predictions ask for are the same in all arms.
     let keys: Vec<&'static str> = of_files().filter(|setting| setting.in_arms).map(|setting| setting.key).collect();
     let mut arms: Vec<Arm> = Vec::new();
     for item in entry.items()? {

@@ -76,7 +76,7 @@ impl Recipe {
     /// The names of all that come with the project.
     ///
     /// # Panics
-    /// When one of them is broken, which a test holds against.
+    /// When one of them is broken, which a test rules out.
     pub fn all() -> Vec<Recipe> {
         let read = |(name, text): &(&str, &str)| match Recipe::parse(name, text) {
             Ok(recipes) => recipes,
@@ -127,7 +127,7 @@ impl Reading for ByName {
 }
 
 impl Experiment {
-    /// Trains as the recipe says; its epochs count only if nothing else says how long.
+    /// Trains by the recipe; its epochs count only if nothing else sets the length.
     pub fn follow(&mut self, recipe: Recipe) {
         self.optimizer = recipe.optimizer.clone();
         (self.inits, self.augmentation) = (recipe.inits, recipe.augmentation);

@@ -1,5 +1,5 @@
-//! The page of the docs that lists which settings go together, `docs/refusals.md`: every strategy and mesh with every algorithm,
-//! sampling and accumulation is asked for its program, and what is refused has a row.
+//! Writes the page of the docs that lists which settings can be combined, `docs/refusals.md`: builds the program of
+//! every strategy and mesh with every algorithm, sampling and accumulation, and lists each refusal in a row.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ What is refused, and the cure. A job has one reason, the first that is found; th
 /// The model of the page: convolutions, which some strategies keep whole, and dense layers, which some divide.
 const MODEL: &str = "lenet";
 
-/// Axes of four ranks; none: those that the strategy gives them.
+/// Axes of four ranks; empty: those of the strategy.
 const MESHES: [&[(Axis, u32)]; 6] = [
     &[],
     &[(Axis::Data, 2), (Axis::Device, 2)],
@@ -49,7 +49,7 @@ const SAMPLINGS: [&str; 3] = ["one-shuffle", "per-node", "partitioned:groups=1:s
 /// All jobs of a strategy on a mesh.
 fn jobs(model: &Arc<Model>, strategy: &str, axes: &[(Axis, u32)]) -> Vec<Job> {
     let mesh = (!axes.is_empty()).then(|| Mesh::new(axes).expect("a mesh of four ranks"));
-    // Reference models are for several learners of a device.
+    // Reference models need several learners on a device.
     let learners = if strategy.ends_with("reference-models") { 2 } else { 1 };
     let strategy: Strategy = strategy.parse().expect("a form of the registry");
     let mut all = Vec::new();
@@ -74,7 +74,7 @@ fn jobs(model: &Arc<Model>, strategy: &str, axes: &[(Axis, u32)]) -> Vec<Job> {
     all
 }
 
-/// The page, made of what programs say.
+/// The page, generated from the errors of programs.
 ///
 /// # Panics
 /// The zoo lacks the page's model.
@@ -112,7 +112,7 @@ pub fn refusals_page() -> String {
     page
 }
 
-/// The setting that an error is about, and what it says of any strategy.
+/// The setting that an error is about, and its message without the strategy's name.
 fn class(error: &InputError, job: &Job) -> (String, String) {
     let setting = match &error.place {
         ErrorPlace::Flag(key) => (*key).to_owned(),

@@ -1,4 +1,4 @@
-//! `Scale`: figures of a cluster under the name that people use for them, and the factors to try.
+//! `Scale`: names figures of a cluster that are multiplied together, and the factors to try.
 
 use std::str::FromStr;
 
@@ -38,17 +38,17 @@ pub const SCALES: [&str; 29] = [
     "shared-memory-overhead",
 ];
 
-/// What joins hosts.
+/// The links between hosts.
 const NETWORKS: [LinkKind; 3] = [LinkKind::Ethernet, LinkKind::InfiniBand, LinkKind::Gemini];
-/// Factors between which a figure still means something.
+/// Limits on factors.
 const FACTORS: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 
-/// Figures that are multiplied together, and by what.
+/// Figures that are multiplied together, and their factors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scale {
     /// One of [`SCALES`].
     pub name: String,
-    /// What it stands for.
+    /// The figures it includes.
     pub figures: Vec<Figure>,
     /// The factors, in the order given.
     pub factors: Vec<f64>,
@@ -79,7 +79,7 @@ impl Scale {
         Ok(Scale { name: name.to_owned(), figures, factors })
     }
 
-    /// What is wrong where two of `all` multiply the same figure.
+    /// The error where two of `all` multiply the same figure.
     pub fn overlap(all: &[Scale]) -> Option<String> {
         let pairs = all.iter().enumerate().flat_map(|(index, one)| all[..index].iter().map(move |other| (other, one)));
         let both = |(one, other): &(&Scale, &Scale)| one.figures.iter().any(|figure| other.figures.contains(figure));
@@ -111,7 +111,7 @@ impl FromStr for Scale {
     }
 }
 
-/// The figures behind a name.
+/// The figures of a name.
 fn figures(name: &str) -> Option<Vec<Figure>> {
     if !SCALES.contains(&name) {
         return None;

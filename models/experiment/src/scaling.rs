@@ -1,4 +1,5 @@
-//! `nic=0.5,1,2`, several times, and the table `[sweep.scale]`: what a sweep multiplies figures of clusters by.
+//! Reads the factors by which a sweep multiplies figures of clusters: `nic=0.5,1,2`, several times, and the table
+//! `[sweep.scale]`.
 
 use lockstep_topology::InputError;
 
@@ -32,7 +33,7 @@ impl Reading for Scales {
     fn read(&self, experiment: &mut Experiment, _: &Setting, entry: &Entry<'_>) -> Result<(), InputError> {
         let section = entry.section("[sweep.scale]", &SCALES)?;
         let mut all: Vec<Scale> = Vec::new();
-        // In the order of the list of names, whatever the file's.
+        // In the order of the list of names, regardless of the file's.
         for entry in SCALES.iter().filter_map(|name| section.get(name)) {
             let factors = entry.items()?.iter().map(|item| item.number(0.0)).collect::<Result<_, _>>()?;
             all.push(Scale::new(entry.key(), factors).map_err(|wrong| entry.error(wrong))?);

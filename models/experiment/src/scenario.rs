@@ -1,4 +1,4 @@
-//! `[[scenario]]`: what may go wrong, in the words of the file; `crate::scenario` finds what it means on a cluster.
+//! Reads `[[scenario]]`: what may go wrong, as stated in the file; predictions apply it to a cluster.
 
 use lockstep_topology::{Bytes, ErrorPlace, InputError, Time};
 
@@ -7,24 +7,24 @@ use lockstep_topology::document::{Entry, Table};
 /// One thing that may go wrong, or several at once.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scenario {
-    /// What its rows are called.
+    /// The name of its rows.
     pub name: String,
     /// Its entries, in the order of the kinds below.
     pub entries: Vec<ScenarioEntry>,
 }
 
-/// An entry of a scenario and where it stands.
+/// An entry of a scenario and its place in the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScenarioEntry {
     /// File and line.
     pub place: ErrorPlace,
-    /// As the file has it, shortened.
+    /// The entry as written in the file, shortened.
     pub shown: String,
-    /// What it says.
+    /// Its meaning.
     pub what: Trouble,
 }
 
-/// What an entry says.
+/// The meaning of an entry.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Trouble {
     /// Work of the ranks on some hosts, or of some ranks, takes longer.
@@ -35,55 +35,55 @@ pub enum Trouble {
         ranks: Vec<u32>,
         /// How many times longer.
         factor: f64,
-        /// From when of the simulated time.
+        /// Start, in simulated time.
         from: Time,
-        /// Until when.
+        /// End.
         until: Time,
     },
-    /// Wires between things of two patterns are slower or later.
+    /// Wires between things of two patterns are slower or have more latency.
     Degraded {
         /// The patterns.
         between: (String, String),
-        /// Only the first so many wires.
+        /// Only the first `count` wires.
         count: Option<u32>,
-        /// What is left of their rate.
+        /// The share of their rate that is left.
         bandwidth: f64,
-        /// What comes on top of their latency.
+        /// Latency added to theirs.
         latency: Time,
     },
-    /// Wires between things of two patterns are gone.
+    /// Wires between things of two patterns have failed.
     Failed {
         /// The patterns.
         between: (String, String),
-        /// Only the first so many wires.
+        /// Only the first `count` wires.
         count: Option<u32>,
     },
     /// Other traffic from devices of one pattern to those of another.
     Traffic {
-        /// Where it leaves.
+        /// The senders.
         from: String,
-        /// Where it goes.
+        /// The receivers.
         to: String,
-        /// How much.
+        /// The amount.
         load: TrafficLoad,
     },
 }
 
-/// How much other traffic there is.
+/// The amount of other traffic.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TrafficLoad {
-    /// At most so many bytes per second, only in the forward pass or always.
+    /// At most this many bytes per second, only in the forward pass or always.
     Rate {
         /// Bytes per second.
         bytes_per_s: f64,
         /// Whether only while a rank computes a forward pass.
         forward: bool,
     },
-    /// So many bytes each iteration.
+    /// This many bytes each iteration.
     PerIteration(Bytes),
 }
 
-/// The name of the rows without any scenario.
+/// The scenario name of rows without one.
 pub const NONE: &str = "none";
 
 /// Reads all `[[scenario]]` tables.
@@ -174,7 +174,7 @@ fn traffic(entry: &Entry<'_>) -> Result<Trouble, InputError> {
     Ok(Trouble::Traffic { from: device("from")?, to: device("to")?, load })
 }
 
-/// Two patterns; one alone stands for whatever it is joined with.
+/// Two patterns; a single one is paired with `*`.
 fn between(section: &Table<'_>) -> Result<(String, String), InputError> {
     let entry = section.need("between", "[\"node3.eth0\", \"switch\"]")?;
     let ends: Result<Vec<&str>, InputError> = entry.items()?.iter().map(|item| item.text()).collect();

@@ -12,7 +12,7 @@ use crate::trained::{Trained, Value};
 use crate::unlike::Unlike;
 use lockstep_topology::document::Entry;
 
-/// A command that takes settings as flags; several are added up.
+/// A command that takes settings as flags; several are combined as bits.
 pub type Commands = u8;
 /// `sim predict`.
 pub const PREDICT: Commands = 1;
@@ -23,7 +23,7 @@ pub const SWEEP: Commands = 4;
 /// `exec sweep`.
 pub const TRAIN: Commands = 8;
 
-/// What a setting decides.
+/// Which side a setting affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reads {
     /// Predictions and runs.
@@ -34,7 +34,7 @@ pub enum Reads {
     Run,
 }
 
-/// How a setting is read, from a flag and from TOML.
+/// Reads a setting from a flag and from TOML.
 pub trait Reading: Sync {
     /// How the flag is written.
     fn style(&self) -> Style {
@@ -46,7 +46,7 @@ pub trait Reading: Sync {
         false
     }
 
-    /// Refuses one value of the flag that cannot be.
+    /// Refuses an invalid value of the flag.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -57,18 +57,18 @@ pub trait Reading: Sync {
     /// Takes all values of the flag, which [`Reading::check`] has passed.
     ///
     /// # Errors
-    /// Values that cannot be together.
+    /// Values that contradict each other.
     fn take(&self, _: &mut Experiment, _: &Setting, _: &[String]) -> Result<(), InputError> {
         Ok(())
     }
 
-    /// Takes what a file says.
+    /// Applies the value in a file.
     ///
     /// # Errors
-    /// A value that cannot be, at its line.
+    /// An invalid value, at its line.
     fn read(&self, experiment: &mut Experiment, setting: &Setting, entry: &Entry<'_>) -> Result<(), InputError>;
 
-    /// The list of an axis that nothing gives: what the experiment says itself; empty where it says something in its place.
+    /// The list of an axis that is not given: the experiment's own value; empty where another key replaces it.
     fn own(&self, _: &Experiment) -> Vec<Choice> {
         Vec::new()
     }
@@ -78,53 +78,53 @@ pub trait Reading: Sync {
 pub struct Setting {
     /// Its key in a file; its flag has hyphens for underscores.
     pub key: &'static str,
-    /// What it is, in a line.
+    /// Its description, in a line.
     pub help: &'static str,
-    /// What is written for its value in a flag's help.
+    /// The placeholder of its value in a flag's help.
     pub value: &'static str,
-    /// What holds without it; empty: nothing does.
+    /// Its default; empty: none.
     pub default: &'static str,
-    /// How it is read.
+    /// How it is parsed.
     pub how: &'static dyn Reading,
     /// Commands that have it as a flag.
     pub flag_of: Commands,
-    /// The table of the file that its key is in, if it is in one.
+    /// The table of the file that its key is in, if any.
     pub table: Option<&'static str>,
-    /// Whether a file may give it.
+    /// Whether a file may set it.
     pub in_file: bool,
     /// Whether arms may differ in it.
     pub in_arms: bool,
-    /// Whether it is taken before all others, which then replace what it says.
+    /// Whether it is applied before all others, which then replace its values.
     pub first: bool,
-    /// The setting that it takes the place of: only one of the two is given.
+    /// The setting that it replaces: only one of the two may be given.
     pub instead_of: Option<&'static str>,
     /// Which side reads it.
     pub reads: Reads,
     /// What a comparison does where only one side would follow it.
     pub unlike: Unlike,
-    /// Adds it to the identity of a sweep; nothing where it decides no prediction, or is an axis.
+    /// Adds it to the identity of a sweep; does nothing where it decides no prediction, or is an axis.
     pub identify: fn(&Experiment, &mut Identity),
-    /// Which trainings it tells apart, and by which value.
+    /// Which trainings it distinguishes, and by which value.
     pub trained: Option<(Trained, Value)>,
-    /// The lists that a sweep takes of it.
+    /// The list that a sweep takes for it.
     pub axis: Option<Axis>,
 }
 
 /// A setting as an axis of sweeps: a key of `[sweep]`, and a flag of `sim sweep`.
 pub struct Axis {
-    /// What it is, in a line; empty: what its setting says.
+    /// Its description, in a line; empty: that of its setting.
     pub help: &'static str,
-    /// What is written for its values in the flag's help.
+    /// The placeholder of its values in the flag's help.
     pub value: &'static str,
-    /// How its list is read.
+    /// How its list is parsed.
     pub how: &'static dyn Reading,
-    /// Which axes it goes around, and which go around it.
+    /// Its place in the nesting of axes.
     pub nests: Nests,
-    /// Whether it is of exchanges, of which a single rank has none.
+    /// Whether it is about exchanges, which a single rank does not have.
     pub exchanges: bool,
 }
 
-/// In which order points differ; among equals as the table lists them.
+/// The order in which points vary; equal axes nest in the order of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Nests {
     /// What is costly to change.
@@ -135,11 +135,11 @@ pub enum Nests {
     Inside,
 }
 
-/// What axes are where they do not say otherwise.
+/// The defaults of an axis.
 pub const AXIS: Axis =
     Axis { help: "", value: "N,…", how: &Table(|_, _| Ok(())), nests: Nests::Between, exchanges: false };
 
-/// What rows are where they do not say otherwise.
+/// The defaults of a row.
 pub const ROW: Setting = Setting {
     key: "",
     help: "",
@@ -164,16 +164,16 @@ pub const ROW: Setting = Setting {
 pub struct Flag {
     /// The setting.
     pub setting: &'static Setting,
-    /// What it is, in a line.
+    /// Its description, in a line.
     pub help: &'static str,
-    /// What is written for its value.
+    /// The placeholder of its value.
     pub value: &'static str,
-    /// How it is read.
+    /// How it is parsed.
     pub how: &'static dyn Reading,
 }
 
 impl Setting {
-    /// Its flag of `command`, which has the list where it is a sweep.
+    /// Its flag of `command`, which takes the list where that is a sweep.
     pub fn flag(&'static self, command: Commands) -> Option<Flag> {
         match &self.axis {
             Some(axis) if command == SWEEP => {
@@ -191,7 +191,7 @@ impl Setting {
     }
 }
 
-/// One value, and where it goes.
+/// One value, and the function that sets it.
 pub struct One<T: 'static>(pub Form<T>, pub fn(&mut Experiment, T));
 
 impl<T> Reading for One<T> {
@@ -219,7 +219,7 @@ impl<T> Reading for One<T> {
     }
 }
 
-/// One value or a list, and where they go: a flag's without what comes twice, a file's refused for it.
+/// One value or a list, and the function that sets them: a flag's without repetitions, a file's refused for them.
 pub struct Each<T: 'static>(pub Form<T>, pub fn(&mut Experiment, Vec<T>));
 
 impl<T: PartialEq> Reading for Each<T> {
@@ -246,19 +246,19 @@ impl<T: PartialEq> Reading for Each<T> {
     }
 }
 
-/// The list of an axis: its items, what the experiment says itself, and where one value goes.
+/// The list of an axis: its items, the experiment's own value, and the function that sets one value.
 pub struct List<T: 'static, I = Form<T>> {
-    /// How items are written.
+    /// How items are parsed.
     pub items: I,
-    /// What the experiment says; nothing where it says something in its place.
+    /// The experiment's own value; empty where another key replaces it.
     pub own: fn(&Experiment) -> Vec<T>,
-    /// Gives a value to an experiment.
+    /// Sets a value in an experiment.
     pub set: fn(&mut Experiment, T),
-    /// A value in identities.
+    /// The spelling of a value in identities.
     pub spell: fn(&T) -> String,
 }
 
-/// A list of values that identities spell as they are shown.
+/// A list of values that identities spell by `Display`.
 pub const fn list<T: Display, I>(items: I, own: fn(&Experiment) -> Vec<T>, set: fn(&mut Experiment, T)) -> List<T, I> {
     List { items, own, set, spell: T::to_string }
 }

@@ -1,4 +1,4 @@
-//! `SETTINGS`: every setting, from the rows of the table.
+//! Collects every setting from the rows of the table.
 
 use lockstep_models::{Gradients, Sampling};
 use lockstep_topology::{Algorithm, Bytes};
@@ -21,7 +21,7 @@ use crate::trained::{Trained, in_stages};
 use crate::unlike::{self, Unlike};
 use crate::{input, noise, published, scenario};
 
-/// The lists of chunks and algorithms, which have a value for what is not said.
+/// The lists of chunks and algorithms, which have a value for "not given".
 const CHUNKS: List<Option<Bytes>> = List {
     items: CHUNK_OR_AUTO,
     own: |e| vec![e.chunk],

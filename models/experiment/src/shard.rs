@@ -1,7 +1,8 @@
-//! `Shard`: which rows of a sweep one of several jobs does, known to each without asking another.
+//! `Shard`: assigns the rows of a sweep to one of several jobs, without communication between them.
 //!
-//! Rows are dealt like cards: each round of N consecutive rows gives every shard one, in an order that is drawn from the rows'
-//! numbers. Shards differ by one row at most, and no list whose length divides N gives one shard all the large clusters.
+//! Rows are dealt in rounds: each round of N consecutive rows gives every shard one, in an order that is drawn from
+//! the rows' numbers. Shards differ by one row at most, and no list whose length divides N gives one shard all the
+//! large clusters.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::str::FromStr;
 
 use lockstep_topology::{ErrorPlace, InputError};
 
-/// More shards than this are more jobs than schedulers take in an array.
+/// Job schedulers take no more jobs than this in an array.
 pub const MOST_SHARDS: u32 = 10_000;
 
 /// One of several parts of a sweep, written `2/4`.
@@ -32,14 +33,14 @@ impl Shard {
         self.of
     }
 
-    /// The rows that this shard does of `rows`, ascending.
+    /// The rows of this shard among `rows`, ascending.
     pub fn rows(self, rows: u32) -> impl Iterator<Item = u32> {
         (0..rows.div_ceil(self.of)).map(move |round| self.row_of(round)).filter(move |row| *row < rows)
     }
 
-    /// The row that this shard is dealt in a round; the last round may lack it.
+    /// The row of this shard in a round; the last round may lack it.
     fn row_of(self, round: u32) -> u32 {
-        // In u64, since the last round may end beyond the last number that u32 has.
+        // In u64, since the last round may end beyond the range of u32.
         let (of, first) = (u64::from(self.of), u64::from(round) * u64::from(self.of));
         let mut order: Vec<u64> = (first..first + of).collect();
         let (_, row, _) = order.select_nth_unstable_by_key(self.number as usize - 1, |row| mixed(*row));
@@ -127,7 +128,7 @@ mod tests {
             prop_assert!(dealt.iter().all(|own| own.len() as u32 >= rows / of && own.len() as u32 <= rows.div_ceil(of)));
         }
 
-        /// More rows of the same sweep leave each where it is.
+        /// More rows of the same sweep leave each in its shard.
         #[test]
         fn more_rows_move_none(rows in 0u32..200, more in 0u32..200, of in 1u32..20) {
             for shard in Shard::all(of) {
@@ -143,7 +144,7 @@ mod tests {
         }
     }
 
-    /// The innermost list is the one that rows differ by most, whatever its length.
+    /// The innermost list is the one that neighbouring rows differ by, whatever its length.
     #[test]
     fn no_shard_gets_one_value_of_a_list() {
         for (of, length) in [(4, 4), (4, 3), (4, 5), (4, 8), (3, 6), (2, 2), (8, 4)] {

@@ -1,4 +1,4 @@
-//! Caffe's solvers as a setting: what a `solver.prototxt` says, in place of the settings that nothing else says.
+//! Applies Caffe's solvers as a setting: the values of a `solver.prototxt`, for settings that nothing else sets.
 
 use lockstep_readers::Solver;
 use lockstep_topology::InputError;
@@ -25,8 +25,8 @@ impl Reading for BySolver {
 }
 
 impl Experiment {
-    /// Trains as the solver says. Its optimizer counts as a recipe's does; its net, batch, length, seed and weights only where nothing
-    /// else says them. As with Caffe on several GPUs, each rank takes the net's batch.
+    /// Trains by the solver. Its optimizer counts as a recipe's does; its net, batch, length, seed and weights only
+    /// where nothing else sets them. As with Caffe on several GPUs, each rank takes the net's batch.
     pub(crate) fn solve(&mut self, solver: Solver) -> Result<(), InputError> {
         if self.recipe.is_some() {
             let message = "a recipe says how to train too: give one of the two";
@@ -56,7 +56,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// What the solver says that changes nothing here, a line each.
+    /// What in the solver has no effect here, a line each.
     pub fn account_of_solver(&self) -> Vec<String> {
         let of = |solver: &Solver| solver.notes.iter().map(|note| format!("{}: {note}", solver.file)).collect();
         self.solver.as_ref().map_or_else(Vec::new, of)

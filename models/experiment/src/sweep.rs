@@ -1,7 +1,7 @@
-//! `Sweep`: the lists of a sweep made ready, and `Plan`: its points in the order of their rows.
+//! `Sweep`: prepares the lists of a sweep; `Plan`: lists its points in the order of their rows.
 //!
-//! Lists nest as their rows in the table of settings say: the cluster outermost, so that one is needed in one stretch; ranks and
-//! algorithm innermost, so that of points that differ only in their ranks the fewest come first.
+//! Lists nest as their rows in the table of settings say: the cluster outermost, so that each is needed in one stretch;
+//! ranks and algorithm innermost, so that of points that differ only in their ranks the fewest come first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::settings::settings;
 pub use crate::range::{RankCount, clusters, counts};
 pub use crate::scale::{SCALES, Scale};
 
-/// At most this many points stand in one sweep, whatever `--max-points` allows.
+/// A sweep may have at most this many points, whatever `--max-points` allows.
 pub const MOST_POINTS: u64 = 2_000_000;
 
 /// One cluster of a sweep.
@@ -25,17 +25,17 @@ pub const MOST_POINTS: u64 = 2_000_000;
 pub struct Place {
     /// The position of the entry that asked for it; `dgx-a100:1..8` asks for four.
     pub entry: usize,
-    /// As `cluster` takes it.
+    /// As in the key `cluster`.
     pub name: String,
 }
 
-/// A list of a sweep, of one value where nothing else was asked for.
+/// A list of a sweep, with one value where none was given.
 #[derive(Debug, Clone)]
 struct List {
     key: &'static str,
     nests: Nests,
     exchanges: bool,
-    /// Its values; none of the scales, which are not the experiment's.
+    /// Its values; empty for the scales, which are not the experiment's.
     choices: Vec<Choice>,
     /// How many values it has, and the number of consecutive points that share one value.
     length: u64,
@@ -61,7 +61,7 @@ pub struct Sweep {
     pub base: Experiment,
     /// Entries of the list of clusters, as written.
     pub entries: Vec<String>,
-    /// The clusters that they stand for.
+    /// The clusters that they expand to.
     pub places: Vec<Place>,
     /// Figures to multiply.
     pub scales: Vec<Scale>,
@@ -69,7 +69,7 @@ pub struct Sweep {
     pub models: Vec<Arc<Model>>,
     /// The lists, the outermost first.
     lists: Vec<List>,
-    /// Whether the cluster says how many ranks there are, where they are no list.
+    /// Whether the cluster determines the number of ranks, where they are no list.
     ranks_are_the_clusters: bool,
 }
 
@@ -77,7 +77,7 @@ pub struct Sweep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point(u64);
 
-/// Points that ask for the same work on the same sort of cluster, which is what a front compares.
+/// Points that ask for the same work on the same sort of cluster; a front compares them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Question {
     /// The entry of the list of clusters.
@@ -114,18 +114,19 @@ impl Sweep {
     /// The sweep that an experiment and its lists ask for; reads the models.
     ///
     /// # Errors
-    /// No model, an unknown one, a range that is none, more than [`MOST_POINTS`] points, scenarios, learners to be tuned.
+    /// No model, an unknown one, a range that is none, more than [`MOST_POINTS`] points, scenarios, learners
+    /// to be tuned.
     pub fn new(experiment: Experiment) -> Result<Sweep, InputError> {
         let mut base = experiment;
         if let Some(scenario) = base.scenarios.first() {
             let message = "a sweep predicts undisturbed runs: take the scenarios out, or ask sim predict";
             return Err(base.locate(InputError::flag("scenario", scenario.name.clone(), message)));
         }
-        // A list takes the place of what would be tuned.
+        // A list replaces tuning.
         base.tunes &= !base.sweep.lists.contains_key("learners");
         base.refuse_tuning("a sweep")?;
         let axes = std::mem::take(&mut base.sweep);
-        // Each point is simulated once, over as many steps as a steady median needs.
+        // Each point is simulated once, over as many steps as a stable median needs.
         base.noise.iter_mut().for_each(|noise| noise.trials = 1);
         let mut sweep = Sweep {
             base,
@@ -136,7 +137,7 @@ impl Sweep {
             lists: Vec::new(),
             ranks_are_the_clusters: false,
         };
-        // Of two lists of which one takes the place of the other, the one that is given leaves the other empty.
+        // Of two lists that replace each other, the given one leaves the other empty.
         let mut first = sweep.base.clone();
         axes.lists.values().for_each(|(_, choices)| (choices[0].set)(&mut first));
         for setting in settings() {
@@ -155,7 +156,7 @@ impl Sweep {
             let wrong = |message| sweep.base.locate(InputError::flag("cluster", text.clone(), message));
             sweep.places.extend(clusters(text).map_err(wrong)?.into_iter().map(|name| Place { entry, name }));
         }
-        // Ascending; what the cluster says comes last.
+        // Ascending; the number that the cluster determines comes last.
         let count = |choice: &Choice| sweep.with(choice).ranks.first().copied().map_or((1, 0), |count| (0, count));
         let mut ranks: Vec<_> = sweep.choices("ranks").iter().map(|choice| (count(choice), choice.clone())).collect();
         ranks.sort_by_key(|(count, _)| *count);
@@ -197,7 +198,7 @@ impl Sweep {
         experiment
     }
 
-    /// What `of` says of each value in a list.
+    /// The result of `of` for each value in a list.
     fn each<T>(&self, key: &str, of: impl Fn(&Experiment) -> T) -> Vec<T> {
         self.choices(key).iter().map(|choice| of(&self.with(choice))).collect()
     }
@@ -212,7 +213,7 @@ impl Sweep {
         self.list(key).length > 1
     }
 
-    /// The value at a position of a list, as identities spell it.
+    /// The value at a position of a list, in the spelling of identities.
     pub fn text(&self, key: &str, position: u32) -> &str {
         &self.choices(key)[position as usize].text
     }
@@ -222,7 +223,7 @@ impl Sweep {
         self.choices("global_batch").is_empty()
     }
 
-    /// How many ways there are to scale a cluster.
+    /// The number of ways to scale a cluster.
     fn scalings(&self) -> u64 {
         self.scales.iter().fold(1, |all, scale| all.saturating_mul(scale.factors.len() as u64))
     }
@@ -256,9 +257,9 @@ impl Sweep {
         &self.models[self.position(point, "model")]
     }
 
-    /// The experiment that asks for this point alone; it has no ranks where the cluster says how many.
+    /// The experiment of this point alone; it has no ranks where the cluster determines them.
     pub fn variant(&self, point: &Point) -> Experiment {
-        // A row says the same wherever the experiment's file lies.
+        // A row is the same wherever the experiment's file is.
         let mut variant = Experiment { places: BTreeMap::new(), ..self.base.clone() };
         for list in &self.lists {
             if let Some(choice) = list.choices.get(list.position(*point)) {
@@ -270,12 +271,13 @@ impl Sweep {
         variant
     }
 
-    /// The same on the clusters as they are.
+    /// The same on unscaled clusters.
     pub fn unscaled(&self) -> Sweep {
         Sweep { scales: Vec::new(), ..self.clone() }
     }
 
-    /// What a point is compared with; `samples` are those of its step, or of a rank and step where the batch is per rank.
+    /// The question that a point belongs to; `samples` are those of its step, or of a rank and step where the batch
+    /// is per rank.
     pub fn question(&self, point: &Point, samples: u64) -> Question {
         let position = |key| self.position(point, key) as u32;
         let entry = self.place(point).entry as u32;
@@ -290,7 +292,7 @@ impl Sweep {
         Family { entry: self.place(point).entry, alone, rest }
     }
 
-    /// Whether a point's efficiency has anything to be relative to.
+    /// Whether a point's efficiency has a reference.
     pub fn compares(&self, point: &Point, ranks: u32) -> bool {
         let entry = self.place(point).entry;
         let sizes = self.places.iter().filter(|place| place.entry == entry).count();
@@ -300,7 +302,7 @@ impl Sweep {
     /// All points.
     ///
     /// # Errors
-    /// Whatever refuses a model's program on two ranks.
+    /// Errors of a model's program on two ranks.
     pub fn plan(&self) -> Result<Plan, InputError> {
         let cuts = self.cuts()?;
         let alone = self.each("ranks", |variant| variant.ranks == [1]);
@@ -338,7 +340,7 @@ impl Sweep {
         Ok(Plan { points, same_as })
     }
 
-    /// For each model and bucket, the first bucket that cuts as it does, and how many exchanges a step has.
+    /// For each model and bucket, the first bucket with the same cuts, and how many exchanges a step has.
     fn cuts(&self) -> Result<Vec<Vec<Cut>>, InputError> {
         let buckets = self.each("bucket", |variant| variant.bucket);
         let of_model = |model: &Arc<Model>| {
@@ -365,7 +367,7 @@ impl Sweep {
         for scale in &self.scales {
             identity.set_list(&format!("scale.{}", scale.name), &scale.factors);
         }
-        // Factors multiply out in the order of the scales.
+        // Factors are multiplied out in the order of the scales.
         identity.set_list("scale", self.scales.iter().map(|scale| &scale.name));
         for (index, model) in self.models.iter().enumerate() {
             identity.set_model(&format!("model.{index}"), model);

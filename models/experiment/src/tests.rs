@@ -87,7 +87,8 @@ fn every_key_arrives() {
     assert_eq!((job.bucket, job.chunk, job.concurrent_exchanges), (e.bucket, e.chunk, 2));
 }
 
-/// A node is what a cluster's host is; on this machine neighbours make one, those of a process where nothing is said.
+/// With a cluster, a node is a host of it; on this machine a node is a group of consecutive ranks, by default those
+/// of a process.
 #[test]
 fn nodes_are_hosts_or_neighbours() {
     let nodes = |text: &str, processes| {
@@ -286,7 +287,7 @@ fn anchors_on_the_command_line() {
     }
 }
 
-/// Every experiment that is committed for `exec sweep` can be: its arms, models and settings fit together.
+/// Every experiment that is committed for `exec sweep` is valid: its arms, models and settings fit together.
 #[test]
 fn the_claims_experiments_can_be() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -331,7 +332,7 @@ fn a_name_is_one_component_of_a_path() {
 }
 
 proptest! {
-    /// Whatever is taken is one component of a path, and all that should be is taken.
+    /// Every accepted name is one component of a path, and all valid names are accepted.
     #[test]
     fn names_are_one_component_of_a_path(any in ".{0,110}", good in "[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}") {
         let of = |name: &str| Experiment::parse("e.toml", &format!("model = \"mlp\"\nname = {name:?}\n"));

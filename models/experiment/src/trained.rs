@@ -1,32 +1,32 @@
-//! `Trained`: which trainings a setting tells apart, and `TrainedRun`: a training that is told from others.
+//! `Trained`: says which trainings a setting distinguishes; `TrainedRun`: a training with its identity.
 
 use lockstep_models::{Axis, Job};
 
 use crate::configuration::Configuration;
 use crate::experiment::Experiment;
 
-/// Which trainings a setting tells apart.
+/// Which trainings a setting distinguishes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Trained {
     /// It decides what is trained: a checkpoint is resumed with the same value only.
     As,
     /// It decides how: a checkpoint may be resumed with another value.
     With,
-    /// It tells the runs of a trained sweep apart, and checkpoints do not hold it.
+    /// It distinguishes the runs of a trained sweep, and checkpoints do not hold it.
     Apart,
 }
 
-/// A setting's value in a training; nothing where another setting is given in its place.
+/// A setting's value in a training; `None` where another setting is given instead.
 pub type Value = fn(&TrainedRun<'_>) -> Option<String>;
 
-/// A training that is told from others.
+/// A training that is to be identified.
 #[derive(Clone, Copy)]
 pub struct TrainedRun<'a> {
-    /// What it belongs to.
+    /// Its experiment.
     pub experiment: &'a Experiment,
     /// What is trained and how.
     pub configuration: &'a Configuration,
-    /// Of initial parameters, of the order of the samples and of dropout.
+    /// The seed of initial parameters, of the order of the samples and of dropout.
     pub seed: u64,
 }
 
@@ -39,7 +39,7 @@ impl TrainedRun<'_> {
     }
 }
 
-/// What a job says of the stages of its pipeline, where it has some.
+/// A value of the job about the stages of its pipeline, where it has some.
 pub(crate) fn in_stages(run: &TrainedRun<'_>, says: impl Fn(&Job) -> String) -> Option<String> {
     let job = &run.configuration.job;
     let has_stages = job.mesh.as_ref().is_some_and(|mesh| mesh.size(Axis::Pipeline) > 1);

@@ -1,4 +1,4 @@
-//! What tells trainings apart: the identities of checkpoints and of the runs of a trained sweep, from the table of settings.
+//! Builds the identities of checkpoints and of the runs of a trained sweep, from the table of settings.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use crate::settings::settings;
 use crate::trained::{Trained, TrainedRun, Value};
 
 impl TrainedRun<'_> {
-    /// The values of the settings that tell trainings apart in this way, by key.
+    /// The values of the settings that distinguish trainings in this way, by key.
     fn values(&self, how: Trained) -> impl Iterator<Item = (&'static str, String)> {
         let value = move |(of, value): (Trained, Value)| if of == how { value(self) } else { None };
         settings().filter_map(move |setting| Some((setting.key, setting.trained.and_then(value)?)))
     }
 
-    /// Values by flag that decide what is trained: with others it would be another training.
+    /// Values by flag that decide what is trained: other values make another training.
     pub fn identity(&self) -> BTreeMap<String, String> {
         self.values(Trained::As).map(by_flag).collect()
     }
 
-    /// Values by flag that may change: how many do the work, and how they meet.
+    /// Values by flag that may change: the number of workers and their transport.
     pub fn setting(&self) -> BTreeMap<String, String> {
         self.values(Trained::With).map(by_flag).collect()
     }

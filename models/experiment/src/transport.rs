@@ -1,19 +1,19 @@
-//! How the ranks of a measured run meet: `--transport` and the key `transport`.
+//! `TransportKind`: the transport between the ranks of a measured run: `--transport` and the key `transport`.
 
 use lockstep_topology::HostingRule;
 
-/// How the ranks of a job meet.
+/// The transport between the ranks of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TransportKind {
     /// A process per host, a thread per rank: messages through memory.
     #[default]
     Threads,
-    /// A process per rank, or for several neighbours: messages between processes through MPI.
+    /// A process per rank, or for several consecutive ranks: messages between processes through MPI.
     Mpi,
 }
 
 impl TransportKind {
-    /// How it gathers ranks into processes where nobody has started any.
+    /// How it groups ranks into processes where none have been started.
     pub fn hosting(self) -> HostingRule {
         match self {
             TransportKind::Threads => HostingRule::PerHost,

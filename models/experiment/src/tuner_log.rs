@@ -1,4 +1,5 @@
-//! The log of the auto-tuner: what it observed of each run, so that a later run can decide alike and train the same bits.
+//! Saves and loads the log of the auto-tuner: its observations of each run, with which a later run decides alike and
+//! trains the same bits.
 
 use std::path::Path;
 
@@ -15,7 +16,7 @@ pub struct Logged {
     pub configuration: String,
     /// Its seed.
     pub seed: u64,
-    /// Observations in order; with the last one it settled, or the run ended.
+    /// Observations in order; after the last one it settled, or the run ended.
     pub trials: Vec<Trial>,
 }
 

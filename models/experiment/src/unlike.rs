@@ -1,4 +1,4 @@
-//! What a comparison does about settings that do not reach both sides alike, one function for each.
+//! Defines what a comparison does about each setting that does not affect both sides equally, one function for each.
 
 use lockstep_models::{Augmentation, Gradients};
 use lockstep_topology::Cluster;
@@ -11,23 +11,23 @@ use crate::transport::TransportKind;
 /// Where runs are measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Here {
-    /// Hosts that the processes of the job are on.
+    /// Hosts of the job's processes.
     pub hosts: u32,
     /// Cores of this one.
     pub cores: u32,
 }
 
-/// What is wrong with a setting: its value, and why with the cure.
+/// An error about a setting: its value, and the reason with the cure.
 pub(crate) type Wrong = (String, String);
 
-/// What a comparison does about a setting that does not reach both sides alike.
+/// What a comparison does about a setting that does not affect both sides equally.
 #[derive(Clone, Copy)]
 pub enum Unlike {
     /// Both follow it, or it decides what is trained and not how long a step takes.
     Never,
-    /// Refuses it, where the function says so.
+    /// Refuses it, where the function returns an error.
     Refused(fn(&Experiment, Here) -> Option<Wrong>),
-    /// Adds a note, where the function says so.
+    /// Adds a note, where the function returns one.
     Noted(fn(&Experiment) -> Option<String>),
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn cluster(experiment: &Experiment, here: Here) -> Option<Wrong> {
     }
     let wrong = |message: String| Some((experiment.cluster.clone(), message));
     let own = "write cluster = \"this-machine\"";
-    // A cluster that cannot be read is refused by whoever needs it.
+    // A cluster that cannot be read is refused later, where it is needed.
     let cluster = Cluster::load(&experiment.cluster).ok()?;
     let hosts = cluster.hosts().len() as u32;
     if hosts != here.hosts {
@@ -85,20 +85,21 @@ pub(crate) fn device(experiment: &Experiment, _: Here) -> Option<Wrong> {
     Some((experiment.device.to_string(), message.to_owned()))
 }
 
-/// What the kernels of measured runs do not compute in.
+/// Refuses precisions that the kernels of measured runs do not support.
 pub(crate) fn precision(experiment: &Experiment, _: Here) -> Option<Wrong> {
     let refused = experiment.computes_on().err().filter(|_| experiment.gradients == Gradients::F32)?;
     Some((refused.value, refused.message))
 }
 
-/// What measured runs do not exchange.
+/// Refuses gradients that measured runs do not exchange.
 pub(crate) fn gradients(experiment: &Experiment, _: Here) -> Option<Wrong> {
     let refused = experiment.computes_on().err().filter(|_| experiment.gradients != Gradients::F32)?;
     Some((refused.value, refused.message))
 }
 
 pub(crate) fn augmentation(experiment: &Experiment, _: Here) -> Option<Wrong> {
-    // A patch of a larger image is what calibration loads, too, and what threads do to samples that they decode is timed with that.
+    // Calibration also loads a patch of a larger image, and its decoding times include what threads do to
+    // decoded samples.
     if experiment.loaded.is_some_and(|loaded| loaded.encoded.is_some()) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Initial weights of an experiment, from the file that it names.
+//! Loads the initial weights of an experiment from the file that it names.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use lockstep_topology::{InputError, read_bytes};
 use crate::experiment::Experiment;
 
 impl Experiment {
-    /// What the file under `weights` has for `model`, and in words which layers only one of the two has; nothing where none is named.
+    /// The values in the file under `weights` for `model`, and a text that lists the layers that only one of the two
+    /// has; `None` where no file is named.
     ///
     /// # Errors
     /// An unreadable file, or one whose layers do not fit.

@@ -1,8 +1,8 @@
-//! Unfolding: `[[layer]]` lists and the blocks they use become one flat list of drafts with resolved inputs.
+//! Unfolds `[[layer]]` lists and the blocks they use into one flat list of drafts with resolved inputs.
 //!
-//! A block is a scope of its own: its layers see only each other and `input`, what enters the block. Inputs may name
-//! later layers, so each scope is unfolded first and its references are looked up afterwards; what enters a block may
-//! itself be such a reference, hence the aliases.
+//! A block is its own scope: its layers see only each other and `input`, the block's input. Inputs may name later
+//! layers, so each scope is unfolded first and its references are resolved afterwards; a block's input may itself be
+//! such a reference, hence the aliases.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,15 +17,15 @@ use lockstep_models::Layer;
 /// Most layers of a model; ResNet-1001 has some 3,700.
 pub(super) const MAX_LAYERS: usize = 20_000;
 
-/// What is wrong with more.
+/// The error message for more.
 pub(super) fn too_many() -> String {
     format!("the model has more than {MAX_LAYERS} layers: take fewer, or repeat less")
 }
 
-/// Most blocks inside one another.
+/// Deepest nesting of blocks.
 const MAX_DEPTH: usize = 16;
 
-/// Where a value comes from: a layer, or whatever enters a block.
+/// The source of a value: a layer, or a block's input.
 #[derive(Debug, Clone, Copy)]
 enum Target {
     Draft(usize),
@@ -38,7 +38,7 @@ struct Block<'a> {
     parameters: BTreeSet<String>,
 }
 
-/// What has been unfolded so far.
+/// The layers unfolded so far.
 struct Unfolding<'a> {
     blocks: BTreeMap<&'a str, Block<'a>>,
     drafts: Vec<Draft>,
@@ -46,7 +46,7 @@ struct Unfolding<'a> {
     aliases: Vec<Target>,
 }
 
-/// Whose inputs are still names.
+/// The drafts or aliases whose inputs are still names.
 enum Waiting {
     Draft(usize),
     Alias(usize),
@@ -147,7 +147,7 @@ impl<'a> Unfolding<'a> {
         Ok(previous)
     }
 
-    /// Unfolds the block that `table` uses, as often as it says, and returns the last one's output.
+    /// Unfolds the block that `table` uses, with its repetitions, and returns the last one's output.
     fn instances(
         &mut self,
         full: &str,
@@ -196,7 +196,7 @@ impl<'a> Unfolding<'a> {
         Ok(previous)
     }
 
-    /// Replaces the names that layers of one scope gave as inputs.
+    /// Resolves the names that layers of one scope gave as inputs.
     fn look_up(
         &mut self,
         entry: Target,
@@ -235,7 +235,7 @@ impl<'a> Unfolding<'a> {
     }
 }
 
-/// The draft behind a target. An alias leads to a layer or to the enclosing block's entry, so the way ends.
+/// The draft that a target refers to. An alias leads to a layer or to the enclosing block's input, so the loop ends.
 fn follow(aliases: &[Target], mut target: Target) -> usize {
     loop {
         match target {
@@ -266,7 +266,7 @@ fn tables<'a>(entry: &Entry<'a>) -> Result<Vec<Table<'a>>, InputError> {
     items.iter().map(Entry::table).collect()
 }
 
-/// The names in `inputs`; a single one may stand without brackets.
+/// The names in `inputs`; a single one may be written without brackets.
 fn reference_list<'a>(entry: &Entry<'a>) -> Result<Vec<Entry<'a>>, InputError> {
     let items = entry.list().unwrap_or_else(|| vec![entry.clone()]);
     if items.is_empty() {

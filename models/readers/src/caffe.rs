@@ -1,7 +1,7 @@
-//! Models from Caffe's network definitions, of a net to train or to deploy (Iandola et al. 2016, FAQ 1).
+//! Reads models from Caffe's network definitions, of a net to train or to deploy (Iandola et al. 2016, FAQ 1).
 //!
-//! Layers of the training phase count. What this project has no layer for is refused by name and line. Solvers and files of
-//! weights are read beside.
+//! Layers of the training phase count. Layers without an equivalent here are refused by name and line. Solvers and
+//! files of weights are read separately.
 
 mod layers;
 mod solver;
@@ -27,16 +27,16 @@ pub(super) use weights::read as read_weights;
 /// Fields of a file.
 const TOP: &[&str] = &["name", "layer", "layers", "input", "input_dim", "input_shape", "force_backward", "debug_info"];
 
-/// A network on its way to drafts.
+/// A network being converted to drafts.
 struct Import<'a> {
-    /// What makes each blob now: a layer whose output has its input's name works in place.
+    /// The current producer of each blob: a layer whose output has its input's name works in place.
     blobs: BTreeMap<&'a str, usize>,
     /// Blobs in the order in which they were made that no layer has taken yet.
     open: Vec<&'a str>,
-    /// Batch norms without the scale that belongs to them.
+    /// Batch norms whose scale layer has not been found yet.
     unscaled: BTreeMap<usize, InputError>,
     losses: u32,
-    /// The shape of the samples, where it is given beside the file.
+    /// The shape of the samples, where it is given in addition to the file.
     given: Option<Shape>,
     /// Names of parameters, which Caffe shares among layers.
     parameters: BTreeSet<&'a str>,
@@ -73,7 +73,7 @@ pub(super) fn parse(file: &str, text: &str, given: Option<Shape>) -> Result<Mode
 }
 
 impl<'a> Import<'a> {
-    /// The input that a file to deploy states before its layers.
+    /// The input that a net to deploy states before its layers.
     fn input(&mut self, net: &Message<'a>) -> Result<(), InputError> {
         let mut names = net.all("input");
         let Some(name) = names.next() else { return Ok(()) };
@@ -104,7 +104,7 @@ impl<'a> Import<'a> {
         self.add(blob, "input", Layer::input(shape), Vec::new(), Inits::default(), 1.0, place)
     }
 
-    /// Adds what a layer of the file is.
+    /// Adds a layer of the file.
     fn layer(&mut self, layer: &Message<'a>) -> Result<(), InputError> {
         let kind = layer.get("type").map_or(Ok(""), |field| field.name_of_type())?;
         let name = layer.text("name")?;
@@ -119,7 +119,7 @@ impl<'a> Import<'a> {
             Some(_) if layers::is_data(kind) => Meaning::Samples(vec![1, 1]),
             _ => layers::meaning(kind, layer, &shapes)?,
         };
-        // A loss takes labels too, which a net to deploy does not say where from.
+        // A loss takes labels too, but a net to deploy does not say where from.
         let needed = if matches!(&meaning, Meaning::Layer(made, _) if made.is_loss()) {
             bottoms.get(..1).unwrap_or(&[])
         } else {
@@ -175,7 +175,7 @@ impl<'a> Import<'a> {
                 let norm = made.rule().kind().statistics;
                 let multipliers = self.multipliers(layer)?;
                 self.add(top()?, name, made, inputs, inits, 1.0, layer)?;
-                // What Caffe keeps for a batch norm is its statistics.
+                // The blobs of Caffe's batch norm are its statistics.
                 if !norm {
                     self.sketch.multiply(self.blobs[top()?], multipliers);
                 }
@@ -233,7 +233,7 @@ impl<'a> Import<'a> {
         self.sketch.layer(index).rule().kind().statistics
     }
 
-    /// A net to deploy ends in its scores: they get a loss.
+    /// A net to deploy ends in its scores: appends a loss.
     fn end(&mut self, net: &Message<'a>) -> Result<(), InputError> {
         if let Some((_, error)) = self.unscaled.pop_first() {
             return Err(error);
@@ -262,7 +262,7 @@ impl<'a> Import<'a> {
         message: &Message<'a>,
     ) -> Result<(), InputError> {
         let (kind, place) = (layer.kind(), message.place());
-        // The sketch numbers these two names where a layer of the file has them; the first of each is ours to give.
+        // The sketch numbers these two names where a layer of the file has them; the first of each is generated here.
         let name = match &layer {
             input if input.is_input() => "input".to_owned(),
             _ if name == "loss" && self.losses <= 1 && layer.is_loss() => "loss".to_owned(),

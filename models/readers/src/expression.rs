@@ -1,4 +1,5 @@
-//! Sizes: a whole number, a parameter `$channels` of the block or of the model, or a product such as `4*$channels`.
+//! Evaluates sizes: a whole number, a parameter `$channels` of the block or of the model, or a product such as
+//! `4*$channels`.
 //!
 //! Products are all that the networks of the papers need; a larger language would hide shapes from the reader.
 
@@ -10,7 +11,7 @@ use lockstep_topology::document::Entry;
 /// Values of a block's parameters where it is used, or of a model's sizes.
 pub(super) type Arguments = BTreeMap<String, u32>;
 
-/// The size that an entry stands for.
+/// Evaluates an entry as a size.
 pub(super) fn size(entry: &Entry<'_>, arguments: &Arguments) -> Result<u32, InputError> {
     let Some(text) = entry.plain_text() else { return number(entry) };
     let mut product = 1u64;

@@ -1,4 +1,4 @@
-//! The tables of layers in model files: the keys of a kind, and attributes read from them.
+//! Reads the tables of layers in model files: the keys of a kind, and its attributes.
 
 use lockstep_topology::InputError;
 use lockstep_topology::document::{Entry, Table, suggestion};
@@ -33,7 +33,7 @@ pub(super) fn layer(table: &Table<'_>, kind: &Entry<'_>, arguments: &Arguments) 
     Ok((layer, inits))
 }
 
-/// What a loss counts in the sum of losses: Caffe's `loss_weight`.
+/// The weight of a loss in the sum of losses: Caffe's `loss_weight`.
 pub(super) fn loss_weight(table: &Table<'_>) -> Result<f32, InputError> {
     match table.optional("loss_weight", Entry::float)?.unwrap_or(1.0) {
         weight if weight > 0.0 => Ok(weight),

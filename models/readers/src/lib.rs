@@ -20,7 +20,7 @@ pub use caffe::Solver;
 use lockstep_models::{InitialValues, Model};
 use lockstep_topology::InputError;
 
-/// The model called so in the zoo, or the one in the file at that path. Variants and sizes may follow a colon:
+/// Loads the model of that name in the zoo, or the one in the file at that path. Variants and sizes may follow a colon:
 /// `alexnet:ungrouped`, `resnet-50:image=64,classes=10`, `nets/mine.toml:wide`.
 ///
 /// # Errors
@@ -52,11 +52,11 @@ pub fn parse_model(file: &str, text: &str) -> Result<Model, InputError> {
     model_file::parse(file, text, "")
 }
 
-/// The model in `bytes`, the content of the ONNX file `file`; its name is the file's. Parameters start anew: of weights
-/// only shapes are read.
+/// The model in `bytes`, the content of the ONNX file `file`; its name is the file's. Parameters are initialized anew:
+/// of weights only shapes are read.
 ///
 /// # Errors
-/// The byte or node of the first mistake, or of the first operator without a layer here.
+/// The byte or node of the first mistake, or of the first operator without an equivalent here.
 pub fn read_onnx(file: &str, bytes: &[u8]) -> Result<Model, InputError> {
     onnx::parse(file, bytes)
 }
@@ -64,13 +64,13 @@ pub fn read_onnx(file: &str, bytes: &[u8]) -> Result<Model, InputError> {
 /// The model that `text`, the content of `file`, defines as Caffe's networks are (`.prototxt`), to train or to deploy.
 ///
 /// # Errors
-/// The line of the first mistake, or of the first layer that there is none for here.
+/// The line of the first mistake, or of the first layer without an equivalent here.
 pub fn read_caffe(file: &str, text: &str) -> Result<Model, InputError> {
     caffe::parse(file, text, None)
 }
 
-/// What `bytes`, the content of the `.caffemodel` file `file`, has for the layers of `model`, by name; and in words which layers only one
-/// of the two has.
+/// The values in `bytes`, the content of the `.caffemodel` file `file`, for the layers of `model`, by name; and a text
+/// that lists the layers that only one of the two has.
 ///
 /// # Errors
 /// The byte of the first mistake, or layer, blob and shapes of what does not fit.
@@ -78,7 +78,7 @@ pub fn read_caffe_weights(file: &str, bytes: &[u8], model: &Model) -> Result<(In
     caffe::read_weights(file, bytes, model)
 }
 
-/// Names of the models that come with the project, each file's variants behind it.
+/// Names of the models that come with the project, each followed by its file's variants.
 pub fn zoo() -> Vec<String> {
     zoo::names()
 }

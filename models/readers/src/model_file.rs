@@ -40,7 +40,7 @@ pub(super) fn variants(file: &str, text: &str) -> Result<Vec<String>, InputError
 }
 
 fn document(source: Source<'_>) -> Result<Document<'_>, InputError> {
-    // A list of layers is as fast to count as it is slow to parse.
+    // Counting a list of layers is fast, parsing it slow.
     let mut headers = source.text.match_indices("[[layer]]").filter(|(at, _)| source.text[..*at].ends_with('\n'));
     if let Some((at, header)) = headers.nth(block::MAX_LAYERS) {
         return Err(source.error(at..at + header.len(), block::too_many()));

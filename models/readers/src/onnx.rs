@@ -1,7 +1,8 @@
-//! Models from ONNX files: the graph becomes layers, and shapes alone are read of its weights.
+//! Reads models from ONNX files: the graph becomes layers; of its weights only shapes are read.
 //!
-//! What this project has no layer for is refused by name. The softmax at the end, if there is one, becomes the loss; a loss
-//! is appended otherwise. Parameters start anew: a run trains the network, not the weights in the file.
+//! Operators without an equivalent here are refused by name. The softmax at the end, if there is one, becomes the
+//! loss; a loss is appended otherwise. Parameters are initialized anew: a run trains the network, not the weights
+//! in the file.
 
 mod attributes;
 mod operators;
@@ -38,7 +39,7 @@ enum Value {
     Constant(Constant),
 }
 
-/// A graph on its way to drafts.
+/// A graph being converted to drafts.
 struct Import<'a> {
     file: &'a str,
     values: BTreeMap<&'a str, Value>,
@@ -94,7 +95,7 @@ fn constant(tensor: &Tensor<'_>) -> Constant {
     Constant { dims: tensor.dims.clone(), integers: tensor.int64(), scalar: tensor.scalar() }
 }
 
-/// What an error says of a node.
+/// The name of a node in errors.
 fn called(node: &Node<'_>) -> String {
     let name = if node.name.is_empty() { node.outputs.first().copied().unwrap_or("") } else { node.name };
     format!("{} \"{name}\"", node.op)

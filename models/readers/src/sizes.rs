@@ -1,6 +1,7 @@
-//! Sizes of a whole model: what `[size]` gives, what a variant changes, and what the caller sets behind the model's name.
+//! Resolves the sizes of a whole model: the values of `[size]`, the changes of a variant, and those that the caller
+//! sets after the model's name.
 //!
-//! A net of a paper often differs from its neighbour in a few numbers; one file with variants shows which.
+//! The nets of a paper often differ in a few numbers; one file with variants shows which.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,7 @@ pub(super) struct Sizes<'a> {
 }
 
 /// The sizes of the model in `root` with `settings`: the names of variants and `size=number`, in this order of effect,
-/// separated by commas. `named` is how the caller called the model.
+/// separated by commas. `named` is the caller's name of the model.
 pub(super) fn resolve<'a>(root: &Table<'a>, named: &str, settings: &[&str]) -> Result<Sizes<'a>, InputError> {
     let mut values = Arguments::new();
     for entry in entries(root, "size")? {
@@ -33,7 +34,7 @@ pub(super) fn resolve<'a>(root: &Table<'a>, named: &str, settings: &[&str]) -> R
     for (name, table) in &variants {
         let sizes = || values.keys().map(String::as_str);
         table.allow(&format!("variant \"{name}\""), &sizes().chain([SOURCE]).collect::<Vec<_>>())?;
-        // A variant that nobody chose is right all the same.
+        // Variants that are not selected are validated too.
         table.entries().filter(|entry| entry.key() != SOURCE).try_for_each(|entry| number(&entry).map(|_| ()))?;
     }
     let mut source = None;
@@ -74,12 +75,12 @@ pub(super) fn variants<'a>(root: &Table<'a>) -> Result<Vec<&'a str>, InputError>
     Ok(entries(root, "variant")?.into_iter().map(|entry| entry.key()).collect())
 }
 
-/// What the table under `key` holds, if there is one.
+/// The entries of the table under `key`, if there is one.
 fn entries<'a>(root: &Table<'a>, key: &str) -> Result<Vec<Entry<'a>>, InputError> {
     root.get(key).map_or(Ok(Vec::new()), |entry| Ok(entry.table()?.entries().collect()))
 }
 
-/// A size that no layer uses is a slip of the pen.
+/// A size that no layer uses is a mistake.
 fn check_used(root: &Table<'_>) -> Result<(), InputError> {
     let mut used = BTreeSet::new();
     ["input", "layer"].iter().filter_map(|key| root.get(key)).for_each(|entry| parameters(&entry, &mut used));

@@ -1,4 +1,4 @@
-//! A model on its way from another framework's file: layers in the order in which they are made, their shapes at hand.
+//! `Sketch`: a model under construction from another framework's file: layers in order of creation, with their shapes.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use super::block::{MAX_LAYERS, too_many};
 use lockstep_models::{Draft, Multipliers};
 use lockstep_models::{Layer, Shape};
 
-/// The name of a layer, without what names here have not.
+/// The name of a layer, without characters that names may not have here.
 pub(super) fn clean(name: &str) -> String {
     let clean = |letter: char| if letter.is_ascii_alphanumeric() || "_-./".contains(letter) { letter } else { '_' };
     name.chars().map(clean).collect()
 }
 
-/// Drafts whose shapes are known, under names that are told apart.
+/// Drafts whose shapes are known, under unique names.
 #[derive(Debug, Default)]
 pub(super) struct Sketch {
     drafts: Vec<Draft>,
@@ -48,7 +48,7 @@ impl Sketch {
         self.drafts[index].multipliers = multipliers;
     }
 
-    /// What the layer at an index gives.
+    /// The output shape of the layer at an index.
     pub(super) fn shape(&self, index: usize) -> Shape {
         self.shapes[index]
     }

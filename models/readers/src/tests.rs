@@ -12,7 +12,7 @@ use super::*;
 use crate::zoo::ZOO;
 use lockstep_models::{Init, InitRules, Layer, LayerId, Node, Pass, Shape, random_model};
 
-/// The model of a text that is right.
+/// The model of a valid text.
 fn parsed(text: &str) -> Model {
     parse_model("m.toml", text).unwrap_or_else(|error| panic!("{error}"))
 }

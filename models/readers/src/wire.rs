@@ -1,9 +1,9 @@
-//! The wire format of Protocol Buffers: fields with their numbers and the bytes where they begin.
+//! Parses the wire format of Protocol Buffers: fields with their numbers and the bytes where they begin.
 //!
-//! By hand, since ONNX and Caffe need four wire types and a mistake must be shown at its byte; a library would add a dependency
-//! and lose the place.
+//! Written by hand, since ONNX and Caffe need four wire types and a mistake must be reported at its byte; a library
+//! would add a dependency and lose the position.
 
-/// A mistake in the bytes and where it is.
+/// A mistake in the bytes and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Malformed {
     pub(super) offset: usize,
@@ -17,7 +17,7 @@ pub(super) struct Piece<'a> {
     pub(super) offset: usize,
 }
 
-/// What stands in a field.
+/// The content of a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Value<'a> {
     Varint(u64),
@@ -36,7 +36,7 @@ pub(super) struct Field<'a> {
 }
 
 impl<'a> Piece<'a> {
-    /// All fields of the message that these bytes are.
+    /// All fields of the message in these bytes.
     pub(super) fn fields(self) -> Result<Vec<Field<'a>>, Malformed> {
         let mut reader = Reader { piece: self, at: 0 };
         let mut fields = Vec::new();
@@ -82,7 +82,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Whole numbers, packed or one.
+    /// Whole numbers, packed or single.
     pub(super) fn integers(&self, into: &mut Vec<i64>) -> Result<(), Malformed> {
         let Value::Bytes(piece) = self.value else { return self.integer().map(|number| into.push(number)) };
         let mut reader = Reader { piece, at: 0 };
@@ -92,7 +92,7 @@ impl<'a> Field<'a> {
         Ok(())
     }
 
-    /// Numbers in single precision, packed or one.
+    /// Numbers in single precision, packed or single.
     pub(super) fn floats(&self, into: &mut Vec<f32>) -> Result<(), Malformed> {
         let Value::Bytes(piece) = self.value else { return self.float().map(|number| into.push(number)) };
         let (numbers, rest) = piece.bytes.as_chunks();
@@ -100,7 +100,7 @@ impl<'a> Field<'a> {
         if rest.is_empty() { Ok(()) } else { piece.error(0, "floats that are cut") }
     }
 
-    /// Numbers in double precision, packed or one, rounded.
+    /// Numbers in double precision, packed or single, rounded.
     pub(super) fn doubles(&self, into: &mut Vec<f32>) -> Result<(), Malformed> {
         let piece = match self.value {
             Value::Bytes(piece) => piece,
@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// Seven bits a byte, the lowest first; the last byte has no high bit.
+    /// Seven bits per byte, the lowest first; the last byte has no high bit.
     fn varint(&mut self) -> Result<u64, Malformed> {
         let start = self.at;
         let mut number = 0u64;

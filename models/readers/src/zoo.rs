@@ -1,4 +1,4 @@
-//! The models that come with the project, compiled in so that the program needs no folder beside it.
+//! Holds the models that come with the project, compiled in so that the program needs no folder beside it.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ const FORMATS: [&str; 3] = [".toml", ".onnx", ".prototxt"];
 /// Names of all models with their variants.
 pub(super) fn names() -> Vec<String> {
     let of_file = |(name, text): &(&str, &str)| {
-        // A file of ours that cannot be read is found by whoever loads it.
+        // Errors in our own files are reported when they are loaded.
         let variants = model_file::variants(&file(name), text).unwrap_or_default();
         let variants = variants.into_iter().map(|variant| format!("{name}:{variant}"));
         [(*name).to_owned()].into_iter().chain(variants).collect::<Vec<_>>()
@@ -43,7 +43,7 @@ pub(super) fn names() -> Vec<String> {
     ZOO.iter().flat_map(of_file).collect()
 }
 
-/// The model of that name, else of that path, with the settings behind the colon.
+/// The model of that name, else of that path, with the settings after the colon.
 pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
     let (name_or_path, settings) = split(wanted);
     if let Some((name, text)) = ZOO.iter().find(|(name, _)| *name == name_or_path) {
@@ -97,20 +97,20 @@ fn input(settings: &str) -> Option<Shape> {
     }
 }
 
-/// The longest text of a model that is read to say how many layers are too many; the parser of TOML takes less.
+/// The longest text of a model that is read, only to report that it has too many layers; the TOML parser takes less.
 const LONGEST: Bytes = Bytes(64 << 20);
 
-/// The longest of another framework: a list of the most layers has about as many bytes.
+/// The longest file of another framework: a list of the most layers has about as many bytes.
 const LONGEST_FOREIGN: Bytes = Bytes(8 << 20);
 
-/// What else to name.
+/// The advice on what to name instead.
 const CURE: &str = "lockstep models list shows those that need no file";
 
 fn file(name: &str) -> String {
     format!("models/zoo/{name}.toml")
 }
 
-/// Name or path, and what stands behind its colon; a path may hold colons of its own.
+/// Splits at the colon into name or path, and the settings after it; a path may hold colons of its own.
 fn split(wanted: &str) -> (&str, &str) {
     let behind = |ending: &&str| Some(wanted.rfind(&format!("{ending}:"))? + ending.len());
     match FORMATS.iter().find_map(behind) {

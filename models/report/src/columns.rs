@@ -1,9 +1,9 @@
-//! Rows turned into columns: names in the order of the struct's fields, a cell per row.
+//! Turns rows into columns: names in the order of the struct's fields, a cell per row.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// What a row is besides its fields.
+/// Properties of a row besides its fields.
 pub trait Row: Serialize {
     /// Fields that describe the setting: where all rows of a table agree on one, it is shown once above the table.
     const SETTING: &'static [&'static str] = &[];
@@ -14,7 +14,7 @@ pub trait Row: Serialize {
     /// Fields with an inner structure, which only JSON carries.
     const NESTED: &'static [&'static str] = &[];
 
-    /// Fields that tables leave to the text below them.
+    /// Fields that tables omit because the text below contains them.
     const BELOW: &'static [&'static str] = &[];
 }
 

@@ -1,4 +1,4 @@
-//! The CSV form (RFC 4180): a header, then full precision, an empty cell where there is no figure.
+//! Reads and writes CSV (RFC 4180): a header, then full precision, an empty cell where there is no figure.
 
 use std::marker::PhantomData;
 

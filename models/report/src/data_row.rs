@@ -1,4 +1,4 @@
-//! The rows of `lockstep data`: what was packed, samples, and what they are together.
+//! The rows of `lockstep data`: packed sets, samples, and statistics of groups of samples.
 
 use schemars::JsonSchema;
 use serde::Serialize;

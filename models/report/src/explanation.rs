@@ -1,4 +1,4 @@
-//! The explanation of a prediction as JSON carries it; names end in their unit, shares run from 0 to 1.
+//! The explanation of a prediction in JSON; names end in their unit, shares run from 0 to 1.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! `Failure`: why a command ended without its result, and the exit code that says so to scripts.
+//! `Failure`: why a command ended without its result, with its exit code for scripts.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -21,28 +21,28 @@ pub enum Failure {
     Diverged {
         /// In which step, counted from 0.
         step: u64,
-        /// What is told.
+        /// The message.
         message: String,
     },
-    /// Another process of the job has failed and says why: exit code 0, for at another `mpirun` would end that one before it has
-    /// spoken.
+    /// Another process of the job has failed and reports why: exit code 0, since with any other `mpirun` would end that
+    /// process before it has reported.
     Elsewhere,
     /// Nothing moved for the stall limit: exit code 3.
     Stalled(String),
-    /// A command that was run for the user ended with this code, which is handed on.
+    /// A command that was run for the user ended with this code, which is passed on.
     Ended {
         /// Never 0.
         code: u8,
-        /// What is told.
+        /// The message.
         message: String,
     },
-    /// The user has ended the run, and what it was is kept: exit code 130.
+    /// The user has interrupted the run, whose state is kept: exit code 130.
     Interrupted(String),
 }
 
 impl Failure {
-    /// 2 for bad input, 1 for a run that failed, 0 where another process says that it did, 3 for one that stalled, its own code for a command that
-    /// was run, 130 for one that was interrupted.
+    /// 2 for bad input, 1 for a run that failed, 0 where another process reports the failure, 3 for one that stalled,
+    /// its own code for a command that was run, 130 for one that was interrupted.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Failure::Elsewhere => 0,

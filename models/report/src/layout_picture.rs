@@ -1,6 +1,8 @@
-//! The table of layouts as a picture in SVG: a column for each rank, a row for each tensor of a step, a band for each collective.
+//! Draws the table of layouts in SVG: a column for each rank, a row for each tensor of a step, a band for
+//! each collective.
 //!
-//! A cell is the whole tensor, samples from top to bottom and features from left to right; what is filled is what the rank holds.
+//! A cell is the whole tensor, samples from top to bottom and features from left to right; the filled part is what
+//! the rank holds.
 
 mod band;
 mod cell;
@@ -18,10 +20,11 @@ use lockstep_models::{LayoutRow, Mesh, Model};
 
 use columns::Columns;
 
-/// The picture of a step whose tensors lie as `table` says on the ranks of `mesh`; `model` has the names of its layers.
+/// The picture of a step whose tensors have the layouts of `table` on the ranks of `mesh`; `model` has the names
+/// of its layers.
 ///
-/// Of more than eight ranks the first ones along each axis and the last are shown, and the picture says so. The same input gives
-/// the same bytes.
+/// Of more than eight ranks the first ones along each axis and the last are shown, and the picture says so. The same
+/// input gives the same bytes.
 ///
 /// ```
 /// # use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What commands answer: rows as tables, CSV and JSON, traces, pictures, progress, and the files that hold them.
+//! Formats what commands answer: rows as tables, CSV and JSON, traces, pictures, progress, and the files
+//! that hold them.
 
 mod columns;
 mod csv;

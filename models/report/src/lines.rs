@@ -1,8 +1,8 @@
-//! `Lines`: a file that grows by whole lines and belongs to one run at a time.
+//! `Lines`: appends whole lines to a file that belongs to one run at a time.
 //!
-//! What ends a run leaves the beginning of what the whole one would have written, and at most one line that is torn; whoever
-//! opens the file reads it, and keeps as much as is whole. A lock keeps a second run away while the first one writes. A device
-//! or a pipe holds nothing that could be kept, and is only written into.
+//! An interrupted run leaves the beginning of the complete output and at most one torn line. Opening the file again
+//! reads it and keeps its whole lines. A lock keeps a second run out while the first one writes. Devices and pipes keep
+//! nothing, so they are only written to.
 
 use std::fmt;
 use std::fs::{File, TryLockError};
@@ -40,7 +40,7 @@ impl fmt::Debug for Place {
 }
 
 impl Lines {
-    /// The file at `path`, of which nothing is kept yet; one that does not exist appears with the first line.
+    /// Opens the file at `path`, of which nothing is kept yet; one that does not exist appears with the first line.
     ///
     /// # Errors
     /// A file that cannot be opened, or in use.
@@ -64,22 +64,22 @@ impl Lines {
         if let Place::File(_, file) = &self.place { file.as_ref() } else { None }
     }
 
-    /// What stands in it, from its beginning; nothing if there is no file yet.
+    /// Reads the file from its beginning; `None` if there is none yet.
     pub fn reader(&self) -> Option<BufReader<&File>> {
         self.file().map(BufReader::new)
     }
 
-    /// Keeps the first `whole` bytes, which end a line, and cuts off what is behind them.
+    /// Keeps the first `whole` bytes, which end a line, and cuts off the rest.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Errors of the disk.
     pub fn keep(&mut self, whole: u64) -> Result<(), InputError> {
         self.whole = whole;
         let cut = self.file().map_or(Ok(()), |file| file.set_len(whole));
         cut.map_err(|error| wrong(&self.path, &format!("cannot be read: {error}")))
     }
 
-    /// Whether no line stands in it.
+    /// Whether it has no line.
     pub fn is_empty(&self) -> bool {
         self.whole == 0
     }
@@ -87,7 +87,7 @@ impl Lines {
     /// Adds whole lines.
     ///
     /// # Errors
-    /// A full disk, say; what was written of them is taken back.
+    /// A full disk, for example; a partial write is undone.
     pub fn add(&mut self, text: &str) -> Result<(), InputError> {
         let path = &self.path;
         let written = match &mut self.place {
@@ -103,7 +103,7 @@ impl Lines {
                     }
                 };
                 let written = file.seek(SeekFrom::Start(self.whole)).and_then(|_| file.write_all(text.as_bytes()));
-                // The first error is the one to tell.
+                // The first error is the one to report.
                 written.inspect_err(|_| drop(file.set_len(self.whole)))
             }
         };
@@ -113,16 +113,16 @@ impl Lines {
         Ok(())
     }
 
-    /// Puts everything on the disk.
+    /// Flushes everything to the disk.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Errors of the disk.
     pub fn sync(&self) -> Result<(), InputError> {
         let synced = self.file().map_or(Ok(()), File::sync_all);
         synced.map_err(|error| wrong(&self.path, &format!("cannot be written: {error}")))
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -130,7 +130,7 @@ impl Lines {
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        // As a checkpoint folder's lock: closing would not be enough while a process is being started.
+        // As with a checkpoint folder's lock: closing would not be enough while a process is being started.
         let _ = self.file().map(File::unlock);
     }
 }
@@ -138,7 +138,7 @@ impl Drop for Lines {
 /// The flag that names the file.
 const FLAG: ErrorPlace = ErrorPlace::Flag("out");
 
-/// Takes a file for this run alone.
+/// Locks a file for this run alone.
 fn lock(path: &Path, file: &File) -> Result<(), InputError> {
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(wrong(path, "is being written by another run: wait for it, or stop it")),

@@ -1,8 +1,8 @@
-//! Notes below a table: each says which rows it is about, unless it is about all of them.
+//! Collects notes below a table: each names the rows it is about, unless it is about all of them.
 
 use std::collections::BTreeSet;
 
-/// What is to be said below a table, in the order in which it was found.
+/// The notes below a table, in the order in which they were found.
 #[derive(Debug, Clone, Default)]
 pub struct Notes(Vec<Note>);
 
@@ -16,14 +16,14 @@ struct Note {
 }
 
 impl Notes {
-    /// Says `text` of the whole table.
+    /// Adds a note about the whole table.
     pub fn add(&mut self, text: &str) {
         if !self.0.iter().any(|known| known.rows.is_none() && known.text == text) {
             self.0.push(Note { text: text.to_owned(), rows: None, first: String::new() });
         }
     }
 
-    /// Says `text` of the row at position `row`, whose configuration is called `label`.
+    /// Adds a note about the row at position `row`, whose configuration is called `label`.
     pub fn add_of_row(&mut self, text: &str, row: usize, label: &str) {
         let known = self.0.iter_mut().filter(|known| known.text == text).find_map(|known| known.rows.as_mut());
         match known {
@@ -35,7 +35,7 @@ impl Notes {
         }
     }
 
-    /// The notes below a table of so many rows: one that holds for all of them names none.
+    /// The notes below a table of `count` rows; a note that holds for all rows names none.
     pub fn told(&self, count: usize) -> Vec<String> {
         let told = |note: &Note| match &note.rows {
             None => note.text.clone(),
@@ -88,7 +88,7 @@ mod tests {
             "rows 2, 5-6: some",
         ];
         assert_eq!(notes.told(8), told);
-        // A table that ends early tells of the rows that it has.
+        // A table that ends early has notes about the rows that it has.
         let mut one = Notes::default();
         one.add_of_row("alone", 0, "a");
         assert_eq!(one.told(1), ["alone"]);

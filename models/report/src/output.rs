@@ -1,4 +1,5 @@
-//! Outputs that flags name: files that appear whole or not at all, and streams that are written into; checked before the work.
+//! Writes outputs that flags name: files that appear whole or not at all, and streams that are written into; checked
+//! before the work.
 
 mod destination;
 #[cfg(test)]
@@ -12,10 +13,10 @@ use lockstep_topology::{ErrorPlace, InputError};
 
 pub use destination::Destination;
 
-/// Writes what `fill` gives to `path`; `place` (the flag that names it) is where errors are.
+/// Writes the output of `fill` to `path`; errors name `place`, the flag.
 ///
-/// A file is replaced in one step, also behind a link, which stays; on an error it stays as it was and nothing else is left.
-/// Devices and pipes are written into.
+/// A file is replaced in one step, also through a link, which stays; on an error it is unchanged and nothing else is
+/// left. Devices and pipes are written into.
 ///
 /// # Errors
 /// A folder that does not exist, no permission, a full disk, or whatever `fill` reports.
@@ -29,7 +30,7 @@ pub fn write_atomically(
     destination.write(fill).map_err(|error| unwritable(&place, path, &error))
 }
 
-/// What `path` leads to, which can be written: asked before hours of work end there.
+/// Checks beforehand that `path` can be written, instead of after hours of work, and returns what it leads to.
 ///
 /// # Errors
 /// As [`write_atomically`].
@@ -56,7 +57,7 @@ pub fn check_outputs(outputs: &[(&str, Option<&Path>)]) -> Result<(), InputError
     Ok(())
 }
 
-/// As [`check_writable`], where the folder is made if it is missing.
+/// As [`check_writable`], and creates the folder if it is missing.
 ///
 /// # Errors
 /// As there.
@@ -74,7 +75,7 @@ fn wrong(place: impl Into<ErrorPlace>, path: &Path, message: String) -> InputErr
     InputError::new(place, path.display().to_string(), message)
 }
 
-/// The same of what the system says.
+/// The same for an error of the system.
 pub fn unwritable(place: impl Into<ErrorPlace>, path: &Path, error: &io::Error) -> InputError {
     let message = format!("cannot be written: {error}; name a file in a folder that exists and is writable");
     wrong(place, path, message)

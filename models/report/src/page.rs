@@ -1,4 +1,5 @@
-//! Writes a report as one page that needs no network: its rows as a table that can be sorted and filtered, charts, timelines.
+//! Writes a report as one page that needs no network: its rows as a table that can be sorted and filtered,
+//! charts, timelines.
 //!
 //! Charts are drawn by Chart.js, which each page holds (`models/report/page/LICENSES.md`).
 
@@ -16,20 +17,20 @@ use crate::columns::{Columns, Row};
 use crate::output::write_atomically;
 pub use lines::Lines;
 
-/// Columns besides those of a setting by which rows are told apart, and that a page can filter by.
+/// Columns besides those of a setting that distinguish rows, and by which a page can filter.
 const FACTORS: &[&str] =
     &["ranks", "batch_per_rank", "algorithm", "scenario", "scale", "chunk", "concurrent_exchanges"];
 
 /// A chart of a report's rows.
 #[derive(Debug, Clone, Serialize)]
 pub struct Chart {
-    /// The heading above it.
+    /// The heading.
     pub title: &'static str,
     /// The column along the horizontal axis.
     pub x: &'static str,
     /// The name of the vertical axis.
     pub y: &'static str,
-    /// Names and columns of what is drawn against it, the predicted one first.
+    /// Names and columns of the drawn lines, the predicted one first.
     pub lines: &'static [(&'static str, &'static str)],
     /// Whether both axes are the same quantity, so that a diagonal shows where they are equal.
     pub diagonal: bool,
@@ -59,7 +60,7 @@ impl Chart {
     ];
 }
 
-/// What a page holds, as its script reads it.
+/// The content of a page, as its script reads it.
 #[derive(Serialize)]
 struct Content<'a> {
     title: &'a str,
@@ -75,7 +76,7 @@ struct Content<'a> {
 #[derive(Serialize)]
 struct Column {
     name: String,
-    /// What its documentation says.
+    /// Its documentation.
     about: String,
 }
 
@@ -99,7 +100,7 @@ fn page<R: Row + JsonSchema>(title: &str, report: &Report<R>, charts: &[Chart], 
         timelines,
     };
     let Ok(content) = serde_json::to_string(&content) else { unreachable!("rows are plain structs") };
-    // Nothing in the figures may end the element that holds them.
+    // No text in the content may close the element that holds it.
     let content = content.replace('<', "\\u003c");
     let escaped = crate::svg::escaped(title);
     format!(

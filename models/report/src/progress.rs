@@ -1,27 +1,28 @@
-//! Progress of a run on standard error: one line that renews itself on a terminal, else a plain line every two seconds.
+//! Shows progress of a run on standard error: one line that is updated on a terminal, else a plain line every
+//! two seconds.
 //!
-//! What takes long without a word of its own is told of by a thread beside it, after 2, 4, 8 … seconds, then each minute.
+//! For long work that reports nothing itself, a thread reports after 2, 4, 8 … seconds, then each minute.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two looks of people at a terminal.
+/// Between two updates on a terminal.
 const TERMINAL: Duration = Duration::from_millis(100);
 /// Between two lines of a log.
 const LOG: Duration = Duration::from_secs(2);
 
-/// Writes a line to standard error; where that cannot be written, there is no other place to say so.
+/// Writes a line to standard error; where that fails, there is no other place to report it.
 pub fn tell(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// The longest silence of a thread beside.
+/// The longest interval between two reports of the thread.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Does `work` on this thread; while it lasts, one beside it calls `tell` after 2, 4, 8 … seconds with how long it lasts.
+/// Does `work` on this thread; meanwhile another one calls `tell` after 2, 4, 8 … seconds with the time elapsed.
 fn beside<T>(tell: impl Fn(Duration) + Sync, work: impl FnOnce() -> T) -> T {
-    /// Says that the work has ended, also where it panics.
+    /// Signals that the work has ended, also where it panics.
     struct Ending<'a>(&'a Mutex<bool>, &'a Condvar);
     impl Drop for Ending<'_> {
         fn drop(&mut self) {
@@ -44,17 +45,17 @@ fn beside<T>(tell: impl Fn(Duration) + Sync, work: impl FnOnce() -> T) -> T {
     };
     std::thread::scope(|scope| {
         let _ending = Ending(&ended, &bell);
-        // Without a thread there is silence, and the work goes on.
+        // If the thread cannot be started, nothing is displayed and the work continues.
         let _ = std::thread::Builder::new().name("progress".to_owned()).spawn_scoped(scope, watch);
         work()
     })
 }
 
-/// A line that renews itself on a terminal, and lines of a log elsewhere; `S` is what they tell of.
+/// A line that is updated on a terminal, and lines of a log elsewhere; `S` is the state that they show.
 struct Line<S> {
     shown: bool,
     terminal: bool,
-    /// With the characters that the line on the terminal has.
+    /// With the number of characters of the line on the terminal.
     state: Mutex<(S, usize)>,
 }
 
@@ -63,13 +64,13 @@ impl<S: Send> Line<S> {
         Line { shown, terminal: io::stderr().is_terminal(), state: Mutex::new((state, 0)) }
     }
 
-    /// Writes what `text` makes of the state, if it makes something of it.
+    /// Writes the text that `text` makes of the state, if any.
     fn write(&self, text: impl FnOnce(&mut S) -> Option<String>) {
         let (true, Ok(mut state)) = (self.shown, self.state.lock()) else { return };
         let (state, width) = &mut *state;
         let Some(line) = text(state) else { return };
         let mut out = io::stderr().lock();
-        // Progress that cannot be shown is no reason to stop.
+        // Progress that cannot be displayed is no reason to stop.
         let _ = if self.terminal {
             let before = std::mem::replace(width, line.chars().count());
             write!(out, "\r{line:before$}").and_then(|()| out.flush())
@@ -83,12 +84,12 @@ impl<S: Send> Line<S> {
         if self.terminal { TERMINAL } else { LOG }
     }
 
-    /// Does `work`; while it lasts, writes what `text` makes of the state from time to time.
+    /// Does `work`; meanwhile writes the text that `text` makes of the state from time to time.
     fn beside<T>(&self, text: impl Fn(&mut S) -> Option<String> + Sync, work: impl FnOnce() -> T) -> T {
         if self.shown { beside(|_| self.write(&text), work) } else { work() }
     }
 
-    /// The line on the terminal goes away.
+    /// Removes the line on the terminal.
     fn end(&self) {
         let (true, Ok(mut state)) = (self.terminal, self.state.lock()) else { return };
         let width = std::mem::take(&mut state.1);
@@ -99,7 +100,7 @@ impl<S: Send> Line<S> {
     }
 }
 
-/// A run under way.
+/// A run in progress.
 pub struct Progress {
     line: Line<State>,
     label: String,
@@ -108,20 +109,21 @@ pub struct Progress {
 }
 
 struct State {
-    /// Since when the present line's rate is counted, and the steps that were done then.
+    /// The time from which the present line's rate is counted, and the steps that were done then.
     since: Option<(Instant, u64)>,
-    /// The last step that has ended, and when; else when all began.
+    /// The last step that has ended, and when; else when the run began.
     last: (u64, Instant),
 }
 
 impl Progress {
-    /// Progress of a training of `steps` steps of so many samples, of which `done` are done; silent unless `shown`.
+    /// Progress of a training of `steps` steps of `samples_per_step` samples, of which `done` are done; silent
+    /// unless `shown`.
     pub fn new(shown: bool, label: &str, (done, steps): (u64, u64), samples_per_step: u64) -> Progress {
         let line = Line::new(shown, State { since: None, last: (done, Instant::now()) });
         Progress { line, label: label.to_owned(), steps, samples_per_step }
     }
 
-    /// So many steps of the training are done, the last one with this mean loss.
+    /// `done` steps of the training are done, the last one with this mean loss.
     pub fn step(&self, done: u64, loss: f64) {
         self.line.write(|state| {
             let now = Instant::now();
@@ -137,7 +139,7 @@ impl Progress {
         });
     }
 
-    /// Does `work`, and tells of a step that takes long while it is under way.
+    /// Does `work`, and reports a step that takes long while it runs.
     pub fn beside<T>(&self, work: impl FnOnce() -> T) -> T {
         let under_way = |state: &mut State| {
             let (done, since) = state.last;
@@ -148,7 +150,7 @@ impl Progress {
         self.line.beside(under_way, work)
     }
 
-    /// The run is over: the line goes away.
+    /// The run is over: removes the line.
     pub fn end(&self) {
         self.line.end();
     }
@@ -161,20 +163,20 @@ pub struct Estimate {
     begun: Instant,
 }
 
-/// The line as it is.
+/// The state of the line.
 struct Shown {
     last: Instant,
-    /// How much is done, and what comes now.
+    /// The share that is done, and what comes now.
     at: (f64, String),
 }
 
 impl Estimate {
-    /// An estimate that says `verb` (`predicting`) and begins now.
+    /// An estimate that is displayed with `verb` (`predicting`) and begins now.
     pub fn new(verb: &'static str) -> Estimate {
         Estimate::of(verb, true)
     }
 
-    /// One that nobody sees.
+    /// One that displays nothing.
     pub fn silent() -> Estimate {
         Estimate::of("", false)
     }
@@ -204,12 +206,12 @@ impl Estimate {
         });
     }
 
-    /// Does `work`, and goes on telling how far it is where it does not tell itself.
+    /// Does `work` while a thread keeps displaying progress that `work` does not report itself.
     pub fn beside<T>(&self, work: impl FnOnce() -> T) -> T {
         self.line.beside(|state| self.told(state, LOG), work)
     }
 
-    /// The work is over or given up: the line goes away.
+    /// The work is over or given up: removes the line.
     pub fn end(&self) {
         self.line.end();
     }
@@ -224,7 +226,7 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// The rest takes as long in proportion as what is done took.
+/// The rest is estimated in proportion to the time so far.
 fn estimate(verb: &str, share: f64, elapsed: Duration, what: &str) -> String {
     let left = if share > 0.0 { elapsed.as_secs_f64() * (1.0 - share) / share } else { f64::INFINITY };
     let so_far = || format!("no telling how long yet, {} so far", duration(elapsed.as_secs_f64()));
@@ -251,7 +253,7 @@ mod tests {
         assert_eq!(of(0.0, 5), "predicting: 0 % done, no telling how long yet, 5 s so far; now lenet, 1 rank x 16");
     }
 
-    /// The work is done on the caller's thread, once, and what it says or how it ends is handed on.
+    /// The work is done on the caller's thread, once, and its result or panic is passed on.
     #[test]
     fn work_with_a_thread_beside_it_is_done_as_without() {
         let here = std::thread::current().id();
@@ -260,7 +262,7 @@ mod tests {
         assert_eq!(*told.lock().unwrap(), 0);
         let panics = std::panic::catch_unwind(|| beside(|_| (), || panic!("as it may")));
         assert!(panics.is_err());
-        // A work that waits to be told of is told of.
+        // Work that waits for a report gets one.
         let bell = Condvar::new();
         let count = beside(
             |_| {

@@ -1,4 +1,5 @@
-//! A schedule of pipeline stages as a picture in SVG: a row for each stage, time to the right, a box for each pass of a micro-batch.
+//! Draws a schedule of pipeline stages in SVG: a row for each stage, time to the right, a box for each pass of a
+//! micro-batch.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -8,7 +9,7 @@ use lockstep_models::{PipelinePass, PipelineStep};
 
 use crate::svg::escaped;
 
-/// Width of the picture, its margin, and what names and figures of stages take of it, in points.
+/// Width of the picture, its margin, and the width of the stages' names and figures, in points.
 const WIDTH: f64 = 800.0;
 const MARGIN: f64 = 12.0;
 const NAMES: f64 = 168.0;
@@ -26,7 +27,7 @@ const CHARACTERS: usize = 34;
 const NARROWEST: f64 = 7.0;
 /// Rows of stages at most.
 const MOST: usize = 32;
-/// Width of a figure of a micro-batch's number.
+/// Width of a digit of a micro-batch's number.
 const FIGURE: f64 = 6.0;
 
 /// Boxes of forward and backward passes through a stage's first, second, third, … chunk in turn (Okabe and Ito 2008).
@@ -34,21 +35,21 @@ const STYLE: &str = "text{fill:#222}.heading{font-size:14px;font-weight:bold}.na
 .small{font-size:10px;fill:#555}.layers{font-size:9px;fill:#555}.plain{font-size:11px}.number{font-size:10px;text-anchor:middle}.end{text-anchor:end}\
 rect{stroke:#fff;stroke-width:.8px}.idle{fill:#eee;stroke:none}.f0{fill:#8fcdf0}.f1{fill:#3d9bd3}.b0{fill:#f5c45e}.b1{fill:#e08a2c}";
 
-/// What is written beside a stage's passes.
+/// The text beside a stage's passes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StageLabel {
     /// Its layers, by chunk.
     pub layers: Vec<String>,
     /// Micro-batches whose activations it has at once, counted for each chunk.
     pub in_flight: u32,
-    /// Share of the step in which it does nothing.
+    /// Share of the step in which it is idle.
     pub idle_share: f64,
 }
 
-/// The picture of what stages do when: `spans` are the times of the steps of `lists`, in ticks, and each stage has a label.
+/// The chart of the stages: `spans` are the times of the steps of `lists`, in ticks, and each stage has a label.
 ///
-/// The same input gives the same bytes. Of more than 32 stages the first are shown, and a long step is cut off at the right; the picture
-/// says so.
+/// The same input gives the same bytes. Of more than 32 stages the first are shown, and a long step is cut off at the
+/// right; the picture says so.
 ///
 /// ```
 /// # use lockstep_models::{PipelineSchedule, pipeline};
@@ -192,7 +193,8 @@ mod tests {
         stage_chart("h&k", &lists, &spans, &vec![label; stages as usize])
     }
 
-    /// The end of each box is where the next of its stage begins, if that need not wait: (3 + 1) · 2 passes on 532 points.
+    /// The end of each box is where the next of its stage begins, unless that has to wait: (3 + 1) · 2 passes
+    /// on 532 points.
     #[test]
     fn boxes_lie_as_long_as_passes_take() {
         let shown = picture(PipelineSchedule::GPipe, 2, 3, 5);

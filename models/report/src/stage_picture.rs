@@ -1,4 +1,4 @@
-//! A schedule of pipeline stages as text: a line for each stage, time to the right.
+//! Prints a schedule of pipeline stages as text: a line for each stage, time to the right.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub const STAGE_LEGEND: &str =
     "a line per stage, time to the right; 0 to 9: forward pass of micro-batch 0 to 9; a to j: its backward pass;
 both repeat from micro-batch 10; dot: the stage is idle";
 
-/// A line for each stage of what it does when: `spans` are the times of the steps of `lists`, in ticks.
+/// A line for each stage: `spans` are the times of the steps of `lists`, in ticks.
 ///
 /// A column shows what happens in its middle, so a pass shorter than a column may be missing. A long step ends in `…`.
 ///

@@ -1,4 +1,4 @@
-//! What pictures in SVG have in common: axes, the lines of a grid with their figures, strokes, text.
+//! Draws the common parts of pictures in SVG: axes, the lines of a grid with their figures, strokes, text.
 
 mod axis;
 
@@ -9,7 +9,7 @@ pub use axis::{Axis, Spacing, tick};
 /// Strokes of the first seven lines of a picture, of the next seven, and of the rest.
 pub const DASHES: [&str; 3] = ["", " stroke-dasharray=\"6 3\"", " stroke-dasharray=\"2 2\""];
 
-/// The room between two axes, in points.
+/// The area between two axes, in points.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame {
     /// Its left edge.
@@ -51,7 +51,7 @@ impl Frame {
     }
 }
 
-/// Places as a polyline takes them.
+/// Coordinates in the form of a polyline.
 pub fn points(places: impl Iterator<Item = (f64, f64)>) -> String {
     places.map(|(x, y)| format!("{x:.1},{y:.1}")).collect::<Vec<_>>().join(" ")
 }
@@ -63,7 +63,7 @@ pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Four digits, as far as they say something.
+/// Four significant digits at most.
 pub fn significant(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");

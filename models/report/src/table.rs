@@ -1,4 +1,4 @@
-//! The table form: aligned plain text, figures to four digits; a single row is shown as a list of its fields.
+//! Prints tables: aligned plain text, figures to four digits; a single row is shown as a list of its fields.
 
 use serde_json::Value;
 
@@ -6,11 +6,11 @@ use super::columns::Columns;
 
 /// Digits that a rounded figure keeps.
 const DIGITS: i32 = 4;
-/// Texts longer than this are cut where rows stand below each other and more columns follow.
+/// Texts longer than this are cut where there are several rows and more columns follow.
 const WIDEST: usize = 72;
 /// Names of columns are broken where they are wider than this and than their figures.
 const NARROWEST: usize = 12;
-/// Hashes are told apart by their first digits.
+/// Hashes are distinguished by their first digits.
 const HASH: usize = 12;
 
 /// A cell as it is shown.
@@ -19,7 +19,7 @@ struct Cell {
     number: bool,
 }
 
-/// The text; `setting` names the columns that stand above the table where all rows agree on them.
+/// The text; `setting` names the columns that are printed above the table where all rows agree on them.
 pub(super) fn render(columns: &Columns, setting: &[&str]) -> String {
     match columns.rows.as_slice() {
         [] => "nothing to show\n".to_owned(),
@@ -35,7 +35,7 @@ fn list(columns: &Columns, row: &[Value]) -> String {
     shown.map(|(name, value)| format!("{name:width$}  {}\n", cell(value).text).replace("  \n", "\n")).collect()
 }
 
-/// `rows` of texts below `names`, aligned; columns of figures stand on the right.
+/// `rows` of texts below `names`, aligned; columns of figures are aligned to the right.
 pub fn aligned(names: &[&str], rows: &[Vec<String>]) -> String {
     let cell = |text: &String| Cell { number: text.parse::<f64>().is_ok(), text: text.clone() };
     let column = |index: usize| rows.iter().map(|row| cell(&row[index])).collect();
@@ -55,7 +55,7 @@ fn table(columns: &Columns, setting: &[&str]) -> String {
             continue;
         }
         names.push(name);
-        // Nothing stands behind the last column, so it may be as long as it likes.
+        // No column follows the last one, so it may have any length.
         let last = index + 1 == columns.names.len();
         let shorten =
             |cell: Cell| if last && !is_hash(&cell.text) { cell } else { Cell { text: cut(&cell.text), ..cell } };
@@ -85,7 +85,7 @@ fn lines<'a>(names: &[&'a str], cells: &[Vec<Cell>]) -> String {
     };
     let rows = cells.first().map_or(0, Vec::len);
     let body = (0..rows).map(|row| line(cells.iter().map(|column| column[row].text.as_str()).collect()));
-    // Headers stand on the row above their figures, however many lines they take.
+    // Headers are on the row above their figures, however many lines they take.
     let tallest = headers.iter().map(Vec::len).max().unwrap_or(0);
     let head = (0..tallest).map(|level| {
         let part = |header: &Vec<&'a str>| (level + header.len()).checked_sub(tallest).map_or("", |at| header[at]);
@@ -94,7 +94,7 @@ fn lines<'a>(names: &[&'a str], cells: &[Vec<Cell>]) -> String {
     head.collect::<String>() + &body.collect::<String>()
 }
 
-/// A column's name broken behind underscores into lines of at most `width` characters, where it has that many underscores.
+/// A column's name broken after underscores into lines of at most `width` characters, where it has enough underscores.
 fn broken(name: &str, width: usize) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut start = 0;
@@ -126,7 +126,7 @@ fn cell(value: &Value) -> Cell {
     Cell { text, number }
 }
 
-/// Four digits that count, never an exponent, whole numbers from 1000 on.
+/// Four significant digits, never an exponent, whole numbers from 1000 on.
 fn rounded(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();

@@ -1,4 +1,5 @@
-//! Traces for Perfetto and chrome://tracing, with the same tracks and names for predicted and measured timelines.
+//! Writes traces for Perfetto and chrome://tracing, with the same tracks and names for predicted and
+//! measured timelines.
 //!
 //! The format is Chrome's trace event JSON: a process per rank, a thread per stream, a complete event ("X") per span,
 //! times in microseconds. Exchanges of one rank may be in flight at once, so each takes the first free of its exchange
@@ -14,10 +15,10 @@ use crate::output::write_atomically;
 
 /// The compute stream's thread number; exchange tracks follow.
 const COMPUTE: usize = 0;
-/// Those of what is read, decoded and uploaded ahead, behind all that exchanges may have.
+/// The thread numbers of input tasks, beyond all that exchanges may use.
 const INPUT: usize = 1 << 20;
 
-/// Runs to be shown beside each other.
+/// Runs to be shown side by side.
 #[derive(Debug, Default)]
 pub struct Trace {
     events: Vec<String>,
@@ -30,7 +31,7 @@ impl Trace {
         Trace::default()
     }
 
-    /// Adds a run; `label` (such as `predicted lenet, 2 ranks x 16, ring`) stands before the names of its ranks.
+    /// Adds a run; `label` (such as `predicted lenet, 2 ranks x 16, ring`) is put before the names of its ranks.
     pub fn add(&mut self, label: &str, program: &Program, periodic: &[(Periodic, Program)], timeline: &Timeline) {
         let ranks = program.ranks();
         let work = |kind| periodic.iter().find(|(of, _)| *of == kind).map(|(_, work)| work);
@@ -176,7 +177,8 @@ mod tests {
             let track = (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
             tracks.entry(track).or_default().push((number("ts"), number("ts") + number("dur")));
         }
-        // Two runs of three ranks; exchanges overlap in pairs, so each rank has its compute and at least two more tracks.
+        // Two runs of three ranks; exchanges overlap in pairs, so each rank has its compute and at least two
+        // more tracks.
         assert!(tracks.len() >= 2 * 3 * 3, "{:?}", tracks.keys());
         for (track, spans) in tracks {
             assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0 + 1e-9), "track {track:?} overlaps");

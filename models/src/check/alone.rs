@@ -1,4 +1,4 @@
-//! Checks that the calls of a library come one after the other: NCCL's on each communicator, MPI's among all exchanges of a rank.
+//! Checks that library calls never overlap: NCCL's on each communicator, MPI's among all exchanges of a rank.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use lockstep_topology::Library;
 
 use crate::{Exchange, Op, Role, Stream, TaskId};
 
-/// Whether an exchange of the role never begins while one before it is in flight, on its communicator or, where the call blocks
-/// whatever else its process has in flight, at all.
+/// Whether an exchange of the role never begins while an earlier one is in flight, on its communicator or, where the
+/// call blocks everything else in its process, at all.
 pub(super) fn is_alone(role: &Role, id: TaskId, exchange: &Exchange) -> bool {
-    // What goes to one stage of a pipeline is no call of the library.
+    // A transfer to one stage of a pipeline is not a library call.
     let blocks = exchange.algorithm.library() == Some(Library::Transport);
     let is_its = |other: &Exchange| other.algorithm.library().is_some() && other.axes == exchange.axes;
     let shares = |other: &Exchange| other.between.is_none() && (blocks || is_its(other));
@@ -20,8 +20,8 @@ pub(super) fn is_alone(role: &Role, id: TaskId, exchange: &Exchange) -> bool {
     waits || Ended::new(role, &all).in_turn(role, &all)
 }
 
-/// By task, how many of some exchanges, in the order of the list, have ended before it begins and once it has ended: what follows from
-/// dependencies and from the order of the compute stream.
+/// By task, how many of some exchanges, in the order of the list, have ended before it begins and once it has ended:
+/// derived from dependencies and the order of the compute stream.
 struct Ended {
     before: Vec<usize>,
     after: Vec<usize>,

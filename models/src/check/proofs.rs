@@ -1,13 +1,13 @@
-//! Schedules that were proved, so that programs that have them in common prove them once.
+//! Caches proved schedules, so that programs with common schedules prove them once.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lockstep_topology::{Algorithm, Collective, Group};
 
-/// What decides a schedule: meaning, method, members, elements, elements of a lane, and whether it is rounded up.
+/// What decides a schedule: collective, algorithm, members, elements, elements of a lane, and whether it is rounded up.
 pub(super) type Key = (Collective, Algorithm, Group, u64, u64, bool);
 
-/// Schedules that were proved to compute their collectives; clones know the same.
+/// Schedules that were proved to compute their collectives; clones share them.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -21,10 +21,10 @@ pub(super) type Key = (Collective, Algorithm, Group, u64, u64, bool);
 pub struct Proofs(Arc<Mutex<Vec<Key>>>);
 
 impl Proofs {
-    /// Runs `prove` unless that was done for `key` and went well.
+    /// Runs `prove` unless it has succeeded for `key` before.
     ///
     /// # Errors
-    /// What `prove` finds.
+    /// The error of `prove`.
     pub(super) fn once<E>(&self, key: Key, prove: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known().contains(&key) {

@@ -1,4 +1,4 @@
-//! The spans of a step by what the walk asks: a rank's streams, a task's run, the members of an exchange.
+//! Indexes the spans of a step for the walk: by a rank's stream, by a task's run, by the members of an exchange.
 
 use std::collections::BTreeMap;
 
@@ -22,14 +22,14 @@ pub(super) struct Runs<'a> {
     step: Step,
     spans: Vec<Span>,
     by_run: BTreeMap<Run, usize>,
-    /// By rank, in order of time; what synchronises beside the compute stream stands with the exchanges.
+    /// By rank, in order of time; tasks of the synchronisation stream are among the exchanges.
     compute: BTreeMap<u32, Vec<usize>>,
     exchange: BTreeMap<u32, Vec<usize>>,
-    /// Reads, what is decoded, and uploads.
+    /// Reads, decodes and uploads.
     input: [BTreeMap<u32, Vec<usize>>; Stream::INPUT.len()],
-    /// For each role and task the number of its exchange, equal where roles meet.
+    /// For each role and task the number of its exchange, equal in the roles that take part in it.
     meeting: Vec<Vec<Option<u32>>>,
-    /// By meeting, iteration and repetition.
+    /// By exchange, iteration and repetition.
     members: BTreeMap<(u32, u32, u32), Vec<usize>>,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Runs<'a> {
         (0..self.spans.len()).rev().filter(ends).min_by_key(|index| self.spans[*index].rank)
     }
 
-    /// Of the members of the exchange `index` that came before `at`, the one that came last; its own rank where it is one
+    /// Of the members of the exchange `index` that came before `at`, the one that came last; its own rank if it is one
     /// of several. `None` for other tasks.
     pub(super) fn last_member(&self, index: usize, at: Time) -> Option<usize> {
         let span = self.spans[index];
@@ -102,7 +102,7 @@ impl<'a> Runs<'a> {
         let task = &role.tasks[span.task as usize];
         let mut causes: Vec<Moment> = Vec::new();
         let (own, other) = match (task.stream, task.stream.input()) {
-            // What is read ahead waits for no iteration.
+            // Input tasks wait for no iteration.
             (_, Some(number)) => (&self.input[number], &BTreeMap::new()),
             (Stream::Compute, None) => (&self.compute, &self.exchange),
             _ => (&self.exchange, &self.compute),
@@ -126,7 +126,7 @@ impl<'a> Runs<'a> {
         match task.stream {
             Stream::Compute => causes.extend(earlier.map(Moment::Start)),
             Stream::Exchange | Stream::Receive => causes.extend(earlier.map(Moment::End)),
-            // It is free whenever what it is after is done.
+            // It may run whenever what it is after is done.
             Stream::Synchronisation | Stream::Read | Stream::Decode | Stream::Upload => {}
         }
         for run in waits_for(role, span) {

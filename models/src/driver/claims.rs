@@ -1,4 +1,5 @@
-//! Claims: who gets which micro-batch of an iteration: first come, first served, in turn, or as it was once before.
+//! Assigns the micro-batches of an iteration to ranks that claim them: first come, first served, in turn, or
+//! from a record.
 
 use lockstep_topology::{InputError, Time};
 
@@ -7,35 +8,35 @@ use super::Observation;
 /// A micro-batch that a rank got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
-    /// Of which iteration.
+    /// Its iteration.
     pub iteration: u32,
-    /// Who.
+    /// The rank.
     pub rank: u32,
     /// Its number within the iteration's global batch.
     pub micro_batch: u32,
-    /// When, on the run's clock.
+    /// The time, on the run's clock.
     pub at: Time,
 }
 
-/// What a rank that asks for a micro-batch gets.
+/// The answer to a rank that asks for a micro-batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// This one, as a number within the iteration's global batch.
     Take(u32),
-    /// Nothing: no more is left for it in this iteration.
+    /// None: this iteration has no more for it.
     Nothing,
-    /// Nothing yet: it is another rank's turn. It asks again.
+    /// None yet: it is another rank's turn. The rank asks again.
     Wait,
 }
 
-/// By which rule micro-batches are handed out.
+/// The rule by which micro-batches are assigned.
 #[derive(Debug, Clone)]
 enum Rule {
-    /// To who asks first.
+    /// First come, first served.
     FirstCome {
         /// Micro-batches in an iteration.
         batches: u32,
-        /// By iteration, how many are gone.
+        /// By iteration, how many are taken.
         taken: Vec<u32>,
     },
     /// To one rank after the other, each its own.
@@ -43,14 +44,14 @@ enum Rule {
         workers: u32,
         /// Micro-batches of each in an iteration.
         each: u32,
-        /// How many have been handed out since the run began.
+        /// How many have been assigned since the run began.
         given: u64,
     },
-    /// By rank, what it gets: iteration and micro-batch, in the reverse order.
+    /// By rank, its iterations and micro-batches, in reverse order.
     Replay(Vec<Vec<(u32, u32)>>),
 }
 
-/// The micro-batches of each iteration, and who got them.
+/// The micro-batches of each iteration, and the ranks that got them.
 #[derive(Debug, Clone)]
 pub(super) struct Claims {
     rule: Rule,
@@ -58,20 +59,20 @@ pub(super) struct Claims {
 }
 
 impl Default for Claims {
-    /// Nothing for anybody.
+    /// None for any rank.
     fn default() -> Claims {
         Claims::first_come(0)
     }
 }
 
 impl Claims {
-    /// `batches` micro-batches an iteration, for whoever comes first.
+    /// `batches` micro-batches an iteration, first come, first served.
     pub(super) fn first_come(batches: u32) -> Claims {
         Claims { rule: Rule::FirstCome { batches, taken: Vec::new() }, record: Vec::new() }
     }
 
-    /// `each` micro-batches an iteration for each of `workers` ranks, one after the other: first the first of all ranks in rank
-    /// order, then the second of all, and so on.
+    /// `each` micro-batches an iteration for each of `workers` ranks, in turn: first one for every rank in rank order,
+    /// then a second one, and so on.
     pub(super) fn in_turn(workers: u32, each: u32) -> Claims {
         Claims { rule: Rule::InTurn { workers, each, given: 0 }, record: Vec::new() }
     }
@@ -102,12 +103,12 @@ impl Claims {
         Ok(Claims { rule: Rule::Replay(replayed), record: Vec::new() })
     }
 
-    /// Whether it answers as was answered once.
+    /// Whether it answers from a record.
     pub(super) fn replays(&self) -> bool {
         matches!(self.rule, Rule::Replay(_))
     }
 
-    /// The rank that the next micro-batch is for, where they are handed out in turn.
+    /// The rank that the next micro-batch is for, where they are assigned in turn.
     pub(super) fn turn(&self) -> Option<u32> {
         match self.rule {
             Rule::InTurn { workers, given, .. } => Some((given % u64::from(workers)) as u32),
@@ -184,7 +185,7 @@ mod tests {
         use Answer::{Take, Wait};
         assert_eq!(got, [Wait, Take(0), Wait, Take(2), Take(1), Wait, Take(3), Wait, Take(0), Take(2)]);
         assert_eq!((claims.turn(), claims.record().len()), (Some(0), 6));
-        // Whoever makes the claims again need not wait.
+        // A replay need not wait.
         let mut replay = Claims::replay(4, 2, 1, claims.record()).unwrap();
         assert_eq!([1, 1, 0, 0].map(|rank| ask(&mut replay, 0, rank)), [Some(2), Some(3), Some(0), Some(1)]);
     }
@@ -192,7 +193,7 @@ mod tests {
     #[test]
     fn who_comes_first_is_served_first() {
         let mut claims = Claims::first_come(3);
-        // Rank 1 is quick, and is in the next iteration before rank 0 has asked at all.
+        // Rank 1 is fast, and is in the next iteration before rank 0 has asked at all.
         assert_eq!([1, 1, 0, 1].map(|rank| ask(&mut claims, 0, rank)), [Some(0), Some(1), Some(2), None]);
         assert_eq!((ask(&mut claims, 1, 1), ask(&mut claims, 0, 0), ask(&mut claims, 1, 0)), (Some(0), None, Some(1)));
         assert_eq!(claims.record().len(), 5);

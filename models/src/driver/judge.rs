@@ -1,14 +1,14 @@
-//! The judge: what the accuracy of a run so far has as its consequence.
+//! Decides from the accuracies of a run whether it continues, restarts its averaging, or ends.
 //!
-//! Koliousis et al. 2019, §3.2: "the accuracy may not necessarily improve each time the learning rate changes. When detecting
-//! such a situation, we therefore restart SMA: Alg. 1 is executed again with the latest version of the central average model
-//! z as the new initial model". And line 3: the algorithm ends when the target accuracy is reached, which §5.1 looks for in the
-//! median of the last five epochs, so that one lucky evaluation is no result.
+//! Koliousis et al. 2019, §3.2: "the accuracy may not necessarily improve each time the learning rate changes. When
+//! detecting such a situation, we therefore restart SMA: Alg. 1 is executed again with the latest version of the
+//! central average model z as the new initial model". And line 3: the algorithm ends when the target accuracy is
+//! reached, which §5.1 looks for in the median of the last five epochs, so that one lucky evaluation is no result.
 
-/// What follows from an accuracy.
+/// What a run does after an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
-    /// Nothing.
+    /// The consequence of an accuracy.
     GoOn,
     /// Learners begin again at the average model.
     Restart,
@@ -19,36 +19,37 @@ pub enum Judgement {
 /// The accuracy at which a training is done.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Target {
-    /// Share of the held-out samples that are classified correctly, 0 to 1; `None`: it lasts as long as it was told to.
+    /// Share of the held-out samples that are classified correctly, 0 to 1; `None`: the run has its full length.
     pub accuracy: Option<f64>,
-    /// The median after each of so many epochs, the last ones, must be that high.
+    /// The median over this many last epochs must reach `accuracy`.
     pub epochs: u32,
 }
 
 impl Default for Target {
-    /// No accuracy, which the last epoch alone would have to reach.
+    /// No accuracy; if one is set, the last epoch alone must reach it.
     fn default() -> Target {
         Target { accuracy: None, epochs: 1 }
     }
 }
 
-/// Sees the accuracies of a run in their order.
+/// Collects the accuracies of a run in their order.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Judge {
     target: Target,
     /// The accuracy at the last change of the rate.
     before: Option<f64>,
-    /// The accuracies after the last epochs, no more of them than the target asks for.
+    /// The accuracies after the last epochs, at most as many as the target needs.
     recent: Vec<f64>,
 }
 
 impl Judge {
-    /// One that ends the run at `target`.
+    /// Ends the run at `target`.
     pub fn new(target: Target) -> Judge {
         Judge { target, before: None, recent: Vec::new() }
     }
 
-    /// The same, where `before` was the accuracy at the last change of the rate, and `recent` those after the last epochs.
+    /// The same, where `before` was the accuracy at the last change of the rate, and `recent` those after the
+    /// last epochs.
     pub fn recalling(self, before: Option<f64>, recent: Vec<f64>) -> Judge {
         Judge { before, recent, ..self }
     }
@@ -58,7 +59,7 @@ impl Judge {
         self.before
     }
 
-    /// The accuracies after the last epochs, as far as the target asks for them.
+    /// The accuracies after the last epochs, at most as many as the target needs.
     pub fn recent(&self) -> &[f64] {
         &self.recent
     }
@@ -80,8 +81,8 @@ impl Judge {
         self.target.accuracy.is_some_and(|target| enough && median(&sorted) >= target)
     }
 
-    /// What follows from `accuracy`, which is that after an epoch where `epoch_ends`, and that of the moment before the rate
-    /// falls where `rate_falls`; the first time there is nothing that it could have improved on.
+    /// Decides after an evaluation: `accuracy` is that after an epoch where `epoch_ends`, and that of the moment before
+    /// the rate falls where `rate_falls`; the first time there is nothing that it could have improved on.
     pub fn judge(&mut self, accuracy: f64, epoch_ends: bool, rate_falls: bool) -> Judgement {
         if epoch_ends && self.target.accuracy.is_some() {
             self.recent.push(accuracy);
@@ -99,7 +100,7 @@ impl Judge {
         }
     }
 
-    /// Keeps the accuracies that the target asks for.
+    /// Drops the accuracies that the target no longer needs.
     fn forget(&mut self) {
         let more = self.recent.len().saturating_sub(self.target.epochs as usize);
         self.recent.drain(..more);

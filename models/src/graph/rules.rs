@@ -1,4 +1,4 @@
-//! Says which layouts of its inputs a node may take on an axis, and what its outputs then are.
+//! Decides which layouts of its inputs a node may take on an axis, and which layouts its outputs then have.
 
 mod elementwise;
 
@@ -6,7 +6,7 @@ use super::{Tensor, Work};
 use crate::layout::transition;
 use crate::{Axis, AxisLayout, Dimension, Pass};
 
-/// A tensor and how it lies on the axis in question.
+/// A tensor and its layout on the axis in question.
 pub(super) type Placed = (Tensor, AxisLayout);
 
 const SAMPLES: AxisLayout = AxisLayout::Split(Dimension::Sample);
@@ -23,7 +23,7 @@ pub(super) struct Rule<'a> {
 }
 
 impl Rule<'_> {
-    /// Whether inputs may lie so, and the outputs are then as stated.
+    /// Whether some rule allows these inputs and outputs.
     pub(super) fn allows(self, inputs: &[Placed], outputs: &[Placed]) -> bool {
         let all = |items: &[Placed], layout| items.iter().all(|(_, other)| *other == layout);
         if let Some((collective, axes)) = self.work.change() {
@@ -32,14 +32,14 @@ impl Rule<'_> {
                 return false;
             }
             let led = || transition(*from, *to).as_ref().map(Option::as_ref) == Some(collective);
-            // On other axes each tensor of a bucket goes on as it lies.
+            // On other axes each tensor of a bucket keeps its layout.
             return if axes.contains(self.axis) {
                 led() && all(inputs, *from) && all(outputs, *to)
             } else {
                 are_alike(inputs, outputs)
             };
         }
-        // Where ranks hold the same, they do the same.
+        // If all inputs are replicated, so are the outputs.
         if all(inputs, AxisLayout::Replicated) && all(outputs, AxisLayout::Replicated) {
             return true;
         }
@@ -51,7 +51,8 @@ impl Rule<'_> {
         }
     }
 
-    /// The transition of an input without which no rule allows the node, if one is enough: `allreduce of WeightGradient`.
+    /// The transition of an input without which no rule allows the node, if one is enough: `allreduce of
+    /// WeightGradient`.
     pub(super) fn missing(self, inputs: &[Placed], outputs: &[Placed]) -> Option<String> {
         inputs.iter().find_map(|(tensor, from)| {
             [AxisLayout::Replicated, FEATURES, SAMPLES, ELEMENTS, AxisLayout::First].into_iter().find_map(|to| {
@@ -65,7 +66,7 @@ impl Rule<'_> {
     }
 }
 
-/// Whether inputs and outputs lie in the same ways.
+/// Whether inputs and outputs have the same layouts.
 fn are_alike(inputs: &[Placed], outputs: &[Placed]) -> bool {
     let within = |some: &[Placed], others: &[Placed]| {
         some.iter().all(|(_, layout)| others.iter().any(|(_, other)| other == layout))
@@ -82,21 +83,22 @@ fn layer(pass: Pass, by_channel: bool, inputs: &[Placed], outputs: &[Placed]) ->
     // Samples do not depend on each other: each rank computes its own, with weights that are the same or its own.
     let same_or_own = all(&weights, AxisLayout::Replicated) || all(&weights, AxisLayout::Own);
     let samples = all(&data, SAMPLES) && same_or_own && all(outputs, SAMPLES);
-    // What has no weights may run on the first rank alone: the others have no part of the result to give.
+    // A node without weights may run on the first rank alone: the others then contribute nothing.
     let first = weights.is_empty() && all(&data, AxisLayout::First) && all(outputs, AxisLayout::First);
     // Channel by channel, split features stay split.
     let channels = by_channel && all(&data, FEATURES) && all(&weights, FEATURES) && all(outputs, FEATURES);
     let product = |split| !by_channel && !weights.is_empty() && all(&weights, split);
     let (rows, columns) = (product(FEATURES), product(COLUMNS));
     match pass {
-        // y = W·x: split rows of W give split features of y; split columns and their features of x give one part of y each.
+        // y = W·x: split rows of W give split features of y; split columns and their features of x give one
+        // part of y each.
         Pass::Forward => {
             let split = rows && all(&data, AxisLayout::Replicated) && all(outputs, FEATURES);
             let parts = columns && all(&data, FEATURES) && all(outputs, AxisLayout::Partial);
             samples || first || channels || split || parts
         }
-        // dx = Wᵀ·dy: split rows of W and their features of dy give one part of dx each; a part of dy, where W and x are the
-        // same, gives a part of dx; split columns of W give split features of dx.
+        // dx = Wᵀ·dy: split rows of W and their features of dy give one part of dx each; a part of dy, where W and x
+        // are the same, gives a part of dx; split columns of W give split features of dx.
         Pass::BackwardData => {
             let parts = rows && all(&gradients, FEATURES);
             let passed_on = all(&weights, AxisLayout::Replicated) && all(&gradients, AxisLayout::Partial);
@@ -108,8 +110,8 @@ fn layer(pass: Pass, by_channel: bool, inputs: &[Placed], outputs: &[Placed]) ->
                 || ((parts || passed_on) && partial)
                 || (columns && whole && all(outputs, FEATURES))
         }
-        // dW = Σ over samples of dy·xᵀ: split samples give partial sums, which at weights of their own are whole; split features
-        // of dy give split rows, those of x split columns.
+        // dW = Σ over samples of dy·xᵀ: split samples give partial sums, which are complete where each rank has its own
+        // weights; split features of dy give split rows, those of x split columns.
         Pass::BackwardWeight => {
             let own = !weights.is_empty() && all(&weights, AxisLayout::Own);
             let partial = all(&weights, AxisLayout::Replicated) && all(outputs, AxisLayout::Partial);

@@ -1,4 +1,4 @@
-//! Lists how the tensors of a step lie, and what changes that: the table of layouts that a strategy amounts to.
+//! Lists the layouts of a step's tensors, and what changes them: the table of layouts that a strategy amounts to.
 
 use petgraph::Direction;
 use petgraph::graph::NodeIndex;
@@ -24,9 +24,9 @@ use crate::{AxisSet, LayerId, Layout};
 pub struct LayoutRow {
     /// `activation`, `weight gradient` …
     pub tensor: &'static str,
-    /// How it lies.
+    /// Their layout.
     pub layout: Layout,
-    /// What changes that; `None` where layers and updates take it as it is.
+    /// What changes it; `None` where layers and updates take the tensor as it is.
     pub change: Option<LayoutChange>,
     /// The layers whose tensors these are, in ascending order.
     pub layers: Vec<LayerId>,
@@ -46,7 +46,7 @@ pub struct LayoutChange {
 }
 
 impl Tensor {
-    /// What it is called in tables.
+    /// Its name in tables.
     fn kind(self) -> &'static str {
         match self {
             Tensor::Activation(_) => "activation",
@@ -63,7 +63,7 @@ impl Tensor {
 }
 
 impl Graph {
-    /// One row for each kind of tensor, layout and change, in the order in which a step comes to them.
+    /// One row for each kind of tensor, layout and change, in order of first occurrence in a step.
     pub fn table(&self) -> Vec<LayoutRow> {
         let mut rows: Vec<LayoutRow> = Vec::new();
         for node in self.dag.node_indices() {
@@ -101,7 +101,7 @@ impl Graph {
     /// What a node changes this layout of an input to, if it does.
     fn change_at(&self, node: NodeIndex, layout: Layout) -> Option<LayoutChange> {
         let (collective, axes) = self.dag[node].work.change().filter(|(_, axes)| !axes.is_empty())?;
-        // Tensors of a bucket may lie in several ways on the other axes, on which each stays as it is.
+        // Tensors of a bucket may have several layouts on the other axes, where each keeps its own.
         let follows =
             |to: &Layout| self.mesh.axes().iter().all(|axis| axes.contains(axis) || to.on(axis) == layout.on(axis));
         let to = self.dag.edges(node).map(|edge| edge.weight().layout).find(follows)?;

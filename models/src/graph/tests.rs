@@ -1,4 +1,4 @@
-//! Graphs that are refused, and each rule beside the unsplit operator.
+//! Tests that wrong graphs are refused, and compares each rule with the unsplit operator.
 
 use proptest::prelude::*;
 
@@ -180,7 +180,8 @@ fn computed(pass: Pass, by_channel: bool, weight: &Matrix, x: &Matrix, d_y: &Mat
 }
 
 proptest! {
-    /// What a rule allows, ranks compute: each on its parts, joined as the output's layout says, the whole.
+    /// For what a rule allows, ranks compute on their parts, and the results joined by the output's layout
+    /// are the whole.
     #[test]
     fn allowed_layouts_compute_the_unsplit_operator(
         ranks in 2usize..4, by_channel in any::<bool>(),
@@ -220,8 +221,8 @@ proptest! {
         prop_assert!(rules >= 30, "{rules}");
     }
 
-    /// What a formula's layouts allow, ranks compute: what is replicated is the same on all, and the parts of a sum of parts add
-    /// up to the formula of their sums.
+    /// Evaluates on ranks what a formula's layouts allow: replicated results are the same on all, and the parts of a
+    /// partial sum add up to the formula of the sums.
     #[test]
     fn allowed_formulas_keep_layouts(
         terms in proptest::collection::vec((0..4usize, proptest::option::of(0..4usize), -3..4i64, 0..4usize), 1..6),

@@ -1,10 +1,10 @@
-//! What a layer is made from: the attributes that a file gives it, whatever the format.
+//! `Attributes`: gives a layer's constructor the attributes from a file, in any format.
 
 use lockstep_topology::InputError;
 
 use super::{Layer, Shape};
 
-/// What a file says of one layer, under the format's own keys; `None` where it says nothing.
+/// The attributes of one layer in a file, by the format's own keys; `None` where one is absent.
 ///
 /// Errors name the place in the file, the value and the cure.
 pub trait Attributes {

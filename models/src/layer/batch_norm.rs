@@ -5,7 +5,7 @@ use super::*;
 /// Batch normalisation per channel with learnable γ (initially 1) and β (initially 0).
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchNorm {
-    /// Added to the variance under the root.
+    /// Added to the variance under the square root.
     pub epsilon: f32,
     /// Weight of the old running average: `running ← momentum·running + (1 − momentum)·batch`.
     pub momentum: f32,

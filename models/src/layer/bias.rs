@@ -1,4 +1,4 @@
-//! A summand per channel, where it is no part of the layer before: behind a sum over ranks.
+//! A bias per channel as a layer of its own: after a sum over ranks.
 
 use super::*;
 

@@ -16,7 +16,7 @@ pub(super) const KIND: Kind = Kind {
     ..Kind::new("concat", |_| Ok(Layer::Concat))
 };
 
-/// Refuses another axis than channels.
+/// Refuses any axis but channels.
 fn along_channels(of: &dyn Attributes, key: &str) -> Result<Layer, InputError> {
     match of.size(key)? {
         None | Some(1) => Ok(Layer::Concat),

@@ -17,7 +17,7 @@ pub struct Conv2d {
     pub padding: (u32, u32),
     /// Distance between filter taps.
     pub dilation: (u32, u32),
-    /// Channel groups that do not see each other.
+    /// Channel groups that are independent of each other.
     pub groups: u32,
     /// Whether each output channel has a bias.
     pub bias: bool,

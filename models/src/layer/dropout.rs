@@ -2,11 +2,11 @@
 
 use super::*;
 
-/// Sets a random share of the elements to zero in training and divides the others by what is kept on average, so that
-/// evaluation passes everything unchanged (Srivastava et al. 2014; the division is in training instead of evaluation).
+/// Sets a random share of the elements to zero in training and divides the others by the share kept, so that evaluation
+/// passes everything unchanged (Srivastava et al. 2014; the division is in training instead of evaluation).
 ///
-/// Which elements fall is drawn for each sample by its place in the training run alone, so that any number of ranks and
-/// micro-batches drops the same.
+/// The mask of a sample depends on the sample's place in the training run alone, so any number of ranks and
+/// micro-batches drops the same elements.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dropout {
     /// Share of elements that become zero, from 0 to below 1.

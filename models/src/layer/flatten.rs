@@ -24,7 +24,7 @@ impl LayerRule for Flatten {
         [Work::default(); 3]
     }
 
-    /// What dense layers flatten needs all channels, and is no copy then.
+    /// Before dense layers flatten needs all channels, and is then no copy.
     fn features(&self, _: bool, before_vector: bool) -> Result<FeatureRule, &'static str> {
         Ok(if before_vector { FeatureRule::Whole } else { FeatureRule::Follows })
     }

@@ -1,5 +1,5 @@
-//! What ranks have, brought together by an exchange. It occurs only in the part of a model that a rank holds where layers are
-//! split (`models/src/model/shard.rs`), and computes nothing.
+//! Gathers what ranks have, filled by an exchange. It occurs only in the part of a model that a rank holds where layers
+//! are split (`models/src/model/shard.rs`), and computes nothing.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! How parameters start: initial values, those of a layer's parameters, and rules of a recipe that replace them.
+//! Describes how parameters start: initial values, those of a layer's parameters, and rules of a recipe that
+//! replace them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,7 +34,7 @@ impl Default for Inits {
     }
 }
 
-/// How parameters start, by their place in the model; `None` leaves what the model's file says.
+/// How parameters start, by their place in the model; `None` keeps the rule of the model's file.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct InitRules {
     /// Weights of convolutions.

@@ -1,4 +1,4 @@
-//! What holds for all layers of a kind, and how files write it.
+//! `Kind`: describes what all layers of a kind have in common, and how files write them.
 
 use super::Maker;
 
@@ -18,11 +18,11 @@ pub struct Kind {
     pub arity: Arity,
     /// Whether each channel of its output has a running mean and variance.
     pub statistics: bool,
-    /// When a backward pass reads its input.
+    /// Which backward passes read its input.
     pub input_use: InputUse,
-    /// Whether a backward pass reads its output, for the slope follows from it.
+    /// Whether a backward pass reads its output to compute the slope.
     pub reads_output: bool,
-    /// How many of its inputs (the first ones) its output may overwrite; of more inputs than that, one.
+    /// How many of its inputs (the first ones) its output may overwrite; with more inputs than that, one.
     pub overwrites: usize,
     /// Whether its output is the memory of its input.
     pub is_view: bool,
@@ -30,32 +30,32 @@ pub struct Kind {
     pub is_loss: bool,
     /// Whether it takes each sample as a vector of features, whatever its shape.
     pub flattens: bool,
-    /// Whether a ReLU behind it can be part of its kernel.
+    /// Whether its kernel can include a ReLU after it.
     pub takes_relu: bool,
-    /// How it lies over ranks that split a model by features, or why it cannot be split.
+    /// Its layout over ranks that split a model by features, or why it cannot be split.
     pub features: Result<FeatureRule, &'static str>,
     /// How its kernels work.
     pub class: KernelClass,
     /// FLOPs of each element, forward and backward, where the layer has no formula of its own.
     pub flops: (f64, f64),
-    /// Layers of one family have kernels that work alike, so that one's measured costs speak for another's.
+    /// Layers of one family have similar kernels, so measured costs of one are used for another.
     pub family: &'static str,
 }
 
 /// A layer as Caffe's networks write it.
 pub struct CaffeKind {
-    /// Names of the type.
+    /// Its type names.
     pub types: &'static [&'static str],
     /// Fields that only such a layer has; the first holds its attributes.
     pub own: &'static [&'static str],
-    /// The attributes that are known, with blanks between; empty where what is written there says nothing of the network.
+    /// The known attributes, separated by blanks; empty where the field does not affect the network.
     pub fields: &'static str,
     /// From these attributes.
     pub read: Maker,
 }
 
 impl Kind {
-    /// A kind without keys, which changes each element by itself and of which a backward pass reads nothing.
+    /// A kind without keys that changes each element by itself and whose backward passes read neither input nor output.
     pub(super) const fn new(name: &'static str, read: Maker) -> Kind {
         Kind {
             name,
@@ -102,23 +102,23 @@ pub enum Arity {
     Several,
 }
 
-/// When a backward pass reads the layer's input.
+/// Which backward passes read the layer's input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputUse {
-    /// Never.
+    /// None.
     Never,
     /// For the gradient of the parameters.
     ForParameters,
-    /// Always: the slope follows from it.
+    /// All: the slope is computed from it.
     Always,
 }
 
-/// How a layer lies over ranks that split a model by features.
+/// The layout of a layer over ranks that split a model by features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeatureRule {
-    /// It has rows of its own, of which each rank keeps a part.
+    /// It has its own rows, of which each rank keeps a part.
     Rows,
-    /// As its inputs do.
+    /// The layout of its inputs.
     Follows,
     /// It needs all channels.
     Whole,
@@ -133,13 +133,13 @@ pub struct MatrixProduct {
     pub inputs: f64,
     /// Places of the filter.
     pub kernel: f64,
-    /// Products that do not see each other's channels.
+    /// The number of independent products.
     pub groups: f64,
-    /// Whether every place of an image is a column, rather than every sample.
+    /// Whether each place of an image is a column, rather than each sample.
     pub by_place: bool,
 }
 
-/// How a layer's kernels work, as costs tell them apart.
+/// How a layer's kernels work, as far as costs distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum KernelClass {
     /// Products with a matrix of weights.

@@ -3,8 +3,8 @@
 use super::window::MAX_WINDOW;
 use super::*;
 
-/// Local response normalisation across channels, `y = x / (k + α·Σ x²)^β`, the sum over the `size` channels around x's own at
-/// its place (Krizhevsky, Sutskever, Hinton 2012, §3.3; Caffe's α is `size` times this one).
+/// Local response normalisation across channels, `y = x / (k + α·Σ x²)^β`, the sum over the `size` channels around x's
+/// own at its place (Krizhevsky, Sutskever, Hinton 2012, §3.3; Caffe's α is `size` times this one).
 #[derive(Debug, Clone, PartialEq)]
 pub struct LocalResponseNorm {
     /// Channels that are summed, odd, x's own in the middle; fewer at the first and last channels.
@@ -78,7 +78,8 @@ impl LayerRule for LocalResponseNorm {
         format!(" size{} beta{}", self.size, self.beta)
     }
 
-    /// With a sum over s channels (s + 4) FLOPs an element forward and (2s + 8) backward, which reads gradient, input and output.
+    /// With a sum over s channels (s + 4) FLOPs an element forward and (2s + 8) backward, which reads gradient,
+    /// input and output.
     fn work(&self, of: &Sizes) -> [Work; 3] {
         let (input, each) = (of.input, f64::from(self.size) + 4.0);
         [Work::of(each * input, input, of.output), Work::of(2.0 * each * input, 3.0 * input, input), Work::default()]

@@ -118,8 +118,8 @@ impl LayerRule for Pool2d {
         format!(" {:?} k{kernel} s{stride} p{padding}{}", self.kind, if self.ceil { " ceil" } else { "" })
     }
 
-    /// With windows of k places k FLOPs an output forward; backward as many for means and one for maxima, which also reads
-    /// the places of the maxima.
+    /// With windows of k places k FLOPs an output forward; backward as many for means and one for maxima, which also
+    /// reads the places of the maxima.
     fn work(&self, of: &Sizes) -> [Work; 3] {
         let flops = f64::from(self.kernel.0) * f64::from(self.kernel.1) * of.output;
         let data = match self.kind {

@@ -1,8 +1,9 @@
-//! What every kind of layer answers about itself: shapes, parameters, work, memory, splitting, fusion and costs.
+//! `LayerRule`: defines what every kind of layer answers about itself: shapes, parameters, work, memory, splitting,
+//! fusion and costs.
 
 use super::{FeatureRule, Init, InitRules, Inits, KernelClass, Kind, Layer, Shape, Sizes, Work};
 
-/// A learnable tensor of a layer, before the model gives it a place.
+/// A learnable tensor of a layer, before the model places it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Learned {
     /// `weight`, `bias`, `gamma`, …
@@ -15,17 +16,18 @@ pub struct Learned {
     pub decay: bool,
 }
 
-/// A layer of a kind; the lines of the list of layers say of which.
+/// Links a layer to its kind; the list of layers implements it.
 pub trait OfKind {
-    /// What holds for all layers of its kind.
+    /// The description of its kind.
     fn kind(&self) -> &'static Kind;
 }
 
-/// The rules of a layer. A new kind implements what differs from a layer that changes each element by itself.
+/// The rules of a layer. The defaults are those of a layer that changes each element by itself; a kind overrides
+/// what differs.
 pub trait LayerRule: OfKind {
-    /// The cost of each [`Pass`](super::Pass) in fp32, in their order, a multiply-add being two FLOPs; nothing for a pass that does not
-    /// exist. Without a formula of its own each element costs what its kind says, and backward reads the gradient with the input or
-    /// the output.
+    /// The cost of each [`Pass`](super::Pass) in fp32, in their order, a multiply-add being two FLOPs; zero for a pass
+    /// that does not exist. By default each element costs the kind's FLOPs, and backward reads the gradient with the
+    /// input or the output.
     fn work(&self, of: &Sizes) -> [Work; 3] {
         let (forward, backward) = self.kind().flops;
         [
@@ -35,17 +37,18 @@ pub trait LayerRule: OfKind {
         ]
     }
 
-    /// Shape of one sample of the output, from as many inputs as it takes; the error says what does not fit and the cure.
+    /// Shape of one sample of the output, from as many inputs as it takes; the error says what does not fit
+    /// and the cure.
     fn shape(&self, inputs: &[Shape]) -> Result<Shape, String> {
         Ok(inputs[0])
     }
 
-    /// Its entries in a model file behind the kind, e.g. `, rate = 0.5`.
+    /// Its entries in a model file after the kind, e.g. `, rate = 0.5`.
     fn settings(&self) -> String {
         String::new()
     }
 
-    /// What its measured costs depend on beside kind and shapes, e.g. ` size5 beta0.75`.
+    /// What its measured costs depend on besides kind and shapes, e.g. ` size5 beta0.75`.
     fn cost_settings(&self) -> String {
         String::new()
     }
@@ -55,18 +58,18 @@ pub trait LayerRule: OfKind {
         Vec::new()
     }
 
-    /// What a recipe says of its first parameter: `last` if no other layer of its kind follows, `ends_block` if it is the
+    /// A recipe's rule for its first parameter: `last` if no other layer of its kind follows, `ends_block` if it is the
     /// last of a residual block's branch.
     fn weight_rule(&self, _rules: &InitRules, _last: bool, _ends_block: bool) -> Option<Init> {
         None
     }
 
-    /// The same layer with a bias; nothing where it cannot have one.
+    /// The same layer with a bias; `None` where it cannot have one.
     fn with_bias(&self) -> Option<Layer> {
         None
     }
 
-    /// The same layer without a bias, and whether it has one; nothing where it has no rows.
+    /// The same layer without a bias, and whether it has one; `None` where it has no rows.
     fn without_bias(&self) -> Option<(Layer, bool)> {
         None
     }
@@ -81,13 +84,13 @@ pub trait LayerRule: OfKind {
         false
     }
 
-    /// How it lies over ranks, where all its inputs are split or not, and all its consumers flatten or not; the error says
-    /// why it cannot be split.
+    /// Its layout over ranks, given whether all its inputs are split and whether all its consumers flatten; the error
+    /// says why it cannot be split.
     fn features(&self, _inputs_split: bool, _before_vector: bool) -> Result<FeatureRule, &'static str> {
         self.kind().features
     }
 
-    /// The layer with its share of the rows among `ranks`, the last ones padded; nothing where it has no rows.
+    /// The layer with its share of the rows among `ranks`, the last ones padded; `None` where it has no rows.
     fn share(&self, _ranks: u32) -> Option<Layer> {
         None
     }

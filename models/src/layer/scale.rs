@@ -1,11 +1,11 @@
-//! A factor and a summand per channel: Caffe's `Scale`.
+//! A factor and an optional bias per channel: Caffe's `Scale`.
 
 use super::*;
 
-/// A factor and, if wanted, a summand per channel, both learnable: Caffe's `Scale`.
+/// A factor and an optional bias per channel, both learnable: Caffe's `Scale`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scale {
-    /// Whether each channel has a summand.
+    /// Whether each channel has a bias.
     pub bias: bool,
 }
 
@@ -27,7 +27,7 @@ impl LayerRule for Scale {
         if self.bias { " bias".to_owned() } else { String::new() }
     }
 
-    /// What a batch norm without γ and β leaves to it, so it does not decay either.
+    /// It takes over γ and β of a batch norm without them, so it does not decay either.
     fn parameters(&self, _: Shape, output: Shape, inits: &Inits) -> Vec<Learned> {
         let of = |name, init| Learned { name, dims: vec![output.channels], init: Init::Constant(init), decay: false };
         let factor = of("scale", inits.gamma);

@@ -5,8 +5,8 @@ use std::fmt;
 /// Most elements one sample may have in any tensor: 8 GiB of fp32, and an index still fits a signed 32-bit integer.
 const MAX_ELEMENTS: u64 = (1 << 31) - 1;
 
-/// Shape of one sample: channels, height, width, in this order in memory (a batch is `[samples, channels, height, width]`).
-/// A flat vector of n features is `n × 1 × 1`.
+/// Shape of one sample: channels, height, width, in this order in memory (a batch is `[samples, channels, height,
+/// width]`). A flat vector of n features is `n × 1 × 1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Feature maps.

@@ -1,4 +1,4 @@
-//! Output shapes against counting: a table of cases worked by hand, and a window that is moved place by place.
+//! Compares output shapes with counting: a table of cases worked by hand, and a window that is moved place by place.
 
 use super::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Samples, Scale, Shape};
 
@@ -28,7 +28,8 @@ fn pool(kernel: u32, stride: u32, padding: u32, ceil: bool) -> Layer {
     })
 }
 
-/// Starts at 0, stride, 2·stride … of windows that lie in the padded image; with `ceil` also one that only begins there.
+/// Starts at 0, stride, 2·stride … of windows that are inside the padded image; with `ceil` also one that only
+/// begins there.
 fn places_counted(size: u32, extent: u32, stride: u32, padding: u32, ceil: bool) -> u32 {
     let (mut start, mut count) = (0, 0);
     loop {

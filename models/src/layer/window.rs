@@ -1,11 +1,11 @@
-//! Windows that move over an image: how many places they have, and what sizes are refused.
+//! Computes how many places a window that moves over an image has, and refuses bad sizes.
 
 use super::Shape;
 
 /// Largest kernel, stride, padding or dilation: small enough that no sum of their products leaves `u64`.
 pub(super) const MAX_WINDOW: u32 = 1 << 16;
 
-/// Sizes of a window lie in 1 to [`MAX_WINDOW`] (padding may be zero).
+/// Sizes of a window must be 1 to [`MAX_WINDOW`] (padding may be zero).
 pub(super) fn check_window(name: &str, pair: (u32, u32), least: u32) -> Result<(), String> {
     for size in [pair.0, pair.1] {
         if !(least..=MAX_WINDOW).contains(&size) {
@@ -15,8 +15,8 @@ pub(super) fn check_window(name: &str, pair: (u32, u32), least: u32) -> Result<(
     Ok(())
 }
 
-/// Places of a window of `extent` that moves by `stride` over `size` places with `padding` on each side; the error is the
-/// padded size.
+/// Places of a window of `extent` that moves by `stride` over `size` places with `padding` on each side; the error is
+/// the padded size.
 pub(super) fn places(size: u32, extent: u64, stride: u32, padding: u32, ceil: bool) -> Result<u32, u64> {
     let padded = u64::from(size) + 2 * u64::from(padding);
     let stride = u64::from(stride);

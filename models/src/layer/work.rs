@@ -1,9 +1,9 @@
-//! What a layer's passes cost: floating-point operations and bytes, from shapes alone.
+//! Counts the cost of a layer's passes: floating-point operations and bytes, from shapes alone.
 //!
-//! A multiply-add is 2 FLOPs (Iandola et al. 2016, §3) and a bias starts the accumulator for nothing, so that forward
-//! and backward of convolutions and dense layers are exactly three times forward. Every tensor that a pass needs is
-//! counted as read or written once, in fp32; sums of gradients from several consumers are not part of any layer.
-//! The formula of each kind is in its file.
+//! A multiply-add is 2 FLOPs (Iandola et al. 2016, §3) and a bias initializes the accumulator at no cost, so that
+//! forward and backward of convolutions and dense layers are exactly three times forward. Every tensor that a pass
+//! needs is counted as read or written once, in fp32; sums of gradients from several consumers are not part of any
+//! layer. The formula of each kind is in its file.
 
 /// Bytes of one fp32 element.
 const ELEMENT_BYTES: f64 = 4.0;
@@ -36,13 +36,13 @@ impl Work {
         self.bytes_read + self.bytes_written
     }
 
-    /// So many FLOPs over so many elements.
+    /// This many FLOPs and elements read and written.
     pub(crate) fn of(flops: f64, elements_read: f64, elements_written: f64) -> Work {
         Work { flops, bytes_read: elements_read * ELEMENT_BYTES, bytes_written: elements_written * ELEMENT_BYTES }
     }
 }
 
-/// Elements of the tensors of a batch, which a layer's work follows from.
+/// Elements of the tensors of a batch, from which a layer's work is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Sizes {
     /// Samples.
@@ -57,6 +57,6 @@ pub struct Sizes {
     pub learned: f64,
     /// Of the first parameter.
     pub weight: f64,
-    /// Inputs that meet in one output through the first parameter.
+    /// Inputs that contribute to one output through the first parameter.
     pub fan_in: f64,
 }

@@ -1,4 +1,5 @@
-//! Gathers and returns as tasks: a copy into a buffer, an exchange, a copy out of it; and what the next pass may overlap.
+//! Lowers gathers and returns to tasks: a copy into a buffer, an exchange, a copy out of it; and what the next pass
+//! may overlap.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::{
     Rows, Sharding, Task, TaskId, Turns,
 };
 
-/// Samples on their way to the split layers, their gradients on the way back, and whatever is gathered between split layers.
+/// Samples sent to the split layers, their gradients sent back, and gathers between split layers.
 const SAMPLES: usize = 0;
 const RETURNS: usize = 1;
 const FEATURES: usize = 2;
@@ -56,7 +57,7 @@ impl Tasks<'_> {
         }
     }
 
-    /// Takes the gradients of this rank's samples that the last pass gave back, where samples went to split layers.
+    /// Takes the gradients of this rank's samples that the last pass returned, where samples went to split layers.
     pub(super) fn take_last_returned(&mut self, last: usize) {
         let is_it = |layer: &crate::ShardLayer| layer.gather == Some(Gather::Samples);
         let gather = self.sharding().layers.iter().position(is_it).map(|index| LayerId(index as u32));
@@ -65,7 +66,7 @@ impl Tasks<'_> {
         }
     }
 
-    /// `dense1`: what a gather is named by.
+    /// `dense1`: the name of a gather in task names.
     fn label(&self, gather: LayerId, pass: usize) -> String {
         let of = &self.of.model.node(self.of.model.node(gather).inputs[0]).name;
         let what = if self.sharding().layers[gather.index()].gather == Some(Gather::Scores) { " scores" } else { "" };
@@ -98,7 +99,7 @@ impl Tasks<'_> {
         self.copies(name, copy, after)
     }
 
-    /// What each part has, by its coordinate.
+    /// The value of each part, by its coordinate.
     fn by_part<T: PartialEq>(&self, of: impl Fn(u32) -> T) -> ByCoordinate<T> {
         ByCoordinate::along(self.sharding().axis, (0..self.sharding().ranks).map(of).collect())
     }
@@ -115,7 +116,7 @@ impl Tasks<'_> {
         self.task(name, Op::Exchange(exchange), vec![After { task: after, lag: 0 }])
     }
 
-    /// By worker: its samples in a pass, if it has some, and the place of the first of them there.
+    /// By worker: its samples in a pass, if it has some, and the position of the first of them there.
     fn shares(&self, pass: usize) -> Vec<Option<(Piece, u64)>> {
         let mut shares = vec![None; self.sharding().ranks as usize];
         let mut at = 0;
@@ -148,7 +149,7 @@ impl Tasks<'_> {
         self.send(format!("gather {label}"), Collective::AllGatherV { counts }, SAMPLES, elements, packed)
     }
 
-    /// Takes the samples of a pass, and sends those of the next one on their way.
+    /// Takes the samples of a pass, and starts sending those of the next one.
     fn take_samples(&mut self, gather: LayerId, pass: usize) {
         let sent = match pass {
             0 => self.send_samples(gather, 0),
@@ -168,7 +169,7 @@ impl Tasks<'_> {
         self.list.iter().rposition(of_buffer).expect("samples are sent before they are taken")
     }
 
-    /// Sends the gradients of a pass back to where its samples are from, once those of the pass before are there.
+    /// Sends the gradients of a pass back to the owners of its samples, once those of the pass before have arrived.
     fn return_samples(&mut self, gather: LayerId, pass: usize) {
         if let Some(before) = pass.checked_sub(1) {
             self.take_returned(gather, before);
@@ -182,7 +183,7 @@ impl Tasks<'_> {
         self.send(format!("return {label}"), Collective::ReduceScatterV { counts }, RETURNS, elements, packed);
     }
 
-    /// Takes the gradients of this rank's samples that a pass gave back.
+    /// Takes the gradients of this rank's samples that a pass returned.
     fn take_returned(&mut self, gather: LayerId, pass: usize) {
         let (size, returned) = (block(self.of.model, gather), self.last_exchange(RETURNS));
         let shares = self.shares(pass);
@@ -196,7 +197,8 @@ impl Tasks<'_> {
         self.copy_parts(name, (from, to), rows, Some(returned));
     }
 
-    /// Rows between samples with all features and the ranks' blocks, `[rank][sample][feature]`, written one way.
+    /// Rows between samples with all features and the ranks' blocks, `[rank][sample][feature]`, one of them the
+    /// destination.
     fn blocks(&self, gather: LayerId) -> Vec<Rows> {
         let (samples, size) = (u64::from(self.sharding().pass_samples()), block(self.of.model, gather));
         let (producer, whole) = (self.of.model.node(gather).inputs[0], self.of.model.node(gather).output.elements());
@@ -257,7 +259,7 @@ impl Tasks<'_> {
         self.add_up(gather, &format!("gradient {label}"), (Area::Gradient(gather), Area::Gradient(producer)), add);
     }
 
-    /// The sum over ranks of what lies in one area, in another or added there.
+    /// Sums one area over the ranks into another, or adds the sum there.
     fn add_up(&mut self, gather: LayerId, what: &str, (from, to): (Area, Area), add: bool) {
         let (buffer, rows, elements) =
             (Area::Buffer(Buffer::Declared(FEATURES)), self.whole(gather), self.block_elements(gather));
@@ -286,7 +288,8 @@ impl Tasks<'_> {
         self.take_gradient(gather, pass, Area::Gradient(gather), |part| (u64::from(part) * size, whole), None);
     }
 
-    /// The gradient of a rank's own features, from rows at `from` of its part, into that of the layer that made them.
+    /// Copies the gradient of a rank's own features, from rows at `from` of its part, into that of the layer
+    /// that made them.
     fn take_gradient(
         &mut self,
         gather: LayerId,
@@ -301,7 +304,7 @@ impl Tasks<'_> {
             let length = self.sharding().features(self.of.model, producer, part);
             let rows = Rows { count, length, from: from(part), to: (0, size) };
             let rows = if length > 0 { vec![rows] } else { Vec::new() };
-            // Padding learns nothing.
+            // Padding has no gradient.
             let clear = !add && length < size;
             Copy { from: area, to: Area::Gradient(producer), rows, add, clear, turns: Turns::ONE }
         });

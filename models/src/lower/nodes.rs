@@ -1,6 +1,8 @@
-//! Graph → program where the first rank of each node takes its samples and its losses: a role for it, one for the others.
+//! Lowers graphs in which the first rank of each node takes its samples and its losses: a role for it, one
+//! for the others.
 //!
-//! Both have the same list of tasks. What the first rank does for its node has no samples on the others, and takes no time.
+//! Both have the same list of tasks. What the first rank does for its node has no samples on the others, and takes
+//! no time there.
 
 use lockstep_topology::Collective;
 
@@ -11,7 +13,7 @@ use crate::{
     Pass, Role, Rows, Sharding, TaskId, Turns,
 };
 
-/// A node's samples on their way to its ranks, its scores on the way to the first one, their gradients on the way back.
+/// A node's samples sent to its ranks, its scores sent to the first one, their gradients sent back.
 const INPUTS: usize = 0;
 const SCORES: usize = 1;
 const GRADIENTS: usize = 2;
@@ -46,7 +48,7 @@ pub(super) fn buffers(model: &Model, sharding: &Sharding) -> Vec<Declared> {
 }
 
 impl Tasks<'_> {
-    /// Samples that this rank takes in a pass: of its node, if it is the first one there.
+    /// Samples that this rank takes in a pass: those of its node, if it is the first one there.
     pub(super) fn samples_of(&self, pass: usize) -> u32 {
         let takes = !self.sharding().by_node() || self.is_first(pass);
         if takes { self.sharding().samples_of(pass) } else { 0 }
@@ -63,7 +65,7 @@ impl Tasks<'_> {
         self.task("load".to_owned(), op, Vec::new());
     }
 
-    /// Hands a node's samples out, takes its scores in, or hands their gradients out.
+    /// Scatters a node's samples, gathers its scores, or scatters their gradients.
     pub(super) fn relayout_in_node(&mut self, layer: LayerId, of: Pass) {
         let name = self.of.model.node(layer).name.as_str();
         match (self.sharding().layers[layer.index()].gather, of) {
@@ -99,7 +101,8 @@ impl Tasks<'_> {
         self.task(format!("unpack {name}"), copy, vec![After { task: gathered, lag: 0 }]);
     }
 
-    /// The end of one job of each device: callbacks on the node's main thread, one after the other (Kumar et al. 2018, §4.3).
+    /// The end of each device's job: callbacks on the node's main thread, one after the other (Kumar et al.
+    /// 2018, §4.3).
     pub(super) fn end_jobs(&mut self, name: String, after: Option<TaskId>) {
         let pass = self.passes.start;
         let calls = if self.is_first(pass) { self.sharding().passes[pass].len() as u32 } else { 0 };

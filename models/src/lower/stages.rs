@@ -1,7 +1,9 @@
-//! Graph → the roles of a pipeline: each stage has the tasks of its chunks of layers, and sends what crosses to its neighbours.
+//! Lowers a graph to the roles of a pipeline: each stage has the tasks of its chunks of layers, and sends activations
+//! and gradients to its neighbours.
 //!
-//! What crosses from one chunk to the next is packed into a buffer, sent to the one rank of the next stage with the same other
-//! coordinates, and unpacked there; gradients go back in the same way. A receive is posted as soon as its buffer is free.
+//! What crosses from one chunk to the next is packed into a buffer, sent to the one rank of the next stage with the
+//! same other coordinates, and unpacked there; gradients return in the same way. A receive is posted as soon as its
+//! buffer is free.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,10 +19,10 @@ use crate::{
     PipelineStep, Role, Rows, StageBody, StageOrder, Stages, Stream, Task, TaskId, Turns, pipeline,
 };
 
-/// Buffers of a border between two chunks: activations on their way forward, and gradients on their way back.
+/// Buffers of a border between two chunks: activations sent forward, and gradients sent back.
 const EACH: usize = 2;
 
-/// A role for each stage; buffers of the borders between chunks come behind `first` others.
+/// A role for each stage; buffers of the borders between chunks come after `first` others.
 ///
 /// # Errors
 /// Micro-batches that the schedule does not serve.
@@ -36,7 +38,7 @@ pub(super) fn roles(of: Lowering<'_>, stages: &Stages, first: usize) -> Result<V
     Ok((0..).zip(lists).map(role).collect())
 }
 
-/// For each border between two chunks: room for a micro-batch of what crosses it forward, and back.
+/// For each border between two chunks: buffers for what a micro-batch sends across it forward, and back.
 pub(super) fn buffers(of: Lowering<'_>, stages: &Stages) -> Vec<Declared> {
     let borders = 0..stages.chunks().len() as u32 - 1;
     let declared = |border: u32| {
@@ -113,10 +115,10 @@ fn chunk_of_parameters(model: &Model, stages: &Stages, range: &Range<u64>) -> u3
     model.iter().find(holds).map_or(0, |(id, _)| stages.chunk_of(id))
 }
 
-/// What crosses the border behind a chunk in one direction.
+/// What crosses the border after a chunk in one direction.
 struct Border<'a> {
     of: Lowering<'a>,
-    /// Buffers before those of all borders.
+    /// The number of buffers before those of all borders.
     first: usize,
     border: u32,
     pass: PipelinePass,
@@ -125,8 +127,8 @@ struct Border<'a> {
     upwards: bool,
     /// Layers whose outputs cross, or whose gradients do.
     layers: Vec<LayerId>,
-    /// Micro-batches that may be on their way at once: those that the chunk before the border has in flight, so that neither side
-    /// waits for room.
+    /// Micro-batches that may be in transfer at once: those that the chunk before the border has in flight, so that
+    /// neither side waits for a free buffer.
     in_flight: u32,
 }
 
@@ -183,7 +185,7 @@ impl<'a> Border<'a> {
         Exchange { between: Some(self.between), turns, chunk: turns.elements, ..whole }
     }
 
-    /// Copies between the buffer and the layers' own places; the first and the last of them.
+    /// Copies between the buffer and the layers' own memory; the first and the last of them.
     fn copies(&self, tasks: &mut Vec<Task>, verb: &str, packs: bool) -> Range<TaskId> {
         let first = tasks.len();
         let mut at = 0;

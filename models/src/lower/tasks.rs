@@ -1,8 +1,8 @@
-//! One role's list of tasks in the making: a task for each node of the graph, in the order of its passes.
+//! Builds one role's list of tasks: a task for each node of the graph, in the order of its passes.
 //!
-//! Micro-batch nodes are in a `Repeat`, or in the bodies of a pipeline's stage, and step nodes behind it; a step node that waits for a
-//! micro-batch node waits for its last repetition, so exchanges overlap the backward pass of the last micro-batch. Dependencies that
-//! the order of a stream implies are left out.
+//! Micro-batch nodes are in a `Repeat`, or in the bodies of a pipeline's stage, and step nodes come after it; a step
+//! node that waits for a micro-batch node waits for its last repetition, so exchanges overlap the backward pass of the
+//! last micro-batch. Dependencies that the order of a stream implies are left out.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use crate::{
     Pass, Phase, Sharding, Stream, Task, TaskId,
 };
 
-/// The tasks of a role, as far as they are made.
+/// The tasks of a role, as far as they are built.
 pub(super) struct Tasks<'a> {
     pub(super) of: Lowering<'a>,
     /// The lowest of its ranks.
@@ -28,7 +28,7 @@ pub(super) struct Tasks<'a> {
     pub(super) passes: Range<usize>,
     pub(super) list: Vec<Task>,
     task_of: Vec<Option<TaskId>>,
-    /// By node: whether it is that of another stage.
+    /// By node: whether it belongs to another stage.
     pub(super) left_out: Vec<bool>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Tasks<'a> {
     /// How the rank's model was cut out of the whole.
     ///
     /// # Panics
-    /// Where it was not: only graphs with split layers have nodes that ask.
+    /// Where it was not cut: only graphs with split layers have nodes that ask.
     pub(super) fn sharding(&self) -> &'a Sharding {
         self.of.sharding.expect("relayouts are those of split layers")
     }
@@ -58,8 +58,8 @@ impl<'a> Tasks<'a> {
         self.of.sharding.is_some_and(|sharding| sharding.by_node())
     }
 
-    /// The whole list where a rank computes all layers: passes of micro-batches, or those through split layers one after the other, then
-    /// the step.
+    /// The whole list where a rank computes all layers: passes of micro-batches, or those through split layers one
+    /// after the other, then the step.
     pub(super) fn run(mut self) -> Vec<Task> {
         let (micro, step) = (self.of_scope(&[Scope::MicroBatch]), self.of_scope(&[Scope::Step]));
         let claimed = self.of.job.claims();
@@ -80,7 +80,7 @@ impl<'a> Tasks<'a> {
         self.list
     }
 
-    /// What comes before split layers, each pass through them, what comes behind.
+    /// The tasks before split layers, those of each pass through them, the tasks after them.
     fn run_passes(&mut self, micro: &[NodeIndex]) {
         let through = self.of_scope(&[Scope::Pass]);
         let (before, after): (Vec<NodeIndex>, Vec<_>) = micro.iter().partition(|node| **node < through[0]);
@@ -108,7 +108,7 @@ impl<'a> Tasks<'a> {
         if self.of.job.bucket == Bucket::Tensor {
             await_backward(&mut self.list);
         }
-        // In a node's table each exchange waits for the one before anyway, as a library that blocks wants it.
+        // In a node's table each exchange waits for the one before anyway, as a blocking library needs it.
         let activations = self.of.sharding.is_some() && !self.by_node();
         let counts = |task: &Task| {
             let of_layers = |of: &Exchange| activations && matches!(of.buffer, Buffer::Declared(_));
@@ -149,7 +149,7 @@ impl<'a> Tasks<'a> {
                 let name = format!("{} {}{}", phase.name(), chain_name(model, &[*id]), self.suffix(in_pass, pass));
                 (Op::Compute { chain, phase, samples, pass: of_pass }, Stream::Compute, name)
             }
-            // One rank's partial sum is the whole sum: its readers wait for whoever made it.
+            // One rank's partial sum is the whole sum: its readers depend on its producer directly.
             Work::Collective { axes, .. } if axes.iter().all(|axis| graph.mesh.size(axis) == 1) => return,
             Work::Collective { collective, axes, range } => {
                 let (verb, exchange) = self.exchange(node, collective, *axes, range);
@@ -169,7 +169,7 @@ impl<'a> Tasks<'a> {
         self.task_of[node.index()] = Some(self.list.len() - 1);
     }
 
-    /// The axes along which what a node reads lies in parts: it is worked on in parts there.
+    /// The axes along which a node's inputs are sharded: the node works on parts there.
     fn parts_at(&self, node: NodeIndex) -> AxisSet {
         let parts = AxisLayout::Split(Dimension::Element);
         let edges = self.of.graph.dag.edges_directed(node, Direction::Incoming);
@@ -177,7 +177,8 @@ impl<'a> Tasks<'a> {
         of_edges.fold(AxisSet::default(), AxisSet::or)
     }
 
-    /// A formula as it is behind the tasks so far: an update in each pass through split layers is one by the pass's own samples.
+    /// A formula in its place after the tasks so far: an update in each pass through split layers is scaled by the
+    /// pass's own samples.
     fn in_pass(&self, of: &Elementwise) -> Formula {
         let (Some(sharding), true) = (self.of.sharding, of.formula.writes(Buffer::Momentum)) else {
             return of.formula.clone();
@@ -188,7 +189,8 @@ impl<'a> Tasks<'a> {
         Optimizer::update(scale, again)
     }
 
-    /// Notes the last task on the compute stream that `push` adds for a node; exchanges behind it are those of the next pass.
+    /// Records the last task on the compute stream that `push` adds for a node; exchanges after it belong to
+    /// the next pass.
     fn pushed(&mut self, node: NodeIndex, push: impl FnOnce(&mut Self)) {
         push(self);
         self.task_of[node.index()] = self.list.iter().rposition(|task| task.stream == Stream::Compute);
@@ -233,7 +235,8 @@ impl<'a> Tasks<'a> {
         }
     }
 
-    /// Dependencies between streams on what is made in this step, or in the one before; the order inside a stream implies the others.
+    /// Dependencies between streams on what is made in this step, or in the one before; the order inside a stream
+    /// implies the others.
     fn after(&self, node: NodeIndex, stream: Stream, previous_step: bool) -> Vec<After> {
         let edges = self.of.graph.dag.edges_directed(node, Direction::Incoming);
         let edges = edges.filter(|edge| edge.weight().previous_step == previous_step);
@@ -246,7 +249,7 @@ impl<'a> Tasks<'a> {
         after
     }
 
-    /// The task of a node, or the tasks that it would have waited for where it is left out.
+    /// The task of a node, or what it would have waited for where it is left out.
     fn made_by(&self, node: NodeIndex) -> Vec<TaskId> {
         match self.task_of[node.index()] {
             Some(task) => vec![task],
@@ -262,8 +265,8 @@ impl<'a> Tasks<'a> {
     }
 }
 
-/// At most `limit` of the exchanges that count in flight: the n-th waits for the (n − limit)-th, the first ones for the last of the previous
-/// iteration (Goyal et al. 2017 §4.2).
+/// Allows at most `limit` of the exchanges that count in flight: the n-th waits for the (n − limit)-th, the first ones
+/// for the last of the previous iteration (Goyal et al. 2017 §4.2).
 pub(super) fn limit_exchanges(tasks: &mut [Task], limit: u32, counts: impl Fn(&Task) -> bool) {
     let exchanges: Vec<TaskId> = (0..tasks.len()).filter(|id| counts(&tasks[*id])).collect();
     let limit = (limit as usize).min(exchanges.len());
@@ -279,7 +282,7 @@ pub(super) fn limit_exchanges(tasks: &mut [Task], limit: u32, counts: impl Fn(&T
     }
 }
 
-/// Lets exchanges of gradients wait for the last backward task instead of those that made their gradients.
+/// Makes exchanges of gradients wait for the last backward task instead of those that made their gradients.
 fn await_backward(tasks: &mut [Task]) {
     let backward = |task: &Task| matches!(task.op, Op::Compute { phase, .. } if phase != Phase::Forward);
     let Some(last) = tasks.iter().rposition(backward) else { return };

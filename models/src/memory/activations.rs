@@ -1,7 +1,7 @@
-//! The tensors of a micro-batch that come and go: which tasks write and read each, in the order of the role's tasks.
+//! Lists the temporary tensors of a micro-batch: which tasks write and read each, in the order of the role's tasks.
 //!
-//! What lies inside a fused chain is never stored. Outputs and their gradients share an arena; what a kernel keeps from its
-//! forward to its backward pass (places of maxima, a dropout's mask, a loss's probabilities) is its own.
+//! Tensors inside a fused chain are never stored. Outputs and their gradients share an arena; what a kernel keeps from
+//! its forward to its backward pass (places of maxima, a dropout's mask, a loss's probabilities) has its own memory.
 
 use crate::layer::InputUse;
 use crate::{Area, Layer, LayerId, Model, Op, Phase, Program, Role};
@@ -13,7 +13,7 @@ use super::{ELEMENT_BYTES, LINE_BYTES};
 pub enum Content {
     /// The layer's output.
     Output,
-    /// The gradient towards its output.
+    /// The gradient with respect to its output.
     Gradient,
     /// What its kernel keeps for the backward pass.
     Kept,
@@ -24,9 +24,9 @@ pub enum Content {
 pub struct Tensor {
     /// `conv1`, `conv1 gradient`, `pool1 places`.
     pub name: String,
-    /// Whose it is.
+    /// Its layer.
     pub layer: LayerId,
-    /// What of it.
+    /// What of the layer it holds.
     pub content: Content,
     /// Its size in whole cache lines, so that each begins on one.
     pub bytes: u64,
@@ -36,7 +36,7 @@ pub struct Tensor {
     pub last: usize,
 }
 
-/// The chains of a role: where they stand, and how many samples they take.
+/// The chains of a role: their positions, and how many samples they take.
 pub(super) struct Chains {
     /// The forward task of each, if the role runs it.
     pub(super) forward: Vec<Option<usize>>,
@@ -66,7 +66,7 @@ impl Chains {
         Chains { forward, of_layer, last_backward, samples, in_stage }
     }
 
-    /// The last task that is of the layer or takes in its output.
+    /// The last task of the layer, or that reads its output.
     pub(super) fn referred_until(&self, model: &Model, id: LayerId) -> usize {
         let of = |id: &LayerId| self.of_layer[id.index()].and_then(|chain| self.last_backward[chain]);
         of(&id).into_iter().chain(model.consumers(id).iter().filter_map(of)).max().unwrap_or(0)
@@ -83,12 +83,12 @@ impl Chains {
     }
 }
 
-/// Where a tensor is used.
+/// The tasks that use a tensor.
 #[derive(Debug, Clone, Copy, Default)]
 struct Uses {
     /// First and last position.
     span: Option<(usize, usize)>,
-    /// Whether somebody reads it, or writes an output.
+    /// Whether a task reads it, or writes an output.
     wanted: bool,
 }
 
@@ -164,8 +164,8 @@ fn uses(program: &Program, role: &Role) -> (Vec<Uses>, Vec<Uses>) {
     (outputs, gradients)
 }
 
-/// The span of a tensor with the repetitions that it must outlast: one made before a `Repeat` is there until all of it has
-/// run, one that is read behind it (or filled bit by bit) from its first task on.
+/// The span of a tensor extended over repetitions: one made before a `Repeat` lives until all of it has run, one that
+/// is read after it (or filled bit by bit) from its first task on.
 fn across_repetitions(role: &Role, (first, last): (usize, usize)) -> (usize, usize) {
     let (mut from, mut to) = (first, last);
     for (id, task) in role.tasks.iter().enumerate() {
@@ -181,12 +181,12 @@ fn across_repetitions(role: &Role, (first, last): (usize, usize)) -> (usize, usi
     (from, to)
 }
 
-/// What a backward task of a chain reads beside the gradient of the chain's output, its parameters and what it keeps.
+/// What a backward task of a chain reads besides the gradient of the chain's output, its parameters and what it keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reads {
-    /// The chain's inputs: for parameter gradients, and where the slope follows from them.
+    /// The chain's inputs: for parameter gradients, and where the slope is computed from them.
     pub input: bool,
-    /// Its output: where a ReLU cut it off or the slope follows from it.
+    /// Its output: where a ReLU cut it off or the slope is computed from it.
     pub output: bool,
 }
 

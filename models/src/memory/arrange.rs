@@ -1,9 +1,9 @@
-//! Where pieces of memory lie so that those which live at different times share a place.
+//! Places pieces of memory so that those with disjoint lifetimes share addresses.
 //!
-//! Greedy: one piece after the other, each into the smallest gap that fits between those it meets (Pisarchyk and Lee 2020,
-//! "Efficient memory management for deep neural net inference", §5.2). The order is by size, by first use or by length of
-//! life, whichever gives the smallest arena. Never more than all sizes added up, since one without a gap lies behind
-//! the last one it meets.
+//! Greedy: one piece after the other, each into the smallest gap that fits between those whose lifetimes overlap
+//! (Pisarchyk and Lee 2020, "Efficient memory management for deep neural net inference", §5.2). The order is by size,
+//! by first use or by length of life, whichever gives the smallest arena. The arena never exceeds the sum of all sizes,
+//! since a piece without a gap is placed after the last one that overlaps.
 
 use std::cmp::Reverse;
 
@@ -16,7 +16,7 @@ pub struct Storage {
     pub first: usize,
     /// The task that uses it last.
     pub last: usize,
-    /// The same of a second life, behind the first; nothing is kept between the two.
+    /// The same of a second lifetime, after the first; nothing is kept between the two.
     pub again: Option<(usize, usize)>,
 }
 
@@ -49,7 +49,7 @@ pub fn arrange(pieces: &[Storage]) -> Arrangement {
 
 fn in_order(pieces: &[Storage], order: Vec<usize>) -> Arrangement {
     let mut offsets = vec![0u64; pieces.len()];
-    // By offset, so that gaps are found going up.
+    // By offset, to find gaps in ascending order.
     let mut placed: Vec<usize> = Vec::with_capacity(pieces.len());
     let mut bytes = 0u64;
     for index in order {
@@ -70,13 +70,13 @@ fn in_order(pieces: &[Storage], order: Vec<usize>) -> Arrangement {
     Arrangement { offsets, bytes }
 }
 
-/// Whether some task finds both in memory.
+/// Whether some task needs both in memory.
 fn meet(a: &Storage, b: &Storage) -> bool {
     a.lives().any(|(first, last)| b.lives().any(|(other, end)| first <= end && other <= last))
 }
 
 impl Storage {
-    /// Its lives, each with its first and last task.
+    /// Its lifetimes, each with its first and last task.
     fn lives(&self) -> impl Iterator<Item = (usize, usize)> {
         [(self.first, self.last)].into_iter().chain(self.again)
     }

@@ -1,4 +1,4 @@
-//! Where the elements of all buffers lie in a rank's memory.
+//! Maps the elements of all buffers to a rank's memory.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::{Buffer, Program, Role};
 use super::places::Places;
 use super::plan::Reuse;
 
-/// Where all buffers of a rank lie.
+/// The positions of all buffers of a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BufferPlaces {
     parameters: Places,
@@ -41,7 +41,7 @@ impl BufferPlaces {
         }
     }
 
-    /// Where elements `range` of a buffer lie.
+    /// The position of elements `range` of a buffer.
     ///
     /// # Panics
     /// As [`Places::place`].
@@ -49,7 +49,7 @@ impl BufferPlaces {
         self.of(buffer).place(range)
     }
 
-    /// The parts of `range` that lie in one piece each, in all of the `buffers`.
+    /// The parts of `range` that are contiguous in all of the `buffers`.
     pub fn pieces(&self, buffers: &[Buffer], range: &Range<usize>) -> Vec<Range<usize>> {
         let ends = buffers.iter().flat_map(|buffer| self.of(*buffer).pieces()).map(|(piece, _)| piece.end);
         let mut cuts: Vec<usize> = ends.filter(|end| range.start < *end && *end < range.end).collect();

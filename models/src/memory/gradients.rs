@@ -1,7 +1,8 @@
-//! Where the gradients of parameters lie: buckets whose lives do not meet share a place (Rajbhandari et al. 2020 §5.2).
+//! Places the gradients of parameters: buckets with disjoint lifetimes share memory (Rajbhandari et al. 2020 §5.2).
 //!
-//! A bucket's gradients live from the first backward pass that writes them to the formula that uses them up: the update, or the sum of
-//! micro-batches. Where these follow the whole backward pass all lives meet, and each bucket has a place of its own.
+//! A bucket's gradients live from the first backward pass that writes them to the formula that uses them up: the
+//! update, or the sum of micro-batches. Where these follow the whole backward pass all lifetimes overlap, and each
+//! bucket has its own memory.
 
 use std::ops::Range;
 
@@ -24,7 +25,8 @@ pub struct GradientLife {
 }
 
 impl Places {
-    /// The gradients of the ranks of a role: in their order, unless `reuse` lets buckets share places and that takes less.
+    /// The gradients of the ranks of a role: in their order, unless `reuse` lets buckets share memory and
+    /// that takes less.
     pub fn of_gradients(program: &Program, (role, rank): (&Role, u32), reuse: Reuse) -> Places {
         let apart = Places::of(program, (role, rank), Buffer::Gradients);
         let shares = matches!(reuse, Reuse::Shared | Reuse::Counted | Reuse::Full);
@@ -33,7 +35,8 @@ impl Places {
     }
 }
 
-/// The gradients of a role with buckets in places that others have left; nothing where they take as much as `apart` elements do.
+/// The gradients of a role with buckets in memory that earlier ones have freed; `None` where they take as much as
+/// `apart` elements do.
 fn sharing(program: &Program, role: &Role, apart: usize) -> Option<Places> {
     let lives = lives(program, role)?;
     let rooms = rooms(program, role, Buffer::Gradients);
@@ -60,8 +63,9 @@ fn sharing(program: &Program, role: &Role, apart: usize) -> Option<Places> {
     (arrangement.bytes < all).then(|| Places::new(pieces, elements, program.model.parameter_elements() as usize))
 }
 
-/// The lives of all gradients of a role, in ascending order of their parameters: the smallest ranges that no task cuts in two. Nothing
-/// where some are needed for longer than from a backward pass to a formula of the same iteration, or of the same repetition.
+/// The lifetimes of all gradients of a role, in ascending order of their parameters: the smallest ranges that no task
+/// cuts in two. `None` where some are needed for longer than from a backward pass to a formula of the same iteration,
+/// or of the same repetition.
 pub fn lives(program: &Program, role: &Role) -> Option<Vec<GradientLife>> {
     let uses = uses(program, role)?;
     let lives = merged(uses);
@@ -69,7 +73,7 @@ pub fn lives(program: &Program, role: &Role) -> Option<Vec<GradientLife>> {
         let (first, last) = (*tasks.iter().min()?, *tasks.iter().max()?);
         let begins = matches!(role.tasks[first].op, Op::Compute { .. });
         let ends = role.tasks[last].op.uses_gradients() && role.loop_of(first) == role.loop_of(last);
-        // What no formula has waited for may still be on its way when the next bucket is written.
+        // An exchange that no formula has waited for may still be in flight when the next bucket is written.
         let awaited = |exchange: &TaskId| {
             tasks.iter().any(|task| {
                 let Task { op, after, .. } = &role.tasks[*task];
@@ -82,7 +86,7 @@ pub fn lives(program: &Program, role: &Role) -> Option<Vec<GradientLife>> {
     lives.into_iter().map(life).collect()
 }
 
-/// The smallest ranges that no use cuts in two, each with its tasks; uses come by where they start.
+/// The smallest ranges that no use cuts in two, each with its tasks; uses are given in order of their starts.
 pub(super) fn merged(uses: Vec<(Range<u64>, TaskId)>) -> Vec<(Range<u64>, Vec<TaskId>)> {
     let mut merged: Vec<(Range<u64>, Vec<TaskId>)> = Vec::new();
     for (range, task) in uses {
@@ -97,10 +101,10 @@ pub(super) fn merged(uses: Vec<(Range<u64>, TaskId)>) -> Vec<(Range<u64>, Vec<Ta
     merged
 }
 
-/// Ranges of gradients with the tasks that write, exchange or use them up, by their start. Nothing where formulas that name them run beside
-/// the compute stream, where copies do, in the stages of a pipeline, and where ranks share layers.
+/// Ranges of gradients with the tasks that write, exchange or use them up, by their start. `None` where formulas that
+/// name them run beside the compute stream, where copies do, in the stages of a pipeline, and where ranks share layers.
 fn uses(program: &Program, role: &Role) -> Option<Vec<(Range<u64>, TaskId)>> {
-    // Ranks that share layers pass through them several times in a step, and add up what the passes give.
+    // Ranks that share layers run through them several times in a step, and accumulate the gradients of the passes.
     if program.sharding.is_some() {
         return None;
     }
@@ -123,7 +127,7 @@ fn uses(program: &Program, role: &Role) -> Option<Vec<(Range<u64>, TaskId)>> {
     }
     uses.retain(|(range, _)| range.start < range.end);
     uses.sort_by_key(|(range, task)| (range.start, range.end, *task));
-    // Kernels are made for chains that the role does not run, too: all of their parameters must lie somewhere.
+    // Kernels exist also for chains that the role does not run: all of their parameters need a position.
     let mut covered = 0;
     for (range, _) in &uses {
         if range.start > covered {

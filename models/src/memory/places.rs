@@ -1,37 +1,39 @@
-//! Where the elements of a buffer lie in a rank's memory: in their order, with room behind each range whose exchange is padded.
+//! Maps the elements of a buffer to a rank's memory: in their order, with padding after each range whose
+//! exchange is padded.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::{Buffer, Program, Role};
 
-/// Where the elements of one buffer lie.
+/// The positions of the elements of one buffer.
 ///
-/// Ranges are fp32 elements. A range that a task names lies in one piece, unless it is one of arithmetic element by element.
+/// Ranges are fp32 elements. A range that a task names is contiguous, unless its task is elementwise arithmetic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
     /// Ranges of the buffer in ascending order, each with where it begins in memory.
     pieces: Vec<(Range<usize>, usize)>,
     elements: usize,
-    /// Elements of the buffer, those among them that other ranks have.
+    /// Elements of the buffer, including those that other ranks have.
     all: usize,
 }
 
 impl Places {
-    /// Memory of `elements` elements in which each lies at its own number.
+    /// Memory of `elements` elements, each at the position of its own number.
     pub fn dense(elements: u64) -> Places {
         let elements = elements as usize;
         let all = 0..elements;
         Places { pieces: vec![(all, 0)], elements, all: elements }
     }
 
-    /// Those pieces, in ascending order of their ranges, which are `all` of the buffer, in memory of `elements` elements.
+    /// These pieces, in ascending order of their ranges, of a buffer of `all` elements, in memory of
+    /// `elements` elements.
     pub(super) fn new(pieces: Vec<(Range<usize>, usize)>, elements: usize, all: usize) -> Places {
         Places { pieces, elements, all }
     }
 
-    /// A buffer of `rank` of a role, every element in a place of its own: of parameters and gradients those of the role's layers, of their
-    /// momentum what the rank updates.
+    /// A buffer of `rank` of a role, without sharing memory: of parameters and gradients those of the role's layers, of
+    /// their momentum what the rank updates.
     pub(super) fn of(program: &Program, (role, rank): (&Role, u32), buffer: Buffer) -> Places {
         let all = program.elements(buffer);
         let own = match buffer {
@@ -58,7 +60,7 @@ impl Places {
         Places { pieces, elements: at as usize, all: all as usize }
     }
 
-    /// Its pieces, each with where it begins.
+    /// Its pieces, each with its first element in memory.
     pub(super) fn pieces(&self) -> &[(Range<usize>, usize)] {
         &self.pieces
     }
@@ -68,10 +70,10 @@ impl Places {
         self.elements
     }
 
-    /// Where elements `range` lie, which are of one task.
+    /// The position of elements `range`, which belong to one task.
     ///
     /// # Panics
-    /// When no task names the range: parts of it lie apart.
+    /// When no task names the range: its parts are not contiguous.
     pub fn place(&self, range: &Range<usize>) -> Range<usize> {
         if range.is_empty() {
             return 0..0;
@@ -82,14 +84,14 @@ impl Places {
         start + range.start - piece.start..start + range.end - piece.start
     }
 
-    /// The first elements of `range` that lie there.
+    /// The first elements of `range` that are in that memory.
     pub fn within(&self, range: Range<usize>) -> Range<usize> {
         let overlap = |own: &Range<usize>| own.start.max(range.start)..own.end.min(range.end);
         let parts = self.pieces.iter().map(|(own, _)| overlap(own));
         parts.into_iter().find(|part| !part.is_empty()).unwrap_or(range.start..range.start)
     }
 
-    /// What lies in `memory`, in the order of the buffer's elements; zeros are where other ranks have some.
+    /// The values in `memory`, in the order of the buffer's elements; elements of other ranks are zero.
     pub fn gather(&self, memory: &[f32]) -> Vec<f32> {
         let mut values = vec![0.0; self.all];
         for (piece, start) in &self.pieces {
@@ -98,7 +100,7 @@ impl Places {
         values
     }
 
-    /// The memory in which `values`, in the order of the buffer's elements, lie; zeros are behind them.
+    /// The memory that holds `values`, given in the order of the buffer's elements; padding is zero.
     pub fn spread(&self, values: &[f32]) -> Vec<f32> {
         let mut memory = vec![0.0; self.elements];
         for (piece, start) in &self.pieces {
@@ -108,7 +110,7 @@ impl Places {
     }
 }
 
-/// By where a range ends whose exchange is padded: the elements behind it.
+/// By the end of a range whose exchange is padded: the number of padding elements.
 pub(super) fn rooms(program: &Program, role: &Role, buffer: Buffer) -> BTreeMap<u64, u64> {
     let mut rooms: BTreeMap<u64, u64> = BTreeMap::new();
     for (_, exchange) in role.exchanges().filter(|(_, exchange)| exchange.padded && exchange.buffer == buffer) {

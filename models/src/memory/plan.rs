@@ -1,8 +1,8 @@
-//! The memory plan: one arena for the activations and gradients of a micro-batch, made before anything runs.
+//! Plans memory: one arena for the activations and gradients of a micro-batch, laid out before anything runs.
 //!
-//! Koliousis et al. 2019, §4.5, walk over the operators and give a buffer to the next one when nobody refers to it any more.
-//! Here the whole of a tensor's life is known beforehand, so places are found for all of them at once. A layer that changes
-//! element by element what nobody else reads afterwards does so in place.
+//! Koliousis et al. 2019, §4.5, walk over the operators and give a buffer to the next one when nothing refers to it any
+//! more. Here the lifetimes of all tensors are known beforehand, so all are placed at once. An elementwise layer runs
+//! in place where its input is not read afterwards.
 
 use std::ops::Range;
 
@@ -12,58 +12,59 @@ use super::ELEMENT_BYTES;
 use super::activations::{Chains, Content, Tensor, activations};
 use super::arrange::{Storage, arrange, live_bytes};
 
-/// How far memory is used again.
+/// How far memory is reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reuse {
-    /// Not at all: every tensor has a place of its own for the whole micro-batch.
+    /// Not at all: every tensor has its own memory for the whole micro-batch.
     Nothing,
     /// Layers work in place where they may.
     InPlace,
-    /// Tensors that never live together share a place, and none is worked on in place.
+    /// Tensors with disjoint lifetimes share memory, and no layer works in place.
     Shared,
-    /// As shared, where a backward pass refers to all that its layer took in and gave, whether its kernel reads it or not: what
-    /// counting the references of operators gives (Koliousis et al. 2019 §4.5).
+    /// As shared, but a backward pass refers to all inputs and outputs of its layer, whether its kernel reads them or
+    /// not: the result of counting the references of operators (Koliousis et al. 2019 §4.5).
     Counted,
-    /// In place, and tensors that never live together share a place.
+    /// In place, and tensors with disjoint lifetimes share memory.
     #[default]
     Full,
 }
 
-/// What flattening an image does to the order of its elements.
+/// The effect of flattening an image on the order of its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Flattening {
-    /// Nothing: what is flattened is the image itself, and others may read both.
+    /// None: the flattened tensor is the image itself, and others may read both.
     #[default]
     View,
-    /// Elements move, as where images have their channels last: who needs the image needs it untouched.
+    /// Elements move, as where images have their channels last: a reader of the image needs it unchanged.
     Moves,
 }
 
-/// Where everything lies in the arena; ranges are fp32 elements.
+/// The position of everything in the arena; ranges are fp32 elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// Length of the arena.
     pub elements: usize,
-    /// By layer: its output; `None` inside chains, for the input and for losses. Equal to an input's: the layer works in place.
+    /// By layer: its output; `None` inside chains, for the input and for losses. Equal to an input's: the layer
+    /// works in place.
     pub outputs: Vec<Option<Range<usize>>>,
-    /// By layer: the gradient towards its output; `None` where nobody wants it.
+    /// By layer: the gradient with respect to its output; `None` where it is not needed.
     pub gradients: Vec<Option<Range<usize>>>,
-    /// By task of the role: what nobody reads after it.
+    /// By task of the role: what is not read after it.
     pub dead: Vec<Vec<Range<usize>>>,
-    /// The last compute task of a micro-batch, where nothing but layers touches what lies here.
+    /// The last compute task of a micro-batch, where nothing but layers touches the arena.
     pub last: Option<(usize, Phase)>,
 }
 
-/// What activations take, in bytes.
+/// The memory that activations take, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Activations {
-    /// Tensors that have a place of their own when nothing is used again.
+    /// Tensors that have their own memory when nothing is reused.
     pub tensors: usize,
     /// Their sizes added up.
     pub unplanned: u64,
     /// The arena, and what kernels keep.
     pub planned: u64,
-    /// The most that is live at once: no plan can do with less.
+    /// The most that is live at once: a lower bound for every plan.
     pub live: u64,
 }
 
@@ -73,7 +74,7 @@ impl Plan {
         Plan::on_device(program, role, reuse, Flattening::View)
     }
 
-    /// The plan for the ranks of a role on devices that flatten images so.
+    /// The plan for the ranks of a role on devices that flatten images in this way.
     pub fn on_device(program: &Program, role: &Role, reuse: Reuse, flattening: Flattening) -> Plan {
         let chains = Chains::of(program, role);
         let mut tensors = activations(program, role);
@@ -121,11 +122,11 @@ impl Plan {
 }
 
 impl Activations {
-    /// What those of a role take; `planned` is the arena of [`Plan::of_role`] with all reuse.
+    /// The memory of a role; `planned` is the arena of [`Plan::of_role`] with all reuse.
     pub fn of_role(program: &Program, role: &Role) -> Activations {
         let mut tensors = activations(program, role);
         let (mut pieces, _) = pieces(program, role, &tensors, (Reuse::Full, Flattening::View));
-        // A plan is of elements, whatever they take.
+        // A plan counts elements, whatever their size.
         let taken = |bytes: u64| bytes / ELEMENT_BYTES * program.precision.activation_bytes();
         let arena = taken(arrange(&pieces).bytes);
         pieces.iter_mut().for_each(|piece| piece.bytes = taken(piece.bytes));
@@ -168,7 +169,7 @@ fn pieces(
     let mut pieces: Vec<Storage> = Vec::new();
     let mut piece_of = vec![None; tensors.len()];
     let chains = Chains::of(program, role);
-    // Forward passes in the order in which they run, so that what an input's piece holds already is known.
+    // Forward passes in the order in which they run, so that the earlier content of an input's piece is known.
     let mut order: Vec<usize> = (0..tensors.len()).filter(|index| tensors[*index].content != Content::Kept).collect();
     order.sort_by_key(|index| (tensors[*index].first, *index));
     let mut output_piece: Vec<Option<usize>> = vec![None; program.model.layers().len()];
@@ -194,9 +195,9 @@ fn pieces(
     (pieces, piece_of)
 }
 
-/// The piece of an input that the output of a chain may lie in: its kernel works element by element, and nobody else reads
-/// the input from then on.
-/// What flatten gives is its input, so that others may read both, unless elements move.
+/// The piece of an input that the output of a chain may overwrite: its kernel works element by element, and the
+/// input is not read by anything else from then on. Flatten's output is its input, so others may read both, unless
+/// elements move.
 fn overwritten(
     program: &Program,
     layers: &[LayerId],
@@ -208,7 +209,7 @@ fn overwritten(
     let head = program.model.node(layers[0]);
     let flat = layers.iter().all(|id| program.model.node(*id).layer.rule().kind().is_view);
     let most = head.layer.rule().kind().overwrites;
-    // Of a sum of two any may be it, for x + y = y + x; of more only the first, to keep the brackets.
+    // Of a sum of two it may be either, for x + y = y + x; of more only the first, to keep the reduction order.
     let candidates = if flat || head.inputs.len() > most { most.min(1).max(flat.into()) } else { most };
     let piece = |id: &LayerId| output_piece[id.index()];
     (0..candidates).find_map(|index| {

@@ -1,7 +1,8 @@
-//! Where gathered parameters lie: buckets that are in use at different times share a place (Rajbhandari et al. 2020 §5.3).
+//! Places gathered parameters: buckets that are in use at different times share memory (Rajbhandari et al. 2020 §5.3).
 //!
-//! A bucket lives from the copy of a rank's own part to the last layer that reads it, once for forward and once for backward passes.
-//! Copies and layers are on one stream, and layers wait for the gather between them, so no message comes in outside of these lives.
+//! A bucket lives from the copy of a rank's own part to the last layer that reads it, once for forward and once for
+//! backward passes. Copies and layers are on one stream, and layers wait for the gather between them, so no message
+//! arrives outside of these lifetimes.
 
 use std::ops::Range;
 
@@ -14,7 +15,8 @@ use super::plan::Reuse;
 use super::{ELEMENT_BYTES, LINE_BYTES};
 
 impl Places {
-    /// The gathered parameters of the ranks of a role: none where they keep all; in their order, unless `reuse` lets buckets share places.
+    /// The gathered parameters of the ranks of a role: none where they keep all; in their order, unless `reuse` lets
+    /// buckets share places.
     pub(super) fn of_weights(program: &Program, (role, rank): (&Role, u32), reuse: Reuse) -> Places {
         let apart = Places::of(program, (role, rank), Buffer::Weights);
         let shares = matches!(reuse, Reuse::Shared | Reuse::Counted | Reuse::Full) && apart.elements() > 0;
@@ -23,7 +25,7 @@ impl Places {
     }
 }
 
-/// Buckets in places that others have left; nothing where layers read what no copy has begun.
+/// Buckets in memory that earlier ones have freed; `None` where layers read what no copy has begun.
 fn sharing(program: &Program, role: &Role) -> Option<Places> {
     let rooms = rooms(program, role, Buffer::Weights);
     let lives = merged(uses(program, role));
@@ -63,18 +65,19 @@ fn uses(program: &Program, role: &Role) -> Vec<(Range<u64>, TaskId)> {
     uses
 }
 
-/// Whether a phase of a chain reads parameters: the gradient of a layer's own does not ask for them.
+/// Whether a phase of a chain reads parameters: the gradient of a layer's own parameters does not need them.
 fn reads(program: &Program, chain: usize, phase: Phase) -> bool {
     let behind = || program.chains[chain].iter().skip(1);
     phase != Phase::BackwardWeight || behind().any(|id| !program.model.node(*id).parameters.is_empty())
 }
 
-/// From where to where all of `range` must be in memory; each part begins with copies of all of it.
+/// The lifetimes of `range`, as first and last tasks, in which all of it must be in memory; each part begins with
+/// copies of all of it.
 fn lives_of(role: &Role, range: &Range<u64>, tasks: &[TaskId]) -> Option<Vec<(TaskId, TaskId)>> {
     let mut tasks = tasks.to_vec();
     tasks.sort_unstable();
     tasks.dedup();
-    // By part: its tasks' ends, and the elements that are copied in it.
+    // By part: its first and last task, and the elements that are copied in it.
     let mut parts: Vec<(TaskId, TaskId, u64)> = Vec::new();
     let mut has_read = true;
     for id in tasks {
@@ -96,7 +99,7 @@ fn lives_of(role: &Role, range: &Range<u64>, tasks: &[TaskId]) -> Option<Vec<(Ta
     let mut lives: Vec<(TaskId, TaskId)> = Vec::new();
     for (first, last, copied) in parts {
         match lives.last_mut() {
-            // What is read without a copy of its own has been kept.
+            // A part that is read without a copy of its own has been kept.
             Some(life) if copied < range.end - range.start => life.1 = last,
             _ => lives.push((first, last)),
         }

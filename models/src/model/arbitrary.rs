@@ -1,4 +1,4 @@
-//! Random small models for property tests, here and in the crates that execute or simulate them.
+//! Generates random small models for property tests, here and in the crates that execute or simulate them.
 //!
 //! A public function instead of a test helper because integration tests of other crates need the same models; a few
 //! lines of splitmix64 instead of a dependency because a seed must mean the same model for ever.
@@ -8,7 +8,7 @@ use super::build::Draft;
 use crate::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};
 
 /// A valid model that depends on `seed` alone: an input of at most 3×6×6, 3 to 8 random layers that branch and join,
-/// what is open flattened and joined, then a dense layer of 2 to 5 classes and the loss.
+/// all open ends flattened and joined, then a dense layer of 2 to 5 classes and the loss.
 ///
 /// Batch norm occurs only if `with_batch_norm`; every other kind of layer occurs for some seeds.
 ///
@@ -57,10 +57,10 @@ impl SplitMix {
     }
 }
 
-/// A model in the making.
+/// A model under construction.
 struct Sketch {
     random: SplitMix,
-    /// Chooses between layers that change no shape, so that a new kind of them leaves every seed's shapes as they are.
+    /// Chooses between layers that change no shape; a new kind of them then leaves every seed's shapes unchanged.
     manners: SplitMix,
     drafts: Vec<Draft>,
     shapes: Vec<Shape>,
@@ -88,7 +88,7 @@ impl Sketch {
         true
     }
 
-    /// Adds one random layer behind a random layer, the latest more often than others.
+    /// Adds one random layer after a random layer, the latest more often than others.
     fn grow(&mut self, with_batch_norm: bool) {
         let count = self.drafts.len();
         let from = if self.random.coin() { count - 1 } else { self.random.between(0, count as u32 - 1) as usize };
@@ -115,7 +115,7 @@ impl Sketch {
         }
     }
 
-    /// A layer that takes any shape and leaves it.
+    /// A random layer that takes any shape and keeps it.
     fn random_manner(&mut self) -> Layer {
         match self.manners.between(0, 9) {
             0 => Layer::Sigmoid,
@@ -166,7 +166,7 @@ impl Sketch {
         })
     }
 
-    /// Joins all that is open, then classifies.
+    /// Joins all open ends, then classifies.
     fn close(&mut self) {
         let open: Vec<usize> = (0..self.drafts.len()).filter(|index| !self.used[*index]).collect();
         let mut flat = Vec::with_capacity(open.len());

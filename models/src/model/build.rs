@@ -1,6 +1,6 @@
-//! From drafts to a model: order, shapes, parameters and the checks that need the whole DAG.
+//! Builds a model from drafts: order, shapes, parameters and the checks that need the whole DAG.
 //!
-//! Every way to a [`Model`] (a file, a random generator, later other formats) ends here, so a rule holds for all of them.
+//! Every source of a [`Model`] (a file, a random generator, other formats) ends here, so a rule holds for all of them.
 
 use lockstep_topology::{ErrorPlace, InputError};
 use petgraph::graph::{DiGraph, NodeIndex};
@@ -13,7 +13,7 @@ use crate::{Layer, Shape};
 /// Most learnable numbers in a model: 4 TiB of fp32.
 const MAX_PARAMETERS: u64 = 1 << 40;
 
-/// A layer that may still be wrong.
+/// A layer that has not been checked.
 #[derive(Debug, Clone)]
 pub struct Draft {
     /// Unique name.
@@ -26,7 +26,7 @@ pub struct Draft {
     pub inits: Inits,
     /// Factors of the rate and the decay of its parameters, in their order; those that are missing have none.
     pub multipliers: Vec<Multipliers>,
-    /// What a loss counts in the sum of losses.
+    /// The weight of a loss in the sum of losses.
     pub loss_weight: f32,
     /// File and line.
     pub place: ErrorPlace,
@@ -87,7 +87,7 @@ impl Model {
 }
 
 impl Node {
-    /// A layer of no model, for inputs of these shapes; its parameters follow from them, so that its work is known.
+    /// A layer outside any model, for inputs of these shapes; its parameters follow from them, so its work is known.
     ///
     /// # Errors
     /// Shapes that the layer cannot take.
@@ -110,7 +110,7 @@ impl Node {
     }
 }
 
-/// The model of valid nodes: who consumes what, and where gradients must flow.
+/// The model of valid nodes: derives consumers, and where gradients must flow.
 fn link(name: String, source: String, nodes: Vec<Node>, arenas: &Arenas) -> Model {
     let mut consumers = vec![Vec::new(); nodes.len()];
     let mut graph = DiGraph::with_capacity(nodes.len(), nodes.len());
@@ -155,7 +155,7 @@ fn check_inputs(drafts: &[Draft]) -> Result<(), InputError> {
     Ok(())
 }
 
-/// All losses judge the same labels.
+/// All losses have the same labels.
 fn check_classes<'a>(nodes: &[Node], draft: impl Fn(usize) -> &'a Draft) -> Result<(), InputError> {
     let classes = |node: &Node| node.input_shapes[0].channels;
     let Some(last) = nodes.last() else { return Ok(()) };
@@ -194,7 +194,7 @@ fn check_ends(drafts: &[Draft], links: &DiGraph<(), ()>) -> Result<(), InputErro
     }
 }
 
-/// How far the arenas are filled.
+/// The numbers of elements used so far in the arenas.
 #[derive(Debug, Default)]
 struct Arenas {
     parameters: u64,

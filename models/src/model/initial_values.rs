@@ -1,10 +1,10 @@
-//! `InitialValues`: what parameters and running statistics begin with in place of what their model says, by name.
+//! `InitialValues`: the initial values of parameters and running statistics by name, in place of the model's rules.
 
 use std::collections::BTreeMap;
 
 use super::Model;
 
-/// Values that a training begins with, such as those of a file of weights; whatever it lacks begins as the model says.
+/// Values that a training begins with, such as those of a file of weights; what it lacks begins by the model's rules.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct InitialValues {
     /// By the parameter's name, e.g. `conv1.weight`, as many as the parameter has.

@@ -1,4 +1,4 @@
-//! Applies a recipe's rules for initial values to a model, and says how a model starts.
+//! Applies a recipe's rules for initial values to a model, and describes how a model starts.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::{Init, InitRules, LayerId, Model};
 use crate::Layer;
 
 impl Model {
-    /// The same model with other initial values; a rule for what the model does not have changes nothing.
+    /// The same model with other initial values; a rule for a layer that the model lacks has no effect.
     ///
     /// ```
     /// # use lockstep_models::{Init, InitRules, random_model};
@@ -33,8 +33,8 @@ impl Model {
         self
     }
 
-    /// The batch norms that end a residual block's branch: of each addition's inputs the one with the most layers before it,
-    /// if it is a batch norm; a projection's is on the shorter way.
+    /// The batch norms that end a residual block's branch: of each addition's inputs the one with the most layers
+    /// before it, if it is a batch norm; a projection's is on the shorter path.
     fn block_ends(&self) -> Vec<LayerId> {
         let mut depths: Vec<u32> = Vec::with_capacity(self.nodes.len());
         for node in &self.nodes {
@@ -45,7 +45,7 @@ impl Model {
         deepest.filter(|id| self.node(**id).statistics.is_some()).copied().collect()
     }
 
-    /// How the model starts, in words: `weight he ×53, gaussian:0.01 ×1; bias 0 ×1; gamma 0 ×16, 1 ×37; beta 0 ×53`.
+    /// Describes how the model starts: `weight he ×53, gaussian:0.01 ×1; bias 0 ×1; gamma 0 ×16, 1 ×37; beta 0 ×53`.
     pub fn inits(&self) -> String {
         let mut kinds: Vec<(String, Vec<(String, u32)>)> = Vec::new();
         for parameter in self.nodes.iter().flat_map(|node| &node.parameters) {

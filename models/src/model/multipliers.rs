@@ -1,4 +1,4 @@
-//! `Multipliers`: factors of a tensor's learning rate and weight decay, and which elements of a rank have which.
+//! `Multipliers`: factors of a tensor's learning rate and weight decay, and the elements of a rank that they apply to.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub struct Multipliers {
 }
 
 impl Multipliers {
-    /// The rate and the decay as they are.
+    /// The unchanged rate and decay.
     pub const NONE: Multipliers = Multipliers { rate: 1.0, decay: 1.0 };
 }
 
@@ -23,7 +23,7 @@ impl Multipliers {
 pub type Multiplied = (Range<u64>, Multipliers);
 
 impl Model {
-    /// What its tensors say of rates and decays, in words: `rate ×2 of 3 tensors, decay ×0 of 3 tensors`; nothing where all have
+    /// Describes the multipliers of its tensors: `rate ×2 of 3 tensors, decay ×0 of 3 tensors`; `None` where all have
     /// those of the run.
     pub fn multipliers(&self) -> Option<String> {
         let mut text = String::new();
@@ -45,7 +45,7 @@ impl Model {
     }
 }
 
-/// `range` in parts with one pair of multipliers each, of which `multiplied` lists in ascending order those that have some.
+/// `range` in parts with one pair of multipliers each; `multiplied` lists in ascending order those that have some.
 ///
 /// ```
 /// # use lockstep_models::{Multipliers, multiplied_parts};

@@ -1,6 +1,7 @@
-//! The model of a rank whose node takes losses on its first rank alone: gathers bring the scores together before each loss.
+//! Builds the model of a rank where each node computes losses on its first rank alone: gathers collect the scores
+//! before each loss.
 //!
-//! Losses stand behind all other layers, so that one gather and one loss follow the other when the forward pass is through.
+//! Losses come after all other layers, so at the end of the forward pass each gather is followed by its loss.
 
 use lockstep_topology::InputError;
 
@@ -14,7 +15,7 @@ const NODE_AXES: AxisSet = AxisSet::of(&[Axis::Data, Axis::Device]);
 pub(crate) const NODE_FIRST: Layout =
     Layout::new(NODE_AXES, AxisLayout::Split(Dimension::Sample)).with(Axis::Device, AxisLayout::First);
 
-/// `whole` with a gather before the scores that losses take, and for each layer where it lies.
+/// `whole` with a gather before the scores that losses take, and the layout of each layer.
 ///
 /// # Errors
 /// Scores that other layers take as well: their gradient would be a sum in another order.

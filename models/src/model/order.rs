@@ -1,4 +1,4 @@
-//! Topological order: file order wherever that is one, and the name of a cycle where there is none.
+//! Sorts topologically: keeps file order wherever that is one, and names a cycle where there is none.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -40,7 +40,7 @@ fn cycle<N>(graph: &DiGraph<N, ()>) -> Vec<usize> {
         members.len() > 1 || graph.contains_edge(NodeIndex::new(members[0]), NodeIndex::new(members[0]))
     };
     let Some(members) = knots.filter(is_knot).min() else { return Vec::new() };
-    // Inside a knot every node has a successor, so the walk must come back to where it has been.
+    // Inside a strongly connected component every node has a successor, so the walk must return to a visited node.
     let mut path = vec![members[0]];
     loop {
         let last = NodeIndex::new(path[path.len() - 1]);

@@ -1,9 +1,11 @@
-//! The part of a model that one rank holds when layers are split by features: the same layers with fewer rows, and gathers.
+//! Cuts out the part of a model that one rank holds when layers are split by features: the same layers with fewer rows,
+//! and gathers.
 //!
-//! A layer with weights keeps ⌈rows / ranks⌉ of them, so every rank has the same model; the last ranks' rows beyond the end
-//! are zeros that stay zeros, and the slowest rank has as many rows anyway. A gather precedes each layer that needs
-//! what all ranks have; it is filled by an exchange and computes nothing. Or a layer keeps the columns for the features that
-//! the layer before left on its rank: then a gather behind it adds up what ranks have, and a layer for the bias follows.
+//! A layer with weights keeps ⌈rows / ranks⌉ of them, so every rank has the same model; the last ranks' rows beyond the
+//! end are zeros that stay zeros, and the slowest rank has as many rows anyway. A gather precedes each layer that needs
+//! what all ranks have; it is filled by an exchange and computes nothing. Alternatively a layer keeps the columns for
+//! the features that the layer before left on its rank: then a gather after it sums over the ranks, and a layer for the
+//! bias follows.
 
 mod cut;
 
@@ -21,26 +23,29 @@ const SAMPLES: AxisLayout = AxisLayout::Split(Dimension::Sample);
 const FEATURES: AxisLayout = AxisLayout::Split(Dimension::Feature);
 const COLUMNS: AxisLayout = AxisLayout::Split(Dimension::Input);
 
-/// What a gather brings together, and what becomes of the gradient that comes back.
+/// What a gather collects, and what happens to the returned gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Gather {
-    /// Samples of some or all ranks. The gradients are partial sums, which go back to where the samples are from.
+    /// Samples of some or all ranks. The gradients are partial sums, which return to the ranks of the samples.
     Samples,
-    /// Features of all ranks, for layers whose rows are split: the gradients are partial sums, each rank gets its features'.
+    /// Features of all ranks, for layers whose rows are split: the gradients are partial sums, each rank gets
+    /// its features'.
     Features,
-    /// Features of all ranks, for layers that every rank runs in full: the gradient is whole everywhere, so each rank takes
-    /// its own features of it and nothing is sent.
+    /// Features of all ranks, for layers that every rank runs in full: the gradient is whole everywhere, so each rank
+    /// takes its own features of it and nothing is sent.
     Scores,
     /// Partial outputs of a layer whose columns are split, added up on every rank. The gradient is whole everywhere.
     Sums,
-    /// What every rank has already, for layers whose rows are split: their partial gradients are added up on every rank.
+    /// What every rank has already, for layers whose rows are split: their partial gradients are added up
+    /// on every rank.
     Returns,
-    /// Scores of a node's ranks on its first one, which alone takes the loss; each rank gets its samples' gradients back.
+    /// Scores of a node's ranks on its first one, which alone computes the loss; each rank gets its samples'
+    /// gradients back.
     Node,
 }
 
 impl Gather {
-    /// What its layer is called behind the name of the one that it gathers.
+    /// The suffix of its layer's name after that of the gathered layer.
     fn what(self) -> &'static str {
         match self {
             Gather::Scores => "scores",
@@ -56,18 +61,18 @@ impl Gather {
 pub struct ShardLayer {
     /// The layer of the whole model whose output this is, or a part of it.
     pub origin: LayerId,
-    /// How its output lies over the ranks.
+    /// The layout of its output over the ranks.
     pub output: Layout,
-    /// How the gradient of its output lies.
+    /// The layout of the gradient of its output.
     pub gradient: Layout,
-    /// Whether it brings together what ranks have.
+    /// Whether it is a gather, and which.
     pub gather: Option<Gather>,
 }
 
 /// Samples of one worker's micro-batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// Whose.
+    /// The worker.
     pub worker: u32,
     /// The first of them in its micro-batch.
     pub first: u32,
@@ -75,14 +80,14 @@ pub struct Piece {
     pub count: u32,
 }
 
-/// How ranks' models were cut out of a whole one, and on which samples the part behind the cut works.
+/// How ranks' models were cut out of a whole one, and on which samples the part after the cut works.
 #[derive(Debug, Clone)]
 pub struct Sharding {
     /// What all ranks train together.
     pub whole: Arc<Model>,
     /// The axis along which ranks hold different parts, or take their samples to the parts.
     pub axis: Axis,
-    /// How many ranks there are along it.
+    /// The number of ranks along it.
     pub ranks: u32,
     /// By layer of a rank's model.
     pub layers: Vec<ShardLayer>,
@@ -93,7 +98,7 @@ pub struct Sharding {
 }
 
 impl Sharding {
-    /// Whether a layer of a rank's model runs in passes, behind the cut.
+    /// Whether a layer of a rank's model runs in passes, after the cut.
     pub fn in_passes(&self, id: LayerId) -> bool {
         self.layers[id.index()].output.on(self.axis) != SAMPLES && id.0 > 0
     }
@@ -108,12 +113,12 @@ impl Sharding {
         self.layers[id.index()].output.on(self.axis) == FEATURES
     }
 
-    /// Whether a pass is a node's, run by its first rank alone.
+    /// Whether a pass belongs to a node, run by its first rank alone.
     pub fn by_node(&self) -> bool {
         self.layers.iter().any(|layer| layer.gather == Some(Gather::Node))
     }
 
-    /// How a layer's weights lie along the axis: by rows, by columns, or whole on every rank.
+    /// The layout of a layer's weights along the axis: by rows, by columns, or whole on every rank.
     pub fn weights(&self, id: LayerId) -> AxisLayout {
         let layer = &self.layers[id.index()];
         match (layer.output.on(self.axis), layer.gather) {
@@ -138,15 +143,16 @@ impl Sharding {
         self.passes[pass].iter().map(|piece| piece.count).sum()
     }
 
-    /// Elements of one sample that `part` really has of the split output of layer `id` of its `model`: as many as the layer
-    /// gives, or fewer where its last rows are padding.
+    /// Elements of one sample of the split output of layer `id` of its `model` that `part` holds, without padding: as
+    /// many as the layer gives, or fewer where its last rows are padding.
     pub fn features(&self, model: &Model, id: LayerId, part: u32) -> u64 {
         let (own, whole) = (model.node(id).output, self.whole.node(self.layers[id.index()].origin).output);
         let rows = rows_of(u64::from(whole.channels), u64::from(own.channels), part);
         (rows.end - rows.start) * u64::from(own.height) * u64::from(own.width)
     }
 
-    /// Which elements of the whole model's parameters `part` holds, each range with where it begins in `model`, the part's.
+    /// Which elements of the whole model's parameters `part` holds, each range with where it begins in
+    /// `model`, the part's.
     pub fn parameters(&self, model: &Model, part: u32) -> Vec<(Range<u64>, u64)> {
         let mut pieces = Vec::new();
         for ((id, node), layer) in model.iter().zip(&self.layers) {
@@ -174,8 +180,8 @@ impl Sharding {
         pieces
     }
 
-    /// Elements of the whole model's running statistics, each range with where it begins in `model`'s: those of which `part` has a
-    /// share, or without a part those that all have.
+    /// Elements of the whole model's running statistics, each range with where it begins in `model`'s: those of which
+    /// `part` has a share, or without a part those that all have.
     pub fn statistics(&self, model: &Model, part: Option<u32>) -> Vec<(Range<u64>, u64)> {
         let mut pieces = Vec::new();
         for ((_, node), layer) in
@@ -208,14 +214,14 @@ fn rows_of(all: u64, each: u64, part: u32) -> Range<u64> {
     (u64::from(part) * each).min(all)..((u64::from(part) + 1) * each).min(all)
 }
 
-/// The model of one of the `ranks` ranks along `axis` where `whole` is split behind the layers for which `front` holds: those
-/// stay as they are. Where the input itself is not in front, each of the ranks has all samples. On `outside`, other axes of the
-/// mesh, samples are split. With `pairs`, a layer whose inputs are split keeps columns, if the ranks divide its inputs' channels.
-/// `several`: whether samples of several ranks' batches go through the split layers at once.
+/// The model of one of the `ranks` ranks along `axis` where `whole` is split after the layers for which `front` holds:
+/// those stay whole. Where the input itself is not in front, each of the ranks has all samples. On `outside`, other
+/// axes of the mesh, samples are split. With `pairs`, a layer whose inputs are split keeps columns, if the ranks divide
+/// its inputs' channels. `several`: whether samples of several ranks' batches go through the split layers at once.
 ///
 /// # Errors
-/// Layers that cannot be split: fewer rows than ranks, grouped convolutions, batch normalisation of several batches (its statistics
-/// would be other ones), and layers that need both a whole and a partial gradient.
+/// Layers that cannot be split: fewer rows than ranks, grouped convolutions, batch normalisation of several batches
+/// (its statistics would be other ones), and layers that need both a whole and a partial gradient.
 pub(crate) fn shard(
     whole: &Model,
     (axis, ranks): (Axis, u32),
@@ -247,7 +253,7 @@ pub(crate) fn shard(
         layers.push(layer);
         drafts.len() - 1
     };
-    // By layer of the whole model: where its output and where its gathers lie among the drafts.
+    // By layer of the whole model: the positions of its output and of its gathers among the drafts.
     let mut place: Vec<usize> = Vec::new();
     let mut gathered: Vec<(LayerId, Gather, usize)> = Vec::new();
     for (id, node) in whole.iter() {

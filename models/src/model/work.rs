@@ -1,4 +1,4 @@
-//! What the passes of a layer of a model cost.
+//! Computes the cost of the passes of a layer of a model.
 
 use super::Node;
 use crate::layer::{KernelClass, Pass, Sizes, Work};
@@ -6,8 +6,8 @@ use crate::layer::{KernelClass, Pass, Sizes, Work};
 impl Node {
     /// The cost of `pass` over `samples` samples in fp32.
     ///
-    /// Nothing for passes that do not exist: backward-weight without parameters, or any pass of the input. Whether
-    /// backward-data is needed at all is [`Model::needs_input_gradient`](crate::Model::needs_input_gradient)'s to say.
+    /// Zero for passes that do not exist: backward-weight without parameters, or any pass of the input.
+    /// [`Model::needs_input_gradient`](crate::Model::needs_input_gradient) says whether backward-data is needed at all.
     pub fn work(&self, pass: Pass, samples: u32) -> Work {
         let samples = f64::from(samples);
         let weight = self.parameters.first();
@@ -23,12 +23,12 @@ impl Node {
         self.layer.rule().work(&sizes)[pass as usize]
     }
 
-    /// Whether it is a product with a matrix of weights: a convolution or a dense layer.
+    /// Whether it multiplies by a matrix of weights: a convolution or a dense layer.
     pub fn is_product(&self) -> bool {
         matches!(self.kernel_class(), KernelClass::Product(_))
     }
 
-    /// How its kernels work, as costs tell them apart.
+    /// How its kernels work, as far as costs distinguish them.
     pub fn kernel_class(&self) -> KernelClass {
         self.layer.rule().kernel_class(self.input_shapes.first().copied().unwrap_or(self.output), self.output)
     }

@@ -1,4 +1,4 @@
-//! How the learning rate falls over a run.
+//! Decays the learning rate over a run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,20 +11,20 @@ pub enum Decay {
     /// All of it.
     #[default]
     Constant,
-    /// Multiplied by `factor` at each of these epochs (÷10 at 30, 60, 80: Goyal et al. 2017, §5.1; ·250^(−1/3) at 25, 50 and
-    /// 75 %: Krizhevsky 2014, §5).
+    /// Multiplied by `factor` at each of these epochs (÷10 at 30, 60, 80: Goyal et al. 2017, §5.1; ·250^(−1/3) at 25,
+    /// 50 and 75 %: Krizhevsky 2014, §5).
     Steps {
-        /// What it is multiplied with.
+        /// The factor.
         factor: f64,
         /// When, in epochs since the start, ascending.
         epochs: Vec<f64>,
     },
-    /// Multiplied by `factor` each time so many epochs are over (÷10 each 30: Kumar et al. 2018, §5; halved each 20:
+    /// Multiplied by `factor` after every `epochs` epochs (÷10 each 30: Kumar et al. 2018, §5; halved each 20:
     /// Koliousis et al. 2019, §5.1).
     Every {
-        /// What it is multiplied with.
+        /// The factor.
         factor: f64,
-        /// How long it stays.
+        /// The number of epochs between two multiplications.
         epochs: f64,
     },
     /// `(1 − progress)^power`, every iteration (Iandola et al. 2016, §7.3, with power 0.5).
@@ -36,21 +36,21 @@ pub enum Decay {
     Cosine,
     /// Multiplied by `factor` at each of these steps: Caffe's `multistep`.
     AtSteps {
-        /// What it is multiplied with.
+        /// The factor.
         factor: f64,
         /// When, in steps since the start, ascending.
         steps: Vec<u64>,
     },
     /// Multiplied by `factor` after every `steps` steps: Caffe's `step`.
     EverySteps {
-        /// What it is multiplied with.
+        /// The factor.
         factor: f64,
-        /// How long it stays.
+        /// The number of steps between two multiplications.
         steps: u64,
     },
     /// `factor^step`: Caffe's `exp`.
     Exponential {
-        /// What it is multiplied with, every step.
+        /// The factor of every step.
         factor: f64,
     },
     /// `(1 + slope·step)^−power`: Caffe's `inv`.
@@ -70,8 +70,8 @@ pub enum Decay {
 }
 
 impl Decay {
-    /// The share left at `step`; progress runs from 0 at `first`, where the warm-up ends, to 1 at the run's end. What falls with every
-    /// step counts from `first` too.
+    /// The share left at `step`; progress runs from 0 at `first`, where the warm-up ends, to 1 at the run's end.
+    /// Per-step decays count from `first` too.
     pub(super) fn share(&self, step: u64, first: u64, course: &Course) -> f64 {
         let epoch = step as f64 / course.steps_per_epoch as f64;
         let progress = (step - first) as f64 / course.steps.saturating_sub(first).max(1) as f64;
@@ -95,13 +95,14 @@ impl Decay {
         }
     }
 
-    /// Whether it falls at some steps in one go.
+    /// Whether it drops at some steps.
     pub(super) fn is_stepwise(&self) -> bool {
         use Decay::{AtSteps, Every, EverySteps, Steps};
         matches!(self, Steps { .. } | Every { .. } | AtSteps { .. } | EverySteps { .. })
     }
 
-    /// Whether it depends on how many steps a run has, or counts them, so that it means something else where steps become longer.
+    /// Whether it depends on the number of steps of a run, or counts them, so that its meaning changes with the
+    /// length of steps.
     pub fn counts_steps(&self) -> bool {
         !matches!(self, Decay::Constant | Decay::Steps { .. } | Decay::Every { .. })
     }

@@ -1,4 +1,4 @@
-//! How the learning rate follows the size of the global batch.
+//! Scales the learning rate with the size of the global batch.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,8 @@ pub enum Scaling {
         /// The batch at which the rate is η.
         batch: u32,
     },
-    /// `η·√(kn/batch)`, which keeps the variance of a step (Krizhevsky 2014, §5; Goyal et al. 2017, §5.3, compare with it).
+    /// `η·√(kn/batch)`, which keeps the variance of a step (Krizhevsky 2014, §5; Goyal et al. 2017, §5.3,
+    /// compare with it).
     SquareRoot {
         /// The batch at which the rate is η.
         batch: u32,

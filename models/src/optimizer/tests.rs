@@ -1,4 +1,4 @@
-//! Rates at listed steps, worked by hand, and the two forms of momentum against each other.
+//! Tests rates at listed steps, worked by hand, and the two forms of momentum against each other.
 
 use proptest::prelude::*;
 
@@ -23,8 +23,8 @@ fn close(got: f64, wanted: f64) {
     assert!((got - wanted).abs() <= 1e-12 * wanted.abs(), "{got} is not {wanted}");
 }
 
-/// Goyal et al. 2017, §5.3: from 0.1 whatever the batch, by a constant amount per iteration, the reference rate after five
-/// epochs; no warm-up up to 256.
+/// Goyal et al. 2017, §5.3: from 0.1 whatever the batch, by a constant amount per iteration, the reference rate after
+/// five epochs; no warm-up up to 256.
 #[test]
 fn gradual_warm_up() {
     let optimizer = goyal(WarmUp::Gradual { epochs: 5.0, from: None });
@@ -40,7 +40,7 @@ fn gradual_warm_up() {
     for batch in [64u64, 128, 256] {
         assert_eq!(optimizer.rate(0, &course(batch)), 0.1 * (batch as f64 / 256.0));
     }
-    // A first rate of its own.
+    // An explicit first rate.
     let from = Optimizer { warm_up: WarmUp::Gradual { epochs: 2.0, from: Some(0.0) }, ..optimizer };
     assert_eq!(from.rate(0, &course(256)), 0.0);
     close(from.rate(course(256).steps_per_epoch, &course(256)), 0.05);
@@ -88,7 +88,7 @@ fn decays() {
     assert!(rate("cosine", 900).abs() < 1e-12);
 }
 
-/// A continuous decay begins where the warm-up ends, so the rate has no jump there.
+/// A continuous decay begins where the warm-up ends, so the rate does not jump there.
 #[test]
 fn warm_up_then_polynomial() {
     let course = Course { global_batch: 1024, steps_per_epoch: 10, steps: 150 };
@@ -193,8 +193,9 @@ proptest! {
     }
 }
 
-/// The pitfall of Remark 2 by hand: g = 1 always, m = 0.5, the rate jumps from 1 to 10 at the third step. Eq. 9: u = 1, 1.5,
-/// 1.75, so the third step is 17.5. Eq. 10 without correction: v = 1, 1.5, 0.5·1.5 + 10 = 10.75, too little history.
+/// The pitfall of Remark 2 by hand: g = 1 always, m = 0.5, the rate jumps from 1 to 10 at the third step. Eq. 9:
+/// u = 1, 1.5, 1.75, so the third step is 17.5. Eq. 10 without correction: v = 1, 1.5, 0.5·1.5 + 10 = 10.75, too
+/// little history.
 #[test]
 fn without_correction_history_is_too_small() {
     let course = Course { global_batch: 1, steps_per_epoch: 1, steps: 3 };

@@ -1,4 +1,4 @@
-//! The optimizer's step on parameters, as a formula.
+//! Builds the optimizer's step on parameters as a formula.
 
 use super::Optimizer;
 use crate::{Buffer, Coefficient, Formula, Operand};
@@ -18,9 +18,9 @@ impl Optimizer {
     /// | weights | `w ← w − η·v` | `w ← w − v` |
     /// | Nesterov's | `t ← t + m·v`, `w ← w − η·t` | `t ← t + m·v`, `w ← w − t` |
     ///
-    /// Gradients come divided by the samples of the global batch. `scale` (s) is 1, or the global batch over the samples of an update
-    /// that is made of fewer. `again`: it is not the step's first update of these parameters, so k is m, for the rate has changed since the
-    /// step before and not since that update.
+    /// Gradients are already divided by the samples of the global batch. `scale` (s) is 1, or the global batch over the
+    /// samples of an update that covers fewer. `again`: it is not the step's first update of these parameters, so k is
+    /// m, since the rate has changed since the step before and not since that update.
     ///
     /// ```
     /// # use lockstep_models::{Buffer, Optimizer, SgdStep};

@@ -1,14 +1,14 @@
-//! How the first epochs lead to the rate of a large batch (Goyal et al. 2017, §2.2).
+//! Warms up the learning rate of a large batch over the first epochs (Goyal et al. 2017, §2.2).
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{Course, number};
 
-/// What the rate does before it is what scaling makes of it.
+/// The rate before it reaches its scaled value.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum WarmUp {
-    /// It is so from the first step on.
+    /// The scaled rate from the first step on.
     #[default]
     None,
     /// A low rate, then the target at once.
@@ -28,7 +28,7 @@ pub enum WarmUp {
 }
 
 impl WarmUp {
-    /// The low rate, if it is given.
+    /// The low rate, if it is stated.
     pub fn rate(self) -> Option<f64> {
         match self {
             WarmUp::None => None,

@@ -1,14 +1,15 @@
-//! Fusion: neighbouring layers become one kernel, so that what lies between them never travels through memory.
+//! Fuses neighbouring layers into one kernel, so that tensors between them never go through memory.
 //!
-//! Fused are convolution, dense, batch norm or add with a ReLU behind it, a convolution with the max pooling behind that, and
-//! flatten with the dense layer behind it; both backward passes of a chain become one task. Fused and unfused programs give the same bits.
+//! It fuses convolution, dense, batch norm or add with a ReLU after it, a convolution with the max pooling after that,
+//! and flatten with the dense layer after it; both backward passes of a chain become one task. Fused and unfused
+//! programs give the same bits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::{After, Layer, LayerId, Model, Op, Phase, Program, Role, Stages, Task, TaskId};
 
-/// Fuses chains and their backward passes, none of them over the border between two chunks of a pipeline.
+/// Fuses chains and their backward passes, none of them across the border between two chunks of a pipeline.
 pub(crate) fn fuse(program: Program, stages: Option<&Stages>) -> Program {
     let chunk = |id: LayerId| stages.map_or(0, |stages| stages.chunk_of(id));
     let chains = chains(&program.model, chunk);
@@ -30,7 +31,8 @@ pub(crate) fn fuse(program: Program, stages: Option<&Stages>) -> Program {
     fused
 }
 
-/// The partition of all layers that compute into chains, in the order of their first layers; neither the input nor gathers do.
+/// The partition of all layers that compute into chains, in the order of their first layers; neither the input
+/// nor gathers do.
 pub fn fused_chains(model: &Model) -> Vec<Vec<LayerId>> {
     chains(model, |_| 0)
 }
@@ -114,12 +116,12 @@ fn fuse_role(role: &Role, new_chain: &impl Fn(usize) -> usize) -> Role {
     Role { tasks, ..role.clone() }
 }
 
-/// The task that does what `group` did.
+/// The task that replaces `group`.
 fn merged(role: &Role, group: &[TaskId], new_chain: &impl Fn(usize) -> usize) -> Op {
     let mut data_of_first = false;
     let mut weight = false;
     let mut op = role.tasks[group[0]].op.clone();
-    // The chain's own input gradient is wanted when its first layer computes one; inner data gradients are always needed.
+    // The chain's own input gradient is needed if its first layer computes one; inner data gradients are always needed.
     let first_chain = group
         .iter()
         .filter_map(|id| if let Op::Compute { chain, .. } = role.tasks[*id].op { Some(chain) } else { None })

@@ -1,7 +1,9 @@
-//! Adds input tasks before each load: reading, decoding and uploading its batch, on streams of their own beside the compute stream.
+//! Adds input tasks before each load: reading, decoding and uploading its batch, on streams of their own beside the
+//! compute stream.
 //!
-//! A rank has memory for some batches ahead: a batch is read when the load that many loads before has taken what lay in its place.
-//! With none ahead a task of the compute stream, which takes no time, asks for the batch in the load's own place.
+//! A rank has memory for some batches ahead: a batch is read when the load that many loads before has taken the batch
+//! whose memory it will use. With none ahead a task of the compute stream, which takes no time, requests the batch at
+//! the load's own position.
 
 use std::sync::Arc;
 
@@ -9,10 +11,11 @@ use lockstep_topology::Time;
 
 use crate::{After, Op, Program, Role, Stream, Task, TaskId};
 
-/// Batches ahead of each rank in the executor: one that is ready while the next is being made.
+/// Batches ahead of each rank in the executor: one that is ready while the next is prepared.
 pub const READ_AHEAD: u32 = 2;
 
-/// Adds the tasks to a program, for `ahead` batches; none ahead where ranks claim their batches, for they do not know what comes next.
+/// Adds the tasks to a program, for `ahead` batches; none ahead where ranks claim their batches, since they do not know
+/// what comes next.
 pub(crate) fn input(mut program: Program, ahead: u32) -> Program {
     let ahead = if program.claims() { 0 } else { ahead };
     for role in &mut program.roles {
@@ -79,14 +82,16 @@ fn of_role(role: &Role, ahead: usize) -> Role {
 }
 
 impl Role {
-    /// What reads, decodes and uploads the batch that `load` takes; `None` where it is there, and of other tasks.
+    /// The tasks that read, decode and upload the batch of `load`; `None` where the batch is already there, and for
+    /// other tasks.
     pub fn input_of(&self, load: TaskId) -> Option<[TaskId; Stream::INPUT.len()]> {
         let first = load.checked_sub(Stream::INPUT.len())?;
         let is = matches!(self.tasks[load].op, Op::Load { .. }) && matches!(self.tasks[first].op, Op::Read { .. });
         is.then(|| std::array::from_fn(|number| first + number))
     }
 
-    /// Batches that are read ahead of their loads: none where they are asked for; `None` where nothing is read.
+    /// Batches that are read ahead of their loads: 0 where they are requested at the load; `None` where
+    /// nothing is read.
     pub fn batches_ahead(&self) -> Option<u32> {
         let loads: Vec<TaskId> = (0..self.tasks.len()).filter(|id| self.input_of(*id).is_some()).collect();
         let [read, ..] = self.input_of(*loads.first()?)?;
@@ -124,7 +129,7 @@ mod tests {
                     role.tasks.iter().filter(|task| !input(task)).map(|task| task.name.clone()).collect()
                 };
                 prop_assert_eq!(rest(role), rest(plain));
-                // What a task waits for is what it waited for, by name.
+                // The tasks that a task waits for, by name.
                 let waits = |role: &crate::Role, name: &str| -> Vec<(String, u32)> {
                     let task = role.tasks.iter().find(|task| task.name == name).unwrap();
                     let named = task.after.iter().map(|after| (role.tasks[after.task].name.clone(), after.lag));
@@ -143,7 +148,8 @@ mod tests {
                     prop_assert_eq!(role.runs_of(read), role.runs_of(*load));
                     let after = role.tasks[read].after[0];
                     if ahead == 0 {
-                        // It is asked for in the load's own place: behind what comes before it, and all that it waits for.
+                        // It is requested at the load's own position: after what comes before it, and all that
+                        // it waits for.
                         prop_assert_eq!((after.task, after.lag), (read - 1, 0));
                         let ask = &role.tasks[after.task];
                         prop_assert_eq!(ask.stream, Stream::Compute);

@@ -1,4 +1,5 @@
-//! Padding: exchanges rounded up to equal parts, so that all members do the same and no block is an element longer than others.
+//! Pads exchanges: rounds them up to equal parts, so that all members do the same and no block is an element longer
+//! than others.
 
 use std::ops::Range;
 
@@ -6,7 +7,8 @@ use lockstep_topology::Collective;
 
 use crate::{Area, Buffer, Exchange, Op, Program};
 
-/// Rounds up each exchange behind whose range there may be room: nothing that lies in one piece goes on beyond its end.
+/// Rounds up each exchange whose range may be followed by padding: no contiguous buffer or tensor extends
+/// beyond its end.
 pub(crate) fn pad(mut program: Program) -> Program {
     let (wholes, averages) = (wholes(&program), program.averages());
     for task in program.roles.iter_mut().flat_map(|role| &mut role.tasks) {
@@ -20,7 +22,8 @@ pub(crate) fn pad(mut program: Program) -> Program {
     program
 }
 
-/// Whether it is of what parameters are numbered by: buffers that programs declare for other uses hold activations and samples.
+/// Whether an exchange is of buffers numbered by parameters: buffers that programs declare for other uses hold
+/// activations and samples.
 fn pads(exchange: &Exchange, averages: bool) -> bool {
     let of_parameters = averages || !matches!(exchange.buffer, Buffer::Declared(_));
     match exchange.collective {
@@ -30,7 +33,7 @@ fn pads(exchange: &Exchange, averages: bool) -> bool {
     }
 }
 
-/// The ranges of buffers that kernels, exchanges and copies want in one piece.
+/// The ranges of buffers that kernels, exchanges and copies need to be contiguous.
 fn wholes(program: &Program) -> Vec<(Buffer, Range<u64>)> {
     let mut wholes = Vec::new();
     for chain in &program.chains {

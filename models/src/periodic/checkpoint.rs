@@ -1,4 +1,5 @@
-//! The checkpoint: rank 0 collects the state of all ranks and writes it to its host's storage, while the others wait.
+//! Builds the checkpoint: rank 0 collects the state of all ranks and writes it to its host's storage, while the
+//! others wait.
 
 use lockstep_topology::InputError;
 
@@ -6,8 +7,8 @@ use super::{Periodic, Work};
 use crate::{After, Buffer, Op, Program};
 
 impl Program {
-    /// The checkpoint of the state: parameters, momentum unless ranks train models of their own, average and reference models, running
-    /// statistics, all in fp32.
+    /// The checkpoint of the state: parameters, momentum unless ranks train models of their own, average and reference
+    /// models, running statistics, all in fp32.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -23,7 +24,7 @@ impl Program {
     /// ```
     ///
     /// # Errors
-    /// None that a checked program has.
+    /// None for a checked program.
     pub fn checkpoint(&self) -> Result<Program, InputError> {
         let mut work = Work::new(self);
         let (workers, elements) = (u64::from(self.workers()), self.whole_model().parameter_elements());

@@ -1,4 +1,5 @@
-//! What rank 0 collects to judge or to save a model: parts of it, weights of learners, running statistics, reference models.
+//! Collects on rank 0 what evaluating or saving a model needs: parts of it, weights of learners, running statistics,
+//! reference models.
 
 use std::ops::Range;
 
@@ -11,38 +12,38 @@ use crate::{After, Axis, AxisSet, Buffer, Exchange, Members, Op, Program, Stream
 pub type Pieces = Vec<(Range<u64>, u64)>;
 
 impl Program {
-    /// Of which parameters of the whole model `rank` tells rank 0 the value, and of which the momentum.
+    /// The parameters of the whole model whose value `rank` sends to rank 0, and those whose momentum it sends.
     pub fn told(&self, rank: u32) -> [Pieces; 2] {
         let role = &self.roles[self.role_of(rank)];
         let own = self.own_parameters(rank);
         let in_place = |ranges: Vec<Range<u64>>| pieces_within(&own, &ranges);
-        // Ranks that share out the optimizer's state have the same parameters.
+        // Ranks that shard the optimizer's state have the same parameters.
         let first = self.state_axes().iter().all(|axis| self.mesh.coordinate(axis, rank) == 0);
         let first = first || self.shares_parameters();
         let parameters = if first { self.kept_parameters(role, rank) } else { Vec::new() };
         [in_place(parameters), in_place(self.updated(role, rank))]
     }
 
-    /// The axes along which ranks share out the optimizer's state.
+    /// The axes along which the optimizer's state is sharded.
     fn state_axes(&self) -> AxisSet {
         let updates = self.roles.iter().flat_map(|role| &role.tasks).filter_map(|task| task.op.update());
         updates.map(|of| of.shared).fold(AxisSet::default(), AxisSet::or)
     }
 
-    /// The ranks that have the whole model and the optimizer's state between them; rank 0 alone where it has all.
+    /// The ranks that together have the whole model and the optimizer's state; rank 0 alone where it has all.
     pub fn holders(&self) -> Members {
         let split = self.sharding.as_ref().filter(|sharding| sharding.splits_weights());
         let split = split.map_or(AxisSet::default(), |sharding| AxisSet::of(&[sharding.axis]));
         self.mesh.group_of(split.or(self.state_axes()).or(AxisSet::of(&[Axis::Pipeline])), 0)
     }
 
-    /// Whether rank 0 must collect the model before it has the whole one.
+    /// Whether rank 0 must collect the model because it does not have all of it.
     pub fn is_in_parts(&self) -> bool {
         self.sharding.is_some() || self.holders().count() > 1
     }
 }
 
-/// What of `pieces` lies in these ranges of a rank's own values.
+/// The parts of `pieces` that are in these ranges of a rank's own values.
 pub fn pieces_within(pieces: &[(Range<u64>, u64)], ranges: &[Range<u64>]) -> Pieces {
     let cut = |(all, own): &(Range<u64>, u64), range: &Range<u64>| {
         let (start, end) = (range.start.max(*own), range.end.min(own + all.end - all.start));
@@ -77,7 +78,7 @@ impl Work<'_> {
         self.collect("collect reference models", Periodic::REFERENCES, (0..self.of.workers()).map(told).collect());
     }
 
-    /// Rank 0 gets `counts` elements of the workers, by rank; no task where the others tell nothing.
+    /// Rank 0 gets `counts` elements of the workers, by rank; no task where the others send nothing.
     fn collect(&mut self, name: &str, buffer: Buffer, counts: Vec<u64>) {
         let elements = counts.iter().sum();
         let Buffer::Declared(index) = buffer else { unreachable!("periodic work declares its buffers") };

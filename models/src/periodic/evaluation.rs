@@ -1,4 +1,4 @@
-//! The evaluation: rank 0 collects the model and runs it forward over held-out samples, while the others wait.
+//! Builds the evaluation: rank 0 collects the model and runs it forward over held-out samples, while the others wait.
 
 use lockstep_topology::InputError;
 
@@ -6,7 +6,8 @@ use super::{Periodic, Work};
 use crate::{After, Job, Op, Phase, Program, Role};
 
 impl Program {
-    /// The evaluation over `held_out` samples; before it batch norm's statistics are computed anew over a number of micro-batches, 0 for none.
+    /// The evaluation over `held_out` samples; before it batch norm's statistics are recomputed over a number of
+    /// micro-batches, 0 for none.
     ///
     /// The last micro-batch is filled up, so each takes as long as any other.
     ///
@@ -35,7 +36,7 @@ impl Program {
 }
 
 impl Work<'_> {
-    /// Forward passes of rank 0 over a number of micro-batches, that through the loss left out unless `judges`.
+    /// Forward passes of rank 0 over a number of micro-batches; without the loss unless `judges`.
     fn forward(&mut self, judged: &Program, role: &Role, prefix: &str, micro_batches: u64, judges: bool) {
         let samples = self.of.batch_per_rank;
         let last = judged.chains.len() - 1;

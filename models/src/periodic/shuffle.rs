@@ -1,5 +1,6 @@
-//! The shuffle of samples that ranks hold in parts: each packs what leaves it, an alltoallv, each unpacks what it gets; chunk by chunk
-//! where that is much. Long samples travel without copies from where they lie to where they will lie; those that their rank keeps stay.
+//! Builds the shuffle of samples that ranks hold in parts: each packs what it sends, an alltoallv, each unpacks what it
+//! receives; in chunks where that is much. Long samples are sent without copies from their old position to their new
+//! one; those that stay on their rank are not moved.
 
 use std::sync::Arc;
 
@@ -9,10 +10,10 @@ use super::{BUFFERS, Periodic, work};
 use crate::{After, Axis, AxisSet, Exchange, Members, Mesh, Op, Partition, Program, Role, SampleMove, Stream, Task};
 
 impl Program {
-    /// The shuffle of `samples` samples that travel as `each` fp32 elements; `None` where no sample ever moves.
+    /// The shuffle of `samples` samples of `each` fp32 elements in messages; `None` where no sample ever moves.
     ///
-    /// Which samples change hands is drawn in a run. On average each rank keeps an equal share of its part and sends as much to every
-    /// other rank of its group, and that is what these messages carry.
+    /// Which samples change ranks is drawn in a run. On average each rank keeps an equal share of its part and sends as
+    /// much to every other rank of its group, and these messages have that size.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -55,7 +56,7 @@ impl Program {
     }
 }
 
-/// What each of `members` ranks does that hold `samples` samples together, and the most elements of a chunk.
+/// The tasks of each of `members` ranks that hold `samples` samples together, and the most elements of a chunk.
 fn tasks(members: u32, samples: u64, each: u64, partition: &Partition) -> (Vec<Task>, u64) {
     let block = |from: u64, to: u64| match from == to {
         true => 0,
@@ -94,7 +95,7 @@ fn tasks(members: u32, samples: u64, each: u64, partition: &Partition) -> (Vec<T
         let mut after: Vec<After> =
             number.checked_sub(1).map(|task| After { task: first + task, lag: 0 }).into_iter().collect();
         if first > 0 && number == 0 {
-            // Two chunks of memory: what leaves and what comes, or what comes of two.
+            // Memory for two chunks: one sent and one received, or two received.
             after.push(After { task: first + length - 1, lag: if length > 1 { 1 } else { 2 } });
         }
         tasks.push(Task { name: name.to_owned(), op, stream, after });

@@ -1,4 +1,5 @@
-//! Proves of any lists of steps that they are complete, end, add gradients in order, and hold no more activations than allowed.
+//! Proves for any lists of steps that they are complete, end, add gradients in order, and hold no more activations
+//! than allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +9,10 @@ use super::{PipelinePass, PipelineStep, times};
 
 /// Checks one list for each stage, each stage with `chunks` chunks, over `micro_batches` micro-batches.
 ///
-/// It proves that every pass of every micro-batch through every chunk is once in the list of its stage, that no stage waits forever,
-/// and that the gradients of a chunk are added in ascending micro-batch. It returns the most activations in flight by stage: pairs of
-/// a chunk and a micro-batch whose forward pass has begun and whose backward pass has not ended.
+/// It proves that every pass of every micro-batch through every chunk is once in the list of its stage, that no stage
+/// waits forever, and that the gradients of a chunk are added in ascending micro-batch. It returns the most
+/// activations in flight by stage: pairs of a chunk and a micro-batch whose forward pass has begun and whose backward
+/// pass has not ended.
 ///
 /// ```
 /// # use lockstep_models::{PipelineSchedule, pipeline};
@@ -22,8 +24,8 @@ use super::{PipelinePass, PipelineStep, times};
 /// ```
 ///
 /// # Errors
-/// Steps of other stages, chunks or micro-batches, steps that are there twice or not at all, backward passes of a chunk that do not
-/// ascend, stages that wait for each other. Each names the stage and the step.
+/// Steps of other stages, chunks or micro-batches, steps that are there twice or not at all, backward passes of a chunk
+/// that do not ascend, stages that wait for each other. Each names the stage and the step.
 pub fn check(lists: &[Vec<PipelineStep>], chunks: u32, micro_batches: u32) -> Result<Vec<u32>, InputError> {
     for (stage, list) in lists.iter().enumerate() {
         complete(list, stage, lists.len(), chunks, micro_batches)?;
@@ -85,7 +87,7 @@ fn complete(
             return refuse(step, "is in the list twice: leave one out".to_owned());
         }
     }
-    // At most one step more than the list has is looked at.
+    // Looks at no more than one step beyond the length of the list.
     let own = (0..chunks).map(|own| own.saturating_mul(stages as u32).saturating_add(stage as u32));
     let mut expected = own.flat_map(|chunk| {
         (0..micro_batches)

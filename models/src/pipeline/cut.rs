@@ -1,4 +1,4 @@
-//! Where a model is cut into chunks of consecutive layers.
+//! Cuts a model into chunks of consecutive layers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,8 +20,9 @@ use crate::{LayerId, Model};
 pub enum StageCut {
     /// Equal numbers of layers, one more in some where they cannot be equal.
     Layers,
-    /// The least FLOPs of forward and backward in the chunk that has most. Among such cuts the last chunks get as much as they may:
-    /// the first ones hold the activations of more micro-batches. Layers that read the samples are in the first chunk.
+    /// Minimises the FLOPs of forward and backward in the largest chunk. Among such cuts the last chunks get as much as
+    /// they may: the first ones hold the activations of more micro-batches. Layers that read the samples are in the
+    /// first chunk.
     Work,
     /// The layers of these names begin the second chunk and those after it.
     At(Vec<String>),
@@ -52,7 +53,8 @@ impl FromStr for StageCut {
 }
 
 impl StageCut {
-    /// The first layer of each of `chunks` chunks, which are at least 1 and at most as many as layers; `work` is that of each layer.
+    /// The first layer of each of `chunks` chunks, which are at least 1 and at most as many as layers; `work` is that
+    /// of each layer.
     ///
     /// # Errors
     /// Of a list: too many or too few names, names of no layer, names that do not ascend.
@@ -63,7 +65,7 @@ impl StageCut {
                 Ok((0..chunks as u64).map(|chunk| shard(layers as u64, chunks as u64, chunk).start as usize).collect())
             }
             StageCut::Work => {
-                // Layers that read the samples stay with the input, where the others are enough.
+                // Layers that read the samples stay with the input, if enough others are left.
                 let readers = model.consumers(LayerId(0)).iter().max().map_or(0, |last| last.index());
                 let head = if chunks + readers <= layers { readers } else { 0 };
                 let first = work[..=head].iter().sum();
@@ -108,8 +110,8 @@ impl StageCut {
 
 /// The first layer of each of `chunks` parts of `work`, none empty, the heaviest of which is as light as it can be.
 ///
-/// The least maximum of k parts up to layer j is the least over the last cut i of max(that of k − 1 parts up to i, work of i..j). The
-/// best i never falls as j grows, so a row takes one pass.
+/// The least maximum of k parts up to layer j is the least over the last cut i of max(that of k − 1 parts up to i, work
+/// of i..j). The best i never falls as j grows, so a row takes one pass.
 pub(super) fn least_maximum(work: &[f64], chunks: usize) -> Vec<usize> {
     let layers = work.len();
     let mut sums = vec![0.0];

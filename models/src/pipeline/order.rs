@@ -1,4 +1,4 @@
-//! The order of one stage: which passes of which micro-batches follow each other, and how many tasks each pass has.
+//! The order of one stage: the sequence of passes of micro-batches, and how many tasks each pass has.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,7 +16,7 @@ pub struct StageBody {
     pub tasks: usize,
 }
 
-/// The bodies of a stage, one behind the other, and the order in which they run.
+/// The bodies of a stage, one after the other, and the order in which they run.
 ///
 /// A micro-batch in flight has a context: memory for its activations, from its first step to its last one.
 ///
@@ -33,7 +33,7 @@ pub struct StageBody {
 pub struct StageOrder {
     /// In the order of their tasks: forward passes of the stage's chunks, then backward passes.
     pub bodies: Vec<StageBody>,
-    /// What runs when.
+    /// The steps, in the order in which they run.
     pub steps: Vec<PipelineStep>,
     /// Micro-batches of an iteration.
     pub micro_batches: u32,

@@ -1,4 +1,4 @@
-//! Lists the steps of each stage under the schedules that papers name.
+//! Generates the steps of each stage under the named schedules of papers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use super::{PipelinePass, PipelineStep};
 /// Limit on the steps of all stages together.
 const MAX_STEPS: u64 = 1_000_000;
 
-/// In which order the stages of a pipeline take the passes of micro-batches.
+/// The order in which the stages of a pipeline take the passes of micro-batches.
 ///
 /// Gradients of a chunk are added in ascending micro-batch under each of them, so all train to the same bits.
 ///
@@ -24,8 +24,8 @@ const MAX_STEPS: u64 = 1_000_000;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PipelineSchedule {
-    /// All forward passes, then all backward passes (Huang et al. 2019 §2.3), both in ascending order, as Narayanan et al. 2021
-    /// draw it (Fig. 3).
+    /// All forward passes, then all backward passes (Huang et al. 2019 §2.3), both in ascending order, as Narayanan et
+    /// al. 2021 draw it (Fig. 3).
     GPipe,
     /// Forward passes until the first gradient arrives, then a forward and a backward pass in turn: PipeDream-Flush
     /// (Narayanan et al. 2021 §2.2.1; Narayanan et al. 2019 §3.2 without the flush).
@@ -43,17 +43,19 @@ impl PipelineSchedule {
         if let PipelineSchedule::Interleaved { chunks } = self { chunks } else { 1 }
     }
 
-    /// The steps of stage `stage` of `stages` over `micro_batches` micro-batches, in order: two of each chunk and micro-batch.
+    /// The steps of stage `stage` of `stages` over `micro_batches` micro-batches, in order: two of each chunk and
+    /// micro-batch.
     ///
     /// # Errors
-    /// A stage that does not exist, micro-batches that do not fill interleaved chunks, more than 1,000,000 steps of all stages.
+    /// A stage that does not exist, micro-batches that do not fill interleaved chunks, more than 1,000,000 steps
+    /// of all stages.
     pub fn steps(self, stage: u32, stages: u32, micro_batches: u32) -> Result<Vec<PipelineStep>, InputError> {
         self.refuse(stages, micro_batches)?;
         if stage >= stages {
             let message = format!("there are only {stages}, counted from 0: take a smaller one");
             return Err(InputError::new("stage", stage.to_string(), message));
         }
-        // What comes later waits for more stages behind it, so the first stage runs ahead the furthest.
+        // An earlier stage has more stages after it to wait for, so the first one runs ahead the furthest.
         let behind = stages - 1 - stage;
         let all = self.chunks() * micro_batches;
         let ahead = match self {
@@ -78,7 +80,8 @@ impl PipelineSchedule {
         (0..stages).map(|stage| self.steps(stage, stages, micro_batches)).collect()
     }
 
-    /// The pass that a stage takes at a turn: of `stages` micro-batches through one of its chunks, then through the next.
+    /// The pass that a stage takes at a turn: of `stages` micro-batches through one of its chunks, then
+    /// through the next.
     fn step(self, turn: u32, stage: u32, stages: u32, pass: PipelinePass) -> PipelineStep {
         let PipelineSchedule::Interleaved { chunks } = self else {
             return PipelineStep { micro_batch: turn, chunk: stage, pass };
@@ -91,7 +94,7 @@ impl PipelineSchedule {
         PipelineStep { micro_batch: round * stages + within % stages, chunk: own * stages + stage, pass }
     }
 
-    /// Numbers that it does not serve.
+    /// Refuses numbers that it does not serve.
     fn refuse(self, stages: u32, micro_batches: u32) -> Result<(), InputError> {
         for (key, number) in [("stages", stages), ("micro_batches", micro_batches)] {
             if number == 0 {
@@ -121,7 +124,7 @@ impl PipelineSchedule {
     }
 }
 
-/// What to say of too few chunks.
+/// The error message for too few chunks.
 fn too_few(chunks: &str) -> String {
     format!("{chunks:?} is no number of chunks from 2: write interleaved:2, or 1f1b for one chunk a stage")
 }

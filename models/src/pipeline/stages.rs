@@ -1,4 +1,5 @@
-//! The chunks of layers that the stages of a pipeline have, what they compute, and what crosses from each to the next.
+//! Divides layers into the chunks of a pipeline's stages, with what they compute, and what crosses from each
+//! to the next.
 
 use std::ops::Range;
 
@@ -18,14 +19,14 @@ pub struct StageChunk {
     pub forward_flops: f64,
     /// Of both backward passes, without gradients that nothing needs.
     pub backward_flops: f64,
-    /// Elements of activations that later chunks read and this chunk or an earlier one has made: they cross to the next chunk. A tensor
-    /// counts once here, and again at each boundary that it crosses.
+    /// Elements of activations that later chunks read and this chunk or an earlier one has made: they cross to the next
+    /// chunk. A tensor counts once here, and again at each boundary that it crosses.
     pub crossing_elements: u64,
 }
 
 /// A model cut into the stages of a pipeline.
 ///
-/// The input belongs to stage 0 and each loss to the stage of its place, which has its scores or receives them.
+/// The input belongs to stage 0 and each loss to the stage of its position, which has its scores or receives them.
 ///
 /// ```
 /// # use lockstep_models::{StageCut, Stages, random_model};
@@ -97,15 +98,16 @@ impl Stages {
         self.chunks.partition_point(|chunk| chunk.layers.end <= id.0) as u32
     }
 
-    /// The layers whose outputs cross from `chunk` to the next: those of it or of an earlier chunk that a later one reads.
+    /// The layers whose outputs cross from `chunk` to the next: those of it or of an earlier chunk that a
+    /// later one reads.
     pub fn crossing(&self, model: &Model, chunk: u32) -> Vec<LayerId> {
         let end = self.chunks[chunk as usize].layers.end;
         let crosses = |id: &LayerId| model.consumers(*id).iter().any(|consumer| consumer.0 >= end);
         (0..end).map(LayerId).filter(crosses).collect()
     }
 
-    /// Elements of activations of one sample that a stage sends in a forward pass, those of all its chunks; nothing if it is the only
-    /// stage.
+    /// Elements of activations of one sample that a stage sends in a forward pass, those of all its chunks; nothing if
+    /// it is the only stage.
     pub fn sent_elements(&self, stage: u32) -> u64 {
         if self.stages == 1 { 0 } else { self.chunks_of(stage).map(|chunk| chunk.crossing_elements).sum() }
     }

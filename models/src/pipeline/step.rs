@@ -1,4 +1,4 @@
-//! Names one entry of a stage's list: a pass of one micro-batch through one chunk of layers.
+//! Defines one entry of a stage's list: a pass of one micro-batch through one chunk of layers.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ pub struct PipelineStep {
 impl PipelineStep {
     /// The step whose result it takes, of `chunks` chunks of all stages; `None` for the first forward pass.
     ///
-    /// The backward pass of an earlier chunk follows its own forward pass too, by way of the last chunk.
+    /// The backward pass of an earlier chunk also follows its own forward pass, via the last chunk.
     pub fn waits_for(self, chunks: u32) -> Option<PipelineStep> {
         match self.pass {
             PipelinePass::Forward => self.chunk.checked_sub(1).map(|chunk| PipelineStep { chunk, ..self }),

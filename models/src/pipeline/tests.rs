@@ -1,4 +1,4 @@
-//! Schedules beside closed forms and a slow twin, and cuts beside all cuts that there are.
+//! Compares schedules with closed forms and with a slow twin, and cuts with all possible cuts.
 
 mod cuts;
 mod lists;

@@ -1,4 +1,4 @@
-//! Times the steps of a pipeline's stages: each begins as soon as its stage and what it waits for are through.
+//! Times the steps of a pipeline's stages: each begins as soon as its stage is free and what it waits for is done.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -48,7 +48,7 @@ pub fn times(
     Ok(spans)
 }
 
-/// What is wrong where `stage` stops at the step that follows its last span, or where the stages stop that it waits for.
+/// The error where `stage` stops at the step that follows its last span, or where the stages stop that it waits for.
 fn stop(lists: &[Vec<PipelineStep>], all: u32, mut stage: usize, spans: &[Vec<Range<u64>>]) -> InputError {
     let first = |stage: usize| lists[stage][spans[stage].len()];
     loop {
@@ -77,10 +77,10 @@ pub fn makespan(spans: &[Vec<Range<u64>>]) -> u64 {
     spans.iter().flatten().map(|span| span.end).max().unwrap_or(0)
 }
 
-/// By stage: the share of the whole time in which it does nothing, from 0 to 1.
+/// By stage: the share of the whole time in which it is idle, from 0 to 1.
 ///
-/// With stages that are alike it is the bubble: (s − 1) / (m + s − 1) of s stages over m micro-batches
-/// (Huang et al. 2019 §2.3, Narayanan et al. 2021 §2.2.1).
+/// With equal stages it is the bubble: (s − 1) / (m + s − 1) of s stages over m micro-batches (Huang et al. 2019 §2.3,
+/// Narayanan et al. 2021 §2.2.1).
 ///
 /// ```
 /// # use lockstep_models::{PipelineSchedule, pipeline};

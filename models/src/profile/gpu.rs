@@ -1,4 +1,5 @@
-//! What a profile knows of GPUs: layers and steps on one of them, the copies that reach it, and what learners cost each other.
+//! The GPU part of a profile: layers and steps on one GPU, the copies that reach it, and the slowdown of learners
+//! that share it.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,23 +9,23 @@ use super::{ComputeEntry, Interval, Point};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuEntry {
-    /// What clusters call its `model`, e.g. `NVIDIA H200`.
+    /// The `model` of clusters, e.g. `NVIDIA H200`.
     pub model: String,
-    /// How many learners did the same at once for the slowdowns.
+    /// How many learners ran at once for the slowdowns.
     pub at_once: u32,
     /// Layers: seconds alone on the whole GPU; a slowdown is that of `at_once` learners.
     pub compute: Vec<ComputeEntry>,
     /// The optimizer's step, by parameters.
     pub update: Vec<Point>,
-    /// Samples, by their elements: what the computation waits for them when they are sent while the step before is computed.
+    /// Samples, by their elements: how long computation waits for them when they are sent during the step before.
     pub load: Vec<Point>,
-    /// What the profile's own host has of this model; `None` where layers were measured and nothing else.
+    /// The GPUs of this model in the profile's own host; `None` where only layers were measured.
     #[serde(default)]
     pub hardware: Option<HardwareEntry>,
     /// Steps of several learners at once.
     #[serde(default)]
     pub learners: Vec<LearnersEntry>,
-    /// Memory that ranks took.
+    /// Memory of ranks.
     #[serde(default)]
     pub memory: Vec<MemoryEntry>,
 }
@@ -33,37 +34,38 @@ pub struct GpuEntry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HardwareEntry {
-    /// How many there are.
+    /// The number of GPUs.
     pub count: u32,
-    /// What was trained on: `cuda`, `cuda:tf32` or `cuda:bf16`.
+    /// The device that was trained on: `cuda`, `cuda:tf32` or `cuda:bf16`.
     pub device: String,
     /// Multiprocessors of one.
     pub multiprocessors: u32,
     /// Bytes of its memory.
     pub memory_bytes: u64,
-    /// The most FLOP/s that a measured layer came to: the roof for what was not measured.
+    /// The most FLOP/s of any measured layer: the roof for layers that were not measured.
     pub flops_s: f64,
     /// Seconds from one small kernel to the next.
     pub launch: Interval,
-    /// Seconds of two marks with nothing between them, which all times on the device leave out.
+    /// Seconds between two consecutive marks, which are subtracted from all times on the device.
     pub mark: Interval,
     /// From page-locked memory of the host to the GPU's.
     pub to_device: CopyEntry,
-    /// The other way.
+    /// The opposite direction.
     pub to_host: CopyEntry,
-    /// From the GPU's memory to itself.
+    /// Within the GPU's memory.
     pub within: CopyEntry,
     /// To another GPU of the host; `None` where there is none.
     pub to_peer: Option<CopyEntry>,
-    /// Messages straight from another's memory; `None` where ranks of one process send them through the host's.
+    /// Messages read directly from another GPU's memory; `None` where ranks of one process send them
+    /// through the host's.
     #[serde(default)]
     pub direct: Option<DirectEntry>,
-    /// Sums by NCCL on several of them; none where they were not measured.
+    /// Sums by NCCL on several of them; empty where they were not measured.
     #[serde(default)]
     pub nccl: Vec<SumEntry>,
 }
 
-/// A sum over ranks, each on a GPU of its own.
+/// A sum over ranks, each on its own GPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SumEntry {
@@ -71,23 +73,23 @@ pub struct SumEntry {
     pub ranks: u32,
     /// fp32 elements of each.
     pub elements: u64,
-    /// Seconds from when all ask for it until all have it.
+    /// Seconds from when all have called it until all have the result.
     pub seconds: Interval,
 }
 
-/// Messages from one GPU's memory to another's, as ranks of one process take them.
+/// Messages from one GPU's memory to another's, as between ranks of one process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DirectEntry {
-    /// Seconds of one element, from the host's order until the host sees that it is there.
+    /// Seconds of one element, from the host's launch until the host sees its arrival.
     pub latency: Interval,
-    /// Seconds more per byte that is copied.
+    /// Seconds more per copied byte.
     pub copy: Interval,
-    /// Seconds more per byte that is added.
+    /// Seconds more per added byte.
     pub sum: Interval,
 }
 
-/// Copies over one way.
+/// Copies in one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CopyEntry {
@@ -105,9 +107,9 @@ pub struct LearnersEntry {
     pub model: String,
     /// Samples in the batch of each.
     pub samples: u32,
-    /// How many they were.
+    /// How many there were.
     pub learners: u32,
-    /// Seconds in which each made a step.
+    /// Seconds of a step of each.
     pub step: Interval,
     /// How many times longer than one alone.
     pub slowdown: f64,
@@ -123,12 +125,12 @@ pub struct MemoryEntry {
     pub samples: u32,
     /// Bytes by the memory plan.
     pub planned_bytes: u64,
-    /// Bytes of the GPU that it took.
+    /// Bytes of the GPU that it used.
     pub taken_bytes: u64,
 }
 
 impl GpuEntry {
-    /// A figure that cannot have been measured, and why.
+    /// The name of an impossible figure, and why it is one.
     pub(super) fn fault(&self) -> Option<(String, &'static str)> {
         let positive = |figure: f64| figure > 0.0 && figure.is_finite();
         if self.at_once == 0 {
@@ -154,7 +156,7 @@ impl GpuEntry {
         })
     }
 
-    /// Every interval beside those of layers, updates and loads, with its name.
+    /// Every interval besides those of layers, updates and loads, with its name.
     pub(super) fn intervals(&self) -> Vec<(String, &Interval)> {
         let named = |name: &str| format!("{}: {name}", self.model);
         let mut all: Vec<(String, &Interval)> =

@@ -1,4 +1,5 @@
-//! The key of a chain's measured costs: its layers with their shapes and settings as text, and the layers again from that text.
+//! Writes the key of a chain's measured costs (its layers with their shapes and settings as text), and reads the layers
+//! back from it.
 //!
 //! `conv2d 1x28x28>32x24x24 k5x5 s1x1 p0x0 d1x1 g1 bias + relu 32x24x24>32x24x24`
 
@@ -9,7 +10,7 @@ use lockstep_topology::InputError;
 use crate::layer::{Attributes, KINDS};
 use crate::{Node, Program, Shape};
 
-/// The layers of a chain with their shapes and settings, whatever they are called: the key of measured costs.
+/// The layers of a chain with their shapes and settings, regardless of their names: the key of measured costs.
 pub fn chain_key(program: &Program, chain: usize) -> String {
     let nodes: Vec<&Node> = program.chains[chain].iter().map(|id| program.model.node(*id)).collect();
     key_of(&nodes)
@@ -35,7 +36,7 @@ fn size(shape: &Shape) -> String {
     format!("{}x{}x{}", shape.channels, shape.height, shape.width)
 }
 
-/// The layers that a key tells of; `None` where it is of another form.
+/// The layers that a key describes; `None` where it is of another form.
 pub fn read_key(key: &str) -> Option<Vec<Node>> {
     key.split(" + ").map(read_layer).collect()
 }
@@ -51,7 +52,7 @@ fn read_layer(text: &str) -> Option<Node> {
     Node::alone(layer, inputs).ok().filter(|node| node.output == output)
 }
 
-/// What a key says of a layer: `k5x5`, `size5`, `bias`.
+/// The settings of a layer in a key: `k5x5`, `size5`, `bias`.
 struct Settings<'a> {
     output: Shape,
     words: Vec<&'a str>,
@@ -82,7 +83,7 @@ impl Attributes for Settings<'_> {
         sides.map(Some).ok_or_else(|| self.missing(key, ""))
     }
 
-    /// What no key says (a rate of dropout) is as usual.
+    /// Settings that no key contains (a rate of dropout) have their defaults.
     fn number(&self, key: &str) -> Result<Option<f32>, InputError> {
         Ok(self.values(key).find_map(|value| value.parse().ok()))
     }

@@ -1,8 +1,9 @@
-//! A record of noise in a profile: how many times longer than its median work takes from moment to moment.
+//! `NoiseTrace`: a record of noise in a profile: how many times longer than its median work takes from
+//! moment to moment.
 
 use serde::{Deserialize, Serialize};
 
-/// A record of one host's cores: slices of work of equal length, and how many times longer than its median each took.
+/// A record of one host's cores: slices of equal work, and how many times longer than its median each took.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoiseTrace {
@@ -17,7 +18,7 @@ pub struct NoiseTrace {
 }
 
 impl NoiseTrace {
-    /// What cannot have been recorded, if anything.
+    /// An impossible value, if there is one.
     pub fn fault(&self) -> Option<String> {
         let lengths = self.together.iter().map(Vec::len);
         let all = self.alone.iter().chain(self.together.iter().flatten());

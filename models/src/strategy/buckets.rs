@@ -1,4 +1,5 @@
-//! Buckets: ranges of the parameters that are exchanged together, cut as the backward pass fills them, and their way through a graph.
+//! Cuts parameters into buckets, ranges that are exchanged together, as the backward pass fills them, and routes them
+//! through a graph.
 
 use std::ops::Range;
 
@@ -15,10 +16,10 @@ pub(super) struct Cut {
     pub(super) range: Range<u64>,
 }
 
-/// A bucket between two nodes of a graph: who made its tensors, and how these lie.
+/// A bucket between two nodes of a graph: the nodes that made its tensors, and their layouts.
 pub(super) type Flow = Vec<(NodeIndex, Layout)>;
 
-/// Leads a bucket's tensors to a node, and from there on as they then lie along `axes`.
+/// Routes a bucket's tensors to a node; returns the flow after it, with the layouts that they then have along `axes`.
 pub(super) fn through(
     graph: &mut Graph,
     flow: &Flow,
@@ -34,7 +35,8 @@ pub(super) fn through(
     behind
 }
 
-/// A bucket: the passes that make its gradients and those that read its weights, with how the weights lie on a rank that reads them.
+/// A bucket: the passes that make its gradients and those that read its weights, with the layout of the weights where
+/// they are read.
 pub(super) struct Ends {
     pub(super) range: Range<u64>,
     pub(super) makers: Flow,
@@ -68,7 +70,8 @@ pub(super) fn update(graph: &mut Graph, bucket: &Ends, scope: Scope, axes: AxisS
     bucket.readers.iter().for_each(|(node, layout)| graph.weights(update, *node, *layout));
 }
 
-/// Cuts the gradient arena from its end, as backward passes fill it; no bucket holds layers of two chunks of a pipeline.
+/// Cuts the gradient arena from its end, as backward passes fill it; no bucket holds layers of two chunks
+/// of a pipeline.
 ///
 /// # Errors
 /// As [`Job::stages`].
@@ -89,7 +92,7 @@ pub(super) fn layers_by_chunk(job: &Job, model: &Model) -> Result<Vec<Vec<LayerI
     Ok(chunks.into_iter().map(|chunk| chunk.map(LayerId).collect()).collect())
 }
 
-/// Those of the gradients of `layers`, which follow each other.
+/// The buckets of the gradients of `layers`, which are consecutive.
 pub(super) fn cuts_of(model: &Model, bucket: Bucket, layers: &[LayerId]) -> Vec<Cut> {
     let full = |cut: &Cut| match bucket {
         Bucket::Layer | Bucket::Tensor => true,

@@ -1,4 +1,4 @@
-//! Forward and backward passes of a rank that computes whole layers on samples of its own.
+//! Builds forward and backward passes of a rank that computes whole layers on its own samples.
 
 use petgraph::graph::NodeIndex;
 
@@ -10,7 +10,7 @@ pub(super) struct Passes {
     pub(super) forward: Vec<NodeIndex>,
     /// Parameter gradients, of layers that have parameters.
     pub(super) weight: Vec<Option<NodeIndex>>,
-    /// Input gradients, where somebody wants them.
+    /// Input gradients, where they are needed.
     pub(super) data: Vec<Option<NodeIndex>>,
 }
 
@@ -21,7 +21,7 @@ impl Passes {
     }
 }
 
-/// Adds load, forward and backward passes over activations that lie as `samples` says.
+/// Adds load, forward and backward passes over activations with the layout `samples`.
 pub(super) fn passes(graph: &mut Graph, model: &Model, samples: Layout) -> Passes {
     let layers = model.layers().len();
     let all = || (0..layers as u32).map(LayerId);
@@ -47,7 +47,7 @@ pub(super) fn passes(graph: &mut Graph, model: &Model, samples: Layout) -> Passe
         let i = id.0 as usize;
         let node = model.node(id);
         let mut passes = Vec::new();
-        // Parameter gradients first: their exchange can start while the data gradient goes on.
+        // Parameter gradients first: their exchange overlaps the data gradient.
         if !node.parameters.is_empty() {
             passes.push(Pass::BackwardWeight);
         }

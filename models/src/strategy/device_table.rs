@@ -1,8 +1,8 @@
-//! The data-parallel table of Torch before its optimisation: a node's batch goes through its first device (Kumar et al. 2018
-//! §4.3, Fig. 3).
+//! The data-parallel table of Torch before its optimisation: a node's batch goes through its first device (Kumar et al.
+//! 2018 §4.3, Fig. 3).
 //!
-//! The first rank of each node takes the samples of all its ranks and scatters them; scores are gathered there, the loss is
-//! taken over all of them by this one rank, and its gradients are scattered. What follows is that of `ssgd`, which is the
+//! The first rank of each node takes the samples of all its ranks and scatters them; scores are gathered there, this
+//! one rank computes the loss over all of them, and its gradients are scattered. The rest is as in `ssgd`, which is the
 //! optimised table (Fig. 4: every rank takes its own samples and its own loss).
 
 use std::sync::Arc;
@@ -58,7 +58,7 @@ fn graph(job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
     Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
 }
 
-/// Settings that the table does not serve.
+/// Refuses settings that the table does not serve.
 fn refuse(job: &Job) -> Result<(), InputError> {
     if job.accumulate > 1 {
         let message = format!("{NAME} scatters one batch a step: take 1, and a larger batch per rank");

@@ -1,7 +1,9 @@
-//! Gradients that are used up beside backward passes, so that their memory is free for others (Rajbhandari et al. 2020 §5.2).
+//! Uses gradients up during the backward passes, so that their memory is free for others (Rajbhandari et
+//! al. 2020 §5.2).
 //!
-//! Updates and backward passes queue on one stream, so from an update on a later bucket's gradients may lie where the updated ones were.
-//! Where there are several micro-batches, ranks add up their parts of each one's gradients there, and update with the sums at the end.
+//! Updates and backward passes queue on one stream, so after an update a later bucket's gradients may use the memory of
+//! the updated ones. With several micro-batches, ranks accumulate their parts of each one's gradients at the same
+//! points, and update with the sums at the end.
 
 use petgraph::graph::NodeIndex;
 
@@ -11,32 +13,32 @@ use super::zero::Sharing;
 use crate::graph::{Scope, Tensor};
 use crate::{AxisLayout, AxisSet, Buffer, Coefficient, Formula, Graph, Job, LayerId, Operand, Optimizer, fused_chains};
 
-/// Adds `gradients` to the `sums` of the micro-batches before; the first one's take their place.
+/// Adds `gradients` to the `sums` of the micro-batches before; the first one's replace them.
 fn accumulate() -> Formula {
     let ([sums, gradients], sum) = ([Buffer::SUMS, Buffer::Gradients].map(Operand::Buffer), Operand::Local(0));
     let with_gradients = Formula::new("accumulate").scale(sum, Coefficient::ONE, gradients);
     with_gradients.add(sum, sum, Coefficient::Again, sums).scale(sums, Coefficient::ONE, sum)
 }
 
-/// The order of a graph's nodes: that in which passes were added, with others among them.
+/// The order of a graph's nodes: that in which passes were added, with others inserted.
 pub(super) struct Order {
     passes: usize,
-    /// Nodes, each with the place in the order of passes before which it comes.
+    /// Nodes, each with the position in the order of passes before which it comes.
     before: Vec<(usize, NodeIndex)>,
 }
 
 impl Order {
-    /// That of the passes of `graph`, which has no other nodes yet.
+    /// The order of the passes of `graph`, which has no other nodes yet.
     pub(super) fn of_passes(graph: &Graph) -> Order {
         Order { passes: graph.dag.node_count(), before: Vec::new() }
     }
 
-    /// Behind all passes, and all nodes that are there already.
+    /// After all passes, and all nodes inserted so far.
     pub(super) fn end(&self) -> usize {
         self.passes
     }
 
-    /// Lets nodes come before the pass at a place, behind those that come there already.
+    /// Inserts nodes before the pass at a position, after those already inserted there.
     pub(super) fn insert(&mut self, at: usize, nodes: impl IntoIterator<Item = NodeIndex>) {
         self.before.extend(nodes.into_iter().map(|node| (at, node)));
     }
@@ -56,7 +58,7 @@ impl Order {
     }
 }
 
-/// The first of a bucket's passes in one direction, and the last, as places in the order of all passes.
+/// The first of a bucket's passes in one direction, and the last, as positions in the order of all passes.
 type Use = (usize, usize);
 
 /// When buckets are in use. Layers that may be fused are in use together.
@@ -93,8 +95,8 @@ impl Uses {
         uses
     }
 
-    /// Adds up the gradients of each bucket as soon as they are there, and uses the sum up behind the backward passes that this overlaps: for
-    /// an update, or for the sums of all micro-batches. What the updates make, by bucket.
+    /// Sums the gradients of each bucket as soon as they are made, and uses the sum up after the backward passes that
+    /// this overlaps: for an update, or for the sums of all micro-batches. Returns what the updates make, by bucket.
     pub(super) fn update_early(
         &self,
         (graph, order): (&mut Graph, &mut Order),

@@ -1,8 +1,9 @@
-//! Krizhevsky's hybrid: data-parallel convolutions, model-parallel dense layers, and three ways from the one to the other.
+//! Krizhevsky's hybrid: data-parallel convolutions, model-parallel dense layers, and three schemes for the transition
+//! between them.
 //!
-//! The dense layers go through partial passes (Krizhevsky 2014 §4). In scheme (a) there is one pass, of everybody's samples.
-//! In (b) and (c) there are as many passes as ranks: one rank's samples each, or an equal share of every rank's. Groups of g
-//! ranks lie between the two: a pass takes N/g samples of each rank of a group, so that g = 1 is (b) and g = K is (c)
+//! The dense layers run in partial passes (Krizhevsky 2014 §4). Scheme (a) has one pass, of the samples of all ranks.
+//! Schemes (b) and (c) have as many passes as ranks: one rank's samples each, or an equal share of every rank's. Groups
+//! of g ranks are in between: a pass takes N/g samples of each rank of a group, so that g = 1 is (b) and g = K is (c)
 //! (§5.1, §8: "some hybrid between").
 
 use std::fmt;
@@ -72,7 +73,7 @@ impl Scheme {
         let pass = |number: u32| {
             let (first, turn) = (number / group * group, number % group);
             let piece = |index: u32| {
-                // Shares may differ by a sample; as they go round, every pass has as many.
+                // Shares may differ by a sample; they rotate, so every pass has equally many.
                 let share = shard(samples.into(), group.into(), u64::from((index + turn) % group));
                 let (first_sample, count) = (share.start as u32, (share.end - share.start) as u32);
                 Piece { worker: first + index, first: first_sample, count }
@@ -134,7 +135,7 @@ fn parse(settings: &str) -> Result<Hybrid, String> {
     }
 }
 
-/// By layer: whether it stands before the first dense layer, where one tensor passes on to all that is behind.
+/// By layer: whether it comes before the first dense layer, where a single tensor is passed on to the rest.
 ///
 /// # Errors
 /// No dense layer, or several ways from the front to the back.

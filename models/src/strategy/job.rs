@@ -1,4 +1,4 @@
-//! A job: model, strategy and sizes, everything that decides a program except the cluster.
+//! `Job`: holds everything that decides a program except the cluster: model, strategy and sizes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,8 +22,8 @@ pub enum Bucket {
     Whole,
     /// Neighbouring layers until this size is reached.
     Size(Bytes),
-    /// One exchange per tensor of parameters, none of which begins before the whole backward pass has ended: what a solver does
-    /// that calls a reduction for each of its tensors.
+    /// One exchange per tensor of parameters, none of which begins before the whole backward pass has ended: as in
+    /// solvers that call a reduction for each of their tensors.
     Tensor,
 }
 
@@ -73,39 +73,40 @@ pub struct Job {
     pub schedule: PipelineSchedule,
     /// Workers on each device, which are neighbours; only learners share one.
     pub learners: u32,
-    /// Samples per worker and micro-batch: n in Goyal et al. 2017. Where a mesh is given, those of each coordinate on its axis
-    /// `data`.
+    /// Samples per worker and micro-batch: n in Goyal et al. 2017. With a mesh, those of each coordinate on its
+    /// axis `data`.
     pub batch_per_rank: u32,
     /// Micro-batches per step and worker.
     pub accumulate: u32,
     /// How gradients are cut into exchanges.
     pub bucket: Bucket,
-    /// Method of the allreduce.
+    /// Algorithm of the allreduce.
     pub algorithm: Algorithm,
-    /// Methods of the exchanges along axes that have their own.
+    /// Algorithms of the exchanges along axes that have their own.
     pub axis_algorithms: AxisAlgorithms,
     /// Bytes per lane; `None`: the algorithm's own choice.
     pub chunk: Option<Bytes>,
     /// Exchanges in flight at once (c in Goyal et al. 2017 §4.2): the n-th unblocks the (n + c)-th.
     pub concurrent_exchanges: u32,
-    /// How consecutive ranks lie on nodes; `None`: all on one.
+    /// The nodes of consecutive ranks, as numbers of ranks; `None`: all on one.
     pub node_sizes: Option<Vec<u32>>,
-    /// Who draws samples together.
+    /// How samples are drawn.
     pub sampling: Sampling,
     /// Whether neighbouring layers are fused into one kernel.
     pub fuse: bool,
     /// Whether exchanges are rounded up to equal parts.
     pub pad: bool,
-    /// Batches of each rank that are read, decoded and uploaded ahead of their loads; 0: each when its load is due; `None`: what is
-    /// loaded is there.
+    /// Batches of each rank that are read, decoded and uploaded ahead of their loads; 0: each when its load comes;
+    /// `None`: batches are already in memory.
     pub ahead: Option<u32>,
     /// The numbers in which layers are trained.
     pub precision: Precision,
     /// Those in which gradients are kept and exchanged.
     pub gradients: Gradients,
-    /// What the end of a device's job takes of a node's main thread, where a strategy has one thread for a node's devices.
+    /// The time on a node's main thread at the end of a device's job, where a strategy has one thread for a
+    /// node's devices.
     pub callback: Time,
-    /// Schedules that were proved for it, or for a job that it is a clone of.
+    /// Proved schedules, shared with clones.
     pub proofs: Proofs,
 }
 
@@ -139,7 +140,7 @@ impl Job {
         }
     }
 
-    /// The workers' axes: those that are given, with `data` among them, else `data` alone.
+    /// The workers' axes: the given ones, with `data` among them, else `data` alone.
     ///
     /// # Errors
     /// No workers.
@@ -150,7 +151,7 @@ impl Job {
         Mesh::new(&given.chain((!mesh.axes().contains(Axis::Data)).then_some(data)).collect::<Vec<_>>())
     }
 
-    /// An error of a pipeline's numbers, as one of the settings that a job has for them.
+    /// Reports an error of a pipeline's numbers as one of the job's settings for them.
     pub(crate) fn of_mesh(&self, error: InputError) -> InputError {
         match error.place {
             ErrorPlace::Flag("stages") => {
@@ -170,7 +171,7 @@ impl Job {
         self.stages_of(&self.model)
     }
 
-    /// The same of `model`, what a rank has of each layer of the job's.
+    /// The same for `model`, a rank's part of each layer of the job's.
     ///
     /// # Errors
     /// More chunks than layers, a list of cuts that does not fit, a first cut that leaves the samples to a later stage.
@@ -196,18 +197,19 @@ impl Job {
         self.strategy.averaging(self.workers, self.learners)
     }
 
-    /// Micro-batches per step and worker: those that gradients accumulate over, or a learner's from one synchronisation to
-    /// the next.
+    /// Micro-batches per step and worker: those that gradients accumulate over, or a learner's from one synchronisation
+    /// to the next.
     pub fn micro_batches(&self) -> u32 {
         self.accumulate.saturating_mul(self.strategy.period())
     }
 
-    /// How many batches of [`Job::batch_per_rank`] samples all workers take at once: one each, unless a mesh lets them share.
+    /// How many batches of [`Job::batch_per_rank`] samples all workers take at once: one each, unless they share
+    /// them in a mesh.
     pub fn sources(&self) -> u32 {
         self.mesh.as_ref().map_or(self.workers, |mesh| mesh.size(Axis::Data) * mesh.size(Axis::Device))
     }
 
-    /// `resnet-50 in bf16`: the model, and its numbers where they are not fp32.
+    /// `resnet-50 in bf16`: the model, and its precision where it is not fp32.
     pub fn model_in_numbers(&self) -> String {
         self.precision.beside(self.model.name())
     }
@@ -229,23 +231,23 @@ impl Job {
         u64::from(self.sources()) * u64::from(self.batch_per_rank) * u64::from(self.micro_batches())
     }
 
-    /// Samples that a gradient is the mean over, and that the rate may follow: all of a step, but for learners, who take each
-    /// batch for themselves.
+    /// Samples that a gradient is the mean over, and that the rate may follow: all of a step; for learners, those
+    /// of one batch.
     pub fn gradient_samples(&self) -> u64 {
         if self.strategy.trains_apart() { u64::from(self.batch_per_rank) } else { self.global_batch() }
     }
 
-    /// Whether learners ask for their batches.
+    /// Whether learners claim their batches.
     pub(crate) fn claims(&self) -> bool {
         self.averaging().is_some_and(|averaging| averaging.assignment != Assignment::Own)
     }
 
-    /// How exchanges of parameters along `axes` are done.
+    /// The algorithm of exchanges of parameters along `axes`.
     pub fn algorithm_along(&self, axes: AxisSet) -> &Algorithm {
         self.axis_algorithms.along(axes).unwrap_or(&self.algorithm)
     }
 
-    /// How exchanges of activations along `axes` are done.
+    /// The algorithm of exchanges of activations along `axes`.
     pub(crate) fn activations_along(&self, axes: AxisSet) -> Algorithm {
         self.axis_algorithms.along(axes).cloned().unwrap_or_else(Algorithm::direct)
     }
@@ -265,7 +267,7 @@ impl Job {
         Err(InputError::flag("axis_algorithms", format!("{axis}={algorithm}"), message))
     }
 
-    /// An error of an algorithm, as one of the axis whose exchanges it was given for.
+    /// Reports an error of an algorithm as one of the axis that it was given for.
     pub(crate) fn of_axis(&self, error: InputError) -> InputError {
         let is_it = |algorithm: &Algorithm| algorithm.to_string() == error.value;
         let of_axis = self.axis_algorithms.iter().find(|(_, algorithm)| is_it(algorithm));
@@ -287,17 +289,17 @@ impl Job {
         if self.workers > 1 { self.algorithm.servers() } else { 0 }
     }
 
-    /// Of the ranks that only serve, those that are switches.
+    /// The switches among the ranks that only serve.
     pub fn switches(&self) -> u32 {
         if self.workers > 1 { self.algorithm.switches() } else { 0 }
     }
 
-    /// How many ranks are on each machine, which only a hierarchical method asks for.
+    /// How many ranks are on each machine, which only a hierarchical algorithm needs.
     pub(crate) fn machines(&self) -> Option<Arc<[u32]>> {
         self.node_sizes.as_deref().map(Arc::from)
     }
 
-    /// How the members of the allreduce lie on nodes, which only a hierarchical method asks for.
+    /// The nodes of the members of the allreduce, which only a hierarchical algorithm needs.
     pub fn group(&self) -> Group {
         match &self.node_sizes {
             Some(sizes) if self.algorithm.by_nodes() => Group::nodes(sizes),
@@ -305,7 +307,7 @@ impl Job {
         }
     }
 
-    /// Samples that ranks hold in parts are drawn by each from its own.
+    /// Checks that ranks which hold samples in parts can draw each from its own.
     pub(crate) fn check_partition(&self, program: &Program) -> Result<(), InputError> {
         if program.partition.is_some() && (program.sharding.is_some() || self.strategy.trains_apart()) {
             let message =
@@ -315,10 +317,10 @@ impl Job {
         Ok(())
     }
 
-    /// How many draw from each pool of samples, in the order of [`Mesh::source`].
+    /// How many ranks draw from each pool of samples, in the order of [`Mesh::source`].
     ///
     /// # Errors
-    /// Ranks that share samples and lie on several nodes, where each node draws its own.
+    /// Ranks that share samples across several nodes, where each node draws its own.
     pub(crate) fn pools(&self) -> Result<Vec<u32>, InputError> {
         let nodes = self.node_sizes.as_deref();
         let shared = self.mesh.as_ref().filter(|mesh| mesh.source(mesh.ranks() - 1) != mesh.ranks() - 1);
@@ -342,7 +344,7 @@ impl Job {
         Err(InputError::flag("sampling", self.sampling.to_string(), message))
     }
 
-    /// Settings that learners have no use for.
+    /// Refuses settings that do not apply to learners.
     pub(crate) fn check_learners(&self) -> Result<(), InputError> {
         let refused = |key, value: String, message: &str| Err(InputError::flag(key, value, message));
         if !self.strategy.trains_apart() {
@@ -360,7 +362,7 @@ impl Job {
             return refused("learners", self.learners.to_string(), &message);
         }
         let two_levels = self.averaging().is_some_and(|averaging| averaging.reference_alpha.is_some());
-        // An algorithm that goes by nodes must know those that share a contribution; others are wrapped.
+        // An algorithm that depends on nodes must know those that share a contribution; others are wrapped.
         let knows = |of: &Algorithm| !of.by_nodes() || of.serves(&Collective::AllReduceOfNodes);
         let serves = |of: &Algorithm| of.library().is_none() && of.servers() == 0 && knows(of);
         if let Some(algorithm) = self.algorithms().find(|of| two_levels && !serves(of)) {

@@ -1,9 +1,10 @@
-//! The graph of learners that average their models (Koliousis et al. 2019, Alg. 1 and §4.2), which SMA and EA-SGD share.
+//! Builds the graph of learners that average their models (Koliousis et al. 2019, Alg. 1 and §4.2), which SMA and
+//! EA-SGD share.
 //!
-//! A learner's weights and gradients are its own; what it hands on is the difference of its weights from the average model,
-//! a partial sum. Only the local synchronisation waits for the average model of the iteration before, so the allreduce of
-//! the differences and the update of the average model overlap the next iteration's learning (§4.2). With reference models
-//! (§3.3) the differences are summed on each device, and what crosses devices are the references' differences.
+//! A learner's weights and gradients are its own; it contributes the difference of its weights from the average model,
+//! a partial sum. Only the local synchronisation waits for the average model of the iteration before, so the allreduce
+//! of the differences and the update of the average model overlap the next iteration's learning (§4.2). With reference
+//! models (§3.3) the differences are summed on each device, and the references' differences cross devices.
 
 use petgraph::graph::NodeIndex;
 
@@ -35,8 +36,8 @@ pub(super) fn descend() -> Formula {
     Formula::new("descend").add(T, G, Coefficient::WeightDecay, W).subtract(W, W, Coefficient::Rate, T)
 }
 
-/// Local synchronisation with the last step: `c ← α·(w − z)`, `w ← (w − γ·(g + λ·w)) − c`, all from the old w. `towards` is z, or
-/// the reference model in its place.
+/// Local synchronisation with the last step: `c ← α·(w − z)`, `w ← (w − γ·(g + λ·w)) − c`, all from the old w.
+/// `towards` is z, or the reference model instead.
 fn correct(alpha: f64, towards: Operand) -> Formula {
     Formula::new("correct")
         .subtract(C, W, Coefficient::ONE, towards)
@@ -46,8 +47,8 @@ fn correct(alpha: f64, towards: Operand) -> Formula {
         .subtract(W, W, Coefficient::ONE, C)
 }
 
-/// A reference model moves, once the differences of its device are summed to s: `C ← α'·(r − z)`, `r ← (r + s) − C`. C takes the
-/// place of s.
+/// A reference model moves, once the differences of its device are summed to s: `C ← α'·(r − z)`, `r ← (r + s) − C`.
+/// C replaces s.
 fn reference(alpha: f64) -> Formula {
     Formula::new("reference")
         .subtract(T, R, Coefficient::ONE, Z)
@@ -56,7 +57,8 @@ fn reference(alpha: f64) -> Formula {
         .subtract(R, R, Coefficient::ONE, C)
 }
 
-/// Global synchronisation, once the differences are summed: `z ← (z + Σc) + μ·(z − z_prev)`, `z_prev ← z`, both from the old z.
+/// Global synchronisation, once the differences are summed: `z ← (z + Σc) + μ·(z − z_prev)`, `z_prev ← z`, both
+/// from the old z.
 fn average(momentum: Option<f64>) -> Formula {
     Formula::new("average")
         .subtract(T, Z, Coefficient::ONE, Z_PREV)
@@ -84,7 +86,8 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Result<Graph, InputErro
     };
     let on_learner = |formula, range| on(Stream::Compute, formula, range, false);
     let beside = |formula, range| on(Stream::Synchronisation, formula, range, false);
-    // A gradient is applied when the next repetition begins; the last one's is, with the correction, behind the repetitions.
+    // A gradient is applied when the next repetition begins; the last one is applied, with the correction, after the
+    // repetitions.
     let several = averaging.repetitions(job.workers) > 1;
     let whole = 0..model.parameter_elements();
     let descend = several.then(|| graph.node(on(Stream::Compute, descend(), whole, true), Scope::MicroBatch));

@@ -1,8 +1,8 @@
-//! Local SGD (Stich 2019, "Local SGD Converges Fast and Communicates Little", Alg. 1): each rank takes τ steps of SGD by itself, then all
-//! go on from the mean of their models.
+//! Local SGD (Stich 2019, "Local SGD Converges Fast and Communicates Little", Alg. 1): each rank takes τ steps of SGD
+//! by itself, then all continue from the mean of their models.
 //!
-//! Between two means models differ, so weights and gradients are `own`; what is exchanged is the weights themselves, a partial sum of
-//! k means. The next step needs the mean, so nothing overlaps the exchange but that of other buckets.
+//! Between two means models differ, so weights and gradients are `own`. The weights themselves are exchanged, a partial
+//! sum of k means. The next step needs the mean, so an exchange overlaps nothing but the exchanges of other buckets.
 
 use std::fmt;
 

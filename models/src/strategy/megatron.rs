@@ -1,5 +1,5 @@
-//! Megatron's pairs of layers: the first is split by its output's features, the second by its input's, so that what is between
-//! them stays on its rank (Shoeybi et al. 2019 §3).
+//! Megatron's pairs of layers: splits the first by its output's features, the second by its input's, so that the tensor
+//! between them stays on its rank (Shoeybi et al. 2019 §3).
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use super::split::{self, SplitLayers};
 use super::{Plan, Shard};
 use crate::{AxisSet, Graph, Job};
 
-/// Rows of a weight, then columns along `tensor`: each pair has one allreduce forward, of its output, and one backward, of its input's
-/// gradient.
+/// Rows of a weight, then columns along `tensor`: each pair has one allreduce forward, of its output, and one backward,
+/// of its input's gradient.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Megatron {
-    /// Whether ranks with the same part of each layer share the optimizer's state of it out, as `zero-1` does: the distributed
+    /// Whether ranks with the same part of each layer shard its optimizer state, as `zero-1` does: the distributed
     /// optimizer of Megatron-LM.
     shares_state: bool,
 }

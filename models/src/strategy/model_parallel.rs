@@ -1,5 +1,5 @@
-//! Model parallelism: every layer with weights is split by rows along `tensor` (Iandola et al. 2016 §4), and samples along `data`, where
-//! a mesh has that axis too (as Shoeybi et al. 2019 §3 combine them).
+//! Model parallelism: splits every layer with weights by rows along `tensor` (Iandola et al. 2016 §4), and samples
+//! along `data`, where a mesh has that axis too (as Shoeybi et al. 2019 §3 combine them).
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::{AxisSet, Graph, Job};
 /// Ranks along `tensor` have all samples of their group and exchange activations and their gradients.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ModelParallel {
-    /// Whether ranks with the same part of each layer share the optimizer's state of it out, as `zero-1` does: the distributed
+    /// Whether ranks with the same part of each layer shard its optimizer state, as `zero-1` does: the distributed
     /// optimizer of Megatron-LM.
     shares_state: bool,
 }

@@ -1,17 +1,17 @@
-//! The settings behind a strategy's name, `key=value` between colons, for strategies that average models.
+//! Parses the settings after a strategy's name, `key=value` between colons, for strategies that average models.
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::Assignment;
 
-/// The word that assigns batches first come, first served.
+/// Assigns batches first come, first served.
 const FIRST_COME: &str = "first-come";
 
-/// The word that assigns them in turn.
+/// Assigns batches in turn.
 const ROUND_ROBIN: &str = "round-robin";
 
-/// The word that gives each device a model between its learners' and the average one.
+/// Gives each device a model between its learners' and the average one.
 const REFERENCE_MODELS: &str = "reference-models";
 
 /// Keys and values, each key once; a word alone has no value.
@@ -45,7 +45,7 @@ impl<'a> Settings<'a> {
         self.0.iter().find(|(other, _)| *other == key).map(|(_, value)| *value)
     }
 
-    /// A number of `range`.
+    /// A number within `range`.
     pub(super) fn number(&self, key: &str, range: Range<f64>) -> Result<Option<f64>, String> {
         let Some(text) = self.value(key) else { return Ok(None) };
         match text.parse::<f64>() {
@@ -63,7 +63,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// Who takes which batch.
+    /// Which learner takes which batch.
     pub(super) fn assignment(&self) -> Result<Assignment, String> {
         match (self.value(FIRST_COME), self.value(ROUND_ROBIN)) {
             (None, None) => Ok(Assignment::Own),
@@ -78,7 +78,7 @@ impl<'a> Settings<'a> {
         self.value(REFERENCE_MODELS).is_some()
     }
 
-    /// α: more than 0, for learners must hear of each other, and at most 1.
+    /// α: more than 0, since learners must influence each other, and at most 1.
     pub(super) fn alpha(&self) -> Result<Option<f64>, String> {
         let Some(text) = self.value("alpha") else { return Ok(None) };
         match text.parse::<f64>() {
@@ -88,7 +88,7 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// Writes what both strategies have, unless it is the default.
+/// Writes the settings that both strategies have, unless they are the defaults.
 pub(super) fn write_common(
     f: &mut fmt::Formatter<'_>,
     period: u32,

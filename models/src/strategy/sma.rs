@@ -1,5 +1,5 @@
-//! Synchronous model averaging (Koliousis et al. 2019, Alg. 1): learners with models of their own, and momentum on their
-//! average; with a reference model on each device, where that is asked for (§3.3).
+//! Synchronous model averaging (Koliousis et al. 2019, Alg. 1): learners with their own models, and momentum on their
+//! average; optionally with a reference model on each device (§3.3).
 
 use std::fmt;
 
@@ -16,10 +16,10 @@ pub struct Sma {
     pub momentum: Option<f64>,
     /// τ: batches of a learner between synchronisations.
     pub period: u32,
-    /// α; `None`: one over the number of learners, or of those that one model is compared with.
+    /// α; `None`: one over the number of learners, or of those that share a reference.
     pub alpha: Option<f64>,
-    /// Whether the learners of a device are corrected against its own reference model, and the references against z. It makes
-    /// a difference only where several devices have several learners each.
+    /// Whether the learners of a device are corrected against its own reference model, and the references against z. It
+    /// makes a difference only where several devices have several learners each.
     pub reference_models: bool,
     /// Which learner takes which batch.
     pub assignment: Assignment,
@@ -70,12 +70,12 @@ impl Plan for Sma {
 }
 
 impl Sma {
-    /// Its numbers among so many learners, `each` of them on a device.
+    /// Its constants for `learners` learners, `each` of them on a device.
     pub(super) fn numbers(&self, learners: u32, each: u32) -> Averaging {
         let alpha = |among: u32| self.alpha.unwrap_or(1.0 / f64::from(among.max(1)));
         let Sma { momentum, period, assignment, .. } = *self;
         let one_level = Averaging { alpha: alpha(learners), momentum, period, assignment, reference_alpha: None };
-        // Where one of the levels is empty, the other one is Alg. 1.
+        // If there is only one device or one learner per device, a single level remains, which is Alg. 1.
         if !self.reference_models || each < 2 || learners <= each {
             return one_level;
         }

@@ -1,6 +1,6 @@
-//! The graph of a step in which some layers are split by features: gathers where a layer needs what all ranks have, returns
-//! where gradients are partial sums, allreduces for the weights that all ranks hold, and for a rank's own rows along the other axes
-//! alone.
+//! Builds the graph of a step in which some layers are split by features: gathers where a layer needs what all ranks
+//! have, returns where gradients are partial sums, allreduces for the weights that all ranks hold, and for a rank's own
+//! rows along the other axes alone.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::graph::{Scope, Tensor, Work};
 use crate::model::{NODE_FIRST, shard};
 use crate::{Axis, AxisSet, Gather, Graph, Job, LayerId, Layout, Mesh, Model, Pass, Piece, Sharding};
 
-/// Which layers ranks share, along which axis, and which samples they take through them.
+/// Which layers are split, along which axis, and which samples run through them.
 pub(super) struct SplitLayers {
     /// The ranks.
     pub(super) mesh: Mesh,
@@ -28,9 +28,9 @@ pub(super) struct SplitLayers {
     pub(super) passes: Vec<Vec<Piece>>,
     /// Whether split layers are updated after each pass (Krizhevsky 2014 §4.2).
     pub(super) variable_batch: bool,
-    /// Whether a layer behind one that is split by rows is split by columns (Shoeybi et al. 2019 §3).
+    /// Whether a layer after one that is split by rows is split by columns (Shoeybi et al. 2019 §3).
     pub(super) pairs: bool,
-    /// Whether ranks with the same rows share the optimizer's state of them out.
+    /// Whether ranks with the same rows shard their optimizer state.
     pub(super) shares_state: bool,
 }
 
@@ -44,7 +44,7 @@ impl SplitLayers {
             mesh: job.mesh.clone().map_or_else(|| Mesh::new(&[(Axis::Tensor, job.workers)]), Ok)?,
             axis: Axis::Tensor,
             front: vec![false; job.model.layers().len()],
-            // Without a mesh each rank brings a batch of its own, and all take all of them.
+            // Without a mesh each rank contributes its own batch, and all take all of them.
             passes: vec![everything(if job.mesh.is_some() { 1 } else { job.workers }, job.batch_per_rank)],
             variable_batch: false,
             pairs,
@@ -81,10 +81,10 @@ impl SplitLayers {
     }
 }
 
-/// The setting of `name`, a strategy that splits layers along `tensor`, by which its ranks share the optimizer's state out.
+/// The setting of `name`, a strategy that splits layers along `tensor`, with which its ranks shard the optimizer state.
 const SHARES_STATE: &str = "zero-1";
 
-/// Reads what follows the colon of such a name: whether they do.
+/// Reads what follows the colon after such a name: whether they do.
 pub(super) fn parse(name: &str, settings: &str) -> Result<bool, String> {
     match settings {
         "" => Ok(false),
@@ -95,12 +95,12 @@ pub(super) fn parse(name: &str, settings: &str) -> Result<bool, String> {
     }
 }
 
-/// Writes them as they are read.
+/// Writes the setting in the form that is read.
 pub(super) fn write(f: &mut fmt::Formatter<'_>, name: &str, shares_state: bool) -> fmt::Result {
     if shares_state { write!(f, "{name}:{SHARES_STATE}") } else { f.write_str(name) }
 }
 
-/// The axes of such a strategy; parts of the state lie along `device` where there is one.
+/// The axes of such a strategy; the state is sharded along `device` where there is one.
 pub(super) fn axes(shares_state: bool) -> AxisSet {
     let without = AxisSet::of(&[Axis::Pipeline, Axis::Data, Axis::Tensor]);
     if shares_state { without.or(zero::AXES) } else { without }
@@ -111,7 +111,7 @@ pub(super) fn everything(ranks: u32, samples: u32) -> Vec<Piece> {
     (0..ranks).map(|worker| Piece { worker, first: 0, count: samples }).collect()
 }
 
-/// Settings that strategies with split layers do not serve.
+/// Refuses settings that strategies with split layers do not serve.
 fn refuse(job: &Job, varies: bool) -> Result<(), InputError> {
     let strategy = &job.strategy;
     if job.accumulate > 1 && varies {
@@ -159,7 +159,7 @@ struct Builder<'a> {
     model: &'a Model,
     sharding: &'a Sharding,
     graph: Graph,
-    /// By layer: what makes its output, the gradient of its output, of its parameters, of its inputs.
+    /// By layer: the nodes that make its output, the gradient of its output, of its parameters, of its inputs.
     forward: Vec<NodeIndex>,
     upstream: Vec<Vec<NodeIndex>>,
     weight: Vec<Option<NodeIndex>>,
@@ -187,7 +187,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The scatter of a node's samples from its first rank, which has taken them.
+    /// Scatters a node's samples from its first rank, which has loaded them.
     fn hand_out(&mut self, load: NodeIndex) -> NodeIndex {
         let (layer, collective) = (LayerId(0), Some(Collective::Scatter { root: 0 }));
         let scatter = Work::Relayout { layer, pass: Pass::Forward, collective, axes: self.across() };
@@ -215,7 +215,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The change of layout of what a gather takes, forward, or of its gradient.
+    /// The change of layout of a gather's input (forward), or of its gradient.
     fn relayout(&self, layer: LayerId, pass: Pass, gather: Gather) -> Work {
         let (forward, backward) = match gather {
             Gather::Samples | Gather::Features => (Some(Collective::AllGather), Some(Collective::ReduceScatter)),
@@ -225,7 +225,7 @@ impl Builder<'_> {
             Gather::Returns => (None, Some(Collective::AllReduce)),
         };
         let collective = if pass == Pass::Forward { forward } else { backward };
-        // Scores are cut where nothing is sent; what is whole stays so.
+        // Scores are cut where nothing is sent; whole tensors stay whole.
         let stays = collective.is_none() && gather != Gather::Scores;
         Work::Relayout { layer, pass, collective, axes: if stays { AxisSet::default() } else { self.across() } }
     }

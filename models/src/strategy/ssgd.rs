@@ -1,7 +1,8 @@
-//! Synchronous data-parallel SGD: batch-split activations, replicated weights, partial-sum gradients, an allreduce per bucket.
+//! Synchronous data-parallel SGD: batch-split activations, replicated weights, partial-sum gradients, an
+//! allreduce per bucket.
 //!
-//! A bucket's allreduce depends only on the backward passes of its own layers, so it overlaps the rest of the backward pass
-//! (Goyal et al. 2017 §4).
+//! A bucket's allreduce depends only on the backward passes of its own layers, so it overlaps the rest of the backward
+//! pass (Goyal et al. 2017 §4).
 
 use lockstep_topology::InputError;
 
@@ -11,11 +12,11 @@ use super::{Plan, Shard};
 use crate::graph::Scope;
 use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout};
 
-/// Axes along which ranks have samples of their own.
+/// Axes along which ranks have different samples.
 const AXES: AxisSet = AxisSet::of(&[Axis::Data, Axis::Device]);
 
-/// Synchronous data-parallel SGD: samples are split, weights replicated, gradients allreduced (Goyal et al. 2017 §2 and §4, Iandola
-/// et al. 2016 §6).
+/// Synchronous data-parallel SGD: samples are split, weights replicated, gradients allreduced (Goyal et al. 2017 §2 and
+/// §4, Iandola et al. 2016 §6).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ssgd;
 

@@ -1,7 +1,8 @@
-//! ZeRO, stage 1: synchronous data-parallel SGD whose optimizer state is shared out (Rajbhandari et al. 2020 §5.1).
+//! ZeRO, stage 1: synchronous data-parallel SGD with the optimizer state sharded over ranks (Rajbhandari et
+//! al. 2020 §5.1).
 //!
-//! A bucket's gradients are reduce-scattered, each rank updates the part of the parameters for which it keeps the momentum, and the parts
-//! are gathered before the next step. Gathers come in forward order, so that the next step begins while they go on.
+//! A bucket's gradients are reduce-scattered, each rank updates the part of the parameters whose momentum it keeps, and
+//! the parts are gathered before the next step. Gathers run in forward order, so the next step overlaps them.
 
 use std::ops::Range;
 
@@ -15,8 +16,8 @@ use super::{Plan, Shard, ssgd};
 use crate::graph::{Scope, Tensor, Work};
 use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout, Mesh};
 
-/// The axes of its meshes: parts lie along `device` where there is one, and are replicated along `data` (hybrid sharding, Zhao et al. 2023
-/// §3.2.2); else along `data`.
+/// The axes of its meshes: state is sharded along `device` where there is one, and replicated along `data` (hybrid
+/// sharding, Zhao et al. 2023 §3.2.2); else sharded along `data`.
 pub(super) const AXES: AxisSet = AxisSet::of(&[Axis::Data, Axis::Device]);
 
 const PART: AxisLayout = AxisLayout::Split(Dimension::Element);
@@ -37,7 +38,7 @@ impl Plan for Zero1 {
     }
 }
 
-/// Along which axes parts lie, and along which they are replicated.
+/// The axes along which state is sharded, and along which it is replicated.
 #[derive(Clone, Copy)]
 pub(super) struct Sharing {
     along: AxisSet,
@@ -49,7 +50,7 @@ pub(super) struct Sharing {
 }
 
 impl Sharing {
-    /// How the ranks of `mesh` share parameters; `None` where each keeps all of them.
+    /// How the ranks of `mesh` shard parameters; `None` where each keeps all of them.
     pub(super) fn of(mesh: &Mesh) -> Option<Sharing> {
         let along = [Axis::Device, Axis::Data].into_iter().find(|axis| mesh.size(*axis) > 1)?;
         let replicas: Vec<Axis> = AXES.iter().filter(|axis| *axis != along && mesh.axes().contains(*axis)).collect();
@@ -58,7 +59,7 @@ impl Sharing {
         Some(Sharing { along, replicas, samples, part: Layout::new(along, PART) })
     }
 
-    /// Exchanges that add up a bucket's gradients.
+    /// The number of exchanges that sum a bucket's gradients.
     pub(super) fn exchanges(self, mesh: &Mesh) -> usize {
         let along = [self.along, self.replicas];
         along.into_iter().filter(|axes| axes.iter().any(|axis| mesh.size(axis) > 1)).count()
@@ -68,8 +69,8 @@ impl Sharing {
         Work::Collective { collective, axes, range: range.clone() }
     }
 
-    /// Adds up the gradients of a bucket so that each rank has its part of the sum. The nodes that do so, one behind the other, and what
-    /// they make.
+    /// Sums the gradients of a bucket so that each rank has its part of the sum. Returns the nodes that do so, one
+    /// after the other, and what they make.
     pub(super) fn scatter(self, graph: &mut Graph, bucket: &Ends, scope: Scope) -> (Vec<NodeIndex>, Flow) {
         let sum = |layout: &Layout| layout.with_each(self.along.or(self.replicas), AxisLayout::Partial);
         let mut flow: Flow = bucket.makers.iter().map(|(node, layout)| (*node, sum(layout))).collect();
@@ -91,9 +92,11 @@ impl Sharing {
         graph.node(self.change(Collective::AllGather, self.along, range), scope)
     }
 
-    /// Lets each rank update its parts of all buckets, which come as backward passes fill them, and gathers these for the next step.
+    /// Makes each rank update its parts of all buckets, in the order in which backward passes fill them, and gathers
+    /// these for the next step.
     pub(super) fn share_state(self, graph: &mut Graph, buckets: &[Ends]) {
-        // Scatters before updates, which follow the whole backward pass: an exchange behind them in the queue would wait as well.
+        // Scatters come before updates, which follow the whole backward pass: an exchange after them in the queue would
+        // wait as well.
         let sums: Vec<Flow> = buckets.iter().map(|bucket| self.scatter(graph, bucket, Scope::Step).1).collect();
         let update = |graph: &mut Graph, (bucket, sum): (&Ends, &Flow)| {
             let update = graph.update(bucket.range.clone(), Scope::Step);
@@ -103,7 +106,7 @@ impl Sharing {
         self.gather_all(graph, buckets, &weights);
     }
 
-    /// Gathers updated weights for the next step, in the order in which that reads them. The nodes that do so.
+    /// Gathers updated weights for the next step, in the order in which it reads them. Returns the nodes that do so.
     pub(super) fn gather_all(self, graph: &mut Graph, buckets: &[Ends], weights: &[Flow]) -> Vec<NodeIndex> {
         let gather = |(bucket, weights): (&Ends, &Flow)| {
             let gather = self.gather(graph, &bucket.range, Scope::Step);

@@ -1,7 +1,9 @@
-//! ZeRO, stage 2: as stage 1, and gradients that have been used up leave their memory to others (Rajbhandari et al. 2020 §5.2).
+//! ZeRO, stage 2: as stage 1, and gradients that have been used up free their memory for others (Rajbhandari et
+//! al. 2020 §5.2).
 //!
-//! A bucket is updated as soon as its gradients are there, beside the reduce-scatters of later ones, so the memory plan finds room for the
-//! gradients of early layers where those of late ones were. Of several micro-batches each is reduce-scattered, and a rank adds up its parts.
+//! A bucket is updated as soon as its gradients are made, during the reduce-scatters of later ones, so the memory plan
+//! can place the gradients of early layers where those of late ones were. With several micro-batches each is
+//! reduce-scattered, and a rank accumulates its parts.
 
 use lockstep_topology::{ErrorPlace, InputError};
 
@@ -12,7 +14,7 @@ use super::zero::Sharing;
 use super::{Plan, Shard, ssgd, zero};
 use crate::{AxisSet, Bucket, Graph, Job};
 
-/// Stage 2: each rank keeps the optimizer's state of a part of the parameters, and gradients until they are updated with.
+/// Stage 2: each rank keeps the optimizer state of a part of the parameters, and gradients until their update.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Zero2;
 
@@ -39,7 +41,7 @@ impl Plan for Zero2 {
     }
 }
 
-/// Refuses what keeps all gradients until the backward pass has ended.
+/// Refuses settings that keep all gradients until the backward pass has ended.
 pub(super) fn check(job: &Job) -> Result<(), InputError> {
     if job.bucket != Bucket::Tensor {
         return Ok(());

@@ -1,7 +1,9 @@
-//! ZeRO, stage 3, or fully sharded data parallelism: each rank keeps a part of the parameters, too (Rajbhandari et al. 2020 §5.3).
+//! ZeRO, stage 3, or fully sharded data parallelism: each rank also keeps only a part of the parameters (Rajbhandari et
+//! al. 2020 §5.3).
 //!
-//! A bucket is gathered before the layers that read it, and its memory is free behind them; backward passes gather it again. Gradients are
-//! reduce-scattered and used up as in stage 2. Zhao et al. 2023 ("PyTorch FSDP", §3.3) gather `prefetch` buckets ahead of the one in use.
+//! A bucket is gathered before the layers that read it, and its memory is freed after them; backward passes gather it
+//! again. Gradients are reduce-scattered and used up as in stage 2. Zhao et al. 2023 ("PyTorch FSDP", §3.3) gather
+//! `prefetch` buckets ahead of the one in use.
 
 use std::fmt;
 
@@ -16,16 +18,17 @@ use super::{Plan, Shard, ssgd, zero, zero_2};
 use crate::graph::{Scope, Tensor};
 use crate::{AxisSet, Buffer, Coefficient, Formula, Graph, Job, LayerId, Layout, Mesh, Operand};
 
-/// Stage 3: each rank keeps a part of parameters, gradients and the optimizer's state: `zero-3`, `zero-3:prefetch=2:no-reshard`.
+/// Stage 3: each rank keeps a part of parameters, gradients and the optimizer's state: `zero-3`,
+/// `zero-3:prefetch=2:no-reshard`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Zero3 {
     /// Buckets that are gathered ahead of the one in use.
     pub prefetch: u32,
-    /// Whether the gathered parameters are freed behind forward passes, and gathered again for backward passes.
+    /// Whether the gathered parameters are freed after forward passes, and gathered again for backward passes.
     pub reshard: bool,
 }
 
-/// The word that keeps gathered parameters from forward to backward passes.
+/// Keeps gathered parameters from forward to backward passes.
 const NO_RESHARD: &str = "no-reshard";
 
 impl Plan for Zero3 {
@@ -93,7 +96,7 @@ impl Zero3 {
         Ok(order.applied_to(&graph))
     }
 
-    /// The gathers of all buckets: before which place they come, of which bucket, and who reads what they bring.
+    /// The gathers of all buckets: the position before which each comes, its bucket, and the nodes that read it.
     fn gathers(self, uses: &Uses, passes: &Passes, cuts: &[Cut]) -> Vec<(usize, usize, Vec<NodeIndex>)> {
         let directions = [&uses.forward, &uses.backward];
         let each = |of: usize| (0..cuts.len()).filter_map(move |bucket| Some((directions[of][bucket]?.0, of, bucket)));
@@ -106,7 +109,7 @@ impl Zero3 {
             };
             let readers: Vec<NodeIndex> = cuts[bucket].layers.iter().filter_map(readers).collect();
             let at = number.checked_sub(self.prefetch as usize).map_or(0, |ahead| slots[ahead].0);
-            // What forward passes still read, have just read, or keep, need not be gathered again.
+            // Buckets that forward passes still read, have just read, or keep, need not be gathered again.
             let just_read = number > 0 && slots[number - 1].2 == bucket;
             let there = uses.forward[bucket].is_some_and(|(_, last)| !self.reshard || just_read || at <= last);
             match gathers.iter_mut().find(|(_, other, _)| *other == bucket) {

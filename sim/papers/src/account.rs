@@ -1,4 +1,4 @@
-//! The account: every row predicted, its error, what bounds it, and what all of it rests on.
+//! `Account`: predicts every row of the papers, and lists its error, what bounds it, and what all of it is based on.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,21 +12,21 @@ use super::row::{Mark, Row};
 use lockstep_report::failure::Failure;
 use lockstep_report::{PaperRow, PlotRow};
 
-/// All rows, and in sentences what they rest on.
+/// All rows, and notes on what they are based on.
 #[derive(Debug)]
 pub struct Account {
     /// In the order of papers and their rows.
     pub rows: Vec<PaperRow>,
     /// Per paper: source, machine, anchors, fitted parameters.
     pub notes: Vec<String>,
-    /// What the papers' plots show, in their order.
+    /// The points of the papers' plots, in their order.
     pub plots: Vec<PlotRow>,
 }
 
-/// Predicts all rows of `papers`, side by side; `progress` hears the share that has begun and the row that begins.
+/// Predicts all rows of `papers` in parallel; `progress` gets the share that has begun and the row that begins.
 ///
 /// # Errors
-/// Configurations that cannot be predicted, at the file and line of their row: the first one's of the first paper.
+/// Configurations that cannot be predicted, at the file and line of their row: the first such row of the first paper.
 pub fn account(papers: &[Paper], progress: impl Fn(f64, &str) + Sync) -> Result<Account, Failure> {
     let cores = Cores::all();
     let all = papers.iter().map(|paper| paper.rows.len()).sum::<usize>().max(1) as f64;
@@ -75,7 +75,7 @@ fn of_paper(paper: &Paper, cores: &Cores, each: &(impl Fn(&Row) + Sync)) -> Resu
     Ok(Account { rows, notes, plots })
 }
 
-/// What is fitted, to what, and what it stands for.
+/// What is fitted, to what, and what it represents.
 fn fitted(paper: &Paper, fit: &Fit, found: &Found) -> String {
     let show = |value: &f64| fit.parameter.show(*value);
     let mut note =
@@ -88,7 +88,7 @@ fn fitted(paper: &Paper, fit: &Fit, found: &Found) -> String {
     format!("{note}: {}", fit.why)
 }
 
-/// Rows that something is fitted to are predicted by what is fitted to the others; where there are no more rows than fitted
+/// A row that something is fitted to is predicted with a fit to the others; where there are no more rows than fitted
 /// numbers, they do not count.
 fn leave_out(paper: &Paper, found: &[Found], rows: &mut [PaperRow]) {
     let used: usize = paper.fits.iter().map(|fit| fit.rows.len()).sum();

@@ -1,4 +1,4 @@
-//! `Case`: a paper's machine and models with everything that is adjusted to it, and the figures predicted with them.
+//! `Case`: a paper's machine and models with all adjustments, and the figures predicted with them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -23,17 +23,18 @@ pub(super) struct Case<'a> {
     cores: &'a Cores,
     machine: Machine<'a>,
     sites: BTreeMap<String, Site>,
-    /// What computation is multiplied by, per anchor's configuration; a model's first anchor serves its others, the first one other models.
+    /// The factor on computation, per anchor's configuration; a model's first anchor is used for its other
+    /// configurations, the first of all for other models.
     factors: Vec<(Experiment, f64)>,
     known: &'a Known,
 }
 
-/// Figures of a paper by configuration, by the values of the machine's parameters outside it, and by the factor on computation:
-/// anchors and fits come back to the same ones again and again.
+/// Figures of a paper by configuration, by the values of the machine's parameters outside it, and by the factor on
+/// computation: anchors and fits need the same ones again and again.
 #[derive(Default)]
 pub(super) struct Known(Mutex<Vec<Simulated>>);
 
-/// A figure and what it is of.
+/// A figure and its subject.
 struct Simulated {
     experiment: Experiment,
     values: Vec<f64>,
@@ -61,7 +62,7 @@ impl<'a> Case<'a> {
         Ok(case)
     }
 
-    /// As [`Case::new`], with computation as data sheets have it.
+    /// As [`Case::new`], with computation as in data sheets.
     ///
     /// # Errors
     /// An unknown cluster, at the row.
@@ -87,12 +88,12 @@ impl<'a> Case<'a> {
         Ok(Case { cores, machine, sites, factors: Vec::new(), known })
     }
 
-    /// What computation of each configuration with an anchor is multiplied by.
+    /// The factor on the computation of each configuration with an anchor.
     pub(super) fn factors(&self) -> &[(Experiment, f64)] {
         &self.factors
     }
 
-    /// The factor on computation with which the row comes out.
+    /// The factor on computation that reproduces the row.
     fn anchor(&self, row: &Row) -> Result<f64, Failure> {
         let wrong = |message: String| InputError::new(&row.place, &row.name, message);
         let (Some(quantity), Some(published)) = (&row.quantity, row.published) else {
@@ -109,7 +110,7 @@ impl<'a> Case<'a> {
         anchor::factor(wanted, throughput)?.ok_or_else(unreachable)
     }
 
-    /// Predicts all that `rows` speak of, side by side; `each` hears of every row that is done.
+    /// Predicts all configurations of `rows` in parallel; `each` gets every row that is done.
     ///
     /// # Errors
     /// The first configuration that cannot be predicted, at its row.
@@ -131,7 +132,7 @@ impl<'a> Case<'a> {
         found.into_iter().collect()
     }
 
-    /// An experiment where computation takes `factor` times as long, behind what hosts take; each is simulated once.
+    /// An experiment where computation takes `factor` times as long, after the hosts' time; each is simulated once.
     fn simulate(&self, experiment: &Experiment, factor: f64) -> Result<Figure, Failure> {
         let experiment = fed(experiment, &self.machine);
         if let Some(figure) = self.remembered(&experiment, factor) {
@@ -147,7 +148,7 @@ impl<'a> Case<'a> {
         Ok(figure)
     }
 
-    /// The values of the machine's parameters that no experiment holds itself.
+    /// The values of the machine's parameters that experiments do not contain.
     fn values(&self) -> Vec<f64> {
         let outside = |parameter: &Parameter| !matches!(parameter, Parameter::StorageLatency | Parameter::Callback);
         self.machine.iter().filter(|(parameter, _)| outside(parameter)).map(|(_, value)| *value).collect()
@@ -161,14 +162,14 @@ impl<'a> Case<'a> {
         known.iter().find(same).map(|one| one.figure.clone())
     }
 
-    /// What the computation of an experiment is multiplied by.
+    /// The factor on the computation of an experiment.
     fn factor(&self, experiment: &Experiment) -> f64 {
         let own = self.factors.iter().find(|(of, _)| is_scaling(of, experiment));
         let of_model = || self.factors.iter().find(|(of, _)| of.model == experiment.model);
         own.or_else(of_model).or(self.factors.first()).map_or(1.0, |(_, factor)| *factor)
     }
 
-    /// Learners on each device that the auto-tuner ends with, on predictions of each number.
+    /// Learners on each device on which the auto-tuner settles, with predictions for each number.
     fn tuned(&self, experiment: &Experiment) -> Result<u32, Failure> {
         let experiment = &fed(experiment, &self.machine);
         let site = &self.sites[&experiment.cluster];
@@ -180,7 +181,7 @@ impl<'a> Case<'a> {
         Ok(chosen.learners)
     }
 
-    /// What is predicted of an experiment.
+    /// The prediction of an experiment.
     ///
     /// # Errors
     /// As [`Figure::of`].
@@ -188,12 +189,12 @@ impl<'a> Case<'a> {
         self.simulate(experiment, self.factor(experiment))
     }
 
-    /// Where an experiment of the paper runs.
+    /// The site of an experiment of the paper.
     pub(super) fn site(&self, experiment: &Experiment) -> &Site {
         &self.sites[&experiment.cluster]
     }
 
-    /// The row's quantity in its unit; none of orderings and of what is statistical.
+    /// The row's quantity in its unit; `None` for orderings and for statistical rows.
     ///
     /// # Errors
     /// As [`Figure::of`]; a closed form that does not exist.
@@ -202,7 +203,7 @@ impl<'a> Case<'a> {
         let value = match &row.quantity {
             None | Some(Quantity::Order { .. }) => return Ok(None),
             Some(Quantity::Computed(computed)) => computed.value()?,
-            // A step takes a whole global batch; what is left over of an epoch is dropped.
+            // A step takes a whole global batch; the remainder of an epoch is dropped.
             Some(Quantity::Time { epochs, samples }) => {
                 let at = at()?;
                 epochs * (samples / at.global_batch as f64).floor() * at.step_time_s
@@ -227,7 +228,8 @@ impl<'a> Case<'a> {
         Ok(Some(value / row.unit.factor))
     }
 
-    /// Whether a step, or an image, takes longer from configuration to configuration of each case, and more so from case to case.
+    /// Whether a step, or an image, takes longer from configuration to configuration of each case, and with `grows`
+    /// increasingly so from case to case.
     ///
     /// # Errors
     /// As [`Figure::of`].
@@ -247,12 +249,12 @@ impl<'a> Case<'a> {
     }
 }
 
-/// An error of a row's configuration, at the row.
+/// Reports an error of a row's configuration at the row.
 pub(super) fn at(row: &Row, failure: Failure) -> Failure {
     at_place(&row.place, failure)
 }
 
-/// An error of a configuration, at its file and line.
+/// Reports an error of a configuration at its file and line.
 pub(super) fn at_place(place: &ErrorPlace, failure: Failure) -> Failure {
     match failure {
         Failure::Input(error) => {

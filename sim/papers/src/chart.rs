@@ -1,17 +1,17 @@
-//! The chart of a paper's rows: each prediction over what was published, on a logarithmic axis.
+//! Draws the chart of a paper's rows: predicted over published, on a logarithmic axis.
 
 use std::fmt::Write as _;
 
 use lockstep_report::PaperRow;
 use lockstep_report::svg::{Axis, escaped, significant};
 
-/// Width of the chart, where its axis begins and ends, and the height of a row, in points.
+/// Width of the chart, the ends of its axis, and the height of a row, in points.
 const WIDTH: f64 = 460.0;
 const LEFT: f64 = 150.0;
 const RIGHT: f64 = 448.0;
 const LINE: f64 = 20.0;
 const TOP: f64 = 44.0;
-/// The axis ends at this ratio and its inverse, or beyond where a row is.
+/// The axis ends at this ratio and its inverse, or farther out where a row is.
 const LEAST_END: f64 = 1.2;
 /// Ratios that are marked.
 const MARKED: [f64; 5] = [0.5, 0.8, 1.0, 1.25, 2.0];

@@ -1,4 +1,4 @@
-//! Figures that follow from a model or an algorithm alone: computed, never typed in.
+//! Computes figures that follow from a model or an algorithm alone, instead of typing them in.
 
 use std::sync::Arc;
 
@@ -32,17 +32,17 @@ const KEYS: [&str; 13] = [
     "strategy",
 ];
 
-/// What an exchange is of: one buffer of `bytes`, or a buffer for the gradients of each layer of `model`.
+/// The buffers of an exchange: one of `bytes`, or one for the gradients of each layer of `model`.
 const BUFFERS: &str = "bytes or model";
 
-/// A closed form and what it is taken of.
+/// A closed form and its arguments.
 #[derive(Debug, Clone)]
 pub struct Computed {
     form: &'static Form,
     of: Given,
 }
 
-/// A closed form: its name, what its unit must measure, the keys that it takes, in the order in which they are read.
+/// A closed form: its name, the dimension of its unit, and its keys in the order in which they are read.
 #[derive(Debug)]
 struct Form {
     name: &'static str,
@@ -93,11 +93,13 @@ static FORMS: [Form; 18] = {
             let model = of.load()?;
             Ok(input_bytes(&model, of.samples) / weight_bytes(&model))
         }),
-        // FLOPs of the forward and backward passes of all samples; a backward pass has twice those of a forward pass (Table 1).
+        // FLOPs of the forward and backward passes of all samples; a backward pass has twice those of a forward
+        // pass (Table 1).
         form("training-work", Work, &["model", "samples"], |of| {
             Ok(3.0 * matrix_layers(&of.load()?, |node| node.work(Pass::Forward, of.samples).flops))
         }),
-        // Seconds in which a dedicated server with one wire receives and sends the weights of all workers, both at once.
+        // Seconds in which a dedicated server with one wire receives and sends the weights of all workers,
+        // both at once.
         form("server-time", Time, &["model", "workers", "bandwidth"], |of| {
             let elements = (weight_bytes(&of.load()?) / ELEMENT_BYTES) as u64;
             let schedule = allreduce(&"parameter-server:1:dedicated".parse()?, of.workers + 1, elements, 0)?;
@@ -113,8 +115,8 @@ static FORMS: [Form; 18] = {
         form("exchange-rate", Rate, &["model", "seconds"], |of| {
             Ok(2.0 * ELEMENT_BYTES * of.load()?.parameter_elements() as f64 / of.seconds)
         }),
-        // The time of one algorithm divided by that of another among hosts of a cluster: for the gradients of each layer of a
-        // model, or for one buffer (Goyal et al. 2017 §4.1).
+        // The time of one algorithm divided by that of another among hosts of a cluster: for the gradients of each
+        // layer of a model, or for one buffer (Goyal et al. 2017 §4.1).
         form("exchange-ratio", Number, &[BUFFERS, "cluster", "than", "workers", "algorithm"], |of| {
             let cluster = Cluster::load(&of.cluster)?;
             Ok(among_hosts(&cluster, of, &of.than)? / among_hosts(&cluster, of, &of.algorithm)?)
@@ -128,7 +130,8 @@ static FORMS: [Form; 18] = {
         form("shuffle-time", Time, &["cluster", "workers", "bytes"], |of| {
             shuffle(&Cluster::load(&of.cluster)?, of.workers, of.bytes.unwrap_or(0))
         }),
-        // Seconds in which each worker computes its part of a square product for one sample (Krizhevsky 2014, footnote 4).
+        // Seconds in which each worker computes its part of a square product for one sample (Krizhevsky 2014,
+        // footnote 4).
         form("product-time", Time, &["flops", "features", "workers"], |of| {
             Ok(2.0 * f64::from(of.features).powi(2) / f64::from(of.workers) / of.flops_s)
         }),
@@ -136,7 +139,8 @@ static FORMS: [Form; 18] = {
         form("transfer-time", Time, &["features", "bandwidth"], |of| {
             Ok(ELEMENT_BYTES * f64::from(of.features) / of.bytes_per_s)
         }),
-        // Passes of a step: a scheme's through dense layers, forward and backward, and both through the convolutions (Fig. 2).
+        // Passes of a step: a scheme's through dense layers, forward and backward, and both through the
+        // convolutions (Fig. 2).
         form("passes", Number, &["model", "strategy", "workers"], |of| Ok(2.0 + 2.0 * f64::from(dense_passes(of)?))),
         // Bytes of the outputs and gradients of all samples, none sharing memory (Koliousis et al. 2019 §4.5).
         form("output-bytes", Size, &["model", "samples"], |of| Ok(ELEMENT_BYTES * of.planned(Reuse::Nothing)?)),
@@ -157,7 +161,7 @@ impl Computed {
     /// Reads a `computed` table.
     ///
     /// # Errors
-    /// No such form, a key of its that is missing or wrong.
+    /// An unknown form, or a key of it that is missing or wrong.
     pub(super) fn read(entry: &Entry<'_>) -> Result<Computed, InputError> {
         let table = entry.section("a computed figure", &KEYS)?;
         let form = table.need("what", "\"parameters\"")?.read(|text| {
@@ -170,12 +174,13 @@ impl Computed {
         Ok(Computed { form, of })
     }
 
-    /// What its unit must measure.
+    /// The dimension of its unit.
     pub fn dimension(&self) -> Dimension {
         self.form.dimension
     }
 
-    /// The same figure for another number of workers, dedicated servers not counted; `None` where it does not depend on it.
+    /// The same figure for another number of workers, dedicated servers not counted; `None` where it does not
+    /// depend on it.
     pub(super) fn among(&self, workers: u32) -> Option<Computed> {
         let counts = self.form.keys.contains(&"workers");
         counts.then(|| Computed { form: self.form, of: Given { workers, ..self.of.clone() } })
@@ -214,7 +219,7 @@ impl Given {
         }
     }
 
-    /// Takes what a form's key says.
+    /// Sets the value of a form's key.
     fn set(&mut self, key: &str, table: &Table<'_>) -> Result<(), InputError> {
         let need = |example| table.need(key, example);
         match key {
@@ -249,7 +254,7 @@ impl Given {
     }
 }
 
-/// Bytes of what all convolutions and dense layers take in.
+/// Bytes of the inputs of all convolutions and dense layers.
 fn input_bytes(model: &Model, samples: u32) -> f64 {
     let of = |node: &lockstep_models::Node| {
         node.input_shapes.iter().map(|shape| shape.elements() as f64 * ELEMENT_BYTES).sum::<f64>()
@@ -257,7 +262,7 @@ fn input_bytes(model: &Model, samples: u32) -> f64 {
     f64::from(samples) * matrix_layers(model, of)
 }
 
-/// Partial passes through the dense layers in a step of so many workers, one sample each.
+/// Partial passes through the dense layers in a step of that many workers, one sample each.
 fn dense_passes(of: &Given) -> Result<u32, InputError> {
     let job = Job { strategy: of.strategy.clone(), ..Job::new(Arc::new(of.load()?), of.workers, of.workers) };
     let sharding = job.program()?.sharding;

@@ -1,7 +1,8 @@
-//! Measured curves of collectives beside what is predicted: a file of `experiments/collectives` for each machine, with its source.
+//! Reads measured curves of collectives and compares them with predictions: a file of `experiments/collectives` for
+//! each machine, with its source.
 //!
-//! The error of a point is |ln(predicted / measured)|, 0.69 for a factor of two either way; that of a curve is the median over sizes from
-//! 1 KiB that count.
+//! The error of a point is |ln(predicted / measured)|, 0.69 for a factor of two either way; that of a curve is the
+//! median over sizes from 1 KiB that count.
 
 mod draw;
 mod errors;
@@ -16,16 +17,16 @@ use lockstep_topology::{Algorithm, Collective, HostingRule};
 pub use draw::curves_page;
 pub use errors::{Curves, curves};
 
-/// The curves that were measured on a machine.
+/// The curves measured on a machine.
 #[derive(Debug, Clone)]
 pub struct System {
-    /// What the file is called.
+    /// The file's name.
     pub name: String,
-    /// Who measured, and where that is found.
+    /// Who measured, and where it was published.
     pub source: String,
     /// The cluster.
     pub cluster: String,
-    /// In which process each rank is.
+    /// The process of each rank.
     pub hosting: HostingRule,
     /// The curves, in the file's order.
     pub curves: Vec<Curve>,
@@ -34,33 +35,33 @@ pub struct System {
 /// A measured curve.
 #[derive(Debug, Clone)]
 pub struct Curve {
-    /// What it is called within its system.
+    /// Its name within its system.
     pub name: String,
-    /// What was measured.
+    /// The collective.
     pub collective: Measured,
-    /// How it is predicted.
+    /// The algorithm of the prediction.
     pub algorithm: Algorithm,
     /// Sizes that count.
     pub counted: std::ops::RangeInclusive<u64>,
-    /// What was measured.
+    /// The measured points.
     pub points: Vec<Point>,
 }
 
 /// A collective of nccl-tests.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Measured {
-    /// One that a name says all of.
+    /// One that its name defines completely.
     Named(Collective),
-    /// Equal parts of the buffer to everybody.
+    /// Equal parts of the buffer to every member.
     AllToAll,
 }
 
-/// A size, and the time that it took.
+/// A size, and the measured time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
     /// Members.
     pub ranks: u32,
-    /// Of the whole gathered, scattered or exchanged buffer.
+    /// Bytes of the whole gathered, scattered or exchanged buffer.
     pub bytes: u64,
     /// Measured microseconds.
     pub micros: f64,

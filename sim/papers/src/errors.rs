@@ -1,4 +1,4 @@
-//! Committed errors: what each row's error was when somebody last looked, so that none gets worse unseen.
+//! Writes each row's error to a file, and compares later runs with it, so that no error grows unnoticed.
 
 use std::fmt::Write as _;
 
@@ -7,9 +7,9 @@ use lockstep_topology::{ErrorPlace, InputError};
 use lockstep_report::PaperRow;
 use lockstep_report::failure::Failure;
 
-/// Percentage points by which an error may move before somebody has to look.
+/// Percentage points by which an error may change without a message.
 const MARGIN: f64 = 1.0;
-/// The columns of the file; a row's name may have commas and stands last.
+/// The columns of the file; a row's name may contain commas, so it comes last.
 const HEADER: &str = "paper,error_pct,holds,row";
 /// The flag that writes it.
 const WRITE: ErrorPlace = ErrorPlace::Flag("write_errors");
@@ -25,7 +25,7 @@ pub fn errors(rows: &[PaperRow]) -> String {
     text
 }
 
-/// Compares `rows` with what `text`, the content of `file`, says of them: what has become better or is new, in sentences.
+/// Compares `rows` with those in `text`, the content of `file`; returns in sentences what has improved or is new.
 ///
 /// # Errors
 /// A file of another form; rows that are worse than committed, or gone.
@@ -43,7 +43,7 @@ pub fn check(file: &str, text: &str, rows: &[PaperRow]) -> Result<Vec<String>, F
         };
         known.push((paper, name));
         let Some(row) = rows.iter().find(|row| row.paper == paper && row.row == name) else {
-            // Of a paper that is not asked about.
+            // It belongs to a paper that is not among the rows.
             if rows.iter().any(|row| row.paper == paper) {
                 worse.push(format!("{paper} {name} is gone"));
             }
@@ -104,7 +104,7 @@ mod tests {
             check("e.csv", &committed, &[row("A", Some(a), None), row("B", Some(b), None), row("O", None, Some(holds))])
         };
         assert_eq!(now(-5.0, 4.0, true), Ok(Vec::new()));
-        // The sign does not matter, one point neither.
+        // The sign does not matter, and neither does one point.
         assert_eq!(now(5.9, -4.9, true), Ok(Vec::new()));
         assert_eq!(now(-5.0, 2.5, true).unwrap(), ["p B: 2.5 %, was 4.0 %: better, commit it"]);
         let told = now(6.5, 4.0, false).unwrap_err().to_string();
@@ -115,7 +115,7 @@ mod tests {
             check("e.csv", &format!("{HEADER}\n"), &[row("A", Some(1.0), None)]).unwrap(),
             ["p A is new: commit it"]
         );
-        // Of other papers nothing is asked.
+        // Other papers are not checked.
         assert_eq!(check("e.csv", &format!("{HEADER}\nq,1.0,,A\n"), &[]), Ok(Vec::new()));
     }
 

@@ -1,4 +1,4 @@
-//! `Figure`: what is predicted of one configuration; and the cores on which configurations are simulated side by side.
+//! `Figure`: the prediction of one configuration; and the cores on which configurations are simulated in parallel.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -14,10 +14,10 @@ use lockstep_predict::Site;
 use lockstep_predict::{Predicted, predict};
 use lockstep_report::failure::Failure;
 
-/// Runs of tasks of which each is kept, to tell who waits for whom.
+/// Runs of tasks that are kept individually, to tell which rank waits for which.
 const MOST_SPANS: usize = 100_000;
 
-/// What is predicted of one configuration.
+/// The prediction of one configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Figure {
     pub(super) step_time_s: f64,
@@ -31,15 +31,15 @@ pub(super) struct Figure {
     pub(super) bound: String,
     /// The kind of link that bounds the step, if one does.
     pub(super) bound_kind: Option<String>,
-    /// Seconds of a step in which computation stands still.
+    /// Seconds of a step in which no computation runs.
     pub(super) exposed_s: f64,
-    /// Share of the time in flight of samples and their gradients, on their way between layers split by samples and layers
-    /// split by features, that computation hides.
+    /// Share of the time in flight of samples and their gradients, between layers split by samples and layers split by
+    /// features, that computation hides.
     pub(super) hidden_share: Option<f64>,
 }
 
 impl Figure {
-    /// That of an experiment's first configuration, the only one that a row speaks of.
+    /// The figure of an experiment's first configuration, the only one that a row refers to.
     ///
     /// # Errors
     /// As [`predict`].
@@ -73,17 +73,17 @@ impl Figure {
     }
 }
 
-/// How an experiment is predicted: messages share links.
+/// The setup of an experiment: messages share links.
 ///
 /// # Errors
 /// As [`Setup::of`].
 pub(super) fn setup(experiment: &Experiment, site: &Site) -> Result<Setup, InputError> {
     let mut setup = Setup::of(experiment, site, NetworkModel::MaxMin)?;
-    // What is asked of a run follows from totals.
+    // Everything needed of a run follows from totals.
     setup.options.max_spans = MOST_SPANS;
     if setup.conditions.noise.is_empty() && site.costs.noise().is_none() {
-        // Where nothing varies, steps that have settled are alike: the second, or the third where averaging overlaps the
-        // next step's computation.
+        // Without noise, all steps after the transient are equal: from the second on, or the third where averaging
+        // overlaps the next step's computation.
         setup.options.warm_up = 1 + u32::from(experiment.strategy.averaging(1, 1).is_some());
         setup.options.counted = 1;
     }
@@ -106,14 +106,14 @@ fn task_time_s(predicted: &Predicted) -> f64 {
 /// The first configuration.
 ///
 /// # Errors
-/// An experiment that has none.
+/// An experiment without one.
 pub(super) fn first(experiment: &Experiment) -> Result<Configuration, Failure> {
     let message = "has no configuration: check ranks and batch";
     let none = || InputError::new("experiment", &experiment.model, message);
     Ok(experiment.configurations()?.into_iter().next().ok_or_else(none)?)
 }
 
-/// The cores of this machine, each of which simulates one configuration at a time, whichever paper it is from.
+/// The cores of this machine, each of which simulates one configuration at a time, of any paper.
 pub(super) struct Cores {
     free: Mutex<usize>,
     returned: Condvar,
@@ -125,7 +125,7 @@ impl Cores {
         Cores { free: Mutex::new(cores), returned: Condvar::new() }
     }
 
-    /// `work` of each of `items`, as soon as there is a core for it; in the order of the items, whenever they are done.
+    /// Does `work` for each of `items`, as soon as a core is free; results are in the order of the items.
     pub(super) fn each<T: Sync, R: Send>(&self, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
         let found: Vec<Mutex<Option<R>>> = items.iter().map(|_| Mutex::new(None)).collect();
         let next = AtomicUsize::new(0);
@@ -150,7 +150,7 @@ impl Cores {
     }
 }
 
-/// A core that is in use; given back when dropped, also where its work panicked.
+/// A core in use; released when dropped, also where its work panicked.
 struct Core<'a>(&'a Cores);
 
 impl Drop for Core<'_> {

@@ -1,8 +1,8 @@
-//! `[[fit]]`: parameters of a machine found from the paper's own rows, and what comes out for each row without it.
+//! `[[fit]]`: fits parameters of a machine to the paper's own rows, and predicts each row with a fit to the others.
 //!
-//! A parameter has the value at which the squared logarithms of predicted over published add up to the least. Predictions
-//! are smooth in it, so they are interpolated between a few simulations, of which each next one is where the least is
-//! expected; parameters take turns until none moves. Everything is a function of the file.
+//! A parameter gets the value with the least sum of squared logarithms of predicted over published. Predictions are
+//! smooth in it, so they are interpolated between a few simulations, each at the expected minimum; parameters take
+//! turns until none moves. Everything is a function of the file.
 
 use super::case::{Case, Known};
 use super::figures::Cores;
@@ -11,28 +11,28 @@ use super::paper::{Fit, Paper};
 use super::row::Row;
 use lockstep_report::failure::Failure;
 
-/// A parameter's value and, for each of its rows, the value without that row and what is then predicted for the row over
-/// what was published; nothing where it is the only row.
+/// A parameter's value and, for each of its rows, the value without that row and the row's prediction over the
+/// published figure with it; `None` where it is the only row.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Found {
     pub(super) value: f64,
     pub(super) without: Vec<(f64, f64)>,
 }
 
-/// Values are looked for on a grid of so many steps between the ends.
+/// Values are searched on a grid of this many steps between the ends.
 const GRID: u32 = 4000;
-/// A turn ends when the least lies within so many steps (half a percent of the way) of a simulation.
+/// A turn ends when the minimum is within this many steps (half a percent of the way) of a simulation.
 const NEAR: u32 = 20;
 /// Simulations of one parameter in a turn, beyond the first three.
 const MOST_MORE: usize = 4;
 /// Turns that parameters take.
 const MOST_TURNS: usize = 4;
 
-/// Predictions of a fit's rows over published, by where on the grid they were simulated.
+/// Predictions of a fit's rows over published, by position on the grid.
 type Trials = Vec<(u32, Vec<f64>)>;
 
 impl Fit {
-    /// The value at a place on the grid: evenly spaced, of factors evenly in their logarithm.
+    /// The value at a position on the grid: evenly spaced, for factors evenly in their logarithm.
     fn at(&self, place: u32) -> f64 {
         let (share, [low, high]) = (f64::from(place) / f64::from(GRID), self.between);
         match self.parameter {
@@ -74,7 +74,7 @@ pub(super) fn fit(paper: &Paper, cores: &Cores, known: &Known) -> Result<Vec<Fou
     Ok(paper.fits.iter().enumerate().map(found).collect())
 }
 
-/// Moves one parameter to where its rows come out best, the others as they are.
+/// Moves one parameter to the minimum for its rows, with the others unchanged.
 fn turn(
     paper: &Paper,
     cores: &Cores,
@@ -93,7 +93,7 @@ fn turn(
         rows.iter().map(|row| Ok(case.value(row)?.unwrap_or(f64::NAN) / row.published.unwrap_or(f64::NAN))).collect()
     };
     match trials.iter().position(|(place, _)| *place == places[index]) {
-        // Other parameters have moved since: what they change here is taken to be the same everywhere.
+        // Other parameters have moved since: their effect is assumed to be the same everywhere.
         Some(at) => {
             let now = simulate(places[index])?;
             let moved: Vec<f64> = now.iter().zip(&trials[at].1).map(|(now, before)| now / before).collect();
@@ -102,7 +102,7 @@ fn turn(
             }
         }
         None => {
-            // What the parameter does not touch, anchors perhaps, the first one finds for all.
+            // Whatever the parameter does not affect, anchors perhaps, is found once by the first simulation.
             trials.push((0, simulate(0)?));
             let others: [Result<(u32, Vec<f64>), Failure>; 2] = std::thread::scope(|scope| {
                 let simulate = &simulate;
@@ -131,7 +131,7 @@ pub(super) fn machine<'a>(paper: &'a Paper, values: &[f64]) -> Machine<'a> {
     paper.fits.iter().zip(values).map(|(fit, value)| (&fit.parameter, *value)).collect()
 }
 
-/// Where the squared logarithms of all rows, or of all but one, are expected to add up to the least.
+/// Where the sum of the squared logarithms of all rows, or of all but one, is expected to be least.
 fn least(trials: &Trials, without: Option<usize>) -> u32 {
     let off = |place: u32| -> f64 {
         let rows = 0..trials.first().map_or(0, |(_, ratios)| ratios.len());

@@ -1,6 +1,7 @@
-//! The page of `lockstep papers --html`: all rows, how far each is off, and the machines with the provenance of their figures.
+//! Writes the page of `lockstep papers --html`: all rows with their errors, and the machines with the provenance of
+//! their figures.
 //!
-//! One file without scripts and without anything from elsewhere, so that it can be sent and kept.
+//! One file without scripts and external resources, so that it can be sent and kept.
 
 use std::fmt::Write as _;
 
@@ -12,7 +13,8 @@ use super::{chart, plotting};
 use lockstep_report::svg::{escaped, significant};
 use lockstep_report::{PaperRow, PlotRow};
 
-/// Colours that most eyes tell apart (Okabe and Ito 2008), the same lighter by night; on narrow windows a row of the table is a block.
+/// Colours that most people can distinguish (Okabe and Ito 2008), the same lighter in dark mode; on narrow windows a
+/// row of the table is a block.
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#222;--soft:#666;--grid:#e0e0e0;--back:#fff;--off:#f6d3c0;--near:#e6f2e6;--c0:#0072b2;\
 --c1:#d55e00;--c2:#009e73;--c3:#b8578f;--c4:#b07c00;--c5:#3f9fd0;--c6:#444}\
@@ -34,17 +36,17 @@ figure{margin:0}figcaption{font-size:.85rem}figcaption b{display:block}svg{displ
 .d4,.q4{fill:var(--c4)}.d5,.q5{fill:var(--c5)}.d6,.q6{fill:var(--c6)}.q0{stroke:var(--c0)}.q1{stroke:var(--c1)}\
 .q2{stroke:var(--c2)}.q3{stroke:var(--c3)}.q4{stroke:var(--c4)}.q5{stroke:var(--c5)}.q6{stroke:var(--c6)}";
 
-/// What is said of all figures.
+/// The caption under all figures.
 const READING: &str = "Lines with dots: predicted. Diamonds: numbers in the paper's text, or what follows from two of them, by the \
 names of their rows; hollow where the row does not count. Nothing is read off an image.";
 
-/// Errors beyond so many percent stand out.
+/// Errors beyond this many percent are highlighted.
 const OFF: f64 = 10.0;
 
-/// The page of these papers and what was predicted of them.
+/// The page of these papers and their predictions.
 ///
 /// # Errors
-/// A cluster that is gone since.
+/// A cluster that no longer exists.
 pub fn page(papers: &[Paper], account: &Account) -> Result<String, InputError> {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
@@ -83,7 +85,7 @@ fn paragraph(out: &mut String, text: &str) {
     let _ = writeln!(out, "<p>{}</p>", escaped(text));
 }
 
-/// The paper's figures as predictions draw them.
+/// The paper's figures, drawn from predictions.
 fn figures(out: &mut String, paper: &Paper, points: &[PlotRow]) {
     let own: Vec<PlotRow> = points.iter().filter(|point| point.paper == paper.name).cloned().collect();
     if own.is_empty() {
@@ -142,7 +144,7 @@ fn table(out: &mut String, rows: &[&PaperRow]) {
     *out += "</tbody></table></div>\n";
 }
 
-/// Every figure of the machine with its source, folded away.
+/// Every figure of the machine with its source, collapsed.
 fn machine(out: &mut String, cluster: &Cluster) {
     let _ = writeln!(out, "<details><summary>The machine: {}</summary>", escaped(cluster.name()));
     for table in cluster.describe().iter().filter(|table| !table.rows.is_empty()) {
@@ -163,7 +165,7 @@ fn machine(out: &mut String, cluster: &Cluster) {
 mod tests {
     use super::*;
 
-    /// Every row of every paper stands in the page with its figures, and nothing is fetched from anywhere.
+    /// Every row of every paper is in the page with its figures, and nothing is fetched from anywhere.
     #[test]
     fn a_page_has_all_rows_and_needs_nothing_else() {
         let papers = [Paper::load("krizhevsky2014").unwrap()];
@@ -191,7 +193,7 @@ mod tests {
         }
         assert_eq!(page.matches("error\">+25.0 %").count(), papers[0].rows.len());
         assert!(page.contains("<p>of all</p>") && page.contains("<li>its own</li>"));
-        // Where the machine's figures come from.
+        // The sources of the machine's figures.
         assert!(page.contains("BD-06455-001"));
         for word in ["src=", "href=", "<script", "@import", "url("] {
             assert!(!page.contains(word), "{word}");

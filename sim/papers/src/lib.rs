@@ -1,9 +1,11 @@
-//! `lockstep papers`: what five papers and tables of training speeds say, each figure beside what is predicted for it.
+//! `lockstep papers`: predicts the figures of five papers and of tables of training speeds, and prints each beside the
+//! published one.
 //!
-//! A paper is one file of `experiments/papers`: what its experiments have in common, and a row for each published figure. A
-//! machine's figures stand in its cluster file and belong to no row; at most one row of a configuration, on whatever number of ranks,
-//! is an anchor, to which the cost of computation is scaled; what else no source tells of a machine is fitted to rows that say so, whose errors are then those of
-//! a fit without them. Every row is printed, also those that fail.
+//! A paper is one file of `experiments/papers`: what its experiments have in common, and a row for each published
+//! figure. A machine's figures are in its cluster file and belong to no row. At most one row of a configuration, on
+//! whatever number of ranks, is an anchor, to which the cost of computation is scaled. Figures of a machine that no
+//! source gives are fitted to rows that say so; the errors of those rows are then those of a fit without them. Every
+//! row is printed, also those that fail.
 
 #![forbid(unsafe_code)]
 

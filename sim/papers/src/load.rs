@@ -1,4 +1,4 @@
-//! Papers by their names or from their files.
+//! Loads papers by their names or from their files.
 
 use std::path::Path;
 
@@ -27,10 +27,10 @@ impl Paper {
         Paper::parse(name, &text)
     }
 
-    /// The paper called `name` with what is drawn of it.
+    /// The paper called `name` with its plots.
     ///
     /// # Errors
-    /// As [`Paper::load`], and whatever is refused of the file of its figures.
+    /// As [`Paper::load`], and errors in the file of its figures.
     pub fn with_plots(name: &str) -> Result<Paper, InputError> {
         let mut paper = Paper::load(name)?;
         paper.plots = plotting::plots(&paper, name)?;

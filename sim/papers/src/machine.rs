@@ -1,7 +1,8 @@
-//! `Machine`: what no data sheet says of a paper's machine, to be fitted to the paper's own figures.
+//! `Machine`: parameters of a paper's machine that no data sheet states, to be fitted to the paper's own figures.
 //!
-//! Each parameter is one number for the whole machine. Two of them are of the software on it: a step begins with a time in
-//! which the host works and the GPU does not, and that time varies, so that ranks which wait for each other begin with the last.
+//! Each parameter is one number for the whole machine. Two of them belong to its software: a step begins with a time
+//! in which the host works and the GPU does not, and that time varies, so that ranks which wait for each other begin
+//! with the last.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,21 +16,21 @@ use lockstep_experiment::Experiment;
 use lockstep_experiment::sweep::Scale;
 use lockstep_predict::Site;
 
-/// What is fitted.
+/// The parameter to fit.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Parameter {
-    /// Seconds at the beginning of each micro-batch in which a rank's device has nothing to do.
+    /// Seconds at the beginning of each micro-batch in which a rank's device is idle.
     StepOverhead,
-    /// Standard deviation of the seconds that a rank's host takes, from step to step and rank to rank.
+    /// Standard deviation of a rank's host time in seconds, from step to step and rank to rank.
     HostJitter,
-    /// Seconds that the one thread which triggers synchronisation takes for each learner of all devices, at the end of an
-    /// iteration, before any of them learns on (Koliousis et al. 2019 §4.1 and §4.3).
+    /// Seconds that the one thread which triggers synchronisation takes for each learner of all devices, at the end of
+    /// an iteration, before any of them continues (Koliousis et al. 2019 §4.1 and §4.3).
     SyncDispatch,
     /// Seconds from a request for a file to its first byte.
     StorageLatency,
     /// Seconds of a node's main thread at the end of each job of its devices, where a table has such a thread.
     Callback,
-    /// A factor on figures of the cluster, by the name that a sweep has for them.
+    /// A factor on figures of the cluster, by its name in sweeps.
     Scale(Scale),
 }
 
@@ -71,7 +72,7 @@ impl Parameter {
         if matches!(self, Parameter::Scale(_)) { 1.0 } else { 0.0 }
     }
 
-    /// A value of it as people read it.
+    /// The value for display.
     pub(super) fn show(&self, value: f64) -> String {
         match self {
             Parameter::Scale(_) => format!("{value:.3} times the cluster's"),
@@ -101,7 +102,7 @@ pub(super) fn scaled(site: &Site, machine: &[(&Parameter, f64)]) -> Site {
     Site { cluster, ..site.clone() }
 }
 
-/// The experiment with a machine's figures of its input, where these enter into it.
+/// The experiment with a machine's figures of its input, where they apply.
 pub(super) fn fed(experiment: &Experiment, machine: &[(&Parameter, f64)]) -> Experiment {
     let seconds = |wanted: &Parameter| {
         let found = machine.iter().find(|(parameter, _)| *parameter == wanted);
@@ -114,11 +115,12 @@ pub(super) fn fed(experiment: &Experiment, machine: &[(&Parameter, f64)]) -> Exp
     Experiment { input, ..experiment.clone() }
 }
 
-/// Seconds of the host before each micro-batch of the last of `ranks` that wait for each other after every `period` of them.
+/// Seconds of the host before each micro-batch of the last of `ranks` that wait for each other after every
+/// `period` of them.
 ///
-/// What hosts take is normal and independent: the last of n draws is expected z(n) deviations after the mean (the largest
-/// order statistic), and a sum of `period` draws varies by the root of that less. Kernels take always the same, so all
-/// of a step is late by as much.
+/// Host times are normal and independent: the last of n draws is expected z(n) deviations after the mean (the largest
+/// order statistic), and a sum of `period` draws varies by the root of that less. Kernels always take the same time, so
+/// the whole step is late by as much.
 pub(super) fn host_s(machine: &[(&Parameter, f64)], ranks: u32, period: u32) -> f64 {
     let jitter = of(machine, &Parameter::HostJitter);
     let overhead = of(machine, &Parameter::StepOverhead);
@@ -127,7 +129,7 @@ pub(super) fn host_s(machine: &[(&Parameter, f64)], ranks: u32, period: u32) -> 
 
 /// The expected largest of `draws` from the standard normal distribution.
 fn deviations(draws: u32) -> f64 {
-    // Of a mean of ten deviations nothing lies below zero, where distributions of durations end.
+    // With a mean of ten deviations nothing is below zero, where distributions of durations end.
     Distribution::of_moments(Family::Normal, 10.0, 0.1).map_or(0.0, |of| of.expected_maximum(draws) - 10.0)
 }
 
@@ -135,7 +137,7 @@ fn of(machine: &[(&Parameter, f64)], wanted: &Parameter) -> f64 {
     machine.iter().find(|(parameter, _)| *parameter == wanted).map_or(wanted.neutral(), |(_, value)| *value)
 }
 
-/// Costs of a machine's kernels, of which every micro-batch starts late.
+/// Costs of a machine's kernels, where every micro-batch starts late.
 pub(super) struct Hosted<'a> {
     inner: &'a dyn Costs,
     overhead_s: f64,
@@ -143,12 +145,13 @@ pub(super) struct Hosted<'a> {
 }
 
 impl<'a> Hosted<'a> {
-    /// `inner` behind what the machine's hosts take of a step of so many ranks.
+    /// `inner`, plus what the machine's hosts take for a step of `ranks` ranks.
     pub(super) fn new(inner: &'a dyn Costs, machine: &[(&Parameter, f64)], ranks: u32, period: u32) -> Hosted<'a> {
         Hosted { inner, overhead_s: host_s(machine, ranks, period), dispatch_s: of(machine, &Parameter::SyncDispatch) }
     }
 
-    /// Seconds before each micro-batch: those of the host, and of an iteration's its part of what triggers all learners.
+    /// Seconds before each micro-batch: those of the host, and its part of an iteration's time for triggering
+    /// all learners.
     fn idle_s(&self, program: &Program) -> f64 {
         let learners = if program.averages() { program.workers() } else { 0 };
         self.overhead_s + self.dispatch_s * f64::from(learners) / f64::from(program.accumulate.max(1))
@@ -168,7 +171,7 @@ impl Costs for Hosted<'_> {
         self.inner.update(device, elements)
     }
 
-    /// What is idle fills nothing of the device and moves nothing.
+    /// Idle time fills nothing of the device and moves nothing.
     fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost {
         let cost = self.inner.load(device, program, samples);
         let seconds = cost.seconds + self.idle_s(program);
@@ -196,7 +199,8 @@ mod tests {
         assert!((late(1) - 0.014_236).abs() < 1e-5 && (late(4) - late(1) / 2.0).abs() < 1e-12);
     }
 
-    /// A learner waits for the thread that triggers all of them, once in an iteration of so many batches; others do not.
+    /// A learner waits for the thread that triggers all of them, once in an iteration of `period` batches;
+    /// others do not.
     #[test]
     fn one_thread_triggers_all_learners() {
         let idle = |strategy: &str, workers| {
@@ -210,7 +214,7 @@ mod tests {
         assert_eq!((idle("ssgd", 4), idle("sma", 1), idle("sma", 6), idle("sma:tau=3", 6)), (0.0, 0.001, 0.006, 0.002));
     }
 
-    /// What a machine's input takes enters where it is asked for: files, and the table that has a main thread.
+    /// The figures of a machine's input apply where they are used: to files, and to the table that has a main thread.
     #[test]
     fn figures_of_the_input_enter_where_they_matter() {
         let text = |strategy: &str, source: &str| {

@@ -1,4 +1,4 @@
-//! `Paper`: its published figures, what they have in common, what is fitted of its machine and what is drawn of it.
+//! `Paper`: holds its published figures, what they have in common, the fits of its machine and its plots.
 
 use super::machine::Parameter;
 use super::plot::Plot;
@@ -14,23 +14,23 @@ pub struct Paper {
     pub source: String,
     /// What all rows have in common.
     pub common: Experiment,
-    /// What is fitted of its machine, in the order in which it is.
+    /// The fits of its machine, in their order.
     pub fits: Vec<Fit>,
     /// The published figures, in the paper's order.
     pub rows: Vec<Row>,
-    /// What is drawn of it; none unless asked for.
+    /// Its plots; empty unless asked for.
     pub plots: Vec<Plot>,
 }
 
 /// A parameter to be fitted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fit {
-    /// Of the machine.
+    /// The parameter of the machine.
     pub parameter: Parameter,
     /// Its least and largest value: seconds, a coefficient of variation, or a factor.
     pub between: [f64; 2],
     /// The names of the rows that it is fitted to.
     pub rows: Vec<String>,
-    /// What it stands for.
+    /// What it represents.
     pub why: String,
 }

@@ -1,4 +1,4 @@
-//! `Plot`: what is drawn of a paper. Lines of configurations that differ in one key, and points that stand on them.
+//! `Plot`: what is drawn of a paper. Lines of configurations that differ in one key, and published points on them.
 
 use lockstep_report::svg::Spacing;
 use lockstep_topology::ErrorPlace;
@@ -10,47 +10,47 @@ use lockstep_experiment::Experiment;
 /// One plot.
 #[derive(Debug, Clone)]
 pub struct Plot {
-    /// Its short name, by which notebooks find it.
+    /// Its short name, used by notebooks.
     pub name: String,
     /// What it shows.
     pub title: String,
-    /// The paper's figure or section whose axes it has.
+    /// The paper's figure or section with the same axes.
     pub like: String,
-    /// What bounds its lines.
+    /// The caption, about what bounds its lines.
     pub caption: String,
-    /// To the right.
+    /// The horizontal axis.
     pub(super) x: Across,
-    /// Upwards.
+    /// The vertical axis.
     pub(super) y: Upwards,
     /// In the order of the legend.
     pub(super) lines: Vec<Line>,
 }
 
-/// The axis to the right.
+/// The horizontal axis.
 #[derive(Debug, Clone)]
 pub(super) struct Across {
     pub(super) label: String,
     pub(super) spacing: Spacing,
-    /// The values, and what they are called where that is not their number.
+    /// The values, and their names where these are not the numbers.
     pub(super) values: Vec<(f64, Option<String>)>,
 }
 
-/// The axis upwards.
+/// The vertical axis.
 #[derive(Debug, Clone)]
 pub(super) struct Upwards {
     pub(super) label: String,
     pub(super) spacing: Spacing,
     pub(super) unit: Unit,
-    /// Where a linear axis begins.
+    /// The start of a linear axis.
     pub(super) from: f64,
 }
 
-/// A line: what is predicted at each value of the axis, and the published figures that stand beside it.
+/// A line: what is predicted at each value of the axis, and the published figures drawn beside it.
 #[derive(Debug, Clone)]
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) of: Of,
-    /// Whether the line that perfect scaling would be goes with it.
+    /// Whether a line of perfect scaling is drawn with it.
     pub(super) perfect: bool,
     pub(super) points: Vec<Point>,
 }
@@ -69,7 +69,7 @@ pub(super) enum Of {
 pub(super) struct Exchange {
     pub(super) at: Experiment,
     pub(super) bytes: u64,
-    /// Whether its bytes per second are asked for, not its seconds.
+    /// Whether it shows bytes per second instead of seconds.
     pub(super) rate: bool,
     /// File and line.
     pub(super) place: ErrorPlace,
@@ -81,7 +81,7 @@ pub(super) struct Point {
     /// Its row's name.
     pub(super) row: String,
     pub(super) x: f64,
-    /// In the axis's unit; none where the figure published is `x`, so that the point lies on the line.
+    /// In the axis's unit; `None` where the published figure is `x`, so that the point is on the line.
     pub(super) y: Option<f64>,
 }
 

@@ -1,7 +1,7 @@
-//! Plots: the shapes of a paper's figures, from predictions of the same machine as its rows.
+//! Draws plots with the axes of a paper's figures, from predictions of the same machine as its rows.
 //!
-//! A plot is lines of configurations that differ in one key, and points, each of which is a row whose configuration is on the
-//! line. So a point is a number of the paper's text or follows from two of them; nothing can be read off an image.
+//! A plot is lines of configurations that differ in one key, and points, each of which is a row whose configuration is
+//! on the line. So a point is a number of the paper's text or follows from two of them; nothing is read off an image.
 
 mod across;
 mod bounds;
@@ -25,10 +25,11 @@ pub use bounds::told;
 pub(super) use draw::svg;
 pub(super) use point::predicted;
 
-/// The plots of a paper: those that come with lockstep, or those of the file `NAME.figures.toml` beside its own, if it is there.
+/// The plots of a paper: those that come with lockstep, or those of the file `NAME.figures.toml` beside its own, if
+/// it is there.
 ///
 /// # Errors
-/// An unreadable file, unknown or missing keys, units that do not fit, points that no line goes by: with file, line and cure.
+/// An unreadable file, unknown or missing keys, units that do not fit, points on no line: with file, line and cure.
 pub(super) fn plots(paper: &Paper, file: &str) -> Result<Vec<Plot>, InputError> {
     if let Some(shipped) = Shipped::called(file) {
         return read::parse(paper, &shipped.file.replace(".toml", ".figures.toml"), shipped.figures);

@@ -1,4 +1,4 @@
-//! What a published figure is of.
+//! `Quantity`: what a published figure measures.
 
 use super::computed::Computed;
 use super::unit::Dimension;
@@ -6,10 +6,10 @@ use lockstep_experiment::Experiment;
 use lockstep_topology::InputError;
 use lockstep_topology::document::Table;
 
-/// What is published and predicted.
+/// The quantity that is published and predicted.
 #[derive(Debug, Clone)]
 pub enum Quantity {
-    /// Seconds that so many passes over so many samples take.
+    /// Seconds that a number of passes over a number of samples take.
     Time {
         /// Passes.
         epochs: f64,
@@ -24,34 +24,35 @@ pub enum Quantity {
     Throughput,
     /// Seconds that a learning task takes: one micro-batch's load, forward and backward passes.
     TaskTime,
-    /// Learners on each device that the auto-tuner ends with.
+    /// Learners on each device on which the auto-tuner settles.
     TunedLearners,
     /// Throughput over that of another configuration.
     Speedup {
-        /// That one.
+        /// The other configuration.
         over: Box<Experiment>,
     },
     /// Seconds of a step over those in another configuration.
     Slowdown {
-        /// That one.
+        /// The other configuration.
         over: Box<Experiment>,
     },
     /// Throughput per rank over that of another configuration.
     Efficiency {
-        /// That one.
+        /// The other configuration.
         over: Box<Experiment>,
     },
-    /// Share of the time in flight of the exchanges between layers split by samples and layers split by features, in which a
-    /// rank computes as well (Krizhevsky 2014 §4).
+    /// Share of the time in flight of the exchanges between layers split by samples and layers split by features, in
+    /// which a rank computes as well (Krizhevsky 2014 §4).
     HiddenShare,
-    /// In each case a step, or an image, takes less time than in the case's next one; with `grows`, their ratio grows from case to
-    /// case.
+    /// In each case a step, or an image, takes less time than in the case's next one; with `grows`, their ratio grows
+    /// from case to case.
     Order {
         /// The configurations of each case, fastest first.
         cases: Vec<Vec<Experiment>>,
-        /// Whether the last takes more times as long as the first from case to case.
+        /// Whether the ratio of the last to the first grows from case to case.
         grows: bool,
-        /// Whether the time of a step is shared out among its images, which are as many in each configuration as an epoch has.
+        /// Whether the time of a step is divided by its images, which are as many in each configuration as
+        /// an epoch has.
         per_image: bool,
     },
     /// A closed form over model and algorithm.
@@ -59,8 +60,8 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// The quantity of this kind, if figures can show it along an axis as rows can state it; `table` has the sizes of a time,
-    /// `over` gives what the configuration is compared with.
+    /// The quantity of this kind, if figures can show it along an axis as rows can state it; `table` has the sizes of a
+    /// time, `over` gives the configuration to compare with.
     pub(super) fn along_axes(
         kind: &str,
         table: &Table<'_>,
@@ -78,7 +79,7 @@ impl Quantity {
         }))
     }
 
-    /// What its unit must measure.
+    /// The dimension of its unit.
     pub fn dimension(&self) -> Dimension {
         match self {
             Quantity::Time { .. } | Quantity::StepTime | Quantity::TaskTime | Quantity::BackwardTime => Dimension::Time,
@@ -88,7 +89,7 @@ impl Quantity {
         }
     }
 
-    /// The throughput that a figure means, in images per second, for a configuration with this global batch.
+    /// The throughput that follows from a figure, in images per second, for a configuration with this global batch.
     ///
     /// # Errors
     /// Quantities to which computation cannot be scaled.

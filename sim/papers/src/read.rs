@@ -1,4 +1,4 @@
-//! A paper from its TOML text.
+//! Reads a paper from its TOML text.
 
 use lockstep_topology::InputError;
 
@@ -36,7 +36,7 @@ impl Paper {
     /// The paper that `text`, the content of `file`, describes.
     ///
     /// # Errors
-    /// Anything that is no TOML, unknown or missing keys, units that do not fit, an anchor that no figure can be: with file,
+    /// Invalid TOML, unknown or missing keys, units that do not fit, a figure that cannot be an anchor: with file,
     /// line, value and cure.
     pub fn parse(file: &str, text: &str) -> Result<Paper, InputError> {
         let document = Source { file, text }.parse()?;
@@ -69,7 +69,7 @@ pub(super) fn is_scaling(one: &Experiment, other: &Experiment) -> bool {
     *one == Experiment { ranks, algorithms, ..other.clone() }
 }
 
-/// The parameters to be fitted, each to rows that no other is fitted to.
+/// The parameters to fit, each to rows that no other is fitted to.
 fn fits(entry: &Entry<'_>, rows: &[Row]) -> Result<Vec<Fit>, InputError> {
     let mut fits: Vec<Fit> = Vec::new();
     for entry in entry.items()? {
@@ -103,7 +103,7 @@ fn fits(entry: &Entry<'_>, rows: &[Row]) -> Result<Vec<Fit>, InputError> {
     Ok(fits)
 }
 
-/// Replaces what the entry's keys say in an experiment.
+/// Applies the entry's keys to an experiment.
 fn change(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputError> {
     for key in entry.section("a configuration", &read::keys())?.entries() {
         read::set(experiment, &key)?;

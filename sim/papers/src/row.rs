@@ -1,4 +1,4 @@
-//! A row: one published figure, what it is a figure of, and whether its error counts.
+//! `Row`: one published figure, its quantity, and whether its error counts.
 
 use lockstep_topology::ErrorPlace;
 
@@ -13,7 +13,7 @@ pub enum Mark {
     Contradiction,
     /// Only an ordering or a ratio is claimed.
     Ordering,
-    /// Statistical: shown in kind on data that can be had.
+    /// Statistical: shown qualitatively on data that is available.
     Statistical,
     /// Exact: computed from model or algorithm.
     Exact,
@@ -31,19 +31,19 @@ lockstep_topology::named!(Mark, "mark":
 pub struct Row {
     /// Its name, e.g. `G-3`.
     pub name: String,
-    /// What the paper says.
+    /// What the paper states.
     pub says: String,
-    /// Where it says so.
+    /// Where it states it.
     pub cite: String,
-    /// Why its error does not count, if so.
+    /// Why its error does not count, if it does not.
     pub mark: Option<Mark>,
-    /// What the figure is of; none of those that are statistical.
+    /// The quantity of the figure; `None` for statistical rows.
     pub quantity: Option<Quantity>,
     /// The configuration that it was measured in; only its first one counts.
     pub at: Experiment,
-    /// The figure, in `unit`; none of orderings.
+    /// The figure, in `unit`; `None` for orderings.
     pub published: Option<f64>,
-    /// Whether it is the most that there may be, and the row holds or does not.
+    /// Whether it is an upper limit, and the row holds or does not.
     pub at_most: bool,
     /// Its unit.
     pub unit: Unit,
@@ -52,7 +52,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// The configurations that it speaks of, where anything has to be simulated for it.
+    /// The configurations that it refers to, if anything has to be simulated for it.
     pub(super) fn experiments(&self) -> Vec<&Experiment> {
         match &self.quantity {
             None | Some(Quantity::Computed(_) | Quantity::TunedLearners) => Vec::new(),

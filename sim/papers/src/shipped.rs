@@ -1,15 +1,15 @@
-//! The papers, and the tables of training speeds, that come with lockstep, as text.
+//! Holds the papers, and the tables of training speeds, that come with lockstep, as text.
 
-/// What comes with lockstep of a paper.
+/// The files of a paper that come with lockstep.
 #[derive(Debug, Clone, Copy)]
 pub struct Shipped {
-    /// As `lockstep papers` names it.
+    /// Its name for `lockstep papers`.
     pub name: &'static str,
     /// Its file: `experiments/papers/NAME.toml`.
     pub(super) file: &'static str,
-    /// The text of that: its rows.
+    /// The text of its rows.
     pub(super) rows: &'static str,
-    /// The text of `experiments/papers/NAME.figures.toml`: what is drawn of it.
+    /// The text of `experiments/papers/NAME.figures.toml`: its plots.
     pub(super) figures: &'static str,
 }
 
@@ -37,7 +37,7 @@ pub const PAPERS: [Shipped; 5] = [
     shipped!("koliousis2019"),
 ];
 
-/// Tables of training speeds on numbers of GPUs, of which one GPU is the anchor, printed behind the papers.
+/// Tables of training speeds on numbers of GPUs, with one GPU as the anchor, printed after the papers.
 pub const TABLES: [Shipped; 5] = [
     shipped!("training", "nvidia-mxnet"),
     shipped!("training", "nvidia-pytorch"),
@@ -52,7 +52,7 @@ impl Shipped {
         PAPERS.into_iter().chain(TABLES)
     }
 
-    /// That with this name.
+    /// The one with this name.
     pub(super) fn called(name: &str) -> Option<Shipped> {
         Shipped::all().find(|shipped| shipped.name == name)
     }

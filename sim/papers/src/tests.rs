@@ -1,4 +1,5 @@
-//! Tests of papers: what files are refused, that anchors come out, and that computed rows are what was published.
+//! Tests of papers: which files are refused, that anchors are reproduced, and that computed rows equal
+//! published figures.
 
 mod links;
 
@@ -37,8 +38,8 @@ fn an_anchor_comes_out_and_ratios_are_those_of_its_machine() {
     assert!(found.notes.iter().any(|note| note.contains("3 rows count: mean error")), "{:?}", found.notes);
 }
 
-/// Scheme (b) among two hides half of what goes to the dense layers and back; on a wire of a thousandth it hides next to nothing,
-/// by scheme (a) nothing at all, and where nothing goes there the row says so.
+/// Scheme (b) between two ranks hides half of the traffic to the dense layers and back; on a wire of a thousandth of
+/// the rate it hides next to nothing, scheme (a) nothing at all, and where there is no such traffic the row says so.
 #[test]
 fn what_is_hidden_is_read_off_the_timeline() {
     let share = |at: &str| {
@@ -58,7 +59,7 @@ fn what_is_hidden_is_read_off_the_timeline() {
     assert!(none.contains("p.toml") && none.contains("name a hybrid strategy"), "{none}");
 }
 
-/// Where learners share a device the ring goes across devices, unless the file names a method.
+/// Where learners share a device the ring is hierarchical across devices, unless the file names an algorithm.
 #[test]
 fn a_method_that_is_named_is_the_one_taken() {
     let step = |named: &str| {
@@ -71,7 +72,8 @@ fn a_method_that_is_named_is_the_one_taken() {
     assert!(none < ring, "a ring among learners goes twice through each device: {none} {ring}");
 }
 
-/// The server takes in everything through one wire, so it is behind the ring, and more so the more there are.
+/// The server receives everything through one wire, so it is slower than the ring, and more so the more
+/// members there are.
 #[test]
 fn orderings_hold_or_do_not() {
     let cases = |first: &str, second: &str| {
@@ -115,7 +117,8 @@ fn what_makes_no_sense_is_refused_with_its_line() {
     assert!(Paper::load("goyal").unwrap_err().to_string().contains("there are goyal2017"));
 }
 
-/// A row on one GPU scales its own line alone; the others of NVIDIA's tables are off by 6 % on average at most, of MXNet's by 8 %.
+/// A row on one GPU scales its own line alone; the others of NVIDIA's tables are off by 6 % on average at most, of
+/// MXNet's by 8 %.
 #[test]
 fn tables_of_training_speeds_come_out() {
     for (tables, rows, most) in [("nvidia", (32, 20), 6.0), ("mxnet", (24, 3), 8.0)] {
@@ -143,7 +146,7 @@ fn computed_rows_are_what_was_published() {
         assert_eq!(paper.name, name);
         for row in &paper.rows {
             assert!(names.insert(row.name.clone()), "{} stands twice", row.name);
-            // What a cluster's figures enter into is a prediction like others.
+            // A row into which a cluster's figures enter is a prediction like others.
             let (Some(Quantity::Computed(computed)), Some(Mark::Exact)) = (&row.quantity, row.mark) else { continue };
             let (value, published) = (computed.value().unwrap() / row.unit.factor, row.published.unwrap());
             assert!(
@@ -155,7 +158,7 @@ fn computed_rows_are_what_was_published() {
     }
 }
 
-/// What a parameter is fitted to comes out, and a row that says something else is told by the fit without it.
+/// A fit reproduces the rows that it is fitted to, and a row that differs from them is predicted by the fit without it.
 #[test]
 fn a_fit_finds_what_made_its_rows() {
     let step = |launch: f64, model: &str| {
@@ -188,7 +191,7 @@ fn a_fit_finds_what_made_its_rows() {
     }
     let note = found.notes.iter().find(|note| note.contains("fitted launch")).expect("it is told");
     assert!(note.contains("kernels wait") && note.contains("without mlp"), "{note}");
-    // As many rows as fitted numbers: nothing is left to hold the fit against.
+    // As many rows as fitted numbers: nothing is left to test the fit with.
     let one = account(&[paper(&format!("{}{rows}", fit("\"mlp\""))).unwrap()], |_, _| ()).unwrap();
     let mark = |row: &lockstep_report::PaperRow| (row.mark.clone(), row.counted, row.left_out);
     assert_eq!(mark(&one.rows[1]), (Some("fitted".to_owned()), false, false));
@@ -218,6 +221,6 @@ fn jitter_of_hosts_is_what_drawn_steps_come_to() {
     let ((still, exposed), (drawn, _)) = (mean_s(0.0), mean_s(0.05));
     let jitter = Parameter::HostJitter;
     let late = machine::host_s(&[(&jitter, 0.05 * (still - exposed))], 8, 1);
-    // The mean of 400 maxima of eight is known to 2 %; a little of what is late is made up for inside the exchange.
+    // The mean of 400 maxima of eight is known to 2 %; part of the lateness is made up for inside the exchange.
     assert!(late > 0.02 * still && ((drawn - still) / late - 1.0).abs() < 0.1, "{still} {drawn} {late}");
 }

@@ -1,19 +1,19 @@
-//! Units of published figures and what they measure.
+//! `Unit`: units of published figures and their dimensions.
 
 use std::str::FromStr;
 
 /// A unit of published figures.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unit {
-    /// As it is printed.
+    /// Its printed name.
     pub name: &'static str,
-    /// How many of what is predicted (seconds, bytes, FLOPs, 1) make one.
+    /// How many base units of a prediction (seconds, bytes, FLOPs, 1) make one.
     pub factor: f64,
-    /// Of what it is a unit.
+    /// Its dimension.
     pub of: Dimension,
 }
 
-/// What a unit measures.
+/// The dimension of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dimension {
     /// Seconds.

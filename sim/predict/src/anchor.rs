@@ -1,7 +1,8 @@
-//! The anchor: one measured point, to which the cost of computation is scaled so that the simulation gives it exactly.
+//! Fits the anchor: one measured point, to which the cost of computation is scaled so that the simulation
+//! reproduces it exactly.
 //!
-//! One factor for all kernels is the least that can be fitted and the most that one point can tell; what communication
-//! costs stays as it was.
+//! One factor for all kernels is the least that can be fitted and the most that one point determines; the costs of
+//! communication are unchanged.
 
 use lockstep_models::{Phase, Program};
 use lockstep_sim::{Cost, Costs, MessageCost, Pair};
@@ -14,9 +15,9 @@ use crate::site::Site;
 use lockstep_experiment::{Anchor, Experiment};
 use lockstep_report::failure::Failure;
 
-/// How near the simulated throughput must come to the anchor's.
+/// The tolerance of the simulated throughput relative to the anchor's.
 const TOLERANCE: f64 = 1e-6;
-/// The factors between which the search goes on.
+/// The bounds of the search.
 const LEAST: f64 = 1e-9;
 const MOST: f64 = 1e9;
 /// Halvings (of the logarithm) that the search may take.
@@ -34,7 +35,7 @@ impl<'a> Scaled<'a> {
         Scaled { inner, factor }
     }
 
-    /// The same bytes in another time take another share of the memory.
+    /// The same bytes in another time use another share of the memory.
     fn scale(&self, cost: Cost) -> Cost {
         Cost { seconds: cost.seconds * self.factor, memory: (cost.memory / self.factor).min(1.0), ..cost }
     }
@@ -62,16 +63,16 @@ impl Costs for Scaled<'_> {
     }
 }
 
-/// The factor with which the anchor's configuration reaches the anchor's throughput.
+/// The factor with which the anchor's configuration has the anchor's throughput.
 ///
 /// # Errors
-/// A throughput that the cluster's communication alone does not allow, and whatever refuses the configuration.
+/// A throughput that the cluster's communication alone does not allow, and errors of the configuration.
 pub fn fit(anchor: &Anchor, experiment: &Experiment, site: &Site, setup: &Setup) -> Result<f64, Failure> {
     let mut point = Experiment { ranks: vec![anchor.ranks], published: None, ..experiment.clone() };
     if let Some(batch) = anchor.batch_per_rank {
         point.batch = lockstep_experiment::Batch::PerRank(vec![batch]);
     }
-    // What cannot be of its configuration is the anchor's.
+    // Errors in its configuration are reported at the anchor.
     let place = experiment.locate(InputError::flag("anchor", "", "")).place;
     for key in ["ranks", "algorithm"] {
         point.places.insert(key.to_owned(), place.clone());
@@ -99,17 +100,18 @@ pub fn fit(anchor: &Anchor, experiment: &Experiment, site: &Site, setup: &Setup)
     Err(InputError::new(place, format!("images_per_s = {wanted:?}"), message).into())
 }
 
-/// The factor on computation with which `throughput` gives `wanted` images per second; `None` where even computation that
-/// costs nothing is too slow, or the slowest that is tried too fast.
+/// The factor on computation with which `throughput` gives `wanted` images per second; `None` where even computation at
+/// no cost is too slow, or the slowest that is tried too fast.
 ///
-/// A step is nearly a constant and a part in proportion to the factor, so a line through the last two trials (Newton's
-/// method without derivatives) finds it in a few; where that leaves the interval that holds the answer, its middle is taken.
+/// A step is nearly a constant and a part in proportion to the factor, so a line through the last two trials
+/// (Newton's method without derivatives) finds it in a few; where that leaves the interval that holds the answer, its
+/// middle is taken.
 ///
 /// # Errors
 /// As `throughput`.
 pub fn factor(wanted: f64, mut throughput: impl FnMut(f64) -> Result<f64, Failure>) -> Result<Option<f64>, Failure> {
     let (mut low, mut high) = (LEAST, MOST);
-    // Factors and how many times too long the step was.
+    // Factors and by how many times the step was too long.
     let mut last: Option<(f64, f64)> = None;
     let mut factor = 1.0;
     for _ in 0..MOST_TRIALS {
@@ -139,7 +141,7 @@ pub fn factor(wanted: f64, mut throughput: impl FnMut(f64) -> Result<f64, Failur
             (low * high).sqrt()
         };
     }
-    // What is within one part in a thousand of the end has no other side.
+    // Factors within one part in a thousand of the end have no other side.
     Ok((factor < 0.999 * MOST).then_some(factor))
 }
 
@@ -149,7 +151,7 @@ mod tests {
 
     #[test]
     fn factors_of_lines_and_of_kinks_are_found_in_a_few_trials() {
-        // Seconds of a step of one image: what computation takes, beside what it does not touch or behind what hides it.
+        // Seconds of a step of one image: computation, and what it does not affect or what hides it.
         type StepTime = fn(f64) -> f64;
         let steps: [(&str, StepTime, usize); 3] = [
             ("computation alone", |factor| 0.02 * factor, 2),

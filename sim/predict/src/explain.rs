@@ -1,4 +1,4 @@
-//! `explain`: everything that stands behind one predicted row, as the row's `explanation`.
+//! `explain`: works out everything behind one predicted row, as the row's `explanation`.
 
 mod collective;
 mod error_bar;
@@ -26,15 +26,15 @@ pub use text::{collective_text, text};
 
 /// Resources and tasks that are listed, the busiest or longest ones.
 const LISTED: usize = 12;
-/// A smaller sensitivity is none.
+/// Smaller sensitivities count as none.
 const REACTS: f64 = 0.005;
-/// Simulations of a search: what progress counts with.
+/// Simulations of a search, for estimating progress.
 const SEARCH: f64 = 6.0;
 
-/// Explains a prediction; `progress` hears the share of the work that is done, from 0 to 1.
+/// Explains a prediction; `progress` gets the share of the work that is done, from 0 to 1.
 ///
 /// # Errors
-/// What refuses a simulation with other figures.
+/// Errors of a simulation with other figures.
 pub fn explain(
     configuration: &Configuration,
     experiment: &Experiment,
@@ -49,7 +49,7 @@ pub fn explain(
     let failed = |error| failure(error, experiment);
     let parameters = parameters(program, &platform, &prediction.traffic).map_err(failed)?;
     let subject = Subject::new(program, platform, options);
-    // What does not follow from derivatives is simulated beside them, on whatever cores there are.
+    // What does not follow from derivatives is simulated in parallel, on all free cores.
     let likely = subject.likely(prediction);
     let short = likely.map(|options| subject.with(options));
     let mut simulations = 0.0;
@@ -93,12 +93,12 @@ pub fn explain(
     })
 }
 
-/// What a thread has found.
+/// The result of a thread.
 fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// What the time reacts to, the strongest first, and what it does not.
+/// What the time depends on, the strongest first, and what it does not.
 pub(super) fn reacting(
     sensitivities: &[Sensitivity],
     site: &Site,
@@ -162,7 +162,7 @@ fn between_steps(predicted: &Predicted) -> Vec<PeriodicFigures> {
     let figures = |(kind, work): &(Periodic, Program)| {
         let every_steps = work_every(&predicted.program, *kind);
         let seconds = timeline.periodic_time_s(*kind)?;
-        // By rank and task; of a task that runs on several ranks the longest one counts.
+        // By rank and task; for a task that runs on several ranks the longest counts.
         let mut all: BTreeMap<(u32, u32), f64> = BTreeMap::new();
         for run in timeline.periodic.iter().filter(|run| run.kind == *kind) {
             *all.entry((run.span.rank, run.span.task)).or_default() += (run.span.end - run.span.start).as_secs_f64();
@@ -246,18 +246,19 @@ fn hidden(hiding: &Hiding, predicted: &Predicted) -> HidingFigures {
 
 /// The largest batch per rank with which the fullest device has enough memory; 0 where no sample fits.
 ///
-/// Memory is about a straight line over the batch, so the guess is where the line through the last two batches meets the capacity, and
-/// the batch beside it as soon as one of the two is known; after a few guesses what is left is halved.
+/// Memory is roughly linear in the batch, so the next guess is where the line through the last two batches meets
+/// the capacity, and the batch beside it as soon as one of the two is known; after a few guesses the remaining
+/// interval is halved.
 ///
 /// # Errors
-/// An algorithm that cannot serve, which the configuration itself would have told.
+/// An algorithm that cannot serve, which the configuration itself would have reported.
 pub fn largest_batch(
     configuration: &Configuration,
     experiment: &Experiment,
     cluster: &Cluster,
     predicted: &Predicted,
 ) -> Result<u32, Failure> {
-    /// More samples than anybody takes at once.
+    /// More samples than any batch has.
     const MOST: u32 = 1 << 24;
     /// Guesses before halving.
     const GUESSES: u32 = 8;
@@ -284,7 +285,7 @@ pub fn largest_batch(
         let on_line = f64::from(points[1].0) + (capacity.0 as f64 - points[1].1 as f64) / slope;
         let middle = low + (high - low) / 2;
         let guess = if guesses < GUESSES && on_line.is_finite() { on_line.floor() as u32 } else { middle };
-        // Neither end once more.
+        // Neither end of the interval again.
         let guess = guess.clamp(low + 1, high - 1);
         let point = (guess, total(guess)?);
         if point.1 <= capacity.0 {

@@ -1,4 +1,4 @@
-//! What is predicted: experiments simulated on a site, row by row, explained, anchored, under scenarios, tuned and swept.
+//! Predicts experiments: simulates them on a site, row by row, explained, anchored, under scenarios, tuned and swept.
 
 #![forbid(unsafe_code)]
 

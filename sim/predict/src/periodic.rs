@@ -1,4 +1,4 @@
-//! Predicts what is done between steps: shuffles always, evaluations and checkpoints where an explanation asks.
+//! Predicts the work between steps: shuffles always, evaluations and checkpoints where an explanation asks.
 
 use lockstep_models::{Periodic, Program, Timeline};
 use lockstep_sim::{Platform, SimError, simulate_periodic};
@@ -10,7 +10,7 @@ use lockstep_experiment::{Configuration, Experiment};
 /// The programs of periodic work, whose predicted tasks go into `timeline`.
 ///
 /// # Errors
-/// A shuffle of a set whose size only its files say; whatever refuses a simulation.
+/// A shuffle of a set whose size only its files state; errors of a simulation.
 pub(crate) fn periodic(
     configuration: &Configuration,
     experiment: &Experiment,
@@ -26,7 +26,7 @@ pub(crate) fn periodic(
     let sizes = experiment.set_sizes(model.input());
     let mut works = Vec::new();
     match sizes {
-        // A sample travels as its image, or as it is packed.
+        // A sample is sent as its image, or in packed form.
         Some(sizes) => works.extend(
             program
                 .shuffle(sizes.train, sizes.message_elements.unwrap_or(model.input().elements()))?

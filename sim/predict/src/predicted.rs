@@ -1,4 +1,4 @@
-//! `Predicted`: one configuration simulated on a cluster, and what follows from its timeline.
+//! `Predicted`: simulates one configuration on a cluster, and derives figures from its timeline.
 
 use lockstep_models::{Periodic, Program};
 use lockstep_sim::answer::{Bound, DeviceMemory, bound, fullest_device};
@@ -10,27 +10,27 @@ use crate::setup::Setup;
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_report::failure::Failure;
 
-/// What is predicted of one configuration.
+/// The prediction of one configuration.
 pub struct Predicted {
     /// What was simulated.
     pub program: Program,
-    /// What is done between steps, as far as it was predicted; its tasks are in the timeline.
+    /// The work between steps, as far as it was predicted; its tasks are in the timeline.
     pub periodic: Vec<(Periodic, Program)>,
-    /// Which device each rank is on.
+    /// The device of each rank.
     pub placement: Placement,
-    /// Which process each rank is in.
+    /// The process of each rank.
     pub hosting: Hosting,
     /// Timeline, traffic and utilisation.
     pub prediction: Prediction,
     /// Median seconds per step.
     pub step_time_s: f64,
-    /// Seconds of a shuffle, where ranks hold parts of the samples and deal them out anew.
+    /// Seconds of a shuffle, where ranks hold parts of the samples and redistribute them.
     pub shuffle_s: Option<f64>,
     /// Samples per second over all ranks, shuffles counted.
     pub images_per_s: f64,
     /// Seconds per step in which no computation runs.
     pub exposed_comm_s: f64,
-    /// And for a batch, where input is tasks.
+    /// Seconds per step of waiting for a batch, where input is tasks.
     pub exposed_input_s: Option<f64>,
     /// What bounds the step.
     pub bound: Bound,
@@ -39,7 +39,7 @@ pub struct Predicted {
 }
 
 impl Predicted {
-    /// Where it was simulated.
+    /// The platform of the simulation.
     pub(crate) fn platform<'a>(&'a self, cluster: &'a Cluster, costs: &'a dyn Costs, setup: &'a Setup) -> Platform<'a> {
         setup.on(Platform::new(cluster, &self.placement, &self.hosting, costs))
     }
@@ -89,7 +89,7 @@ pub fn predict(
     })
 }
 
-/// A simulation's error, at the line of the experiment that it is about.
+/// Reports a simulation's error at the line of the experiment that it is about.
 pub(crate) fn failure(error: SimError, experiment: &Experiment) -> Failure {
     match error {
         SimError::Input(error) => Failure::Input(experiment.locate(error)),
@@ -97,7 +97,8 @@ pub(crate) fn failure(error: SimError, experiment: &Experiment) -> Failure {
     }
 }
 
-/// What SGD keeps for each parameter: its velocity, where there is momentum; learners have none of their own.
+/// The elements that SGD keeps for each parameter: its velocity, where there is momentum; learners have none
+/// of their own.
 pub(crate) fn optimizer_elements(experiment: &Experiment) -> u64 {
     u64::from(experiment.optimizer.momentum != 0.0 && !experiment.strategy.trains_apart())
 }

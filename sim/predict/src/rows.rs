@@ -1,4 +1,4 @@
-//! Predictions: each configuration of an experiment simulated on a site, a row each.
+//! Predicts the rows of an experiment: simulates each of its configurations on a site.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,11 +18,11 @@ use lockstep_report::notes::Notes;
 use lockstep_report::progress::Estimate;
 use lockstep_report::{PredictedRow, scaling_efficiencies};
 
-/// What is known so far, whoever asks.
+/// What is known so far, shared by all callers.
 #[derive(Debug, Default)]
 pub struct Known(Mutex<Found>);
 
-/// Rows that are done, the notes below them, and by what rows are compared.
+/// Finished rows, the notes below them, and the reference that rows are compared with.
 #[derive(Debug, Default)]
 struct Found {
     rows: Vec<PredictedRow>,
@@ -36,8 +36,8 @@ impl Known {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rows that are done with what compares them, the notes, and how many rows there will be. Nothing is added while
-    /// `use_them` runs.
+    /// Calls `use_them` with the finished rows and their comparisons, the notes, and the final number of rows. Nothing
+    /// is added while it runs.
     pub fn with<T>(&self, use_them: impl FnOnce(Vec<PredictedRow>, Vec<String>, usize) -> T) -> T {
         let found = self.lock();
         let mut rows = found.rows.clone();
@@ -48,13 +48,13 @@ impl Known {
         use_them(rows, notes, found.configurations)
     }
 
-    /// Of all rows.
+    /// Adds a note about all rows.
     fn note(&self, note: &str) {
         self.lock().notes.add(note);
     }
 }
 
-/// The rows of an experiment, and the notes below them; `each` sees every prediction with its configuration.
+/// The rows of an experiment, and the notes below them; `each` gets every prediction with its configuration.
 ///
 /// # Errors
 /// As [`predict`]; an anchor that cannot be reached.
@@ -69,7 +69,7 @@ pub fn rows(
     Ok(known.with(|rows, notes, _| (rows, notes)))
 }
 
-/// As [`rows`], of `configurations` of the experiment, row by row into `known`, with an estimate of how long it takes.
+/// As [`rows`], for `configurations` of the experiment, row by row into `known`, with an estimate of the time left.
 ///
 /// # Errors
 /// As there.
@@ -143,7 +143,7 @@ pub fn find(
             for note in &predicted.prediction.notes {
                 found.notes.add_of_row(note, row_number, &label);
             }
-            // Rows of one scenario are compared with each other.
+            // Only rows of one scenario are compared with each other.
             let key = configuration.batch_key | (number as u64) << 48;
             found.keys.push((key, configuration.job.workers, row.images_per_s));
             found.rows.push(row);
@@ -210,7 +210,7 @@ fn out_of_memory(
         0 => "not even one sample per rank fits".to_owned(),
         batch => format!("{batch} samples per rank fit"),
     };
-    // Ranks of a device need alike.
+    // Ranks of a device need equally much.
     let each = memory.memory.total() / u64::from(memory.ranks.max(1));
     let cure = match memory.capacity.unwrap_or_default().0 / each.max(1) {
         0 => cure,

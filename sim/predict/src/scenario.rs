@@ -1,4 +1,4 @@
-//! What a scenario means on a cluster: the cluster with worse or fewer wires, and the conditions of the run.
+//! Applies a scenario to a cluster: wires that are worse or have failed, and the conditions of the run.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::site::Site;
 use lockstep_experiment::{Configuration, Experiment, NONE, Scenario, ScenarioEntry, TrafficLoad, Trouble};
 use lockstep_report::failure::Failure;
 
-/// Names that a hint is looked for among.
+/// A hint is chosen among at most this many names.
 const HINTS: usize = 5_000;
-/// Flows that the patterns of one entry may stand for.
+/// The patterns of one entry may expand to at most this many flows.
 const MOST_FLOWS: usize = 10_000;
 
-/// A scenario that was understood.
+/// A scenario applied to a cluster.
 struct Understood<'c> {
-    /// The cluster with what is left of its wires.
+    /// The cluster with its remaining wires.
     pub(crate) cluster: Cow<'c, Cluster>,
-    /// Who is slow, and what else flows.
+    /// Slowdowns and background traffic.
     pub(crate) conditions: Conditions,
     /// Whether something begins or ends during the run.
     pub(crate) passing: bool,
@@ -33,8 +33,8 @@ struct Understood<'c> {
 /// What `scenario` does to `cluster` and to a run under `conditions`.
 ///
 /// # Errors
-/// Names that stand for nothing, with the nearest; a partition, with who cannot reach whom; entries that contradict each
-/// other; traffic in a network without sharing.
+/// Names that match nothing, with the nearest; a partition, with the ranks that cannot reach each other; entries that
+/// contradict each other; traffic in a network without sharing.
 fn understand<'c>(
     scenario: &Scenario,
     cluster: &'c Cluster,
@@ -91,18 +91,18 @@ fn understand<'c>(
             }
         }
     }
-    // What takes as long as ever is nobody's trouble: such a run folds like any other.
+    // A slowdown by 1.0 slows nothing: such a run folds like any other.
     found.conditions.slow.retain(|slow| slow.factor != 1.0);
     Ok(found)
 }
 
 impl Understood<'_> {
-    /// Whether anybody is to be slow.
+    /// Whether it slows any rank.
     fn slows(&self) -> bool {
         !self.slow.is_empty()
     }
 
-    /// Refuses slowdowns that hit none of the hosts in use (sorted) and none of so many ranks.
+    /// Refuses slowdowns that hit none of the hosts in use (sorted) and none of `ranks` ranks.
     ///
     /// # Errors
     /// The entry, with the hosts that are in use.
@@ -134,16 +134,16 @@ impl Understood<'_> {
 pub(crate) struct Block {
     /// Its name; `None` where the experiment has no scenarios.
     pub(crate) scenario: Option<Arc<str>>,
-    /// The site with what is left of its wires.
+    /// The site with its remaining wires.
     pub(crate) site: Site,
-    /// The setup with what disturbs.
+    /// The setup with the disturbances.
     pub(crate) setup: Setup,
 }
 
 /// The undisturbed block, then one for each scenario.
 ///
 /// # Errors
-/// See [`understand`]; slowdowns that hit nobody.
+/// See [`understand`]; slowdowns that hit no rank.
 pub(crate) fn blocks(
     experiment: &Experiment,
     configurations: &[Configuration],
@@ -173,14 +173,14 @@ pub(crate) fn blocks(
     Ok(blocks)
 }
 
-/// Whether two slowdowns hit the same at the same time: by host, or by rank.
+/// Whether two slowdowns affect the same host or rank at the same time.
 fn meet(one: &Slowdown, other: &Slowdown) -> bool {
     let same = one.hosts.iter().any(|host| other.hosts.contains(host))
         || one.ranks.iter().any(|rank| other.ranks.contains(rank));
     same && one.from < other.until && other.from < one.until
 }
 
-/// The wires that an entry means, which no entry before it has touched.
+/// The wires of an entry, which no earlier entry has changed.
 fn wires(
     cluster: &Cluster,
     (one, other): &(String, String),
@@ -210,7 +210,7 @@ fn devices_named(cluster: &Cluster, pattern: &str) -> Result<Vec<DeviceId>, Stri
     named(cluster.devices().iter().map(|device| (device.name.as_str(), device.id)), pattern, "device")
 }
 
-/// All things of a kind that a pattern stands for.
+/// All things of a kind that a pattern matches.
 fn named<'a, T>(all: impl Iterator<Item = (&'a str, T)> + Clone, pattern: &str, kind: &str) -> Result<Vec<T>, String> {
     let found: Vec<T> = all.clone().filter(|(name, _)| Cluster::matches(pattern, name)).map(|(_, id)| id).collect();
     if found.is_empty() {

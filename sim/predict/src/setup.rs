@@ -1,4 +1,4 @@
-//! `Setup`: how the predictions of an experiment are made, under which noise, and how often.
+//! `Setup`: how the predictions of an experiment are made: network, noise and trials.
 
 use lockstep_models::READ_AHEAD;
 use lockstep_sim::{
@@ -9,7 +9,7 @@ use lockstep_topology::{Bandwidth, Bytes, InputError, Time};
 use crate::site::Site;
 use lockstep_experiment::Experiment;
 
-/// Steps that a prediction with noise counts, for a steady median.
+/// Steps that a prediction with noise counts, for a stable median.
 pub(crate) const NOISY_STEPS: u32 = 100;
 /// Steps that one of several trials counts.
 const TRIAL_STEPS: u32 = 10;
@@ -33,7 +33,7 @@ impl Setup {
     /// The setup for an experiment: its threads per rank, its noise or else the site's, as many steps as noise needs.
     ///
     /// # Errors
-    /// Numbers that the site's figures are not of, noise fitted to a record that is not there, trials where nothing varies.
+    /// A precision that the site's figures do not cover, noise fitted to a missing record, trials where nothing varies.
     pub fn of(experiment: &Experiment, site: &Site, network: NetworkModel) -> Result<Setup, InputError> {
         site.check_precision(experiment)?;
         let (noise, trials) = jitter(experiment, site)?;
@@ -52,7 +52,7 @@ impl Setup {
         let trials = if varies { trials } else { 0 };
         let input = experiment.input.as_ref().map(|stated| stated.input()).transpose();
         let input = input.map_err(|error| experiment.locate(error))?.or_else(|| decoded(experiment, site));
-        // A pipeline has found its pace when every buffer has been used.
+        // A pipeline has reached its pace when every buffer has been used.
         let filling = input.as_ref().map_or(0, |input| input.prefetch.min(64) + 2);
         let options = SimOptions { counted, warm_up: usual.warm_up + filling, ..usual };
         Ok(Setup {
@@ -70,7 +70,7 @@ impl Setup {
     }
 }
 
-/// The input of a packed set that was loaded, by what was measured; `None` for other sets, and where none was measured.
+/// The input of a packed set that was loaded, from measurements; `None` for other sets, and where none was measured.
 fn decoded(experiment: &Experiment, site: &Site) -> Option<Input> {
     let (profile, sizes) = (site.profile.as_ref()?, experiment.loaded?);
     let sample = sizes.encoded?;
@@ -88,12 +88,12 @@ fn decoded(experiment: &Experiment, site: &Site) -> Option<Input> {
         },
         threads,
         decode: Time::from_secs_f64(entry.seconds.value),
-        // Of n cores that all decode each then takes f/n of the memory.
+        // Each of n cores that all decode takes f/n of the memory bandwidth.
         decode_memory: if entry.slowdown > 1.0 { entry.slowdown / f64::from(profile.cores.max(1)) } else { 0.0 },
         transform: Time::ZERO,
         transform_at: TransformAt::Host,
         prefetch: READ_AHEAD,
-        // As calibration times it.
+        // As timed by calibration.
         copied_by: CopiedBy::Load,
     })
 }

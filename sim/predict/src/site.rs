@@ -1,7 +1,7 @@
-//! `Site`: the cluster that predictions are about, with what tasks and messages cost there.
+//! `Site`: the cluster of a prediction, with the costs of tasks and messages there.
 //!
-//! Either a preset or a cluster file priced by data sheets, or a profile that `lockstep calibrate` or `lockstep exec profile`
-//! measured, which brings its own one-host cluster and may also price the CPUs and GPUs of another.
+//! It is either a preset or a cluster file priced by data sheets, or a profile that `lockstep calibrate` or `lockstep
+//! exec profile` measured, which has its own one-host cluster and may also price the CPUs and GPUs of another.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use lockstep_topology::{Bandwidth, Bytes, Cluster, ErrorPlace, InputError, Time}
 
 use lockstep_experiment::{Device, Experiment, THIS_MACHINE, TransportKind};
 
-/// Where `lockstep calibrate` leaves the profile of this machine and everybody looks for it.
+/// The default path of this machine's profile, written by `lockstep calibrate`.
 pub const PROFILE_PATH: &str = "out/this-machine.json";
 
 /// Makes runs send messages between GPUs through the host's memory.
@@ -25,11 +25,11 @@ const NO_PEERS: &str = "LOCKSTEP_NO_PEERS";
 pub struct Site {
     /// Devices and links.
     pub cluster: Cluster,
-    /// What tasks and messages cost.
+    /// The costs of tasks and messages.
     pub costs: Arc<dyn Costs>,
-    /// What was measured, where costs rest on that.
+    /// The profile, where costs are based on one.
     pub profile: Option<Profile>,
-    /// What the costs rest on, for people to read.
+    /// What the costs are based on, for display.
     pub basis: String,
 }
 
@@ -37,7 +37,7 @@ impl Site {
     /// The site of an experiment; `profile` is the file that `--profile` names.
     ///
     /// # Errors
-    /// An unknown cluster, a profile that is missing or broken, a device that the figures are not of.
+    /// An unknown cluster, a profile that is missing or broken, a device that the figures do not cover.
     pub fn open(experiment: &Experiment, profile: Option<&Path>) -> Result<Site, InputError> {
         if experiment.on_this_machine() {
             let path = profile.map_or_else(|| PathBuf::from(PROFILE_PATH), Path::to_path_buf);
@@ -83,7 +83,7 @@ impl Site {
         hardware.map(|of| of.device.as_str())
     }
 
-    /// What its figures are of: the device of a profile that prices the cluster's GPUs, else what the cluster has.
+    /// The device that its figures cover: that of a profile that prices the cluster's GPUs, else what the cluster has.
     fn device(&self) -> &str {
         match self.gpus().next() {
             None => "cpu",
@@ -91,16 +91,16 @@ impl Site {
         }
     }
 
-    /// Whether its figures are of `device`; data sheets are of GPUs in any numbers.
+    /// Whether its figures cover `device`; data sheets cover GPUs in any precision.
     fn is_of(&self, device: Device) -> bool {
         let of = self.device();
         device.to_string() == of || of == "cuda" && device.is_gpu() && self.measured().is_none()
     }
 
-    /// Refuses numbers that its figures are not of.
+    /// Refuses a precision that its figures do not cover.
     ///
     /// # Errors
-    /// CPUs, GPUs that do not compute in them, a profile of others; names the cure.
+    /// CPUs, GPUs that do not support it, a profile of another; names the cure.
     pub fn check_precision(&self, experiment: &Experiment) -> Result<(), InputError> {
         let (precision, name) = (experiment.numbers()?, self.cluster.name());
         let unserved = |gpu: &&GpuSpec| gpu.peak(precision.factors()).is_none();
@@ -134,10 +134,10 @@ impl Site {
         Err(experiment.locate(InputError::flag(key, value, message)))
     }
 
-    /// Refuses to predict for a device or a precision that is asked for and would change nothing.
+    /// Refuses a requested device or precision that would not change the prediction.
     ///
     /// # Errors
-    /// Names what the figures are of.
+    /// Names what the figures cover.
     fn check_stated(&self, experiment: &Experiment) -> Result<(), InputError> {
         let (of, device) = (self.device(), experiment.device);
         if !experiment.states("device") || self.is_of(device) {
@@ -160,7 +160,7 @@ impl Site {
         Err(experiment.locate(InputError::flag("device", device.to_string(), message)))
     }
 
-    /// Refuses to hold runs on one kind of device against figures of another.
+    /// Refuses to compare runs on one kind of device with figures of another.
     ///
     /// # Errors
     /// Names both.
@@ -180,10 +180,10 @@ impl Site {
         Err(experiment.locate(InputError::flag("device", device.to_string(), message)))
     }
 
-    /// The host that a profile was measured on, where messages go as this experiment's do.
+    /// The host that a profile was measured on, with the message paths of this experiment.
     ///
     /// # Errors
-    /// Figures that cannot have been measured.
+    /// Impossible figures.
     pub fn of_profile(profile: &Profile, experiment: &Experiment) -> Result<Site, InputError> {
         let rate = |figure: &str, bytes_per_s: f64| {
             let error =
@@ -194,13 +194,13 @@ impl Site {
             cores: profile.cores,
             flops_per_core_s: profile.flops_per_core_s,
             memory_bandwidth: rate("memory_bandwidth", profile.memory_bandwidth)?,
-            // Nobody measured it: whether a job fits is then unknown.
+            // Not measured, so whether a job fits is unknown.
             memory: Bytes(0),
         };
         let latency = Time::from_secs_f64(profile.memory.latency.value);
         let bandwidth = rate("memory.copy", 1.0 / profile.memory.copy.value)?;
         let source = Origin::Measured.with(format!("{}, {}", profile.command, profile.date));
-        // Ranks of several processes pass the host, and so do all where nobody may reach another's memory.
+        // Ranks of several processes go through the host, and so do all where peer access is off.
         let are_near = experiment.transport == TransportKind::Threads && std::env::var_os(NO_PEERS).is_none();
         let mut gpus = Vec::new();
         let mut measured_on = profile.cpu.clone();

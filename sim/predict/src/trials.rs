@@ -1,7 +1,8 @@
-//! Trials: one configuration simulated many times under noise drawn anew, on all cores, and how its step times spread.
+//! Runs trials: simulates one configuration many times under different noise, on all cores, and summarises
+//! the step times.
 //!
-//! Draws are named by the number of the trial, and results are put in the order of these numbers, so the figures do not
-//! depend on how many cores there are.
+//! Draws are seeded by the number of the trial, and results are put in the order of these numbers, so the figures do
+//! not depend on the number of cores.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
@@ -21,17 +22,17 @@ pub(crate) struct Spread {
     pub(crate) mean_s: f64,
     /// Standard error of that mean, from the means of the trials; `None` of one trial.
     pub(crate) standard_error_s: Option<f64>,
-    /// Seconds below which 5, 50, 95 and 99 % of the steps stay.
+    /// Seconds below which 5, 50, 95 and 99 % of the steps are.
     pub(crate) quantiles_s: [f64; 4],
     /// Mean seconds by which a step's slowest rank computes longer than ranks do on average.
     pub(crate) straggling_s: Option<f64>,
 }
 
-/// What one trial says: its steps' seconds, and its stragglers'.
+/// The result of one trial: its steps' seconds, and its stragglers'.
 type Trial = (Vec<f64>, Option<f64>);
 
 impl Spread {
-    /// That of these trials, none of which may be without steps.
+    /// The spread of these trials, all of which have steps.
     fn of(trials: &[Trial]) -> Spread {
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
         let mut steps: Vec<f64> = trials.iter().flat_map(|(steps, _)| steps).copied().collect();
@@ -51,10 +52,11 @@ impl Spread {
     }
 }
 
-/// The spread of `trials` runs on `cores` threads, of which `first` is the first; `progress` hears the share that is done.
+/// The spread of `trials` runs on `cores` threads, of which `first` is the first; `progress` gets the share
+/// that is done.
 ///
 /// # Errors
-/// As [`simulate`], of the lowest trial that fails.
+/// As [`simulate`], from the lowest trial that fails.
 pub(crate) fn spread(
     cores: usize,
     platform: &Platform<'_>,

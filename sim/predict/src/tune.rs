@@ -1,4 +1,4 @@
-//! The auto-tuner on predictions: each number of learners is simulated for itself.
+//! Runs the auto-tuner on predictions: each number of learners is simulated separately.
 
 use lockstep_models::Tuner;
 use lockstep_sim::Costs;
@@ -9,8 +9,8 @@ use crate::setup::Setup;
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_report::failure::Failure;
 
-/// The configuration with as many learners on each device as predictions of its throughput advise, and how that was found.
-/// All devices are taken to be alike, so one stands for all (Koliousis et al. 2019, §4.4).
+/// The configuration with as many learners on each device as predictions of its throughput advise, and how that was
+/// found. All devices are assumed equal, so one represents all (Koliousis et al. 2019, §4.4).
 ///
 /// # Errors
 /// As [`predict`].

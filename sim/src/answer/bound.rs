@@ -1,7 +1,7 @@
-//! What bounds a step: the resource that is busy for the largest share of it, or waiting, where nothing is.
+//! Finds what bounds a step: the resource that is busy for the largest share of it, or waiting, where no resource is.
 //!
-//! A CPU counts as busy when the threads that its ranks have are, not when all its cores are. What is left of the step when
-//! computation and the busiest link have had their parts is waiting: for members that come late, else for latencies.
+//! A CPU counts as busy when the threads of its ranks are, not when all its cores are. The part of the step that is
+//! neither computation nor the busiest link is waiting: for members that come late, else for latencies.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::machine::{Part, Utilisation};
 use crate::platform::Platform;
 use crate::simulate::{Prediction, SimOptions};
 
-/// The name of waiting for messages that are under way.
+/// The name of waiting for messages in flight.
 pub const LATENCY: &str = "waiting: latency";
 /// The name of waiting for other members of an exchange.
 pub const IMBALANCE: &str = "waiting: imbalance";
@@ -31,7 +31,7 @@ pub struct ClassUse {
     pub busiest: String,
     /// Its mean share of the step, from 0 to 1.
     pub share: f64,
-    /// The mean over all that are in use.
+    /// The mean over all resources in use.
     pub mean: f64,
     /// How many are in use.
     pub resources: u32,
@@ -42,17 +42,17 @@ pub struct ClassUse {
 pub struct Bound {
     /// A resource, [`LATENCY`], [`IMBALANCE`] or [`UNFILLED`].
     pub by: String,
-    /// For which share of the step, from 0 to 1.
+    /// Its share of the step, from 0 to 1.
     pub share: f64,
     /// Every class of resources, the busiest first.
     pub classes: Vec<ClassUse>,
-    /// Share of the step in which nothing is busy, for latencies.
+    /// Share of the step in which nothing is busy, because of latencies.
     pub latency: f64,
-    /// And for members that come late.
+    /// And because of members that come late.
     pub imbalance: f64,
     /// Seconds of a step in which a worker waits for communication ([`Timeline::exposed_comm_s`]).
     pub exposed_s: f64,
-    /// And for a batch, where input is tasks ([`Timeline::exposed_input_s`]).
+    /// Seconds of waiting for a batch, where input is tasks ([`Timeline::exposed_input_s`]).
     pub input_s: Option<f64>,
 }
 
@@ -62,7 +62,7 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, p
         let Part::Compute(device) = used.part else { return used.clone() };
         let DeviceKind::Cpu(cpu) = &platform.cluster.devices()[device.0 as usize].kind else { return used.clone() };
         let ranks = platform.ranks_beside(device);
-        // Threads that decode may have all cores.
+        // Decoding threads may have all cores.
         let usable = match program.has_input() {
             true => cpu.cores,
             false => ranks.saturating_mul(options.threads_per_rank.max(1)).clamp(1, cpu.cores),
@@ -87,7 +87,8 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, p
     let input_s = prediction.timeline.exposed_input_s(program);
     let (late, exposed) = (share(input_s.unwrap_or(0.0)), share(exposed_s + input_s.unwrap_or(0.0)));
     let carrying = busiest(|part| matches!(part, Part::Link(_))).min(exposed);
-    // A kernel that others slow down leaves a part of its core unused, but does not wait; who waits for a batch waits for what makes it.
+    // A kernel that others slow down leaves a part of its core unused, but does not wait; waiting for a batch is
+    // waiting for the tasks that make it.
     let waiting = (1.0 - computing - carrying).clamp(0.0, exposed);
     let waiting = (waiting - late).max(0.0);
     let imbalance = share(imbalance_s(program, &prediction.timeline)).min(waiting);
@@ -103,8 +104,8 @@ pub fn bound(program: &Program, platform: &Platform<'_>, options: &SimOptions, p
     Bound { by, share, classes, latency, imbalance, exposed_s, input_s }
 }
 
-/// Share of a step in which the busiest GPU has a kernel but no block of it on its multiprocessors, when its ranks compute
-/// for `computing` of the step.
+/// Share of a step in which the busiest GPU has a kernel but no block of it on its multiprocessors, when its ranks
+/// compute for `computing` of the step.
 fn unfilled(platform: &Platform<'_>, utilisation: &[Utilisation], computing: f64) -> f64 {
     let of_gpu = |used: &&Utilisation| match used.part {
         Part::Compute(device) => {
@@ -116,11 +117,11 @@ fn unfilled(platform: &Platform<'_>, utilisation: &[Utilisation], computing: f64
     filled.map_or(0.0, |filled| (computing - filled).max(0.0))
 }
 
-/// What bounds a collective alone: the busiest resource; or waiting for messages that are under way, where no resource is
-/// busy for longer than the time in which the busiest one is not.
+/// What bounds a collective alone: the busiest resource; or waiting for messages that are under way, where no resource
+/// is busy for longer than the time in which the busiest one is not.
 ///
-/// All members start at once, so nobody is late. What a message takes on other wires counts as waiting here: in a tree one
-/// level works at a time.
+/// All members start at once, so none is late. What a message takes on other wires counts as waiting here: in a tree
+/// one level works at a time.
 pub fn collective_bound(cluster: &Cluster, time: &CollectiveTime) -> Bound {
     let classes = class_uses(cluster, &time.utilisation);
     let (busiest, share) = classes.first().map_or((String::new(), 0.0), |class| (class.busiest.clone(), class.share));
@@ -163,7 +164,7 @@ pub fn class_uses(cluster: &Cluster, utilisation: &[Utilisation]) -> Vec<ClassUs
     classes
 }
 
-/// Mean seconds per step in which a worker stands still in an exchange that another member has not started.
+/// Mean seconds per step in which a worker waits in an exchange that another member has not started.
 fn imbalance_s(program: &Program, timeline: &Timeline) -> f64 {
     let mut last: BTreeMap<(u32, u32, u32), Time> = BTreeMap::new();
     for run in overlap::of_workers(program, timeline) {

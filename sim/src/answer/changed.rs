@@ -1,4 +1,5 @@
-//! Platforms with one parameter changed each, so that everything takes a little longer: what durations are differentiated by.
+//! Makes platforms with one parameter changed each, so that everything takes a little longer; durations are
+//! differentiated against them.
 
 use lockstep_topology::Cluster;
 
@@ -11,7 +12,7 @@ pub(super) struct Changed<'a> {
     parts: Vec<Part<'a>>,
 }
 
-/// What a parameter is a part of.
+/// Where a parameter belongs.
 enum Part<'a> {
     Cluster(Box<Cluster>),
     Costs(Perturbed<'a>),

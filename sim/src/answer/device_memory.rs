@@ -1,4 +1,4 @@
-//! The device whose memory is fullest: what its ranks need, and what it has.
+//! Finds the device whose memory is fullest: what its ranks need, and what it has.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +16,19 @@ pub struct DeviceMemory {
     pub ranks: u32,
     /// What all of them need together.
     pub memory: Memory,
-    /// What it has; `None` where nobody knows.
+    /// What it has; `None` where it is unknown.
     pub capacity: Option<Bytes>,
 }
 
 impl DeviceMemory {
-    /// Whether it is enough; `None` where nobody knows.
+    /// Whether it is enough; `None` where it is unknown.
     pub fn fits(&self) -> Option<bool> {
         self.capacity.map(|capacity| self.memory.total() <= capacity.0)
     }
 }
 
-/// The device with the largest share of its memory in use, or in bytes where capacities are unknown; the first of equals.
+/// The device with the largest share of its memory in use, or in bytes where capacities are unknown; the
+/// first of equals.
 ///
 /// # Errors
 /// As [`Memory::of_role`].

@@ -1,7 +1,8 @@
-//! The bandwidth that would hide the communication: how much faster, or slower, the links might be.
+//! Finds the bandwidth that would hide the communication: by which factor links would have to be faster, or
+//! could be slower.
 //!
-//! In the simple case 2·bytes(G) / time of the backward pass (Goyal et al. 2017 §4.3); in general whatever the simulation
-//! says, found by guesses at one factor for all links between devices.
+//! In the simple case 2·bytes(G) / time of the backward pass (Goyal et al. 2017 §4.3); in general the simulation
+//! decides, with a search over one factor for all links between devices.
 
 use lockstep_models::{Buffer, Program};
 use lockstep_topology::Bandwidth;
@@ -14,20 +15,20 @@ use crate::simulate::Prediction;
 
 /// Communication counts as hidden while less than this share of the step is exposed.
 pub const HIDDEN: f64 = 0.01;
-/// The factors between which the search goes on.
+/// The bounds of the search.
 const LEAST: f64 = 1e-3;
 const MOST: f64 = 1e4;
-/// How near the factor must be found, as a ratio.
+/// The ratio to which the factor must be found.
 const NEAR: f64 = 1.01;
 
-/// What bandwidth hides the communication of a prediction.
+/// The bandwidth that hides the communication of a prediction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hiding {
-    /// Kinds of the links that messages take between devices, with the least bandwidth of each now; empty where ranks meet
-    /// in memory only.
+    /// Kinds of the links that messages take between devices, with the least bandwidth of each now; empty where ranks
+    /// communicate in memory only.
     pub links: Vec<(LinkKind, Bandwidth)>,
-    /// The least factor for all of their bandwidths with which communication is hidden; below 1 it is hidden now. `None`:
-    /// no bandwidth hides it, or there are no links.
+    /// The least factor for all of their bandwidths with which communication is hidden; below 1 it is hidden now.
+    /// `None`: no bandwidth hides it, or there are no links.
     pub factor: Option<f64>,
     /// The share of the step that stays exposed with links ten thousand times as fast.
     pub floor: f64,
@@ -35,7 +36,8 @@ pub struct Hiding {
     pub simple: Option<Bandwidth>,
 }
 
-/// Searches for the bandwidth; `parameters` are those of the prediction, `progress` hears the number of simulations done.
+/// Searches for the bandwidth; `parameters` are those of the prediction, `progress` gets the number of
+/// simulations done.
 ///
 /// # Errors
 /// As [`simulate`](crate::simulate).
@@ -88,11 +90,11 @@ pub fn hiding(
     Ok(Hiding { links, factor: Some(factor), floor, simple })
 }
 
-/// The least factor with which communication is hidden, between one with which it is not and one with which it is, each with the share
-/// that is exposed.
+/// The least factor with which communication is hidden, between one with which it is not and one with which it is, each
+/// with the share that is exposed.
 ///
-/// What a step exposes for each second in which it computes is about a straight line over the time of a byte, so a guess on the line
-/// between two factors is near, and one beside it shows that; where it is not, every third guess halves what is left.
+/// The exposed time per second of computation is roughly linear in the time of a byte, so a guess on the line between
+/// two factors is close, and one beside it confirms that; otherwise every third guess halves the remaining interval.
 fn between(
     (mut low, mut exposed): (f64, f64),
     (mut high, mut hidden): (f64, f64),
@@ -112,7 +114,7 @@ fn between(
             None if guesses % 3 == 0 || !on_line.is_finite() => (low * high).sqrt(),
             None => on_line,
         };
-        // Neither end once more.
+        // Neither end of the interval again.
         let step = NEAR.sqrt().sqrt();
         let guess = if high / low > step * step { guess.clamp(low * step, high / step) } else { (low * high).sqrt() };
         let share = at(guess)?;

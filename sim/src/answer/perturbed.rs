@@ -1,4 +1,4 @@
-//! Costs and clusters with a parameter multiplied, whoever the costs are from.
+//! Multiplies a parameter of a cluster or of costs, wherever the costs come from.
 //!
 //! Costs may follow from the cluster's figures, or hold times of their own (what was measured, a constant per message).
 //! Which is which can be asked of any costs: they are homogeneous, so multiplying their own times by f is the same as
@@ -13,7 +13,7 @@ use lockstep_topology::{InputError, Library};
 
 use crate::costs::{Cost, Costs, MessageCost, Modelled, Pair};
 
-/// A time that costs hold of their own, beside what they take from the cluster.
+/// A time that costs hold themselves, besides what they take from the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OwnTime {
     /// Of compute tasks, updates and loads.
@@ -141,7 +141,7 @@ impl Costs for Perturbed<'_> {
     }
 
     fn library(&self, of: Library, devices: &[&Device], elements: u64) -> Option<f64> {
-        // Measured, so none of it follows from the cluster.
+        // Measured, so none of it depends on the cluster.
         let factor = if self.times.contains(&OwnTime::Library) { self.factor } else { 1.0 };
         Some(self.inner.library(of, devices, elements)? * factor)
     }
@@ -151,8 +151,8 @@ impl Costs for Perturbed<'_> {
         if !self.times.contains(&OwnTime::Library) {
             return Ok(Some(answer));
         }
-        // The model goes in steps, and what follows from the cluster is asked for on the side on which its figures are: with them
-        // times the factor c + s is c + s·f, so that f·c + s is (1 + f)·(c + s) less that.
+        // The model has steps, and the part that depends on the cluster is evaluated on the side on which its figures
+        // are: with them multiplied by the factor, c + s becomes c + s·f, so f·c + s is (1 + f)·(c + s) less that.
         let slower = counterpart(cluster, 1.0 / self.factor);
         let there = self.inner.modelled(&slower, of)?.map_or(answer.seconds, |answer| answer.seconds);
         let seconds = (1.0 + self.factor) * answer.seconds - there;

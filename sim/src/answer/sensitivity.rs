@@ -1,8 +1,10 @@
-//! Sensitivities: by how many percent the step's time changes when a parameter changes by one, d log time / d log parameter.
+//! Computes sensitivities: by how many percent the step's time changes when a parameter changes by one, d log time / d
+//! log parameter.
 //!
-//! Derivatives (`subject.rs`), or central differences of simulations with the parameter a little larger and a little smaller. Multiplying every rate by s
-//! and dividing every time by s divides the step's time by s exactly, so the sensitivities to rates minus those to times
-//! add up to −1 (Euler's theorem), except where a small change lets events change places.
+//! They are derivatives (`subject.rs`), or central differences of simulations with the parameter a little larger and a
+//! little smaller. Multiplying every rate by s and dividing every time by s divides the step's time by s exactly, so
+//! the sensitivities to rates minus those to times add up to −1 (Euler's theorem), except where a small change alters
+//! the order of events.
 
 use std::collections::BTreeSet;
 
@@ -22,36 +24,38 @@ use crate::traffic::Traffic;
 
 /// Half of the distance between the two simulations, in the logarithm of the parameter.
 pub(super) const STEP: f64 = 0.02;
-/// Differences of sensitivities that are none.
+/// Smaller differences of sensitivities count as none.
 pub(super) const SMOOTH: f64 = 0.01;
-/// Pairs of devices that are asked which links they use; those of a large cluster repeat.
+/// Pairs of devices whose links are listed; those of a large cluster repeat.
 const MOST_PAIRS: usize = 4096;
-/// Messages of a collective beyond which they are not simulated one by one for derivatives: many rings need no events otherwise.
+/// Messages of a collective beyond which they are not simulated one by one for derivatives: many rings need no
+/// events otherwise.
 const MOST_MESSAGES: u64 = 1 << 17;
 
-/// How a prediction reacts to a parameter.
+/// How a prediction depends on a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sensitivity {
-    /// To what.
+    /// The parameter.
     pub parameter: Parameter,
     /// d log step time / d log parameter: −1 for a rate that alone decides, 0 where it does not matter.
     pub elasticity: f64,
 }
 
 impl Sensitivity {
-    /// That to a parameter of which a change that makes everything take longer lengthens the step by this share of itself.
+    /// The sensitivity to a parameter, where a change that makes everything take longer lengthens the step by this
+    /// share of the change.
     pub(super) fn of(parameter: Parameter, change: f64) -> Sensitivity {
         Sensitivity { parameter, elasticity: if parameter.is_rate() { -change } else { change } }
     }
 
-    /// d log time / d log of its inverse, of a time: by how much more speed shortens the step, as a negative number.
+    /// d log time / d log of the inverse of a time: by how much more speed shortens the step, as a negative number.
     pub(super) fn to_faster(self) -> f64 {
         if self.parameter.is_rate() { self.elasticity } else { -self.elasticity }
     }
 }
 
-/// The parameters that a prediction with this traffic may depend on: links on the ways of its messages, devices with ranks, the costs' own
-/// times; rates first.
+/// The parameters that a prediction with this traffic may depend on: links on the routes of its messages, devices with
+/// ranks, the costs' own times; rates first.
 ///
 /// # Errors
 /// Devices that cannot reach each other.
@@ -66,7 +70,7 @@ pub fn parameters(program: &Program, platform: &Platform<'_>, traffic: &Traffic)
     parameters_of(platform, traffic, &neighbours)
 }
 
-/// The same, where collectives that are known as a whole go the ways between these neighbours.
+/// The same, where collectives that are known as a whole use the routes between these neighbours.
 fn parameters_of(
     platform: &Platform<'_>,
     traffic: &Traffic,
@@ -108,9 +112,10 @@ fn parameters_of(
     Ok(found.into_iter().collect())
 }
 
-/// The sensitivities of one collective alone: of its time to what moves and adds its bytes, for nothing else happens. Derivatives of one
-/// simulation, if two simulations say the same of the strongest; differences of two for each parameter where they do not, where a run does
-/// what is not differentiated, and where it has far more messages than are simulated one by one otherwise.
+/// The sensitivities of one collective alone: of its time to what moves and adds its bytes, since nothing else happens.
+/// Uses derivatives of one simulation, if two simulations agree with them for the strongest. Otherwise, and where a run
+/// does something that is not differentiated, or has far more messages than are otherwise simulated one by one, uses
+/// differences of two simulations for each parameter.
 ///
 /// # Errors
 /// As [`simulate_collective`].
@@ -120,7 +125,7 @@ pub fn collective_sensitivities(
     time: &CollectiveTime,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<Sensitivity>, SimError> {
-    // What is known as a whole sends no messages that are counted, and is asked about the ways between neighbours.
+    // A collective that is known as a whole sends no counted messages; the routes between neighbours are used.
     let whole = run.algorithm.library().is_some();
     let last = if whole { run.group.members().saturating_sub(1) } else { 0 };
     let neighbours = (0..last).map(|rank| (rank, rank + 1)).collect();
@@ -166,7 +171,7 @@ pub(crate) fn collective_derivatives(
     Ok(Some(all))
 }
 
-/// How `seconds` reacts to each parameter.
+/// How `seconds` depends on each parameter.
 pub(super) fn reactions(
     platform: &Platform<'_>,
     parameters: &[Parameter],
@@ -190,7 +195,7 @@ pub(super) fn strongest_first(all: &mut [Sensitivity]) {
     all.sort_by(|a, b| b.elasticity.abs().total_cmp(&a.elasticity.abs()).then(a.parameter.cmp(&b.parameter)));
 }
 
-/// What `run` gives on the platform with these rates and times multiplied.
+/// The result of `run` on the platform with these rates and times multiplied.
 pub(crate) fn on_scaled<T>(
     platform: &Platform<'_>,
     rates: (&[Parameter], f64),

@@ -1,9 +1,10 @@
-//! What is asked about: a program on a platform, and on others with other figures.
+//! `Subject`: simulates a program on a platform, and on others with changed figures, for sensitivities.
 //!
-//! Sensitivities are worked out in one simulation that carries derivatives. These are of small changes. Where exchanges beside each
-//! other leave a step many ways to go that take about as long, the time is a rugged function, and a change of a percent does something
-//! else; so two simulations, with all computation faster and slower, say how the step reacts to computation and to communication as
-//! a whole, and the derivatives say how that is made up. Where a run does what is not differentiated, each parameter has two simulations.
+//! Sensitivities are computed in one simulation that carries derivatives, which are valid for small changes. Where
+//! parallel exchanges leave a step many critical paths of about the same length, the time is a rugged function, and a
+//! change of a percent has another effect. So two simulations, with all computation faster and slower, give the
+//! reaction of the step to computation and to communication as a whole, and the derivatives divide it among parameters.
+//! Where a run does something that is not differentiated, each parameter takes two simulations.
 
 use std::sync::Arc;
 
@@ -22,16 +23,17 @@ use crate::platform::Platform;
 use crate::simulate::{Prediction, SimOptions, simulate_by};
 use crate::trace::LANES;
 
-/// Runs of tasks and messages of an iteration beyond which it is not simulated one by one: what the simulator skips where it knows
-/// what comes back.
+/// Runs of tasks and messages of an iteration beyond which it is not simulated one by one, unlike in normal runs, which
+/// skip periodic parts.
 const MOST_EVENTS: u64 = 1 << 21;
-/// How near the step must be to that of the prediction, as a share of it: a first one, which begins with nothing under way, and any.
+/// How close the step must be to that of the prediction, as a share of it: a first one, which begins with nothing in
+/// flight, and any.
 const FIRST: f64 = 1e-4;
 const EQUAL: f64 = 1e-12;
-/// Factors between derivatives and differences beyond which one says nothing of the other.
+/// Factors between derivatives and differences beyond which the two are unrelated.
 const UNLIKE: f64 = 8.0;
 
-/// How sensitivities were worked out.
+/// How sensitivities were computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
     /// As derivatives, in one simulation.
@@ -43,7 +45,7 @@ pub enum Basis {
 }
 
 impl Basis {
-    /// In words.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Basis::Derivatives => "derivatives of one simulation",
@@ -58,7 +60,7 @@ impl Basis {
 pub struct Derivatives {
     /// By parameter.
     pub all: Vec<Sensitivity>,
-    /// Options with which a simulation has the step that they are of.
+    /// Options of a simulation that has this step.
     pub options: SimOptions,
 }
 
@@ -93,7 +95,7 @@ impl<'a> Subject<'a> {
         Subject { options, ..self.clone() }
     }
 
-    /// The prediction with these rates and times multiplied, each by the factor beside them.
+    /// The prediction with these rates and times multiplied, each by the factor given with them.
     ///
     /// # Errors
     /// As [`simulate`](crate::simulate).
@@ -105,9 +107,9 @@ impl<'a> Subject<'a> {
         simulate_by(System::new(), &self.numbers, self.program, platform, options.driver(), options)
     }
 
-    /// The sensitivities to `parameters` of what was predicted, the strongest first, how they were worked out, and options with which
-    /// a simulation has that step; `known` may hold the sums that [`Subject::sums`] found, with the options of their simulations;
-    /// `progress` hears how many simulations of how many are done.
+    /// The sensitivities of the prediction to `parameters`, the strongest first, how they were computed, and options of
+    /// a simulation that has that step; `known` may hold the sums that [`Subject::sums`] found, with the options of
+    /// their simulations; `progress` gets the numbers of simulations done and in all.
     ///
     /// # Errors
     /// As [`simulate`](crate::simulate).
@@ -151,7 +153,8 @@ impl<'a> Subject<'a> {
         reactions(&self.platform, parameters, progress, seconds)
     }
 
-    /// The sensitivities to small changes as derivatives, in the order of `parameters`; `None` where it does what is not differentiated, would take too long, or has other steps.
+    /// The sensitivities to small changes as derivatives, in the order of `parameters`; `None` where the run does
+    /// something that is not differentiated, would take too long, or has other steps.
     ///
     /// # Errors
     /// As [`simulate`](crate::simulate).
@@ -176,8 +179,8 @@ impl<'a> Subject<'a> {
         Ok(None)
     }
 
-    /// Options of simulations that may have the step of a prediction, the shortest first, and how near it must be; none where what is
-    /// done is not differentiated, or would take too long.
+    /// Options of simulations that may have the step of a prediction, the shortest first, and the tolerance; empty
+    /// where something is not differentiated, or would take too long.
     fn attempts(&self, prediction: &Prediction) -> Vec<(SimOptions, f64)> {
         let plain = *self.platform.conditions == Conditions::default() && self.platform.costs.noise().is_none();
         if !plain || self.program.claims() || events(prediction) > MOST_EVENTS {
@@ -196,7 +199,7 @@ impl<'a> Subject<'a> {
         self.attempts(prediction).first().map(|(options, _)| *options)
     }
 
-    /// The same of as many parameters as one simulation has room for.
+    /// The same for as many parameters as one simulation can carry.
     fn lanes(
         &self,
         prediction: &Prediction,
@@ -218,7 +221,8 @@ impl<'a> Subject<'a> {
         Ok(Some(parameters.iter().enumerate().map(of).collect()))
     }
 
-    /// How the step reacts to all computation together, by two simulations; `None` where only computation or only communication matters.
+    /// How the step depends on all computation together, by two simulations; `None` where only computation or only
+    /// communication matters.
     ///
     /// # Errors
     /// As [`simulate`](crate::simulate).
@@ -248,8 +252,8 @@ fn computes(parameter: &Parameter) -> bool {
     )
 }
 
-/// Scales derivatives by computation, and those by communication, to what larger changes do; [`Basis::Differences`] where one says
-/// nothing of the other.
+/// Scales derivatives by computation, and those by communication, to the effect of larger changes;
+/// [`Basis::Differences`] where the two are unrelated.
 fn fit(all: &mut [Sensitivity], sums: Sums) -> Basis {
     let (of_computation, others): (Vec<&mut Sensitivity>, Vec<&mut Sensitivity>) =
         all.iter_mut().partition(|one| computes(&one.parameter));

@@ -1,12 +1,13 @@
-//! How much of a GPU one kernel fills: its blocks of threads over the multiprocessors, wave by wave.
+//! Computes how much of a GPU one kernel fills: its blocks of threads over the multiprocessors, wave by wave.
 //!
-//! A convolution or dense layer is a matrix product of m × n outputs, each a sum over k. It is cut into tiles, a block
-//! each; the multiprocessors take as many blocks at once as they are, and the last wave is rarely full (NVIDIA, "Matrix
-//! Multiplication Background User's Guide", tile and wave quantisation). Where tiles are fewer than multiprocessors the sum
-//! is cut as well (split-k). All other layers stream, so many elements a block. A kernel that does not fill the GPU is
-//! slower in proportion, and leaves the rest to the kernels of other ranks on it.
+//! A convolution or dense layer is a matrix product of m × n outputs, each a sum over k. It is cut into tiles, a
+//! block each; each multiprocessor takes one block at a time, and the last wave is rarely full (NVIDIA, "Matrix
+//! Multiplication Background User's Guide", tile and wave quantisation). Where tiles are fewer than
+//! multiprocessors the sum
+//! is cut as well (split-k). All other layers stream, with a fixed number of elements per block. A kernel that does not
+//! fill the GPU is slower in proportion, and leaves the rest to the kernels of other ranks on it.
 //!
-//! Tiles are those of the GPU's generation, of which the one that is through first is taken; blocks of a stream are assumed.
+//! Tiles are those of the GPU's generation; the fastest is taken; blocks of a stream are assumed.
 
 use lockstep_models::{KernelClass, Node, Pass};
 
@@ -22,7 +23,7 @@ const STREAMED: f64 = 1024.0;
 pub(super) struct Fill {
     /// Mean share of the multiprocessors that have a block of it, from 0 to 1.
     pub(super) occupancy: f64,
-    /// Share of the arithmetic that its blocks could do which is useful, from 0 to 1.
+    /// Useful share of the arithmetic that its blocks could do, from 0 to 1.
     pub(super) useful: f64,
 }
 
@@ -31,7 +32,7 @@ impl Fill {
     pub(super) const WHOLE: Fill = Fill { occupancy: 1.0, useful: 1.0 };
 }
 
-/// What `pass` of a layer over `samples` samples, which takes `flops`, fills of a GPU with so many multiprocessors.
+/// How `pass` of a layer over `samples` samples, which takes `flops`, fills a GPU with this many multiprocessors.
 pub(super) fn fill(
     node: &Node,
     pass: Pass,
@@ -62,13 +63,15 @@ pub(super) fn fill(
     }
 }
 
-/// What a kernel over so many elements fills. Several of its small blocks share a multiprocessor, so that waves do not show.
+/// How a kernel over `elements` elements fills a GPU. Several of its small blocks share a multiprocessor, so that waves
+/// do not show.
 pub(super) fn streaming(elements: f64, multiprocessors: u32) -> Fill {
     let blocks = (elements / STREAMED).ceil().max(1.0);
     Fill { occupancy: (blocks / f64::from(multiprocessors)).min(1.0), useful: 1.0 }
 }
 
-/// The sum of a gradient towards the input of a convolution over all places of its filter, whatever the strides; 0 of others.
+/// The sum of a gradient with respect to the input of a convolution over all places of its filter, whatever the
+/// strides; 0 for others.
 fn longest_sum(node: &Node, pass: Pass) -> f64 {
     match node.kernel_class() {
         KernelClass::Product(of) if of.by_place && pass == Pass::BackwardData => of.outputs * of.kernel,
@@ -76,7 +79,7 @@ fn longest_sum(node: &Node, pass: Pass) -> f64 {
     }
 }
 
-/// Rows, columns and number of a layer's matrix products; `None` where it is none.
+/// Rows, columns and number of a layer's matrix products; `None` where it has none.
 fn product(node: &Node, pass: Pass, samples: u32) -> Option<[f64; 3]> {
     let samples = f64::from(samples);
     let places = |shape: &lockstep_models::Shape| samples * f64::from(shape.height) * f64::from(shape.width);
@@ -118,7 +121,7 @@ mod tests {
         assert_eq!(at(32 * 81, 64, 80), Fill { occupancy: 81.0 / 160.0, useful: full });
         // A single tile: the sum over 1,024 is cut into four.
         assert_eq!(at(32, 64, 80), Fill { occupancy: 4.0 / 80.0, useful: full });
-        // Half of its rows and half of its columns are of no use.
+        // Half of its rows and half of its columns are unused.
         assert_eq!(at(16, 32, 80).useful, full / 4.0);
         // A block of 1,024 elements on one of 80, then all of them.
         assert_eq!(streaming(1000.0, 80).occupancy, 1.0 / 80.0);

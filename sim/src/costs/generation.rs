@@ -1,12 +1,14 @@
-//! What kernels of a generation of GPUs reach of its data sheet, by precision: one table a generation, from single kernels that others timed.
+//! Lists the share of its data sheet that kernels of a generation of GPUs reach, by precision: one table per
+//! generation, from published times of single kernels.
 //!
-//! A product is cut into tiles; a tile of r rows and c columns reaches share / (1 + cost · (1/r + 1/c)) of the peak, for that many more
-//! factors are loaded for each multiply-add, and the library takes the tile that is through first (NVIDIA, "Matrix Multiplication
-//! Background User's Guide", section 2.3). `error` is the mean |ln(predicted / timed)| over the kernels that a table was fitted to; a table
-//! for which there are none says so and has a wider one.
+//! A product is cut into tiles; a tile of r rows and c columns reaches share / (1 + cost · (1/r + 1/c)) of the peak,
+//! since that many more factors are loaded for each multiply-add, and the library takes the fastest tile (NVIDIA,
+//! "Matrix Multiplication Background User's Guide", section 2.3). `error` is the mean |ln(predicted / timed)| over the
+//! kernels that a table was fitted to; a table without such kernels says so and has a wider one.
 //!
-//! DeepBench is baidu-research/DeepBench, commit da81ba7, results/train: matrix products, and forward passes and both gradients of
-//! convolutions, in NCHW, with cuDNN 7. Constants belong to a generation and a precision, and none to a measured curve.
+//! DeepBench is baidu-research/DeepBench, commit da81ba7, results/train: matrix products, and forward passes and both
+//! gradients of convolutions, in NCHW, with cuDNN 7. Constants belong to a generation and a precision, and none to a
+//! measured curve.
 
 use lockstep_models::{KernelClass, Node, Pass, Precision};
 use lockstep_topology::cluster::{Architecture, GpuSpec};
@@ -18,20 +20,21 @@ pub(super) struct Kernels {
     pub(super) tiles: &'static [[f64; 2]],
     /// Share of the peak that matrix products reach in an endless tile.
     product: f64,
-    /// The same of convolutions forward and towards their input, and towards their weights.
+    /// The same for convolutions forward and with respect to their input, and with respect to their weights.
     convolution: f64,
     slopes: f64,
-    /// How many times fewer multiplications a convolution of 3×3 without strides gets by with, as it reaches them (Winograd's).
+    /// The factor by which a 3×3 convolution without strides reduces multiplications, as kernels reach it (Winograd's).
     winograd: f64,
-    /// What a row or a column less in a tile costs.
+    /// The cost of a row or a column less in a tile.
     pub(super) small_tile: f64,
-    /// Steps of the sum that a block's beginning and end cost.
+    /// The cost of a block's beginning and end, in steps of the sum.
     pub(super) sum_overhead: f64,
-    /// Whether gradients towards the input of a convolution with strides are worked out over all places, most of them zeros.
+    /// Whether gradients with respect to the input of a convolution with strides are computed over all places, most
+    /// of them zeros.
     pub(super) all_places: bool,
     /// Share of the data sheet's memory bandwidth.
     pub(super) memory: f64,
-    /// Mean |ln(predicted / timed)| of single kernels, or what is assumed of it.
+    /// Mean |ln(predicted / timed)| of single kernels, or an assumption.
     pub(super) error: f64,
 }
 
@@ -50,8 +53,8 @@ const TILES: &[[f64; 2]] = &[
     [32.0, 32.0],
 ];
 
-/// Volta, fp32: fitted to DeepBench's V100 from 0.5 ms on; convolutions, of which that leaves 0.83 to 1 and 0.55 to 0.8 open, to four
-/// frameworks' ResNet-50 on one V100 (`experiments/training`).
+/// Volta, fp32: fitted to DeepBench's V100 from 0.5 ms on; convolutions, of which that leaves 0.83 to 1 and 0.55 to 0.8
+/// open, to four frameworks' ResNet-50 on one V100 (`experiments/training`).
 const VOLTA_FP32: Kernels = Kernels {
     tiles: TILES,
     product: 0.93,
@@ -93,14 +96,16 @@ const TURING_FP16: Kernels = Kernels {
     error: 0.28,
 };
 
-/// Ampere and Ada, 16 bits: Volta's with convolutions fitted to four frameworks' ResNet-50 on one A100 (`experiments/training`), since
-/// no times of single ones were found.
+/// Ampere and Ada, 16 bits: Volta's with convolutions fitted to four frameworks' ResNet-50 on one A100
+/// (`experiments/training`), since no times of single ones were found.
 const AMPERE_HALF: Kernels = Kernels { convolution: 0.75, slopes: 0.6, error: 0.3, ..VOLTA_FP16 };
 
-/// The same in TF32, fitted to the same: activations are twice as long, and so is what a tile loads for each multiply-add.
+/// The same in TF32, fitted to the same: activations are twice as long, and so is what a tile loads for each
+/// multiply-add.
 const AMPERE_TF32: Kernels = Kernels { convolution: 0.39, slopes: 0.31, error: 0.3, ..VOLTA_FP16 };
 
-/// Hopper and Blackwell, 16 bits: assumed as Ampere, with products that reach 0.76 of the peak in cuBLAS's largest tile.
+/// Hopper and Blackwell, 16 bits: assumed as Ampere, with products that reach 0.76 of the peak in cuBLAS's
+/// largest tile.
 const HOPPER_HALF: Kernels = Kernels { product: 0.9, error: 0.4, ..AMPERE_HALF };
 
 /// The same in TF32: assumed as Ampere.
@@ -109,8 +114,8 @@ const HOPPER_TF32: Kernels = Kernels { product: 0.9, error: 0.4, ..AMPERE_TF32 }
 /// The same in 8 bits: assumed, products that reach 0.67 of the peak, and convolutions half of it as in 16 bits.
 const HOPPER_FP8: Kernels = Kernels { product: 0.8, convolution: 0.33, slopes: 0.26, error: 0.5, ..HOPPER_HALF };
 
-/// By how much data sheets alone are off for a single kernel of a GPU in a precision: the mean |ln(predicted / timed)| over kernels that
-/// others timed, or what is assumed of it.
+/// The error of data sheets alone for a single kernel of a GPU in a precision: the mean |ln(predicted / timed)| over
+/// kernels that others timed, or an assumption.
 ///
 /// ```
 /// # use lockstep_sim::costs::kernel_error;
@@ -124,7 +129,7 @@ pub fn kernel_error(gpu: &GpuSpec, precision: Precision) -> f64 {
 }
 
 impl Kernels {
-    /// Kepler, Maxwell and Pascal, and GPUs of which no generation is known: assumed, one tile and no difference between passes.
+    /// Kepler, Maxwell and Pascal, and GPUs of unknown generation: assumed, one tile and no difference between passes.
     pub(super) const ASSUMED: Kernels = Kernels {
         tiles: &[[64.0, 32.0]],
         product: 0.6,
@@ -138,7 +143,8 @@ impl Kernels {
         error: 0.5,
     };
 
-    /// Those of a GPU in a precision. In fp32 generations since Volta are assumed to be like it, for their cores and libraries are.
+    /// The kernels of a GPU in a precision. In fp32 generations since Volta are assumed to be like it, since their
+    /// cores and libraries are.
     pub(super) fn of(gpu: &GpuSpec, precision: Precision) -> &'static Kernels {
         use Architecture::{Ada, Ampere, Blackwell, Hopper, Kepler, Maxwell, Pascal, Turing, Volta};
         match (gpu.architecture, precision) {
@@ -156,7 +162,8 @@ impl Kernels {
         }
     }
 
-    /// Share of the peak that the arithmetic of a layer's pass reaches in an endless tile; above 1 where it does fewer multiplications.
+    /// Share of the peak that the arithmetic of a layer's pass reaches in an endless tile; above 1 where it needs fewer
+    /// multiplications.
     pub(super) fn share(&self, node: &Node, pass: Pass) -> f64 {
         let KernelClass::Product(product) = node.kernel_class() else { return 0.1 };
         if !product.by_place {
@@ -191,7 +198,7 @@ mod tests {
         cluster.devices().iter().find(is_gpu).expect("it has one").clone()
     }
 
-    /// A layer of these sizes, and what a pass of it takes.
+    /// A layer of these sizes, and the time of a pass of it.
     fn seconds(device: &Device, of: &BTreeMap<&str, &str>) -> f64 {
         let layer = match of["kind"] {
             "product" => format!("kind = \"dense\"\nout_features = {}", of["outputs"]),

@@ -1,9 +1,10 @@
-//! What a layer that was not measured is likely to take: as much longer than its roofline as the measured layers most like it.
+//! Estimates the time of a layer that was not measured: its roofline, scaled as the most similar measured layers are.
 //!
-//! Seconds = S · exp(Σ wᵢ ln(tᵢ / Sᵢ) / Σ wᵢ) over the three nearest of its kind and phase, with w = 1 / (d + 0.1); tᵢ were measured, and S
-//! is a roofline that knows of a CPU's kernels what data sheets do not say. The distance d is Σ ln² of the ratios of samples, of FLOPs of a
-//! sample and, half as much, of channels and planes on either side, and 3 more where other layers are fused to it. A test leaves each
-//! measured layer of the zoo out and estimates it from the others.
+//! Seconds = S · exp(Σ wᵢ ln(tᵢ / Sᵢ) / Σ wᵢ) over the three nearest of its kind and phase, with w = 1 / (d + 0.1);
+//! tᵢ were measured, and S is a roofline with details of a CPU's kernels that data sheets do not state. The distance
+//! d is Σ ln² of the ratios of samples, of FLOPs of a sample and, half as much, of channels and planes on either
+//! side, and 3 more where other layers are fused to it. A test leaves each measured layer of the zoo out and
+//! estimates it from the others.
 
 use lockstep_models::profile::read_key;
 use lockstep_models::{KernelClass, Node, Pass, Phase};
@@ -11,18 +12,18 @@ use lockstep_topology::cluster::{Device, DeviceKind};
 
 use super::roofline::{Numbers, Roof, chain_on, efficiency, moved_by, passes};
 
-/// Measured layers that speak for one that was not.
+/// The number of measured layers that an estimate uses.
 const SPEAKERS: usize = 3;
-/// Keeps the nearest from speaking alone.
+/// Limits the weight of the nearest.
 const SOFT: f64 = 0.1;
 /// Distance between chains of other layers.
 const OTHER_LAYERS: f64 = 3.0;
 
 /// Images, places or samples that a register of the kernels' products holds: fewer take as long.
 const REGISTER: f64 = 16.0;
-/// Seconds that a plane costs kernels which go plane by plane, beside its elements (assumed).
+/// Seconds per plane for kernels that work plane by plane, besides its elements (assumed).
 const PLANE_S: f64 = 16e-9;
-/// Share of the peak that maxima over windows which overlap reach (assumed): those are looked for one by one.
+/// Share of the peak that maxima over overlapping windows reach (assumed): those are searched one by one.
 const OVERLAPPING: f64 = 0.003;
 /// Seconds for the exponential of a score, and for its gradient (assumed); of a loss as such.
 const SCORE_S: [f64; 2] = [3e-9, 0.3e-9];
@@ -38,12 +39,12 @@ struct Known {
     slowdown: f64,
 }
 
-/// What was measured on devices of one model.
+/// Measured layers on devices of one model.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Nearest(Vec<Known>);
 
 impl Nearest {
-    /// Adds a measured phase; nothing of a chain whose key is of another form.
+    /// Adds a measured phase; ignores a chain whose key has another form.
     pub(super) fn add(&mut self, chain: &str, phase: Phase, samples: u32, seconds: f64, slowdown: f64) {
         let Some(nodes) = read_key(chain).filter(|_| seconds > 0.0) else { return };
         self.0.push(Known { nodes, phase, samples, seconds, slowdown });
@@ -86,7 +87,7 @@ impl Nearest {
     }
 }
 
-/// Layers whose kernels work alike, by the first that computes.
+/// Layers with similar kernels, named by the first that computes.
 fn family<'a>(mut nodes: impl Iterator<Item = &'a Node>) -> &'static str {
     let computing = nodes.find(|node| !node.layer.rule().kind().is_view);
     computing.map_or("flatten", |node| node.layer.rule().kind().family)
@@ -103,7 +104,7 @@ fn distance(known: &Known, nodes: &[&Node], samples: u32) -> f64 {
     squares.sum::<f64>() + if kinds(&own) == kinds(nodes) { 0.0 } else { OTHER_LAYERS }
 }
 
-/// What each of the sizes below counts in a distance.
+/// The weight of each of the sizes below in a distance.
 const WEIGHTS: [f64; 6] = [1.0, 0.5, 0.5, 0.5, 0.5, 1.0];
 
 /// Samples; channels and elements of a plane of the first layer's input and output; FLOPs of a sample. All at least 1.
@@ -122,7 +123,8 @@ fn sizes(nodes: &[&Node], samples: u32) -> [f64; 6] {
     ]
 }
 
-/// The roofline's seconds, on a CPU with what is known of its kernels: products fill registers, planes and scores take time each.
+/// The roofline's seconds, on a CPU with known details of its kernels: products fill registers, planes and scores
+/// take time each.
 fn likely(device: &Device, (nodes, numbers): (&[&Node], Numbers), phase: Phase, samples: u32) -> f64 {
     if matches!(device.kind, DeviceKind::Gpu(_)) {
         return chain_on(device, nodes, numbers, phase, samples).seconds;
@@ -145,23 +147,23 @@ fn likely(device: &Device, (nodes, numbers): (&[&Node], Numbers), phase: Phase, 
     seconds
 }
 
-/// How many times more a product works than its FLOPs say, for its registers are not full.
+/// How much more work a product does than its FLOPs, because its registers are not full.
 fn filling(node: &Node, pass: Pass, samples: u32) -> f64 {
     let samples = f64::from(samples);
     match node.kernel_class() {
         KernelClass::Product(product) if product.by_place => {
-            // Sixteen images side by side where that many are nearly there, else places of one image.
+            // Sixteen images at a time if the batch nearly fills them, else places of one image.
             let images = (samples / REGISTER).ceil() * REGISTER;
             let places = f64::from(node.output.height) * f64::from(node.output.width);
             if 3.0 * samples >= 2.0 * images { images / samples } else { (REGISTER / places).max(1.0) }
         }
-        // One sample alone is a product of a matrix and a vector, which needs none.
+        // A single sample is a product of a matrix and a vector, which needs no such filling.
         KernelClass::Product(_) if pass == Pass::Forward && samples > 1.0 => (REGISTER / samples).max(1.0),
         _ => 1.0,
     }
 }
 
-/// Seconds that planes, or scores, of a sample take beside their elements.
+/// Seconds that planes, or scores, of a sample take besides their elements.
 fn by_piece(node: &Node, pass: Pass, position: usize) -> f64 {
     let Some(input) = node.input_shapes.first() else { return 0.0 };
     match node.kernel_class() {
@@ -171,7 +173,7 @@ fn by_piece(node: &Node, pass: Pass, position: usize) -> f64 {
     }
 }
 
-/// Seconds that the measured layers of a CPU say of `entry`'s, which may be one of them or not.
+/// Seconds estimated for `entry` from the measured layers of a CPU, which may include it or not.
 #[cfg(test)]
 pub(crate) fn estimated(
     profile: &lockstep_models::profile::Profile,

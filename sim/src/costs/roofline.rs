@@ -1,9 +1,10 @@
-//! The roofline: a layer takes as long as its FLOPs at a share of the peak, or its bytes at the memory's bandwidth.
+//! The roofline: prices a layer by its FLOPs at a share of the peak, or its bytes at the memory's bandwidth.
 //!
-//! Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 2009. The shares are assumed,
-//! by kind of layer on a CPU, by generation on a GPU ([`generation`](super::generation)); a measured [`Table`](super::Table) does without them. A fused chain leaves out the bytes of the
-//! tensors between its layers. A kernel that does not fill a GPU reaches both roofs in proportion, and each kernel of a
-//! GPU has a time of its own in which it fills nothing.
+//! Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 2009. The shares are
+//! assumed, by kind of layer on a CPU, by generation on a GPU ([`generation`](super::generation)); a measured
+//! [`Table`](super::Table) does without them. A fused chain omits the bytes of the tensors between its layers. A kernel
+//! that does not fill a GPU reaches both roofs in proportion, and each kernel of a GPU has a launch time in which it
+//! fills nothing.
 
 use lockstep_models::{Gradients, KernelClass, Node, Pass, Phase, Precision, Program};
 use lockstep_topology::cluster::{Device, DeviceKind, GpuSpec, Route};
@@ -12,7 +13,7 @@ use super::fill::{Fill, fill, streaming};
 use super::generation::Kernels;
 use super::{Cost, Costs, MessageCost, Pair};
 
-/// Share of the data sheet's memory bandwidth that streaming kernels reach (assumed; STREAM comes to 0.75 to 0.85).
+/// Share of the data sheet's memory bandwidth that streaming kernels reach (assumed; STREAM reaches 0.75 to 0.85).
 const MEMORY_SHARE: f64 = 0.8;
 /// Cores that it takes to fill a host's memory bandwidth (assumed).
 const CORES_PER_MEMORY: u32 = 4;
@@ -24,29 +25,29 @@ const SUM_TRAFFIC: f64 = 3.0;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Roofline;
 
-/// What a device offers one task.
+/// The rates that a device offers one task.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Roof {
     /// FLOP/s at the peak in fp32.
     pub(super) flops_s: f64,
-    /// The same of convolutions and products in the precision that is asked for.
+    /// The same for convolutions and products in the requested precision.
     product_flops_s: f64,
     /// Bytes per second that one task alone can move.
     pub(super) bytes_s: f64,
     /// Bytes per second of the memory when all cores stream.
     memory_s: f64,
-    /// Multiprocessors of a GPU, and what its kernels reach.
+    /// Multiprocessors of a GPU, and the figures of its kernels.
     gpu: Option<(u32, &'static Kernels)>,
     /// Seconds before a kernel.
     launch_s: f64,
 }
 
-/// The numbers that kernels work on.
+/// The number format that kernels work on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Numbers {
     pub(super) precision: Precision,
     pub(super) gradients: Gradients,
-    /// Whether weights and their gradients have to be turned from fp32 and into it.
+    /// Whether weights and their gradients have to be converted from fp32 and to it.
     pub(super) turns: bool,
 }
 
@@ -56,12 +57,12 @@ impl Numbers {
         Numbers { precision: program.precision, gradients: program.gradients, turns }
     }
 
-    /// Bytes of what takes so many in fp32.
+    /// Bytes of what takes `fp32_bytes` in fp32.
     fn bytes(self, fp32_bytes: f64) -> f64 {
         fp32_bytes * self.precision.activation_bytes() as f64 / 4.0
     }
 
-    /// Bytes that a pass moves to turn its fp32 weights into factors, or the gradients of those into fp32.
+    /// Bytes that a pass moves to convert its fp32 weights to factors, or the gradients of those to fp32.
     fn casts(self, node: &Node, pass: Pass) -> f64 {
         let weights = || node.parameters.iter().map(|parameter| parameter.elements() as f64).sum::<f64>();
         let turns = match pass {
@@ -78,12 +79,12 @@ impl Numbers {
 }
 
 impl Roof {
-    /// The roof of updates, loads and messages, whose share of a GPU's bandwidth is assumed whatever its generation.
+    /// The roof of updates, loads and messages, whose share of a GPU's bandwidth is assumed for every generation.
     pub(super) fn of(device: &Device) -> Roof {
         Roof::with(device, Precision::F32, |_| &Kernels::ASSUMED)
     }
 
-    /// The roof in a precision; a GPU of which no peak is known has what it has in fp32.
+    /// The roof in a precision; a GPU without a known peak has that of fp32.
     fn in_precision(device: &Device, precision: Precision) -> Roof {
         Roof::with(device, precision, |gpu| Kernels::of(gpu, precision))
     }
@@ -119,7 +120,7 @@ impl Roof {
         }
     }
 
-    /// A task of `busy` seconds after `idle` ones, which moves so many bytes.
+    /// A task that is busy for `busy` seconds after `idle` seconds, and moves `bytes` bytes.
     fn cost(self, idle: f64, busy: f64, bytes: f64, filled: f64) -> Cost {
         let seconds = idle + busy;
         if seconds == 0.0 {
@@ -129,7 +130,7 @@ impl Roof {
         Cost { seconds, memory, occupancy: (filled / seconds).min(1.0) }
     }
 
-    /// One kernel, or a core's loop, over so many elements and bytes.
+    /// One kernel, or a core's loop, over this many elements and bytes.
     fn streaming(self, elements: f64, bytes: f64) -> Cost {
         let Fill { occupancy, .. } = self.gpu.map_or(Fill::WHOLE, |(units, _)| streaming(elements, units));
         let busy = bytes / (self.bytes_s * occupancy);
@@ -137,8 +138,8 @@ impl Roof {
     }
 }
 
-/// Share of a core's peak that a layer's arithmetic reaches when memory does not hold it up (assumed). Groups of a convolution
-/// are products of their own, which leave a core's vectors half empty.
+/// Share of a core's peak that a layer's arithmetic reaches when memory is not the limit (assumed). Groups of a
+/// convolution are separate products, which leave a core's vectors half empty.
 pub(super) fn efficiency(class: KernelClass) -> f64 {
     match class {
         KernelClass::Product(product) if product.groups > 1.0 => 0.25,
@@ -156,7 +157,8 @@ pub(super) fn passes(phase: Phase, position: usize) -> &'static [Pass] {
     }
 }
 
-/// Bytes in fp32 that a pass of the layer at `position` of a chain reads and writes in memory: tensors inside the chain stay in caches.
+/// Bytes in fp32 that a pass of the layer at `position` of a chain reads and writes in memory: tensors inside the chain
+/// stay in caches.
 pub(super) fn moved_by(nodes: &[&Node], position: usize, pass: Pass, samples: u32) -> f64 {
     let tensor = |node: &Node| 4.0 * f64::from(samples) * node.output.elements() as f64;
     let mut inside = 0.0;
@@ -169,7 +171,7 @@ pub(super) fn moved_by(nodes: &[&Node], position: usize, pass: Pass, samples: u3
     (nodes[position].work(pass, samples).bytes() - inside).max(0.0)
 }
 
-/// What a phase of a chain of these layers takes on a device.
+/// The cost of a phase of a chain of these layers on a device.
 pub(super) fn chain_on(device: &Device, nodes: &[&Node], numbers: Numbers, phase: Phase, samples: u32) -> Cost {
     chain_cost(Roof::in_precision(device, numbers.precision), nodes, numbers, phase, samples)
 }
@@ -188,10 +190,10 @@ fn chain_cost(roof: Roof, nodes: &[&Node], numbers: Numbers, phase: Phase, sampl
             };
             let arithmetic = work.flops / (peak * share * useful);
             let seconds = arithmetic.max(bytes / roof.bytes_s) / occupancy;
-            // Weights are turned into factors, and gradients into fp32, by kernels of their own.
+            // Separate kernels convert weights to factors, and gradients to fp32.
             let casts = numbers.casts(node, *pass);
             let turning = casts / roof.bytes_s;
-            // What is fused into the first layer's kernels needs none of its own.
+            // Layers fused into the first one's kernels need no launch of their own.
             launches += if position == 0 && seconds > 0.0 { roof.launch_s } else { 0.0 };
             launches += if casts > 0.0 { roof.launch_s } else { 0.0 };
             busy += seconds + turning;
@@ -247,7 +249,8 @@ impl Costs for Roofline {
                 overhead: protocol.receive_overhead.as_secs_f64(),
                 sum: SUM_TRAFFIC / roof.bytes_s,
                 memory: (roof.bytes_s / roof.memory_s).min(1.0),
-                // As a CPU's thread on its core, the kernel has what it needs of the GPU's multiprocessors while it runs.
+                // Like a CPU's thread on its core, the kernel has the GPU's multiprocessors that it needs
+                // while it runs.
                 occupancy: 1.0,
                 eager_bytes: protocol.eager.0,
                 send: protocol.send_overhead.as_secs_f64(),

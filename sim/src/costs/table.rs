@@ -1,6 +1,7 @@
-//! The measured table: costs from a calibrated profile, interpolated over sizes.
+//! The measured table: prices tasks by a calibrated profile, interpolated over sizes.
 //!
-//! What was not measured is estimated from the measured layers most like it (`near.rs`), and is listed in the notes.
+//! A layer that was not measured is estimated from the most similar measured layers (`near.rs`), and is listed
+//! in the notes.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +15,16 @@ use super::roofline::Numbers;
 use super::{Cost, Costs, MessageCost, Pair, Roofline};
 use crate::noise::Noise;
 
-/// From where a profile's noise is played.
+/// The seed of the start in a profile's noise.
 const NOISE_SEED: u64 = 1;
 
 /// One measured size: size, seconds, slowdown.
 type Sample = (f64, f64, f64);
 
-/// What was measured on devices of one model.
+/// Measured figures of devices of one model.
 #[derive(Debug, Clone)]
 struct Measured {
-    /// How many did the same at once for the slowdowns: cores of a CPU, learners of a GPU.
+    /// How many ran at once for the slowdowns: cores of a CPU, learners of a GPU.
     at_once: f64,
     /// By chain and phase, over samples, ascending.
     compute: BTreeMap<(String, Phase), Vec<Sample>>,
@@ -31,14 +32,13 @@ struct Measured {
     nearest: Nearest,
     update: Vec<Sample>,
     load: Vec<Sample>,
-    /// Seconds per byte that a sum straight from another GPU's memory takes longer than a copy.
+    /// Seconds per byte that a sum directly from another GPU's memory takes longer than a copy.
     direct_sum: f64,
-    /// Sums by NCCL on so many of them in the host that was measured, over elements.
+    /// By number of GPUs: sums by NCCL on that many in the host that was measured, over elements.
     sums: BTreeMap<u32, Vec<Sample>>,
 }
 
-/// Costs as measured on a host; they hold for its CPUs and for GPUs of the models that were measured, others keep the
-/// roofline.
+/// Costs as measured on a host; they apply to its CPUs and to GPUs of the measured models, others keep the roofline.
 #[derive(Debug, Clone)]
 pub struct Table {
     cpu: Measured,
@@ -47,7 +47,7 @@ pub struct Table {
     memory: TransportEntry,
     mpi: Option<TransportEntry>,
     noise: Option<Noise>,
-    /// Whether devices are those of the host that was measured.
+    /// Whether devices are those of the measured host.
     is_at_home: bool,
 }
 
@@ -79,14 +79,14 @@ impl Measured {
         }
     }
 
-    /// A slowdown of f for n at once means that each takes f/n of what they share. Where there is none, that is no limit, and
-    /// `estimate` (what a roofline says) stands, at most the 1/n with which n of them just fit.
+    /// A slowdown of f for n at once means that each takes f/n of what they share. Without a slowdown the measurement
+    /// sets no limit, and `estimate` (the roofline's) is used, at most the 1/n with which n of them just fit.
     fn share(&self, slowdown: f64, estimate: f64) -> f64 {
         if slowdown > 1.0 { (slowdown / self.at_once).min(1.0) } else { estimate.min(1.0 / self.at_once) }
     }
 
-    /// What took `seconds` alone, beside what a roofline says of it: cores of a CPU share its memory, learners of a GPU its
-    /// multiprocessors.
+    /// The cost of a task that took `seconds` alone, combined with its roofline: cores of a CPU share its memory,
+    /// learners of a GPU its multiprocessors.
     fn cost(&self, device: &Device, (seconds, slowdown): (f64, f64), roof: Cost) -> Cost {
         match device.kind {
             DeviceKind::Cpu(_) => Cost { seconds, memory: self.share(slowdown, roof.memory), ..roof },
@@ -120,7 +120,7 @@ impl Table {
     /// The table of a profile.
     ///
     /// # Errors
-    /// Figures that cannot have been measured.
+    /// Impossible figures.
     pub fn new(profile: &Profile) -> Result<Table, InputError> {
         profile.check("profile")?;
         let cpu = Measured::new(profile.cores, &profile.compute, &profile.update, &profile.load);
@@ -146,13 +146,13 @@ impl Table {
         })
     }
 
-    /// The same for the very host that was measured, whose GPUs are joined as they were.
+    /// The same for the measured host itself, whose GPUs are connected as they were.
     #[must_use]
     pub fn at_home(self) -> Table {
         Table { is_at_home: true, ..self }
     }
 
-    /// What was measured on devices like this one.
+    /// The measured figures of devices like this one.
     fn measured(&self, device: &Device) -> Option<&Measured> {
         match &device.kind {
             DeviceKind::Cpu(_) => Some(&self.cpu),
@@ -180,8 +180,9 @@ fn sort(samples: &mut Vec<Sample>) {
     samples.dedup_by_key(|sample| sample.0);
 }
 
-/// Seconds and slowdown at `size`: linear between measured sizes; beyond them along the nearest two, but never less than
-/// a fall, or a rise slower than from nothing, would give. One size alone scales in proportion.
+/// Seconds and slowdown at `size`: linear between measured sizes. Beyond them along the nearest two: below the
+/// smallest at least in proportion and at most its time, above the largest at least its time. One size alone scales
+/// in proportion.
 fn interpolate(samples: &[Sample], size: f64) -> (f64, f64) {
     let at = samples.partition_point(|sample| sample.0 < size);
     if let Some(exact) = samples.get(at).filter(|sample| sample.0 == size) {
@@ -233,7 +234,7 @@ impl Costs for Table {
         match (pair, &self.mpi) {
             (Pair::Memory, _) => self.transport(&self.memory),
             (Pair::Host, Some(mpi)) => self.transport(mpi),
-            // Its latency is the link's, and that of a message between threads, which tells the receiver of it.
+            // Its latency is the link's plus that of a message between threads, which notifies the receiver.
             (Pair::Wire, _) if route.transport.protocol.stack == Stack::Peer => MessageCost {
                 latency: self.memory.latency.value,
                 sum: self.measured(receiver).map_or(0.0, |of| of.direct_sum),

@@ -1,4 +1,4 @@
-//! Shadows: the jobs and paths of a run priced once more, on a platform with one figure changed.
+//! `Shadow`: prices the jobs and paths of a run once more, on a platform with one figure changed.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ use crate::platform::Platform;
 use crate::simulate::{JobLists, jobs};
 use crate::trace::{Dual, LANES, Seconds, Trace};
 
-/// By how much a shadow's figure is changed: rates are divided by 1 + `CHANGE`, times multiplied by it. Durations are sums of
-/// figures and of quotients by them, of which this difference is exact.
+/// The change of a shadow's figure: rates are divided by 1 + `CHANGE`, times multiplied by it. Durations are sums of
+/// figures and of quotients by them, for which this difference is exact.
 pub(crate) const CHANGE: f64 = 0.02;
 
-/// What an activity of a class takes.
+/// The resources that an activity of a class uses.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Takes {
     pub(super) cap: f64,
@@ -28,7 +28,7 @@ pub(super) struct Takes {
     pub(super) taps: Vec<Use>,
 }
 
-/// A solver that only keeps what it is asked to share.
+/// A solver that only records the requested shares.
 #[derive(Debug, Default)]
 pub(super) struct Probe {
     pub(super) capacities: Vec<f64>,
@@ -104,7 +104,7 @@ pub(super) struct Shadow<'a> {
     resources: Resources<'a, Probe>,
     connections: Connections,
     lists: Vec<Jobs>,
-    /// By list: that whose prices it has.
+    /// By list: the list with the same prices.
     like: Vec<u32>,
     paths: Vec<Path>,
     wholes: BTreeMap<u32, f64>,
@@ -145,7 +145,7 @@ pub(super) struct Shadows<'a> {
     pub(super) changed: Vec<Shadow<'a>>,
 }
 
-/// The derivatives of what an activity takes, in the order of its class.
+/// The derivatives of the resources that an activity uses, in the order of its class.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TakesBy {
     pub(super) cap: Dual,
@@ -153,7 +153,7 @@ pub(super) struct TakesBy {
     pub(super) taps: Vec<Dual>,
 }
 
-/// The derivatives of what messages of a path take.
+/// The derivatives of the costs of messages of a path.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PathBy {
     pub(super) latency: Dual,
@@ -176,13 +176,13 @@ impl<'a> Shadows<'a> {
         self.changed.iter_mut().try_for_each(of)
     }
 
-    /// The derivative of a time: its difference, for times are linear in what is changed.
+    /// The derivative of a time: its difference, since times are linear in the changed figure.
     fn time(&self, of: impl Fn(&Shadow<'a>) -> f64) -> Dual {
         let own = of(&self.own);
         self.by(|shadow| (of(shadow) - own) / CHANGE)
     }
 
-    /// The derivative of a rate or a share: that of a power of what is changed.
+    /// The derivative of a rate or a share: that of a power of the changed figure.
     fn power(&self, of: impl Fn(&Shadow<'a>) -> f64) -> Dual {
         let own = of(&self.own);
         self.by(|shadow| {
@@ -222,12 +222,12 @@ impl<'a> Shadows<'a> {
         })
     }
 
-    /// The list that stands for `list`.
+    /// The list that represents `list`.
     pub(super) fn like(&self, list: usize) -> usize {
         self.own.like.get(list).map_or(list, |like| *like as usize)
     }
 
-    /// Of a job's seconds, and what it takes meanwhile, of a list that stands for itself.
+    /// The derivatives of a job's seconds, and of the resources it uses meanwhile, for a list that represents itself.
     pub(super) fn job(&self, list: usize, task: usize) -> (Dual, TakesBy) {
         let job = |shadow: &Shadow<'a>| shadow.lists[list][task];
         let seconds = self.time(|shadow| job(shadow).map_or(0.0, |job| job.seconds));
@@ -256,12 +256,13 @@ impl<'a> Shadows<'a> {
         }
     }
 
-    /// Whether messages of the last path do what is not differentiated: windows that grow, ports that mind who sends.
+    /// Whether messages of the last path do something that is not differentiated: windows that grow, ports that
+    /// depend on senders.
     pub(super) fn last_path_varies(&self) -> bool {
         self.own.paths.last().is_some_and(|path| path.terms.ramp.is_some() || path.terms.incast.is_some())
     }
 
-    /// Of a meeting as a whole.
+    /// The derivative of an exchange that is known as a whole.
     pub(super) fn of_whole(&self, meeting: u32) -> Dual {
         self.time(|shadow| shadow.wholes.get(&meeting).copied().unwrap_or(0.0))
     }

@@ -1,8 +1,9 @@
-//! The derivatives of speeds: which cap or full resource each class runs at, and what that one's derivative makes of its speed.
+//! Computes the derivatives of speeds: which cap or full resource each class runs at, and how that derivative
+//! changes its speed.
 //!
-//! Speeds are max-min fair, so each class with activities runs at its cap or has a full resource on which none takes more. At the
-//! cap its speed changes as the cap does. The n classes at a resource's level λ change so that the resource stays full:
-//! n·λ′ = C′ − (what the others there take)′ − …, and u·x = λ for each of them.
+//! Speeds are max-min fair, so each class with activities runs at its cap or has a full resource on which none takes
+//! more. At the cap its speed changes as the cap does. The n classes at a resource's level λ change so that the
+//! resource stays full: n·λ′ = C′ − (what the others there take)′ − …, and u·x = λ for each of them.
 
 mod binding;
 
@@ -20,7 +21,7 @@ struct Resource {
     /// Classes with activities that share it, and that tap it.
     users: Vec<u32>,
     tappers: Vec<u32>,
-    /// The search that has last come by.
+    /// The last search that visited it.
     seen: u64,
 }
 
@@ -41,9 +42,9 @@ struct Class {
     members: u32,
     speed: f64,
     speed_by: Dual,
-    /// The resource at whose level it is, if it is at one.
+    /// The resource at whose level it runs, if it is at one.
     full: Option<u32>,
-    /// What its progress at a given time changes by, at `since`.
+    /// The derivative of its progress at a given time, at `since`.
     progress_by: Dual,
     since: Time,
     seen: u64,
@@ -92,7 +93,7 @@ impl Speeds {
         class.cap == f64::INFINITY && class.uses.is_empty()
     }
 
-    /// The derivatives of what activities of a class take, from now on.
+    /// Sets the derivatives of what activities of a class use, from now on.
     pub(super) fn takes(&mut self, class: u32, by: &TakesBy) {
         let class = &mut self.classes[class as usize];
         class.cap_by = by.cap;
@@ -100,7 +101,7 @@ impl Speeds {
         class.taps.iter_mut().zip(&by.taps).for_each(|(share, by)| share.by = *by);
     }
 
-    /// An activity of `class` starts at a moment: what its mark changes by beside its work.
+    /// An activity of `class` starts at a moment: the derivative of its mark besides its work.
     pub(super) fn start(&mut self, class: u32, at: Time, now: &Dual, capacity: &dyn Fn(usize) -> Dual) -> Dual {
         let known = &mut self.classes[class as usize];
         if known.members == 0 {
@@ -123,7 +124,7 @@ impl Speeds {
         known.progress_by.plus(known.speed, now)
     }
 
-    /// When an activity ends whose mark changes by `mark`.
+    /// When an activity ends whose mark has the derivative `mark`.
     pub(super) fn end(&mut self, class: u32, at: Time, mark: &Dual) -> Dual {
         let known = &mut self.classes[class as usize];
         known.catch_up(at);
@@ -150,7 +151,7 @@ impl Speeds {
         !self.unclear
     }
 
-    /// Brings speeds and their derivatives up to date with what `solver` says now.
+    /// Updates speeds and their derivatives to the present state of `solver`.
     pub(super) fn follow(&mut self, solver: &mut System) {
         if self.touched.is_empty() {
             return;
@@ -162,11 +163,11 @@ impl Speeds {
             self.component(class, &moment, solver, &mut tapped);
         }
         self.touched = touched;
-        // Whoever shares what is tapped comes second, for who taps does not mind.
+        // Classes that share what is tapped come second, as the tapping class is not affected.
         self.searches += 1;
         let mut none = Vec::new();
         for (resource, moment) in tapped {
-            // Who is not held up by it, and runs as before, does not mind.
+            // A class that is not limited by it, and runs as before, is not affected.
             let minds = |class: &u32| {
                 let known = &self.classes[*class as usize];
                 known.full == Some(resource) || solver.speed(ClassId(*class)) != known.speed
@@ -181,7 +182,7 @@ impl Speeds {
         }
     }
 
-    /// The same of all classes that hang together with `class`; `tapped` takes the resources that they tap.
+    /// The same for all classes connected with `class`; `tapped` collects the resources that they tap.
     fn component(&mut self, class: u32, moment: &Dual, solver: &mut System, tapped: &mut Vec<(u32, Dual)>) {
         if self.classes[class as usize].seen == self.searches {
             return;

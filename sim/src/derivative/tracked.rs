@@ -1,8 +1,9 @@
-//! The fast solver with the derivatives of all moments and speeds beside it.
+//! `Tracked`: runs the fast solver together with the derivatives of all moments and speeds.
 //!
-//! Each activity has done p(t) = G(t) + x·t of its class's work, where G(t) is what p changes by at a given time. When speeds change
-//! at a moment τ, p does not jump, so G takes up (x before − x after)·τ′. An activity that starts at s with work W ends where p has grown
-//! by W: its end e has x·e′ = G(s) + x·s′ + W′ − G(e), speeds being those at the moment.
+//! Each activity has done p(t) = G(t) + x·t of its class's work, where G(t) is the change of p at a given time.
+//! When speeds change at a moment τ, p does not jump, so G takes up (x before − x after)·τ′. An activity that
+//! starts at s with work W ends where p has grown by W: its end e has x·e′ = G(s) + x·s′ + W′ − G(e), with the
+//! speeds at that moment.
 
 use lockstep_models::Program;
 use lockstep_topology::cluster::LinkId;
@@ -23,7 +24,7 @@ const NONE: u32 = u32::MAX;
 /// A job's derivatives, once it has started.
 type JobBy = Option<Box<(Dual, TakesBy)>>;
 
-/// The solver; without activities.
+/// The solver, without activities.
 pub(crate) struct Tracked<'a> {
     inner: System,
     /// The platform, and those with one figure changed.
@@ -33,7 +34,8 @@ pub(crate) struct Tracked<'a> {
     speeds: Speeds,
     now: Dual,
     slots: [Vec<Dual>; 9],
-    /// The class of the activity with each token, and the derivative of the mark at which it is done; of units and of messages.
+    /// The class of the activity with each token, and the derivative of the mark at which it is done; of units and
+    /// of messages.
     marks: [Vec<(u32, Dual)>; 2],
     jobs: Vec<Vec<JobBy>>,
     paths: Vec<PathBy>,
@@ -45,7 +47,7 @@ pub(crate) struct Tracked<'a> {
 }
 
 impl Clone for Tracked<'_> {
-    /// One without activities, on the same platforms.
+    /// A solver without activities, on the same platforms.
     fn clone(&self) -> Self {
         Tracked::new(self.own, self.changed)
     }
@@ -91,7 +93,7 @@ impl<'a> Tracked<'a> {
         &mut all[index]
     }
 
-    /// The derivative of a job's seconds; its class takes what the job takes from now on.
+    /// The derivative of a job's seconds; its class uses the job's resources from now on.
     fn job(&mut self, list: usize, task: usize, class: ClassId) -> Dual {
         let list = self.shadows.as_ref().map_or(list, |shadows| shadows.like(list));
         if self.jobs.len() <= list {
@@ -283,7 +285,7 @@ impl Fluid for Tracked<'_> {
             let slot = if done.token & MESSAGE == 0 { Slot::Done(index) } else { Slot::Message(index) };
             *self.slot(slot) = end;
         }
-        // What ends at one moment ends by the speeds before it.
+        // Activities that end at one moment end by the speeds before it.
         for done in &finished[before..] {
             let class = self.mark(done.token).0;
             if class != NONE {

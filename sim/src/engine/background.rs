@@ -1,4 +1,4 @@
-//! Background traffic in a run: flows of the fluid solver that belong to no rank and end with the last one's work.
+//! Simulates background traffic: flows of the fluid solver that belong to no rank and end with the last one's work.
 
 use lockstep_topology::{InputError, Time};
 
@@ -16,13 +16,13 @@ pub(super) struct Flow {
     class: ClassId,
     load: Load,
     running: Option<(ActivityId, f64)>,
-    /// Iterations whose bytes have been asked for, and those whose bytes are there.
+    /// Iterations whose bytes have been requested, and those whose bytes have arrived.
     asked: u32,
     carried: u32,
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// Finds the flows' ways and starts those that are always there.
+    /// Finds the flows' routes and starts those that are always active.
     pub(super) fn start_background(&mut self) -> Result<(), InputError> {
         for background in &self.platform.conditions.background {
             let route = self.platform.cluster.route(background.from, background.to)?;
@@ -39,7 +39,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// Starts the bytes of one flow: those of an iteration, or more than any run has time for.
+    /// Starts the bytes of one flow: those of an iteration, or more than any run lasts.
     fn run_flow(&mut self, index: usize) -> Result<(), InputError> {
         let flow = &mut self.background[index];
         let bytes = match flow.load {
@@ -51,7 +51,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// Stops a flow, and adds up what it carried.
+    /// Stops a flow, and records what it carried.
     fn stop_flow(&mut self, index: usize) {
         let flow = &mut self.background[index];
         if let Some((activity, bytes)) = flow.running.take() {
@@ -60,7 +60,7 @@ impl<F: Fluid> Engine<'_, F> {
         }
     }
 
-    /// The bytes of a flow's iteration are there: those of the next one follow.
+    /// The bytes of a flow's iteration have arrived: those of the next one follow.
     pub(super) fn flow_done(&mut self, index: usize) -> Result<(), InputError> {
         self.stop_flow(index);
         let flow = &mut self.background[index];
@@ -82,7 +82,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// Starts and stops the flows of forward passes, once it is clear what every rank does from now on; stops all flows
+    /// Starts and stops the flows of forward passes, once it is known what every rank does from now on; stops all flows
     /// with the last rank.
     pub(super) fn attend_background(&mut self) -> Result<(), InputError> {
         let finished = |rank: u32| self.ranks[rank as usize].finished(self.role(rank));
@@ -101,7 +101,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// All ranks are done: nothing flows any more.
+    /// All ranks are done: stops all flows.
     pub(super) fn end_background(&mut self) {
         (0..self.background.len()).for_each(|index| self.stop_flow(index));
     }

@@ -1,6 +1,7 @@
-//! Exchanges in flight: lanes start in order, at most `window` from the lowest that is not through, and step until they wait.
+//! Simulates exchanges in flight: lanes start in order, at most `window` from the lowest that is not through, and step
+//! until they wait.
 //!
-//! The steps come from the schedule, one at a time; nothing here knows which collective they belong to.
+//! The steps come from the schedule, one at a time; nothing here depends on the collective.
 
 use lockstep_models::Span;
 use lockstep_topology::{Action, InputError};
@@ -37,7 +38,7 @@ impl<F: Fluid> Engine<'_, F> {
         }
     }
 
-    /// The flight of a member, which begins to exist when it is first asked for.
+    /// The flight of a member, created on first use.
     pub(super) fn flight(&mut self, meeting: u32, member: u32, run: u64) -> u32 {
         if let Some(id) = self.meetings.find(meeting, member, run) {
             return id;
@@ -63,7 +64,7 @@ impl<F: Fluid> Engine<'_, F> {
         known
     }
 
-    /// Starts lanes while the window has room, and ends the exchange when all are through.
+    /// Starts lanes while the window allows it, and ends the exchange when all are through.
     fn fill(&mut self, id: u32) -> Result<(), InputError> {
         let plan = self.plan;
         let flight = self.flights.at(id);
@@ -99,7 +100,7 @@ impl<F: Fluid> Engine<'_, F> {
         self.complete(rank, Span { rank, task, iteration, repetition, ready: start, start, end: self.now });
     }
 
-    /// Steps a lane until it waits or ends; whether it is through.
+    /// Steps a lane until it waits or ends; returns whether it is through.
     fn step(&mut self, id: u32, lane: u32) -> Result<bool, InputError> {
         loop {
             let flight = self.flights.at_mut(id);
@@ -121,7 +122,7 @@ impl<F: Fluid> Engine<'_, F> {
         }
     }
 
-    /// The message that a lane stood at is in its buffer.
+    /// The message that a lane waited for is in its buffer.
     pub(super) fn received(&mut self, id: u32, lane: u32) -> Result<(), InputError> {
         let flight = self.flights.at_mut(id);
         flight.received += 1;
@@ -138,7 +139,7 @@ impl<F: Fluid> Engine<'_, F> {
         self.go_on(id, lane)
     }
 
-    /// A lane that waited for nothing more goes on, and others start where it is through.
+    /// Continues a lane that waits for nothing more, and starts others where it is through.
     pub(super) fn go_on(&mut self, id: u32, lane: u32) -> Result<(), InputError> {
         if self.step(id, lane)? {
             self.flights.at_mut(id).retire();
@@ -147,7 +148,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// One of a lane's sends was taken in.
+    /// One of a lane's sends was received.
     pub(super) fn send_taken(&mut self, id: u32, lane: u32) -> Result<(), InputError> {
         let flight = self.flights.at_mut(id);
         let Some(run) = flight.lane(lane) else { return Ok(()) };

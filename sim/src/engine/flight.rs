@@ -1,4 +1,4 @@
-//! An exchange in flight on one member: its lanes, and the messages that came before they were waited for.
+//! `Flight`: an exchange in flight on one member: its lanes, and the messages that came before they were waited for.
 //!
 //! A flight begins to exist when its member starts it or when the first message for it is posted, whichever is first.
 
@@ -13,11 +13,11 @@ use crate::plan::Plan;
 #[derive(Debug)]
 pub(crate) struct LaneRun {
     steps: Lane,
-    /// The receive that it stands at.
+    /// The receive that it waits in.
     pub(crate) waiting: Option<LaneStep>,
     /// The message that this receive takes.
     pub(crate) matched: Option<u32>,
-    /// Sends that have not been taken in.
+    /// Sends that have not been received.
     pub(crate) outstanding: u32,
     /// Whether all its steps are done.
     pub(crate) ended: bool,
@@ -32,7 +32,7 @@ impl LaneRun {
         self.steps.next()
     }
 
-    /// Leaves out the next `rounds` rounds of a ring.
+    /// Skips the next `rounds` rounds of a ring.
     pub(super) fn pass_over(&mut self, rounds: u32) {
         self.steps.pass_over(2 * rounds);
     }
@@ -48,7 +48,7 @@ impl LaneRun {
 pub(crate) struct Flight {
     pub(crate) rank: u32,
     pub(crate) meeting: u32,
-    /// Which run of the meeting, over iterations and repetitions.
+    /// The number of the run of the exchange, over iterations and repetitions.
     pub(crate) run: u64,
     /// The number of its start among all flights; `None` before it.
     pub(crate) serial: Option<u64>,
@@ -65,7 +65,7 @@ pub(crate) struct Flight {
     pub(crate) inbox: Inbox,
     /// The member that it has last sent to, and that one's flight.
     pub(super) sent_to: (u32, u32),
-    /// Messages that were taken in, and after how many of them that is looked at (`steady.rs`); 0: never.
+    /// Messages that were received, and after how many of them rings are checked (`steady.rs`); 0: never.
     pub(super) received: u32,
     pub(super) mark: u32,
     /// Whether it has not ended.
@@ -98,7 +98,7 @@ impl Flight {
         self.lanes.len() as u32
     }
 
-    /// Forgets the lanes that are through, up to the lowest that is not.
+    /// Drops the lanes that are through, up to the lowest that is not.
     pub(super) fn retire(&mut self) {
         while self.lanes.front().is_some_and(LaneRun::through) {
             self.lanes.pop_front();
@@ -107,10 +107,10 @@ impl Flight {
     }
 }
 
-/// The flights of each meeting's members.
+/// The flights of each exchange's members.
 #[derive(Debug)]
 pub(crate) struct Meetings {
-    /// By meeting and member: runs in flight and their flights; there are never many.
+    /// By exchange and member: runs in flight and their flights; there are never many.
     open: Vec<Vec<Vec<(u64, u32)>>>,
 }
 

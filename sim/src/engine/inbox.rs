@@ -1,8 +1,8 @@
-//! Messages that came before a lane waited for them: nearly always a few, which a scan finds; a server's many, sorted.
+//! `Inbox`: messages that came before a lane waited for them: a few are scanned, the many of a server sorted.
 
 use std::collections::BTreeMap;
 
-/// Messages that are scanned before they are sorted.
+/// More messages than this are sorted instead of scanned.
 const FEW: usize = 16;
 
 /// Messages by lane, sender and order.
@@ -19,7 +19,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Puts a message behind those of its lane and sender.
+    /// Adds a message after those of its lane and sender.
     pub(super) fn put(&mut self, lane: u32, sender: u32, message: u32) {
         if self.many.is_none() && self.few.len() < FEW {
             self.few.push((lane, sender, message));
@@ -40,7 +40,7 @@ impl Inbox {
         }
     }
 
-    /// Takes that message out.
+    /// Removes that message.
     pub(super) fn take(&mut self, lane: u32, sender: u32) -> Option<u32> {
         let Some(many) = &mut self.many else {
             let at = self.few.iter().position(|(l, s, _)| (*l, *s) == (lane, sender))?;

@@ -1,7 +1,7 @@
-//! Input tasks: a rank's reads, what is decoded for it, and its uploads, one after the other each, beside its units.
+//! Simulates input tasks: a rank's reads, decodes and uploads, one after the other each, beside its units.
 //!
-//! They belong to the host's storage, threads and links and not to the rank's units, so nothing of the rank but its loads holds them up,
-//! and they run ahead of the iteration that it is in. Behind the last iteration there is nothing to read.
+//! They belong to the host's storage, threads and links and not to the rank's units, so nothing of the rank but its
+//! loads delays them, and they run ahead of the rank's iteration. After the last iteration there is nothing to read.
 
 use lockstep_models::{Span, Stream};
 use lockstep_topology::{InputError, Time};
@@ -15,16 +15,16 @@ use crate::trace::{Slot, Took};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InputStream {
     pub(super) cursor: Cursor,
-    /// Since when its task is under way.
+    /// Since when its task is in progress.
     busy: Option<Time>,
-    /// When it was done with the last one.
+    /// When it finished the last one.
     ended: Option<Time>,
     /// Whether its task, or the last one, began as soon as what it waited for was done.
     at_once: bool,
 }
 
 impl InputStream {
-    /// Whether no task of it is under way.
+    /// Whether no task of it is in progress.
     pub(super) fn is_idle(&self) -> bool {
         self.busy.is_none()
     }
@@ -63,7 +63,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// The work of the task of a stream of `rank` that is under way begins.
+    /// Begins the work of the task in progress of a stream of `rank`.
     pub(super) fn begin_input(&mut self, rank: u32, number: usize) -> Result<(), InputError> {
         let state = &self.ranks[rank as usize];
         let stream = &self.plan.roles[state.role as usize].input[number];
@@ -81,7 +81,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// The input task that `number` stands for, counted behind the units, is done.
+    /// The input task with `number`, counted after the units, is done.
     pub(super) fn input_done(&mut self, number: usize) -> Result<(), InputError> {
         let (rank, number) = ((number / STREAMS) as u32, number % STREAMS);
         let plan = self.plan;
@@ -96,8 +96,9 @@ impl<F: Fluid> Engine<'_, F> {
         self.settle(rank)
     }
 
-    /// The batch that the next load of `rank` takes is on its device. Where the rank has waited for the threads, its device transforms from
-    /// now on: not where it has waited for a copy that was behind others, and not for the first batch, which finds nothing ahead of it.
+    /// The batch that the next load of `rank` takes is on its device. Where the rank has waited for the threads, its
+    /// device transforms from now on: not where it has waited for a copy that queued behind others, and not for the
+    /// first batch, which has nothing ahead of it.
     pub(super) fn has_batch(&mut self, rank: u32) {
         let Some(behind) = self.late else { return };
         let now = self.now;

@@ -1,10 +1,10 @@
-//! One message: posted, under way, there, taken in.
+//! Simulates one message: posted, in flight, arrived, received.
 //!
-//! Between ranks on one CPU the message is there when it is posted, and the receiver's thread does the work of carrying
-//! it. Over links a transfer carries it: out of the sender's NIC, then latency, then bytes, one message of a pair of ranks
-//! after the other, as on one connection. Beyond the eager size it leaves only when its receive is waited for, after the
-//! handshake of its path (`network/connection.rs`), and its sender is rid of it when the last byte is there (at once, up to
-//! that size: the library copies).
+//! Between ranks on one CPU the message has arrived when it is posted, and the receiver's thread does the work of
+//! carrying it. Over links a transfer carries it: out of the sender's NIC, then latency, then bytes, one message of a
+//! pair of ranks after the other, as on one connection. Beyond the eager size it leaves only when its receive is waited
+//! for, after the handshake of its path (`network/connection.rs`), and its send completes when the last byte has
+//! arrived (at once, up to that size: the library copies).
 
 use lockstep_topology::cluster::Rendezvous;
 use lockstep_topology::{Action, InputError, LaneStep, Time};
@@ -17,10 +17,10 @@ use crate::fluid::{ClassId, Fluid};
 use crate::network::{Carrier, Terms};
 use crate::trace::{Slot, Took, Work};
 
-/// Where a message is.
+/// The state of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Waiting for its receive, of which the receiver is told at this time.
+    /// Waiting for its receive; the receiver learns of it at this time.
     Held { announced: Time },
     /// On links.
     UnderWay,
@@ -46,19 +46,19 @@ pub(crate) struct Message {
     counted: bool,
     /// When it, or its announcement, was through the sender's port.
     through: Time,
-    /// How much later than its latency says it is there, and the factor on its bytes.
+    /// Its delay beyond its latency, and the factor on its bytes.
     noise: (Time, f64),
 }
 
 impl Message {
-    /// When it was there, once it is, and when it was through the sender's port.
+    /// When it arrived, once it has, and when it was through the sender's port.
     pub(super) fn passed(&self) -> (Time, Time) {
         let there = if let State::There { posted, .. } = self.state { posted } else { Time::ZERO };
         (there, self.through)
     }
 }
 
-/// What takes the place of messages in their line that were worked out without events.
+/// The placeholder in a line for messages that were computed without events.
 pub(super) const WORKED_OUT: u32 = u32::MAX;
 
 impl<F: Fluid> Engine<'_, F> {
@@ -133,7 +133,7 @@ impl<F: Fluid> Engine<'_, F> {
         }
     }
 
-    /// A lane and the message that it waits for have found each other.
+    /// Matches a lane with the message that it waits for.
     pub(super) fn meet(&mut self, id: u32, lane: u32, message: u32) -> Result<(), InputError> {
         if let Some(run) = self.flights.at_mut(id).lane(lane) {
             run.matched = Some(message);
@@ -150,8 +150,8 @@ impl<F: Fluid> Engine<'_, F> {
         }
     }
 
-    /// Both sides know of a message beyond the eager size, the receiver since it was `announced`: what is left of the
-    /// handshake takes place.
+    /// Both sides know of a message beyond the eager size, the receiver since it was `announced`: completes
+    /// the handshake.
     fn answer(&mut self, message: u32, announced: Time) -> Result<(), InputError> {
         let state = self.messages.at_mut(message);
         state.state = State::UnderWay;
@@ -169,7 +169,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// Sends a message through its NIC and on its way over links.
+    /// Sends a message through its NIC and over its links.
     pub(super) fn leave(&mut self, message: u32) -> Result<(), InputError> {
         let state = self.messages.at_mut(message);
         state.state = State::UnderWay;
@@ -187,7 +187,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// When a message that comes to a port now is through it.
+    /// When a message that enters a port now is through it.
     fn through_port(&mut self, port: u32, path: u32, send: Time) -> Time {
         let since = if self.connections.ports.free(port) > self.now { Slot::Port(port) } else { Slot::Now };
         self.keep(Slot::Port(port), since, Took::SEND.on(path));
@@ -232,7 +232,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// The last byte is there, or the last before the connection's window grows.
+    /// The last byte has arrived, or the last before the connection's window grows.
     pub(super) fn arrive(&mut self, message: u32) -> Result<(), InputError> {
         let state = self.messages.at_mut(message);
         let Terms { ramp, incast, .. } = &self.paths.at(state.path).terms;
@@ -260,7 +260,7 @@ impl<F: Fluid> Engine<'_, F> {
         if counted { self.tell_sender(from_rank, from_flight, lane) } else { Ok(()) }
     }
 
-    /// The last of the messages from `rank` that were worked out without events is there: the line behind it moves on.
+    /// The last of the messages from `rank` that were computed without events has arrived: the line behind it advances.
     pub(super) fn cleared(&mut self, rank: u32) -> Result<(), InputError> {
         let peers = &mut self.ranks[rank as usize].peers;
         let Some(peer) = peers.iter_mut().find(|peer| peer.line.front() == Some(&WORKED_OUT)) else { return Ok(()) };
@@ -271,7 +271,7 @@ impl<F: Fluid> Engine<'_, F> {
         }
     }
 
-    /// Gives a message that is there to the unit of the rank that waits for it.
+    /// Offers a message that has arrived to the unit of the rank that waits for it.
     fn offer(&mut self, message: u32) {
         let Message { to_flight, to_rank, lane, state, .. } = *self.messages.at(message);
         let State::There { posted, wakes } = state else { return };
@@ -280,12 +280,12 @@ impl<F: Fluid> Engine<'_, F> {
         self.hand_over(to_rank, Arrival { posted, wakes: wakes.max(posted), serial, lane, flight: to_flight });
     }
 
-    /// The message that `lane` has found.
+    /// The message that matches `lane`.
     pub(super) fn matched(&mut self, id: u32, lane: u32) -> Option<u32> {
         self.flights.at_mut(id).lane(lane)?.matched
     }
 
-    /// The class and seconds of the work that takes in the message which `lane` waits for, and what it is.
+    /// The class and seconds of the work that receives the message which `lane` waits for, and its action.
     pub(super) fn receive_work(&mut self, id: u32, lane: u32) -> (ClassId, f64, Work) {
         let element_bytes = self.plan.meetings[self.flights.at(id).meeting as usize].element_bytes;
         let run = self.flights.at_mut(id).lane(lane).expect("an arrival belongs to a lane in flight");
@@ -297,7 +297,7 @@ impl<F: Fluid> Engine<'_, F> {
         (path.receive, path.receive_seconds(step.action, bytes), work)
     }
 
-    /// A message was taken in.
+    /// A message was received.
     pub(super) fn consume(&mut self, message: u32) -> Result<(), InputError> {
         let Message { from_rank, from_flight, lane, counted, .. } = *self.messages.at(message);
         self.messages.drop(message);

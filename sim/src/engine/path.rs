@@ -1,6 +1,6 @@
-//! The way from one rank to another: who carries messages there, and at what cost. Worked out when first used.
+//! Determines the path from one rank to another, on first use: what carries messages there, and at what cost.
 //!
-//! Ranks of the same two devices share a path, so their number does not multiply routes.
+//! Ranks of the same two devices share a path, so the number of ranks does not multiply routes.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,7 +16,7 @@ use crate::network::{Carrier, Connections, Pace, Terms};
 use crate::plan::Meeting;
 use crate::platform::Platform;
 
-/// A way between two devices.
+/// A path between two devices.
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) pair: Pair,
@@ -25,24 +25,24 @@ pub(crate) struct Path {
     pub(crate) cost: MessageCost,
     /// What carries the bytes over links.
     pub(crate) carrier: Carrier,
-    /// What messages pay on links beside that.
+    /// The cost of messages on links besides that.
     pub(crate) terms: Terms,
     /// The class of the receiver's work.
     pub(crate) receive: ClassId,
 }
 
 impl Path {
-    /// Seconds of the receiver's work for a message of `bytes` that `action` takes in.
+    /// Seconds of the receiver's work for a message of `bytes` with `action`.
     pub(crate) fn receive_seconds(&self, action: Action, bytes: u64) -> f64 {
         let per_byte = if action == Action::RecvSum { self.cost.sum } else { self.cost.copy };
         self.cost.overhead + per_byte * bytes as f64
     }
 }
 
-/// Which of several connections between two ranks: of messages with a protocol, a channel's own.
+/// The connection among several between two ranks: messages with a protocol use a channel's own.
 pub(crate) type Connection = (Option<Wire>, u32);
 
-/// That of messages without a protocol.
+/// The connection of messages without a protocol.
 pub(super) const PLAIN: Connection = (None, 0);
 
 /// The connection that the messages of a lane take between two ranks.
@@ -50,7 +50,7 @@ pub(super) fn connection(meeting: &Meeting, lane: u32) -> Connection {
     meeting.algorithm.wire().map_or(PLAIN, |wire| (Some(wire), lane % meeting.schedule.channels()))
 }
 
-/// All ways in use.
+/// All paths in use.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
     known: BTreeMap<Key, u32>,
@@ -73,7 +73,7 @@ pub(crate) struct Peer {
     pub(crate) bytes: u64,
     /// Messages on links whose latency is over: the bytes of the first one flow, the others wait behind it.
     pub(super) line: VecDeque<u32>,
-    /// When the last message over links was there.
+    /// When the last message over links arrived.
     pub(super) there: Time,
 }
 
@@ -91,7 +91,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok((peer.path, peer.messages - 1))
     }
 
-    /// What one rank knows of another that it sends to.
+    /// The state that one rank keeps of another that it sends to.
     pub(super) fn peer(&mut self, from: u32, to: u32, connection: Connection) -> Result<&mut Peer, InputError> {
         let peers = &self.ranks[from as usize].peers;
         let at = match peers.binary_search_by_key(&(to, connection), |peer| (peer.rank, peer.connection)) {
@@ -130,7 +130,7 @@ impl<F: Fluid> Engine<'_, F> {
     }
 }
 
-/// The way from one device to another, along a route.
+/// The path from one device to another, along a route.
 ///
 /// # Errors
 /// Costs that are no numbers, a route that does not fold or that a protocol does not serve.
@@ -178,10 +178,10 @@ pub(crate) fn path_between<F: Fluid>(
     Ok(Path { pair, latency, cost, carrier, terms, receive })
 }
 
-/// Two devices, who carries messages from the one to the other, and by which protocol of NCCL, where there is one.
+/// Two devices, the carrier of messages from the one to the other, and NCCL's protocol, if any.
 pub(crate) type Key = (DeviceId, DeviceId, Pair, Option<Wire>);
 
-/// Where two ranks are.
+/// The devices and carrier of two ranks.
 fn key(platform: &Platform<'_>, (from, to): (u32, u32), wire: Option<Wire>) -> Key {
     let [sender, receiver] = [from, to].map(|rank| platform.placement.device(RankId(rank)));
     let kind = &platform.cluster.devices()[receiver.0 as usize].kind;

@@ -1,12 +1,13 @@
-//! Iterations that pass alike: if the last rank begins an iteration in the state in which it began an earlier one, only
-//! later, then what passed between the two comes back for ever, and all but the end of it is a product.
+//! Skips periodic iterations: if the last rank begins an iteration in the state in which it began an earlier one, only
+//! later, then the iterations between the two repeat for ever, and all but the end of them is a product.
 //!
-//! Nothing in the engine knows what time it is, so equal states have equal futures, to the picosecond. The state is looked
-//! at where it is small: every rank has begun the iteration, no exchange is in flight, and each computes what nobody can
-//! have slowed down, so that it is known by when it began. Where that never happens, every iteration is simulated. Ranks that stop
-//! in the last one do not begin another, so it passes like those before where a rank that begins one has nothing left of the one
-//! before that this could slow down; else it is simulated. Ranks whose shares differ in length may come back to a state only after
-//! many iterations, for who is late moves round a ring.
+//! Nothing in the engine depends on absolute time, so equal states have equal futures, to the picosecond. States are
+//! compared where they are small: every rank has begun the iteration, no exchange is in flight, and each computes
+//! what cannot have been slowed down, so that its start determines it. Where that never happens, every iteration is
+//! simulated. Ranks that stop in the last iteration do not begin another. So the last one passes like those before if
+//! a rank that begins an iteration has nothing left of the one before that this could slow down; else it is
+//! simulated. Ranks whose shares differ in length may come back to a state only after many iterations, because delays
+//! move round a ring.
 
 use lockstep_topology::Time;
 
@@ -18,21 +19,21 @@ use crate::fluid::Fluid;
 use crate::machine::Taken;
 use crate::plan::{Cursor, Slot};
 
-/// Moments that are remembered, and numbers in all of them: if nothing has come back by then, nothing will.
+/// The number of moments that are kept, and of numbers in all of them: if no state has recurred by then, none will.
 const MOMENTS: usize = 32;
 const NUMBERS: usize = 1 << 24;
 
-/// What follows depends on this much of a rank; times are counted back from the present.
+/// The part of a rank's state that its future depends on; times are relative to the present.
 #[derive(Debug, PartialEq)]
 struct RankState {
     /// Iterations begun beyond the one that all have begun.
     ahead: u32,
-    /// The compute task that it is at.
+    /// Its present compute task.
     compute: Cursor,
     /// How long ago that was ready, and began.
     ready: Option<Time>,
     busy: Option<Time>,
-    /// Whether it does so many repetitions in one.
+    /// Whether it does that many repetitions in one.
     repeats: bool,
 }
 
@@ -40,13 +41,13 @@ struct RankState {
 #[derive(Debug, PartialEq)]
 struct State {
     ranks: Vec<RankState>,
-    /// For how long each port is not free yet.
+    /// The time until each port is free.
     ports: Vec<Time>,
-    /// Bytes that each connection's window counts, and how long ago the last of them were there.
+    /// Bytes that each connection's window counts, and how long ago the last of them arrived.
     windows: Vec<(u64, Time)>,
 }
 
-/// Such a moment, and what had been done by then.
+/// Such a moment, with what had been done by then.
 #[derive(Debug)]
 struct Moment {
     iteration: u32,
@@ -56,15 +57,15 @@ struct Moment {
     mark: Mark,
 }
 
-/// What is known of the iterations so far.
+/// The record of the iterations so far.
 #[derive(Debug, Default)]
 pub(super) struct Periods {
     /// Ranks that have not begun iteration `next`.
     behind: usize,
     next: u32,
-    /// The moments when the last rank began the iterations before.
+    /// The moments when the last rank began earlier iterations.
     moments: Vec<Moment>,
-    /// Whether nothing is looked for any more.
+    /// Whether the search is over.
     over: bool,
 }
 
@@ -86,14 +87,14 @@ impl Periods {
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// Looks whether the present, in which the last rank has begun an iteration, is like an earlier such moment; then all
-    /// iterations that follow are put on record, but for those at the end; whether that is the end of the run. The present instant
-    /// must be over.
+    /// Checks whether the present, in which the last rank has begun an iteration, equals an earlier such moment. If so,
+    /// records all following iterations except those at the end; returns whether that is the end of the run. The
+    /// present instant must be over.
     pub(super) fn look_back(&mut self) -> bool {
         let begun = || self.ranks.iter().map(|rank| rank.begun);
         let (least, most) = (begun().min().unwrap_or(0), begun().max().unwrap_or(0));
         let left = self.driver.steps().saturating_sub(most);
-        // What disturbs a run may mind the time, or the iteration.
+        // Disturbances may depend on the time, or on the iteration.
         let claims = self.plan.roles.iter().any(|role| role.claims());
         let reads = self.plan.roles.iter().any(|role| !role.input[0].is_empty());
         let timeless = !self.long_way && !claims && !reads && *self.platform.conditions == Conditions::default();
@@ -130,14 +131,15 @@ impl<F: Fluid> Engine<'_, F> {
         false
     }
 
-    /// Whether no rank has begun more than `begun` iterations, and each began the last of them with nothing left to do for those
-    /// before, alone on its device: kernels slow no transfers down, so what a rank does from then on disturbs no other.
+    /// Whether no rank has begun more than `begun` iterations, and each began the last of them with nothing left to do
+    /// for earlier ones, alone on its device: kernels do not slow transfers down, so what a rank does from then on
+    /// disturbs no other.
     fn is_apart(&self, begun: u32) -> bool {
         self.ranks.iter().all(|rank| rank.begun == begun && rank.sole && rank.begun_free)
     }
 
-    /// Puts all that is left of the run on record, as often as what passed between the last moment and the present, which is in the
-    /// same state, comes back; `None`, and nothing done, where the last iteration may differ.
+    /// Records the rest of the run as repetitions of what passed between the last moment and the present, which is in
+    /// the same state; `None`, without changes, where the last iteration may differ.
     fn end_like(&mut self, from: &Moment, to: &Moment, log: Option<Vec<Taken>>) -> Option<()> {
         let (span, steps) = (to.at - from.at, self.driver.steps());
         let times = steps.checked_sub(to.iteration).filter(|times| *times > 0)?;
@@ -148,7 +150,7 @@ impl<F: Fluid> Engine<'_, F> {
         span.0.checked_mul(u64::from(times) + 2)?.checked_add(to.at.0)?;
         self.record.repeat(&from.mark, times, (1, span), steps)?;
         self.count_again(to.iteration, times);
-        // The last one is added up as it would be if it was simulated, without what ranks have begun of the next.
+        // The last one is counted as if it were simulated, without what ranks have begun of the next.
         self.resources.done.take_again(&from.taken, times - 1);
         let own = log.iter().filter(|taken| taken.iteration != to.iteration);
         own.for_each(|taken| self.resources.done.add(taken));
@@ -158,7 +160,7 @@ impl<F: Fluid> Engine<'_, F> {
         Some(())
     }
 
-    /// Counts what ranks have sent in `iterations` iterations `times` times more for each of them.
+    /// Counts the messages of `iterations` iterations `times` times more.
     fn count_again(&mut self, iterations: u32, times: u32) {
         for peer in self.ranks.iter_mut().flat_map(|rank| &mut rank.peers) {
             // All exchanges of earlier iterations are over, and none of a later one has begun.
@@ -168,13 +170,13 @@ impl<F: Fluid> Engine<'_, F> {
         }
     }
 
-    /// Puts what passed between two moments in the same state on record as often as `left` iterations have room for it;
-    /// `None` where that lasts too long to be counted, and where it cannot be told apart any more.
+    /// Records what passed between two moments in the same state as often as it fits in `left` iterations; `None` where
+    /// that exceeds the range of time, or where spans became totals meanwhile.
     fn skip(&mut self, from: &Moment, to: &Moment, left: u32) -> Option<()> {
         let (span, period) = (to.at - from.at, to.iteration - from.iteration);
         let times = left / period;
         let by = span.0.checked_mul(u64::from(times))?;
-        // What is left after that ends before the clock does.
+        // The rest after that ends before the clock does.
         span.0.checked_mul(2)?.checked_add(by)?.checked_add(to.at.0)?;
         self.record.repeat(&from.mark, times, (period, span), u32::MAX)?;
         self.count_again(to.iteration, times * period);
@@ -182,7 +184,7 @@ impl<F: Fluid> Engine<'_, F> {
         Some(())
     }
 
-    /// The present state, if it is small; all have begun `iteration`.
+    /// The present state, if it is small; all ranks have begun `iteration`.
     fn state(&self, iteration: u32) -> Option<State> {
         let computing = self.units.iter().filter(|unit| matches!(unit.busy, Some(Busy::Compute(_)))).count();
         if self.flights.len() > 0 || self.messages.len() > 0 || self.resources.fluid.active() != computing {
@@ -197,7 +199,8 @@ impl<F: Fluid> Engine<'_, F> {
         })
     }
 
-    /// When the last message over links from or to each rank was there, or its last collective that is known as a whole was over.
+    /// When the last message over links from or to each rank arrived, or its last collective that is known as a
+    /// whole ended.
     fn last_transfers(&self) -> Vec<Time> {
         let mut last = vec![Time::ZERO; self.ranks.len()];
         for (from, rank) in self.ranks.iter().enumerate() {
@@ -227,7 +230,7 @@ impl<F: Fluid> Engine<'_, F> {
             None => (None, false),
             Some(Busy::Repeat(since)) => (Some(since), true),
             Some(Busy::Compute(since)) => {
-                // Ranks of one device slow each other down, and so does what comes and goes meanwhile.
+                // Ranks of one device slow each other down, and so do messages in transfer meanwhile.
                 let taken_in = self.units[self.exchange_unit(rank) as usize].idle_since.filter(|_| state.apart);
                 let alone = state.sole && taken_in.unwrap_or(last_transfer).max(last_transfer) <= since;
                 (alone || since == self.now).then_some((Some(since), false))?

@@ -1,10 +1,10 @@
-//! Rings that stand apart: no events, but one recurrence once their last member has started.
+//! Computes rings with no other work beside them by one recurrence, without events, once their last member has started.
 //!
-//! Three things are shown first, else the event loop does the work. The plan says that members do nothing else meanwhile, and
-//! that there are no other ranks. The platform says that no resource can be filled by all messages and receives at once and
-//! that no two edges of the ring queue at one port, so each message takes its time alone. And nobody can be through before
-//! all have started, as every end depends on every start; so when the last one starts, nothing has happened that the event
-//! loop should have seen.
+//! Three conditions are checked first, else the event loop does the work. The plan says that members do nothing else
+//! meanwhile, and that there are no other ranks. The platform says that no resource can be filled by all messages and
+//! receives at once and that no two edges of the ring queue at one port, so each message takes its time alone. And no
+//! member can be through before all have started, as every end depends on every start; so when the last one starts,
+//! nothing has happened that the event loop should have seen.
 
 use lockstep_models::Members;
 use lockstep_topology::cluster::Rendezvous;
@@ -18,14 +18,14 @@ use crate::fluid::{ClassId, Fluid};
 use crate::network::Carrier;
 use crate::plan::{Apart, Meeting};
 
-/// Longer rings are left to the event loop, which knows what to say about them: 53 days, a quarter of what can be counted.
+/// Longer rings are left to the event loop, which reports errors about them: 53 days, a quarter of the range of time.
 pub(super) const LONGEST_S: f64 = (1_u64 << 62) as f64 * 1e-12;
 
-/// A meeting that passes without events.
+/// An exchange that runs without events.
 #[derive(Debug)]
 pub(super) struct Pipeline {
     phases: Vec<PipelinePhase>,
-    /// How messages get to each member, and the path that they take.
+    /// How messages reach each member, and their paths.
     edges: Vec<Edge>,
     paths: Vec<u32>,
     /// The members that have started, and their flights.
@@ -33,7 +33,7 @@ pub(super) struct Pipeline {
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// Whether `meeting` passes without events; worked out when its first member starts it.
+    /// Whether `meeting` runs without events; determined when its first member starts it.
     pub(crate) fn is_pipeline(&mut self, meeting: u32) -> Result<bool, InputError> {
         if !self.pipelines.contains_key(&meeting) {
             let pipeline = self.pipeline(meeting)?;
@@ -81,7 +81,8 @@ impl<F: Fluid> Engine<'_, F> {
             let Some(edge) = self.edge(path, (&phases, plan.element_bytes), plan.apart == Some(Apart::AtOnce)) else {
                 return Ok(None);
             };
-            // What flows before its receiver has started, or after its sender has ended, takes of the memory of their kernels.
+            // A message that flows before its receiver has started, or after its sender has ended, takes memory
+            // bandwidth from their kernels.
             let early = edge.how == How::Eager || plan.schedule.buffered_sends();
             if computes && on_gpus && early {
                 return Ok(None);
@@ -102,7 +103,8 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(Some(Pipeline { phases, edges, paths, started: Vec::with_capacity(ranks as usize) }))
     }
 
-    /// What a path makes of the blocks of `phases`, whose elements take so many bytes; `None` where messages of one length do not always take the same.
+    /// What a path makes of the blocks of `phases`, at this many bytes per element; `None` where messages of one length
+    /// do not always take the same.
     pub(super) fn edge(
         &mut self,
         path: u32,
@@ -120,7 +122,7 @@ impl<F: Fluid> Engine<'_, F> {
         let steady = path.terms.ramp.is_none() && path.terms.incast.is_none();
         // A sender that is ahead announces later messages before earlier ones leave, through the same port.
         let announces = how == How::Held(Rendezvous::Write) && path.terms.send > Time::ZERO;
-        // What was posted before it started wakes a thread that is not just done with something else.
+        // A message posted before it started wakes a thread that is not just done with something else.
         let sleeps = how == How::Memory && !at_once;
         if !steady || announces || sleeps || how != longer {
             return None;
@@ -143,11 +145,11 @@ impl<F: Fluid> Engine<'_, F> {
         let on_links = paths.iter().map(|path| self.paths.at(*path)).filter(|path| path.pair == Pair::Wire);
         let mut ports: Vec<(u32, Time)> = on_links.map(|path| (path.terms.port, path.terms.send)).collect();
         ports.sort_unstable();
-        // The one that takes longer stands behind.
+        // The one that takes longer comes second.
         ports.windows(2).any(|pair| pair[0].0 == pair[1].0 && pair[1].1 > Time::ZERO)
     }
 
-    /// All members have started: works out when each of them is through.
+    /// All members have started: computes when each of them is through.
     fn pass(&mut self, meeting: u32, pipeline: &mut Pipeline) -> Result<(), InputError> {
         let plan = self.plan;
         let Meeting { schedule, element_bytes, .. } = &plan.meetings[meeting as usize];
@@ -169,7 +171,7 @@ impl<F: Fluid> Engine<'_, F> {
         }
         for (member, flight) in std::mem::take(&mut pipeline.started) {
             let (own, next) = (member as usize, (member as usize + 1) % ranks);
-            // A rank is through when its own last message is rid of, unless that was copied.
+            // A rank is through when its own last send completes, unless that was copied.
             let rid = match pipeline.edges[next].how {
                 How::Memory => states[next].done,
                 How::Held(_) => states[next].there,
@@ -187,7 +189,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// What the event loop would leave behind of messages that passed: what was sent, and the state of line and port.
+    /// Leaves the state that the event loop would have after these messages: counts, and the state of lines and ports.
     pub(super) fn leave_behind(&mut self, passed: &Passed<'_>, state: State) -> Result<(), InputError> {
         let &Passed { phases, element_bytes, path, between: (from, to), member, members } = passed;
         let (mut messages, mut bytes) = (0, 0);
@@ -206,7 +208,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// Notes the work of such messages.
+    /// Records the work of such messages.
     fn take(&mut self, passed: &Passed<'_>) {
         let path = self.paths.at(passed.path);
         let (mut bytes, mut seconds) = (0, 0.0);
@@ -228,7 +230,7 @@ impl<F: Fluid> Engine<'_, F> {
     pub(super) fn take_one_by_one(&mut self, passed: &Passed<'_>) {
         let path = self.paths.at(passed.path);
         for phase in passed.phases {
-            // Of equal blocks all rounds are one run.
+            // With equal blocks all rounds are one run.
             let runs = if phase.longer == 0 { 1 } else { phase.rounds };
             for round in 0..runs {
                 let each = passed.element_bytes * phase.taken_in(passed.member, round, passed.members);
@@ -242,7 +244,7 @@ impl<F: Fluid> Engine<'_, F> {
     }
 }
 
-/// Rounds in which `member` of `members` took in what came along a path from one rank to another.
+/// Rounds in which `member` of `members` received messages along a path from one rank to another.
 pub(super) struct Passed<'p> {
     pub(super) phases: &'p [PipelinePhase],
     pub(super) element_bytes: u64,
@@ -252,7 +254,7 @@ pub(super) struct Passed<'p> {
     pub(super) members: u32,
 }
 
-/// Who sends, and to whom, what the representative `rank` takes in: its image may be another member.
+/// The sender, and the receiver, of what the representative `rank` receives: its image may be another member.
 pub(super) fn hop(rank: u32, ranks: u32, members: u32) -> (u32, u32) {
     let from = (rank + ranks - 1) % ranks;
     (from, (from + 1) % members)

@@ -1,9 +1,10 @@
-//! One rank: its two streams, iteration by iteration.
+//! Simulates one rank: its two streams, iteration by iteration.
 //!
-//! The compute stream runs task by task. Exchanges start in program order among themselves, each when what it is `after`
-//! is done and its own previous run is. A rank asks the driver for its next iteration when its compute stream is through
-//! this one and all its exchanges have started; so it never runs ahead of its exchanges, and those may overlap iterations.
-//! What synchronises beside the compute stream runs as soon as what it is `after` is done, where messages are handled.
+//! The compute stream runs task by task. Exchanges start in program order among themselves, each when what it is
+//! `after` is done and its own previous run is. A rank asks the driver for its next iteration when its compute stream
+//! is through this one and all its exchanges have started; so it never runs ahead of its exchanges, and those may
+//! overlap iterations. Tasks of the synchronisation stream run as soon as what they are `after` is done, where messages
+//! are handled.
 
 use lockstep_models::{Answer, Decision, Need, Observation, Span, Stream};
 use lockstep_topology::cluster::{DeviceId, DeviceKind};
@@ -27,29 +28,29 @@ pub(crate) struct Rank {
     pub(crate) apart: bool,
     /// Whether no other rank is on its device.
     pub(super) sole: bool,
-    /// The ranks of its device, it among them; none where some of them stand for others.
+    /// The ranks of its device, including it; none where some of them represent others.
     pub(super) mates: Vec<u32>,
-    /// Which of the engine's job lists is its own.
+    /// The index of its list among the engine's job lists.
     pub(super) jobs: u32,
     /// Iterations that the driver has let it begin.
     pub(crate) begun: u32,
     /// Whether it had nothing left to do when it began the last of them.
     pub(super) begun_free: bool,
-    /// Whether the driver has told it to stop.
+    /// Whether the driver has stopped it.
     pub(super) stopped: bool,
     pub(crate) compute: Cursor,
     pub(crate) exchange: Cursor,
     pub(crate) receive: Cursor,
     pub(crate) synchronisation: Cursor,
-    /// Reads, what is decoded, and uploads.
+    /// Reads, decodes and uploads.
     pub(super) input: [InputStream; Stream::INPUT.len()],
-    /// Since when its next load waits for nothing but its batch.
+    /// Since when its next load waits only for its batch.
     pub(super) asked: Option<Time>,
     /// Whether its device transforms samples because threads were late.
     pub(super) was_late: bool,
     /// When the next compute task could have begun.
     pub(super) ready: Option<Time>,
-    /// When the next task that synchronises could have.
+    /// When the next task that synchronises could have begun.
     synchronisation_ready: Option<Time>,
     /// The last repetition whose batch it has claimed, as iteration and repetition.
     claimed: Option<(u32, u32)>,
@@ -61,9 +62,9 @@ pub(crate) struct Rank {
     changed: bool,
     /// Ranks that it has sent to, by rank.
     pub(crate) peers: Vec<Peer>,
-    /// How many times longer its work takes at present.
+    /// The present factor on the time of its work.
     pub(super) slowdown: f64,
-    /// Where it is in the record of its host's noise, if there is one.
+    /// Its position in the record of its host's noise, if there is one.
     pub(super) noise: Option<Place>,
 }
 
@@ -121,7 +122,7 @@ pub(super) fn all(plan: &Plan, platform: &Platform<'_>, jobs: &[u32]) -> Vec<Ran
     ranks
 }
 
-/// Gives each rank on a CPU its place in the noise.
+/// Gives each rank on a CPU its position in the noise.
 fn hear(ranks: &mut [Rank], noise: &Noise, platform: &Platform<'_>) {
     let devices = platform.cluster.devices();
     let mut index = vec![0; devices.len()];
@@ -134,7 +135,7 @@ fn hear(ranks: &mut [Rank], noise: &Noise, platform: &Platform<'_>) {
 }
 
 impl Rank {
-    /// The tasks that `task` waits for in the run that `cursor` stands at.
+    /// The tasks that `task` waits for in the run that `cursor` has reached.
     pub(crate) fn missing<'p>(
         &'p self,
         role: &'p RolePlan,
@@ -156,7 +157,7 @@ impl Rank {
         role.synchronisation.is_empty() || self.synchronisation.iteration >= iteration
     }
 
-    /// Whether it has computed, and has started to exchange, all that.
+    /// Whether it has computed all of that, and has started all of its exchanges.
     fn through(&self, role: &RolePlan) -> bool {
         let through = |cursor: Cursor, stream: &[Slot]| stream.is_empty() || cursor.iteration >= self.begun;
         through(self.compute, &role.compute)
@@ -164,7 +165,7 @@ impl Rank {
             && through(self.receive, &role.receive)
     }
 
-    /// Counts what is left of the repeated part of a stream that `position` is in as done, in `iteration`.
+    /// Counts the rest of the repeated part of a stream that contains `position` as done, in `iteration`.
     fn leave_out(&mut self, role: &RolePlan, (stream, position): (&[Slot], u32), iteration: u32) {
         for left in &stream[position as usize..] {
             self.done[left.task as usize] = role.tasks[left.task as usize].run(iteration + 1, 0);
@@ -237,7 +238,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// Notes that a run of `task` is done and records it.
+    /// Records that a run of `task` is done.
     pub(super) fn complete(&mut self, rank: u32, span: Span) {
         let state = &mut self.ranks[rank as usize];
         state.done[span.task as usize] += 1;
@@ -281,8 +282,8 @@ impl<F: Fluid> Engine<'_, F> {
         self.ranks[rank as usize].ready
     }
 
-    /// Claims the batch of the repetition that `rank` is about to begin, and passes over what is left out: repetitions for
-    /// which there is none, and what the first one does not do. False while it is not its turn.
+    /// Claims the batch of the repetition that `rank` is about to begin, and skips what is left out: repetitions
+    /// without a batch, and tasks that the first one does not do. False while it is not its turn.
     fn pass_over(&mut self, rank: u32) -> bool {
         let plan = self.plan;
         let role = &plan.roles[self.ranks[rank as usize].role as usize];
@@ -300,7 +301,7 @@ impl<F: Fluid> Engine<'_, F> {
                     return false;
                 }
                 state.claimed = Some((iteration, repetition));
-                // Whoever waits for its turn looks again.
+                // A rank that waits for its turn checks again.
                 if let Some(next) = self.driver.turn() {
                     self.touch(2 * next);
                 }
@@ -308,7 +309,7 @@ impl<F: Fluid> Engine<'_, F> {
                 if answer == Answer::Nothing {
                     state.compute.leave(&role.compute);
                     state.leave_out(role, (&role.compute, position), iteration);
-                    // What was to be asked for in these repetitions is not.
+                    // Requests of these repetitions are dropped.
                     for (number, stream) in role.input.iter().enumerate().filter(|(_, stream)| !stream.is_empty()) {
                         let cursor = &mut state.input[number].cursor;
                         let position = cursor.position;

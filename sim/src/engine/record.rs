@@ -1,9 +1,9 @@
-//! The record of a run: spans while they are few enough, else totals.
+//! `Record`: keeps spans while they are few enough, else totals.
 
 use lockstep_models::{Span, Total, Totals};
 use lockstep_topology::Time;
 
-/// What has been done so far.
+/// The work done so far.
 #[derive(Debug)]
 pub(crate) struct Record {
     /// In the order in which they ended; empty once there were more than `limit`.
@@ -15,12 +15,12 @@ pub(crate) struct Record {
     pub(crate) limit: usize,
     /// When the last task ended.
     pub(crate) end: Time,
-    /// Iterations that were put on record without being simulated, and for how long: all that is added later is later by
-    /// as much.
+    /// Iterations that were recorded without being simulated, and their time: everything added later is
+    /// shifted by these.
     pub(super) skipped: (u32, Time),
 }
 
-/// What had been done at some moment.
+/// The work done up to some moment.
 #[derive(Debug)]
 pub(super) enum Mark {
     Spans(usize),
@@ -47,7 +47,7 @@ impl Record {
         }
     }
 
-    /// Adds `times` repetitions of a part of `role`'s stream, `span` each, which `tasks` were the first of.
+    /// Adds `times` repetitions of a part of `role`'s stream, `span` each; `tasks` are the first.
     pub(super) fn add_repetitions(&mut self, role: u32, tasks: &[Span], times: u32, span: Time) {
         let tasks: Vec<Span> = tasks.iter().map(|task| later(task, self.skipped)).collect();
         let later = |at: Time, repetition: u32| at + Time(span.0 * u64::from(repetition));
@@ -79,8 +79,8 @@ impl Record {
         if self.totals.is_empty() { Mark::Spans(self.spans.len()) } else { Mark::Totals(self.totals.clone()) }
     }
 
-    /// Adds what was done since `mark`, `times` times more, each later by `period` iterations and `span`, but for what would belong
-    /// to iterations from `first` on; `None` (and nothing added) where spans became totals meanwhile.
+    /// Adds what was done since `mark`, `times` times more, each later by `period` iterations and `span`, except for
+    /// iterations from `first` on; `None` (and nothing added) where spans became totals meanwhile.
     pub(super) fn repeat(&mut self, mark: &Mark, times: u32, (period, span): (u32, Time), first: u32) -> Option<()> {
         let by = |again: u32| (again * period, Time(span.0 * u64::from(again)));
         let once = match mark {
@@ -112,7 +112,7 @@ impl Record {
         Some(())
     }
 
-    /// Whether `more` spans may be kept; where they may not, those before them become totals.
+    /// Whether `more` spans may be kept; if not, those before them become totals.
     fn makes_room(&mut self, more: usize) -> bool {
         if !self.totals.is_empty() || self.spans.len().saturating_add(more) > self.limit {
             for (role, span) in self.roles.drain(..).zip(self.spans.drain(..)) {
@@ -124,7 +124,7 @@ impl Record {
     }
 }
 
-/// A span so many iterations and so much later.
+/// A span, later by this many iterations and this much time.
 fn later(span: &Span, (iterations, by): (u32, Time)) -> Span {
     let Span { iteration, ready, start, end, .. } = *span;
     Span { iteration: iteration + iterations, ready: ready + by, start: start + by, end: end + by, ..*span }

@@ -1,25 +1,27 @@
-//! The times of a ring whose messages meet nobody: a recurrence over a few numbers per rank, round by round.
+//! Computes the times of a ring whose messages do not contend: a recurrence over a few numbers per rank,
+//! round by round.
 //!
-//! Where every message of a pair of ranks takes as long as the last one of its length, what rank r does in round k follows
-//! from what r and r − 1 did in round k − 1, with no queue of events. The recurrence says the same at every time of day: add
-//! a span to all of its numbers and all that follows shifts by that span. So where blocks are equal and the state after p
-//! rounds is the state before them, later by one span, it will be so for ever, and what is left of a phase is skipped by
-//! whole periods, exactly. Slow links, where messages wait for their receive, set a common pace (p = 1); where they need
-//! not, delays travel round the ring, and the state returns after as many rounds as there are ranks.
+//! Where every message of a pair of ranks takes as long as the last one of its length, what rank r does in round k
+//! follows from what r and r − 1 did in round k − 1, with no queue of events. The recurrence does not depend on
+//! absolute time: if all of its numbers are shifted by a span, all that follows shifts by that span. So where blocks
+//! are equal and the state after p rounds is the state before them, later by one span, it will always be so, and the
+//! rest of a phase is skipped by whole periods, exactly. Slow links, where messages wait for their receive, set a
+//! common pace (p = 1); where they need not, delays travel around the ring, and the state recurs after as many rounds
+//! as there are ranks.
 
 use lockstep_topology::PipelinePhase;
 use lockstep_topology::cluster::Rendezvous;
 
-/// How messages get from the rank before to a rank; times in picoseconds.
+/// How messages get from the previous rank to a rank; times in picoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Edge {
     pub(super) how: How,
     pub(super) latency: u64,
     /// The sender's time per message.
     pub(super) send: u64,
-    /// What the bytes take on links: of a block of the usual length, and of one that is an element longer.
+    /// The time of the bytes on links: of a block of the usual length, and of one that is an element longer.
     pub(super) flow: [u64; 2],
-    /// What the receiver takes, by phase, for the same two.
+    /// The receiver's time, by phase, for the same two.
     pub(super) work: [[u64; 2]; 2],
 }
 
@@ -33,12 +35,12 @@ pub(super) enum How {
     Held(Rendezvous),
 }
 
-/// What a rank remembers of the rounds so far.
+/// The state of a rank after the rounds so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct State {
     /// When its last receive was done; before the first round, when it started.
     pub(super) done: u64,
-    /// When the last message to it was there, and was through its sender's port.
+    /// When the last message to it arrived, and was through its sender's port.
     pub(super) there: u64,
     pub(super) port: u64,
 }
@@ -50,7 +52,7 @@ impl State {
 }
 
 impl Edge {
-    /// The most by which a round can be later than the one before; beyond what can be counted, infinite.
+    /// The most by which a round can be later than the one before; infinite beyond the range of time.
     pub(super) fn slowest_s(&self) -> f64 {
         let most = |spans: [u64; 2]| spans[0].max(spans[1]) as f64;
         let spans = [4.0 * self.latency as f64, 2.0 * self.send as f64, most(self.flow)];
@@ -89,8 +91,8 @@ impl Edge {
     }
 }
 
-/// The states after the rounds of `phase`, the `index`-th of a ring of `members`, of whom the first have these edges and
-/// stand for the others; whole periods are skipped if `skip`.
+/// The states after the rounds of `phase`, the `index`-th of a ring of `members`, of which the first have these edges
+/// and represent the others; whole periods are skipped if `skip`.
 pub(super) fn advance(
     edges: &[Edge],
     mut states: Vec<State>,
@@ -119,7 +121,7 @@ pub(super) fn advance(
         if skipped {
             continue;
         }
-        // `next` holds the round before.
+        // `next` holds the previous round.
         if let Some(span) = period(&next, &states) {
             shift(&mut states, span, rounds - k);
             (k, skipped) = (rounds, true);
@@ -137,16 +139,16 @@ pub(super) fn advance(
     states
 }
 
-/// Where the stretches of ranks end that take in blocks of one length in round `k`, and which.
+/// The ends of the runs of ranks that receive blocks of one length in round `k`, and which length.
 fn stretches(phase: &PipelinePhase, k: u32, members: u32, ranks: usize) -> impl Iterator<Item = (usize, usize)> {
-    // Rank m takes in block m − back − k: block 0 comes to this one.
+    // Rank m receives block m − back − k: block 0 arrives at this one.
     let first = ((u64::from(phase.back) + u64::from(k)) % u64::from(members)) as usize;
     let last = first + phase.longer as usize;
     let ends = match last.checked_sub(members as usize) {
         None => [(first, 0), (last, 1), (ranks, 0)],
         Some(over) => [(over, 1), (first, 0), (ranks, 1)],
     };
-    // Without longer blocks the first `ranks` of the members may stand for all.
+    // Without longer blocks the first `ranks` of the members may represent all.
     let all = [(ranks, 0), (ranks, 0), (ranks, 0)];
     if phase.longer == 0 { all } else { ends }.into_iter()
 }
@@ -187,7 +189,7 @@ mod tests {
     }
 
     proptest! {
-        /// The twin works out every round.
+        /// The twin computes every round.
         #[test]
         fn skipping_periods_changes_nothing(edges in prop::collection::vec(edge(), 2..12), rounds in 0u32..400) {
             let ranks = edges.len();

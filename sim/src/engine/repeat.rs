@@ -1,10 +1,10 @@
-//! Repetitions that pass alike: a rank that has its device to itself and exchanges nothing does the second micro-batch
-//! in the very picoseconds of every other, so all but the first and the last are one event. So do ranks that share a device, if
-//! they are in step: at the same task of the same program at the same instant, they stay so.
+//! Skips equal repetitions: a rank that has its device to itself and exchanges nothing does the second micro-batch in
+//! exactly the picoseconds of every other, so all but the first and the last are one event. So do ranks that share a
+//! device, if they are in step: at the same task of the same program at the same instant, they stay so.
 //!
-//! Nothing can come between: only ranks on the device use its cores and memory, messages reach a rank's units only
-//! through exchanges that it has started, and what waits for the body of a `Repeat` waits for its last repetition. A GPU's
-//! memory is also used by messages that left it and are still on their way: there none may be.
+//! Nothing can interfere: only ranks on the device use its cores and memory, messages reach a rank's units only through
+//! exchanges that it has started, and what waits for the body of a `Repeat` waits for its last repetition. A GPU's
+//! memory is also used by messages that left it and are still in flight: there must be none.
 
 use lockstep_models::Span;
 use lockstep_topology::Time;
@@ -23,8 +23,8 @@ fn part(role: &RolePlan, position: u32) -> Option<(&[Slot], u32)> {
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// Has `rank`, and those that share its device, do from now on all repetitions of the compute stream but the last; false where
-    /// something might disturb them, and at the first.
+    /// Makes `rank`, and those that share its device, do from now on all repetitions of the compute stream but the
+    /// last; false where something might disturb them, and at the first.
     pub(super) fn repetitions(&mut self, rank: u32) -> bool {
         let state = &self.ranks[rank as usize];
         let role = &self.plan.roles[state.role as usize];
@@ -41,7 +41,7 @@ impl<F: Fluid> Engine<'_, F> {
         done
     }
 
-    /// Whether `mate` is about to begin at this instant what `rank` is, and nothing else goes on of it.
+    /// Whether `mate` is about to begin at this instant what `rank` is, with nothing else of it in progress.
     fn in_step(&mut self, mate: u32, rank: u32) -> bool {
         if self.units[2 * mate as usize].busy.is_some() || self.compute_ready(mate) != Some(self.now) {
             return false;
@@ -52,8 +52,8 @@ impl<F: Fluid> Engine<'_, F> {
         same && mate.noise.is_none() && mate.flights.is_empty() && mate.synchronised(role, mate.compute.iteration)
     }
 
-    /// Puts the repetitions of ranks in step on record and keeps them busy until they are over; `None` where there are none to be
-    /// put together, or they last too long.
+    /// Records the repetitions of ranks in step and keeps them busy until they are over; `None` where there are none to
+    /// combine, or they last too long.
     fn repeat(&mut self, rank: u32, mates: &[u32]) -> Option<()> {
         let cursor = self.ranks[rank as usize].compute;
         let role = &self.plan.roles[self.ranks[rank as usize].role as usize];

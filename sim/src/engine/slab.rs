@@ -1,4 +1,4 @@
-//! A vector with holes: things with dense numbers that come and go by the million.
+//! `Slab`: a vector with holes, for values with dense numbers that come and go by the million.
 
 /// Values under reusable numbers.
 #[derive(Debug)]

@@ -1,4 +1,5 @@
-//! Slowdowns in a run: at each beginning and end, what the ranks concerned have under way goes on at the new pace.
+//! Applies slowdowns in a run: at each beginning and end, what the ranks concerned have under way continues at
+//! the new pace.
 
 use lockstep_topology::{InputError, Rank as RankId, Time};
 
@@ -7,7 +8,7 @@ use crate::conditions::Slowdown;
 use crate::fluid::Fluid;
 use crate::platform::Platform;
 
-/// By how much a rank is slower at a moment.
+/// The slowdown of a rank at a moment.
 fn factor_at(platform: &Platform<'_>, rank: u32, now: Time) -> f64 {
     let concerns = |slow: &&Slowdown| {
         let hosted = !slow.hosts.is_empty() && slow.hosts.contains(&platform.placement.host(RankId(rank)));
@@ -17,7 +18,7 @@ fn factor_at(platform: &Platform<'_>, rank: u32, now: Time) -> f64 {
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// Takes note of every slowdown before anything runs.
+    /// Schedules every slowdown before anything runs.
     pub(super) fn plan_slowdowns(&mut self) -> Result<(), InputError> {
         let moments = self.platform.conditions.slow.iter().flat_map(|slow| [slow.from, slow.until]);
         for moment in moments.filter(|moment| *moment > Time::ZERO && *moment < Time::MAX) {

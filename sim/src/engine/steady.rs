@@ -1,11 +1,12 @@
-//! Rings that are all that is under way: a recurrence in place of events, until shortly before the first of them ends.
+//! Computes rings by a recurrence instead of events while only rings run, until shortly before the first of them ends.
 //!
-//! A ring that starts while its ranks compute is left to the event loop. Once each rank is in one ring and nothing else can
-//! start before some ring ends, messages take what they take alone, if no resource can be filled by all of them and no two
-//! queue at one port; all later rounds then follow from one (`recurrence.rs`). So a round is noted as ranks pass it. When
-//! the last one has, the rest is known, and it is decided: where every rank is past a round K before the first ring ends,
-//! and later than all are now, ranks pause at the next round that none has reached, and go on by events from round K.
-//! What ends and starts, and what is still on its way when something starts, remains with the event loop.
+//! A ring that starts while its ranks compute is left to the event loop. Once each rank is in one ring and nothing
+//! else can start before some ring ends, messages take what they take alone, if no resource can be filled by all of
+//! them and no two queue at one port; all later rounds then follow from one (`recurrence.rs`). So a round is recorded
+//! as ranks pass it. After the last rank, all later rounds are known: if there is a round K that every rank passes
+//! before the first ring ends, and later than all are now, ranks pause at the next round that none has reached, and
+//! continue by events from round K. What ends and starts, and what is still on its way when something starts, remains
+//! with the event loop.
 
 mod course;
 
@@ -30,7 +31,7 @@ use course::{Course, Ring};
 /// Rounds for which this is worth the effort.
 const WORTHWHILE: u32 = 32;
 
-/// Messages per rank between two looks at the rings.
+/// Messages per rank between two checks of the rings.
 const PATIENCE: u64 = 4;
 
 #[cfg(test)]
@@ -38,31 +39,31 @@ thread_local! {
     static WORKED_OUT_TIMES: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
-/// How often this thread has worked rings out without events.
+/// How often this thread has computed rings without events.
 #[cfg(test)]
 pub(crate) fn worked_out() -> u32 {
     WORKED_OUT_TIMES.get()
 }
 
-/// What is known of the rings.
+/// The known state of the rings.
 #[derive(Debug, Default)]
 pub(super) struct Steady {
-    /// Messages posted since the last look, and how many times longer than usual the next one is away.
+    /// Messages posted since the last check, and the factor on the interval until the next one.
     pub(super) posted: u64,
     factor: u64,
-    /// Whether plan and conditions allow it at all, once that was asked.
+    /// Whether plan and conditions allow it at all, once determined.
     possible: Option<bool>,
-    /// By meeting, where that was asked.
+    /// By exchange, once determined.
     rings: BTreeMap<u32, Option<Arc<Ring>>>,
-    /// By the meetings that are under way together: whether they leave each other alone.
+    /// By the exchanges in flight together: whether they do not affect each other.
     together: BTreeMap<Vec<u32>, bool>,
     watch: Option<Watch>,
 }
 
-/// Rings whose ranks note a round, or pause after one.
+/// Rings whose ranks record a round, or pause after one.
 #[derive(Debug)]
 struct Watch {
-    /// By meeting, in ascending order.
+    /// By exchange, in ascending order.
     courses: Vec<Course>,
     /// Ranks that have not got there.
     left: usize,
@@ -71,14 +72,14 @@ struct Watch {
 }
 
 impl Steady {
-    /// Whether it is time to look at the rings of `ranks` ranks.
+    /// Whether it is time to check the rings of `ranks` ranks.
     pub(super) fn wants_a_look(&self, ranks: usize) -> bool {
         self.posted >= PATIENCE * ranks as u64 * self.factor.max(1) && self.watch.is_none()
     }
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// Looks whether rings are all that is under way; then their ranks are to note the next round that none of them has reached.
+    /// Checks whether only rings are in flight; if so, their ranks record the next round that none of them has reached.
     pub(super) fn look_at_rings(&mut self) -> Result<(), InputError> {
         self.steady.posted = 0;
         let possible = self.steady.possible.unwrap_or_else(|| self.plan_is_steady());
@@ -123,7 +124,7 @@ impl<F: Fluid> Engine<'_, F> {
             })
     }
 
-    /// The rings under way, if that is what all ranks are in and they leave each other alone.
+    /// The rings in flight, if all ranks are in rings and these do not affect each other.
     fn courses(&mut self) -> Result<Option<Vec<Course>>, InputError> {
         let mut members: BTreeMap<(u32, u64), Vec<(u32, u32)>> = BTreeMap::new();
         for state in &self.ranks {
@@ -156,7 +157,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(together.then_some(courses))
     }
 
-    /// The ring of a meeting, worked out when it is first asked for.
+    /// The ring of an exchange, computed on first use.
     fn ring(&mut self, meeting: u32) -> Result<Option<Arc<Ring>>, InputError> {
         if !self.steady.rings.contains_key(&meeting) {
             let ring = self.ring_of(meeting)?.map(Arc::new);
@@ -201,7 +202,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(fits.then_some(ring))
     }
 
-    /// From now on it is looked at when ranks have taken in as many messages as their courses say.
+    /// Sets the numbers of received messages, from the courses, at which ranks are checked.
     fn watch(&mut self, courses: Vec<Course>, decided: bool) {
         let mut left = 0;
         for course in &courses {
@@ -211,15 +212,15 @@ impl<F: Fluid> Engine<'_, F> {
         self.steady.watch = Some(Watch { courses, left, decided });
     }
 
-    /// An exchange ends, so that something else may start: rings are left to the event loop.
+    /// An exchange ends, so something else may start: rings are left to the event loop.
     pub(super) fn forget_rings(&mut self) {
         let Some(watch) = self.steady.watch.take() else { return };
         debug_assert!(!watch.decided, "ranks go on by events before any of them is through");
         watch.courses.iter().flat_map(|course| &course.flights).for_each(|id| self.flights.at_mut(*id).mark = 0);
     }
 
-    /// The rank of a flight has taken in the message that is looked at, which was there, and through its sender's port, at
-    /// these times; whether the rank pauses.
+    /// The rank of a flight has received the message that is checked, which arrived, and was through its sender's port,
+    /// at these times; returns whether the rank pauses.
     pub(super) fn marked(&mut self, id: u32, (there, through): (Time, Time)) -> Result<bool, InputError> {
         let flight = self.flights.at(id);
         let member = self.plan.meetings[flight.meeting as usize].member(flight.rank) as usize;
@@ -245,7 +246,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(decided)
     }
 
-    /// All ranks have noted a round: works out what follows, and lets them pause if that leads anywhere.
+    /// All ranks have recorded a round: computes what follows, and lets them pause if that pays off.
     fn decide(&mut self, mut courses: Vec<Course>) {
         for course in &mut courses {
             let reached = course.flights.iter().map(|id| self.flights.at(*id).received).max().unwrap_or(0);
@@ -255,12 +256,12 @@ impl<F: Fluid> Engine<'_, F> {
             self.steady.factor = 1;
             self.watch(courses, true);
         } else {
-            // Looking costs about as much as the events between two looks.
+            // A check costs about as much as the events between two checks.
             self.steady.factor = (self.steady.factor.max(1) * 4).min(1 << 20);
         }
     }
 
-    /// All ranks pause: each goes on by events when it is through the last round that was worked out.
+    /// All ranks pause: each continues by events when it is through the last round that was computed.
     fn hand_back(&mut self, courses: Vec<Course>) -> Result<(), InputError> {
         #[cfg(test)]
         WORKED_OUT_TIMES.set(WORKED_OUT_TIMES.get() + 1);
@@ -292,7 +293,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// The rank of a flight is through the last round that was worked out, as if it had just taken in a message.
+    /// The rank of a flight is through the last round that was computed, as if it had just received a message.
     pub(super) fn resume(&mut self, id: u32) -> Result<(), InputError> {
         let rank = self.flights.at(id).rank;
         let unit = self.exchange_unit(rank);

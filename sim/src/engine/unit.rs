@@ -1,8 +1,9 @@
-//! A unit of a rank that works on one thing at a time, and what it picks next.
+//! Simulates a unit of a rank, which works on one thing at a time, and picks what it does next.
 //!
-//! On a CPU a rank is one thread: before each compute task, and while it waits, it handles the messages that are there,
-//! the first come first, and then what synchronises. On a GPU unit 0 computes and unit 1 does all that. A message wakes an idle thread after its
-//! latency; a busy one finds it as soon as it looks, unless it was posted at this very instant.
+//! On a CPU a rank is one thread: before each compute task, and while it waits, it handles the messages that have
+//! arrived, first come first, and then what synchronises. On a GPU unit 0 computes and unit 1 does all that. A
+//! message wakes an idle thread after its latency; a busy one finds it as soon as it looks, unless it was posted at
+//! this very instant.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +14,7 @@ use super::{Engine, Event, Job};
 use crate::fluid::{ActivityId, ClassId, Fluid};
 use crate::trace::{Slot, Took, Work};
 
-/// A message that a lane can take in. Ordered by what a thread handles first.
+/// A message that a lane can receive. Ordered by what a thread handles first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Arrival {
     /// When it could first be seen by a thread that looks.
@@ -22,9 +23,9 @@ pub(crate) struct Arrival {
     pub(crate) wakes: Time,
     /// The number of its exchange, counted over the run.
     pub(crate) serial: u64,
-    /// Which lane takes it in.
+    /// The lane that receives it.
     pub(crate) lane: u32,
-    /// And of which flight.
+    /// The flight of that lane.
     pub(crate) flight: u32,
 }
 
@@ -37,7 +38,7 @@ pub(super) enum Busy {
     Synchronise(Time),
     /// A message.
     Receive { flight: u32, lane: u32 },
-    /// Repetitions of its compute stream, since when; they are on record already.
+    /// Repetitions of its compute stream, since when; they are already recorded.
     Repeat(Time),
 }
 
@@ -52,14 +53,14 @@ pub(crate) struct Unit {
     /// When the first of its arrivals wakes it; `None` before it went idle.
     wakes: Option<Time>,
     arrivals: BinaryHeap<Reverse<Arrival>>,
-    /// Lanes whose sends were taken in while it was busy.
+    /// Lanes whose sends were received while it was busy.
     taken: Vec<(u32, u32)>,
-    /// Whether the engine knows that there is news.
+    /// Whether the engine knows that it may have work.
     pub(super) dirty: bool,
 }
 
 impl Unit {
-    /// Begins something of which its end is known, so that nothing wakes it before.
+    /// Begins something whose end is known, so that nothing wakes it before.
     pub(super) fn keep_busy(&mut self, busy: Busy) {
         (self.busy, self.wakes) = (Some(busy), None);
     }
@@ -118,7 +119,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// Keeps when the first of a unit's arrivals wakes it, at `wakes`.
+    /// Records when the first of a unit's arrivals wakes it, at `wakes`.
     fn keep_waking(&mut self, unit: u32, wakes: Time) {
         if !F::TRACES {
             return;
@@ -167,7 +168,7 @@ impl<F: Fluid> Engine<'_, F> {
         }
     }
 
-    /// The factor that stated noise has for what `rank` begins to do.
+    /// The factor of stated noise on what `rank` begins to do.
     fn stated_factor(&self, rank: u32, busy: Busy) -> f64 {
         let (noise, trial) = (&self.platform.conditions.noise, self.platform.conditions.trial);
         match busy {
@@ -186,7 +187,7 @@ impl<F: Fluid> Engine<'_, F> {
         }
     }
 
-    /// Whether what `unit` does is a task of the forward pass; of no interest without background traffic.
+    /// Whether `unit` computes a task of the forward pass; only needed with background traffic.
     fn in_forward(&self, unit: u32, busy: Busy) -> bool {
         let (role, cursor) = (self.role(unit / 2), self.ranks[unit as usize / 2].compute);
         let asked = !self.background.is_empty() && matches!(busy, Busy::Compute(_));
@@ -194,7 +195,7 @@ impl<F: Fluid> Engine<'_, F> {
         task.is_some_and(|task| role.tasks[task as usize].forward)
     }
 
-    /// The unit is done with what it did.
+    /// The unit has finished its work.
     pub(super) fn done(&mut self, unit: u32) -> Result<(), InputError> {
         if let Some(number) = (unit as usize).checked_sub(self.units.len()) {
             return self.input_done(number);
@@ -219,7 +220,8 @@ impl<F: Fluid> Engine<'_, F> {
         self.settle(rank)
     }
 
-    /// Tells the sender's unit that a send of `lane` was taken in: it sees that now if it is idle, else when it looks.
+    /// Notifies the sender's unit that a send of `lane` was received: it sees that now if it is idle, else
+    /// when it looks.
     pub(super) fn tell_sender(&mut self, rank: u32, flight: u32, lane: u32) -> Result<(), InputError> {
         let unit = self.exchange_unit(rank);
         let state = &mut self.units[unit as usize];
@@ -231,12 +233,12 @@ impl<F: Fluid> Engine<'_, F> {
         self.settle(rank)
     }
 
-    /// Hands `rank` a message that one of its lanes waits for.
+    /// Gives `rank` a message that one of its lanes waits for.
     pub(super) fn hand_over(&mut self, rank: u32, arrival: Arrival) {
         let (unit, now) = (self.exchange_unit(rank), self.now);
         let state = &mut self.units[unit as usize];
         state.arrivals.push(Reverse(arrival));
-        // A unit that picks in this instant anyway, or later on, sees to its waking then.
+        // A unit that picks in this instant anyway, or later on, schedules its waking then.
         if state.busy.is_some() || state.wakes.is_some_and(|wakes| wakes <= arrival.wakes) {
             return;
         }

@@ -1,4 +1,4 @@
-//! What a rank waits for when nothing can happen any more and it is not through.
+//! Finds what a rank waits for when nothing can happen any more and it is not through.
 
 use super::{Engine, Flight};
 use crate::deadlock::{Waiting, WaitsFor};
@@ -35,7 +35,7 @@ impl<F: Fluid> Engine<'_, F> {
         })
     }
 
-    /// The rank that has not taken in what `lane` of `flight` sent.
+    /// The rank that has not received what `lane` of `flight` sent.
     fn holder(&self, flight: &Flight, lane: u32) -> Option<u32> {
         let members = &self.plan.meetings[flight.meeting as usize].members;
         let orbits = self.resources.orbits();
@@ -47,7 +47,7 @@ impl<F: Fluid> Engine<'_, F> {
         self.ranks[flight.rank as usize].peers.iter().find_map(|peer| holds(peer.rank))
     }
 
-    /// The rank that is `member` of a flight's meeting.
+    /// The rank that is `member` of a flight's exchange.
     fn member(&self, flight: &Flight, member: u32) -> u32 {
         self.plan.meetings[flight.meeting as usize].members.rank(member)
     }

@@ -1,6 +1,7 @@
-//! Collectives of a library that are known as a whole, measured or by NCCL's model: each is over so long after its last member has
-//! started it, and a member's come one after the other. Wires are theirs without being shared; of NCCL's it is known how many
-//! multiprocessors they hold, and what they take of a GPU's memory, from their start to their end: kernels beside them are slower.
+//! Simulates library collectives that are known as a whole, measured or by NCCL's model: each ends a fixed time after
+//! its last member has started it, and a member's run one after the other. They use wires without sharing. For NCCL's
+//! it is known how many multiprocessors they hold, and how much of a GPU's memory bandwidth they use, from start to
+//! end: kernels beside them are slower.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,13 +17,13 @@ use crate::plan::{FP32_BYTES, Meeting};
 use crate::platform::Platform;
 use crate::trace::{Slot, Took};
 
-/// A meeting that takes as long as was measured.
+/// An exchange with a known total time.
 #[derive(Debug)]
 struct Whole {
     span: Time,
-    /// Ranks that are simulated of its members.
+    /// Its members that are simulated.
     ranks: BTreeSet<u32>,
-    /// The flights of those that have started.
+    /// The flights of the members that have started.
     started: Vec<u32>,
     /// Bytes that each wire carries, where that is known.
     carries: Vec<(ClassId, f64)>,
@@ -41,7 +42,7 @@ struct Kernels {
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Wholes {
-    /// By meeting, where that was asked.
+    /// By exchange, once determined.
     known: BTreeMap<u32, Option<Whole>>,
     /// By rank: when its last sum ends.
     free: BTreeMap<u32, Time>,
@@ -57,7 +58,7 @@ impl Wholes {
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// Whether `meeting` is known as a whole; worked out when its first member starts it.
+    /// Whether `meeting` is known as a whole; determined when its first member starts it.
     pub(super) fn is_whole(&mut self, meeting: u32) -> Result<bool, InputError> {
         if !self.wholes.known.contains_key(&meeting) {
             let whole = self.whole(meeting)?;
@@ -99,7 +100,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(Some(Whole { span, ranks, started, carries, kernels }))
     }
 
-    /// A member has started such a meeting; with the last one, its end is known.
+    /// A member has started such an exchange; with the last one, its end is known.
     pub(super) fn join_whole(&mut self, meeting: u32, flight: u32) -> Result<(), InputError> {
         let rank = self.flights.at(flight).rank;
         let Some(Some(whole)) = self.wholes.known.get_mut(&meeting) else { return Ok(()) };
@@ -127,7 +128,7 @@ impl<F: Fluid> Engine<'_, F> {
             self.events.push(end, Event::Through(flight));
         }
         if F::TRACES {
-            // The one that is free last may be read before it is written.
+            // The slot of the rank that is free last is written last, since `since` may refer to it.
             let (first, rest): (Vec<u32>, Vec<u32>) = ranks.into_iter().partition(|rank| Some(*rank) == last);
             for rank in rest.into_iter().chain(first) {
                 self.keep(Slot::Free(rank), since, Took::Whole { meeting });
@@ -138,11 +139,11 @@ impl<F: Fluid> Engine<'_, F> {
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// Lets the first of a library's kernels on `rank` run, if none does.
+    /// Runs the first of a library's kernels on `rank`, if none runs.
     fn launch(&mut self, rank: u32) -> Result<(), InputError> {
         let Some(kernels) = self.wholes.kernels.get_mut(&rank) else { return Ok(()) };
         if let (None, Some((_, class))) = (kernels.running, kernels.queue.front()) {
-            // Behind the tokens of units and input tasks; it is stopped and never done.
+            // After the tokens of units and input tasks; it is stopped and never done.
             let token = self.units.len() + STREAMS * self.ranks.len() + rank as usize;
             kernels.running = Some(self.resources.fluid.start(*class, f64::INFINITY, token as u64)?);
         }
@@ -162,7 +163,8 @@ impl<F: Fluid> Engine<'_, F> {
     }
 }
 
-/// How long a meeting takes as a whole, and what NCCL's model says of it where that is asked; `None` where it is known by its lanes only.
+/// How long an exchange takes as a whole, and the result of NCCL's model where that is used; `None` where it is known
+/// by its lanes only.
 ///
 /// # Errors
 /// A request that the machine or the collective does not serve.

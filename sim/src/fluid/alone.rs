@@ -1,8 +1,8 @@
-//! Activities that have all their resources to themselves: they run at their class's bound, and nothing is solved for them.
+//! Handles activities that have all their resources to themselves: they run at their class's bound, without solving.
 //!
-//! Most transfers and nearly all kernels never meet another. Such an activity only marks what it holds and enters its end;
-//! when somebody joins it on a resource it takes its place in the lists, with the progress it has, and is solved as all
-//! others are. Its speed alone and its end are those that the solver would find, to the bit.
+//! Most transfers and nearly all kernels never contend. Such an activity only marks what it holds and enters its end;
+//! when another joins it on a resource it enters the lists, with its progress, and is solved as all others are. Its
+//! speed alone and its end are those that the solver would find, to the bit.
 
 use lockstep_topology::Time;
 
@@ -31,7 +31,7 @@ impl System {
         self.classes.groups[class as usize].bound
     }
 
-    /// The same as cap and capacities are now.
+    /// The same for the present cap and capacities.
     pub(super) fn limit(&self, group: &Group) -> f64 {
         let links = &self.classes.links[group.range()];
         let limits = links.iter().map(|link| self.resources[link.resource as usize].capacity / link.per_speed);
@@ -51,7 +51,7 @@ impl System {
         self.retap(class);
     }
 
-    /// A class is alone no more: it has ended, or is about to enter the lists.
+    /// A class is no longer alone: it has ended, or is about to enter the lists.
     pub(super) fn give_up(&mut self, class: u32) {
         self.classes.groups[class as usize].alone = false;
         self.hold(class, FREE);
@@ -65,12 +65,12 @@ impl System {
         let pins = group.pins;
         self.retap(class);
         if pins == 0 {
-            // The settling forgets it.
+            // Settling drops it.
             self.touch(class);
         }
     }
 
-    /// Settles the shares; when the next activity ends.
+    /// Settles the shares; returns when the next activity ends.
     pub(super) fn next_due(&mut self) -> Option<Time> {
         if let Some(known) = self.upcoming {
             return known;
@@ -83,7 +83,7 @@ impl System {
         next
     }
 
-    /// Ends what is alone and due now.
+    /// Ends activities that are alone and end now.
     pub(super) fn complete_alone(&mut self) {
         while self.alone_due == Some(self.now) {
             let Some((_, class)) = self.alone.pop() else { break };
@@ -96,7 +96,7 @@ impl System {
         }
     }
 
-    /// What the activity that is alone on a resource takes of it.
+    /// The use of a resource by the activity that is alone on it.
     pub(super) fn load_alone(&self, class: u32, resource: u32) -> f64 {
         let links = &self.classes.links[self.classes.groups[class as usize].range()];
         let uses = links.iter().filter(|link| link.resource == resource).map(|link| link.per_speed);
@@ -109,9 +109,10 @@ impl System {
         }
     }
 
-    /// When the first of those alone is done.
+    /// The first end of those that are alone.
     fn next_alone(&mut self) -> Option<Time> {
-        // An entry counts while its class is still alone and due then; others were left behind when somebody joined.
+        // An entry counts while its class is still alone and ends then; others were left behind when another
+        // class joined.
         let counts = |class: u32, time: Time| {
             self.classes.groups[class as usize].alone && self.classes.paces[class as usize].due == time
         };

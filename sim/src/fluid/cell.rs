@@ -1,7 +1,7 @@
-//! Settles cells: resources that only activities of their own use, as a GPU's multiprocessors and memory.
+//! Settles cells: resources that only the cell's own activities use, like a GPU's multiprocessors and memory.
 //!
-//! Few classes are busy in a cell, and nothing outside it follows from their speeds. So a change needs no search for the component
-//! that it reaches: the cell is solved as a whole. The same few classes meet again and again, a kernel with and without a
+//! Few classes are busy in a cell, and nothing outside it depends on their speeds. So a change needs no search for the
+//! component that it reaches: the cell is solved as a whole. The same few classes recur, a kernel with and without a
 //! message that is summed beside it, so a cell keeps its last solutions.
 
 use lockstep_topology::{InputError, Time};
@@ -74,7 +74,7 @@ impl System {
         }
     }
 
-    /// Ends what is due in cells now.
+    /// Ends activities in cells that end now.
     pub(super) fn complete_in_cells(&mut self) {
         while self.cells.next_due() == Some(self.now)
             && let Some((_, cell)) = self.cells.schedule.first()
@@ -93,7 +93,7 @@ impl System {
         }
     }
 
-    /// What activities and taps take of a resource that belongs to a cell.
+    /// The use of a resource of a cell by activities and taps.
     pub(super) fn load_in_cell(&self, number: u32) -> f64 {
         let resource = &self.resources[number as usize];
         let taken = |class: &u32| {
@@ -105,7 +105,7 @@ impl System {
         resource.tapped + self.cells.all[resource.cell as usize].classes.iter().map(taken).sum::<f64>()
     }
 
-    /// Brings speeds and ends in changed cells up to date.
+    /// Updates speeds and ends in changed cells.
     pub(super) fn settle_cells(&mut self) {
         while let Some(cell) = self.cells.changed.pop() {
             self.settle_cell(cell);
@@ -149,7 +149,7 @@ impl System {
         self.go_on(number, &speeds);
     }
 
-    /// Has the classes of a cell go on at these speeds, and enters its next end.
+    /// Sets the speeds of a cell's classes, and enters its next end.
     fn go_on(&mut self, number: u32, speeds: &[f64]) {
         let cell = &mut self.cells.all[number as usize];
         let mut first = Time::MAX;
@@ -161,14 +161,14 @@ impl System {
             first = first.min(pace.due);
         }
         cell.due = first;
-        // A later one is entered when it comes up.
+        // A later end is entered when the earlier one comes up.
         if first < cell.scheduled {
             cell.scheduled = first;
             self.cells.schedule.set(number, first);
         }
     }
 
-    /// What the speeds in a cell follow from, if that is little.
+    /// The inputs that determine the speeds in a cell, if they are few.
     fn key(&self, number: u32) -> Option<Key> {
         let Cell { resources, classes, .. } = &self.cells.all[number as usize];
         if resources.len() > RESOURCES || classes.len() > CLASSES {

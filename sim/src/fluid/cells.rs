@@ -1,4 +1,4 @@
-//! What the fast system keeps of cells: their busy classes, their next ends, and their last solutions.
+//! Keeps the state of cells: their busy classes, their next ends, and their last solutions.
 
 use lockstep_topology::Time;
 
@@ -10,16 +10,16 @@ pub(super) const RESOURCES: usize = 3;
 /// Solutions that a cell keeps: a kernel with and without a sum, while messages come, go, do both or neither.
 const SOLUTIONS: usize = 8;
 
-/// Speeds in a cell, and what they follow from.
+/// Speeds in a cell, and the inputs that determine them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Solution {
     pub(super) key: Key,
     pub(super) speeds: [f64; CLASSES],
-    /// The place of the one that came after it the last time.
+    /// The index of the solution that followed it the last time.
     pub(super) then: usize,
 }
 
-/// What speeds in a cell follow from: each busy class with its members, and the bits of each capacity.
+/// The inputs that determine speeds in a cell: each busy class with its members, and the bits of each capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) classes: [u64; CLASSES],
@@ -36,9 +36,9 @@ pub(super) struct Cell {
     pub(super) changed: bool,
     /// When its first activity is done; [`Time::MAX`] where none is.
     pub(super) due: Time,
-    /// When the schedule has it, which is not later.
+    /// When it is in the schedule, which is not later.
     pub(super) scheduled: Time,
-    /// The last solutions, the place of the one that holds now, and that of the next.
+    /// The last solutions, the index of the present one, and that of the next.
     pub(super) known: Vec<Solution>,
     pub(super) last: usize,
     pub(super) next: usize,

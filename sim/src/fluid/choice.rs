@@ -1,28 +1,28 @@
-//! Whether a change to the kept component is repaired or solved for anew, by what either costs.
+//! Decides whether a change to the kept component is repaired or solved anew, by cost.
 //!
-//! A change reaches few classes where many resources bind a few activities each, and most of them where few resources bind
-//! many. Which it is can change while a component empties, so it is learned. A repair gives up before the round with which it
-//! would, should it grow on, cost more than solving. What repairs save is their credit, what they spend in vain is taken off
-//! it, and without credit changes are solved for during a pause that doubles each time.
+//! A change reaches few classes where many resources bind a few activities each, and most of them where few resources
+//! bind many. This can change while a component empties, so it is learned. A repair gives up before the round with
+//! which it would, if it keeps growing, cost more than solving. The savings of repairs are their credit, from which the
+//! cost of failed repairs is taken. Without credit changes are solved for during a pause that doubles each time.
 //!
-//! Cost is counted and not timed, so that the same input makes the same choices: in classes, and users in resources' lists,
-//! that are looked at.
+//! Cost is counted and not timed, so that the same input gives the same choices: it is the number of classes, and of
+//! users in resources' lists, that are visited.
 
 /// Settlings of the shortest and the longest pause in repairs.
 const SHORT: u32 = 1;
 const LONG: u32 = 256;
-/// Credit never exceeds so many whole solutions, so that repairs that stop paying are soon noticed.
+/// Credit never exceeds this many whole solutions, so that repairs that stop paying are soon noticed.
 const CREDIT: u64 = 4;
-/// What a round of a repair costs for each user in the lists that it goes through: it reads them three times and fills some
-/// of them, in less of an order than a whole solution does.
+/// The cost of a round of a repair for each user in the lists that it visits: it reads them three times and fills some
+/// of them, in a less regular order than a whole solution.
 const READS: u64 = 5;
-/// What reaching a class costs: each of its resources is looked up.
+/// The cost of reaching a class: each of its resources is looked up.
 const REACH: u64 = 4;
 
-/// Who chooses; tests have either way taken always.
+/// The rule of the choice; tests always take one of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// What it costs.
+    /// By cost.
     Cost,
     #[cfg(test)]
     Repair,
@@ -30,15 +30,15 @@ pub(super) enum Rule {
     Solve,
 }
 
-/// What the kept component has taught.
+/// The history of the kept component.
 #[derive(Debug, Clone)]
 pub(super) struct Choice {
     pub(super) rule: Rule,
-    /// What repairs have saved and not spent in vain since.
+    /// The savings of repairs less later losses.
     credit: u64,
     /// Settlings until a repair is tried again.
     wait: u32,
-    /// How many that will be the next time.
+    /// The length of the next pause.
     pause: u32,
 }
 
@@ -74,7 +74,7 @@ impl Choice {
         Attempt { whole, budget, spent: 0, reached: 0, round: 0 }
     }
 
-    /// Learns how a repair has ended, and whether it has found the speeds.
+    /// Learns how a repair has ended: whether it has found the speeds.
     pub(super) fn learn(&mut self, attempt: &Attempt, found: bool) {
         let Attempt { whole, spent, .. } = *attempt;
         let credit = self.credit.min(CREDIT * whole);
@@ -90,7 +90,7 @@ impl Choice {
     }
 }
 
-/// A repair under way.
+/// A repair in progress.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attempt {
     whole: u64,
@@ -98,13 +98,13 @@ pub(super) struct Attempt {
     spent: u64,
     /// Classes reached so far.
     reached: usize,
-    /// What the last round cost.
+    /// The cost of the last round.
     round: u64,
 }
 
 impl Attempt {
-    /// Whether it may do a round over so many classes and the lists of their resources, which have so many users; rounds that
-    /// grow are expected to grow twice more.
+    /// Whether it may do a round over this many classes and the lists of their resources, which have this many users;
+    /// rounds that grow are expected to grow twice more.
     pub(super) fn may_read(&mut self, classes: usize, users: u64) -> bool {
         let reach = REACH * (classes - self.reached) as u64;
         (self.spent, self.reached) = (self.spent.saturating_add(reach), classes);
@@ -125,7 +125,8 @@ impl Attempt {
 mod tests {
     use super::*;
 
-    /// Tries a repair wherever one is due; each reaches `classes` classes whose lists have `users` users. Returns how often.
+    /// Tries a repair whenever the rule allows; each reaches `classes` classes whose lists have `users` users. Returns
+    /// the number of tries.
     fn tries(choice: &mut Choice, settlings: u32, whole: u64, (classes, users): (usize, u64)) -> u32 {
         let mut tries = 0;
         for _ in 0..settlings {

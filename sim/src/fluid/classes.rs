@@ -1,4 +1,4 @@
-//! The classes of a fast system: activities with the same cap and uses, kept as one group with one speed.
+//! Keeps the classes of a fast system: activities with the same cap and uses, as one group with one speed.
 //!
 //! A group counts its progress since it became busy, the same for all its members, so a change of speed touches the
 //! group and not each member; a member is done when the progress reaches the mark set at its start. Slots and ranges
@@ -21,7 +21,7 @@ pub(super) const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Link {
     pub(super) resource: u32,
-    /// Where the group stands in the resource's list of users, while it is attached.
+    /// The group's position in the resource's list of users, while it is attached.
     pub(super) slot: u32,
     pub(super) per_speed: f64,
 }
@@ -59,18 +59,18 @@ impl Eq for Member {}
 /// Members that wait behind the first to be done.
 pub(super) type Others = BinaryHeap<Member>;
 
-/// What a class is, and what the solver looks up of it; as large as a cache line.
+/// The properties of a class, and what the solver looks up; as large as a cache line.
 #[derive(Debug, Clone, Default)]
 #[repr(align(64))]
 pub(super) struct Group {
     pub(super) cap: f64,
     /// The largest speed that cap and capacities allow, as of the last attachment or start alone.
     pub(super) bound: f64,
-    /// The search (by number) that has last come by.
+    /// The last search (by number) that visited it.
     pub(super) seen: u64,
-    /// Where it stands in the kept component, if it belongs to that.
+    /// Its position in the kept component, if it belongs to that.
     pub(super) place: u32,
-    /// Members that the shares were last solved for; not zero: the group stands in its resources' lists.
+    /// Members that the shares were last solved for; not zero: the group is in its resources' lists.
     pub(super) attached: u32,
     pub(super) first_use: u32,
     pub(super) uses: u32,
@@ -82,14 +82,14 @@ pub(super) struct Group {
     pub(super) even: bool,
     /// Whether its members have changed since the shares were last solved.
     pub(super) touched: bool,
-    /// Whether it stands in the schedule for its component.
+    /// Whether it represents its component in the schedule.
     pub(super) leads: bool,
-    /// Whether its only member has all its resources to itself, and stands in no list.
+    /// Whether its only member has all its resources to itself, and is in no list.
     pub(super) alone: bool,
     /// Whether it taps resources, and whether it shares one that is tapped.
     pub(super) taps: bool,
     pub(super) sapped: bool,
-    /// The capacities, by their version, that `bound` follows from.
+    /// The version of the capacities for which `bound` was computed.
     pub(super) bound_as_of: u64,
 }
 
@@ -100,7 +100,7 @@ impl Group {
     }
 }
 
-/// How far a group's members are; the first of them to be done is at hand, the others wait in a heap beside.
+/// The progress of a group's members; the first to be done is stored here, the others wait in a separate heap.
 ///
 /// As large as a cache line, since most events touch one and nothing else of its kind.
 #[derive(Debug, Clone, Default)]
@@ -111,11 +111,11 @@ pub(super) struct Pace {
     /// Work done for each member up to `last`, counted since the group became busy.
     pub(super) progress: f64,
     pub(super) last: Time,
-    /// When the first member is done, at the present speed; [`Time::MAX`] where that has to be found anew.
+    /// When the first member is done, at the present speed; [`Time::MAX`] where that has to be recomputed.
     pub(super) due: Time,
     /// How many members there are.
     pub(super) members: u32,
-    /// The next group of the component that is due at the same time.
+    /// The next group of the component that ends at the same time.
     pub(super) next_due: u32,
     /// The member that is done first, if there are members.
     pub(super) first: Member,
@@ -135,14 +135,14 @@ impl Pace {
         self.last = now;
     }
 
-    /// Goes on at `speed` from `now` on.
+    /// Continues at `speed` from `now` on.
     pub(super) fn set(&mut self, speed: f64, now: Time) {
         self.catch_up(now);
         self.speed = speed;
         self.due = now + Time(super::picoseconds(self.first.mark - self.progress, speed));
     }
 
-    /// Counts the progress up to `now`; whether the first member is still done when it was to be.
+    /// Counts the progress up to `now`; returns whether the first member still ends at the scheduled time.
     pub(super) fn keeps_due(&mut self, now: Time) -> bool {
         self.catch_up(now);
         self.due == now + Time(super::picoseconds(self.first.mark - self.progress, self.speed))
@@ -160,7 +160,7 @@ impl Pace {
         }
     }
 
-    /// Takes the first member out.
+    /// Removes the first member.
     pub(super) fn pop(&mut self, others: &mut Others) -> Member {
         self.members -= 1;
         match self.members {
@@ -169,7 +169,7 @@ impl Pace {
         }
     }
 
-    /// Takes the member of this number out.
+    /// Removes the member of this number.
     pub(super) fn take(&mut self, number: u64, others: &mut Others) -> Option<Member> {
         if self.members == 0 {
             return None;
@@ -232,7 +232,7 @@ pub(super) struct Classes {
     /// The cell of each class, or [`NONE`].
     pub(super) cells: Vec<u32>,
     pub(super) links: Vec<Link>,
-    /// What each class takes off the top of resources that it does not share.
+    /// The use of resources that each class taps and does not share.
     pub(super) taps: Vec<Taps>,
     /// The first class of each hash; only looked up, never iterated.
     table: HashMap<u64, u32, BuildHasherDefault<Mixed>>,
@@ -259,7 +259,7 @@ impl Classes {
         class
     }
 
-    /// What a class is, and how far it is.
+    /// The properties of a class, and its progress.
     pub(super) fn both(&mut self, class: u32) -> (&mut Group, &mut Pace) {
         (&mut self.groups[class as usize], &mut self.paces[class as usize])
     }
@@ -295,7 +295,7 @@ impl Classes {
         };
         match self.free_groups.pop() {
             Some(class) => {
-                // The pace of a class without members says nothing.
+                // The pace of a class without members is undefined.
                 self.groups[class as usize] = group;
                 self.taps[class as usize] = Taps::default();
                 class
@@ -312,7 +312,7 @@ impl Classes {
         }
     }
 
-    /// Forgets a class that has no pins and no members; its number will be given out again.
+    /// Drops a class that has no pins and no members; its number is reused.
     pub(super) fn forget(&mut self, class: u32) {
         let group = &self.groups[class as usize];
         let (first_use, length, next) = (group.first_use, group.uses as usize, group.chain);
@@ -339,7 +339,7 @@ impl Classes {
         self.free_groups.push(class);
     }
 
-    /// Brings the draft of a class up to date with its members and with which resources are tight.
+    /// Updates the draft of a class for its members and for which resources are tight.
     pub(super) fn redraft(&mut self, class: u32, is_tight: impl Fn(u32) -> bool) {
         let (group, draft) = (&self.groups[class as usize], &mut self.drafts[class as usize]);
         let links = &self.links[group.range()];

@@ -1,9 +1,9 @@
-//! Components: which of them an instant's changes reach, and what their new speeds mean for their completions.
+//! Finds the components that an instant's changes reach, and the new completions that follow from their speeds.
 //!
-//! Two classes belong together when they share a resource that its users could fill; one that they cannot fill even at
-//! their bounds (the core of a network without oversubscription) binds no transfer and joins nothing. Every class of a
-//! component that falls apart uses a changed resource or hangs together with one that does, so a search from the
-//! changed resources finds all the pieces, and nothing outside them changes.
+//! Two classes belong to one component when they share a resource that its users could fill; one that they cannot fill
+//! even at their bounds (the core of a network without oversubscription) binds no transfer and connects nothing. Every
+//! class of a component that falls apart uses a changed resource or is connected with one that does, so a search from
+//! the changed resources finds all the pieces, and nothing outside them changes.
 //!
 //! A large component that mostly stays together is searched once in a while and otherwise kept: solving two pieces as
 //! if they were one gives the same speeds.
@@ -14,7 +14,7 @@ use super::system::System;
 use super::work::{Component, Work};
 
 impl System {
-    /// Whether all that has changed belongs to the kept component, or joins nothing but it.
+    /// Whether all that has changed belongs to the kept component, or connects to nothing else.
     pub(super) fn stays_in_kept(&self) -> bool {
         let work = &self.work;
         let kept_by = work.kept_by;
@@ -45,7 +45,7 @@ impl System {
         work.changed.iter().all(inside) && work.alive.iter().all(joins)
     }
 
-    /// The kept component without what has left it and with what has joined.
+    /// The kept component without classes that have left it and with those that have joined.
     pub(super) fn refresh_kept(&mut self) -> Component {
         let mut kept = std::mem::take(&mut self.work.kept);
         let kept_by = self.work.kept_by;
@@ -67,7 +67,7 @@ impl System {
         kept
     }
 
-    /// Searches from what has changed and solves each component found.
+    /// Searches from the changes and solves each component found.
     pub(super) fn solve_found(&mut self) {
         let mut seeds = std::mem::take(&mut self.work.seeds);
         for (number, was_tight) in &self.work.changed {
@@ -95,7 +95,7 @@ impl System {
         }
         self.work.seeds = seeds;
         if kept_by != 0 && (self.work.kept_by == 0 || self.work.left || fresh_by != 0) {
-            // It may have fallen apart unnoticed; then its pieces shared one entry of the schedule.
+            // It may have fallen apart without notice; then its pieces shared one entry of the schedule.
             let kept = std::mem::take(&mut self.work.kept);
             for class in &kept.groups {
                 if self.classes.groups[*class as usize].seen == kept_by {
@@ -108,7 +108,7 @@ impl System {
         if fresh_by != 0 {
             std::mem::swap(&mut self.work.kept, &mut self.work.fresh);
             self.work.fresh.groups.clear();
-            // In order of number they lie in order in memory.
+            // In order of number they are in order in memory.
             self.work.kept.groups.sort_unstable();
             for (place, class) in (0..).zip(&self.work.kept.groups) {
                 self.classes.groups[*class as usize].place = place;
@@ -117,7 +117,7 @@ impl System {
         }
     }
 
-    /// A class none of whose resources could be filled is a component of its own, and runs at its bound.
+    /// A class none of whose resources could be filled is a component by itself, and runs at its bound.
     fn run_apart(&mut self, class: u32) {
         self.searches += 1;
         let group = &mut self.classes.groups[class as usize];
@@ -129,7 +129,8 @@ impl System {
         self.lead_alone(class);
     }
 
-    /// Finds and solves the component of a class; the number of the search if it is the largest so far to be kept.
+    /// Finds and solves the component of a class; returns the number of the search if it is the largest so
+    /// far to be kept.
     fn explore(&mut self, seed: u32) -> Option<u64> {
         self.search(seed);
         let mut found = std::mem::take(&mut self.work.found);
@@ -147,7 +148,7 @@ impl System {
         keep.then_some(self.searches)
     }
 
-    /// Lists the component of a class: classes joined by tight resources.
+    /// Lists the component of a class: classes connected by tight resources.
     fn search(&mut self, seed: u32) {
         self.searches += 1;
         let Work { found: Component { groups, resources, .. }, kept_by, .. } = &mut self.work;
@@ -156,7 +157,7 @@ impl System {
         let mut meet = |class: u32, group: &mut Group, groups: &mut Vec<u32>| {
             if group.seen != self.searches {
                 if group.seen == *kept_by {
-                    // It is found anew, perhaps with more.
+                    // It is found again, perhaps with more.
                     *kept_by = 0;
                 }
                 group.seen = self.searches;

@@ -1,6 +1,7 @@
-//! Drafts: what progressive filling reads and writes of a class, apart from all else so that many of them stay in the cache.
+//! `Draft`: the fields of a class that progressive filling reads and writes, kept separate so that many of them fit
+//! in the cache.
 
-/// Tight resources of a class that are at hand while components are solved.
+/// Tight resources of a class that are stored in the draft.
 const AT_HAND: usize = 4;
 
 /// An attached class while its component is solved.
@@ -8,7 +9,7 @@ const AT_HAND: usize = 4;
 pub(super) struct Draft {
     /// The speed that the solver has found for the present instant.
     pub(super) speed: f64,
-    /// What it takes of each of its resources per unit of speed, if it is even.
+    /// Its use of each of its resources per unit of speed, if it is even.
     pub(super) per_speed: f64,
     /// As in the group.
     pub(super) attached: u32,
@@ -17,7 +18,7 @@ pub(super) struct Draft {
     pub(super) reached: bool,
     /// Whether it is about to join what is kept.
     pub(super) joins: bool,
-    /// The resource whose level it has got, or none: its bound.
+    /// The resource whose level it has, or none: its bound.
     pub(super) neck: u32,
     /// The filling that has last given it a speed.
     pub(super) turn: u32,
@@ -27,7 +28,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Its tight resources, unless they are too many to be at hand.
+    /// Its tight resources, unless there are too many for the draft.
     pub(super) fn tight(&self) -> Option<&[u32]> {
         self.first.get(..usize::from(self.tight))
     }

@@ -1,4 +1,4 @@
-//! When the classes of a component are done at their new speeds; the first of them stands for it in the schedule.
+//! Finds when the classes of a component are done at their new speeds; the first of them represents it in the schedule.
 
 use lockstep_topology::Time;
 
@@ -6,7 +6,7 @@ use super::classes::{Classes, NONE, Pace};
 use super::system::System;
 use super::work::Component;
 
-/// Which of the classes seen so far is done first; behind it, in a chain, those that are at the same time.
+/// The class seen so far that is done first, followed in a chain by those that end at the same time.
 struct First {
     due: Time,
     class: u32,
@@ -27,7 +27,7 @@ impl First {
 }
 
 impl Classes {
-    /// Has a class go on at the speed that its draft says, and finds when it is done.
+    /// Sets a class to the speed in its draft, and finds when it is done.
     fn set_pace(&mut self, class: u32, now: Time) -> &mut Pace {
         let (pace, speed) = (&mut self.paces[class as usize], self.drafts[class as usize].speed);
         if pace.speed != speed || pace.due == Time::MAX {
@@ -38,7 +38,7 @@ impl Classes {
 }
 
 impl System {
-    /// Takes over the speeds of a component that was solved for, and enters its next completion into the schedule.
+    /// Sets the speeds of a component that was solved, and enters its next completion into the schedule.
     pub(super) fn set_all_paces(&mut self, component: &mut Component) {
         let mut first = First::NONE;
         for class in &component.groups {
@@ -48,7 +48,7 @@ impl System {
         self.lead(component, &first);
     }
 
-    /// As [`System::set_all_paces`], of a class that is a component by itself.
+    /// As [`System::set_all_paces`], for a class that is a component by itself.
     pub(super) fn lead_alone(&mut self, class: u32) {
         let pace = self.classes.set_pace(class, self.now);
         pace.next_due = NONE;

@@ -1,7 +1,7 @@
-//! The incremental system: an event costs what the component that it changes costs.
+//! Implements the incremental system: an event costs as much as the component that it changes.
 //!
-//! Starts and ends only note which classes they touched; `settle` (in `settle.rs`) brings the shares up to date when
-//! somebody asks for what follows from them, so any number of events at one instant is solved once.
+//! Starts and ends only record which classes they touched; `settle` (in `settle.rs`) updates the shares when their
+//! result is needed, so any number of events at one instant is solved once.
 
 use lockstep_topology::{InputError, Time};
 
@@ -15,7 +15,7 @@ use super::{ActivityId, ClassId, Finished, Fluid, ResourceId, Use};
 use super::{check_capacity, check_work, normalise, picoseconds};
 
 impl System {
-    /// Takes out the members of `class` that are done now; the first is done by the schedule's word.
+    /// Removes the members of `class` that are done now; the first is done according to the schedule.
     pub(super) fn take_done(&mut self, class: u32) {
         let pace = &mut self.classes.paces[class as usize];
         let others = &mut self.classes.others[class as usize];
@@ -30,7 +30,7 @@ impl System {
         }
     }
 
-    /// Hands out what has ended at the present instant, in order of start.
+    /// Reports what has ended at the present instant, in order of start.
     fn report(&mut self, finished: &mut Vec<Finished>) {
         if self.done.len() > 1 {
             self.done.sort_unstable();
@@ -64,7 +64,7 @@ impl Fluid for System {
         }
         self.rebound(resource.0);
         if !matches!(self.holders[resource.0 as usize], FREE | SHARED) {
-            // The settling takes it among the others.
+            // Settling handles it with the others.
             self.touch(self.holders[resource.0 as usize]);
         }
         Ok(())
@@ -102,7 +102,7 @@ impl Fluid for System {
         group.pins = group.pins.saturating_sub(1);
         if group.pins == 0 && self.classes.paces[class.0 as usize].members == 0 {
             match self.classes.cells[class.0 as usize] {
-                // The settling forgets it.
+                // Settling drops it.
                 NONE => self.touch(class.0),
                 cell => self.left_cell(cell, class.0),
             }
@@ -179,7 +179,7 @@ impl Fluid for System {
         self.active -= self.at_once.len();
         self.done.append(&mut self.at_once);
         loop {
-            // What is due at this instant already joins what has nothing to do.
+            // Completions at this instant join those with nothing to do.
             let due = self.next_due().filter(|due| *due <= to);
             if !self.done.is_empty() && due != Some(self.now) {
                 self.report(finished);

@@ -1,9 +1,10 @@
-//! Levels that may be the next to be reached, the lowest on top: a heap of four children, whose top is mostly raised a little.
+//! `Levels`: a heap of the levels that may be reached next, with four children per node, whose top is mostly
+//! raised a little.
 //!
-//! Progressive filling spends a third of its time here. Four children lie beside each other in a cache line, and are
-//! compared as whole numbers.
+//! Progressive filling spends a third of its time here. Four children are adjacent in a cache line, and are compared as
+//! whole numbers.
 
-/// A level (a consumption) and the resource that it is of, as one number that sorts by level and then by resource.
+/// A level (a consumption) and its resource, as one number that sorts by level and then by resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Stop(u128);
 
@@ -32,7 +33,7 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    /// Begins anew with these levels, each with the resource that it is of.
+    /// Restarts with these levels, each with its resource.
     pub(super) fn restart(&mut self, levels: impl Iterator<Item = (f64, u32)>) {
         self.heap.clear();
         self.heap.extend(levels.map(|(at, whose)| Stop::new(at, whose)));
@@ -53,7 +54,7 @@ impl Levels {
         }
     }
 
-    /// Takes the lowest level out.
+    /// Removes the lowest level.
     pub(super) fn remove_first(&mut self) {
         if let Some(last) = self.heap.pop()
             && !self.heap.is_empty()
@@ -62,7 +63,7 @@ impl Levels {
         }
     }
 
-    /// Moves lower levels below `place` up and puts `stop` where it belongs.
+    /// Moves lower levels below `place` up and puts `stop` into its position.
     fn sink(&mut self, mut place: usize, stop: Stop) {
         loop {
             let first = 4 * place + 1;
@@ -93,7 +94,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The twin is a list, sorted anew each time. Levels may be equal, infinite, and below zero by rounding.
+        /// The twin is a list that is sorted each time. Levels may be equal, infinite, and below zero by rounding.
         #[test]
         fn agrees_with_a_sorted_list(
             start in prop::collection::vec(prop_oneof![-1e-9..2.0f64, Just(1.0), Just(0.0), Just(f64::INFINITY)], 0..80),

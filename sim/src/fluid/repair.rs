@@ -1,11 +1,12 @@
-//! Repairs: new speeds for the few classes of a kept component that an instant's changes reach.
+//! Repairs: finds new speeds for the few classes of a kept component that an instant's changes reach.
 //!
-//! Speeds are right where each class runs at its bound or uses a full resource, its neck, on which no activity consumes more
-//! ([the certificate](crate::fluid)). A change spoils that for few: the users of the resources that it touches. So these alone
-//! are filled anew, with what all others take off the top, and then the others' certificates are looked at on every resource
-//! that was given out: whose neck is full no more, or has somebody above it, and who is above a neck that was found, is reached
-//! as well, and all those reached are filled again. When nobody is left to be reached every certificate holds, and even use
-//! has one set of speeds for which they do.
+//! Speeds are right where each class runs at its bound or uses a full resource, its bottleneck, on which no activity
+//! consumes more ([the certificate](crate::fluid)). A change invalidates this for few classes: the users of the
+//! resources that it touches. So these alone are filled anew, after subtracting what all others take. Then the others'
+//! certificates are checked on every resource that was given out. A class is reached as well if its bottleneck is no
+//! longer full, if another consumes more on its bottleneck, or if it consumes more on a bottleneck that was found. All
+//! reached classes are filled again. When no more are reached every certificate holds, and even use has one set of
+//! speeds for which they do.
 
 use super::resource::Fill;
 use super::share::Part;
@@ -16,8 +17,9 @@ use super::work::{Component, Reached};
 const NEAR: f64 = 1e-12;
 
 impl System {
-    /// Has classes that meet what has changed join the kept component, with all that hang together with them, so that it is
-    /// repaired and not searched; returns whether they may, for levels of uneven use follow from no filling.
+    /// Joins classes that share what has changed to the kept component, with all that are connected with them, so that
+    /// it is repaired and not searched; returns whether they may join, which they may not where levels of uneven use do
+    /// not follow from filling.
     pub(super) fn absorb(&mut self) -> bool {
         let (kept_by, filled) = (self.work.kept_by, self.work.kept.filled);
         if kept_by == 0 || !filled || self.work.turns == 0 {
@@ -63,8 +65,8 @@ impl System {
         even
     }
 
-    /// Finds the speeds of the kept component from those that it had, and its next completion; `false`, and nothing done,
-    /// where its speeds do not tell their necks or a repair costs too much.
+    /// Finds the speeds of the kept component from its earlier ones, and its next completion; `false`, without changes,
+    /// where the speeds do not determine their bottlenecks or a repair costs too much.
     pub(super) fn repair(&mut self, component: &mut Component) -> bool {
         let alive = &self.work.alive;
         if !component.filled || alive.iter().any(|class| !self.classes.groups[*class as usize].even) {
@@ -109,7 +111,7 @@ impl System {
         found
     }
 
-    /// Counts a class and its tight resources among what is filled anew.
+    /// Adds a class and its tight resources to what is filled anew.
     fn reach(&mut self, class: u32, reached: &mut Reached) {
         let draft = &mut self.classes.drafts[class as usize];
         if std::mem::replace(&mut draft.reached, true) {
@@ -156,7 +158,7 @@ impl System {
         part.fill(&mut work.share);
     }
 
-    /// Lists classes that are not reached and whose speed is not right beside those that have been found.
+    /// Lists classes that are not reached and whose speed is not right given those that have been found.
     fn spoilt(&self, reached: &Reached, news: &mut Vec<u32>) {
         for number in &reached.resources {
             let resource = &self.resources[*number as usize];

@@ -1,14 +1,14 @@
-//! What the fast system keeps of a resource: its users, what they could take, and what filling gives out.
+//! Keeps the state of a resource: its users, what they could take, and what filling gives out.
 
 /// No activity uses the resource.
 pub(super) const FREE: u32 = u32::MAX;
-/// Its users stand in its list.
+/// Its users are in its list.
 pub(super) const SHARED: u32 = u32::MAX - 1;
 
 /// Demand within this share of the capacity counts as filling it: sums kept by adding and subtracting drift a little.
 const MARGIN: f64 = 1e-6;
 
-/// What classes with taps have to do with a resource.
+/// How classes with taps use a resource.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Role {
     /// They tap it.
@@ -22,24 +22,24 @@ pub(super) struct Role {
 pub(super) struct User {
     pub(super) group: u32,
     pub(super) link: u32,
-    /// What an activity of the group takes of the resource at its bound.
+    /// The use of the resource by an activity of the group at its bound.
     pub(super) limit: f64,
 }
 
-/// A resource and who uses it.
+/// A resource and its users.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Resource {
-    /// What is there to share, after taps.
+    /// The capacity to share, after taps.
     pub(super) capacity: f64,
-    /// What there would be without.
+    /// The capacity without taps.
     pub(super) nominal: f64,
-    /// What taps take, and how many classes do.
+    /// The use by taps, and the number of classes that tap.
     pub(super) tapped: f64,
     pub(super) tapping: u32,
     pub(super) role: Role,
-    /// Whether what they take has changed since its users were told.
+    /// Whether their use has changed since the users were updated.
     pub(super) sapped: bool,
-    /// What its users would take of it if each ran at its own bound.
+    /// The use by its users if each ran at its own bound.
     pub(super) demand: f64,
     /// How many activities use it.
     pub(super) crowd: f64,
@@ -47,9 +47,9 @@ pub(super) struct Resource {
     pub(super) tight: bool,
     /// The settling (by number) that last noted it as changed.
     pub(super) changed: u64,
-    /// The search (by number) that has last come by.
+    /// The last search (by number) that visited it.
     pub(super) seen: u64,
-    /// Not above the limit of any user.
+    /// A lower bound on the limits of its users.
     pub(super) lowest: f64,
     pub(super) users: Vec<User>,
     /// The cell that it belongs to, or [`NONE`](super::classes::NONE).
@@ -57,13 +57,13 @@ pub(super) struct Resource {
 }
 
 impl Resource {
-    /// Whether its users could fill it. What one activity alone uses is in its bound.
+    /// Whether its users could fill it. The use of a single activity is part of its bound.
     pub(super) fn could_fill(&self) -> bool {
         self.crowd > 1.0 && self.demand > self.capacity * (1.0 - MARGIN)
     }
 }
 
-/// What progressive filling and the sweeps keep of a resource, apart so that it stays in the cache.
+/// The fields of a resource for progressive filling and the sweeps, kept separate so that they stay in the cache.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Fill {
     /// Capacity that is not given out yet.

@@ -1,4 +1,4 @@
-//! When each connected component of a system has its next completion: a heap whose entries can be moved.
+//! Schedules the next completion of each connected component of a system: a heap whose entries can be moved.
 //!
 //! A component changes its prediction at each event that touches it, so an entry is moved in place; leaving stale ones
 //! behind would let the heap outgrow the system.
@@ -11,7 +11,7 @@ const NOWHERE: u32 = u32::MAX;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Schedule {
     heap: Vec<(Time, u32)>,
-    /// Where in the heap each item stands.
+    /// The position of each item in the heap.
     places: Vec<u32>,
 }
 
@@ -35,7 +35,7 @@ impl Schedule {
         self.sink(place, (time, item));
     }
 
-    /// Takes `item` out, if it is in.
+    /// Removes `item`, if it is in.
     pub(super) fn remove(&mut self, item: u32) {
         let Some(place) = self.places.get(item as usize).copied().filter(|place| *place != NOWHERE) else { return };
         self.places[item as usize] = NOWHERE;
@@ -46,7 +46,7 @@ impl Schedule {
         }
     }
 
-    /// Moves later entries above `place` down until `entry` may stand there; returns where that is.
+    /// Moves later entries above `place` down until `entry` fits there; returns that position.
     fn rise(&mut self, mut place: usize, entry: (Time, u32)) -> usize {
         while place > 0 {
             let parent = (place - 1) / 2;
@@ -59,7 +59,7 @@ impl Schedule {
         place
     }
 
-    /// Moves earlier entries below `place` up and puts `entry` where it belongs.
+    /// Moves earlier entries below `place` up and puts `entry` into its position.
     fn sink(&mut self, mut place: usize, entry: (Time, u32)) {
         loop {
             let mut child = 2 * place + 1;

@@ -1,7 +1,7 @@
-//! Settling an instant's changes: which resources they touch, and which of those can now be filled.
+//! Settles an instant's changes: finds the resources that they touch, and which of those can now be filled.
 //!
-//! A class stands in the lists of its resources while it has members; the demand that its members could make at their
-//! bounds tells whether a resource can bind anybody at all. What follows for the speeds is in `component.rs`.
+//! A class is in the lists of its resources while it has members; the demand that its members could make at their
+//! bounds tells whether a resource can bind any class at all. What follows for the speeds is in `component.rs`.
 
 use lockstep_topology::Time;
 
@@ -9,7 +9,7 @@ use super::resource::{FREE, Resource, SHARED, User};
 use super::system::System;
 
 impl System {
-    /// Brings speeds and predictions up to date with what has changed.
+    /// Updates speeds and predictions for what has changed.
     #[inline]
     pub(super) fn settle(&mut self) {
         if !(self.touched.is_empty() && self.sapped.is_empty()) {
@@ -25,7 +25,7 @@ impl System {
             if !self.touched.is_empty() {
                 self.settle_touched();
             }
-            // Who shares what is tapped taps nothing, so this ends after the second time.
+            // Classes that share tapped resources tap nothing, so this ends after the second time.
             self.sap();
         }
     }
@@ -61,7 +61,7 @@ impl System {
         self.work.left = false;
     }
 
-    /// Enters the touched classes into their resources' lists, or takes them out, as they have members or not.
+    /// Adds the touched classes to their resources' lists, or removes them, as they have members or not.
     fn attach_touched(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
         for class in touched.drain(..) {
@@ -91,7 +91,8 @@ impl System {
         self.touched = touched;
     }
 
-    /// Enters a class with so many members into the lists of its resources; who was alone on one of them follows.
+    /// Enters a class with `members` members into the lists of its resources; a class that was alone on one of them is
+    /// entered too.
     pub(super) fn attach(&mut self, class: u32, members: u32) {
         let bound = self.bound(class);
         if self.classes.groups[class as usize].alone {
@@ -123,7 +124,7 @@ impl System {
         }
     }
 
-    /// Takes a class out of the lists of its resources, if it is in.
+    /// Removes a class from the lists of its resources, if it is in.
     pub(super) fn detach(&mut self, class: u32) {
         let group = &mut self.classes.groups[class as usize];
         let (before, range) = (group.attached, group.range());
@@ -156,7 +157,7 @@ impl System {
         }
     }
 
-    /// Notes that a class now counts `more` members, `members` in all.
+    /// Records that a class now counts `more` members, `members` in all.
     fn recount(&mut self, class: u32, more: f64, members: u32) {
         let group = &mut self.classes.groups[class as usize];
         group.attached = members;
@@ -170,7 +171,7 @@ impl System {
         }
     }
 
-    /// Notes that the demand for a resource, or its capacity, has changed.
+    /// Records that the demand for a resource, or its capacity, has changed.
     #[inline]
     pub(super) fn note(&mut self, number: u32) {
         let resource = &mut self.resources[number as usize];

@@ -1,8 +1,8 @@
-//! The speeds of one component: progressive filling where each class uses its resources evenly, else sweeps.
+//! Computes the speeds of one component: progressive filling where each class uses its resources evenly, else sweeps.
 //!
-//! Even use (u the same on all resources of a class, as flows have) makes the levels come out in rising order, each
-//! from the ones below, so every resource is looked at a few times and every class once. Uneven use ties levels into
-//! knots that only a fixed point undoes.
+//! With even use (u the same on all resources of a class, as for flows) the levels come out in rising order, each from
+//! the ones below, so every resource is visited a few times and every class once. With uneven use levels depend on each
+//! other in cycles that only a fixed point resolves.
 
 use super::classes::{Group, Link, NONE};
 use super::draft::Draft;
@@ -11,25 +11,25 @@ use super::resource::{Fill, Resource};
 
 /// Sweeps stop when no speed changes by more than this share of itself.
 const STILL: f64 = 1e-13;
-/// Sweeps after which levels move only half of the way (in the logarithm), should they swing.
+/// Sweeps after which levels move only half of the way (in the logarithm), in case they oscillate.
 const PATIENCE: usize = 200;
-/// Sweeps after which the last levels are taken as they are, made feasible.
+/// Sweeps after which the last levels are taken, made feasible.
 const LIMIT: usize = 2_000;
 
 /// Lists that are kept between solutions to save their allocation.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scratch {
     levels: Levels,
-    /// The present filling, which the drafts carry that have their speed from it.
+    /// The number of the present filling, which drafts carry that have their speed from it.
     turn: u32,
-    /// What each user of a resource takes at most, and how many it is.
+    /// The most that each user of a resource takes, and how many activities it has.
     bounds: Vec<(f64, f64)>,
-    /// Classes and users that filling has looked at.
+    /// Classes and users that filling has visited.
     pub(super) looks: u64,
 }
 
 impl Scratch {
-    /// Begins a filling, which is given out to all drafts that do not carry the number returned.
+    /// Begins a filling, for all drafts that do not carry the number returned.
     pub(super) fn begin(&mut self, drafts: &mut [Draft]) -> u32 {
         self.turn = self.turn.wrapping_add(1);
         if self.turn == 0 {
@@ -40,11 +40,11 @@ impl Scratch {
     }
 }
 
-/// One component: its classes, its tight resources, and the tables that both number into.
+/// One component: its classes, its tight resources, and the tables that both index.
 pub(super) struct Part<'a> {
     pub(super) groups: &'a [Group],
     pub(super) links: &'a [Link],
-    /// Where each class's speed goes.
+    /// The drafts, to which speeds are written.
     pub(super) drafts: &'a mut [Draft],
     pub(super) resources: &'a [Resource],
     pub(super) fills: &'a mut [Fill],
@@ -53,8 +53,8 @@ pub(super) struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Writes each class's speed; returns whether by filling, which also writes its neck. `uneven` tells whether any class
-    /// of the system may be uneven.
+    /// Writes each class's speed; returns whether by filling, which also writes its bottleneck. `uneven` tells whether
+    /// any class of the system may be uneven.
     pub(super) fn solve(mut self, uneven: bool, scratch: &mut Scratch) -> bool {
         if let [only] = self.members {
             let group = &self.groups[*only as usize];
@@ -79,15 +79,15 @@ impl Part<'_> {
         even
     }
 
-    /// Progressive filling in the consumptions u·x, for even classes, of which those that carry the scratch's turn have
-    /// their speed and what the others may use is in `fills`.
+    /// Progressive filling in the consumptions u·x, for even classes; those that carry the scratch's turn have their
+    /// speed, and `fills` has what the others may use.
     ///
-    /// A class's bound is looked at when the level of one of its resources comes up: below it, it takes its bound first.
+    /// A class's bound is checked when the level of one of its resources comes up: below it, it takes its bound first.
     pub(super) fn fill(&mut self, scratch: &mut Scratch) {
         let (levels, turn) = (&mut scratch.levels, scratch.turn);
         levels.restart(self.tight.iter().map(|number| (self.fills[*number as usize].level(), *number)));
         let mut reached = 0.0_f64;
-        // Most levels are never reached: their users have settled at others.
+        // Most levels are never reached: their users have speeds from others.
         let mut left = self.members.len();
         let mut looks = 2 * left;
         while left > 0
@@ -95,7 +95,7 @@ impl Part<'_> {
         {
             let level = self.fills[whose as usize].level();
             if level > at {
-                // Others have settled below since it was noted; it fills later, or never.
+                // Others have got lower levels since it was recorded; it fills later, or never.
                 if level < f64::INFINITY {
                     levels.raise_first(level);
                 } else {
@@ -217,7 +217,7 @@ impl Part<'_> {
         change
     }
 
-    /// Slows down the users of any resource that is given out more than once over.
+    /// Slows down the users of any resource that is overcommitted.
     fn make_feasible(&mut self) {
         let resources = self.resources;
         for number in self.tight.iter() {
@@ -237,7 +237,7 @@ impl Part<'_> {
 /// The level at which `bounds` (each: largest consumption, how many) fill `capacity`; infinite if they cannot.
 ///
 /// Newton's steps from below: the sum of min(level, bound) is concave and piecewise linear in the level, so they rise
-/// to the answer in as many steps as pieces lie between, usually two or three.
+/// to the answer in as many steps as there are pieces between, usually two or three.
 fn water_level(bounds: &[(f64, f64)], capacity: f64) -> f64 {
     let mut level = 0.0;
     loop {

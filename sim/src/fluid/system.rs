@@ -1,4 +1,4 @@
-//! The incremental system: what it keeps of its resources and activities.
+//! `System`: the state of the incremental system: its resources and activities.
 
 use lockstep_topology::Time;
 
@@ -36,27 +36,28 @@ pub struct System {
     pub(super) classes: Classes,
     /// Classes whose members changed since the last settling.
     pub(super) touched: Vec<u32>,
-    /// Who holds each resource: a class that is alone on it, [`FREE`](super::resource::FREE) or [`SHARED`](super::resource::SHARED).
+    /// The holder of each resource: a class that is alone on it, [`FREE`](super::resource::FREE) or
+    /// [`SHARED`](super::resource::SHARED).
     pub(super) holders: Vec<u32>,
-    /// When the classes that are alone are done, and what they no longer wait for.
+    /// The ends of the classes that are alone, and stale entries.
     pub(super) alone: Events<u32>,
-    /// When the first of them is done, as of when this was last asked for.
+    /// The first of these ends, as of the last query.
     pub(super) alone_due: Option<Time>,
-    /// When the next activity is done; `None` where that has to be found anew.
+    /// When the next activity is done; `None` where that has to be recomputed.
     pub(super) upcoming: Option<Option<Time>>,
     /// Classes that are no longer alone and wait to be entered into lists.
     pub(super) joined: Vec<u32>,
-    /// Resources of which taps take something else than its users know.
+    /// Resources whose use by taps has changed since their users were updated.
     pub(super) sapped: Vec<u32>,
-    /// Resources that only classes of their own use.
+    /// Resources that only the classes of a cell use.
     pub(super) cells: Cells,
-    /// How often a capacity was changed.
+    /// The number of changes of capacities.
     pub(super) capacities: u64,
     /// One group of each component that has a completion ahead, at the component's next one.
     pub(super) schedule: Schedule,
     /// Activities with nothing to do, which end before the clock moves: number and token.
     pub(super) at_once: Vec<(u64, u64)>,
-    /// Numbers and tokens of what ends at one instant, to be put in order.
+    /// Numbers and tokens of activities that end at one instant, to be sorted.
     pub(super) done: Vec<(u64, u64)>,
     pub(super) started: u64,
     pub(super) active: usize,

@@ -1,9 +1,9 @@
-//! Taps: what activities take off the top of a resource before others share it, as transfers take memory bandwidth.
+//! Taps: uses of a resource that have priority before others share it, like transfers' use of memory bandwidth.
 //!
-//! A tap never binds its own activity: a link is much slower than the memory at its end, so a fair share of the memory is
-//! more than what a transfer asks for, and max-min sharing gives each transfer all of that. To say so beforehand is the
-//! same sharing for the price of two small systems instead of a large one that all devices with traffic would belong to.
-//! What is left has a floor, [`LEAST_LEFT`], so that a bad platform slows others down and does not stop them.
+//! A tap never binds its own activity: a link is much slower than the memory at its end, so a fair share of the memory
+//! is more than what a transfer needs, and max-min sharing gives each transfer all of that. Fixing it beforehand gives
+//! the same sharing for the price of two small systems instead of a large one with all devices that have traffic. What
+//! is left has a floor, [`LEAST_LEFT`], so that an unbalanced platform slows others down and does not stop them.
 
 use super::classes::{Link, NONE, Taps};
 use super::resource::{FREE, Resource, Role, SHARED, User};
@@ -14,12 +14,13 @@ use lockstep_topology::InputError;
 /// Share of a resource that taps always leave.
 pub(crate) const LEAST_LEFT: f64 = 1.0 / 16.0;
 
-/// What taps leave of a capacity.
+/// The capacity that taps leave.
 pub(super) fn left(nominal: f64, tapped: f64) -> f64 {
     (nominal - tapped).max(nominal * LEAST_LEFT)
 }
 
-/// Refuses a class by which a resource would be tapped, and shared by who taps: sharing could not be told in two steps.
+/// Refuses a class by which a resource would be both tapped and shared by classes that tap: sharing could not be solved
+/// in two steps.
 pub(super) fn check(uses: &[Use], taps: &[Use], role: impl Fn(ResourceId) -> Role) -> Result<(), InputError> {
     let refused = |id: ResourceId, what: &str| {
         Err(InputError::new("", format!("resource {}", id.0), format!("is {what}, which cannot go together")))
@@ -46,13 +47,13 @@ impl System {
         {
             self.resources[link.resource as usize].role.shared = true;
         }
-        // Bounds are looked up anew, and find which classes share what is tapped.
+        // Bounds are recomputed, and find which classes share what is tapped.
         self.capacities += 1;
         self.classes.groups[class.0 as usize].taps = !taps.is_empty();
         self.classes.taps[class.0 as usize] = Taps { uses: taps, rate: 0.0 };
     }
 
-    /// Counts the taps of a class anew, after its members or their speed have changed.
+    /// Recounts the taps of a class, after its members or their speed have changed.
     pub(super) fn retap(&mut self, class: u32) {
         if !self.classes.groups[class as usize].taps {
             return;
@@ -85,7 +86,8 @@ impl System {
         }
     }
 
-    /// Lets those who share tapped resources know what is left of them; they are touched if that changes their speeds.
+    /// Updates the capacity left for classes that share tapped resources; they are touched if that changes
+    /// their speeds.
     pub(super) fn sap(&mut self) {
         let mut sapped = std::mem::take(&mut self.sapped);
         let mut unmoved = false;
@@ -100,7 +102,7 @@ impl System {
                 SHARED => self.rebound(number),
                 alone => {
                     if self.bound(alone) != self.classes.paces[alone as usize].speed {
-                        // The settling takes it among the others.
+                        // Settling handles it with the others.
                         self.touch(alone);
                     }
                 }
@@ -108,12 +110,12 @@ impl System {
         }
         self.sapped = sapped;
         if unmoved && self.touched.is_empty() && self.work.kept_by != 0 {
-            // Pauses count what is settled without solving, too.
+            // Pauses also count settlings without solving.
             self.work.choice.repairs();
         }
     }
 
-    /// Whether the users of a resource that is tapped run as they did: it binds none of them, and could not be filled before.
+    /// Whether the users of a tapped resource run as before: it binds none of them, and could not be filled before.
     fn are_unmoved(&mut self, number: u32) -> bool {
         let resource = &self.resources[number as usize];
         let bound = |user: &User| {
@@ -128,9 +130,9 @@ impl System {
         resources[number as usize].users.iter().all(|user| classes.paces[user.group as usize].keeps_due(*now))
     }
 
-    /// The capacity of a resource has changed: its users settle anew, with the bounds that now hold.
+    /// The capacity of a resource has changed: its users settle anew, with the present bounds.
     pub(super) fn rebound(&mut self, resource: u32) {
-        // What changes from here on is noted for the next settling.
+        // Changes from here on are recorded for the next settling.
         self.instant += 1;
         self.note(resource);
         for at in 0..self.resources[resource as usize].users.len() {
@@ -140,7 +142,7 @@ impl System {
         }
     }
 
-    /// Brings the bound of a class that stands in lists up to date.
+    /// Updates the bound of a class that is in lists.
     fn rebind(&mut self, class: u32) {
         let group = &self.classes.groups[class as usize];
         let (before, bound, crowd) = (group.bound, self.limit(group), f64::from(group.attached));

@@ -1,6 +1,6 @@
-//! The fast system against the slow one, and both against the certificate.
+//! Compares the fast system with the slow one, and both with the certificate.
 //!
-//! A scenario is a list of deeds with gaps of time between them; both systems play it and must tell the same story.
+//! A scenario is a list of actions with gaps of time between them; both systems play it and must give the same result.
 
 mod by_hand;
 mod slow;
@@ -30,13 +30,13 @@ enum Deed {
 #[derive(Debug, Clone)]
 struct Scenario {
     capacities: Vec<f64>,
-    /// Resources that only classes of their own use.
+    /// Resources that only classes of the cell use.
     cell: Vec<u32>,
-    /// Picoseconds to wait, then what to do.
+    /// Picoseconds to wait, then the action.
     deeds: Vec<(u64, Deed)>,
 }
 
-/// How an activity ended: when, and with how much left.
+/// The end of an activity: when, and with how much left.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct End {
     time: Time,
@@ -165,7 +165,8 @@ fn scenarios(per_speed: impl Strategy<Value = f64> + Clone) -> impl Strategy<Val
         .prop_map(|(capacities, deeds)| Scenario { capacities, cell: Vec::new(), deeds: cumulate(deeds) })
 }
 
-/// Transfers over links 0 to 2 that tap memories 3 to 5, each by what belongs to its link; kernels that use these, which may be a cell.
+/// Transfers over links 0 to 2 that tap memories 3 to 5, each the one of its link; kernels that use these, which
+/// may be a cell.
 fn tapped_scenarios() -> impl Strategy<Value = Scenario> {
     let cap = prop_oneof![Just(f64::INFINITY), 0.05..3.0];
     let transfer = (cap.clone(), prop::collection::vec((0u32..3, Just(1.0)), 1..3), 0.5..20.0f64);
@@ -183,7 +184,8 @@ fn tapped_scenarios() -> impl Strategy<Value = Scenario> {
         .prop_map(|(capacities, cell, deeds)| Scenario { capacities, cell, deeds: cumulate(deeds) })
 }
 
-/// Flows over two or three of thirty links in a row, most of them at once: a change reaches few of many that hang together.
+/// Flows over two or three of thirty links in a row, most of them at once: a change reaches few of many
+/// connected classes.
 fn long_scenarios() -> impl Strategy<Value = Scenario> {
     let cap = prop_oneof![3 => Just(f64::INFINITY), 1 => 0.05..1.0];
     let start = (cap, 0u32..28, 2u32..4, 0.5..20.0f64).prop_map(|(cap, first, links, work)| {
@@ -258,7 +260,7 @@ proptest! {
         same_story(&scenario)?;
     }
 
-    /// All is in a few classes, so groups have many members.
+    /// Everything is in a few classes, so groups have many members.
     #[test]
     fn fast_is_slow_for_crowds(
         works in prop::collection::vec((0u64..2 * SECOND, 0u32..3, 1u32..8), 1..60),

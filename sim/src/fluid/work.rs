@@ -1,4 +1,4 @@
-//! What the fast system keeps between settlings: components, what of them was found, and what a repair reaches.
+//! Keeps state between settlings: components, what was found of them, and what a repair reaches.
 
 use super::choice::Choice;
 use super::classes::{Classes, NONE};
@@ -10,11 +10,11 @@ use super::share;
 pub(super) struct Component {
     pub(super) groups: Vec<u32>,
     pub(super) resources: Vec<u32>,
-    /// The class that is in the schedule on its behalf, or none.
+    /// The class that represents it in the schedule, or none.
     pub(super) leader: u32,
-    /// Whether its speeds were found by filling, so that each class's draft names its neck.
+    /// Whether its speeds were found by filling, so that each class's draft names its bottleneck.
     pub(super) filled: bool,
-    /// What that has cost, in classes and users looked at, and the number of classes that it had.
+    /// The cost of that, in classes and users visited, and the number of classes that it had.
     pub(super) cost: u64,
     pub(super) solved: u64,
 }
@@ -26,12 +26,12 @@ impl Default for Component {
 }
 
 impl Component {
-    /// What solving for all of it would cost now, as far as the last time tells.
+    /// The cost of solving all of it now, estimated from the last time.
     pub(super) fn whole(&self) -> u64 {
         self.cost * self.groups.len() as u64 / self.solved
     }
 
-    /// Takes in a class and those of its tight resources that are not in; `by` is the search that all of it carries.
+    /// Adds a class and those of its tight resources that are not in; `by` is the search that all of it carries.
     pub(super) fn join(&mut self, class: u32, by: u64, classes: &mut Classes, resources: &mut [Resource]) {
         let group = &mut classes.groups[class as usize];
         if group.seen != by {
@@ -58,7 +58,7 @@ pub(super) struct Reached {
     pub(super) users: u64,
 }
 
-/// What is kept between settlings, most of it to save its allocation.
+/// State kept between settlings, most of it to save its allocation.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Work {
     /// Resources whose demand has changed, and whether they were tight before.
@@ -80,9 +80,10 @@ pub(super) struct Work {
     pub(super) left: bool,
     /// Settlings for which it may still be used.
     pub(super) turns: u32,
-    /// Whether that component is repaired; kept from one search to the next, as what is found is mostly what was kept.
+    /// Whether that component is repaired; kept from one search to the next, as the component found is mostly
+    /// the kept one.
     pub(super) choice: Choice,
-    /// Classes that are about to join something.
+    /// Classes that are about to join a component.
     pub(super) joining: Vec<u32>,
     pub(super) reached: Reached,
     pub(super) share: share::Scratch,

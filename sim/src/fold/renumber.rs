@@ -1,8 +1,8 @@
-//! A program whose ranks are numbered anew, so that those that are alike follow each other as folding wants them.
+//! Renumbers the ranks of a program, so that equal ranks are consecutive as folding needs them.
 //!
-//! Stages of a pipeline differ, but the ranks of one that differ along `data` do not; and those along `tensor` do the same at the same
-//! time. Folding takes blocks of consecutive ranks for each other, so the simulation numbers ranks by their coordinates on such axes
-//! first. What it says of them is put back into the program's own numbers.
+//! Stages of a pipeline differ, but the ranks of one that differ along `data` do not; and those along `tensor` do the
+//! same at the same time. Folding exchanges blocks of consecutive ranks, so the simulation numbers ranks by their
+//! coordinates on such axes first. Its results are converted back to the program's own numbers.
 
 use std::collections::BTreeSet;
 
@@ -17,19 +17,19 @@ use crate::traffic::Traffic;
 /// Routes that are followed to see whether they move with the ranks.
 const MOST_ROUTES: u64 = 1 << 22;
 
-/// A program with other numbers for its ranks, and where these are.
+/// A program with renumbered ranks, and their placement.
 pub(crate) struct Renumbered {
     pub(crate) program: Program,
     placement: Placement,
     hosting: Hosting,
-    /// By new number: the rank of the program as it was.
+    /// By new number: the rank in the original program.
     was: Vec<u32>,
 }
 
-/// A program with other numbers for its ranks, where it has them, and who of these stands for whom.
+/// A program with other numbers for its ranks, where it has them, and which of these represent which.
 pub(crate) type Numbers = (Option<Renumbered>, (Orbits, Folding));
 
-/// How `program` folds on `platform`, with other numbers for its ranks where that is better than as they are.
+/// How `program` folds on `platform`, renumbered where that is better.
 pub(crate) fn best(program: &Program, platform: &Platform<'_>, rule: FoldRule) -> Numbers {
     let order: Vec<Axis> = program.mesh.outer_first().filter(|axis| program.mesh.size(*axis) > 1).collect();
     let differs = order.len() > 1 && order.iter().any(|axis| matches!(axis, Axis::Pipeline | Axis::Tensor));
@@ -37,7 +37,8 @@ pub(crate) fn best(program: &Program, platform: &Platform<'_>, rule: FoldRule) -
     if rule == FoldRule::Never || !differs || !alike || program.claims() {
         return (None, of_program(program, platform, rule));
     }
-    // Blocks of the cluster may take each other's place: as the program is, or with the axis behind that of the stages outermost.
+    // Blocks of the cluster may be exchanged: with the program's numbers, or with the axis after that of the
+    // stages outermost.
     let outermost = if order[0] == Axis::Pipeline { order[1] } else { order[0] };
     let moved = if outermost == order[0] { None } else { Renumbered::by(program, platform, &[outermost]) };
     let by_blocks = match &moved {
@@ -48,7 +49,7 @@ pub(crate) fn best(program: &Program, platform: &Platform<'_>, rule: FoldRule) -
     let inner = order.iter().copied().find(|axis| !matches!(axis, Axis::Pipeline | Axis::Tensor));
     let coordinates = match (&by_blocks.1, inner) {
         (Folding::Folded { .. }, _) if !tensor => Vec::new(),
-        // So much of the cluster is known to be alike.
+        // This much of the cluster is known to be equal.
         (Folding::Folded { representatives, group: Permutations::Rotations { .. }, .. }, Some(inner)) => {
             let each = program.ranks() / program.mesh.size(inner);
             if inner == outermost { vec![representatives / each] } else { Vec::new() }
@@ -65,12 +66,13 @@ pub(crate) fn best(program: &Program, platform: &Platform<'_>, rule: FoldRule) -
     }
 }
 
-/// Whether ranks along `axis` do the same, and what they exchange along it stays itself when each takes the place of the next.
+/// Whether ranks along `axis` do the same, and their exchanges along it are unchanged when each takes the place
+/// of the next.
 fn turns_by_one(program: &Program, axis: Axis) -> bool {
     program.mesh.size(axis) > 1 && rotation(program, axis) == Some(1)
 }
 
-/// The fewest coordinates by which ranks along `axis` may go round, as far as the program is concerned.
+/// The fewest coordinates by which ranks along `axis` may be rotated, as far as the program is concerned.
 fn rotation(program: &Program, axis: Axis) -> Option<u32> {
     if copies_differ(program, axis) {
         return None;
@@ -86,15 +88,15 @@ fn rotation(program: &Program, axis: Axis) -> Option<u32> {
     if let Permutations::Rotations { unit } = group { Some(unit) } else { None }
 }
 
-/// By how many coordinates ranks along `axis` may go round, the fewest first.
+/// By how many coordinates ranks along `axis` may be rotated, the fewest first.
 fn rotations(program: &Program, axis: Axis) -> Vec<u32> {
     let size = program.mesh.size(axis);
     let Some(unit) = rotation(program, axis) else { return Vec::new() };
     (unit..size).filter(|coordinates| coordinates.is_multiple_of(unit) && size.is_multiple_of(*coordinates)).collect()
 }
 
-/// Folds all ranks along `tensor` into one, if asked to, and those along another axis into the given number of coordinates; `None`
-/// where the routes of their messages are not alike.
+/// Folds all ranks along `tensor` into one, if asked to, and those along another axis into the given number of
+/// coordinates; `None` where the routes of their messages are not equal.
 fn along_routes(
     program: &Program,
     platform: &Platform<'_>,
@@ -123,7 +125,7 @@ fn along_routes(
 impl Renumbered {
     /// `program` with these axes outermost; `None` where that changes more than numbers.
     fn by(program: &Program, platform: &Platform<'_>, first: &[Axis]) -> Option<Renumbered> {
-        // What exchanges along two axes numbers its members otherwise then, and nodes are runs of consecutive ranks.
+        // Exchanges along two axes number their members differently then, and nodes are runs of consecutive ranks.
         let several =
             |exchange: &Exchange| exchange.axes.iter().filter(|axis| program.mesh.size(*axis) > 1).count() > 1;
         let mut exchanges = program.roles.iter().flat_map(Role::exchanges);
@@ -155,7 +157,7 @@ impl Renumbered {
         Some(Renumbered { program: Program { roles, mesh, ..program.clone() }, placement, hosting, was })
     }
 
-    /// Who of the first `ranks` ranks sends to whom.
+    /// Which of the first `ranks` ranks sends to which rank.
     fn pairs(&self, ranks: u32) -> Option<Vec<(u32, u32)>> {
         let mut pairs = BTreeSet::new();
         for role in &self.program.roles {
@@ -173,12 +175,12 @@ impl Renumbered {
         Some(pairs.into_iter().collect())
     }
 
-    /// `platform` with the ranks where they were.
+    /// `platform` with the ranks in their original places.
     pub(crate) fn platform<'p>(&'p self, platform: &Platform<'p>) -> Platform<'p> {
         Platform { placement: &self.placement, hosting: &self.hosting, ..*platform }
     }
 
-    /// Gives spans and traffic the ranks' own numbers.
+    /// Converts spans and traffic to the original rank numbers.
     pub(crate) fn back(&self, spans: &mut [Span], traffic: &mut Traffic) {
         let was = |rank: u32| self.was[rank as usize];
         spans.iter_mut().for_each(|span| *span = Span { rank: was(span.rank), ..*span });

@@ -1,4 +1,4 @@
-//! Folded equals unfolded, to the picosecond, on everything that ships and on trees of switches.
+//! Tests that folded equals unfolded, to the picosecond, on everything that ships and on trees of switches.
 
 mod collectives;
 mod input;
@@ -17,7 +17,7 @@ use crate::{
     CollectiveRun, CollectiveTime, Conditions, FoldRule, Folding, NetworkModel, Platform, Roofline, SimOptions,
 };
 
-/// All that serve an allreduce.
+/// All algorithms that serve an allreduce.
 const ALGORITHMS: [&str; 9] = [
     "ring",
     "halving-doubling",
@@ -59,7 +59,7 @@ fn both(world: &World, collective: &Collective, algorithm: &str, elements: u64, 
     [(FoldRule::Exact, false), (FoldRule::Never, true)].map(time)
 }
 
-/// Both runs of a collective say the same; whether the first was folded.
+/// Both runs of a collective have the same result; returns whether the first was folded.
 fn same([folded, whole]: [CollectiveTime; 2], what: &str) -> bool {
     assert_eq!(whole.folding, Folding::Off);
     assert!(folded.time.0.abs_diff(whole.time.0) <= 1, "{what}: {} folded, {} unfolded", folded.time, whole.time);
@@ -69,7 +69,8 @@ fn same([folded, whole]: [CollectiveTime; 2], what: &str) -> bool {
     matches!(folded.folding, Folding::Folded { .. })
 }
 
-/// A program's tasks, folded and not (and then message by message), are equal one by one; whether the first were folded.
+/// A program's tasks, folded and not (and then message by message), are equal one by one; returns whether the first
+/// were folded.
 fn same_tasks(world: &World, program: &Program, iterations: u32, what: &str) -> bool {
     same_tasks_under(world, Conditions::none(), program, iterations, what)
 }
@@ -79,7 +80,7 @@ fn same_tasks_under(world: &World, conditions: &Conditions, program: &Program, i
     let platform = Platform { conditions, ..platform(world) };
     let (_, (_, folding)) = renumber::best(program, &platform, FoldRule::Exact);
     if !matches!(folding, Folding::Folded { .. }) {
-        // Both ways are one.
+        // Both ways are the same.
         return false;
     }
     let run = |fold: FoldRule, long_way: bool| {
@@ -140,7 +141,7 @@ layer = [
 ]
 "#;
 
-/// The job of a model on `world`, in chunks of so many bytes.
+/// The job of a model on `world`, in chunks of `chunk` bytes.
 fn job(world: &World, model: &str, algorithm: &str, chunk: u64) -> Job {
     Job {
         algorithm: algorithm.parse().expect("an algorithm"),

@@ -1,17 +1,17 @@
-//! Work that activities of each class have done: sums, and the last of it one by one where that is asked for.
+//! `Done`: records the work that activities of each class have done: sums, and the last of it one by one if requested.
 
 use crate::fluid::ClassId;
 
-/// What is noted one by one at most: 24 MB.
+/// Limit on the work that is recorded one by one: 24 MB.
 const LONGEST_LOG: usize = 1 << 20;
 
-/// What one or several equal activities do.
+/// The work of one or several equal activities.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Taken {
     class: ClassId,
     work: f64,
     count: u32,
-    /// The iteration of a task of the compute stream, of all else zero.
+    /// The iteration of a task of the compute stream; zero for anything else.
     pub(crate) iteration: u32,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// Makes room for the first `classes` classes.
+    /// Extends the sums to the first `classes` classes.
     pub(super) fn know(&mut self, classes: usize) {
         self.sums.resize(classes.max(self.sums.len()), 0.0);
     }
@@ -33,7 +33,7 @@ impl Done {
         &self.sums
     }
 
-    /// Notes that an activity of `class` does `work`.
+    /// Records that an activity of `class` does `work`.
     pub(crate) fn take(&mut self, class: ClassId, work: f64) {
         self.note(Taken { class, work, count: 1, iteration: 0 });
     }
@@ -43,7 +43,7 @@ impl Done {
         self.note(Taken { class, work, count: 1, iteration });
     }
 
-    /// Notes that `count` activities of `class` do `work` each: one is added after the other, as if they were events.
+    /// Records that `count` activities of `class` do `work` each: one is added after the other, as if they were events.
     pub(crate) fn take_often(&mut self, class: ClassId, work: f64, count: u32) {
         self.note(Taken { class, work, count, iteration: 0 });
     }
@@ -65,20 +65,20 @@ impl Done {
         *sum = (0..count).fold(*sum, |sum, _| sum + work);
     }
 
-    /// Notes that all that was done since `before` is done `times` times more.
+    /// Records that everything done since `before` is done `times` times more.
     pub(crate) fn take_again(&mut self, before: &[f64], times: u32) {
         let before = before.iter().copied().chain(std::iter::repeat(0.0));
         self.sums.iter_mut().zip(before).for_each(|(sum, before)| *sum += (*sum - before) * f64::from(times));
     }
 
-    /// From now on it is noted one by one what is done.
+    /// From now on work is recorded one by one.
     pub(crate) fn begin_log(&mut self) {
         let mut log = self.log.take().unwrap_or_default();
         log.clear();
         self.log = Some(log);
     }
 
-    /// What was done since, unless that is too much to be noted.
+    /// The work done since, unless that is too much to record.
     pub(crate) fn end_log(&mut self) -> Option<Vec<Taken>> {
         self.log.take()
     }

@@ -1,4 +1,4 @@
-//! Input as activities: a host's storage, its threads that decode, and the route from its CPU to a device.
+//! Models input as activities: a host's storage, its decoding threads, and the route from its CPU to a device.
 
 use lockstep_topology::cluster::{Device, DeviceKind, Sharing};
 use lockstep_topology::{InputError, Time};
@@ -8,10 +8,10 @@ use crate::fluid::{ClassId, Fluid, ResourceId, Use};
 use crate::input::Input;
 use crate::platform::NetworkModel;
 
-/// How a batch gets from its host's CPU to a device.
+/// The transfer of a batch from its host's CPU to a device.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Upload {
-    /// A unit of work is a second of a copy that has its route for itself.
+    /// A unit of work is a second of a copy that has its route to itself.
     pub(crate) class: ClassId,
     /// Its work.
     pub(crate) seconds: f64,
@@ -20,7 +20,7 @@ pub(crate) struct Upload {
 }
 
 impl<F: Fluid> Resources<'_, F> {
-    /// The CPU that feeds `device`, or the one that stands for it, and how many uses it has for each that is simulated.
+    /// The CPU that feeds `device`, or the one that represents it, and how many uses it has for each that is simulated.
     fn feeder(&self, device: &Device) -> (&Device, f64) {
         let cluster = self.platform.cluster;
         let first = cluster.hosts()[device.host.0 as usize].devices[0];
@@ -47,17 +47,17 @@ impl<F: Fluid> Resources<'_, F> {
     /// The class of reads for ranks on `device`, a unit of work being a second of the storage.
     ///
     /// # Errors
-    /// What the solver refuses.
+    /// Errors of the solver.
     pub(crate) fn reading(&mut self, device: &Device, input: &Input) -> Result<ClassId, InputError> {
         let [storage, _] = self.host_input(device, input.threads)?;
         self.class(1.0, &[Use::one(storage)])
     }
 
-    /// The class of what threads of the host decode for a rank on `device`, of batches of `samples` samples, a unit of work being a second
-    /// of one of them, of which it is on a core for the share `working`.
+    /// The class of decoding by threads of the host for a rank on `device`, of batches of `samples` samples, a unit of
+    /// work being a second of one of them, of which it is on a core for the share `working`.
     ///
     /// # Errors
-    /// What the solver refuses.
+    /// Errors of the solver.
     pub(crate) fn decoding(
         &mut self,
         device: &Device,
@@ -79,11 +79,11 @@ impl<F: Fluid> Resources<'_, F> {
         self.class(f64::from(input.threads_on(samples)), &uses)
     }
 
-    /// The copy of `bytes` from the host's CPU to `device`, which shares its links with messages as they share them with each other; no time
-    /// where the device is that CPU.
+    /// The copy of `bytes` from the host's CPU to `device`, which shares its links with messages as they do with each
+    /// other; no time where the device is that CPU.
     ///
     /// # Errors
-    /// A device that the CPU does not reach, a route that does not fold, what the solver refuses.
+    /// A device that the CPU does not reach, a route that does not fold, errors of the solver.
     pub(crate) fn upload(&mut self, device: &Device, bytes: u64) -> Result<Upload, InputError> {
         let cluster = self.platform.cluster;
         let cpu = &cluster.devices()[cluster.hosts()[device.host.0 as usize].devices[0].0 as usize];

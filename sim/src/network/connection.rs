@@ -1,7 +1,8 @@
-//! What the messages of a path pay beside latency and their share of the links: set-up, handshake, window, incast.
+//! Models the cost of a path's messages besides latency and their share of the links: set-up, handshake,
+//! window, incast.
 //!
-//! The closed form of a message of n bytes, alone, its receive posted in time: with o the sender's time per message, L the
-//! route's latency and B the least of payload rates and caps,
+//! The closed form of a message of n bytes, alone, its receive posted in time: with o the sender's time per message, L
+//! the route's latency and B the least of payload rates and caps,
 //!
 //! - eager, or without handshake: o + L + n/B;
 //! - rendezvous by write: the announcement o + L, the answer o + L, the bytes o + L + n/B;
@@ -20,10 +21,10 @@ use crate::costs::MessageCost;
 use crate::fluid::{Fluid, Use};
 use crate::machine::Resources;
 
-/// What the messages of one path pay.
+/// The cost of the messages of one path.
 #[derive(Debug, Default)]
 pub(crate) struct Terms {
-    /// The port that they leave through.
+    /// The port through which they leave.
     pub(crate) port: u32,
     /// The sender's time per message.
     pub(crate) send: Time,
@@ -31,7 +32,7 @@ pub(crate) struct Terms {
     pub(crate) rendezvous: Rendezvous,
     /// How connections start, unless with their whole window.
     pub(crate) ramp: Option<Ramp>,
-    /// The receiver's port, where it minds how many send to it.
+    /// The receiver's port, where its rate depends on the number of senders.
     pub(crate) incast: Option<u32>,
 }
 
@@ -44,7 +45,8 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// What carries the bytes over `route`, which take `taps` of the memories at its ends, and the terms of its messages.
+    /// The carrier of the bytes over `route`, which take `taps` of the memories at its ends, and the terms of
+    /// its messages.
     ///
     /// # Errors
     /// Links of a bandwidth that the solver refuses.
@@ -75,7 +77,7 @@ impl Connections {
                 let wire = resources.wire(receiver)?;
                 Some(self.incasts.of(wire, incast))
             }
-            // Without contention nobody meets anybody.
+            // Without contention connections do not affect each other.
             (None, _) | (_, Carrier::Alone(_)) => None,
         };
         let (port, send) = (self.ports.of(transport.sender), Time::from_secs_f64(cost.send));

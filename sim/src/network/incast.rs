@@ -1,7 +1,8 @@
-//! Incast: a receiver's port that too many senders reach at once loses packets, and delivers less than its rate.
+//! Models incast: a receiver's port that too many senders reach at once loses packets, and delivers less than its rate.
 //!
-//! A step, and stated by the cluster file: up to so many senders the port is whole, beyond them a share is left. What is
-//! behind it (buffers that overflow, timeouts of whole windows: Vasudevan et al., SIGCOMM 2009) depends on switch and stack.
+//! A step, and stated by the cluster file: up to a number of senders the port is whole, beyond it a share is
+//! left. The causes (buffers that overflow, timeouts of whole windows: Vasudevan et al., SIGCOMM 2009) depend on
+//! switch and stack.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use crate::machine::Resources;
 struct Port {
     wire: ResourceId,
     incast: Incast,
-    /// Connections with bytes on their way to it.
+    /// Connections with bytes in flight to it.
     senders: u32,
 }
 
@@ -41,17 +42,17 @@ impl Incasts {
     /// A connection's bytes begin to flow.
     ///
     /// # Errors
-    /// What the solver refuses.
+    /// Errors of the solver.
     pub(crate) fn enter<F: Fluid>(&mut self, port: u32, resources: &mut Resources<'_, F>) -> Result<(), InputError> {
         let Port { wire, incast, senders } = &mut self.ports[port as usize];
         *senders += 1;
         if *senders == incast.senders + 1 { resources.set_share(*wire, CAUSE, incast.goodput) } else { Ok(()) }
     }
 
-    /// A connection has no bytes on their way any more.
+    /// A connection has no more bytes in flight.
     ///
     /// # Errors
-    /// What the solver refuses.
+    /// Errors of the solver.
     pub(crate) fn leave<F: Fluid>(&mut self, port: u32, resources: &mut Resources<'_, F>) -> Result<(), InputError> {
         let Port { wire, incast, senders } = &mut self.ports[port as usize];
         *senders -= 1;
@@ -59,5 +60,5 @@ impl Incasts {
     }
 }
 
-/// Why such a port is not whole.
+/// The cause of such a port's reduced share.
 const CAUSE: &str = "incast";

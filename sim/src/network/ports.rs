@@ -1,7 +1,7 @@
-//! Ports: where messages leave a NIC, one after the other, each taking the sender's time per message.
+//! Models ports: messages leave a NIC one after the other, each taking the sender's time per message.
 //!
-//! Only that time queues. The bytes that follow share the wire with those of other messages, so a port that is through with
-//! a message's set-up begins the next one's while the first still flows.
+//! Only that time queues. The bytes that follow share the wire with those of other messages, so a port that is through
+//! with a message's set-up begins the next one's while the first still flows.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ impl Ports {
         port
     }
 
-    /// For how long from `now` on each port is not free yet.
+    /// The time from `now` until each port is free.
     pub(crate) fn waits(&self, now: Time) -> Vec<Time> {
         self.free.iter().map(|free| Time::max(*free, now) - now).collect()
     }
@@ -37,7 +37,7 @@ impl Ports {
         self.free[port as usize]
     }
 
-    /// When a message that comes `now` and takes `span` is through, behind those that came before.
+    /// When a message that arrives `now` and takes `span` is through, after those that came before.
     pub(crate) fn pass(&mut self, port: u32, now: Time, span: Time) -> Time {
         let free = &mut self.free[port as usize];
         *free = Time::max(*free, now) + span;
@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(ports.pass(a, Time(12), Time(5)), Time(20));
         assert_eq!(ports.pass(b, Time(12), Time(5)), Time(17));
         assert_eq!(ports.pass(a, Time(30), Time(5)), Time(35));
-        // What takes no time still waits for its turn.
+        // A message that takes no time still waits for its turn.
         assert_eq!(ports.pass(a, Time(31), Time(0)), Time(35));
     }
 }

@@ -1,8 +1,8 @@
-//! Slow start: a connection begins with a small window, which grows by every byte that is acknowledged.
+//! Models slow start: a connection begins with a small window, which grows by every byte that is acknowledged.
 //!
-//! So it doubles each round trip for as long as the window is what holds the bytes up (RFC 5681 §3.1). A message is cut
-//! where its window doubles: the first W bytes flow at W a round trip, the next 2W at twice that, until the window is worth
-//! more than the route's rate; a smaller fair share on the way slows the growth down, as fewer acknowledgements do.
+//! So it doubles each round trip for as long as the window limits the bytes (RFC 5681 §3.1). A message is cut where its
+//! window doubles: the first W bytes flow at W a round trip, the next 2W at twice that, until the window allows more
+//! than the route's rate; a smaller fair share on the way slows the growth down, as fewer acknowledgements do.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use lockstep_topology::Time;
 
 use super::Carrier;
 
-/// A connection that has been quiet for longer starts anew: the least retransmission timeout (RFC 5681 §4.1; Linux's 200 ms).
+/// A connection that has been quiet for longer restarts: the least retransmission timeout (RFC 5681 §4.1;
+/// Linux's 200 ms).
 const IDLE: Time = Time(200_000_000_000);
 
 /// The growing windows of the connections of one route.
@@ -18,18 +19,18 @@ const IDLE: Time = Time(200_000_000_000);
 pub(crate) struct Ramp {
     /// The first window in bytes.
     first: u64,
-    /// What carries the bytes of each doubling; beyond the last, the window is no limit.
+    /// The carrier of the bytes of each doubling; beyond the last, the window is no limit.
     carriers: Vec<Carrier>,
 }
 
-/// How far one connection is.
+/// The state of one connection.
 #[derive(Debug, Clone, Copy, Default)]
 struct Window {
     /// Bytes since it started.
     sent: u64,
-    /// Bytes of the message under way that have not begun to flow.
+    /// Bytes of the message in flight that have not begun to flow.
     left: u64,
-    /// When its last bytes were there.
+    /// When its last bytes arrived.
     last: Time,
 }
 
@@ -40,9 +41,10 @@ pub(crate) struct Windows {
 }
 
 impl Ramp {
-    /// From `first` bytes a round trip, doubling below `rate` bytes per second; `None` where the first window is no limit.
+    /// From `first` bytes a round trip, doubling below `rate` bytes per second; `None` where the first window
+    /// is no limit.
     ///
-    /// `carrier` gives what carries bytes at most at so many per second.
+    /// `carrier` gives what carries at most a number of bytes per second.
     pub(super) fn new<E>(
         first: u64,
         round_trip_s: f64,
@@ -60,7 +62,7 @@ impl Ramp {
 }
 
 impl Windows {
-    /// What carries the next bytes of a message of `bytes`, and how many they are; `carrier` once the window is no limit.
+    /// The carrier of the next bytes of a message of `bytes`, and their number; `carrier` once the window is no limit.
     pub(crate) fn piece(
         &mut self,
         connection: (u32, u32),
@@ -91,12 +93,12 @@ impl Windows {
         (carrier, piece)
     }
 
-    /// Bytes that each connection counts, and how long before `now` the last of them were there; between messages.
+    /// Bytes that each connection counts, and how long before `now` the last of them arrived; between messages.
     pub(crate) fn states(&self, now: Time) -> Vec<(u64, Time)> {
         self.open.values().map(|window| (window.sent, now - window.last)).collect()
     }
 
-    /// Bytes that flowed are there; whether others of the same message have yet to flow.
+    /// Bytes that flowed have arrived; returns whether others of the same message have yet to flow.
     pub(crate) fn flowed(&mut self, connection: (u32, u32), now: Time) -> bool {
         let Some(window) = self.open.get_mut(&connection) else { return false };
         window.last = now;
@@ -120,7 +122,7 @@ mod tests {
         assert_eq!(piece(100, Time(1)), (Carrier::Alone(40.0), 40));
         assert_eq!(piece(100, Time(1)), (full, 30));
         assert_eq!(piece(7, Time(1)), (full, 7));
-        // Another connection starts on its own; one that was quiet for long starts anew.
+        // Another connection starts separately; one that was quiet for long restarts.
         assert_eq!(windows.piece((1, 0), &ramp, full, 5, Time(1)), (Carrier::Alone(10.0), 5));
         assert_eq!(windows.piece((1, 0), &ramp, full, 8, Time(1)), (Carrier::Alone(10.0), 5));
         assert!(windows.flowed((1, 0), Time(2)));

@@ -1,6 +1,6 @@
-//! Distributions of durations by what engineers know of them: mean and coefficient of variation, or two quantiles.
+//! `Distribution`: defines distributions of durations by mean and coefficient of variation, or by two quantiles.
 //!
-//! A draw is the quantile of one uniform number, so that equal numbers give ordered draws whatever the family.
+//! A draw is the quantile of one uniform number, so that equal numbers give ordered draws for every family.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub enum Family {
     Constant,
     /// Equally likely between two ends.
     Uniform,
-    /// A normal distribution without what lies below zero; mean and variation are those of the whole one.
+    /// A normal distribution truncated at zero; mean and variation are those of the whole one.
     Normal,
     /// Its logarithm is normal.
     Lognormal,
@@ -28,8 +28,8 @@ lockstep_topology::named!(Family, "family":
     Constant = "constant", Uniform = "uniform", Normal = "normal", Lognormal = "lognormal", Exponential = "exponential",
     Gamma = "gamma");
 
-/// The largest coefficient of variation: beyond it nearly all draws are next to nothing, and the mean is made by those that no
-/// simulation sees.
+/// The largest coefficient of variation: beyond it nearly all draws are next to nothing, and the mean is determined by
+/// draws that no simulation sees.
 const MOST_VARIATION: f64 = 100.0;
 
 /// Points of the integral of [`Distribution::expected_maximum`].
@@ -58,12 +58,13 @@ fn normal_density(z: f64) -> f64 {
     exp(-0.5 * z * z) / std::f64::consts::TAU.sqrt()
 }
 
-/// The share of a gamma distribution of this shape and scale 1 that lies below `x`: the regularised lower incomplete gamma function.
+/// The share of a gamma distribution of this shape and scale 1 that is below `x`: the regularised lower incomplete
+/// gamma function.
 fn gamma_below(shape: f64, x: f64) -> f64 {
     if x > 0.0 { x.inc_gamma(shape) } else { 0.0 }
 }
 
-/// Its inverse, by bisection until no number lies between the ends.
+/// Its inverse, by bisection until there is no number between the ends.
 fn gamma_quantile(shape: f64, u: f64) -> f64 {
     let (mut low, mut high) = (0.0, shape.max(1.0));
     while gamma_below(shape, high) < u && high.is_finite() {
@@ -78,7 +79,7 @@ fn gamma_quantile(shape: f64, u: f64) -> f64 {
     }
 }
 
-/// Whether a coefficient of variation means something.
+/// Whether a coefficient of variation is valid.
 fn spread(cv: f64) -> Result<(), String> {
     let few = cv <= MOST_VARIATION;
     few.then_some(()).ok_or_else(|| format!("the standard deviation must be at most {MOST_VARIATION} times the mean"))
@@ -132,7 +133,7 @@ impl Distribution {
         Ok(Distribution { family, a, b })
     }
 
-    /// The member of `family` of which the share `p` lies below `x`, and the share `q` below `y`.
+    /// The member of `family` with the share `p` below `x`, and the share `q` below `y`.
     ///
     /// # Errors
     /// Shares or values that do not ascend, or that no member of the family has.
@@ -193,12 +194,13 @@ impl Distribution {
         Ok(Distribution { family, a, b })
     }
 
-    /// The member with these parameters, as a fit finds them.
+    /// The member with these parameters, as found by a fit.
     pub(super) fn of_parameters(family: Family, a: f64, b: f64) -> Distribution {
         Distribution { family, a, b }
     }
 
-    /// Its two parameters, in the units of what varies, as its family defines them; the second is 0 where it has one only.
+    /// Its two parameters, in the units of the varying quantity, as its family defines them; the second is 0 where
+    /// there is only one.
     pub fn parameters(&self) -> [f64; 2] {
         [self.a, self.b]
     }
@@ -208,12 +210,12 @@ impl Distribution {
         self.family
     }
 
-    /// Share of a normal that lies below zero and is cut off.
+    /// Share of a normal that is below zero and truncated.
     fn cut_off(&self) -> f64 {
         normal_below(-self.a / self.b)
     }
 
-    /// The value below which the share `u` lies, for u above 0 and below 1.
+    /// The value below which the share `u` is, for u above 0 and below 1.
     pub fn quantile(&self, u: f64) -> f64 {
         let Distribution { family, a, b } = *self;
         match family {
@@ -229,7 +231,7 @@ impl Distribution {
         }
     }
 
-    /// The share that lies below `x`.
+    /// The share below `x`.
     pub fn below(&self, x: f64) -> f64 {
         let Distribution { family, a, b } = *self;
         match family {
@@ -259,7 +261,7 @@ impl Distribution {
         }
     }
 
-    /// The mean of what is drawn.
+    /// The mean of the draws.
     pub fn mean(&self) -> f64 {
         let Distribution { family, a, b } = *self;
         match family {

@@ -1,12 +1,13 @@
-//! Draws that depend on nothing but their names: seed, trial, what is drawn, for whom, and the how-many-eth.
+//! Draws random numbers that depend on nothing but their key: seed, trial, what is drawn, for which rank,
+//! and the index.
 //!
-//! The names are the key of a ChaCha8 stream, of which the first number is taken. So neither the order of events nor the
-//! number of threads nor what else is drawn changes a draw.
+//! The key seeds a ChaCha8 stream, of which the first number is taken. So neither the order of events nor the number of
+//! threads nor other draws change a draw.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// What a draw is for.
+/// The purpose of a draw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     /// One run of one task.

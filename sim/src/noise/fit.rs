@@ -1,7 +1,7 @@
-//! Fits: the family that makes recorded factors likeliest, and how far it stays from them.
+//! Fits distributions to recorded factors: finds the family with the largest likelihood, and its distance from them.
 //!
-//! All families have two parameters, so the least Akaike information criterion is the largest likelihood. Slices of a record
-//! follow each other and are not independent; the criterion ranks families, it proves none.
+//! All families have two parameters, so the least Akaike information criterion is the largest likelihood. Slices of a
+//! record are consecutive and not independent; the criterion ranks families, it proves none.
 
 use lockstep_models::profile::NoiseTrace;
 use special::Gamma as _;
@@ -11,9 +11,9 @@ use super::{Distribution, Family};
 /// A family fitted to a sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fit {
-    /// The member that makes the sample likeliest.
+    /// The member with the largest likelihood of the sample.
     pub distribution: Distribution,
-    /// 4 − 2 ln likelihood (Akaike 1974): the less, the better.
+    /// 4 − 2 ln likelihood (Akaike 1974): less is better.
     pub aic: f64,
     /// The largest distance between the sample's cumulative share and the member's (Kolmogorov), from 0 to 1.
     pub distance: f64,
@@ -25,7 +25,8 @@ pub fn fits(trace: &NoiseTrace) -> Vec<Fit> {
     fit(&all)
 }
 
-/// The families fitted to `sample`, the best first; none where the sample does not vary or holds what is not positive.
+/// The families fitted to `sample`, the best first; empty where the sample does not vary or has values that are
+/// not positive.
 fn fit(sample: &[f64]) -> Vec<Fit> {
     let mut sorted = sample.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -45,7 +46,7 @@ fn fit(sample: &[f64]) -> Vec<Fit> {
     fits
 }
 
-/// The likeliest member of a family; for a normal, of the whole one.
+/// The most likely member of a family; for a normal, of the whole one.
 fn likeliest(family: Family, sorted: &[f64]) -> Option<Distribution> {
     let n = sorted.len() as f64;
     let of = |value: fn(f64) -> f64| {
@@ -108,7 +109,8 @@ mod tests {
 
     #[test]
     fn distance_by_hand() {
-        // Steps at 0.2 and 0.6 of a uniform from 0 to 1: farthest just before 0.6, where half is below, and after it, 0.4.
+        // Steps at 0.2 and 0.6 of a uniform from 0 to 1: farthest just before 0.6, where half is below, and
+        // after it, 0.4.
         let square = Distribution::of_parameters(Family::Uniform, 0.0, 1.0);
         assert!((distance(&square, &[0.2, 0.6]) - 0.4).abs() < 1e-12);
     }

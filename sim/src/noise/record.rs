@@ -1,20 +1,20 @@
-//! A record of noise: how much longer than its median work takes from moment to moment, replayed to the ranks of a run.
+//! Replays a record of noise to the ranks of a run: how much longer than its median work takes from moment to moment.
 //!
-//! A step of several ranks ends with the slowest of them, so noise that leaves one rank's median alone makes many ranks
-//! slower. A recorded trace keeps what a fitted distribution would lose: how long a disturbance lasts, and that it
-//! strikes several cores at once (Hoefler, Schneider, Lumsdaine, "Characterizing the influence of system noise on
+//! A step of several ranks ends with the slowest of them, so noise that does not change one rank's median makes many
+//! ranks slower. A recorded trace keeps what a fitted distribution would lose: how long a disturbance lasts, and that
+//! it affects several cores at once (Hoefler, Schneider, Lumsdaine, "Characterizing the influence of system noise on
 //! large-scale applications by simulation", SC 2010).
 
 use lockstep_models::profile::NoiseTrace;
 
-/// A trace that is played to the ranks of a run from a place that a seed decides.
+/// A trace that is played to the ranks of a run from a position that a seed decides.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Noise {
     trace: NoiseTrace,
     seed: u64,
 }
 
-/// Where a rank is in the trace: which core's record, and from where it is played.
+/// The position of a rank in the trace: which core's record, and from where it is played.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Place {
     core: Option<usize>,
@@ -22,13 +22,14 @@ pub(crate) struct Place {
 }
 
 impl Noise {
-    /// `trace` from a place that `seed` decides, another one for each device; `None` for a trace that has a
+    /// `trace` from a position that `seed` decides, another one for each device; `None` for a trace that has a
     /// [fault](NoiseTrace::fault).
     pub fn new(trace: NoiseTrace, seed: u64) -> Option<Noise> {
         trace.fault().is_none().then_some(Noise { trace, seed })
     }
 
-    /// The place of the rank that is the `index`-th of the `ranks` on device number `device`, in one of several trials.
+    /// The position of the rank that is the `index`-th of the `ranks` on device number `device`, in one of
+    /// several trials.
     pub(crate) fn place(&self, trial: u32, device: u32, index: u32, ranks: u32) -> Place {
         let core = (ranks > 1).then(|| index as usize % self.trace.together.len());
         let length = self.slices(core).len() as f64 * self.trace.slice_s;
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // From 0.5 s on: half a slice at 2, a slice at 1, half a slice at 4 (the trace starts anew after three).
+        // From 0.5 s on: half a slice at 2, a slice at 1, half a slice at 4 (the trace restarts after three).
         let noise = noise(vec![2.0, 1.0, 4.0]);
         let place = Place { core: None, offset_s: 0.0 };
         assert_eq!(noise.seconds(place, 0.5, 2.0), 0.5 * 2.0 + 1.0 + 0.5 * 4.0);
@@ -106,7 +107,8 @@ mod tests {
     }
 
     proptest! {
-        /// Work that is cut anywhere takes as long as in one piece when the second part starts where the trace is.
+        /// Work that is split anywhere takes as long as in one piece when the second part starts at the
+        /// trace's position.
         #[test]
         fn pieces_add_up(slices in prop::collection::vec(0.5f32..3.0, 1..9), start in 0.0..20.0f64, a in 0.0..5.0f64, b in 0.0..5.0f64) {
             let noise = noise(slices);

@@ -1,7 +1,7 @@
-//! Stated noise: what varies, by which distribution, independently from draw to draw.
+//! Draws stated noise: what varies, by which distribution, independently from draw to draw.
 //!
-//! Work varies by factors that multiply: one for each run of a task, one for all that a rank does in an iteration, one for
-//! all that it ever does. A message varies in the seconds that it is late and in a factor on its bytes, as those of packets
+//! Work varies by factors that multiply: one for each run of a task, one for all work of a rank in an iteration, one
+//! for all its work ever. A message varies in its delay in seconds and in a factor on its bytes, like that of packets
 //! that are sent again.
 
 use lockstep_topology::Time;
@@ -9,10 +9,10 @@ use lockstep_topology::Time;
 use super::Distribution;
 use super::draw::{What, uniform};
 
-/// Distributions of what varies; nothing does without any.
+/// Distributions of what varies; without any nothing does.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Jitter {
-    /// Which of all possible runs is drawn.
+    /// The seed of the run.
     pub seed: u64,
     /// Factor on one run of one task of the compute stream.
     pub kernel: Option<Distribution>,
@@ -20,9 +20,9 @@ pub struct Jitter {
     pub step: Option<Distribution>,
     /// Factor on all work of a rank, always.
     pub rank: Option<Distribution>,
-    /// Seconds by which a message over links comes later than its latency says.
+    /// Seconds by which a message over links arrives later than its latency.
     pub latency: Option<Distribution>,
-    /// Factor on the bytes that a message over links keeps its wires busy with.
+    /// Factor on the bytes with which a message over links occupies its wires.
     pub bandwidth: Option<Distribution>,
 }
 
@@ -52,14 +52,15 @@ impl Jitter {
         step * self.draw(self.rank, trial, What::Rank, (rank, 0), 0).unwrap_or(1.0)
     }
 
-    /// By how much the `index`-th message between two ranks is late, and the factor on its bytes.
+    /// The delay of the `index`-th message between two ranks, and the factor on its bytes.
     pub(crate) fn message(&self, trial: u32, from: u32, to: u32, index: u64) -> (Time, f64) {
         let late = self.draw(self.latency, trial, What::Latency, (from, to), index).unwrap_or(0.0);
         let bytes = self.draw(self.bandwidth, trial, What::Bandwidth, (from, to), index).unwrap_or(1.0);
         (Time::from_secs_f64(late), bytes)
     }
 
-    /// What varies and how, a sentence for each, with the largest of `ranks` draws where ranks wait for each other.
+    /// Describes what varies and how, a sentence for each, with the largest of `ranks` draws where ranks wait
+    /// for each other.
     pub fn notes(&self, ranks: u32) -> Vec<String> {
         let factor = |(what, of): (&str, Option<Distribution>)| {
             let of = of?;

@@ -1,7 +1,7 @@
-//! Which exchanges stand apart: while one of them is under way, its members do nothing else.
+//! Finds the exchanges that are apart: while one of them is under way, its members do nothing else.
 //!
-//! Then nobody else wants what such an exchange takes of the platform, and how it passes follows from when its members start
-//! it. That is known from the plan alone, before anything runs.
+//! Then nothing else uses what such an exchange takes of the platform, and its course follows from when its members
+//! start it. That is known from the plan alone, before anything runs.
 
 use lockstep_models::Need;
 
@@ -9,18 +9,18 @@ use super::{Apart, RolePlan, Slot};
 
 /// Whether all other tasks of the only role come before the exchange `task` or after it, and how it starts then.
 ///
-/// *Before* are those that are certainly done when it starts, *after* those that certainly do not start until it is done,
-/// both in its own iteration. The iterations around are then apart as well: a rank begins the next one when its compute
-/// stream is through this one and all exchanges have started, and it is not through before what comes after.
+/// *Before* are those that are certainly done when it starts, *after* those that certainly do not start until it is
+/// done, both in its own iteration. The iterations around are then apart as well: a rank begins the next one when its
+/// compute stream is through this one and all exchanges have started, and it is not through before what comes after.
 pub(super) fn how(role: &RolePlan, task: u32) -> Option<Apart> {
-    // What synchronises beside the compute stream is not sorted here.
-    // Nor what is read, decoded and uploaded ahead, which takes cores and links from messages.
+    // Tasks of the synchronisation stream are not sorted here.
+    // Nor are tasks that read, decode and upload ahead, which take cores and links from messages.
     if role.tasks[task as usize].per_iteration != 1 || !role.synchronisation.is_empty() || role.reads_ahead {
         return None;
     }
     let (before, after) = (before(role, task), after(role, task));
     let sorted = |slot: &Slot| slot.task == task || before[slot.task as usize] != after[slot.task as usize];
-    // A run in the iteration before that is still under way would be an exchange that no compute task waits for.
+    // A run of the previous iteration still in flight would be an exchange that no compute task waits for.
     let waits = |slot: &Slot, exchange: u32| needs(role, slot.task).any(|need| need == exchange);
     let over = |exchange: u32| {
         exchange == task || before[exchange as usize] || role.compute.iter().any(|slot| waits(slot, exchange))
@@ -34,7 +34,7 @@ pub(super) fn how(role: &RolePlan, task: u32) -> Option<Apart> {
     apart.then_some(if at_once || role.tasks.len() == 1 { Apart::AtOnce } else { Apart::Sometime })
 }
 
-/// What `task` waits for of its own iteration.
+/// The tasks that `task` waits for in its own iteration.
 fn needs(role: &RolePlan, task: u32) -> impl Iterator<Item = u32> {
     role.tasks[task as usize].needs.iter().filter(|need| need.is_of_this_iteration()).map(|need| need.task as u32)
 }
@@ -80,7 +80,7 @@ mod tests {
 
     use crate::plan::Plan;
 
-    /// The exchanges of a job that stand apart, of how many.
+    /// The number of exchanges of a job that are apart, and of all.
     fn apart(job: Job) -> (usize, usize) {
         let program = job.program().expect("a program");
         let plan = Plan::new(&program, program.ranks()).expect("a plan");
@@ -95,10 +95,10 @@ mod tests {
         };
         assert_eq!(apart(job.clone()), (1, 1));
         assert_eq!(apart(Job { accumulate: 3, ..job.clone() }), (1, 1));
-        // Backward passes go on beside a layer's exchange.
+        // Backward passes run beside a layer's exchange.
         let (found, all) = apart(Job { bucket: Bucket::Layer, ..job.clone() });
         assert!(found < all && all > 1, "{found} of {all}");
-        // A server is a role of its own.
+        // A server is a separate role.
         let algorithm = "parameter-server:1:dedicated".parse().expect("an algorithm");
         assert_eq!(apart(Job { algorithm, ..job }).0, 0);
     }

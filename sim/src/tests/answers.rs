@@ -1,4 +1,4 @@
-//! Bounds, paths, sensitivities and memory of small programs, by hand and by what must hold for any.
+//! Tests bounds, paths, sensitivities and memory of small programs, by hand and by general properties.
 
 use lockstep_models::{Bucket, CriticalPath, overlap};
 use lockstep_topology::cluster::{Figure, LinkKind};
@@ -23,7 +23,7 @@ const OPTIONS: SimOptions = SimOptions {
     ..SimOptions::SHORT
 };
 
-/// Everything that time is divided by, and everything it is a sum of.
+/// All rates that time is divided by, and all times that it is a sum of.
 fn euler(all: &[Sensitivity]) -> f64 {
     all.iter().map(|s| if s.parameter.is_rate() { s.elasticity } else { -s.elasticity }).sum()
 }
@@ -143,7 +143,7 @@ fn hidden_communication_does_not_matter_and_the_answer_says_so() {
 
 #[test]
 fn the_bandwidth_that_hides_is_where_one_percent_is_left() {
-    // One exchange behind everything else: exposed are 20 µs and bytes/bandwidth of a step that computes for c seconds.
+    // One exchange after everything else: exposed are 20 µs and bytes/bandwidth of a step that computes for c seconds.
     let world = World::star(2);
     let costs = Flat { forward: 5e-3, backward: 5e-3, ..Flat::default() };
     let program = program(&Job { bucket: Bucket::Whole, ..mlp(2) });

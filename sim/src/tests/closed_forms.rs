@@ -1,4 +1,4 @@
-//! Collectives on networks without contention take what their closed forms say.
+//! Tests that collectives on networks without contention take the times of their closed forms.
 
 use super::*;
 
@@ -82,7 +82,7 @@ fn allreduce_over_links() {
 
 #[test]
 fn a_chain_is_pipelined_by_chunk() {
-    // 2(p − 1) hops for the first of m chunks, and the others right behind it, one chunk's bytes apart.
+    // 2(p − 1) hops for the first of m chunks, and the others directly after it, one chunk's bytes apart.
     let (p, m, chunk) = (4u32, 16u32, 1u64 << 16);
     let run = World::star(p).allreduce(
         "pipelined-chain",

@@ -1,4 +1,4 @@
-//! Measured tables and rooflines, on a profile worked by hand.
+//! Tests measured tables and rooflines, on a profile worked by hand.
 
 use std::path::Path;
 
@@ -68,7 +68,7 @@ fn a_table_answers_what_was_measured_and_says_what_was_not() {
     assert_eq!((message.latency, message.overhead, message.copy, message.sum), (5e-6, 1e-6, 1e-10, 2e-10));
     assert_eq!((message.wake, message.cold), (4e-5, Some(1.5e-10)));
     assert_eq!(message.memory, 0.75);
-    // What was not measured is as far off from what one expects as what was: twice as far, twice as long.
+    // A layer that was not measured deviates from its estimate as the measured ones do: twice as far, twice as long.
     let other = |table: &Table| table.compute(device, &program, 2, Phase::Forward, 8).seconds;
     let mut slower = profile(&program, 1);
     slower.compute.iter_mut().for_each(|entry| entry.seconds = Interval::exact(2.0 * entry.seconds.value));
@@ -76,7 +76,7 @@ fn a_table_answers_what_was_measured_and_says_what_was_not() {
     let notes = table.notes(&program);
     assert!(notes.iter().any(|note| note.contains(&program.chain_name(2)) && note.contains("like it")), "{notes:?}");
     assert!(!notes.iter().any(|note| note.starts_with(&format!("forward {} ", program.chain_name(1)))), "{notes:?}");
-    // Where nothing was measured there is the roofline.
+    // Without measurements the roofline is used.
     let nothing = Profile { compute: Vec::new(), ..profile(&program, 1) };
     let nothing = Table::new(&nothing).expect("a profile");
     assert_eq!(other(&nothing), Roofline.compute(device, &program, 2, Phase::Forward, 8).seconds);
@@ -110,7 +110,7 @@ fn bad_profiles_are_refused() {
         let error = refused(&text.replacen(from, to, 1));
         assert!(error.place.to_string().starts_with("p.json") && error.message.contains("calibrate"), "{error}");
     }
-    // One of before GPUs were measured is as good as ever, and so is one that does not know its kernels.
+    // One from before GPUs were measured is still valid, and so is one that does not know its kernels.
     let before = Profile { version: 1, ..good.clone() };
     assert_eq!(Profile::parse("p.json", &before.to_json()), Ok(before));
     let before = Profile { version: 2, kernels: String::new(), pulse_s: None, ..good };

@@ -1,4 +1,4 @@
-//! Programs that cannot end are answered with who waits for whom.
+//! Tests that programs that cannot end report which rank waits for which.
 
 use lockstep_models::{Bucket, Op};
 

@@ -1,4 +1,4 @@
-//! Sensitivities from one simulation that carries derivatives, beside differences of simulations.
+//! Compares sensitivities from one simulation that carries derivatives with differences of simulations.
 
 use lockstep_models::{Bucket, Precision};
 use lockstep_topology::cluster::{Figure, LinkKind};
@@ -21,10 +21,10 @@ const OPTIONS: SimOptions = SimOptions {
 };
 /// Half of the distance between the simulations of a difference, in the logarithm of the parameter.
 const STEP: f64 = 1e-3;
-/// By how much sensitivities may differ: the second order of a difference, and picoseconds.
+/// The tolerance of sensitivities: the second order of a difference, and picoseconds.
 const NEAR: f64 = 2e-3;
 
-/// Compares all sensitivities of a program; those that were compared.
+/// Compares all sensitivities of a program; returns those that were compared.
 fn compare(platform: &Platform<'_>, program: &Program, options: &SimOptions) -> usize {
     let prediction = simulate(program, platform, options.driver(), options).expect("runs");
     let all = parameters(program, platform, &prediction.traffic).expect("routes");
@@ -146,7 +146,7 @@ proptest! {
 
 #[test]
 fn nothing_is_left_out_of_other_precisions_and_libraries() {
-    // Launches, peaks of other precisions, and what a library takes whatever it runs on: their sum is the whole step.
+    // Launches, peaks of other precisions, and the fixed times of a library: their sum is the whole step.
     for (algorithm, precision) in
         [("ring", Precision::Bf16), ("library:nccl", Precision::F32), ("library:nccl", Precision::Bf16)]
     {
@@ -160,7 +160,7 @@ fn nothing_is_left_out_of_other_precisions_and_libraries() {
 
 #[test]
 fn the_answer_names_how_it_was_worked_out() {
-    // A ring behind everything else is smooth. With a slow rank it is too, and yet every parameter has two simulations.
+    // A ring after everything else is smooth. With a slow rank it is too, and yet every parameter has two simulations.
     let world = World::star(2);
     let costs = Flat { forward: 1e-3, backward: 1e-3, ..Flat::default() };
     let program = program(&Job { bucket: Bucket::Whole, ..mlp(2) });
@@ -181,7 +181,8 @@ fn the_answer_names_how_it_was_worked_out() {
     }
 }
 
-/// Sensitivities of LeNet on hosts with a thread for each rank, as they are worked out, held to the sums of differences; how they were.
+/// Compares sensitivities of LeNet on hosts with a thread for each rank with the sums of differences; returns how they
+/// were computed.
 fn rugged(ranks: u32, batch: u32, bucket: Bucket) -> Basis {
     let world = World::new(Cluster::load("ethernet-4").expect("a preset"), ranks, &HostingRule::PerRank);
     let model = Arc::new(lockstep_readers::load_model("lenet").expect("there"));
@@ -213,7 +214,8 @@ fn rugged(ranks: u32, batch: u32, bucket: Bucket) -> Basis {
 
 #[test]
 fn rugged_steps_have_the_sums_of_larger_changes() {
-    // Ranks that compute and exchange on one thread: small changes let a message come before a task in place of after it.
+    // Ranks that compute and exchange on one thread: small changes let a message come before a task instead
+    // of after it.
     let mut found = Vec::new();
     for ranks in 2..=4 {
         for batch in [8, 16, 32, 64] {

@@ -1,4 +1,4 @@
-//! The data-parallel table whose batches go through a node's first device: its timeline by hand, and who sends how much.
+//! Tests the data-parallel table whose batches go through a node's first device: its timeline by hand, and its traffic.
 
 use lockstep_models::Bucket;
 
@@ -10,7 +10,7 @@ fn job(ranks: u32, nodes: Vec<u32>) -> Job {
     Job { strategy, bucket: Bucket::Whole, node_sizes: Some(nodes), ..mlp(ranks) }
 }
 
-/// A node of two: forward 10 ms and backward 20 ms a chain, 5 ms a copy or an update, 1 ms for each message taken in.
+/// A node of two: forward 10 ms and backward 20 ms a chain, 5 ms a copy or an update, 1 ms for each message received.
 #[test]
 fn one_node_of_two_devices_by_hand() {
     let message = MessageCost { overhead: 1e-3, ..MessageCost::default() };
@@ -25,7 +25,8 @@ fn one_node_of_two_devices_by_hand() {
         all.sort_unstable();
         all.into_iter().map(|(task, start, end)| (name(task), start, end)).collect()
     };
-    // The loss of both batches is the first rank's, while the other one waits; it has no copy of others' samples either.
+    // The first rank computes the loss of both batches, while the other one waits; it has no copy of others'
+    // samples either.
     let expected = |first: bool| {
         let own = |start, end, idle: (u64, u64)| if first { (start, end) } else { idle };
         let mut rows = vec![("load", 0, 0), ("scatter inputs", 0, 1), ("unpack inputs", 1, 6)];
@@ -56,7 +57,8 @@ fn one_node_of_two_devices_by_hand() {
     assert_close(prediction.timeline.step_time_s(), 125e-3, "a step");
 }
 
-/// The first device of each node sends (g − 1)·b samples and as many gradients of scores; the others send their scores back.
+/// The first device of each node sends (g − 1)·b samples and as many gradients of scores; the others send their
+/// scores back.
 #[test]
 fn batches_leave_the_first_device_and_scores_come_back() {
     let program = program(&job(6, vec![3, 3]));

@@ -1,4 +1,5 @@
-//! Slow ranks and background traffic in a run, against closed forms: what takes how much longer, and what stays.
+//! Tests slow ranks and background traffic in a run against closed forms: which times change, by how much,
+//! and which stay.
 
 use lockstep_topology::cluster::{DeviceId, HostId};
 
@@ -43,8 +44,8 @@ fn a_step_that_computes_takes_as_much_longer_as_its_slowest_rank() {
 
 #[test]
 fn what_is_under_way_slows_down_from_the_moment_on() {
-    // At half the pace from 1/4 to 3/4 of the time T: of T's work 1/4 is done before, 1/4 within, and 1/2 after: 1.25 T. On
-    // a single core that two ranks share as on one of their own.
+    // At half the pace from 1/4 to 3/4 of the time T: of T's work 1/4 is done before, 1/4 within, and 1/2 after: 1.25
+    // T. On a single core that two ranks share as on one each.
     let options = SimOptions { warm_up: 0, counted: 1, ..SimOptions::default() };
     for (cores, ranks) in [(1, 1), (2, 2), (1, 2)] {
         let world = World::host(cores, ranks);
@@ -76,7 +77,7 @@ fn ring(load: Load) -> f64 {
     ring_on(&World::star(4), &conditions)
 }
 
-/// The same in a world of one's own.
+/// The same in another world.
 fn ring_on(world: &World, conditions: &Conditions) -> f64 {
     let run = CollectiveRun {
         collective: Collective::AllReduce,
@@ -106,7 +107,7 @@ fn worse_links_stretch_the_terms_that_they_are_in() {
     assert_close(degraded("node*.eth0", 0.5, Time::ZERO), 6.0 * (10e-6 + 2e-3), "half the bandwidth");
     assert_close(degraded("node*.eth0", 1.0, Time(5_000_000)), 6.0 * (20e-6 + 1e-3), "5 us later, twice");
     assert_eq!(degraded("node*.eth0", 1.0, Time::ZERO), ring_on(&World::star(4), Conditions::none()));
-    // One host's cable at half its rate: it is in everybody's way, for all six messages that cross it.
+    // One host's cable at half its rate: it delays all six messages that cross it.
     let one = degraded("node2.eth0", 0.5, Time::ZERO);
     assert!((12e-3..12.1e-3).contains(&one), "{one}");
 }
@@ -119,7 +120,8 @@ fn flows_share_links_with_messages() {
     let alone = 6.0 * (10e-6 + 1e-3);
     let (some, more) = (ring(Load::PerIteration(1_000_000)), ring(Load::PerIteration(3_000_000)));
     assert!(some > alone && more > some, "{alone} {some} {more}");
-    // Whatever the order, a link carries both, 6 MB of messages and the flow's bytes, and messages wait for no more than those.
+    // In any order, a link carries both, 6 MB of messages and the flow's bytes, and messages wait for no
+    // more than those.
     assert!(more <= alone + 3e-3 + 1e-9 && more >= 9e-3, "{more}");
 }
 
@@ -140,7 +142,7 @@ fn links_carry_what_flows_and_no_more() {
         (Load::Forward(0.5e9), 0.5 * forward),
     ] {
         let found = predict(&world, 1, &options, &flow(load));
-        // One rank exchanges nothing, so nobody waits for the flow.
+        // One rank exchanges nothing, so no rank waits for the flow.
         assert_eq!(found.timeline, still.timeline);
         let link = found.utilisation.iter().find(|used| used.resource == "node0.eth0 > switch").expect("in use");
         assert_close(link.share, seconds / step, "of the link");

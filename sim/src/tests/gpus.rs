@@ -1,4 +1,4 @@
-//! Kernels on GPUs: learners that share one, kernels that do not fill it, tables of measured GPUs.
+//! Tests kernels on GPUs: learners that share one, kernels that do not fill it, tables of measured GPUs.
 
 use lockstep_models::{Bucket, Gradients, Layer, Op, Precision, Span};
 use lockstep_topology::cluster::DeviceKind;
@@ -13,7 +13,7 @@ use crate::answer::{UNFILLED, bound};
 use crate::{Roofline, Table};
 use lockstep_models::profile::{ComputeEntry, GpuEntry, Interval, Point, Profile, chain_key};
 
-/// Kernels that take so long and fill so much of a GPU and of its memory's bandwidth.
+/// Kernels that take this long and fill this much of a GPU and of its memory's bandwidth.
 #[derive(Clone, Copy)]
 struct Partly {
     seconds: f64,
@@ -44,7 +44,7 @@ impl Costs for Partly {
     }
 }
 
-/// So many learners on the first GPU of a host.
+/// `learners` learners on the first GPU of a host.
 fn one_gpu(learners: u32) -> World {
     let cluster = Cluster::load("ethernet-gpu-8").expect("a preset");
     let gpu =
@@ -61,7 +61,7 @@ fn step(world: &World, costs: &dyn Costs, program: &Program) -> f64 {
     simulate(program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs").timeline.step_time_s()
 }
 
-/// A GPU of the catalogue takes as long as its peak in the precision, or the bytes of its tensors, say.
+/// A GPU of the catalogue takes the time that follows from its peak in the precision, or from the bytes of its tensors.
 #[test]
 fn rooflines_follow_the_precision() {
     let cluster = Cluster::load("dgx-h100").expect("a preset");
@@ -121,8 +121,9 @@ fn learners_on_one_gpu_overlap_until_it_is_full() {
 
 #[test]
 fn transfers_slow_down_kernels_that_need_the_memory() {
-    // Kernels that take all of the memory fall behind by what transfers take of it meanwhile: 10 ps for each byte that comes
-    // or goes. A ring of two sends and receives each gradient once; only the first layer's is left when all is computed.
+    // Kernels that take all of the memory fall behind by what transfers take of it meanwhile: 10 ps for each byte
+    // that comes or goes. A ring of two sends and receives each gradient once; only the first layer's is left when
+    // all is computed.
     let world = World::new(Cluster::load("ethernet-gpu-8").expect("a preset"), 2, &HostingRule::PerHost);
     let model = Arc::new(lockstep_readers::load_model("lenet").expect("in the zoo"));
     let bytes = |elements: u64| 4.0 * elements as f64;
@@ -133,7 +134,8 @@ fn transfers_slow_down_kernels_that_need_the_memory() {
     let busy = Partly { traffic: 1e-11, ..idle };
     let late = step(&world, &busy, &program) - step(&world, &idle, &program);
     assert_close(late, 2.0 * hidden * 1e-11, "what transfers took");
-    // Kernels that leave enough of the memory do not mind: PCIe at 16 GB/s both ways takes a twentieth at 1.5 ps a byte.
+    // Kernels that leave enough of the memory are not affected: PCIe at 16 GB/s both ways takes a twentieth at
+    // 1.5 ps a byte.
     let modest = Partly { memory: 0.9, traffic: 1.5e-12, ..idle };
     assert_eq!(step(&world, &modest, &program), step(&world, &Partly { memory: 0.9, ..idle }, &program));
 }
@@ -158,7 +160,7 @@ fn small_batches_do_not_fill_a_gpu_and_large_ones_take_their_roofs_time() {
         (throughput, occupancy) = (now, cost.occupancy);
     }
     assert!(at(1).occupancy < 0.2 && at(1024).occupancy > 0.8, "{:?} {:?}", at(1), at(1024));
-    // Twice a large batch is twice the time but for the launch and what the last wave leaves.
+    // Twice a large batch is twice the time except for the launch and the remainder of the last wave.
     assert!((at(8192).seconds / at(4096).seconds - 2.0).abs() < 0.05);
     // A step of single samples is bound by kernels that are too small, and says so.
     let program = program(&Job::new(model, 1, 1));
@@ -208,14 +210,15 @@ fn a_measured_gpu_is_interpolated_and_its_learners_share_what_they_did() {
     let p100 = other.devices().iter().find(|device| matches!(device.kind, DeviceKind::Gpu(_))).expect("it has GPUs");
     let roof = Roofline.compute(p100, &program, 1, Phase::Forward, 32);
     assert_eq!(table.compute(p100, &program, 1, Phase::Forward, 32), roof);
-    // A GPU that is there twice, or was measured by nobody at once, is refused.
+    // A GPU that is listed twice, or was not measured by several at once, is refused.
     let twice = Profile { gpus: [profile.gpus.clone(), profile.gpus.clone()].concat(), ..profile.clone() };
     assert!(twice.check("p.json").is_err());
     let none = Profile { gpus: vec![GpuEntry { at_once: 0, ..profile.gpus[0].clone() }], ..profile.clone() };
     assert!(none.check("p.json").is_err());
 }
 
-/// While a collective runs that holds a share s of the multiprocessors, kernels that would fill the GPU do 1 - s of their work.
+/// While a collective runs that holds a share s of the multiprocessors, kernels that would fill the GPU do 1 - s
+/// of their work.
 #[test]
 fn kernels_are_slower_beside_a_library() {
     let world = World::new(Cluster::load("dgx-h100").expect("a preset"), 8, &HostingRule::PerRank);

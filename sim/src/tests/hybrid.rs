@@ -1,4 +1,4 @@
-//! Hybrid parallelism on GPUs behind a switch: what overlaps, and who sends how much.
+//! Tests hybrid parallelism on GPUs connected by a switch: what overlaps, and the traffic.
 
 use lockstep_models::{Axis, Op, overlap};
 
@@ -19,8 +19,8 @@ fn predicted(program: &Program, costs: &Flat) -> Prediction {
     world.predict(program, costs, &SimOptions::default()).expect("a prediction")
 }
 
-/// Krizhevsky 2014 §4: "much (i.e. (K − 1)/K) of the communication can be hidden" in scheme (b), where the dense layers take
-/// longer than a broadcast; in (a) none is.
+/// Krizhevsky 2014 §4: "much (i.e. (K − 1)/K) of the communication can be hidden" in scheme (b), where the dense layers
+/// take longer than a broadcast; in (a) none is.
 #[test]
 fn scheme_b_hides_all_broadcasts_but_one() {
     // A second of computation, milliseconds of messages.
@@ -32,7 +32,7 @@ fn scheme_b_hides_all_broadcasts_but_one() {
             let all = overlap::exchanges(&program, &prediction.timeline);
             let gathers: Vec<_> = all.iter().filter(|exchange| exchange.name.starts_with("gather conv")).collect();
             assert_eq!(gathers.len() as u32, if strategy == "hybrid:a" { 1 } else { ranks });
-            // Everybody waits for the first one, and for no other.
+            // All ranks wait for the first one, and for no other.
             let first = gathers[0];
             assert!(first.exposed_s > 0.99 * first.seconds && first.seconds > 1e-5, "{strategy}, {ranks}: {first:?}");
             for later in &gathers[1..] {
@@ -43,8 +43,8 @@ fn scheme_b_hides_all_broadcasts_but_one() {
     }
 }
 
-/// Of all that goes to the dense layers and comes back (K − 1)/K is hidden by scheme (b) where the dense layers take longer, and
-/// nothing where computation takes no time, or by scheme (a) ever.
+/// Of all traffic to the dense layers and back (K − 1)/K is hidden by scheme (b) where the dense layers take longer,
+/// and nothing where computation takes no time, or by scheme (a) ever.
 #[test]
 fn what_is_hidden_follows_from_the_timeline() {
     let share = |strategy: &str, ranks: u32, seconds: f64| {
@@ -59,7 +59,7 @@ fn what_is_hidden_follows_from_the_timeline() {
         let all_but_one = f64::from(ranks - 1) / f64::from(ranks);
         for strategy in ["hybrid:b", "hybrid:c"] {
             let (long, none) = (share(strategy, ranks, 1.0), share(strategy, ranks, 0.0));
-            // Some more: who is done computing late keeps messages of others in flight, who compute as well.
+            // Some more: a rank that is done computing late keeps messages of others in flight, which compute as well.
             assert!((-0.01..0.1).contains(&(long - all_but_one)), "{strategy}, {ranks}: {long}");
             assert!(none < 1e-6, "{strategy}, {ranks}: {none}");
         }
@@ -92,7 +92,7 @@ fn traffic_is_what_the_exchanges_send() {
     }
 }
 
-/// What a copy moves is paid for; an empty one takes no time.
+/// Copied bytes are paid for; an empty copy takes no time.
 #[test]
 fn copies_take_what_updates_of_as_many_bytes_take() {
     let costs = Flat { update: 0.5, ..Flat::default() };

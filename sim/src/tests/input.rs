@@ -1,4 +1,5 @@
-//! Input pipelines end to end: the slowest stage decides, prefetching hides the others, and the answer says which it was.
+//! Tests input pipelines end to end: the slowest stage decides, prefetching hides the others, and the answer
+//! names the stage.
 
 use lockstep_models::Op;
 use lockstep_topology::{Bandwidth, Bytes};
@@ -9,7 +10,7 @@ use crate::answer::bound;
 use crate::input::missed_share;
 use crate::{Conditions, CopiedBy, Held, Input, SampleSource, TransformAt, shuffle_time};
 
-/// Long enough for a pipeline to fill and to find its pace.
+/// Long enough for a pipeline to fill and to reach its pace.
 const LONG: SimOptions = SimOptions { warm_up: 20, counted: 40, ..SimOptions::SHORT };
 
 /// 3 GB/s of Ethernet, of whose frames of 1538 bytes 1448 are payload.
@@ -69,7 +70,8 @@ fn mean_s(prediction: &Prediction) -> f64 {
     steps.iter().sum::<f64>() / steps.len() as f64
 }
 
-/// With T of computation, R of reading and D of decoding of 8 samples a GPU, and copies C, for storage, threads and depths.
+/// With T of computation, R of reading and D of decoding of 8 samples a GPU, and copies C, for storage,
+/// threads and depths.
 #[test]
 fn the_slowest_stage_decides() {
     // 8 samples of 100 kB at 100 MB/s are 8 ms; 4 ms each on four cores 8 ms; the copy is microseconds.
@@ -83,7 +85,7 @@ fn the_slowest_stage_decides() {
                 predicted(gpus, 1e-3, "ssgd", Some(Input { source, threads, prefetch, ..files() }));
             let samples = 8.0 * f64::from(gpus);
             let (read, decoded) = (samples * 1e5 / storage, samples * 4e-3 / f64::from(threads.min(4)));
-            // Behind a link's latency.
+            // Plus a link's latency.
             let copied = 8.0 * 784.0 * 4.0 / PCIE + 7e-7;
             let all = read + decoded + copied;
             let expected = match prefetch {
@@ -91,7 +93,7 @@ fn the_slowest_stage_decides() {
                 ahead => computes.max(read).max(decoded).max(copied).max(all / f64::from(ahead)),
             };
             let found = mean_s(&prediction);
-            // Ranks that meet at a resource may take turns at it where it does not bound.
+            // Ranks that share a resource may take turns at it where it does not bound.
             let close = (found / expected - 1.0).abs() < if gpus == 1 { 1e-3 } else { 0.05 };
             assert!(close, "{gpus}, {storage}, {threads}, {prefetch}: {found}, {expected}");
             let (first, second) = if read > decoded { (read, decoded) } else { (decoded, read) };
@@ -103,7 +105,7 @@ fn the_slowest_stage_decides() {
     }
 }
 
-/// A rank that has nothing ahead waits for threads, and not for messages.
+/// A rank with nothing ahead waits for threads, and not for messages.
 #[test]
 fn who_waits_for_a_batch_waits_for_what_makes_it() {
     let slow = Input { threads: 2, prefetch: 0, ..in_memory(1, None) };
@@ -111,7 +113,7 @@ fn who_waits_for_a_batch_waits_for_what_makes_it() {
     assert_eq!(by, "node0 decode threads", "{}", mean_s(&prediction));
 }
 
-/// A batch comes every R of reading; what of that is not computed is waiting for it, and no communication.
+/// A batch comes every R of reading; the part of that without computation is waiting for it, and no communication.
 #[test]
 fn waits_for_batches_are_no_communication() {
     let (alone, prediction, _) = predicted(1, 1e-3, "ssgd", None);
@@ -132,7 +134,8 @@ fn waits_for_batches_are_no_communication() {
     }
 }
 
-/// A request's latency holds a thread up, but no core: more threads hide it; what is in the page cache needs no request.
+/// A request's latency occupies a thread, but no core: more threads hide it; what is in the page cache
+/// needs no request.
 #[test]
 fn latency_is_hidden_by_threads_and_caches() {
     let with = |latency: f64, threads: u32, page_cache: u64| {
@@ -176,7 +179,7 @@ fn reshuffled_epochs_miss_a_cache_as_the_closed_form_says() {
     }
 }
 
-/// GPUs on one PCIe switch are given their batches over one link of it.
+/// GPUs on one PCIe switch get their batches over one link of it.
 #[test]
 fn copies_share_links() {
     let cluster = Cluster::load("dgx-a100").expect("a preset");
@@ -235,14 +238,15 @@ fn groups_must_divide_nodes_and_fit_their_memory() {
     assert!(refused(large).contains("take fewer groups"));
 }
 
-/// Where everything goes through the first device, it copies the batches of all, and its main thread ends jobs one by one.
+/// Where everything goes through the first device, it copies the batches of all, and its main thread ends
+/// jobs one by one.
 #[test]
 fn the_table_copies_all_to_one_device_and_ends_jobs_in_turn() {
     let with = |strategy: &str, callback| {
         let job = Job { strategy: strategy.parse().expect("a strategy"), callback, ..mlp(2) };
         predicted_of(&job, 1e-3, Some(Input { prefetch: 0, ..in_memory(1, None) })).1
     };
-    // Behind what asks for it, a read and what is decoded.
+    // After the claim, a read and a decode.
     let upload = |prediction: &Prediction| {
         let of = |span: &&lockstep_models::Span| span.rank == 0 && span.task == 3 && span.iteration == 30;
         prediction.timeline.spans.iter().find(of).map(|span| (span.end - span.start).as_secs_f64()).expect("an upload")

@@ -1,4 +1,4 @@
-//! Learners: what overlaps what, who takes which batch, and that shortcuts change nothing.
+//! Tests learners: what overlaps what, which learner takes which batch, and that shortcuts change nothing.
 
 use lockstep_models::{Bucket, Op, Span, Stream};
 use lockstep_topology::{Hosting, Limits, Placement, PlacementRule};
@@ -53,8 +53,9 @@ fn spans(prediction: &Prediction, program: &Program, rank: u32, verb: &str) -> V
     prediction.timeline.spans.iter().filter(named).copied().collect()
 }
 
-/// Koliousis et al. 2019, §4.2: the global synchronisation of one iteration overlaps the learning of the next, so on a GPU an
-/// iteration takes the longer of learning + local synchronisation and of both synchronisations with the exchange.
+/// Koliousis et al. 2019, §4.2: the global synchronisation of one iteration overlaps the learning of the next, so
+/// on a GPU an iteration takes the longer of learning + local synchronisation and of both synchronisations with
+/// the exchange.
 #[test]
 fn global_synchronisation_overlaps_the_next_iterations_learning() {
     let world = World::new(Cluster::load("ethernet-gpu-8").expect("a preset"), 4, &HostingRule::PerHost);
@@ -97,8 +98,8 @@ fn a_thread_does_one_thing_at_a_time() {
     }
 }
 
-/// Koliousis et al. 2019, §4.3: first come, first served does not wait for a given learner. Where one learner is slow, the
-/// others take over its batches.
+/// Koliousis et al. 2019, §4.3: first come, first served does not wait for a given learner. Where one learner is slow,
+/// the others take over its batches.
 #[test]
 fn first_come_beats_round_robin_where_a_learner_is_slow() {
     let (world, costs) = (World::host(4, 4), Half { learning: 1e-4, update: 1e-6 });
@@ -117,19 +118,19 @@ fn first_come_beats_round_robin_where_a_learner_is_slow() {
         let (fixed, fixed_loads, _) = step(strategy, &slow(3.0));
         let (first, loads, claims) = step(&first_come, &slow(3.0));
         assert!(first < 0.75 * fixed, "{strategy}: {first} against {fixed}");
-        // In turn the others wait before each batch and not after the last: the slow learner's pace it is either way.
+        // In turn the others wait before each batch and not after the last: either way at the slow learner's pace.
         let (turns, turn_loads, _) = step(&format!("{strategy}:round-robin"), &slow(3.0));
         assert!(turns >= 0.999 * fixed && turn_loads == fixed_loads, "{strategy}: {turns} against {fixed}");
         assert_eq!(fixed_loads, [tau * 10; 4]);
         assert_eq!(loads.iter().sum::<u32>(), 4 * tau * 10);
         assert!(loads[2] < loads[0] && loads[2] < loads[1] && loads[2] < loads[3], "{loads:?}");
         assert_eq!(claims.len() as u32, 4 * tau * 10);
-        // Where all are alike, so are both.
+        // Where all are equal, so are both.
         let (fixed, ..) = step(strategy, Conditions::none());
         let (first, loads, _) = step(&first_come, Conditions::none());
         assert_close(first, fixed, strategy);
         assert_eq!(loads, [tau * 10; 4]);
-        // A record made again is the same run, whatever the times are that it is asked at.
+        // A replayed record gives the same run, at whatever times batches are claimed.
         let program = learners(&first_come, 4);
         let conditions = slow(3.0);
         let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
@@ -147,9 +148,10 @@ fn first_come_beats_round_robin_where_a_learner_is_slow() {
     }
 }
 
-/// Koliousis et al. 2019, §4.3: round-robin scheduling waits "for a given replica to become available". With batches that
-/// take T, learner 0 three times as slow in its first and learner 1 in its second, each is done after 4 T if it takes its own
-/// batches when it is free. Handed out in turn, learner 1's second waits from T to 3 T for the first learner, and ends after 6 T.
+/// Koliousis et al. 2019, §4.3: round-robin scheduling waits "for a given replica to become available". With batches
+/// that take T, learner 0 three times as slow in its first and learner 1 in its second, each is done after 4 T if it
+/// takes its own batches when it is free. Assigned in turn, learner 1's second waits from T to 3 T for the first
+/// learner, and ends after 6 T.
 #[test]
 fn who_is_behind_a_slow_learner_waits_for_its_turn() {
     let (world, costs) = (World::host(2, 2), Flat { forward: 1e-4, backward: 2e-4, ..Flat::default() });
@@ -177,7 +179,7 @@ fn who_is_behind_a_slow_learner_waits_for_its_turn() {
         }
     }
     assert!(turns.2.iter().zip([0, 1].iter().cycle()).all(|(claim, rank)| claim.rank == *rank), "{:?}", turns.2);
-    // Where nobody is slow nobody waits.
+    // Where no rank is slow none waits.
     let still = |strategy| begins(strategy, Conditions::none());
     assert_eq!(still("sma:tau=2").1, still("sma:tau=2:round-robin").1);
 }
@@ -187,7 +189,7 @@ fn spans_of_loads(prediction: &Prediction, program: &Program) -> Vec<u32> {
     (0..program.workers()).map(|rank| spans(prediction, program, rank, "load").len() as u32).collect()
 }
 
-/// Repetitions and iterations that pass alike are skipped with learners as with others; folding and the slow solver agree.
+/// Equal repetitions and iterations are skipped with learners too; folding and the slow solver agree.
 #[test]
 fn shortcuts_change_nothing() {
     for (strategy, count) in [("sma:tau=7", 1), ("sma:tau=7", 3), ("ea-sgd", 4), ("sma", 1)] {
@@ -211,8 +213,8 @@ fn shortcuts_change_nothing() {
     }
 }
 
-/// Koliousis et al. 2019, Fig. 16 and 17: the rarer the synchronisation, the higher the throughput; at most as high as without
-/// any. And learners that share a GPU share it with their synchronisation too.
+/// Koliousis et al. 2019, Fig. 16 and 17: the rarer the synchronisation, the higher the throughput; at most as high as
+/// without any. And learners that share a GPU share it with their synchronisation too.
 #[test]
 fn rarer_synchronisation_is_faster() {
     let world = World::star(4);

@@ -1,8 +1,9 @@
-//! Each measured layer of the zoo, left out and estimated from the others.
+//! Estimates each measured layer of the zoo from the others, leaving it out.
 //!
-//! `profiles/zoo.json` is what `lockstep calibrate` measured of eight models on a virtual machine of two cores (AMD EPYC with
-//! AVX-512), its record of noise left out. Models and batches: LeNet and the perceptron at 4, 16 and 64, ResNet-32 at 2 and 16,
-//! VGG-16 for CIFAR at 4, the speech network at 16, AlexNet, NIN and GoogLeNet at 2, ResNet-50 at 1.
+//! `profiles/zoo.json` is what `lockstep calibrate` measured for eight models on a virtual machine of two cores (AMD
+//! EPYC with AVX-512), without its record of noise. Models and batches: LeNet and the perceptron at 4, 16 and 64,
+//! ResNet-32 at 2 and 16, VGG-16 for CIFAR at 4, the speech network at 16, AlexNet, NIN and GoogLeNet at 2,
+//! ResNet-50 at 1.
 
 use std::collections::BTreeSet;
 
@@ -12,16 +13,16 @@ use lockstep_topology::{Bandwidth, Cluster, Time};
 use crate::costs::estimated;
 use lockstep_models::profile::{ComputeEntry, Profile};
 
-/// How far an estimate may be off, as a ratio.
+/// The tolerance of an estimate, as a ratio.
 const BAR: f64 = 2.0;
-/// Whatever takes less than this beside what was estimated is a matter of caches: the same layer differs by more from model to model.
+/// Differences below this are due to caches: the same layer differs by more from model to model.
 const CACHES_S: f64 = 10e-6;
 
 fn zoo() -> Profile {
     Profile::parse("zoo.json", include_str!("profiles/zoo.json")).expect("a profile")
 }
 
-/// The host that the profile is of.
+/// The host of the profile.
 fn host(profile: &Profile) -> Cluster {
     let cpu = CpuSpec {
         cores: profile.cores,
@@ -41,9 +42,10 @@ fn left_out(profile: &Profile, host: &Cluster, entry: &ComputeEntry) -> f64 {
     estimated(&others, &host.devices()[0], entry).expect("others were measured")
 }
 
-/// Entries that are beyond the bar, with how far at most. Of a curve and of so many scores there is one layer each in the zoo, so that
-/// nothing like them is left; samples that lie 4 KiB apart evict each other from the cache; LeNet's large layer stays in the last
-/// cache, where those of other models do not; others are too short for what the models around them leave in caches.
+/// Entries beyond the limit, with the most by which they are. Some layers are the only one of their kind in the zoo (a
+/// curve, this number of scores), so that nothing like them is left; samples that are 4 KiB apart evict each other from
+/// the cache; LeNet's large layer stays in the last cache, where those of other models do not; others are too short for
+/// what the models around them leave in caches.
 const BEYOND: [(&str, f64); 9] = [
     ("backward-data softmax_cross_entropy 2048x1x1>1x1x1 at 16", 4.5),
     ("backward-data sigmoid 2048x1x1>2048x1x1 at 16", 4.5),
@@ -77,7 +79,7 @@ fn a_layer_that_was_not_measured_is_estimated_from_those_that_were() {
     assert!(all > 400 && within as f64 >= 0.93 * all as f64, "{within} of {all} within a factor of {BAR}");
 }
 
-/// Twice as slow a machine is estimated to be twice as slow; what was measured alone is what it is.
+/// A machine twice as slow is estimated to be twice as slow; measured entries are used unchanged.
 #[test]
 fn estimates_follow_what_was_measured() {
     let profile = zoo();

@@ -1,4 +1,4 @@
-//! The two networks and the two solvers against each other.
+//! Compares the two networks and the two solvers with each other.
 
 use lockstep_models::Bucket;
 

@@ -1,4 +1,5 @@
-//! Noise in a run: none of it changes nothing, twice the time is twice the time, and ranks that meet wait for the slowest.
+//! Tests noise in a run: none of it changes nothing, twice the time is twice the time, and ranks that exchange wait for
+//! the slowest.
 
 use super::*;
 use crate::Noise;

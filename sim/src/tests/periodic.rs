@@ -1,4 +1,4 @@
-//! Work between steps takes what its closed forms say.
+//! Tests that work between steps takes the times of its closed forms.
 
 use lockstep_models::{Periodic, PeriodicSpan};
 
@@ -48,7 +48,7 @@ fn a_checkpoint_is_written_at_the_storage_s_rate() {
     close(seconds, bytes / 5e9);
 }
 
-/// Messages of a shuffle take as long as those that no cache holds; much is sent chunk by chunk.
+/// Messages of a shuffle take as long as those that are in no cache; large shuffles are sent chunk by chunk.
 #[test]
 fn a_shuffle_s_bytes_are_cold() {
     let sampling = "partitioned:groups=1:shuffle-every=10".parse().unwrap();
@@ -73,7 +73,7 @@ fn a_shuffle_s_bytes_are_cold() {
     assert_eq!(spans.iter().filter(|run| run.span.rank == 1).count(), 3 * 10);
 }
 
-/// Long samples are packed nowhere: a shuffle of theirs is its exchanges alone, one chunk behind the other.
+/// Long samples are not packed: their shuffle is its exchanges alone, one chunk after the other.
 #[test]
 fn a_shuffle_of_long_samples_is_its_exchanges() {
     let sampling = "partitioned:groups=1:shuffle-every=10".parse().unwrap();
@@ -90,7 +90,7 @@ fn a_shuffle_of_long_samples_is_its_exchanges() {
     }
 }
 
-/// The exchange of a shuffle is the alltoallv of what leaves its rank; packing and unpacking that come on top.
+/// The exchange of a shuffle is the alltoallv of what leaves its rank; packing and unpacking are added.
 #[test]
 fn a_shuffle_is_an_alltoallv_between_two_copies() {
     for hosts in [2u32, 4] {

@@ -1,4 +1,4 @@
-//! Rings by recurrence against rings message by message, to the picosecond, wherever the one takes the other's place.
+//! Compares rings by recurrence with rings message by message, to the picosecond, wherever the one replaces the other.
 
 use lockstep_models::{Bucket, Driver, random_model};
 use lockstep_topology::{InputError, Schedule};
@@ -44,13 +44,13 @@ impl Costs for Uneven {
         self.noise.as_ref()
     }
 
-    /// Enough that kernels notice it.
+    /// Enough that kernels are affected.
     fn traffic(&self, _: &Device) -> f64 {
         1e-10
     }
 }
 
-/// Hosts of some cores, or of two GPUs, on a switch; each link has a latency (ns) and a rate (MB/s) of its own.
+/// Hosts of some cores, or of two GPUs, on a switch; each link has its own latency (ns) and rate (MB/s).
 fn star(cores: u32, gpus: bool, links: &[(u32, u32)], keys: &str) -> World {
     let mut text = format!(
         "name = \"star\"\nprovenance = \"assumed: a test\"\n[[host]]\nname = \"node\"\ncount = {}\n[host.cpu]\n\
@@ -73,7 +73,7 @@ fn star(cores: u32, gpus: bool, links: &[(u32, u32)], keys: &str) -> World {
     World::new(Cluster::parse("star.toml", &text).expect("a cluster"), ranks, &HostingRule::PerHost)
 }
 
-/// What [`star`] takes.
+/// The arguments of [`star`].
 type Star = (u32, bool, Vec<(u32, u32)>, &'static str);
 
 fn stars() -> impl Strategy<Value = Star> {
@@ -179,7 +179,7 @@ proptest! {
     }
 }
 
-/// Whether an allreduce passes without events.
+/// Whether an allreduce runs without events.
 fn passes(world: &World, costs: &dyn Costs, algorithm: &str, elements: u64, chunk: u64) -> Result<bool, InputError> {
     let group = Group::flat(world.placement.ranks());
     let schedule = Schedule::new(&Collective::AllReduce, &algorithm.parse()?, &group, elements, chunk)?;

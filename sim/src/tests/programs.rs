@@ -1,4 +1,4 @@
-//! Whole programs: shared cores, overlap, accumulation, lags, determinism.
+//! Tests whole programs: shared cores, overlap, accumulation, lags, determinism.
 
 use lockstep_models::{Bucket, Op, Span, Stream};
 
@@ -86,8 +86,8 @@ fn threads_divide_the_work_of_a_rank() {
 
 #[test]
 fn a_rank_that_is_one_thread_pays_for_its_sums_and_no_more() {
-    // Two ranks in step: the ring's receives are the threads' work, and messages that are there when a compute task ends
-    // need no waking. The step is compute plus receives plus at most the latencies of the exchanges.
+    // Two ranks in step: the ring's receives are the threads' work, and messages that are there when a compute task
+    // ends need no waking. The step is compute plus receives plus at most the latencies of the exchanges.
     let message = MessageCost { latency: 1e-6, copy: 1e-10, sum: 2e-10, ..MessageCost::default() };
     let costs = Flat { message, ..compute_only() };
     let program = program(&Job { bucket: Bucket::Layer, ..mlp(2) });
@@ -109,8 +109,8 @@ fn spans<'a>(prediction: &'a Prediction, program: &'a Program, stream: Stream) -
 
 #[test]
 fn exchanges_hide_behind_backward() {
-    // Over links the first bucket's first round hides behind the next layer's backward pass. A rank is one thread, so its
-    // second round begins when that pass ends, and the other bucket's exchange behind it.
+    // Over links the next layer's backward pass hides the first bucket's first round. A rank is one thread, so its
+    // second round begins when that pass ends, and the other bucket's exchange after it.
     let costs = Flat { forward: 5e-3, backward: 5e-3, ..Flat::default() };
     let world = World::star(2);
     let split = program(&Job { bucket: Bucket::Layer, ..mlp(2) });
@@ -131,7 +131,8 @@ fn exchanges_hide_behind_backward() {
     assert_close(compute, split_exposed, "exposed communication");
 }
 
-/// Tensor by tensor after the backward pass (Iandola et al. 2016 §6): nothing is hidden, and each tensor pays for both rounds.
+/// Tensor by tensor after the backward pass (Iandola et al. 2016 §6): nothing is hidden, and each tensor pays for
+/// both rounds.
 #[test]
 fn tensors_after_the_backward_pass_each_pay_for_their_rounds() {
     let costs = Flat { forward: 5e-3, backward: 5e-3, ..Flat::default() };
@@ -210,7 +211,7 @@ fn equal_runs_are_equal_to_the_byte() {
             let run = || world.predict(&program, &costs, &OPTIONS).expect("runs");
             let first = run();
             assert_eq!(first, run(), "{algorithm}");
-            // Without noise the counted steps are nearly alike.
+            // Without noise the counted steps are nearly equal.
             let steps = first.timeline.step_times_s();
             steps.iter().for_each(|step| assert!((step / steps[0] - 1.0).abs() < 0.05, "{algorithm}: {steps:?}"));
         }
@@ -221,7 +222,7 @@ fn equal_runs_are_equal_to_the_byte() {
 fn a_gpu_handles_messages_beside_its_kernels() {
     let cluster = Cluster::load("ethernet-gpu-8").expect("a preset");
     let world = World::new(cluster, 8, &HostingRule::PerHost);
-    // The sums of the large dense layer take 4 ms: a GPU hides them behind the convolutions, a single thread cannot.
+    // The sums of the large dense layer take 4 ms: a GPU overlaps them with the convolutions, a single thread cannot.
     let message = MessageCost { sum: 1e-9, ..MessageCost::default() };
     let costs = Flat { forward: 4e-3, backward: 4e-3, message, ..Flat::default() };
     let model = Arc::new(lockstep_readers::load_model("lenet").expect("in the zoo"));

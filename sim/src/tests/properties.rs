@@ -1,4 +1,5 @@
-//! What holds for any program: everything runs as often as it should and in order, and every message of every schedule.
+//! Tests properties of any program: everything runs as often as it should and in order, and so does every message of
+//! every schedule.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::Sent;
 
-/// Whatever serves an allreduce, and forms that differ from a registry's example.
+/// Algorithms that serve an allreduce, and forms that differ from a registry's example.
 fn algorithms() -> Vec<Algorithm> {
     let forms = ["multi-color:2", "parameter-server:1:dedicated", "hierarchical:halving-doubling"];
     let all = Algorithm::all().filter(|algorithm| algorithm.serves(&Collective::AllReduce));

@@ -1,4 +1,4 @@
-//! What a message pays on links, against the closed forms of `network/connection.rs`, in both networks.
+//! Compares the cost of a message on links with the closed forms of `network/connection.rs`, in both networks.
 
 use lockstep_topology::cluster::{Protocol, Stack};
 
@@ -98,14 +98,14 @@ fn half_the_bandwidth_is_reached_where_bytes_take_as_long_as_all_else() {
 
 #[test]
 fn a_late_receive_pays_what_is_left_of_the_handshake() {
-    // In a chain 0 → 1 → 2 the last rank waits long before it is sent to, so each hop pays the whole of it.
+    // In a chain 0 → 1 → 2 the last rank waits long before it is sent to, so each hop pays for the whole of it.
     let keys = plain("eager = \"0B\"\nrendezvous = \"write\"\nsend_overhead = \"1us\"");
     let chain = |keys: &str| {
         let root = Collective::Broadcast { root: 0 };
         timed(&star(3, keys), root, "pipelined-chain", 40_000, NetworkModel::MaxMin)
     };
     assert_close(chain(&keys), 2.0 * (3.0 * (1e-6 + L) + 40e-6), "twice the handshake");
-    // A root that receives from two: the second's announcement has long been there, so only answer and bytes are left.
+    // A root that receives from two: the second's announcement arrived long ago, so only answer and bytes are left.
     let reduce = timed(&star(3, &keys), Collective::Reduce { root: 0 }, "binomial-tree", 40_000, NetworkModel::MaxMin);
     let sums = 2.0 * 3.0 * 40_000.0 / (1e15 * 0.8);
     assert_close(reduce, (3.0 + 2.0) * (1e-6 + L) + 2.0 * 40e-6 + sums, "the second handshake is half over");
@@ -113,7 +113,8 @@ fn a_late_receive_pays_what_is_left_of_the_handshake() {
 
 #[test]
 fn a_nic_sets_messages_up_one_by_one() {
-    // Rank 0 sends to 2 and to 1 at once, each 7 µs of its NIC: the second is through after 14 µs, and goes alone.
+    // Rank 0 sends to 2 and to 1 at once, each 7 µs of its NIC: the second is through after 14 µs, and has the
+    // wire to itself.
     for network in BOTH {
         let keys = plain("send_overhead = \"7us\"");
         let found = timed(&star(3, &keys), Collective::Broadcast { root: 0 }, "binomial-tree", 4_000, network);
@@ -176,7 +177,7 @@ fn too_many_senders_collapse_a_port() {
 
 #[test]
 fn bytes_are_paid_at_the_bottleneck_only() {
-    // The way through two more switches adds two latencies and no bytes: nothing is stored and forwarded.
+    // The route through two more switches adds two latencies and no bytes: there is no store and forward.
     let far = |middle: &str| {
         let text = format!(
             "name = \"row\"\nprotocol = \"plain\"\n[[host]]\nname = \"node\"\ncount = 2\n[host.cpu]\ncores = 1\n\

@@ -1,5 +1,5 @@
-//! Input as tasks: the period of a rank whose batches are read and decoded ahead is that of the slowest stage, and of all stages over
-//! the batches that are on their way.
+//! Tests input as tasks: the period of a rank whose batches are read and decoded ahead is that of the slowest stage,
+//! and of all stages over the batches in flight.
 
 use lockstep_models::Op;
 use lockstep_topology::{Bandwidth, Bytes};
@@ -10,14 +10,15 @@ use super::*;
 use crate::answer::bound;
 use crate::{Conditions, CopiedBy, Input, SampleSource, TransformAt};
 
-/// Long enough for a pipeline to fill and to find its pace.
+/// Long enough for a pipeline to fill and to reach its pace.
 const LONG: SimOptions = SimOptions { warm_up: 20, counted: 40, ..SimOptions::SHORT };
 
 fn ms(millis: f64) -> Time {
     Time::from_secs_f64(millis * 1e-3)
 }
 
-/// Files of 100 kB on storage of 100 MB/s: a batch of eight is read in 8 ms; decoding takes `decode` ms of one of `threads` threads.
+/// Files of 100 kB on storage of 100 MB/s: a batch of eight is read in 8 ms; decoding takes `decode` ms of one of
+/// `threads` threads.
 fn files(decode: f64, threads: u32, storage: f64) -> Input {
     let bandwidth = Bandwidth::new(storage).expect("positive");
     Input {
@@ -34,7 +35,8 @@ fn files(decode: f64, threads: u32, storage: f64) -> Input {
     }
 }
 
-/// The mean step and what bounds it: `gpus` GPUs of a host compute for `step` seconds a chain and phase on eight samples.
+/// The mean step and what bounds it: `gpus` GPUs of a host compute for `step` seconds a chain and phase on
+/// eight samples.
 fn predicted(gpus: u32, step: f64, accumulate: u32, ahead: Option<u32>, input: Option<Input>) -> (f64, String) {
     let program = program(&Job { ahead, accumulate, ..mlp(gpus) });
     let world = World::new(tree(gpus, 1, 1, 1), gpus, &HostingRule::PerHost);
@@ -47,8 +49,8 @@ fn predicted(gpus: u32, step: f64, accumulate: u32, ahead: Option<u32>, input: O
     (steps.iter().sum::<f64>() / steps.len() as f64, by)
 }
 
-/// With T of computation, R of reading and D of decoding for a batch, and b of them ahead: max(T, R, D, (R + D) / b), for a load takes
-/// no time. Ranks of a host share storage and threads.
+/// With T of computation, R of reading and D of decoding for a batch, and b of them ahead: max(T, R, D, (R + D) / b),
+/// since a load takes no time. Ranks of a host share storage and threads.
 #[test]
 fn the_slowest_task_decides() {
     for gpus in [1u32, 2] {
@@ -69,7 +71,7 @@ fn the_slowest_task_decides() {
             // The CPU has four cores, on which more threads take turns.
             let decoded = all * 8.0 * decode * 1e-3 / f64::from(threads.min(4));
             let expected = computes.max(read).max(decoded).max((read + decoded) / f64::from(ahead));
-            // Ranks that meet at a resource may take turns at it where it does not bound.
+            // Ranks that share a resource may take turns at it where it does not bound.
             let close = (found / expected - 1.0).abs() < if gpus == 1 { 1e-3 } else { 0.05 };
             assert!(close, "{gpus}, {storage}, {decode}, {threads}, {ahead}: {found}, {expected}");
             if read > 1.2 * computes.max(decoded) && ahead > 1 {
@@ -106,7 +108,7 @@ fn equal_hosts_are_folded() {
     assert!(folded.iter().zip(&whole).all(|(one, other)| (one / other - 1.0).abs() < 1e-9), "{folded:?} {whole:?}");
 }
 
-/// What one batch takes, in nanoseconds.
+/// The times of one batch, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 struct Stages {
     read: u64,
@@ -118,7 +120,8 @@ struct Stages {
     step: u64,
 }
 
-/// When each step ends, written out batch by batch: each stage in order, and each batch in the place of the one `ahead` before it.
+/// When each step ends, computed batch by batch: each stage in order, and each batch after the one `ahead` before it
+/// has freed its memory.
 fn by_recurrence(of: Stages, ahead: usize, transform_at: TransformAt, batches: usize) -> Vec<u64> {
     let (mut loaded, mut ends) = (Vec::<u64>::new(), Vec::new());
     let (mut last_read, mut last_decoded, mut last_copied, mut free) = (0, 0, 0, 0);
@@ -147,7 +150,8 @@ fn by_recurrence(of: Stages, ahead: usize, transform_at: TransformAt, batches: u
     ends
 }
 
-/// The copy of eight samples of 784 fp32 behind 700 ns, in nanoseconds: at 15 GB/s, of whose packets of 280 bytes 256 are payload.
+/// The copy of eight samples of 784 fp32 after 700 ns, in nanoseconds: at 15 GB/s, of whose packets of 280 bytes 256
+/// are payload.
 const COPY: f64 = 8.0 * 784.0 * 4.0 / (15.0 * 256.0 / 280.0) + 700.0;
 
 /// When each step of the simulated tasks ends, in nanoseconds; the first is not counted.
@@ -176,7 +180,7 @@ fn by_tasks(of: Stages, ahead: u32, transform_at: TransformAt, batches: u32) -> 
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
-    /// Steps end when the recurrence says, and in the long run come as often as the slowest stage lets them.
+    /// Steps end when the recurrence says, and in the long run are as frequent as the slowest stage allows.
     #[test]
     fn tasks_follow_the_recurrence(
         (read, decode, transform, device) in (200u64..8000, 200u64..8000, 0u64..8000, 0u64..4000),
@@ -190,7 +194,7 @@ proptest! {
         let ends = by_tasks(of, ahead, transform_at, BATCHES);
         prop_assert_eq!(ends.len() + 1, expected.len());
         for (found, expected) in ends.iter().zip(expected.into_iter().skip(1)) {
-            // The copy is no whole number of nanoseconds.
+            // The copy takes no whole number of nanoseconds.
             prop_assert!((found - expected as f64).abs() < f64::from(BATCHES), "{found}, not {expected}");
         }
         if transform_at != TransformAt::WhenLate {
@@ -198,7 +202,7 @@ proptest! {
             let (stages, busy) = (read + decode + copy, step + device);
             let expected = match u64::from(ahead) {
                 0 => (busy + stages) as f64,
-                // Its place is taken until the device has transformed it.
+                // Its memory is in use until the device has transformed it.
                 ahead => [busy, read, decode, copy].into_iter().max().unwrap_or(0).max((stages + device) / ahead) as f64,
             };
             let found = (ends[58] - ends[38]) / 20.0;
@@ -207,8 +211,9 @@ proptest! {
     }
 }
 
-/// Batches of a device that computes for 10: threads take 14 with the transformation and 6 without, so that the device, which takes 2 for
-/// it, bounds at 12. In time they stay where they are; a slow copy does not move them either. In units of a copy, or of an eleventh of one.
+/// Batches of a device that computes for 10: threads take 14 with the transformation and 6 without, so that the device,
+/// which takes 2 for it, bounds at 12. Transformations of threads that are in time stay there; a slow copy does not
+/// move them either. In units of a copy, or of an eleventh of one.
 #[test]
 fn transformations_move_to_the_device_where_threads_are_late() {
     let pace = |ahead, [with, without]: [f64; 2], unit: f64, transform_at| {

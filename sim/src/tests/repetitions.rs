@@ -1,4 +1,4 @@
-//! Short ways against long ones: micro-batches that pass alike, and totals in place of spans.
+//! Compares shortcuts with the long way: equal micro-batches, and totals in place of spans.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ proptest! {
         prop_assert_eq!(kept.steps(), spans.steps());
         prop_assert_eq!(kept.exposed_comm_s(&program), spans.exposed_comm_s(&program));
         prop_assert_eq!(kept.seconds_by_kind(&program), spans.seconds_by_kind(&program));
-        // By role and kind, summed anew from the spans.
+        // By role and kind, summed again from the spans.
         for ((role, kind), total) in by_role_and_kind(&kept, &program, 1) {
             let counts = |span: &&lockstep_models::Span| {
                 let of = program.role_of(span.rank);
@@ -125,12 +125,12 @@ fn a_million_micro_batches_are_no_more_work_than_three() {
     assert!(timeline.step_time_s() > 1e6 * layers as f64 * 3e-6 * 0.9);
 }
 
-/// What a platform may do to iterations: handshakes, windows that grow, links that nobody shares.
+/// What a platform may do to iterations: handshakes, windows that grow, links that are not shared.
 fn platforms() -> impl Strategy<Value = (usize, NetworkModel)> {
     (0usize..5, prop_oneof![Just(NetworkModel::MaxMin), Just(NetworkModel::AlphaBeta)])
 }
 
-/// Those of `world`, and hosts whose connections start slowly, or rest for long between exchanges.
+/// Those of `world`, and hosts whose connections start slowly, or are idle for long between exchanges.
 fn networked(which: usize, ranks: u32) -> World {
     match which {
         3 | 4 => {

@@ -1,4 +1,4 @@
-//! Rings that are worked out without events for a while, against the same rings message by message.
+//! Compares rings that are computed without events for a while with the same rings message by message.
 
 use lockstep_models::{Bucket, random_model};
 use proptest::prelude::*;
@@ -8,7 +8,8 @@ use super::*;
 use crate::engine::worked_out;
 use crate::{Conditions, CopiedBy, Input, SampleSource, TransformAt};
 
-/// Hosts of one core on a switch; hosts of two GPUs on two levels of switches; one host of a core for every second rank.
+/// Hosts of one core on a switch; hosts of two GPUs on two levels of switches; one host of a core for every
+/// second rank.
 fn world(which: usize, ranks: u32) -> World {
     match which {
         0 => World::star(ranks),
@@ -17,7 +18,7 @@ fn world(which: usize, ranks: u32) -> World {
     }
 }
 
-/// Samples in memory that take so long to decode.
+/// Samples in memory with this decoding time.
 fn decoded(prefetch: u32, micros: u64) -> Input {
     Input {
         samples: 1000,
@@ -33,7 +34,7 @@ fn decoded(prefetch: u32, micros: u64) -> Input {
     }
 }
 
-/// The same program on the same platform the short way and the long one; how often rings were worked out.
+/// The same program on the same platform with and without shortcuts; returns how often rings were computed.
 fn both(world: &World, program: &Program, costs: &Flat, input: Option<Input>) -> ([Prediction; 2], u32) {
     let conditions = Conditions { input, ..Conditions::default() };
     let platform = Platform { conditions: &conditions, ..world.platform(costs, NetworkModel::MaxMin) };
@@ -85,14 +86,14 @@ proptest! {
     }
 }
 
-/// Groups of a mesh, each in a ring of its own, in blocks that are equal.
+/// Groups of a mesh, each in its own ring, in blocks that are equal.
 #[test]
 fn the_rings_of_a_mesh_pass_side_by_side() {
     let text = "name = \"m\"\ninput = [1, 16, 16]\nlayer = [\n{ name = \"one\", kind = \"dense\", out_features = 256 },\n\
                 { kind = \"relu\" },\n{ name = \"two\", kind = \"dense\", out_features = 256 },\n\
                 { name = \"loss\", kind = \"softmax_cross_entropy\" },\n]\n";
     let model = Arc::new(lockstep_readers::parse_model("m.toml", text).expect("a model"));
-    // Hosts of one GPU on one switch, of which any may change places; and hosts of eight with a NIC each, four on a leaf.
+    // Hosts of one GPU on one switch, any of which may be swapped; and hosts of eight with a NIC each, four on a leaf.
     let worlds = [
         ("data=64,tensor=2", World::new(tree(1, 128, 1, 1), 128, &HostingRule::PerHost)),
         ("data=32,tensor=8", World::new(Cluster::load("dgx-h100:32").expect("a preset"), 256, &HostingRule::PerHost)),

@@ -1,4 +1,5 @@
-//! Pipelines of stages: without time for messages each pass runs when the longest path says; with it, what crosses takes its time.
+//! Tests pipelines of stages: without time for messages each pass runs when the longest path says; with it, transfers
+//! take their time.
 
 use lockstep_models::{Axis, Bucket, Mesh, Op, PipelinePass, PipelineSchedule, pipeline, random_model};
 use proptest::prelude::*;
@@ -20,8 +21,8 @@ fn schedules() -> impl Strategy<Value = PipelineSchedule> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
 
-    /// The ends of all passes, iteration by iteration, are those of the longest path (`pipeline::times`): stage 0 has the last pass
-    /// of an iteration, so the next begins when all is over.
+    /// The ends of all passes, iteration by iteration, are those of the longest path (`pipeline::times`): stage 0 has
+    /// the last pass of an iteration, so the next begins when everything is over.
     #[test]
     fn passes_end_when_the_longest_path_does(
         model in 0u64..300, stages in 2u32..=4, schedule in schedules(), micro_batches in 1u32..=6,
@@ -67,8 +68,8 @@ proptest! {
     }
 }
 
-/// Two stages of equal work on a wire: a message forward and one back lengthen a step of one micro-batch by their latencies, and one of
-/// several by those of a round trip at least, and of one for each micro-batch at most.
+/// Two stages of equal work on a wire: a message forward and one back lengthen a step of one micro-batch by their
+/// latencies, and one of several by those of a round trip at least, and of one for each micro-batch at most.
 #[test]
 fn each_round_trip_costs_its_latency_once_at_most() {
     let text = "name = \"m\"\ninput = [1, 8, 8]\nlayer = [\n{ name = \"one\", kind = \"dense\", out_features = 1000 },\n\

@@ -1,4 +1,5 @@
-//! Stated noise in a run: constants by hand, and what ranks that wait for each other cost against closed forms.
+//! Tests stated noise in a run: constants by hand, and the cost for ranks that wait for each other against
+//! closed forms.
 
 use super::*;
 use crate::{Conditions, Distribution, Family, Jitter};
@@ -14,7 +15,7 @@ fn under(noise: Jitter) -> Conditions {
 /// Seconds of `steps` steps of `ranks` ranks on a core each, messages costing nothing.
 fn steps(ranks: u32, steps: u32, conditions: &Conditions) -> Vec<f64> {
     let world = World::host(ranks, ranks);
-    // Nothing comes behind the exchange, so ranks begin each step together.
+    // Nothing comes after the exchange, so ranks begin each step together.
     let costs = Flat { forward: 1e-3, backward: 2e-3, ..Flat::default() };
     let platform = Platform { conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
     let options = SimOptions { counted: steps, ..SimOptions::default() };
@@ -51,7 +52,7 @@ fn seeds_and_trials_draw_anew_and_equal_ones_alike() {
 
 #[test]
 fn a_step_ends_with_the_slowest_rank() {
-    // Every rank's step takes a factor of its own, so a step takes the largest of k: of exponentials H_k on average, of
+    // Every rank's step has its own factor, so a step takes the largest of k: of exponentials H_k on average, of
     // uniforms from 0 to 1 k/(k + 1). The largest of eight has a variance of Σ 1/i² = 1.53 and of 8/(81·10) = 0.0099.
     let (k, n) = (8, 500);
     let alone = mean(&steps(1, 3, Conditions::none()));

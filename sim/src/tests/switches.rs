@@ -1,4 +1,5 @@
-//! Sums in switches and NCCL's protocols by messages: beside closed forms, NCCL's own model, and folded beside unfolded.
+//! Compares sums in switches and NCCL's protocols by messages with closed forms and with NCCL's own model, and folded
+//! with unfolded.
 
 use lockstep_topology::{
     Algorithm, Cluster, Collective, Group, Hosting, HostingRule, InputError, Placement, PlacementRule,
@@ -31,8 +32,8 @@ fn folded(cluster: &str, algorithm: &str, ranks: u32, bytes: u64) -> f64 {
     seconds(cluster, algorithm, ranks, bytes, FoldRule::Exact).expect("a time")
 }
 
-/// Eight buffers and the sum that heads give back pass the switch's adders: n·9 at their rate is the least, and n(1 + 1/8) at the links' payload
-/// rate. Large buffers come near the former, and NCCL's own model.
+/// Eight buffers and the sum that heads return pass the switch's adders: n·9 at their rate is the least, and n(1 + 1/8)
+/// at the links' payload rate. Large buffers come close to the former, and to NCCL's own model.
 #[test]
 fn a_large_sum_takes_what_passes_the_switch() {
     let bytes = 1u64 << 30;
@@ -60,8 +61,9 @@ fn switches_of_two_nodes_halve_what_nics_carry() {
     assert!(time < folded("dgx-h100:2", "rings:8", 16, bytes));
 }
 
-/// On rails each node sends its sum once over all NICs, whatever the number of nodes: n over their rate, or what a node's switch takes, is the
-/// least, and large buffers come near it. A ring sends twice as much. Chains in nodes send 2n over NVLink and are for middle sizes.
+/// On rails each node sends its sum once over all NICs, whatever the number of nodes: n over their rate, or the time of
+/// a node's switch, is the least, and large buffers come close to it. A ring sends twice as much. Chains in nodes send
+/// 2n over NVLink and are for middle sizes.
 #[test]
 fn switches_between_nodes_take_what_nodes_send_once() {
     let bytes = 1u64 << 30;
@@ -69,7 +71,7 @@ fn switches_between_nodes_take_what_nodes_send_once() {
     for nodes in [2u32, 4] {
         let cluster = format!("dgx-h100:{nodes}@infiniband-ndr-rails");
         let time = folded(&cluster, &format!("nvls-collnet:{nodes}:8"), 8 * nodes, bytes);
-        // In a node, eight contributions and what the heads give back pass the switch's adders.
+        // In a node, eight contributions and the data that the heads return pass the switch's adders.
         let least = f64::max(bytes as f64 / nics, bytes as f64 * 9.0 / 2.52e12);
         assert!(time >= least && time < 1.1 * least, "{nodes}: {time} beside {least}");
         assert!(time < folded(&cluster, "rings:8", 8 * nodes, bytes));
@@ -83,7 +85,7 @@ fn switches_between_nodes_take_what_nodes_send_once() {
     assert!(time >= (1u64 << 26) as f64 / 50e9, "{time}");
 }
 
-/// A switch that adds half as fast holds everything up: all that members send passes it.
+/// A switch that adds half as fast slows everything down: all that members send passes it.
 #[test]
 fn the_switchs_own_rate_counts() {
     let text = Cluster::presets().iter().find(|(name, _)| *name == "dgx-h100").expect("a preset").1;
@@ -100,7 +102,7 @@ fn the_switchs_own_rate_counts() {
         let platform = Platform::new(&cluster, &placement, &hosting, &Roofline);
         Ok(simulate_collective(&run, &platform).expect("a time").time.as_secs_f64())
     };
-    // 8 contributions and the sum that heads give back pass the adders.
+    // 8 contributions and the sum that heads return pass the adders.
     let least = (9u64 << 28) as f64 / 450e9;
     let slow = of("sums = \"450GB/s\"").expect("a time");
     assert!(slow >= least && slow < 1.1 * least, "{slow} beside {least}");
@@ -108,7 +110,8 @@ fn the_switchs_own_rate_counts() {
     assert!(refused.contains("none of cluster dgx-h100 adds") && refused.contains("sums"), "{refused}");
 }
 
-/// From 1 MiB on messages of rings with NCCL's protocols are NCCL's model less its launch, which is no message: between 0.7 and 1.15 of it.
+/// From 1 MiB on messages of rings with NCCL's protocols are NCCL's model less its launch, which is no message: between
+/// 0.7 and 1.15 of it.
 #[test]
 fn rings_with_protocols_are_near_nccls_own_model() {
     const LAUNCH: f64 = 16e-6;
@@ -124,7 +127,7 @@ fn rings_with_protocols_are_near_nccls_own_model() {
     }
 }
 
-/// Small buffers are faster by LL, large ones by Simple; without a protocol nothing changes.
+/// LL is faster for small buffers, Simple for large ones; without a protocol nothing changes.
 #[test]
 fn each_protocol_has_its_sizes() {
     let of = |protocol: &str, bytes| folded("dgx-a100", &format!("rings:8:{protocol}"), 8, bytes);

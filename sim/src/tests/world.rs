@@ -1,11 +1,11 @@
-//! Clusters with ranks on them, as the tests of this crate need them.
+//! `World`: clusters with ranks on them, for the tests of this crate.
 
 use lockstep_topology::cluster::{CpuSpec, Origin};
 use lockstep_topology::{Bandwidth, Bytes, Cluster, Hosting, HostingRule, Placement, PlacementRule, Time};
 
 use crate::{Costs, NetworkModel, Platform};
 
-/// A cluster with ranks, whatever they cost.
+/// A cluster with ranks, without costs.
 pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) placement: Placement,
@@ -25,7 +25,7 @@ impl World {
         Some(World { cluster, placement, hosting })
     }
 
-    /// One host with so many cores, its ranks in one process.
+    /// One host with this many cores, its ranks in one process.
     pub(crate) fn host(cores: u32, ranks: u32) -> World {
         let bandwidth = Bandwidth::new(1e10).expect("positive");
         let cpu = CpuSpec { cores, flops_per_core_s: 1e11, memory_bandwidth: bandwidth, memory: Bytes(1 << 34) };
@@ -87,7 +87,7 @@ impl World {
         )
     }
 
-    /// What it is to the simulator.
+    /// Its platform for the simulator.
     pub(crate) fn platform<'a>(&'a self, costs: &'a dyn Costs, network: NetworkModel) -> Platform<'a> {
         Platform {
             cluster: &self.cluster,

@@ -1,9 +1,9 @@
-//! The derivatives of one number, by up to [`LANES`] parameters.
+//! `Dual`: the derivatives of one number, by up to [`LANES`] parameters.
 
 /// Parameters that one simulation differentiates by at most.
 pub(crate) const LANES: usize = 16;
 
-/// By how much a number changes per change of each parameter, relative to the parameter.
+/// The change of a number per change of each parameter, relative to the parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dual(pub(crate) [f64; LANES]);
 

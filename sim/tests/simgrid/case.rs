@@ -1,4 +1,4 @@
-//! A question to the judge: wires, routes, flows and lanes as the text that `judge.cpp` reads.
+//! Writes a case for SimGrid: wires, routes, flows and lanes as the text that `judge.cpp` reads.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,12 +6,12 @@ use std::fmt::Write;
 use lockstep_topology::Cluster;
 use lockstep_topology::cluster::{DeviceId, Route, Sharing};
 
-/// Who sees to latency.
+/// What adds the latency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Latency {
     /// SimGrid's links, which weight flows by it.
     Native,
-    /// The judge itself, so that all flows weigh the same.
+    /// `judge.cpp` itself, so that all flows weigh the same.
     Paid,
 }
 
@@ -23,7 +23,7 @@ pub(crate) enum Step {
     Compute { seconds: f64 },
 }
 
-/// A question in the making; hosts of the judge are devices of the cluster.
+/// A case being written; SimGrid's hosts are devices of the cluster.
 pub(crate) struct Case<'a> {
     pub(crate) name: String,
     cluster: &'a Cluster,
@@ -38,7 +38,7 @@ impl<'a> Case<'a> {
         Case { name, cluster, latency, eager, routes: BTreeMap::new(), body: String::new() }
     }
 
-    /// The route between two devices, which the judge is told about.
+    /// The route between two devices, which the case will contain.
     pub(crate) fn route(&mut self, from: DeviceId, to: DeviceId) -> &Route {
         let cluster = self.cluster;
         self.routes.entry((from, to)).or_insert_with(|| cluster.route(from, to).expect("hosts reach each other"))
@@ -68,13 +68,13 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The whole question.
+    /// The text of the whole case.
     pub(crate) fn text(&self) -> String {
         let latency = if self.latency == Latency::Native { "native" } else { "paid" };
         let hosts = self.cluster.devices().len();
         let eager = u32::from(self.eager);
         let mut text = format!("case {}\nlatency {latency}\neager {eager}\nhosts {hosts}\n", self.name);
-        // Links of one wire are one link to the judge, numbered as they come along.
+        // Links of one wire are one link in SimGrid, numbered in order of appearance.
         let mut numbers = BTreeMap::new();
         let mut routes = String::new();
         for ((from, to), route) in &self.routes {

@@ -1,8 +1,8 @@
-//! Each algorithm on a network without contention takes what its closed form says, to 1e-6.
+//! Tests that each algorithm on a network without contention takes the time of its closed form, to 1e-6.
 //!
-//! Ranks cost nothing and messages set off when they are posted, so that a message takes T(m) = α + m·β and a collective as
-//! many of them as the longest chain of dependent ones in `docs/collectives.md` has. What receivers' threads add to that is
-//! in the crate's own tests.
+//! Ranks cost nothing and messages are sent when they are posted, so that a message takes T(m) = α + m·β and a
+//! collective as many of them as the longest chain of dependent ones in `docs/collectives.md` has. The additional time
+//! of receivers' threads is tested in the crate's own tests.
 
 use lockstep_sim::{CollectiveRun, FoldRule, MessageCost, NetworkModel, Platform, simulate_collective};
 use lockstep_topology::{Collective, Group, Hosting, HostingRule, Placement, PlacementRule};
@@ -28,7 +28,7 @@ fn depth(k: u32, p: f64) -> f64 {
     f64::from((1..).find(|levels| f64::from(k.pow(*levels)) > f64::from(k - 1) * p).unwrap_or(0)) - 1.0
 }
 
-/// A collective, an algorithm, whether no two messages of it meet on a link of a star, and its seconds among p ranks.
+/// A collective, an algorithm, whether no two messages of it share a link of a star, and its seconds among p ranks.
 type Row = (&'static str, &'static str, bool, fn(f64) -> f64);
 
 const ROWS: [Row; 18] = [

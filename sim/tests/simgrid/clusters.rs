@@ -1,12 +1,12 @@
-//! Clusters to ask about: stars, fat trees, tori and random ones, as the text of a cluster file.
+//! Generates clusters for the cases: stars, fat trees, tori and random ones, as the text of a cluster file.
 //!
-//! Every host is one core, `node0` and so on. [`Latencies`] says what SimGrid's weighting of flows by latency will find.
+//! Every host is one core, `node0` and so on. [`Latencies`] determines how SimGrid weights flows by latency.
 
 use lockstep_topology::Cluster;
 
 use crate::random::Random;
 
-/// A cluster in the making.
+/// A cluster under construction.
 struct Plan {
     hosts: u32,
     switches: u32,
@@ -18,7 +18,7 @@ struct Plan {
 /// Where the latency of routes comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Latencies {
-    /// From the hosts' own links, alike for all: every route has the same.
+    /// From the hosts' own links, all equal: every route has the same.
     Equal,
     /// From the hosts' own links, one or two units each: routes have two, three or four.
     Whole,
@@ -74,11 +74,11 @@ impl Plan {
 /// The shapes that schedules run on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shape {
-    /// All hosts on one switch; with jitter, their links differ by a per cent.
+    /// All hosts on one switch; with jitter, their links differ by one per cent.
     Star { jitter: bool },
     /// Leaves of four hosts, each joined with two spines that carry half of what the hosts could send.
     FatTree,
-    /// A switch per host, in a grid of two dimensions that closes in itself.
+    /// A switch per host, in a grid of two dimensions that wraps around.
     Torus2d,
     /// The same in three, two deep.
     Torus3d,
@@ -128,7 +128,7 @@ fn torus(lengths: &[u32], seed: u64, latencies: Latencies) -> Cluster {
         for &length in lengths {
             let place = at / stride % length;
             let next = at - place * stride + (place + 1) % length * stride;
-            // Two switches that are each other's neighbours on both sides have one wire.
+            // Two switches that are neighbours on both sides have one wire.
             if length > 2 || (length == 2 && place == 0) {
                 plan.trunk(at, next, EDGE, "full");
             }

@@ -1,8 +1,8 @@
-//! Random flows on random platforms: the fluid solver and SimGrid agree in every completion time.
+//! Compares the fluid solver with SimGrid on random flows on random platforms: every completion time agrees.
 //!
-//! SimGrid weights a flow by the inverse of its route's latency, lockstep does not. So a third of the cases have the same
-//! latency on every route; in a third the judge pays the latencies before the bytes flow; and in a third the weights are
-//! modelled: a flow of weight w is played here as w equal flows of its bytes' w-th part.
+//! SimGrid weights a flow by the inverse of its route's latency, lockstep does not. So a third of the cases have the
+//! same latency on every route; in a third `judge.cpp` adds the latencies before the bytes flow; and in a third the
+//! weights are modelled: a flow of weight w is played here as w equal flows of its bytes' w-th part.
 
 use lockstep_sim::fluid::{Finished, Fluid, ResourceId, System, Use};
 use lockstep_topology::cluster::DeviceId;
@@ -13,9 +13,9 @@ use crate::clusters::{self, Latencies, UNIT_PS};
 use crate::judge;
 use crate::random::Random;
 
-/// How many random cases.
+/// The number of random cases.
 const CASES: u64 = 240;
-/// What a completion time may differ by, as a share of the flow's duration.
+/// The tolerance of a completion time, as a share of the flow's duration.
 const TOLERANCE: f64 = 0.005;
 
 /// Two, three and four units of latency make weights of 6, 4 and 3.
@@ -55,7 +55,8 @@ fn flows(random: &mut Random, hosts: u64, latencies: Latencies) -> Vec<Flow> {
     flows
 }
 
-/// When each flow ends, in seconds, by a fluid solver on the cluster's wires; `weights` says as how many flows each counts.
+/// When each flow ends, in seconds, by a fluid solver on the cluster's wires; `weights` gives the number of flows that
+/// each counts as.
 fn solve(mut fluid: impl Fluid, case: &mut Case<'_>, cluster: &Cluster, flows: &[Flow], weights: &[u32]) -> Vec<f64> {
     let capacity = |wire: u32| {
         let link = cluster.links().iter().find(|link| link.wire.0 == wire).expect("a wire has a link");

@@ -1,4 +1,4 @@
-//! The judge's program: compiled when first asked for, given many cases at once, its answers read.
+//! Runs the SimGrid program: compiles it when first needed, gives it many cases at once, and reads its answers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,16 +9,16 @@ use crate::case::Case;
 /// Set by `tests/run`: a missing SimGrid is then a failure.
 const REQUIRED: &str = "LOCKSTEP_REQUIRE_SIMGRID";
 
-/// What the judge says of one case, in seconds.
+/// SimGrid's answer for one case, in seconds.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// When each flow ends, in the order in which they were asked about.
+    /// When each flow ends, in the order of the case.
     pub(crate) flows: Vec<f64>,
     /// When each rank ends.
     pub(crate) ranks: Vec<f64>,
 }
 
-/// Plays all cases; `None`, with a loud word, where there is no SimGrid.
+/// Plays all cases; `None`, with a message, where there is no SimGrid.
 pub(crate) fn play(name: &str, cases: &[Case<'_>]) -> Option<Vec<Verdict>> {
     let judge = program()?;
     let question = folder().join(format!("{name}.cases"));
@@ -39,7 +39,7 @@ fn folder() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
 
-/// The compiled judge; all tests of the process share it.
+/// The compiled `judge.cpp`; all tests of the process share it.
 fn program() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| {
@@ -71,7 +71,7 @@ fn compile() -> Result<PathBuf, String> {
         return Ok(program);
     }
     let errors = String::from_utf8_lossy(&output.stderr);
-    // Without the header there is no SimGrid; anything else is a fault of the judge's source, to be seen.
+    // Without the header there is no SimGrid; any other error is a bug in `judge.cpp` and must be seen.
     let missing =
         errors.lines().find(|line| line.contains("simgrid/s4u.hpp: No such file") || line.contains("-lsimgrid"));
     match missing {
@@ -80,7 +80,7 @@ fn compile() -> Result<PathBuf, String> {
     }
 }
 
-/// Cases by name with what was said of them.
+/// Cases by name with their answers.
 fn read(answers: &str) -> Vec<(String, Verdict)> {
     let mut verdicts: Vec<(String, Verdict)> = Vec::new();
     for line in answers.lines() {

@@ -1,7 +1,8 @@
-//! SimGrid as an independent judge: its S4U plays the same flows and the same steps on the same platforms.
+//! Compares predictions with SimGrid as an independent reference: its S4U plays the same flows and the same steps on
+//! the same platforms.
 //!
-//! `judge.cpp` is all that is known about SimGrid; `judge.rs` compiles it and asks it, `case.rs` writes the questions.
-//! What agrees how well, and why not better, stands in `docs/simgrid.md`. The closed forms need no judge.
+//! `judge.cpp` holds all that is known about SimGrid; `judge.rs` compiles and runs it, `case.rs` writes the cases.
+//! `docs/simgrid.md` says how well results agree, and why not better. The closed forms need no SimGrid.
 
 mod case;
 mod closed_forms;

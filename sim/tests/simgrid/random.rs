@@ -1,4 +1,4 @@
-//! Seeded random numbers for cases, so that the seed in a failure's message is all it takes to repeat it.
+//! Seeded random numbers for cases, so that the seed in a failure's message is enough to repeat it.
 
 /// SplitMix64 (Steele et al. 2014).
 pub(crate) struct Random(u64);
@@ -31,7 +31,7 @@ impl Random {
         low * (high / low).powf(self.unit())
     }
 
-    /// One of `n` times so.
+    /// True once in `n` times on average.
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }

@@ -1,6 +1,7 @@
-//! Ring, halving-doubling and all-to-all on stars, fat trees and tori: every rank ends when SimGrid says.
+//! Compares ring, halving-doubling and all-to-all on stars, fat trees and tori with SimGrid: every rank ends at
+//! the same time.
 //!
-//! The judge gets the steps that the lanes yield and knows no algorithm. Ranks are placed at random, begin at different
+//! SimGrid gets the steps that the lanes yield and knows no algorithm. Ranks are placed at random, begin at different
 //! times in half of the cases, and add up what they receive in half of them.
 
 use lockstep_sim::MessageCost;
@@ -13,16 +14,16 @@ use crate::judge;
 use crate::random::Random;
 use crate::world::{Exchange, Flat};
 
-/// What a rank's end may differ by, as a share of it.
+/// The tolerance of a rank's end, as a share of it.
 const TOLERANCE: f64 = 0.01;
 /// Bytes of an element.
 const ELEMENT: u64 = 4;
 
-/// Who sees to latency, and whether messages set off before their receive.
+/// What adds the latency, and whether messages are sent before their receive.
 const MODES: [(Latency, bool); 4] =
     [(Latency::Native, false), (Latency::Native, true), (Latency::Paid, false), (Latency::Paid, true)];
 
-/// What is asked about.
+/// One setting of a case.
 struct Setting {
     name: String,
     shape: Shape,
@@ -41,7 +42,7 @@ impl Setting {
         clusters::shaped(self.shape, self.ranks, self.seed, latencies)
     }
 
-    /// What `rank` does, as its lane says, and what it costs.
+    /// The steps of `rank` from its lane, with their costs.
     fn steps(&self, rank: u32) -> Vec<Step> {
         let schedule = self.exchange.schedule(self.ranks);
         assert_eq!(schedule.lanes(), 1, "{}: the judge plays one lane a rank", self.name);
@@ -85,7 +86,7 @@ fn settings() -> Vec<Setting> {
             for algorithm in ["ring", "halving-doubling", "pairwise, equal", "pairwise, random"] {
                 for (latency, eager) in MODES {
                     // Two messages between the same two ranks follow each other here; in SimGrid they share the wire.
-                    // Only an all-to-all has never two.
+                    // Only in an all-to-all are there never two.
                     if latency == Latency::Native && eager && !algorithm.starts_with("pairwise") {
                         continue;
                     }

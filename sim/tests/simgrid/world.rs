@@ -1,4 +1,4 @@
-//! A small world for schedules: ranks on the hosts of a cluster, costs of one's own choosing, one exchange to run.
+//! Builds a small world for schedules: ranks on the hosts of a cluster, chosen costs, one exchange to run.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use lockstep_topology::{
     Algorithm, Cluster, Collective, Group, Hosting, HostingRule, Placement, PlacementRule, Schedule,
 };
 
-/// What messages and the wait before the exchange cost.
+/// The costs of messages and of the wait before the exchange.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Flat {
-    /// Seconds that each device computes before its rank joins in; none: zero.
+    /// Seconds that each device computes before its rank joins; empty: zero.
     pub(crate) skew: Vec<f64>,
     pub(crate) message: MessageCost,
 }
@@ -48,13 +48,13 @@ impl Exchange {
         Schedule::new(&self.collective, &self.algorithm, &Group::flat(ranks), self.elements, 0).expect("it serves")
     }
 
-    /// When each rank is through with it, in seconds: it computes for its skew and then joins in.
+    /// When each rank is through with it, in seconds: it computes for its skew and then joins.
     pub(crate) fn ends(&self, cluster: &Cluster, places: &[DeviceId], costs: &Flat) -> Vec<f64> {
         let ranks = places.len() as u32;
         let model = Arc::new(lockstep_readers::load_model("mlp").expect("in the zoo"));
         let mut program =
             Job { bucket: Bucket::Whole, pad: false, ..Job::new(model, ranks, 1) }.program().expect("a job");
-        // Of a step only its first computation and its exchange are left, and that is ours.
+        // Of a step only its first computation and its exchange are left, and the costs are ours.
         let role = &mut program.roles[0];
         let compute = role.tasks.iter().find(|task| matches!(task.op, Op::Compute { .. })).expect("there is one");
         let exchange = role.tasks.iter().find(|task| matches!(task.op, Op::Exchange(_))).expect("there is one");

@@ -1,4 +1,4 @@
-//! Which GPU of the catalogue a machine has: by name, or by compute capability and how it is wired.
+//! Finds a machine's GPU in the catalogue: by name, or by compute capability and wiring.
 
 use lockstep_topology::cluster::{CatalogueGpu, catalogue};
 use lockstep_topology::{InputError, nearest};
@@ -12,8 +12,8 @@ pub(crate) fn named(name: &str) -> Result<CatalogueGpu, InputError> {
     known.ok_or_else(|| InputError::flag("gpu", name, format!("is no GPU; {hint}lockstep clusters gpus lists them")))
 }
 
-/// The name of a GPU with compute capability `sm` (80 is 8.0), with NVLinks or without, beside an ARM CPU or another. Where several
-/// differ in memory alone, the larger.
+/// The name of a GPU with compute capability `sm` (80 is 8.0), with or without NVLinks, beside an ARM CPU or another.
+/// Where several differ in memory alone, the larger.
 pub(crate) fn by_capability(sm: u32, has_nvlink: bool, is_arm: bool) -> Option<&'static str> {
     Some(match (sm, has_nvlink, is_arm) {
         (37, ..) => "k80",

@@ -1,4 +1,4 @@
-//! Reads what a machine says of its topology, NCCL's XML or nvidia-smi's matrix, and writes it as a cluster file.
+//! Reads a machine's own report of its topology, NCCL's XML or nvidia-smi's matrix, and writes it as a cluster file.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -20,12 +20,12 @@ use lockstep_topology::{Cluster, InputError};
 
 use machine::Machine;
 
-/// What the file cannot say.
+/// Settings that are not in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Import {
     /// The cluster's name.
     pub name: String,
-    /// The GPUs' model, one of the catalogue; without it, by their compute capability.
+    /// The GPUs' model in the catalogue; without it, by their compute capability.
     pub gpu: Option<String>,
     /// How many such hosts there are.
     pub hosts: u64,
@@ -34,11 +34,11 @@ pub struct Import {
 }
 
 /// The cluster file, in TOML, of hosts whose topology is `text`, the content of `file`: the XML that NCCL writes to
-/// `NCCL_TOPO_DUMP_FILE`, or what `nvidia-smi topo -m` prints.
+/// `NCCL_TOPO_DUMP_FILE`, or the output of `nvidia-smi topo -m`.
 ///
 /// # Errors
-/// Text that is cut, contradicts itself or has a link or a figure that no machine has, with file, line and cure; a GPU that the
-/// catalogue lacks, several hosts without a network, and a network faster than a NIC.
+/// Text that is truncated, contradicts itself or has an impossible link or figure, with file, line and cure; a GPU that
+/// the catalogue lacks, several hosts without a network, and a network faster than a NIC.
 ///
 /// ```
 /// # use lockstep_machines::{Import, import_machine};
@@ -60,7 +60,7 @@ pub fn import_machine(file: &str, text: &str, import: &Import) -> Result<String,
         return Err(InputError::flag("network", network, format!("{file} has no NIC to join: leave it out")));
     }
     let toml = write::toml(&machine, import);
-    // What a reader lets through must be a cluster, of two hosts too.
+    // Whatever a reader accepts must be a cluster, with two hosts too.
     let parse = |text: &str| {
         let wrong = |error: InputError| InputError::new(file, error.value, format!("is no cluster: {}", error.message));
         Cluster::parse(file, text).map_err(wrong)
@@ -83,7 +83,7 @@ fn check_speeds(machine: &Machine, two: &Cluster, network: &str) -> Result<(), I
         let nic = machine.nics.iter().find(|nic| from.name.split_once('.').is_some_and(|(_, name)| name == nic.name));
         let Some((nic, gbit)) = nic.and_then(|nic| Some((nic, nic.gbit_per_s?))) else { continue };
         let wire = link.bandwidth.bytes_per_s() * 8e-9;
-        // FDR and its likes print rounded rates.
+        // FDR and similar kinds state rounded rates.
         if wire > gbit * 1.01 {
             let message = format!("has {wire} Gbit/s, but the NIC {} only {gbit}: name a slower network", nic.name);
             return Err(InputError::flag("network", network, message));

@@ -1,4 +1,4 @@
-//! `Machine`: one host as a reader found it, before it is written as a cluster file.
+//! `Machine`: describes one host as a reader found it, before it is written as a cluster file.
 
 use lockstep_topology::Bandwidth;
 use lockstep_topology::cluster::Lanes;
@@ -6,7 +6,7 @@ use lockstep_topology::cluster::Lanes;
 /// One host.
 #[derive(Debug, Default)]
 pub(crate) struct Machine {
-    /// What was read, for the provenance of all that it says.
+    /// The file that was read, for the provenance of its figures.
     pub(crate) origin: String,
     /// NUMA nodes, in the file's order.
     pub(crate) sockets: Vec<Socket>,
@@ -23,11 +23,11 @@ pub(crate) struct Machine {
 /// A NUMA node.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    /// Hardware threads; 0 where the file does not say.
+    /// Hardware threads; 0 where the file does not state them.
     pub(crate) threads: u32,
     /// To the other sockets.
     pub(crate) bridge: Bandwidth,
-    /// Whose interconnect that is: `AMD`, `Intel Skylake`.
+    /// The vendor and generation of that interconnect: `AMD`, `Intel Skylake`.
     pub(crate) maker: &'static str,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Socket {
 #[derive(Debug)]
 pub(crate) struct Nic {
     pub(crate) name: String,
-    /// Its line rate, where the file says.
+    /// Its line rate, where the file states it.
     pub(crate) gbit_per_s: Option<f64>,
 }
 
@@ -44,11 +44,11 @@ pub(crate) struct Nic {
 pub(crate) struct Link {
     pub(crate) between: [String; 2],
     pub(crate) rate: Rate,
-    /// Whether the file leaves the rate open.
+    /// Whether the file does not state the rate.
     pub(crate) is_assumed: bool,
 }
 
-/// What a link is and how fast.
+/// The kind and rate of a link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rate {
     Pcie(Lanes),
@@ -59,12 +59,12 @@ pub(crate) enum Rate {
 }
 
 impl Machine {
-    /// The name of a socket as an end of links: the only one is the CPU itself.
+    /// The name of a socket as an end of links: a single one is the CPU itself.
     pub(crate) fn socket(&self, index: usize) -> String {
         if self.sockets.len() < 2 { "cpu".to_owned() } else { format!("socket{index}") }
     }
 
-    /// A name that no part has yet, made of the letters of `wanted` that names may have.
+    /// A name that no part has yet, made of the valid letters of `wanted`.
     pub(crate) fn free_name(&self, wanted: &str, otherwise: &str) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
         let name: String = wanted.chars().take(60).map(plain).collect();
@@ -93,5 +93,5 @@ impl Machine {
     }
 }
 
-/// All NVSwitches together carry every GPU at full rate, so here they are one.
+/// All NVSwitches together carry every GPU at full rate, so they are one switch here.
 pub(crate) const NVSWITCH: &str = "nvswitch";

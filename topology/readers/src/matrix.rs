@@ -1,6 +1,7 @@
-//! What `nvidia-smi topo -m` prints: a row and a column for each GPU and NIC, and which CPUs are near each GPU.
+//! Reads the output of `nvidia-smi topo -m`: a row and a column for each GPU and NIC, and the CPUs near each GPU.
 //!
-//! The matrix has no rates: GPUs' NVLinks and lanes are those of their model, and all PCI Express links are like the GPUs'.
+//! The matrix has no rates: NVLinks and lanes are those of the GPUs' model, and all PCI Express links are
+//! like the GPUs'.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +48,7 @@ fn without_escapes(text: &str) -> String {
     plain
 }
 
-/// The matrix, and what the legend behind it calls its NICs.
+/// The matrix, and the names of its NICs in the legend after it.
 fn parse<'a>(file: &'a str, text: &str) -> Result<(Matrix<'a>, BTreeMap<String, String>), InputError> {
     let error = |line, value: &str, message: String| InputError::new(ErrorPlace::line(file, line), value, message);
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
@@ -56,7 +57,7 @@ fn parse<'a>(file: &'a str, text: &str) -> Result<(Matrix<'a>, BTreeMap<String, 
         let message = "has no line that starts with GPU0: take NCCL's XML, or what nvidia-smi topo -m prints";
         return Err(error(1, "", message.to_owned()));
     };
-    // Behind the devices come `CPU Affinity` and its likes.
+    // After the devices come `CPU Affinity` and similar columns.
     let columns: Vec<&str> = header.split_whitespace().take_while(|word| !matches!(*word, "CPU" | "NUMA")).collect();
     if columns.len() > MOST {
         return Err(error(
@@ -127,7 +128,7 @@ fn is_gpu(word: &str) -> bool {
     word.strip_prefix("GPU").is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
-/// Refuses a matrix that says one thing of a pair in one row and another in the other.
+/// Refuses a matrix whose two cells of a pair differ.
 fn check_symmetry(matrix: &Matrix<'_>) -> Result<(), InputError> {
     for (i, row) in matrix.rows.iter().enumerate() {
         if let Some(twice) = matrix.rows[..i].iter().find(|other| other.name == row.name) {

@@ -1,7 +1,7 @@
-//! Switches, sockets and links that make a matrix of relations true.
+//! Derives switches, sockets and links from a matrix of relations.
 //!
-//! Devices at `PIX` share a bridge, those at `PXB` a bridge above theirs, those at `PHB` or `NODE` a socket. What lies beside
-//! an NVLink the matrix does not say: such GPUs are where their NICs and their NUMA nodes put them.
+//! Devices at `PIX` share a bridge, those at `PXB` a bridge above theirs, those at `PHB` or `NODE` a socket. Where an
+//! NVLink hides the other relation of two GPUs, their NICs and their NUMA nodes place them.
 
 use lockstep_topology::InputError;
 use lockstep_topology::cluster::{CatalogueGpu, Lanes};
@@ -22,7 +22,7 @@ pub(crate) fn join(matrix: &Matrix<'_>, model: &CatalogueGpu, machine: &mut Mach
     let firsts: Vec<usize> = (0..sockets.len()).filter(|device| sockets[*device] == *device).collect();
     for first in &firsts {
         let near = (0..sockets.len()).filter(|device| sockets[*device] == *first);
-        // What the matrix says of CPUs has no vendor.
+        // The matrix does not state the vendor of its CPUs.
         let threads = near.map(|device| matrix.rows[device].threads).max().unwrap_or(0);
         machine.sockets.push(socket::socket("", "", None, threads));
     }
@@ -59,13 +59,13 @@ fn device_names(matrix: &Matrix<'_>, machine: &Machine) -> Vec<String> {
     matrix.rows.iter().map(|row| row.is_gpu).map(name).collect()
 }
 
-/// Whether two GPUs between which there are NVLinks are near the same CPU, as far as the matrix says.
+/// Whether two GPUs with NVLinks between them are near the same CPU, as far as the matrix shows.
 fn beside(matrix: &Matrix<'_>, one: usize, other: usize) -> bool {
     let is_hidden = matches!(matrix.rows[one].cells[other], Some(Relation::NvLinks(_)));
     is_hidden && matrix.rows[one].numa == matrix.rows[other].numa
 }
 
-/// For each device the first of those that it is within `level` of, or of which `also` says so, through others too.
+/// For each device the first of those that it is within `level` of, or that `also` joins it with, through others too.
 fn groups(matrix: &Matrix<'_>, level: Relation, also: impl Fn(usize, usize) -> bool) -> Vec<usize> {
     let mut first: Vec<usize> = (0..matrix.rows.len()).collect();
     for one in 0..first.len() {
@@ -107,7 +107,7 @@ fn check_groups(matrix: &Matrix<'_>, groups: &[usize], level: Relation) -> Resul
     Ok(())
 }
 
-/// Adds NVLinks: to an NVSwitch where a GPU has fewer than its row adds up to, else to each of the others.
+/// Adds NVLinks: to an NVSwitch where a GPU has fewer than the sum of its row, else to each of the others.
 fn nvlinks(
     matrix: &Matrix<'_>,
     model: &CatalogueGpu,

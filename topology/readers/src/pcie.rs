@@ -1,14 +1,14 @@
-//! A PCI Express link as Linux prints it: `16.0 GT/s PCIe` and a number of lanes.
+//! Reads a PCI Express link as Linux prints it: `16.0 GT/s PCIe` and a number of lanes.
 
 use lockstep_topology::cluster::Lanes;
 
-/// What NCCL takes where Linux does not know.
+/// NCCL's assumption where Linux does not know.
 pub(crate) const UNKNOWN: Lanes = Lanes { generation: 3, count: 16 };
 
 /// Generation and lanes, and whether one of them is what NCCL assumes where nothing is known (3.0, 16 lanes).
 ///
 /// # Errors
-/// Which of the two is wrong, and with what cure.
+/// Which of the two is wrong, and the cure.
 pub(crate) fn lanes(speed: &str, width: &str) -> Result<(Lanes, bool), (&'static str, String)> {
     let gigatransfers = speed.split_once("GT/s").map(|(number, _)| number.trim());
     let generation = match gigatransfers {
@@ -22,7 +22,7 @@ pub(crate) fn lanes(speed: &str, width: &str) -> Result<(Lanes, bool), (&'static
         }
     };
     let count = match width.trim() {
-        // Linux says 255 where a virtual machine hides the lanes.
+        // Linux reports 255 where a virtual machine hides the lanes.
         "" | "0" | "255" => None,
         text => {
             let known = text.parse().ok().filter(|count| [1, 2, 4, 8, 12, 16, 32].contains(count));

@@ -1,4 +1,4 @@
-//! A matrix of devices and how each two are connected, in the words of `nvidia-smi topo -m`.
+//! Defines a matrix of devices and their relations, in the words of `nvidia-smi topo -m`.
 
 use lockstep_topology::{ErrorPlace, InputError};
 
@@ -19,7 +19,7 @@ pub(crate) enum Relation {
     NvLinks(u32),
 }
 
-/// What a cell says; `None` for a word that no matrix has.
+/// The relation of a cell; `None` for an unknown word.
 pub(crate) fn relation(word: &str) -> Option<Relation> {
     Some(match word {
         "PIX" => Relation::Pix,
@@ -41,9 +41,9 @@ pub(crate) struct Row {
     pub(crate) is_gpu: bool,
     /// To every device, in the order of the columns; none to itself.
     pub(crate) cells: Vec<Option<Relation>>,
-    /// The NUMA node that is near, where the file says.
+    /// The nearest NUMA node, where the file states it.
     pub(crate) numa: Option<u32>,
-    /// Hardware threads that are near.
+    /// The number of hardware threads nearby.
     pub(crate) threads: u32,
 }
 

@@ -1,4 +1,5 @@
-//! What joins the sockets of a host, by the CPU's architecture, vendor, family and model, as NCCL assumes it (`topo.h`).
+//! Determines the interconnect between a host's sockets, by the CPU's architecture, vendor, family and model, as NCCL
+//! assumes it (`topo.h`).
 
 use lockstep_topology::Bandwidth;
 

@@ -1,4 +1,4 @@
-//! Tests of the readers: what they write is a cluster with the devices and links that the file says, and nonsense is refused.
+//! Tests of the readers: their output is a cluster with the devices and links of the file, and nonsense is refused.
 
 mod bad_matrix;
 mod bad_xml;
@@ -16,7 +16,7 @@ fn import(gpu: Option<&str>) -> Import {
     Import { name: "mine".to_owned(), gpu: gpu.map(str::to_owned), hosts: 1, network: None }
 }
 
-/// What the file says, as a cluster of one host.
+/// The file as a cluster of one host.
 fn cluster(text: &str, gpu: Option<&str>) -> Result<Cluster, InputError> {
     let toml = import_machine("t.txt", text, &import(gpu))?;
     Ok(Cluster::parse("written.toml", &toml).unwrap_or_else(|error| panic!("{error}\n{toml}")))
@@ -34,7 +34,7 @@ fn route(cluster: &Cluster, from: &str, to: &str) -> Route {
     cluster.route(device(from), device(to)).expect("a way")
 }
 
-/// The parts that a route comes to.
+/// The parts that a route passes.
 fn way(cluster: &Cluster, from: &str, to: &str) -> Vec<String> {
     let links = route(cluster, from, to).links;
     links.iter().map(|link| cluster.vertex(cluster.link(*link).to).name.replace("node0.", "")).collect()

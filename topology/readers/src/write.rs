@@ -1,4 +1,4 @@
-//! A `Machine` as a cluster file in TOML, every figure with where it comes from.
+//! Writes a `Machine` as a cluster file in TOML, every figure with its source.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ pub(crate) fn toml(machine: &Machine, import: &Import) -> String {
     let mut line = |of: String| writeln!(text, "{of}").expect("strings take all");
     line(format!("name = \"{}\"", plain(&import.name)));
     line(format!("description = \"{} x {}, as {origin} says\"", machine.gpus, machine.model));
-    // Figures have sources of their own, but for latencies.
+    // Figures have their own sources, except latencies.
     line(format!("provenance = \"assumed: {origin} has none\""));
     if let Some(network) = &import.network {
         line(format!("network = \"{}\"", plain(network)));
@@ -48,10 +48,10 @@ pub(crate) fn toml(machine: &Machine, import: &Import) -> String {
     text
 }
 
-/// The table of the CPU: what nothing says of it is assumed.
+/// The table of the CPU: unknown figures are assumed.
 fn cpu(machine: &Machine) -> String {
     let threads: u32 = machine.sockets.iter().map(|socket| socket.threads).fold(0, u32::saturating_add);
-    // Two threads a core; what no file says is that of a middling server.
+    // Two threads per core; figures that no file states are those of an average server.
     let (cores, of) = match threads {
         0 => (64, "cores, ".to_owned()),
         threads => ((threads / 2).clamp(1, 1_000_000), format!("two of the {threads} hardware threads a core, ")),
@@ -63,7 +63,7 @@ fn cpu(machine: &Machine) -> String {
     )
 }
 
-/// What NVSwitch of Hopper and later adds, of all NVLinks that end in it; nothing for earlier ones.
+/// The sums of an NVSwitch of Hopper and later, over all its NVLinks; empty for earlier ones.
 fn sums(machine: &Machine) -> String {
     let of_link = |link: &Link| match link.rate {
         Rate::NvLink(lanes) if link.between.iter().any(|end| end == NVSWITCH) => {
@@ -111,7 +111,7 @@ fn rate(bandwidth: Bandwidth) -> String {
     format!("{}GB/s", bandwidth.bytes_per_s() * 1e-9)
 }
 
-/// The text without what would end it in TOML.
+/// The text without characters that would end a TOML string.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || matches!(c, '"' | '\\') { '_' } else { c }).collect()
 }

@@ -1,6 +1,8 @@
-//! NCCL's topology XML: `<system>`, its `<cpu>`s, under them trees of `<pci>`, at whose leaves are `<gpu>` and `<nic>`.
+//! Reads NCCL's topology XML: `<system>`, its `<cpu>`s, under them trees of `<pci>`, at whose leaves are `<gpu>`
+//! and `<nic>`.
 //!
-//! The `link_speed` and `link_width` of a `<pci>` are those of its link to what it is inside of (NCCL, `src/graph/xml.cc`).
+//! The `link_speed` and `link_width` of a `<pci>` are those of its link to its parent element (NCCL,
+//! `src/graph/xml.cc`).
 
 mod element;
 mod nvlink;
@@ -17,7 +19,7 @@ struct Gpu<'a> {
     dev: u32,
     element: Element<'a>,
     bus_id: String,
-    /// What its slot is on, and its lanes there.
+    /// The parent of its slot, and its lanes there.
     parent: String,
     lanes: (Lanes, bool),
     /// Index of its socket.
@@ -91,7 +93,7 @@ fn read_socket(cpu: Element<'_>) -> Result<crate::machine::Socket, InputError> {
     };
     let [arch, vendor] = ["arch", "vendor"].map(|key| cpu.attribute(key).unwrap_or(""));
     let number = |key| Ok::<_, InputError>(cpu.whole(key, 0..=u32::MAX.into())?.map(|number| number as u32));
-    // Below family 6 there is no Intel CPU with such buses; what NCCL does not know it takes for the slowest.
+    // Below family 6 there is no Intel CPU with such buses; like NCCL, an unknown one is taken for the slowest.
     let model = if number("familyid")? == Some(6) { number("modelid")? } else { None };
     Ok(socket::socket(arch, vendor, model, threads))
 }
@@ -124,7 +126,7 @@ struct Walk<'m, 'g, 'a> {
 }
 
 impl<'a> Walk<'_, '_, 'a> {
-    /// What is in `parent`, the part called `name`.
+    /// Adds what is in `parent`, the part called `name`.
     fn children(&mut self, parent: Element<'a>, name: &str, depth: usize) -> Result<(), InputError> {
         for child in parent.children() {
             if depth > DEEPEST || self.machine.links.len() + self.gpus.len() > MOST {
@@ -133,7 +135,7 @@ impl<'a> Walk<'_, '_, 'a> {
             }
             match child.name() {
                 "pci" => self.pci(child, name, depth)?,
-                // A NIC of a virtual machine, whose slot nothing says.
+                // A NIC of a virtual machine, whose slot is unknown.
                 "nic" => self.nic(&[child], name, (pcie::UNKNOWN, true))?,
                 "gpu" => return Err(child.error("must be in a <pci>, which says how it is wired")),
                 _ => {
@@ -177,7 +179,7 @@ impl<'a> Walk<'_, '_, 'a> {
             ([], [], 0) if class.starts_with("0x02") => {
                 Err(pci.error("is a NIC without its <nic> and <net>: take the file that NCCL_TOPO_DUMP_FILE names"))
             }
-            // A bridge to nothing, or a part that carries no data.
+            // A bridge without children, or a part that carries no data.
             ([], [], 0) => Ok(()),
             ([], [], _) => {
                 let bridges = self.machine.switches.iter().filter(|name| name.starts_with("pcie")).count();

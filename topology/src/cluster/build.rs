@@ -1,4 +1,4 @@
-//! `Builder`: adds hosts, GPUs, NICs, switches and wires one by one, and closes them into a `Cluster`.
+//! `Builder`: adds hosts, GPUs, NICs, switches and wires one by one, and turns them into a `Cluster`.
 //!
 //! It knows nothing of files, so that a measured host, a generator and a TOML file build the same structure.
 
@@ -12,12 +12,12 @@ use crate::{Bandwidth, Time};
 use petgraph::graph::{DiGraph, Node, NodeIndex};
 use std::sync::Arc;
 
-/// A cluster in the making.
+/// A cluster under construction.
 pub(super) struct Builder {
     cluster: Cluster,
     /// The protocol of all memories.
     memory: Arc<Protocol>,
-    /// Switches that add, which become devices behind all others.
+    /// Switches that add, which become devices after all others.
     adding: Vec<(VertexId, Option<HostId>, SwitchSpec, Arc<Provenance>)>,
 }
 
@@ -78,13 +78,13 @@ impl Builder {
         id
     }
 
-    /// What the storage of the host that was added last takes in.
+    /// Sets the storage rate of the host that was added last.
     pub(super) fn storage(&mut self, storage: Option<Bandwidth>) {
         let host = self.cluster.hosts.len() - 1;
         self.cluster.hosts[host].storage = storage;
     }
 
-    /// How data passes the CPU of the host that was added last, and the figures of its bounce buffer.
+    /// Sets how data passes the CPU of the host that was added last, and the figures of its bounce buffer.
     pub(super) fn passing(&mut self, peer_to_peer: PeerToPeer, bounce: Option<(Time, Bandwidth)>) {
         let host = self.cluster.hosts.len() - 1;
         self.cluster.hosts[host].peer_to_peer = peer_to_peer;
@@ -116,7 +116,7 @@ impl Builder {
         });
     }
 
-    /// Lets a switch add; switches are told in the order of their vertices.
+    /// Makes a switch add; switches are given in the order of their vertices.
     pub(super) fn adds(&mut self, switch: VertexId, spec: SwitchSpec, provenance: &Arc<Provenance>) {
         let host = self.vertices()[switch.0 as usize].weight.host;
         self.adding.push((switch, host, spec, provenance.clone()));
@@ -156,7 +156,7 @@ impl Builder {
         link
     }
 
-    /// A link on a wire of its own.
+    /// A link on its own wire.
     fn one_way(&mut self, from: VertexId, to: VertexId, of: &Wire) -> LinkId {
         let id = LinkId(self.cluster.links.len() as u32);
         let wire = WireId(self.cluster.wires);
@@ -188,13 +188,13 @@ impl Builder {
         self.cluster.graph.raw_nodes()
     }
 
-    /// Names and ids of all vertices but memories, which no link of a file may name.
+    /// Names and ids of all vertices except memories, which no link of a file may name.
     pub(super) fn linked_names(&self) -> Vec<(String, u32)> {
         let linked = self.vertices().iter().filter(|vertex| vertex.weight.kind != VertexKind::Memory);
         linked.map(|vertex| (vertex.weight.name.clone(), vertex.weight.id.0)).collect()
     }
 
-    /// The link that is added next.
+    /// The id of the link that is added next.
     pub(super) fn next_link(&self) -> LinkId {
         LinkId(self.cluster.links.len() as u32)
     }
@@ -214,7 +214,7 @@ impl Builder {
         (self.cluster.routing, self.cluster.seed) = (routing, seed);
     }
 
-    /// What the cluster holds so far, and about how many bytes it takes with so much more.
+    /// The number of things so far, and about how many bytes they take together with `more`.
     pub(super) fn size(&self, more: Size) -> Size {
         Size {
             devices: more.devices.saturating_add(self.cluster.devices.len() as u64),
@@ -223,7 +223,7 @@ impl Builder {
         }
     }
 
-    /// The first device that no wire leads to from the first device, with that first device.
+    /// The first device that no wire connects to the first device, with that first device.
     pub(super) fn separated(&self) -> Option<(&Device, &Device)> {
         self.cluster.separated()
     }

@@ -1,4 +1,4 @@
-//! The same cluster with some of its wires worse or gone: what-if questions about single links.
+//! Changes a cluster by degrading or removing some of its wires: what-if questions about single links.
 
 use super::pattern::matches;
 use super::{Cluster, Device, LinkId, VertexKind};
@@ -7,20 +7,20 @@ use crate::{Bandwidth, Time};
 use petgraph::unionfind::UnionFind;
 use petgraph::visit::EdgeRef;
 
-/// Names that a hint is looked for among.
+/// A hint is chosen among at most this many names.
 const HINTS: usize = 5_000;
 
 impl Cluster {
-    /// Whether `name` is among those that `pattern` stands for, as in a cluster file: `node[0-15].gpu*`.
+    /// Whether `pattern` matches `name`, as in a cluster file: `node[0-15].gpu*`.
     pub fn matches(pattern: &str, name: &str) -> bool {
         matches(pattern, name)
     }
 
-    /// The wires between things of two patterns, in either order, one direction of each, by number; `*` alone stands for
-    /// whatever is at the other end.
+    /// The wires between things that match two patterns, in either order, one direction of each, by number; `*` alone
+    /// matches whatever is at the other end.
     ///
     /// # Errors
-    /// A pattern that stands for nothing, with the nearest names, or things that no wire joins.
+    /// A pattern that matches nothing, with the nearest names, or things that no wire joins.
     ///
     /// ```
     /// # use lockstep_topology::cluster::Cluster;
@@ -47,7 +47,7 @@ impl Cluster {
         if found.is_empty() { Err(format!("no link joins {one:?} and {other:?}")) } else { Ok(found) }
     }
 
-    /// `node0.eth0 - switch`: what a wire joins.
+    /// `node0.eth0 - switch`: the ends of a wire.
     ///
     /// # Panics
     /// When the id comes from another cluster.
@@ -56,7 +56,7 @@ impl Cluster {
         format!("{} - {}", self.vertex(link.from).name, self.vertex(link.to).name)
     }
 
-    /// The cluster with both directions of these wires at `bandwidth` times their rate and `latency` later.
+    /// The cluster with both directions of these wires at `bandwidth` times their rate and with `latency` more.
     ///
     /// # Errors
     /// A factor that leaves no bandwidth.
@@ -72,7 +72,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The cluster without these wires: what used them takes other ways.
+    /// The cluster without these wires: their traffic takes other routes.
     ///
     /// # Errors
     /// Two devices that can no longer reach each other.
@@ -96,11 +96,11 @@ impl Cluster {
         }
     }
 
-    /// The first device that no wire leads to from the first device, with that first device.
+    /// The first device that no wire connects to the first device, with that first device.
     pub(super) fn separated(&self) -> Option<(&Device, &Device)> {
         let mut joined: UnionFind<u32> = UnionFind::new(self.graph.node_count());
         let gpu = |index: usize| matches!(self.graph.raw_nodes()[index].weight.kind, VertexKind::Gpu(_));
-        // GPUs pass nothing on, so a wire between two of them leads neither to the rest.
+        // GPUs pass nothing on, so a wire between two of them connects neither to the rest.
         for edge in self.graph.edge_references() {
             let [from, to] = [edge.source(), edge.target()].map(|node| node.index());
             if !(gpu(from) && gpu(to)) {

@@ -1,12 +1,12 @@
-//! Copies between a host's memory and a GPU: what they cross, from pinned and from pageable memory.
+//! Determines what copies between a host's memory and a GPU cross, from pinned and from pageable memory.
 //!
-//! A GPU's copy engine reads and writes pinned memory itself; pageable memory a core copies to or from a pinned bounce
-//! buffer, which is one more writing and reading of the memory and no faster than that core.
+//! A GPU's copy engine reads and writes pinned memory itself. For pageable memory a core copies to or from a pinned
+//! bounce buffer, which writes and reads the memory once more and is no faster than that core.
 
 use super::{Cluster, DeviceId, DeviceKind, Route};
 use crate::InputError;
 
-/// What kind of memory the host's side of a copy is in.
+/// The kind of memory on the host's side of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostBuffer {
     /// Locked in place, so that the GPU reaches it.
@@ -16,10 +16,10 @@ pub enum HostBuffer {
 }
 
 impl Cluster {
-    /// What a copy between a CPU's memory and a GPU crosses, in either direction.
+    /// The links that a copy between a CPU's memory and a GPU crosses, in either direction.
     ///
     /// # Errors
-    /// As [`Cluster::route`], and where not exactly one of the two is a CPU.
+    /// As [`Cluster::route`], and unless exactly one of the two is a CPU.
     pub fn copy(&self, from: DeviceId, to: DeviceId, buffer: HostBuffer) -> Result<Route, InputError> {
         let mut links = self.route(from, to)?.links;
         let [from, to] = [from, to].map(|id| &self.devices[id.0 as usize]);

@@ -1,4 +1,5 @@
-//! The way between hosts over a fabric: the NIC nearest to each device, and the fabric's closed form between the two.
+//! Finds the route between hosts over a fabric: the NIC nearest to each device, and the fabric's closed form
+//! between the two.
 //!
 //! Inside a host the way to a NIC is searched among the few things of that host, never beyond it.
 
@@ -28,7 +29,7 @@ struct Exit {
     step: Step,
 }
 
-/// Links, latency, and whether exit and entry are others than the wanted ones: the least is the best pair.
+/// Links, latency, and whether exit and entry differ from the preferred ones: the least is the best pair.
 type Rank = (u32, Time, bool, bool);
 
 impl Cluster {
@@ -46,7 +47,7 @@ impl Cluster {
             exits.iter().filter(|exit| Some((exit.step.links, exit.step.latency)) == least).copied().collect::<Vec<_>>()
         };
         let (near_exits, near_entries) = (nearest(&exits), nearest(&entries));
-        // Devices that are as near to several NICs take turns.
+        // Devices that are equally near to several NICs take turns.
         let [first, second] = [(from, &near_exits), (to, &near_entries)].map(|(device, near)| {
             let position = device.id.0 - self.hosts[device.host.0 as usize].devices[0].0;
             (position.saturating_sub(1) as usize + choice.flow as usize) % near.len().max(1)
@@ -60,7 +61,8 @@ impl Cluster {
         Some(links)
     }
 
-    /// Of exits and entries that meet, those with the shortest way in all; among equals the wanted ones, then the first.
+    /// Of exits and entries on one fabric, those with the shortest way in all; among equals the preferred ones,
+    /// then the first.
     fn pair(
         &self,
         exits: &[Exit],
@@ -88,7 +90,7 @@ impl Cluster {
     /// The ports of fabrics that a device reaches inside its host, by vertex.
     fn exits(&self, device: &Device, inside: &BTreeMap<VertexId, Step>) -> Vec<Exit> {
         let exit = |(vertex, step): (&VertexId, &Step)| {
-            // A GPU or another CPU on a fabric is its own port and nobody else's.
+            // A GPU or another CPU on a fabric is a port only for itself.
             if *vertex != device.vertex && matches!(self.vertex(*vertex).kind, VertexKind::Gpu(_)) {
                 return None;
             }
@@ -129,7 +131,7 @@ impl Cluster {
         steps
     }
 
-    /// The same links with a detour through the memory of every host whose CPU passes nothing from bus to bus.
+    /// The same links with a detour through the memory of every host whose CPU does not forward from bus to bus.
     pub(super) fn bounced(&self, links: Vec<LinkId>) -> Vec<LinkId> {
         let mut all = Vec::with_capacity(links.len());
         for (position, link) in links.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! The tables that `clusters show` prints: every figure of a cluster file with its source.
+//! Makes the tables that `clusters show` prints: every figure of a cluster file with its source.
 //!
-//! A row stands for a table of the file, not for a host, so that a thousand equal hosts are one line.
+//! There is a row per table of the file, not per host, so a thousand equal hosts are one line.
 
 use super::fabric::{Fabric, Routing, Shape};
 use super::flops::show_flops;
@@ -10,7 +10,7 @@ use super::wire::Wire;
 use super::{Duplex, GpuSpec, Protocol, Provenance};
 use crate::{Bandwidth, Bytes, Time};
 
-/// A titled table of text cells; units stand in the column names.
+/// A titled table of text cells; column names include units.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     /// What the rows are, e.g. `hosts`.

@@ -1,7 +1,8 @@
-//! `Fabric`: switches between hosts that a few figures describe (a fat tree, rails, a torus), with routes in closed form.
+//! `Fabric`: switches between hosts that a few figures describe (a fat tree, rails, a torus), with routes in
+//! closed form.
 //!
-//! Its switches and wires stand in the cluster's graph like any others; only the way between two of its ports is computed
-//! and not searched, so that routes among 100,000 hosts cost what they are long.
+//! Its switches and wires are ordinary vertices and links of the cluster's graph. Only the route between two of its
+//! ports is computed instead of searched, so a route among 100,000 hosts costs time in proportion to its length.
 
 mod choice;
 mod detour;
@@ -30,19 +31,20 @@ pub(super) struct Fabric {
     pub(super) seed: u64,
     /// Slot and vertex of each port, in the order of their wires.
     pub(super) ports: Vec<(u32, VertexId)>,
-    /// The link from the first port to its switch; that of port i is 2 i further, and the wires between switches follow.
+    /// The link from the first port to its switch; that of port i is 2 i further, and the wires between
+    /// switches follow.
     pub(super) first: LinkId,
     /// Links that data cannot cross, sorted.
     pub(super) failed: Vec<LinkId>,
     pub(super) switches: u64,
-    /// Bytes per second that cross, one way, the worst cut of the attached hosts into halves of whole subtrees or of
-    /// neighbouring planes; 0 where rails do not meet.
+    /// Bytes per second across the worst cut, one way, of the attached hosts into halves of whole subtrees or of
+    /// neighbouring planes; 0 where rails are not connected.
     pub(super) bisection: f64,
 }
 
 impl Fabric {
-    /// Hosts that must move together for routes to move with them: 1 where routes mind only the tree, `None` where they
-    /// mind everything. `host` numbers the host of a port's vertex.
+    /// The number of hosts that must move together for routes to move with them: 1 where routes depend only on the
+    /// tree, `None` where they depend on everything. `host` numbers the host of a port's vertex.
     pub(super) fn grain(&self, hosts: u32, host: impl Fn(VertexId) -> Option<u32>) -> Option<u32> {
         let Shape::Tree(tree) = &self.shape else { return None };
         let options = tree.up.iter().chain(&tree.parallel).fold(1u32, |product, n| product.saturating_mul(*n));
@@ -53,17 +55,17 @@ impl Fabric {
             each > 0 && (0..).zip(&self.ports).all(at_place)
         };
         match self.routing {
-            // Who takes a detour depends on who he is.
+            // Whether a flow takes a detour depends on its ends.
             _ if !self.failed.is_empty() => None,
             _ if options == 1 => Some(1),
             Routing::Lowest => Some(1),
-            // The residues of a destination's slot decide, and whole hosts' slots must keep theirs.
+            // Routes depend on the residues of a destination's slot, so whole hosts' slots must keep theirs.
             Routing::DModK if in_order() => (1..=options).find(|hosts| (hosts * each).is_multiple_of(options)),
             _ => None,
         }
     }
 
-    /// The links from one port to another, in order; `None` where the two do not meet in this fabric.
+    /// The links from one port to another, in order; `None` where the two are not connected in this fabric.
     pub(super) fn way(&self, from: u32, to: u32, choice: &Choice) -> Option<Vec<LinkId>> {
         let [from_slot, to_slot] = [from, to].map(|port| u64::from(self.ports[port as usize].0));
         let choice = Choice { routing: self.routing, seed: self.seed, ..*choice };
@@ -97,7 +99,7 @@ impl Fabric {
         LinkId(self.first.0 + 2 * self.ports.len() as u32 + 2 * wire as u32 + u32::from(back))
     }
 
-    /// From now on nothing crosses those of these links (sorted) that are its own.
+    /// From now on those of these links (sorted) that are its own carry nothing.
     pub(super) fn fail(&mut self, failed: &[LinkId]) {
         let wires = match &self.shape {
             Shape::Tree(tree) => (1..tree.down.len()).map(|level| tree.wires(level)).sum::<u64>(),

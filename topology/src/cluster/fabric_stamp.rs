@@ -1,4 +1,4 @@
-//! Builds the fabrics of a file: counts what they attach, settles their shape, adds switches and wires.
+//! Builds the fabrics of a file: counts what they attach, determines their shape, adds switches and wires.
 //!
 //! Wires are added in the order in which the closed forms number them.
 
@@ -13,7 +13,7 @@ use super::{VertexId, VertexKind};
 use crate::Bandwidth;
 use crate::InputError;
 
-/// Adds all fabrics to a cluster whose hosts stand.
+/// Adds all fabrics to a cluster whose hosts exist.
 pub(super) fn stamp_fabrics(
     tables: &[FabricTable<'_>],
     names: &Names<'_>,
@@ -39,7 +39,7 @@ pub(super) fn stamp_fabrics(
     Ok(())
 }
 
-/// What a fabric attaches, by vertex.
+/// The ports of a fabric, by vertex.
 fn ports(
     table: &FabricTable<'_>,
     tables: &[FabricTable<'_>],
@@ -78,7 +78,7 @@ fn ports(
     Ok(ports)
 }
 
-/// The shape for so many ports, and the slot of each port in the order of the wires.
+/// The shape for this many ports, and the slot of each port in the order of the wires.
 fn settle(
     table: &FabricTable<'_>,
     ports: Vec<u32>,
@@ -113,8 +113,8 @@ fn settle(
     Ok((shape, (0..).zip(ports.into_iter().map(VertexId)).collect()))
 }
 
-/// Port i of each host on leaf i of the hosts' unit, a unit being as many hosts as a leaf of a tree of such switches takes (NVIDIA's
-/// rail-optimised fabrics); `None` where the switches make no tree.
+/// Port i of each host on leaf i of the host's unit; a unit is as many hosts as a leaf of a tree of such switches takes
+/// (NVIDIA's rail-optimised fabrics); `None` where the switches make no tree.
 fn rail_optimised(
     ports: &[u32],
     each: u32,
@@ -135,7 +135,7 @@ fn rail_optimised(
     Some((Shape::Tree(tree), slots))
 }
 
-/// Port i of each host on rail i: rail by rail, as many slots on each as the fullest has.
+/// Port i of each host on rail i: rail by rail, each with as many slots as the fullest.
 fn rails(ports: &[u32], spines: u32, parallel: u32, builder: &Builder) -> (Shape, Vec<(u32, VertexId)>) {
     let host = |port: u32| builder.vertices()[port as usize].weight.host;
     let mut rails: Vec<Vec<VertexId>> = Vec::new();
@@ -158,7 +158,7 @@ fn rails(ports: &[u32], spines: u32, parallel: u32, builder: &Builder) -> (Shape
     (Shape::Tree(tree), ports)
 }
 
-/// Adds switches and wires, once it is clear that they fit.
+/// Adds switches and wires, after checking that they fit.
 fn stamp(
     table: &FabricTable<'_>,
     shape: Shape,
@@ -182,7 +182,7 @@ fn stamp(
         Shape::Tree(tree) => tree.down[0],
         Shape::Torus(torus) => torus.per_router,
     };
-    // Hosts may not fill the last ones.
+    // The last ones may not be full.
     let joined = ports.last().map_or(0, |(slot, _)| slot / per_switch + 1);
     let adding = table.sums.as_ref().map_or(0, |_| joined);
     let more = Size { devices: adding.into(), things: switches, wires: wires.saturating_add(ports.len() as u64) };
@@ -265,7 +265,7 @@ fn stamp(
     Ok(())
 }
 
-/// What the switches of a level are called.
+/// The name of a level's switches.
 fn level_name(kind: &str, level: usize, levels: usize) -> String {
     match (kind, level) {
         ("rails", 1) => "rail".into(),

@@ -1,4 +1,4 @@
-//! A `[[fabric]]` as plain values: its shape, what it attaches and its wires, read and checked before anything is built.
+//! Reads a `[[fabric]]` as plain values: its shape, what it attaches and its wires, checked before anything is built.
 
 use super::fabric::{Routing, Shape, Torus, Tree};
 use super::values::name;
@@ -51,7 +51,7 @@ pub(super) struct FabricTable<'a> {
     pub(super) trunk_bandwidth: Vec<Bandwidth>,
     pub(super) routing: Routing,
     pub(super) seed: u64,
-    /// What each switch that hosts are cabled to adds, where it does.
+    /// The sums of each switch that hosts are cabled to, if it adds.
     pub(super) sums: Option<SwitchSpec>,
     /// `name = "ib"` or `network = "…"`.
     pub(super) spot: Spot<'a>,
@@ -63,11 +63,11 @@ impl<'a> FabricTable<'a> {
         self.attach.is_empty()
     }
 
-    /// The same in another shape: `rails`, where each leaf takes one NIC of each of its hosts, or `2to1`, with twice as many cables down as
-    /// up in each level but the last.
+    /// The same in another shape: `rails`, where each leaf takes one NIC of each of its hosts, or `2to1`, with twice as
+    /// many cables down as up in each level but the last.
     ///
     /// # Errors
-    /// A word that is none of these, or a fabric that is no fat tree of switches of equal ports.
+    /// Another word, or a fabric that is no fat tree of switches of equal ports.
     pub(super) fn shaped(self, word: &str) -> Result<FabricTable<'a>, String> {
         let Plan::Ports { ports, oversubscription, rails } = self.plan else {
             return Err(format!(
@@ -88,7 +88,7 @@ impl<'a> FabricTable<'a> {
         }
     }
 
-    /// The same, attaching every NIC; it was asked for at `spot`.
+    /// The same, attaching every NIC; `spot` asked for it.
     pub(super) fn of_every_nic<'b>(self, spot: Spot<'b>) -> FabricTable<'b> {
         FabricTable {
             name: self.name,
@@ -106,11 +106,11 @@ impl<'a> FabricTable<'a> {
     }
 }
 
-/// What is known of a shape before the hosts are counted.
+/// The shape as far as it is known before the hosts are counted.
 pub(super) enum Plan {
     /// One switch.
     Star,
-    /// A rail for each NIC of a host, joined by so many spines over so many cables each.
+    /// A rail for each NIC of a host; rails are joined by `spines` spines with `parallel` cables each.
     Rails { spines: u32, parallel: u32 },
     /// As written.
     Given(Shape),
@@ -236,7 +236,7 @@ fn counts(table: &Table<'_>, key: &str) -> Result<Vec<u32>, InputError> {
     given.map_or(Ok(Vec::new()), |entry| entry.counts(MOST))
 }
 
-/// What `read` makes of each text of a list.
+/// The result of `read` for each text of a list.
 fn each<T>(entry: &Entry<'_>, read: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, InputError> {
     entry.items()?.iter().map(|item| item.read(&read)).collect()
 }

@@ -1,4 +1,4 @@
-//! The tables of a cluster file as plain values: every figure read and checked on its own, nothing built yet.
+//! Reads the tables of a cluster file as plain values: every figure is read and checked on its own, nothing built yet.
 //!
 //! Sources of figures are inherited inwards: file, host, then the table of the CPU, GPU or link.
 
@@ -90,7 +90,7 @@ pub(super) struct CpuTable {
     pub(super) spec: CpuSpec,
     pub(super) message_latency: Time,
     pub(super) message_bandwidth: Bandwidth,
-    /// Of a copy through a bounce buffer; a message's, where the file says nothing.
+    /// Of a copy through a bounce buffer; a message's, where the file does not state it.
     pub(super) bounce: Option<(Time, Bandwidth)>,
     pub(super) provenance: Arc<Provenance>,
 }
@@ -108,7 +108,7 @@ pub(super) struct LinkTable<'a> {
     pub(super) wire: Wire,
 }
 
-/// A name that is given once, or `count` times with a number behind it.
+/// A name that is given once, or `count` times with a number after it.
 pub(super) struct Stamp<'a> {
     name: String,
     count: Option<u64>,
@@ -117,12 +117,12 @@ pub(super) struct Stamp<'a> {
 }
 
 impl Stamp<'_> {
-    /// Makes it stand for `count` things.
+    /// Sets the number of things it describes.
     pub(super) fn recount(&mut self, count: u64) {
         self.count = Some(count);
     }
 
-    /// How many things bear the name.
+    /// The number of things with the name.
     pub(super) fn many(&self) -> u64 {
         self.count.unwrap_or(1)
     }
@@ -173,7 +173,7 @@ pub(super) fn read<'a>(document: &'a Document<'a>) -> Result<ClusterTable<'a>, I
     })
 }
 
-/// The choices among routes that are searched.
+/// Reads how searched routes are chosen.
 fn searched(text: &str) -> Result<Routing, String> {
     match text.parse()? {
         routing @ (Routing::Lowest | Routing::Ecmp) => Ok(routing),
@@ -271,7 +271,7 @@ fn stamp<'a>(table: &Table<'a>, example: &str) -> Result<Stamp<'a>, InputError> 
     Ok(Stamp { name, count: table.whole("count", 1..=MOST_DEVICES)?, spot: table.spot() })
 }
 
-/// A cluster's name, which may hold dots, since no pattern looks for it.
+/// A cluster's name, which may contain dots, since no pattern matches it.
 fn cluster_name(text: &str) -> Result<String, String> {
     name(&text.replace('.', "-")).map(|_| text.to_string())
 }

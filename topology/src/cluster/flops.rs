@@ -1,4 +1,4 @@
-//! FLOP/s as text: the one unit of cluster files that is neither a time, a size nor a bandwidth.
+//! Reads and writes FLOP/s as text: the one unit of cluster files that is neither a time, a size nor a bandwidth.
 
 const SCALES: [(&str, f64); 5] = [("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)];
 

@@ -1,4 +1,4 @@
-//! `GpuSpec`: one GPU with its peak of each precision, its memory and what it can be wired with.
+//! `GpuSpec`: describes one GPU: its peak of each precision, its memory and its possible links.
 //!
 //! Peaks are those of dense matrices; where tensor cores exist, theirs.
 
@@ -11,7 +11,7 @@ use std::str::FromStr;
 pub struct GpuSpec {
     /// E.g. `Tesla V100`.
     pub model: String,
-    /// Its generation, by which kernels are known; `None` where nobody said.
+    /// Its generation, from which kernel figures follow; `None` where it is not stated.
     pub architecture: Option<Architecture>,
     /// Multiprocessors, the unit in which kernels share the GPU.
     pub multiprocessors: u32,
@@ -32,7 +32,7 @@ pub struct GpuSpec {
 }
 
 impl GpuSpec {
-    /// One of which no data sheet is known, with what was measured.
+    /// A GPU without a known data sheet, with measured figures.
     pub fn measured(
         model: &str,
         multiprocessors: u32,
@@ -55,7 +55,7 @@ impl GpuSpec {
         }
     }
 
-    /// Peak FLOP/s of a precision; `None` where the GPU has no units for it or nobody said.
+    /// Peak FLOP/s of a precision; `None` where the GPU has no units for it or none is stated.
     pub fn peak(&self, precision: Precision) -> Option<f64> {
         match precision {
             Precision::Fp32 => Some(self.peak_flops_s),
@@ -64,7 +64,7 @@ impl GpuSpec {
     }
 }
 
-/// A generation of NVIDIA's GPUs, whose multiprocessors and libraries' kernels are alike.
+/// A generation of NVIDIA's GPUs, with similar multiprocessors and library kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Architecture {
     /// K20 to K80.
@@ -108,7 +108,7 @@ pub enum Precision {
     Fp8,
 }
 
-// By the keys that give their peaks in a cluster file.
+// By the keys of their peaks in a cluster file.
 crate::named!(Precision, "peak":
     Fp64 = "peak_fp64", Fp32 = "peak_flops", Tf32 = "peak_tf32", Fp16 = "peak_fp16", Bf16 = "peak_bf16", Fp8 = "peak_fp8");
 
@@ -141,8 +141,8 @@ impl Lanes {
         Bandwidth::new(lane * f64::from(self.count))
     }
 
-    /// Bytes per second in each direction as NVLink (NVIDIA's whitepapers on P100, V100, A100, H100, Blackwell: 20, 25, 25, 25,
-    /// 50 GB/s a link); `None` for an unknown generation.
+    /// Bytes per second in each direction as NVLink (NVIDIA's whitepapers on P100, V100, A100, H100, Blackwell: 20, 25,
+    /// 25, 25, 50 GB/s a link); `None` for an unknown generation.
     pub fn nvlink(self) -> Option<Bandwidth> {
         let link = match self.generation {
             1 => 20e9,

@@ -1,4 +1,4 @@
-//! `[[host.gpu]]` and the catalogue of GPUs (`gpus.toml`): one set of keys, read by one function.
+//! Reads `[[host.gpu]]` and the catalogue of GPUs (`gpus.toml`): one set of keys, one function.
 //!
 //! A GPU of a cluster takes from the catalogue what its own table leaves out, so that `model = "h100-sxm"` is enough.
 
@@ -35,23 +35,23 @@ pub(super) const GPU: &[&str] = &[
 /// A GPU of the catalogue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CatalogueGpu {
-    /// What `model` names it by in a cluster file, e.g. `h100-sxm`.
+    /// Its name as `model` in a cluster file, e.g. `h100-sxm`.
     pub name: String,
     /// Its figures.
     pub spec: GpuSpec,
-    /// Where they come from, but for those in `sources`.
+    /// Their source, except those in `sources`.
     pub provenance: Provenance,
-    /// Figures (by key) that come from elsewhere.
+    /// Figures (by key) with another source.
     pub sources: Vec<(String, Provenance)>,
 }
 
 impl CatalogueGpu {
-    /// Where the figure under a key of `[[host.gpu]]` comes from.
+    /// The source of the figure under a key of `[[host.gpu]]`.
     pub fn provenance_of(&self, key: &str) -> &Provenance {
         self.sources.iter().find(|(figure, _)| figure == key).map_or(&self.provenance, |(_, source)| source)
     }
 
-    /// All sources on one line, changed by what a table sets itself.
+    /// All sources on one line, and which figures a table sets itself.
     fn all_sources(&self, changed: &[&str]) -> Provenance {
         let others = self.sources.iter().filter(|(key, _)| !changed.contains(&key.as_str()));
         let mut text = self.provenance.evidence.clone();
@@ -70,7 +70,7 @@ impl CatalogueGpu {
 /// None, unless the shipped file is broken; a test reads it.
 pub fn catalogue() -> Result<Vec<CatalogueGpu>, InputError> {
     let document = Source { file: "gpus.toml", text: TEXT }.parse()?;
-    // The keys of a `[[host.gpu]]`, and which figures are not the cited source's.
+    // The keys of a `[[host.gpu]]`, and which figures are not from the cited source.
     let keys: Vec<&str> = GPU.iter().copied().filter(|key| *key != "count").chain(["sources"]).collect();
     document.table("the catalogue", &["gpu"])?.tables("gpu", "[[gpu]]", &keys)?.iter().map(entry).collect()
 }
@@ -118,7 +118,7 @@ pub(super) fn host_gpu(
 }
 
 const MULTIPROCESSORS: RangeInclusive<u64> = 1..=100_000;
-/// From one kernel to the next, where nobody says (assumed).
+/// From one kernel to the next, where none is stated (assumed).
 const LAUNCH: Time = Time::from_nanos(4_000);
 
 /// The figures of a table, those that it leaves out from `base`.

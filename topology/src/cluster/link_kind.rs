@@ -1,6 +1,6 @@
-//! What links are made of, and whether both directions share a wire.
+//! Names the kinds of links, and whether both directions share a wire.
 
-/// What a wire is made of.
+/// The kind of a wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinkKind {
     /// Ethernet, NIC to switch or NIC to NIC.
@@ -11,7 +11,7 @@ pub enum LinkKind {
     NvLink,
     /// PCI Express.
     Pcie,
-    /// What joins the sockets of a host: QPI, UPI, HyperTransport, xGMI, X-bus.
+    /// The interconnect between the sockets of a host: QPI, UPI, HyperTransport, xGMI, X-bus.
     HostBridge,
     /// Cray Gemini, NIC to router or router to router.
     Gemini,
@@ -21,7 +21,7 @@ pub enum LinkKind {
     HostMemory,
     /// Reading and writing a GPU's own memory.
     DeviceMemory,
-    /// From one GPU's memory to another's, over whatever joins them, as it was measured.
+    /// From one GPU's memory to another's, over any links, as it was measured.
     Peer,
 }
 

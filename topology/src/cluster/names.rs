@@ -1,4 +1,4 @@
-//! `Names`: finds the things that a name or a pattern stands for, and says what is near when there are none.
+//! Finds the things that a name or a pattern matches, and suggests near names where there are none.
 
 use super::pattern::{matches, prefix, range};
 use crate::InputError;
@@ -13,7 +13,7 @@ impl<'a> Names<'a> {
     /// All `names` with their positions.
     ///
     /// # Errors
-    /// The name that stands twice, with its later position.
+    /// The name that occurs twice, with its later position.
     pub(super) fn new(names: impl Iterator<Item = (&'a str, u32)>) -> Result<Names<'a>, (&'a str, u32)> {
         let mut sorted: Vec<(&str, u32)> = names.collect();
         sorted.sort_unstable();
@@ -23,7 +23,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Positions of all things that the name or pattern `wanted` stands for, ascending.
+    /// Positions of all things that the name or pattern `wanted` matches, ascending.
     pub(super) fn find(&self, wanted: &Entry<'_>) -> Result<Vec<u32>, InputError> {
         let (mut found, text) = (Vec::new(), wanted.text()?);
         let start = prefix(text);
@@ -50,7 +50,7 @@ impl<'a> Names<'a> {
         found.extend(near.filter(|(name, _)| matches(pattern, name)).map(|(_, position)| *position));
     }
 
-    /// What to say about a name that stands for nothing.
+    /// The error message for a name that matches nothing.
     fn nothing(&self, wanted: &str) -> String {
         let parts = format!("{wanted}.*");
         if let Some((part, _)) = self.sorted.iter().find(|(name, _)| matches(&parts, name)) {

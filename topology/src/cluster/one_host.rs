@@ -1,4 +1,4 @@
-//! One host as it was measured: its CPU, and its GPUs, each on a bus of its own.
+//! Builds the cluster of one measured host: its CPU, and its GPUs, each on its own bus.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::{Bandwidth, InputError, Time};
 pub struct HostGpu {
     /// Its figures.
     pub spec: Arc<GpuSpec>,
-    /// Of a small copy between the host's memory and its own.
+    /// Latency of a small copy between the host's memory and its own.
     pub latency: Time,
-    /// Of a large one, either way.
+    /// Bandwidth of a large one, either way.
     pub bandwidth: Bandwidth,
     /// Latency and rate of messages straight from another such GPU's memory; without them they go through the host's.
     pub direct: Option<(Time, Bandwidth)>,
@@ -23,9 +23,9 @@ pub struct HostGpu {
 impl Cluster {
     /// One host with one CPU and its GPUs, `host.gpu0` and on: the shape of a calibrated profile of this machine.
     ///
-    /// `message_latency` and `message_bandwidth` are those of one message between two ranks on the host. What one GPU sends
-    /// another goes through the host's memory as a message there, or straight where both have figures of that: all that a GPU
-    /// sends so shares its rate, and so does all that it gets.
+    /// `message_latency` and `message_bandwidth` are those of one message between two ranks on the host. A message from
+    /// one GPU to another goes through the host's memory as a message there, or directly where both have figures for
+    /// that: all that a GPU sends directly shares its rate, and so does all that it receives.
     ///
     /// # Errors
     /// No core, or a peak that is not a positive finite number of FLOP/s.
@@ -51,7 +51,7 @@ impl Cluster {
         if !gpus.is_empty() {
             builder.passing(PeerToPeer::HostMemory, None);
         }
-        // What was measured is what data takes, headers and all.
+        // Measured figures include headers.
         let wire = |kind, stack: Stack, latency, bandwidth| Wire {
             kind,
             latency,
@@ -70,7 +70,7 @@ impl Cluster {
                 builder.wire(core, vertex, &bus);
                 continue;
             };
-            // One link more by way of the CPU than straight: routes are those of the fewest links.
+            // The way via the CPU has one link more than the direct one: routes are those of the fewest links.
             let slot = builder.vertex(format!("host.bus{number}"), VertexKind::Switch, Some(HostId(0)));
             builder.wire(core, slot, &Wire { latency: Time::ZERO, ..bus.clone() });
             builder.wire(slot, vertex, &bus);
@@ -109,7 +109,7 @@ mod tests {
         let to_device = |cluster: &Cluster| cluster.route(DeviceId(0), DeviceId(2)).expect("a way");
         let bus = to_device(&cluster);
 
-        // Straight, where that was measured: nothing but those figures, and copies to the GPUs as before.
+        // Direct, where that was measured: only those figures, and copies to the GPUs as before.
         let direct = gpus.map(|gpu| HostGpu { direct: Some((Time(8_000_000), rate(4e10))), ..gpu });
         let cluster = Cluster::one_host(cpu, Time(1), rate(1e9), &direct, measured()).expect("a cluster");
         let route = cluster.route(DeviceId(1), DeviceId(2)).expect("a way");

@@ -1,7 +1,7 @@
-//! `Order`: a cluster by its name, how many hosts of it, and on which network: `dgx-a100:32@infiniband-hdr`.
+//! Parses orders of clusters: a name, the number of hosts, and the network, as in `dgx-a100:32@infiniband-hdr`.
 //!
-//! A cluster that has one kind of host can be had in any number, and on any network of `networks.toml`, which attaches
-//! every NIC; so nobody edits a file to ask for more.
+//! A cluster with one kind of host comes in any size, and on any network of `networks.toml`, to which every NIC is
+//! attached, without editing a file.
 
 use super::fabric_table::{FabricTable, fabric_keys, read_fabric};
 use super::file::ClusterTable;
@@ -13,10 +13,10 @@ use std::sync::Arc;
 /// The networks' text.
 const NETWORKS: &str = include_str!("../../networks.toml");
 
-/// What was asked for of a cluster file.
+/// The changes ordered for a cluster file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Order {
-    /// The whole of it, for errors.
+    /// The whole order, for errors.
     asked: String,
     pub(super) count: Option<u64>,
     pub(super) network: Option<String>,
@@ -47,7 +47,7 @@ impl Order {
         InputError::flag("cluster", self.asked.clone(), message)
     }
 
-    /// Changes what a file says to what was asked for, and adds the network that either names.
+    /// Applies the order to a file's tables, and adds the network that either names.
     pub(super) fn apply<'a>(&'a self, tables: &mut ClusterTable<'a>) -> Result<(), InputError> {
         if let Some(count) = self.count {
             match tables.hosts.as_mut_slice() {
@@ -62,7 +62,7 @@ impl Order {
         let written = tables.network.as_ref().map(Entry::text).transpose()?;
         let Some(name) = self.network.as_deref().or(written) else { return Ok(()) };
         let hosts: u64 = tables.hosts.iter().map(|host| host.stamp.many()).sum();
-        // A host alone has nothing to be joined with, unless somebody wants it so.
+        // A single host needs no network, unless one was ordered.
         if hosts < 2 && self.network.is_none() {
             return Ok(());
         }
@@ -84,14 +84,14 @@ pub fn networks() -> Result<Vec<String>, InputError> {
     read_networks(false, |tables| Ok(tables.into_iter().map(|table| table.name).collect()))
 }
 
-/// The network called `name`, or what to say where there is none. A name of the catalogue may be followed by shapes:
+/// The network called `name`, or the error where there is none. A name of the catalogue may be followed by shapes:
 /// `infiniband-ndr-rails`, `roce-400g-2to1`, `infiniband-ndr-rails-2to1`.
 fn network<'a>(name: &str, plain: bool, spot: &Spot<'a>) -> Result<Result<FabricTable<'a>, String>, InputError> {
     read_networks(plain, |tables| {
         let names: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();
         let follows =
             |known: &str| name.strip_prefix(known).is_some_and(|shapes| shapes.is_empty() || shapes.starts_with('-'));
-        // The longest, for one name may begin with another.
+        // The longest, since one name may begin with another.
         let found = tables.into_iter().filter(|table| follows(&table.name)).max_by_key(|table| table.name.len());
         Ok(match found {
             Some(table) => {
@@ -108,7 +108,7 @@ fn network<'a>(name: &str, plain: bool, spot: &Spot<'a>) -> Result<Result<Fabric
     })
 }
 
-/// What `take` makes of all networks, whose links are plain where the cluster's are.
+/// The result of `take` for all networks, whose links are plain where the cluster's are.
 fn read_networks<T>(
     plain: bool,
     take: impl Fn(Vec<FabricTable<'_>>) -> Result<T, InputError>,

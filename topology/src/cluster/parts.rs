@@ -1,4 +1,4 @@
-//! What a cluster is made of: hosts, devices, links and the vertices of their graph, as plain data.
+//! Defines the parts of a cluster: hosts, devices, links and the vertices of their graph, as plain data.
 //!
 //! Ids are positions in the cluster's lists, so that per-device and per-wire state elsewhere is a plain vector.
 
@@ -39,7 +39,7 @@ pub struct Host {
     pub memory: VertexId,
     /// How data passes from one of its buses to another.
     pub peer_to_peer: PeerToPeer,
-    /// Bytes per second that its storage takes in; `None`: unknown.
+    /// Bytes per second that its storage can write; `None`: unknown.
     pub storage: Option<Bandwidth>,
     /// The link that a copy through a bounce buffer crosses besides writing and reading the memory.
     pub(super) bounce: LinkId,
@@ -66,11 +66,11 @@ pub struct Device {
     pub host: HostId,
     /// E.g. `node0.cpu`, `node0.gpu1`.
     pub name: String,
-    /// What it can do.
+    /// Its kind, with its figures.
     pub kind: DeviceKind,
-    /// Where those figures come from.
+    /// The source of those figures.
     pub provenance: Arc<Provenance>,
-    /// Its place in the graph.
+    /// Its vertex in the graph.
     pub vertex: VertexId,
     /// The links that data crosses from one rank on this device to another, in order.
     pub(super) within: Vec<LinkId>,
@@ -90,9 +90,9 @@ pub enum DeviceKind {
 /// A switch that adds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SwitchSpec {
-    /// Bytes that it takes in and adds per second, of all its ports together.
+    /// Bytes that it receives and adds per second, of all its ports together.
     pub sums: Bandwidth,
-    /// What its ports are: it adds as fast as they deliver.
+    /// The kind of its ports: it adds as fast as they deliver.
     pub links: LinkKind,
 }
 
@@ -126,13 +126,13 @@ pub struct Link {
     pub bandwidth: Bandwidth,
     /// Whether transfers share that bandwidth or each may have it whole.
     pub sharing: Sharing,
-    /// What messages pay on it beside their bytes at the line rate.
+    /// The cost of messages on it besides their bytes at the line rate.
     pub protocol: Arc<Protocol>,
-    /// Whose capacity it uses; equal for the directions of a half-duplex wire.
+    /// The wire whose capacity it uses; equal for the directions of a half-duplex wire.
     pub wire: WireId,
     /// The other direction; itself where there is none.
     pub reverse: LinkId,
-    /// Where its figures come from.
+    /// The source of its figures.
     pub provenance: Arc<Provenance>,
 }
 
@@ -158,7 +158,7 @@ pub struct Vertex {
     pub host: Option<HostId>,
 }
 
-/// What stands at a vertex of the graph.
+/// What a vertex of the graph is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VertexKind {
     /// The CPU of a host: also the bridge between its memory, its GPUs and its NICs.

@@ -1,12 +1,12 @@
-//! Patterns over names: `node*.eth0`, `node[0-15].gpu*`.
+//! Matches names against patterns: `node*.eth0`, `node[0-15].gpu*`.
 //!
-//! `*` stands for any characters but the dot, so that a pattern says how deep it reaches; `[a-b]` for a number from a
-//! to b without leading zeros.
+//! `*` matches any characters but the dot, so a pattern says how deep it reaches; `[a-b]` matches a number from a to b
+//! without leading zeros.
 
-/// Whether `name` is among those that `pattern` stands for.
+/// Whether `pattern` matches `name`.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let mut rest = pattern;
-    // Every offset of `name` that the pattern so far can end at: linear however many stars there are.
+    // Every offset of `name` at which the pattern so far can end: linear however many stars there are.
     let mut ends = vec![0];
     while let Some(first) = rest.chars().next() {
         let mut next: Vec<usize> = Vec::new();

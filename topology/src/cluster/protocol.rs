@@ -1,7 +1,7 @@
-//! `Protocol`: what a message pays on a link beside its bytes at the line rate, by the stack that carries it.
+//! `Protocol`: the cost of a message on a link besides its bytes at the line rate, by the stack that carries it.
 //!
-//! Every kind of link has a stack and every stack its defaults; a cluster file overrides single figures. `docs/fabrics.md`
-//! works an example for each and names the sources.
+//! Every kind of link has a stack and every stack its defaults; a cluster file overrides single figures.
+//! `docs/fabrics.md` works an example for each and names the sources.
 
 use super::{LinkKind, Origin, Provenance};
 use crate::{Bandwidth, Bytes, Time};
@@ -24,13 +24,13 @@ pub enum Stack {
     Gemini,
     /// NVLink.
     NvLink,
-    /// PCI Express.
+    /// Links of a host's CPU interconnect.
     Pcie,
-    /// What joins the sockets of a host.
+    /// The interconnect between the sockets of a host.
     HostBridge,
     /// Memory of a host or a GPU.
     Memory,
-    /// What a message from one GPU's memory to another's was measured to take.
+    /// Figures measured for a message from one GPU's memory to another's.
     Peer,
 }
 
@@ -46,7 +46,8 @@ pub enum Rendezvous {
     Write,
 }
 
-/// A receiver's port beyond so many senders at once: switch buffers overflow and retransmissions eat the rest.
+/// A receiver's port that more than a number of senders reach at once: switch buffers overflow and retransmissions take
+/// up the rest.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Incast {
     /// Senders at once that the port serves at full rate.
@@ -55,32 +56,32 @@ pub struct Incast {
     pub goodput: f64,
 }
 
-/// What a message pays on a link beside its bytes at the line rate.
+/// The cost of a message on a link besides its bytes at the line rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Protocol {
-    /// Whose defaults it started from.
+    /// The stack whose defaults it started from.
     pub stack: Stack,
     /// Share of the line rate that is payload, above 0 and at most 1: what headers, checks and gaps leave.
     pub efficiency: f64,
-    /// The sender's NIC and driver are busy so long with each message; other messages through the port queue behind.
+    /// The time that each message keeps the sender's NIC and driver busy; other messages through the port queue behind.
     pub send_overhead: Time,
-    /// The receiver's thread is busy so long with each message.
+    /// The time that each message keeps the receiver's thread busy.
     pub receive_overhead: Time,
     /// Messages up to this size set off before their receive is posted.
     pub eager: Bytes,
-    /// How larger ones do.
+    /// How larger ones find their receiver.
     pub rendezvous: Rendezvous,
     /// Bytes that one connection may have unacknowledged: its rate is at most this per round trip.
     pub window: Option<Bytes>,
-    /// The window that a connection starts with; it grows by what is acknowledged, so doubles each round trip.
+    /// The initial window of a connection; it grows by what is acknowledged, so it doubles each round trip.
     pub slow_start: Option<Bytes>,
-    /// What many senders do to one receiver's port.
+    /// The effect of many senders on one receiver's port.
     pub incast: Option<Incast>,
     /// The most that one copy between a CPU and a GPU of its host gets from pageable memory.
     pub pageable: Option<Bandwidth>,
-    /// The most that one transfer gets which passes between a GPU and another GPU or a NIC, not through host memory.
+    /// The most that one transfer gets that passes between a GPU and another GPU or a NIC, not through host memory.
     pub peer: Option<Bandwidth>,
-    /// Where these figures come from.
+    /// The source of these figures.
     pub provenance: Arc<Provenance>,
 }
 
@@ -88,7 +89,7 @@ pub struct Protocol {
 pub(super) const UNLIMITED: Bytes = Bytes(u64::MAX);
 
 impl Stack {
-    /// What a link of this kind carries unless its file says otherwise.
+    /// The stack of a link of this kind unless its file names another.
     pub fn of(kind: LinkKind) -> Stack {
         match kind {
             LinkKind::Ethernet => Stack::Tcp,
@@ -125,7 +126,8 @@ impl Stack {
         }
     }
 
-    /// Bytes of a full packet: of Ethernet's payload, IP headers included, for TCP, and of the message's for the others.
+    /// Bytes of a full packet: of Ethernet's payload, IP headers included, for TCP, and of the message's
+    /// for the others.
     fn mtu(self) -> Option<u64> {
         match self {
             Stack::Plain | Stack::Memory | Stack::Peer => None,
@@ -199,7 +201,8 @@ impl Stack {
 }
 
 impl Protocol {
-    /// What a message pays that goes through `self` and then through `other`: the dearer of the two in each respect.
+    /// The cost of a message that goes through `self` and then through `other`: the more expensive of the two in
+    /// each respect.
     ///
     /// Efficiencies, incast and copies belong to single links, and are `self`'s here.
     pub(super) fn and(&self, other: &Protocol) -> Protocol {

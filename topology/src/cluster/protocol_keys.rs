@@ -1,4 +1,4 @@
-//! The keys of a link that say what its messages pay: `protocol`, and one for each figure that differs from its default.
+//! Reads a link's keys for the cost of messages: `protocol`, and one for each figure that differs from its default.
 
 use super::protocol::UNLIMITED;
 use super::{Incast, LinkKind, Protocol, Provenance, Rendezvous, Stack};
@@ -24,7 +24,7 @@ pub(super) const KEYS: [&str; 13] = [
     "peer_bandwidth",
 ];
 
-/// Whether a file says that its links are plain.
+/// Whether a file makes its links plain.
 pub(super) fn plain(root: &Table<'_>) -> Result<bool, InputError> {
     let only = |text: &str| match text {
         "plain" => Ok(true),
@@ -33,7 +33,7 @@ pub(super) fn plain(root: &Table<'_>) -> Result<bool, InputError> {
     Ok(root.read("protocol", "\"plain\"", only)?.is_some())
 }
 
-/// The protocol of a link of `kind`: the defaults of its stack, and over them what the table says.
+/// The protocol of a link of `kind`: the defaults of its stack, overridden by the table.
 pub(super) fn read(
     table: &Table<'_>,
     kind: LinkKind,

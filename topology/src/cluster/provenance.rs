@@ -1,4 +1,5 @@
-//! `Provenance`: where a figure comes from, kept beside every parameter so that a prediction can name what it rests on.
+//! `Provenance`: records the source of a figure, beside every parameter, so that a prediction can name what it
+//! is based on.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,6 +1,6 @@
-//! The rate of a link in a cluster file: a bandwidth, or generation and lanes of PCI Express or NVLink.
+//! Reads the rate of a link in a cluster file: a bandwidth, or generation and lanes of PCI Express or NVLink.
 //!
-//! The last two say by themselves what kind the link is and where its rate comes from.
+//! The last two also determine the link's kind and the source of its rate.
 
 use super::gpu::Lanes;
 use super::{LinkKind, Origin, Provenance};
@@ -9,16 +9,16 @@ use crate::{Bandwidth, InputError};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// What a table says about its rate.
+/// The rate of a table.
 pub(super) struct Rate {
     pub(super) bandwidth: Bandwidth,
     /// The kind that the key implies.
     pub(super) kind: Option<LinkKind>,
-    /// Where the figures come from, unless the table says so itself.
+    /// The source of the figures, unless the table states one.
     pub(super) provenance: Arc<Provenance>,
 }
 
-/// The rate that exactly one of `bandwidth`, `pcie` and `nvlink` gives.
+/// The rate given by exactly one of `bandwidth`, `pcie` and `nvlink`.
 pub(super) fn rate(table: &Table<'_>, inherited: &Arc<Provenance>) -> Result<Rate, InputError> {
     let plain = table.read("bandwidth", "\"10Gbit/s\"", Bandwidth::from_str)?;
     let pcie = table.read("pcie", "\"3.0 x16\"", |text| lanes(text, "PCI Express", 6, Lanes::pcie))?;

@@ -1,4 +1,4 @@
-//! Routes: the links that data crosses from one device to another, the same on every run.
+//! Finds routes: the links that data crosses from one device to another, the same on every run.
 //!
 //! Fewest links first, then least total latency, then lowest ids. Each pair is searched from both ends at once, so that
 //! a route across a switch of a thousand ports never looks at the thousand, and nothing has to be kept between calls.
@@ -13,21 +13,22 @@ use petgraph::graph::NodeIndex;
 use petgraph::visit::EdgeRef;
 use std::collections::BTreeMap;
 
-/// The way from one device to another.
+/// The route from one device to another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Route {
-    /// What data crosses, in order. A link that is crossed twice stands here twice.
+    /// The links that data crosses, in order. A link that is crossed twice is listed twice.
     pub links: Vec<LinkId>,
     /// Sum of the links' latencies.
     pub latency: Time,
-    /// The line rate that one transfer alone gets: the least of the links' bandwidths, a wire that is crossed n times counting 1/n.
+    /// The line rate that one transfer alone gets: the least of the links' bandwidths, a wire that is crossed n times
+    /// counting 1/n.
     pub bandwidth: Bandwidth,
-    /// What its messages pay beside that.
+    /// The cost of its messages besides that.
     pub transport: Transport,
 }
 
 impl Cluster {
-    /// The way from device `from` to device `to`; from a device to itself (another rank on it), through its memory.
+    /// The route from device `from` to device `to`; from a device to itself (another rank on it), through its memory.
     ///
     /// Data is passed on by switches, and by the CPU and the NICs of the two hosts at its ends; never by a GPU, a third
     /// host or a memory. The way back is the same wires in reverse, unless a fabric or the cluster chooses among equal
@@ -46,8 +47,8 @@ impl Cluster {
         self.route_of_flow(from, to, 0)
     }
 
-    /// Like [`Cluster::route`], for one of several flows between two devices, which equal-cost multi-path and hosts of
-    /// several NICs may send different ways.
+    /// Like [`Cluster::route`], for one of several flows between two devices, which equal-cost multi-path and hosts
+    /// with several NICs may route differently.
     ///
     /// # Errors
     /// As there.
@@ -72,7 +73,8 @@ impl Cluster {
         Ok(self.crossing(self.bounced(links), from, to))
     }
 
-    /// The route over these links from device `from` to device `to`, as another cluster with the same links may have found it.
+    /// The route over these links from device `from` to device `to`, which another cluster with the same links
+    /// may have found.
     ///
     /// # Errors
     /// An id of another cluster.
@@ -85,12 +87,13 @@ impl Cluster {
         self.device(id).ok_or_else(|| InputError::new(&self.name, format!("device {}", id.0), message()))
     }
 
-    /// The way that a search of the graph finds.
+    /// The route that a search of the graph finds.
     pub(super) fn searched(&self, from: &Device, to: &Device, choice: &Choice) -> Option<Vec<LinkId>> {
         if choice.routing != Routing::Lowest || from.id < to.id {
             return self.search(from, to, choice);
         }
-        // Ties fall by ids, seen from one end: always the lower device's, so that both directions use the same wires.
+        // Ties are broken by ids, seen from one end: always the lower device's, so that both directions use
+        // the same wires.
         let mut links = self.search(to, from, choice)?;
         links.reverse();
         links.iter_mut().for_each(|link| *link = self.link(*link).reverse);
@@ -107,7 +110,8 @@ impl Cluster {
     }
 
     /// The best way between two different devices.
-    /// What one crossing of each link gets of its wire's `rate`: a wire that is crossed twice is divided by two.
+    /// The share of its wire's `rate` that each crossing of a link gets: a wire that is crossed twice is
+    /// divided by two.
     pub(super) fn shares(&self, links: &[LinkId], rate: impl Fn(&Link) -> Bandwidth) -> impl Iterator<Item = f64> {
         links.iter().map(move |link| {
             let link = self.link(*link);
@@ -134,9 +138,9 @@ impl Cluster {
         Some(self.best(&ahead, &behind, choice))
     }
 
-    /// The least latency, then the lowest ids, among the shortest ways that two sides which meet have found.
+    /// The least latency, then the lowest ids, among the shortest ways that two connected sides have found.
     ///
-    /// Every look goes over edges that the searches have gone over, so a wide switch in the middle costs nothing.
+    /// It looks only at edges that the searches have visited, so a wide switch in the middle costs nothing.
     fn best(&self, ahead: &Side, behind: &Side, choice: &Choice) -> Vec<LinkId> {
         let mut rest: BTreeMap<VertexId, Rest> = BTreeMap::new();
         rest.insert(behind.levels[0][0], Rest { latency: Time::ZERO, onward: Vec::new() });
@@ -175,7 +179,7 @@ impl Cluster {
         links
     }
 
-    /// Lets `vertex` go on over `link` to `next` if a way leads on from there and none so far is faster.
+    /// Adds `link` to `next` to the best ways of `vertex` if a way leads on from there and none so far is faster.
     fn offer(&self, rest: &mut BTreeMap<VertexId, Rest>, vertex: VertexId, next: VertexId, link: LinkId) {
         let Some(beyond) = rest.get(&next) else { return };
         let latency = beyond.latency + self.link(link).latency;
@@ -200,7 +204,7 @@ fn node(vertex: VertexId) -> NodeIndex {
     NodeIndex::new(vertex.0 as usize)
 }
 
-/// A vertex of more edges than this is wide, however many they are.
+/// A vertex with more edges than this counts as wide, however many there are.
 const ENOUGH: usize = 64;
 
 /// A breadth-first search from one end: its levels, each sorted by id.
@@ -219,7 +223,7 @@ impl Side {
         self.levels.last().expect("a side has its start")
     }
 
-    /// Whether some vertex stands in both last levels: then, and not before, the shortest ways are found.
+    /// Whether some vertex is in both last levels: only then are the shortest ways found.
     fn meets(&self, other: &Side) -> bool {
         let (few, many) = if self.frontier().len() <= other.frontier().len() { (self, other) } else { (other, self) };
         few.frontier().iter().any(|vertex| many.frontier().binary_search(vertex).is_ok())

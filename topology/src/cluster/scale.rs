@@ -1,4 +1,4 @@
-//! The same cluster with some of its figures multiplied: what-if questions and sensitivities.
+//! Multiplies some of a cluster's figures: what-if questions and sensitivities.
 
 use super::{Cluster, DeviceKind, GpuSpec, LinkKind, Protocol, Route, Transport};
 use crate::{Bandwidth, Time};
@@ -11,7 +11,7 @@ pub enum Figure {
     Bandwidth(LinkKind),
     /// Latencies of the links of a kind.
     Latency(LinkKind),
-    /// What senders and receivers pay per message on the links of a kind.
+    /// Overheads of senders and receivers per message on the links of a kind.
     Overhead(LinkKind),
     /// FLOP/s of CPUs.
     CpuPeak,
@@ -35,15 +35,15 @@ impl Figure {
         }
     }
 
-    /// Whether it is a rate, of which more is faster, and not a time.
+    /// Whether it is a rate, where more is faster, and not a time.
     pub fn is_rate(self) -> bool {
         !matches!(self, Figure::Latency(_) | Figure::Overhead(_) | Figure::Launch)
     }
 }
 
 impl Cluster {
-    /// The cluster with each figure that `factor` knows multiplied by what it gives; results that are no bandwidth leave
-    /// the figure as it was.
+    /// The cluster with each figure multiplied by `factor` of it; where the result is no valid bandwidth, the figure
+    /// is unchanged.
     ///
     /// ```
     /// # use lockstep_topology::cluster::{Cluster, DeviceId, Figure, LinkKind};
@@ -55,7 +55,7 @@ impl Cluster {
     pub fn scaled(&self, factor: &dyn Fn(Figure) -> f64) -> Cluster {
         let times = |rate: Bandwidth, figure| Bandwidth::new(rate.bytes_per_s() * factor(figure)).unwrap_or(rate);
         let mut cluster = self.clone();
-        // Links that share a protocol go on sharing one.
+        // Links that share a protocol still share one afterwards.
         let mut known: Vec<(LinkKind, Arc<Protocol>, Arc<Protocol>)> = Vec::new();
         for link in &mut cluster.links {
             let same = |(kind, old, _): &&(LinkKind, Arc<Protocol>, Arc<Protocol>)| {
@@ -74,7 +74,7 @@ impl Cluster {
             link.bandwidth = times(link.bandwidth, Figure::bandwidth_of(link.kind));
             link.latency = stretched(link.latency, factor(Figure::Latency(link.kind)));
         }
-        // And GPUs a data sheet.
+        // GPUs that share a data sheet still share one.
         let mut sheets: Vec<(Arc<GpuSpec>, Arc<GpuSpec>)> = Vec::new();
         for device in &mut cluster.devices {
             match &mut device.kind {
@@ -119,7 +119,7 @@ impl Protocol {
 }
 
 impl Route {
-    /// The same way where every rate is `factor` times as high and every time as many times shorter.
+    /// The same route with every rate multiplied by `factor` and every time divided by it.
     pub fn faster(&self, factor: f64) -> Route {
         let rate = |rate: Bandwidth| Bandwidth::new(rate.bytes_per_s() * factor).unwrap_or(rate);
         Route {

@@ -1,17 +1,18 @@
-//! `Size`: how large a cluster is going to be, in things and in bytes, so that what cannot be held is refused beforehand.
+//! `Size`: estimates how large a cluster will be, in things and in bytes, so that one that does not fit is
+//! refused beforehand.
 
 use super::{Device, Link, LinkId, Vertex};
 use crate::Bytes;
 use petgraph::graph::{Edge, Node};
 use std::mem::size_of;
 
-/// At most this many bytes go into one cluster.
+/// A cluster may take at most this many bytes.
 pub(super) const MOST_BYTES: Bytes = Bytes(4 << 30);
 
 /// A name, a list of one link and what the allocator adds to each.
 const HEAP: u64 = 32;
 
-/// How much there is of each, memories counting as things.
+/// Numbers of parts, memories counting as things.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Size {
     pub(super) devices: u64,
@@ -22,7 +23,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// About how many bytes it takes.
+    /// The approximate number of bytes.
     pub(super) fn bytes(self) -> Bytes {
         let device = size_of::<Device>() as u64 + 2 * HEAP;
         let thing = size_of::<Node<Vertex>>() as u64 + HEAP;
@@ -33,7 +34,7 @@ impl Size {
         Bytes(sum)
     }
 
-    /// What is wrong with so much, if it is too much.
+    /// The error if it is too large.
     pub(super) fn refused(self) -> Option<String> {
         (self.bytes() > MOST_BYTES).then(|| {
             let Size { devices, things, wires } = self;

@@ -14,7 +14,7 @@ use super::{Cluster, VertexId, VertexKind};
 use crate::InputError;
 use crate::document::{Source, Spot};
 
-/// At most this many pairs of ends stand for one link of the file.
+/// A link of the file may expand to at most this many pairs of ends.
 const MOST_WIRES: u64 = 16_000_000;
 
 /// The cluster that `text`, the content of `file`, describes.
@@ -42,7 +42,8 @@ pub(super) fn parse(file: &str, text: &str, order: &Order) -> Result<Cluster, In
     }
     builder.routing(tables.routing, tables.seed);
     builder.shared_cores(tables.shared_cores);
-    // Sorting millions of names takes longer than all else, so it is left where nothing is looked up or can be twice.
+    // Sorting millions of names takes longer than all else, so it is skipped where nothing is looked up and no name can
+    // occur twice.
     let one_table = starts.len() == 1 && tables.fabrics.iter().all(FabricTable::takes_every_nic);
     let owned = if one_table || tables.fabrics.is_empty() { Vec::new() } else { builder.linked_names() };
     let names = named(owned.iter().map(|(name, id)| (name.as_str(), *id)), &starts)?;
@@ -180,7 +181,7 @@ fn wire_up(links: &[LinkTable<'_>], starts: &[(u32, &Spot<'_>)], builder: &mut B
     Ok(())
 }
 
-/// Names of what links may join; the table of the one that stands twice is found in `starts`.
+/// Names of what links may join; `starts` gives the table of one that occurs twice.
 fn named<'a>(
     linked: impl Iterator<Item = (&'a str, u32)>,
     starts: &[(u32, &Spot<'_>)],

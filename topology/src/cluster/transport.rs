@@ -1,7 +1,8 @@
-//! `Transport`: what the links of a route make of their protocols together.
+//! `Transport`: combines the protocols of a route's links.
 //!
-//! A message between hosts is set up once, by the network's stack; the buses on its way inside the hosts carry it packet by
-//! packet and cost only their headers. So overheads, thresholds and windows are those of the links that reach farthest.
+//! A message between hosts is set up once, by the network's stack; the buses on its way inside the hosts carry it
+//! packet by packet and cost only their headers. So overheads, thresholds and windows are those of the links that
+//! reach farthest.
 
 use super::LinkKind;
 use super::parts::*;
@@ -9,24 +10,24 @@ use super::{Cluster, Protocol};
 use crate::{Bandwidth, Bytes, Time};
 use std::sync::Arc;
 
-/// What one route's messages pay beside latency and line rate.
+/// The cost of messages on one route besides latency and line rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transport {
     /// The figures of a message; its `efficiency` is only one link's.
     pub protocol: Arc<Protocol>,
-    /// The first of the links whose protocol that is: the sender's port, through which messages pass one by one.
+    /// The first of the links with that protocol: the sender's port, through which messages pass one by one.
     pub sender: LinkId,
     /// The last of them: the receiver's port.
     pub receiver: LinkId,
-    /// The most that one transfer may get, however idle its wires: window per round trip, pageable and peer copies.
+    /// The most that one transfer may get, even on idle wires: window per round trip, pageable and peer copies.
     pub cap: Option<Bandwidth>,
-    /// Payload that one transfer alone gets: the least of the links' payload rates (a wire crossed n times counting 1/n)
-    /// and of `cap`.
+    /// Payload that one transfer alone gets: the least of the links' payload rates (a wire crossed n times counting
+    /// 1/n) and of `cap`.
     pub rate: Bandwidth,
 }
 
 impl Link {
-    /// Payload per second: what headers leave of the line rate.
+    /// Payload per second: the line rate less headers.
     pub fn payload(&self) -> Bandwidth {
         Bandwidth::new(self.bandwidth.bytes_per_s() * self.protocol.efficiency).unwrap_or(self.bandwidth)
     }
@@ -65,7 +66,7 @@ impl Cluster {
         Transport { protocol, sender: first.id, receiver: last.id, cap, rate }
     }
 
-    /// What a bus allows a single copy between these two devices.
+    /// The limit of a bus on a single copy between these two devices.
     fn copy_limit(&self, link: &Link, from: &Device, to: &Device) -> Option<Bandwidth> {
         let host = self.vertex(link.from).host;
         let gpu_here = |device: &Device| Some(device.host) == host && matches!(device.kind, DeviceKind::Gpu(_));

@@ -1,4 +1,4 @@
-//! Values that several tables of a cluster file have: names, sizes of memories, sources.
+//! Reads values that several tables of a cluster file have: names, sizes of memories, sources.
 
 use super::Provenance;
 use crate::document::Table;
@@ -6,7 +6,7 @@ use crate::{Bytes, InputError};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Where a table's figures come from: its own word, else what it inherits.
+/// The source of a table's figures: its own, else the inherited one.
 pub(super) fn provenance(table: &Table<'_>, inherited: &Arc<Provenance>) -> Result<Arc<Provenance>, InputError> {
     let own = table.read("provenance", "\"datasheet: NAME\"", Provenance::from_str)?;
     Ok(own.map_or_else(|| inherited.clone(), Arc::new))

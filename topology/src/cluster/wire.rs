@@ -1,11 +1,11 @@
-//! A wire between two vertices, before it has links of its own.
+//! `Wire`: a wire between two vertices, before it has its own links.
 
 use std::sync::Arc;
 
 use super::{Duplex, LinkKind, Protocol, Provenance};
 use crate::{Bandwidth, Time};
 
-/// What joins two vertices.
+/// The wire between two vertices.
 #[derive(Clone)]
 pub(super) struct Wire {
     pub(super) kind: LinkKind,

@@ -1,4 +1,4 @@
-//! The keys of a table that describe a wire: kind, rate, latency, duplex and protocol.
+//! Reads the keys of a table that describe a wire: kind, rate, latency, duplex and protocol.
 
 use super::rate::rate;
 use super::values::provenance;

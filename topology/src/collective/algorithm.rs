@@ -1,4 +1,5 @@
-//! An algorithm as written on the command line and in experiments: an entry of the registry and its parameters.
+//! `Algorithm`: an algorithm as written on the command line and in experiments: an entry of the registry and
+//! its parameters.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -24,7 +25,7 @@ pub struct Algorithm {
     pub(super) values: Box<[Value]>,
 }
 
-/// Who performs a library's collective, which is called instead of running our lanes.
+/// The library that performs a collective, which is called instead of running our lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Library {
     /// The transport, on memory of the host, with one rank in each process.
@@ -36,11 +37,11 @@ pub enum Library {
 /// The members that a switch joins: of an algorithm, the number of members with data, the number of the switch.
 type Joins = fn(&Algorithm, u32, u32) -> Vec<u32>;
 
-/// What the registry knows of an algorithm. The file of each holds its own.
+/// The registry's description of an algorithm, which is in the algorithm's file.
 pub(super) struct Entry {
-    /// What is written; of libraries `library:` and their name.
+    /// Its name; for libraries `library:` and their name.
     pub(super) name: &'static str,
-    /// What follows the name, after a colon each.
+    /// The parameters after the name, each after a colon.
     pub(super) parameters: &'static [Parameter],
     /// What it does, in one line.
     pub(super) help: &'static str,
@@ -48,18 +49,18 @@ pub(super) struct Entry {
     pub(super) serves: fn(&Collective) -> bool,
     /// Binds it to a collective that it serves and the members.
     pub(super) lanes: fn(&Call<'_>) -> Result<Box<dyn Lanes>, InputError>,
-    /// Who performs it, where a library does.
+    /// The library that performs it, if one does.
     pub(super) library: Option<Library>,
-    /// Whether it asks how members lie on nodes.
+    /// Whether it depends on the nodes of its members.
     pub(super) by_nodes: bool,
-    /// Members beside those that have data, behind them: dedicated servers, or switches that sum in the network.
+    /// Members besides those that have data, after them: dedicated servers, or switches that sum in the network.
     pub(super) servers: fn(&Algorithm) -> u32,
-    /// The members that a switch joins, where its servers are switches that add and no ranks on devices.
+    /// The members that a switch joins, where its servers are switches and not ranks on devices.
     pub(super) joins: Option<Joins>,
 }
 
 impl Entry {
-    /// What an entry leaves out.
+    /// The defaults of an entry.
     pub(super) const PLAIN: Entry = Entry {
         name: "",
         parameters: &[],
@@ -85,16 +86,16 @@ pub(super) enum Parameter {
     Count { what: &'static str, example: u32, most: u32, because: &'static str },
     /// A word that may be added.
     Flag { word: &'static str },
-    /// Another algorithm, that has no such parameter itself.
+    /// Another algorithm, which has no such parameter itself.
     Algorithm { what: &'static str, example: &'static str },
-    /// A version of NCCL and what is forced of it; may be left out.
+    /// A version of NCCL and what it is forced to take; optional.
     Nccl,
-    /// The protocol of messages, whose steps are those of this method; may be left out.
+    /// The protocol of messages, with the steps of this method; optional.
     Protocol(Method),
 }
 
 impl Parameter {
-    /// What may be written, where something must be.
+    /// An example of its text, where it is not optional.
     fn example(&self) -> Option<String> {
         match self {
             Parameter::Count { example, .. } => Some(example.to_string()),
@@ -119,17 +120,17 @@ impl Parameter {
 pub(super) enum Value {
     /// A number.
     Count(u32),
-    /// The word, or an empty text where it is left out.
+    /// The word, or an empty text where it is omitted.
     Flag(&'static str),
     /// An algorithm.
     Algorithm(Algorithm),
-    /// What is asked of NCCL.
+    /// The request to NCCL.
     Nccl(Request),
-    /// A protocol of messages; `None` where it is left out.
+    /// A protocol of messages; `None` where it is omitted.
     Protocol(Option<Wire>),
 }
 
-/// What an algorithm is to do.
+/// The task of an algorithm.
 pub(super) struct Call<'a> {
     /// The algorithm, for its parameters and for errors.
     pub(super) algorithm: &'a Algorithm,
@@ -139,7 +140,7 @@ pub(super) struct Call<'a> {
     pub(super) group: &'a Group,
     /// Elements of the buffer.
     pub(super) elements: u64,
-    /// Whether the members are leaders of nodes, whose lanes sum a range of the buffer each.
+    /// Whether the members are leaders of nodes, with lanes that each sum a range of the buffer.
     pub(super) nested: bool,
 }
 
@@ -154,7 +155,7 @@ impl Call<'_> {
         InputError::new("", self.algorithm.to_string(), cure)
     }
 
-    /// The root, 0 of a collective that has none.
+    /// The root, 0 for a collective that has none.
     ///
     /// # Errors
     /// A root that is no member.
@@ -179,12 +180,12 @@ impl Algorithm {
         (self.entry.serves)(collective)
     }
 
-    /// Who performs it, where a library does and not our lanes.
+    /// The library that performs it instead of our lanes, if one does.
     pub fn library(&self) -> Option<Library> {
         self.entry.library
     }
 
-    /// What is asked of NCCL, where it performs the collective.
+    /// The request to NCCL, where it performs the collective.
     ///
     /// ```
     /// use lockstep_topology::Algorithm;
@@ -196,7 +197,7 @@ impl Algorithm {
         self.values.iter().find_map(|value| if let Value::Nccl(request) = value { Some(*request) } else { None })
     }
 
-    /// The protocol of NCCL with which its messages are predicted, where one is named; what executes them has none.
+    /// The protocol of NCCL with which its messages are predicted, where one is named; execution ignores it.
     ///
     /// ```
     /// use lockstep_topology::{Algorithm, nccl::Protocol};
@@ -209,12 +210,13 @@ impl Algorithm {
         self.values.iter().find_map(|value| if let Value::Protocol(wire) = value { *wire } else { None })
     }
 
-    /// Whether it asks how the members lie on nodes.
+    /// Whether it depends on the nodes of its members.
     pub fn by_nodes(&self) -> bool {
         self.entry.by_nodes
     }
 
-    /// Members that it needs beside those that have data: dedicated servers, or switches that add. They are the last ones and get no result.
+    /// Members that it needs besides those that have data: dedicated servers, or switches that add. They come last and
+    /// get no result.
     pub fn servers(&self) -> u32 {
         (self.entry.servers)(self)
     }
@@ -231,7 +233,8 @@ impl Algorithm {
         if self.entry.joins.is_some() { self.servers() } else { 0 }
     }
 
-    /// The members that each of its switches joins, of `contributors` members with data; empty where it has no switches.
+    /// The members that each of its switches joins, of `contributors` members with data; empty where it has
+    /// no switches.
     ///
     /// ```
     /// use lockstep_topology::Algorithm;
@@ -245,12 +248,13 @@ impl Algorithm {
         (0..self.servers()).map(|switch| joins(self, contributors, switch)).collect()
     }
 
-    /// What its servers are, in words: `dedicated servers`, or `switches that add`.
+    /// The kind of its servers, in words: `dedicated servers`, or `switches that add`.
     pub fn kind_of_servers(&self) -> &'static str {
         if self.entry.joins.is_some() { "switches that add" } else { "dedicated servers" }
     }
 
-    /// Who plays its switches where none adds, behind `ranks` ranks with data; `None` where it has no switches.
+    /// Which ranks take the role of its switches where none adds, after `ranks` ranks with data; `None` where it has
+    /// no switches.
     ///
     /// ```
     /// use lockstep_topology::Algorithm;
@@ -268,7 +272,8 @@ impl Algorithm {
         }
     }
 
-    /// What of it is otherwise where it is executed than on a cluster: who plays its switches, and that messages have no protocol.
+    /// How its execution differs from a cluster: which ranks take the role of switches, and that messages have
+    /// no protocol.
     ///
     /// ```
     /// use lockstep_topology::Algorithm;
@@ -282,7 +287,7 @@ impl Algorithm {
         self.played(ranks).into_iter().chain(bare).collect()
     }
 
-    /// The same without the words that may be added.
+    /// The same without optional words.
     pub(super) fn without_words(&self) -> Algorithm {
         let plain = |value: &Value| if let Value::Flag(_) = value { Value::Flag("") } else { value.clone() };
         Algorithm::new(self.entry, self.values.iter().map(plain).collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! The registry of algorithms: a file of its own for each, and its line in [`ENTRIES`].
+//! Registers algorithms: each has its own file, and its line in [`ENTRIES`].
 
 mod binomial_tree;
 mod collnet;
@@ -24,7 +24,7 @@ mod rings;
 mod rooted;
 mod trees;
 
-/// What algorithms are made of.
+/// The imports of all algorithms.
 mod prelude {
     pub(super) use super::super::algorithm::{Algorithm, Call, Entry, Library, Parameter, Value};
     pub(super) use super::super::group::Group;
@@ -93,7 +93,7 @@ impl Algorithm {
         ENTRIES.iter().filter_map(|entry| entry.form().parse().ok())
     }
 
-    /// Each algorithm as it may be written, and what it does in one line.
+    /// The written form of each algorithm, and its description in one line.
     pub fn forms() -> impl Iterator<Item = (String, &'static str)> {
         ENTRIES.iter().map(|entry| (entry.form(), entry.help))
     }
@@ -109,14 +109,14 @@ impl FromStr for Algorithm {
     }
 }
 
-/// The entry that `text` names, and what follows the name's colon.
+/// The entry that `text` names, and what follows the colon after the name.
 fn entry(text: &str) -> Option<(&'static Entry, Option<&str>)> {
     ENTRIES.iter().find_map(|entry| {
         let rest = text.strip_prefix(entry.name)?;
         let versioned = matches!(entry.parameters, [Parameter::Nccl]);
         match rest {
             "" => Some((*entry, None)),
-            // Its own reading begins with the separator.
+            // Its own parser begins with the separator.
             _ if versioned && rest.starts_with(['@', ':']) => Some((*entry, Some(rest))),
             _ => rest.strip_prefix(':').map(|rest| (*entry, Some(rest))),
         }
@@ -162,7 +162,7 @@ fn values(entry: &Entry, text: &str, mut rest: Option<&str>) -> Result<Box<[Valu
             }),
             Parameter::Algorithm { what, .. } => {
                 let inner = rest.take().ok_or_else(missing)?;
-                // Refused before the rest is read, which may nest as deep as a file is long.
+                // Refused before the rest is read, which may nest as deep as the text is long.
                 let nests =
                     |entry: &Entry| entry.parameters.iter().any(|one| matches!(one, Parameter::Algorithm { .. }));
                 if self::entry(inner).is_some_and(|(entry, _)| nests(entry)) {
@@ -207,8 +207,8 @@ pub(super) mod tests {
     use super::super::meaning::Collective;
     use super::*;
 
-    /// Every algorithm with `counts` for each of its numbers, with and without its words; inside of others with `nested`. What is
-    /// refused for any members is left out.
+    /// Every algorithm with `counts` for each of its numbers, with and without its words; inside of others with
+    /// `nested`. Combinations that are refused for any members are left out.
     pub(in super::super) fn with(counts: &[u32], nested: &[u32]) -> Vec<Algorithm> {
         let forms = |entry: &Entry, counts: &[u32], inner: &[String]| -> Vec<String> {
             entry.parameters.iter().fold(vec![entry.name.to_owned()], |forms, parameter| {

@@ -1,9 +1,9 @@
-//! The blocks of an alltoallv: where each lies in its sender's row and in its receiver's column.
+//! Locates the blocks of an alltoallv in the sender's row and in the receiver's column.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Counts of an alltoallv and where each block stands; shared by all lanes.
+/// Counts of an alltoallv and the position of each block; shared by all lanes.
 #[derive(Debug)]
 pub(super) struct Blocks {
     pub(super) members: u32,
@@ -45,13 +45,13 @@ impl Blocks {
         self.counts.iter().all(|count| *count == self.counts[0])
     }
 
-    /// Where block `from → to` stands in the sender's row.
+    /// The range of block `from → to` in the sender's row.
     pub(super) fn sent(&self, from: u32, to: u32) -> Range<u64> {
         let at = from as usize * self.members as usize + to as usize;
         self.sends[at]..self.sends[at] + self.counts[at]
     }
 
-    /// Where block `from → to` stands in the receiver's column.
+    /// The range of block `from → to` in the receiver's column.
     pub(super) fn received(&self, from: u32, to: u32) -> Range<u64> {
         let at = from as usize * self.members as usize + to as usize;
         self.receives[at]..self.receives[at] + self.counts[at]

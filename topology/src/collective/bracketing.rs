@@ -1,4 +1,4 @@
-//! In which bracketing each element's contributions are added.
+//! `Bracketing`: records the reduction order of each element's contributions.
 //!
 //! Expressions are shared: two sums of the same two expressions are one, whichever operand came first, because IEEE
 //! addition commutes (it does not associate). So members agree to the bit exactly where their expressions are equal.
@@ -12,7 +12,7 @@ use std::ops::Range;
 pub struct ExpressionId(pub(super) u32);
 
 impl ExpressionId {
-    /// What no one has contributed to.
+    /// The empty sum, without contributions.
     pub(super) const NOTHING: ExpressionId = ExpressionId(0);
 
     /// The contribution of a member.
@@ -21,7 +21,7 @@ impl ExpressionId {
     }
 }
 
-/// The sums of a collective: for each range of elements, the tree of additions. Of an alltoallv there are none.
+/// The sums of a collective: for each range of elements, the tree of additions. An alltoallv has none.
 #[derive(Debug, Clone)]
 pub struct Bracketing {
     members: u32,
@@ -36,10 +36,10 @@ impl Bracketing {
         self.ranges.iter().cloned()
     }
 
-    /// Evaluates an expression of this bracketing: `leaf(member)` gives a contribution, `add` the sum of two.
+    /// Evaluates an expression of this reduction order: `leaf(member)` gives a contribution, `add` the sum of two.
     ///
-    /// Each contribution is asked for exactly once. Sums are made as they are in the collective, up to the order of the
-    /// two operands of an addition.
+    /// Each contribution is asked for exactly once. Sums are made as in the collective, up to the order of the two
+    /// operands of an addition.
     pub fn fold<T>(&self, id: ExpressionId, mut leaf: impl FnMut(u32) -> T, mut add: impl FnMut(T, T) -> T) -> T {
         // an explicit stack: the sum of a ring is as deep as it has members
         enum Task {
@@ -86,13 +86,13 @@ pub(super) struct Expressions {
     sums: Vec<(ExpressionId, ExpressionId)>,
     /// Looked up and never iterated.
     known: HashMap<(ExpressionId, ExpressionId), ExpressionId>,
-    /// Who contributes: `words` words of bits for each expression.
+    /// Contributors: `words` words of bits for each expression.
     sets: Vec<u64>,
     words: usize,
 }
 
 impl Expressions {
-    /// Nothing, and the contribution of each member.
+    /// The empty sum, and the contribution of each member.
     pub(super) fn new(members: u32) -> Expressions {
         let words = members.div_ceil(64) as usize;
         let mut sets = vec![0; words * (1 + members as usize)];
@@ -131,7 +131,7 @@ impl Expressions {
         self.set(id)[member as usize / 64] & (1 << (member % 64)) != 0
     }
 
-    /// The bracketing of a result, given in ranges without overlap.
+    /// The reduction order of a result, given in ranges without overlap.
     pub(super) fn finish(self, mut ranges: Vec<(Range<u64>, ExpressionId)>) -> Bracketing {
         ranges.sort_by_key(|(range, _)| range.start);
         let mut merged: Vec<(Range<u64>, ExpressionId)> = Vec::new();

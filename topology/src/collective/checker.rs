@@ -1,8 +1,8 @@
-//! The symbolic checker: proves that lanes do what their collective says, for every timing, and reports the sums.
+//! Proves symbolically that lanes do what their collective says, for every timing, and reports the sums.
 //!
-//! Each lane is replayed on expressions instead of
-//! numbers (`replay.rs`); what a lane reads and when is decided by its own order and its messages alone, so one replay
-//! stands for all timings, and vector clocks show that no sent range is written too early in any of them.
+//! Each lane is replayed on expressions instead of numbers (`replay.rs`). What a lane reads and when is decided by its
+//! own order and its messages alone, so one replay covers all timings, and vector clocks show that no sent range is
+//! written too early in any of them.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ use super::step::LaneStep;
 ///
 /// # Errors
 ///
-/// The first fault: of a deadlock, the members that wait for each other.
+/// The first fault: for a deadlock, the members that wait for each other.
 pub fn check(schedule: &Schedule) -> Result<Bracketing, ScheduleError> {
     prove(&schedule.contract(), |member, lane| schedule.lane(member, lane))
 }
@@ -55,7 +55,7 @@ pub(super) fn prove<I: Iterator<Item = LaneStep>>(
         return covered(contract, blocks, received).map(|()| expressions.finish(Vec::new()));
     }
     touched.sort_by_key(|(range, _)| range.start);
-    // what no lane touches must be right from the start
+    // elements that no lane touches must be right from the start
     let mut untouched = |gap: Range<u64>| {
         contract.parts(gap).try_for_each(|part| {
             let initial = |member| contract.initial(member, part.start);
@@ -76,7 +76,7 @@ pub(super) fn prove<I: Iterator<Item = LaneStep>>(
     Ok(expressions.finish(results))
 }
 
-/// That each member of an alltoallv has received each element of its output exactly once.
+/// Checks that each member of an alltoallv has received each element of its output exactly once.
 fn covered(
     contract: &Contract,
     blocks: &Blocks,

@@ -1,4 +1,5 @@
-//! What lanes are held to: the meaning of their collective for each element and member, stated once apart from all algorithms.
+//! `Contract`: states the meaning of a collective for each element and member, independently of all algorithms; lanes
+//! are checked against it.
 
 use std::ops::Range;
 
@@ -6,7 +7,7 @@ use super::bracketing::{ExpressionId, Expressions};
 use super::fault::{Reason, ScheduleError};
 use super::meaning::Collective;
 
-/// What lanes are held to.
+/// The requirements on lanes.
 #[derive(Debug, Clone)]
 pub(super) struct Contract {
     /// What holds afterwards.
@@ -21,7 +22,7 @@ pub(super) struct Contract {
     pub(super) elements: u64,
     /// Lanes of each member.
     pub(super) lanes: u32,
-    /// Whether sends copy their range when they are posted; else it must stay as it is until it has been consumed.
+    /// Whether sends copy their range when they are posted; else it must stay unchanged until it has been consumed.
     pub(super) buffered_sends: bool,
 }
 
@@ -64,7 +65,7 @@ impl Contract {
         owner as u32
     }
 
-    /// `range` cut where shards meet, if the collective's meaning knows shards.
+    /// `range` cut at the boundaries of shards, if the collective's meaning depends on shards.
     pub(super) fn parts(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<'_> {
         let sharded = matches!(
             self.collective,
@@ -92,7 +93,7 @@ impl Contract {
         })
     }
 
-    /// The result in `range` (inside one shard), from what each member ends with; or why it is none.
+    /// The result in `range` (inside one shard), from each member's final value; or why there is none.
     pub(super) fn settle(
         &self,
         range: Range<u64>,

@@ -1,16 +1,16 @@
-//! What the checker found wrong with a schedule: member, lane, step and reason.
+//! `ScheduleError`: describes a fault that the checker found in a schedule: member, lane, step and reason.
 
 use std::fmt;
 use std::ops::Range;
 
-/// A schedule that does not do what its collective says.
+/// A schedule that does not do what its collective requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduleError {
-    /// The member at whose step or in whose buffer it shows.
+    /// The member at whose step or in whose buffer it occurs.
     pub member: u32,
     /// The lane; `None` for elements that no lane touches.
     pub lane: Option<u32>,
-    /// Index of the step in the lane; `None` where the result is wrong and no single step.
+    /// Index of the step in the lane; `None` where the result is wrong but no single step is.
     pub step: Option<u32>,
     /// What is wrong.
     pub reason: Reason,
@@ -51,7 +51,7 @@ pub enum Reason {
     SumsTwice {
         /// First element of the sum.
         element: u64,
-        /// Whose contribution.
+        /// The contributor.
         contributor: u32,
     },
     /// It writes a range that it has sent and that may not have been consumed.
@@ -63,22 +63,23 @@ pub enum Reason {
     },
     /// The message of this step is never received.
     NeverReceived {
-        /// To whom it was sent.
+        /// The receiver.
         to: u32,
     },
     /// Members wait for each other, or for one that has ended its lane: the chain of waits from the first.
     Deadlock {
-        /// Who waits for whom; the last one waits for a member already in the chain, or for one that has ended.
+        /// Which member waits for which; the last one waits for a member already in the chain, or for one
+        /// that has ended.
         waits: Vec<Wait>,
     },
     /// The member ends without a contribution, or with none at all.
     Missing {
         /// Elements of the result.
         range: Range<u64>,
-        /// Whose contribution is missing.
+        /// The member whose contribution is missing.
         contributor: u32,
     },
-    /// Two members end with sums in different bracketing, which floating point does not make equal.
+    /// Two members end with sums in different reduction orders, which floating point does not make equal.
     Differs {
         /// Elements of the result.
         range: Range<u64>,
@@ -97,13 +98,13 @@ pub enum Reason {
 /// A member that waits for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
-    /// Who waits.
+    /// The waiting member.
     pub member: u32,
-    /// At which step.
+    /// Its step.
     pub step: u32,
-    /// For whom.
+    /// The member that it waits for.
     pub peer: u32,
-    /// Whether that one has ended its lane.
+    /// Whether that member has ended its lane.
     pub ended: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The members of a collective and which of them share a node.
+//! `Group`: the members of a collective, and which of them share a node.
 //!
 //! Members are numbered 0.. inside the group; which rank each one is belongs to the program, not to the algorithm.
 
@@ -8,12 +8,12 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Group {
     members: u32,
-    /// First member of each node, then the number of members; absent where every member is a node of its own.
+    /// First member of each node, then the number of members; absent where every member has its own node.
     starts: Option<Arc<[u32]>>,
 }
 
 impl Group {
-    /// `members` members, each on a node of its own.
+    /// `members` members, each on its own node.
     pub fn flat(members: u32) -> Group {
         Group { members, starts: None }
     }
@@ -40,7 +40,7 @@ impl Group {
         self.starts.as_ref().map_or(self.members, |starts| starts.len() as u32 - 1)
     }
 
-    /// First member of each node and the end; `None` where every member is a node of its own.
+    /// First member of each node and the end; `None` where every member has its own node.
     pub(super) fn starts(&self) -> Option<&Arc<[u32]>> {
         self.starts.as_ref()
     }

@@ -1,13 +1,13 @@
-//! A lane: the steps of one member, one after the other.
+//! `Lane`: the steps of one member, one after the other.
 //!
-//! Steps are asked for by number instead of kept by a state machine: a lane is then a counter over pure arithmetic.
+//! Steps are computed by number instead of kept by a state machine: a lane is then an index over pure arithmetic.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::step::{Action, LaneStep};
 
-/// The steps of one lane on one member, in order; the meaning of lanes stands at the head of the module.
+/// The steps of one lane on one member, in order; the module's documentation says what lanes mean.
 #[derive(Clone)]
 pub struct Lane {
     at: u32,
@@ -17,12 +17,12 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// A lane of `len` steps by number. Some may be empty (`start == end`); those are left out on both sides.
+    /// A lane of `len` steps by number. Steps may be empty (`start == end`); those are left out on both sides.
     pub(super) fn new(len: u32, step: impl Fn(u32) -> LaneStep + Send + Sync + 'static) -> Lane {
         Lane { at: 0, end: len, step: Arc::new(step), sent: None }
     }
 
-    /// A lane in which a member takes no part.
+    /// A lane that a member does not take part in.
     pub(super) fn idle() -> Lane {
         Lane::new(0, |_| LaneStep::new(Action::Send, 0, 0..0))
     }
@@ -32,7 +32,7 @@ impl Lane {
         Lane { sent: Some(sent), ..self }
     }
 
-    /// Leaves out the next `steps` steps, empty ones included.
+    /// Skips the next `steps` steps, empty ones included.
     pub fn pass_over(&mut self, steps: u32) {
         self.at = self.at.saturating_add(steps).min(self.end);
     }
@@ -84,7 +84,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// One message, which counts if it is not empty.
+    /// One message, counted if it is not empty.
     pub(super) fn message(elements: u64) -> Sent {
         Sent { messages: u64::from(elements > 0), elements }
     }

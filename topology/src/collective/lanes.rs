@@ -1,4 +1,4 @@
-//! What every algorithm implements: the lanes of a collective among members, and figures of them in closed form.
+//! `Lanes`: the trait of every algorithm: the lanes of a collective among members, and figures of them in closed form.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::phase::PipelinePhase;
 use super::shard::Split;
 use crate::symmetry::Permutations;
 
-/// An algorithm bound to a collective among members. Each figure is a closed form that the tests hold to the steps.
+/// An algorithm bound to a collective among members. Each figure is a closed form that tests compare with the steps.
 pub(super) trait Lanes: fmt::Debug + Send + Sync {
     /// Lane `index` on `member`.
     fn lane(&self, member: u32, index: u32, split: &Split) -> Lane;
@@ -18,8 +18,9 @@ pub(super) trait Lanes: fmt::Debug + Send + Sync {
     /// Elements of the largest message, where there are lanes.
     fn largest_message(&self, split: &Split) -> u64;
 
-    /// The permutations of several members that leave every lane as it is, peers renamed, where the elements are a multiple of the
-    /// number: what each kind of step does must depend on members' differences alone, and all of its parts be equally long.
+    /// The permutations of several members that leave every lane unchanged, peers renamed, where the elements are a
+    /// multiple of the number: each kind of step must depend on members' differences alone, and all of its parts must
+    /// be equally long.
     fn symmetry(&self, _: &Split) -> (Permutations, u64) {
         (Permutations::Identity, 1)
     }
@@ -29,28 +30,28 @@ pub(super) trait Lanes: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Lanes in flight that keep it busy.
+    /// Lanes in flight that keep a member busy.
     fn window(&self) -> u32 {
         // a second lane's messages travel while the first one's are added
         2
     }
 
-    /// Roots among which the buffer is shared out.
+    /// Roots among which the buffer is divided.
     fn roots(&self) -> u32 {
         1
     }
 
-    /// Whether chunks are small unless somebody names their size; else there is one lane for each root.
+    /// Whether chunks are small unless the caller sets their size; else there is one lane for each root.
     fn is_pipelined(&self) -> bool {
         false
     }
 
-    /// Lanes of each root for chunks of so many elements.
+    /// Lanes of each root for `elements` elements in chunks of `chunk`.
     fn chunks(&self, elements: u64, chunk: u64) -> u64 {
         elements.div_ceil(self.roots().into()).div_ceil(chunk)
     }
 
-    /// Whether the buffer of `member` counts at the start of a sum, as far as it is not a dedicated server's.
+    /// Whether the buffer of `member` counts at the start of a sum, apart from dedicated servers.
     fn contributes(&self, _member: u32) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! What a collective leaves behind, apart from how it is done.
+//! `Collective`: defines the result of a collective, independently of how it is computed.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,20 +13,21 @@ use crate::{InputError, nearest};
 pub enum Collective {
     /// Every member ends with the sum of all contributions.
     AllReduce,
-    /// The members of a node hold one contribution in common: every member ends with the sum over nodes, each counted once.
+    /// The members of a node hold one contribution in common: every member ends with the sum over nodes, each
+    /// counted once.
     AllReduceOfNodes,
     /// Member `i` ends with the sum of all contributions in `shard(elements, members, i)`.
     ReduceScatter,
     /// Member `i` starts with `shard(elements, members, i)`; every member ends with all shards.
     AllGather,
-    /// As `ReduceScatter`, with parts of any size: member `i` ends with the sum in the `i`-th of parts that follow each other.
+    /// As `ReduceScatter`, with parts of any size: member `i` ends with the sum in the `i`-th of consecutive parts.
     ReduceScatterV {
-        /// Elements of each member's part, zero allowed; all together the buffer.
+        /// Elements of each member's part, zero allowed; together the buffer.
         counts: Arc<[u64]>,
     },
-    /// As `AllGather`, with parts of any size: member `i` starts with the `i`-th of parts that follow each other.
+    /// As `AllGather`, with parts of any size: member `i` starts with the `i`-th of consecutive parts.
     AllGatherV {
-        /// Elements of each member's part, zero allowed; all together the buffer.
+        /// Elements of each member's part, zero allowed; together the buffer.
         counts: Arc<[u64]>,
     },
     /// Every member ends with the root's buffer.
@@ -49,15 +50,15 @@ pub enum Collective {
         /// The member that gets the data.
         root: u32,
     },
-    /// As `Gather`, with parts of any size that follow each other: member `i` starts with the `i`-th, the root ends with all.
+    /// As `Gather`, with consecutive parts of any size: member `i` starts with the `i`-th, the root ends with all.
     GatherV {
         /// The member that gets the data.
         root: u32,
-        /// Elements of each member's part, zero allowed; all together the buffer.
+        /// Elements of each member's part, zero allowed; together the buffer.
         counts: Arc<[u64]>,
     },
-    /// Every member sends a block to every member, itself included. It reads an input buffer (its blocks in the order of
-    /// their destinations) and writes an output buffer (its blocks in the order of their sources).
+    /// Every member sends a block to every member, itself included. It reads an input buffer (its blocks in the order
+    /// of their destinations) and writes an output buffer (its blocks in the order of their sources).
     AllToAllV {
         /// `counts[from · members + to]` elements.
         counts: Arc<[u64]>,
@@ -94,7 +95,7 @@ impl Collective {
         }
     }
 
-    /// The member that has or gets all of the data, where there is one.
+    /// The member that holds or gets all of the data, where there is one.
     pub fn root(&self) -> Option<u32> {
         match *self {
             Collective::Broadcast { root }
@@ -106,7 +107,7 @@ impl Collective {
         }
     }
 
-    /// What each of `members` must at least send per byte of the buffer, as nccl-tests define the bus bandwidth.
+    /// The least that each of `members` must send per byte of the buffer, as nccl-tests define the bus bandwidth.
     ///
     /// ```
     /// # use lockstep_topology::Collective;
@@ -149,8 +150,8 @@ impl fmt::Display for Collective {
     }
 }
 
-/// Reads `allreduce`, `allreduce-of-nodes`, `reduce-scatter`, `allgather`, `broadcast`, `broadcast:3` (its root, else 0), `reduce:3`,
-/// `scatter:3`, `gather:3`; those with counts have more than a name can carry.
+/// Reads `allreduce`, `allreduce-of-nodes`, `reduce-scatter`, `allgather`, `broadcast`, `broadcast:3` (its root, else
+/// 0), `reduce:3`, `scatter:3`, `gather:3`; collectives with counts cannot be read from a name.
 impl FromStr for Collective {
     type Err = InputError;
 

@@ -1,8 +1,10 @@
-//! What NCCL does with a collective: which channels it finds, which algorithm and protocol it takes, and how long they run.
+//! Models NCCL's handling of a collective: which channels it finds, which algorithm and protocol it takes, and how
+//! long they run.
 //!
-//! All of it is a pure function of a [`Machine`], a [`Request`] and the collective's bytes. Two sets of figures are kept apart:
-//! `constants.rs` has those that NCCL itself decides by (source: NVIDIA/nccl, `src/graph/tuning.cc`, `search.cc`, `topo.h`,
-//! `src/enqueue.cc`, tags v2.10.3 to v2.28), `pace.rs` those with which its kernels run, by generation of GPU and by transport.
+//! All of it is a pure function of a [`Machine`], a [`Request`] and the collective's bytes. Two sets of figures are
+//! kept apart: `constants.rs` has those that NCCL itself decides by (source: NVIDIA/nccl, `src/graph/tuning.cc`,
+//! `search.cc`, `topo.h`, `src/enqueue.cc`, tags v2.10.3 to v2.28), `pace.rs` those with which its kernels run, by
+//! generation of GPU and by transport.
 
 mod carried;
 mod channels;
@@ -29,27 +31,27 @@ pub use wire::{Terms, Wire};
 
 use crate::{Collective, InputError};
 
-/// What is asked of NCCL: a collective over a buffer, the whole gathered, scattered or exchanged one.
+/// A call of NCCL: a collective over a buffer, the whole gathered, scattered or exchanged one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Call<'a> {
-    /// Its meaning.
+    /// The collective.
     pub collective: &'a Collective,
     /// Bytes of the whole buffer.
     pub bytes: u64,
 }
 
-/// What NCCL does with a call, and how long it takes.
+/// NCCL's choice for a call, and how long it takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Answer {
     /// Algorithm, protocol and channels.
     pub choice: Choice,
-    /// Seconds from one call to the next where they follow each other at once, as nccl-tests count.
+    /// Seconds from one call to the next in back-to-back calls, as nccl-tests count.
     pub seconds: f64,
-    /// What it sends over each wire.
+    /// The bytes that it sends over each wire.
     pub carried: Carried,
 }
 
-/// What NCCL does on `machine`.
+/// NCCL's choice and time on `machine`.
 ///
 /// ```
 /// use lockstep_topology::nccl::{Call, Machine, Request, answer};

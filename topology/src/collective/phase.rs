@@ -1,32 +1,33 @@
-//! Rounds in which every member sends a block to the next one.
+//! `PipelinePhase`: rounds in which every member sends a block to the next one.
 
 use std::ops::Range;
 
 use super::step::Action;
 
-/// Rounds of a [`Schedule::pipeline`](super::Schedule::pipeline) that do the same with the blocks that go round.
+/// Rounds of a [`Schedule::pipeline`](super::Schedule::pipeline) that do the same with the blocks that move
+/// around the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PipelinePhase {
     /// How many.
     pub rounds: u32,
-    /// What is done with the block that comes.
+    /// The action on the block that arrives.
     pub action: Action,
-    /// Elements of a block, but for the longer ones.
+    /// Elements of a block, except the longer ones.
     pub elements: u64,
-    /// So many blocks, the first ones, are an element longer.
+    /// The number of blocks, the first ones, that are an element longer.
     pub longer: u32,
-    /// In round k member m takes in block m − `back` − k, counted round the ring.
+    /// In round k member m receives block m − `back` − k, counted around the ring.
     pub back: u32,
 }
 
 impl PipelinePhase {
-    /// Elements that `member` of `members` takes in in `round < rounds`.
+    /// Elements that `member` of `members` receives in `round < rounds`.
     pub fn taken_in(&self, member: u32, round: u32, members: u32) -> u64 {
         let ahead = u64::from(member) + 2 * u64::from(members) - u64::from(self.back) - u64::from(round);
         self.elements + u64::from(ahead % u64::from(members) < u64::from(self.longer))
     }
 
-    /// How many of the blocks that `member` of `members` takes in are longer; there are fewer rounds than members.
+    /// How many of the blocks that `member` of `members` receives are longer; there are fewer rounds than members.
     pub fn longer_taken_in(&self, member: u32, members: u32) -> u32 {
         // Blocks come in descending order: down to 0, and then from the last one on.
         let ahead = (u64::from(member) + 2 * u64::from(members) - u64::from(self.back)) % u64::from(members);
@@ -36,7 +37,7 @@ impl PipelinePhase {
         down + longer.max(lowest) - lowest
     }
 
-    /// These rounds of the phase, which `members` have, as a phase of its own.
+    /// These rounds of the phase, which `members` have, as a separate phase.
     #[must_use]
     pub fn part(&self, rounds: Range<u32>, members: u32) -> PipelinePhase {
         let back = (u64::from(self.back) + u64::from(rounds.start)) % u64::from(members);

@@ -1,7 +1,7 @@
 //! Replays one lane on all members with expressions for numbers, and keeps vector clocks.
 //!
-//! Elements are compressed to the segments between the lane's own boundaries, so that the cost of a lane is in its steps
-//! and not in the length of the buffer.
+//! Elements are compressed to the segments between the lane's own boundaries, so that the cost of a lane depends on its
+//! steps and not on the length of the buffer.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,7 +19,7 @@ struct Message {
     step: u32,
     start: u64,
     end: u64,
-    /// Where in `Replay::words` the sender's clock lies, and after it the values sent.
+    /// The position in `Replay::words` of the sender's clock, followed by the values sent.
     words: usize,
 }
 
@@ -118,14 +118,14 @@ impl<'a> Replay<'a> {
         touched.map(|(segment, _)| segment)
     }
 
-    /// What the lane's receives write, member by member.
+    /// The ranges that the lane's receives write, member by member.
     pub(super) fn received(&self) -> impl Iterator<Item = (u32, Range<u64>)> {
         let of = |member: u32| &self.steps[self.first[member as usize]..self.first[member as usize + 1]];
         let receives = move |member| of(member).iter().filter(|step| step.action != Action::Send);
         (0..self.contract.members).flat_map(move |member| receives(member).map(move |step| (member, step.range())))
     }
 
-    /// The step at which a member stands.
+    /// The step that a member has reached.
     fn current(&self, member: u32) -> Option<LaneStep> {
         let done = self.done(member) as usize;
         self.steps[self.first[member as usize]..self.first[member as usize + 1]].get(done).copied()
@@ -136,12 +136,12 @@ impl<'a> Replay<'a> {
         self.clock[(member * self.contract.members + member) as usize]
     }
 
-    /// A fault at the step where `member` stands.
+    /// A fault at the step that `member` has reached.
     fn fault(&self, member: u32, reason: Reason) -> ScheduleError {
         ScheduleError { member, lane: Some(self.lane), step: Some(self.done(member)), reason }
     }
 
-    /// Takes up a lane: pulls its steps, checks their ranges and peers, and cuts its elements into segments.
+    /// Loads a lane: pulls its steps, checks their ranges and peers, and cuts its elements into segments.
     fn load<I: Iterator<Item = LaneStep>>(&mut self, lane: u32, steps: impl Fn(u32) -> I) -> Result<(), ScheduleError> {
         let Contract { members, elements, .. } = *self.contract;
         self.lane = lane;
@@ -203,7 +203,7 @@ impl<'a> Replay<'a> {
         at(step.start)..at(step.end)
     }
 
-    /// Posts a message: what it says and what its sender knows by now.
+    /// Posts a message: the values, and the sender's clock.
     fn send(&mut self, member: u32, step: LaneStep) -> Result<(), ScheduleError> {
         let members = self.contract.members;
         let at = self.done(member);
@@ -227,7 +227,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Consumes a message and puts it where the step says.
+    /// Consumes a message and stores it in the step's range.
     fn receive(
         &mut self,
         member: u32,
@@ -302,7 +302,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// That every member has ended and every message was received.
+    /// Checks that every member has ended and every message was received.
     fn ended(&mut self) -> Result<(), ScheduleError> {
         let members = self.contract.members;
         if let Some(stuck) = (0..members).find(|member| self.current(*member).is_some()) {

@@ -1,7 +1,7 @@
-//! A collective, an algorithm, a group and a buffer that fit together: where lanes come from.
+//! `Schedule`: combines a collective, an algorithm, a group and a buffer that fit together, and yields lanes.
 //!
-//! Validated once, cheap to clone, and never expanded: its size does not grow with members (node sizes and the counts of
-//! an alltoallv apart), since a ring of 4,096 members is 33 million messages.
+//! Validated once, cheap to clone, and never expanded: its size does not grow with members (except for node sizes and
+//! the counts of an alltoallv), since a ring of 4,096 members is 33 million messages.
 
 use std::sync::Arc;
 
@@ -104,14 +104,14 @@ impl Schedule {
         self.contributors
     }
 
-    /// Whether the buffer of `member` counts at the start of a sum: not that of a dedicated server, nor where nodes have one
-    /// contribution in common that of a member which does not lead its node.
+    /// Whether the buffer of `member` counts at the start of a sum: not for a dedicated server, and where nodes have
+    /// one contribution in common only for a member that leads its node.
     pub fn contributes(&self, member: u32) -> bool {
         member < self.contributors && self.lanes.contributes(member)
     }
 
-    /// Whether a send copies its range when it is posted, as a library does with small messages. Where it does not, the
-    /// schedule itself leaves a sent range alone until it has been consumed.
+    /// Whether a send copies its range when it is posted, as a library does with small messages. If not, the schedule
+    /// itself leaves a sent range unchanged until it has been consumed.
     pub fn buffered_sends(&self) -> bool {
         self.buffered
     }
@@ -183,14 +183,14 @@ impl Schedule {
         if known { permutations } else { Permutations::Identity }
     }
 
-    /// The rounds of a schedule in which every member, in one lane, sends a block to the next member and then takes one in
-    /// from the member before, round after round. `None` for any other schedule, and where blocks are empty.
+    /// The rounds of a schedule in which every member, in one lane, sends a block to the next member and then receives
+    /// one from the member before, round after round. `None` for any other schedule, and where blocks are empty.
     pub fn pipeline(&self) -> Option<Vec<PipelinePhase>> {
         if self.members > 1 && self.lanes() == 1 { self.lanes.pipeline(&self.split) } else { None }
     }
 
-    /// The same schedule on a buffer that is longer by as little as gives it the symmetry of its algorithm: all parts are
-    /// then as long as the longest ones are here. What members scatter or gather has equal parts by any algorithm.
+    /// The same schedule on a buffer that is just long enough for the symmetry of its algorithm: all parts are then as
+    /// long as the longest ones are here. Parts that members scatter or gather are equal by any algorithm.
     pub fn padded(&self) -> Schedule {
         let (_, multiple) = self.lanes.symmetry(&self.split);
         let in_parts = matches!(self.collective, Collective::ReduceScatter | Collective::AllGather);
@@ -199,7 +199,7 @@ impl Schedule {
         Schedule { split: Split { elements, ..self.split }, ..self.clone() }
     }
 
-    /// What the checker holds the lanes to.
+    /// The requirements of the checker on the lanes.
     pub(super) fn contract(&self) -> Contract {
         Contract {
             collective: self.collective.clone(),

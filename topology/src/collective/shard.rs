@@ -1,4 +1,4 @@
-//! The even split of a buffer, and the split of a buffer into lanes.
+//! Splits a buffer evenly, and into lanes.
 //!
 //! Remainders go to the first parts, so that sizes differ by at most one and the first part is always a largest one.
 
@@ -21,7 +21,7 @@ pub fn shard(elements: u64, parts: u64, index: u64) -> Range<u64> {
     Cut::new(elements, parts).range(index)
 }
 
-/// The members of a node where `members` are shared out among `nodes` in order.
+/// The members of a node where `members` are divided among `nodes` in order.
 pub(super) fn of_node(members: u32, nodes: u32, node: u32) -> Range<u32> {
     let part = shard(members.into(), nodes.into(), node.into());
     part.start as u32..part.end as u32
@@ -53,7 +53,7 @@ impl Cut {
         Cut { quotient: elements / parts, remainder: elements % parts }
     }
 
-    /// Where part `index` begins.
+    /// The start of part `index`.
     pub(super) fn start(&self, index: u64) -> u64 {
         index * self.quotient + index.min(self.remainder)
     }

@@ -1,4 +1,4 @@
-//! One step of a lane: a message posted, or a message awaited.
+//! `LaneStep`: one step of a lane: a message posted, or a message awaited.
 //!
 //! Small and `Copy`, because a ring of 4,096 members pulls thirty million of them.
 
@@ -7,7 +7,7 @@ use std::ops::Range;
 /// What a step does with its peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Posts the range to the peer and goes on.
+    /// Posts the range to the peer without waiting.
     Send,
     /// Waits for the peer's message and puts it in the range.
     RecvInto,

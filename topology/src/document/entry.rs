@@ -1,4 +1,4 @@
-//! A value of a file: its place, and what may be made of it.
+//! `Entry`: a value of a file with its place, and its conversions.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -66,7 +66,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Text in quotes, whatever it is.
+    /// Any text in quotes.
     pub fn plain_text(&self) -> Option<&'a str> {
         self.value.as_str()
     }
@@ -76,15 +76,15 @@ impl<'a> Entry<'a> {
         self.value.as_str().map(|_| self).ok_or_else(|| self.wrong(&format!("a text in quotes, e.g. {example}")))
     }
 
-    /// Whether it is just this text.
+    /// Whether it is exactly this text.
     pub fn is(&self, text: &str) -> bool {
         self.plain_text() == Some(text)
     }
 
-    /// What `read` makes of a text.
+    /// The result of `read` for a text.
     ///
     /// # Errors
-    /// It is no text, or what `read` says.
+    /// It is no text, or the error of `read`.
     pub fn read<T, E: ToString>(&self, read: impl Fn(&str) -> Result<T, E>) -> Result<T, InputError> {
         let text = self.text()?;
         // The error shows the value already; some messages begin with it.
@@ -135,10 +135,10 @@ impl<'a> Entry<'a> {
         })
     }
 
-    /// A number that `check` lets pass.
+    /// A number that `check` accepts.
     ///
     /// # Errors
-    /// It is none, or what `check` says.
+    /// It is none, or the error of `check`.
     pub fn checked<T>(&self, check: impl Fn(f64) -> Result<T, String>) -> Result<T, InputError> {
         check(self.written("a number")?.parse().unwrap_or(f64::NAN))
             .map_err(|wrong| self.error(format!("{} {wrong}", self.key)))

@@ -1,16 +1,16 @@
-//! `Hosting`: in which process each rank runs.
+//! `Hosting`: assigns each rank a process.
 //!
-//! Ranks of one process pass messages through its memory, others through MPI; so a process must lie on one host.
+//! Ranks of one process pass messages through its memory, others through MPI; so a process must be on one host.
 
 use super::{Placement, Rank};
 use crate::InputError;
 use crate::cluster::HostId;
 use std::collections::BTreeMap;
 
-/// The process of each rank where neighbours go together, equally many into each.
+/// The process of each rank where consecutive ranks share one, equally many in each.
 ///
 /// # Errors
-/// What does not divide, with a cure.
+/// Why it does not divide, with a cure.
 ///
 /// ```
 /// # use lockstep_topology::blocks;
@@ -22,10 +22,10 @@ pub fn blocks(ranks: u32, processes: u32) -> Result<Vec<u32>, String> {
     Ok((0..ranks).map(|rank| rank / each).collect())
 }
 
-/// Ranks in each process where equally many go into each.
+/// Ranks in each process where all have equally many.
 ///
 /// # Errors
-/// What does not divide, with a cure.
+/// Why it does not divide, with a cure.
 ///
 /// ```
 /// # use lockstep_topology::ranks_of_each;
@@ -42,7 +42,7 @@ pub fn ranks_of_each(ranks: u32, processes: u32) -> Result<u32, String> {
     Ok(ranks / processes)
 }
 
-/// How ranks are gathered into processes.
+/// How ranks are grouped into processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostingRule {
     /// A process for each rank.

@@ -1,4 +1,4 @@
-//! Where the switches of an algorithm are that sum in the network: beside the devices of the ranks that they join.
+//! Places the switches of an algorithm that sum in the network: beside the devices of the ranks that they join.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,9 +13,9 @@ use crate::cluster::{Cluster, DeviceId, DeviceKind, VertexId, VertexKind};
 const NAMED: usize = 4;
 
 impl Placement {
-    /// With switches that add behind all ranks, one for each list of ranks in `joined`. Ranks of one host need a switch of that host which
-    /// their devices are linked with; ranks of a host each, a switch between hosts that a NIC of each host is cabled to. `algorithm` is what
-    /// adds in them, for errors.
+    /// Adds switches after all ranks, one for each list of ranks in `joined`. Ranks of one host need a switch of that
+    /// host which their devices are linked with; ranks of different hosts, a switch between hosts that a NIC of each
+    /// host is cabled to. `algorithm` is the algorithm that sums in them, for errors.
     ///
     /// # Errors
     /// A cluster without switches that add, or ranks that none of them joins.
@@ -64,8 +64,8 @@ impl Placement {
         Placement::within(cluster, devices.len() as u32, &PlacementRule::Listed(devices), limits)
     }
 
-    /// The switch that adds and joins these ranks' devices, the nearest to the first; of several that are as near, each `position` takes
-    /// the next one.
+    /// The switch that adds and joins these ranks' devices, the nearest to the first; of several that are equally near,
+    /// each `position` takes the next one.
     fn joining(&self, cluster: &Cluster, ranks: &[u32], position: usize) -> Option<DeviceId> {
         let reached = |rank: u32| reached(cluster, self.device(Rank(rank)));
         let mut common = reached(*ranks.first()?);
@@ -111,7 +111,8 @@ fn refusal(cluster: &Cluster, ranks: &[u32], between: bool) -> String {
     }
 }
 
-/// The switches that add and that data of a device reaches through its host alone, nearest first, each with the number of links.
+/// The switches that add and that data of a device reaches through its host alone, nearest first, each with the
+/// number of links.
 fn reached(cluster: &Cluster, device: DeviceId) -> Vec<(u32, DeviceId)> {
     let Some(device) = cluster.device(device) else { return Vec::new() };
     let passes = |vertex: &VertexId| {

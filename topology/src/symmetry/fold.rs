@@ -1,7 +1,7 @@
-//! `Fold`: the permutations that an algorithm, a cluster, a placement and a hosting have in common, ready for use.
+//! `Fold`: combines the permutations that an algorithm, a cluster, a placement and a hosting have in common.
 //!
-//! The first [`Fold::representatives`] ranks stand for all. A wire that k of their images share is k times as crowded as
-//! its representatives show; [`Fold::link`] says how many that is.
+//! The first [`Fold::representatives`] ranks represent all. A wire that k of their images share is k times as crowded
+//! as its representatives show; [`Fold::link`] returns that number.
 
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ pub struct Fold {
 /// How links and devices move with the ranks.
 #[derive(Debug, Clone)]
 enum Places {
-    /// As blocks of the cluster do.
+    /// As blocks of the cluster.
     Levels(Levels),
-    /// As the routes of messages do.
+    /// As the routes of messages.
     Images(Arc<Images>),
 }
 
 impl Fold {
-    /// What `group`, a group of permutations of all ranks, has in common with where the ranks are.
+    /// The permutations of `group`, a group of permutations of all ranks, that are symmetries of the ranks' placement.
     ///
     /// # Errors
-    /// No permutation but the identity is left: why, for people to read.
+    /// Only the identity is left: a text for people says why.
     pub fn new(
         group: Permutations,
         cluster: &Cluster,
@@ -48,7 +48,7 @@ impl Fold {
         }
         let ranks = placement.ranks();
         let mut group = levels.allowed(group);
-        // Processes are rarely cut otherwise than by rank or host; where they are, whole ones must move.
+        // Processes are rarely divided other than by rank or host; where they are, whole ones must move.
         while group != Permutations::Identity && !keeps(group, ranks, hosting) {
             group = levels.allowed(group.of_blocks(2).common(group, ranks));
         }
@@ -58,11 +58,11 @@ impl Fold {
         Ok(Fold { ranks, group, places: Places::Levels(levels) })
     }
 
-    /// `group` itself, if the routes by which its representatives send along `pairs` move with the ranks, and where they are `fed` with
-    /// samples by their hosts' first CPUs, those routes too.
+    /// `group` itself, if the routes by which its representatives send along `pairs` move with the ranks; where ranks
+    /// are `fed` with samples by their hosts' first CPUs, those routes too.
     ///
     /// # Errors
-    /// Why they do not, for people to read.
+    /// A text for people says why they do not.
     pub fn along_routes(
         group: Permutations,
         cluster: &Cluster,
@@ -74,7 +74,7 @@ impl Fold {
         Ok(Fold { ranks: placement.ranks(), group, places: Places::Images(Arc::new(images)) })
     }
 
-    /// The same with blocks as much larger as is least possible, if that leaves any permutation.
+    /// The same with blocks larger by the least possible factor, if that leaves any permutation.
     pub fn coarser(&self) -> Option<Fold> {
         let Places::Levels(levels) = &self.places else { return None };
         let (unit, order) = (self.representatives(), self.group.order(self.ranks));
@@ -96,7 +96,7 @@ impl Fold {
         self.ranks
     }
 
-    /// The first so many ranks hold one of each orbit.
+    /// The number of ranks, the first ones, that hold one of each orbit.
     #[inline]
     pub fn representatives(&self) -> u32 {
         self.group.unit(self.ranks)
@@ -108,7 +108,7 @@ impl Fold {
         rank % self.representatives()
     }
 
-    /// What `other` is to the representative of `rank` if it is `other` to `rank`.
+    /// The rank that is to the representative of `rank` what `other` is to `rank`.
     #[inline]
     pub fn seen_from(&self, rank: u32, other: u32) -> u32 {
         self.group.back(self.ranks, rank / self.representatives(), other)
@@ -126,7 +126,7 @@ impl Fold {
         }
     }
 
-    /// Whether it is known what becomes of a link.
+    /// Whether the images of a link are known.
     pub fn knows(&self, id: LinkId) -> bool {
         if let Places::Images(images) = &self.places { images.knows(id) } else { true }
     }
@@ -148,7 +148,7 @@ impl Fold {
     }
 }
 
-/// Whether the generators of a group take processes to processes.
+/// Whether the generators of a group map processes to processes.
 fn keeps(group: Permutations, ranks: u32, hosting: &Hosting) -> bool {
     if hosting.processes() == ranks || hosting.processes() == 1 {
         return true;

@@ -1,25 +1,26 @@
-//! `Images`: the links and devices that take each other's place when ranks do, found by following the routes of messages.
+//! `Images`: finds the links and devices that are exchanged when ranks are, by following the routes of messages.
 //!
-//! Where ranks are permuted, the n-th link of the route between two ranks takes the place of the n-th link of the route between their
-//! images. If that is one-to-one over all routes that are used, and links that take each other's place are alike, then what happens on
-//! the one happens on the other: nothing need be known of how switches are wired, or of how routes are chosen.
+//! Where ranks are permuted, the n-th link of the route between two ranks takes the place of the n-th link of the route
+//! between their images. If that is one-to-one over all routes that are used, and links that take each other's place
+//! are equal, then what happens on the one happens on the other. How switches are wired, and how routes are chosen,
+//! does not matter.
 
 use super::permutations::Permutations;
 use crate::cluster::{Cluster, Device, DeviceId, DeviceKind, Link, LinkId, Route};
 use crate::{Hosting, Placement, Rank};
 
-/// Who stands for each link and device, and for how many uses at once.
+/// The representative of each link and device, and the number of images that use it at once.
 #[derive(Debug, Clone)]
 pub(super) struct Images {
-    /// By link: its representative, and the images of a use that it carries; `None` of one that no route takes.
+    /// By link: its representative, and the images of a use that it carries; `None` for one that no route takes.
     links: Vec<Option<(LinkId, u32)>>,
     /// The same by device, of those that have ranks.
     devices: Vec<Option<(DeviceId, u32)>>,
 }
 
 impl Images {
-    /// How the links move with the ranks under `group`, whose representatives send along `pairs` and, where they are `fed`, get their samples
-    /// from the first CPU of their hosts.
+    /// How the links move with the ranks under `group`, whose representatives send along `pairs` and, where they are
+    /// `fed`, get their samples from the first CPU of their hosts.
     ///
     /// # Errors
     /// Why they do not.
@@ -103,7 +104,7 @@ impl Images {
             return Err("links of one wire stand for links of several");
         }
         let serves = pairs.iter().filter_map(|pair| route(pair, 0)).all(|route| images.serves(cluster, &route));
-        // What is fed queues at no port.
+        // Samples from a CPU do not queue at a port.
         let crosses_once = |rank: &u32| feeds(*rank, 0).is_some_and(|route| images.crosses_once(cluster, &route));
         if serves && fed.iter().all(crosses_once) {
             Ok(images)
@@ -112,7 +113,8 @@ impl Images {
         }
     }
 
-    /// Whether links of one wire, as both directions of a half-duplex one are, have representatives on one wire that carry as much.
+    /// Whether links of one wire, like both directions of a half-duplex one, have representatives on one wire that
+    /// carry as much.
     fn keep_wires(&self, cluster: &Cluster) -> bool {
         let mut of_wire = vec![None; cluster.wires() as usize];
         let mut known = (0..).zip(&self.links).filter_map(|(link, image)| image.map(|image| (LinkId(link), image)));
@@ -155,7 +157,7 @@ impl Images {
     }
 }
 
-/// Whether messages fare alike on two routes.
+/// Whether messages behave equally on two routes.
 fn alike(cluster: &Cluster, one: &Route, other: &Route) -> bool {
     let what = |link: &Link| {
         let half = link.reverse != link.id && cluster.link(link.reverse).wire == link.wire;
@@ -180,7 +182,7 @@ fn same_kind(one: &Device, other: &Device) -> bool {
     }
 }
 
-/// Numbers that take each other's place, one for one.
+/// A one-to-one mapping of numbers.
 struct OneToOne {
     to: Vec<u32>,
     from: Vec<u32>,
@@ -193,7 +195,7 @@ impl OneToOne {
         OneToOne { to: vec![NOWHERE; count], from: vec![NOWHERE; count] }
     }
 
-    /// Notes that `other` takes the place of `one`; false where another does.
+    /// Maps `one` to `other`; false where another number is mapped to it.
     fn pair(&mut self, one: u32, other: u32) -> bool {
         let (to, from) = (&mut self.to[one as usize], &mut self.from[other as usize]);
         if *to == NOWHERE && *from == NOWHERE {
@@ -231,8 +233,8 @@ impl Orbits {
         (self.used[one as usize], self.used[other as usize]) = (true, true);
     }
 
-    /// By number: the least of its set, and how often each of the set is counted where a set is counted `order` times; `None` where that
-    /// is no whole number.
+    /// By number: the least of its set, and how often each of the set is counted where a set is counted `order` times;
+    /// `None` where that is no whole number.
     fn representatives<T>(mut self, order: u32, of: impl Fn(u32) -> T) -> Option<Vec<Option<(T, u32)>>> {
         let roots: Vec<u32> = (0..self.parent.len() as u32).map(|number| self.root(number)).collect();
         let mut sizes = vec![0u32; roots.len()];

@@ -1,9 +1,9 @@
-//! `Layers`: a cluster's vertices peeled into equal items, from the ranks' devices outwards.
+//! `Layers`: peels a cluster's vertices into equal items, from the ranks' devices outwards.
 //!
-//! Items start as devices (or whole hosts). A vertex that touches one item alone joins it: a host's bridge joins its GPUs,
-//! a leaf switch its hosts. Neighbouring items whose links lead to the same places are interchangeable and become one
-//! larger item. All items are compared link by link with the first, so that swapping two of them is proven, not believed,
-//! to leave the cluster as it is. Every link is looked at a few times: linear in the cluster.
+//! Items start as devices (or whole hosts). A vertex that touches one item alone joins it: a host's bridge joins its
+//! GPUs, a leaf switch its hosts. Neighbouring items whose links lead to the same vertices are interchangeable and
+//! become one larger item. All items are compared link by link with the first, which proves that swapping two of them
+//! leaves the cluster unchanged. Every link is looked at a few times: linear in the cluster.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) struct Layer {
     pub(super) vertices: Vec<VertexId>,
 }
 
-/// Where a vertex stands: a layer and an index into it.
+/// The position of a vertex: a layer and an index into it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) layer: u32,
@@ -46,11 +46,11 @@ pub(super) struct Layers<'c> {
     protocols: Vec<u32>,
 }
 
-/// What an interchange must keep of a link.
+/// The properties of a link that an interchange must keep.
 type Wire = (LinkKind, Time, u64, bool, bool, u32);
 
 impl<'c> Layers<'c> {
-    /// Items of `size` ranks each with these vertices, `stride` per item; `None` if they are not alike.
+    /// Items of `size` ranks each with these vertices, `stride` per item; `None` if they are not equal.
     pub(super) fn new(cluster: &'c Cluster, size: u32, stride: u32, vertices: Vec<VertexId>) -> Option<Layers<'c>> {
         let nowhere = Place { layer: NONE, index: 0 };
         let items = vertices.len() as u32 / stride.max(1);
@@ -101,7 +101,7 @@ impl<'c> Layers<'c> {
         }
     }
 
-    /// Where in its item a vertex stands.
+    /// The position of a vertex within its item.
     fn within(&self, vertex: VertexId) -> (u32, u32) {
         let place = self.places[vertex.0 as usize];
         let layer = &self.layers[place.layer as usize];
@@ -133,7 +133,7 @@ impl<'c> Layers<'c> {
         joining
     }
 
-    /// Adds a layer; whether all items still look alike.
+    /// Adds a layer; returns whether all items are still equal.
     fn add(&mut self, stride: u32, vertices: Vec<VertexId>) -> bool {
         let layer = self.layers.len() as u32;
         for (index, vertex) in (0..).zip(&vertices) {
@@ -165,7 +165,7 @@ impl<'c> Layers<'c> {
         true
     }
 
-    /// Whether a vertex is what its counterpart in the first item is.
+    /// Whether a vertex equals its counterpart in the first item.
     fn alike(&self, first: VertexId, other: VertexId, item: u32) -> bool {
         let (a, b) = (self.cluster.vertex(first), self.cluster.vertex(other));
         let devices = |a: crate::cluster::DeviceId, b: crate::cluster::DeviceId| {
@@ -188,14 +188,14 @@ impl<'c> Layers<'c> {
         kinds && host(a, 0) == host(b, item)
     }
 
-    /// The links of a vertex that stay in its item: where in it they lead, and what they are.
+    /// The links of a vertex that stay in its item: where in it they lead, and their properties.
     fn view(&self, vertex: VertexId, item: u32) -> Vec<((u32, u32), Wire)> {
         let mut view = Vec::new();
         self.shows(vertex, item, &[], &mut view);
         view
     }
 
-    /// Fills `view` with the links of a vertex that stay in its item; whether they are those of `first`.
+    /// Fills `view` with the links of a vertex that stay in its item; returns whether they equal those of `first`.
     fn shows(
         &self,
         vertex: VertexId,
@@ -221,7 +221,8 @@ impl<'c> Layers<'c> {
         (link.kind, link.latency, bandwidth, link.sharing == Sharing::Shared, half, self.protocols[id.0 as usize])
     }
 
-    /// How many neighbouring items each have the same links to the same vertices outside; 0 where runs differ in length.
+    /// How many neighbouring items each have the same links to the same vertices outside; 0 where runs
+    /// differ in length.
     fn run(&self) -> u32 {
         let mut runs: Vec<u32> = Vec::new();
         let (mut before, mut links) = (Vec::new(), Vec::new());

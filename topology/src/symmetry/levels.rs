@@ -1,7 +1,7 @@
-//! `Levels`: the ranks of a placement as a tree of equal blocks, siblings of which may change places.
+//! `Levels`: arranges the ranks of a placement as a tree of equal blocks whose siblings may be swapped.
 //!
-//! Four GPUs behind one bridge, 32 hosts on a leaf switch and 16 leaves on a core give 1, 4, 128, 2048: any two GPUs of a
-//! host, any two hosts of a leaf and any two leaves can be swapped, each with all that hangs below it.
+//! Four GPUs behind one bridge, 32 hosts on a leaf switch and 16 leaves on a core give 1, 4, 128, 2048: any two GPUs of
+//! a host, any two hosts of a leaf and any two leaves can be swapped, each with everything below it.
 
 use super::layers::{Layer, Layers, NONE, Place};
 use super::permutations::Permutations;
@@ -21,8 +21,8 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// The symmetry of the ranks of `placement`, which must fill equal devices (or equal hosts) evenly and in order; found
-    /// by comparing everything, in a time that is linear in the size of the cluster.
+    /// The symmetry of the ranks of `placement`, which must fill equal devices (or equal hosts) evenly and in order;
+    /// found by comparing everything, in a time that is linear in the size of the cluster.
     ///
     /// ```
     /// # use lockstep_topology::{Cluster, Levels, Placement, PlacementRule};
@@ -56,7 +56,7 @@ impl Levels {
         let Some((all, below)) = self.sizes.split_last() else { return Permutations::Identity };
         match group {
             Permutations::Identity | Permutations::Grid { .. } => Permutations::Identity,
-            // Whole siblings of the highest level may go round; anything less would move part of one into another.
+            // Whole siblings of the highest level may rotate; anything less would move part of one into another.
             Permutations::Rotations { .. } => {
                 let unit = below.last().copied().unwrap_or(*all);
                 let whole = group.common(Permutations::Rotations { unit }, self.ranks);
@@ -98,7 +98,7 @@ impl Levels {
         layer.vertices[(block * layer.stride + place.index % layer.stride) as usize]
     }
 
-    /// The image of a link in the first `unit` ranks, and in how many ranks' block it lies.
+    /// The image of a link in the first `unit` ranks, and the number of ranks in the block that contains it.
     pub(super) fn link(&self, cluster: &Cluster, id: LinkId, unit: u32) -> (LinkId, u32) {
         use petgraph::graph::NodeIndex;
         let link = cluster.link(id);
@@ -135,7 +135,7 @@ fn by_device(cluster: &Cluster, placement: &Placement) -> Option<Found> {
     peel(Layers::new(cluster, load, 1, vertices)?, sizes)
 }
 
-/// Levels that start at hosts with the same ranks each, which stay in place among themselves.
+/// Levels that start at hosts with the same ranks each, whose ranks keep their order.
 fn by_host(cluster: &Cluster, placement: &Placement) -> Option<Found> {
     let ranks: Vec<Rank> = placement.all().collect();
     let sizes = placement.node_sizes(&ranks);

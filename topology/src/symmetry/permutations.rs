@@ -1,8 +1,9 @@
-//! `Permutations`: the two groups that collectives have, each moving blocks of consecutive members without fixed points.
+//! `Permutations`: the groups of permutations that collectives have, each moving blocks of consecutive members without
+//! fixed points.
 //!
-//! A ring stays itself when everybody moves on by one; halving-doubling when all numbers are XORed with one mask. Both
-//! act regularly on blocks of `unit` members: exactly one permutation takes a given block to another given one, so the
-//! first block holds one representative of each orbit. A larger unit is a smaller group of the same kind.
+//! A ring is unchanged when every member moves on by one; halving-doubling when all numbers are XORed with one mask.
+//! Both act regularly on blocks of `unit` members: exactly one permutation takes a given block to another given one, so
+//! the first block holds one representative of each orbit. A larger unit is a smaller group of the same kind.
 
 use std::fmt;
 
@@ -21,8 +22,8 @@ pub enum Permutations {
         /// Members of a block.
         unit: u32,
     },
-    /// Blocks of `block` members go round, and in each of them the same rotation by a multiple of `unit`; `unit` divides `block`, and that
-    /// the number of members. The first `unit` members hold one of each orbit.
+    /// Blocks of `block` members rotate, and in each of them the same rotation by a multiple of `unit`; `unit` divides
+    /// `block`, and that the number of members. The first `unit` members hold one of each orbit.
     Grid {
         /// Members of a block.
         block: u32,
@@ -47,7 +48,7 @@ impl Permutations {
         members / self.unit(members).max(1)
     }
 
-    /// Where `member` goes under the permutation that takes the first block to block `to`.
+    /// The image of `member` under the permutation that takes the first block to block `to`.
     #[inline]
     pub fn image(self, members: u32, to: u32, member: u32) -> u32 {
         match self {
@@ -66,7 +67,7 @@ impl Permutations {
         }
     }
 
-    /// Where `member` goes under the permutation that takes block `from` to the first.
+    /// The image of `member` under the permutation that takes block `from` to the first.
     #[inline]
     pub fn back(self, members: u32, from: u32, member: u32) -> u32 {
         match self {
@@ -80,7 +81,7 @@ impl Permutations {
         }
     }
 
-    /// Those from which all follow, by the block to which they take the first one.
+    /// Generators of the group, by the block to which they take the first one.
     pub fn generators(self, members: u32) -> Vec<u32> {
         match self {
             Permutations::Identity => Vec::new(),
@@ -105,8 +106,8 @@ impl Permutations {
         }
     }
 
-    /// Those of blocks of `size` members that are among these, as permutations of the blocks: what takes each member to the same place of
-    /// another block.
+    /// Those of blocks of `size` members that are among these, as permutations of the blocks: those that take each
+    /// member to the same position of another block.
     pub fn among_blocks(self, size: u32) -> Permutations {
         match self {
             Permutations::Identity => Permutations::Identity,

@@ -1,4 +1,4 @@
-//! Every declaration is applied and compared: to lanes, to routes, to wires and devices.
+//! Tests every declared symmetry by applying it and comparing: lanes, routes, wires and devices.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::{
     Action, Algorithm, Collective, Group, Hosting, HostingRule, Limits, Placement, PlacementRule, Rank, Schedule,
 };
 
-/// A tree of switches over hosts with GPUs behind `bridges` bridges: so many below each, from the leaves up.
+/// A tree of switches over hosts with GPUs behind `bridges` bridges; `widths` are the numbers below each switch, from
+/// the leaves up.
 fn tree(gpus: u32, bridges: u32, widths: &[u32]) -> String {
     let hosts: u32 = widths.iter().product();
     let mut text = format!(
@@ -71,7 +72,7 @@ fn tree(gpus: u32, bridges: u32, widths: &[u32]) -> String {
             );
         }
     }
-    // Switches of a level hang below those of the next; the things below are hosts at first.
+    // Switches of a level are below those of the next; the lowest things are hosts.
     let mut below = ("node".to_owned(), ".eth0", hosts);
     for (level, width) in widths.iter().enumerate() {
         let (name, count) = (format!("s{level}x"), below.2 / width);
@@ -121,7 +122,7 @@ fn schedules(members: u32, node: u32, elements: u64, chunk: u64) -> Vec<Schedule
     schedules
 }
 
-/// What a lane does, peers and lengths but not which elements.
+/// The steps of a lane: peers and lengths, but not which elements.
 fn steps(schedule: &Schedule, member: u32, lane: u32) -> Vec<(Action, u32, u64)> {
     schedule.lane(member, lane).map(|step| (step.action, step.peer, step.elements())).collect()
 }
@@ -152,7 +153,7 @@ proptest! {
         }
     }
 
-    /// A pipeline is what every member does.
+    /// A pipeline describes what every member does.
     #[test]
     fn pipelines_are_what_members_do(members in 1u32..9, blocks in 1u64..50, more in 0u64..3) {
         for schedule in schedules(members, 1, blocks * u64::from(members) + more, 0) {
@@ -182,7 +183,7 @@ proptest! {
         }
     }
 
-    /// A group that is allowed maps routes to routes, link by link, and keeps what links and devices are.
+    /// A group that is allowed maps routes to routes, link by link, and keeps the properties of links and devices.
     #[test]
     fn routes_are_as_symmetric_as_declared(
         gpus in prop_oneof![Just(0u32), Just(1), Just(2), Just(4)],
@@ -206,7 +207,7 @@ proptest! {
         check(&fold, &cluster, &placement);
     }
 
-    /// Whatever is found by following the routes between all ranks holds of all of them.
+    /// A symmetry found by following routes holds for the routes between all ranks.
     #[test]
     fn followed_routes_move_with_the_ranks(
         gpus in prop::sample::select(vec![0u32, 2, 4]),
@@ -228,7 +229,7 @@ proptest! {
         }
     }
 
-    /// A grid's permutations take each place to each other one way, and back.
+    /// A grid's permutations take each block to each other in exactly one way, and back.
     #[test]
     fn grids_act_freely(blocks in 1u32..6, parts in 1u32..6, unit in 1u32..4) {
         let (group, ranks) = (Permutations::Grid { block: parts * unit, unit }, blocks * parts * unit);
@@ -247,7 +248,7 @@ proptest! {
     }
 }
 
-/// The same on the ways from hosts' CPUs to their ranks, and on how many ranks a CPU feeds.
+/// The same for the routes from hosts' CPUs to their ranks, and for the number of ranks that a CPU feeds.
 fn check_feeds(fold: &Fold, cluster: &Cluster, placement: &Placement) {
     let feeder = |rank: u32| cluster.hosts()[placement.host(Rank(rank)).0 as usize].devices[0];
     let fed = |cpu| (0..fold.ranks()).filter(|rank| feeder(*rank) == cpu).count() as u32;
@@ -269,7 +270,7 @@ fn check_feeds(fold: &Fold, cluster: &Cluster, placement: &Placement) {
     }
 }
 
-/// Holds a fold to its word on every pair of ranks.
+/// Checks a fold on every pair of ranks.
 fn check(fold: &Fold, cluster: &Cluster, placement: &Placement) {
     let unit = fold.representatives();
     let mut users = vec![vec![0u64; cluster.wires() as usize]; unit as usize];
@@ -292,11 +293,11 @@ fn check(fold: &Fold, cluster: &Cluster, placement: &Placement) {
         let device = &cluster.devices()[placement.device(Rank(from)).0 as usize];
         let (image, crowd) = fold.device(cluster, device);
         assert_eq!(cluster.devices()[image.0 as usize].kind, device.kind);
-        // So many images of one rank are on one device.
+        // The number of images of one rank that are on one device.
         let images = (0..fold.ranks()).filter(|r| r % unit == from % unit && placement.device(Rank(*r)) == device.id);
         assert_eq!(images.count() as u32, crowd, "rank {from}");
     }
-    // All images of a wire carry equally much, and as many images of one use as it says.
+    // All images of a wire carry equally much, and as many images of one use as the fold states.
     for of in users {
         for link in cluster.links() {
             let (image, crowd) = fold.link(cluster, link.id);
@@ -358,7 +359,7 @@ fn presets_on_networks_fold_by_what_their_routes_mind() {
             }
         }
     }
-    // Hashed routes mind who talks to whom.
+    // Hashed routes depend on source and destination.
     let cluster = Cluster::load("big-basin-50gbe:64@ethernet-10g").expect("a preset");
     assert_eq!(Levels::of(&cluster, &place(&cluster, 512).0).sizes(), [0u32; 0]);
 }

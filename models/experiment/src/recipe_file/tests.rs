@@ -1,4 +1,4 @@
-//! The papers' rates at listed epochs, and what a file of recipes may not say.
+//! Tests the papers' rates at listed epochs, and what is refused in a file of recipes.
 
 use lockstep_models::{Course, MomentumForm};
 

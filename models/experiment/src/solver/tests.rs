@@ -1,4 +1,4 @@
-//! A solver as an experiment: what it decides, and what replaces it.
+//! Tests a solver in an experiment: what it sets, and what replaces it.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ const SOLVER: &str =
     "net: 'net.prototxt' base_lr: 0.01 lr_policy: 'multistep' gamma: 0.1 stepvalue: [100, 200] momentum: 0.9
 weight_decay: 0.0005 iter_size: 2 max_iter: 300 random_seed: 5 display: 20 weights: 'w.caffemodel'";
 
-/// A folder with the net and the solver, which ends with its guard.
+/// A folder with the net and the solver, which is removed with its guard.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -49,7 +49,7 @@ fn a_solver_is_an_experiment() {
     let optimizer = &experiment.optimizer;
     assert_eq!((optimizer.form, optimizer.decay_batch_norm), (MomentumForm::Absorbed, true));
     assert_eq!(optimizer.decay, Decay::AtSteps { factor: 0.1, steps: vec![100, 200] });
-    // Each rank takes the net's batch, each of a step's passes too; three classes of 3×4×4.
+    // Each rank takes the net's batch, as does each of a step's passes; three classes of 3×4×4.
     let job = experiment.configurations().unwrap().remove(0).job;
     assert_eq!((job.global_batch(), job.model.parameter_elements()), (2 * 2 * 24, 3 * 48 + 3));
     assert_eq!(job.model.multipliers().as_deref(), Some("rate ×2 of 1 tensors"));

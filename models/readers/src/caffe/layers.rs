@@ -1,4 +1,4 @@
-//! What Caffe's layers mean here, one after the other.
+//! Translates Caffe's layers, one by one.
 
 use lockstep_topology::InputError;
 
@@ -6,20 +6,20 @@ use super::text::{Field, Message};
 use lockstep_models::layer::{Attributes, Init, Inits, KINDS};
 use lockstep_models::{Layer, Shape};
 
-/// Fields that every layer may have; those that name no blob, phase or message of numbers say nothing of the network.
+/// Fields that every layer may have; those that name no blob, phase or message of numbers do not affect the network.
 const COMMON: &[&str] =
     &["name", "type", "bottom", "top", "include", "exclude", "param", "blobs_lr", "weight_decay", "propagate_down"];
 
-/// What is read beside the layers that have a kind here, for the message about what is not.
+/// Layers that are read although they have no kind here, for the message about unknown ones.
 const KNOWN: &str = "Input, Data and its kin, Split, Softmax, Accuracy, Silence";
 
-/// What a layer is.
+/// The meaning of a layer.
 pub(super) enum Meaning {
-    /// It does not train.
+    /// It takes no part in training.
     Nothing,
     /// The samples, of these sizes with the batch first.
     Samples(Vec<u32>),
-    /// Its outputs are its input.
+    /// Its outputs are copies of its input.
     Copies,
     /// Probabilities.
     Softmax,
@@ -77,7 +77,7 @@ impl Attributes for Fields<'_, '_> {
     }
 }
 
-/// Whether layers of that type give samples that lie elsewhere.
+/// Whether layers of that type read samples from elsewhere.
 pub(super) fn is_data(kind: &str) -> bool {
     matches!(kind, "Data" | "DATA" | "ImageData" | "IMAGE_DATA" | "MemoryData" | "MEMORY_DATA")
 }
@@ -113,7 +113,7 @@ pub(super) fn meaning(kind: &str, layer: &Message<'_>, shapes: &[Shape]) -> Resu
     }
 }
 
-/// The sizes of what a data layer gives: the file states them only as far as it crops.
+/// The sizes of a data layer's samples: the file states them only as far as it crops.
 fn data(layer: &Message<'_>) -> Result<Vec<u32>, InputError> {
     if let Some(memory) = layer.get("memory_data_param") {
         let of = memory.message()?;
@@ -139,7 +139,8 @@ fn data(layer: &Message<'_>) -> Result<Vec<u32>, InputError> {
     Ok(vec![1, channels, side, side])
 }
 
-/// How weights and biases start. Without a filler the weights are taken to come from elsewhere and start as this project's do.
+/// How weights and biases start. Without a filler the weights are assumed to come from elsewhere and start by this
+/// project's default.
 fn inits(of: &Message<'_>) -> Result<Inits, InputError> {
     let defaults = Inits::default();
     let filler = |name: &str| {

@@ -1,4 +1,5 @@
-//! Caffe's solvers (`SolverParameter` of `caffe.proto`): how a net is trained, as an optimizer, a length, and what else a run says.
+//! Reads Caffe's solvers (`SolverParameter` of `caffe.proto`): the training of a net as an optimizer, a length, and
+//! other settings of a run.
 
 use std::path::Path;
 
@@ -8,14 +9,14 @@ use lockstep_topology::{Bytes, DESCRIPTION, ErrorPlace, InputError, read_text};
 use super::text::{Message, Source};
 use super::training::batch_size;
 
-/// How Caffe trains a net.
+/// The training of a net.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Solver {
     /// Its file.
     pub file: String,
     /// The file of its net.
     pub net: String,
-    /// Samples of a batch, as the net's data layer says.
+    /// Samples of a batch, from the net's data layer.
     pub batch: Option<u32>,
     /// Batches of a step: `iter_size`.
     pub accumulate: u32,
@@ -27,7 +28,7 @@ pub struct Solver {
     pub weights: Option<String>,
     /// Rates, momentum, decay.
     pub optimizer: Optimizer,
-    /// Fields that change nothing of what is trained, with what serves in their place.
+    /// Fields without effect on training, with their replacements.
     pub notes: Vec<String>,
 }
 
@@ -53,7 +54,7 @@ const READ: &[&str] = &[
     "weights",
 ];
 
-/// Fields that change nothing of what is trained, the flags that serve in their place, and what these do.
+/// Fields without effect on training, the flags that replace them, and what these do.
 const NOTED: &[(&[&str], &[&str], &str)] = &[
     (&["display", "average_loss", "debug_info"], &["metrics"], "keeps the loss of each step"),
     (
@@ -82,7 +83,7 @@ const NOTED: &[(&[&str], &[&str], &str)] = &[
     (&["delta", "momentum2", "rms_decay"], &["momentum", "nesterov"], "are all that this type of solver reads"),
 ];
 
-/// Fields that have no equal, and the cure.
+/// Fields without an equivalent, and the cure.
 const REFUSED: &[(&str, &str)] = &[
     ("net_param", "a net is read from a file of its own: write it there, and its name under net"),
     ("train_net_param", "a net is read from a file of its own: write it there, and its name under net"),
@@ -90,7 +91,8 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 impl Solver {
-    /// The solver in the file at `path`, with what its net says. The net is looked for from here, as Caffe does, and beside the solver.
+    /// The solver in the file at `path`, with values of its net. The net is searched in the working directory, as Caffe
+    /// does, and beside the solver.
     ///
     /// # Errors
     /// An unreadable file, and whatever [`Solver::parse`] refuses.
@@ -116,19 +118,19 @@ impl Solver {
         Ok(solver)
     }
 
-    /// The solver that `text`, the content of `file`, describes; its net is a name alone.
+    /// The solver that `text`, the content of `file`, describes; its net is only named.
     ///
     /// # Errors
-    /// The line of the first field that is unknown, missing, out of range or without an equal here.
+    /// The line of the first field that is unknown, missing, out of range or without an equivalent here.
     pub fn parse(file: &str, text: &str) -> Result<Solver, InputError> {
         parse(file, text).map(|(solver, _)| solver)
     }
 }
 
-/// The longest net.
+/// The largest file of a net.
 const NET: Bytes = Bytes(8 << 20);
 
-/// The solver, and where it names its net.
+/// The solver, and the place where it names its net.
 fn parse(file: &str, text: &str) -> Result<(Solver, ErrorPlace), InputError> {
     let of = Source { file, text }.read()?;
     let refused: Vec<&str> = REFUSED.iter().map(|(name, _)| *name).collect();
@@ -190,7 +192,8 @@ fn parse(file: &str, text: &str) -> Result<(Solver, ErrorPlace), InputError> {
     Ok((solver, net.place()))
 }
 
-/// Momentum SGD as Caffe has it: the buffer has the rate in it (`v ← m·v + η·(g + λ·w)`, `w ← w − v`), and every parameter decays.
+/// Caffe's momentum SGD: the buffer includes the rate (`v ← m·v + η·(g + λ·w)`, `w ← w − v`), and every
+/// parameter decays.
 fn optimizer(of: &Message<'_>) -> Result<Optimizer, InputError> {
     let nesterov = match of.get("type").or(of.get("solver_type")) {
         None => false,
@@ -224,7 +227,7 @@ fn optimizer(of: &Message<'_>) -> Result<Optimizer, InputError> {
     })
 }
 
-/// `lr_policy` and what it reads, as Caffe's `GetLearningRate` does.
+/// `lr_policy` and its fields, following Caffe's `GetLearningRate`.
 fn decay(of: &Message<'_>) -> Result<Decay, InputError> {
     const EXAMPLE: &str = "fixed, step, exp, inv, multistep, poly or sigmoid";
     let Some(policy) = of.get("lr_policy") else {

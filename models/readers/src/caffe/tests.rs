@@ -1,4 +1,4 @@
-//! Caffe's files: networks of the zoo in both forms, what each layer becomes, and what is refused.
+//! Tests of Caffe's files: networks of the zoo in both forms, the translation of each layer, and what is refused.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ fn refused(text: &str) -> String {
     parse("net.prototxt", text, None).unwrap_err().to_string()
 }
 
-/// A net of one input of 4×6×6, the layers `text`, and a loss behind the blob `y`.
+/// A net of one input of 4×6×6, the layers `text`, and a loss after the blob `y`.
 fn net(text: &str) -> String {
     format!(
         "layer {{ name: \"in\" type: \"Input\" top: \"x\" input_param {{ shape: {{ dim: 1 dim: 4 dim: 6 dim: 6 }} }} }}\n{text}\n\
@@ -27,7 +27,7 @@ fn one(kind: &str, fields: &str) -> String {
     net(&format!("layer {{ name: \"l\" type: \"{kind}\" bottom: \"x\" top: \"y\"\n{fields} }}"))
 }
 
-/// The networks are equal in all that simulator and executor see but for names.
+/// The networks are equal in all that simulator and executor see except names.
 fn same(one: &Model, other: &Model) {
     let seen = |model: &Model| -> Vec<_> {
         let line = |node: &Node| (node.layer.clone(), node.output, node.inputs.clone(), node.loss_weight);
@@ -55,7 +55,7 @@ fn network_in_network_as_it_is_deployed_in_the_first_form_has_the_zoos_sizes() {
     assert!((flops(&model) / flops(&zoo) - 1.0).abs() < 1e-4 && model.classes() == 1000);
 }
 
-/// Each layer on an input of 4×6×6, as type, fields and what the zoo's form calls it.
+/// Each layer on an input of 4×6×6, as type, fields and its form in the zoo.
 #[test]
 fn layers_become_layers() {
     let filler = "weight_filler { type: 'gaussian' std: 0.01 } bias_filler { type: \"constant\" value: 0.1 }";
@@ -145,7 +145,8 @@ fn a_batch_norm_and_its_scale_are_one_layer() {
     assert!(refused(&net(&format!("{norm}{bare}{scores}"))).contains("that has a bias_term"));
 }
 
-/// A data layer whose samples lie elsewhere takes the shape that is given beside the file, whatever it says itself.
+/// A data layer with samples elsewhere takes the shape that is given in addition to the file, whatever it
+/// states itself.
 #[test]
 fn the_shape_of_samples_may_be_given() {
     let text = "layer { name: \"d\" type: \"Data\" top: \"x\" top: \"label\" data_param { batch_size: 9 } }\n\

@@ -1,11 +1,12 @@
-//! Protocol buffers as text, the form of Caffe's files: fields, each a word, a text in quotes or a message in braces.
+//! Parses Protocol Buffers as text, the form of Caffe's files: fields, each a word, a text in quotes or a
+//! message in braces.
 
 use lockstep_topology::{ErrorPlace, InputError, nearest};
 
 /// Deepest nesting of messages.
 const MAX_DEPTH: u32 = 16;
 
-/// The file that is being read.
+/// The file being read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Source<'a> {
     pub(super) file: &'a str,
@@ -55,7 +56,7 @@ impl<'a> Message<'a> {
         &self.fields
     }
 
-    /// An error about the message, which is called `what`.
+    /// An error about the message, under the name `what`.
     pub(super) fn error(&self, what: impl Into<String>, message: impl Into<String>) -> InputError {
         self.source.error(self.offset, what, message)
     }
@@ -194,7 +195,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// A place in the text.
+/// A position in the text.
 struct Reader<'a> {
     source: Source<'a>,
     at: usize,
@@ -274,7 +275,7 @@ impl<'a> Reader<'a> {
         Reader { source: self.source, at: self.at }.token()
     }
 
-    /// Goes over blanks, comments and any of `also`.
+    /// Skips blanks, comments and any of `also`.
     fn skip(&mut self, also: &str) {
         let rest = |at: usize| &self.source.text[at..];
         while let Some(letter) = rest(self.at).chars().next() {
@@ -286,8 +287,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next token, empty at the end: a text with its quotes (to the end of the line if it has no second one), a run of
-    /// letters, digits and signs, or any other character.
+    /// The next token, empty at the end: a text with its quotes (to the end of the line if it has no second one), a run
+    /// of letters, digits and signs, or any other character.
     fn token(&mut self) -> &'a str {
         self.skip("");
         let rest = &self.source.text[self.at..];

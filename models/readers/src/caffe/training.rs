@@ -1,11 +1,11 @@
-//! Which layers of a net take part in training, and the batch that they say.
+//! Selects the layers of a net that take part in training, and reads their batch size.
 
 use lockstep_topology::InputError;
 
 use super::layers::is_data;
 use super::text::Message;
 
-/// Samples of a batch, where the layer that gives them in training says it.
+/// Samples of a batch, if the training data layer states them.
 pub(super) fn batch_size(net: &Message<'_>) -> Result<Option<u32>, InputError> {
     for field in net.fields().iter().filter(|field| matches!(field.name, "layer" | "layers")) {
         let layer = field.message()?;

@@ -1,9 +1,9 @@
-//! Weights from Caffe's `.caffemodel` files (`NetParameter` of `caffe.proto`): each layer's blobs, by its name, as parameters and running
-//! statistics of a model.
+//! Reads weights from Caffe's `.caffemodel` files (`NetParameter` of `caffe.proto`): each layer's blobs, by its name,
+//! as parameters and running statistics of a model.
 //!
-//! Layers are read in the present form (field 100) and in the first one (field 2), shapes as `BlobShape` or as num, channels, height
-//! and width. Elements lie as they do here: filters are `[out, in / groups, height, width]`, rows of a dense layer go over `[channels,
-//! height, width]`.
+//! Layers are read in the present form (field 100) and in the first one (field 2), shapes as `BlobShape` or as num,
+//! channels, height and width. The order of elements is the same as here: filters are `[out, in / groups, height,
+//! width]`, rows of a dense layer go over `[channels, height, width]`.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,8 @@ struct Stored<'a> {
     blobs: Vec<Blob>,
 }
 
-/// What `bytes`, the content of `file`, has for `model`, and in words which layers only one of the two has.
+/// The values in `bytes`, the content of `file`, for `model`, and a text that lists the layers that only one of
+/// the two has.
 pub(crate) fn read(file: &str, bytes: &[u8], model: &Model) -> Result<(InitialValues, String), InputError> {
     if bytes.starts_with(b"\x89HDF") {
         let message = "is an HDF5 file, which is not read: write it with snapshot_format: BINARYPROTO";
@@ -91,7 +92,7 @@ pub(crate) fn read(file: &str, bytes: &[u8], model: &Model) -> Result<(InitialVa
     Ok((values, told))
 }
 
-/// Whether a file may have something for a layer.
+/// Whether a file may have values for a layer.
 fn learns(node: &Node) -> bool {
     !node.parameters.is_empty()
 }
@@ -124,7 +125,7 @@ fn norms<'a>(stored: &[Stored<'a>]) -> Vec<Option<&'a str>> {
     stored.iter().map(of).collect()
 }
 
-/// The running means and variances of a batch norm, which Caffe keeps as sums and the number that they are to be divided by.
+/// The running means and variances of a batch norm, which Caffe keeps as sums and the divisor of these.
 fn statistics(
     layer: &Stored<'_>,
     node: &Node,
@@ -153,7 +154,8 @@ fn statistics(
 }
 
 impl Blob {
-    /// Whether it is a finite value for each element of `what`, which has these sizes; the first form of the file has ones before them.
+    /// Whether it has a finite value for each element of `what`, which has these sizes; the first form of the file has
+    /// ones before them.
     fn check(&self, dims: &[u32], what: &str) -> Result<(), String> {
         let wanted: Vec<i64> = dims.iter().map(|size| i64::from(*size)).collect();
         let bare = |sizes: &[i64]| sizes.iter().copied().skip_while(|size| *size == 1).collect::<Vec<_>>();

@@ -1,4 +1,5 @@
-//! Attributes of ONNX nodes: numbers by name with their defaults, and windows, whose padding must be the same on both sides.
+//! Reads attributes of ONNX nodes: numbers by name with their defaults, and windows, whose padding must be the same
+//! on both sides.
 
 use lockstep_topology::InputError;
 
@@ -78,7 +79,7 @@ impl<'a> Node<'a> {
         self.attribute(name).and_then(|attribute| attribute.tensor.as_ref())
     }
 
-    /// Refuses attributes that have another value than the one that our layers mean.
+    /// Refuses attributes whose value differs from what our layers do.
     pub(super) fn demand(&self, wanted: &[(&str, i64)]) -> Result<(), String> {
         for (name, only) in wanted {
             let found = self.integer(name, *only);

@@ -1,4 +1,4 @@
-//! One ONNX operator after the other: which layer it is, or what it makes of a constant.
+//! Translates ONNX operators, one by one: to a layer, or to the result for constants.
 
 use super::attributes::{Placed, Window};
 use super::proto::Node;
@@ -6,7 +6,7 @@ use super::{Constant, Import, Value, constant};
 use lockstep_models::layer::{Arity, KINDS};
 use lockstep_models::{BatchNorm, Conv2d, Dense, Dropout, Layer, Pool2d, PoolKind, Scale, Shape};
 
-/// What is read beside the operators that are a layer whatever tensors they take, for the message about what is not.
+/// Operators that are read besides those that are a layer for any tensors, for the message about unknown ones.
 const KNOWN: &str = "Conv, Gemm, MatMul, BatchNormalization, Dropout, MaxPool, AveragePool, Add, Sum, Mul, Reshape, Identity, \
                      Softmax, constants";
 
@@ -14,10 +14,10 @@ const KNOWN: &str = "Conv, Gemm, MatMul, BatchNormalization, Dropout, MaxPool, A
 const MAX_RANK: usize = 16;
 
 impl<'a> Import<'a> {
-    /// Adds what a node is.
+    /// Adds a node.
     ///
     /// # Errors
-    /// What is wrong with it and how to mend it, without its place.
+    /// What is wrong with it and how to fix it, without its place.
     pub(super) fn node(&mut self, node: &Node<'a>, place: &str) -> Result<(), String> {
         if !matches!(node.domain, "" | "ai.onnx") {
             return Err(format!("is of the domain \"{}\": only ONNX's own operators are known", node.domain));
@@ -31,7 +31,7 @@ impl<'a> Import<'a> {
         Ok(())
     }
 
-    /// The constant that a node makes of constants, if it does.
+    /// The constant that a node computes from constants, if it does.
     fn constant_of(&self, node: &Node<'a>) -> Result<Option<Constant>, String> {
         let source = node.inputs.first().and_then(|name| self.values.get(name));
         let known = match source {
@@ -205,7 +205,7 @@ impl<'a> Import<'a> {
         window.padding().map(|padding| plain(padding, ceil))
     }
 
-    /// How many places a window has: ⌊(size + padding − kernel) / stride⌋ + 1.
+    /// The number of places of a window: ⌊(size + padding − kernel) / stride⌋ + 1.
     fn places(&self, window: &Window, input: Shape) -> Option<(u32, u32)> {
         let side = |size: u32, before: u32, after: u32, kernel: u32, stride: u32| {
             let room = (u64::from(size) + u64::from(before) + u64::from(after)).checked_sub(u64::from(kernel))?;
@@ -216,7 +216,7 @@ impl<'a> Import<'a> {
         Some((height, side(input.width, before.1, after.1, kernel.1, stride.1)?))
     }
 
-    /// A reshape of samples can only flatten them.
+    /// A reshape of samples may only flatten them.
     fn flatten(&self, node: &Node<'a>) -> Result<Layer, String> {
         let input = self.shape(node, 0)?;
         let Some(target) = self.constant(node, 1).and_then(|constant| constant.integers.as_deref()) else {
@@ -231,8 +231,8 @@ impl<'a> Import<'a> {
         }
     }
 
-    /// The draft that an addition gives its bias to, if it adds a constant: a convolution, dense layer or scale before it that
-    /// has none and whose output nothing else takes.
+    /// The draft that takes an addition's constant as its bias: a convolution, dense layer or scale before it that has
+    /// none and whose output nothing else takes.
     fn bias_of(&mut self, node: &Node<'a>) -> Result<Option<usize>, String> {
         let Some(summand) = (0..node.inputs.len()).find(|input| self.constant(node, *input).is_some()) else {
             return Ok(None);
@@ -278,7 +278,7 @@ impl<'a> Import<'a> {
         }
     }
 
-    /// Refuses a constant that has not one value for each channel.
+    /// Refuses a constant without exactly one value for each channel.
     fn per_channel(&self, node: &Node<'a>, input: usize, channels: u32) -> Result<(), String> {
         let sizes = self.weight(node, input)?;
         let elements = sizes.iter().fold(1i64, |product, size| product.saturating_mul(*size));
@@ -289,7 +289,7 @@ impl<'a> Import<'a> {
         Err(format!("its \"{name}\" has the shape {sizes:?}, but there are {channels} channels: they must agree"))
     }
 
-    /// Refuses a constant that is not one value a channel when it is spread over samples: C, or C×1×1 over images.
+    /// Refuses a constant that is not one value a channel when it is broadcast over samples: C, or C×1×1 over images.
     fn broadcasts(&self, node: &Node<'a>, input: usize, shape: Shape) -> Result<(), String> {
         self.per_channel(node, input, shape.channels)?;
         let sizes = self.weight(node, input)?;
@@ -314,7 +314,7 @@ impl<'a> Import<'a> {
     }
 }
 
-/// The sizes with ones put in at `axes` of the result.
+/// The sizes with ones inserted at `axes` of the result.
 fn unsqueezed(dims: &[i64], axes: &[i64]) -> Result<Vec<i64>, String> {
     let rank = dims.len() + axes.len();
     if rank > MAX_RANK {

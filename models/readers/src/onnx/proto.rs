@@ -1,4 +1,4 @@
-//! What is read of an ONNX file: the fields of `onnx.proto` that shapes follow from, and no others.
+//! Parses an ONNX file: the fields of `onnx.proto` from which shapes follow, and no others.
 
 use crate::wire::{Field, Malformed, Piece};
 
@@ -52,7 +52,7 @@ pub(super) struct Tensor<'a> {
     pub(super) floats: Vec<f32>,
     pub(super) integers: Vec<i64>,
     pub(super) raw: &'a [u8],
-    /// Whether the values stand in another file.
+    /// Whether the values are in another file.
     pub(super) external: bool,
 }
 
@@ -149,7 +149,7 @@ impl<'a> Tensor<'a> {
             match field.number {
                 1 => field.integers(&mut tensor.dims)?,
                 2 => tensor.data_type = field.integer()?,
-                // One float that is not packed; of packed ones only the first is ever wanted.
+                // One float that is not packed; of packed ones only the first is ever needed.
                 4 => match field.piece() {
                     Ok(piece) => tensor.floats.extend(first_float(piece.bytes)),
                     Err(_) => tensor.floats.push(field.float()?),

@@ -1,4 +1,4 @@
-//! ONNX files: small ones written here, those of the `onnx` package against the zoo, and broken ones.
+//! Tests of ONNX files: small ones written here, those of the `onnx` package against the zoo, and broken ones.
 
 mod broken;
 mod files;
@@ -49,12 +49,12 @@ fn a_small_network_by_hand() {
         "loss softmax_cross_entropy 1×1×1",
     ];
     assert_eq!(seen(&model), wanted);
-    // The product's bias is the summand behind it.
+    // The product's bias is the constant added after it.
     assert_eq!(model.parameter_elements(), 4 * 27 + 4 + 1440 + 10);
     assert_eq!((model.name(), model.source()), ("net", "ONNX file of by hand, opset 13"));
 }
 
-/// Each operator on an input of 4×6×6 and what it becomes; `w` has the sizes given.
+/// Each operator on an input of 4×6×6 and its translation; `w` has the sizes given.
 #[test]
 fn operators_become_layers() {
     let norm =
@@ -104,7 +104,7 @@ fn branches_constants_and_names() {
     writer.integers("axes", &[1, 2]);
     writer.integers("target", &[0, -1]);
     writer.integers("dims", &[5, 48]);
-    // A factor and a summand per channel, their ones put in by an Unsqueeze, are one layer.
+    // A factor and a bias per channel, their ones inserted by an Unsqueeze, are one layer.
     writer.node("Unsqueeze", "", &["s", "axes"], &["s1"], &[]);
     writer.node("Unsqueeze", "", &["t"], &["t1"], &[("axes", &[-1, -2])]);
     writer.node("Mul", "a b", &["x", "s1"], &["1"], &[]);

@@ -1,10 +1,10 @@
-//! Bad model files: file, line, value and cure, and never a panic.
+//! Tests that bad model files are refused with file, line, value and cure, and never a panic.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// The error of a text that is wrong.
+/// The error of an invalid text.
 fn refused(text: &str) -> InputError {
     match parse_model("m.toml", text) {
         Ok(_) => panic!("accepted: {text}"),
@@ -199,7 +199,7 @@ fn blocks() {
     assert!(refused(&text).message.contains("more than 16 blocks inside one another"));
 }
 
-/// Refused by counting, before anything is parsed: the text behind the layers is no TOML.
+/// Refused by counting, before anything is parsed: the text after the layers is no TOML.
 #[test]
 fn far_too_many_layers_are_counted_and_not_parsed() {
     let listed = "[[layer]]\nkind = \"relu\"\n".repeat(20_001);
@@ -272,7 +272,7 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
     proptest::collection::vec(edit, 1..4)
 }
 
-/// The text after the edits; places count modulo what there is.
+/// The text after the edits; positions wrap around its length.
 fn edited(text: &str, edits: &[Edit]) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     for edit in edits {
@@ -286,7 +286,8 @@ fn edited(text: &str, edits: &[Edit]) -> String {
             }
             Edit::Token(line, token, new) => {
                 let line = &mut lines[line % count];
-                // Values stand between "= " and "," or the end, so whole words of a line are good places to cut.
+                // Values are between "= " and "," or the end of the line, so whole words of a line are good
+                // places to cut.
                 let mut words: Vec<&str> = line.split(' ').collect();
                 let at = token % words.len();
                 let tail = if words[at].ends_with(',') { "," } else { "" };

@@ -1,4 +1,4 @@
-//! What model files mean: defaults, names, references, blocks, and the DAG that comes out.
+//! Tests the meaning of model files: defaults, names, references, blocks, and the resulting DAG.
 
 use super::*;
 use lockstep_models::layer::{KINDS, Kind};
@@ -75,7 +75,7 @@ fn initial_values_come_from_the_file() {
     assert_eq!(inits("d"), [Init::Constant(2.0), Init::Constant(0.0)]);
     assert_eq!(inits("dense3"), [Init::He, Init::Constant(0.0)]);
     let weight = &named(&model, "a").1.parameters[0];
-    // [3, 1, 2, 2]: 4 inputs meet in an output, an input reaches 3·2·2 outputs.
+    // [3, 1, 2, 2]: an output has 4 inputs, an input reaches 3·2·2 outputs.
     assert_eq!((weight.fan_in(), weight.fan_out()), (4, 12));
 }
 
@@ -87,7 +87,7 @@ fn gradients_flow_only_behind_parameters() {
          { name = \"sum\", kind = \"add\", inputs = [\"pool\", \"conv\"] },",
     ));
     let needed: Vec<bool> = model.iter().map(|(id, _)| model.needs_input_gradient(id)).collect();
-    // input, pool, conv: nothing before them learns; sum, dense and loss lie behind conv.
+    // input, pool, conv: nothing before them learns; sum, dense and loss come after conv.
     assert_eq!(needed, [false, false, false, true, true, true]);
 }
 

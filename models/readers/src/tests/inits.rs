@@ -1,4 +1,4 @@
-//! Rules for initial values against models whose layers are counted by hand.
+//! Tests rules for initial values against models whose layers are counted by hand.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn residual_blocks_start_as_their_shortcuts() {
     // ResNet-32: 15 blocks of two convolutions.
     let small = load_model("resnet-32").unwrap().with_inits(&GOYAL);
     assert!(small.inits().contains("0 ×15"), "{}", small.inits());
-    // Everything else is as it was.
+    // Everything else is unchanged.
     let plain = load_model("resnet-32").unwrap();
     assert_eq!(plain.clone().with_inits(&InitRules::default()).layers(), plain.layers());
     assert_eq!((small.parameter_elements(), small.name()), (plain.parameter_elements(), plain.name()));
@@ -51,7 +51,7 @@ fn rules_tell_layers_apart() {
     let starts: Vec<String> = model.layers().iter().flat_map(|n| &n.parameters).map(|p| p.init.to_string()).collect();
     let wanted = ["gaussian:0.05", "gaussian:0.01", "xavier", "xavier"];
     assert_eq!(starts, wanted.iter().flat_map(|weight| [*weight, "constant:0.2"]).collect::<Vec<_>>());
-    // There is no block to begin with.
+    // There is no block to start.
     let blocks = InitRules { residual_gamma: Some(0.0), ..InitRules::default() };
     assert_eq!(model.clone().with_inits(&blocks).layers(), model.layers());
 }

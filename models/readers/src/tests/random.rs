@@ -1,4 +1,4 @@
-//! Properties of every valid model, over random ones.
+//! Tests properties of every valid model on random ones.
 
 use std::collections::BTreeSet;
 
@@ -65,7 +65,7 @@ fn links_agree_with_each_other() {
         for (id, node) in model.iter() {
             assert_eq!(Ok(node.output), node.layer.output_shape(&node.input_shapes));
             assert!(node.inputs.iter().all(|input| *input < id));
-            // The slow way round: a consumer is whoever names the layer.
+            // The slow way round: a consumer is any layer that names this one as input.
             let slow: Vec<LayerId> =
                 model.iter().filter(|(_, other)| other.inputs.contains(&id)).map(|(id, _)| id).collect();
             assert_eq!(model.consumers(id), slow);

@@ -1,4 +1,4 @@
-//! Sizes, variants and switches of a model file: what they change, and the mistakes that can be made with them.
+//! Tests sizes, variants and switches of a model file: their effects, and mistakes in them.
 
 use super::*;
 
@@ -85,7 +85,7 @@ kind = "softmax_cross_entropy"
 "#;
     let model = parsed(text);
     let names: Vec<&str> = model.layers().iter().map(|node| node.name.as_str()).collect();
-    // The second use is empty and passes what enters it, the third is switched off.
+    // The second use is empty and passes its input, the third is switched off.
     assert_eq!(names, ["input", "b1.p", "dense1", "softmax_cross_entropy1"]);
     assert_eq!(named(&model, "dense1").1.input_shapes[0].to_string(), "1×2×2");
 }
@@ -108,7 +108,7 @@ fn mistakes_have_a_place_a_value_and_a_cure() {
             "{error}"
         );
     }
-    // A line of the text, what stands there instead, and what the error says.
+    // A line of the text, its replacement, and what the error says.
     let edits = [
         ("size = { side", "size = { sides", 5, "nothing uses this size: write \"$sides\""),
         ("size = {", "sizes = {", 5, "a model has no key sizes: did you mean size?"),

@@ -1,4 +1,4 @@
-//! Costs against cases worked by hand.
+//! Compares costs with cases worked by hand.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The zoo against the figures of the papers.
+//! Compares the zoo with the figures of the papers.
 
 use super::*;
 
@@ -20,8 +20,8 @@ fn mlp() {
     assert_eq!((model.classes(), model.input().elements()), (10, 784));
 }
 
-/// Krizhevsky 2014, §2: convolutions have "about 90-95% of the computation" and "about 5% of the parameters", dense layers "about
-/// 5-10%" and "about 95%".
+/// Krizhevsky 2014, §2: convolutions have "about 90-95% of the computation" and "about 5% of the parameters", dense
+/// layers "about 5-10%" and "about 95%".
 #[test]
 fn convolutions_compute_and_dense_layers_hold_weights() {
     for name in ["alexnet", "alexnet-one-tower", "alexnet-one-tower:footnote"] {
@@ -68,7 +68,8 @@ fn resnet_32_is_crossbows() {
 #[test]
 fn resnet_50_has_the_published_size() {
     let model = load_model("resnet-50").expect("in the zoo");
-    // A bottleneck of c channels that takes i: i·c + 9c² + 4c² and γ, β of c + c + 4c; the first one projects i·4c, 8c more.
+    // A bottleneck of c channels that takes i: i·c + 9c² + 4c² and γ, β of c + c + 4c; the first one projects
+    // i·4c, 8c more.
     let bottleneck = |i: u64, c: u64| i * c + 13 * c * c + 2 * 6 * c;
     let stage =
         |i: u64, c: u64, blocks: u64| bottleneck(i, c) + 4 * i * c + 8 * c + (blocks - 1) * bottleneck(4 * c, c);
@@ -82,7 +83,8 @@ fn resnet_50_has_the_published_size() {
     assert!((matrix_flops(&model) / 2.0 - moved - 3.86e9).abs() < 0.01e9, "{}", matrix_flops(&model));
 }
 
-/// Every name of the zoo has its line: parameters, and billions of multiply-adds of a forward pass in convolutions and dense layers.
+/// Every name of the zoo has its line: parameters, and billions of multiply-adds of a forward pass in convolutions and
+/// dense layers.
 #[test]
 fn sizes_and_work_are_those_that_others_count() {
     let cases = [
@@ -148,7 +150,8 @@ fn one_tower_differs_from_two_as_krizhevsky_says() {
         let parameters = model.parameter_elements() as f64 / two.parameter_elements() as f64;
         ((parameters - 1.0) * 100.0, (matrix_flops(model) / matrix_flops(&two) - 1.0) * 100.0)
     };
-    // Krizhevsky 2014, section 5: "0.2% more parameters and 2.4% fewer connections"; the footnote's filters give neither.
+    // Krizhevsky 2014, section 5: "0.2% more parameters and 2.4% fewer connections"; the footnote's filters
+    // give neither.
     let ((parameters, connections), (footnote_parameters, footnote_connections)) = (more(&one), more(&footnote));
     assert!((parameters - 0.2).abs() < 0.05 && (connections + 1.4).abs() < 0.1, "{parameters} {connections}");
     assert!((footnote_parameters - 1.4).abs() < 0.05 && (footnote_connections - 16.0).abs() < 0.5);
@@ -156,8 +159,9 @@ fn one_tower_differs_from_two_as_krizhevsky_says() {
     assert_eq!(one.layers().last().map(|node| &node.layer), Some(&Layer::LogisticCrossEntropy));
 }
 
-/// Iandola et al. 2016, table 1, for a batch of 1024 and MB of 10⁶: |D| sums the inputs of convolutions and dense layers with
-/// the image, |W| is without biases, work is three times the forward pass; GoogLeNet's auxiliary classifiers are in |W| only.
+/// Iandola et al. 2016, table 1, for a batch of 1024 and MB of 10⁶: |D| sums the inputs of convolutions and dense
+/// layers with the image, |W| is without biases, work is three times the forward pass; GoogLeNet's auxiliary
+/// classifiers are in |W| only.
 #[test]
 fn firecaffes_volumes() {
     // Name, name that |W| is of, |D| as counted, |D|, |W|, TF as printed.
@@ -177,8 +181,8 @@ fn firecaffes_volumes() {
         near(weights_mb(&load_model(weighed).expect("in the zoo")), weight, "MB of weights");
         near(3.0 * 1024.0 * matrix_flops(&model) / 1e12, work, "TF");
     }
-    // Nine matrices of 2048²: the printed 151 MB; their inputs are 2 % more than the printed 74 MB, and work is 0.23 TF, where
-    // 0.00015 TF is printed, which is 4 FLOPs a weight and for one sample.
+    // Nine matrices of 2048²: the printed 151 MB; their inputs are 2 % more than the printed 74 MB, and work is 0.23
+    // TF, where 0.00015 TF is printed, which is 4 FLOPs a weight and for one sample.
     let speech = load_model("msft-speech").expect("in the zoo");
     assert_eq!((weights_mb(&speech).round(), data_mb(&speech, 1024.0)), (151.0, 75.497_472));
     let weights = weights_mb(&speech) * 1e6 / 4.0;

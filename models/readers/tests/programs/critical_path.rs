@@ -1,4 +1,4 @@
-//! Critical paths worked by hand, on timelines that are written down.
+//! Compares critical paths with paths worked by hand, on explicit timelines.
 
 use lockstep_models::WAIT;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn the_slower_rank_is_on_the_path() {
     assert!(!kinds.contains_key(WAIT), "{kinds:?}");
     assert_eq!(kinds["load"] + kinds["forward"] + kinds["backward"], Time(computes * 5 * SECOND));
     assert_eq!(path.step.end - path.step.begin, Time((computes * 5 + 8) * SECOND));
-    // All of rank 1's computation holds the step up, and none of rank 0's.
+    // All of rank 1's computation holds up the step, and none of rank 0's.
     let compute = path.segments.iter().filter(|s| kind(&program, s) == "forward" || kind(&program, s) == "backward");
     assert!(compute.map(|segment| segment.rank).all(|rank| rank == 1));
     assert_eq!(path.tasks(&program)[0].1, "allreduce hidden..scores");
@@ -67,8 +67,8 @@ fn the_slower_rank_is_on_the_path() {
 
 #[test]
 fn gaps_go_to_the_exchange_in_flight_or_are_waits() {
-    // Both ranks pause two seconds before each update, for no reason that the program knows; and the last forward task of
-    // rank 0 starts a second late.
+    // Both ranks pause two seconds before each update, for no reason that the program knows; and the last forward task
+    // of rank 0 starts a second late.
     let program = program();
     let mut timeline = timeline(&program, [3, 3], 7, 3);
     for span in &mut timeline.spans {
@@ -82,7 +82,7 @@ fn gaps_go_to_the_exchange_in_flight_or_are_waits() {
     let path = CriticalPath::of(&program, &timeline, step);
     let kinds = path.time_by_kind(&program);
     assert_eq!((kinds[WAIT], kinds["exchange"]), (Time(2 * SECOND), Time(7 * SECOND)));
-    // The same pause with the exchange still in flight is the exchange's.
+    // The same pause with the exchange still in flight is attributed to the exchange.
     for span in &mut timeline.spans {
         let exchange = matches!(program.roles[0].tasks[span.task as usize].op, Op::Exchange(_));
         let backward = program.roles[0].tasks[span.task as usize].name.starts_with("backward");
@@ -103,12 +103,12 @@ fn exchanges_are_hidden_where_their_rank_computes() {
     let mut timeline = timeline(&program, [3, 5], 7, 3);
     let of = |timeline: &Timeline| overlap::exchanges(&program, timeline).remove(0);
     let computes = program.roles[0].tasks.iter().filter(|task| task.stream == Stream::Compute).count() as f64 - 1.0;
-    // Rank 0 waits for rank 1 meanwhile: (5 − 3)·computes seconds more.
+    // Rank 0 waits for rank 1 during (5 − 3)·computes seconds more.
     let early = 2.0 * computes;
     assert_eq!(of(&timeline).hidden_s, 0.0);
     assert!((of(&timeline).exposed_s - (7.0 + early / 2.0)).abs() < 1e-9, "{:?}", of(&timeline));
     assert!((of(&timeline).exposed_s - timeline.exposed_comm_s(&program)).abs() < 1e-9);
-    // Three seconds earlier, beside rank 1's last task and none of rank 0's.
+    // Three seconds earlier, during rank 1's last task and none of rank 0's.
     for span in &mut timeline.spans {
         if program.roles[0].tasks[span.task as usize].stream == Stream::Exchange && span.rank == 1 {
             span.start = Time(span.start.0 - 3 * SECOND);

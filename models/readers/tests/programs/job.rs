@@ -1,4 +1,4 @@
-//! Programs of jobs: their tasks, what waits for what, and what is refused.
+//! Tests programs of jobs: their tasks, their dependencies, and what is refused.
 
 use super::*;
 use lockstep_models::{
@@ -49,8 +49,9 @@ fn lenet_on_two_ranks_with_an_exchange_per_layer() {
     assert_eq!(exchange.range, 1_101_696..1_111_946); // the last 10 × 1024 + 10 parameters
 }
 
-/// Goyal et al. 2017, §4.2: the n-th exchange unblocks the (n + c)-th, on all ranks in one order. No exchange blocks its
-/// rank's thread, so c is not bounded by threads as it is there; only a library's does, and then c is 1.
+/// Goyal et al. 2017, §4.2: the n-th exchange unblocks the (n + c)-th, on all ranks in one order. No exchange blocks
+/// its rank's thread, so c is not bounded by threads as in the paper; only a library's exchange blocks, and then c
+/// is 1.
 #[test]
 fn at_most_c_exchanges_are_in_flight() {
     for c in 1..=5u32 {

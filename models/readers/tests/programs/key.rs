@@ -1,4 +1,4 @@
-//! Keys of chains read back as the layers that they name.
+//! Tests that keys of chains read back as the layers that they name.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Programs of models from files: strategies, jobs, memory, critical paths.
+//! Tests programs of models from files: strategies, jobs, memory, critical paths.
 
 mod critical_path;
 mod job;

@@ -1,4 +1,4 @@
-//! The memory plan by hand and on random models: never below what is live, never above all tensors side by side.
+//! Tests the memory plan by hand and on random models: never below what is live, never above the sum of all tensors.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn piece(bytes: u64, first: usize, last: usize) -> Storage {
 
 #[test]
 fn pieces_that_never_meet_share_a_place() {
-    // 8 and 6 never meet, 4 meets both: 12 in all, and the 2 goes into the gap that 6 leaves of 8.
+    // 8 and 6 are never live together, 4 overlaps both: 12 in all, and the 2 goes into the gap that 6 leaves of 8.
     let pieces = [piece(8, 0, 1), piece(4, 1, 2), piece(6, 2, 3), piece(2, 2, 2)];
     let plan = arrange(&pieces);
     assert_eq!(plan.offsets, [0, 8, 0, 6]);
@@ -45,23 +45,24 @@ kind = "softmax_cross_entropy"
 
 #[test]
 fn a_tiny_model_by_hand() {
-    // 15 + 8 parameters. With five samples: input 5·(4 + 1); a+r (5·3), b (5·2), probabilities (5·2) and the gradients of a+r
-    // and b take a cache line each.
+    // 15 + 8 parameters. With five samples: input 5·(4 + 1); a+r (5·3), b (5·2), probabilities (5·2) and the gradients
+    // of a+r and b take a cache line each.
     let job = Job::new(Arc::new(parse_model("tiny.toml", TINY).unwrap()), 1, 5);
     let program = job.program().unwrap();
     let memory = Memory::of_role(&program, 0, 1).unwrap();
     assert_eq!((memory.weights, memory.gradients, memory.optimizer), (92, 92, 92));
     assert_eq!((memory.input, memory.communication), (100, 0));
     assert_eq!(memory.activations_unplanned, 5 * 64);
-    // Three lines are live in three tasks: r, b and probabilities in the loss, then b's gradient for b, then r's for them.
+    // Three lines are live in three tasks: r, b and probabilities in the loss, then b's gradient for b, then
+    // r's for them.
     assert_eq!(memory.activations_live, 3 * 64);
-    // Three lines of the arena, for b's gradient lies where b was, and one that the loss keeps.
+    // Three lines of the arena, since b's gradient is where b was, and one that the loss keeps.
     assert_eq!(memory.activations, 4 * 64);
     assert_eq!(memory.total(), 92 * 3 + 100 + 256);
     assert_eq!(memory.total_unplanned(), 92 * 3 + 100 + 320);
 }
 
-/// Activations take 16 bits, what the optimizer needs 32, gradients what is asked for.
+/// Activations take 16 bits, the optimizer's state 32, gradients what is asked for.
 #[test]
 fn what_of_the_memory_follows_the_precision() {
     let model = Arc::new(load_model("resnet-50").unwrap());
@@ -72,7 +73,7 @@ fn what_of_the_memory_follows_the_precision() {
     let single = of(Precision::F32, Gradients::F32);
     assert_eq!(of(Precision::Tf32, Gradients::F32), single);
     let half = of(Precision::F16, Gradients::F32);
-    // What kernels keep (places of maxima, probabilities) stays as it is.
+    // What kernels keep (places of maxima, probabilities) is unchanged.
     let kept = 8 * 4 * (64 * 56 * 56 + 1000);
     let halved = |bytes: u64| (bytes - kept) / 2 + kept;
     assert_eq!(half.activations, halved(single.activations));
@@ -114,7 +115,7 @@ fn accumulation_costs_no_memory_and_samples_cost_in_proportion() {
     };
     assert_eq!(of(8, 1), of(8, 4));
     assert_eq!(of(8, 1).activations * 4, of(32, 1).activations);
-    // Activations that backward passes wait for cannot be given up, gradients can.
+    // Activations that backward passes wait for cannot be freed, gradients can.
     assert!(of(8, 1).activations_live > of(8, 1).activations_unplanned / 3);
     assert!(of(8, 1).activations < of(8, 1).activations_unplanned);
 }
@@ -172,7 +173,7 @@ fn a_plan_that_frees_too_early_is_found() {
     let held: Vec<usize> = (0..plan.outputs.len()).filter(|layer| plan.outputs[*layer].is_some()).collect();
     let mut found = 0;
     for pair in held.windows(2) {
-        // An output where its neighbour in the DAG lies.
+        // An output in the memory of its neighbour in the DAG.
         let mut broken = plan.clone();
         let (from, to) = (plan.outputs[pair[0]].clone().unwrap(), plan.outputs[pair[1]].clone().unwrap());
         if from != to && from.len() == to.len() {
@@ -183,7 +184,7 @@ fn a_plan_that_frees_too_early_is_found() {
     assert!(found > 40, "{found} of {} faults found", held.len());
 }
 
-/// The tiny model, its second dense layer and the loss repeated, then a copy that reads what the first has given.
+/// The tiny model, its second dense layer and the loss repeated, then a copy that reads the first one's output.
 #[test]
 fn what_a_repetition_reads_outlasts_it() {
     let job = Job::new(Arc::new(parse_model("tiny.toml", TINY).unwrap()), 1, 5);
@@ -204,15 +205,15 @@ fn what_a_repetition_reads_outlasts_it() {
     let end = tasks.len() - 1;
     let tensors = activations(&program, &program.roles[0]);
     let span = |name: &str| tensors.iter().find(|tensor| tensor.name == name).map(|tensor| (tensor.first, tensor.last));
-    // Tasks 3 to 6 repeat. r is made before them and copied at the end; its gradient is filled in them and read behind.
+    // Tasks 3 to 6 repeat. r is made before them and copied at the end; its gradient is filled in them and read after.
     assert_eq!((span("r"), span("r gradient")), (Some((1, end)), Some((3, 7))));
     assert_eq!((span("b"), span("b gradient")), (Some((3, 4)), Some((5, 6))));
-    // Without the copy, r ends with its own backward pass; without that too, behind the last repetition.
+    // Without the copy, r ends with its own backward pass; without that too, after the last repetition.
     let role = &mut program.roles[0];
     role.tasks.truncate(7);
     let tensors = activations(&program, &program.roles[0]);
     let r = tensors.iter().find(|tensor| tensor.name == "r").unwrap();
     assert_eq!((r.first, r.last), (1, 7));
-    // Who copies activations decides when an arena is free, not the last layer.
+    // The copy of activations decides when an arena is free, not the last layer.
     assert_eq!(Plan::of_role(&program, &program.roles[0], Reuse::Full).last, Some((1, Phase::Backward)));
 }

@@ -1,4 +1,4 @@
-//! Padding: exchanges with equal parts, and the room behind their ranges.
+//! Tests padding: exchanges with equal parts, and the padding after their ranges.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const STRATEGIES: [&str; 10] = [
     "model-parallel",
 ];
 
-/// Jobs of random models, some of which their strategy or their algorithm does not serve.
+/// Jobs of random models, some of which their strategy or their algorithm refuses.
 fn jobs() -> impl Strategy<Value = Job> {
     let strategies = proptest::sample::select(STRATEGIES.to_vec());
     let algorithms = proptest::sample::select(Algorithm::all().collect::<Vec<_>>());
@@ -50,8 +50,9 @@ fn elements(range: &Range<u64>) -> u64 {
 }
 
 proptest! {
-    /// A padded exchange needs no more elements for equal parts, and fewer than a part of each lane of each member has been added; where
-    /// its algorithm treats members alike, all of them send as much. Only a tensor that does not end its layer goes without.
+    /// A padded exchange needs no more elements for equal parts, and fewer than a part of each lane of each member has
+    /// been added; where its algorithm treats members alike, all of them send as much. Only a tensor that does not end
+    /// its layer is not padded.
     #[test]
     fn padded_exchanges_have_equal_parts(job in jobs()) {
         let Ok(program) = job.program() else { return Ok(()) };
@@ -75,7 +76,7 @@ proptest! {
         }
     }
 
-    /// Without padding the tasks are the same, and every element lies at its own number unless ranks share the buffer out.
+    /// Without padding the tasks are the same, and every element is at its own number unless ranks shard the buffer.
     #[test]
     fn padding_changes_exchanges_alone(job in jobs()) {
         let Ok(mut program) = job.program() else { return Ok(()) };
@@ -99,7 +100,8 @@ proptest! {
         }
     }
 
-    /// Behind the range of an exchange lie as many elements as it is rounded up by, and none that belongs to another range.
+    /// The range of an exchange is followed by as many elements as it is rounded up by, and none that belongs to
+    /// another range.
     #[test]
     fn nothing_else_lies_in_the_room_behind_a_range(job in jobs(), shared: bool) {
         let Ok(program) = job.program() else { return Ok(()) };
@@ -115,7 +117,7 @@ proptest! {
                 let place = places.place(buffer, &range);
                 let end = place.end + (schedule.elements() - elements(&exchange.range)) as usize;
                 prop_assert!(end <= places.of(buffer).elements());
-                // Buckets that share places take turns there.
+                // Buckets that share memory use it in turn.
                 if ![Buffer::Gradients, Buffer::Weights].contains(&buffer) || !shared {
                     let beyond = all.filter(|element| !range.contains(element));
                     let at = |element| places.place(buffer, &(element..element + 1)).start;
@@ -127,7 +129,7 @@ proptest! {
             let values: Vec<f32> = (0..program.elements(Buffer::Parameters)).map(value).collect();
             let parameters = places.of(Buffer::Parameters);
             prop_assert_eq!(parameters.gather(&parameters.spread(&values)), values);
-            // Memory counts what is behind ranges.
+            // Memory includes padding.
             let memory = Memory::of_role(&program, number, 1).unwrap();
             let full = BufferPlaces::of_role(&program, (role, role.ranks.first()), Reuse::Full);
             let bytes = |buffer| 4 * full.of(buffer).elements() as u64;
@@ -139,7 +141,7 @@ proptest! {
         }
     }
 
-    /// What ranks update are the parts that a reduce-scatter leaves them, without the elements behind the range.
+    /// The parts that ranks update are those that a reduce-scatter leaves them, without padding.
     #[test]
     fn own_parts_are_those_of_the_exchange(job in jobs()) {
         let Ok(program) = job.program() else { return Ok(()) };

@@ -1,9 +1,9 @@
-//! The passes of the paper, task by task, and the bytes that they send.
+//! Tests the passes of the paper, task by task, and the bytes that they send.
 
 use super::*;
 use lockstep_models::memory::Memory;
 
-/// Two convolutions' worth of model: 4×4×4 activations at the boundary, dense layers of 12 and 5 rows.
+/// A model with 4×4×4 activations at the boundary, dense layers of 12 and 5 rows.
 fn model() -> Arc<Model> {
     let text = "name = \"m\"\ninput = [1, 6, 6]\nlayer = [\n{ name = \"conv\", kind = \"conv2d\", out_channels = 4, kernel = 3 },\n\
                 { name = \"one\", kind = \"dense\", out_features = 12 },\n{ name = \"relu\", kind = \"relu\" },\n\
@@ -91,7 +91,7 @@ update conv";
     assert!(at("pack conv, pass 2") < at("forward one+relu, pass 1"));
 }
 
-/// Elements that each member of the exchanges called so sends.
+/// Elements that each member of the exchanges of this name sends.
 fn sent(program: &Program, name: &str) -> Vec<u64> {
     let of = |task: &&Task| task.name.starts_with(name);
     let Some(Op::Exchange(exchange)) = program.roles[0].tasks.iter().find(of).map(|task| &task.op) else {
@@ -101,9 +101,9 @@ fn sent(program: &Program, name: &str) -> Vec<u64> {
     (0..program.workers()).map(|member| schedule.elements_sent(member)).collect()
 }
 
-/// Krizhevsky 2014 §4: in (a) and (b) whoever sends sends K − 1 copies of its batch, in (c) 1/K of that with each pass; what
-/// comes back is as much in all. So what the busiest sends with the samples of a pass grows with K in (a) and (b), and in (c)
-/// it does not.
+/// Krizhevsky 2014 §4: in (a) and (b) the sender sends K − 1 copies of its batch, in (c) 1/K of that with each pass;
+/// in total as much comes back. So what the busiest sends with the samples of a pass grows with K in (a) and (b),
+/// but not in (c).
 #[test]
 fn the_bytes_of_the_three_schemes() {
     let n = 24;
@@ -128,7 +128,7 @@ fn the_bytes_of_the_three_schemes() {
     assert_eq!(sent(&groups, "gather conv, pass 3"), [0, 0, 3 * 12 * BOUNDARY, 3 * 12 * BOUNDARY]);
 }
 
-/// A rank's own rows need no exchange: only the convolution's gradients are added up.
+/// A rank's own rows need no exchange: only the convolution's gradients are summed.
 #[test]
 fn split_rows_are_updated_where_they_are() {
     let k = 3;
@@ -151,7 +151,7 @@ fn split_rows_are_updated_where_they_are() {
     assert_eq!(held.iter().sum::<u64>() - 2 * 40, program.whole_model().parameter_elements());
 }
 
-/// Krizhevsky 2014 §4: scheme (a) holds the activations of K batches behind the boundary, (b) and (c) those of one.
+/// Krizhevsky 2014 §4: scheme (a) holds the activations of K batches after the boundary, (b) and (c) those of one.
 #[test]
 fn scheme_a_takes_memory_for_all_samples() {
     let memory = |strategy: &str, ranks| Memory::of_role(&program(strategy, ranks, 10), 0, 1).unwrap();
@@ -166,7 +166,7 @@ fn scheme_a_takes_memory_for_all_samples() {
     assert!(a.weights < ssgd.weights, "{} of {}", a.weights, ssgd.weights);
 }
 
-/// What cannot be split says so, with the cure.
+/// Models that cannot be split are refused, with the cure.
 #[test]
 fn bad_input_is_refused() {
     let refused = |strategy: &str, change: &dyn Fn(&mut Job)| {
@@ -191,8 +191,8 @@ fn bad_input_is_refused() {
     }
 }
 
-/// Activations along `tensor` are sent one after the other by the order of the compute stream alone; without the copy out of the
-/// buffer, which waits for the call, nothing keeps the next call from beginning.
+/// Activations along `tensor` are sent one after the other only because of the order of the compute stream; without the
+/// copy out of the buffer, which waits for the call, nothing keeps the next call from beginning.
 #[test]
 fn calls_of_a_library_along_an_axis_take_turns() {
     let job = Job {

@@ -1,4 +1,4 @@
-//! Graphs whose layouts do not meet.
+//! Tests graphs whose layouts do not match.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn a_collective_that_is_missing_or_another_one_is_refused() {
             }
         }
         assert!(changed >= if matches!(job.strategy, Strategy::FirstDeviceTable(_)) { 7 } else { 8 }, "{changed}");
-        // Nor may a gradient that is a partial sum be taken for the whole one.
+        // Nor may a gradient that is a partial sum be used as the whole one.
         for edge in graph.dag.edge_indices() {
             let layout = graph.dag[edge].layout;
             for axis in layout.axes().iter().filter(|axis| layout.on(*axis) == AxisLayout::Partial) {
@@ -41,7 +41,8 @@ fn a_collective_that_is_missing_or_another_one_is_refused() {
     }
 }
 
-/// Each pair of layers sums once forward, its output, and once backward, the gradient of its input; the first pair has none.
+/// Each pair of layers sums once forward, its output, and once backward, the gradient of its input; the first
+/// pair has none.
 #[test]
 fn a_pair_of_layers_has_one_sum_each_way() {
     for (layers, ranks) in [(2, 2), (4, 4), (6, 8), (5, 4)] {
@@ -58,7 +59,8 @@ fn a_pair_of_layers_has_one_sum_each_way() {
         // A layer without a partner leaves its scores on all ranks.
         let gathers = program.roles[0].exchanges().filter(|(_, exchange)| exchange.collective == Collective::AllGather);
         assert_eq!(gathers.count(), layers % 2);
-        // Of layers of one width about as many bytes are sent as where features are gathered, in half as many exchanges.
+        // Of layers of one width about as many bytes are sent as where features are gathered, in half as
+        // many exchanges.
         let strategy = "model-parallel".parse().unwrap();
         let gathering = Job { strategy, ..Job::new(Arc::clone(&model), ranks, batch) }.program().unwrap();
         let sent = |program: &Program| -> (usize, u64) {
@@ -68,7 +70,7 @@ fn a_pair_of_layers_has_one_sum_each_way() {
         let ((sums, summed), (gathers, gathered)) = (sent(&program), sent(&gathering));
         assert_eq!((sums, gathers), (layers - 1 + layers % 2, 2 * layers - 1));
         assert!(summed <= gathered, "{summed} bytes beside {gathered}");
-        // Weights are shared out, the biases of second layers are on every rank.
+        // Weights are sharded, the biases of second layers are on every rank.
         let sharding = program.sharding.as_ref().unwrap();
         let all = sharding.whole.parameter_elements();
         let biases: u64 = (0..pairs).map(|pair| if 2 * pair + 2 == layers { 16 } else { 32 }).sum();
@@ -76,7 +78,7 @@ fn a_pair_of_layers_has_one_sum_each_way() {
     }
 }
 
-/// Weights and their gradient lie alike, also where a bucket holds layers that lie otherwise.
+/// Weights and their gradient have the same layout, also where a bucket holds layers with other layouts.
 #[test]
 fn weights_that_lie_otherwise_than_their_gradient_are_refused() {
     let job = Job { strategy: "megatron".parse().unwrap(), ..Job::new(Arc::new(load_model("lenet").unwrap()), 2, 4) };

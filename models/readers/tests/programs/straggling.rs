@@ -1,4 +1,4 @@
-//! How much of a step is waiting for the last rank.
+//! Tests how much of a step is spent waiting for the last rank.
 
 use std::sync::Arc;
 

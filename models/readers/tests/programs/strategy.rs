@@ -1,4 +1,4 @@
-//! What strategies are called, and the programs of learners.
+//! Tests the names of strategies, and the programs of learners.
 
 use std::sync::Arc;
 
@@ -61,8 +61,8 @@ fn names_are_read_as_they_are_written() {
     }
 }
 
-/// Koliousis et al. 2019, §4.2 and Fig. 8: a learning task needs its own local synchronisation alone, which needs the global
-/// one of the iteration before; so the global one is free to overlap the next learning task.
+/// Koliousis et al. 2019, §4.2 and Fig. 8: a learning task needs its own local synchronisation alone, which needs the
+/// global one of the iteration before; so the global one is free to overlap the next learning task.
 #[test]
 fn only_the_local_synchronisation_waits_for_the_average_model() {
     let program = program("sma", 4, |job| job.bucket = Bucket::Whole);
@@ -91,7 +91,8 @@ fn one_learner_averages_without_an_exchange() {
     assert_eq!(program.roles[0].tasks[correct].after, [After { task: average, lag: 1 }]);
 }
 
-/// Steps by itself in each repetition, then a mean that the next iteration waits for: nothing is beside the compute stream.
+/// Each repetition steps by itself, then a mean that the next iteration waits for: nothing runs beside the
+/// compute stream.
 #[test]
 fn local_sgd_exchanges_weights_after_its_steps() {
     let program = program("local-sgd:tau=3", 4, |job| job.bucket = Bucket::Whole);
@@ -124,13 +125,14 @@ fn learners_repeat_and_claim() {
     assert!(matches!(fixed.roles[0].tasks[1].op, Op::Elementwise(Elementwise { skips_first: true, .. })));
     assert_eq!(repeat(&program("sma:tau=3:first-come", 4, |_| ())), Some((12, 12, true)));
     assert_eq!(repeat(&program("sma:first-come", 4, |_| ())), Some((4, 12, true)));
-    // In turn each takes its own three, but asks for its turn before each.
+    // In turn each takes its own three, but requests its turn before each.
     assert_eq!(repeat(&program("sma:tau=3:round-robin", 4, |_| ())), Some((3, 12, true)));
     assert_eq!(repeat(&program("sma:round-robin", 4, |_| ())), Some((1, 11, true)));
     assert_eq!(repeat(&program("sma", 4, |_| ())), None);
 }
 
-/// Koliousis et al. 2019, §3.3 and Fig. 6: learners of a device sum among themselves, and one of each device goes across.
+/// Koliousis et al. 2019, §3.3 and Fig. 6: learners of a device sum among themselves, and one of each device
+/// exchanges across.
 #[test]
 fn reference_models_are_a_level_between() {
     let program = program("sma:reference-models", 6, |job| (job.bucket, job.learners) = (Bucket::Whole, 2));

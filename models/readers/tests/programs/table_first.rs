@@ -1,4 +1,4 @@
-//! Models whose first device holds the table.
+//! Tests models where the first device of each node holds the table.
 
 use super::*;
 

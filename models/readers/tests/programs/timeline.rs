@@ -1,4 +1,4 @@
-//! Steps and medians of a timeline.
+//! Tests steps and medians of a timeline.
 
 use super::*;
 use lockstep_models::WAIT;
@@ -53,7 +53,7 @@ fn parts_of_steps_are_of_one_statistic() {
     assert_eq!(of("update"), [0.0, 0.0, 0.5]);
 }
 
-/// A worker is free when a step begins and has its batch 5 s later; the load begins 1 s behind that.
+/// A worker is free when a step begins and has its batch 5 s later; the load begins 1 s after that.
 #[test]
 fn a_wait_for_a_batch_ends_with_its_upload() {
     use lockstep_models::{INPUT_WAIT, Job};

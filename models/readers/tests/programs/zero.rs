@@ -1,4 +1,5 @@
-//! ZeRO, stages 2 and 3: updates behind the backward passes that exchanges overlap, and gradients in places that others have left.
+//! Tests ZeRO, stages 2 and 3: updates after the backward passes that exchanges overlap, and gradients in memory that
+//! others have freed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,8 +37,9 @@ fn buckets() -> impl Strategy<Value = Bucket> {
     prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), sizes]
 }
 
-/// Runs the tasks of a role on the numbers of parameters: who exchanges gradients or uses them up finds those of its own parameters where
-/// they should be, each of every micro-batch once, and who reads parameters those that are not updated yet.
+/// Runs the tasks of a role on the numbers of parameters: tasks that exchange gradients or use them up must find those
+/// of their own parameters where they should be, each of every micro-batch once, and tasks that read parameters those
+/// that are not updated yet.
 fn run(program: &Program) -> Result<(), String> {
     let (gradients, role) = (gradients(program), &program.roles[0]);
     let mut arena: Vec<Option<u64>> = vec![None; gradients.elements()];
@@ -60,7 +62,7 @@ fn run(program: &Program) -> Result<(), String> {
                     }
                 }
             }
-            // An exchange is under way from here to its update: in between no task may write what it sums.
+            // An exchange is in flight from here to its update: in between no task may write what it sums.
             Op::Exchange(Exchange { buffer: Buffer::Gradients, range, .. })
             | Op::Elementwise(Elementwise { range, .. }) => {
                 let elements = range.start as usize..range.end as usize;
@@ -161,7 +163,7 @@ fn of_equal_buckets_as_many_live_as_are_exchanged_at_once_and_one_more() {
     }
 }
 
-/// Where updates follow the whole backward pass, each gradient has a place of its own, on servers too.
+/// Where updates follow the whole backward pass, each gradient has its own memory, on servers too.
 #[test]
 fn other_strategies_keep_all_gradients() {
     let strategies = [
@@ -264,8 +266,9 @@ fn what_keeps_gradients_until_the_end_is_refused() {
     assert_eq!(alone("zero-2").unwrap().roles, alone("ssgd").unwrap().roles);
 }
 
-/// Of L equal layers gathered p ahead, p + 1 are in memory at once, and each is gathered twice but for those that backward passes come
-/// to before they are free; without resharding all are there, gathered once (Rajbhandari et al. 2020 §5.3).
+/// Of L equal layers gathered p ahead, p + 1 are in memory at once, and each is gathered twice but for those that
+/// backward passes come to before they are free; without resharding all are there, gathered once (Rajbhandari et
+/// al. 2020 §5.3).
 #[test]
 fn gathered_parameters_take_the_layers_in_use_and_those_ahead() {
     for (layers, prefetch) in [(6, 0), (6, 1), (6, 2), (9, 1), (9, 3)] {
@@ -285,8 +288,8 @@ fn gathered_parameters_take_the_layers_in_use_and_those_ahead() {
         assert_eq!(elements(Buffer::Parameters), layers * 272 / 4);
         let whole = program(format!("zero-3:prefetch={prefetch}:no-reshard"));
         let buckets = gathers(&whole);
-        // The first layer's backward pass makes no gradient of its input, and reads no parameters. Those gathered ahead from the last
-        // forward to the first backward passes are still there.
+        // The first layer's backward pass makes no gradient of its input, and reads no parameters. Those gathered ahead
+        // from the last forward to the first backward passes are still there.
         let again = buckets - 1 - prefetch.div_ceil(2).max(1);
         assert_eq!(gathers(&of), buckets + again, "{layers} layers, {prefetch} ahead");
         let all = BufferPlaces::of_role(&whole, (&whole.roles[0], 0), Reuse::Full);
@@ -295,7 +298,8 @@ fn gathered_parameters_take_the_layers_in_use_and_those_ahead() {
     }
 }
 
-/// Replicas add up each part in a group of its own: 272 elements in 5 parts, rounded up to equal ones where exchanges are padded.
+/// Replicas sum each part in a separate group: 272 elements in 5 parts, rounded up to equal ones where
+/// exchanges are padded.
 #[test]
 fn replicas_add_up_the_parts_that_ranks_share() {
     for (pad, lengths) in [(true, [55; 5]), (false, [55, 55, 54, 54, 54])] {
@@ -324,7 +328,8 @@ fn replicas_add_up_the_parts_that_ranks_share() {
     }
 }
 
-/// Ranks with the same part of a layer update half of it each, along `data`, or a third along `device`, where replicas have the same third.
+/// Ranks with the same part of a layer update half of it each, along `data`, or a third along `device`, where replicas
+/// have the same third.
 #[test]
 fn split_layers_share_the_state_of_their_parts() {
     let elements = |strategy: &str, mesh: &str| {

@@ -1,4 +1,5 @@
-//! The band between two rows: which ranks form the groups of an exchange, who brings something and who takes the result.
+//! Draws the band between two rows: which ranks form the groups of an exchange, which contribute and which
+//! take the result.
 
 use std::fmt::Write as _;
 
@@ -14,15 +15,15 @@ use super::paper::{Anchor, COLLECTIVE, MARGIN, PLAIN, SMALL, WIDTH, text};
 /// Height of a band with one level of groups, and of each further level.
 const HEIGHT: f64 = 42.0;
 const LEVEL: f64 = 10.0;
-/// Room above the first line.
+/// Space above the first line.
 const ABOVE: f64 = 16.0;
-/// Room of the text at the left.
+/// Space of the text at the left.
 const LEFT: f64 = 168.0;
 
 /// The shown members of a group as columns, and whether further ones are left out.
 type Group = (Vec<usize>, bool);
 
-/// Lines that are drawn alike, as the data of one path each.
+/// Lines with the same style, as the data of one path each.
 #[derive(Default)]
 struct Strokes {
     lines: String,
@@ -51,7 +52,7 @@ impl Strokes {
         let _ = write!(self.dots, "M{:.1} {y:.0}a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z", x - 3.5);
     }
 
-    /// Writes them; what stays on its rank has a colour of its own.
+    /// Writes them; what stays on its rank has another colour.
     fn write(self, out: &mut String, exchanged: bool) {
         let [stem, tip] = if exchanged { ["stem", "tip"] } else { ["still", "rest"] };
         let all = [
@@ -67,8 +68,8 @@ impl Strokes {
     }
 }
 
-/// Writes the band from `top` on, its collective from `right` on, and says where it ends; `ends` are what ranks hold before and
-/// after.
+/// Writes the band from `top` on, its collective from `right` on, and returns its lower end; `ends` are what ranks hold
+/// before and after.
 pub(super) fn band(
     out: &mut String,
     (columns, grid): (&Columns<'_>, &Grid),
@@ -134,7 +135,7 @@ fn join(strokes: &mut Strokes, (columns, grid): (&Columns<'_>, &Grid), (members,
     }
 }
 
-/// How many groups there are, and how often a step has the change.
+/// How many groups there are, and how often a step contains the change.
 fn told(columns: &Columns<'_>, change: Change) -> Vec<String> {
     let who = if change.by.is_some() { groups(columns, change.axes) } else { "nothing is sent".to_owned() };
     let often = (change.times > 1).then(|| format!("{} times a step", change.times));
@@ -155,7 +156,7 @@ fn groups(columns: &Columns<'_>, axes: AxisSet) -> String {
     format!("{count} group{} of {ranks}", if count == 1 { "" } else { "s" })
 }
 
-/// What the legend shows of a band: two ranks that exchange, or one that does not.
+/// The legend's symbol of a band: two ranks that exchange, or one that does not.
 pub(super) fn sign(out: &mut String, place: Place, exchanged: bool) {
     let Place { left, top, width, height } = place;
     let mut strokes = Strokes::default();

@@ -1,4 +1,4 @@
-//! One cell: the outline of a tensor, and in it what a rank holds.
+//! Draws one cell: the outline of a tensor, and in it what a rank holds.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::paper::{COMMON, VERSIONS};
 const LETTER: f64 = 13.0;
 const SMALLEST: f64 = 9.0;
 
-/// A place on the picture, in points.
+/// A position on the picture, in points.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) left: f64,
@@ -67,7 +67,7 @@ pub(super) fn cell(out: &mut String, place: Place, contents: Option<Contents>) {
     if letters.is_empty() || size < SMALLEST {
         return;
     }
-    // On stripes a letter needs a ground of its own, which does not leave the part.
+    // On stripes a letter needs a plain background, which does not extend beyond the part.
     let halo = if contents.summand.is_some() { " halo" } else { "" };
     let smaller =
         if size < LETTER { format!(" style=\"font-size:{size:.1}px;stroke-width:3px\"") } else { String::new() };

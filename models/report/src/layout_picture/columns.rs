@@ -1,4 +1,4 @@
-//! `Columns`: which ranks of a mesh a picture shows, and where coordinates are left out.
+//! `Columns`: selects the ranks of a mesh that a picture shows, and where coordinates are left out.
 
 use lockstep_models::{Axis, AxisSet, Mesh};
 
@@ -59,7 +59,7 @@ impl<'a> Columns<'a> {
         Columns { mesh, ranks, axes }
     }
 
-    /// Whether all groups along the same axes have equally many ranks; not so on nodes with unequal numbers of devices.
+    /// Whether all groups along the same axes have equally many ranks; false on nodes with unequal numbers of devices.
     pub(super) fn is_even(&self) -> bool {
         is_even(self.mesh)
     }

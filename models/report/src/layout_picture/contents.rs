@@ -1,4 +1,4 @@
-//! `Contents`: which part of a tensor a rank holds under a layout.
+//! `Contents`: computes which part of a tensor a rank holds under a layout.
 
 use lockstep_models::{Axis, AxisLayout, Dimension, Layout};
 
@@ -43,7 +43,7 @@ pub(super) struct Contents {
     pub(super) version: Option<usize>,
 }
 
-/// What each rank that is shown holds; `None` where that is nothing.
+/// What each shown rank holds; `None` where that is nothing.
 pub(super) fn contents(columns: &Columns<'_>, layout: Layout) -> Vec<Option<Contents>> {
     let of = |wanted: AxisLayout| columns.axes.iter().copied().filter(move |axis| layout.on(*axis) == wanted);
     let [partial, own, first] =
@@ -65,8 +65,8 @@ pub(super) fn contents(columns: &Columns<'_>, layout: Layout) -> Vec<Option<Cont
     columns.ranks.iter().map(of_rank).collect()
 }
 
-/// A rank's share along an axis, among the ranks shown with its coordinates on the axes outside; what is left out, which comes
-/// before the last coordinate, has a share like that one.
+/// A rank's share along an axis, among the ranks shown with its coordinates on the axes outside; the coordinates left
+/// out, which come before the last, have a share like the last one's.
 fn share(columns: &Columns<'_>, axis: Axis, rank: u32) -> Part {
     let at = |axis: Axis, rank: u32| columns.mesh.coordinate(axis, rank);
     let outside = columns.axes.iter().take_while(|outer| **outer != axis).copied().collect::<Vec<Axis>>();

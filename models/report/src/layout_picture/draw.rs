@@ -1,4 +1,4 @@
-//! The picture as SVG: heading, coordinates and ranks, the rows with the bands between them, the legend.
+//! Draws the picture in SVG: heading, coordinates and ranks, the rows with the bands between them, the legend.
 
 use std::fmt::Write as _;
 
@@ -14,12 +14,12 @@ use super::lines::Line;
 use super::paper::{Anchor, HEADING, MARGIN, NAME, PLAIN, SMALL, STYLE, WIDTH, rule, text};
 use crate::svg::escaped;
 
-/// Height of a row, and the room between rows of different tensors.
+/// Height of a row, and the space between rows of different tensors.
 const ROW: f64 = 42.0;
 const APART: f64 = 16.0;
 /// Where the text to the right of the columns begins.
 const RIGHT: f64 = ROOM.1 + 16.0;
-/// Room of the names to the left of the columns.
+/// Space of the names to the left of the columns.
 const NAMES: f64 = ROOM.0 - 8.0 - MARGIN;
 /// Characters of two layers' names that fit on a line.
 const SHORT: usize = 24;
@@ -57,7 +57,7 @@ pub(super) fn svg(heading: &str, model: &Model, columns: &Columns<'_>, lines: &[
     )
 }
 
-/// Heading, coordinates and numbers of the ranks; says where they end.
+/// Draws heading, coordinates and numbers of the ranks; returns their lower end.
 fn header(out: &mut String, heading: &str, columns: &Columns<'_>, grid: &Grid) -> f64 {
     text(out, HEADING, Anchor::Start, (MARGIN, 24.0), WIDTH - 2.0 * MARGIN, heading);
     let (shown, all) = (columns.ranks.len() as u32, columns.mesh.ranks());
@@ -128,7 +128,7 @@ fn placements(layout: Layout) -> Vec<String> {
     if on_axes.is_empty() { vec![layout.to_string()] } else { on_axes }
 }
 
-/// The first layer and the last, in a line each where one line has no room for both.
+/// The first layer and the last, on two lines where one line is too short for both.
 fn layers(model: &Model, layers: &[LayerId]) -> Vec<String> {
     let name = |id: &LayerId| model.node(*id).name.as_str();
     match layers {

@@ -1,12 +1,12 @@
-//! `Grid`: where the columns of the picture are.
+//! `Grid`: computes the positions of the picture's columns.
 
 use super::columns::Columns;
 
-/// Left and right end of the room of all columns, in points.
+/// Left and right end of the area of all columns, in points.
 pub(super) const ROOM: (f64, f64) = (190.0, 606.0);
 /// Widest column.
 const WIDEST: f64 = 86.0;
-/// Room between neighbours, more where an outer coordinate changes, and more where ranks are left out.
+/// Space between neighbours, more where an outer coordinate changes, and more where ranks are left out.
 const BETWEEN: f64 = 8.0;
 const STEP: f64 = 12.0;
 const LEFT_OUT: f64 = 18.0;

@@ -1,4 +1,4 @@
-//! The legend: how a cell is read, and what each way to lie looks like, as far as the picture shows it.
+//! Draws the legend: how a cell is read, and the look of each layout in the picture.
 
 use lockstep_models::{AxisLayout, Dimension, Layout};
 
@@ -26,7 +26,7 @@ enum Entry {
     Slice,
 }
 
-/// Writes it from `top` on and says where it ends.
+/// Writes it from `top` on and returns its lower end.
 pub(super) fn legend(out: &mut String, lines: &[Line], top: f64) -> f64 {
     for (number, line) in READING.iter().enumerate() {
         let at = (MARGIN, top + 14.0 + 15.0 * number as f64);

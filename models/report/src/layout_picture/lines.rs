@@ -1,24 +1,24 @@
-//! `Line`: a row of the picture: a row of the table, or what a change has made where no row of the table follows with it.
+//! `Line`: a row of the picture: a row of the table, or the result of a change that no row of the table follows.
 
 use lockstep_models::{AxisSet, LayerId, Layout, LayoutRow};
 
-/// A tensor as it lies, and what changes that.
+/// A tensor in its layout, and what changes that.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Line {
     pub(super) tensor: &'static str,
     pub(super) layers: Vec<LayerId>,
     pub(super) layout: Layout,
-    /// What makes the layout that of the next line, which is of the same tensor.
+    /// What makes the layout of the next line, which is of the same tensor.
     pub(super) change: Option<Change>,
 }
 
 /// A change from one line to the next.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Change {
-    /// The collective; `None` where every rank already has what it takes.
+    /// The collective; `None` where every rank already has what it needs.
     pub(super) by: Option<&'static str>,
     pub(super) axes: AxisSet,
-    /// How often a step has it.
+    /// How often a step contains it.
     pub(super) times: u32,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Change {
 pub(super) fn lines(table: &[LayoutRow]) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     let mut show = |tensor: &'static str, layout: Layout, layers: &[LayerId], change: Option<Change>| {
-        // What a change has made has no layers yet: those of the row that follows with it are its.
+        // The result of a change has no layers yet: it takes those of the row that follows with it.
         let same = |last: &&mut Line| (last.tensor, last.layout, last.change) == (tensor, layout, None);
         match lines.last_mut().filter(same).filter(|last| last.layers.is_empty()) {
             Some(last) => *last = Line { tensor, layers: layers.to_vec(), layout, change },

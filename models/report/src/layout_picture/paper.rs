@@ -1,4 +1,4 @@
-//! What the picture is drawn with: its style sheet, and text that is cut where there is no room.
+//! Writes the picture's style sheet and text, cut where space is short.
 
 use std::fmt::Write as _;
 
@@ -9,9 +9,9 @@ pub(super) const WIDTH: f64 = 800.0;
 /// Its margin at the left and the right.
 pub(super) const MARGIN: f64 = 12.0;
 
-/// What all ranks have parts of (Okabe and Ito 2008).
+/// The colour of data common to all ranks (Okabe and Ito 2008).
 pub(super) const COMMON: &str = "#0072b2";
-/// Versions that ranks have of their own, told apart by letters too; light enough for dark letters.
+/// The colours of versions that ranks have of their own, also distinguished by letters; light enough for dark letters.
 pub(super) const VERSIONS: [&str; 8] =
     ["#e69f00", "#56b4e9", "#3fbf8f", "#e0a0c8", "#f0e442", "#b4b4b4", "#b9a1e6", "#d19a6a"];
 
@@ -28,7 +28,7 @@ pub(super) const STYLE: &str = "text{fill:#222}.heading{font-size:14px;font-weig
 /// Width of a character of the widest usual fonts, as a share of their size.
 const CHARACTER: f64 = 0.6;
 const BOLD_CHARACTER: f64 = 0.68;
-/// Smallest size of a text that is to fit.
+/// Smallest size to which a text is shrunk.
 const SMALLEST: f64 = 6.0;
 
 /// How a text is set: a class of [`STYLE`] with its size.
@@ -88,7 +88,7 @@ fn shortened(content: &str, characters: usize) -> String {
     format!("{}…", begin.trim_end())
 }
 
-/// A level line.
+/// A horizontal line.
 pub(super) fn rule(out: &mut String, y: f64) {
     let _ = writeln!(out, "<path class=\"rule\" d=\"M{MARGIN} {y:.1}H{}\"/>", WIDTH - MARGIN);
 }

@@ -20,7 +20,7 @@ const PLACEMENTS: [AxisLayout; 7] = [
     AxisLayout::First,
 ];
 
-/// What `models layouts` draws from.
+/// The input of `models layouts`.
 struct Drawn {
     heading: String,
     model: Arc<Model>,
@@ -108,7 +108,8 @@ fn layouts(mesh: &Mesh) -> Vec<Layout> {
     })
 }
 
-/// How often ranks hold each cube of samples, features and elements of a tensor, by version and summand; ranks that hold the same part count once.
+/// How often ranks hold each cube of samples, features and elements of a tensor, by version and summand; ranks that
+/// hold the same part count once.
 ///
 /// The cubes are of a grid fine enough for all parts.
 fn coverage(cells: &[Option<Contents>]) -> BTreeMap<(Option<usize>, Option<usize>), Vec<u32>> {
@@ -165,7 +166,7 @@ fn ranks_hold_the_same_where_only_replicated_axes_tell_them_apart() {
             for (one, a) in cells.iter().zip(0..) {
                 for (other, b) in cells.iter().zip(0..) {
                     let differ = layout.axes().iter().any(|axis| mesh.coordinate(axis, a) != mesh.coordinate(axis, b));
-                    // Ranks that hold nothing are alike wherever they are.
+                    // Cells of ranks that hold nothing are equal everywhere.
                     assert!((one == other) != differ || one.is_none() && other.is_none(), "{mesh}, {layout}: {a}, {b}");
                 }
             }
@@ -173,7 +174,8 @@ fn ranks_hold_the_same_where_only_replicated_axes_tell_them_apart() {
     }
 }
 
-/// Of a large mesh the parts that are shown are apart from each other, the first begins the tensor and the last ends it.
+/// Of a large mesh the parts that are shown are apart from each other, the first begins the tensor and the
+/// last ends it.
 #[test]
 fn of_many_ranks_the_first_and_the_last_are_shown() {
     let large = [
@@ -248,7 +250,7 @@ fn the_lines_show_every_row_and_every_change_of_the_table() {
     }
 }
 
-/// A text of a picture: its class, where its foot begins, how far it goes at most, and what it says.
+/// A text of a picture: its class, where its foot begins, its largest extent, and its content.
 struct Text {
     class: String,
     left: f64,

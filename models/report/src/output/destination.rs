@@ -1,5 +1,5 @@
-//! `Destination`: what the path of an output leads to, behind all links: a file, which is replaced whole, or a device, a pipe or
-//! an open descriptor, which is written into.
+//! `Destination`: resolves the path of an output through all links: a file, which is replaced whole, or a device, a
+//! pipe or an open descriptor, which is written into.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -15,7 +15,7 @@ const BUFFER: usize = 1 << 18;
 /// Longest name, in bytes, that a draft repeats: file systems take 255.
 const LONGEST: usize = 200;
 
-/// Where an output goes.
+/// The target of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
     /// A file, or the place of one that does not exist yet; its folder exists and is written without links.
@@ -32,7 +32,7 @@ impl Destination {
     /// What `path` leads to.
     ///
     /// # Errors
-    /// What cannot be written, in words: a folder, a folder that does not exist, a link to itself.
+    /// Why it cannot be written: a folder, a folder that does not exist, a link to itself.
     pub fn find(path: &Path) -> Result<Destination, String> {
         let unreachable = |error: io::Error| format!("cannot be written: {error}; name a file that can be");
         if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
@@ -70,7 +70,7 @@ impl Destination {
         Err("is a link that leads back to itself: name a file".to_owned())
     }
 
-    /// Tries whether it can be written, and leaves everything as it is. A pipe is not opened: its reader may come later.
+    /// Tries whether it can be written, and changes nothing. A pipe is not opened: its reader may come later.
     ///
     /// # Errors
     /// A folder or a file that is write-protected.
@@ -84,8 +84,8 @@ impl Destination {
         fs::remove_file(draft)
     }
 
-    /// Writes what `fill` gives. A file is replaced in one step when it is complete, and keeps its permissions; on an error it
-    /// stays as it was and nothing else is left. A reader of a stream that has gone away is no error.
+    /// Writes the output of `fill`. A file is replaced in one step when it is complete, and keeps its permissions; on
+    /// an error it is unchanged and nothing else is left. A stream whose reader has gone away is no error.
     ///
     /// # Errors
     /// A full disk, no permission, or whatever `fill` reports.
@@ -104,14 +104,14 @@ impl Destination {
             filled(file, fill)?.sync_all()?;
             fs::rename(&draft, path)
         });
-        // The draft may not exist; the first error is the one to tell.
+        // The draft may not exist; the first error is the one to report.
         written.inspect_err(|_| drop(fs::remove_file(&draft)))
     }
 
-    /// Writes behind what is there.
+    /// Appends to the existing content.
     ///
     /// # Errors
-    /// What cannot be opened.
+    /// Errors on opening it.
     pub fn stream(&self) -> io::Result<Box<dyn Write + Send>> {
         Ok(match self {
             Destination::Stdout => Box::new(io::stdout()),
@@ -122,7 +122,7 @@ impl Destination {
     }
 }
 
-/// The writer with all that `fill` gives.
+/// The writer with the complete output of `fill`.
 fn filled<W: Write>(writer: W, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<W> {
     let mut writer = BufWriter::with_capacity(BUFFER, writer);
     fill(&mut writer)?;
@@ -143,7 +143,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// `trace.json` → `trace.json.4711.tmp`: beside it, and a name of this process alone.
+/// `trace.json` → `trace.json.4711.tmp`: beside it, with a name unique to this process.
 fn draft_of(path: &Path) -> PathBuf {
     let name = path.file_name().filter(|name| name.len() <= LONGEST);
     let mut draft = name.map_or_else(|| OsString::from("draft"), OsString::from);

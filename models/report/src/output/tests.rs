@@ -1,4 +1,4 @@
-//! Tests of outputs: files, links, devices and folders, each beforehand and when it is written.
+//! Tests of outputs: files, links, devices and folders, each checked beforehand and when it is written.
 
 use super::*;
 
@@ -48,7 +48,7 @@ fn places_that_cannot_be_written_are_refused_beforehand_and_when_written() {
     // A check leaves nothing.
     assert_eq!(check_writable("--trace", &folder.join("a.json")).map(drop), Ok(()));
     assert_eq!(names(&folder), ["file"]);
-    // The longest name that there may be has a draft too.
+    // The longest valid name has a draft too.
     let longest = folder.join("a".repeat(255));
     assert_eq!(check_writable("--trace", &longest).map(drop), Ok(()));
     write(&longest, "new").unwrap();
@@ -148,7 +148,7 @@ mod unix {
         assert_eq!(names(&folder), ["nothing", "pipe"]);
     }
 
-    /// A descriptor of a regular file is appended to: to replace the file would part it from the descriptor.
+    /// A descriptor of a regular file is appended to: replacing the file would detach it from the descriptor.
     #[cfg(target_os = "linux")]
     #[test]
     fn descriptors_are_written_into() {

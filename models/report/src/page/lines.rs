@@ -1,4 +1,4 @@
-//! The timelines of one step for a page: predicted and measured, with the tasks that differ marked.
+//! Builds the timelines of one step for a page: predicted and measured, with the tasks that differ marked.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const MATTERS: f64 = 0.01;
 pub struct Lines {
     label: String,
     sides: Vec<Side>,
-    /// Which bars are marked, in words.
+    /// A text that says which bars are marked.
     differs: String,
 }
 
@@ -36,7 +36,7 @@ struct Bar {
     kind: &'static str,
     start_ms: f64,
     end_ms: f64,
-    /// How long the same task takes on the other side.
+    /// The duration of the same task on the other side.
     other_ms: Option<f64>,
     differs: bool,
 }
@@ -90,7 +90,7 @@ fn side(name: &'static str, program: &Program, timeline: &Timeline) -> Option<(S
         return None;
     }
     spans.sort_by_key(|span| (span.rank, span.start, span.task, span.repetition));
-    // What is read ahead may begin before the step does.
+    // Input tasks may begin before the step does.
     let begin = step.begin.min(spans.iter().map(|span| span.start).min()?);
     let (mut lanes, mut bars, mut keys): (Vec<String>, Vec<Bar>, Vec<Key>) = (Vec::new(), Vec::new(), Vec::new());
     for span in spans {
@@ -105,7 +105,7 @@ fn side(name: &'static str, program: &Program, timeline: &Timeline) -> Option<(S
             lanes.push(lane);
             lanes.len() - 1
         });
-        // Nanoseconds are enough to look at.
+        // Nanoseconds are precise enough for display.
         let ms = |time: Time| ((time - begin).as_secs_f64() * 1e9).round() * 1e-6;
         let (start_ms, end_ms) = (ms(span.start), ms(span.end));
         let (name, kind) = (task.name.clone(), task.op.kind());

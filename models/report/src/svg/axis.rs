@@ -1,6 +1,6 @@
-//! `Axis`: from values to places on a picture, and at which values its ticks stand.
+//! `Axis`: maps values to positions on a picture and chooses the values of its ticks.
 
-/// How an axis spreads its values.
+/// How an axis spaces its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Spacing {
     /// Equal differences are equal distances; from zero.
@@ -10,7 +10,7 @@ pub enum Spacing {
     Log,
 }
 
-/// One axis: from which to which value, on how many points.
+/// One axis: its range of values, and its length in points.
 #[derive(Debug, Clone, Copy)]
 pub struct Axis {
     /// The value at its beginning.
@@ -25,7 +25,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// The axis of `values`, all above zero on a logarithmic one, with a little room at its ends.
+    /// The axis of `values`, all above zero on a logarithmic one, with a small margin at its ends.
     pub fn of(values: impl Iterator<Item = f64>, spacing: Spacing, from: f64, to: f64) -> Axis {
         let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
         let (low, high) = if low <= high && high > 0.0 { (low, high) } else { (1.0, 10.0) };
@@ -38,7 +38,7 @@ impl Axis {
         }
     }
 
-    /// The same linear axis from `low`, which is below its end; a logarithmic one as it is.
+    /// The same linear axis from `low`, which is below its end; a logarithmic one unchanged.
     pub fn begin(self, low: f64) -> Axis {
         if self.spacing == Spacing::Log || low >= self.high { self } else { Axis { low, ..self } }
     }
@@ -48,7 +48,7 @@ impl Axis {
         Axis { low: 1.0 / end, high: end, from, to, spacing: Spacing::Log }
     }
 
-    /// Where a value stands.
+    /// The position of a value.
     pub fn at(&self, value: f64) -> f64 {
         let share = match self.spacing {
             Spacing::Linear => (value - self.low) / (self.high - self.low),
@@ -57,7 +57,7 @@ impl Axis {
         self.from + (self.to - self.from) * share
     }
 
-    /// Whether a value stands on the axis.
+    /// Whether a value is within the axis.
     pub fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
@@ -68,7 +68,8 @@ impl Axis {
         all.iter().copied().step_by(all.len().div_ceil(12).max(1)).collect()
     }
 
-    /// Ones, twos and fives of each power of ten; ones alone over many powers, and multiples of one of them on a linear axis.
+    /// Ones, twos and fives of each power of ten; ones alone over many powers, and multiples of one of them on a
+    /// linear axis.
     pub fn ticks(&self) -> Vec<f64> {
         let powers = |steps: &'static [f64]| {
             let each = move |power: i32| steps.iter().map(move |step| step * 10f64.powi(power));
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!((axis.at(0.0), axis.at(10.0), axis.at(100.0)), (0.0, 1.0, 10.0));
         let axis = Axis::around_one(4.0, 0.0, 10.0);
         assert!((axis.at(1.0) - 5.0).abs() < 1e-12 && (axis.at(2.0) - 7.5).abs() < 1e-12);
-        // One value, and none at all, still span something.
+        // One value, or none at all, still gives an axis.
         for (values, spacing) in [(vec![5.0], Spacing::Log), (vec![], Spacing::Log), (vec![0.0], Spacing::Linear)] {
             let axis = Axis::of(values.into_iter(), spacing, 0.0, 10.0);
             assert!(axis.low < axis.high && axis.at(5.0).is_finite());

@@ -1,4 +1,4 @@
-//! Layouts of elementwise arithmetic, which follow from its formula: multiply-adds are linear in what they read.
+//! Derives the layouts of elementwise arithmetic from its formula: multiply-adds are linear in what they read.
 //!
 //! A value may depend on inputs that are replicated (R), own (O) and partial (P):
 //!
@@ -9,13 +9,13 @@
 //! | P and R | own | as a part it would count what is replicated once for each rank |
 //! | O, with or without others | own, partial | each rank has a version, and a sum over versions is a tensor of its own |
 //!
-//! What is split alike stays so, for elements do not depend on each other. The optimizer's momentum is that of one model: gradients come to
-//! it whole or in parts, tensor by tensor.
+//! A split is kept if all operands have it, since elements do not depend on each other. The optimizer's momentum
+//! belongs to one model: gradients must reach it complete or sharded, tensor by tensor.
 
 use super::{COLUMNS, ELEMENTS, FEATURES, Placed, are_alike};
 use crate::{AxisLayout, Buffer, Formula, Operand};
 
-/// On what a value depends.
+/// What a value depends on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Origin {
     own: bool,
@@ -43,7 +43,7 @@ impl Origin {
         }
     }
 
-    /// Whether the value may be given in a layout.
+    /// Whether the value may have a layout.
     fn gives(self, layout: AxisLayout) -> bool {
         match layout {
             AxisLayout::Replicated => !self.own && !self.partial,
@@ -54,7 +54,7 @@ impl Origin {
     }
 }
 
-/// Whether a formula may take inputs so, and its outputs are then as stated.
+/// Whether a formula may take these inputs and give these outputs.
 pub(super) fn allows(formula: &Formula, inputs: &[Placed], outputs: &[Placed]) -> bool {
     if formula.writes(Buffer::Momentum) {
         let is_part = |layout| matches!(layout, AxisLayout::Replicated | FEATURES | COLUMNS | ELEMENTS);
@@ -63,12 +63,12 @@ pub(super) fn allows(formula: &Formula, inputs: &[Placed], outputs: &[Placed]) -
     if [FEATURES, ELEMENTS].iter().any(|split| inputs.iter().chain(outputs).all(|(_, layout)| layout == split)) {
         return true;
     }
-    // What it does not read orders tasks alone, so it says nothing unless all ranks hold the same.
+    // Tensors that it does not read only order tasks, so their layout does not matter unless all ranks hold the same.
     let read = |item: &&Placed| item.0.buffer().is_some_and(|buffer| formula.reads(buffer));
     if inputs.iter().filter(|item| !read(item)).any(|(_, layout)| *layout != AxisLayout::Replicated) {
         return false;
     }
-    // A buffer that no input brings is what the step before left in it: it lies as the node gives it.
+    // A buffer without an input holds what the previous step left there: its layout is the one that the node gives it.
     let given = |operand| {
         let of = |item: &&Placed| item.0.buffer().map(Operand::Buffer) == Some(operand);
         inputs.iter().find(of).or_else(|| outputs.iter().find(of)).map(|(_, layout)| *layout)

@@ -1,4 +1,5 @@
-//! How the outputs and gradients of a model's layers lie when some are split, and which gathers that takes.
+//! Determines the layouts of the outputs and gradients of a model's layers when some are split, and the gathers
+//! that these need.
 
 use lockstep_topology::InputError;
 
@@ -7,7 +8,7 @@ use super::{FEATURES, Gather, SAMPLES};
 use crate::AxisLayout;
 use crate::layer::FeatureRule;
 
-/// How each layer's output lies for those that take it, and whether it keeps columns.
+/// The layout of each layer's output for its consumers, and whether it keeps columns.
 pub(super) fn outputs(
     whole: &Model,
     ranks: u32,
@@ -20,7 +21,7 @@ pub(super) fn outputs(
         let before_vector = whole.consumers(id).iter().all(|id| whole.node(*id).layer.rule().kind().flattens);
         let rows = node.layer.rule().share(ranks).is_some();
         let padding = |input: &LayerId| padded[input.index()];
-        // A padded feature would have to leave its column as it is.
+        // A padded feature would have to keep its column unchanged.
         let by_columns = pairs && split_inputs && rows && !front(id) && !node.inputs.iter().any(padding);
         padded.push(if rows { !node.output.channels.is_multiple_of(ranks) } else { node.inputs.iter().any(padding) });
         columns.push(by_columns);
@@ -54,19 +55,19 @@ fn refusal(node: &Node, why: &str) -> InputError {
     InputError::flag("strategy", "", message)
 }
 
-/// A model whose layers are split, before the gathers are there.
+/// A model whose layers are split, before gathers are added.
 pub(super) struct Cut<'a> {
     pub(super) whole: &'a Model,
-    /// By layer: how its output lies for those that take it.
+    /// By layer: the layout of its output for its consumers.
     pub(super) outputs: &'a [AxisLayout],
     /// By layer: whether it keeps columns.
     pub(super) columns: &'a [bool],
-    /// Whether partial gradients are added up where they arise.
+    /// Whether partial gradients are summed where they arise.
     pub(super) pairs: bool,
 }
 
-/// How the gradient of each layer's output lies: where a rank computes it with its own rows only, as a partial sum. It stays
-/// one through layers without weights, whose backward passes are linear in it.
+/// The layout of the gradient of each layer's output: a partial sum where a rank computes it with its own rows only. It
+/// stays one through layers without weights, whose backward passes are linear in it.
 pub(super) fn gradients(cut: &Cut<'_>) -> Result<Vec<AxisLayout>, InputError> {
     let mut layouts = cut.outputs.to_vec();
     for (id, node) in cut.whole.iter().rev() {
@@ -89,7 +90,7 @@ pub(super) fn gradients(cut: &Cut<'_>) -> Result<Vec<AxisLayout>, InputError> {
 }
 
 impl Cut<'_> {
-    /// What `consumer` gives as gradient of an input of which all ranks have everything.
+    /// The layout of the gradient that `consumer` computes of an input which all ranks have in full.
     fn gives(&self, gradients: &[AxisLayout], consumer: LayerId) -> AxisLayout {
         let split = self.outputs[consumer.index()] == FEATURES;
         match self.whole.node(consumer).layer.is_loss() {
@@ -99,7 +100,7 @@ impl Cut<'_> {
         }
     }
 
-    /// Whether the gradient that `consumer` gives of `input` is added up before it goes on.
+    /// Whether the gradient of `input` from `consumer` is summed over the ranks before it is used.
     fn returns(&self, input: LayerId, consumer: LayerId) -> bool {
         let rows = self.whole.node(consumer).is_product() && self.outputs[consumer.index()] == FEATURES;
         let learns = self.whole.needs_input_gradient(consumer);

@@ -1,4 +1,4 @@
-//! Cuts by work are the best of all cuts, and what crosses a boundary is what layers behind it read.
+//! Tests that cuts by work are the best of all cuts, and that what crosses a boundary is what layers after it read.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,5 @@
-//! Schedules take the times of their papers, and the check accepts exactly the lists that a simulation tick by tick gets through.
+//! Tests that schedules take the times of their papers, and that the check accepts exactly the lists that a
+//! tick-by-tick simulation completes.
 
 use proptest::prelude::*;
 
@@ -80,7 +81,8 @@ proptest! {
         let in_flight = check(&lists, chunks, micro_batches).unwrap();
         let time = |_, pass| if pass == FORWARD { forward } else { backward };
         let spans = times(&lists, chunks, time).unwrap();
-        // With v chunks a stage, a chunk takes 1/v of its stage: work m·v, bubble s − 1, both times the time of a chunk.
+        // With v chunks a stage, a chunk takes 1/v of its stage: work m·v, bubble s − 1, both times the
+        // time of a chunk.
         let (s, m, v) = (u64::from(stages), u64::from(micro_batches), u64::from(chunks));
         prop_assert_eq!(makespan(&spans), (m * v + s - 1) * (forward + backward));
         prop_assert_eq!(ticks(&lists, chunks, time), Some(makespan(&spans)));
@@ -135,7 +137,7 @@ proptest! {
         let checked = check(&lists, chunks, micro_batches);
         prop_assert_eq!(checked.is_ok(), holds(&lists, chunks, micro_batches), "{:?}", checked);
         prop_assert!(checked.is_err() || ![1, 2].contains(&change));
-        // Times of lists that are not complete end, or say what is missing.
+        // Times of incomplete lists end, or name what is missing.
         let _ = times(&lists, chunks, |_, _| 1);
     }
 

@@ -1,4 +1,4 @@
-//! The page of measured curves: a picture a system, dots measured, lines predicted, both axes logarithmic.
+//! Draws the page of measured curves: a picture per system, dots measured, lines predicted, both axes logarithmic.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,12 +18,12 @@ const FRAME: Frame = Frame {
     lines: "stroke=\"#e0e0e0\"",
     figures: " fill=\"#666\"",
 };
-/// Colours that most eyes tell apart (Okabe and Ito 2008).
+/// Colours that most people can distinguish (Okabe and Ito 2008).
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#b8578f", "#b07c00", "#3f9fd0", "#444"];
 /// Height of a line of the legend.
 const LEGEND: f64 = 18.0;
 
-/// A page of all systems, one file without anything from elsewhere.
+/// A page of all systems, one file without external resources.
 pub fn curves_page(systems: &[System], curves: &Curves) -> String {
     let mut out =
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>lockstep: collectives</title></head>\

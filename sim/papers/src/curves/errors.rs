@@ -1,4 +1,4 @@
-//! Errors by curve, and over all of them.
+//! Computes errors by curve, and over all of them.
 
 use lockstep_report::{CurvePointRow, CurveRow};
 use lockstep_sim::SimError;
@@ -13,11 +13,11 @@ const LARGE: u64 = 16 << 20;
 /// Predictions beside measured curves.
 #[derive(Debug, Clone)]
 pub struct Curves {
-    /// A row a curve.
+    /// A row per curve.
     pub rows: Vec<CurveRow>,
-    /// A row a point.
+    /// A row per point.
     pub points: Vec<CurvePointRow>,
-    /// What is to be said of all.
+    /// Notes about all of them.
     pub notes: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ pub fn curves(systems: &[System]) -> Result<Curves, SimError> {
     Ok(Curves { rows, points, notes })
 }
 
-/// The errors of a curve; none where no point counts.
+/// The errors of a curve; `None` where no point counts.
 fn row(system: &System, curve: &Curve, points: &[CurvePointRow]) -> Option<CurveRow> {
     let counted = || points.iter().filter(|point| point.counted);
     let worst = counted().max_by(|one, other| one.log_error.total_cmp(&other.log_error))?;
@@ -72,7 +72,7 @@ fn row(system: &System, curve: &Curve, points: &[CurvePointRow]) -> Option<Curve
     })
 }
 
-/// The middle value; `None` of none.
+/// The median; `None` without values.
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.collect();
     (!values.is_empty()).then(|| lockstep_models::median(values))

@@ -1,15 +1,15 @@
-//! The time of a measured point as it is predicted on the system's machine.
+//! Predicts the time of a measured point on the system's machine.
 
 use lockstep_sim::{CollectiveRun, Platform, Roofline, SimError, nccl_choice, simulate_collective};
 use lockstep_topology::{Cluster, Group, Hosting, Placement, PlacementRule};
 
 use super::{Curve, Point, System};
 
-/// What is predicted of a point.
+/// The prediction of a point.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Predicted {
     pub(super) micros: f64,
-    /// What NCCL takes.
+    /// NCCL's choice.
     pub(super) choice: Option<String>,
 }
 

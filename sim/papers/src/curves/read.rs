@@ -1,4 +1,4 @@
-//! A system's curves from its TOML text: points as pairs of bytes and microseconds, or of bus bandwidths in GB/s.
+//! Reads a system's curves from its TOML text: points as pairs of bytes and microseconds, or of bus bandwidths in GB/s.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -44,7 +44,7 @@ impl System {
     /// The curves that `text`, the content of `file`, describes.
     ///
     /// # Errors
-    /// Anything that is no TOML, unknown or missing keys, points that are no pairs of positive numbers: with file, line and cure.
+    /// Invalid TOML, unknown or missing keys, points that are no pairs of positive numbers: with file, line and cure.
     pub fn parse(file: &str, text: &str) -> Result<System, InputError> {
         let document = Source { file, text }.parse()?;
         let root = document.table("a system", &KEYS)?;
@@ -83,7 +83,7 @@ fn curve(
     let from = table.whole("from", 0..=u64::MAX >> 1)?.unwrap_or(FROM);
     let to = table.whole("to", 0..=u64::MAX >> 1)?.unwrap_or(u64::MAX);
     let factor = |ranks| collective.of(ranks, 4 * u64::from(ranks)).bus_factor(ranks);
-    // GB/s on the bus of a buffer.
+    // GB/s on the bus for a buffer.
     let micros = |bytes: u64, ranks, bus: f64| bytes as f64 * factor(ranks) / bus * 1e-3;
     let need_ranks = || ranks.ok_or_else(|| table.missing("ranks", "8, at the head of the file"));
     let read = |pair: (u64, f64), by_bus: bool| -> Result<Point, InputError> {

@@ -1,4 +1,4 @@
-//! The systems that come with lockstep, and machines that no preset is like, as text.
+//! Holds the systems that come with lockstep, and machines that resemble no preset, as text.
 
 use lockstep_topology::{Cluster, InputError};
 

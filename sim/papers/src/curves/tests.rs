@@ -1,4 +1,4 @@
-//! Tests of the measured curves: all read, all predicted, and bad files refused with line and cure.
+//! Tests measured curves: all are read and predicted, and bad files are refused with line and cure.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn every_curve_is_read_and_predicted() {
     assert!(all.points.iter().all(|point| point.predicted_time_us > 0.0 && point.log_error.is_finite()));
     let page = curves_page(&systems, &all);
     assert_eq!(page.matches("<svg").count(), systems.len());
-    // What is agreed of all: medians of curves, and from 16 MiB.
+    // Agreed bounds on all: medians of curves, and from 16 MiB.
     let medians = || all.rows.iter().map(|row| row.median_log_error);
     assert!(medians().all(|error| error <= 0.25), "{:?}", all.rows);
     assert!(medians().filter(|error| *error <= 0.12).count() > all.rows.len() / 2, "{:?}", all.rows);

@@ -1,4 +1,4 @@
-//! The axis to the right from its TOML text, and the configurations along it.
+//! Reads the horizontal axis from its TOML text, and makes the configurations along it.
 
 use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
@@ -8,10 +8,10 @@ use lockstep_report::svg::Spacing;
 use lockstep_topology::document::{Entry, Source, Table};
 
 const X_KEYS: [&str; 7] = ["key", "label", "values", "names", "times", "write", "scale"];
-/// The key that stands for none of an experiment but for the buffer of an allreduce.
+/// The key that is the buffer of an allreduce and not a key of an experiment.
 pub(super) const BYTES: &str = "bytes";
 
-/// The axis to the right, and what its values replace in a configuration.
+/// The horizontal axis, and what its values replace in a configuration.
 pub(super) struct Moved {
     pub(super) key: String,
     pub(super) across: Across,
@@ -76,7 +76,7 @@ pub(super) fn set(base: &Experiment, key: &str, text: &str, place: &ErrorPlace) 
     Ok(experiment)
 }
 
-/// How an axis spreads its values.
+/// How an axis spaces its values.
 pub(super) fn spacing(axis: &Table<'_>) -> Result<Spacing, InputError> {
     match axis.get("scale") {
         None => Ok(Spacing::Linear),

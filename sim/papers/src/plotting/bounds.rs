@@ -1,4 +1,4 @@
-//! What bounds the lines of a plot, in a sentence after its caption, as the predictions say.
+//! Writes what bounds the lines of a plot, in a sentence after its caption, from the predictions.
 
 use crate::plot::Plot;
 use lockstep_report::PlotRow;
@@ -27,7 +27,7 @@ pub fn told(plot: &Plot, points: &[PlotRow]) -> String {
     }
 }
 
-/// What bounds the points of a line, and from where on it is something else; which of several like devices does not matter.
+/// What bounds the points of a line, and where it changes; which of several equal devices does not matter.
 fn along<'a>(row: impl Iterator<Item = &'a PlotRow>) -> String {
     let mut text = String::new();
     let mut last = String::new();

@@ -1,6 +1,6 @@
-//! A plot as SVG: lines and small dots are predicted, diamonds are published, hollow where a row does not count.
+//! Draws a plot as SVG: lines and small dots are predicted, diamonds are published, hollow where a row does not count.
 //!
-//! Colours are the page's, so that it can be read by day and by night.
+//! Colours are the page's, so that light and dark mode work.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::plot::{Line, Plot};
 use lockstep_report::PlotRow;
 use lockstep_report::svg::{Axis, DASHES, Frame, escaped, points, significant, tick};
 
-/// Width of the picture and height of its plot, in points; narrow, so that a telephone shows it at nearly its size.
+/// Width of the picture and height of its plot, in points; narrow, so that a phone shows it at nearly its size.
 const WIDTH: f64 = 460.0;
 const HEIGHT: f64 = 250.0;
 const FRAME: Frame = Frame {
@@ -24,7 +24,7 @@ const COLOURS: usize = 7;
 /// Width of a character and height of a line of text, in points.
 const CHARACTER: f64 = 6.6;
 const TEXT: f64 = 12.0;
-/// Width of a line, and how close to it another lies on it.
+/// Width of a line, and the distance below which another coincides with it.
 const STROKE: f64 = 1.8;
 const NEAR: f64 = 2.0;
 /// Height of a line of the legend.
@@ -34,7 +34,7 @@ const LEGEND: f64 = 18.0;
 pub(crate) fn svg(plot: &Plot, all: &[PlotRow]) -> String {
     let own: Vec<&PlotRow> = all.iter().filter(|row| row.figure == plot.name).collect();
     let x = Axis::of(own.iter().map(|row| row.x), plot.x.spacing, FRAME.left, FRAME.right);
-    // Perfect scaling may leave the picture, what is predicted or published may not.
+    // Perfect scaling may leave the picture; predicted and published points may not.
     let y = own.iter().filter(|row| row.source != "perfect").map(|row| row.y);
     let y = Axis::of(y, plot.y.spacing, FRAME.bottom, FRAME.top).begin(plot.y.from);
     let height = FRAME.bottom + 48.0 + LEGEND * plot.lines.len() as f64;
@@ -58,7 +58,7 @@ pub(crate) fn svg(plot: &Plot, all: &[PlotRow]) -> String {
         );
         let predicted = of(line, "predicted");
         let places = points(predicted.iter().map(|row| (x.at(row.x), y.at(row.y))));
-        // A line on which others lie shows on both sides of them.
+        // A line covered by others is visible on both sides of them.
         let lies_on = |other: &&Line| {
             let theirs = of(other, "predicted");
             predicted.iter().zip(&theirs).all(|(ours, theirs)| (y.at(ours.y) - y.at(theirs.y)).abs() < NEAR)
@@ -96,7 +96,7 @@ pub(crate) fn svg(plot: &Plot, all: &[PlotRow]) -> String {
     out + "</svg>\n"
 }
 
-/// What the axis calls a point's `x`.
+/// The axis's name of a point's `x`.
 fn named(row: &PlotRow) -> String {
     row.x_name.clone().unwrap_or_else(|| tick(row.x))
 }
@@ -106,7 +106,7 @@ fn grid(out: &mut String, plot: &Plot, x: &Axis, y: &Axis) {
     for (value, name) in &plot.x.values {
         let name = name.clone().unwrap_or_else(|| tick(*value));
         let (at, half) = (x.at(*value), CHARACTER / 2.0 * name.chars().count() as f64);
-        // A figure without room is left out.
+        // A figure without space is left out.
         let shown = if at - half >= free_from { escaped(&name) } else { String::new() };
         if !shown.is_empty() {
             free_from = at + half + CHARACTER;
@@ -126,7 +126,7 @@ fn grid(out: &mut String, plot: &Plot, x: &Axis, y: &Axis) {
     );
 }
 
-/// Where a text, or a mark, stands on the picture.
+/// The position of a text or a mark on the picture.
 #[derive(Debug, Clone, Copy)]
 struct Text {
     left: f64,
@@ -152,7 +152,7 @@ impl Text {
     }
 }
 
-/// A published point with its row's name, where there is room for it.
+/// A published point with its row's name, where there is space for it.
 fn point(out: &mut String, colour: usize, row: &PlotRow, (x, y): (f64, f64), taken: &mut Vec<Text>) {
     let name = row.row.as_deref().unwrap_or_default();
     let width = CHARACTER * name.chars().count() as f64;

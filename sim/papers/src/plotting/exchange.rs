@@ -1,4 +1,4 @@
-//! An allreduce alone on a paper's machine, as the steps of its experiment would ask for it.
+//! Predicts an allreduce alone on a paper's machine, as a step of its experiment would run it.
 
 use lockstep_sim::answer::collective_bound;
 use lockstep_sim::{CollectiveRun, FoldRule, Platform, SimError, simulate_collective};
@@ -16,7 +16,7 @@ impl Exchange {
     /// Its seconds, or the bytes of its buffer per second; and what bounds it.
     ///
     /// # Errors
-    /// A method that cannot serve, more ranks than places: without a place of their own.
+    /// An algorithm that does not apply, more ranks than places: without a place in the file.
     pub(super) fn value(&self, site: &Site) -> Result<(f64, String), Failure> {
         let mut configuration = first(&self.at)?;
         let (placement, hosting) = configuration.place(&site.cluster, &self.at)?;

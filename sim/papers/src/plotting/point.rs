@@ -1,4 +1,4 @@
-//! The points of a paper's plots: what is predicted along each line, what is published, and what perfect scaling would be.
+//! Collects the points of a paper's plots: predictions along each line, published figures, and perfect scaling.
 
 use crate::case::{Case, at_place};
 use crate::figures::Cores;
@@ -35,7 +35,8 @@ pub(crate) fn predicted(paper: &Paper, case: &Case<'_>, cores: &Cores) -> Result
     Ok(points)
 }
 
-/// What is predicted at one value of the axis, in seconds, bytes per second, images per second or a number; and what bounds it.
+/// The prediction at one value of the axis, in seconds, bytes per second, images per second or a number; and
+/// what bounds it.
 fn one(case: &Case<'_>, line: &Line, index: usize) -> Result<(f64, Option<String>), Failure> {
     match &line.of {
         Of::Exchanges(exchanges) => {

@@ -1,7 +1,8 @@
-//! Where a published row stands on an axis: its figure, or what follows from it and the batch, or from it and a second row.
+//! Finds the value of a published row on an axis: its figure, or what follows from it and the batch, or from it and
+//! a second row.
 //!
-//! Hours of training are seconds of a step where samples, passes and batch are known; what is so many times the throughput of
-//! a configuration that the paper has a figure of is a throughput itself. Nothing predicted enters.
+//! Hours of training become seconds of a step where samples, passes and batch are known; a multiple of the throughput
+//! of a configuration for which the paper has a figure is itself a throughput. Nothing predicted enters.
 
 use crate::figures::first;
 use crate::paper::Paper;
@@ -10,7 +11,7 @@ use crate::row::Row;
 use lockstep_experiment::Experiment;
 use lockstep_report::failure::Failure;
 
-/// The published figure of `row` as `wanted` of the same configuration; none where it does not follow.
+/// The published figure of `row` converted to `wanted` of the same configuration; `None` where it does not follow.
 ///
 /// # Errors
 /// A configuration that does not exist.
@@ -40,7 +41,7 @@ pub(super) fn published(paper: &Paper, row: &Row, wanted: &Quantity) -> Result<O
     }
 }
 
-/// Images per second that a row's figure means.
+/// The images per second that follow from a row's figure.
 fn images_per_s(paper: &Paper, row: &Row) -> Result<Option<f64>, Failure> {
     let Some(figure) = row.published.map(|figure| figure * row.unit.factor) else { return Ok(None) };
     match &row.quantity {
@@ -57,14 +58,14 @@ fn images_per_s(paper: &Paper, row: &Row) -> Result<Option<f64>, Failure> {
     }
 }
 
-/// Images in the time of a step, or of all epochs.
+/// Images of a step, or of all epochs.
 fn images_per_step_or_run(of: &Quantity, at: &Experiment) -> Result<f64, Failure> {
     let batch = batch(at)?;
-    // Whole batches: what is left over of an epoch is dropped, as in predictions.
+    // Whole batches: the remainder of an epoch is dropped, as in predictions.
     Ok(if let Quantity::Time { epochs, samples } = of { epochs * (samples / batch).floor() * batch } else { batch })
 }
 
-/// How many times the throughput of `over` a row's figure means.
+/// The multiple of the throughput of `over` that follows from a row's figure.
 fn times(paper: &Paper, row: &Row, over: &Experiment) -> Result<Option<f64>, Failure> {
     if let Some(
         Quantity::Speedup { over: own_over }
@@ -80,7 +81,7 @@ fn times(paper: &Paper, row: &Row, over: &Experiment) -> Result<Option<f64>, Fai
     Ok(images_per_s(paper, row)?.zip(theirs).map(|(ours, theirs)| ours / theirs))
 }
 
-/// The row with a time or throughput of just this configuration.
+/// The row with a time or throughput of exactly this configuration.
 fn absolute<'a>(paper: &'a Paper, of: &Experiment) -> Option<&'a Row> {
     let absolute = |row: &&Row| {
         matches!(row.quantity, Some(Quantity::Time { .. } | Quantity::StepTime | Quantity::Throughput)) && row.at == *of
@@ -88,7 +89,7 @@ fn absolute<'a>(paper: &'a Paper, of: &Experiment) -> Option<&'a Row> {
     paper.rows.iter().find(absolute)
 }
 
-/// How many times the throughput of its own `over` a row's figure means.
+/// The multiple of the throughput of its own `over` that follows from a row's figure.
 fn own(row: &Row, figure: f64) -> Result<Option<f64>, Failure> {
     Ok(match &row.quantity {
         Some(Quantity::Speedup { .. }) => Some(figure),

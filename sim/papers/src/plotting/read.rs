@@ -1,4 +1,4 @@
-//! Plots from their TOML text.
+//! Reads plots from their TOML text.
 
 use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
@@ -19,7 +19,7 @@ const PLOT_KEYS: [&str; 7] = ["name", "title", "like", "caption", "x", "y", "lin
 const Y_KEYS: [&str; 8] = ["quantity", "label", "unit", "scale", "from", "epochs", "samples", "bytes"];
 const LINE_KEYS: [&str; 7] = ["name", "at", "over", "over_moves", "computed", "rows", "perfect"];
 
-/// The plots that `text`, the content of `file`, draws of `paper`.
+/// The plots of `paper` in `text`, the content of `file`.
 pub(super) fn parse(paper: &Paper, file: &str, text: &str) -> Result<Vec<Plot>, InputError> {
     let document = Source { file, text }.parse()?;
     let root = document.table("a file of figures", &["figure"])?;
@@ -59,7 +59,7 @@ fn plot(paper: &Paper, entry: &Entry<'_>) -> Result<Plot, InputError> {
     })
 }
 
-/// A row that nobody has published.
+/// A row without a published figure.
 fn unpublished(quantity: Quantity, at: Experiment, unit: Unit, place: ErrorPlace) -> Row {
     Row {
         name: String::new(),
@@ -75,7 +75,7 @@ fn unpublished(quantity: Quantity, at: Experiment, unit: Unit, place: ErrorPlace
     }
 }
 
-/// A figure's axes, to which its lines are read.
+/// A figure's axes, against which its lines are read.
 struct Axes<'a> {
     paper: &'a Paper,
     x: Moved,
@@ -114,7 +114,7 @@ impl Axes<'_> {
         Ok(Line { name, of, perfect, points })
     }
 
-    /// Closed forms, of which the axis is the number of workers.
+    /// Closed forms whose axis is the number of workers.
     fn closed_form(&self, entry: &Entry<'_>) -> Result<Vec<Row>, InputError> {
         let form = Computed::read(entry)?;
         let one = |(value, _): &(f64, Option<String>)| {
@@ -177,13 +177,13 @@ impl Axes<'_> {
         each.into_iter().enumerate().map(one).collect()
     }
 
-    /// The published row that `entry` names, where its configuration stands on the line.
+    /// The published row that `entry` names, if its configuration is on the line.
     fn point(&self, of: &Of, entry: &Entry<'_>) -> Result<Point, InputError> {
         let name = entry.text()?;
         let row =
             self.paper.rows.iter().find(|row| row.name == name).ok_or_else(|| entry.error("there is no such row"))?;
         let Of::Rows(line) = of else { return Err(entry.error("is not an allreduce alone: leave it out")) };
-        // What is published may be the value of the axis itself: then the point stands on the line.
+        // The published figure may be the value of the axis itself: then the point is on the line.
         if let (Some(Quantity::TunedLearners), "learners", Some(learners)) =
             (&row.quantity, self.x.key.as_str(), row.published)
         {

@@ -1,4 +1,5 @@
-//! Tests of plots: what files are refused, where published points stand, and that the papers' own files draw what they say.
+//! Tests of plots: which files are refused, the positions of published points, and that the papers' own files draw
+//! what they say.
 
 use super::*;
 use crate::{PAPERS, Shipped, account};
@@ -57,8 +58,8 @@ fn lines_are_predictions_of_the_papers_machine() {
     };
     let (predicted, published, perfect) =
         (of("f", "l", "predicted"), of("f", "l", "published"), of("f", "l", "perfect"));
-    // Computation is scaled to the anchor's 1,610 images an epoch, of which whole steps are 1,600; a server's wire is worse than a
-    // ring's.
+    // Computation is scaled to the anchor's 1,610 images an epoch, of which whole steps are 1,600; a server's wire is
+    // worse than a ring's.
     assert!((predicted[0] / published[0] - 1.00625).abs() < 1e-3 && perfect == [predicted[0], 4.0 * predicted[0]]);
     assert!(of("f", "server", "predicted")[1] < predicted[1] && published.len() == 2);
     let rates = of("g", "ring", "predicted");
@@ -106,7 +107,7 @@ fn what_cannot_be_drawn_is_refused_with_its_line() {
     }
 }
 
-/// Every paper has figures, all of whose points stand on a line.
+/// Every paper has figures, all of whose points are on a line.
 #[test]
 fn the_papers_own_figures_are_read() {
     for Shipped { name, .. } in PAPERS {

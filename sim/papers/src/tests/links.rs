@@ -1,5 +1,5 @@
-//! That a link's bandwidth matters where it bounds a step and nowhere else: every kind of link of every paper's cluster at twice
-//! its rate.
+//! Tests that a link's bandwidth matters where it bounds a step and nowhere else: every kind of link of every paper's
+//! cluster at twice its rate.
 
 use crate::case::{Case, Known};
 use crate::figures::{Cores, Figure};
@@ -28,8 +28,9 @@ fn configurations(paper: &Paper) -> Vec<Experiment> {
     found
 }
 
-/// No step takes longer, none gains more than computation stood still, and those that a link bounds gain by one kind or another
-/// (the busiest wire may wait for a slower copy): with computation as data sheets have it, and with a thousandth of it.
+/// No step takes longer, none gains more than its computation was idle, and those that a link bounds gain by one kind
+/// or another (the busiest wire may wait for a slower copy): with computation as in data sheets, and with a
+/// thousandth of it.
 #[test]
 fn a_links_bandwidth_matters_where_it_bounds_and_nowhere_else() {
     let scale = |name: &str| Parameter::Scale(Scale::new(name, vec![1.0]).unwrap());
@@ -63,7 +64,8 @@ fn a_links_bandwidth_matters_where_it_bounds_and_nowhere_else() {
                         "{name} {} on {:?}, {link}: gains {gain:.4} of {still:.4}, bound by {}",
                         experiment.model, experiment.ranks, before.bound
                     );
-                    // Where events change places up to a hundredth is lost; kernels beside shorter transfers win some more.
+                    // Up to a hundredth is lost where the order of events changes; kernels beside shorter transfers
+                    // gain some more.
                     assert!(gain > -0.01 && gain < still + 0.05, "{what}");
                 }
             }

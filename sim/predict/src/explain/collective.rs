@@ -1,4 +1,4 @@
-//! What stands behind the time of one collective: what is in use, and what the time reacts to.
+//! Explains the time of one collective: what is in use, and what the time reacts to.
 
 use lockstep_sim::answer::{Bound, collective_sensitivities};
 use lockstep_sim::{CollectiveRun, CollectiveTime, Platform, SimError};
@@ -7,10 +7,10 @@ use super::{classes, euler_sum, reacting};
 use crate::site::Site;
 use lockstep_report::explanation::CollectiveExplanation;
 
-/// Explains a time; `progress` hears the share of the work that is done, from 0 to 1.
+/// Explains a time; `progress` gets the share of the work that is done, from 0 to 1.
 ///
 /// # Errors
-/// What refuses a simulation with other figures.
+/// Errors of a simulation with other figures.
 pub fn explain_collective(
     run: &CollectiveRun,
     platform: &Platform<'_>,

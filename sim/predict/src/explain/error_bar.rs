@@ -1,6 +1,8 @@
-//! The error bar: intervals of a measured profile carried through the sensitivities, or which figures are not measured.
+//! Computes the error bar: intervals of a measured profile propagated through the sensitivities, or lists figures that
+//! are not measured.
 //!
-//! What the model leaves out is not in it. Figures of one sort are taken to be off together, sorts independently.
+//! Errors of the model itself are not included. Figures of one sort are assumed to be off together, sorts
+//! independently.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +58,8 @@ pub(super) fn error_bar(
     }
 }
 
-/// By how much a single kernel of the GPUs that compute is off in the mean, and the step if all are; `None` without such GPUs.
+/// The mean error of a single kernel of the GPUs that compute, and that of the step if all are off; `None`
+/// without such GPUs.
 fn kernels(site: &Site, predicted: &Predicted, sensitivities: &[Sensitivity]) -> Option<(f64, f64)> {
     let devices = predicted.placement.all().map(|rank| predicted.placement.device(rank));
     let gpus = devices.filter_map(|device| match &site.cluster.devices()[device.0 as usize].kind {
@@ -97,7 +100,7 @@ fn relative(profile: &Profile, time: OwnTime, predicted: &Predicted) -> f64 {
     }
 }
 
-/// Σ (high − low)/2 over Σ value; 0 of nothing.
+/// Σ (high − low)/2 over Σ value; 0 without intervals.
 fn half_width(intervals: impl Iterator<Item = Interval>) -> f64 {
     let (width, value) = intervals.fold((0.0, 0.0), |(width, value), interval| {
         (width + (interval.high - interval.low) / 2.0, value + interval.value)

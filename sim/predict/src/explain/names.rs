@@ -1,4 +1,4 @@
-//! What parameters are called, and where their figures come from.
+//! Names parameters, and the sources of their figures.
 
 use std::collections::BTreeSet;
 
@@ -30,14 +30,14 @@ pub(super) fn parameter(parameter: Parameter) -> String {
     }
 }
 
-/// The parameter's name where it is a figure of this site: data sheets know no kernel times, a profile prices by nothing
-/// else.
+/// The parameter's name where it is a figure of this site: data sheets have no kernel times, and a profile
+/// nothing else.
 pub(super) fn in_words(of: Parameter, site: &Site) -> Option<String> {
     let own = matches!(of, Parameter::Own(_));
     (!own || site.profile.is_some()).then(|| parameter(of))
 }
 
-/// Where the figures of a parameter come from, each source once.
+/// The sources of a parameter's figures, each once.
 pub(super) fn provenance(parameter: Parameter, site: &Site, placement: &Placement) -> Vec<String> {
     let mut sources: BTreeSet<String> = BTreeSet::new();
     match parameter {

@@ -1,4 +1,4 @@
-//! An explanation as text: short aligned lines, each with its unit.
+//! Formats an explanation as text: short aligned lines, each with its unit.
 
 use lockstep_topology::Bytes;
 
@@ -8,7 +8,7 @@ use lockstep_report::explanation::{
 };
 use lockstep_report::{CollectiveRow, PredictedRow, aligned};
 
-/// Exchanges that are listed, those that cost most.
+/// Exchanges that are listed, the most expensive.
 const EXCHANGES: usize = 6;
 /// Tasks that are listed.
 const TASKS: usize = 5;
@@ -71,7 +71,7 @@ pub fn collective_text(row: &CollectiveRow) -> String {
     )
 }
 
-/// Lines behind the name of what they tell.
+/// Lines below their title.
 fn titled(name: &str, lines: &str) -> String {
     let line = |(index, line): (usize, &str)| {
         let name = if index == 0 { name } else { "" };
@@ -147,7 +147,7 @@ fn memory(memory: &MemoryFigures) -> String {
         ("input", memory.input_bytes),
         ("exchanges", memory.communication_bytes),
     ];
-    // What the program declares: few have it.
+    // The buffers that the program declares: few programs have any.
     let declared = memory.total_bytes - parts.iter().map(|(_, bytes)| bytes).sum::<u64>();
     let parts = parts.into_iter().chain((declared > 0).then_some(("buffers", declared)));
     let parts: Vec<String> = parts.map(|(name, bytes)| format!("{name} {}", size(bytes))).collect();
@@ -264,7 +264,7 @@ fn time(seconds: f64) -> String {
     }
 }
 
-/// Three digits that count.
+/// Three significant digits.
 fn figure(value: f64) -> String {
     let places = (2 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 6) as usize;
     format!("{value:.places$}")

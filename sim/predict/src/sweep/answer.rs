@@ -1,4 +1,4 @@
-//! `Answer`: what a sweep has found so far: the front of each question, its knee, and how the points fared.
+//! `Answer`: collects what a sweep has found so far: the front of each question, its knee, and counts of points.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use lockstep_report::{FrontRow, Setting, SweepRow};
 /// One predicted point in a plot.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dot {
-    /// Which question it answers.
+    /// The question that it answers.
     pub question: Question,
     /// Its ranks.
     pub total_ranks: u32,
@@ -19,7 +19,7 @@ pub struct Dot {
     pub step_time_s: f64,
 }
 
-/// What is known of a sweep.
+/// The state of a sweep.
 #[derive(Debug, Default)]
 pub struct Answer {
     /// The front of each question, in the order of the sweep's lists.
@@ -36,7 +36,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Takes a finished row.
+    /// Adds a finished row.
     pub fn add(&mut self, sweep: &Sweep, plan: &Plan, row: &SweepRow) {
         self.rows += 1;
         if let Some(kept) = &mut self.kept {
@@ -65,7 +65,7 @@ impl Answer {
         self.refused == self.rows
     }
 
-    /// Why the first point that cannot be cannot.
+    /// Why the first refused point was refused.
     pub fn first_refused(&self) -> Option<&str> {
         self.first_refused.as_ref().map(|(_, reason)| reason.as_str())
     }

@@ -1,4 +1,4 @@
-//! `Collector`: rows from many threads, put into their order, completed, written, and added to the answer.
+//! `Collector`: takes rows from many threads, orders, completes and writes them, and adds them to the answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,15 +10,15 @@ use lockstep_experiment::sweep::{Family, Plan, Sweep};
 use lockstep_report::SweepRow;
 use lockstep_report::failure::Failure;
 
-/// Rows that may wait for one before them; a thread that is further ahead waits too.
+/// Rows that may wait for an earlier one; a thread that is farther ahead waits too.
 const AHEAD: u32 = 4096;
 
-/// What all threads and an interrupt share.
+/// The state that all threads and an interrupt share.
 pub struct Collector {
     sweep: Sweep,
     plan: Plan,
     shard: Option<Shard>,
-    /// The points whose rows these are, ascending.
+    /// The points of the rows, ascending.
     order: Vec<u32>,
     state: Mutex<State>,
     moved: Condvar,
@@ -26,7 +26,7 @@ pub struct Collector {
 
 #[derive(Default)]
 struct State {
-    /// Rows that are finished; those before it are in the file.
+    /// The number of finished rows; those before it are in the file.
     done: u32,
     /// Rows that wait for an earlier one; without a row: the same as another.
     waiting: BTreeMap<u32, Option<SweepRow>>,
@@ -37,10 +37,10 @@ struct State {
     first: BTreeMap<Family, f64>,
     answer: Answer,
     file: Option<RowsFile>,
-    /// Refused rows before the first that is not: a sweep in which nothing can be leaves no file.
+    /// Refused rows before the first accepted one: a sweep without any accepted point leaves no file.
     held: Vec<SweepRow>,
     stopped: Option<Failure>,
-    /// Whether rows that still come are left out.
+    /// Whether later rows are left out.
     closed: bool,
 }
 
@@ -50,7 +50,8 @@ impl Collector {
         Collector::of(sweep, plan, None)
     }
 
-    /// A collector of the rows of a shard: of points that are predicted, without what rows of other shards decide.
+    /// A collector of the rows of a shard: of points that are predicted, without columns that depend on rows of
+    /// other shards.
     pub fn of(sweep: Sweep, plan: Plan, shard: Option<Shard>) -> Collector {
         let repeat = plan.same_as.values().copied().collect();
         let order = shard.map_or_else(|| (0..plan.points.len() as u32).collect(), |shard| points_of(shard, &plan));
@@ -58,12 +59,12 @@ impl Collector {
         Collector { sweep, plan, shard, order, state, moved: Condvar::new() }
     }
 
-    /// Keeps every row from now on, refused ones too: a page shows them all.
+    /// Keeps every row from now on, refused ones too, for a page that shows them all.
     pub fn keep_rows(&self) {
         self.lock().answer.kept = Some(Vec::new());
     }
 
-    /// What was asked.
+    /// The sweep.
     pub fn sweep(&self) -> &Sweep {
         &self.sweep
     }
@@ -73,7 +74,7 @@ impl Collector {
         &self.plan
     }
 
-    /// The part of it that is done here.
+    /// The shard, if it is one.
     pub fn shard(&self) -> Option<Shard> {
         self.shard
     }
@@ -87,7 +88,7 @@ impl Collector {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A row that the file holds already.
+    /// Adds a row that the file already holds.
     pub fn known(&self, row: SweepRow) {
         let mut state = self.lock();
         state.finish(&self.sweep, &self.plan, &row);
@@ -99,12 +100,12 @@ impl Collector {
         self.lock().file = Some(file);
     }
 
-    /// Rows that are finished, all of which stand before the others.
+    /// The number of finished rows, all of which come before the others.
     pub fn done(&self) -> u32 {
         self.lock().done
     }
 
-    /// Waits until row `row` is near enough to what is done; no if the sweep has stopped.
+    /// Waits until row `row` is close enough to the finished ones; false if the sweep has stopped.
     pub(super) fn may_start(&self, row: u32) -> bool {
         let mut state = self.lock();
         while state.stopped.is_none() && row >= state.done.saturating_add(AHEAD) {
@@ -113,7 +114,7 @@ impl Collector {
         state.stopped.is_none()
     }
 
-    /// Takes the row at `place` in the order; `None`: the point that it is the same as has its figures.
+    /// Takes the row at `place` in the order; `None`: the row of the equal point has its figures.
     pub(super) fn put(&self, place: u32, row: Option<SweepRow>, label: impl Fn(u32, u32) -> SweepRow) {
         let mut state = self.lock();
         if state.closed {
@@ -141,7 +142,7 @@ impl Collector {
         self.moved.notify_all();
     }
 
-    /// Leaves out what still comes, for somebody tells now how far it went.
+    /// Leaves out all later rows, because the result so far is being reported.
     pub fn close(&self) {
         self.lock().closed = true;
     }
@@ -152,7 +153,7 @@ impl Collector {
         self.moved.notify_all();
     }
 
-    /// Why the sweep ended early, if it did; else everything is on the disk.
+    /// The error that ended the sweep early, if one did; else flushes everything to the disk.
     pub(super) fn end(&self) -> Result<(), Failure> {
         let mut state = self.lock();
         match state.stopped.take() {
@@ -161,7 +162,7 @@ impl Collector {
         }
     }
 
-    /// What is known, and the file that it stands in with its number of rows; nothing is added while `use_it` runs.
+    /// The answer so far, and the file with the number of rows written to it; nothing is added while `use_it` runs.
     pub fn with<T>(&self, use_it: impl FnOnce(&Answer, Option<(&RowsFile, u32)>) -> T) -> T {
         let state = self.lock();
         let written = state.done - state.held.len() as u32;
@@ -169,7 +170,7 @@ impl Collector {
     }
 }
 
-/// The points of a shard: dealt out are those that are predicted, for the others only repeat what these have.
+/// The points of a shard: only predicted points are dealt out, since the others only repeat their figures.
 pub(super) fn points_of(shard: Shard, plan: &Plan) -> Vec<u32> {
     let predicted: Vec<u32> = (0..plan.points.len() as u32).filter(|point| !plan.same_as.contains_key(point)).collect();
     shard.rows(predicted.len() as u32).map(|row| predicted[row as usize]).collect()
@@ -200,7 +201,7 @@ impl State {
         Ok(file.add(row)?)
     }
 
-    /// Remembers what later rows and the answer need of a row.
+    /// Records what later rows and the answer need of a row.
     fn finish(&mut self, sweep: &Sweep, plan: &Plan, row: &SweepRow) {
         let (index, ranks) = (row.point as u32, row.setting.ranks);
         if let Some(images_per_s) = row.images_per_s {

@@ -1,8 +1,9 @@
-//! `RowsFile`: the rows of a sweep as they come, CSV or JSON lines, in a file that an interrupted sweep goes on with.
+//! `RowsFile`: writes the rows of a sweep as they come, as CSV or JSON lines, to a file that an interrupted
+//! sweep resumes.
 //!
-//! Rows stand in the order of their points and each is one write of one line, so whatever ends a sweep leaves the beginning
-//! of what the whole one would have written, and at most one line that is torn. That one is cut off; each other line must
-//! be to the byte what this sweep writes.
+//! Rows are in the order of their points and each is one write of one line, so an interrupted sweep leaves the
+//! beginning of the complete file and at most one torn line. That one is cut off; each other line must be to the byte
+//! what this sweep writes.
 
 use std::io::{self, BufRead};
 use std::path::Path;
@@ -21,7 +22,7 @@ enum Form {
 }
 
 impl Form {
-    /// As the ending of the file's name says.
+    /// By the ending of the file's name.
     fn of(path: &Path) -> Result<Form, InputError> {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("csv") => Ok(Form::Csv(CsvForm::of(&SweepRow::default()))),
@@ -47,7 +48,8 @@ pub struct RowsFile {
 }
 
 impl RowsFile {
-    /// The file at `path` for the rows of these points of `sweep`; `known` gets those that are there already, the first of them.
+    /// Opens the file at `path` for the rows of these points of `sweep`; `known` gets the rows that it already holds,
+    /// the first of them.
     ///
     /// A file that does not exist appears with the first row.
     ///
@@ -65,7 +67,7 @@ impl RowsFile {
         Ok(rows)
     }
 
-    /// Hands over the rows that the file holds, and says how many bytes of it are whole lines.
+    /// Passes on the rows that the file holds, and returns how many bytes of it are whole lines.
     fn known(&self, points: &[u32], known: &mut impl FnMut(SweepRow)) -> Result<u64, InputError> {
         let broken = |error: io::Error| wrong(self.path(), &format!("cannot be read: {error}"));
         let (mut line, mut lines, mut points, mut whole) = (Vec::new(), 0u64, points.iter(), 0u64);
@@ -78,7 +80,7 @@ impl RowsFile {
             }
             let expected = self.opening(lines, due);
             if line.last() != Some(&b'\n') {
-                // Torn by whatever ended the last run, unless it never was ours.
+                // Torn where the last run was interrupted, unless it never was ours.
                 let shared = line.len().min(expected.len());
                 if line[..shared] != expected.as_bytes()[..shared] {
                     return Err(self.foreign(lines, &line));
@@ -99,7 +101,7 @@ impl RowsFile {
         Ok(whole)
     }
 
-    /// How line `line` begins, on which the row of `point` is due; behind the last one any row of the sweep does.
+    /// The expected beginning of line `line`, for the row of `point`; after the last one any row of the sweep.
     fn opening(&self, line: u64, point: Option<&u32>) -> String {
         let point = |before: &str| point.map_or_else(String::new, |point| format!("{before}{point},"));
         match &self.form {
@@ -138,7 +140,7 @@ impl RowsFile {
     /// Adds a row.
     ///
     /// # Errors
-    /// A full disk, say; what was written of the row is taken back.
+    /// A full disk, for example; a partial write is undone.
     pub fn add(&mut self, row: &SweepRow) -> Result<(), InputError> {
         let mut text = self.form.line(row);
         if let (true, Form::Csv(form)) = (self.lines.is_empty(), &self.form) {
@@ -147,7 +149,7 @@ impl RowsFile {
         self.lines.add(&text)
     }
 
-    /// Writes the file at `path` anew, in one step, with all rows of a sweep.
+    /// Rewrites the file at `path`, in one step, with all rows of a sweep.
     ///
     /// # Errors
     /// A name of another ending, a full disk.
@@ -161,15 +163,15 @@ impl RowsFile {
         })
     }
 
-    /// Puts everything on the disk.
+    /// Flushes everything to the disk.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Errors of the disk.
     pub fn sync(&self) -> Result<(), InputError> {
         self.lines.sync()
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         self.lines.path()
     }

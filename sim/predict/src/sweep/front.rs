@@ -1,11 +1,12 @@
-//! `Front`: of the points that answer one question, those that no other beats with as few ranks; and its knee.
+//! `Front`: finds, among the points that answer one question, those that no other beats with as few ranks;
+//! and the knee.
 //!
-//! A point beats another with as many or fewer ranks and as many or more images per second, one of them strictly. With a
-//! fixed number of samples per step that is step time against ranks; with a fixed number per rank, throughput.
+//! A point beats another with as many or fewer ranks and as many or more images per second, one of them strictly. With
+//! a fixed number of samples per step that is step time against ranks; with a fixed number per rank, throughput.
 
 use std::collections::BTreeSet;
 
-/// A doubling of the ranks pays where it brings this many times the throughput: half of what it could bring.
+/// A doubling of the ranks pays off if it multiplies the throughput by at least this: half of the possible gain.
 pub const PAYS: f64 = 1.5;
 
 /// Points in the order of their ranks, each with more images/s than all before it.
@@ -23,7 +24,7 @@ impl<T> Default for Front<T> {
 }
 
 impl<T> Front<T> {
-    /// Adds a point of so many ranks and images/s; of equal ones the first stays.
+    /// Adds a point with this many ranks and images/s; of equal ones the first stays.
     pub fn add(&mut self, ranks: u32, images_per_s: f64, point: impl FnOnce() -> T) {
         self.tried.insert(ranks);
         let at = self.best.partition_point(|(fewer, ..)| *fewer < ranks);
@@ -46,7 +47,8 @@ impl<T> Front<T> {
         self.tried.last().copied()
     }
 
-    /// For each point of the front, the throughput with up to twice its ranks over its own, where twice as many were tried.
+    /// For each point of the front, the throughput with up to twice its ranks over its own, where twice as
+    /// many were tried.
     pub fn gains(&self) -> Vec<Option<f64>> {
         let gain = |(ranks, images_per_s, _): &(u32, f64, T)| {
             let twice = ranks.checked_mul(2).filter(|twice| self.tried.contains(twice))?;
@@ -56,7 +58,7 @@ impl<T> Front<T> {
         self.best.iter().map(gain).collect()
     }
 
-    /// The position of the first point from which on no doubling pays; `None` where the last one known does.
+    /// The position of the first point after which no doubling pays off; `None` where the last known one does.
     pub fn knee(&self) -> Option<usize> {
         let known: Vec<(usize, f64)> =
             self.gains().into_iter().enumerate().filter_map(|(at, gain)| Some((at, gain?))).collect();
@@ -70,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// Straight from the definition: each point against each other.
+    /// Directly from the definition: each point against each other.
     fn quadratic(points: &[(u32, f64)]) -> Vec<usize> {
         let beats = |a: usize, b: usize| {
             let ((ranks, images), (more, fewer)) = (points[a], points[b]);
@@ -108,7 +110,7 @@ mod tests {
         let bent = front(&[(1, 100.0), (2, 190.0), (4, 340.0), (8, 450.0), (16, 500.0)]);
         assert_eq!(bent.knee(), Some(2));
         assert_eq!(bent.gains()[4], None);
-        // The first doubling starts to communicate and gains little; later ones pay.
+        // The first doubling starts to communicate and gains little; later ones pay off.
         assert_eq!(front(&[(1, 100.0), (2, 120.0), (4, 235.0), (8, 460.0)]).knee(), None);
         // More ranks that are slower leave the front, and the doubling to them gains nothing.
         let worse = front(&[(8, 100.0), (16, 90.0)]);

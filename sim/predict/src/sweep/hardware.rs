@@ -1,4 +1,5 @@
-//! `Shelf`: the clusters of a sweep, each built when its first point comes up, shared by all of them, dropped behind them.
+//! `Shelf`: builds the clusters of a sweep when their first point comes up, shares them, and drops them
+//! after their last.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use crate::site::Site;
 use lockstep_experiment::Experiment;
 use lockstep_experiment::sweep::{Point, Sweep};
 
-/// A site, and its cluster as a point wants it.
+/// A site, and its cluster as scaled for a point.
 pub(super) struct Hardware {
     site: Arc<Site>,
     /// `None` where nothing is scaled.
@@ -27,7 +28,7 @@ impl Hardware {
         self.scaled.as_ref().unwrap_or(&self.site.cluster)
     }
 
-    /// Ranks that have a GPU each, or a core each where there are none.
+    /// The number of ranks that have a GPU each, or a core each where there are none.
     pub(super) fn room(&self) -> u32 {
         let devices = || self.cluster().devices().iter();
         let gpus = devices().filter(|device| matches!(device.kind, DeviceKind::Gpu(_))).count() as u32;
@@ -36,10 +37,10 @@ impl Hardware {
     }
 }
 
-/// Something that one thread builds and all may have, or why it cannot be.
+/// A value that one thread builds and all share, or why it cannot be built.
 type Shared<T> = Arc<OnceLock<Result<Arc<T>, InputError>>>;
 
-/// What is in use.
+/// The clusters in use.
 pub(super) struct Shelf {
     profile: Option<PathBuf>,
     sites: Mutex<BTreeMap<usize, Shared<Site>>>,
@@ -51,7 +52,7 @@ impl Shelf {
         Shelf { profile, sites: Mutex::default(), hardware: Mutex::default() }
     }
 
-    /// The hardware of `point`; what only points before `oldest` need goes away.
+    /// The hardware of `point`; drops what only points before `oldest` need.
     pub(super) fn take(&self, sweep: &Sweep, point: &Point, oldest: &Point) -> Result<Arc<Hardware>, InputError> {
         let at = |point: &Point, key| sweep.position(point, key);
         let build = || {
@@ -72,7 +73,7 @@ impl Shelf {
     }
 }
 
-/// What stands under `key`, built outside the lock if nobody has; all before `oldest` is let go.
+/// The value of `key`, built outside the lock if it does not exist; all before `oldest` are dropped.
 fn shared<K: Ord, T>(
     shelf: &Mutex<BTreeMap<K, Shared<T>>>,
     key: K,

@@ -1,4 +1,4 @@
-//! Tells sweeps apart: a hash of everything that decides their rows.
+//! Identifies sweeps by a hash of everything that decides their rows.
 
 use std::path::Path;
 
@@ -10,7 +10,8 @@ use lockstep_experiment::THIS_MACHINE;
 use lockstep_experiment::identity::Identity;
 use lockstep_experiment::sweep::Sweep;
 
-/// The hash of the version, all lists, the settings that points share and predictions read, and the files behind them.
+/// The hash of the version, all lists, the settings that points share and predictions read, and the files
+/// that they name.
 pub fn identity(sweep: &Sweep, how: &How) -> String {
     let mut identity = Identity::default();
     identity.set("lockstep", env!("CARGO_PKG_VERSION"));

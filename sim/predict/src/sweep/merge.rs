@@ -1,4 +1,4 @@
-//! Puts the files of a sweep's shards together into what the whole sweep gives.
+//! Merges the files of a sweep's shards into the result of the whole sweep.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::collector::{Collector, points_of};
 use super::file::RowsFile;
 use super::points::Points;
 
-/// Hands `collector`, that of the whole sweep, the rows of all `shards` shards, whose files lie beside `out`.
+/// Gives `collector`, that of the whole sweep, the rows of all `shards` shards, whose files are beside `out`.
 ///
 /// # Errors
 /// A shard without a file or with less than all its rows, a file of something else or in use.

@@ -1,7 +1,8 @@
-//! The picture of a sweep as SVG: every point in grey, each question's front as a line, its knee as a ring.
+//! Draws a sweep as SVG: every point in grey, each question's front as a line, its knee as a ring.
 //!
-//! Both axes are logarithmic, so equal gains are equal distances: perfect scaling is a straight dashed line. Across is the
-//! number of ranks, up are the images per second, or the step time where the samples per step are fixed.
+//! Both axes are logarithmic, so equal gains are equal distances: perfect scaling is a straight dashed line. The
+//! horizontal axis is the number of ranks, the vertical one images per second, or the step time where the samples per
+//! step are fixed.
 
 use std::fmt::Write;
 
@@ -9,14 +10,14 @@ use super::answer::{Answer, label};
 use lockstep_experiment::sweep::Sweep;
 use lockstep_report::svg::{Axis, DASHES, Frame, Spacing, escaped, points, tick};
 
-/// Colours that most eyes tell apart (Okabe and Ito 2008).
+/// Colours that most people can distinguish (Okabe and Ito 2008).
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#333333"];
 /// Lines that the legend names.
 const NAMED: usize = 14;
 /// Width of the page and height of the plot on it, in points.
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 330.0;
-/// The room of the plot on it.
+/// The area of the plot on it.
 const FRAME: Frame = Frame {
     left: 70.0,
     right: WIDTH - 20.0,
@@ -95,7 +96,7 @@ pub fn svg(answer: &Answer, sweep: &Sweep) -> String {
     out + "</svg>\n"
 }
 
-/// Perfect scaling from the first point of a front, as far as the plot goes.
+/// Perfect scaling from the first point of a front, to the edge of the plot.
 fn ideal(out: &mut String, x: &Axis, y: &Axis, first: Option<&(f64, f64)>, weak: bool, colour: &str) {
     let Some((ranks, value)) = first else { return };
     let at = |times: f64| if weak { value * times } else { value / times };
@@ -112,7 +113,7 @@ fn ideal(out: &mut String, x: &Axis, y: &Axis, first: Option<&(f64, f64)>, weak:
     );
 }
 
-/// Lines and figures of both axes, and what they are.
+/// Lines and figures of both axes, and their names.
 fn grid(out: &mut String, x: &Axis, y: &Axis, up: &str) {
     x.doublings().into_iter().for_each(|value| FRAME.upward(out, x.at(value), value));
     y.ticks().into_iter().for_each(|value| FRAME.across(out, y.at(value), tick(value)));

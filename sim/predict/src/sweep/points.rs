@@ -1,4 +1,4 @@
-//! `Points`: the row of one point, on any thread; what points have in common is found once.
+//! `Points`: predicts the row of one point, on any thread; what points have in common is computed once.
 
 use std::path::PathBuf;
 
@@ -31,13 +31,13 @@ pub struct Points<'a> {
     plan: &'a Plan,
     how: &'a How,
     identity: &'a str,
-    /// What the cost of computation is multiplied by.
+    /// The factor on the cost of computation.
     factor: f64,
     shelf: Shelf,
 }
 
 impl<'a> Points<'a> {
-    /// The points of `plan`; an anchor is fitted on the first cluster as it is.
+    /// The points of `plan`; an anchor is fitted on the first cluster, unscaled.
     ///
     /// # Errors
     /// An anchor in a sweep of several models or clusters; an anchor that cannot be reached.
@@ -62,10 +62,10 @@ impl<'a> Points<'a> {
         self.plan.points.len() as u32
     }
 
-    /// The row of the point at `index`; no earlier cluster than that of `oldest` will be asked for again.
+    /// The row of the point at `index`; no earlier cluster than that of `oldest` will be needed again.
     ///
     /// # Errors
-    /// A simulation that deadlocks; what cannot be is a row.
+    /// A simulation that deadlocks; an impossible point is a row.
     pub fn row(&self, index: u32, oldest: u32) -> Result<SweepRow, Failure> {
         let point = &self.plan.points[index as usize];
         let refused = |ranks: u32, error: InputError| SweepRow {
@@ -125,7 +125,7 @@ impl<'a> Points<'a> {
         Ok(setup)
     }
 
-    /// The row of a point of so many ranks before anything is known of it.
+    /// The row of a point with `ranks` ranks before anything is known of it.
     pub fn label(&self, index: u32, ranks: u32) -> SweepRow {
         self.labelled(index, ranks, &self.sweep.variant(&self.plan.points[index as usize]))
     }

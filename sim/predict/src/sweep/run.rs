@@ -1,4 +1,5 @@
-//! `run`: the points of a sweep on several threads, in the order of their rows; and how long a large sweep would take.
+//! `run`: predicts the points of a sweep on several threads, in the order of their rows; and estimates how long a large
+//! sweep takes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -14,12 +15,12 @@ use lockstep_report::progress::Estimate;
 
 /// Points that an estimate times at most.
 const SAMPLES: u32 = 8;
-/// An estimate that has taken so long times no further point.
+/// An estimate that has taken this long times no further point.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Predicts every point that `collector` has no row of, on `jobs` threads.
+/// Predicts every point that `collector` has no row for, on `jobs` threads.
 ///
-/// Points are handed out in the order of their rows, so at most a few rows of any moment are not yet in theirs.
+/// Points are handed out in the order of their rows, so only a few rows at any moment are out of order.
 ///
 /// # Errors
 /// A simulation that deadlocks, a file that cannot be written.
@@ -55,7 +56,8 @@ pub fn run(points: &Points<'_>, collector: &Collector, jobs: usize, estimate: &E
     collector.end()
 }
 
-/// About how many seconds the points of `order` take on `jobs` threads, and how many of them, spread evenly, were timed for that.
+/// About how many seconds the points of `order` take on `jobs` threads, and how many of them, spread evenly, were
+/// timed for that.
 ///
 /// # Errors
 /// A simulation that deadlocks.
@@ -77,11 +79,11 @@ pub fn estimate(points: &Points<'_>, order: &[u32], jobs: usize) -> Result<(f64,
 /// Refuses unknown clusters, and scales that none of the clusters has the figures of, before anything is predicted.
 ///
 /// # Errors
-/// As said.
+/// As above.
 pub fn check(sweep: &Sweep) -> Result<(), InputError> {
     let mut untouched: Vec<_> = sweep.scales.iter().collect();
     for entry in 0..sweep.entries.len() {
-        // The second size of an entry has a network even where a host alone has none.
+        // The second size of an entry has a network even where a single host has none.
         let sizes = sweep.places.iter().filter(|place| place.entry == entry).map(|place| &place.name).take(2);
         let Some(name) = sizes.last() else { continue };
         if name == THIS_MACHINE {

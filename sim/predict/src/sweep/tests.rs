@@ -1,4 +1,4 @@
-//! Tests of whole sweeps: the order of rows, going on, what is shared, what is refused.
+//! Tests of whole sweeps: the order of rows, resuming, sharing, refusals.
 
 mod shards;
 
@@ -12,7 +12,7 @@ use lockstep_report::failure::Failure;
 use lockstep_report::progress::Estimate;
 use lockstep_report::{CsvForm, SweepRow};
 
-/// Forty points, of which ten are the same as others, two are out of memory and some cannot be.
+/// Forty points, of which ten are the same as others, two are out of memory and some are impossible.
 const SMALL: &str = "name = \"s\"\nmodel = \"mlp\"\n[sweep]\ncluster = [\"ethernet-gpu-8:1..2\"]\nranks = \"1..8\"\n\
                      batch_per_rank = [8, 100000000]\nbucket = [\"layer\", \"1MiB\", \"2MiB\"]\n\
                      algorithm = [\"ring\", \"parameter-server:3\"]\n[sweep.scale]\nnic = [1, 2]\n";
@@ -21,7 +21,7 @@ fn sweep(text: &str) -> Sweep {
     Sweep::new(Experiment::parse("s.toml", text).unwrap()).unwrap()
 }
 
-/// Runs a sweep into a file; what the file was when it ended.
+/// Runs a sweep into a file; returns its content at the end.
 fn run_into(sweep: &Sweep, path: &std::path::Path, jobs: usize) -> Result<String, Failure> {
     let how = How::default();
     let identity = identity(sweep, &how);
@@ -69,7 +69,7 @@ fn a_sweep_goes_on_wherever_it_was_torn() {
             std::fs::write(&path, &whole.as_bytes()[..cut]).unwrap();
             assert_eq!(run_into(&sweep, &path, 2).unwrap(), whole, "{name} torn at byte {cut}");
         }
-        // A whole one is left alone.
+        // A complete one is left unchanged.
         assert_eq!(run_into(&sweep, &path, 2).unwrap(), whole);
     }
 }
@@ -104,7 +104,8 @@ fn files_of_something_else_are_refused_and_left_alone() {
     assert!(run_into(&own, &folder.join("rows.txt"), 1).unwrap_err().to_string().contains(".csv or .jsonl"));
 }
 
-/// Where samples are stated to come by input tasks, rows say how long a step waits for them; refused points leave the cell empty.
+/// Where input is stated as tasks, rows have the time that a step waits for samples; refused points leave
+/// the cell empty.
 #[test]
 fn rows_of_stated_input_say_how_long_a_step_waits_for_it() {
     let kept = tempfile::tempdir().unwrap();
@@ -140,7 +141,7 @@ fn rows_are_what_predict_says_one_by_one() {
     for index in 0..points.count() {
         let row = points.row(index, index).unwrap();
         if let Some(earlier) = plan.same_as.get(&index) {
-            // The same point predicted for itself has the figures that it is given.
+            // The same point predicted alone has the figures that it is given.
             assert_eq!(points.label(index, row.setting.ranks).with_figures_of(&points.row(*earlier, 0).unwrap()), row);
         }
         let bucket = row.setting.bucket.parse().unwrap();
@@ -215,18 +216,18 @@ fn points_come_in_the_order_of_their_lists_and_once() {
          chunk = [\"auto\", \"1KiB\"]\nconcurrent_exchanges = [1, 8, 9]\nalgorithm = [\"ring\", \"binomial-tree\"]\n",
     );
     let plan = sweep.plan().unwrap();
-    // For each chunk and window two algorithms on 2 and 4 ranks; one rank stands once.
+    // For each chunk and window two algorithms on 2 and 4 ranks; one rank appears once.
     assert_eq!(plan.points.len(), 1 + 2 * 3 * 2 * 2);
     let ranks: Vec<u32> = plan.points.iter().map(|point| sweep.variant(point).ranks[0]).collect();
     assert_eq!(ranks[..5], [1, 2, 2, 4, 4]);
-    // The model is one bucket of 25 MiB, so that 8 and 9 exchanges in flight are as good as one.
+    // The model is one bucket of 25 MiB, so 8 and 9 exchanges in flight are the same as one.
     assert_eq!(plan.same_as.len(), 2 * 2 * 2 * 2);
     assert!(plan.same_as.iter().all(|(later, earlier)| earlier < later && !plan.same_as.contains_key(earlier)));
     assert!(plan.points.is_sorted());
 }
 
-/// Strategies and numbers of learners are lists like others: each row is what is predicted of its setting alone, learners of a
-/// device exchange as they do by default, and each strategy is a question of its own.
+/// Strategies and numbers of learners are lists like others: each row is the prediction of its setting alone, learners
+/// of a device exchange by default as usual, and each strategy is a separate question.
 #[test]
 fn strategies_and_learners_are_lists_too() {
     let kept = tempfile::tempdir().unwrap();
@@ -317,7 +318,7 @@ fn a_sweep_that_cannot_be_says_where() {
         assert!(error.to_string().contains(words), "{lines}: {error}");
         assert_eq!(error.place.to_string(), place, "{lines}: {error}");
     }
-    // Lists of a thousand values each are a slip: 10¹² points.
+    // Lists of a thousand values each are a mistake: 10¹² points.
     let list = (1..=1000).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
     let error = read(
         &["ranks", "batch_per_rank", "accumulate", "concurrent_exchanges"]

@@ -1,4 +1,4 @@
-//! What binds each class of a component, its cap or a full resource, and the derivatives of speeds that follow.
+//! Finds what binds each class of a component, its cap or a full resource, and the resulting derivatives of speeds.
 
 use super::{Resource, Speeds};
 use crate::fluid::LEAST_LEFT;
@@ -10,7 +10,7 @@ const EQUAL: f64 = 1e-9;
 const SWEEPS: usize = 64;
 
 impl Speeds {
-    /// What taps leave of a resource, and its derivative.
+    /// The capacity that taps leave of a resource, and its derivative.
     fn left(&self, resource: &Resource) -> (f64, Dual) {
         let capacity = resource.by.unwrap_or_default();
         let (mut tapped, mut by) = (0.0, capacity);
@@ -33,7 +33,7 @@ impl Speeds {
         }
     }
 
-    /// Works out the derivatives of the speeds of `members`, which share these resources with each other alone.
+    /// Computes the derivatives of the speeds of `members`, which share these resources with each other alone.
     pub(super) fn differentiate(&mut self, members: &[u32], shared: &[u32]) {
         let mut open: Vec<u32> = Vec::new();
         for number in members {
@@ -94,7 +94,8 @@ impl Speeds {
         self.unclear = true;
     }
 
-    /// Changes the speeds of the classes at the level of a full resource so that it stays full; by how much relative to them at most.
+    /// Changes the speeds of the classes at the level of a full resource so that it stays full; returns the largest
+    /// relative change.
     fn refill(&mut self, full: &Full) -> f64 {
         let (mut rest, mut bound) = (full.left_by, 0.0);
         for user in &self.resources[full.number as usize].users {
@@ -122,7 +123,7 @@ impl Speeds {
     }
 }
 
-/// A full resource, and those that take as much of it as any.
+/// A full resource, and the classes that take as much of it as any.
 struct Full {
     number: u32,
     level: f64,

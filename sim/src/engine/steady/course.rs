@@ -1,4 +1,4 @@
-//! The course of a ring: where its members are after each round.
+//! `Course`: computes the state of a ring's members after each round.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use lockstep_topology::PipelinePhase;
 use super::super::recurrence::{Edge, State, advance};
 use crate::fluid::ClassId;
 
-/// Fewest rounds at the end of a ring that are left to the event loop; powers of two times as many are tried.
+/// Fewest rounds at the end of a ring that are left to the event loop; multiples by powers of two are tried.
 const LAST: u32 = 8;
 
 /// A ring whose messages always take the same.
@@ -18,10 +18,10 @@ pub(super) struct Ring {
     /// Rounds of all phases.
     pub(super) rounds: u32,
     pub(super) phases: Vec<PipelinePhase>,
-    /// By simulated member: how messages get to it, and the path that they take.
+    /// By simulated member: how messages reach it, and their path.
     pub(super) edges: Vec<Edge>,
     pub(super) paths: Vec<u32>,
-    /// The classes of all messages and of what takes them in.
+    /// The classes of all messages and of the work that receives them.
     pub(super) classes: Vec<ClassId>,
 }
 
@@ -58,13 +58,13 @@ pub(super) struct Course {
 }
 
 impl Course {
-    /// Before anything is known of it.
+    /// A course of which nothing is known yet.
     pub(super) fn new(meeting: u32, ring: Arc<Ring>, flights: Vec<u32>) -> Course {
         let states = vec![State { done: 0, there: 0, port: 0 }; flights.len()];
         Course { meeting, ring, flights, at: 0, states, until: 0, then: Vec::new() }
     }
 
-    /// Goes on to where `to` rounds are done.
+    /// Advances to where `to` rounds are done.
     pub(super) fn advance(&mut self, to: u32) {
         for (index, phase) in self.ring.between(self.at..to) {
             let states = std::mem::take(&mut self.states);
@@ -73,7 +73,8 @@ impl Course {
         self.at = to.max(self.at);
     }
 
-    /// The members before the last rounds, by how many there are left, ascending; and when the first of them is through.
+    /// The members before the last rounds, by the number of rounds left, ascending; and when the first of
+    /// them is through.
     fn ahead(&self) -> (Vec<(u32, Vec<State>)>, u64) {
         let left = std::iter::successors(Some(LAST), |left| left.checked_mul(2));
         let left: Vec<u32> = left.take_while(|left| self.at + left < self.ring.rounds).collect();
@@ -95,8 +96,9 @@ impl Course {
     }
 }
 
-/// Chooses the last round of each course that is worked out without events: when all ranks are through it none is at
-/// the end of its ring, and none is through it before all have got where their courses are now. False without such a round.
+/// Chooses the last round of each course that is computed without events: when all ranks are through it none is at
+/// the end of its ring, and none is through it before all have reached the present of their courses. False without
+/// such a round.
 pub(super) fn choose(courses: &mut [Course]) -> bool {
     let now = courses.iter().flat_map(|course| &course.states).map(|state| state.done).max().unwrap_or(0);
     let ahead: Vec<_> = courses.iter().map(Course::ahead).collect();

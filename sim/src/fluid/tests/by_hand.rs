@@ -1,4 +1,4 @@
-//! Small systems whose shares and ends follow from arithmetic, and the edges: nothing to do, no end, bad input.
+//! Tests small systems whose shares and ends follow from arithmetic, and edge cases: nothing to do, no end, bad input.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn shares_worked_by_hand() {
         ("uneven use", &[1.0], &[(FREE, &[(0, 0.5)]), (FREE, &[(0, 1.0)])], &[1.0, 0.5]),
         // The first takes 0.4 x 0.5 = 0.2 and leaves 0.8.
         ("a capped one leaves the rest", &[1.0], &[(0.4, &[(0, 0.5)]), (FREE, &[(0, 1.0)])], &[0.4, 0.8]),
-        // Uplinks of 10 and 10 meet in a trunk of 12. The first uplink fills first, with 10/3 for each of its three flows
+        // Uplinks of 10 and 10 join a trunk of 12. The first uplink fills first, with 10/3 for each of its three flows
         // (two of them cross the trunk, one of these capped at 5); the second's flow gets 12 - 2 x 10/3 = 16/3.
         (
             "dumbbell",
@@ -53,7 +53,7 @@ fn shares_worked_by_hand() {
             &[(FREE, &[(0, 1.0), (1, 1.0), (2, 1.0)]), (FREE, &[(0, 1.0)]), (FREE, &[(1, 1.0)]), (FREE, &[(2, 1.0)])],
             &[0.5, 1.5, 0.5, 3.5],
         ),
-        // A knot: each is the larger consumer on its own resource, x + 0.5 y = 1 = 0.5 x + y.
+        // A cycle: each is the larger consumer on its own resource, x + 0.5 y = 1 = 0.5 x + y.
         ("knot", &[1.0, 1.0], &[(FREE, &[(0, 1.0), (1, 0.5)]), (FREE, &[(0, 0.5), (1, 1.0)])], &[2.0 / 3.0; 2]),
         // Each the larger on the other's: x + 3 y = 1, 3 x + y = 1.
         ("crossed knot", &[1.0, 1.0], &[(FREE, &[(0, 1.0), (1, 3.0)]), (FREE, &[(0, 3.0), (1, 1.0)])], &[0.25; 2]),
@@ -106,7 +106,7 @@ fn nothing_to_do_ends_at_once_and_in_order_of_start() -> Result<(), InputError> 
 
 #[test]
 fn an_event_touches_its_component_only() -> Result<(), InputError> {
-    // Ten pairs of hosts over a core that cannot fill: each flow is a component of its own.
+    // Ten pairs of hosts over a core that cannot fill: each flow is a component by itself.
     let mut fluid = System::new();
     let core = fluid.add_resource(100.0)?;
     let mut first = None;
@@ -177,7 +177,7 @@ fn taps_worked_by_hand() {
         let modest = fluid.class(30.0, &[Use::one(memory)]).expect("valid");
         fluid.start(streaming, 200.0, 0).expect("valid");
         assert_eq!(fluid.speed(streaming), 100.0);
-        // A transfer at 10 takes 20 of the memory, whoever else is there; two share their link and take as much.
+        // A transfer at 10 takes 20 of the memory, whatever else runs; two share their link and take as much.
         fluid.start(transfer, 10.0, 1).expect("valid");
         assert_eq!((fluid.speed(transfer), fluid.speed(streaming), fluid.load(memory)), (10.0, 80.0, 100.0));
         fluid.start(transfer, 5.0, 2).expect("valid");
@@ -193,11 +193,11 @@ fn taps_worked_by_hand() {
         );
         assert_eq!((fluid.speed(streaming), fluid.load(memory)), (70.0, 100.0));
         assert_eq!(fluid.next_completion(), Some(Time(3 * SECOND / 2 + (125.0 / 70.0 * 1e12_f64).round() as u64)));
-        // More than is there: a sixteenth stays.
+        // More than the capacity: a sixteenth stays.
         let greedy = fluid.tapping(9.0, &[Use::one(link)], &tap(50.0)).expect("valid");
         fluid.start(greedy, f64::INFINITY, 4).expect("valid");
         assert_eq!(fluid.speed(streaming) + fluid.speed(modest), 100.0 / 16.0);
-        // What taps may not share what is tapped, in whichever order.
+        // Classes that tap may not share what is tapped, in whichever order.
         assert!(fluid.tapping(1.0, &[Use::one(memory)], &[Use::one(memory)]).is_err());
         assert!(fluid.tapping(1.0, &[Use::one(memory)], &[Use::one(link)]).is_err());
         let other = fluid.add_resource(1.0).expect("valid");

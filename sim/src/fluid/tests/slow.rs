@@ -1,4 +1,4 @@
-//! The obvious system: at each change everything is recomputed from the definition, activity by activity.
+//! `SlowSystem`: recomputes everything from the definition at each change, activity by activity.
 //!
 //! It has no groups, no components and no marks, only the levels that the module's definition names; the fast system is
 //! tested against it.
@@ -12,7 +12,7 @@ use crate::fluid::{check_capacity, check_work, normalise, picoseconds, work_betw
 
 /// Sweeps over the levels stop when no speed changes by more than this share of itself.
 const STILL: f64 = 1e-13;
-/// Sweeps after which it gives up; what has no fixed point in reach has none that the fast system could be held to.
+/// Sweeps after which it gives up; a system without a reachable fixed point has none to test the fast system against.
 const LIMIT: usize = 2_000;
 
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ impl SlowSystem {
         if !std::mem::take(&mut self.stale) {
             return;
         }
-        // What taps is shared as if nothing was tapped; the others have what is left.
+        // Resources of tapping classes are shared as if nothing was tapped; the others get what is left.
         let nominal = self.capacities.clone();
         self.share();
         let tapped: Vec<f64> = (0..nominal.len()).map(|resource| self.tapped(resource)).collect();
@@ -63,7 +63,7 @@ impl SlowSystem {
         }
     }
 
-    /// What taps take of a resource.
+    /// The use of a resource by taps.
     fn tapped(&self, resource: usize) -> f64 {
         let of = |activity: &Activity| {
             let taps = self.taps[activity.class as usize].iter().filter(|tap| tap.resource.0 as usize == resource);
@@ -98,7 +98,8 @@ impl SlowSystem {
         }
     }
 
-    /// What an activity takes of a resource if only its cap and the other resources limit it; `None` if it has no use.
+    /// The use of a resource by an activity if only its cap and the other resources limit it; `None` if it
+    /// does not use it.
     fn bound(&self, activity: &Activity, resource: usize, levels: &[f64]) -> Option<f64> {
         let (cap, uses) = &self.classes[activity.class as usize];
         let here = uses.iter().find(|used| used.resource.0 as usize == resource)?;

@@ -1,4 +1,4 @@
-//! One collective at a time: on every preset, on trees, and padded.
+//! Tests one collective at a time: on every preset, on trees, and padded.
 
 use lockstep_topology::{Algorithm, Cluster, Collective, Group, HostingRule};
 

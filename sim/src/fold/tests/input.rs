@@ -1,4 +1,5 @@
-//! Input tasks: ranks of a host share its storage, its threads and the links of its devices, and equal ones are simulated once.
+//! Tests input tasks: ranks of a host share its storage, its threads and the links of its devices, and equal ones are
+//! simulated once.
 
 use lockstep_models::StageCut;
 use lockstep_topology::{Bandwidth, Cluster, HostingRule, Time};
@@ -47,7 +48,7 @@ fn programs_with_input_are_equal_task_by_task() {
     assert_eq!(folded, 24, "of 24 programs");
 }
 
-/// Where routes alone say what is equal, those from the hosts' CPUs do too.
+/// Where equality follows from routes alone, those from the hosts' CPUs count too.
 #[test]
 fn stages_and_parts_with_input_are_equal_task_by_task() {
     let conditions = Conditions { input: Some(input(1, TransformAt::Host)), ..Conditions::default() };
@@ -68,6 +69,6 @@ fn stages_and_parts_with_input_are_equal_task_by_task() {
             }
         }
     }
-    // GPUs of a host lie in pairs on switches, so they are not all alike to its CPU.
+    // GPUs of a host are in pairs on switches, so they are not all equal for its CPU.
     assert_eq!(folded.len(), 4, "of 6 programs: {folded:#?}");
 }

@@ -1,11 +1,11 @@
-//! Presets of any size, up to 2,048 ranks: all tasks of a step, folded and not.
+//! Tests presets of any size, up to 2,048 ranks: all tasks of a step, folded and not.
 
 use lockstep_models::Bucket;
 use lockstep_topology::{Cluster, HostingRule};
 
 use super::*;
 
-/// As many hosts of a preset as `ranks` take, on its own network or on another one; `None` where it has a size of its own.
+/// As many hosts of a preset as `ranks` need, on its own network or on another one; `None` where its size is fixed.
 fn sized(name: &str, ranks: u32, network: &str) -> Option<World> {
     let all = Cluster::load(name).expect("a preset");
     let on_host = all.hosts()[0].devices.len() as u32;
@@ -14,7 +14,8 @@ fn sized(name: &str, ranks: u32, network: &str) -> Option<World> {
     World::of(cluster, ranks, &HostingRule::PerHost)
 }
 
-/// A step on every preset that comes in any number: `ranks` of them meet by each of `algorithms`; those that folded.
+/// A step on every preset of variable size: `ranks` of them exchange by each of `algorithms`; returns those
+/// that folded.
 fn steps_on_presets(ranks: u32, network: &str, algorithms: &[&str]) -> Vec<String> {
     let mut folded = Vec::new();
     for (name, _) in Cluster::presets() {
@@ -30,7 +31,7 @@ fn steps_on_presets(ranks: u32, network: &str, algorithms: &[&str]) -> Vec<Strin
     folded
 }
 
-/// A network of switches with so many ports that leaves are powers of two.
+/// A network whose switches have so many ports that leaves are powers of two.
 const NDR: &str = "@infiniband-ndr";
 
 #[test]

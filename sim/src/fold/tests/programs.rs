@@ -1,4 +1,4 @@
-//! Whole programs on a few clusters: every algorithm, in buckets and in one.
+//! Tests whole programs on a few clusters: every algorithm, in buckets and in one.
 
 use lockstep_models::Bucket;
 use lockstep_topology::{Cluster, HostingRule};
@@ -26,7 +26,7 @@ fn programs_are_equal_task_by_task() {
     assert_eq!(folded, 36, "of 72 programs");
 }
 
-/// Parts that are unequal fold once they are padded, and folding changes nothing then either.
+/// Unequal parts fold once they are padded, and folding changes nothing then either.
 #[test]
 fn padded_programs_fold() {
     let mut folded = 0;
@@ -44,11 +44,11 @@ fn padded_programs_fold() {
             folded += u32::from(padded);
         }
     }
-    // As without padding; MPI sends buffers of this length in segments of its own.
+    // As without padding; MPI sends buffers of this length in its own segments.
     assert_eq!(folded, 16, "four of nine algorithms");
 }
 
-/// Every position of a rank along the outermost axis is equal: those along inner axes are simulated apart.
+/// Every position of a rank along the outermost axis is equal: those along inner axes are simulated separately.
 #[test]
 fn meshes_are_equal_task_by_task() {
     let mut folded = 0;
@@ -84,7 +84,7 @@ fn ranks_along_the_outermost_axis_stand_for_each_other() {
     }
 }
 
-/// Ranks of a stage that differ along `data` are equal, wherever the axis of the stages lies.
+/// Ranks of a stage that differ along `data` are equal, wherever the axis of the stages is.
 #[test]
 fn stages_are_equal_task_by_task() {
     let mut folded = Vec::new();
@@ -117,11 +117,11 @@ fn stages_are_equal_task_by_task() {
             }
         }
     }
-    // Neighbours along `data` are not all as near to each other on hosts of four GPUs, or on a tree of switches.
+    // Neighbours along `data` are not all equally near to each other on hosts of four GPUs, or on a tree of switches.
     assert_eq!(folded.len(), 29, "of 44 programs: {folded:#?}");
 }
 
-/// Ranks along `tensor` are equal too where each has a NIC of its own: one stands for all of a host.
+/// Ranks along `tensor` are equal too where each has its own NIC: one represents all of a host.
 #[test]
 fn parts_of_layers_are_equal_task_by_task() {
     let meshes = [

@@ -1,4 +1,4 @@
-//! Distributions against closed forms: moments, quantiles, the largest of several draws.
+//! Compares distributions with closed forms: moments, quantiles, the largest of several draws.
 
 use super::*;
 use proptest::prelude::*;

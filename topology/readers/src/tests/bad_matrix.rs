@@ -1,4 +1,4 @@
-//! Every way to get the matrix wrong is refused with its line and cure, and nothing panics.
+//! Tests that every bad matrix is refused with its line and cure, and nothing panics.
 
 use super::*;
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn what_makes_no_sense_is_named_with_its_line_and_cure() {
         let error = refused(&GOOD.replacen(old, new, 1), Some("t4"));
         assert!(error.starts_with(expected), "\n     got {error}\nexpected {expected}");
     }
-    // Two devices by one bridge with a third, and far from each other.
+    // Two devices that share a bridge with a third, and are far from each other.
     let far = "GPU0 GPU1 GPU2 CPU\nGPU0 X PIX PIX\nGPU1 PIX X SYS\nGPU2 PIX SYS X\n";
     assert!(refused(far, Some("t4")).starts_with("t.txt:4: GPU2 - GPU1: is farther than by way of a third device"));
     assert!(refused(GOOD, None).starts_with("--gpu: is needed, since t.txt does not say which GPUs"));
@@ -37,7 +37,7 @@ fn what_makes_no_sense_is_named_with_its_line_and_cure() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// Whatever happens to the text: a cluster, or an error with a place.
+    /// Any damage to the text gives a cluster, or an error with a place.
     #[test]
     fn damaged_matrices_never_panic(at in 0..GOOD.len(), length in 0..20usize, with in "[ -~\n\u{1b}\t]{0,12}") {
         let mut text = GOOD.to_owned();

@@ -1,4 +1,4 @@
-//! Every way to get the XML wrong is refused with its line and cure, and nothing panics.
+//! Tests that all bad XML is refused with its line and cure, and nothing panics.
 
 use super::*;
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ fn what_makes_no_sense_is_named_with_its_line_and_cure() {
         let error = refused(&DGX_A100.replacen(old, new, 1), None);
         assert!(error.starts_with(expected), "\n     got {error}\nexpected {expected}");
     }
-    // All GPUs alike, but of an unknown kind.
+    // All GPUs equal, but of an unknown kind.
     let error = refused(&DGX_A100.replace("sm=\"80\"", "sm=\"12\""), None);
     assert!(error.contains("sm=\"12\": is of no GPU in the catalogue"), "{error}");
     let error = refused(DGX_A100, Some("h100-smx"));
@@ -103,7 +103,7 @@ fn deep_and_wide_files_end_in_an_error() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// Whatever happens to the text: a cluster, or an error with a place.
+    /// Any damage to the text gives a cluster, or an error with a place.
     #[test]
     fn damaged_files_never_panic(at in 0..DGX_A100.len(), length in 0..60usize, with in "[ -~\n]{0,20}") {
         let mut text = DGX_A100.to_owned();

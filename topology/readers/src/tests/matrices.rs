@@ -1,4 +1,4 @@
-//! nvidia-smi's matrix: the ways between devices are those that it says, for NVLinks and for every distance.
+//! Tests nvidia-smi's matrix: the ways between devices are those of their cells, for NVLinks and for every distance.
 
 use super::*;
 use proptest::prelude::*;
@@ -27,17 +27,17 @@ NIC Legend:
 fn the_matrix_of_a_host_with_nvswitch() {
     let read = cluster(DGX_H100, Some("h100-sxm")).unwrap();
     assert_eq!((read.hosts().len(), read.devices().len()), (1, 6));
-    // Of four GPUs with 18 NVLinks each; Ampere's switch adds nothing.
+    // Of four GPUs with 18 NVLinks each; Ampere's switch does not sum.
     let DeviceKind::Switch(switch) = &read.devices()[5].kind else { panic!("no switch that adds") };
     assert_eq!(switch.sums.bytes_per_s(), 1261e9);
     assert_eq!(way(&read, "node0.gpu0", "node0.gpu3"), ["nvswitch", "gpu3"]);
     assert_eq!(route(&read, "node0.gpu1", "node0.gpu2").bandwidth.bytes_per_s(), 450e9);
-    // Twice 112 threads, two a core.
+    // Twice 112 threads, two per core.
     let DeviceKind::Cpu(cpu) = &read.devices()[0].kind else { panic!("no CPU") };
     assert_eq!(cpu.cores, 112);
     let two = Import { hosts: 2, network: Some("infiniband-ndr".to_owned()), ..import(Some("h100-sxm")) };
     let two = Cluster::parse("w.toml", &import_machine("t.txt", DGX_H100, &two).unwrap()).unwrap();
-    // Beside each other; one bridge farther; the other NIC of another socket; through the socket.
+    // Side by side; one bridge farther; the other NIC of another socket; through the socket.
     for (gpu, first) in [
         (0, vec!["pcie1", "mlx5_0"]),
         (1, vec!["pcie0", "pcie1", "mlx5_0"]),
@@ -61,13 +61,13 @@ fn direct_nvlinks_are_told_from_a_switch_by_their_number() {
         refused(&matrix(13), Some("a100-80-sxm")).contains("t.txt:2: GPU0: has 13 NVLinks, but a a100-80-sxm has 12")
     );
     assert!(refused(&matrix(1), Some("t4")).contains("has 1 NVLinks, but a t4 has 0"));
-    // Older versions name NICs in their columns, and SYS SOC.
+    // Older versions name NICs in their columns, and write SOC for SYS.
     let old = "\tGPU0\tmlx5_0\tCPU Affinity\nGPU0\t X \tSOC\t0-7\nmlx5_0\tSOC\t X \t\n";
     let read = cluster(old, Some("p100-sxm2")).unwrap();
     assert_eq!(rates(&read, "mlx5_0", LinkKind::Pcie).len(), 1);
 }
 
-/// How far devices are by their places (socket, host bridge, upper bridge, bridge), in the words of the legend.
+/// The distance of two devices by their places (socket, host bridge, upper bridge, bridge), in the words of the legend.
 fn distance(one: [u8; 4], other: [u8; 4]) -> &'static str {
     let same = one.iter().zip(other).take_while(|(a, b)| **a == *b).count();
     ["SYS", "NODE", "PHB", "PXB", "PIX"][same]
@@ -76,7 +76,7 @@ fn distance(one: [u8; 4], other: [u8; 4]) -> &'static str {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Devices at random places of a tree: the way between each two passes what their cell says, and nothing more.
+    /// Devices at random places of a tree: the way between each two passes exactly what their cell says.
     #[test]
     fn ways_are_those_of_the_cells(mut places in prop::collection::vec([0..2u8, 0..2u8, 0..2u8, 0..2u8], 2..9)) {
         places.sort_unstable();

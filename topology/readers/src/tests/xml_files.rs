@@ -1,4 +1,4 @@
-//! NCCL's XML: a host like DGX A100 against the preset, each kind of link against its rate, and random hosts.
+//! Tests NCCL's XML: a host like DGX A100 against the preset, each kind of link against its rate, and random hosts.
 
 use super::*;
 use lockstep_topology::cluster::catalogue;
@@ -158,7 +158,8 @@ fn cards_with_two_ports_share_a_slot_and_names_are_made_fit() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Any tree of bridges with GPUs and NICs: every device is there, and two GPUs of one slot's bridge meet in it.
+    /// Any tree of bridges with GPUs and NICs: every device is present, and the route between two GPUs of one bridge
+    /// turns in it.
     #[test]
     fn random_hosts_keep_their_devices(slots in prop::collection::vec((0..3usize, 0..3usize, 0..3u32), 1..8), sm in prop::sample::select(vec![60, 70, 75, 80, 90, 100])) {
         let (mut dev, mut net, mut inside) = (0, 0, String::new());

@@ -1,4 +1,4 @@
-//! An element of an XML file that knows its line: children, attributes, and errors about them.
+//! `Element`: an element of an XML file that knows its line: children, attributes, and errors about them.
 
 use std::ops::RangeInclusive;
 
@@ -16,7 +16,7 @@ pub(super) struct Element<'a> {
 
 /// The file's tree.
 pub(super) fn parse<'a>(file: &str, text: &'a str) -> Result<Document<'a>, InputError> {
-    // A node of the largest machines is a few hundred; a document type has no place here.
+    // A node of the largest machines is a few hundred; a document type is not allowed.
     let options = ParsingOptions { nodes_limit: 100_000, ..ParsingOptions::default() };
     Document::parse_with_options(text, options).map_err(|error| {
         let message = format!("not XML: {error}; dump it again if it was cut");

@@ -1,4 +1,4 @@
-//! `<nvlink>` and `<c2c>`: what a GPU is wired with beside its slot.
+//! Reads `<nvlink>` and `<c2c>`: a GPU's links besides its slot.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::Gpu;
 use super::element::Element;
 use crate::machine::{Machine, Rate};
 
-/// NVLinks between GPUs `from` and `to`, and the first element that says so.
+/// NVLinks between GPUs `from` and `to`, and the first element that states them.
 type Pairs<'a> = BTreeMap<(usize, usize), (u32, Element<'a>)>;
 
 /// Adds the GPUs' NVLinks, at the rate of the model's generation, and their links to CPUs.
@@ -82,7 +82,7 @@ pub(super) fn read(gpus: &[Gpu<'_>], model: &CatalogueGpu, machine: &mut Machine
     Ok(())
 }
 
-/// `count` of the `all` NVLinks that a GPU has by the file, of the model's generation.
+/// `count` of the `all` NVLinks that a GPU has in the file, of the model's generation.
 fn links(model: &CatalogueGpu, gpu: &Gpu<'_>, all: u32, count: u32) -> Result<Lanes, InputError> {
     let most = model.spec.nvlink.unwrap_or(Lanes { generation: 1, count: 0 });
     if all > most.count {

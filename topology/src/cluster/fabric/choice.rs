@@ -1,4 +1,4 @@
-//! `Routing`: how one of several equal routes is taken, by number or by a seeded hash of who talks to whom.
+//! `Routing`: chooses among equal routes, by number or by a seeded hash of source and destination.
 
 use super::super::DeviceId;
 
@@ -30,7 +30,7 @@ pub(in super::super) struct Choice {
 }
 
 impl Choice {
-    /// A number that every fork (`salt`) draws for itself.
+    /// The random number of a fork (`salt`).
     pub(in super::super) fn hash(&self, salt: u64) -> u64 {
         let pair = u64::from(self.from.0) << 32 | u64::from(self.to.0);
         [pair, u64::from(self.flow), salt].into_iter().fold(mix(self.seed), |state, word| mix(state ^ mix(word)))

@@ -1,8 +1,8 @@
-//! Detours: the way between two ports of a fabric some of whose wires have failed.
+//! Finds detours: the way between two ports of a fabric some of whose wires have failed.
 //!
-//! A flow whose own way is whole keeps it. One whose way is cut chooses again among the wires that are left, as it chose
-//! before: the first, by another hash, or by the next digit of the destination's number; so what a failed spine carried
-//! spreads over the others. In a torus it takes a shortest way that is left.
+//! A flow whose own way is intact keeps it. Otherwise it chooses again among the remaining wires, by the rule of its
+//! first choice: the first, another hash, or the next digit of the destination's number. So the traffic of a failed
+//! spine spreads over the others. In a torus it takes a shortest remaining way.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use super::tree::{Crossing, Tree};
 const AGAIN: u64 = 1 << 10;
 
 impl Tree {
-    /// The wires between switches from one slot to another, of which `whole` holds; `None` where there are none left.
+    /// The wires between switches from one slot to another, all of which `whole` accepts; `None` where there
+    /// are none left.
     pub(super) fn detour(
         &self,
         from: u64,
@@ -26,7 +27,7 @@ impl Tree {
         self.rise(1, top, (from, to), 0, choice, whole)
     }
 
-    /// On from the switch with copy `b` of a level, up to level `top` and down again.
+    /// Continues from the switch with copy `b` of a level, up to level `top` and down again.
     fn rise(
         &self,
         level: usize,
@@ -75,7 +76,7 @@ impl Tree {
         Some(ways)
     }
 
-    /// Which of so many ways that are left.
+    /// Picks one of the `left` remaining ways.
     fn again(&self, level: usize, to: u64, choice: &Choice, salt: u64, left: usize) -> usize {
         let pick = match choice.routing {
             Routing::Ecmp => choice.hash(AGAIN + salt),
@@ -90,7 +91,7 @@ impl Tree {
 }
 
 impl Torus {
-    /// A shortest way between two slots of whose wires `whole` holds, lower dimensions and upward steps first.
+    /// A shortest way between two slots over wires that `whole` accepts, lower dimensions and upward steps first.
     pub(super) fn detour(&self, from: u64, to: u64, whole: &dyn Fn(Crossing) -> bool) -> Option<Vec<Crossing>> {
         let [from, to] = [from, to].map(|slot| slot / u64::from(self.per_router));
         let mut back: BTreeMap<u64, (u64, Crossing)> = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! `Torus`: a torus of any number of dimensions with dimension-ordered routes, and its closed forms.
+//! `Torus`: a torus of any number of dimensions with dimension-ordered routes, in closed form.
 //!
-//! Router r has coordinate (r / stride_i) mod n_i in dimension i, the first dimension being the fastest. A dimension of two
-//! routers has one wire between them, not two; a dimension of one has none.
+//! Router r has coordinate (r / stride_i) mod n_i in dimension i, the first dimension being the fastest. A dimension of
+//! two routers has one wire between them, not two; a dimension of one has none.
 
 use super::tree::Crossing;
 
@@ -92,8 +92,8 @@ impl Torus {
         })
     }
 
-    /// The wires between routers from one slot to another: one dimension after the other, the shorter way round, upwards
-    /// where both are as long.
+    /// The wires between routers from one slot to another: one dimension after the other, the shorter way round,
+    /// upwards where both are as long.
     pub(in super::super) fn way(&self, from: u64, to: u64) -> Vec<Crossing> {
         let [mut at, to] = [from, to].map(|slot| slot / u64::from(self.per_router));
         let mut ways = Vec::new();
@@ -128,7 +128,7 @@ impl Torus {
         (0..self.shape.len()).filter_map(cut).fold(hosts, f64::min)
     }
 
-    /// The nearly cubic torus with room for `hosts`.
+    /// The nearly cubic torus that is large enough for `hosts`.
     pub(in super::super) fn near_cube(hosts: u64, dimensions: u32, per_router: u32) -> Torus {
         let routers = hosts.div_ceil(u64::from(per_router)).max(1);
         let mut side = 1u32;

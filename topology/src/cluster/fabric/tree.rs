@@ -1,15 +1,15 @@
-//! `Tree`: fat trees of any number of levels as extended generalised fat trees (Öhring et al. 1995), with closed forms.
+//! `Tree`: fat trees of any number of levels as extended generalised fat trees (Öhring et al. 1995), in closed form.
 //!
-//! A switch of level l is (a, b): a numbers the subtree below it, b the copy of it among those that serve the same
-//! subtree. With m_l children and w_l parents there are a < trees * m_{l+1} … m_L and b < w_2 … w_l. Stars and rails are
-//! trees of one level; several trees are rails that do not meet.
+//! A switch of level l is (a, b): a numbers the subtree below it, b its copy among those that serve the same subtree.
+//! With m_l children and w_l parents there are a < trees * m_{l+1} … m_L and b < w_2 … w_l. Stars and rails are trees
+//! of one level; several trees are rails that are not connected.
 
 use super::choice::{Choice, Routing};
 
 /// A fat tree, or several side by side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Tree {
-    /// Trees that do not meet.
+    /// The number of unconnected trees.
     pub(in super::super) trees: u32,
     /// Slots under a leaf, leaves under a switch above, …: one number a level.
     pub(in super::super) down: Vec<u32>,
@@ -113,8 +113,8 @@ impl Tree {
         }
     }
 
-    /// The least of the summed rates that join two halves of the slots, each half being whole subtrees; `rates` are those
-    /// of a host's wire and of a wire up from each level.
+    /// The least of the summed rates that join two halves of the slots, each half being whole subtrees; `rates` are
+    /// those of a host's wire and of a wire up from each level.
     pub(in super::super) fn bisection(&self, ports: u64, rates: &[f64]) -> f64 {
         let hosts = (ports / 2) as f64 * rates[0];
         if self.trees > 1 {
@@ -133,13 +133,14 @@ impl Tree {
         if self.trees > 1 { format!("{} x {text}", self.trees) } else { text }
     }
 
-    /// The ports down of a switch of `ports` ports that turns `oversubscription` times as many down as up; `None` where none is left.
+    /// The downward ports of a switch of `ports` ports with `oversubscription` times as many down as up; `None` where
+    /// none is left.
     pub(in super::super) fn leaf_of_ports(ports: u32, oversubscription: f64) -> Option<u32> {
         let up = ((f64::from(ports) / (1.0 + oversubscription)).round() as u32).max(1);
         ports.checked_sub(up).filter(|down| *down > 0)
     }
 
-    /// The tree of switches of `ports` ports, of which each level but the last turns `oversubscription` times as many down
+    /// The tree of switches of `ports` ports, each level but the last with `oversubscription` times as many ports down
     /// as up, for `hosts` hosts; `None` where such switches make no tree.
     pub(in super::super) fn of_ports(hosts: u64, ports: u32, oversubscription: f64) -> Option<Tree> {
         let down = Tree::leaf_of_ports(ports, oversubscription)?;
@@ -147,7 +148,7 @@ impl Tree {
         let mut tree = Tree { trees: 1, down: Vec::new(), up: Vec::new(), parallel: Vec::new() };
         let mut left = hosts;
         while left > u64::from(ports) {
-            // Switches of one port down pass on as many as they take.
+            // Switches of one port down add no capacity to the tree.
             if down < 2 || tree.down.len() > 32 {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! Every way to get a fabric or an order wrong: the error names file, line, value and cure.
+//! Tests every kind of bad fabric or order: the error names file, line, value and cure.
 
 use crate::cluster::*;
 

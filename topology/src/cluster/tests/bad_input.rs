@@ -1,4 +1,4 @@
-//! Every way to get a cluster file wrong: the error names file, line, value and cure, and nothing panics.
+//! Tests every kind of bad cluster file: the error names file, line, value and cure, and nothing panics.
 
 use crate::cluster::*;
 use proptest::prelude::*;
@@ -210,7 +210,7 @@ fn unknown_clusters_are_named_with_the_nearest() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Whatever happens to the text of a preset: a cluster or an error with a place, never a panic.
+    /// Any damage to the text of a preset gives a cluster or an error with a place, never a panic.
     #[test]
     fn damaged_files_never_panic(
         which in 0usize..3,

@@ -1,4 +1,4 @@
-//! Wires that are worse or gone: what changes, what does not, and where the traffic of a failed wire goes.
+//! Tests degraded and failed wires: what changes, what does not, and where the traffic of a failed wire goes.
 
 use std::collections::BTreeMap;
 
@@ -54,8 +54,8 @@ fn names_that_stand_for_nothing_are_told_the_nearest() {
 
 #[test]
 fn what_a_failed_uplink_carried_spreads_over_the_others() {
-    // Two leaves of six hosts, three spines. By the destination's number each uplink carries two of six destinations; of
-    // the failed one's two, one goes to each of the others, so that these carry three: 2/3 of the bandwidth is left.
+    // Two leaves of six hosts, three spines. By the destination's number each uplink carries two of six destinations;
+    // of the failed one's two, one goes to each of the others, so that these carry three: 2/3 of the bandwidth is left.
     let keys = "down = [6, 2]\nup = [3]\nrouting = \"d-mod-k\"";
     let whole = cluster(12, 1, &fabric("fat-tree", "h*.n0", keys)).unwrap();
     let loads = |cluster: &Cluster| {
@@ -79,7 +79,7 @@ fn a_partition_is_refused_by_name() {
     let star = cluster(3, 1, &fabric("star", "h*.n0", "")).unwrap();
     let wires = star.wires_between("h2.n0", "f.switch0").unwrap();
     assert_eq!(star.without(&wires).unwrap_err(), "without it h0.cpu and h2.cpu cannot reach each other");
-    // With a second NIC on a fabric of its own the other one is taken.
+    // With a second NIC on another fabric that one is taken.
     let two = cluster(2, 2, &fabric("rails", "h*.n*", "")).unwrap();
     let wires = two.wires_between("h1.n0", "f.rail0").unwrap();
     let cut = two.without(&wires).unwrap();
@@ -91,7 +91,8 @@ fn a_partition_is_refused_by_name() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
-    /// Detours are as short as a search of the graph finds, cross no failed wire, and hang together; the rest is as it was.
+    /// Detours are as short as a search of the graph finds, cross no failed wire, and are connected; everything else
+    /// is unchanged.
     #[test]
     fn detours_are_shortest_ways(shape in 0usize..5, seed in 0u64..50, cuts in 1usize..4) {
         let keys = [

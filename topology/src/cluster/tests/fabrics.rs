@@ -1,4 +1,5 @@
-//! Generated fabrics: closed forms of switches, hops and bisection; routes against the search; choices among equals.
+//! Tests generated fabrics: closed forms of switches, hops and bisection; routes against the search; choices
+//! among equals.
 
 use crate::Time;
 use crate::cluster::fabric::Choice;
@@ -58,7 +59,7 @@ fn a_three_level_tree_has_the_switches_hops_and_bisection_of_its_closed_form() {
     assert_eq!([1, 2, 5, 6, 23].map(|to| switches(&tree, 0, to)), [1, 3, 3, 5, 5]);
     // Twelve hosts to twelve: 12 GB/s by their own wires, 48 / 2 x 2 from the leaves, 24 / 2 x 5 from the spines.
     assert_eq!(tree.fabrics[0].bisection, 12e9);
-    // Cores stand on the far side: what leaves two pods goes up by 12 wires of 5 GB/s.
+    // Cores are on the far side: what leaves two pods goes up by 12 wires of 5 GB/s.
     let low = |name: &str| match name.split_once('.').unwrap().1 {
         leaf if leaf.starts_with("leaf") => leaf[4..].parse::<u32>().unwrap() < 6,
         spine if spine.starts_with("spine") => spine[5..].parse::<u32>().unwrap() < 4,
@@ -174,13 +175,14 @@ fn ecmp_spreads_evenly_by_seed_and_flow_and_repeats_itself() {
     assert_eq!(spines(&hashed, 0), taken);
     assert_ne!(spines(&hashed, 1), taken);
     assert_ne!(spines(&with("routing = \"ecmp\"\nseed = 8").unwrap(), 0), taken);
-    // D-mod-k: each destination by its own spine, all spines alike; lowest: the first.
+    // D-mod-k: each destination by its own spine, all spines equally; lowest: the first.
     let counted = spines(&with("routing = \"d-mod-k\"").unwrap(), 0);
     assert_eq!(counted[..9], [0, 1, 2, 3, 4, 5, 6, 7, 0]);
     assert!(spines(&with("").unwrap(), 0).iter().all(|spine| *spine == 0));
 }
 
-/// GPU i of each host is one switch away from GPU i of every other host of its unit, and three from that of another unit.
+/// GPU i of each host is one switch away from GPU i of every other host of its unit, and three from that of
+/// another unit.
 #[test]
 fn rails_keep_the_same_nic_of_all_hosts_on_one_leaf() {
     let cluster = Cluster::load("dgx-h100:40@infiniband-ndr-rails").unwrap();
@@ -244,7 +246,7 @@ fn searched_routes_may_be_hashed_too() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Closed forms give routes that hang together and are as short as the search's; by lowest number, the very same.
+    /// Closed forms give connected routes that are as short as the search's; by lowest number, exactly the same.
     #[test]
     fn closed_forms_are_as_good_as_the_search(
         down in prop::collection::vec(1u32..4, 1..4),

@@ -1,4 +1,4 @@
-//! The catalogue of GPUs: complete, cited, plausible; and what a cluster file may override.
+//! Tests that the catalogue of GPUs is complete, cited and plausible; and what a cluster file may override.
 
 use crate::cluster::*;
 

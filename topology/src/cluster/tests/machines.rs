@@ -1,4 +1,4 @@
-//! The presets: each loads, every figure says where it comes from, and known machines behave as their papers say.
+//! Tests the presets: each loads, every figure has a source, and known machines behave as their papers say.
 
 use super::device_named as device;
 use crate::cluster::*;
@@ -17,7 +17,8 @@ fn names(cluster: &Cluster, from: &str, to: &str) -> Vec<String> {
     links.iter().map(|link| cluster.vertex(cluster.link(*link).to).name.clone()).collect()
 }
 
-/// What each of some flows gets where all share each wire evenly: the least over their wires of bandwidth by crossings.
+/// The rate of each of some flows where all share each wire evenly: the least over their wires of bandwidth
+/// by crossings.
 fn even_share(cluster: &Cluster, flows: &[(String, String)]) -> f64 {
     let mut crossings: BTreeMap<WireId, (f64, f64)> = BTreeMap::new();
     for (from, to) in flows {
@@ -44,7 +45,7 @@ fn every_preset_loads_in_any_number_and_every_figure_has_a_source() {
             }
         }
     }
-    // Those of one host that names a network: the machines that are to be had in any number.
+    // Those with one host that name a network: the machines that are available in any number.
     let machines =
         Cluster::presets().iter().filter(|(_, text)| text.contains("\ncount = 1\n") && text.contains("\nnetwork = "));
     for name in machines.map(|(name, _)| name) {
@@ -85,7 +86,7 @@ fn k20s_across_cpus_get_half_their_rate_when_all_talk() {
     let ring: Vec<_> = (0..4).map(|i| pair(i, (i + 1) % 4)).collect();
     assert_eq!(even_share(&host, &ring), 6e9);
     assert_eq!(names(&host, "node0.gpu0", "node0.gpu3"), ["node0.pcie0", "node0.gpu3"]);
-    // Across CPUs through host memory: one alone at the full rate but later, all eight at half of it.
+    // Across CPUs through host memory: one alone at the full rate but with more latency, all eight at half of it.
     let across = ["node0.pcie0", "node0.cpu", "node0.cpu", "node0.memory", "node0.cpu", "node0.pcie1", "node0.gpu4"];
     assert_eq!(names(&host, "node0.gpu0", "node0.gpu4"), across);
     assert_eq!(route(&host, "node0.gpu0", "node0.gpu4").bandwidth.bytes_per_s(), 6e9);
@@ -103,7 +104,7 @@ fn cube_meshes_give_each_gpu_all_its_links() {
             let own = cluster.links().iter().filter(|link| link.from == gpu.vertex && link.kind == LinkKind::NvLink);
             assert_eq!(own.map(|link| link.bandwidth.bytes_per_s() * 1e-9).sum::<f64>().round(), f64::from(gb_per_gpu));
         }
-        // Direct within a quad and to the one face to face, through the host elsewhere.
+        // Direct within a quad and to the opposite one, through the host elsewhere.
         assert_eq!(route(&cluster, "node0.gpu0", "node0.gpu3").links.len(), 1);
         assert_eq!(route(&cluster, "node0.gpu1", "node0.gpu5").links.len(), 1);
         let around = names(&cluster, "node0.gpu0", "node0.gpu5");
@@ -182,7 +183,7 @@ fn machines_have_the_gpus_links_and_nics_of_their_data_sheets() {
         };
         let rate: f64 = cluster.links().iter().filter(to_gpus).map(|link| link.bandwidth.bytes_per_s() * 1e-9).sum();
         assert_eq!(rate.round(), f64::from(gpu_gb), "{name}");
-        // No way between GPUs of a host leads through its CPU, but where a cube mesh has no link.
+        // No route between GPUs of a host goes through its CPU, except where a cube mesh has no link.
         let last = format!("node0.gpu{}", gpus - 1);
         let way = names(&cluster, "node0.gpu0", &last);
         assert!(name == "nd40rs-v2" || !way.contains(&"node0.cpu".to_owned()), "{name}: {way:?}");

@@ -1,4 +1,4 @@
-//! The clusters that ship with the project and the documentation's example say what they promise.
+//! Tests that the clusters that ship with the project and the documentation's example have the stated figures.
 
 use super::device_named;
 use crate::cluster::*;
@@ -6,7 +6,8 @@ use crate::{Bytes, Time};
 
 #[test]
 fn presets_are_what_their_names_say() {
-    // Name, hosts, cores of a host, GPUs of a host, bandwidth between the first and the last device in bytes per second.
+    // Name, hosts, cores of a host, GPUs of a host, bandwidth between the first and the last device in
+    // bytes per second.
     for (name, hosts, cores, gpus, wire) in
         [("workstation", 1, 16, 0, 8e9), ("ethernet-4", 4, 16, 0, 1.25e9), ("ethernet-gpu-8", 8, 32, 4, 3.125e9)]
     {

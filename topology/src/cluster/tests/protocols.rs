@@ -1,4 +1,4 @@
-//! What links make of the messages that cross them: headers by hand, the farthest stack of a route, its caps.
+//! Tests the cost of messages on links: headers by hand, the farthest stack of a route, its caps.
 
 use super::device_named;
 use crate::cluster::*;
@@ -70,7 +70,7 @@ fn a_message_is_set_up_once_by_the_stack_that_reaches_farthest() {
     let near = transport(&text, "h0.gpu0", "h0.gpu1");
     assert_eq!((near.protocol.send_overhead, near.protocol.eager), (Time::from_nanos(9_000), Bytes(1 << 10)));
     assert_ne!(near.sender, near.receiver);
-    // Two networks in a row: the dearer of each figure.
+    // Two networks in a row: the more expensive of each figure.
     let (tcp, verbs) = (Stack::Tcp.defaults(), Stack::InfiniBand.defaults());
     let both = tcp.and(&verbs);
     assert_eq!((both.send_overhead, both.eager), (tcp.send_overhead, verbs.eager));

@@ -1,4 +1,4 @@
-//! Routes: by hand on small clusters, and against a slow twin on random ones.
+//! Tests routes: by hand on small clusters, and against a slow twin on random ones.
 
 use super::device_named;
 use crate::Time;
@@ -175,7 +175,7 @@ proptest! {
         trunks in prop::collection::vec((0u32..5, 0u32..5, 1u32..4), 0..7),
     ) {
         let mut rest: String = (0..switches).map(|i| switch(&format!("s{i}"))).collect();
-        // Everything hangs together at least through s0, so that the file is accepted.
+        // Everything is connected at least through s0, so that the file is accepted.
         rest += &link("link", "h*.n0", "s0", "3us");
         if switches > 1 {
             rest += &link("link", "s0", "s[1-9]", "3us");

@@ -1,4 +1,4 @@
-//! Binomial tree: member v hangs below v with its lowest one bit cleared.
+//! Binomial tree: the parent of member v is v with its lowest one bit cleared.
 //!
 //! ⌊log2 p⌋ dependent messages each way and the whole buffer on each edge. The root serves ⌈log2 p⌉ children one after
 //! the other, so in time it is Iandola 2016 §6.2, Eq. 4 (their "reduction tree"); Thakur 2005 §3.
@@ -33,7 +33,7 @@ impl Algorithm {
     }
 }
 
-/// A member's place in a binomial tree.
+/// A member's position in a binomial tree.
 #[derive(Debug)]
 struct Binomial(Numbered);
 
@@ -43,7 +43,7 @@ impl Place for Binomial {
         (position != 0).then(|| self.0.member(u64::from(position & (position - 1))))
     }
 
-    /// Children stand at position + 2^t for every t below the lowest one bit, as far as there are members.
+    /// Children are at position + 2^t for every t below the lowest one bit, as far as there are members.
     fn children(&self) -> u32 {
         let after = self.0.members - self.0.position;
         self.0.position.trailing_zeros().min(after.next_power_of_two().trailing_zeros())

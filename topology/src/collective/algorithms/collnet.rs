@@ -1,21 +1,23 @@
-//! Sums in switches between nodes: a chain in each node to the head of a share, and one switch above the heads of all nodes.
+//! Sums in switches between nodes: a chain in each node to the head of a share, and one switch above the heads
+//! of all nodes.
 //!
-//! NCCL's CollNet chain over InfiniBand's SHARP (`src/device/all_reduce.h`, `src/graph/connect.cc`). The buffer has a share for each rail. A
-//! node's members add theirs along a chain to the head of a share, the GPU beside the rail's NIC; the switch of the rail adds what the heads
-//! send once and multicasts the sum, which goes back down the chains. A node of any number sends and receives n elements in all; a ring's
-//! sends 2n(p − 1)/p. Switches are the last members and have no data, one for each rail; members are shared out among nodes in order.
+//! NCCL's CollNet chain over InfiniBand's SHARP (`src/device/all_reduce.h`, `src/graph/connect.cc`). The buffer has a
+//! share for each rail. A node's members add theirs along a chain to the head of a share, the GPU beside the rail's
+//! NIC; the switch of the rail adds what the heads send once and multicasts the sum, which goes back down the chains. A
+//! node of any number sends and receives n elements in all; a ring's sends 2n(p − 1)/p. Switches are the last members
+//! and have no data, one for each rail; members are divided among nodes in order.
 
 use super::prelude::*;
 use super::trees::{Place, Trees, Ways};
 
-/// How many nodes members are shared out among.
+/// The number of nodes among which members are divided.
 pub(super) const NODES: Parameter = Parameter::Count {
     what: "the number of nodes",
     example: 2,
     most: 1 << 20,
     because: "more nodes than a cluster has",
 };
-/// How many switches add between nodes.
+/// The number of switches that add between nodes.
 pub(super) const RAILS: Parameter =
     Parameter::Count { what: "the number of rails", example: 1, most: 64, because: "more NICs than a node has" };
 
@@ -46,7 +48,7 @@ pub(super) static ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
-/// Members in nodes of equal size, or of one more in the first ones, and a switch behind them for each rail.
+/// Members in nodes of equal size, or of one more in the first ones, and a switch after them for each rail.
 #[derive(Debug, Clone, Copy)]
 struct Nodes {
     contributors: u32,
@@ -90,7 +92,7 @@ impl Nodes {
         start + (u64::from(rail) * u64::from(size) / u64::from(self.rails)) as u32
     }
 
-    /// The place of a member in the tree of a share; `None` for the switches of others.
+    /// The position of a member in the tree of a share; `None` for the switches of others.
     fn place(self, member: u32, share: u32) -> Option<Link> {
         if let Some(rail) = member.checked_sub(self.contributors) {
             return (rail == share).then_some(Link::Switch { nodes: self, share });
@@ -104,10 +106,10 @@ impl Nodes {
     }
 }
 
-/// A member's place in the tree of a share.
+/// A member's position in the tree of a share.
 #[derive(Debug)]
 enum Link {
-    /// In the chain of a node, at whose end is the switch.
+    /// In the chain of a node, which ends at the switch.
     Member { parent: u32, below: Option<u32> },
     /// Above the heads of all nodes.
     Switch { nodes: Nodes, share: u32 },

@@ -1,8 +1,9 @@
-//! Direct exchange: every part goes straight to its owner, which adds it up, and from the owner straight to everybody.
+//! Direct exchange: every part goes directly to its owner, which sums it, and from the owner directly to all members.
 //!
-//! One round each way: p − 1 messages of other members' parts to be summed, p − 1 of the own part to be spread. With even
-//! parts that is n(p − 1)/p elements each way, as a ring sends; Krizhevsky 2014 §4.1 synchronises weights so. Parts may be of
-//! any size: with all elements in one part it is his one-to-all broadcast and its reverse (§4, scheme (b)).
+//! One round each way: p − 1 messages of other members' parts to be summed, p − 1 of the own part to be spread. With
+//! even parts that is n(p − 1)/p elements each way, as a ring sends; Krizhevsky 2014 §4.1 synchronises weights so.
+//! Parts may be of any size: with all elements in one part it is that paper's one-to-all broadcast and its reverse (§4,
+//! scheme (b)).
 
 use std::sync::Arc;
 
@@ -75,13 +76,13 @@ fn starts(call: &Call<'_>) -> Result<Option<Arc<[u64]>>, InputError> {
 #[derive(Debug)]
 struct Direct {
     members: u32,
-    /// Where each part starts, and the end, if not all are even.
+    /// The start of each part, and the end, if not all are even.
     starts: Option<Arc<[u64]>>,
     /// Whether a lane divides its own elements, those that its nodes sum; else it has its share of each part.
     nested: bool,
-    /// Whether parts go to their owners, to be summed.
+    /// Whether parts are sent to their owners, to be summed.
     reduce: bool,
-    /// Whether they go from their owners to all.
+    /// Whether they are sent from their owners to all.
     gather: bool,
 }
 
@@ -96,7 +97,7 @@ impl Direct {
 }
 
 impl Lanes for Direct {
-    /// A way's sends come before its receives, to and from ever more distant members.
+    /// Each way's sends come before its receives, to and from ever more distant members.
     fn lane(&self, member: u32, index: u32, split: &Split) -> Lane {
         let &Direct { members, reduce, .. } = self;
         let (extent, index, lanes) =

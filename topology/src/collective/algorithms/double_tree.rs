@@ -1,9 +1,10 @@
-//! Double trees over channels: two complementary binary trees between nodes, a chain inside each, both pipelined in chunks.
+//! Double trees over channels: two complementary binary trees between nodes, a chain inside each, both
+//! pipelined in chunks.
 //!
-//! Sanders, Speck and Träff 2009 (two-tree algorithms); NCCL's `trees.cc` and `connect.cc`. A node that is inner in one tree is a leaf of
-//! the other, each of which carries half of a channel's share, so that all links work both ways: a node sends and receives 2n elements
-//! at most, n on two nodes. Channel c meets other nodes at member c of each, on its own rail. One way is
-//! ⌊log2(N − 1)⌋ + 1 rounds between N nodes and s − 1 in a node of s.
+//! Sanders, Speck and Träff 2009 (two-tree algorithms); NCCL's `trees.cc` and `connect.cc`. A node that is inner in one
+//! tree is a leaf of the other, each of which carries half of a channel's share, so that all links work both ways: a
+//! node sends and receives 2n elements at most, n on two nodes. Channel c connects to other nodes at member c of each,
+//! on its own rail. One way is ⌊log2(N − 1)⌋ + 1 rounds between N nodes and s − 1 in a node of s.
 
 use super::prelude::*;
 use super::trees::{Place, Trees, Ways};
@@ -43,13 +44,13 @@ pub(super) static ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
-/// The member of a node that meets other nodes on a channel.
+/// The member of a node that exchanges with other nodes on a channel.
 fn leader(group: &Group, node: u32, channel: u32) -> u32 {
     let (start, size) = group.extent(node);
     start + channel % size
 }
 
-/// The place of a member in a tree: even trees are a channel's first, odd ones its second.
+/// The position of a member in a tree: even trees are a channel's first, odd ones its second.
 fn place(group: &Group, member: u32, tree: u32) -> ChainedPlace {
     let node = group.node_of(member);
     let (channel, mirrored) = (tree / 2, tree % 2 == 1);
@@ -70,7 +71,8 @@ fn place(group: &Group, member: u32, tree: u32) -> ChainedPlace {
 
 /// The node above and those below in the first of two complementary trees, or in the second, `mirrored` one.
 pub(super) fn neighbours(node: u32, nodes: u32, mirrored: bool) -> (Option<u32>, Vec<u32>) {
-    // The second tree is the first one of nodes counted from behind, or where their number is odd from the second on.
+    // The second tree is the first one with nodes counted from the end, or where their number is odd from
+    // the second on.
     let turned = |node: u32, back: bool| match (mirrored, nodes.is_multiple_of(2), back) {
         (false, ..) => node,
         (true, true, _) => nodes - 1 - node,
@@ -110,7 +112,7 @@ fn children(node: u32, nodes: u32) -> impl Iterator<Item = u32> {
     before.into_iter().chain((above > 0).then(|| node + above))
 }
 
-/// A member's place: in its node's chain, at whose head is a member of the tree between nodes.
+/// A member's position: in its node's chain, whose head is a member of the tree between nodes.
 #[derive(Debug)]
 struct ChainedPlace {
     parent: Option<u32>,
@@ -151,7 +153,7 @@ mod tests {
             all.sort_unstable();
             listed.sort_unstable();
             assert_eq!(all, listed, "{nodes} nodes");
-            // Counted from behind, where their number is even.
+            // Counted from the end, where their number is even.
             let is_leaf = |node: u32| below[node as usize].is_empty();
             if nodes % 2 == 0 {
                 assert!((0..nodes).all(|node| is_leaf(node) != is_leaf(nodes - 1 - node)), "{nodes} nodes");

@@ -96,7 +96,7 @@ impl Halves {
         }
     }
 
-    /// What the member with index `local` holds at `level`.
+    /// The range of the member with index `local` at `level`.
     fn held(&self, local: u32, level: u32) -> Range<u64> {
         let position = if level == 0 { 0 } else { u128::from(local.reverse_bits() >> (32 - level)) };
         let boundary = |position: u128| self.start + ((u128::from(self.length) * position) >> level) as u64;

@@ -4,11 +4,12 @@
 //! phases are pipelined by chunk and not separated by barriers: a lane carries its chunk through all three, and lanes
 //! follow each other. A node of s members adds s − 1 rounds before and s − 1 after those of the algorithm across.
 //!
-//! Buffers of less than 256 KiB, which latency and not bandwidth holds up, take a star instead: everybody hands its part to
-//! the leader, which sums, and gets the result back from it, one round each way. (The paper's small buffers go through the
-//! host's memory, where the CPU sums; here the leader stands for it.)
+//! Buffers of less than 256 KiB, which are bound by latency and not by bandwidth, take a star instead: every member
+//! sends its part to the leader, which sums, and gets the result back from it, one round each way. (The paper's small
+//! buffers go through the host's memory, where the CPU sums; here the leader takes its role.)
 //!
-//! Where the members of a node hold one contribution in common, the sum in the node falls away: leaders contribute for theirs.
+//! Where the members of a node hold one contribution in common, there is no sum in the node: leaders contribute for
+//! their nodes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ struct Hierarchical {
     starts: Option<Arc<[u32]>>,
     /// Members of the largest node.
     largest: u32,
-    /// Whether members meet their leader directly.
+    /// Whether members exchange with their leader directly.
     star: bool,
     /// Whether each member contributes, or the leader for its node.
     sums: bool,
@@ -154,10 +155,10 @@ impl Lanes for Hierarchical {
     }
 }
 
-/// A member's part of a lane inside its node, round the part of its leader across nodes.
+/// A member's part of a lane inside its node, around the part of its leader across nodes.
 struct InNode {
     member: u32,
-    /// Members of its node before it, and behind it.
+    /// Members of its node before it, and after it.
     before: u32,
     behind: u32,
     star: bool,

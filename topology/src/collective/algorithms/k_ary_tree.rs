@@ -1,7 +1,7 @@
 //! k-ary tree: up and down a tree in which each inner member has k children, numbered breadth first.
 //!
-//! Iandola 2016 §6.2: the branching factor is the base of the logarithm in a tree's time. With all members below the root it is a
-//! server. [`Kary`] places members for chains and colours, too.
+//! Iandola 2016 §6.2: the branching factor is the base of the logarithm in a tree's time. With all members below the
+//! root it is a server. [`Kary`] places members for chains and colours, too.
 
 use super::prelude::*;
 use super::trees::{Numbered, Place, Trees, Ways, rooted};
@@ -60,7 +60,7 @@ impl Kary {
     }
 }
 
-/// A member's place in a k-ary tree numbered breadth first.
+/// A member's position in a k-ary tree numbered breadth first.
 #[derive(Debug)]
 pub(super) struct KaryPlace {
     at: Numbered,
@@ -68,7 +68,7 @@ pub(super) struct KaryPlace {
 }
 
 impl KaryPlace {
-    /// The place of `member` in tree `tree`, whose root is ⌊tree·members/trees⌋ members behind the first root.
+    /// The position of `member` in tree `tree`, whose root is ⌊tree·members/trees⌋ members after the first root.
     fn new(member: u32, of: Kary, tree: u32) -> KaryPlace {
         let first = of.root + (u64::from(tree) * u64::from(of.members) / u64::from(of.trees)) as u32;
         KaryPlace { at: Numbered::new(member, of.members, first), arity: of.arity }

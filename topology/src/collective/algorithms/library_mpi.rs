@@ -1,5 +1,5 @@
-//! `MPI_Allreduce`, called by the transport. Its lanes are those of Open MPI's `tuned` component by its fixed rules: recursive
-//! doubling below 10,000 bytes or when there are fewer elements than members, the ring above.
+//! `MPI_Allreduce`, called by the transport. Its lanes are those of Open MPI's `tuned` component by its fixed rules:
+//! recursive doubling below 10,000 bytes or when there are fewer elements than members, the ring above.
 
 use super::prelude::*;
 use super::recursive_doubling::RecursiveDoubling;

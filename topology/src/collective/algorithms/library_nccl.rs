@@ -1,7 +1,7 @@
-//! NCCL's collectives, on the memory of GPUs. What NCCL takes and how long it runs is [`crate::nccl`]'s.
+//! NCCL's collectives, on the memory of GPUs. [`crate::nccl`] determines what NCCL takes and how long it runs.
 //!
-//! Its lanes are those that it runs where rings serve: they say what is sent, and how long it takes on devices of which NCCL's figures
-//! are not known. Of the calls, GPUs execute `ncclAllReduce`; the others are predicted.
+//! Its lanes are those that NCCL runs where rings serve: they give messages, and times on devices for which NCCL's
+//! figures are not known. Of the calls, GPUs execute `ncclAllReduce`; the others are predicted.
 
 use super::pairwise;
 use super::pipelined_chain;

@@ -1,12 +1,12 @@
-//! Multi-colour k-ary trees: the buffer in k shards, each summed up and spread down a tree of its own.
+//! Multi-colour k-ary trees: the buffer in k shards, each summed up and broadcast down its own tree.
 //!
 //! Kumar 2018 §4.2 and Fig. 2. Each tree is a k-ary tree numbered breadth first with I = ⌈(N − 1)/k⌉ inner members, and
 //! colour c's begins at member ⌊c·N/k⌋. Wherever k·I ≤ N the inner members of the colours are disjoint: 4 colours on 8
 //! members have (0,1), (2,3), (4,5), (6,7). Elsewhere the trees are the same, rotated the same way, and neighbouring
-//! colours share one inner member at most (as long as there are no more colours than members). Where they are disjoint, a
-//! member sends 2n elements at most: a share up each tree, and k shares down the one tree in which it is an inner member.
-//! A chunk takes 2·(⌈log_k((k − 1)·N + 1)⌉ − 1) rounds, hidden by the chunks that follow; colours do not wait for each
-//! other.
+//! colours share one inner member at most (as long as there are no more colours than members). Where they are disjoint,
+//! a member sends 2n elements at most: a share up each tree, and k shares down the one tree in which it is an inner
+//! member. A chunk takes 2·(⌈log_k((k − 1)·N + 1)⌉ − 1) rounds, hidden by the chunks that follow; colours do not wait
+//! for each other.
 
 use super::k_ary_tree::Kary;
 use super::prelude::*;

@@ -1,10 +1,11 @@
 //! Sums in the switch of a node: it receives every member's part once, adds, and multicasts the result.
 //!
-//! NCCL's NVLS (`src/device/all_reduce.h`, 2.17 and later) over NVSwitch of Hopper and later. Each member heads a share of the buffer: the
-//! switch hands the head the sum of its share (`multimem.ld_reduce`), and the head stores it back to all (`multimem.st`). So a member of
-//! p sends n(1 + 1/p) elements up its own links and receives n. A reduce-scatter is the first half, an allgather the second. Switches are the last members and have no data, one for each
-//! node; members are shared out among nodes in order. Between nodes the heads of a share are a double tree (`nvls_tree.rs`), or switches of
-//! the network add for them too (`nvls_collnet.rs`).
+//! NCCL's NVLS (`src/device/all_reduce.h`, 2.17 and later) over NVSwitch of Hopper and later. Each member heads a share
+//! of the buffer: the switch hands the head the sum of its share (`multimem.ld_reduce`), and the head stores it back to
+//! all (`multimem.st`). So a member of p sends n(1 + 1/p) elements up its own links and receives n. A reduce-scatter is
+//! the first half, an allgather the second. Switches are the last members and have no data, one for each node; members
+//! are shared out among nodes in order. Between nodes the heads of a share are a double tree (`nvls_tree.rs`), or
+//! switches of the network add for them too (`nvls_collnet.rs`).
 
 use super::double_tree;
 use super::prelude::*;
@@ -21,16 +22,16 @@ pub(super) static ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
-/// Elements in a chunk of a share, if the caller names none: 1 MiB, behind whose bytes the times per message are hidden.
+/// Elements in a chunk of a share, if the caller names none: 1 MiB, large enough to hide the times per message.
 const CHUNK: u64 = 256 * 1024;
 
 /// Sums in the switches of nodes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Nvls {
-    /// Members that have data; those behind them are the switches.
+    /// Members that have data; those after them are the switches.
     contributors: u32,
     nodes: u32,
-    /// Switches between nodes that add, behind those of the nodes; none where heads are trees.
+    /// Switches between nodes that add, after those of the nodes; none where heads form trees.
     rails: u32,
     /// Whether shares are summed.
     reduce: bool,
@@ -81,7 +82,7 @@ impl Nvls {
         self.contributors + self.nodes + share * self.rails / self.largest()
     }
 
-    /// What a switch between nodes does with a share of its rail: adds in the order of nodes.
+    /// The steps of a switch between nodes for a share of its rail: adds in the order of nodes.
     fn between(&self, share: u32) -> Vec<(Action, u32)> {
         let heads = || (0..self.nodes).map(|node| self.head(node, share));
         let action = |node: usize| if node == 0 { Action::RecvInto } else { Action::RecvSum };
@@ -100,7 +101,7 @@ impl Nvls {
         self.contributors.div_ceil(self.nodes)
     }
 
-    /// What the switch of a node does: adds in the order of members.
+    /// The steps of a node's switch: adds in the order of members.
     fn switch(&self, node: u32, share: u32) -> Vec<(Action, u32)> {
         let ((start, size), head) = (self.extent(node), self.head(node, share));
         if size == 1 {
@@ -120,7 +121,7 @@ impl Nvls {
         steps
     }
 
-    /// What a member of a node does; the head passes its node's sum to other nodes before it stores the result.
+    /// The steps of a node's member; the head passes its node's sum to other nodes before it stores the result.
     fn member(&self, member: u32, share: u32) -> Vec<(Action, u32)> {
         let node = self.node_of(member);
         let (switch, shares, heads) =
@@ -175,9 +176,9 @@ impl Lanes for Nvls {
         if self.contributors == 1 && self.rails == 0 { 0 } else { split.longest() }
     }
 
-    /// Those that start while the first one is under way.
+    /// The lanes that start while the first one is under way.
     fn window(&self) -> u32 {
-        // A switch between nodes takes from them, and sends to them, one after the other.
+        // A switch between nodes receives from them, and sends to them, one after the other.
         let in_turn = if self.rails > 0 { 2 * self.nodes } else { 0 };
         self.rounds().saturating_add(in_turn).saturating_mul(self.roots())
     }

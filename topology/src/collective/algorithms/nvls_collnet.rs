@@ -1,8 +1,9 @@
 //! Sums in the switches of several nodes, and in switches between them.
 //!
-//! NCCL's NVLS with SHARP (`src/transport/nvls.cc`, `coll_net.cc`): the switch of a node hands a head the sum of its share, the head sends it to the
-//! switch of its rail, which adds what all nodes send and multicasts it, and each head stores the result back to all of its node. n(1 + 1/s)
-//! elements up a member's own links in a node of s; a node of any number sends n.
+//! NCCL's NVLS with SHARP (`src/transport/nvls.cc`, `coll_net.cc`): the switch of a node hands a head the sum of its
+//! share, the head sends it to the switch of its rail, which adds what all nodes send and multicasts it, and each head
+//! stores the result back to all of its node. n(1 + 1/s) elements up a member's own links in a node of s; a node of any
+//! number sends n.
 
 use super::nvls::Nvls;
 use super::prelude::*;

@@ -1,8 +1,8 @@
 //! Sums in the switches of several nodes, and a double tree between the heads of each share.
 //!
-//! NCCL's NVLS tree (2.18 and later): a node's switch hands a head the sum of its share, heads of the same share on other nodes are two
-//! complementary trees, as in `double_tree.rs`, and each stores the result back to all of its node. n(1 + 1/s) elements up a member's own
-//! links in a node of s; a node sends n between two nodes, 2n among more.
+//! NCCL's NVLS tree (2.18 and later): a node's switch hands a head the sum of its share, heads of the same share on
+//! other nodes are two complementary trees, as in `double_tree.rs`, and each stores the result back to all of its node.
+//! n(1 + 1/s) elements up a member's own links in a node of s; a node sends n between two nodes, 2n among more.
 
 use super::nvls::Nvls;
 use super::prelude::*;

@@ -1,8 +1,9 @@
 //! Parameter server: each server owns a shard, sums all members' parts of it in member order and sends the sum back.
 //!
-//! Iandola 2016 §6.1 (one dedicated server, Eq. 3: p·n in and p·n out of it) and its pools of servers. Dedicated servers
-//! are the last members; they contribute nothing and their buffer is scratch. Otherwise the first members serve: their own
-//! contribution comes first in the sum, then the others' in member order. Two rounds, whatever the number of members.
+//! Iandola 2016 §6.1 (one dedicated server, Eq. 3: p·n in and p·n out of it) and its pools of servers. Dedicated
+//! servers are the last members; they contribute nothing and their buffer is scratch. Otherwise the first members
+//! serve: their own contribution comes first in the sum, then the others' in member order. Two rounds, whatever the
+//! number of members.
 
 use super::prelude::*;
 use super::trees::{Place, Trees, Ways};
@@ -47,7 +48,7 @@ pub(super) static ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
-/// A member's place in the star round one server.
+/// A member's position in the star around one server.
 #[derive(Debug)]
 struct Star {
     /// Whether this member is the server.
@@ -76,7 +77,7 @@ impl Place for Star {
         if self.dedicated || index < self.server { index } else { index + 1 }
     }
 
-    /// All are equal, and get the sum in member order.
+    /// All subtrees are equal, and get the sum in member order.
     fn served(&self, index: u32) -> u32 {
         self.child(index)
     }

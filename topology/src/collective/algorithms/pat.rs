@@ -1,9 +1,10 @@
-//! Parallel aggregated trees: every part has a binomial tree of its own, all trees at once, the farthest members first.
+//! Parallel aggregated trees: every part has its own binomial tree, all trees at once, the farthest members first.
 //!
-//! NCCL's PAT (2.23 and later, for one GPU a node): an allgather in ⌈log2 p⌉ rounds as Bruck's (1997), with the distances in reverse order,
-//! so that little goes far and much goes near. In the round of distance d member m hands on to m + d what it has of
-//! m, m − 2d, m − 4d, … A reduce-scatter is the same backwards, from near to far. A member sends each of p − 1 parts once: n(p − 1)/p elements.
-//! Parts of a round are messages of their own here, since a message is a range of the buffer; NCCL packs them.
+//! NCCL's PAT (2.23 and later, for one GPU a node): an allgather in ⌈log2 p⌉ rounds as Bruck's (1997), with the
+//! distances in reverse order, so that little goes far and much goes near. In the round of distance d member m sends to
+//! m + d what it has of m, m − 2d, m − 4d, … A reduce-scatter is the same backwards, from near to far. A member sends
+//! each of p − 1 parts once: n(p − 1)/p elements. Parts of a round are separate messages here, since a message is a
+//! range of the buffer; NCCL packs them.
 
 use super::prelude::*;
 
@@ -19,11 +20,11 @@ pub(super) static ENTRY: Entry = Entry {
 #[derive(Debug)]
 struct Pat {
     members: u32,
-    /// Whether parts are summed on the way to their owners; else they are spread from them.
+    /// Whether parts are summed on the way to their owners; else they are broadcast from them.
     reduce: bool,
 }
 
-/// Parts that a member hands on in the round of this distance: the number of its even multiples that stay below p with it.
+/// Parts that a member sends in the round of this distance: the number of its even multiples that stay below p with it.
 fn parts(members: u32, distance: u32) -> u32 {
     (members - distance).div_ceil(2 * distance)
 }
@@ -44,7 +45,7 @@ impl Lanes for Pat {
                 }
                 (k, round) = (k - 2 * count, round + 1);
             };
-            // With u64, since p + p may not fit.
+            // In u64, since p + p may overflow.
             let before = |from: u32, by: u64| {
                 let p = u64::from(members);
                 ((u64::from(from) + p - by % p) % p) as u32

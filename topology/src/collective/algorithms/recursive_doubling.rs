@@ -1,9 +1,10 @@
 //! Recursive doubling: pairs at distance 1, 2, 4 … exchange and add the whole buffer.
 //!
-//! The schedule that Open MPI documents for small allreduces (`coll_tuned`, `coll_base_allreduce.c`; Thakur 2005 §4.4):
-//! ⌊log2 p⌋ rounds of n elements, and for p not a power of two the first 2r members, r = p − 2^⌊log2 p⌋, pair up before
-//! and after: the even one hands its data to the odd one and gets the result back. Sent ranges are summed into at once,
-//! so the sender must copy them, which libraries do with small messages; therefore it serves a library's row only.
+//! The schedule that Open MPI documents for small allreduces (`coll_tuned`, `coll_base_allreduce.c`; Thakur 2005
+//! §4.4): ⌊log2 p⌋ rounds of n elements, and for p not a power of two the first 2r members, r = p − 2^⌊log2 p⌋, pair
+//! up before and after: the even one sends its data to the odd one and gets the result back. Sent ranges are summed
+//! into at once, so the sender must copy them, which libraries do with small messages; therefore it is only used as a
+//! library's lanes.
 
 use super::prelude::*;
 
@@ -36,7 +37,8 @@ impl Lanes for RecursiveDoubling {
         })
     }
 
-    /// Across ⌊log2 p⌋ dimensions, one more where a pair begins or ends it, and two where two pairs stand in opposite corners.
+    /// Across ⌊log2 p⌋ dimensions, one more where a pair begins or ends it, and two where two pairs are in
+    /// opposite corners.
     fn rounds(&self) -> u32 {
         let corners = 1 << self.members.ilog2();
         let extra = self.members - corners;

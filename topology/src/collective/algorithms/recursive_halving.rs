@@ -1,9 +1,10 @@
-//! Recursive halving: pairs at distance p/2, p/4, … 1 exchange what the other half of their block wants summed, and on the way back
-//! what they have.
+//! Recursive halving: pairs at distance p/2, p/4, … 1 exchange the half of their block that the other half needs
+//! summed, and on the way back what they have.
 //!
-//! Reduce-scatter of Thakur et al. 2005 §4.1, as in MPICH, and its reverse as the allgather: for p a power of two log2 p rounds each, and
-//! n(p − 1)/p elements sent by each member. For any other p the first 2r members, r = p − 2^⌊log2 p⌋, pair up: the even one hands
-//! what it has to the odd one before, and gets what it wants behind. In between, an odd member acts for both, whose parts lie side by side.
+//! Reduce-scatter of Thakur et al. 2005 §4.1, as in MPICH, and its reverse as the allgather: for p a power of two log2
+//! p rounds each, and n(p − 1)/p elements sent by each member. For any other p the first 2r members, r = p − 2^⌊log2
+//! p⌋, pair up: the even one sends what it has to the odd one before, and gets its result after. In between, an odd
+//! member acts for both, whose parts are adjacent.
 
 use std::ops::Range;
 
@@ -25,19 +26,19 @@ pub(super) static ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
-/// Members that halve. A lane is a range of the buffer; those of an allreduce have a part for each member, of others messages carry what they
-/// have in common with some members' parts of the buffer.
+/// Members that halve. A lane is a range of the buffer. Lanes of an allreduce have a part for each member; of the
+/// others, messages carry the intersection of the lane with some members' parts of the buffer.
 #[derive(Debug, Clone, Copy)]
 struct RecursiveHalving {
     members: u32,
     /// Whether parts are summed (reduce-scatter).
     reduce: bool,
-    /// Whether parts are spread (allgather).
+    /// Whether parts are broadcast (allgather).
     gather: bool,
 }
 
 impl RecursiveHalving {
-    /// Those that halve: a power of two.
+    /// The number of members that halve: a power of two.
     fn halving(&self) -> u32 {
         1 << self.members.ilog2()
     }
@@ -62,7 +63,7 @@ impl Lanes for RecursiveHalving {
         let halves = Halves { of: *self, member, elements: split.elements, extent: split.extent(index) };
         let RecursiveHalving { reduce, gather, .. } = *self;
         let log = self.members.ilog2();
-        // Of the even member of a pair.
+        // For the even member of a pair.
         let handed = |all: bool, member| if all { halves.extent.clone() } else { halves.parts(member..member + 1) };
         if halves.waits() {
             let (given, wanted) = (handed(reduce, member), handed(gather, member));
@@ -83,7 +84,8 @@ impl Lanes for RecursiveHalving {
         })
     }
 
-    /// One way one more where a pair begins or ends the chain, and two where two pairs are in opposite corners; both ways end where they began.
+    /// Each way has one more where a pair begins or ends the chain, and two where two pairs are in opposite corners;
+    /// both ways end where they began.
     fn rounds(&self) -> u32 {
         let (log, pairs) = (self.members.ilog2(), self.pairs());
         if self.is_allreduce() {
@@ -92,7 +94,7 @@ impl Lanes for RecursiveHalving {
         log + u32::from(pairs > 0) + u32::from(2 * pairs > self.halving())
     }
 
-    /// All of a lane, or its half where there is one lane and no member hands over a buffer.
+    /// All of a lane, or its half where there is one lane and no member sends its whole buffer.
     fn largest_message(&self, split: &Split) -> u64 {
         match self.members {
             1 => 0,
@@ -102,7 +104,7 @@ impl Lanes for RecursiveHalving {
         }
     }
 
-    /// One lane has all parts; of several each has those of some members, but for an allreduce.
+    /// One lane has all parts; of several each has those of some members, except for an allreduce.
     fn symmetry(&self, split: &Split) -> (Permutations, u64) {
         let chunks = split.chunks.max(1);
         match self.members.is_power_of_two() && (chunks == 1 || self.is_allreduce()) {
@@ -126,12 +128,12 @@ impl Halves {
         self.member < 2 * self.of.pairs()
     }
 
-    /// Whether it hands its buffer over and gets its part back.
+    /// Whether it sends its whole buffer and gets its part back.
     fn waits(&self) -> bool {
         self.is_paired() && self.member.is_multiple_of(2)
     }
 
-    /// What the lane has of the parts of `members`.
+    /// The elements of the lane in the parts of `members`.
     fn parts(&self, members: Range<u32>) -> Range<u64> {
         let of = |elements, member: u32| shard(elements, self.of.members.into(), member.into()).start;
         if self.of.is_allreduce() {
@@ -143,15 +145,15 @@ impl Halves {
         clamp(start(members.start))..clamp(start(members.end))
     }
 
-    /// Round `t` with the partner across the middle of the block of 2^(log − t) halving members: on the way down half of the block for its
-    /// members, on the way up what each has.
+    /// Round `t` with the partner across the middle of the block of 2^(log − t) halving members: on the way down half
+    /// of the block for its members, on the way up what each has.
     fn step(&self, t: u32, receives: bool, action: Action) -> LaneStep {
         let index = if self.is_paired() { self.member / 2 } else { self.member - self.of.pairs() };
         let half = self.of.halving() >> (t + 1);
         let partner = index ^ half;
         let theirs = receives == (action == Action::RecvInto);
         let owner = (if theirs { partner } else { index }) & !(half - 1);
-        // Of a pair the last one halves.
+        // The last member of a pair halves.
         let peer = self.of.first(partner + 1) - 1;
         let action = if receives { action } else { Action::Send };
         LaneStep::new(action, peer, self.parts(self.of.first(owner)..self.of.first(owner + half)))

@@ -1,8 +1,8 @@
-//! Ring (bucket) algorithm: each block travels round the ring, once to be summed and once to be spread.
+//! Ring (bucket) algorithm: each block travels around the ring, once to be summed and once to be broadcast.
 //!
-//! p − 1 steps each way, so 2(p − 1) for an allreduce, with 2n(p − 1)/p elements sent per member: the least there is, at
-//! a latency that grows with p. Goyal 2017 §4.1 ("bucket"); Patarasuk and Yuan 2009. Block b starts at member b + 1 and
-//! ends summed at member b, so a reduce-scatter leaves every member its own shard.
+//! p − 1 steps each way, so 2(p − 1) for an allreduce, with 2n(p − 1)/p elements sent per member: the least there is,
+//! at a latency that grows with p. Goyal 2017 §4.1 ("bucket"); Patarasuk and Yuan 2009. Block b starts at member b + 1
+//! and ends summed at member b, so a reduce-scatter leaves every member its own shard.
 
 use std::ops::Range;
 
@@ -35,14 +35,14 @@ impl Algorithm {
 #[derive(Debug)]
 pub(super) struct Ring {
     pub(super) members: u32,
-    /// Whether blocks are summed round the ring (reduce-scatter).
+    /// Whether blocks are summed around the ring (reduce-scatter).
     pub(super) reduce: bool,
-    /// Whether blocks are spread round the ring (allgather).
+    /// Whether blocks are broadcast around the ring (allgather).
     pub(super) gather: bool,
 }
 
 impl Ring {
-    /// Whether a lane has blocks of its own; else it takes its part of each block, which belongs to a member.
+    /// Whether a lane has its own blocks; else it takes its part of each block, which belongs to a member.
     fn is_allreduce(&self) -> bool {
         self.reduce && self.gather
     }
@@ -57,7 +57,8 @@ impl Lanes for Ring {
             Blocks::new(0..split.elements, members, index, split.chunks)
         };
         let next = if member + 1 == members { 0 } else { member + 1 };
-        // A phase sends every block but one: that summed last here, or that which the next member has from the start.
+        // A phase sends every block but one: the one summed last here, or the one which the next member has
+        // from the start.
         let reduced = reduce.then(|| blocks.but(member, members));
         let gathered = gather.then(|| blocks.but(next, members));
         let sent = reduced.into_iter().chain(gathered).sum();
@@ -108,7 +109,7 @@ impl Lanes for Ring {
         let p = u64::from(self.members);
         let (elements, longer) = (split.elements / p, (split.elements % p) as u32);
         let phase = |action, back| PipelinePhase { rounds: self.members - 1, action, elements, longer, back };
-        // Block b starts at member b + 1 and ends summed at member b, from where it is spread.
+        // Block b starts at member b + 1 and ends summed at member b, from where it is broadcast.
         let phases = [self.reduce.then(|| phase(Action::RecvSum, 2)), self.gather.then(|| phase(Action::RecvInto, 1))];
         (elements > 0).then(|| phases.into_iter().flatten().collect())
     }
@@ -148,7 +149,7 @@ impl Blocks {
         block + start..block + end
     }
 
-    /// What sends all blocks but `index`, there being `members`.
+    /// The elements sent with all blocks but `index`, of `members` blocks.
     fn but(&self, index: u32, members: u32) -> Sent {
         let [short, long] = self.parts.map(|(start, end)| Sent::message(end - start));
         let is_long = u64::from(u64::from(index) < self.cut.remainder);

@@ -1,9 +1,11 @@
-//! Rings over channels: each carries its share of the buffer round an order of its own, and leaves and enters nodes on its own rail.
+//! Rings over channels: each carries its share of the buffer around its own order, and leaves and enters nodes on
+//! its own rail.
 //!
-//! Channel c enters a node of s members at member c and leaves it at c − 1 (mod s); every second node is walked the other way round, so
-//! that what leaves on a rail enters on the same one: with as many channels as NICs all of them work at once, which one ring cannot.
-//! NCCL's `search.cc` and `connect.cc` (orders of rings between nodes). Messages and elements are a ring's: 2(p − 1) rounds and
-//! 2n(p − 1)/p elements of every member. With an odd number of nodes one crossing of each channel changes rails.
+//! Channel c enters a node of s members at member c and leaves it at c − 1 (mod s); every second node is traversed in
+//! reverse, so that what leaves on a rail enters on the same one: with as many channels as NICs all of them work at
+//! once, which one ring cannot. NCCL's `search.cc` and `connect.cc` (orders of rings between nodes). Messages and
+//! elements are a ring's: 2(p − 1) rounds and 2n(p − 1)/p elements of every member. With an odd number of nodes one
+//! crossing of each channel changes rails.
 
 use std::ops::Range;
 
@@ -36,7 +38,7 @@ pub(super) static ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
-/// The place of `member` in the order of `channel`; with `back`, the member at the place `member`.
+/// The position of `member` in the order of `channel`; with `back`, the member at the position `member`.
 fn turned(group: &Group, channel: u32, member: u32, back: bool) -> u32 {
     let node = group.node_of(member);
     let (start, size) = group.extent(node);
@@ -55,14 +57,14 @@ fn turned(group: &Group, channel: u32, member: u32, back: bool) -> u32 {
 struct Rings {
     group: Group,
     channels: u32,
-    /// Whether blocks are summed round the rings (reduce-scatter).
+    /// Whether blocks are summed around the rings (reduce-scatter).
     reduce: bool,
-    /// Whether blocks are spread round the rings (allgather).
+    /// Whether blocks are broadcast around the rings (allgather).
     gather: bool,
 }
 
 impl Rings {
-    /// Whether a lane has blocks of its own; else it takes its part of each block, which belongs to a member.
+    /// Whether a lane has its own blocks; else it takes its part of each block, which belongs to a member.
     fn is_allreduce(&self) -> bool {
         self.reduce && self.gather
     }
@@ -117,7 +119,7 @@ impl Lanes for Rings {
         if p == 1 { 0 } else { length }
     }
 
-    /// Every second node is walked alike. Parts of lanes are equal where all blocks are.
+    /// Every second node is traversed alike. Parts of lanes are equal where all blocks are.
     fn symmetry(&self, split: &Split) -> (Permutations, u64) {
         let members = u64::from(self.group.members());
         let extents = if self.is_allreduce() { (split.groups * split.chunks).max(1) } else { 1 };

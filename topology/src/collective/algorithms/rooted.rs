@@ -1,7 +1,7 @@
-//! Scatter and gather: the root hands every member its part, or collects the parts, with one message to or from each.
+//! Scatter and gather: the root sends every member its part, or collects the parts, with one message to or from each.
 //!
-//! One round; the root sends (or takes in) n(p − 1)/p elements through its own wire. A data-parallel table that moves a node's
-//! whole batch through its first GPU does both in every step (Kumar et al. 2018 §4.3).
+//! One round; the root sends (or receives) n(p − 1)/p elements through its own wire. A data-parallel table that moves a
+//! node's whole batch through its first GPU does both in every step (Kumar et al. 2018 §4.3).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) struct Rooted {
     pub(super) root: u32,
     /// From the root to all, else from all to the root.
     pub(super) scatter: bool,
-    /// Where each part starts, and the end, if not all are even.
+    /// The start of each part, and the end, if not all are even.
     pub(super) starts: Option<Arc<[u64]>>,
 }
 
@@ -28,7 +28,7 @@ fn part(members: u32, starts: Option<&[u64]>, elements: u64, member: u32) -> Ran
 }
 
 impl Rooted {
-    /// Elements of the longest part that travels: longer even ones are the first members', and the root keeps its own.
+    /// Elements of the longest part that is sent: longer even ones are the first members', and the root keeps its own.
     fn longest(&self, elements: u64) -> u64 {
         let &Rooted { members, root, .. } = self;
         let length = |member| {
@@ -44,7 +44,7 @@ impl Rooted {
 }
 
 impl Lanes for Rooted {
-    /// The root goes round the others, the nearest first.
+    /// The root exchanges with the others in turn, the nearest first.
     fn lane(&self, member: u32, index: u32, split: &Split) -> Lane {
         let (&Rooted { members, root, scatter, .. }, &Split { elements, chunks, .. }) = (self, split);
         let starts = self.starts.clone();

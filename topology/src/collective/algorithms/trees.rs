@@ -1,7 +1,7 @@
 //! Reduce up a rooted tree, broadcast down it: what binomial trees, chains, k-ary trees and servers have in common.
 //!
-//! A place says who is whose parent; this file says what a parent and a child do. On an edge of the tree the whole extent
-//! of the lane passes once up and once down, so an allreduce sends n·(children + 1) elements from an inner member.
+//! A place defines parents and children; this file defines their steps. On an edge of the tree the whole extent of the
+//! lane passes once up and once down, so an allreduce sends n·(children + 1) elements from an inner member.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ impl Numbered {
     }
 }
 
-/// A member's place in a rooted tree. Children are numbered in the order in which their sums are awaited.
+/// A member's position in a rooted tree. Children are numbered in the order in which their sums are awaited.
 pub(super) trait Place: Send + Sync + 'static {
     /// The member above, none at the root.
     fn parent(&self) -> Option<u32>;
@@ -49,7 +49,7 @@ pub(super) trait Place: Send + Sync + 'static {
     }
 }
 
-/// Which ways a lane goes.
+/// The directions of a lane.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ways {
     /// Sums travel up to the root.
@@ -68,7 +68,7 @@ impl Ways {
     }
 }
 
-/// What a single tree with any root serves.
+/// Whether a single tree with any root serves the collective.
 pub(super) fn rooted(collective: &Collective) -> bool {
     matches!(collective, Collective::AllReduce | Collective::Broadcast { .. } | Collective::Reduce { .. })
 }
@@ -80,10 +80,11 @@ pub(super) struct Trees<F> {
     /// Rounds of one way.
     pub(super) depth: u32,
     pub(super) is_pipelined: bool,
-    /// Children that a root takes from, and sends to, one after the other while further lanes are under way: those of a switch.
+    /// Children that a root receives from, and sends to, one after the other while further lanes are under way: those
+    /// of a switch.
     pub(super) in_turn: u32,
     pub(super) ways: Ways,
-    /// The place of a member in a tree; `None` if it takes no part in it.
+    /// The position of a member in a tree; `None` if it takes no part in it.
     pub(super) place: F,
 }
 
@@ -121,7 +122,7 @@ impl<P: Place, F: Fn(u32, u32) -> Option<P> + Send + Sync> Lanes for Trees<F> {
         if self.members == 1 { 0 } else { split.longest() }
     }
 
-    /// Those that start while the first one is under way.
+    /// The lanes that start while the first one is under way.
     fn window(&self) -> u32 {
         (self.rounds().saturating_add(2 * self.in_turn)).saturating_mul(self.trees)
     }

@@ -1,4 +1,4 @@
-//! Bytes on the wires: what a call sends over a GPU's NVLinks and over a NIC, flags of the protocols included.
+//! Counts bytes on the wires: what a call sends over a GPU's NVLinks and over a NIC, flags of the protocols included.
 
 use super::{Call, Choice, Machine, Method, Protocol};
 use crate::Collective;
@@ -6,19 +6,19 @@ use crate::Collective;
 /// Bytes in one direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Carried {
-    /// By all NVLinks of a GPU.
+    /// Over all NVLinks of a GPU.
     pub nvlink: f64,
-    /// By a NIC.
+    /// Over a NIC.
     pub nic: f64,
     /// Read from and written to the memory of a GPU.
     pub memory: f64,
 }
 
-/// What a call sends, S being its buffer among n ranks, h of them a node: rings 2S(n − 1)/n for allreduce and half of it for its
-/// halves and PAT, chains S, trees 2S inside and S between two nodes, else 2S; NVLS S(1 + 1/h).
+/// The bytes of a call, S being its buffer among n ranks, h of them a node: rings 2S(n − 1)/n for allreduce and half of
+/// it for its halves and PAT, chains S, trees 2S inside and S between two nodes, else 2S; NVLS S(1 + 1/h).
 ///
-/// What comes to a GPU is written into a buffer, read from there, and added to what the GPU has or written to where it belongs: three
-/// accesses of its memory for each byte. An NVSwitch reads the buffer once and writes the sum once.
+/// What a GPU receives is written into a buffer, read from there, and added to what the GPU has or written to its
+/// destination: three accesses of its memory for each byte. An NVSwitch reads the buffer once and writes the sum once.
 pub(super) fn carried(machine: &Machine, call: &Call<'_>, choice: &Choice) -> Carried {
     let (ranks, local) = (f64::from(machine.ranks), f64::from(machine.per_node()));
     let others = (ranks - 1.0) / ranks;

@@ -1,4 +1,4 @@
-//! How many of the channels a call runs on: fewer for small buffers, and what was asked for.
+//! Counts the channels that a call runs on: fewer for small buffers, and what was requested.
 
 use super::search::Found;
 use super::{Machine, Method, Protocol, Request};

@@ -1,4 +1,4 @@
-//! NCCL's own cost model: the time that it expects of each algorithm and protocol, and the least of them.
+//! Models NCCL's own cost model: the time that it expects for each algorithm and protocol, and the least of them.
 //!
 //! Source: NVIDIA/nccl, `src/graph/tuning.cc` (`ncclTopoTuneModel`, `ncclTopoGetAlgoTime`). Microseconds and GB/s.
 
@@ -10,7 +10,7 @@ use super::search::{Found, search};
 use super::{Call, Generation, Machine, Method, Network, Protocol, Request};
 use crate::{Collective, InputError};
 
-/// What NCCL takes for a call; shown as `Tree/LL128, 16 channels`.
+/// NCCL's choice for a call; shown as `Tree/LL128, 16 channels`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
     /// How the buffer moves.
@@ -19,7 +19,7 @@ pub struct Choice {
     pub protocol: Protocol,
     /// Channels that run.
     pub channels: u32,
-    /// Bytes of the buffer per nanosecond that the model expects, and so GB/s; of pairs infinite.
+    /// Bytes of the buffer per nanosecond that the model expects, which are GB/s; infinite for pairs.
     pub(super) rate: f64,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Choice {
     }
 }
 
-/// What NCCL takes for a call.
+/// NCCL's choice for a call.
 ///
 /// # Errors
 /// A request that the machine or the collective does not serve.
@@ -45,7 +45,7 @@ pub(super) fn choose(machine: &Machine, request: &Request, call: &Call<'_>) -> R
         return Ok(Choice { method: Method::Pairs, protocol, channels, rate: f64::INFINITY });
     }
     let mut best: Option<(f64, Method, Protocol, f64)> = None;
-    // Of several, the last: simple is what all of them have.
+    // Of several reasons, the last: simple is what all of them have.
     let mut reason = None;
     for method in Method::ALL {
         for protocol in Protocol::ALL {
@@ -71,7 +71,7 @@ pub(super) fn choose(machine: &Machine, request: &Request, call: &Call<'_>) -> R
     Ok(Choice { method, protocol, channels, rate })
 }
 
-/// An error about what was asked for.
+/// An error about the request.
 fn refuse(request: &Request, message: String) -> InputError {
     InputError::new("", format!("library:nccl{request}"), message)
 }
@@ -123,14 +123,14 @@ fn serves(
     }
 }
 
-/// What the model expects.
+/// The expectation of the model.
 struct Expected {
     microseconds: f64,
     /// GB/s of the buffer.
     rate: f64,
 }
 
-/// The model's time of an algorithm and protocol that serve.
+/// The model's time for an algorithm and protocol that serve.
 fn expect(
     machine: &Machine,
     found: &Found,

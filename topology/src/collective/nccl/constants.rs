@@ -1,7 +1,8 @@
-//! The figures that NCCL chooses by, by version: latencies in microseconds, bandwidths in GB/s, as its source has them.
+//! Lists the figures by which NCCL chooses, by version: latencies in microseconds, bandwidths in GB/s, as
+//! in its source.
 //!
-//! Source: NVIDIA/nccl, `src/graph/tuning.cc`, tags v2.10.3 (to 2.17), v2.18.5, v2.19.3 (2.19 and 2.20), v2.21 to v2.28. They say
-//! what NCCL takes, not how long it runs: that is `time.rs`.
+//! Source: NVIDIA/nccl, `src/graph/tuning.cc`, tags v2.10.3 (to 2.17), v2.18.5, v2.19.3 (2.19 and 2.20), v2.21 to
+//! v2.28. They decide what NCCL takes, not how long it runs: that is `time.rs`.
 
 use super::{Generation, Method, Protocol, Version};
 
@@ -14,7 +15,7 @@ pub(super) enum Hop {
     Network,
 }
 
-/// Microseconds that a call takes beside its steps, by protocol.
+/// Microseconds that a call takes besides its steps, by protocol.
 pub(super) fn base(version: Version, method: Method, protocol: Protocol) -> f64 {
     let early = version.minor < 18;
     let row = match method {
@@ -29,7 +30,7 @@ pub(super) fn base(version: Version, method: Method, protocol: Protocol) -> f64 
     row[protocol as usize]
 }
 
-/// Microseconds a step.
+/// Microseconds per step.
 pub(super) fn step(version: Version, hop: Hop, method: Method, protocol: Protocol) -> f64 {
     let minor = version.minor;
     let early = minor < 18;
@@ -51,13 +52,13 @@ pub(super) fn step(version: Version, hop: Hop, method: Method, protocol: Protoco
     row[protocol as usize]
 }
 
-/// The column of one, two and more nodes.
+/// The column for one, two and more nodes.
 fn by_nodes(nodes: u32) -> usize {
     nodes.clamp(1, 3) as usize - 1
 }
 
-/// The bus bandwidth that LL reaches at most, whatever the wires: by generation inside a node; between nodes by the processor, of
-/// which AMD's is taken on A100 and Intel's elsewhere (assumed), from 2.21 the generation's on H100 and later.
+/// The limit of LL's bus bandwidth, whatever the wires: by generation inside a node; between nodes by the processor,
+/// AMD's on A100 and Intel's elsewhere (assumed), from 2.21 the generation's on H100 and later.
 pub(super) fn ll_limit(version: Version, generation: Generation, nodes: u32) -> f64 {
     let column = by_nodes(nodes);
     let (volta, ampere) = ([39.0, 39.0, 20.4], [87.7, 22.5, 19.0]);
@@ -71,7 +72,7 @@ pub(super) fn ll_limit(version: Version, generation: Generation, nodes: u32) -> 
     }
 }
 
-/// What a channel of Ring/LL128 carries at most.
+/// The limit of a channel of Ring/LL128.
 pub(super) fn ring_ll128(generation: Generation) -> f64 {
     match generation {
         Generation::Volta | Generation::Ampere => 20.0,
@@ -80,7 +81,7 @@ pub(super) fn ring_ll128(generation: Generation) -> f64 {
     }
 }
 
-/// What a channel of a tree carries at most.
+/// The limit of a channel of a tree.
 pub(super) fn tree(version: Version, generation: Generation, nodes: u32) -> f64 {
     let hopper = [38.7, 41.4, 36.0];
     let row = match generation {
@@ -93,7 +94,7 @@ pub(super) fn tree(version: Version, generation: Generation, nodes: u32) -> f64 
     row[by_nodes(nodes)]
 }
 
-/// What a channel of Tree/LL128 carries at most.
+/// The limit of a channel of Tree/LL128.
 pub(super) fn tree_ll128(version: Version, generation: Generation, nodes: u32) -> f64 {
     let row = match generation {
         Generation::Volta | Generation::Ampere => [20.0; 3],
@@ -103,7 +104,7 @@ pub(super) fn tree_ll128(version: Version, generation: Generation, nodes: u32) -
     row[by_nodes(nodes)]
 }
 
-/// What a channel of an NVLS tree carries at most.
+/// The limit of a channel of an NVLS tree.
 pub(super) fn nvls_tree(version: Version, generation: Generation, nodes: u32) -> f64 {
     let row = match generation {
         Generation::Volta | Generation::Ampere => [0.0; 3],
@@ -123,7 +124,8 @@ pub(super) fn nvls_share(generation: Generation) -> f64 {
     }
 }
 
-/// Microseconds of the walk of PAT among this number of nodes: a share of a step for each level of its trees, and each rank's part.
+/// Microseconds of the walk of PAT among this number of nodes: a share of a step for each level of its trees, and each
+/// rank's part.
 pub(super) fn pat_walk(version: Version, nodes: u32) -> f64 {
     f64::from(nodes.ilog2()) * step(version, Hop::Network, Method::Pat, Protocol::Simple) / 3.5 + 2.8 * f64::from(nodes)
 }
@@ -131,7 +133,7 @@ pub(super) fn pat_walk(version: Version, nodes: u32) -> f64 {
 /// The share of its bandwidth that PAT reaches.
 pub(super) const PAT_SHARE: f64 = 0.75;
 
-/// What trees reach of their bandwidth by size: powers of two from 64 B (`treeCorrectionFactor`).
+/// The share of their bandwidth that trees reach by size: powers of two from 64 B (`treeCorrectionFactor`).
 pub(super) fn tree_correction(protocol: Protocol, bytes: u64) -> f64 {
     const LL: [f64; 19] =
         [1.0, 1.0, 1.0, 1.0, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];

@@ -1,4 +1,4 @@
-//! The generations of NVIDIA's GPUs that NCCL has figures for.
+//! Names the generations of NVIDIA's GPUs that NCCL has figures for.
 
 use crate::cluster::GpuSpec;
 
@@ -18,7 +18,7 @@ pub enum Generation {
 crate::named!(Generation, "generation of GPUs": Volta = "volta", Ampere = "ampere", Hopper = "hopper", Blackwell = "blackwell");
 
 impl Generation {
-    /// That of a GPU; `None` where it has no NVLink, or one of which NCCL's figures are not known here.
+    /// The generation of a GPU; `None` where it has no NVLink, or one for which NCCL's figures are not known here.
     pub fn of(gpu: &GpuSpec) -> Option<Generation> {
         match gpu.nvlink?.generation {
             2 => Some(Generation::Volta),

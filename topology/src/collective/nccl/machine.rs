@@ -1,4 +1,4 @@
-//! What NCCL's search sees of a cluster: GPUs by node, their NVLinks, and the NICs of a node.
+//! `Machine`: reduces a cluster to what NCCL's search sees: GPUs by node, their NVLinks, and the NICs of a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,18 +15,18 @@ pub enum Network {
     Rdma,
     /// AWS's Elastic Fabric Adapter, which does not keep messages in order: no LL128 over it.
     Efa,
-    /// TCP or whatever else passes the hosts' processors.
+    /// TCP or anything else that passes the hosts' processors.
     Sockets,
 }
 
 /// GPUs of one generation on equal nodes, a rank on each.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
-    /// All of them.
+    /// The number of GPUs.
     pub ranks: u32,
     /// NVLink domains, which may be larger than hosts; else hosts.
     pub nodes: u32,
-    /// Of the GPUs.
+    /// The generation of the GPUs.
     pub generation: Generation,
     /// Line rate of a GPU's NVLinks to the others of its node, in one direction; `None` for a single GPU a node.
     pub nvlink: Option<Bandwidth>,
@@ -36,17 +36,18 @@ pub struct Machine {
     pub nics: u32,
     /// Payload of one of them in one direction; `None` on one node.
     pub nic: Option<Bandwidth>,
-    /// From a GPU to one of another node, the links' own.
+    /// From a GPU to one of another node, the latency of the links alone.
     pub latency: Time,
-    /// What joins the nodes.
+    /// The network between nodes.
     pub network: Network,
     /// Ranks in each process: 1, or those of a host where one process launches for all of them.
     pub per_process: u32,
 }
 
 impl Machine {
-    /// What `devices` of `cluster` are to NCCL, a rank on each in this order; `None` for a single rank, where a device is no GPU of
-    /// a known generation, for several generations, ranks that share a GPU, and GPUs of a node without NVLink.
+    /// The machine that NCCL sees in `devices` of `cluster`, a rank on each in this order; `None` for a single rank,
+    /// where a device is no GPU of a known generation, for several generations, ranks that share a GPU, and GPUs of a
+    /// node without NVLink.
     ///
     /// # Errors
     /// GPUs that cannot reach each other.
@@ -115,7 +116,7 @@ impl Machine {
     }
 }
 
-/// What makes GPUs a node.
+/// What connects the GPUs of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Domain {
     Host(HostId),
@@ -158,8 +159,8 @@ fn links(cluster: &Cluster, device: &Device, own: &BTreeSet<DeviceId>) -> NvLink
     links
 }
 
-/// The NICs that the ranks `on` a node use, and the payload of the slowest: all of them where all GPUs of their hosts take part, else
-/// the same share of them.
+/// The NICs that the ranks `on` a node use, and the payload of the slowest: all of them where all GPUs of their hosts
+/// take part, else the same share of them.
 fn nics(cluster: &Cluster, on: &[&Device]) -> (u32, Option<Bandwidth>) {
     let hosts: BTreeSet<HostId> = on.iter().map(|device| device.host).collect();
     let (mut nics, mut slowest): (u32, Option<Bandwidth>) = (0, None);

@@ -1,4 +1,4 @@
-//! NCCL's algorithms and protocols, by the names of its variables `NCCL_ALGO` and `NCCL_PROTO`.
+//! Names NCCL's algorithms and protocols, as in its variables `NCCL_ALGO` and `NCCL_PROTO`.
 
 /// How NCCL moves a buffer among GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,7 +20,7 @@ pub enum Method {
 crate::named!(Method, "algorithm of NCCL": Tree = "tree", Ring = "ring", Nvls = "nvls", NvlsTree = "nvls-tree", Pat = "pat"; Pairs = "pairs");
 
 impl Method {
-    /// As NCCL's own log writes it.
+    /// Its name in NCCL's own log.
     pub(super) fn title(self) -> &'static str {
         match self {
             Method::Tree => "Tree",
@@ -47,7 +47,7 @@ pub enum Protocol {
 crate::named!(Protocol, "protocol of NCCL": Ll = "ll", Ll128 = "ll128", Simple = "simple");
 
 impl Protocol {
-    /// As NCCL's own log writes it.
+    /// Its name in NCCL's own log.
     pub(super) fn title(self) -> &'static str {
         match self {
             Protocol::Ll => "LL",

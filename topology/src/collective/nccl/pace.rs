@@ -1,10 +1,11 @@
-//! The figures with which NCCL's kernels run: by generation of GPU, transport and version, none by machine.
+//! Lists the figures with which NCCL's kernels run: by generation of GPU, transport and version, none by machine.
 //!
-//! Chosen with the curves of `experiments/collectives` (fitted) where nothing else is said. Microseconds and GB/s.
+//! Chosen with the curves of `experiments/collectives` (fitted) unless a comment names another source.
+//! Microseconds and GB/s.
 
 use super::{Generation, Protocol, Version};
 
-/// What rings reach of the NVLinks' line rate with Simple: packets' headers, and what synchronisation leaves.
+/// The share of the NVLinks' line rate that rings reach with Simple: less packets' headers and synchronisation.
 pub(super) fn ring_share(generation: Generation) -> f64 {
     match generation {
         // As its 20 of 25 GB/s a link (assumed).
@@ -15,7 +16,7 @@ pub(super) fn ring_share(generation: Generation) -> f64 {
     }
 }
 
-/// What a channel carries at most: one thread block's copies (NCCL's own speeds of channels).
+/// The limit of a channel: one thread block's copies (NCCL's own speeds of channels).
 pub(super) fn of_channel(generation: Generation) -> f64 {
     match generation {
         Generation::Volta | Generation::Ampere => 20.0,
@@ -24,8 +25,8 @@ pub(super) fn of_channel(generation: Generation) -> f64 {
     }
 }
 
-/// What a protocol leaves of the rate of Simple. LL's share is of 4 in 8 bytes, halved again across nodes, where its flags are polled
-/// in the host's memory.
+/// The share of the rate of Simple that a protocol leaves. LL's share is of 4 in 8 bytes, halved again across nodes,
+/// where its flags are polled in the host's memory.
 pub(super) fn protocol_share(protocol: Protocol, across: bool) -> f64 {
     match protocol {
         Protocol::Ll if across => 0.25,
@@ -35,12 +36,13 @@ pub(super) fn protocol_share(protocol: Protocol, across: bool) -> f64 {
     }
 }
 
-/// What sums in the switch reach of the NVLinks' line rate: NCCL's 0.85 and 0.74 of its 20.6 and 40.1 GB/s a link.
+/// The share of the NVLinks' line rate that sums in the switch reach: NCCL's 0.85 and 0.74 of its 20.6 and 40.1
+/// GB/s a link.
 pub(super) fn nvls_share(generation: Generation) -> f64 {
     if generation == Generation::Blackwell { 0.60 } else { 0.68 }
 }
 
-/// What is left of that where chunks are of `kib` KiB: the synchronisation of short ones is not hidden.
+/// The share of that which is left where chunks are of `kib` KiB: the synchronisation of short ones is not hidden.
 pub(super) fn nvls_chunk_share(generation: Generation, kib: u32) -> f64 {
     match (generation == Generation::Blackwell, kib) {
         (_, 128..) => 1.0,
@@ -56,27 +58,27 @@ pub(super) fn nvls_chunk_share(generation: Generation, kib: u32) -> f64 {
 /// From the first word at the switch until the last GPU has the sum.
 pub(super) const NVLS_PASS: f64 = 12.0;
 
-/// What NICs reach of their payload.
+/// The share of their payload that NICs reach.
 pub(super) const NIC_SHARE: f64 = 0.98;
 
-/// What an allgather out of place loses by copying its own part.
+/// The share left to an out-of-place allgather, which copies its own part.
 pub(super) const OWN_COPY: f64 = 0.95;
 
-/// Sends and receives beside a ring's rate: pairs are of unequal speed within a round.
+/// The share of a ring's rate that sends and receives reach: pairs are of unequal speed within a round.
 pub(super) const PAIRS_SHARE: f64 = 0.96;
 
-/// A launch on one GPU after another, back to back.
+/// Launches on one GPU after another, back to back.
 const LAUNCH: f64 = 16.0;
 
-/// A call's time beside what its kernels need, where a process launches on `per_process` GPUs.
+/// A call's time besides that of its kernels, where a process launches on `per_process` GPUs.
 pub(super) fn launch(generation: Generation, per_process: u32) -> f64 {
     // Hosts of later GPUs are faster.
     let another = if generation >= Generation::Hopper { 0.86 } else { 2.0 };
     LAUNCH + another * (f64::from(per_process) - 1.0)
 }
 
-/// The least from one call to the next where one process launches on several GPUs in turn; until 2.13 each channel of each GPU is one
-/// more write to its memory (the version is assumed).
+/// The least time from one call to the next where one process launches on several GPUs in turn; until 2.13 each channel
+/// of each GPU is one more write to its memory (the version is assumed).
 pub(super) fn least(version: Version, per_process: u32, channels: u32) -> f64 {
     if per_process < 2 {
         return 0.0;
@@ -85,7 +87,7 @@ pub(super) fn least(version: Version, per_process: u32, channels: u32) -> f64 {
     f64::from(per_process) * (4.25 + writes)
 }
 
-/// The same of an alltoall, which is a call of sends and receives; of a process a GPU assumed.
+/// The same for an alltoall, which is a call of sends and receives; assumed for one process per GPU.
 pub(super) fn least_of_pairs(per_process: u32) -> f64 {
     if per_process < 2 { 30.0 } else { 10.9 * f64::from(per_process) }
 }

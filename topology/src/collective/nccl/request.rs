@@ -1,4 +1,4 @@
-//! What `library:nccl` may say behind its name: a version, and what NCCL's environment variables would force.
+//! Reads the settings of `library:nccl`: a version, and what NCCL's environment variables would force.
 
 use std::fmt;
 use std::str::FromStr;
@@ -44,7 +44,7 @@ impl FromStr for Version {
     }
 }
 
-/// A version, and what is forced; nothing by default.
+/// A version, and what it is forced to take; nothing by default.
 ///
 /// ```
 /// use lockstep_topology::nccl::Request;
@@ -55,7 +55,7 @@ impl FromStr for Version {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Request {
-    /// Whose figures and rules hold.
+    /// The version whose figures and rules apply.
     pub version: Version,
     /// `NCCL_ALGO`.
     pub method: Option<Method>,
@@ -71,8 +71,8 @@ pub(super) const MOST_CHANNELS: u32 = 64;
 impl FromStr for Request {
     type Err = String;
 
-    /// Reads what follows `library:nccl`: `@VERSION`, then after colons an algorithm, a protocol and a number of channels, in
-    /// this order, each of which may be left out.
+    /// Reads what follows `library:nccl`: `@VERSION`, then after colons an algorithm, a protocol and a number of
+    /// channels, in this order, each of which may be left out.
     fn from_str(text: &str) -> Result<Request, String> {
         let mut request = Request::default();
         let mut words = text.split(':');
@@ -116,7 +116,7 @@ impl FromStr for Request {
     }
 }
 
-/// What to say of a word that does not belong there.
+/// The error message for a word that does not belong there.
 fn form(word: &str) -> String {
     format!(
         "`{word}` does not belong here: write @VERSION, then :ALGORITHM ({}), :PROTOCOL ({}) and :CHANNELS in this order, each if \

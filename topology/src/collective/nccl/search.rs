@@ -1,8 +1,9 @@
-//! The channels that NCCL finds on a machine: how many, and with what speed each, as its search over the topology graph does.
+//! Finds NCCL's channels on a machine: how many, and with what speed each, as its search over the topology graph does.
 //!
-//! Speeds are tried downwards, and the largest channels × speed wins; those of 25 GB/s and more are then split over twice as many
-//! channels. Source: NVIDIA/nccl, `src/graph/search.cc` (`speedArray…`), `topo.h` (bandwidths of links), `connect.cc` (channels are
-//! doubled). Between nodes a channel needs a NIC, and a NIC may carry several. GB/s in one direction.
+//! Speeds are tried downwards, and the largest channels × speed wins; those of 25 GB/s and more are then split over
+//! twice as many channels. Source: NVIDIA/nccl, `src/graph/search.cc` (`speedArray…`), `topo.h` (bandwidths of
+//! links), `connect.cc` (channels are doubled). Between nodes a channel needs a NIC, and a NIC may carry several.
+//! GB/s in one direction.
 
 use super::{Generation, Machine};
 
@@ -21,16 +22,16 @@ impl Channels {
     }
 }
 
-/// What the search finds.
+/// The result of the search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Found {
-    /// Of rings and trees.
+    /// The channels of rings and trees.
     pub(super) channels: Channels,
-    /// Of them, how many run: twice as many, at most 32, and on a node of A100 or H100 24.
+    /// How many of them run: twice as many, at most 32, and on a node of A100 or H100 24.
     pub(super) run: u32,
     /// Heads (GPUs of a node) of the sums in the switch, with a speed each, where NVSwitch sums.
     pub(super) nvls: Option<Channels>,
-    /// Channels that such sums run on.
+    /// Channels on which such sums run.
     pub(super) nvls_run: u32,
 }
 
@@ -44,7 +45,7 @@ const ACROSS: [f64; 14] = [48.0, 30.0, 28.0, 24.0, 20.0, 18.0, 15.0, 12.0, 10.0,
 const ACROSS_HOPPER: [f64; 16] =
     [48.0, 45.0, 42.0, 40.0, 30.0, 24.0, 22.0, 20.0, 17.5, 15.0, 12.0, 6.0, 3.0, 2.4, 1.2, 0.24];
 
-/// What a link of NVLink counts for, and its line rate.
+/// The bandwidth that NCCL counts for an NVLink, and its line rate.
 fn nvlink(generation: Generation) -> (f64, f64) {
     match generation {
         Generation::Volta | Generation::Ampere => (20.0, 25.0),
@@ -68,7 +69,7 @@ pub(super) fn search(machine: &Machine) -> Found {
     let nic = machine.nic.map_or(f64::INFINITY, |_| line_of_nic(machine));
     let mut best = Channels { count: 1, speed: speeds[speeds.len() - 1].min(inside).min(nic) };
     for speed in speeds {
-        // What floating point leaves of an exact quotient.
+        // Tolerates the rounding of an exact quotient.
         let fits = |rate: f64| (rate / speed + 1e-9).min(f64::from(MOST)) as u32;
         let nics = if machine.nodes > 1 { machine.nics.saturating_mul(fits(nic)) } else { MOST };
         let found = Channels { count: fits(inside).min(nics).min(MOST), speed: *speed };
@@ -84,7 +85,8 @@ pub(super) fn search(machine: &Machine) -> Found {
     let run = (2 * best.count).min(if capped { 24 } else { MOST });
     let heads = machine.per_node();
     let sums = late && machine.nvswitch && heads >= 3;
-    // The fastest of its speeds; that a sixth of the links' is found follows from which numbers of GPUs take NVLS (assumed).
+    // The fastest of its speeds; that a sixth of the links' is found follows from which numbers of GPUs take
+    // NVLS (assumed).
     let head =
         Channels { count: heads, speed: inside.min(if late { 6.0 * top(machine.generation) } else { 0.0 }) / 6.0 };
     let nvls_run = match machine.generation {
@@ -95,13 +97,13 @@ pub(super) fn search(machine: &Machine) -> Found {
     Found { channels: best, run, nvls: sums.then_some(head), nvls_run }
 }
 
-/// A head's speed at most.
+/// The highest speed of a head.
 fn top(generation: Generation) -> f64 {
     if generation == Generation::Blackwell { 120.0 } else { 60.0 }
 }
 
-/// What NCCL counts of a NIC: its line rate in Gbit/s through eight. The payload is up to a tenth less, so the next of the usual line
-/// rates is meant.
+/// The bandwidth that NCCL counts for a NIC: its line rate in Gbit/s through eight. The payload is up to a tenth less,
+/// so the next higher usual line rate is taken.
 fn line_of_nic(machine: &Machine) -> f64 {
     const LINES: [f64; 9] = [1.25, 3.125, 5.0, 6.25, 12.5, 25.0, 50.0, 100.0, 200.0];
     let payload = machine.nic.map_or(0.0, |rate| rate.bytes_per_s() * 1e-9);

@@ -1,4 +1,4 @@
-//! Tests of NCCL's model: channels that it is known to find, what it takes, closed forms of its times, refusals.
+//! Tests of NCCL's model: known channels, choices, closed forms of its times, refusals.
 
 use super::search::search;
 use super::*;
@@ -22,7 +22,7 @@ fn alltoall(ranks: u64, bytes: u64) -> Collective {
     Collective::AllToAllV { counts: vec![bytes / 4 / ranks; (ranks * ranks) as usize].into() }
 }
 
-/// What NCCL's logs show (`graph/search.cc`): channels found, their speed, and how many run.
+/// Values in NCCL's logs (`graph/search.cc`): channels found, their speed, and how many run.
 #[test]
 fn the_search_finds_the_channels_of_known_machines() {
     for (cluster, ranks, count, speed, run) in [
@@ -89,7 +89,8 @@ fn large_buffers_go_at_the_rate_of_what_carries_most() {
     assert!(bus(&machine("dgx-h100:2", 16, 1), "") > nics, "more than the NICs' rate on two nodes");
 }
 
-/// S among 16 GPUs on two nodes: a ring sends 2S·15/16 everywhere, a tree S through a node's NICs, NVLS S(1 + 1/8) by NVLink.
+/// S among 16 GPUs on two nodes: a ring sends 2S·15/16 everywhere, a tree S through a node's NICs, NVLS S(1 +
+/// 1/8) by NVLink.
 #[test]
 fn bytes_on_wires_are_the_closed_forms() {
     let two = machine("dgx-h100:2", 16, 1);
@@ -149,7 +150,8 @@ fn what_a_machine_does_not_serve_is_refused_with_a_cure() {
     }
 }
 
-/// One GPU on each of 16 nodes: 8 us, 14/3.5 for each of four levels and 2.8 for each rank, beside 15 steps of 14 and 8.4 of a ring.
+/// One GPU on each of 16 nodes: 8 us, 14/3.5 for each of four levels and 2.8 for each rank, beside 15 steps of 14 and
+/// 8.4 of a ring.
 #[test]
 fn trees_of_parts_take_the_sizes_between_ll_and_the_full_bandwidth_at_one_gpu_a_node() {
     let cluster = Cluster::load("dgx-h100:16").unwrap();

@@ -1,8 +1,9 @@
-//! How long NCCL's kernels run for a call: a launch, the steps of the longest chain, and bytes over the rate of what carries most.
+//! Computes how long NCCL's kernels run for a call: a launch, the steps of the longest chain, and bytes over the rate
+//! of the busiest link.
 //!
-//! Bytes of a buffer S per GPU and direction among n: ring 2S(n − 1)/n for allreduce, S(n − 1)/n for its halves and S along a chain;
-//! NVLS S(1 + 1/n). Through the NICs of a node: ring as much, trees S on two nodes, 2S on more (an inner node of one tree is a leaf of
-//! the other). Microseconds and GB/s.
+//! Bytes of a buffer S per GPU and direction among n: ring 2S(n − 1)/n for allreduce, S(n − 1)/n for its halves and S
+//! along a chain; NVLS S(1 + 1/n). Through the NICs of a node: ring as much, trees S on two nodes, 2S on more (an inner
+//! node of one tree is a leaf of the other). Microseconds and GB/s.
 
 use super::constants::{self as figures, Hop};
 use super::search::search;
@@ -55,7 +56,7 @@ fn ring(machine: &Machine, request: &Request, call: &Call<'_>, choice: &Choice, 
     let crossings = if machine.nodes == 1 { 0.0 } else { f64::min(crossings, steps) };
     let inside = figures::step(request.version, Hop::NvLink, choice.method, choice.protocol);
     let walk = (steps - crossings) * inside + crossings * across(machine, request, choice);
-    // A channel of LL has few bytes, and its threads are what limits it: NCCL's own limit.
+    // A channel of LL carries few bytes, so its threads are its limit: NCCL's own limit.
     let rate = match choice.protocol {
         Protocol::Ll => {
             let share = pace::protocol_share(Protocol::Ll, machine.nodes > 1);
@@ -86,7 +87,7 @@ fn tree(machine: &Machine, request: &Request, choice: &Choice, kilobytes: f64) -
     walk + kilobytes / (choice.rate * fewer).min(outward(machine))
 }
 
-/// NCCL's own estimate of its walk and of its share of a ring's rate, for no curve of it is known.
+/// NCCL's own estimate of its walk and of its share of a ring's rate, since no curve of it is known.
 fn pat(machine: &Machine, request: &Request, choice: &Choice, kilobytes: f64) -> f64 {
     let ranks = f64::from(machine.ranks);
     let levels = f64::from(machine.ranks.next_power_of_two().ilog2());
@@ -100,7 +101,7 @@ fn outward(machine: &Machine) -> f64 {
     machine.outward() * pace::NIC_SHARE / times
 }
 
-/// A buffer goes by loops of channels × heads chunks, of which one is summed while the one before is handed out.
+/// A buffer runs in loops of channels × heads chunks, of which one is summed while the one before is multicast.
 fn nvls(machine: &Machine, call: &Call<'_>, choice: &Choice, kilobytes: f64) -> f64 {
     let heads = machine.per_node();
     let chunk = chunk_kib(choice.channels, heads, call.bytes);
@@ -134,7 +135,7 @@ fn chunk_kib(channels: u32, heads: u32, bytes: u64) -> u32 {
     kib
 }
 
-/// Rounds of pairs: what leaves a GPU by NVLink, and what leaves its node.
+/// Rounds of pairs: the bytes that leave a GPU by NVLink, and those that leave its node.
 fn pairs(machine: &Machine, kilobytes: f64) -> f64 {
     let (ranks, local) = (f64::from(machine.ranks), f64::from(machine.per_node()));
     let inside = match machine.nvlink {

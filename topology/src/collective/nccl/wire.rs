@@ -1,7 +1,9 @@
-//! A protocol as a property of messages: what a lane's messages pay where NCCL's kernels carry them, by its model's own figures.
+//! `Wire`: models a protocol as a property of messages: the cost of a lane's messages where NCCL's kernels carry them,
+//! by its model's own figures.
 //!
-//! A step takes NCCL's latency in place of the links' (between nodes beside theirs), flags and synchronisation leave a share of the wire,
-//! a channel is one thread block's copies, and its FIFO takes a number of bytes before the receiver waits for them.
+//! A step takes NCCL's latency in place of the links' (between nodes in addition to theirs), flags and synchronisation
+//! leave a share of the wire, a channel is one thread block's copies, and its FIFO takes a number of bytes before the
+//! receiver waits for them.
 
 use super::constants::{self as figures, Hop};
 use super::{Generation, Method, Protocol, Version, pace};
@@ -11,27 +13,27 @@ use crate::{Bandwidth, Bytes, InputError, Time};
 /// A protocol of the messages of an algorithm's lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wire {
-    /// Whose steps they are.
+    /// The method whose steps are taken.
     pub method: Method,
     /// How they are synchronised.
     pub protocol: Protocol,
 }
 
-/// What a message pays on a route.
+/// The cost of a message on a route.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Terms {
     /// From its post until its bytes flow.
     pub step: Time,
-    /// Bytes of the wires' payload that each of its own takes.
+    /// Bytes of the wires' payload that each of its own bytes takes.
     pub load: f64,
-    /// The most that a channel gets.
+    /// The limit of a channel.
     pub channel: Bandwidth,
     /// Bytes that set off before a receive is posted.
     pub slots: Bytes,
 }
 
 impl Wire {
-    /// What messages pay over `route` between two GPUs.
+    /// The cost of messages over `route` between two GPUs.
     ///
     /// ```
     /// use lockstep_topology::nccl::{Method, Protocol, Wire};
@@ -76,7 +78,7 @@ impl Wire {
             true => pace::NIC_SHARE,
             false => {
                 let link = cluster.link(route.links[0]);
-                // Of the line rate, of which headers leave the payload.
+                // A share of the line rate, while headers leave the payload.
                 pace::ring_share(generation) * link.bandwidth.bytes_per_s() / link.payload().bytes_per_s()
             }
         };

@@ -1,4 +1,4 @@
-//! The closed forms against counted steps, and the formulas of the documentation against the closed forms.
+//! Compares the closed forms with counted steps, and the formulas of the documentation with the closed forms.
 
 use super::super::{Action, Algorithm, Collective, Group, Schedule};
 use super::every_schedule;
@@ -44,7 +44,7 @@ fn rounds_are_the_longest_chain_of_messages() {
             let chain = twin::run(schedule, ORDER).expect("runs");
             assert!(chain <= schedule.rounds(), "{name}: {chain} > {}", schedule.rounds());
             let by_depth = name.contains("hierarchical") || name.contains("double-tree");
-            // The longest way is of nodes that are all as large as the largest.
+            // The longest chain occurs where all nodes are as large as the largest.
             let even = name.strip_prefix("allreduce by nvls-tree:").is_none_or(|rest| {
                 let nodes: u32 =
                     rest.split(',').next().and_then(|nodes| nodes.parse().ok()).expect("a number of nodes");
@@ -100,7 +100,7 @@ const TABLE: [Row; 28] = [
         most: |p, n| n * log(p),
         total: |p, n| 2 * n * (p - 1),
     },
-    // Inner members have two below them and one above, as soon as there are eight.
+    // Inner members have two below them and one above, from eight members on.
     Row {
         collective: "allreduce",
         algorithm: "tree:2",
@@ -326,7 +326,8 @@ fn nodes_add_their_chains() {
         assert!((0..nodes * size).all(|member| schedule.elements_sent(member) == in_node(member)));
         let total: u64 = (0..nodes * size).map(|member| schedule.elements_sent(member)).sum();
         assert_eq!(total, 2 * n * u64::from(nodes * size - 1));
-        // With one contribution a node nothing goes up: s − 1 rounds and n(p − g) elements more than across g leaders.
+        // With one contribution a node nothing is summed: s − 1 rounds and n(p − g) elements more than
+        // across g leaders.
         let once = Schedule::new(&Collective::AllReduceOfNodes, &algorithm, &group, n, 9000).expect("serves");
         assert_eq!(once.rounds(), size - 1 + 2 * (nodes - 1));
         assert_eq!(twin::run(&once, ORDER), Ok(once.rounds()));
@@ -335,8 +336,8 @@ fn nodes_add_their_chains() {
     }
 }
 
-/// Below 262,144 bytes the members of a node meet their leader directly: two rounds more than across the leaders, whatever
-/// the node's size; a leader sends its s − 1 members a copy each, and they send theirs once.
+/// Below 262,144 bytes the members of a node exchange with their leader directly: two rounds more than across the
+/// leaders, whatever the node's size; a leader sends its s − 1 members a copy each, and they send theirs once.
 #[test]
 fn small_buffers_take_the_star() {
     let algorithm = Algorithm::hierarchical(Algorithm::ring());

@@ -1,4 +1,4 @@
-//! Broken schedules: the checker refuses each and names member, lane, step and reason.
+//! Tests broken schedules: the checker refuses each and names member, lane, step and reason.
 
 use super::super::checker::{check, prove};
 use super::super::contract::Contract;
@@ -46,7 +46,7 @@ fn ring() -> Schedule {
 /// A change of the step at an index of a member's lane.
 type Change = fn(&mut Vec<LaneStep>, usize, u32);
 
-/// What is done to single steps.
+/// Changes of single steps.
 const CHANGES: [(&str, Change); 6] = [
     ("dropped", |steps, at, _| {
         steps.remove(at);
@@ -65,7 +65,7 @@ const CHANGES: [(&str, Change); 6] = [
     }),
 ];
 
-/// Whatever one step of any algorithm is changed: it is refused, in that lane.
+/// Any change of one step of any algorithm is refused, in that lane.
 #[test]
 fn no_single_change_goes_unnoticed() {
     let mut mutants = 0;
@@ -164,7 +164,8 @@ fn overwriting_before_consumption_is_refused() {
     assert!(matches!(broken.reason, Reason::Overwrites { .. }), "{broken}");
 }
 
-/// A message back that is not caused by the consumption does not prove it: 2 tells 0 to go on while 1 may still read.
+/// A message back that is not caused by the consumption does not prove it: 2 tells 0 to continue while 1
+/// may still read.
 #[test]
 fn an_unrelated_message_does_not_prove_consumption() {
     let broken = written(&[
@@ -186,7 +187,7 @@ fn a_message_that_does_not_fit_is_refused() {
 
 #[test]
 fn results_without_a_contribution_are_refused() {
-    // nobody does anything in elements 2..4
+    // no member does anything in elements 2..4
     let broken = written(&[
         &[step(Action::Send, 1, 0, 2), step(Action::RecvInto, 1, 0, 2)],
         &[step(Action::RecvSum, 0, 0, 2), step(Action::Send, 0, 0, 2)],
@@ -199,7 +200,7 @@ fn results_without_a_contribution_are_refused() {
     assert_eq!(broken, Err(ScheduleError { member: 0, lane: Some(0), step: None, reason }));
 }
 
-/// Everyone sends to everyone and adds in member order: 0 and 1 end with (0 + 1) + 2, and 2 with (0 + 2) + 1.
+/// Every member sends to every other and adds in member order: 0 and 1 end with (0 + 1) + 2, and 2 with (0 + 2) + 1.
 #[test]
 fn sums_in_different_bracketing_are_refused() {
     let contract = Contract {

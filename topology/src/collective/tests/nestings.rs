@@ -1,5 +1,5 @@
-//! Proves every algorithm among the leaders of nodes: few and many nodes, even and uneven ones, buffers on both sides of the star's
-//! limit, one lane and several, with remainders.
+//! Proves every algorithm among the leaders of nodes: few and many nodes, even and uneven ones, buffers on both sides
+//! of the star's limit, one lane and several, with remainders.
 
 use super::super::algorithms::tests::with;
 use super::super::{Action, Algorithm, Collective, Group, Schedule, check};
@@ -8,7 +8,7 @@ use super::twin::{self, Order};
 /// Elements from which nodes are chains and no longer stars.
 const CHAINS: u64 = 65_536;
 
-/// What may run among `leaders`: of a single one any number of servers is taken, for it exchanges nothing.
+/// The algorithms that may run among `leaders`: with a single one any number of servers, since it exchanges nothing.
 fn across(leaders: u32) -> Vec<Algorithm> {
     let most = if leaders == 1 { 5 } else { leaders };
     let serves = |one: &Algorithm| {
@@ -23,7 +23,7 @@ fn nested(collective: &Collective, across: Algorithm, sizes: &[u32], elements: u
         .unwrap_or_else(|error| panic!("{algorithm} {sizes:?} {elements} {chunk}: {error}"))
 }
 
-/// The collective is proven, closed forms are what lanes do, and rounded up to even parts it is proven again.
+/// Proves the collective, compares closed forms with lanes, and proves it again rounded up to even parts.
 fn holds(schedule: &Schedule, name: &str) {
     let sums = check(schedule).unwrap_or_else(|fault| panic!("{name}: {fault}"));
     assert_eq!(sums.ranges().map(|(range, _)| range.end - range.start).sum::<u64>(), schedule.elements(), "{name}");
@@ -84,7 +84,7 @@ fn every_nesting_is_proven_at_every_size() {
     assert!(proofs > 5_000, "{proofs} proofs");
 }
 
-/// Small buffers moved for real, on integers, in random orders and with several windows.
+/// Small buffers actually moved, on integers, in random orders and with several windows.
 #[test]
 fn nested_steps_end_as_the_collective_says() {
     for (seed, sizes) in (0..).zip([&[3][..], &[2, 2], &[2, 3, 1], &[1, 3, 2, 2]]) {
@@ -105,7 +105,7 @@ fn nested_steps_end_as_the_collective_says() {
 fn direct_among_two_leaders_by_hand() {
     let schedule = nested(&Collective::AllReduce, Algorithm::direct(), &[2, 2], 2 * CHAINS, CHAINS);
     assert_eq!(schedule.lanes(), 2);
-    // Per lane: half to be summed, the own half to be spread, and the whole lane down to the other member.
+    // Per lane: half to be summed, the own half to be broadcast, and the whole lane down to the other member.
     assert_eq!(schedule.elements_sent(0), 2 * (CHAINS / 2 + CHAINS / 2 + CHAINS));
     assert_eq!(schedule.elements_sent(1), 2 * CHAINS);
     assert_eq!(schedule.messages(0), 2 * 3);

@@ -1,4 +1,4 @@
-//! The checker's proof of every algorithm, and its agreement with a replay on plain integers.
+//! Tests the checker's proof of every algorithm, and its agreement with a replay on plain integers.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use super::super::{Algorithm, Collective, Group, Schedule, check};
 use super::every_schedule;
 use super::twin::{self, Order};
 
-/// Every algorithm, 1 to 33 members, lengths that do not divide: proven, and the bracketing covers the buffer with every
-/// contribution once.
+/// Every algorithm, 1 to 33 members, lengths that do not divide: proven, and the reduction order covers the buffer with
+/// every contribution once.
 #[test]
 fn every_algorithm_is_proven_for_every_group() {
     let (mut proofs, mut proven) = (0, BTreeSet::new());
@@ -51,7 +51,7 @@ fn every_algorithm_is_proven_for_every_group() {
     }
 }
 
-/// The same schedules moved for real, on integers, in random orders and with any window, by the most obvious executor.
+/// The same schedules actually moved, on integers, in random orders and with any window, by the most obvious executor.
 #[test]
 fn integers_moved_by_the_steps_end_as_the_collective_says() {
     for members in [1, 2, 3, 4, 5, 7, 8, 11, 16, 23, 33] {
@@ -64,10 +64,10 @@ fn integers_moved_by_the_steps_end_as_the_collective_says() {
     }
 }
 
-/// Floats added by the steps have the bits of the bracketing that the checker reports.
+/// Floats added by the steps have the bits of the reduction order that the checker reports.
 #[test]
 fn the_bracketing_gives_the_bits_of_the_sum() {
-    // values whose sum depends on the bracketing
+    // values whose sum depends on the reduction order
     let value = |member: u32, element: u64| (1.0 + f32::from(member as u16)).powi(9) / (element + 3) as f32;
     for members in [2, 3, 5, 8, 13] {
         for algorithm in super::allreduces() {
@@ -138,7 +138,7 @@ proptest! {
         count in 1u32..12,
         large: bool,
     ) {
-        // Nodes make chains of what is not small.
+        // Nodes form chains for large buffers.
         let elements = elements + if large { 65_536 } else { 0 };
         let group = Group::nodes(&sizes);
         let mut algorithms = with(&[1, count], &[1, count]);

@@ -1,4 +1,4 @@
-//! What cannot be scheduled is refused with the cure.
+//! Tests that what cannot be scheduled is refused with the cure.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Trees and steps that the papers draw, worked by hand.
+//! Tests trees and steps from the papers' figures, worked by hand.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ fn allreduce(algorithm: &str, members: u32, elements: u64, chunk: u64) -> Schedu
     Schedule::new(&Collective::AllReduce, &algorithm, &Group::flat(members), elements, chunk).expect("serves")
 }
 
-/// Steps as `action peer range`, for comparison with what stands in a comment.
+/// Steps as `action peer range`, for comparison with the steps in a comment.
 fn shown(schedule: &Schedule, member: u32, lane: u32) -> Vec<String> {
     let show = |step: LaneStep| format!("{:?} {} {:?}", step.action, step.peer, step.range());
     schedule.lane(member, lane).map(show).collect()
@@ -57,8 +57,8 @@ fn inner_members_are_disjoint_wherever_they_can_be() {
     }
 }
 
-/// Krizhevsky 2014 §4.1: each worker is designated a K-th of the gradients, accumulates it from every other worker, and sends the
-/// sum to every other. Member 1 of three has 3..6 of nine elements.
+/// Krizhevsky 2014 §4.1: each worker is designated a K-th of the gradients, accumulates it from every other worker, and
+/// sends the sum to every other. Member 1 of three has 3..6 of nine elements.
 #[test]
 fn a_direct_exchange_gives_each_member_its_part() {
     let schedule = allreduce("direct", 3, 9, 0);
@@ -67,9 +67,9 @@ fn a_direct_exchange_gives_each_member_its_part() {
         [
             "Send 2 6..9", // their parts to their owners
             "Send 0 0..3",
-            "RecvSum 0 3..6", // its own from everybody
+            "RecvSum 0 3..6", // its own from all
             "RecvSum 2 3..6",
-            "Send 2 3..6", // the sum to everybody
+            "Send 2 3..6", // the sum to all
             "Send 0 3..6",
             "RecvInto 0 0..3",
             "RecvInto 2 6..9",
@@ -129,7 +129,8 @@ fn a_binomial_tree_on_six() {
     assert_eq!(shown(&schedule, 4, 0), ["RecvSum 5 0..5", "Send 0 0..5", "RecvInto 0 0..5", "Send 5 0..5"]);
 }
 
-/// A tree on six with two children each: 0 has 1 and 2 below it, 1 has 3 and 4, 2 has 5. With five below one it is a server.
+/// A tree on six with two children each: 0 has 1 and 2 below it, 1 has 3 and 4, 2 has 5. With five below one it
+/// is a server.
 #[test]
 fn a_tree_of_two_children_on_six() {
     let schedule = allreduce("tree:2", 6, 5, 0);
@@ -158,7 +159,8 @@ fn recursive_halving_among_five() {
     assert_eq!(schedule.rounds(), 3);
 }
 
-/// Five members, far first: 4 apart only parts whose tree is as deep go on, 1 apart every second one; backwards it is a reduce-scatter.
+/// Five members, far first: 4 apart only parts whose tree is as deep are sent on, 1 apart every second one; backwards
+/// it is a reduce-scatter.
 #[test]
 fn parallel_trees_among_five() {
     let of = |collective| {
@@ -207,7 +209,8 @@ fn a_hierarchical_lane_carries_all_three_phases() {
     );
 }
 
-/// Two nodes of three whose members hold one contribution each node: leaders 0 and 3 exchange it, and hand the sum down.
+/// Two nodes of three whose members hold one contribution each node: leaders 0 and 3 exchange it, and send
+/// the sum down.
 #[test]
 fn leaders_contribute_for_their_nodes() {
     let group = Group::nodes(&[3, 3]);
@@ -229,7 +232,7 @@ fn leaders_contribute_for_their_nodes() {
         (0..6).map(|member| star.contributes(member)).collect::<Vec<_>>(),
         [true, false, false, true, false, false]
     );
-    // Where each member is a node there is nothing to hand down.
+    // Where each member is a node there is nothing to send down.
     let flat = |collective| Schedule::new(&collective, &algorithm, &Group::flat(4), 8, 0).expect("serves");
     let (nodes, members) = (flat(Collective::AllReduceOfNodes), flat(Collective::AllReduce));
     assert!((0..4).all(|member| shown(&nodes, member, 0) == shown(&members, member, 0)));
@@ -256,7 +259,7 @@ fn shards_are_even_and_cover_everything() {
     assert_eq!((shard(5, 0, 0), shard(5, 2, 2)), (5..5, 5..5));
 }
 
-/// A ring of 4,096 members is pulled lane by lane and never lies in memory.
+/// A ring of 4,096 members is pulled lane by lane and never kept in memory.
 #[test]
 fn a_large_ring_is_pulled_lazily() {
     let schedule = allreduce("ring", 4096, 26_214_400, 0);

@@ -1,4 +1,4 @@
-//! Sums in switches by their closed forms: what a member sends up and gets down, and what a node sends to others.
+//! Tests sums in switches by their closed forms: what a member sends up and gets down, and what a node sends to others.
 
 use super::super::{Action, Algorithm, Collective, Group, Schedule, check};
 
@@ -78,8 +78,8 @@ fn nodes_exchange_their_sums_along_two_trees() {
     }
 }
 
-/// A node of any number sends and gets n between nodes, in equal shares on all rails; a member in between 2n along the chains, and the
-/// switches add in the order of nodes.
+/// A node of any number sends and gets n between nodes, in equal shares on all rails; a member in between 2n along the
+/// chains, and the switches add in the order of nodes.
 #[test]
 fn network_switches_take_each_nodes_sum_once() {
     for (nodes, size, rails) in [(2u32, 4u32, 1u32), (3, 4, 2), (5, 8, 8), (4, 1, 1), (2, 3, 4)] {

@@ -1,7 +1,8 @@
-//! The slow obvious executor of lanes: every member's buffer in full, a window of lanes in flight, sends without a copy.
+//! The slow, obvious executor of lanes: every member's buffer in full, a window of lanes in flight, sends
+//! without a copy.
 //!
-//! A message only says what it refers to; the receiver reads the sender's buffer when it consumes it. The order in which
-//! members and lanes take their steps is drawn at random, so that a range written too early shows as a wrong sum.
+//! A message only refers to the sender's range; the receiver reads the sender's buffer when it consumes it. The order
+//! in which members and lanes take their steps is drawn at random, so a range written too early shows as a wrong sum.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +11,7 @@ use super::super::{Action, Collective, LaneStep, Schedule, shard};
 /// The order in which members take turns, and how many lanes each has in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Order {
-    /// Of the random order.
+    /// The seed of the random order.
     pub(super) seed: u64,
     /// Lanes in flight.
     pub(super) window: u32,
@@ -31,8 +32,8 @@ struct Message<T> {
     chain: u32,
 }
 
-/// Runs all lanes; `output` is each member's buffer. For an alltoallv `input` is another one. Gives the longest chain of
-/// dependent messages in a lane.
+/// Runs all lanes; `output` is each member's buffer. For an alltoallv `input` is another one. Returns the longest chain
+/// of dependent messages in a lane.
 fn execute<T: Copy + std::ops::Add<Output = T>>(
     schedule: &Schedule,
     input: &[Vec<T>],
@@ -48,7 +49,7 @@ fn execute<T: Copy + std::ops::Add<Output = T>>(
     let mut next = vec![0; members as usize];
     let mut longest = 0;
     let mut idle_turns = 0;
-    // enough turns without any progress that none was left out: then nobody can go on
+    // enough turns without any progress that every member had one: then none can continue
     while idle_turns < 64 * members {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let turn = idle_turns.checked_sub(32 * members).unwrap_or((random >> 33) as u32);
@@ -102,10 +103,10 @@ fn contribution(member: u32, element: u64) -> i64 {
     (i64::from(member) + 1) * 1_000_003 + element as i64 * 17
 }
 
-/// What no result may contain.
+/// A value that no result may contain.
 const GARBAGE: i64 = 1 << 60;
 
-/// Runs a schedule on integers, compares with the meaning of its collective, and gives the longest chain of messages.
+/// Runs a schedule on integers, compares with the meaning of its collective, and returns the longest chain of messages.
 pub(super) fn run(schedule: &Schedule, order: Order) -> Result<u32, String> {
     let (members, elements) = (schedule.members(), schedule.elements());
     if let Collective::AllToAllV { counts } = schedule.collective() {
@@ -184,7 +185,7 @@ fn exchange(schedule: &Schedule, counts: &[u64], order: Order) -> Result<u32, St
     if output == expected { Ok(chain) } else { Err(format!("{output:?} is not {expected:?}")) }
 }
 
-/// Runs an allreduce on floats and gives what every member ends with.
+/// Runs an allreduce on floats and returns each member's result.
 pub(super) fn floats(schedule: &Schedule, value: impl Fn(u32, u64) -> f32) -> Vec<Vec<f32>> {
     let buffer = |member| (0..schedule.elements()).map(|element| value(member, element)).collect();
     let mut output: Vec<Vec<f32>> = (0..schedule.members()).map(buffer).collect();

@@ -1,4 +1,4 @@
-//! Solvers: what each field becomes, rates beside Caffe's own rule, and what is refused.
+//! Tests solvers: the meaning of each field, rates against Caffe's own rule, and what is refused.
 
 use lockstep_models::Course;
 
@@ -57,7 +57,7 @@ fn what_else_a_solver_says() {
     assert!(old.optimizer.nesterov);
 }
 
-/// `SGDSolver::GetLearningRate`, as Caffe walks it, step by step.
+/// `SGDSolver::GetLearningRate`, step by step as in Caffe.
 fn caffes_rates(policy: &str, gamma: f64, power: f64, steps: &[u64], all: u64) -> Vec<f64> {
     let base = 0.05;
     let mut current = 0;
@@ -102,7 +102,7 @@ fn rates_are_caffes() {
             let got = solver.optimizer.rate(step, &course);
             assert!((got - wanted).abs() < 1e-12, "{policy} at {step}: {got}, not {wanted}");
         }
-        // What a run is told is what it reads.
+        // The displayed decay reads back as itself.
         assert_eq!(solver.optimizer.decay.to_string().parse(), Ok(solver.optimizer.decay));
     }
 }
@@ -140,7 +140,7 @@ fn what_is_wrong_is_told_with_its_line() {
     }
 }
 
-/// The batch is the training data layer's; a net is looked for from here and beside the solver.
+/// The batch is that of the training data layer; a net is searched in the working directory and beside the solver.
 #[test]
 fn the_net_says_the_batch() {
     let folder = std::env::temp_dir().join(format!("lockstep-solver-{}", std::process::id()));

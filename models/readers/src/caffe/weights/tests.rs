@@ -1,4 +1,5 @@
-//! Files of weights, written by an encoder of their own and read back, in both forms; what does not fit; broken bytes.
+//! Tests files of weights, written by an encoder here and read back, in both forms; with what does not fit, and
+//! broken bytes.
 
 use proptest::prelude::*;
 
@@ -80,7 +81,7 @@ fn first(name: &str, blobs: &[Vec<u8>]) -> Vec<u8> {
     bytes(2, &content)
 }
 
-/// Numbers that tell elements apart.
+/// Distinct numbers for the elements.
 fn ramp(count: u64, from: f32) -> Vec<f32> {
     (0..count).map(|at| from + at as f32 * 0.25).collect()
 }
@@ -145,7 +146,7 @@ fn every_layer_gets_its_own_blobs_in_every_form_of_the_file() {
     }
 }
 
-/// The first form of the file has the names alone of what it shares with the present one.
+/// The first form of the file has types as numbers and no batch norms; its layers are matched by name too.
 #[test]
 fn the_first_form_is_read_by_name_too() {
     let form = Form::FourSizes;

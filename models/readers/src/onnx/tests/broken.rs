@@ -1,4 +1,4 @@
-//! Files that are refused: place, value and cure, and never a panic.
+//! Tests that bad files are refused with place, value and cure, and never a panic.
 
 use proptest::prelude::*;
 
@@ -185,7 +185,7 @@ proptest! {
 fn every_cut_of_a_file_is_refused() {
     let file = sample();
     assert!(parse("net.onnx", &file).is_ok());
-    // Behind the graph stands only the version of the operators.
+    // Only the operators' version follows the graph.
     let graph = file.len() - 6;
     for end in 0..graph {
         refused(&file[..end]);

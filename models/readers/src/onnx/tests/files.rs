@@ -1,6 +1,8 @@
-//! The network files of the Python package `onnx`: the same parameters, shapes and FLOPs as the zoo's, or the stated difference.
+//! Compares the network files of the Python package `onnx` with the zoo: the same parameters, shapes and FLOPs, or the
+//! stated difference.
 //!
-//! They lie in the project's `.venv`, which `bash tests/run python` makes; elsewhere the test says that it has not run.
+//! They are in the project's `.venv`, which `bash tests/run python` makes; elsewhere the test reports that it
+//! was skipped.
 
 use std::path::PathBuf;
 
@@ -64,8 +66,8 @@ fn files_of_the_onnx_package_are_the_zoos_networks() {
             assert_eq!(outputs(&file, kind), outputs(&ours, kind), "{name} {kind}");
         }
     }
-    // AlexNet's file has no padding around the image: 54×54 places instead of 55×55, from the second pooling's 12×12 on, and
-    // a last pooling that keeps a partial window, so that 6×6 reach the dense layers.
+    // AlexNet's file has no padding around the image: 54×54 places instead of 55×55, from the second pooling's 12×12
+    // on, and a last pooling that keeps a partial window, so that 6×6 reach the dense layers.
     let (file, ours) = (load("bvlc_alexnet"), zoo("alexnet"));
     assert_eq!(file.parameter_elements(), ours.parameter_elements());
     let shapes =
@@ -78,7 +80,7 @@ fn files_of_the_onnx_package_are_the_zoos_networks() {
     assert_eq!(matrices(&file).len(), matrices(&ours).len());
     assert_eq!(outputs(&file, "concat").last().map(String::as_str), Some("832×6×6"));
     assert_eq!(outputs(&ours, "concat").last().map(String::as_str), Some("832×7×7"));
-    // GoogLeNet-BN's file has a scale behind each batch norm, a factor and a summand more for each of their channels.
+    // GoogLeNet-BN's file has a scale after each batch norm, a factor and a bias more for each of their channels.
     let (file, ours) = (load("inception_v2"), zoo("googlenet-bn"));
     let channels = |kind: &str| {
         let nodes = file.layers().iter().filter(|node| node.layer.kind() == kind);
@@ -87,7 +89,7 @@ fn files_of_the_onnx_package_are_the_zoos_networks() {
     assert_eq!(channels("scale"), channels("batch_norm"));
     assert_eq!(file.parameter_elements(), ours.parameter_elements() + 2 * channels("scale"));
     assert_eq!(flops(&file), flops(&ours));
-    // Not in the zoo: their figures as published, and a layer that is not here.
+    // Networks that are not in the zoo: their figures as published, and a layer that is not supported.
     // Huang et al. 2017, table 1 (DenseNet-121 for ImageNet): 7,978,856 with one γ and β a channel; the file has two.
     let dense = load("densenet121");
     let scaled: u64 =

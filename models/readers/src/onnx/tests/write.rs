@@ -1,6 +1,6 @@
 //! Writes the ONNX files of the tests, field by field.
 
-/// A graph in the making.
+/// A graph under construction.
 #[derive(Default)]
 pub(super) struct Writer {
     graph: Vec<u8>,
@@ -48,12 +48,12 @@ impl Writer {
         self.bare_input(&[bytes(1, name.as_bytes()), bytes(2, &bytes(1, &tensor))].concat());
     }
 
-    /// An input as it is.
+    /// An input given as raw bytes.
     pub(super) fn bare_input(&mut self, content: &[u8]) {
         self.graph.extend(bytes(11, content));
     }
 
-    /// A float initializer whose values stand in another file.
+    /// A float initializer whose values are in another file.
     pub(super) fn weight(&mut self, name: &str, dims: &[i64]) {
         let tensor = [packed(1, dims), integer(2, 1), bytes(8, name.as_bytes()), integer(14, 1)].concat();
         self.graph.extend(bytes(5, &tensor));
@@ -73,7 +73,7 @@ impl Writer {
         self.graph.extend(bytes(5, &tensor));
     }
 
-    /// A node; each attribute is written as a number, as a list and, behind an equals sign in its name, as a text.
+    /// A node; each attribute is written as a number, as a list and, after an equals sign in its name, as a text.
     pub(super) fn node(
         &mut self,
         op: &str,
@@ -104,7 +104,7 @@ impl Writer {
     }
 }
 
-/// `op` on 4×6×6, with a constant of the sizes `weight` if there are any, flattened and scored.
+/// `op` on 4×6×6, with a constant of the sizes `weight` if there are any, followed by flatten and scores.
 pub(super) fn operator(op: &str, weight: &[i64], attributes: &[(&str, &[i64])]) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.input("x", &[1, 4, 6, 6]);
@@ -118,7 +118,7 @@ pub(super) fn operator(op: &str, weight: &[i64], attributes: &[(&str, &[i64])]) 
     writer.model("y")
 }
 
-/// Operators without attributes one behind the other.
+/// Consecutive operators without attributes.
 pub(super) fn chain(ops: &[&str]) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.input("v0", &[1, 4, 1, 1]);

@@ -1,4 +1,4 @@
-//! A program run on names in place of numbers: every element of the arena holds whose tensor was written there last.
+//! Runs a program on names in place of numbers: every element of the arena records which tensor was written there last.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ impl Arena<'_> {
         }
     }
 
-    /// What flatten gives in the place of its input is its input, under whatever name.
+    /// Flatten's output in the place of its input is its input, under either name.
     fn known_as(&self, (layer, content): Name) -> Name {
         let node = self.program.model.node(layer);
         match node.inputs.first() {
@@ -54,7 +54,7 @@ impl Arena<'_> {
     }
 }
 
-/// Plans and follows; gives the length of the arena.
+/// Plans and follows; returns the length of the arena.
 pub(super) fn run(program: &Program, reuse: Reuse) -> Result<usize, String> {
     let plan = Plan::of_role(program, &program.roles[0], reuse);
     follow(program, &plan)?;

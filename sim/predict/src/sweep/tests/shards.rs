@@ -1,11 +1,11 @@
-//! Tests of shards: together they are the whole sweep, and what is not whole is refused.
+//! Tests of shards: together they are the whole sweep, and incomplete ones are refused.
 
 use lockstep_experiment::shard::Shard;
 use proptest::prelude::*;
 
 use super::*;
 
-/// Runs a shard of a sweep into its file beside `out`; what the file was when it ended, if there is one.
+/// Runs a shard of a sweep into its file beside `out`; returns its content at the end, if there is one.
 fn run_shard(sweep: &Sweep, out: &std::path::Path, shard: Shard, jobs: usize) -> Result<String, Failure> {
     let how = How::default();
     let identity = identity(sweep, &how);
@@ -19,7 +19,7 @@ fn run_shard(sweep: &Sweep, out: &std::path::Path, shard: Shard, jobs: usize) ->
     Ok(std::fs::read_to_string(path).unwrap_or_default())
 }
 
-/// Merges the shards whose files lie beside `out`.
+/// Merges the shards whose files are beside `out`.
 fn merged(sweep: &Sweep, out: &std::path::Path, shards: u32) -> Result<String, Failure> {
     let how = How::default();
     let identity = identity(sweep, &how);
@@ -34,7 +34,8 @@ fn merged(sweep: &Sweep, out: &std::path::Path, shards: u32) -> Result<String, F
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// However many shards there are, in whatever order they run and wherever each was torn, together they are the whole sweep.
+    /// However many shards there are, in whatever order they run and wherever each was torn, together they are the
+    /// whole sweep.
     #[test]
     fn merged_shards_are_the_whole_sweep(
         of in 1u32..50,
@@ -44,7 +45,7 @@ proptest! {
             SMALL,
             "name = \"s\"\nmodel = \"mlp\"\n[sweep]\ncluster = [\"ethernet-4\", \"workstation\"]\nranks = \"1..16\"\n\
              batch_per_rank = [8, 16]\n",
-            // On one host of 16 cores most points cannot be.
+            // On one host of 16 cores most points are impossible.
             "name = \"s\"\nmodel = \"mlp\"\n[sweep]\ncluster = \"workstation\"\nranks = [1, 32, 64, 128]\n",
         ]),
     ) {
@@ -64,7 +65,7 @@ proptest! {
             prop_assert_eq!(run_shard(&sweep, &out, *shard, 1).unwrap(), text);
         }
         prop_assert_eq!(&merged(&sweep, &out, of).unwrap(), &whole);
-        // Again, into the file that is there.
+        // Again, into the existing file.
         prop_assert_eq!(merged(&sweep, &out, of).unwrap(), whole);
     }
 }
@@ -103,7 +104,7 @@ fn shards_that_are_missing_doubled_or_foreign_are_refused_with_the_cure() {
     busy.lock().unwrap();
     refused("is being written by another run");
     drop(busy);
-    // What merging would replace is of this sweep or left alone.
+    // A file that merging would replace must be of this sweep, else it is left unchanged.
     std::fs::write(&out, "mine").unwrap();
     let how = How::default();
     let all: Vec<u32> = (0..4).collect();
