@@ -61,7 +61,7 @@ pub(crate) struct Outcome {
     pub sent: Vec<Traffic>,
     /// The same for work between steps.
     pub periodic_sent: Vec<Traffic>,
-    /// How many bytes were read directly from a device's memory, not from a copy on the host.
+    /// Messages sent directly from a device's memory, without a copy on the host.
     pub direct: u64,
 }
 

@@ -29,7 +29,7 @@ pub trait Clock {
     /// Keeps a device that defers busy with this number of fills of unused memory.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn delay(&mut self, _times: u32) -> Result<(), DeviceError> {
         Ok(())
     }
@@ -37,7 +37,7 @@ pub trait Clock {
     /// The moment at which all passes and steps that the device has been told so far are done; of a device that defers.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn mark(&mut self) -> Result<Mark, DeviceError> {
         Ok(Mark(0))
     }
@@ -45,7 +45,7 @@ pub trait Clock {
     /// Ends an iteration: what is still to be said of all that the device was told since the last one is said together.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn seal(&mut self) -> Result<(), DeviceError> {
         Ok(())
     }
@@ -53,7 +53,7 @@ pub trait Clock {
     /// What is still to be said of the oldest iteration that was ended, if it is done; `None` while it is not.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn settled(&mut self) -> Result<Option<Settled>, DeviceError> {
         Ok(Some(Settled::default()))
     }

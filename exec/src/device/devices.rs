@@ -54,7 +54,7 @@ pub trait Devices: fmt::Debug + Send + Sync {
     /// Whether messages among `ranks`, all of this process, may go from one's memory to another's on the devices themselves.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn reach(&self, _ranks: &mut dyn Iterator<Item = u32>) -> Result<bool, DeviceError> {
         Ok(false)
     }

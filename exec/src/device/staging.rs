@@ -24,7 +24,7 @@ pub trait Staging {
     /// it is there already.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn bring_out(&mut self, _buffer: Buffer, _range: Range<usize>) -> Result<Option<Arrival>, DeviceError> {
         Ok(None)
     }
@@ -45,7 +45,7 @@ pub trait Staging {
     /// For such messages: passes when all that the device has been told so far is done.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn expose(&mut self) -> Result<Option<Arrival>, DeviceError> {
         Ok(None)
     }
@@ -53,7 +53,7 @@ pub trait Staging {
     /// Whether it is there.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn arrived(&mut self, _arrival: Arrival) -> Result<bool, DeviceError> {
         Ok(true)
     }
@@ -61,7 +61,7 @@ pub trait Staging {
     /// Brings what an exchange has left on the host in again, before anything that the device is told from now on.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn bring_in(&mut self, _buffer: Buffer, _range: Range<usize>) -> Result<(), DeviceError> {
         Ok(())
     }

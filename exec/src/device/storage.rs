@@ -20,37 +20,37 @@ pub trait Storage {
     /// All of some values, when all that the device was told is done.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn read(&mut self, values: Values) -> Result<Vec<f32>, DeviceError>;
 
     /// Replaces the first of some values.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn write(&mut self, values: Values, content: &[f32]) -> Result<(), DeviceError>;
 
     /// Lets `to` be what `from` is, as far as both go.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn assign(&mut self, to: Buffer, from: Buffer) -> Result<(), DeviceError>;
 
     /// What a tensor holds, at once.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn tensor(&mut self, place: &Place) -> Result<Vec<f32>, DeviceError>;
 
     /// Marks values as dead; a device whose memory is poisoned writes NaN there.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn forget(&mut self, ranges: &[Range<usize>]) -> Result<(), DeviceError>;
 
     /// Turns to another of the micro-batches in flight: to its samples, labels, activations and what kernels keep for it.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn turn_to_context(&mut self, context: usize) -> Result<(), DeviceError>;
 
     /// Gives the arena of the micro-batch back to those that share it.
