@@ -1,4 +1,4 @@
-//! Folders of IDX files: what is written is read again, and every kind of damage is named.
+//! Tests folders of IDX files: what is written is read back, and every kind of damage is named.
 
 use std::fs;
 use std::path::PathBuf;
