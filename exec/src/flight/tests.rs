@@ -47,8 +47,8 @@ fn the_last_thousand_are_kept_while_others_read() {
     assert!(flights.all_over());
 }
 
-/// What recording an operation costs, relative to the operation: `cargo test --release -p lockstep-exec --lib
-/// cost_of_a_record -- --ignored --nocapture`.
+/// The cost of recording an operation, relative to the operation:
+/// `cargo test --release -p lockstep-exec --lib cost_of_a_record -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement: run it alone, with --release"]
 fn cost_of_a_record() {

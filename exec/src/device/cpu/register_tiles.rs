@@ -64,9 +64,9 @@ impl Offsets {
         unsafe { avx512::weights(self, images, d_products, taps) }
     }
 
-    /// Adds the gradient of the images through weights `taps` of all output channels (`d_products` holds `weights.len()
-    /// / depth` of them): `d_images[places[p] + taps[k]] += Σ_o weights[o][k] · d_products[o][p]`. `d_images` starts at
-    /// element `start` of the images.
+    /// Adds the gradient of the images through weights `taps` of all output channels (`d_products` holds
+    /// `weights.len() / depth` of them): `d_images[places[p] + taps[k]] += Σ_o weights[o][k] · d_products[o][p]`.
+    /// `d_images` starts at element `start` of the images.
     pub(crate) fn images(
         &self,
         d_products: &[Sixteen],

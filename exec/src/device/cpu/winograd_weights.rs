@@ -50,8 +50,8 @@ impl WeightGradient {
     }
 
     /// Adds to `sums` (initially zero) the contribution of sixteen `images`, `[channels, height, width]`, and the
-    /// `gradients` of their outputs, `[out_channels, height, width]`. `sums`: `[row, fours of outputs, position in the
-    /// row, fours of inputs, 4, 4]`.
+    /// `gradients` of their outputs, `[out_channels, height, width]`. `sums`:
+    /// `[row, fours of outputs, position in the row, fours of inputs, 4, 4]`.
     pub(crate) fn add(&self, images: &[Sixteen], gradients: &[Sixteen], sums: &mut [f32], scratch: &mut [Sixteen]) {
         let (plane, tiles) = (self.size.0 * self.size.1, self.size.0 * self.size.1 / 4);
         assert_eq!(images.len(), self.channels * plane, "planes of images");
