@@ -180,7 +180,7 @@ impl Batch {
             if left.is_zero() {
                 return None;
             }
-            // A year stands in for no deadline, and clocks can add it.
+            // Without a deadline a year is used, which clocks can add.
             let waited = self.moved.wait_timeout(progress, left.min(Duration::from_secs(1 << 25)));
             progress = waited.unwrap_or_else(PoisonError::into_inner).0;
         }

@@ -209,7 +209,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Sends that no more batches are requested, or waits until all learners have sent so.
+    /// Sends the final message, or waits until all learners have sent theirs.
     pub(super) fn close_desk(&mut self) -> Result<(), ExecError> {
         if let Desk::Asks(words) = &mut self.desk {
             words.post_send(self.transport, &self.memory.scratch, (0, CLAIM, FAREWELL))?;

@@ -9,7 +9,7 @@ use lockstep_models::Shape;
 
 use super::*;
 
-/// A folder of its own that goes when it is dropped.
+/// A folder that is removed when it is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
