@@ -1,4 +1,4 @@
-//! A worker: interprets one rank's tasks, makes exchange progress between them, and notes when each began and ended.
+//! Interprets one rank's tasks, makes progress on exchanges between them, and records when each began and ended.
 //!
 //! Follows the rules that the simulator simulates: tasks of the compute stream run in program order, one at a time; an
 //! exchange starts as soon as the tasks in its `after` are done; progress of exchanges comes before the next compute

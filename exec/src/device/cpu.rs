@@ -1,4 +1,4 @@
-//! Forward and backward passes of every layer on the CPU, in f32 and NCHW.
+//! Runs forward and backward passes of every layer on the CPU, in f32 and NCHW.
 //!
 //! The executor holds one [`Kernel`] per fused chain of layers and rank, and one [`CrossEntropy`]. A kernel owns what
 //! its backward pass needs beside the chain's inputs and output; scratch comes from a workspace that kernels share, so

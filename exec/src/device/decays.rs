@@ -1,4 +1,4 @@
-//! Tells, range by range, which parameters are subject to weight decay.
+//! Lists, range by range, which parameters are subject to weight decay.
 
 use std::ops::Range;
 

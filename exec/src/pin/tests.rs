@@ -3,7 +3,7 @@
 use super::*;
 use crate::device::cpu::Threads;
 
-/// What Linux says of the calling thread, apart from the call that asks it.
+/// The calling thread's affinity as Linux reports it, independent of the call under test.
 fn said() -> Vec<usize> {
     let status = std::fs::read_to_string("/proc/thread-self/status").expect("Linux has it");
     let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a list");

@@ -1,4 +1,4 @@
-//! `Run`: the result of a run.
+//! `Run`: holds the result of a run.
 
 use lockstep_models::{Claim, Periodic, Program, Timeline};
 

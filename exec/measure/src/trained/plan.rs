@@ -1,4 +1,4 @@
-//! `Planned`: one run of a trained sweep, and its identity.
+//! `Planned`: describes one run of a trained sweep, with its identity.
 
 use lockstep_experiment::shard::Shard;
 use lockstep_experiment::trained::TrainedRun;
