@@ -1,4 +1,4 @@
-//! Tests of pins: threads keep to the processors that were planned for them.
+//! Tests pins: threads stay on the processors planned for them.
 
 use super::*;
 use crate::device::cpu::Threads;
