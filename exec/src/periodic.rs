@@ -75,8 +75,8 @@ pub(crate) struct Gathered {
 /// Runs a gather of periodic work with `own` as this rank's part. Returns the parts by worker on rank 0, and nothing
 /// elsewhere.
 ///
-/// The job has ended.
-/// When the job is over.
+/// # Errors
+/// When the job has ended.
 pub(crate) fn collect(
     end: &mut dyn Transport,
     (program, exchange, number): (&Program, &Meeting, u32),

@@ -11,7 +11,7 @@
 //! | [`Graphs`] | executes lists that repeat: each is captured once and launched as a graph from then on |
 //!
 //! Contexts, streams, events, graphs, modules and page-locked memory are cudarc's own, with our errors. Implemented
-//! here is what cudarc does differently:
+//! here, because cudarc does it differently:
 //!
 //! - device memory: cudarc's comes from pools, which other GPUs cannot access (`memory.rs`);
 //! - copies and launches: commands carry addresses and bytes, not typed slices (`copies.rs`, `modules.rs`);
