@@ -65,7 +65,7 @@ pub(crate) struct Outcome {
     pub direct: u64,
 }
 
-/// One rank at work.
+/// The worker of one rank.
 pub(crate) struct Worker<'a> {
     setup: &'a Setup<'a>,
     role: &'a Role,
@@ -306,7 +306,7 @@ impl<'a> Worker<'a> {
         }
         self.execute(task, repetition, batch)?;
         let end = self.note_span(task, (iteration, repetition), ready, start, record);
-        // Before that of the load, which is the last of the compute stream.
+        // Input spans go before the load's, which was recorded last.
         let last = self.spans.len() - 1;
         self.spans.splice(last..last, input);
         self.note_marks(from)?;

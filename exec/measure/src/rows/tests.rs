@@ -89,7 +89,7 @@ fn step_times_leave_the_warm_up_out() {
         let (mut all, mut counted) = (Vec::new(), Vec::new());
         let note = |_: &Configuration, measured: &Measured| {
             counted = measured.run.timeline.step_times_s();
-            // The first step begins before its ranks are there and is never counted.
+            // The first step begins before its ranks are ready and is never counted.
             all = Timeline::of(measured.run.timeline.spans.clone(), 1).step_times_s();
         };
         let rows = rows(&experiment, &Operation::default(), &mut Launch::Threads, note).unwrap();

@@ -328,7 +328,7 @@ fn running_statistics_by_hand() {
     let (mut statistics, mut output) = ([0.0, 1.0], [0.0; 2]);
     kernel.forward(Mode::Train, &[&[1.0, 3.0]], &[2.0, 0.5], &mut statistics, &mut output);
     assert_eq!((output, statistics), ([-1.5, 2.5], [0.5, 1.25]));
-    // Means of (1, 3) and (5, 9): 2 and 7, unbiased variances 2 and 8, whatever stood there before.
+    // Means of (1, 3) and (5, 9): 2 and 7, unbiased variances 2 and 8, whatever the earlier values.
     statistics = [99.0, 99.0];
     kernel.forward(Mode::Statistics { batch: 0 }, &[&[1.0, 3.0]], &[2.0, 0.5], &mut statistics, &mut output);
     kernel.forward(Mode::Statistics { batch: 1 }, &[&[5.0, 9.0]], &[2.0, 0.5], &mut statistics, &mut output);
