@@ -1,4 +1,5 @@
-//! How fast a set of JPEG files is packed with one thread, beside plainly decoding, resizing and encoding the same files in memory.
+//! Times packing a set of JPEG files with one thread, and plainly decoding, resizing and encoding the same files in
+//! memory.
 //!
 //! Run with `cargo run --release -p lockstep-benches --bin data_bench`; numbers after `--` are the images and the repetitions.
 

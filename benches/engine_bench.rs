@@ -1,7 +1,7 @@
-//! How fast the simulator is, unfolded: ring allreduces of 100 MiB on a star and on a tree, and the quickstart's programs.
+//! Times the simulator, unfolded: ring allreduces of 100 MiB on a star and on a tree, and the quickstart's programs.
 //!
-//! `cargo run --release -p lockstep-benches --bin engine_bench [LOAD [RANKS]]` prints the median wall clock of three runs
-//! and the most memory that the process has held; LOAD is the beginning of a load's name.
+//! `cargo run --release -p lockstep-benches --bin engine_bench [LOAD [RANKS]]` prints the median wall clock of three
+//! runs and the peak memory of the process; LOAD is the beginning of a load's name.
 //!
 //! `star`: hosts of one core in rank order, whose threads differ by 1 %, so that no two messages stay in step.
 //! `alone`: the same with the α-β network. `tree`: hosts at random on a tree with 2:1 oversubscription at its leaves.
@@ -19,10 +19,10 @@ use lockstep_topology::{
     Algorithm, Cluster, Collective, Group, Hosting, HostingRule, InputError, Placement, PlacementRule,
 };
 
-/// A roofline whose devices differ by 1 % at random, each always by the same.
+/// A roofline whose devices differ randomly by 1 %, each always by the same amount.
 struct Jittered;
 
-/// A number that looks random (SplitMix64's finalizer).
+/// A pseudo-random number (SplitMix64's finalizer).
 fn mixed(number: u64) -> u64 {
     let number = (number.wrapping_add(1)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -68,7 +68,7 @@ const HOST: &str = r#"
     bandwidth = "12GB/s"
 "#;
 
-/// What the other simulators' links have: no headers and no handshake.
+/// Settings of the other simulators' links: no headers and no handshake.
 const PROTOCOL: &str = "protocol = \"plain\"\nreceive_overhead = \"1us\"\neager = \"64KiB\"\n";
 
 /// A link of the network.
@@ -85,7 +85,7 @@ fn star(hosts: u32) -> Result<Cluster, InputError> {
     Cluster::parse("star.toml", &text)
 }
 
-/// Leaves of 32 hosts, each joined to the root by half of what its hosts have.
+/// Leaves of 32 hosts, each joined to the root by half of its hosts' bandwidth.
 fn tree(hosts: u32) -> Result<Cluster, InputError> {
     let leaves = hosts.div_ceil(32);
     let mut text = format!("name = \"tree\"\n[[host]]\nname = \"node\"\ncount = {hosts}\n{HOST}\n");
@@ -152,14 +152,14 @@ fn quickstart() -> Result<u64, SimError> {
     Ok(messages)
 }
 
-/// The most memory that this process has held, in MB, where the system tells.
+/// Peak memory of this process, in MB, where the system reports it.
 fn peak_mb() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     line.split_whitespace().nth(1)?.parse::<f64>().ok().map(|kib| kib * 1024.0 / 1e6)
 }
 
-/// Three runs of `run`, which returns its messages and what to say of it.
+/// Runs `run` three times; it returns its number of messages and a description.
 fn report(name: &str, run: &dyn Fn() -> Result<(u64, String), SimError>) -> Result<(), SimError> {
     if !std::env::args().nth(1).is_none_or(|wanted| name.starts_with(wanted.as_str())) {
         return Ok(());

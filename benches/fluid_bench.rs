@@ -1,10 +1,10 @@
-//! How many events per second the fluid solver does, on three loads.
+//! Counts the events per second of the fluid solver, on three loads.
 //!
 //! Run with `cargo run --release -p lockstep-benches --bin fluid_bench`; a word after `--` chooses the loads that begin with it.
 //!
 //! `ring`: flows that share nothing, each restarted as it ends, as in a ring allreduce with jitter (an event is one start with its end).
 //! `hosts`: 20,000 random flows at once over the up and down links of 432 hosts, one component, until the last ends.
-//! `tree`: a random ring over a 2:1 tree, where most flows meet in the trunks.
+//! `tree`: a random ring over a 2:1 tree, where most flows share the trunks.
 
 use std::time::Instant;
 

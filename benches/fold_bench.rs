@@ -1,4 +1,5 @@
-//! One folded load of the simulator as one line of CSV: wall seconds, simulated seconds and peak memory of the process.
+//! Times one folded load of the simulator and prints one line of CSV: wall seconds, simulated seconds and peak memory
+//! of the process.
 //!
 //! `cargo run --release -p lockstep-benches --bin fold_bench ring 1048576` (or `hierarchical`, `step`) times an allreduce of
 //! 100 MiB, or a step of S-SGD, among that many GPUs (a power of two from 64) of hosts with eight on an NVSwitch and one
@@ -19,12 +20,13 @@ use lockstep_topology::{
 
 /// GPUs of a host.
 const GPUS: u32 = 8;
-/// Hosts of a leaf, leaves of a pod.
+/// Hosts per leaf, and leaves per pod.
 const WIDTH: u32 = 32;
 /// 100 MiB of fp32.
 const ELEMENTS: u64 = 25 << 20;
 
-/// A tree whose trunks carry what their hosts could send; one switch above another stands for the planes of a real one.
+/// A tree whose trunks carry all that their hosts can send; one switch above another represents the planes of a real
+/// one.
 fn cluster(hosts: u32) -> Result<Cluster, InputError> {
     let (leaf, pod) = (hosts.min(WIDTH), (hosts / WIDTH).clamp(1, WIDTH));
     let mut down = vec![leaf];
@@ -95,7 +97,7 @@ fn cluster(hosts: u32) -> Result<Cluster, InputError> {
     Cluster::parse("fat-tree.toml", &text)
 }
 
-/// Peak memory of this process in KiB; zero where the system does not say.
+/// Peak memory of this process in KiB; zero where the system does not report it.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -126,7 +128,7 @@ fn main() -> Result<(), SimError> {
         conditions: lockstep_sim::Conditions::none(),
     };
     let hierarchical: Algorithm = "hierarchical:halving-doubling".parse()?;
-    // No lane is shorter than one element for each leader.
+    // No channel is shorter than one element for each leader.
     let chunk = u64::from(nodes).max(64 << 10);
     let sizes = vec![GPUS; nodes as usize];
     let (simulated_s, folding) = if load == "step" {

@@ -1,8 +1,8 @@
-//! Where a training step's time goes on the CPU kernels alone: µs per image of every chain and pass, and images per second.
+//! Times the CPU kernels of a training step alone: µs per image of every chain and pass, and images per second.
 //!
-//! `cargo run --release -p lockstep-benches --bin kernel_bench -- MODEL BATCH THREADS SECONDS [quiet]`, of which all may be left out
-//! from the right, prints a line per chain and the rate of whole steps over synthetic images; `quiet` leaves the lines out. Times
-//! are medians of the steps.
+//! `cargo run --release -p lockstep-benches --bin kernel_bench -- MODEL BATCH THREADS SECONDS [quiet]`, where trailing
+//! arguments may be omitted, prints a line per chain and the rate of whole steps over synthetic images; `quiet` omits
+//! the lines. Times are medians of the steps.
 
 use std::sync::Arc;
 use std::time::Instant;

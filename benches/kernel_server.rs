@@ -1,8 +1,9 @@
-//! Runs single layers and whole models on tensors from standard input, so that another program can hold its own beside them.
+//! Runs single layers and whole models on tensors from standard input, so that another program can compare its own with
+//! them.
 //!
-//! `cargo run --release -p lockstep-benches --bin kernel_server -- MODEL SAMPLES [THREADS]` answers commands, each a line and
-//! then tensors: 32-bit numbers, little-endian, without headers, since both sides know their sizes from `describe`.
-//! `tests/pytorch/agree.py` is such a program. Dropout is off: it passes everything.
+//! `cargo run --release -p lockstep-benches --bin kernel_server -- MODEL SAMPLES [THREADS]` answers commands, each a
+//! line followed by tensors: 32-bit numbers, little-endian, without headers, since both sides know their sizes from
+//! `describe`. `tests/pytorch/agree.py` is such a program. Dropout is off: it passes everything.
 //!
 //! | command | reads | writes |
 //! |---|---|---|
@@ -33,7 +34,7 @@ struct Stage {
 
 enum Work {
     Kernel(Kernel),
-    /// With what the loss counts in the sum of losses.
+    /// With its weight in the sum of losses.
     Loss(CrossEntropy, f32),
 }
 
@@ -42,7 +43,7 @@ struct Server {
     samples: usize,
     threads: Threads,
     parameters: Vec<f32>,
-    /// The chains that fusion makes.
+    /// The fused chains.
     chains: Vec<Vec<LayerId>>,
 }
 
@@ -87,7 +88,7 @@ impl Server {
         self.samples * self.model.node(id).output.elements() as usize
     }
 
-    /// A kernel for `layers`, or the loss that they are.
+    /// A kernel for `layers`, or their loss.
     fn stage(&self, layers: &[LayerId]) -> Stage {
         let nodes: Vec<&Node> = layers.iter().map(|id| self.model.node(*id)).collect();
         let kinds: Vec<Layer> = nodes.iter().map(|node| without_dropout(&node.layer)).collect();
@@ -220,12 +221,12 @@ impl Server {
     }
 }
 
-/// The layer; dropout drops nothing.
+/// The layer, with dropout turned off.
 fn without_dropout(layer: &Layer) -> Layer {
     if let Layer::Dropout(_) = layer { Layer::Dropout(Dropout { rate: 0.0 }) } else { layer.clone() }
 }
 
-/// What another program needs to build the same layer.
+/// The description from which another program builds the same layer.
 fn describe(node: &Node) -> Value {
     let shape = |shape: &Shape| json!([shape.channels, shape.height, shape.width]);
     let mut all = Map::new();

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Batches of random 224 x 224 crops of JPEG files beside PyTorch's DataLoader with torchvision's decoder: medians of alternating
-# repetitions, and the median of the ratios of neighbours in time.
+# Compares batches of random 224 x 224 crops of JPEG files with PyTorch's DataLoader and torchvision's decoder: medians
+# of alternating repetitions, and the median of the ratios of neighbours in time.
 #
 #   benches/loader.sh [THREADS [BATCH [REPETITIONS [SECONDS]]]]     2 64 5 10
 #
-# THREADS decode here, in a training whose model is one pooling, and as many workers there, whose batches go nowhere. PYTHON names an
-# interpreter with torch and torchvision; without it they are installed into .venv-torch (5 GB). IMAGES names a folder that is there already.
+# THREADS decode here, in a training whose model is one pooling layer; PyTorch has as many workers, whose batches are
+# discarded. PYTHON names an interpreter with torch and torchvision; without it they are installed into .venv-torch (5
+# GB). IMAGES names an existing folder.
 set -eu
 cd "$(dirname "$0")/.."
 threads=${1:-2} batch=${2:-64} repetitions=${3:-5} seconds=${4:-10}

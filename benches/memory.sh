@@ -1,5 +1,6 @@
 #!/bin/sh
-# Peak resident memory of training ResNet-50 on this machine's CPU, beside PyTorch and beside what the memory plan says.
+# Measures peak resident memory of training ResNet-50 on this machine's CPU, beside PyTorch's and the memory plan's
+# figure.
 #
 #   benches/memory.sh [BATCH [STEPS]]     3 steps of batch 8
 #

@@ -1,4 +1,4 @@
-//! The memory transport between two threads: latency of a message, bandwidth of copies and sums, and allreduces.
+//! Times the memory transport between two threads: latency of a message, bandwidth of copies and sums, and allreduces.
 //!
 //! `target/release/memory_bench`; medians. Latency is half a round trip, spinning and sleeping.
 
@@ -66,7 +66,7 @@ fn ping_pong(
     repetitions: usize,
 ) -> Result<Vec<f64>, TransportError> {
     let peer = Rank(1 - end.rank().0);
-    // SAFETY: the state outlives the transport and is not touched here.
+    // SAFETY: the state outlives the transport and is not accessed here.
     let (data, into) =
         unsafe { (Region::new(data.as_ptr(), data.len()), RegionMut::new(into.as_mut_ptr(), into.len())) };
     let mut times = Vec::with_capacity(repetitions);
@@ -98,7 +98,7 @@ fn allreduce(
     repetitions: usize,
 ) -> Result<Vec<f64>, TransportError> {
     let ranks: Arc<[Rank]> = (0..end.ranks()).map(Rank).collect();
-    // SAFETY: the state outlives the transport and is not touched here.
+    // SAFETY: the state outlives the transport and is not accessed here.
     let whole = unsafe { RegionMut::new(buffer.as_mut_ptr(), buffer.len()) };
     let buffers = Buffers::in_place(whole, RegionMut::empty());
     let mut exchange = Exchange::new(schedule.clone(), end.rank().0, ranks, 0, buffers, schedule.window());

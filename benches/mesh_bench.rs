@@ -1,8 +1,9 @@
-//! How long the program of a large mesh takes to be built and checked, what memory it has, and how fast its step is predicted.
+//! Times building and checking the program of a large mesh, and predicting its step, and reports the program's memory.
 //!
-//! `cargo run --release -p lockstep-benches --bin mesh_bench` takes a 64-layer MLP split by Megatron's pairs over 16,384 GPUs
-//! (data 128 x pipeline 16 x tensor 8, 32 micro-batches), on DGX H100 behind a three-level fat tree, and prints the median of five:
-//! milliseconds to build and check, KiB by which the process grew meanwhile, seconds of the prediction, and how it folds.
+//! `cargo run --release -p lockstep-benches --bin mesh_bench` takes a 64-layer MLP split by Megatron's pairs over
+//! 16,384 GPUs (data 128 x pipeline 16 x tensor 8, 32 micro-batches), on DGX H100 behind a three-level fat tree, and
+//! prints the median of five: milliseconds to build and check, KiB by which the process grew meanwhile, seconds of the
+//! prediction, and how it folds.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,7 +25,7 @@ fn model() -> String {
     )
 }
 
-/// KiB that the process has in memory; 0 where the system does not say.
+/// KiB of the process in memory; 0 where the system does not report it.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

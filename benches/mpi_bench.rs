@@ -1,4 +1,5 @@
-//! Our allreduces over MPI beside the library's own, in the same job: medians of alternating repetitions and their ratio.
+//! Compares our allreduces over MPI with the library's own, in the same job: medians of alternating repetitions and
+//! their ratio.
 //!
 //! `mpirun --oversubscribe -n 2 target/release/mpi_bench [--chunk ELEMENTS] [--window LANES] [SIZE …]`, e.g. with
 //! sizes `4KiB 100MiB`. A time is that of the slowest rank, from a common start; ratios below 1 are in our favour.
@@ -85,7 +86,7 @@ fn measure(
     let ranks: Arc<[Rank]> = (0..end.ranks()).map(Rank).collect();
     let member = end.rank().0;
     let start = buffer.as_mut_ptr();
-    // SAFETY: buffer and scratch outlive the transport; they are looked at only between exchanges.
+    // SAFETY: buffer and scratch outlive the transport; they are accessed only between exchanges.
     let whole = unsafe { RegionMut::new(start, buffer.len()) };
     let mut exchanges: Vec<Option<Exchange>> = Vec::new();
     for (number, (subject, scratch)) in subjects.iter().zip(scratch).enumerate() {

@@ -1,12 +1,13 @@
 #!/bin/sh
-# Training steps of a model beside PyTorch on this machine's CPU: medians of alternating repetitions, and the ratio to PyTorch's
-# fastest way. Alternating, so that a busy minute of the machine falls on all.
+# Compares training steps of a model with PyTorch on this machine's CPU: medians of alternating repetitions, and the
+# ratio to PyTorch's fastest mode. They alternate so that a busy minute of the machine affects all.
 #
 #   benches/pytorch.sh [MODEL [BATCH [THREADS [RANKS [REPETITIONS [SECONDS]]]]]]     lenet 64 1 1 5 3
 #
-# Several ranks are threads of one process here, and processes of DistributedDataParallel over gloo there; BATCH and THREADS are
-# those of each. WAYS names PyTorch's ways: of "nchw channels-last compiled" all, unless it says otherwise; compiling takes a
-# minute each time and needs g++. PYTHON names an interpreter with torch; without it torch is installed into .venv-torch (5 GB).
+# Several ranks are threads of one process here, and processes of DistributedDataParallel over gloo in PyTorch; BATCH
+# and THREADS are per rank. WAYS names PyTorch's modes, by default all of "nchw channels-last compiled"; compiling takes
+# a minute each time and needs g++. PYTHON names an interpreter with torch; without it torch is installed into
+# .venv-torch (5 GB).
 set -eu
 cd "$(dirname "$0")/.."
 model=${1:-lenet} batch=${2:-64} threads=${3:-1} ranks=${4:-1} repetitions=${5:-5} seconds=${6:-3}

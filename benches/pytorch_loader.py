@@ -53,7 +53,7 @@ def batches():
         yield from loader
 
 
-# Workers start, and have their first batches ready, before the clock does.
+# Workers are started, and have their first batches ready, before timing begins.
 endless = batches()
 for _ in range(2 * said.workers):
     next(endless)

@@ -45,7 +45,7 @@ def rate(arguments: argparse.Namespace, layers: list, parameters: list, rank: in
         step()
     if rank == 0:
         print(f"{count} parameters, warm after {time.perf_counter() - start:.1f} s", file=sys.stderr)
-    # All ranks take as many steps as rank 0 finds room for.
+    # All ranks take as many steps as rank 0 has time for.
     start = time.perf_counter()
     step()
     steps = torch.tensor(max(int(arguments.seconds / (time.perf_counter() - start)), 3))
@@ -56,7 +56,7 @@ def rate(arguments: argparse.Namespace, layers: list, parameters: list, rank: in
         start = time.perf_counter()
         step()
         times.append(time.perf_counter() - start)
-    # A median, as lockstep's figure is one of its steps.
+    # A median, like lockstep's figure.
     return arguments.batch * arguments.ranks / statistics.median(times)
 
 

@@ -1,8 +1,9 @@
-//! One load of the simulator as one line of CSV: wall seconds, simulated seconds and peak memory of the process.
+//! Times one load of the simulator and prints one line of CSV: wall seconds, simulated seconds and peak memory of the
+//! process.
 //!
-//! `cargo run --release -p lockstep-benches --bin scale_bench ring 1024` (or `even-ring`, `halving-doubling`, `tree`, `flows`). The same
-//! loads on the same platforms as `benches/simgrid.cpp`; `benches/simgrid.sh` runs the two side by side. Wall time includes
-//! reading the cluster.
+//! `cargo run --release -p lockstep-benches --bin scale_bench ring 1024` (or `even-ring`, `halving-doubling`, `tree`,
+//! `flows`). The same loads on the same platforms as `benches/simgrid.cpp`; `benches/simgrid.sh` runs the two side by
+//! side. Wall time includes reading the cluster.
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -17,13 +18,13 @@ use lockstep_topology::{
     Algorithm, Cluster, Collective, Group, Hosting, HostingRule, InputError, Placement, PlacementRule, Time,
 };
 
-/// What a host's link carries, in bytes per second.
+/// Bandwidth of a host's link, in bytes per second.
 const LINK: f64 = 1.25e9;
 /// 100 MiB of fp32.
 const ELEMENTS: u64 = 25 << 20;
-/// Hosts of a leaf switch of the tree.
+/// Hosts per leaf switch of the tree.
 const PER_LEAF: u32 = 32;
-/// Hosts among which flows go.
+/// Hosts between which flows run.
 const FLOW_HOSTS: u64 = 432;
 
 /// SplitMix64, as in `benches/simgrid.cpp`.
@@ -39,7 +40,7 @@ impl Random {
     }
 }
 
-/// Links cost what they cost, ranks nothing.
+/// Costs of links only; ranks cost nothing.
 struct Free;
 
 impl Costs for Free {
@@ -60,8 +61,8 @@ impl Costs for Free {
     }
 }
 
-/// Hosts of one core; `jitter` makes the bandwidth of each one's link differ by up to a per cent. With leaves, a tree of
-/// two levels whose trunks carry half of what their hosts could send; without, a star.
+/// Hosts of one core; with `jitter` the bandwidth of each host's link differs by up to a per cent. With leaves, a tree
+/// of two levels whose trunks carry half of what their hosts can send; without, a star.
 fn cluster(hosts: u32, jitter: bool, leaves: Option<u32>) -> Result<Cluster, InputError> {
     let mut text = format!(
         "name = \"bench\"\nprovenance = \"assumed\"\nprotocol = \"plain\"\n[[host]]\nname = \"node\"\n\
@@ -94,7 +95,7 @@ fn link(text: &mut String, from: &str, to: &str, latency: &str, bandwidth: f64) 
     );
 }
 
-/// An allreduce among all hosts, rank r on the r-th of `order`.
+/// An allreduce among all hosts, with rank r on host `order[r]`.
 fn allreduce(cluster: &Cluster, algorithm: Algorithm, order: Vec<u32>) -> Result<Time, SimError> {
     let ranks = order.len() as u32;
     let places = order.into_iter().map(DeviceId).collect();
@@ -154,7 +155,7 @@ fn shuffled(count: u32) -> Vec<u32> {
     order
 }
 
-/// Peak memory of this process in KiB; zero where the system does not say.
+/// Peak memory of this process in KiB; zero where the system does not report it.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -16,7 +16,7 @@ import matplotlib.pyplot as plot
 
 SIMGRID, UNFOLDED, FOLDED = "SimGrid 3.32, every rank", "lockstep, every rank", "lockstep, folded"
 COLOURS = {SIMGRID: "#d55e00", UNFOLDED: "#0072b2", FOLDED: "#009e73"}
-# What is simulated: its name, mark, and stroke.
+# The loads: name, marker, and line style.
 LOADS = {
     "ring": ("ring allreduce", "o", "-"),
     "halving-doubling": ("halving-doubling", "s", "--"),
@@ -24,7 +24,7 @@ LOADS = {
     "step": ("training step of ResNet-32", "^", ":"),
 }
 TICKS = [64, 1024, 16_384, 131_072, 1_048_576]
-# Figures worth a line of their own across the plot: seconds and MiB by what they are called.
+# Reference lines across the plot: seconds and MiB with their labels.
 LINES = [{60: "1 min", 1: "1 s"}, {1024: "1 GiB"}]
 
 

@@ -1,12 +1,13 @@
 #!/bin/sh
-# Adds rows to docs/scaling.csv, one for each number of ranks, and draws docs/scaling.svg from all of them and from docs/folding.csv.
+# Adds rows to docs/scaling.csv, one for each number of ranks, and draws docs/scaling.svg from all of them and from
+# docs/folding.csv.
 #
 #   benches/scaling.sh lockstep ring 64 128 256           by benches/scale_bench.rs
 #   benches/scaling.sh simgrid halving-doubling 64 256    by benches/simgrid.cpp
 #   benches/scaling.sh                                    draws only
 #
-# A row is `tool,load,ranks,wall_s,simulated_s,memory_KiB`, the medians of three runs (one, where a run takes over 10 s); it
-# takes the place of an older one of the same tool, load and ranks. A line in the plot is a tool and a load.
+# A row is `tool,load,ranks,wall_s,simulated_s,memory_KiB`, the medians of three runs (one, if a run takes over 10 s);
+# it replaces an older one of the same tool, load and ranks. A line in the plot is a tool and a load.
 set -eu
 cd "$(dirname "$0")/.."
 data=docs/scaling.csv

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Shuffles a packed set of JPEG files that MPI processes hold in memory together, beside the library's alltoallv of as many bytes, and
-# says what memory a process takes.
+# Compares shuffles of a packed set of JPEG files that MPI processes hold in memory together with the library's
+# alltoallv of as many bytes, and reports a process's memory.
 #
 #   benches/shuffle.sh [GB [RANKS [TURNS]]]     2 4 5
 #
-# The two take turns, since other load on the machine comes and goes. The set is 400 generated files again and again. PACK names one that is there already.
+# The two alternate, since other load on the machine varies. The set is 400 generated files, repeated. PACK names an
+# existing set.
 set -eu
 cd "$(dirname "$0")/.."
 gb=${1:-2} ranks=${2:-4} turns=${3:-5}

@@ -1,9 +1,9 @@
-//! Shuffles samples that ranks hold in memory, beside the MPI library's alltoallv of as many bytes, in one job; with the memory of a
-//! process that holds its part, and what a shuffle takes beside it.
+//! Compares shuffles of samples that ranks hold in memory with the MPI library's alltoallv of as many bytes, in one
+//! job; reports the memory of a process with its part, and the additional memory of a shuffle.
 //!
-//! `mpirun --oversubscribe -n 4 target/release/shuffle_bench FILE.pack [PAIRS [CHUNK]]`: a packed set, which all ranks hold together, how
-//! often the two take turns, and the elements that a rank sends at a time. Each turn is the median of three, each the time of the
-//! slowest rank from a common start.
+//! `mpirun --oversubscribe -n 4 target/release/shuffle_bench FILE.pack [PAIRS [CHUNK]]`: a packed set that all ranks
+//! hold together, how often the two alternate, and the elements that a rank sends at a time. Each turn is the median of
+//! three, each the time of the slowest rank from a common start.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use lockstep_readers::parse_model;
 use mpi::datatype::{Partition as Blocks, PartitionMut as BlocksMut};
 use mpi::traits::CommunicatorCollectives;
 
-/// What trains takes no time beside what moves.
+/// Small, so that training takes no time compared with the shuffle.
 const BATCH: u32 = 2;
 
 /// Shuffles or exchanges of a turn.
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         (packed.entries().iter().map(|entry| u64::from(entry.length)).sum::<u64>(), packed.header().classes);
     let mut processes = Processes::join()?;
     let ranks = processes.count();
-    // The smallest file takes 64 pixels and more.
+    // The smallest file has at least 64 pixels.
     let text = format!(
         "name = \"probe\"\ninput = [3, 32, 32]\nlayer = [\n{{ name = \"scores\", kind = \"dense\", out_features = {classes} }},\n\
          {{ name = \"loss\", kind = \"softmax_cross_entropy\" }},\n]\n"
@@ -110,7 +110,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Seconds of the library's exchange of `bytes` bytes in all, of which each rank sends every rank an equal share, or every other rank.
+/// Seconds of the library's exchange of `bytes` bytes in all: each rank sends an equal share to every rank, or to every
+/// other rank.
 fn alltoallv(processes: &Processes, bytes: u64, repetitions: u32, itself: bool) -> f64 {
     let world = mpi::topology::SimpleCommunicator::world();
     let (own, ranks) = (processes.process() as usize, processes.count() as usize);
@@ -131,12 +132,12 @@ fn alltoallv(processes: &Processes, bytes: u64, repetitions: u32, itself: bool) 
     median(times.skip(1).collect())
 }
 
-/// Lets the peak of this process's memory begin anew.
+/// Resets the peak of this process's memory.
 fn forget_peak() -> std::io::Result<()> {
     std::fs::write("/proc/self/clear_refs", "5")
 }
 
-/// The most memory of this process that was resident, what it shares with others included.
+/// Peak resident memory of this process, including shared memory.
 fn peak_kib() -> Result<u32, Box<dyn std::error::Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no VmHWM")?;

@@ -1,10 +1,10 @@
-// SimGrid on the loads of benches/scale_bench.rs, on the same platforms: prints wall seconds, simulated seconds and
-// peak memory as one line.
+// Runs SimGrid on the loads of benches/scale_bench.rs, on the same platforms: prints wall seconds, simulated seconds
+// and peak memory as one line.
 //
 //   simgrid ring RANKS | even-ring RANKS | halving-doubling RANKS | tree RANKS | flows FLOWS
 //
-// SimGrid is given its best case: raw contexts, lazy updates, small stacks, routes only where messages go (a full zone's
-// table for the tree), and one actor per rank. TCP is off, as in sim/tests/simgrid/judge.cpp.
+// SimGrid gets its best case: raw contexts, lazy updates, small stacks, routes only where messages are sent (a full
+// zone's table for the tree), and one actor per rank. TCP is off, as in sim/tests/simgrid/judge.cpp.
 
 #include <simgrid/s4u.hpp>
 
@@ -103,7 +103,7 @@ static std::vector<sg4::Host*> tree(uint32_t ranks, const std::vector<uint32_t>&
   return placed;
 }
 
-// Part `index` of `parts` of the buffer: remainders to the first parts.
+// Part `index` of `parts` of the buffer; the first parts get the remainders.
 static uint64_t shard(uint64_t parts, uint64_t index)
 {
   return ELEMENTS / parts + (index < ELEMENTS % parts);
@@ -117,7 +117,7 @@ static void exchange(sg4::Mailbox* to, sg4::Mailbox* from, uint64_t elements)
   from->get<char>();
 }
 
-// 2(p - 1) rounds: rank r sends shard r - k in round k, to be summed and then spread.
+// 2(p - 1) rounds: rank r sends shard r - k in round k, first to be summed, then to be spread.
 static void ring(const std::vector<sg4::Host*>& hosts)
 {
   const uint32_t ranks = hosts.size();

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Lockstep beside SimGrid on this machine: medians of alternating repetitions, the ratio of the times, and each one's peak
-# memory. Alternating, so that a busy minute of the machine falls on both. The simulated times must agree; a row says by how
-# much they do.
+# Compares lockstep with SimGrid on this machine: medians of alternating repetitions, the ratio of the times, and each
+# one's peak memory. They alternate so that a busy minute of the machine affects both. The simulated times must agree; a
+# row shows the agreement.
 #
 #   benches/simgrid.sh [REPETITIONS [LOAD COUNT]...]      3 repetitions; without loads, those below
 #   benches/simgrid.sh 1 ring 4096                        one of them
 #
-# Loads: `ring`, an allreduce of 100 MiB on a star in rank order, each rank's link up to 1 % off; `even-ring`, the same with
-# all links alike; `tree`, the ring with ranks at random on a 2:1 tree; `halving-doubling` on a star; `flows`, so many at
-# once between 432 hosts. Needs g++ and SimGrid (`bash tests/run system`), which takes minutes for some.
+# Loads: `ring`, an allreduce of 100 MiB on a star in rank order, each rank's link up to 1 % off; `even-ring`, the same
+# with equal links; `tree`, the ring with ranks at random on a 2:1 tree; `halving-doubling` on a star; `flows`, COUNT
+# flows at once between 432 hosts. Needs g++ and SimGrid (`bash tests/run system`), which takes minutes for some.
 set -eu
 cd "$(dirname "$0")/.."
 repetitions=${1:-3}

@@ -1,8 +1,9 @@
-//! How fast one training step is predicted: ResNet-50 (161 gradient tensors) on 256 GPUs, exchanges behind the backward pass.
+//! Times the prediction of one training step: ResNet-50 (161 gradient tensors) on 256 GPUs, exchanges after the
+//! backward pass.
 //!
-//! `cargo run --release -p lockstep-benches --bin step_bench padded` prints the median wall clock of predictions, everything
-//! from the job to the prediction included, and how they fold; with `exact`, exchanges keep their lengths, and few do. A
-//! number behind that times a sweep of so many distinct points on two threads.
+//! `cargo run --release -p lockstep-benches --bin step_bench padded` prints the median wall clock of predictions,
+//! everything from the job to the prediction included, and how they fold; with `exact`, exchanges keep their lengths,
+//! and few fold. A further number times a sweep of that many distinct points on two threads.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -119,7 +120,7 @@ fn steps(model: &Arc<Model>, pad: bool) -> Result<(), SimError> {
     Ok(())
 }
 
-/// So many points of a sweep over bandwidths, batches and buckets, no two alike, on two threads.
+/// A sweep of `points` distinct points over bandwidths, batches and buckets, on two threads.
 fn sweep(model: &Arc<Model>, pad: bool, points: u32) -> Result<(), SimError> {
     let start = Instant::now();
     let point = |point: u32| {

@@ -1,4 +1,5 @@
-//! Gives the CPU kernels a name: a hash of their sources and how they are optimised, so that a profile knows which ones it has timed.
+//! Names the CPU kernels by a hash of their sources and optimisation level, so that a profile knows which kernels it
+//! has timed.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ fn main() {
     println!("cargo:rustc-env=LOCKSTEP_KERNELS=kernels-{:08x}-O{level}", (hash ^ hash >> 32) as u32);
 }
 
-/// Every file below a folder but for tests, or the file itself.
+/// Every file below a folder except tests, or the file itself.
 fn sources(part: &Path) -> Vec<PathBuf> {
     if part.is_file() {
         return vec![part.to_owned()];

@@ -1,7 +1,8 @@
-//! The command line: what can be asked, and how an answer or an error leaves the process.
+//! Defines the command line: its commands, and how a result or an error leaves the process.
 //!
-//! One file a command. Exit codes: 0 done, 1 a run failed (a rank panicked, a deadlock), 2 bad input, 3 a run stalled, 130
-//! interrupted; `lab run` hands on the code of its command. An error is one line on standard error, `place: value: what is wrong and the cure`, in the same form for flags and for files.
+//! One file per command. Exit codes: 0 done, 1 a run failed (a rank panicked, a deadlock), 2 bad input, 3 a run
+//! stalled, 130 interrupted; `lab run` returns the code of its command. An error is one line on standard error,
+//! `place: value: what is wrong and the cure`, in the same form for flags and for files.
 
 mod calibrate;
 mod clusters;
@@ -119,11 +120,11 @@ enum Exec {
     Inspect(exec_inspect::Inspect),
 }
 
-/// Runs the command that `arguments` (the program's name first) ask for, and says how it ended.
+/// Runs the command in `arguments` (the program's name first), and returns its exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
-        // Help and version are answers, not errors.
+        // Help and version are output, not errors.
         Err(error) if !error.use_stderr() => {
             return finish(lockstep_report::print(&error.render().to_string()));
         }
@@ -156,7 +157,7 @@ fn finish(result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // The process that failed says why.
+            // The process that failed reports why.
             if failure != Failure::Elsewhere {
                 tell(&failure.to_string());
             }

@@ -1,8 +1,8 @@
-//! Comparison: every configuration predicted, then measured, side by side.
+//! Compares predictions with measurements: predicts every configuration of an experiment, then measures it.
 //!
-//! Predictions come first and are written down before anything is trained. Measurements go round the configurations several
-//! times, so that a disturbance of the machine falls on all of them, and a configuration's figure is the median over all
-//! its steps; equal seeds must give equal weights each time.
+//! Predictions come first and are written to a file before anything is trained. Measurements cycle through the
+//! configurations several times, so that a disturbance of the machine affects all of them, and a configuration's figure
+//! is the median over all its steps; equal seeds must give equal weights each time.
 
 mod explain;
 mod ground;
@@ -35,18 +35,18 @@ use lockstep_experiment::{Configuration, Experiment};
 
 pub use row::CompareRow;
 
-/// Rounds of training that count.
+/// Rounds of training that are counted.
 pub const ROUNDS: u32 = 5;
-/// Runs of a configuration in a round until one is undisturbed.
+/// Attempts at a run of a configuration in a round until one is undisturbed.
 const TRIALS: usize = 3;
 
 /// A configuration with both timelines.
 pub struct Compared {
     /// What was compared.
     pub configuration: Configuration,
-    /// The program that both sides took.
+    /// The program of both sides.
     pub program: lockstep_models::Program,
-    /// What is done between steps.
+    /// The programs of the work between steps.
     pub periodic: Vec<(Periodic, lockstep_models::Program)>,
     /// The simulator's side.
     pub prediction: Prediction,
@@ -55,18 +55,18 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Median seconds per step and worker of each kind of task over the steps of all rounds, as the columns have them.
+    /// Median seconds per step and worker of each kind of task over the steps of all rounds, as in the columns.
     fn measured_by_kind(&self) -> BTreeMap<&'static str, f64> {
         medians(self.measured.iter().flat_map(|timeline| timeline.kinds_by_step(&self.program)))
     }
 
-    /// The same of the prediction.
+    /// The same for the prediction.
     fn predicted_by_kind(&self) -> BTreeMap<&'static str, f64> {
         medians(self.prediction.timeline.kinds_by_step(&self.program).into_iter())
     }
 }
 
-/// For each kind the median over steps; one that a step has none of took no time in it.
+/// For each kind the median over steps; in a step without tasks of the kind its time is zero.
 fn medians(steps: impl Iterator<Item = BTreeMap<&'static str, f64>>) -> BTreeMap<&'static str, f64> {
     let steps: Vec<_> = steps.collect();
     let kinds: BTreeSet<&'static str> = steps.iter().flat_map(|step| step.keys().copied()).collect();
@@ -74,13 +74,13 @@ fn medians(steps: impl Iterator<Item = BTreeMap<&'static str, f64>>) -> BTreeMap
     kinds.into_iter().map(|kind| (kind, of(kind))).collect()
 }
 
-/// What a comparison leaves.
+/// The result of a comparison.
 pub struct Comparison {
     /// A row per configuration.
     pub rows: Vec<CompareRow>,
-    /// What the figures rest on.
+    /// The sources of the figures.
     pub notes: Vec<String>,
-    /// Both timelines of each.
+    /// Both timelines of each configuration.
     pub compared: Vec<Compared>,
 }
 
@@ -97,36 +97,38 @@ pub fn errors(rows: &[CompareRow]) -> (f64, f64) {
     (all.iter().sum::<f64>() / all.len().max(1) as f64, all.into_iter().fold(0.0, f64::max))
 }
 
-/// Where the predictions of an experiment are written down.
+/// The file of an experiment's predictions.
 pub fn predictions_path(experiment: &Experiment) -> PathBuf {
     Path::new("out").join(format!("{}-predicted.json", experiment.name))
 }
 
-/// What is asked of a comparison beside its experiment.
+/// Options of a comparison beside its experiment.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// The profile that predictions rest on; without one this machine is measured as far as nobody has done it.
+    /// The profile for predictions; without one this machine is measured, except for what is already known.
     pub profile: Option<&'a Path>,
-    /// The command, for what is measured.
+    /// The command, recorded with measurements.
     pub command: &'a str,
-    /// Whether a device that answers before its work is done tells when each task ran.
+    /// Whether an asynchronous device reports when each task ran.
     pub timed: bool,
 }
 
-/// What was predicted, in the process that prints.
+/// The predictions, in the process that prints.
 #[derive(Default)]
 struct Predictions {
     rows: Vec<PredictedRow>,
     notes: Vec<String>,
     compared: Vec<Compared>,
-    /// What pulses took when that was measured on which predictions rest, where it was before.
+    /// The reference pulse of an earlier measurement on which predictions rest, if there is one.
     pulse_s: Option<f64>,
 }
 
-/// Measures what predictions need, predicts, writes down, then trains. Runs that a disturbance of the machine slowed down are repeated.
+/// Measures what predictions need, predicts, saves the predictions, then trains. Runs that were slowed down by a
+/// disturbance of the machine are repeated.
 ///
 /// # Errors
-/// Bad input, settings that only one side would follow, a run that fails, or two runs of one seed that end with different weights.
+/// Bad input, settings that only one side would follow, a run that fails, or two runs of one seed with different
+/// weights.
 pub fn compare(
     experiment: &Experiment,
     asked: &Asked<'_>,
@@ -141,7 +143,7 @@ pub fn compare(
     hosts.sort_unstable();
     hosts.dedup();
     let here = Here { hosts: hosts.len() as u32, cores: cores.count() as u32 };
-    // What samples are like decides what the sides do about them.
+    // The kind of samples decides how both sides treat them.
     let model = experiment.load_model(&experiment.model)?;
     let loaded = launch.all(Dataset::load_augmented(&experiment.data, &model, experiment.augmentation))?;
     let (train, held_out) = Dataset::decoded_by(loaded, experiment.decode_threads);
@@ -267,7 +269,7 @@ pub fn compare(
     Ok(Some(Comparison { rows, notes, compared }))
 }
 
-/// The predictions of all configurations, which are of what is measured: undisturbed runs.
+/// The predictions of all configurations, for undisturbed runs as they are measured.
 fn predict_all(experiment: &Experiment, ground: &Ground, unlike: Vec<String>) -> Result<Predictions, Failure> {
     let Ground { site, notes: of_ground, .. } = ground;
     site.check_device(experiment)?;
@@ -302,7 +304,7 @@ fn experiment_steps(rows: &[CompareRow]) -> u32 {
     rows.first().map_or(0, |row| row.steps)
 }
 
-/// Writes a report as JSON, making the folder if it is missing.
+/// Writes a report as JSON, creating the folder if needed.
 fn save<R: lockstep_report::Row>(path: &Path, report: &Report<R>) -> Result<(), InputError> {
     make_place("out", path)?;
     let text = report.render(lockstep_report::Format::Json);

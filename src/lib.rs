@@ -1,4 +1,4 @@
-//! The command line of lockstep, and what stands behind it: experiments, predictions, measurements, reports, traces.
+//! Implements lockstep's command line and comparison; everything else is in the workspace's other crates.
 
 pub mod cli;
 pub mod compare;

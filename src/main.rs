@@ -1,4 +1,4 @@
-//! The `lockstep` binary: everything is in the library.
+//! Starts the `lockstep` binary: all code is in the library.
 
 use std::process::ExitCode;
 

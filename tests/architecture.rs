@@ -1,4 +1,4 @@
-//! The rules of the workspace: who may depend on whom, and what every source file looks like.
+//! Checks the rules of the workspace: allowed dependencies between crates, and the form of every source file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -6,9 +6,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Lines that a source file has at most, tests included.
+/// The most lines of a source file, tests included.
 const MOST_LINES: usize = 400;
-/// Lines of the binary: it only calls the library.
+/// The most lines of the binary: it only calls the library.
 const MOST_MAIN_LINES: usize = 30;
 
 /// The workspace's folder.
@@ -158,7 +158,7 @@ fn files_are_short_and_open_with_a_sentence() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// What a run waits for, and how long, must not follow a clock that anybody may set.
+/// Waits and their limits must not follow a clock that anyone may set.
 #[test]
 fn the_wall_clock_is_read_in_one_place() {
     let reads = |path: &PathBuf| std::fs::read_to_string(path).expect("a readable file").contains("SystemTime::now");
@@ -173,7 +173,7 @@ fn the_binary_only_calls_the_library() {
     assert!(text.lines().count() <= MOST_MAIN_LINES);
 }
 
-/// Whether a function of this name has the attribute of a test.
+/// Whether a function of this name is a test.
 fn is_test(sources: &str, name: &str) -> bool {
     sources.match_indices(&format!("fn {name}(")).any(|(at, _)| {
         let before = sources[..at].rsplit('\n').skip(1);
@@ -181,7 +181,7 @@ fn is_test(sources: &str, name: &str) -> bool {
     })
 }
 
-/// The table of the papers' mechanisms names files that exist, and in its last column tests that do.
+/// The table of the papers' mechanisms names existing files, and in its last column existing tests.
 #[test]
 fn the_table_of_mechanisms_is_true() {
     let text = std::fs::read_to_string(root().join("docs/mechanisms.md")).expect("a readable file");
@@ -202,7 +202,7 @@ fn the_table_of_mechanisms_is_true() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Kinds of layers are told apart in their own files and in the list of models and of each device, and hardly anywhere else.
+/// Kinds of layers are matched in their own files and in the lists of models and devices, and hardly anywhere else.
 #[test]
 fn layers_are_matched_where_they_are_listed() {
     let lists = ["models/src/layer", "models/src/model/arbitrary.rs", "exec/src/device/cpu", "exec/cuda/src/layers/"];
@@ -226,10 +226,11 @@ fn layers_are_matched_where_they_are_listed() {
     assert!(found.values().sum::<usize>() <= 20, "{found:#?}");
 }
 
-/// Flags are the command line's: other crates say which setting they mean by its key, which `ErrorPlace` shows as its flag.
+/// Only the command line knows flags: other crates name a setting by its key, which `ErrorPlace` shows as its flag.
 #[test]
 fn only_the_command_line_names_flags() {
-    // What NVIDIA's compiler, mpirun and sbatch are called with; the help of the settings' flags, and the page that lists them.
+    // Exceptions: arguments of NVIDIA's compiler, mpirun and sbatch; the help of the settings' flags, and the page that
+    // lists them.
     let others = [
         "exec/cuda/src/nvrtc.rs",
         "exec/lab/src/run.rs",
@@ -244,7 +245,8 @@ fn only_the_command_line_names_flags() {
         let text = std::fs::read_to_string(&path).expect("a readable file");
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
         let code = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-        // Sentences that tell how to build lockstep or to install a library name the flags of other programs; a style sheet has variables.
+        // Sentences on building lockstep or installing a library name other programs' flags; a style sheet has
+        // variables.
         let named = |line: &str| {
             let line = ["--release", "--features", "--upgrade", "var(--"]
                 .iter()

@@ -1,10 +1,10 @@
-//! Bad input at the command line: exit code 2, one line with place, value and cure, no panic, no file left.
+//! Tests bad input at the command line: exit code 2, one line with place, value and cure, no panic, no file left.
 
 use std::path::PathBuf;
 
 use crate::commands::{folder, lockstep};
 
-/// Files that the cases name.
+/// Files used by the cases.
 const FILES: [(&str, &str); 18] = [
     ("no.txt", "not toml ["),
     ("unknown-layer.toml", "name = \"m\"\ninput = [1, 4, 4]\n[[layer]]\nkind = \"dens\"\nout_features = 2\n"),
@@ -56,7 +56,7 @@ const FILES: [(&str, &str); 18] = [
     ("device.toml", "name = \"e\"\nmodel = \"mlp\"\ncluster = \"dgx1-v100\"\ndevice = \"cuda:tf32\"\nranks = 2\n"),
 ];
 
-/// Command line, and what standard error must say.
+/// Command lines, and the parts of their messages.
 const CASES: &[(&str, &[&str])] = &[
     ("", &["command line", "--help"]),
     ("simm", &["simm", "did you mean sim?"]),
@@ -358,7 +358,7 @@ fn a_truncated_data_file_is_refused() {
     let folder = folder("truncated");
     let data = folder.join("data");
     std::fs::create_dir_all(&data).expect("a folder");
-    // An IDX header that promises ten images of 28×28, and one byte.
+    // An IDX header that announces ten images of 28×28, followed by one byte.
     let images = [0, 0, 8, 3, 0, 0, 0, 10, 0, 0, 0, 28, 0, 0, 0, 28, 7];
     let labels = [0, 0, 8, 1, 0, 0, 0, 10, 1];
     for part in ["train", "t10k"] {

@@ -1,4 +1,4 @@
-//! Files of checkpoints that come back as they went, files that must be refused, and folders that two want.
+//! Tests checkpoint files, which are read back as written or refused, and locks on their folders.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -103,13 +103,13 @@ proptest! {
         let bytes = checkpoint(&model, 0, 12, false).to_bytes(&model).unwrap();
         let torn = &bytes[..(cut * bytes.len() as f64) as usize];
         prop_assert!(Checkpoint::from_bytes("c", torn).is_err());
-        // Half of the flips strike the header, which is a small part of the file.
+        // Half of the flips hit the header, which is a small part of the file.
         let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
         for range in [0..header, header..bytes.len()] {
             let mut altered = bytes.clone();
             let at = range.start + (place * range.len() as f64) as usize;
             altered[at] ^= 1 << bit;
-            // Blanks that fill the header up mean nothing.
+            // Padding blanks of the header are not significant.
             let meaningless = at < header && bytes[at] == b' ' && altered[at].is_ascii_whitespace();
             prop_assert!(meaningless || Checkpoint::from_bytes("c", &altered).is_err(), "byte {at} of {header}, bit {bit}");
         }
@@ -126,7 +126,7 @@ fn a_newer_version_is_refused_as_such() {
     newer[at + from.len() - 2] = b'9';
     let error = Checkpoint::from_bytes("c", &newer).unwrap_err();
     assert!(error.message.contains("version 9 of the format"), "{error}");
-    // An older one beside it would be of another training: it is not taken in its place.
+    // An older one beside it would be of another training: it is not used instead.
     let path = folder("newer");
     let older = checkpoint(&model, 0, 1, false).to_bytes(&model).unwrap();
     fs::write(path.join("step-0000000001.safetensors"), older).unwrap();
@@ -180,7 +180,7 @@ fn the_last_two_are_kept_and_a_torn_one_gives_way_to_the_one_before() {
     let (found, from) = latest(&path, |error| passed.push(error.to_string())).unwrap();
     assert_eq!((found.steps, from), (15, path.join("step-0000000015.safetensors")));
     assert!(passed[0].contains("step-0000000020.safetensors") && passed[0].contains("torn"), "{passed:?}");
-    // A run that goes on from 15 writes 20 again; what it began from stays beside it.
+    // A run that resumes from 15 writes 20 again; the checkpoint that it resumed from is kept.
     keep(&kept, &model, 20);
     assert_eq!(files(&path).len(), 3);
     fs::write(path.join("step-0000000015.safetensors"), b"").unwrap();
@@ -197,17 +197,17 @@ fn one_run_at_a_time_writes_to_a_folder() {
     assert!(error.contains(&format!("process {} on ", std::process::id())) && error.contains("writes"), "{error}");
     drop(first);
     assert!(Folder::open(&path, Every::Steps(1)).unwrap().1.is_none(), "it was given back");
-    // A run that died has left its name, but not its lock.
+    // A dead run has left its name, but not its lock.
     let host = lockstep_measure::host::Host::find().name;
     let of = |host: &str| format!("{{\"pid\":77,\"host\":{host:?},\"since\":\"then\"}}");
     fs::write(path.join("lock"), of(&host)).unwrap();
-    // Drafts carry the number of their process; older ones did not.
+    // The names of drafts contain the process id; older ones did not.
     fs::write(path.join("step-0000000001.safetensors.77.tmp"), b"half").unwrap();
     fs::write(path.join("step-0000000001.safetensors.tmp"), b"half").unwrap();
     let dead = Folder::open(&path, Every::Steps(1)).unwrap().1;
     assert_eq!(dead, Some(format!("process 77 on {host} since then")));
     assert_eq!(files(&path), ["lock"]);
-    // Whether one on another host lives, nobody here can say.
+    // Whether a run on another host is alive is unknown here.
     fs::write(path.join("lock"), of("elsewhere")).unwrap();
     let error = Folder::open(&path, Every::Steps(1)).unwrap_err().to_string();
     assert!(error.contains("process 77 on elsewhere") && error.contains("delete"), "{error}");
@@ -219,7 +219,7 @@ fn a_failed_write_names_the_last_good_one() {
     let (path, model) = (folder("failed"), model());
     let (kept, _) = Folder::open(&path, Every::Steps(1)).unwrap();
     keep(&kept, &model, 1);
-    // A folder lies where the draft would.
+    // A folder is in the place of the draft.
     fs::create_dir(path.join(format!("step-0000000002.safetensors.{}.tmp", std::process::id()))).unwrap();
     let error = kept.keep(2, b"content").unwrap_err().to_string();
     assert!(error.contains("step-0000000001.safetensors") && error.contains("last good"), "{error}");
@@ -233,7 +233,7 @@ fn folders_that_cannot_be_are_refused() {
     assert!(message.contains("--checkpoint: /proc/no/checkpoints: cannot be made"), "{message}");
     let message = latest(Path::new("no-such-folder"), |_| ()).unwrap_err().to_string();
     assert!(message.contains("no-such-folder") && message.contains("cannot be read"), "{message}");
-    // It is there, but nothing can be made in it, even by root.
+    // It exists, but nothing can be created in it, even by root.
     let message = Folder::open(Path::new("/proc/self"), Every::Steps(1)).unwrap_err().to_string();
     assert!(message.contains("--checkpoint: /proc/self: cannot be written"), "{message}");
     let empty = folder("empty");

@@ -1,4 +1,5 @@
-//! Modules depend on each other in one direction: no crate has a circle of sibling modules, and no two crates export one name.
+//! Checks that modules depend on each other in one direction: no crate has a cycle of sibling modules, and no two
+//! crates export one name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -12,18 +13,18 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 /// The names on the way to an item, from the crate's root on.
 type Names = Vec<String>;
 
-/// One module of a crate: what it hands on, what it defines and what it names.
+/// One module of a crate: its exports, definitions and references.
 #[derive(Default)]
 struct Module {
-    /// Names that a `use` brings in, with the path of each; `pub use` among them.
+    /// Names brought in by `use`, with the path of each; including `pub use`.
     uses: BTreeMap<String, Names>,
-    /// Paths whose every name is brought in.
+    /// Paths whose names are all brought in.
     globs: Vec<Names>,
-    /// Names of items written in the file.
+    /// Names of items defined in the file.
     items: BTreeSet<String>,
-    /// Names that `pub use` exports.
+    /// Names exported by `pub use`.
     exports: BTreeSet<String>,
-    /// Every path from the crate's root that the file names.
+    /// Every path from the crate's root that occurs in the file.
     paths: BTreeSet<Names>,
 }
 
@@ -47,7 +48,7 @@ fn packages() -> Vec<(String, PathBuf)> {
         .collect()
 }
 
-/// The files of a crate by the path of the module that each is; tests are left out.
+/// The files of a crate by the path of their module, without tests.
 fn files(folder: &Path) -> BTreeMap<Names, PathBuf> {
     let (mut files, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
     while let Some(inner) = folders.pop() {
@@ -89,7 +90,8 @@ fn joins(tokens: &[TokenTree], at: usize) -> bool {
     is(tokens.get(at), ':') && is(tokens.get(at + 1), ':')
 }
 
-/// A path as written inside a module, from the crate's root on; `None` for one that leaves the crate or begins with a local name.
+/// A path as written inside a module, resolved from the crate's root; `None` for one that leaves the crate or begins
+/// with a local name.
 fn absolute(module: &[String], written: &[String], children: &BTreeSet<String>) -> Option<Names> {
     let (first, rest) = written.split_first()?;
     match first.as_str() {
@@ -105,7 +107,7 @@ fn absolute(module: &[String], written: &[String], children: &BTreeSet<String>) 
     }
 }
 
-/// The leaves of a tree of `use`: the name that each brings in (`*` for all) and the path as written.
+/// The leaves of a `use` tree: the name that each brings in (`*` for all) and the path as written.
 fn leaves(tokens: &[TokenTree], before: &[String], found: &mut Vec<(String, Names)>) {
     for branch in tokens.split(|token| is(Some(token), ',')) {
         let (mut path, mut alias, mut at) = (before.to_vec(), None, 0);
@@ -219,7 +221,7 @@ fn modules(folder: &Path) -> Modules {
     files.iter().map(one).collect()
 }
 
-/// The module that defines what a path names, through what modules on the way hand on.
+/// The module that defines the item of a path, through re-exports.
 fn home(modules: &Modules, path: &[String], depth: usize) -> Names {
     let mut at = Names::new();
     for (index, name) in path.iter().enumerate() {
@@ -247,7 +249,7 @@ fn home(modules: &Modules, path: &[String], depth: usize) -> Names {
     at
 }
 
-/// The circles of siblings in a crate, a line for each arrow in one.
+/// The cycles of siblings in a crate, a line for each edge in one.
 fn circles(modules: &Modules) -> Vec<String> {
     type Arrows<'a> = BTreeMap<(&'a str, &'a str), BTreeSet<String>>;
     let mut arrows: BTreeMap<&[String], Arrows> = BTreeMap::new();
@@ -295,7 +297,7 @@ fn no_siblings_import_each_other_in_a_circle() {
     assert!(faults.is_empty(), "{faults}");
 }
 
-/// The test itself: a circle through what a parent hands on is found, one between parent and child is none.
+/// Tests the check: a cycle through a parent's re-export is found, one between parent and child is not a cycle.
 #[test]
 fn a_circle_through_a_parent_is_found() {
     let texts = [
@@ -321,7 +323,7 @@ fn a_circle_through_a_parent_is_found() {
     assert_eq!(found, ["2 modules of ::\n  a -> b: a uses b::Second\n  b -> a: b uses First::new"]);
 }
 
-/// What a crate hands on from another one is the same item; two items of one name would confuse a reader.
+/// A re-export from another crate is the same item; two items of one name would confuse a reader.
 #[test]
 fn names_at_crate_roots_are_unique() {
     let mut owners: BTreeMap<String, Vec<String>> = BTreeMap::new();

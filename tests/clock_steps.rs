@@ -1,12 +1,12 @@
-//! A wall clock that jumps while a run trains: limits, checkpoints and the result do not depend on it.
+//! Tests runs whose wall clock jumps: limits, checkpoints and the result do not depend on it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::commands::folder;
 
-/// In place of the system's: each look at the wall clock is further from the last, a day back and two ahead in turn, forty years ago.
-/// Every other clock is as it was.
+/// Replaces the system's wall clock: each read differs more from the last, a day back and two ahead in turn, forty
+/// years ago. Every other clock is unchanged.
 const JUMPS: &str = "#define _GNU_SOURCE
 #include <sys/syscall.h>
 #include <time.h>
@@ -22,7 +22,7 @@ int clock_gettime(clockid_t clock, struct timespec *at) {
 }
 ";
 
-/// The library with that clock, for programs that load it first; nothing where no C compiler is.
+/// A preload library with that clock; `None` without a C compiler.
 fn library(folder: &Path) -> Option<PathBuf> {
     let (source, library) = (folder.join("jumps.c"), folder.join("jumps.so"));
     std::fs::write(&source, JUMPS).unwrap();
@@ -61,7 +61,7 @@ fn a_wall_clock_that_jumps_changes_nothing() {
     assert_eq!(state(&jumping), state(&undisturbed));
     let resumed = run(&folder, Some(&clock), &["--steps", "500", "--resume", "kept"]);
     assert_eq!(state(&resumed), state(&run(&folder, None, &["--steps", "500"])));
-    // And a run that does stand still is found; the date that is told with it is the wall clock's.
+    // A run that really stalls is detected; the reported date is the wall clock's.
     let stuck = run(&folder, Some(&clock), &["--steps", "400", "--stall-limit", "0.5", "--fault", "hang:1@3"]);
     let said = String::from_utf8_lossy(&stuck.stderr).into_owned();
     assert_eq!(stuck.status.code(), Some(3), "{said}");

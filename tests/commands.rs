@@ -1,4 +1,4 @@
-//! The binary as users and scripts meet it: every command runs, explains itself, and answers in its published form.
+//! Tests the binary as users and scripts use it: every command runs, has help, and prints its published format.
 
 use std::io::BufRead;
 use std::path::PathBuf;
@@ -143,7 +143,7 @@ fn predictions_of_an_experiment() {
     }
     let trace: Value = serde_json::from_slice(&std::fs::read(folder.join("t.json")).expect("a trace")).expect("JSON");
     assert!(trace["traceEvents"].as_array().expect("events").len() > 1000);
-    // The same question gets the same bytes.
+    // The same command prints the same bytes.
     let again = || stdout(&folder, &arguments);
     assert_eq!(again(), again());
 }
@@ -197,7 +197,7 @@ fn an_explained_prediction_adds_up() {
         text.lines().skip_while(|line| !line.starts_with("lenet,")).all(|line| line.chars().count() <= 120),
         "{text}"
     );
-    // Tables and CSV have no room for it.
+    // Tables and CSV do not include it.
     assert!(!stdout(&folder, &[&arguments[..], &["--format", "csv"]].concat()).contains("explanation"));
 }
 
@@ -231,7 +231,7 @@ fn an_interrupt_prints_what_is_known() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .expect("the binary runs");
-    // Progress says when the first row is done.
+    // Progress reports when the first row is done.
     let lines = std::io::BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
     let mut lines = lines.inspect(|line| assert!(line.starts_with("predicting: "), "{line}"));
     assert!(lines.any(|line| line.contains("left; now lenet") && !line.ends_with("1 rank x 1")));
@@ -285,8 +285,8 @@ fn a_training_run_and_its_repetition() {
     assert!(names.contains(&"measured mlp, 2 ranks x 32, ring: rank 1"), "{names:?}");
 }
 
-/// Goyal et al. 2017, §5.1: the error is the median of the last epochs, told with its mean and deviation over seeds; what was
-/// trained is told in full.
+/// Goyal et al. 2017, §5.1: the error is the median of the last epochs, reported with its mean and deviation over
+/// seeds; the trained configuration is reported in full.
 #[test]
 fn a_recipe_with_several_seeds() {
     let folder = folder("recipe");
@@ -317,7 +317,7 @@ fn a_recipe_with_several_seeds() {
     }
 }
 
-/// A loss that is no number ends the run with step and layer, and there is no row.
+/// A loss that is not finite ends the run with step and layer, and there is no row.
 #[test]
 fn a_diverged_run_fails() {
     let flags = "exec run --model mlp --data mnist --ranks 2 --steps 9 --learning-rate 1e30 --trace t.json";
@@ -341,7 +341,7 @@ fn collectives_have_the_same_columns_predicted_and_measured() {
             rows(&folder, "collective", &[&["exec", "collective", "--repetitions", "5"], &flags[..]].concat());
         for (one, other) in predicted.iter().zip(&measured) {
             assert_eq!((&one["bytes"], &one["collective"]), (&other["bytes"], &other["collective"]));
-            // Both sides define the bus bandwidth alike.
+            // Both sides define the bus bandwidth in the same way.
             let factor = |row: &Value| number(row, "busbw_GBps") / number(row, "algbw_GBps");
             assert!((factor(one) - factor(other)).abs() < 1e-9, "{one} {other}");
             assert_eq!(other["wrong"], 0);
@@ -387,7 +387,7 @@ fn calibration_and_comparison_of_a_small_experiment() {
         let error = (number(row, "predicted_step_time_s") / number(row, "step_time_s") - 1.0) * 100.0;
         assert!((number(row, "error_pct") - error).abs() < 1e-6, "{row}");
     }
-    // Now there is a profile of this machine to predict from.
+    // Now there is a profile of this machine for predictions.
     assert!(stdout(&folder, &["sim", "predict", "tiny.toml"]).contains("mlp"));
 }
 

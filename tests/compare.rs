@@ -1,4 +1,4 @@
-//! `compare`: what it refuses before anything is measured, what it measures of this machine, and what its notes and differences say.
+//! Tests `compare`: what it refuses before measuring, what it measures of this machine, and its notes and differences.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -49,7 +49,7 @@ fn known(folder: &Path) -> BTreeSet<(String, u32)> {
     profile.compute.into_iter().map(|entry| (entry.chain, entry.samples)).collect()
 }
 
-/// Layers that are split by features are measured, what other models have measured is kept, and what is known is not measured again.
+/// Layers split by features are measured, figures of other models are kept, and known figures are not measured again.
 #[test]
 fn a_comparison_measures_what_it_needs_and_keeps_the_rest() {
     let folder = folder("needs");
@@ -68,7 +68,7 @@ fn a_comparison_measures_what_it_needs_and_keeps_the_rest() {
 
     let whole = write(&folder, "whole", "model = \"mlp\"\nranks = [1, 2]\nbatch_per_rank = 4\n");
     let told = errors(&lockstep(&folder, &["compare", &whole]));
-    // A machine that runs at another pace than a minute ago is measured anew, with nothing kept: so it says.
+    // A machine whose speed has changed within a minute is measured anew, with nothing kept: it says so.
     if told.contains("another pace") {
         eprintln!("SKIPPED: this machine's pace changes, so that profiles are not kept: {told}");
         return;
@@ -83,7 +83,7 @@ fn a_comparison_measures_what_it_needs_and_keeps_the_rest() {
     }
 }
 
-/// `--explain` takes its figures from the same statistic as the row: waiting is the exposed communication, which is no longer than the
+/// `--explain` uses the same statistic as the row: waiting is the exposed communication, which is no longer than the
 /// step.
 fn differences_are_those_of_the_table(row: &Value, told: &str) {
     let number = |column: &str| row[column].as_f64().expect("a number") * 1e3;
@@ -120,6 +120,6 @@ fn a_note_that_holds_for_some_rows_names_them() {
     let of_some = |note: &&&str| note.contains("every rank is simulated") || note.contains("ranks are simulated");
     let found: Vec<_> = notes.iter().filter(of_some).collect();
     assert!(!found.is_empty() && found.iter().all(|note| note.starts_with("row")), "{notes:?}");
-    // What holds for all names none.
+    // Notes that hold for all configurations name none.
     assert!(notes.iter().any(|note| note.starts_with("costs are a roofline")), "{notes:?}");
 }

@@ -1,4 +1,5 @@
-//! `lockstep data`: what is generated is packed, checked, shown and counted; a pack that is killed goes on; sets are the same for a seed.
+//! Tests `lockstep data`: generated sets are packed, checked, shown and counted; a killed pack resumes; a seed
+//! determines a set.
 
 use std::fs;
 use std::path::PathBuf;

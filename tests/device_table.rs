@@ -1,4 +1,5 @@
-//! The data-parallel table whose batches go through a node's first device trains what synchronous SGD trains, to the bit.
+//! Tests that the data-parallel table whose batches pass through a node's first device trains like synchronous SGD, to
+//! the bit.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use proptest::prelude::*;
 
 const STEPS: u32 = 3;
 
-/// A small net with dropout behind batch norm, and perhaps a second loss on the way.
+/// A small net with dropout after batch norm, and perhaps a second loss inside it.
 fn table_strategy() -> Spread {
     "first-device-table".parse().unwrap()
 }
@@ -45,7 +46,7 @@ fn train(job: &Job, seed: u64) -> Run {
     let data = if seed.is_multiple_of(2) { data } else { data.augmented("scale,crop=1,flip".parse().unwrap()) };
     let stall_limit = std::time::Duration::from_secs(20);
     let optimizer = Optimizer { learning_rate: 0.05, weight_decay: 1e-3, ..Optimizer::default() };
-    // What the memory plan takes for dead is NaN.
+    // Memory that the plan considers dead is NaN.
     let arenas = Arenas { poison: true, ..Arenas::default() };
     let options =
         RunOptions { steps: STEPS, warm_up: 0, seed, optimizer, stall_limit, arenas, ..RunOptions::default() };
@@ -59,7 +60,7 @@ proptest! {
     fn the_table_trains_like_ssgd_to_the_bit(
         model in models(),
         nodes in prop::collection::vec(1u32..=4, 1..=3),
-        // Kernels take sixteen samples side by side where nobody copies rows; that changes no bit either.
+        // Kernels interleave sixteen samples where no rows are copied; that changes no bit either.
         batch_per_rank in prop::sample::select(vec![2u32, 3, 16]),
         bucket in prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Tensor)],
         algorithm in prop::sample::select(vec!["ring", "hierarchical:multi-color:2", "halving-doubling"]),
@@ -81,7 +82,7 @@ proptest! {
         prop_assert_eq!(&plain.losses, &through_first.losses);
         prop_assert_eq!(&plain.weights_sha256, &through_first.weights_sha256);
         prop_assert_eq!(&plain.state_sha256, &through_first.state_sha256);
-        // The model that is left is a whole one.
+        // The resulting model is a whole one.
         let (held_out, _) = Dataset::load("synthetic:12", &ssgd.model).unwrap();
         prop_assert_eq!(plain.evaluate(&held_out).unwrap(), through_first.evaluate(&held_out).unwrap());
     }
@@ -95,7 +96,7 @@ fn the_first_rank_of_a_node_holds_more() {
     let program = job.program().unwrap();
     let of = |role| Memory::of_role(&program, role, 1).unwrap();
     let (first, others) = (of(0), of(1));
-    // Three more batches of 28 × 28 samples, and of 10 scores and their gradients, of four bytes.
+    // Three more batches of 28 × 28 samples, and of 10 scores and their gradients, four bytes each.
     assert_eq!(first.buffers - others.buffers, 3 * 8 * (28 * 28 + 2 * 10) * 4);
     assert!(first.activations > others.activations, "{first:?} {others:?}");
     let rest =
@@ -116,7 +117,7 @@ fn what_the_table_does_not_serve_is_refused() {
     assert!(refused(|job| job.batch_per_rank = u32::MAX).contains("take a smaller batch"));
 }
 
-/// A single device shares with nobody.
+/// A single device shares with no other.
 #[test]
 fn with_a_rank_a_node_it_is_ssgd() {
     let job =

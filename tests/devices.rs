@@ -1,11 +1,11 @@
-//! `exec devices` on any machine, with a GPU or without.
+//! Tests `exec devices` on any machine, with a GPU or without.
 
 use serde_json::Value;
 
 use crate::commands::{folder, lockstep, rows};
 
-/// On any machine: the CPU is there, each of NVIDIA's libraries is found or said where it was looked for, and nobody is told that
-/// GPUs can be trained on.
+/// On any machine: the CPU is listed, each of NVIDIA's libraries is found or reported with the places searched, and
+/// GPUs are not offered for training without them.
 #[test]
 fn devices_are_there_or_say_why_not() {
     let folder = folder("devices");

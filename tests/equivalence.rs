@@ -1,4 +1,5 @@
-//! k ranks train like one rank that accumulates k micro-batches, to the bit, whatever the model, the cut or the algorithm.
+//! Tests that k ranks train like one rank that accumulates k micro-batches, to the bit, whatever the model, the cut or
+//! the algorithm.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ pub(crate) fn buckets() -> impl Strategy<Value = Bucket> {
     prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), Just(Bucket::Tensor), sizes]
 }
 
-/// Whatever serves an allreduce message by message, and forms that differ from a registry's example.
+/// All algorithms of an allreduce by messages, and forms that differ from a registry's example.
 fn algorithms() -> Vec<Algorithm> {
     let forms = [
         "tree:3",
@@ -65,11 +66,11 @@ pub(crate) fn both(job: &Job, seed: u64, optimizer: &Optimizer) -> (Vec<f32>, Ve
     let program = job.program().unwrap_or_else(|error| panic!("{job:?}: {error}"));
     let samples = program.global_batch() * 2;
     let (data, _) = Dataset::load(&format!("synthetic:{}", samples * 2), &job.model).unwrap();
-    // What happens to a sample does not depend on who draws it.
+    // Augmentation of a sample does not depend on the rank that draws it.
     let data = if seed.is_multiple_of(2) { data } else { data.augmented("scale,crop=1,flip".parse().unwrap()) };
     let stall_limit = std::time::Duration::from_secs(10);
     let optimizer = optimizer.clone();
-    // The twin has a place for every tensor, the run one arena, in which NaN stands wherever nobody should read.
+    // The twin has a place for every tensor, the run one arena with NaN in dead memory.
     let arenas = Arenas { poison: true, ..Arenas::default() };
     let options =
         RunOptions { steps: STEPS, warm_up: 0, seed, optimizer, stall_limit, arenas, ..RunOptions::default() };
@@ -123,7 +124,7 @@ proptest! {
     }
 }
 
-/// Without the bracketing the property is false: the test above compares something.
+/// Without the reduction order the property is false: the test above is not vacuous.
 #[test]
 fn plain_accumulation_has_other_bits() {
     let model = Arc::new(random_model(3, false));
@@ -140,7 +141,7 @@ fn plain_accumulation_has_other_bits() {
     assert!(largest < 1e-4, "equal but for rounding, yet they differ by {largest}");
 }
 
-/// Evaluation and recomputed statistics live in the arena too, with every way of using memory again.
+/// Evaluation and recomputed statistics use the arena too, with every form of memory reuse.
 #[test]
 fn the_memory_plan_changes_no_bit() {
     for (model, fuse) in (20..32).flat_map(|model| [(model, false), (model, true)]) {
@@ -191,8 +192,8 @@ fn a_run_repeats_to_the_bit() {
     assert_ne!(first.0, first.1);
 }
 
-/// Three losses on the same scores with weights of ½, ½ and 1 pull twice as hard as one: at half the rate the same bits,
-/// since factors of two round nothing.
+/// Three losses on the same scores with weights of ½, ½ and 1 have twice the gradient of one: at half the rate the same
+/// bits, since factors of two do not round.
 #[test]
 fn losses_add_their_gradients_times_their_weights() {
     let text = |losses: &str| {
@@ -215,23 +216,23 @@ fn losses_add_their_gradients_times_their_weights() {
         let ((one, one_losses), (three, three_losses)) =
             (trained("", 0.25, workers), trained(&auxiliary, 0.125, workers));
         assert_equal_bits(&one, &three, "three losses against one");
-        // What is reported is the last loss alone.
+        // The reported loss is the last one alone.
         assert_eq!(one_losses, three_losses);
     }
 }
 
-/// What a strategy claims of k ranks against one that accumulates k micro-batches.
+/// How close a strategy's k ranks are to one that accumulates k micro-batches.
 #[derive(Debug, PartialEq)]
 enum Claim {
     /// The same bits.
     Bits,
-    /// The same weights up to rounding: sums within a layer are cut in other places.
+    /// The same weights up to rounding: sums within a layer are split differently.
     Rounding,
-    /// Another training altogether.
+    /// A different training.
     Nothing,
 }
 
-/// A new strategy says here what it claims, and is in the list below.
+/// A new strategy declares its equivalence here, and is in the list below.
 fn claim(strategy: &Spread) -> Claim {
     let text = strategy.to_string();
     match strategy {
@@ -244,8 +245,8 @@ fn claim(strategy: &Spread) -> Claim {
     }
 }
 
-/// Every strategy trains as close to accumulated gradients as it claims, and no closer; properties for random models stand in
-/// the tests of each.
+/// Every strategy is exactly as close to accumulated gradients as declared; properties for random models are in the
+/// tests of each.
 #[test]
 fn each_strategy_is_as_equivalent_as_it_claims() {
     let text = "name = \"m\"\ninput = [1, 6, 6]\nlayer = [\n{ kind = \"conv2d\", out_channels = 4, kernel = 3 },\n\

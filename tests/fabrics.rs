@@ -1,8 +1,8 @@
-//! The worked examples of `docs/fabrics.md`: its clusters and commands are run, and its numbers hold to the last digit shown.
+//! Runs the worked examples of `docs/fabrics.md`: its numbers must hold to the last digit shown.
 
 use crate::commands::{folder, lockstep};
 
-/// What stands between ```` ```KIND ```` and the closing fence, block by block.
+/// The content between ```` ```KIND ```` and the closing fence, block by block.
 fn blocks<'a>(page: &'a str, kind: &str) -> Vec<&'a str> {
     let opening = format!("```{kind}\n");
     page.split(&opening).skip(1).map(|rest| rest.split("```").next().expect("a block ends")).collect()

@@ -1,5 +1,5 @@
-//! What Iandola et al. 2016, §6, ask of aggregation: sums, one exchange after the backward pass, a server that only serves or
-//! a tree, and the numbers of one rank.
+//! Tests the requirements of Iandola et al. 2016, §6, on aggregation: sums, one exchange after the backward pass, a
+//! server that only serves or a tree, and the results of one rank.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ fn aggregation_gives_the_numbers_of_one_rank() {
     }
 }
 
-/// §6: one exchange, which waits for the last backward task, so that nothing of it overlaps.
+/// §6: one exchange, which waits for the last backward task, without overlap.
 #[test]
 fn the_exchange_comes_after_the_whole_backward_pass() {
     for method in METHODS {
@@ -62,7 +62,7 @@ fn the_exchange_comes_after_the_whole_backward_pass() {
     }
 }
 
-/// Tensor by tensor: every exchange waits for the last backward task, and training is that of one rank all the same.
+/// Tensor by tensor: every exchange waits for the last backward task, and training still equals that of one rank.
 #[test]
 fn tensors_go_one_by_one_after_the_whole_backward_pass() {
     for method in METHODS {
@@ -94,7 +94,7 @@ fn a_dedicated_server_only_serves() {
     assert!(program.roles[1].tasks.iter().all(|task| matches!(task.op, Op::Exchange(_))));
     let updates = program.roles[0].tasks.iter().filter(|task| task.op.update().is_some());
     assert_eq!(updates.count(), 1);
-    // Eq. 3: p times the weights reach the server, and as many leave it.
+    // Eq. 3: p times the weights are sent to the server, and as many are sent back.
     let (data, _) = Dataset::load("synthetic:200", &program.model).unwrap();
     let traffic = run(&program, &data, &RunOptions { steps: 2, ..RunOptions::default() }).unwrap().traffic;
     let weights = program.model.parameter_elements() * 4;

@@ -1,5 +1,5 @@
-//! Reads files that an earlier build wrote (`tests/fixtures/make`): checkpoints, logs, half-done sweeps, reports and flight records
-//! stay readable.
+//! Reads files written by an earlier build (`tests/fixtures/make`): checkpoints, logs, half-done sweeps, reports and
+//! flight records must stay readable.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What a command prints, and what it says beside it.
+/// A command's standard output and standard error.
 fn said(folder: &PathBuf, arguments: &[&str]) -> (String, String) {
     let output = lockstep(folder, arguments);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -43,7 +43,7 @@ fn a_checkpoint_is_resumed() {
     assert!(told.contains("after 6 steps"), "{told}");
 }
 
-/// Who took which micro-batch of each iteration, in the order of the log without its times.
+/// Which learner took which micro-batch of each iteration, in the order of the log without its times.
 fn claims(log: &Path) -> Vec<(u64, u64, u64)> {
     let text = std::fs::read_to_string(log).expect("a log");
     let mut claims: Vec<(u64, u64, u64)> = text
@@ -84,7 +84,7 @@ fn half_done_sweeps_are_continued() {
         let begun = std::fs::read_to_string(folder.join(file)).expect("the fixture");
         let whole_lines = &begun[..begun.rfind('\n').expect("a whole line") + 1];
         let sweep = ["sim", "sweep", "--model", "small.toml", "--cluster", "ethernet-4", "--ranks", "1..8"];
-        // The build that began them knew no padding.
+        // The build that began them had no padding.
         let rest = ["--batch-per-rank", "8", "--algorithm", "ring,direct", "--no-pad", "--out", file];
         said(&folder, &[&sweep[..], &rest].concat());
         let done = std::fs::read_to_string(folder.join(file)).expect("the rows");

@@ -1,4 +1,4 @@
-//! The flags that say whether equal ranks are simulated once: what they print, and that they change no time but by padding.
+//! Tests the flags for simulating equal ranks once: their output, and that they change times only by padding.
 
 use serde_json::Value;
 
@@ -11,7 +11,8 @@ fn answer(name: &str, command: &str) -> (Vec<Value>, String) {
     (json["rows"].as_array().expect("rows").clone(), json["notes"].to_string())
 }
 
-/// 2^20 bytes divide among 64 ranks, 10^6 + 4 do not, and neither do the parameters of an MLP; `bare` leaves them as they are.
+/// 2^20 bytes divide among 64 ranks, 10^6 + 4 do not, and neither do the parameters of an MLP; `bare` does not pad
+/// them.
 fn flags_say_which_ranks_are_simulated(command: &str, column: &str, [bare, padded]: [&str; 2]) {
     let (exact, notes) = answer("fold", &format!("{command}{bare}"));
     let (every, all) = answer("fold-never", &format!("{command}{bare} --no-fold"));
@@ -34,7 +35,7 @@ fn a_collective_is_padded_where_that_is_asked_for() {
     flags_say_which_ranks_are_simulated(command, "time_us", ["", " --fold-padded"]);
 }
 
-/// A program is padded unless that is refused, on all ranks where they are simulated one by one.
+/// A program is padded unless refused, and on all ranks when they are simulated one by one.
 #[test]
 fn programs_are_padded() {
     let command = "sim predict --model mlp --cluster ethernet-4 --ranks 64 --batch-per-rank 8";

@@ -1,4 +1,5 @@
-//! A thousand broken inputs for each reader, and what cargo-fuzz has found: every one is read or refused, and none panics.
+//! Feeds each reader a thousand broken inputs, and those found by cargo-fuzz: every one is read or refused, without a
+//! panic.
 
 mod readers;
 
@@ -28,7 +29,7 @@ impl Stream {
     }
 }
 
-/// What readers like least in the place of a value.
+/// Values that are hard for readers.
 const NASTY: [&str; 18] = [
     "-1",
     "0",
@@ -50,7 +51,7 @@ const NASTY: [&str; 18] = [
     "\"0B\"",
 ];
 
-/// `whole` with one to four changes: bits, pieces that are gone, doubled or from elsewhere, values that no one means.
+/// `whole` with one to four changes: bits flipped, pieces removed, duplicated or moved, and invalid values.
 fn broken(whole: &[u8], stream: &mut Stream) -> Vec<u8> {
     let mut bytes = whole.to_vec();
     for _ in 0..=stream.below(4) {
@@ -72,7 +73,7 @@ fn broken(whole: &[u8], stream: &mut Stream) -> Vec<u8> {
                 let noise: Vec<u8> = (0..b).map(|_| stream.next() as u8).collect();
                 bytes.splice(a..a, noise);
             }
-            // In place of what stands behind a `=` or a `:`, as most values do.
+            // In place of the text after a `=` or a `:`, where most values are.
             _ => {
                 let from = (a..bytes.len()).find(|at| matches!(bytes[*at], b'=' | b':')).map_or(end, |at| at + 1);
                 let to =
@@ -84,7 +85,7 @@ fn broken(whole: &[u8], stream: &mut Stream) -> Vec<u8> {
     bytes
 }
 
-/// The files of a folder of the project whose names end so, in order of their names; none where it has no such folder.
+/// The files of a folder of the project with this ending, sorted by name; empty without such a folder.
 fn files(folder: &str, ending: &str) -> Vec<Vec<u8>> {
     let root = env!("CARGO_MANIFEST_DIR");
     let entries = std::fs::read_dir(format!("{root}/{folder}")).into_iter().flatten();
@@ -94,7 +95,7 @@ fn files(folder: &str, ending: &str) -> Vec<Vec<u8>> {
     files.iter().map(|path| std::fs::read(path).expect("a readable file")).collect()
 }
 
-/// The inputs that cargo-fuzz has found for a target, in order of their names.
+/// The inputs found by cargo-fuzz for a target, sorted by name.
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let path = format!("{}/tests/fuzz/corpus/{target}.tar.gz", env!("CARGO_MANIFEST_DIR"));
     let packed = std::fs::File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -112,15 +113,15 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
     inputs.into_iter().map(|(_, input)| input).collect()
 }
 
-/// Whether `read` takes the input; a panic names it.
+/// Whether `read` accepts the input; a panic names it.
 fn taken(name: &str, input: &[u8], read: fn(&[u8]) -> bool) -> bool {
     let taken = std::panic::catch_unwind(|| read(input));
     let Ok(taken) = taken else { panic!("{name}: panics on {:?}", String::from_utf8_lossy(input)) };
     taken
 }
 
-/// Hands a reader what cargo-fuzz has found, as it is, and a thousand broken inputs, made of that and of the `own` files in turn;
-/// these it must take. So many of a thousand must be refused.
+/// Feeds a reader the inputs found by cargo-fuzz, unchanged, and a thousand broken inputs made from these and from the
+/// `own` files in turn. It must accept the `own` files, and refuse at least `least` of the thousand.
 fn holds(name: &str, read: fn(&[u8]) -> bool, own: &[Vec<u8>], least: u64) {
     let corpus = corpus(name);
     assert!(!corpus.is_empty(), "{name}: no corpus");
@@ -237,6 +238,6 @@ fn checkpoints() {
     let maps = BTreeMap::from([("--model".to_owned(), "small".to_owned())]);
     let log = Log { restarts: vec![3], ..Log::default() };
     let one = Checkpoint { identity: maps.clone(), setting: maps, steps: 9, state, log };
-    // Whatever is read has the digest that it says, so next to nothing that was changed is.
+    // A valid file has a matching digest, so nearly everything that was changed is refused.
     holds("checkpoint", readers::checkpoint, &[one.to_bytes(&model).unwrap()], INPUTS * 9 / 10);
 }

@@ -1,5 +1,6 @@
-//! Hybrid and model parallelism train like their one-rank twin to the bit, and like synchronous SGD up to rounding: split sums
-//! are bracketed otherwise. With a variable batch they train like SGD whose dense layers take a step with each pass.
+//! Tests that hybrid and model parallelism train like their one-rank twin to the bit, and like synchronous SGD up to
+//! rounding, since split sums have another reduction order. With a variable batch they train like SGD whose dense
+//! layers are updated after each pass.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::stages::schedules;
 
 const STEPS: u32 = 3;
 
-/// A model of convolutions, dense layers and whatever may stand between them.
+/// A model of convolutions and dense layers, with other layers between them.
 #[derive(Debug, Clone)]
 pub(crate) struct Net {
     convolutions: Vec<u32>,
@@ -118,8 +119,8 @@ pub(crate) fn axis_algorithms() -> impl Strategy<Value = AxisAlgorithms> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Krizhevsky 2014 §4.2: schemes (b) and (c) are "completely equivalent" to synchronous SGD; so are (a), what lies between,
-    /// and the model parallelism of every layer.
+    /// Krizhevsky 2014 §4.2: schemes (b) and (c) are "completely equivalent" to synchronous SGD; so are (a),
+    /// intermediate schemes, and model parallelism of every layer.
     #[test]
     fn split_layers_train_like_ssgd(
         net in nets(),
@@ -148,8 +149,8 @@ proptest! {
         }
     }
 
-    /// Groups of ranks along `tensor` that each take samples of their own train like as many ranks that have the whole model, with
-    /// stages and without, in every order of the axes; to the bit like their twin.
+    /// Groups of ranks along `tensor` with their own samples train like as many ranks with the whole model, with stages
+    /// and without, in every order of the axes; to the bit like their twin.
     #[test]
     fn layers_split_along_one_axis_and_samples_along_another_train_like_ssgd(
         net in nets(),
@@ -178,7 +179,7 @@ proptest! {
             strategy: strategy.parse().unwrap(), workers: mesh.ranks(), mesh: Some(mesh), schedule, cut, axis_algorithms: along,
             ..ssgd.clone()
         };
-        // Small models have not layers enough for all cuts.
+        // Small models do not have enough layers for all cuts.
         prop_assume!(split.program().map_err(|error| error.to_string()).map_or_else(
             |error| !error.contains("layers, and") && !error.contains("read the samples"), |_| true));
         prop_assert_eq!(split.global_batch(), ssgd.global_batch());
@@ -188,7 +189,7 @@ proptest! {
         for (a, b) in one.losses.iter().zip(&other.losses) {
             prop_assert!((a - b).abs() < 1e-4 * a.abs(), "losses {a} and {b}");
         }
-        // Running statistics are the same means over ranks with other samples, put together from the parts.
+        // Running statistics are the same means over ranks with other samples, assembled from the parts.
         let (held_out, _) = Dataset::load("synthetic:64", &model).unwrap();
         let [alone, split_up] = [&mut one, &mut other].map(|run| run.evaluate(&held_out).unwrap().mean_loss);
         prop_assert!((alone - split_up).abs() < 1e-4 * alone.abs(), "evaluated to {alone} and {split_up}");
@@ -201,7 +202,7 @@ proptest! {
         prop_assert_eq!(differing, 0, "of {} parameters", twin.len());
     }
 
-    /// Without convolutions there is no part with the large batch: the dense layers take a step of SGD with each pass.
+    /// Without convolutions no part uses the large batch: the dense layers take an SGD step with each pass.
     #[test]
     fn a_variable_batch_of_dense_layers_is_sgd_with_the_small_batch(
         net in nets(),
@@ -221,20 +222,21 @@ proptest! {
     }
 }
 
-/// What may be done otherwise than Krizhevsky 2014 §4.2 says.
+/// A deviation from Krizhevsky 2014 §4.2.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Twist {
     None,
-    /// Convolutions take a step with each pass too.
+    /// Convolutions are updated after each pass too.
     ConvolutionsEachPass,
-    /// Dense layers take one step with all samples.
+    /// Dense layers are updated once with all samples.
     DenseOnce,
     /// The last pass comes first.
     OtherOrder,
 }
 
-/// Krizhevsky 2014 §4.2 as it reads, on one rank that has the whole model: dense layers take a step with the samples of each
-/// pass, convolutions one with all of them, and their gradients are taken at the weights that each pass found.
+/// Krizhevsky 2014 §4.2 literally, on one rank with the whole model: dense layers are updated with the samples of each
+/// pass, convolutions once with all of them, and the convolutions' gradients are taken at the weights current in each
+/// pass.
 fn one_rank(job: &Job, steps: u32, optimizer: &Optimizer, seed: u64, twist: Twist) -> Vec<f32> {
     let program = job.program().unwrap();
     let mut passes = program.sharding.as_ref().unwrap().passes.clone();
@@ -307,7 +309,7 @@ fn optimizers() -> impl Strategy<Value = Optimizer> {
     })
 }
 
-/// Schemes whose batch may vary.
+/// Schemes with a variable batch.
 const VARIABLE: [&str; 3] = ["hybrid:b:variable-batch", "hybrid:c:variable-batch", "hybrid:g=2:variable-batch"];
 
 proptest! {
@@ -350,8 +352,9 @@ proptest! {
             differing, twin.len(), distance(&model, &trained, &twin));
     }
 
-    /// Convolutions updated once with all samples, dense layers with those of each pass. Sums are bracketed otherwise on one rank,
-    /// so only rounding is left: 2e-7 in 99 of 100 cases, 2e-6 where a ReLU is at its kink; other algorithms are 0.1 off.
+    /// Convolutions updated once with all samples, dense layers with those of each pass. Sums on one rank have another
+    /// reduction order, so only rounding remains: 2e-7 in 99 of 100 cases, 2e-6 where a ReLU is at its kink; other
+    /// algorithms are 0.1 off.
     #[test]
     fn a_variable_batch_is_the_one_of_the_paper(
         net in nets(),
@@ -369,7 +372,8 @@ proptest! {
     }
 }
 
-/// Krizhevsky 2014 §4.2: "the algorithm ceases to be a pure parallelization of SGD", and is no other one that is near.
+/// Krizhevsky 2014 §4.2: "the algorithm ceases to be a pure parallelization of SGD"; it is close to no other one
+/// either.
 #[test]
 fn a_variable_batch_trains_like_nothing_else() {
     let job = Job::new(Arc::new(lockstep_readers::load_model("lenet").unwrap()), 2, 4);

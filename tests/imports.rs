@@ -1,8 +1,8 @@
-//! What other programs print, read by commands: topologies of machines, and tables of nccl-tests.
+//! Tests commands on other programs' output: topologies of machines, and tables of nccl-tests.
 
 use crate::commands::{folder, lockstep, number, rows, stdout};
 
-/// A dumped topology becomes a cluster file that other commands take.
+/// A dumped topology becomes a cluster file for other commands.
 #[test]
 fn a_dumped_topology_is_predicted_with() {
     let folder = folder("import");
@@ -21,7 +21,7 @@ fn a_dumped_topology_is_predicted_with() {
         (number(&found[0], "time_us"), found[0]["on"].clone())
     };
     let (time, name) = sim("mine.toml");
-    // The same links as the preset's, between GPUs and to NICs, so the same time.
+    // The preset has the same links between GPUs and to NICs, so the time is the same.
     assert_eq!((time, name.as_str()), (sim("dgx-a100:2").0, Some("mine")));
     assert!(
         !lockstep(&folder, &["clusters", "import", "topo.xml", "--gpu", "t4"]).status.success(),
@@ -29,7 +29,7 @@ fn a_dumped_topology_is_predicted_with() {
     );
 }
 
-/// The table that is printed of predictions, read as if it had been measured: no error but that of rounding.
+/// A printed table of predictions, read as measurements: the only error is rounding.
 #[test]
 fn predictions_beside_their_own_table_have_no_error() {
     let folder = folder("beside");

@@ -1,5 +1,5 @@
-//! Samples that ranks hold in parts and shuffle among themselves: every run trains what its one-rank twin trains, which has the
-//! whole set and no messages, to the bit; so each sample is where the orders say.
+//! Tests samples that ranks hold in parts and shuffle among themselves: every run trains like its one-rank twin, which
+//! has the whole set and no messages, to the bit; so each sample is where the orders place it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::reference;
 
 fn options(steps: u32, seed: u64) -> RunOptions<'static> {
     let stall_limit = std::time::Duration::from_secs(20);
-    // Small enough that no net of the random ones diverges within the steps: what is compared is bits, not progress.
+    // A rate small enough that no random net diverges within the steps: bits are compared, not progress.
     let optimizer = Optimizer { learning_rate: 0.002, ..Optimizer::default() };
     RunOptions { steps, warm_up: 0, seed, optimizer, stall_limit, ..RunOptions::default() }
 }
@@ -45,7 +45,7 @@ proptest! {
         };
         let mut program = job.program().unwrap();
         program.partition.as_mut().unwrap().packed_below = if in_place { 0 } else { u64::MAX };
-        // Held out are a tenth and more; the rest is two steps and a little.
+        // At least a tenth is held out; the rest is two steps and a little.
         let data = data(&program, program.global_batch() * 4 + rest, seed);
         let options = options(7, seed);
         let spread = run(&program, &data, &options).unwrap();
@@ -54,7 +54,7 @@ proptest! {
     }
 }
 
-/// A shuffle sends the image of every sample that changes hands once; who holds all sends nothing.
+/// A shuffle sends the image of every sample that changes ranks once; a rank that holds all sends nothing.
 #[test]
 fn a_shuffle_sends_what_changes_hands() {
     let bytes = |groups, shuffle_every| {
@@ -71,7 +71,7 @@ fn a_shuffle_sends_what_changes_hands() {
     };
     let ((never, _), (once, samples), (alone, _)) = (bytes(1, None), bytes(1, Some(3)), bytes(4, Some(1)));
     assert_eq!(alone, never);
-    // Before steps 3 and no other; each sample stays with a chance of one in four.
+    // Before step 3 only; each sample stays with a chance of one in four.
     let moved = (once - never) / (28 * 28 * 4);
     assert_eq!((once - never) % (28 * 28 * 4), 0);
     assert!(moved > samples / 2 && moved < samples, "{moved} of {samples}");

@@ -1,6 +1,7 @@
-//! Labs as users meet them: what is up is as the cluster file says, two do not meet, and nothing is left of one that goes or is killed.
+//! Tests labs as users use them: the links match the cluster file, two labs are isolated, and nothing remains of a lab
+//! that is removed or killed.
 //!
-//! Where there is no root, or no `ip` and `tc`, the refusal is held to account in their place.
+//! Without root, or without `ip` and `tc`, the refusal is tested instead.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -16,11 +17,11 @@ bandwidth = \"100Mbit/s\"\n";
 /// Where programs for root are, which a search path may lack.
 const SBIN: &str = "PATH=$PATH:/usr/sbin:/sbin";
 
-/// What a lab asks of the kernel, in a namespace that goes away with the shell.
+/// The kernel features that a lab needs, in a namespace that disappears with the shell.
 const NEEDED: &str = "PATH=$PATH:/usr/sbin:/sbin; echo probe >/proc/sys/kernel/hostname && ip link add v0 type veth peer name v1 && ip link add b0 type bridge && \
                       tc qdisc add dev v0 root tbf rate 1mbit burst 32kb latency 10ms";
 
-/// Whether labs can be made here; if not, says why, and that `lab up` says so too.
+/// Whether labs can be created here; if not, reports why, and checks that `lab up` says so too.
 fn labs_work(folder: &PathBuf) -> bool {
     let has = |program: &str| {
         Command::new("sh").args(["-c", &format!("{SBIN}; command -v {program}")]).stdout(Stdio::null()).status()
@@ -28,7 +29,7 @@ fn labs_work(folder: &PathBuf) -> bool {
     let missing =
         ["ip", "tc", "unshare"].into_iter().find(|program| !has(program).is_ok_and(|status| status.success()));
     let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
-    // Root without rights, as in many containers, and kernels without a part of it may not.
+    // Root without capabilities, as in many containers, and kernels without some features do not suffice.
     let may = || {
         Command::new("unshare")
             .args(["-n", "-u", "-m", "sh", "-c", NEEDED])
@@ -51,7 +52,7 @@ fn labs_work(folder: &PathBuf) -> bool {
     false
 }
 
-/// A lab that goes away with its test.
+/// A lab that is removed at the end of its test.
 struct Up<'a>(&'a PathBuf, String);
 
 impl Drop for Up<'_> {
@@ -66,17 +67,17 @@ fn cluster_folder(name: &str) -> PathBuf {
     folder
 }
 
-/// A name that no other test and no other run of this one has.
+/// A name unique to this test and run.
 fn lab_name(what: &str) -> String {
     format!("{what}-{}", std::process::id())
 }
 
-/// Runs a shell's line on each of the lab's hosts.
+/// Runs a shell command on each of the lab's hosts.
 fn on_each(folder: &PathBuf, lab: &str, line: &str) -> Output {
     lockstep(folder, &["lab", "run", lab, "--each", "--", "bash", "-c", line])
 }
 
-/// Everything that a lab of this name may leave in the system.
+/// Everything in the system that a lab of this name may leave.
 fn left(lab: &str) -> Vec<String> {
     let listed = |folder: &str| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -104,7 +105,7 @@ fn a_lab_is_as_its_file_says_and_leaves_nothing() {
     let links = outside();
     let _one = Up(&folder, one.clone());
     let told = stdout(&folder, &["lab", "up", "three.toml", "--name", &one]);
-    // 100 Mbit/s x 1448 / 1538 of payload; nothing is seen outside.
+    // 100 Mbit/s x 1448 / 1538 of payload; nothing is visible outside.
     assert!(told.contains("94.15") && told.contains("latency is this kernel's own"), "{told}");
     assert_eq!(outside(), links);
 
@@ -113,7 +114,7 @@ fn a_lab_is_as_its_file_says_and_leaves_nothing() {
         String::from_utf8_lossy(&names.stdout).lines().collect::<std::collections::BTreeSet<_>>(),
         ["node0: node0", "node1: node1", "node2: node2"].into()
     );
-    // A port on which nothing listens is refused by a host that is reached, and by no other.
+    // A host that is reached refuses a port without a listener; an unreachable one does not.
     let reached = on_each(
         &folder,
         &one,
@@ -139,7 +140,7 @@ fn a_lab_is_as_its_file_says_and_leaves_nothing() {
     let unknown = lockstep(&folder, &["lab", "run", &format!("{one}x"), "--each", "--", "true"]);
     assert!(String::from_utf8_lossy(&unknown.stderr).contains(&format!("did you mean {one}")), "{unknown:?}");
 
-    // What still runs inside is ended.
+    // Processes still running inside are ended.
     let binary = env!("CARGO_BIN_EXE_lockstep");
     let mut sleeping =
         Command::new(binary).args(["lab", "run", &one, "--each", "--", "sleep", "1000"]).spawn().expect("it runs");
@@ -204,7 +205,7 @@ fn a_killed_lab_up_is_found_and_taken_down() {
     }
     child.kill().expect("a process");
     child.wait().expect("it ends");
-    // The step under way ends by itself.
+    // The step in progress ends by itself.
     std::thread::sleep(Duration::from_millis(500));
     let listed = stdout(&folder, &["lab", "list"]);
     assert!(listed.contains(&format!("lockstep lab down {lab}")), "{listed}");

@@ -1,6 +1,6 @@
-//! The remarks of Goyal et al. 2017, §3, each beside what comes of ignoring it, and what §5.1 asks of BN and of errors.
+//! Tests the remarks of Goyal et al. 2017, §3, each against ignoring it, and the requirements of §5.1 on BN and errors.
 //!
-//! Factors are powers of two, so that what should be equal is so to the bit and what should not is off by a known amount.
+//! Factors are powers of two, so that equal results are equal to the bit and others differ by a known amount.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn digits(program: &Program) -> (Dataset, Dataset) {
     Dataset::load("mnist", &program.model).unwrap()
 }
 
-/// Weights after steps of one replica that takes the same samples each time, the loss times `scale`.
+/// Weights after steps of one replica on the same samples each time, with the loss scaled by `scale`.
 fn trained(scale: f32, step: SgdStep, steps: u32) -> Vec<f32> {
     let program = program("mlp", 1, 16);
     let (data, _) = digits(&program);
@@ -45,13 +45,13 @@ fn trained(scale: f32, step: SgdStep, steps: u32) -> Vec<f32> {
     replica.parameters().unwrap()
 }
 
-/// Remark 1: scaling the loss is scaling the rate only without weight decay; with it, it is another decay.
+/// Remark 1: scaling the loss equals scaling the rate only without weight decay; with it, the decay differs.
 #[test]
 fn scaling_the_loss_is_not_scaling_the_rate() {
     let rate = |rate, weight_decay| SgdStep { weight_decay, ..SgdStep::plain(rate, 0.5) };
     let (mean, scaled) = (1.0 / 16.0, 4.0 / 16.0);
     assert_eq!(trained(scaled, rate(0.125, 0.0), 3), trained(mean, rate(0.5, 0.0), 3));
-    // One step: both take the same gradient off, the scaled rate η·λ·w four times.
+    // One step: both subtract the same gradient, the scaled rate η·λ·w four times.
     let start = trained(mean, rate(0.0, 0.0), 1);
     let (loss, rate) = (trained(scaled, rate(0.125, 0.0625), 1), trained(mean, rate(0.5, 0.0625), 1));
     let by_hand = |w: &f32| 3.0 * 0.125 * 0.0625 * w;
@@ -60,8 +60,9 @@ fn scaling_the_loss_is_not_scaling_the_rate() {
     assert_ne!(loss, rate);
 }
 
-/// Eq. 3 against Eq. 4: k steps of n samples at rate η end near one step of kn samples at k·η, as far as gradients change little
-/// on the way. At half the rate both go half as far, and end less than half as far apart (a quarter, were no ReLU at its kink).
+/// Eq. 3 against Eq. 4: k steps of n samples at rate η end near one step of kn samples at k·η, as long as gradients
+/// change little meanwhile. At half the rate both move half as far, and end less than half as far apart (a quarter, if
+/// no ReLU is at its kink).
 #[test]
 fn k_small_steps_end_near_one_large_one() {
     let train = |workers: u32, steps: u32, rate: f64| {
@@ -86,7 +87,7 @@ fn k_small_steps_end_near_one_large_one() {
     assert!((2.5..4.5).contains(&(apart / half_apart)), "{apart} and {half_apart}");
 }
 
-/// §5.1: weight decay takes its part of every weight, but of batch norm's γ and β only where that is asked for.
+/// §5.1: weight decay applies to every weight, but to batch norm's γ and β only if requested.
 #[test]
 fn batch_norms_parameters_do_not_decay() {
     let model = normalised();
@@ -110,7 +111,7 @@ fn batch_norms_parameters_do_not_decay() {
     }
 }
 
-/// Remark 2: with a rate that changes, Eq. 10 needs its correction to be Eq. 9.
+/// Remark 2: with a changing rate, Eq. 10 needs its correction to equal Eq. 9.
 #[test]
 fn momentum_needs_its_correction_when_the_rate_changes() {
     let program = program("mlp", 2, 16);
@@ -131,7 +132,7 @@ fn momentum_needs_its_correction_when_the_rate_changes() {
     assert_eq!(train(MomentumForm::Corrected, "constant"), constant);
 }
 
-/// Gradients of each of `workers` micro-batches of 16, added up, the loss times `scale`.
+/// Gradients of each of `workers` micro-batches of 16, summed, with the loss scaled by `scale`.
 fn summed(workers: u32, scale: f32) -> Vec<f32> {
     let program = program("mlp", 1, 16);
     let (data, _) = digits(&program);
@@ -172,7 +173,7 @@ fn the_loss_is_normalised_by_the_whole_batch() {
     let near = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-6);
     let (right, wrong) = (summed(k, 1.0 / (k as f32 * n)), summed(k, 1.0 / n));
     assert!(wrong.iter().zip(&right).all(|(wrong, right)| *wrong == 4.0 * right), "k times too large");
-    // What the executor does is Eq. 4 over kn samples.
+    // The executor computes Eq. 4 over kn samples.
     assert!(near(&train(0.5, 0.0, 0.0), &step(&right, 0.5, 0.0)));
     assert!(!near(&train(0.5, 0.0, 0.0), &step(&wrong, 0.5, 0.0)));
     // Cancel k: η = 0.125 with 1/n for k·η = 0.5 with 1/(kn).
@@ -202,7 +203,7 @@ fn one_shuffle_an_epoch_is_divided_among_workers() {
     assert!(!once([1, 2, 3, 4]), "shuffles of their own");
 }
 
-/// Batch norm's statistics are each worker's own, over its n samples, and training does not depend on being judged.
+/// Batch norm's statistics are each worker's own, over its n samples, and evaluations do not affect training.
 #[test]
 fn evaluation_on_the_way_changes_nothing() {
     let program = Job::new(normalised(), 2, 4).program().unwrap();
@@ -242,7 +243,7 @@ fn recomputed_statistics_forget_what_was_before() {
     assert_eq!(one.evaluate(&held_out).unwrap(), other.evaluate(&held_out).unwrap());
 }
 
-/// A loss that is no number ends the run at once and says where.
+/// A loss that is not finite ends the run at once with its place.
 #[test]
 fn a_diverged_run_names_step_and_layer() {
     let program = program("mlp", 2, 16);
@@ -250,7 +251,7 @@ fn a_diverged_run_names_step_and_layer() {
     let optimizer = Optimizer { learning_rate: 1e30, ..Optimizer::default() };
     let error = run(&program, &data, &RunOptions { steps: 9, optimizer, ..RunOptions::default() }).err().unwrap();
     let ExecError::Diverged { step, ref layers, .. } = error else { panic!("{error}") };
-    // The first step's gradients times 10³⁰ are weights whose products leave fp32 in the second layer.
+    // The first step's gradients times 10³⁰ give weights whose products overflow fp32 in the second layer.
     assert_eq!((step, layers.as_deref()), (1, Some("scores")), "{error}");
     assert!(error.to_string().contains("lower learning rate"), "{error}");
 }

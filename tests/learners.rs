@@ -1,4 +1,5 @@
-//! Learners that average their models: equal to Koliousis et al. 2019, Alg. 1, to the bit, and equal to S-SGD nowhere.
+//! Tests learners that average their models: equal to Koliousis et al. 2019, Alg. 1, to the bit, and never equal to
+//! S-SGD.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +26,7 @@ pub(crate) fn job(strategy: &str, learners: u32) -> Job {
     Job { strategy, bucket: Bucket::Whole, ..Job::new(Arc::new(random_model(3, true)), learners, 3) }
 }
 
-/// Data for so many iterations and more.
+/// Data for at least `iterations` iterations.
 pub(crate) fn data(program: &Program, iterations: u64) -> Dataset {
     Dataset::load(&format!("synthetic:{}", program.global_batch() * iterations * 2), &program.model).unwrap().0
 }
@@ -36,7 +37,7 @@ pub(crate) fn train(job: &Job, steps: u32, optimizer: &Optimizer) -> Run {
     run(&program, &data(&program, 4), &options).unwrap()
 }
 
-/// `:key=value` of a strategy, or nothing.
+/// `:key=value` of a strategy, or an empty string.
 pub(crate) fn setting(key: &str, value: Option<f64>) -> String {
     value.map_or(String::new(), |value| format!(":{key}={value}"))
 }
@@ -98,14 +99,14 @@ proptest! {
         let twin = reference::train_as_claimed(&program, &data, STEPS, seed, &optimizer, &done.claims).unwrap();
         prop_assert!(bits(&done.parameters) == bits(&twin), "{job:?}");
         prop_assert_eq!(done.claims.len() as u32, if assignment.is_empty() { 0 } else { STEPS * learners * tau });
-        // In turn each takes its own batches, only later.
+        // Round-robin gives each its own batches, only later.
         if assignment == ":round-robin" {
             prop_assert!(done.claims.iter().zip((0..learners).cycle()).all(|(claim, rank)| claim.rank == rank));
             let own = Job { strategy: one_after_the_other.parse().unwrap(), ..job };
             let own = run(&own.program().unwrap(), &data, &options).unwrap();
             prop_assert_eq!(&own.state_sha256, &done.state_sha256);
         }
-        // Made again, the claims give the same run.
+        // Replaying the claims gives the same run.
         if !assignment.is_empty() {
             let again = run(&program, &data, &RunOptions { replay: Some(&done.claims), ..options }).unwrap();
             prop_assert_eq!((again.weights_sha256, again.state_sha256), (done.weights_sha256, done.state_sha256));
@@ -123,8 +124,8 @@ fn ea_sgd_is_sma_without_momentum() {
     assert_ne!(sha("sma"), sha("ea-sgd"));
 }
 
-/// Alg. 1 with one learner and α = 1/k = 1 is no SGD: w and z change places, w_{n+1} = w_{n−1} − γ·∇ℓ(w_n). So for two steps
-/// z is what it began with, and then what one step of SGD gives.
+/// Alg. 1 with one learner and α = 1/k = 1 is not SGD: w and z are swapped, w_{n+1} = w_{n−1} − γ·∇ℓ(w_n). So for two
+/// steps z is its initial value, and then the result of one SGD step.
 #[test]
 fn one_learner_leaps_over_its_last_model() {
     let sgd = Optimizer { momentum: 0.0, ..optimizer() };
@@ -137,14 +138,14 @@ fn one_learner_leaps_over_its_last_model() {
     assert!(largest_difference(&z(3), &two) > 1e-4, "the second step was taken from the model before");
 }
 
-/// The parameters that training begins with.
+/// The initial parameters of training.
 pub(crate) fn run_of_nothing() -> Vec<f32> {
     let still = Optimizer { learning_rate: 0.0, momentum: 0.0, ..optimizer() };
     train(&job("ssgd", 1), 1, &still).parameters
 }
 
-/// Learners are no gradient accumulation: the average of models trained apart is not the model trained on all batches, with
-/// any number of learners and at any α.
+/// Learners do not equal gradient accumulation: the average of models trained separately is not the model trained on
+/// all batches, with any number of learners and at any α.
 #[test]
 fn learners_do_not_equal_accumulated_gradients() {
     for (learners, strategy) in [(2, "ea-sgd"), (4, "ea-sgd"), (4, "ea-sgd:alpha=1"), (4, "sma:momentum=0.9")] {
@@ -156,7 +157,7 @@ fn learners_do_not_equal_accumulated_gradients() {
     }
 }
 
-/// A learner that has nobody to share with takes all batches in their order, however they are assigned.
+/// A learner without others takes all batches in order, however they are assigned.
 #[test]
 fn one_learner_takes_all_batches_in_their_order() {
     let sgd = Optimizer { momentum: 0.0, ..optimizer() };
@@ -164,7 +165,7 @@ fn one_learner_takes_all_batches_in_their_order() {
     assert_eq!(bits(&run("ea-sgd:tau=2")), bits(&run("ea-sgd:tau=2:first-come")));
 }
 
-/// A training that is cut in two is the same training; the cut also carries on without a previous average model.
+/// A training cut in two is the same training, also if cut before there is a previous average model.
 #[test]
 fn a_state_goes_on_where_it_stopped() {
     let jobs = ["sma", "ea-sgd:tau=2", "ssgd"].map(|strategy| job(strategy, 3));
@@ -187,7 +188,8 @@ fn a_state_goes_on_where_it_stopped() {
     }
 }
 
-/// Another number of learners goes on with the same average model: new ones begin there (Koliousis et al. 2019, §4.4).
+/// Another number of learners resumes with the same average model: new ones start from it (Koliousis et al. 2019,
+/// §4.4).
 #[test]
 fn learners_may_come_and_go() {
     let state = train(&job("sma", 2), 3, &optimizer()).state();
@@ -200,7 +202,7 @@ fn learners_may_come_and_go() {
         let options =
             RunOptions { steps: 1, warm_up: 0, optimizer: still, start: Some(&state), ..RunOptions::default() };
         let done = run(&program, &data(&program, 4), &options).unwrap().state();
-        // Nobody learns: z moves by the corrections of the first two, and a new learner stays at the old z.
+        // No learner moves: z moves by the corrections of the first two, and a new learner keeps the old z.
         let alpha = 1.0 / learners as f32;
         let old = state.weights.iter().take(learners as usize);
         let moved = |i: usize| average[i] + old.clone().map(|w| alpha * (w[i] - average[i])).sum::<f32>();
@@ -216,12 +218,13 @@ fn learners_may_come_and_go() {
     assert!(refused.contains("another kind of strategy"), "{refused}");
 }
 
-/// Koliousis et al. 2019, §4.3: where one learner is slow, the others take over its batches; judged by who took how many.
+/// Koliousis et al. 2019, §4.3: if one learner is slow, the others take over its batches; measured by how many each
+/// took.
 #[test]
 fn a_slow_learner_takes_fewer_batches() {
     let job = job("sma:tau=4:first-come", 3);
     let program = job.program().unwrap();
-    // Learner 1 goes on when the others have taken the rest of the twelve batches, however fast they are.
+    // Learner 1 continues when the others have taken the rest of the twelve batches, however fast they are.
     let loads = AtomicU64::new(0);
     let slow = OnLoad(|rank: u32| {
         let number = loads.fetch_add(1, Ordering::SeqCst) + 1;
@@ -235,32 +238,32 @@ fn a_slow_learner_takes_fewer_batches() {
     let taken = |rank: u32| done.claims.iter().filter(|claim| claim.rank == rank).count();
     assert_eq!(done.claims.len(), 5 * 4 * 3);
     assert!(taken(1) <= 5, "{}, {}, {}", taken(0), taken(1), taken(2));
-    // The twin knows nothing of time.
+    // The twin does not depend on time.
     let twin = reference::train_as_claimed(&program, &data, 5, options.seed, &options.optimizer, &done.claims).unwrap();
     assert_eq!(bits(&done.parameters), bits(&twin));
-    // At another pace the same claims are the same run.
+    // At another speed the same claims give the same run.
     let again = RunOptions { observer: &(), replay: Some(&done.claims), ..options };
     assert_eq!(run(&program, &data, &again).unwrap().weights_sha256, done.weights_sha256);
 }
 
-/// Koliousis et al. 2019, §3.2: where the rate falls and the accuracy did not improve since it last fell, learners begin again
-/// at the average model.
+/// Koliousis et al. 2019, §3.2: when the rate drops and the accuracy has not improved since its last drop, learners
+/// restart from the average model.
 #[test]
 fn learners_restart_at_a_rate_step_without_improvement() {
-    // Batch norm's statistics would change answers too.
+    // Batch norm's statistics would change predictions too.
     for (job, epochs) in [(job("sma", 3), 4), (two_by_two("sma:reference-models"), 2)] {
         restarts(&Job { model: Arc::new(random_model(3, false)), ..job }, epochs);
     }
 }
 
-/// So many epochs of a job, at all but the first of whose ends learners begin again.
+/// A job of `epochs` epochs in which learners restart at the end of all but the first.
 fn restarts(job: &Job, epochs: u32) {
     let program = job.program().unwrap();
     let data = data(&program, 1);
     let held_out = Dataset::load("synthetic:2000", &program.model).unwrap().1;
     let per_epoch = data.len() as u32 / program.global_batch() as u32;
     let run = |job: &Job, learning_rate, target| {
-        // So small a rate changes weights, but no answer.
+        // So small a rate changes weights, but no prediction.
         let decay = Decay::Every { factor: 0.5, epochs: 1.0 };
         let optimizer = Optimizer { learning_rate, decay, ..optimizer() };
         let evaluations = Some(Evaluations { held_out: &held_out, last_epochs: 2, recompute_bn: false, target });
@@ -276,25 +279,26 @@ fn restarts(job: &Job, epochs: u32) {
     assert!(previous.is_none(), "the last rate step ends the run: momentum begins anew");
     let state = still.state();
     assert!(state.weights.iter().chain(&state.references).all(|weights| bits(weights) == bits(&average)));
-    // S-SGD has nothing to begin again at.
+    // S-SGD has no average model to restart from.
     assert_eq!(
         run(&Job { strategy: lockstep_models::Strategy::default(), ..job.clone() }, 1e-7, Target::default()).restarts,
         Vec::<u64>::new()
     );
-    // The first epoch reaches a target that is below any accuracy there is.
+    // The first epoch reaches a target below any accuracy.
     let accuracy = still.evaluations[0].accuracy();
     let target = Target { accuracy: Some(accuracy * 0.5 + 1e-9), epochs: 1 };
     let ended = run(job, 1e-7, target);
     assert!(accuracy > 0.0 && ended.is_content());
     assert_eq!((ended.losses.len() as u32, ended.restarts.len()), (per_epoch, 0));
-    // A median of two epochs takes two (§5.1).
+    // A median of two epochs needs two (§5.1).
     let median = run(job, 1e-7, Target { epochs: 2, ..target });
     assert_eq!((median.losses.len() as u32, median.is_content()), (2 * per_epoch, true));
     let never = run(job, 1e-7, Target { accuracy: Some(1.0), epochs: 1 });
     assert_eq!((never.losses.len() as u32, never.is_content()), (epochs * per_epoch, false));
 }
 
-/// The command line: learners share devices, a log of claims is replayed by a run and by a prediction, nonsense is refused.
+/// The command line: learners share devices, a log of claims is replayed by a run and by a prediction, and invalid
+/// combinations are refused.
 #[test]
 fn commands_with_learners() {
     let folder = folder("learners");
@@ -320,7 +324,7 @@ fn commands_with_learners() {
     let again = rows(&folder, "sim-predict", &[&first_come[..], &["--replay", "predicted.jsonl"]].concat());
     assert_eq!(predicted[0]["step_time_s"], again[0]["step_time_s"]);
 
-    // So small a rate changes no answer, so learners begin again at every rate step but the first.
+    // So small a rate changes no prediction, so learners restart at every rate drop but the first.
     let still = ["--batch-per-rank", "4", "--epochs", "3", "--learning-rate", "1e-9", "--decay", "every:0.5@1"];
     let row = &rows(&folder, "exec-run", &[&run[..10], &still, &["--strategy", "sma"]].concat())[0];
     let steps = row["steps"].as_u64().unwrap();

@@ -1,4 +1,5 @@
-//! Local SGD: the flat algorithm (Stich 2019, Alg. 1) to the bit, plain SGD on one rank, and synchronous SGD where τ is 1.
+//! Tests local SGD: equal to the flat algorithm (Stich 2019, Alg. 1) to the bit, to plain SGD on one rank, and to
+//! synchronous SGD where τ is 1.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +56,7 @@ proptest! {
     }
 }
 
-/// A rank by itself takes τ steps of plain SGD an iteration, and its mean is its model.
+/// A single rank takes τ steps of plain SGD per iteration, and its mean is its model.
 #[test]
 fn one_rank_is_plain_sgd() {
     let data = data(&job("ssgd", 1).program().unwrap(), 8);
@@ -68,10 +69,12 @@ fn one_rank_is_plain_sgd() {
     assert_eq!(trained("local-sgd:tau=2", STEPS), plain);
 }
 
-/// With τ = 1 the mean of k steps from one model is the step down the mean gradient, up to rounding; with more it is not.
+/// With τ = 1 the mean of k steps from one model is the step along the mean gradient, up to rounding; with larger τ it
+/// is not.
 #[test]
 fn a_step_each_is_synchronous_sgd() {
-    // No batch norm: its statistics are of a rank's own samples either way, but it makes small gradients' rounding large.
+    // Without batch norm: its statistics are over a rank's own samples either way, but it amplifies the rounding of
+    // small gradients.
     let on = |strategy: &str, workers| Job {
         strategy: strategy.parse().unwrap(),
         bucket: Bucket::Whole,
@@ -81,7 +84,7 @@ fn a_step_each_is_synchronous_sgd() {
         let ssgd = train(&on("ssgd", workers), STEPS, &sgd()).parameters;
         let local = train(&on("local-sgd", workers), STEPS, &sgd()).parameters;
         let largest = ssgd.iter().fold(0.0f32, |most, w| most.max(w.abs()));
-        // A few roundings of 2⁻²⁴ a step, of weights no larger than the largest.
+        // A few roundings of 2⁻²⁴ per step, of weights no larger than the largest.
         let difference = largest_difference(&ssgd, &local);
         assert!(difference <= 1e-6 * largest, "{workers} ranks: {difference:e} of {largest}");
     }
@@ -89,7 +92,7 @@ fn a_step_each_is_synchronous_sgd() {
     assert!(largest_difference(&one.parameters, &two.parameters) > 1e-6, "means apart are another training");
 }
 
-/// Predicted and trained from one program: a mean every τ batches, so that an image costs less of the wires the larger τ is.
+/// Predicted and trained from one program: a mean every τ batches, so that communication per image falls with τ.
 #[test]
 fn it_is_predicted_and_trained() {
     let folder = folder("local-sgd");

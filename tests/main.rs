@@ -1,4 +1,4 @@
-//! Integration tests over the library and the binary: one module a subject, one binary to link.
+//! Collects the integration tests of the library and the binary: one module per subject, one binary to link.
 
 mod architecture;
 mod bad_input;

@@ -1,4 +1,4 @@
-//! Learners of a process share arenas, and what a run needs of memory is known before it starts.
+//! Tests that learners of a process share arenas, and that a run's memory needs are known before it starts.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn an_arena_serves_learners_that_take_turns() {
         }
     }
     assert_eq!(arenas.pool.made(), 1);
-    // Who stands between forward and backward pass keeps its own.
+    // A learner between forward and backward pass keeps its arena.
     for replica in &mut learners[..3] {
         replica.load(&data, &[0, 1, 2, 3], 0).unwrap();
         learn(replica, &program, true);
@@ -46,7 +46,7 @@ fn an_arena_serves_learners_that_take_turns() {
     assert_eq!(arenas.pool.made(), 3);
 }
 
-/// The figure that refusals rest on is not below what a run takes: arena and workspace are as long as the plan says.
+/// The estimate used for refusals is not below what a run takes: arena and workspace are as long as the plan says.
 #[test]
 fn a_run_takes_what_its_plan_says() {
     for name in ["lenet", "resnet-32", "googlenet:image=64,classes=10"] {

@@ -1,4 +1,5 @@
-//! Metrics and progress of runs that go on, or whose number of learners changes: each step once, under its number since training began.
+//! Tests metrics and progress of runs that resume, or whose number of learners changes: each step once, numbered since
+//! training began.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::process::Output;
 
 use crate::commands::{folder, lockstep};
 
-/// 16 steps an epoch; the state is kept after each fifth step.
+/// 16 steps per epoch; the state is saved after every fifth step.
 const RUN: &str = "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --metrics m.jsonl --checkpoint kept \
                    --checkpoint-every 5";
 
@@ -18,7 +19,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Of each line the configuration, the step and the loss.
+/// The configuration, the step and the loss of each line.
 fn lines(folder: &Path, file: &str) -> Vec<(String, u64, f64)> {
     let text = fs::read_to_string(folder.join(file)).expect("metrics");
     let line = |line: &str| {
@@ -48,7 +49,7 @@ fn a_run_that_goes_on_has_each_step_once() {
     let failed = run(&folder, &format!("{RUN} --steps 20 --fault panic:0@13"));
     assert_eq!(failed.status.code(), Some(1), "{}", said(&failed));
     assert_eq!(steps(&lines(&folder, "m.jsonl")), (1..=13).collect::<Vec<u64>>());
-    // Another training that writes into the same file is left alone.
+    // Lines of another training in the same file are left alone.
     let other = run(
         &folder,
         "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --seed 2 --steps 15 --metrics m.jsonl",
@@ -60,11 +61,11 @@ fn a_run_that_goes_on_has_each_step_once() {
     let (before, rest) = all.split_at(10);
     let (others, behind) = rest.split_at(15);
     assert_eq!(steps(others), (1..=15).collect::<Vec<u64>>());
-    // Not only the numbers: what is kept and what is added is what an undisturbed run tells.
+    // Beyond the numbers, kept and added lines together equal those of an undisturbed run.
     assert_eq!([before, behind].concat(), whole);
 }
 
-/// The checkpoint after 10 steps of 4 samples is one after 5 steps of 8.
+/// A checkpoint after 10 steps of 4 samples counts as one after 5 steps of 8.
 #[test]
 fn another_batch_counts_its_own_steps() {
     let folder = folder("metrics-batch");
@@ -75,13 +76,13 @@ fn another_batch_counts_its_own_steps() {
     let all = lines(&folder, "m.jsonl");
     assert_eq!(steps(&all), (1..=10).chain(6..=8).collect::<Vec<u64>>());
     assert!(all[..10].iter().all(|line| line.0.contains("x 4")) && all[10..].iter().all(|line| line.0.contains("x 8")));
-    // Its own checkpoint is the latest now, though it has fewer steps than the one that it came from.
+    // Its own checkpoint is the latest now, though it has fewer steps than the one that it resumed from.
     let resumed = run(&folder, &format!("{larger} --steps 10 --resume kept"));
     assert!(resumed.status.success() && said(&resumed).contains("after 8 steps"), "{}", said(&resumed));
     assert_eq!(steps(&lines(&folder, "m.jsonl")), (1..=10).chain(6..=10).collect::<Vec<u64>>());
 }
 
-/// A step that takes long is told of, under its number since training began.
+/// A long step is reported, under its number since training began.
 #[test]
 fn progress_goes_on_counting() {
     let folder = folder("metrics-progress");

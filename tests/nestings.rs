@@ -1,4 +1,5 @@
-//! Predicts and trains with every algorithm nested in `hierarchical`: what serves a collective alone serves a training too.
+//! Predicts and trains with every algorithm nested in `hierarchical`: what works for a single collective works for a
+//! training too.
 
 use crate::commands::{folder, rows};
 
@@ -25,7 +26,8 @@ fn every_nesting_is_predicted_on_one_node_and_on_several() {
     }
 }
 
-/// Sums of two ranks are the same in any order, so two nodes of one rank end with one hash whatever is between them.
+/// Sums of two ranks are the same in any order, so two nodes of one rank end with one hash whatever the algorithm
+/// between them.
 #[test]
 fn every_nesting_trains() {
     let folder = folder("nestings-trained");

@@ -1,4 +1,5 @@
-//! Flags that write a file, each through links and into devices and pipes, and refused beforehand where it cannot.
+//! Tests flags that write a file: through links, into devices and pipes, and refused beforehand where the file cannot
+//! be written.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
@@ -7,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::commands::{folder, lockstep};
 
-/// Commands that are soon done, with `@` where the file goes.
+/// Fast commands, with `@` for the file.
 const QUICK: [&str; 13] = [
     "sim predict --model mlp --cluster ethernet-4 --ranks 2 --trace @.json",
     "sim predict --model mlp --cluster ethernet-4 --ranks 2 --strategy sma:first-come --driver-log @.jsonl",
@@ -24,11 +25,11 @@ const QUICK: [&str; 13] = [
     "clusters import topo.xml --output @.toml",
 ];
 
-/// The same of those that take minutes, or a GPU: what they refuse, they refuse at once.
+/// Commands that take minutes, or a GPU: they must refuse at once.
 const SLOW: [&str; 3] =
     ["calibrate --profile @.json", "exec profile --model mlp -o @.json", "compare tiny.toml --trace @.json"];
 
-/// A folder with what the commands read.
+/// A folder with the commands' input.
 fn prepared(name: &str) -> PathBuf {
     let folder = folder(name);
     let write = |file: &str, text: &str| fs::write(folder.join(file), text).expect("a file");
@@ -88,7 +89,7 @@ fn devices_stay_devices() {
         assert!(folder.join(&link).is_symlink(), "{command}: the link is gone");
         fs::remove_file(folder.join(&link)).unwrap();
     }
-    // What the system cannot take is told, and training that has metrics goes on.
+    // A failed write is reported, and training with metrics continues.
     for (command, code) in QUICK.iter().zip([2, 2, 2, 2, 2, 2, 2, 2, 0, 2, 2, 2]) {
         let (arguments, link) = words(command, "link");
         symlink("/dev/full", folder.join(&link)).unwrap();
@@ -107,7 +108,7 @@ fn pipes_are_written_into() {
         let (arguments, pipe) = words(command, "pipe");
         let pipe = folder.join(pipe);
         assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
-        // Several writers one after the other: the reader stays until the last has gone.
+        // Several writers in turn: the reader stays until the last one closes the pipe.
         let reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).spawn().expect("a reader");
         let output = run(&folder, &arguments);
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
@@ -143,7 +144,7 @@ fn what_cannot_be_written_is_refused_before_the_work() {
         for (path, wanted) in
             [("taken", "is a folder"), ("no/file", "folder that does not exist"), ("tiny.toml/file", "")]
         {
-            // Where profiles go, folders are made.
+            // For profiles, folders are created.
             if command.contains("--profile") && path.starts_with("no/") {
                 continue;
             }
@@ -170,7 +171,8 @@ fn no_two_flags_name_one_file() {
     );
 }
 
-/// As documented: a file that cannot be written is exit code 2, also this one; and without a place for errors there is no panic.
+/// As documented: a file that cannot be written is exit code 2, also standard output; with standard error full too
+/// there is no panic.
 #[test]
 fn a_full_standard_output_is_exit_code_2() {
     let folder = prepared("outputs-full");
@@ -194,7 +196,7 @@ fn a_full_standard_output_is_exit_code_2() {
     }
 }
 
-/// Schemas that are shipped are those of the rows that are printed.
+/// The published schemas are those of the printed rows.
 #[test]
 fn published_schemas_are_current() {
     for (name, schema) in lockstep::cli::schemas() {

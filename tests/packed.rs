@@ -1,5 +1,5 @@
-//! Training from packed files: arrays give the bits that the same set gives from memory, JPEG files what one thread makes of them in
-//! order, for any ranks, strategies and threads, interrupted or not.
+//! Tests training from packed files: arrays give the same bits as the same set in memory, JPEG files the same as one
+//! thread decoding them in order, for any ranks, strategies and threads, interrupted or not.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -42,7 +42,7 @@ fn write_idx(folder: &Path, prefix: &str, model: &Model, samples: u32, seed: u64
     let shape = model.input();
     let pixels = bytes(seed, samples as usize * shape.elements() as usize);
     let images = idx::encode(&[samples, shape.channels, shape.height, shape.width], &pixels);
-    // The last class is there in any case, so that both readers know of as many.
+    // The last class always occurs, so that both readers find the same number of classes.
     let label =
         |sample: u32| if sample == 0 { model.classes() - 1 } else { (sample * 7 + seed as u32) % model.classes() };
     let labels: Vec<u8> = (0..samples).map(|sample| label(sample) as u8).collect();
@@ -57,7 +57,7 @@ fn packed(source: &Path, part: SetPart, out: &Path) {
     pack(&Source::open(source, part).unwrap(), &packing, |_| true).unwrap();
 }
 
-/// The set in `folder` as IDX files, and the same packed, by their names.
+/// The names of the set in `folder` as IDX files, and packed.
 fn both(folder: &Path, model: &Model, samples: u32, seed: u64) -> [String; 2] {
     write_idx(folder, "train", model, samples, seed);
     write_idx(folder, "t10k", model, 5, seed ^ 1);
@@ -102,7 +102,7 @@ fn job(strategy: &str, workers: u32, accumulate: u32, seed: u64) -> Job {
     Job { strategy, accumulate, sampling, node_sizes, ..Job::new(Arc::new(model), workers, 3) }
 }
 
-/// The program with shuffles that send each sample from where it lies, or pack all.
+/// The program with shuffles that send each sample from its place in memory, or pack all.
 fn shuffling(mut program: Program, in_place: bool) -> Program {
     program.partition.iter_mut().for_each(|partition| partition.packed_below = if in_place { 0 } else { u64::MAX });
     program
@@ -134,7 +134,8 @@ proptest! {
             (run.losses.clone(), run.state_sha256.clone(), (judged.correct, judged.mean_loss.to_bits()))
         });
         prop_assert_eq!(&runs[0], &runs[1], "{}", strategy);
-        // Stopped, then resumed from the other set. The rate is constant, so that the first part knows nothing of the rest.
+        // Stopped, then resumed with the other set. The rate is constant, so that the first part does not depend on the
+        // length.
         let first = run(&program, &sets[0].0, &options(seed, stop)).unwrap().state();
         let rest = RunOptions { start: Some(&first), ..options(seed, STEPS - stop) };
         prop_assert_eq!(run(&program, &sets[1].0, &rest).unwrap().state_sha256, runs[0].1.clone(), "{}", strategy);
@@ -144,7 +145,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
 
-    /// The set is drawn sample by sample in the calling thread too: threads change when a sample is made, and nothing else.
+    /// The samples are also drawn one by one in the calling thread: threads change when a sample is made, and nothing
+    /// else.
     #[test]
     fn pictures_are_the_same_for_any_threads_ranks_and_interruption(
         strategy in prop::sample::select(vec!["ssgd", "partitioned", "hybrid:b", "sma:first-come"]),
@@ -185,11 +187,11 @@ proptest! {
     }
 }
 
-/// When each run of an input task, and of the loads, began and ended: by rank, task, iteration and repetition.
+/// The start and end of each run of an input task, and of the loads: by rank, task, iteration and repetition.
 type Runs = BTreeMap<(u32, u32, u32, u32), (Time, Time)>;
 
-/// Those of a timeline; each load comes behind its upload, that behind what is decoded, that behind its read, and a read behind the load of
-/// the batch whose place it takes, or behind what asks for it.
+/// The input runs of a timeline. Each load follows its upload, which follows its decode, which follows its read; a read
+/// follows the load of the batch whose place it takes, or the task that requests it.
 fn input_runs(program: &Program, timeline: &Timeline) -> Runs {
     let mut runs = Runs::new();
     for span in &timeline.spans {
@@ -215,7 +217,7 @@ fn input_runs(program: &Program, timeline: &Timeline) -> Runs {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
-    /// What is read, decoded and loaded is the same runs of the same tasks on both sides, in an order that the program allows.
+    /// Reads, decodes and loads are the same runs of the same tasks on both sides, in an order that the program allows.
     #[test]
     fn input_is_the_same_tasks_predicted_and_executed(
         (strategy, mesh) in prop::sample::select(vec![
@@ -260,7 +262,8 @@ proptest! {
     }
 }
 
-/// Fashion-MNIST's way: LeNet on IDX files, and on the same packed by the command line, on ranks that hold parts and on ranks that do not.
+/// LeNet on IDX files (as for Fashion-MNIST) and on the same set packed by the command line, on ranks that hold parts
+/// and on ranks that do not.
 #[test]
 fn lenet_from_a_packed_file_is_lenet_from_idx_files() {
     let folder = folder("packed-lenet");
@@ -278,7 +281,7 @@ fn lenet_from_a_packed_file_is_lenet_from_idx_files() {
     }
 }
 
-/// A batch takes whole samples of a file, whoever holds them: each comes once an epoch.
+/// A batch takes whole samples of a file, whichever ranks hold them: each occurs once per epoch.
 #[test]
 fn each_packed_sample_comes_once_an_epoch() {
     let folder = tempfile::tempdir().unwrap();
@@ -298,7 +301,8 @@ fn each_packed_sample_comes_once_an_epoch() {
     assert_eq!(seen.len(), 48);
 }
 
-/// A prediction takes from a packed file what its samples are like, and what they take from the profile, or says what is missing.
+/// A prediction takes the samples' sizes from a packed file and their costs from the profile, or reports what is
+/// missing.
 #[test]
 fn predictions_read_what_packed_samples_are_like() {
     let folder = folder("packed-predicted");

@@ -1,5 +1,5 @@
-//! Work between steps is the same on both sides: a run's shuffles, evaluations and checkpoints are the tasks and the messages that are
-//! predicted.
+//! Tests that work between steps is the same on both sides: a run's shuffles, evaluations and checkpoints have the
+//! predicted tasks and messages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use proptest::prelude::*;
 /// Messages and bytes by (from, to).
 type Traffic = BTreeMap<(u32, u32), (u64, u64)>;
 
-/// Steps of a run, all of which are saved.
+/// Steps of a run; the state is saved after each.
 const STEPS: u32 = 6;
-/// Of an epoch.
+/// Steps per epoch.
 const STEPS_PER_EPOCH: u32 = 2;
 
 struct SavesAll;
@@ -67,7 +67,7 @@ fn simulated(work: &Program) -> Traffic {
     prediction.traffic.pairs.iter().map(|(pair, sent)| (*pair, (sent.messages, sent.bytes))).collect()
 }
 
-/// The tasks that ran of a kind: rank, iteration, task, repetition.
+/// The tasks of a kind that ran: rank, iteration, task, repetition.
 fn tasks(timeline: &Timeline, kind: Periodic) -> Vec<(u32, u32, u32, u32)> {
     let of_kind = timeline.periodic.iter().filter(|run| run.kind == kind).map(|run| run.span);
     let mut all: Vec<_> = of_kind.map(|span| (span.rank, span.iteration, span.task, span.repetition)).collect();
@@ -75,7 +75,7 @@ fn tasks(timeline: &Timeline, kind: Periodic) -> Vec<(u32, u32, u32, u32)> {
     all
 }
 
-/// Jobs of every strategy whose ranks have something else of the model, of the state or of the samples.
+/// Jobs of every strategy in which ranks hold different parts of the model, of the state or of the samples.
 fn jobs() -> impl Strategy<Value = Job> {
     let strategies = [
         ("ssgd", None),
@@ -137,7 +137,7 @@ proptest! {
         prop_assert_eq!(measured, traffic, "{}", job.strategy);
     }
 
-    /// A shuffle sends what changes hands: on average an equal share of each part to each rank of the group.
+    /// A shuffle sends the samples that change ranks: on average an equal share of each part to each rank of the group.
     #[test]
     fn shuffles_are_what_is_predicted(
         seed in 0u64..500,
@@ -158,7 +158,7 @@ proptest! {
         let partition = program.partition.as_mut().unwrap();
         (partition.chunk, partition.packed_below) = (chunk, if in_place { 0 } else { u64::MAX });
         let run = run(&program, &train, &options).unwrap();
-        // However much travels at a time, and from where, the same samples are drawn.
+        // However much is sent at a time, and from where, the same samples are drawn.
         prop_assert_eq!(&run.state_sha256, &at_once.state_sha256);
         let work = program.shuffle(1200, program.model.input().elements()).unwrap().unwrap();
         let times = u64::from((STEPS - 1) / every);
@@ -176,7 +176,7 @@ proptest! {
                     prop_assert_eq!((sent.bytes, bytes), (0, 0), "what stays does not travel");
                     continue;
                 }
-                // 33 samples and more on average: half of them is seven standard deviations away for each shuffle.
+                // At least 33 samples on average: half of them is seven standard deviations away for each shuffle.
                 let ratio = sent.bytes as f64 / (bytes * times) as f64;
                 prop_assert!((0.5..1.5).contains(&ratio), "{from} to {to}: {ratio}");
             }
@@ -185,7 +185,7 @@ proptest! {
     }
 }
 
-/// A step's time is its own: what is done between steps is told apart.
+/// A step's time excludes the work between steps, which is reported separately.
 #[test]
 fn steps_do_not_count_what_is_done_between_them() {
     let program = Job::new(Arc::new(random_model(3, false)), 2, 4).program().unwrap();
@@ -195,7 +195,7 @@ fn steps_do_not_count_what_is_done_between_them() {
         let steps = timeline.step_times_s();
         let work = program.evaluation(100, 0).unwrap();
         let spans = simulate_periodic(Periodic::Evaluation, &work, platform, &options, &timeline).unwrap();
-        // As if the evaluation had come before the last step, which begins the later by as much.
+        // As if the evaluation had come before the last step, which then begins later by its duration.
         let (end, last) = timeline.end();
         let took = spans.iter().map(|run| run.span.end).max().unwrap() - end;
         let begin = timeline.spans.iter().filter(|span| span.iteration < last - 1).map(|span| span.end).max().unwrap();

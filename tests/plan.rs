@@ -1,4 +1,5 @@
-//! `models plan` and `models layouts`: the stages of a pipeline with their schedule, and how a strategy's tensors lie.
+//! Tests `models plan` and `models layouts`: the stages of a pipeline with their schedule, and the layouts of a
+//! strategy's tensors.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +33,7 @@ fn a_single_stage_sends_nothing_and_never_waits() {
     assert_eq!((number(&planned[0], "sent_bytes_per_sample"), number(&planned[0], "idle_share")), (0.0, 0.0));
 }
 
-/// The ranks of a mesh fill the hosts in order, and each axis carries its own bytes.
+/// The ranks of a mesh fill the hosts in order, and the bytes of each axis are reported separately.
 #[test]
 fn a_mesh_is_placed_and_its_bytes_are_told_by_axis() {
     let folder = folder("plan-mesh");
@@ -47,17 +48,17 @@ fn a_mesh_is_placed_and_its_bytes_are_told_by_axis() {
         let found = transitions.iter().find(|row| row["collective"] == collective).expect("a transition");
         ["groups", "group_ranks", "group_hosts"].map(|column| number(found, column))
     };
-    // A host's GPUs share out the sum, which is then taken over hosts.
+    // A host's GPUs share out the sum, which is then computed over hosts.
     assert_eq!([row("reduce-scatter"), row("allreduce")], [[4.0, 8.0, 1.0], [8.0, 4.0, 4.0]]);
     let bytes = |collective: &str, column: &str| {
         number(transitions.iter().find(|row| row["collective"] == collective).expect("a transition"), column)
     };
     let whole = bytes("reduce-scatter", "bytes");
     assert_eq!(bytes("allgather", "bytes"), whole);
-    // An eighth, and what it is padded by for four ranks.
+    // An eighth, plus the padding for four ranks.
     let part = bytes("allreduce", "bytes");
     assert!((0.0..64.0).contains(&(part - whole / 8.0)), "{part} of {whole}");
-    // A ring sends (n − 1)/n of a buffer to scatter it, and twice that to add it up.
+    // A ring sends (n − 1)/n of a buffer to reduce-scatter it, and twice that to allreduce it.
     assert_eq!(bytes("reduce-scatter", "sent_bytes"), whole * 7.0 / 8.0);
     assert_eq!(bytes("allreduce", "sent_bytes"), part * 1.5);
     let shown = stdout(&folder, &plan);
@@ -153,7 +154,7 @@ fn documented_pictures_are_those_of_the_tool() {
     assert_eq!(names, shown, "docs/strategies.md shows all of docs/layouts");
 }
 
-/// Each file of docs/stages is drawn by a command of docs/strategies.md, which shows it.
+/// Each file of docs/stages is drawn by a command in docs/strategies.md, which shows it.
 #[test]
 fn documented_pictures_of_stages_are_those_of_the_tool() {
     let (folder, text) = (folder("documented-stages"), include_str!("../docs/strategies.md"));

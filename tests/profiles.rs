@@ -1,4 +1,5 @@
-//! `exec profile` over the pretend libraries, and predictions from what it wrote. They have no speed, so none is asserted.
+//! Tests `exec profile` over the pretend libraries, and predictions from its output. These have no real speed, so none
+//! is asserted.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::commands::{folder, number};
 /// Set by `tests/run`: a missing compiler is then a failure.
 const REQUIRED: &str = "LOCKSTEP_REQUIRE_TWIN";
 
-/// The folder of the pretend libraries. `None`, with a loud word, where there is no compiler.
+/// The folder of the pretend libraries. `None`, with a loud message, without a compiler.
 fn pretend() -> Option<PathBuf> {
     let starts = cfg!(target_arch = "x86_64") && Command::new("g++").arg("--version").output().is_ok();
     if !starts {
@@ -98,7 +99,7 @@ fn a_pretend_gpu_is_profiled_and_predicted_from() {
     assert!(gpu.memory[0].planned_bytes < gpu.memory[1].planned_bytes);
     assert!(gpu.memory[0].taken_bytes < gpu.memory[1].taken_bytes);
 
-    // Batches that were measured, and one between; a second rank is on the second GPU.
+    // Measured batches, and one in between; a second rank is on the second GPU.
     let arguments = "sim predict --model lenet --batch-per-rank 2,5,8 --ranks 1,2 --profile gpu.json --format json";
     let arguments: Vec<&str> = arguments.split(' ').collect();
     let output = run(&libraries, &place, &arguments, &[]);
@@ -113,7 +114,7 @@ fn a_pretend_gpu_is_profiled_and_predicted_from() {
         let row = rows.iter().find(|row| row["ranks"] == 1 && row["batch_per_rank"] == batch);
         number(row.expect("a row"), "step_time_s")
     };
-    // A step that was measured is predicted as it was, whatever the marks between its tasks cost.
+    // A measured step is predicted as measured, whatever the marks between its tasks cost.
     for batch in [2, 8] {
         let one = gpu.learners.iter().find(|entry| (entry.samples, entry.learners) == (batch, 1)).expect("one learner");
         let (predicted, measured) = (alone(batch.into()), one.step.value);
@@ -123,7 +124,7 @@ fn a_pretend_gpu_is_profiled_and_predicted_from() {
     assert!((alone(5) - (alone(2) + alone(8)) / 2.0).abs() < 1e-6, "{} {} {}", alone(2), alone(5), alone(8));
 }
 
-/// A host of two GPUs by hand, where messages between them take so long.
+/// A hand-made host of two GPUs, with the given message times.
 fn by_hand(direct: Option<DirectEntry>, nccl: Vec<SumEntry>) -> Profile {
     let exact = Interval::exact;
     let copy = |latency, byte| CopyEntry { latency: exact(latency), byte: exact(byte) };
@@ -185,7 +186,7 @@ fn direct_messages_are_predicted_where_runs_send_them() {
     let exact = Interval::exact;
     let direct = DirectEntry { latency: exact(latency), copy: exact(copy), sum: exact(sum) };
     std::fs::write(place.join("direct.json"), by_hand(Some(direct), Vec::new()).to_json()).expect("a file");
-    // A profile of before knows nothing of them.
+    // An older profile does not have them.
     let before = by_hand(None, Vec::new()).to_json();
     let before = before.replace(",\n        \"direct\": null,\n        \"nccl\": []", "");
     assert!(!before.contains("direct") && !before.contains("nccl"), "{before}");
@@ -200,12 +201,13 @@ fn direct_messages_are_predicted_where_runs_send_them() {
         let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
         number(&answer["rows"][0], "time_us") * 1e-6
     };
-    // Half of it is sent and added, then sent and copied; the host's threads tell each other of both in 3 us.
+    // Half of it is sent and summed, then sent and copied; the host's threads synchronize for both in 3 us.
     let half = 32768.0;
     let expected = 2.0 * (3e-6 + latency) + half * (sum + copy);
     let straight = time("direct.json", "threads", &[]);
     assert!((straight / expected - 1.0).abs() < 1e-6, "{straight} for {expected}");
-    // Up one bus, as a message of the host's memory, down the other, at the pace of its slowest part; then the roofline's sum.
+    // Up one bus, as a message of host memory, down the other, at the speed of the slowest part; then the roofline's
+    // sum.
     let staged = time("before.json", "threads", &[]);
     let least = 2.0 * (3e-6 + 16e-6) + 2.0 * half * 1e-10;
     assert!(staged >= least, "{staged} for at least {least}");
@@ -239,14 +241,14 @@ fn sums_of_nccl_take_what_was_measured() {
         let between = time("gpu.json", "library:nccl", 2 * ((1 << 10) + (1 << 20)), more);
         assert!((between / 5.5e-5 - 1.0).abs() < 1e-6, "{between}");
     }
-    // Where nobody measured it is a ring, and a ring is what it always was.
+    // Without a measurement it is priced as a ring, and the ring's price is unchanged.
     let ring = time("without.json", "ring", 4 << 20, "");
     assert_eq!(
         (time("without.json", "library:nccl", 4 << 20, ""), time("gpu.json", "ring", 4 << 20, "")),
         (ring, ring)
     );
 
-    // A step whose only bucket is there at its end is so much longer.
+    // A step whose only bucket is ready at its end is longer by that.
     let step = |algorithm: &str, ranks: u32| {
         let arguments = format!(
             "sim predict --model lenet --batch-per-rank 8 --bucket whole --algorithm {algorithm} --ranks {ranks} --profile gpu.json \

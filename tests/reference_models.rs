@@ -1,5 +1,5 @@
-//! Reference models between the learners of a device and the average model: Koliousis et al. 2019, §3.3, to the bit, and where
-//! it differs from the form of §4.2.
+//! Tests reference models between the learners of a device and the average model: Koliousis et al. 2019, §3.3, to the
+//! bit, and where it differs from the form of §4.2.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ proptest! {
         let done = run(&program, &data, &options).unwrap();
         let twin = reference::train_as_claimed(&program, &data, STEPS, seed, &optimizer, &done.claims).unwrap();
         prop_assert!(bits(&done.parameters) == bits(&twin), "{job:?}");
-        // Of one level both forms are Alg. 1.
+        // With one level both forms equal Alg. 1.
         if assignment != ":first-come" && (devices == 1 || each == 1) {
             let one_level = strategy.replace(":reference-models", "").parse().unwrap();
             let other = run(&Job { strategy: one_level, ..job }.program().unwrap(), &data, &options).unwrap();
@@ -67,7 +67,7 @@ pub(crate) fn two_by_two(strategy: &str) -> Job {
     Job { learners: 2, node_sizes: Some(vec![2, 2]), ..job(strategy, 4) }
 }
 
-/// With several devices of several learners, §3.3's form is another algorithm than §4.2's, at any α.
+/// With several devices of several learners, §3.3's form is a different algorithm from §4.2's, at any α.
 #[test]
 fn reference_models_are_no_regrouping_of_one_average() {
     for settings in ["", ":alpha=0.25", ":momentum=0:alpha=1"] {
@@ -78,10 +78,10 @@ fn reference_models_are_no_regrouping_of_one_average() {
     }
 }
 
-/// §3.2: what is judged is the average model, while a run goes on and at its end, and no learner.
+/// §3.2: the average model is evaluated, during a run and at its end, and no learner.
 #[test]
 fn the_average_model_is_judged() {
-    // Batch norm's statistics, which every learner has its own of, would change answers too.
+    // Batch norm's statistics, which differ between learners, would change predictions too.
     let job = Job { model: Arc::new(random_model(3, false)), ..two_by_two("sma:reference-models") };
     let program = job.program().unwrap();
     let (data, held_out) = Dataset::load("synthetic:400", &program.model).unwrap();
@@ -104,8 +104,8 @@ fn the_average_model_is_judged() {
     assert_eq!(done.evaluate(&held_out).unwrap(), of_average);
 }
 
-/// Synchronisation moves weight from one model to another and makes none: where nobody learns and z has no momentum, the sum
-/// of all learners, references and z stays as it is.
+/// Synchronisation moves weight from one model to another and creates none: if no learner learns and z has no momentum,
+/// the sum of all learners, references and z is constant.
 #[test]
 fn corrections_only_move_weight_between_models() {
     let program = two_by_two("sma:reference-models:momentum=0").program().unwrap();

@@ -1,4 +1,5 @@
-//! A run that is interrupted after any step and goes on from its checkpoint ends as the undisturbed one, to the bit.
+//! Tests that a run interrupted after any step and resumed from its checkpoint ends like an undisturbed one, to the
+//! bit.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,20 +15,20 @@ use crate::commands::{folder, lockstep};
 
 const STEPS: u32 = 7;
 
-/// Rates that depend on the step and on the length of the whole training, and weights with a memory.
+/// Rates that depend on the step and on the length of the whole training, with momentum.
 fn optimizer() -> Optimizer {
     let warm_up = WarmUp::Gradual { epochs: 1.0, from: Some(0.001) };
     Optimizer { learning_rate: 0.05, decay: Decay::Cosine, warm_up, weight_decay: 1e-3, ..Optimizer::default() }
 }
 
-/// A training and what it is trained on.
+/// A training with its data.
 struct Case {
     program: Program,
     data: Dataset,
     seed: u64,
 }
 
-/// Keeps the state after this number of steps and ends the run.
+/// Saves the state after this number of steps and ends the run.
 struct StopAfter {
     steps: u64,
     kept: Mutex<Option<Snapshot>>,
@@ -51,7 +52,7 @@ impl Observer for StopAfter {
 impl Case {
     fn new(job: &Job, seed: u64) -> Case {
         let program = job.program().unwrap_or_else(|error| panic!("{}: {error}", job.strategy));
-        // Three steps an epoch, and some samples left over.
+        // Three steps per epoch, with some samples left over.
         let samples = program.global_batch() * 3 + 1;
         let (data, _) = Dataset::load(&format!("synthetic:{}", samples * 2), &job.model).unwrap();
         Case { program, data: data.augmented("scale,crop=1,flip".parse().unwrap()), seed }
@@ -66,7 +67,7 @@ impl Case {
         run(&self.program, &self.data, &RunOptions { replay, ..self.options(STEPS) }).unwrap()
     }
 
-    /// A run that is told to keep its state and end after `stop` steps, as a file; `stop` is at least one step before the end.
+    /// A run that saves its state to a file and ends after `stop` steps, at least one step before the regular end.
     fn interrupted(&self, stop: u64, replay: Option<&[Claim]>) -> (Vec<u8>, Run) {
         let observer = StopAfter { steps: stop, kept: Mutex::default() };
         let options = RunOptions { observer: &observer, replay, ..self.options(STEPS) };
@@ -105,18 +106,18 @@ fn strategies() -> Vec<&'static str> {
 const METHODS: [&str; 5] =
     ["ring", "halving-doubling", "multi-color:2", "parameter-server:1:dedicated", "hierarchical:ring"];
 
-/// A job of one of the strategies that can be of these sizes.
+/// A job of one of the strategies that support these sizes.
 fn job(strategy: &str, workers: u32, accumulate: u32, method: &str, seed: u64) -> Job {
     let learns = strategy.starts_with("sma") || strategy.starts_with("ea");
     let shares = strategy.starts_with("zero");
     let splits = !learns && !shares && strategy != "ssgd";
-    // Strategies that cut layers need dense ones, which LeNet has; the others take any model.
+    // Strategies that split layers need dense ones, which LeNet has; the others work with any model.
     let model = if splits { lockstep_readers::load_model("lenet").unwrap() } else { random_model(seed, true) };
     let beside = strategy.ends_with(":zero-1");
     let accumulate = if learns || splits && !beside { 1 } else { accumulate };
     let (workers, method) = if splits { (workers.max(2), "ring") } else { (workers, method) };
     let method = if shares { "ring" } else { method };
-    // Reference models are there where several devices have several learners each.
+    // Reference models exist where several devices have several learners each.
     let two_levels = strategy == "sma:reference-models";
     let (workers, learners, method) = if two_levels { (4, 2, "ring") } else { (workers, 1, method) };
     // Two replicas of parts on two devices, or parts of layers that two ranks share.
@@ -147,7 +148,7 @@ proptest! {
         assert_same(&rest, &whole, &format!("{what}, stopped after {stop}"));
     }
 
-    /// The state of ranks that share it out is one that those go on from who do not, and the other way round.
+    /// A state from ranks that share it out can be resumed by ranks that do not, and vice versa.
     #[test]
     fn shared_state_goes_on_where_it_is_whole(
         (shared, whole) in prop::sample::select(vec![
@@ -173,7 +174,7 @@ proptest! {
         let (bytes, _) = case.interrupted(stop, Some(&whole.claims));
         let (before, rest) = case.resumed(&bytes, Some(&whole.claims));
         assert_same(&rest, &whole, &format!("{workers} workers, stopped after {stop}"));
-        // The log of both parts is that of the whole: who got what.
+        // The logs of both parts make up the whole: which learner got what.
         let all = claims_behind(&before.log.claims, before.steps, &rest.claims);
         let served = |claims: &[Claim]| {
             let mut all: Vec<_> = claims.iter().map(|claim| (claim.iteration, claim.micro_batch, claim.rank)).collect();
@@ -181,13 +182,13 @@ proptest! {
             all
         };
         prop_assert_eq!(served(&all), served(&whole.claims));
-        // And nobody needs the log to go on: a run that is served anew takes each batch once.
+        // Resuming does not need the log: with new assignments each batch is still taken once.
         let (_, anew) = case.resumed(&bytes, None);
         prop_assert_eq!(anew.claims.len() as u32, (STEPS - stop as u32) * workers);
     }
 }
 
-/// On another number of ranks no sample of the epoch comes twice: what is left of it is cut anew.
+/// On another number of ranks no sample of the epoch is repeated: the rest of it is divided anew.
 #[test]
 fn another_number_of_ranks_takes_no_sample_twice() {
     let model = Arc::new(lockstep_readers::load_model("mlp").unwrap());
@@ -219,7 +220,7 @@ fn another_number_of_ranks_takes_no_sample_twice() {
     seen.sort();
     seen.dedup();
     assert_eq!(seen.len(), all, "a sample comes twice");
-    // 40 samples are gone; steps of 21 go on at 42: two samples wait for the next epoch, as at every epoch's end.
+    // 40 samples are done; steps of 21 resume at 42: two samples wait for the next epoch, as at every epoch's end.
     assert_eq!((first, all as u64), (2, 40 + 21 * (per_epoch - 2)));
     let rest =
         run(&after, &data, &RunOptions { steps: 2, seed: 9, start: Some(&state), ..RunOptions::default() }).unwrap();
@@ -256,7 +257,7 @@ fn the_command_keeps_resumes_and_refuses() {
     let kept = ["--checkpoint", "kept", "--checkpoint-every", "8"];
     let first = with(&[&["--steps", "20"][..], &kept].concat());
     assert_eq!(first.status.code(), Some(0));
-    // The length may change; it is said, for a schedule may follow it.
+    // The length may change; this is reported, since a schedule may depend on it.
     let more = [&["--steps", "40", "--resume", "kept"][..], &kept].concat();
     let second = with(&more);
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
@@ -265,7 +266,7 @@ fn the_command_keeps_resumes_and_refuses() {
     for column in ["state_sha256", "weights_sha256", "accuracy", "train_loss", "steps"] {
         assert_eq!(resumed[column], whole[column], "{column}");
     }
-    // 40 is the last, and 32 comes before it.
+    // 40 is the last checkpoint, and 32 the one before it.
     let newest = folder.join("kept/step-0000000040.safetensors");
     assert!(folder.join("kept/step-0000000032.safetensors").exists() && newest.exists());
     let refused = |more: &[&str], code: i32, message: &str| {
@@ -282,7 +283,7 @@ fn the_command_keeps_resumes_and_refuses() {
     refused(&["--steps", "50", "--resume", "nowhere"], 2, "--resume: nowhere: cannot be read");
     refused(&["--steps", "5", "--checkpoint", "/proc/none"], 2, "--checkpoint: /proc/none: cannot be made");
     refused(&["--steps", "5", "--checkpoint-every", "5"], 2, "--checkpoint");
-    // A torn one gives way to the one before, on another number of ranks, whose rate is said.
+    // If it is torn, the one before is used, on another number of ranks, and its rate is reported.
     let bytes = std::fs::read(&newest).unwrap();
     std::fs::write(&newest, &bytes[..bytes.len() - 1]).unwrap();
     let three = RUN.map(|word| if word == "2" { "3" } else { word });
@@ -324,13 +325,13 @@ fn a_disk_that_is_full_leaves_the_last_good_checkpoint() {
 #[test]
 fn an_interrupt_keeps_the_state_and_the_rest_ends_alike() {
     let folder = folder("resume-interrupt");
-    // Long enough to be met under way, wherever that is.
+    // Long enough to be interrupted in progress, on any machine.
     let length = ["--steps", "3000"];
     let whole = row(&lockstep(&folder, &[&RUN[..], &length].concat()));
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lockstep"));
     command.args(RUN).args(length).args(["--checkpoint", "kept", "--checkpoint-every", "1000000"]).current_dir(&folder);
     let job = command.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn().unwrap();
-    // The lock is taken after the interrupt is listened to.
+    // The lock is taken after the interrupt handler is installed.
     while std::fs::read_to_string(folder.join("kept/lock")).unwrap_or_default().is_empty() {
         std::thread::sleep(Duration::from_millis(1));
     }

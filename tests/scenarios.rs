@@ -1,4 +1,5 @@
-//! Scenarios as users meet them: the worked example of `docs/scenarios.md` holds, and what cannot be is refused by name.
+//! Tests scenarios as users use them: the worked example of `docs/scenarios.md` holds, and impossible ones are refused
+//! by name.
 
 use serde_json::Value;
 
@@ -25,7 +26,7 @@ fn the_worked_example_comes_out() {
     for row in answer["rows"].as_array().expect("rows") {
         let name = row["scenario"].as_str().expect("a name");
         let factor = format!("{:.3}", row["scenario_factor"].as_f64().expect("a factor"));
-        // The second algorithm of a scenario stands behind the first.
+        // The second algorithm of a scenario follows the first.
         match rows.last_mut().filter(|last| last[0] == name) {
             Some(last) => last.push(factor),
             None => rows.push(vec![name.to_owned(), factor]),
@@ -36,7 +37,7 @@ fn the_worked_example_comes_out() {
     let stated: Vec<Vec<String>> = table.lines().take_while(|line| line.starts_with('|')).map(cells).collect();
     assert_eq!(rows, stated);
     let step_ms = |row: usize| format!("{:.3} ms", answer["rows"][row]["step_time_s"].as_f64().expect("a time") * 1e3);
-    // Undisturbed by both, the slow host by ring, the lost spine by halving-doubling.
+    // Undisturbed with both algorithms, the slow host with ring, the lost spine with halving-doubling.
     for row in [0, 1, 2, 7] {
         assert!(page.contains(&step_ms(row)), "{} of row {row}", step_ms(row));
     }

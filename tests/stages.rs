@@ -1,4 +1,5 @@
-//! Pipelines train like one rank that accumulates, to the bit, whatever the cut, the schedule and the other axes.
+//! Tests that pipelines train like one rank that accumulates, to the bit, whatever the cut, the schedule and the other
+//! axes.
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ pub(crate) fn job(
     Job { mesh: Some(mesh), schedule, accumulate, ..Job::new(model, stages * data, batch) }
 }
 
-/// Samples are drawn by each node; two lie so that ranks that share samples are on one, or all are.
+/// Samples are drawn per node, with two nodes such that ranks sharing samples are on one node, or with a single node.
 fn on_nodes(job: Job) -> Job {
     let half = job.workers / 2;
     let of = |node_sizes| Job { sampling: "per-node".parse().unwrap(), node_sizes: Some(node_sizes), ..job.clone() };
@@ -69,15 +70,15 @@ proptest! {
             ..job
         };
         let job = if per_node { on_nodes(job) } else { job };
-        // Small models have not layers enough for all cuts.
+        // Small models do not have enough layers for all cuts.
         prop_assume!(job.stages().is_ok());
         let (distributed, twin) = both(&job, seed, &optimizer);
         assert_equal_bits(&distributed, &twin, &format!("{job:?}"));
     }
 }
 
-/// With one rank on each stage nothing is added up between ranks: weights, momentum, running statistics, losses and evaluations are
-/// those of one rank, whatever the schedule.
+/// With one rank per stage nothing is summed between ranks: weights, momentum, running statistics, losses and
+/// evaluations are those of one rank, whatever the schedule.
 #[test]
 fn a_column_of_stages_is_one_rank() {
     for (model, stages) in [(21, 2), (23, 3), (27, 2), (31, 3)] {
@@ -126,7 +127,7 @@ fn lists_that_deadlock_or_lack_a_pass_are_refused() {
     assert!(pipeline::check(&job.schedule.lists(2, 3).unwrap(), 1, 3).is_ok());
 }
 
-/// What a pipeline does not serve is refused with the cure.
+/// What pipelines do not support is refused with a cure.
 #[test]
 fn meshes_that_no_pipeline_serves_are_refused() {
     let refused = |job: Job| job.program().unwrap_err().to_string();
@@ -142,7 +143,7 @@ fn meshes_that_no_pipeline_serves_are_refused() {
     assert!(refused(split).contains("has no axis pipeline"));
     let sampling = Job { sampling: "partitioned".parse().unwrap(), ..base("1f1b") };
     assert!(refused(sampling).contains("take one-shuffle or per-node"));
-    // Stages lie on nodes of their own, and neither draws for the other.
+    // Stages are on different nodes, and neither draws samples for the other.
     let apart = |axes: &[(Axis, u32)]| Job {
         sampling: "per-node".parse().unwrap(),
         node_sizes: Some(vec![2, 2]),
@@ -153,7 +154,8 @@ fn meshes_that_no_pipeline_serves_are_refused() {
     assert_eq!(apart(&[(Axis::Data, 2), (Axis::Pipeline, 2)]).program().unwrap().pools, [1, 1]);
 }
 
-/// A stage has room for its own layers and for the micro-batches in flight: those of 1F1B shrink from stage to stage, GPipe keeps all.
+/// A stage has memory for its own layers and for the micro-batches in flight: with 1F1B these decrease from stage to
+/// stage, with GPipe all are kept.
 #[test]
 fn memory_counts_the_micro_batches_in_flight() {
     let in_flight = |schedule: &str| -> Vec<u32> {

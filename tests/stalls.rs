@@ -1,4 +1,4 @@
-//! Jobs with a fault on purpose: each ends within its limit, names the rank that is to blame, and says so by its exit code.
+//! Tests jobs with an injected fault: each ends within its limit, names the culprit rank, and has the right exit code.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::commands::{folder, lockstep};
 
-/// Three ranks with two exchanges a step.
+/// Three ranks with two exchanges per step.
 fn run<'a>(fault: &'a str, limit: &'a str) -> Vec<&'a str> {
     let mut all =
         vec!["exec", "run", "--model", "mlp", "--data", "synthetic:600", "--ranks", "3", "--batch-per-rank", "4"];
@@ -18,9 +18,9 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A job that must end with this code and say all of that.
+/// Runs a job that must end with this code and these messages.
 fn ends(folder: &PathBuf, fault: &str, code: i32, parts: &[&str]) -> String {
-    // A panic first prints where it was, which takes its time where backtraces are asked for.
+    // A panic first prints a backtrace, which takes its time if requested.
     let limit = if fault.starts_with("panic") { "30" } else { "0.5" };
     let output = lockstep(folder, &run(fault, limit));
     let text = said(&output);
@@ -47,7 +47,7 @@ fn an_operation_that_never_returns_is_named_and_the_process_ends() {
     let folder = folder("stall-hang");
     let parts = ["the run has stalled", "not begun by rank 2", "cause: rank 2, in `", "step 5", "rank 0: waits in `"];
     ends(&folder, "hang:2@5", 3, &parts);
-    // The record says the same afterwards.
+    // The record gives the same report afterwards.
     let output = lockstep(&folder, &["exec", "inspect", "flight-0.json"]);
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(told.contains("3 of 3 ranks on record") && told.contains("cause: rank 2, in `"), "{told}");
@@ -62,9 +62,9 @@ fn a_collective_that_one_rank_leaves_out_is_named() {
 #[test]
 fn collectives_in_another_order_never_pass() {
     let folder = folder("stall-order");
-    // One after the other, each rank waits for messages of the one that another has not begun.
+    // In sequence, each rank waits for messages of the exchange that another has not begun.
     ends(&folder, "order:1@2", 3, &["collective ", "step 2", "cause: all wait for each other", "in another order"]);
-    // Both at once, messages of one arrive where those of the other are expected, and the lengths differ.
+    // With both at once, messages of one arrive where those of the other are expected, and the lengths differ.
     let both = [&run("order:1@2", "0.5")[..], &["--concurrent-exchanges", "2"]].concat();
     let output = lockstep(&folder, &both);
     assert!(output.status.code() == Some(1) && said(&output).contains("elements as exchange"), "{}", said(&output));
@@ -79,7 +79,7 @@ fn a_rank_that_is_alone_does_not_hang_either() {
     assert!(said(&output).contains("cause: rank 0, in `"), "{}", said(&output));
 }
 
-/// An interrupt waits for the step under way; where that never ends, it does not wait for ever.
+/// An interrupt waits for the step in progress; if that never ends, the wait is bounded.
 #[test]
 fn an_interrupt_ends_a_run_whose_step_does_not_end() {
     let folder = folder("stall-interrupt");
@@ -87,7 +87,7 @@ fn an_interrupt_ends_a_run_whose_step_does_not_end() {
     all.extend(["--checkpoint", "kept", "--checkpoint-every", "2", "--metrics", "m.jsonl"]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
     let job = command.args(all).current_dir(&folder).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    // Three steps are done, so the interrupt is heeded after the fourth, which does not end.
+    // Three steps are done, so the interrupt takes effect after the fourth, which does not end.
     while std::fs::read_to_string(folder.join("m.jsonl")).unwrap_or_default().lines().count() < 3 {
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -96,7 +96,7 @@ fn an_interrupt_ends_a_run_whose_step_does_not_end() {
     let output = job.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", said(&output));
     assert!(said(&output).contains("has not ended in 5s: the last checkpoint stands"), "{}", said(&output));
-    // Five seconds are the rule, and as many are left to a machine that is busy.
+    // The grace period is five seconds; a busy machine gets as much again.
     assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
     assert!(folder.join("kept/step-0000000002.safetensors").exists());
 }

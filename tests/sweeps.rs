@@ -1,4 +1,4 @@
-//! `lockstep sim sweep` and `exec sweep` as users meet them: fronts in all forms, an interrupt, and going on from it.
+//! Tests `lockstep sim sweep` and `exec sweep` as users use them: fronts in all formats, an interrupt, and resuming.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn fronts_are_printed_in_every_form_and_drawn() {
     let front = rows(&folder, "sim-sweep", &arguments);
     let text = std::fs::read_to_string(folder.join("rows.csv")).expect("rows");
     assert_eq!(text.lines().count(), 1 + 3 * 2 * 2 * 2);
-    // Each point of a front stands in the file; more ranks on the same front are faster.
+    // Each point of a front is in the file; more ranks on the same front are faster.
     for pair in front.windows(2) {
         let same = ["scale", "batch_per_rank"].iter().all(|column| pair[0][column] == pair[1][column]);
         if same {
@@ -31,7 +31,7 @@ fn fronts_are_printed_in_every_form_and_drawn() {
     }
     let picture = std::fs::read_to_string(folder.join("front.svg")).expect("a picture");
     assert!(picture.starts_with("<svg") && picture.matches("<polyline").count() == 4, "{picture}");
-    // The same question again finds every row there, and answers the same.
+    // Rerunning finds every row there, and prints the same.
     assert_eq!(rows(&folder, "sim-sweep", &arguments), front);
     let table = stdout(&folder, &arguments);
     assert!(table.contains("knee") && table.contains("24 of 24 points"), "{table}");
@@ -48,7 +48,7 @@ fn lists_in_the_file_are_those_of_the_flags() {
     let by_file = stdout(&folder, &["sim", "sweep", "e.toml"]);
     let flags = "sim sweep --model mlp --cluster ethernet-4 --ranks 1..16 --bucket layer,whole --scale nic=1,4";
     assert_eq!(by_file, stdout(&folder, &flags.split_whitespace().collect::<Vec<_>>()));
-    // Other commands take the single values.
+    // Other commands use the single values.
     assert_eq!(rows(&folder, "sim-predict", &["sim", "predict", "e.toml"]).len(), 2);
 }
 
@@ -95,7 +95,7 @@ fn an_interrupted_sweep_goes_on_to_the_same_bytes() {
     let answer = String::from_utf8(output.stdout).expect("UTF-8");
     let note = format!("interrupted: {done} of 2560 rows are in rows.jsonl; rerunning the command resumes");
     assert!(answer.contains(&note), "{answer}");
-    // All further rows would take long here: as many again, into a file of their own, must begin alike.
+    // All remaining rows would take long here: equally many, into a file of their own, must begin alike.
     let torn = &part[..part.len() - 40];
     std::fs::write(&path, torn).expect("written");
     let small = command("rows.jsonl");
@@ -153,7 +153,7 @@ fn shards_are_merged_to_the_file_of_one_command() {
         assert!(!folder.join(&out).exists());
         ok(&["--out", &out, "--shard", "2/2"]);
         let merged = ok(&["--out", &out, "--merge", "2"]);
-        // The arms' seconds are those of other runs.
+        // The arms' seconds differ between runs.
         if whole == "points.csv" {
             assert_eq!(read(&out), read(whole));
             let front = |answer: &str| answer.lines().filter(|line| !line.starts_with("note: all")).count();
@@ -199,7 +199,7 @@ fn arms_are_trained_and_what_is_there_is_not_trained_again() {
     assert_eq!(std::fs::read_to_string(folder.join("rows.csv")).expect("rows"), whole);
 }
 
-/// The rows that are committed are those of all runs of the experiments that are committed, so that nothing is left to train.
+/// The committed rows are those of all runs of the committed experiments, so that nothing is left to train.
 #[test]
 fn committed_rows_are_those_of_the_committed_experiments() {
     let kept = tempfile::tempdir().unwrap();

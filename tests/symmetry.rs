@@ -1,4 +1,4 @@
-//! The fork is symmetric: one program, simulated and executed, sends the same messages between the same ranks.
+//! Tests that one program, simulated and executed, sends the same messages between the same ranks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,14 +47,14 @@ fn executed(program: &Program) -> (Traffic, Vec<(u32, u32, u32)>) {
     (traffic, runs(&run.timeline))
 }
 
-/// Which task ran on which rank in which iteration, as often as it did.
+/// Each run of a task: rank, task and iteration.
 fn runs(timeline: &lockstep_models::Timeline) -> Vec<(u32, u32, u32)> {
     let mut all: Vec<_> = timeline.spans.iter().map(|span| (span.rank, span.iteration, span.task)).collect();
     all.sort_unstable();
     all
 }
 
-/// Whatever serves an allreduce message by message, and forms that differ from a registry's example.
+/// All algorithms of an allreduce by messages, and forms that differ from a registry's example.
 fn algorithms() -> impl Strategy<Value = Algorithm> {
     let serves = |algorithm: &Algorithm| algorithm.serves(&Collective::AllReduce) && algorithm.library().is_none();
     let forms = ["multi-color:2", "parameter-server:1:dedicated"].map(|form| form.parse().unwrap());
@@ -89,7 +89,8 @@ proptest! {
         prop_assert_eq!(one.1, other.1);
     }
 
-    /// Stages send each other what crosses their borders, parts of layers along `tensor`, and gradients along `data`.
+    /// Stages send activations and gradients across their borders, parts of layers along `tensor`, and gradients along
+    /// `data`.
     #[test]
     fn pipelines_send_the_same_messages_on_both_sides(
         seed in 0u64..1000,
@@ -111,7 +112,7 @@ proptest! {
         prop_assert_eq!(simulated(&program), executed(&program));
     }
 
-    /// Layers that ranks share, pass by pass, models that are averaged, tables that a node's first device keeps.
+    /// Layers that ranks share pass by pass, averaged models, and tables on a node's first device.
     #[test]
     fn every_other_strategy_sends_the_same_messages_on_both_sides(
         net in crate::hybrid::nets(),
@@ -138,7 +139,7 @@ proptest! {
         prop_assert_eq!(simulated(&program), executed(&program));
     }
 
-    /// Reduce-scatters and allgathers, behind the backward pass and beside it.
+    /// Reduce-scatters and allgathers, after the backward pass and overlapping with it.
     #[test]
     fn shared_optimizer_state_sends_the_same_messages_on_both_sides(
         seed in 0u64..1000,

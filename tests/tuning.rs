@@ -1,4 +1,4 @@
-//! The auto-tuner on simulated and on trained learners.
+//! Tests the auto-tuner on simulated and on trained learners.
 
 use lockstep_experiment::{Experiment, Learners};
 use lockstep_measure::operation::Operation;
@@ -23,7 +23,7 @@ fn predicted(experiment: &Experiment) -> (u32, f64, Vec<String>) {
     (rows[0].setting.ranks, rows[0].images_per_s, notes)
 }
 
-/// What the tuner finds is what predictions of each number say, one after the other.
+/// The tuner finds the number of learners that predictions of each number give.
 #[test]
 fn the_simulated_tuner_climbs_to_where_another_learner_is_no_gain() {
     for (cluster, batch) in [("dgx1-v100", 16), ("titanx8-pcie3", 64)] {
@@ -60,7 +60,7 @@ fn tuning_is_refused_where_it_makes_no_sense() {
     assert!("none".parse::<Learners>().is_err());
 }
 
-/// A run that is tuned is the run of its segments, and a log repeats it to the bit, whatever is measured.
+/// A tuned run equals the run of its segments, and a log reproduces it to the bit, whatever is measured.
 #[test]
 fn a_tuned_run_repeats_by_its_log() {
     use lockstep_exec::data::Dataset;
@@ -90,7 +90,7 @@ fn a_tuned_run_repeats_by_its_log() {
     assert_eq!((one.configuration.learners, one.configuration.setting().ranks), (2, 2), "what a row is about");
     assert_eq!((&one.run.weights_sha256, &one.run.state_sha256), (&other.run.weights_sha256, &other.run.state_sha256));
     assert!(one.run.losses.last() < one.run.losses.first(), "it learns");
-    // Whatever is measured here, its own log repeats it.
+    // Whatever is measured here, its own log reproduces it.
     experiment.tuning.clear();
     let free = train(&experiment);
     experiment.tuning = vec![Logged { configuration: configuration.label(), seed: 1, trials: free.trials.clone() }];

@@ -1,4 +1,5 @@
-//! ZeRO trains like one rank that accumulates, to the bit: with the optimizer's state shared out, and with gradients where others were.
+//! Tests that ZeRO trains like one rank that accumulates, to the bit: with the optimizer's state shared out, and with
+//! gradients that reuse memory.
 
 use std::sync::Arc;
 
@@ -15,8 +16,9 @@ use crate::stages::schedules;
 proptest! {
     #![proptest_config(ProptestConfig { cases: 160, ..ProptestConfig::default() })]
 
-    /// A reduce-scatter and an allgather make the allreduce of a ring, and of direct messages: sharing the optimizer's state out
-    /// changes no bit, whatever the buckets, and however many parameters a rank updates; nor does it if gradients share places.
+    /// A reduce-scatter and an allgather make up the allreduce of a ring, and of direct messages: sharing out the
+    /// optimizer's state changes no bit, whatever the buckets, and however many parameters a rank updates; nor do
+    /// gradients that share memory.
     #[test]
     fn shared_optimizer_state_trains_the_bits_of_ssgd(
         model in 0u64..200,
@@ -44,14 +46,14 @@ proptest! {
             accumulate, bucket, chunk, concurrent_exchanges, fuse, pad, algorithm: algorithm.parse().unwrap(),
             ..Job::new(model, replicas * workers, batch_per_rank)
         };
-        // With replicas, parts lie along `device`, and each is added up along `data`; ssgd adds up along both.
+        // With replicas, parts are along `device`, and each is summed along `data`; ssgd sums along both.
         let mesh = Mesh::new(&[(Axis::Data, replicas), (Axis::Device, workers)]).unwrap();
         let mesh = (replicas > 1).then_some(mesh);
         let zero = Job { strategy: strategy.parse().unwrap(), mesh, ..ssgd.clone() };
         let (shared, twin) = both(&zero, seed, &optimizer);
         assert_equal_bits(&shared, &twin, &format!("{zero:?}"));
-        // An allreduce in chunks gives every member a part of each chunk, which is added up in another order; and so are micro-batches where
-        // ranks keep the sums of their parts alone.
+        // An allreduce in chunks gives every member a part of each chunk, which is summed in another order; so are
+        // micro-batches where ranks keep the sums of their parts alone.
         if chunk.is_none() && replicas == 1 && (strategy == "zero-1" || accumulate == 1) {
             assert_equal_bits(&shared, &both(&ssgd, seed, &optimizer).0, &format!("{zero:?} beside ssgd"));
         }
@@ -70,8 +72,9 @@ fn meshes() -> impl Strategy<Value = Vec<(Axis, u32)>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Beside layers that are split along `tensor`, with stages and without, in every order of the axes: the bits of the twin that computes
-    /// every part, and where nothing is added up over replicas, those of the same strategy without shared state.
+    /// With layers split along `tensor`, with stages and without, in every order of the axes: the bits of the twin that
+    /// computes every part, and, where nothing is summed over replicas, those of the same strategy without shared
+    /// state.
     #[test]
     fn shared_optimizer_state_of_split_layers_changes_no_bit(
         (mut net, norm) in (nets(), any::<bool>()),
@@ -94,7 +97,7 @@ proptest! {
             accumulate, schedule, cut, bucket, concurrent_exchanges, fuse, pad, mesh: Some(mesh.clone()),
             ..Job::new(net.model(), mesh.ranks(), batch_per_rank)
         };
-        // Small models have not layers enough for all cuts.
+        // Small models do not have enough layers for all cuts.
         prop_assume!(job.program().map_err(|error| error.to_string()).map_or_else(
             |error| !error.contains("layers, and") && !error.contains("read the samples"), |_| true));
         let (shared, twin) = both(&job, seed, &optimizer);
@@ -107,8 +110,8 @@ proptest! {
     }
 }
 
-/// Where an arena is smaller than the parameters, buckets do lie where others were, and weights, momentum and losses are those of a run
-/// whose gradients all have places of their own, of stage 3, and without micro-batches of stage 1.
+/// If an arena is smaller than the parameters, buckets do reuse memory, and weights, momentum and losses equal those of
+/// a run whose gradients have places of their own, those of stage 3 and, without micro-batches, those of stage 1.
 #[test]
 fn gradients_in_places_of_others_change_no_bit() {
     let (mut shared, mut brackets) = (0, 0);
@@ -143,7 +146,7 @@ fn gradients_in_places_of_others_change_no_bit() {
         if accumulate == 1 {
             assert_eq!(one, apart, "model {seed}, fused: {fuse}, stage 1");
         }
-        // Sums of micro-batches have brackets of their own.
+        // Sums of micro-batches have their own reduction order.
         brackets += u32::from(one.0 != apart.0);
         let off = one.2.iter().zip(&apart.2).map(|(x, y)| (x - y).abs()).fold(0.0, f32::max);
         assert!(off < 1e-4, "model {seed} is off by {off}");

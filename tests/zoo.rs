@@ -1,4 +1,5 @@
-//! The zoo from its files to a step: every model becomes a program that is simulated, and is trained where images are small.
+//! Tests the zoo from its files to a step: every model becomes a program that is simulated, and is trained if its
+//! images are small.
 
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ fn every_model_is_simulated_and_costs_order_them() {
         lockstep_readers::zoo().into_iter().map(|name| (name.clone(), simulated_step_s(&name))).collect();
     let of = |wanted: &str| seconds.iter().find(|(name, _)| name == wanted).map(|(_, seconds)| *seconds).unwrap();
     assert!(seconds.iter().all(|(_, seconds)| *seconds > 0.0), "{seconds:?}");
-    // More work and more to exchange takes longer on the same machine.
+    // More work and larger exchanges take longer on the same machine.
     for (less, more) in [
         ("mlp", "lenet"),
         ("lenet", "nin"),
@@ -81,7 +82,7 @@ fn every_model_has_a_setting() {
     assert_eq!(names, lockstep_readers::zoo());
 }
 
-// Two tests, so that they share the cores: they come last, when nothing is left to run beside one.
+// Two tests, so that they share the cores: they are last, when nothing else is left to run.
 
 #[test]
 fn every_model_trains_a_step() {
@@ -94,7 +95,7 @@ fn every_other_model_trains_a_step() {
 }
 
 fn train_a_step<'a>(settings: impl Iterator<Item = &'a (&'a str, &'a str)>) {
-    // Variants that differ from another by a stride or by more of the same layers are left to a thorough run.
+    // Variants that differ by a stride or by more of the same layers are left to a thorough run.
     let thorough = std::env::var_os("LOCKSTEP_THOROUGH").is_some();
     for &(name, sizes) in settings {
         if !thorough && (name.ends_with(":stride-1x1") || name == "vgg-19") {

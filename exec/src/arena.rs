@@ -1,7 +1,7 @@
-//! A fixed piece of fp32 memory that tasks and messages in flight share range by range.
+//! Holds fixed fp32 memory that tasks and messages in flight share range by range.
 //!
-//! While an exchange reads or sums into one bucket of the gradients, the backward pass writes others. The program's order
-//! keeps the ranges apart; the arena only hands out pointers that stay valid and never borrow the whole.
+//! While an exchange reads or sums into one bucket of the gradients, the backward pass writes others. The program's
+//! order keeps the ranges apart; the arena only hands out pointers that stay valid and never borrows the whole.
 
 use std::any::Any;
 use std::ops::Range;
@@ -12,14 +12,14 @@ use crate::region::{Region, RegionMut};
 pub struct Arena {
     start: *mut f32,
     elements: usize,
-    /// Who frees it.
+    /// The owner, which frees it.
     _keeper: Box<dyn Any + Send + Sync>,
 }
 
-// SAFETY: who keeps the memory may be sent, and the memory is used through the arena alone.
+// SAFETY: the owner may be sent, and the memory is used through the arena alone.
 unsafe impl Send for Arena {}
 
-// SAFETY: shared access is by `slice` and `slice_mut`, whose callers promise that nobody is in each other's way.
+// SAFETY: shared access is by `slice` and `slice_mut`, whose callers promise that accesses do not conflict.
 unsafe impl Sync for Arena {}
 
 impl Arena {
@@ -30,38 +30,38 @@ impl Arena {
         unsafe { Arena::over(start, elements, Box::new(values)) }
     }
 
-    /// Zeros, this many `elements`, from the beginning of a page on.
+    /// `elements` zeros, aligned to a page.
     pub fn of_pages(elements: usize) -> Arena {
         /// 4 KiB.
         #[derive(Clone)]
         #[repr(C, align(4096))]
         struct Page([f32; 1024]);
         let mut pages = vec![Page([0.0; 1024]); elements.div_ceil(1024)];
-        // SAFETY: pages are arrays without gaps, which stay where they are when the vector is moved, and it is only kept.
+        // SAFETY: pages are arrays without gaps, which do not move with the vector, and the vector is only kept.
         unsafe { Arena::over(pages.as_mut_ptr().cast(), elements, Box::new(pages)) }
     }
 
-    /// The memory of `keeper`.
+    /// An arena over memory that `keeper` owns.
     ///
     /// # Safety
-    /// There are as many initialised elements, they stay where they are until the keeper is dropped, and nobody uses them but
-    /// through the arena.
+    /// `start` points to `elements` initialised elements that do not move until the keeper is dropped and are accessed
+    /// through the arena alone.
     pub unsafe fn over(start: *mut f32, elements: usize, keeper: Box<dyn Any + Send + Sync>) -> Arena {
         Arena { start, elements, _keeper: keeper }
     }
 
-    /// Where it begins, in bytes.
+    /// Its address in bytes.
     #[cfg(test)]
     pub(crate) fn address(&self) -> usize {
         self.start.addr()
     }
 
-    /// Elements.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.elements
     }
 
-    /// Whether there are none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -72,20 +72,20 @@ impl Arena {
         unsafe { self.start.add(range.start) }
     }
 
-    /// A range to read.
+    /// A slice to read.
     ///
     /// # Safety
-    /// Nobody writes to the range while the slice lives.
+    /// The range is not written while the slice lives.
     pub unsafe fn slice(&self, range: Range<usize>) -> &[f32] {
         let pointer = self.pointer(&range);
         // SAFETY: in bounds (checked above), initialised, and unwritten by the caller's promise.
         unsafe { std::slice::from_raw_parts(pointer, range.len()) }
     }
 
-    /// A range to write.
+    /// A slice to write.
     ///
     /// # Safety
-    /// Nobody else reads or writes the range while the slice lives.
+    /// The range is not otherwise read or written while the slice lives.
     #[expect(clippy::mut_from_ref, reason = "ranges are kept apart by the program's order, as the caller promises")]
     pub unsafe fn slice_mut(&self, range: Range<usize>) -> &mut [f32] {
         let pointer = self.pointer(&range);
@@ -93,24 +93,24 @@ impl Arena {
         unsafe { std::slice::from_raw_parts_mut(pointer, range.len()) }
     }
 
-    /// A range for messages.
+    /// A region that messages read or write.
     pub fn region(&self, range: Range<usize>) -> RegionMut {
         let length = range.len();
-        // SAFETY: in bounds; who posts messages keeps the arena alive until they are done.
+        // SAFETY: in bounds; the caller that posts messages keeps the arena alive until they are done.
         unsafe { RegionMut::new(self.pointer(&range), length) }
     }
 
-    /// A range for messages that only read.
+    /// A region that messages only read.
     pub fn region_to_read(&self, range: Range<usize>) -> Region {
         let length = range.len();
         // SAFETY: as above.
         unsafe { Region::new(self.pointer(&range), length) }
     }
 
-    /// A copy of everything.
+    /// A copy of all elements.
     ///
     /// # Safety
-    /// Nobody writes meanwhile.
+    /// The arena is not written meanwhile.
     pub unsafe fn to_vec(&self) -> Vec<f32> {
         // SAFETY: by the caller's promise.
         unsafe { self.slice(0..self.len()) }.to_vec()

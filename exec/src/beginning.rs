@@ -1,4 +1,4 @@
-//! The state of a training that begins with given values, such as those of a file of weights.
+//! Makes the state of a training that starts from given values, such as those of a weights file.
 
 use lockstep_models::{InitialValues, Judge, Program};
 
@@ -6,10 +6,11 @@ use crate::init;
 use crate::state::{Position, State};
 
 impl State {
-    /// The state before the first step, with `values` in place of what `seed` draws; learners and their average model all begin so.
+    /// The state before the first step, with `values` in place of those drawn from `seed`; learners and their average
+    /// model all start from it.
     ///
     /// # Panics
-    /// Values of another length than the parameter of their name.
+    /// A value whose length differs from the parameter of its name.
     pub fn beginning(program: &Program, seed: u64, values: &InitialValues) -> State {
         let whole = program.whole_model();
         let (mut parameters, mut statistics) = (init::parameters(whole, seed), init::statistics(whole));
@@ -45,7 +46,7 @@ mod tests {
                          [[layer]]\nkind = \"batch_norm\"\n[[layer]]\nkind = \"dense\"\nout_features = 4\n\
                          [[layer]]\nkind = \"softmax_cross_entropy\"\n";
 
-    /// Another value for each element, by name.
+    /// A distinct value for each element, by name.
     fn values(model: &Model) -> InitialValues {
         let ramp = |count: u64, from: u64| (from..from + count).map(|at| at as f32).collect::<Vec<f32>>();
         let parameters = model.layers().iter().flat_map(|node| &node.parameters);
@@ -56,7 +57,8 @@ mod tests {
         }
     }
 
-    /// On every strategy each rank gets its part of the parameters and of the running statistics, and all ranks' are the whole again.
+    /// With every strategy each rank gets its part of the parameters and running statistics, and the parts of all ranks
+    /// make up the whole.
     #[test]
     fn every_rank_begins_with_its_part() {
         let model = Arc::new(lockstep_readers::parse_model("m.toml", MODEL).unwrap());
@@ -72,7 +74,7 @@ mod tests {
             ("local-sgd:tau=2", "learner=2"),
         ] {
             let mesh: Mesh = mesh.parse().unwrap();
-            // Of one axis it is the strategy's own.
+            // On a single axis it is the strategy's default.
             let (ranks, mesh) = (mesh.ranks(), (strategy == "model-parallel").then_some(mesh));
             let job = Job { strategy: strategy.parse().unwrap(), mesh, ..Job::new(Arc::clone(&model), ranks, 4) };
             let program = job.program().unwrap_or_else(|error| panic!("{strategy}: {error}"));
@@ -87,7 +89,7 @@ mod tests {
                 assert_eq!(part.len() as u64, program.model.parameter_elements(), "{strategy}");
             }
         }
-        // What no file has is drawn as it is without one.
+        // Values missing from the file are drawn as without one.
         let none =
             State::beginning(&Job::new(Arc::clone(&model), 1, 4).program().unwrap(), 7, &InitialValues::default());
         assert_eq!(none.weights_of(0), init::parameters(&model, 7));

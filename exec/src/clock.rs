@@ -1,4 +1,4 @@
-//! Clocks of several processes, aligned with rank 0's by ping-pong before and after a run (Cristian 1989).
+//! Aligns the clocks of several processes with rank 0's by ping-pong before and after a run (Cristian 1989).
 
 use std::time::Instant;
 
@@ -12,16 +12,16 @@ const PONG: u32 = 4;
 const OFFSET: u32 = 5;
 const ROUNDS: u32 = 40;
 
-/// How far a rank's clock is behind rank 0's, and within what.
+/// The offset of a rank's clock from rank 0's, with its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Offset {
     /// To be added to the rank's clock, in nanoseconds.
     nanos: i64,
-    /// Half the fastest round trip, in nanoseconds: the offset is true within this.
+    /// Half the fastest round trip, in nanoseconds: the uncertainty of the offset.
     within: u64,
 }
 
-/// The offset of this rank's clock; every rank calls it at the same point.
+/// Measures the offset of this rank's clock; every rank calls it at the same point.
 pub(crate) fn offset(end: &mut dyn Transport, clock: Instant) -> Result<Offset, TransportError> {
     let now = || clock.elapsed().as_nanos() as u64;
     if end.rank().0 > 0 {
@@ -40,7 +40,7 @@ pub(crate) fn offset(end: &mut dyn Transport, clock: Instant) -> Result<Offset, 
             control::send(end, Rank(rank), PING, 0)?;
             let theirs = control::receive(end, Rank(rank), PONG)?;
             let got = now();
-            // Their clock was read halfway between, give or take half the round trip.
+            // The other clock was read halfway, give or take half the round trip.
             let within = (got - sent) / 2;
             if within < best.within {
                 best = Offset { nanos: (sent + within) as i64 - theirs as i64, within };
@@ -52,7 +52,8 @@ pub(crate) fn offset(end: &mut dyn Transport, clock: Instant) -> Result<Offset, 
     Ok(Offset::default())
 }
 
-/// Moves spans onto rank 0's clock; gives the residual in seconds: how far the two offsets disagree, plus their uncertainty.
+/// Moves spans onto rank 0's clock; returns the residual in seconds: the difference of the two offsets plus their
+/// uncertainty.
 pub(crate) fn align<'a>(spans: impl Iterator<Item = &'a mut Span>, before: Offset, after: Offset) -> f64 {
     let shift = (before.nanos + after.nanos) / 2;
     let moved = |time: Time| Time((time.0 as i64).saturating_add(shift.saturating_mul(1_000)).max(0) as u64);

@@ -1,7 +1,8 @@
-//! Data sets: labelled images in memory, those that `--data` names, and the order in which they are trained on.
+//! Loads data sets: labelled images, the sources that `--data` names, and the order in which samples are trained on.
 //!
-//! Every source ends in the same [`Dataset`], checked where it is made and normalised by the figures of its training part,
-//! so that nothing behind it asks where the images came from. Those of packed files stay there, and are decoded when they are drawn.
+//! Every source ends in the same [`Dataset`], checked where it is made and normalised by the statistics of its training
+//! part, so that later code does not depend on the source. Packed files stay packed; their samples are decoded when
+//! they are drawn.
 
 mod augmentation;
 mod decoders;
@@ -41,24 +42,24 @@ use subset::Subset;
 /// Labelled images of one shape.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dataset {
-    /// Where it came from, for messages.
+    /// Its source, for messages.
     place: String,
-    /// Of an image in memory.
+    /// Shape of an image as stored.
     shape: Shape,
-    /// What is taken of an image, if not all of it: a patch of this shape.
+    /// The shape of the patch taken from an image, if not the whole image is.
     patch: Option<Shape>,
     classes: u32,
     pixels: Pixels,
     /// One per sample, below `classes`.
     labels: Vec<u32>,
-    /// What is done to samples that are drawn for training.
+    /// The augmentation of samples drawn for training.
     augmentation: Augmentation,
-    /// Who decodes samples that are JPEG files.
+    /// The threads that decode JPEG samples.
     decoders: Arc<Decoders>,
 }
 
 impl Dataset {
-    /// A set of no samples, whose other parts are still to come.
+    /// A set without samples, to be filled in.
     fn empty() -> Dataset {
         Dataset {
             place: String::new(),
@@ -102,10 +103,10 @@ impl Dataset {
         Ok(Dataset { place: place.into(), shape, classes, pixels, labels, ..Dataset::empty() })
     }
 
-    /// (training part, held-out part), normalised, of what `--data` names: `mnist` (5,000 digits that are part of the
-    /// binary), `synthetic` or `synthetic:SAMPLES` (seeded images of the model's shape and classes), a folder of IDX files, or
-    /// packed files, `TRAIN.pack` (of which a tenth is held out) or `TRAIN.pack+HELD_OUT.pack`; behind any of them
-    /// `:TRAIN+HELD_OUT` takes that many samples of the two parts, always the same ones.
+    /// Returns (training part, held-out part), normalised, of the set named by `--data`: `mnist` (5,000 digits that are
+    /// part of the binary), `synthetic` or `synthetic:SAMPLES` (seeded images of the model's shape and classes), a
+    /// folder of IDX files, or packed files, `TRAIN.pack` (of which a tenth is held out) or `TRAIN.pack+HELD_OUT.pack`.
+    /// After any of them `:TRAIN+HELD_OUT` takes that many samples of the two parts, always the same ones.
     ///
     /// # Errors
     /// Unreadable or broken files, and data that do not fit `model`; each with place, value and cure.
@@ -113,8 +114,8 @@ impl Dataset {
         Dataset::load_augmented(what, model, Augmentation::default())
     }
 
-    /// As [`Dataset::load`], the training part augmented. Where patches are asked for, both parts may have images larger than the
-    /// model takes, and the held-out one gives the patches in their centres.
+    /// As [`Dataset::load`], with augmentation of the training part. Where patches are requested, the images of both
+    /// parts may be larger than the model's input; for the held-out part the central patch is used.
     ///
     /// # Errors
     /// As there.
@@ -130,7 +131,8 @@ impl Dataset {
         Ok((train.augmented(augmentation), held_out))
     }
 
-    /// What predictions are told of packed files, without reading a sample; `None` where `what` names no packed file.
+    /// The sizes of packed files that predictions use, without reading a sample; `None` where `what` names no packed
+    /// file.
     ///
     /// # Errors
     /// As [`Dataset::load`].
@@ -143,7 +145,7 @@ impl Dataset {
         Ok(Some(Dataset::sizes((&train, &held_out))))
     }
 
-    /// Both parts, not normalised yet.
+    /// Both parts, not yet normalised.
     fn parts(what: &str, model: &Model, augmentation: Augmentation) -> Result<(Dataset, Dataset), InputError> {
         let (name, subset) = name_and_subset(what);
         let files = packed::named(name);
@@ -169,7 +171,7 @@ impl Dataset {
     /// Whether `model` can be trained on these images: equal shapes, and an output for every label.
     ///
     /// # Errors
-    /// What differs, with both figures.
+    /// The mismatch, with both values.
     pub fn check_fits(&self, model: &Model) -> Result<(), InputError> {
         self.check_takes(model.name(), model.input(), model.classes())
     }
@@ -196,13 +198,13 @@ impl Dataset {
         Ok(())
     }
 
-    /// Whether images are as large as `input` or larger, with as many channels.
+    /// Whether images are at least as large as `input`, with as many channels.
     fn has_patches(&self, input: Shape) -> bool {
         let Shape { channels, height, width } = self.shape;
         channels == input.channels && height >= input.height && width >= input.width
     }
 
-    /// The same images, of which patches of shape `input` are taken.
+    /// The same images, of which patches of shape `input` are used.
     ///
     /// # Errors
     /// Images that are smaller or have other channels.
@@ -221,7 +223,7 @@ impl Dataset {
         Ok(Dataset { patch: (input != self.shape).then_some(input), ..self })
     }
 
-    /// What samples are like that are decoded when they are drawn, on average; `None` of other sets.
+    /// Average sizes of samples that are decoded when they are drawn; `None` for other sets.
     pub fn encoded(&self) -> Option<EncodedSamples> {
         match &self.pixels {
             Pixels::Encoded(samples) if samples.is_jpeg() => Some(samples.mean()),
@@ -229,12 +231,12 @@ impl Dataset {
         }
     }
 
-    /// The file in which samples lie that are decoded when they are drawn.
+    /// The file of samples that are decoded when they are drawn.
     pub fn file(&self) -> Option<&Path> {
         self.encoded().map(|_| Path::new(&self.place))
     }
 
-    /// What predictions are told of the two parts of a set.
+    /// The sizes of a set's two parts, for predictions.
     pub fn sizes((train, held_out): (&Dataset, &Dataset)) -> SetSizes {
         let message_elements = matches!(train.pixels, Pixels::Encoded(_)).then(|| train.mean_message_elements());
         let counts = SetSizes::of_counts(train.len() as u64, held_out.len() as u64);
@@ -247,7 +249,7 @@ impl Dataset {
         self.labels.len()
     }
 
-    /// Shape of a sample as a model gets it.
+    /// Shape of a sample as the model receives it.
     pub fn shape(&self) -> Shape {
         self.patch.unwrap_or(self.shape)
     }
@@ -263,7 +265,7 @@ impl Dataset {
     }
 }
 
-/// A set's name and the part of it that is taken, if not all is.
+/// A set's name and the subset to take, if any.
 fn name_and_subset(what: &str) -> (&str, Option<Subset>) {
     match Subset::split(what) {
         Some((name, subset)) if !Path::new(what).exists() => (name, Some(subset)),
@@ -284,7 +286,7 @@ fn unknown(what: &str) -> InputError {
 
 #[cfg(test)]
 impl Dataset {
-    /// All images, `[samples, channels, height, width]`, of a set that has values in memory.
+    /// All images, `[samples, channels, height, width]`, of a set held as values in memory.
     fn values(&self) -> &[f32] {
         let Pixels::Values(values) = &self.pixels else { panic!("samples are packed") };
         values

@@ -1,12 +1,12 @@
-//! The devices a rank computes on, and what the executor asks of them, a trait for each part.
+//! Defines the devices that ranks compute on: what the executor asks of a device, one trait per part.
 //!
-//! A [`Device`] is the memory of one rank and the arithmetic on it. The replica says which tensors a task reads and writes, by
-//! their places in the memory plan; the device knows where that memory is. Messages reach it there where all members of an
-//! exchange have devices that reach each other, or that MPI reaches; else a device with memory of its own brings ranges of its
-//! buffers out to the host before an exchange and in again behind it.
+//! A [`Device`] is the memory of one rank and the arithmetic on it. The replica names the tensors that a task reads and
+//! writes by their places in the memory plan; the device knows where that memory is. Messages access device memory
+//! directly where all members of an exchange have devices that can access each other, or that MPI can access. Otherwise
+//! a device with memory of its own copies ranges of its buffers to the host before an exchange and back after it.
 //!
-//! What a device is told happens in the order in which it was told, and may happen later: a device that *defers* answers before
-//! the work is done, and gives losses and times when it is asked to settle.
+//! A device executes calls in order, possibly asynchronously: a device that *defers* returns before the work is done,
+//! and reports losses and times when it is synchronized.
 
 mod blueprint;
 mod buffers;
@@ -37,7 +37,7 @@ pub use storage::{Storage, Values};
 
 /// One rank's memory and arithmetic.
 ///
-/// Every call may say that the device is lost, or out of memory; the CPU never does.
+/// Every call may report that the device is lost or out of memory; the CPU never does.
 pub trait Device: Compute + Storage + Staging + Groups + Clock + Send {}
 
 impl<D: Compute + Storage + Staging + Groups + Clock + Send> Device for D {}

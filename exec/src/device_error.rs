@@ -1,13 +1,13 @@
-//! What a device can say instead of doing what it was asked.
+//! Defines the errors of a device.
 
 use std::fmt;
 
 use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
-/// A device's refusal. The CPU never refuses.
+/// An error of a device. The CPU returns none.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DeviceError {
-    /// Its memory does not hold what it was asked for.
+    /// Its memory is too small for an allocation.
     OutOfMemory {
         /// What the memory was for.
         what: String,
@@ -18,21 +18,21 @@ pub enum DeviceError {
         /// Bytes that the device has.
         total: u64,
     },
-    /// It does not answer any more, or has done what it must not: nothing on it can be trusted.
+    /// It no longer responds, or has executed something invalid: none of its results can be trusted.
     Lost {
-        /// The call that said so.
+        /// The call that reported it.
         call: String,
-        /// The library's word for it.
+        /// The library's message.
         reason: String,
     },
-    /// A library will not do a call.
+    /// A library refuses a call.
     Refused {
         /// The call.
         call: String,
-        /// The library's word for it.
+        /// The library's message.
         reason: String,
     },
-    /// A kernel's source gave no program.
+    /// A kernel's source does not compile.
     Compiler(String),
     /// There is no such device, or a library is missing.
     Unavailable(String),

@@ -1,4 +1,4 @@
-//! Why a run ended early.
+//! Defines the errors that end a run early.
 
 use std::fmt;
 
@@ -7,42 +7,43 @@ use lockstep_topology::InputError;
 use crate::device_error::DeviceError;
 use crate::transport::TransportError;
 
-/// A failure of a run; every rank stops on the first.
+/// A failure of a run; every rank stops on the first one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExecError {
-    /// What the user asked for cannot be run.
+    /// The user's request cannot be run.
     Input(InputError),
-    /// A rank failed or its messages did.
+    /// A rank or its messages failed.
     Transport(TransportError),
     /// A device refused or is lost.
     Device(DeviceError),
     /// A rank panicked.
     Panic {
-        /// Which.
+        /// The rank.
         rank: u32,
-        /// What it said.
+        /// The panic's message.
         message: String,
     },
-    /// A loss that is no finite number.
+    /// A loss that is not finite.
     Diverged {
-        /// Whose samples.
+        /// The rank with these samples.
         rank: u32,
-        /// In which step, counted from 0.
+        /// The step, counted from 0.
         step: u64,
         /// NaN or infinite.
         loss: f64,
-        /// The first layers whose output is not finite; `None` where the parameters are not finite any more, and nobody can say.
+        /// The first layers whose output is not finite; `None` where the parameters are not finite any more, so they
+        /// cannot be found.
         layers: Option<String>,
     },
-    /// Another process cannot go on, and says why.
+    /// Another process has failed and reports why.
     Elsewhere,
-    /// Nothing moved for the stall limit.
+    /// No progress within the stall limit.
     Stall {
-        /// On which rank.
+        /// The rank that reported it.
         rank: u32,
         /// For how long, in seconds.
         seconds: f64,
-        /// The collective, who is missing, what each rank of the process does, and the cause; a line each.
+        /// The collective, the missing ranks, what each rank of the process does, and the cause; one line each.
         report: String,
     },
 }

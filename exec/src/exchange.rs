@@ -1,8 +1,8 @@
-//! One member's run of a collective: pulls the steps of its lanes and performs them on a transport.
+//! Runs one member's part of a collective: takes the steps of its channels and performs them on a transport.
 //!
-//! The engine knows sends, receives and sums, and no collective by name. Lanes are the concurrency: at most `window`
-//! are in flight, started in order, each advanced until it waits. Nothing is allocated after creation but a lane's own
-//! iterator state, which the schedule keeps on the stack.
+//! The engine knows sends, receives and sums, but no collective by name. Channels (lanes in the code) provide
+//! concurrency: at most `window` are in flight, started in order, each advanced until it waits. After creation nothing
+//! is allocated but a channel's iterator state, which the schedule keeps on the stack.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,37 +13,37 @@ use lockstep_topology::collective::{Action, Lane, Schedule};
 use crate::regions::Regions;
 use crate::transport::{Combine, RecvId, Region, RegionMut, SendId, Tag, Transport, TransportError};
 
-/// Where an exchange reads and writes.
+/// The memory that an exchange reads and writes.
 #[derive(Debug, Clone)]
 pub struct Buffers {
     input: Regions<Region>,
     output: Regions<RegionMut>,
     scratch: RegionMut,
     in_place: bool,
-    /// The collective's element that the buffer begins with.
+    /// The collective's element at which the buffer starts.
     first: usize,
 }
 
 impl Buffers {
-    /// One buffer of the collective's elements, input and output at once; `scratch` has [`scratch_elements`], or none
+    /// One buffer of the collective's elements, both input and output; `scratch` has [`scratch_elements`], or none
     /// where the transport needs none.
     pub fn in_place(buffer: RegionMut, scratch: RegionMut) -> Buffers {
         let (input, output) = (Regions::one(buffer.read()), Regions::one(buffer));
         Buffers { input, output, scratch, in_place: true, first: 0 }
     }
 
-    /// The same, of which this member has only a part: what begins at the collective's element `first`.
+    /// The same, where this member holds only a part, from the collective's element `first` on.
     pub fn from_element(self, first: usize) -> Buffers {
         Buffers { first, ..self }
     }
 
-    /// Input and output apart, as alltoallv has them: each is a concatenation over members.
+    /// Separate input and output, as for alltoallv: each is a concatenation over members.
     pub fn separate(input: Region, output: RegionMut) -> Buffers {
         Buffers::apart(Regions::one(input), Regions::one(output))
     }
 
-    /// The same where what is concatenated lies anywhere: a block travels as a message for each of its regions, in which its receiver
-    /// divides it alike.
+    /// The same where the concatenated regions are at arbitrary addresses: a block is sent as one message per region,
+    /// and its receiver must divide it alike.
     pub(crate) fn scattered(input: Vec<Region>, output: Vec<RegionMut>) -> Buffers {
         Buffers::apart(Regions::of(input), Regions::of(output))
     }
@@ -52,52 +52,52 @@ impl Buffers {
         Buffers { input, output, scratch: RegionMut::empty(), in_place: false, first: 0 }
     }
 
-    /// The collective's elements from `start` to `end`, as this member's buffer counts them.
+    /// The collective's elements from `start` to `end`, as indices into this member's buffer.
     ///
     /// # Panics
-    /// When they begin before its part.
+    /// When they start before this member's part.
     fn range(&self, start: u64, end: u64) -> Range<usize> {
         assert!(start as usize >= self.first, "{start}..{end} of a part that begins at {}", self.first);
         start as usize - self.first..end as usize - self.first
     }
 }
 
-/// Elements of scratch memory that sums of `schedule` need with `window` lanes in flight.
+/// Elements of scratch memory that the sums of `schedule` need with `window` channels in flight.
 pub fn scratch_elements(schedule: &Schedule, window: u32) -> u64 {
     u64::from(window.clamp(1, schedule.lanes().max(1))) * schedule.chunk_elements()
 }
 
-/// Messages and payload bytes.
+/// Number of messages and bytes of payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traffic {
     /// Number of messages.
     pub messages: u64,
-    /// Their payload.
+    /// Their payload in bytes.
     pub bytes: u64,
 }
 
-/// How far an exchange is.
+/// The progress of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// A message is missing; call again after [`Transport::wait`].
     Waiting,
-    /// The result is there and the buffers are free.
+    /// The result is complete and the buffers are free.
     Done,
 }
 
-/// A lane in flight.
+/// A channel in flight.
 #[derive(Debug)]
 struct Slot {
     lane: Option<Lane>,
-    /// The step that cannot start before an earlier send from its range is done.
+    /// A step that cannot start before an earlier send from its range is done.
     held: Option<(Action, u32, Range<usize>)>,
-    /// What has not come of a block, and from whom.
+    /// The outstanding receives of a block; their sender is `from`.
     receives: Vec<RecvId>,
     from: u32,
     sends: Vec<(SendId, Range<usize>)>,
 }
 
-/// One member's run of a [`Schedule`], to be restarted for every iteration.
+/// One member's run of a [`Schedule`], restarted for every iteration.
 #[derive(Debug)]
 pub struct Exchange {
     schedule: Arc<Schedule>,
@@ -106,20 +106,20 @@ pub struct Exchange {
     number: u32,
     buffers: Buffers,
     slots: Vec<Slot>,
-    /// Lanes before this one are done.
+    /// Channels before this one are done.
     first: u32,
-    /// Lanes from this one on have not started.
+    /// Channels from this one on have not started.
     next: u32,
     sent: Vec<Traffic>,
 }
 
 impl Exchange {
-    /// The part of `member`, where member i of the schedule is rank `ranks[i]` of the transport.
+    /// The part of member `member`, where member i of the schedule is rank `ranks[i]` of the transport.
     ///
-    /// `number` tells exchanges apart and is the same on all members; so is `window`, the most lanes in flight.
+    /// `number` identifies the exchange and is the same on all members, as is `window`, the most channels in flight.
     ///
     /// # Panics
-    /// When the buffers or the ranks do not fit the schedule: those who lower programs make them fit.
+    /// When the buffers or the ranks do not fit the schedule; lowering makes them fit.
     pub fn new(
         schedule: Arc<Schedule>,
         member: u32,
@@ -130,7 +130,7 @@ impl Exchange {
     ) -> Exchange {
         assert_eq!(ranks.len(), schedule.members() as usize, "one rank for each member");
         assert!(member < schedule.members(), "member {member} of {}", schedule.members());
-        // Of a part, ranges outside of it are refused when a step names them.
+        // Where a member holds a part, ranges outside of it are refused when a step names them.
         let fits = (buffers.first + buffers.output.len()) as u64 <= schedule.elements();
         assert!(!buffers.in_place || fits, "the collective's elements");
         let window = window.clamp(1, schedule.lanes().max(1));
@@ -140,36 +140,36 @@ impl Exchange {
         Exchange { schedule, member, ranks, number, buffers, slots, first: 0, next: 0, sent }
     }
 
-    /// Begins the next run, with the same buffers.
+    /// Starts the next run, with the same buffers.
     ///
     /// # Panics
-    /// When the last run has begun and is not done.
+    /// When the previous run is not done.
     pub fn restart(&mut self) {
         assert!(self.first == self.next, "an exchange is restarted while lanes are in flight");
         (self.first, self.next) = (0, 0);
     }
 
-    /// Lets the run that begins have its elements at `data`.
+    /// Uses `data` as the buffer of the run that starts.
     pub(crate) fn turn_to(&mut self, data: RegionMut) {
         debug_assert!(self.buffers.in_place && data.len() == self.buffers.output.len());
         (self.buffers.input, self.buffers.output) = (Regions::one(data.read()), Regions::one(data));
     }
 
-    /// Does what can be done without waiting.
+    /// Makes all progress possible without waiting.
     ///
     /// # Errors
-    /// When the job is over; the exchange is of no further use then.
+    /// When the job has ended; the exchange cannot be used any more.
     ///
     /// # Panics
-    /// When the schedule is a library's, whose sends copy: it is called by [`Transport::library_allreduce`] instead.
+    /// When the schedule is a library's, whose sends copy: use [`Transport::library_allreduce`] for it.
     pub fn progress(&mut self, transport: &mut dyn Transport) -> Result<Progress, TransportError> {
         assert!(!self.schedule.buffered_sends(), "a library's collective is called, not run by its steps");
         transport.poll()?;
         self.turn(transport)
     }
 
-    /// As [`Exchange::progress`], after a poll that serves all exchanges of a rank: one poll for each would swallow the
-    /// news of the one before, and the wait that follows would sleep over it.
+    /// As [`Exchange::progress`], after one poll that serves all exchanges of a rank: with a poll for each, one
+    /// exchange's poll would consume the events of another, and the wait that follows would sleep through them.
     ///
     /// # Errors
     /// As there.
@@ -193,10 +193,10 @@ impl Exchange {
         Ok(if self.first == lanes { Progress::Done } else { Progress::Waiting })
     }
 
-    /// Runs to the end and blocks meanwhile.
+    /// Runs to the end, blocking.
     ///
     /// # Errors
-    /// When the job is over.
+    /// When the job has ended.
     pub fn complete(&mut self, transport: &mut dyn Transport) -> Result<(), TransportError> {
         while self.progress(transport)? == Progress::Waiting {
             transport.wait(None)?;
@@ -204,17 +204,17 @@ impl Exchange {
         Ok(())
     }
 
-    /// Lets the next messages pass as those of exchange `number`; only a fault on purpose wants that.
+    /// Sends the next messages as those of exchange `number`; used for injected faults only.
     pub(crate) fn pose_as(&mut self, number: u32) {
         self.number = number;
     }
 
-    /// What was sent to each member in all runs so far.
+    /// Traffic to each member over all runs so far.
     pub fn sent(&self) -> impl Iterator<Item = (Rank, &Traffic)> {
         self.ranks.iter().copied().zip(&self.sent)
     }
 
-    /// Whose messages are missing at the moment, as (lane, rank), for an error message about a job that is stuck.
+    /// The outstanding messages as (channel, rank), for error messages about stalled jobs.
     pub fn waits(&self) -> impl Iterator<Item = (u32, Rank)> {
         let window = self.slots.len() as u32;
         (self.first..self.next).filter_map(move |lane| {
@@ -223,7 +223,7 @@ impl Exchange {
         })
     }
 
-    /// Advances a lane until it waits or is done; its slot is empty then.
+    /// Advances a channel until it waits or is done; its slot is empty then.
     fn advance(&mut self, lane: u32, transport: &mut dyn Transport) -> Result<(), TransportError> {
         let window = self.slots.len() as u32;
         let index = lane % window;
@@ -257,7 +257,8 @@ impl Exchange {
                 }
                 continue;
             }
-            // The peer has consumed what it must have by now (the checker proves it); a transport may not know it yet.
+            // The peer has consumed what it must have by now (the checker proves it); the transport may not have
+            // noticed yet.
             if self.buffers.in_place && overlaps(&slot.sends, &range) {
                 retire(&mut slot.sends, transport)?;
                 if overlaps(&slot.sends, &range) {
@@ -285,7 +286,7 @@ fn overlaps(sends: &[(SendId, Range<usize>)], range: &Range<usize>) -> bool {
     sends.iter().any(|(_, sent)| sent.start < range.end && range.start < sent.end)
 }
 
-/// Forgets the sends that are done.
+/// Removes the sends that are complete.
 fn retire(sends: &mut Vec<(SendId, Range<usize>)>, transport: &mut dyn Transport) -> Result<(), TransportError> {
     let mut failure = None;
     sends.retain(|(id, _)| {

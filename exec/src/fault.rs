@@ -1,21 +1,21 @@
-//! Faults on purpose, for the tests of how a job ends that has one.
+//! Injects faults, for tests of how a faulty job ends.
 
 use std::str::FromStr;
 
-/// What goes wrong.
+/// The kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The rank panics.
     Panic,
     /// An operation of the rank never returns.
     Hang,
-    /// The rank leaves out its first exchange.
+    /// The rank skips its first exchange.
     Skip,
-    /// The rank does its first two exchanges in each other's place.
+    /// The rank swaps its first two exchanges.
     Order,
-    /// The rank's process ends without a word.
+    /// The rank's process is killed.
     Kill,
-    /// The rank's process stops and does not end.
+    /// The rank's process is stopped and does not end.
     Stop,
 }
 
@@ -32,18 +32,18 @@ const KINDS: [(&str, Kind); 6] = [
 /// A fault on one rank in one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InjectedFault {
-    /// What.
+    /// The kind.
     pub kind: Kind,
-    /// Where.
+    /// The rank.
     pub rank: u32,
-    /// When, in steps since training began.
+    /// The step, counted from the start of training.
     pub step: u64,
 }
 
 impl FromStr for InjectedFault {
     type Err = String;
 
-    /// Reads `hang:1@3`: in step 3 (from 0) rank 1 does not return.
+    /// Reads `hang:1@3`: in step 3 (from 0) rank 1 hangs.
     fn from_str(text: &str) -> Result<InjectedFault, String> {
         let cure = || format!("{text:?}: write KIND:RANK@STEP, with KIND panic, hang, skip, order, kill or stop");
         let (kind, place) = text.split_once(':').ok_or_else(cure)?;
@@ -58,15 +58,15 @@ impl FromStr for InjectedFault {
 }
 
 impl InjectedFault {
-    /// Whether it strikes this rank in this step.
+    /// Whether it applies to this rank in this step.
     pub(crate) fn strikes(&self, rank: u32, step: u64) -> bool {
         (self.rank, self.step) == (rank, step)
     }
 
-    /// What it does in the middle of an operation; nothing if it is about exchanges.
+    /// Triggers the fault in the middle of an operation; does nothing if the fault is about exchanges.
     pub(crate) fn strike(&self) {
         let signal = |name: &str| {
-            // The command's own failure would leave a run without its fault, which its test notices.
+            // If the command fails, the run goes without its fault, which its test notices.
             let _ = std::process::Command::new("kill").args([name, &std::process::id().to_string()]).status();
         };
         match self.kind {

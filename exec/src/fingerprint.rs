@@ -1,4 +1,4 @@
-//! SHA-256 over fp32 tensors, so that the equality of two runs is the equality of two strings.
+//! Computes SHA-256 over fp32 tensors, so that equality of two runs is equality of two strings.
 
 use sha2::{Digest, Sha256};
 
@@ -11,7 +11,7 @@ impl Fingerprint {
         Fingerprint(Sha256::new())
     }
 
-    /// Of these elements alone.
+    /// The fingerprint of these elements alone.
     pub(crate) fn of(values: &[f32]) -> Fingerprint {
         let mut fingerprint = Fingerprint::new();
         fingerprint.add(values);
@@ -28,7 +28,7 @@ impl Fingerprint {
         }
     }
 
-    /// The 256 bits.
+    /// The 256 bits as words.
     pub(crate) fn words(self) -> [u64; 4] {
         let digest = self.0.finalize();
         let word = |i: usize| u64::from_be_bytes(std::array::from_fn(|byte| digest[8 * i + byte]));
@@ -36,7 +36,7 @@ impl Fingerprint {
     }
 }
 
-/// As `sha256sum` prints it.
+/// In hexadecimal, as `sha256sum` prints it.
 pub(crate) fn hex(words: [u64; 4]) -> String {
     words.iter().map(|word| format!("{word:016x}")).collect()
 }

@@ -1,8 +1,8 @@
-//! The flight recorder: what each rank of a process did last, written without locks, read by whoever wants to know.
+//! Records the last operations of each rank without locks, for readers on other threads.
 //!
-//! A rank notes an operation when it begins and when it ends: four stores (3 ns) into a ring of a thousand entries that it alone
-//! writes. A reader on another thread may meet an entry that is being overwritten; it reads the count before and after and
-//! leaves out what the writer may have reached meanwhile.
+//! A rank records when an operation begins and ends: four stores (3 ns) into a ring of a thousand entries that it alone
+//! writes. A reader may see an entry that is being overwritten; it reads the count before and after and discards the
+//! entries that the writer may have reached meanwhile.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Instant;
@@ -11,26 +11,26 @@ use lockstep_models::{Op, Program, TaskId};
 use lockstep_topology::Time;
 use serde::{Deserialize, Serialize};
 
-/// Operations that are remembered of each rank.
+/// Operations kept per rank.
 pub const OPERATIONS: usize = 1000;
 
-/// Peers that a rank names when it waits; more do not help whoever reads it.
+/// Peers recorded for a rank that waits; a reader gains nothing from more.
 const PEERS: usize = 8;
 
-/// What a rank does beside the tasks of its program.
+/// Operations of a rank that are not tasks of its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Aside {
-    /// Meets the others before and after the iterations.
+    /// Synchronizing with the other ranks before and after the iterations.
     Meeting,
-    /// Judges the model, or waits for who does.
+    /// Evaluating the model, or waiting for the rank that does.
     Evaluation,
-    /// Keeps the state, or waits for who does.
+    /// Saving the state, or waiting for the rank that does.
     Saving,
     /// Shuffles the samples that ranks hold.
     Shuffle,
 }
 
-/// Codes of asides in an entry; tasks are below.
+/// Codes of asides in an entry; codes of tasks are below them.
 const ASIDES: [(Aside, &str); 4] = [
     (Aside::Meeting, "meeting of all ranks"),
     (Aside::Evaluation, "evaluation"),
@@ -39,13 +39,13 @@ const ASIDES: [(Aside, &str); 4] = [
 ];
 const FIRST_ASIDE: u32 = u32::MAX - ASIDES.len() as u32;
 
-/// One operation in the ring; all of them words, so that no reader sees half a number.
+/// One operation in the ring, in whole words, so that no reader sees half a number.
 #[derive(Default)]
 struct Entry {
-    /// Task or aside, and the iteration above.
+    /// Task or aside in the low half, iteration in the high half.
     what: AtomicU64,
     begun: AtomicU64,
-    /// 0 while it is under way.
+    /// 0 while in progress.
     ended: AtomicU64,
 }
 
@@ -53,13 +53,13 @@ struct Entry {
 pub(crate) struct Recorder {
     rank: u32,
     entries: Vec<Entry>,
-    /// Operations noted so far.
+    /// Operations recorded so far.
     count: AtomicU64,
-    /// When something of this rank last moved, in picoseconds.
+    /// When this rank last made progress, in picoseconds.
     moved: AtomicU64,
-    /// By exchange of the role: iterations that were begun.
+    /// By exchange of the role: runs started.
     started: Vec<AtomicU32>,
-    /// Whom it waits for; `u32::MAX` where nobody stands.
+    /// The ranks it waits for; `u32::MAX` in unused entries.
     waits: [AtomicU32; PEERS],
     over: AtomicBool,
 }
@@ -83,7 +83,7 @@ impl Recorder {
         let number = self.count.load(Ordering::Relaxed);
         let entry = &self.entries[number as usize % OPERATIONS];
         self.count.store(number + 1, Ordering::Relaxed);
-        // Who sees anything of what follows sees the new count, and so that the old entry is gone.
+        // A reader that sees any of the stores below also sees the new count, and so knows that the old entry is gone.
         fence(Ordering::Release);
         entry.ended.store(0, Ordering::Relaxed);
         entry.what.store(u64::from(code) | u64::from(iteration) << 32, Ordering::Relaxed);
@@ -92,23 +92,23 @@ impl Recorder {
         number
     }
 
-    /// Notes that a task begins; gives the number to end it with.
+    /// Records that a task begins; returns the number to end it with.
     pub(crate) fn begin(&self, task: TaskId, iteration: u32, at: Time) -> u64 {
         self.note(task as u32, iteration, at)
     }
 
-    /// Notes that the exchange which is the role's `number`th begins.
+    /// Records that the role's exchange number `number` begins.
     pub(crate) fn begin_exchange(&self, number: usize, task: TaskId, iteration: u32, at: Time) -> u64 {
         self.started[number].store(iteration + 1, Ordering::Relaxed);
         self.note(task as u32, iteration, at)
     }
 
-    /// Notes that what is no task begins.
+    /// Records that an operation outside the program begins.
     pub(crate) fn begin_aside(&self, aside: Aside, iteration: u32, at: Time) -> u64 {
         self.note(FIRST_ASIDE + aside as u32, iteration, at)
     }
 
-    /// Notes that an operation has ended; one that has left the ring meanwhile is forgotten.
+    /// Records that an operation has ended; ignored if it has left the ring meanwhile.
     pub(crate) fn end(&self, number: u64, at: Time) {
         if self.count.load(Ordering::Relaxed) - number <= OPERATIONS as u64 {
             self.entries[number as usize % OPERATIONS].ended.store(at.0.max(1), Ordering::Relaxed);
@@ -116,24 +116,24 @@ impl Recorder {
         self.moved.store(at.0, Ordering::Relaxed);
     }
 
-    /// Notes that a message has come or gone.
+    /// Records that a message has arrived or been sent.
     pub(crate) fn moved(&self, at: Time) {
         self.moved.store(at.0, Ordering::Relaxed);
     }
 
-    /// Says whom the rank waits for.
+    /// Records which ranks this rank waits for.
     pub(crate) fn wait_for(&self, peers: impl Iterator<Item = u32>) {
         let mut peers = peers.fuse();
         self.waits.iter().for_each(|place| place.store(peers.next().unwrap_or(u32::MAX), Ordering::Relaxed));
     }
 
-    /// Notes at its end that the rank has ended, well or not.
+    /// A guard that on drop records that the rank has ended, whether well or not.
     pub(crate) fn closing(&self) -> Closing<'_> {
         Closing(self)
     }
 }
 
-/// What a rank holds while it lives.
+/// Held by a rank while it runs; records its end on drop.
 pub(crate) struct Closing<'a>(&'a Recorder);
 
 impl Drop for Closing<'_> {
@@ -142,50 +142,50 @@ impl Drop for Closing<'_> {
     }
 }
 
-/// An operation of a rank, as it is told.
+/// An operation of a rank, as reported.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Operation {
-    /// The how-many-eth of its rank, from 0.
+    /// Its index among the operations of its rank, from 0.
     pub number: u64,
-    /// The task, as timelines call it.
+    /// The task's name, as in timelines.
     pub name: String,
     /// The step since training began, from 0.
     pub step: u64,
-    /// Of a collective: its number among all of the run, the same on every rank that takes part.
+    /// For a collective: its number among all of the run, the same on every rank that takes part.
     pub collective: Option<u64>,
-    /// Of a collective: its method, the bytes of its buffer and its first and last rank.
+    /// For a collective: its method, the bytes of its buffer and its first and last rank.
     pub what: Option<(String, u64, u32, u32)>,
     /// Seconds since the run began.
     pub begun_s: f64,
-    /// The same; nothing while it is under way.
+    /// Seconds since the run began; `None` while in progress.
     pub ended_s: Option<f64>,
-    /// Whether it is none of the program's tasks.
+    /// Whether it is outside the tasks of the program.
     pub is_aside: bool,
 }
 
-/// What is known of a rank.
+/// The record of one rank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flight {
-    /// Which.
+    /// The rank.
     pub rank: u32,
     /// Its last operations in the order in which they began.
     pub operations: Vec<Operation>,
-    /// Ranks whose messages it waits for, if it has waited for some time.
+    /// Ranks whose messages it waits for, once it has waited for some time.
     pub waits_for: Vec<u32>,
-    /// Seconds since anything of it moved.
+    /// Seconds since its last progress.
     pub idle_s: f64,
     /// Whether it has ended.
     pub over: bool,
-    /// By exchange of its role: runs that it has begun.
+    /// By exchange of its role: runs started.
     pub started: Vec<u32>,
 }
 
 /// The flight recorders of a process.
 pub(crate) struct Flights<'a> {
     program: &'a Program,
-    /// Steps that were done before this run.
+    /// Steps done before this run.
     first: u64,
     ranks: u32,
     clock: Instant,
@@ -193,7 +193,7 @@ pub(crate) struct Flights<'a> {
 }
 
 impl<'a> Flights<'a> {
-    /// For the ranks of this process.
+    /// Recorders for the ranks of this process.
     pub(crate) fn new(program: &'a Program, first: u64, here: impl Iterator<Item = u32>) -> Flights<'a> {
         let exchanges = |rank| program.roles[program.role_of(rank)].exchanges().count();
         let recorders = here.map(|rank| Recorder::new(rank, exchanges(rank))).collect();
@@ -205,17 +205,17 @@ impl<'a> Flights<'a> {
         self.ranks
     }
 
-    /// The zero of all records.
+    /// The time zero of all records.
     pub(crate) fn clock(&self) -> Instant {
         self.clock
     }
 
-    /// The time on that clock.
+    /// The current time on that clock.
     pub(crate) fn now(&self) -> Time {
         Time::from_nanos(self.clock.elapsed().as_nanos() as u64)
     }
 
-    /// That of a rank of this process.
+    /// The recorder of a rank of this process.
     pub(crate) fn of(&self, rank: u32) -> &Recorder {
         self.recorders.iter().find(|recorder| recorder.rank == rank).expect("a recorder for each rank here")
     }
@@ -225,7 +225,7 @@ impl<'a> Flights<'a> {
         self.recorders.iter().all(|recorder| recorder.over.load(Ordering::Acquire))
     }
 
-    /// Seconds since something last moved on the rank of this process that has been still for longest; 0 where all have ended.
+    /// Seconds since the last progress of the rank of this process that has been idle longest; 0 where all have ended.
     pub(crate) fn longest_still_s(&self) -> f64 {
         let now = self.now().0;
         let live = self.recorders.iter().filter(|recorder| !recorder.over.load(Ordering::Acquire));
@@ -233,7 +233,7 @@ impl<'a> Flights<'a> {
         idle.max().unwrap_or(0) as f64 * 1e-12
     }
 
-    /// What is known of all ranks of this process.
+    /// The records of all ranks of this process.
     pub(crate) fn read(&self) -> Vec<Flight> {
         let now = self.now();
         self.recorders.iter().map(|recorder| self.read_one(recorder, now)).collect()
@@ -251,7 +251,7 @@ impl<'a> Flights<'a> {
             .collect();
         fence(Ordering::Acquire);
         let kept = recorder.count.load(Ordering::Relaxed).saturating_sub(OPERATIONS as u64);
-        // An entry counts as noted before all of it is stored; the last one is under way then.
+        // An entry is counted before all of it is stored, so the last one may still be incomplete.
         let operations = copies.into_iter().filter(|(number, ..)| *number >= kept);
         let operations =
             operations.map(|(number, what, begun, ended)| self.operation(recorder.rank, number, what, begun, ended));

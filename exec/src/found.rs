@@ -1,4 +1,4 @@
-//! What the ranks of a process leave in it beside their results: the first failure of their own, and rank 0's model.
+//! Collects what the ranks of a process share beside their results: the first failure of their own, and rank 0's model.
 
 use std::sync::Mutex;
 
@@ -7,20 +7,20 @@ use crate::replica::Replica;
 use crate::transport::TransportError;
 use crate::watch::Guard;
 
-/// z and, unless it has just begun, z_prev.
+/// z and, unless it has not moved yet, z_prev.
 pub(crate) type AverageModel = (Vec<f32>, Option<Vec<f32>>);
 
-/// What the ranks of a process tell beside their results.
+/// What the ranks of a process report beside their results.
 #[derive(Default)]
 pub(crate) struct Found {
-    /// The first failure that is a rank's own.
+    /// The first failure of a rank of this process that is not a transport error.
     error: Mutex<Option<ExecError>>,
-    /// Rank 0's, in the end: its replica, and its average model with the one before.
+    /// At the end: rank 0's replica, and its average model with the previous one.
     pub replica: Mutex<Option<(Replica, Option<AverageModel>)>>,
 }
 
 impl Found {
-    /// Others' transport errors follow from the first rank's own failure, which is the one to report.
+    /// Records the first failure that is a rank's own; transport errors of other ranks only follow from it.
     pub(crate) fn note<T>(&self, result: Result<T, ExecError>) -> Result<T, ExecError> {
         result.inspect_err(|error| {
             if let (Ok(mut slot), false) = (self.error.lock(), matches!(error, ExecError::Transport(_))) {
@@ -29,7 +29,7 @@ impl Found {
         })
     }
 
-    /// What ended the run, with what its rank was doing.
+    /// The error that ended the run, with what its rank was doing.
     pub(crate) fn cause(&self, error: TransportError, guard: &Guard<'_>) -> ExecError {
         let own = self.error.lock().ok().and_then(|mut slot| slot.take());
         own.unwrap_or_else(|| match error {

@@ -1,4 +1,4 @@
-//! What the ranks of a run leave comes together on rank 0, over the same wires as everything else.
+//! Gathers the results of all ranks on rank 0, over the transport of the run.
 
 use lockstep_models::{Judge, Periodic, PeriodicSpan, Span};
 use lockstep_topology::{Rank, Time};
@@ -10,23 +10,23 @@ use crate::worker::Outcome;
 const LENGTH: u32 = 1;
 const CONTENT: u32 = 2;
 
-/// What one rank leaves: its outcome, its batch norm statistics, its own weights, and fingerprints of the model.
+/// The results of one rank: its outcome, batch norm statistics, own weights, and fingerprints of the model.
 pub(crate) struct Legacy {
     pub outcome: Outcome,
     pub statistics: Vec<f32>,
-    /// Of a learner, whose weights nobody else has.
+    /// A learner's weights, which no other rank has.
     pub weights: Vec<f32>,
     /// The reference model of its device, from the device's first learner.
     pub reference: Vec<f32>,
-    /// Of the parameters that all workers have; `None` for ranks that only serve.
+    /// Fingerprint of the parameters that all workers share; `None` for ranks that only serve.
     pub fingerprint: Option<[u64; 4]>,
-    /// Of all of the rank's parameters, where those of other ranks are other parts of the model.
+    /// Fingerprint of all of the rank's parameters, where other ranks hold other parts of the model.
     pub part_fingerprint: Option<[u64; 4]>,
-    /// How far the rank's spans may be off rank 0's clock, in seconds.
+    /// Bound on the error of the rank's spans relative to rank 0's clock, in seconds.
     pub clock_residual_s: f64,
 }
 
-/// All ranks' legacies in rank order, on rank 0; nothing elsewhere.
+/// All ranks' results in rank order, on rank 0; `None` elsewhere.
 pub(crate) fn gather(end: &mut dyn Transport, own: Legacy) -> Result<Option<Vec<Legacy>>, TransportError> {
     if end.rank().0 != 0 {
         let words = encode(&own);
@@ -42,7 +42,7 @@ pub(crate) fn gather(end: &mut dyn Transport, own: Legacy) -> Result<Option<Vec<
     Ok(Some(all))
 }
 
-/// Words travel as bit patterns of fp32 elements; copying does not change them.
+/// Words are sent as bit patterns of fp32 elements; copying does not change them.
 fn send(end: &mut dyn Transport, words: &[u64]) -> Result<(), TransportError> {
     let halves = words.iter().flat_map(|word| control::words(*word));
     control::send_elements(end, Rank(0), CONTENT, halves.collect())
@@ -53,7 +53,7 @@ fn receive(end: &mut dyn Transport, from: Rank, words: usize) -> Result<Vec<u64>
     Ok(halves.chunks_exact(2).map(control::value).collect())
 }
 
-/// Lists one after the other, each behind its length.
+/// Lists one after the other, each preceded by its length.
 fn encode(legacy: &Legacy) -> Vec<u64> {
     let outcome = &legacy.outcome;
     let mut words = vec![legacy.clock_residual_s.to_bits(), u64::from(outcome.moves), outcome.direct];
@@ -110,7 +110,7 @@ fn decode(words: &[u64]) -> Legacy {
         periodic_sent: list().chunks_exact(2).map(traffic).collect(),
         moves: words[1] == 1,
         direct: words[2],
-        // Only rank 0's count, and its own legacy does not travel.
+        // Only rank 0's count, and rank 0's own results are not sent.
         evaluations: Vec::new(),
         restarts: Vec::new(),
         judge: Judge::default(),

@@ -1,4 +1,4 @@
-//! What a rank holds: its replica or its server's sums, and scratch; it outlives the rank's end of the wires.
+//! Owns a rank's memory: its replica or its server's sums, and scratch. It outlives the rank's transport.
 
 use std::ops::Range;
 
@@ -16,20 +16,20 @@ use crate::snapshot::ORDER_ELEMENTS;
 use crate::transport::RegionMut;
 use crate::whole;
 
-/// All that messages of a rank read and write; it outlives the rank's end of the wires.
+/// All memory that messages of a rank read and write; it outlives the rank's transport.
 pub(crate) struct Memory {
     /// `None` for ranks that only serve.
     pub replica: Option<Replica>,
-    /// The device of a rank that only serves: memory without arithmetic, none where there is a replica.
+    /// The device of a rank that only serves: memory without arithmetic; empty where there is a replica.
     server: Null,
-    /// For sums in flight, one per exchange task.
+    /// Scratch for sums in flight, one per exchange task.
     pub scratch: Vec<Arena>,
-    /// What rank 0's orders are sent from, and a place for one that arrives.
+    /// The memory that rank 0's orders are sent from, and space for one that arrives.
     pub orders: Arena,
 }
 
 impl Memory {
-    /// The memory of `rank`, its scratch still to come.
+    /// The memory of `rank`; its scratch is added later.
     pub(crate) fn new(setup: &Setup<'_>, rank: u32) -> Result<Memory, ExecError> {
         let program = setup.program;
         let role = &program.roles[program.role_of(rank)];
@@ -50,7 +50,8 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Takes over the state that training resumes; in a new one, learners' average model is the model that all start with.
+    /// Loads the state from which training resumes. In a new training the learners' average model is the common initial
+    /// model.
     fn begin(&mut self, setup: &Setup<'_>, rank: usize) -> Result<(), DeviceError> {
         let Some(replica) = &mut self.replica else { return Ok(()) };
         if let Some(state) = setup.options.start {
@@ -74,7 +75,7 @@ impl Memory {
         previous.iter().try_for_each(|previous| replica.set_values_of(shared.previous, previous))
     }
 
-    /// So many elements on the host, kept for the rest of the run.
+    /// `elements` elements in host memory, kept for the rest of the run.
     pub(crate) fn scratch(&mut self, elements: usize) -> RegionMut {
         let arena = Arena::new(vec![0.0; elements]);
         let region = arena.region(0..elements);
@@ -90,12 +91,12 @@ impl Memory {
         }
     }
 
-    /// Where elements `range` of a buffer lie.
+    /// The place of elements `range` of a buffer.
     pub(crate) fn place(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
         self.replica.as_ref().map_or_else(|| self.server.place(buffer, range), |replica| replica.place(buffer, range))
     }
 
-    /// Does what a copy says; activations and gradients are those of the replica.
+    /// Performs a copy; activations and gradients are those of the replica.
     pub(crate) fn copy(&mut self, of: &Copy) -> Result<(), DeviceError> {
         if of.rows.is_empty() && !of.clear {
             return Ok(());
@@ -114,24 +115,24 @@ impl Memory {
         self.replica.as_mut().expect("check: models are averaged, and moved, where there are some")
     }
 
-    /// Begins again at the average model, the reference model too where there is one.
+    /// Restarts from the average model, and resets the reference model to it where there is one.
     pub(crate) fn restart(&mut self, shared: SharedModels) -> Result<(), DeviceError> {
         assign(self.device(), [Some(Buffer::Parameters), shared.reference()], shared.average)
     }
 
-    /// Lets the replica be the average model, and gives the learner's own weights.
+    /// Loads the average model into the replica and returns the learner's own weights.
     pub(crate) fn be_average(&mut self, shared: SharedModels) -> Result<Vec<f32>, DeviceError> {
         let own = self.trained().parameters()?;
         self.device().assign(Buffer::Parameters, shared.average)?;
         Ok(own)
     }
 
-    /// Lets the replica be the learner again.
+    /// Restores the learner's own weights.
     pub(crate) fn be_learner(&mut self, own: &[f32]) -> Result<(), DeviceError> {
         self.trained().set_parameters(own)
     }
 
-    /// A model that a rank has, between iterations: its own, or one that learners share.
+    /// A model of a rank between iterations: its own, or one that learners share.
     pub(crate) fn model(&mut self, model: Buffer) -> Result<Vec<f32>, DeviceError> {
         match &mut self.replica {
             Some(replica) => replica.values_of(model),
@@ -140,12 +141,12 @@ impl Memory {
     }
 }
 
-/// Sets models to what `from` holds.
+/// Sets models to the contents of `from`.
 fn assign(device: &mut dyn Device, models: [Option<Buffer>; 2], from: Buffer) -> Result<(), DeviceError> {
     models.into_iter().flatten().try_for_each(|model| device.assign(model, from))
 }
 
-/// The replica of a rank of `role`: of the whole model, or of its part of one.
+/// The replica of a rank of `role`: of the whole model, or of the rank's part.
 fn replica_of(setup: &Setup<'_>, role: &Role, rank: u32, declared: Vec<usize>) -> Result<Replica, ExecError> {
     let program = setup.program;
     let threads = &Threads::new(setup.options.threads_per_rank)?;

@@ -1,6 +1,6 @@
-//! Initial values: every parameter as its model says, drawn from a stream of its own.
+//! Draws the initial values of every parameter as its model says, each from a random stream of its own.
 //!
-//! The stream is chosen by the seed and the parameter's position, so all ranks start alike without a broadcast and no value
+//! The seed and the parameter's position select the stream, so all ranks start alike without a broadcast, and no value
 //! depends on the order in which parameters are filled.
 
 use lockstep_models::{Init, Model, Parameter};

@@ -1,4 +1,4 @@
-//! Runs a program for real.
+//! Executes a program: the executor, the CPU's kernels, transports, data, and the traits of a device.
 
 mod arena;
 mod beginning;
@@ -37,7 +37,7 @@ mod whole;
 mod worker;
 mod workspace;
 
-/// The name of the CPU kernels: another one for other sources, and for other ways to compile them.
+/// The name of the CPU kernels; it changes with their sources and with how they are compiled.
 pub const KERNELS: &str = env!("LOCKSTEP_KERNELS");
 
 pub use arena::Arena;

@@ -1,4 +1,5 @@
-//! Says how much memory this process may still take: what the system has left, and what each of its control groups allows.
+//! Computes how much memory this process may still take, from the system's free memory and the limits of its control
+//! groups.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::path::Path;
 /// Where Linux mounts control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// Bytes that this process may still take without making others swap; `None` where the system does not say.
+/// Bytes that this process may still take without making others swap; `None` where the system does not report it.
 pub fn available_memory() -> Option<u64> {
     let system = in_meminfo(&read_to_string("/proc/meminfo").ok()?)?;
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -18,7 +19,7 @@ fn in_meminfo(text: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// Bytes left in each group of `groups`, the lines of `/proc/self/cgroup`, and in those around it, that limits its memory.
+/// Bytes left in each memory-limited group of `groups` (the lines of `/proc/self/cgroup`) and of its parents.
 fn in_groups(mount: &Path, groups: &str) -> impl Iterator<Item = u64> {
     let group = |line: &str| {
         // `0::/path` of version 2, `4:memory:/path` of version 1.
@@ -32,7 +33,7 @@ fn in_groups(mount: &Path, groups: &str) -> impl Iterator<Item = u64> {
             _ => return None,
         };
         let root = if controllers.is_empty() { mount.to_owned() } else { mount.join("memory") };
-        // A container sees its own group as the root, though its path says where it lies outside.
+        // A container sees its own group as the root, although its path is the one outside.
         let own = root.join(path);
         let around = own.ancestors().take_while(|at| at.starts_with(&root)).map(|at| left(at, names));
         Some(around.flatten().collect::<Vec<u64>>())
@@ -40,7 +41,8 @@ fn in_groups(mount: &Path, groups: &str) -> impl Iterator<Item = u64> {
     groups.lines().filter_map(group).flatten().collect::<Vec<u64>>().into_iter()
 }
 
-/// Bytes left in the group whose files are in `folder`, by the names of its limit, its use, and what it uses for files; those it can drop.
+/// Bytes left in the group whose files are in `folder`. The names are those of its limit, its usage, and its page
+/// cache, which can be dropped.
 fn left(folder: &Path, [limit, used, inactive, active]: [&str; 4]) -> Option<u64> {
     let number = |file: &str| read_to_string(folder.join(file)).ok()?.trim().parse::<u64>().ok();
     let stat = read_to_string(folder.join("memory.stat")).unwrap_or_default();
@@ -62,7 +64,7 @@ mod tests {
         }
     }
 
-    /// Of both versions, the groups around count as well, files can be dropped, and `max` is no limit.
+    /// In both versions parent groups count as well, page cache can be dropped, and `max` is no limit.
     #[test]
     fn groups_leave_what_their_limits_do() {
         let mount = tempfile::tempdir().expect("a folder");
@@ -92,7 +94,7 @@ mod tests {
         let found = |groups: &str| in_groups(mount.path(), groups).collect::<Vec<u64>>();
         assert_eq!(found("0::/job/step\n"), [150, 900]);
         assert_eq!(found("4:memory:/old\n3:cpuset:/old\n"), [20]);
-        // A path from outside a container is not there: its own group is the root.
+        // A path from outside a container does not exist: the own group is the root.
         assert_eq!(found("0::/elsewhere/it\n"), [900]);
         assert!(found("nothing\n").is_empty());
     }

@@ -1,4 +1,5 @@
-//! Who follows a run from outside: hears of its steps and its end, says when its state is kept, and breaks it for a test.
+//! Defines the observer of a run: it is notified of steps and of the end, decides when the state is saved, and injects
+//! faults for tests.
 
 use lockstep_topology::InputError;
 
@@ -7,49 +8,49 @@ use crate::fault::InjectedFault;
 use crate::flight::Flight;
 use crate::snapshot::{Order, Snapshot};
 
-/// Follows a run. Its methods are called on any thread; what is not implemented does nothing.
+/// Observes a run. Its methods may be called on any thread; the default of each does nothing.
 pub trait Observer: Sync {
-    /// `rank`, of this process, has taken a micro-batch.
+    /// `rank`, of this process, has loaded a micro-batch.
     fn loaded(&self, _rank: u32) {}
 
-    /// Rank 0 has done the run's step `step` with this mean local loss.
+    /// Rank 0 has completed the run's step `step` with this mean local loss.
     fn stepped(&self, _step: u32, _loss: f64) {}
 
-    /// Whether the state may be kept on the way; the same in all processes.
+    /// Whether the state may be saved during the run; the same in all processes.
     fn saves(&self) -> bool {
         false
     }
 
-    /// Asked on rank 0 when a step begins, with how many steps will be done since training began when it is over.
+    /// Called on rank 0 when a step begins; `steps` is the number of steps since training began, this one included.
     fn order(&self, _steps: u64) -> Order {
         Order::GoOn
     }
 
-    /// Takes the state after a step, on rank 0; the run waits for it.
+    /// Saves the state after a step, on rank 0; the run waits for it.
     ///
     /// # Errors
-    /// The run ends with it.
+    /// An error ends the run.
     fn keep(&self, _snapshot: Snapshot) -> Result<(), InputError> {
         Ok(())
     }
 
-    /// Whether the flight records are wanted now; asked several times a second.
+    /// Whether the flight records are wanted now; polled several times a second.
     fn asks(&self) -> bool {
         false
     }
 
-    /// Takes the records of the ranks of this process, when they are asked for and when the job is stuck.
+    /// Receives the records of the ranks of this process, when they were asked for and when the job stalls.
     fn record(&self, _flights: &[Flight]) {}
 
-    /// Hears once why the job is given up, before its end.
+    /// Called once with the reason when the job is given up, before it ends.
     fn stalled(&self, _error: &ExecError) {}
 
-    /// Hears that ranks of a job that was given up do not end: only the end of the process helps.
+    /// Called when ranks of a job that was given up do not end: only the end of the process helps.
     fn stuck(&self, error: &ExecError) {
         eprintln!("{error}");
     }
 
-    /// What is to go wrong, where that is what is tested.
+    /// The fault to inject, in tests.
     fn fault(&self) -> Option<InjectedFault> {
         None
     }
@@ -57,7 +58,7 @@ pub trait Observer: Sync {
 
 impl Observer for () {}
 
-/// Calls a function with the rank whenever one has taken a micro-batch.
+/// An observer that calls a function with the rank whenever a rank has loaded a micro-batch.
 pub struct OnLoad<F>(pub F);
 
 impl<F: Fn(u32) + Sync> Observer for OnLoad<F> {

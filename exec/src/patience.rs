@@ -1,15 +1,15 @@
-//! Waiting for what cannot look at a clock itself, such as a call into MPI, and for how long.
+//! Bounds the time of calls that cannot check a clock themselves, such as a call into MPI.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// The limit of what is no exchange (an evaluation, a checkpoint, the start), in stall limits.
+/// The limit of operations that are not exchanges (an evaluation, a checkpoint, the start), in stall limits.
 pub const ASIDE: u32 = 10;
 
-/// Does `work` on this thread; where nothing counts `moves` up for as long as `limit` meanwhile, `late` is called on another, once.
+/// Does `work` on this thread. If `moves` does not increase for `limit` meanwhile, calls `late` once on another thread.
 ///
-/// It is for calls before and after a run: a call into MPI that waits for all processes does not return when one never comes.
+/// For calls before and after a run: a call into MPI that waits for all processes does not return when one never comes.
 pub fn patiently<T>(limit: Duration, moves: &AtomicU64, late: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {
         let (working, ended) = mpsc::channel::<()>();

@@ -1,4 +1,4 @@
-//! The programs of a run's periodic work, and their exchanges, each run to its end.
+//! Prepares the programs of periodic work (shuffles, evaluations, checkpoints) and runs their exchanges.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,19 +12,20 @@ use crate::error::ExecError;
 use crate::exchange::{Buffers, Exchange, Traffic};
 use crate::transport::{RegionMut, Transport};
 
-/// What is done between steps.
+/// The programs of the work between steps.
 pub(crate) struct PeriodicPrograms {
-    /// Where ranks hold parts of the samples and deal them out anew.
+    /// The shuffle, where ranks hold parts of the samples and redistribute them.
     pub shuffle: Option<Program>,
-    /// Where the model is judged on the way.
+    /// The evaluation, where the model is evaluated during training.
     pub evaluation: Option<Program>,
     pub checkpoint: Program,
-    /// The number of their exchanges, behind those of the step's.
+    /// The number of their first exchange, after those of the step.
     pub number: u32,
 }
 
 impl PeriodicPrograms {
-    /// Those of a run of `program` on `data`, judged on held-out samples behind micro-batches of statistics, by their numbers.
+    /// The programs for a run of `program` on `data`. `judged`: the numbers of micro-batches of held-out samples and of
+    /// statistics, if the model is evaluated.
     ///
     /// # Errors
     /// A model that one rank cannot run.
@@ -38,7 +39,7 @@ impl PeriodicPrograms {
         })
     }
 
-    /// Each with its kind.
+    /// Each program with its kind.
     pub(crate) fn list(&self) -> Vec<(Periodic, Program)> {
         let all = [
             (Periodic::Shuffle, self.shuffle.as_ref()),
@@ -48,33 +49,34 @@ impl PeriodicPrograms {
         all.into_iter().filter_map(|(kind, work)| Some((kind, work?.clone()))).collect()
     }
 
-    /// The task of a checkpoint by which rank 0 gets the parts of the model.
+    /// The exchange of a checkpoint by which rank 0 collects the parts of the model.
     pub(crate) fn collects_model(&self) -> Option<&Meeting> {
         let exchanges = self.checkpoint.roles[0].exchanges();
         exchanges.map(|(_, exchange)| exchange).find(|exchange| exchange.buffer == Periodic::MODEL)
     }
 }
 
-/// What rank 0 has collected: by buffer, the values of each worker.
+/// The values that rank 0 collected: by buffer, then by worker.
 pub(crate) type Collected = Vec<(Buffer, Vec<Vec<f32>>)>;
 
-/// The values of a buffer by worker; none where it was not collected.
+/// The values of a buffer by worker; empty if it was not collected.
 pub(crate) fn collected(all: &Collected, buffer: Buffer) -> &[Vec<f32>] {
     all.iter().find(|(of, _)| *of == buffer).map_or(&[], |(_, values)| values)
 }
 
-/// What a gather left.
+/// The result of a gather.
 pub(crate) struct Gathered {
-    /// By worker, on rank 0 alone.
+    /// By worker; on rank 0 alone.
     pub parts: Vec<Vec<f32>>,
-    /// Per peer.
+    /// Traffic to each peer.
     pub sent: Vec<(Rank, Traffic)>,
 }
 
-/// Runs a gather of periodic work, of which `own` is this rank's part; the parts by worker are on rank 0, and nothing is elsewhere.
+/// Runs a gather of periodic work with `own` as this rank's part. Returns the parts by worker on rank 0, and nothing
+/// elsewhere.
 ///
 /// # Errors
-/// When the job is over.
+/// When the job has ended.
 pub(crate) fn collect(
     end: &mut dyn Transport,
     (program, exchange, number): (&Program, &Meeting, u32),
@@ -91,7 +93,7 @@ pub(crate) fn collect(
     let (is_root, mine) = (exchange.collective.root() == Some(member), part(member));
     let values = if is_root {
         let mut all = vec![0.0; schedule.elements() as usize];
-        // A root whose own values do not travel has no part.
+        // A root whose own values are not sent has no part.
         all[mine.clone()].copy_from_slice(&own[..mine.len()]);
         all
     } else {
@@ -114,7 +116,7 @@ pub(crate) fn collect(
     Ok(Gathered { parts, sent })
 }
 
-/// The values of these pieces, one behind the other: first those of the parameters, then those of the momentum.
+/// The values of these pieces, concatenated: first the parameters, then the momentum.
 pub(crate) fn cut(pieces: &[Pieces; 2], [parameters, velocity]: &[Vec<f32>; 2]) -> Vec<f32> {
     let of = |pieces: &Pieces, values: &[f32]| -> Vec<f32> {
         let range = |(range, start): &(Range<u64>, u64)| *start as usize..(*start + range.end - range.start) as usize;

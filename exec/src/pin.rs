@@ -1,7 +1,8 @@
-//! Binds ranks to processors, so that measurements repeat: as many cores each as a rank has threads, spread over sockets.
+//! Binds ranks to processors, so that measurements repeat: each rank gets as many cores as it has threads, spread over
+//! sockets.
 //!
-//! Only processors that this process may use are taken, so a launcher's or `taskset`'s choice is kept; and where several processes
-//! of a job may use the same ones, they are divided among all of their ranks.
+//! Only processors that this process may use are taken, so the choice of a launcher or of `taskset` is kept. Where
+//! several processes of a job may use the same processors, these are divided among all of their ranks.
 
 mod plan;
 mod processors;
@@ -13,10 +14,10 @@ use std::path::Path;
 pub(crate) use plan::Process;
 use plan::Processor;
 
-/// Processors that may be asked for, as Linux numbers them.
+/// Size of the affinity mask: the most processors, as Linux numbers them.
 const MOST: usize = 1 << 14;
 
-/// The processors of each rank of a process; none where nothing is known of them, and then ranks stay unbound.
+/// The processors of each rank of a process; empty where nothing is known of them, and then ranks stay unbound.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pins {
     places: Vec<Vec<usize>>,
@@ -36,18 +37,18 @@ impl Pins {
         Pins { places: plan::plan(&processors, ranks, threads) }
     }
 
-    /// For `ranks` ranks with a thread each on all processors that this process might be given, whatever its launcher has bound it to:
-    /// for what is measured of the machine while the job's other processes sleep.
+    /// For `ranks` ranks with a thread each on all processors that this process might be given, whatever its launcher
+    /// has bound it to. Used to measure the machine while the job's other processes sleep.
     pub fn anywhere(ranks: usize) -> Pins {
         Pins { places: plan::plan(&Pins::free(), ranks, 1) }
     }
 
-    /// How many processors those are.
+    /// The number of those processors.
     pub fn everywhere() -> usize {
         Pins::free().len()
     }
 
-    /// What the system leaves of all processors to a thread that asks for them.
+    /// Which of all processors the system allows a thread that asks for them.
     fn free() -> Vec<Processor> {
         let asked = || {
             processors::allow(&(0..MOST).collect::<Vec<usize>>());
@@ -62,8 +63,8 @@ impl Pins {
         Pins { places: plan::of_process(&here(), processes, own, threads).unwrap_or_default() }
     }
 
-    /// Lets the calling thread, and those that it starts meanwhile, use the processors of rank number `index` of this process
-    /// alone, until what this gives is dropped. Does nothing where there are none or the system refuses.
+    /// Restricts the calling thread, and threads that it starts meanwhile, to the processors of rank number `index` of
+    /// this process until the result is dropped. Does nothing where there are none or the system refuses.
     pub fn bind(&self, index: usize) -> Bound<'_> {
         Bound::to(self.places.get(index).map_or(&[], Vec::as_slice))
     }
@@ -74,12 +75,12 @@ pub(crate) fn allowed() -> Vec<usize> {
     processors::allowed()
 }
 
-/// Those that the calling thread may use, and where they lie.
+/// The processors that the calling thread may use, with their topology.
 fn here() -> Vec<Processor> {
     processors::read(Path::new(processors::SYSTEM), &processors::allowed())
 }
 
-/// A thread that keeps to some processors; dropped, it may use those that it might before.
+/// A thread bound to some processors; when dropped, the previous affinity is restored.
 #[must_use = "a thread is bound as long as this lives"]
 #[derive(Debug)]
 pub struct Bound<'a> {
@@ -88,7 +89,8 @@ pub struct Bound<'a> {
 }
 
 impl<'a> Bound<'a> {
-    /// Lets the calling thread, and those that it starts meanwhile, use these processors alone, until what this gives is dropped.
+    /// Restricts the calling thread, and threads that it starts meanwhile, to these processors until the result is
+    /// dropped.
     pub(crate) fn to(places: &'a [usize]) -> Bound<'a> {
         let before = if places.is_empty() { Vec::new() } else { processors::allowed() };
         let is_bound = !before.is_empty() && processors::allow(places);
@@ -109,7 +111,7 @@ impl Drop for Bound<'_> {
     }
 }
 
-/// The numbers of a list as Linux writes them, `0-2,7`.
+/// The numbers of a list in Linux's notation, `0-2,7`.
 #[cfg(test)]
 pub(crate) fn listed(text: &str) -> Vec<usize> {
     let number = |text: &str| text.trim().parse::<usize>().expect("a number");

@@ -1,8 +1,10 @@
-//! The activation arenas of a device's learners: taken when a learning task begins, returned after its last backward task.
+//! Pools the activation arenas of a device's learners: taken when a learning task begins, returned after its last
+//! backward task.
 //!
-//! Koliousis et al. 2019, §4.5, share a pool of buffers for each operator, since all learners hardly ever stand in the same
-//! one; a buffer is made only when none is free. Here a plan has placed all tensors of a learning task in one arena, so
-//! arenas are what the pool holds. The learners of a device are the ranks that run as threads of a process.
+//! Koliousis et al. 2019, §4.5, share a pool of buffers per operator, since the learners are hardly ever all in the
+//! same operator; a buffer is allocated only when none is free. Here the memory plan places all tensors of a learning
+//! task in one arena, so the pool holds arenas. The learners of a device are the ranks that run as threads of a
+//! process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,21 +13,21 @@ use lockstep_models::memory::Reuse;
 
 use crate::workspace::Workspace;
 
-/// Elements of a cache line, on which arenas begin.
+/// Elements of a cache line, the alignment of arenas.
 const LINE: usize = 16;
 
-/// How the learners of a device come to memory for their activations.
+/// How the learners of a device get memory for their activations.
 #[derive(Debug, Clone, Default)]
 pub struct Arenas {
-    /// Where arenas come from.
+    /// The pool that arenas are taken from.
     pub pool: Pool,
-    /// How the plan uses memory again.
+    /// How the memory plan reuses memory.
     pub reuse: Reuse,
-    /// Writes NaN wherever nobody should read any more, so that a wrong plan shows in the weights.
+    /// Whether dead tensors are overwritten with NaN, so that a wrong plan shows in the weights.
     pub poison: bool,
 }
 
-/// Arenas that nobody uses at the moment; clones are the same pool.
+/// Free arenas; clones share the same pool.
 #[derive(Debug, Clone, Default)]
 pub struct Pool(Arc<Shared>);
 
@@ -40,9 +42,9 @@ struct Shared {
 pub(crate) struct Slab {
     memory: Vec<f32>,
     start: usize,
-    /// What kernels need while they run.
+    /// Scratch memory of kernels.
     pub(crate) workspace: Workspace,
-    /// Of all that its pool has made.
+    /// Its number among all arenas that the pool has made.
     pub(crate) number: usize,
 }
 
@@ -68,8 +70,8 @@ impl Slab {
 }
 
 impl Pool {
-    /// An arena of at least so many elements, of whatever content: `preferred`, which the learner's core may still have in
-    /// its caches, else any that is free, else a new one.
+    /// An arena of at least `elements` elements with arbitrary contents: `preferred`, which may still be in the caches
+    /// of the learner's core, else any that is free, else a new one.
     pub(crate) fn take(&self, elements: usize, preferred: Option<usize>) -> Slab {
         let mut free = self.0.free.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |slab: &Slab| slab.elements() >= elements;
@@ -85,12 +87,12 @@ impl Pool {
         self.0.free.lock().unwrap_or_else(PoisonError::into_inner).push(slab);
     }
 
-    /// Gives the memory of free arenas back to the system.
+    /// Returns the memory of free arenas to the system.
     pub(crate) fn clear(&self) {
         self.0.free.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// How many arenas there ever were: as many as learning tasks that were under way at once.
+    /// Number of arenas ever made: the most learning tasks in progress at once.
     pub fn made(&self) -> usize {
         self.0.made.load(Ordering::Relaxed)
     }
@@ -109,7 +111,7 @@ mod tests {
         assert_eq!(a.as_mut_slice().as_ptr().align_offset(64), 0);
         pool.give(a);
         pool.give(b);
-        // One's own before another's, a smaller one rather than a new one, never too small a one.
+        // A learner's own before another's, a smaller one rather than a new one, never one that is too small.
         let own = pool.take(100, Some(0));
         let smaller = pool.take(7, Some(5));
         let larger = pool.take(101, Some(0));

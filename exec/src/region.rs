@@ -1,7 +1,8 @@
-//! Memory that a transport reads or writes while its owner does other work: a pointer, a length, and one promise.
+//! Describes memory that a transport reads or writes while its owner does other work: a pointer, a length, and one
+//! promise.
 //!
 //! A message in flight outlives the call that posted it, so slices cannot describe it. The promise is made once, where
-//! a region is created (`unsafe`); everything behind it, in every transport, is then safe to call.
+//! a region is created (`unsafe`); every transport call on a region is then safe.
 
 use std::any::Any;
 use std::ops::{Deref, Range};
@@ -10,26 +11,27 @@ use std::ptr::NonNull;
 use crate::device_error::DeviceError;
 use crate::simd::add_into;
 
-/// Where messages reach a device's own memory: copies and sums by the receiver's device, straight out of the sender's.
+/// A device as the end of messages in its own memory: the receiver's device copies or sums straight out of the
+/// sender's.
 pub trait Port: Any + Send + Sync {
-    /// Makes its device the one that libraries on this thread take addresses to be of.
+    /// Makes its device current on this thread, for libraries that take device addresses.
     ///
     /// # Errors
     /// The device is lost.
     fn bind(&self) -> Result<(), DeviceError>;
 
-    /// Notes a message to this device's memory.
+    /// Counts a message to this device's memory.
     fn count(&self);
 
-    /// Copies `elements` numbers at `from` on the sender's device to `to` on this one, or adds them there, as the host would: each
-    /// sum is rounded once. Returns when it is done, so that the sender's memory is free again.
+    /// Copies `elements` numbers at `from` on the sender's device to `to` on this one, or adds them there as the host
+    /// would: each sum is rounded once. Returns when done, so the sender's memory is free again.
     ///
     /// # Errors
     /// A device is lost.
     ///
     /// # Safety
-    /// As many are at both places, those at `from` are not written meanwhile, and nobody else touches those at `to`; this device
-    /// reaches the sender's.
+    /// Both addresses have that many elements, those at `from` are not written meanwhile, those at `to` are not
+    /// otherwise accessed, and this device can access the sender's memory.
     unsafe fn take(&self, to: u64, sender: (&dyn Port, u64), elements: usize, how: Combine) -> Result<(), DeviceError>;
 }
 
@@ -38,7 +40,7 @@ pub trait Port: Any + Send + Sync {
 pub struct Region {
     start: *const f32,
     elements: usize,
-    /// What reads it; none of the host's memory.
+    /// The device that reads it; `None` for host memory.
     port: Option<NonNull<dyn Port>>,
 }
 
@@ -46,7 +48,7 @@ pub struct Region {
 #[derive(Debug, Clone, Copy)]
 pub struct RegionMut(Region);
 
-// SAFETY: a region is only an address; who may touch the memory when is the promise made to `Region::new`.
+// SAFETY: a region is only an address; the promise made to `Region::new` says when the memory may be accessed.
 unsafe impl Send for Region {}
 
 impl Deref for RegionMut {
@@ -70,8 +72,8 @@ impl Region {
     /// The `elements` values that start at `start`.
     ///
     /// # Safety
-    /// Until each message that uses the region is done, or the transport is dropped, the memory stays allocated and
-    /// nobody writes the elements that the message carries.
+    /// Until each message that uses the region is done, or the transport is dropped, the memory stays allocated and the
+    /// elements that the message carries are not written.
     pub unsafe fn new(start: *const f32, elements: usize) -> Region {
         Region { start, elements, port: None }
     }
@@ -92,7 +94,7 @@ impl Region {
     /// When the range is not inside the region.
     pub fn part(&self, range: Range<usize>) -> Region {
         assert!(range.start <= range.end && range.end <= self.elements, "{range:?} of {} elements", self.elements);
-        // On a device it is no memory of this program's.
+        // A device address is not memory of this program, hence `wrapping_add`.
         Region { start: self.start.wrapping_add(range.start), elements: range.len(), port: self.port }
     }
 
@@ -101,7 +103,7 @@ impl Region {
         self.start
     }
 
-    /// Where the elements lie on a device, makes it the one that libraries on this thread take addresses to be of.
+    /// If the elements are on a device, makes it current on this thread, for libraries that take device addresses.
     ///
     /// # Errors
     /// The device is lost.
@@ -116,23 +118,24 @@ impl RegionMut {
     /// The `elements` values that start at `start`.
     ///
     /// # Safety
-    /// Until each message that uses the region is done, or the transport is dropped, the memory stays allocated and
-    /// nobody else reads or writes the elements that the message fills (nor writes those that a message carries).
+    /// Until each message that uses the region is done, or the transport is dropped, the memory stays allocated, the
+    /// elements that the message fills are not otherwise read or written, and those that a message carries are not
+    /// written.
     pub unsafe fn new(start: *mut f32, elements: usize) -> RegionMut {
         RegionMut(Region { start, elements, port: None })
     }
 
-    /// The `elements` values at `address` on a device, which messages between ranks of this process reach by its port; MPI takes
+    /// The `elements` values at `address` on a device. Messages between ranks of this process use its port; MPI takes
     /// the address itself.
     ///
     /// # Safety
-    /// As [`RegionMut::new`], for the port too. What the device does with the elements outside of messages is done before one is
-    /// posted, and begins when it is over.
+    /// As [`RegionMut::new`], for the port too. Other work of the device on these elements is done before a message is
+    /// posted and starts after it is complete.
     pub unsafe fn on(port: NonNull<dyn Port>, address: u64, elements: usize) -> RegionMut {
         RegionMut(Region { start: address as *const f32, elements, port: Some(port) })
     }
 
-    /// A region without elements, where none is needed.
+    /// An empty region.
     pub fn empty() -> RegionMut {
         RegionMut(Region { start: NonNull::dangling().as_ptr(), elements: 0, port: None })
     }
@@ -145,7 +148,7 @@ impl RegionMut {
         RegionMut(self.0.part(range))
     }
 
-    /// The same elements, to be read.
+    /// The same elements, read-only.
     pub fn read(&self) -> Region {
         self.0
     }
@@ -155,7 +158,7 @@ impl RegionMut {
         self.start.cast_mut()
     }
 
-    /// Notes that a message comes here, where that is on a device.
+    /// Counts a message into this region, if it is on a device.
     pub(crate) fn count(&self) {
         if let Some(port) = self.port {
             // SAFETY: a port lives as long as its regions.
@@ -163,10 +166,10 @@ impl RegionMut {
         }
     }
 
-    /// As [`RegionMut::combine`], wherever both are.
+    /// As [`RegionMut::combine`], for regions on the host or on devices.
     ///
     /// # Errors
-    /// The device's. Messages do not go between a device and the host.
+    /// Device errors. Messages cannot go between a device and the host.
     ///
     /// # Panics
     /// When the lengths differ.
@@ -190,7 +193,7 @@ impl RegionMut {
         }
     }
 
-    /// Puts `from` into these elements, in one pass over both; both are the host's.
+    /// Copies or adds `from` into these elements, in one pass over both; both are in host memory.
     ///
     /// # Panics
     /// When the lengths differ.
@@ -202,7 +205,8 @@ impl RegionMut {
             // overlap that a rank's message to itself may have.
             Combine::Copy => unsafe { std::ptr::copy(from.start, self.start.cast_mut(), self.elements) },
             Combine::Sum => {
-                // SAFETY: by the promise of `new` nobody writes `from` and nobody else touches `self` meanwhile.
+                // SAFETY: by the promise of `new`, `from` is not written and `self` is not otherwise accessed
+                // meanwhile.
                 let (into, from) = unsafe {
                     let into = std::slice::from_raw_parts_mut(self.start.cast_mut(), self.elements);
                     (into, std::slice::from_raw_parts(from.start, from.elements))

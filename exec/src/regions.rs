@@ -1,4 +1,4 @@
-//! Cuts ranges out of the memory of an exchange: one region, or several one behind the other.
+//! Cuts ranges out of the memory of an exchange: one region, or several concatenated.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use crate::region::{Region, RegionMut};
 
 /// A region to read, or to write.
 pub(crate) trait Cut: Copy {
-    /// Elements.
+    /// Number of elements.
     fn elements(self) -> usize;
 
-    /// Those in `range`.
+    /// The elements in `range`.
     fn range(self, range: Range<usize>) -> Self;
 }
 
@@ -34,22 +34,22 @@ impl Cut for RegionMut {
     }
 }
 
-/// Memory whose elements are counted through.
+/// Memory of consecutively numbered elements.
 #[derive(Debug, Clone)]
 pub(crate) enum Regions<R> {
-    /// In one piece.
+    /// One region.
     One(R),
-    /// In regions that lie anywhere, each with the elements before it.
+    /// Regions at arbitrary addresses, each with the number of elements before it.
     Several(Arc<[(usize, R)]>),
 }
 
 impl<R: Cut> Regions<R> {
-    /// One piece.
+    /// A single region.
     pub(crate) fn one(region: R) -> Regions<R> {
         Regions::One(region)
     }
 
-    /// These regions, one behind the other.
+    /// These regions, concatenated.
     pub(crate) fn of(regions: Vec<R>) -> Regions<R> {
         let mut before = 0;
         let counted = regions.into_iter().map(|region| {
@@ -59,7 +59,7 @@ impl<R: Cut> Regions<R> {
         Regions::Several(counted.collect())
     }
 
-    /// Elements.
+    /// Number of elements.
     pub(crate) fn len(&self) -> usize {
         match self {
             Regions::One(region) => region.elements(),
@@ -67,7 +67,7 @@ impl<R: Cut> Regions<R> {
         }
     }
 
-    /// What lies in `range`: of one piece always one region, of others one of each that the range meets.
+    /// The parts in `range`: exactly one of a single region, otherwise one for each region that the range overlaps.
     pub(crate) fn cut(&self, range: &Range<usize>) -> impl Iterator<Item = R> {
         let (parts, whole): (&[(usize, R)], Option<R>) = match self {
             Regions::One(region) => (&[], Some(region.range(range.clone()))),
@@ -91,7 +91,8 @@ mod tests {
     use crate::arena::Arena;
 
     proptest! {
-        /// Regions one behind the other hold what one piece holds: any range of them, and none is met twice or empty.
+        /// Concatenated regions are equivalent to one region: any range gives the same elements, with no empty or
+        /// repeated part.
         #[test]
         fn parts_are_one_piece(lengths in prop::collection::vec(0usize..5, 0..8), start in 0usize..20, length in 0usize..20) {
             let all: usize = lengths.iter().sum();
@@ -107,7 +108,7 @@ mod tests {
             let values = |region: Region| {
                 let copy = Arena::new(vec![0.0; region.len()]);
                 copy.region(0..region.len()).combine(region, crate::region::Combine::Copy);
-                // SAFETY: no one writes meanwhile.
+                // SAFETY: nothing writes meanwhile.
                 unsafe { copy.to_vec() }
             };
             let cut: Vec<Vec<f32>> = parts.cut(&range).map(values).collect();

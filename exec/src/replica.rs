@@ -1,7 +1,7 @@
-//! A replica: one copy of the model with its gradients, optimizer state and activations on a device, run chain by chain.
+//! Runs one copy of the model, with its gradients, optimizer state and activations on a device, chain by chain.
 //!
-//! It knows which tensors a task reads and writes and where they lie, but nothing of ranks or time: the worker drives it task
-//! by task, evaluation and the one-rank reference drive it too.
+//! It knows which tensors a task reads and writes and where they are, but nothing of ranks or time. Workers, evaluation
+//! and the one-rank reference drive it task by task.
 
 mod evaluation;
 mod samples;
@@ -25,13 +25,14 @@ pub use evaluation::Evaluation;
 /// A fused chain of layers in the graph.
 struct Chain {
     layers: Vec<LayerId>,
-    /// What its dropout layer draws by: the layer's number in the whole model, and the first of its numbers in a sample.
+    /// What its dropout layer draws by: the layer's number in the whole model, and the index in a sample of its first
+    /// element.
     draws: (u32, u64),
-    /// Where its tasks stand in the role.
+    /// The positions of its tasks in the role.
     positions: Vec<(Phase, usize)>,
     inputs: Vec<LayerId>,
     output: LayerId,
-    /// The input that lies where the output goes.
+    /// The input whose memory the output overwrites.
     in_place: Option<usize>,
 }
 
@@ -47,32 +48,32 @@ pub struct Replica {
     seed: u64,
     samples: usize,
     chains: Vec<Chain>,
-    /// Where outputs of chains and their gradients lie.
+    /// The places of the chains' outputs and their gradients.
     plan: Plan,
     /// By micro-batch in flight: whether a consumer has already written its part of each gradient.
     written: Vec<Vec<bool>>,
-    /// Which of them is at hand.
+    /// The current one of them.
     context: usize,
     labels: Vec<u32>,
-    /// Where the elements of buffers lie.
+    /// The places of buffers.
     places: BufferPlaces,
     device: Box<dyn Device>,
     feed: Feed,
 }
 
-/// What a replica is made on and with.
+/// What a replica is made from.
 pub(crate) struct Making<'a> {
     /// The device's kind.
     pub devices: &'a dyn Devices,
-    /// The rank, of which a device may be one of several.
+    /// The rank, which determines its device where there are several.
     pub rank: u32,
-    /// Where activations lie.
+    /// Where activations are kept.
     pub arenas: &'a Arenas,
     /// Elements of the declared buffers that the rank holds.
     pub declared: Vec<usize>,
-    /// Of initial values and dropout.
+    /// Seed of initial values and dropout.
     pub seed: u64,
-    /// A CPU's.
+    /// The threads of a CPU device.
     pub threads: &'a Threads,
 }
 
@@ -82,7 +83,7 @@ impl Replica {
         Replica::of_role(program, &program.roles[0], &Arenas::default(), seed, threads)
     }
 
-    /// As [`Replica::new`], for the tasks of `role`, which may run in their order alone, its activations in `arenas`.
+    /// As [`Replica::new`], for the tasks of `role`, which must run in their order, with its activations in `arenas`.
     pub fn of_role(program: &Program, role: &Role, arenas: &Arenas, seed: u64, threads: &Threads) -> Replica {
         Replica::on(&Cpus, program, role, arenas, seed, threads).expect("the CPU refuses nothing")
     }
@@ -90,7 +91,7 @@ impl Replica {
     /// As [`Replica::of_role`], on one of `devices`: that of the role's first rank.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub fn on(
         devices: &dyn Devices,
         program: &Program,
@@ -107,7 +108,7 @@ impl Replica {
     /// A replica with these parameters.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub(crate) fn with_parameters(
         program: &Program,
         role: &Role,
@@ -155,22 +156,22 @@ impl Replica {
         })
     }
 
-    /// What it lies on.
+    /// Its device.
     pub(crate) fn device(&mut self) -> &mut dyn Device {
         &mut *self.device
     }
 
-    /// Whether the device answers before its work is done.
+    /// Whether the device runs asynchronously: calls return before their work is done.
     pub(crate) fn defers(&self) -> bool {
         self.device.defers()
     }
 
-    /// Bytes of the arena and of the workspace that the last micro-batch had.
+    /// Bytes of the arena and of the workspace of the last micro-batch.
     pub fn scratch_bytes(&mut self) -> (usize, usize) {
         self.device.scratch_bytes()
     }
 
-    /// Reads what the task before this one would just have written, so that a task can be timed alone as it runs in a step.
+    /// Reads what the previous task would have just written, so that a task timed alone runs as it does in a step.
     pub fn warm_inputs(&mut self, chain: usize, phase: Phase) {
         let of = &self.chains[chain];
         let places: Vec<Place> = match phase {
@@ -180,23 +181,24 @@ impl Replica {
         self.device.warm(&places);
     }
 
-    /// Turns to another of the micro-batches in flight.
+    /// Switches to another of the micro-batches in flight.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub(crate) fn turn_to_context(&mut self, context: usize) -> Result<(), DeviceError> {
         self.context = context;
         self.device.turn_to_context(context)
     }
 
-    /// Lets dropout layers draw as layers of a whole model do: by layer, that one's number and the first of its features here.
+    /// Makes dropout layers draw as layers of the whole model: `layer_of` gives that layer's number and the index of
+    /// its first feature here.
     pub(crate) fn draw_as(&mut self, layer_of: impl Fn(LayerId) -> (u32, u64)) {
         for chain in &mut self.chains {
             chain.draws = layer_of(chain.layers[0]);
         }
     }
 
-    /// Where a layer's output lies.
+    /// The place of a layer's output.
     fn output(&self, id: LayerId) -> Place {
         match &self.plan.outputs[id.index()] {
             _ if id == LayerId(0) => Place::Input,
@@ -205,7 +207,7 @@ impl Replica {
         }
     }
 
-    /// Where the gradient towards a layer's output lies.
+    /// The place of the gradient of a layer's output.
     fn gradient(&self, id: LayerId) -> Place {
         self.plan.gradients[id.index()].clone().map_or(Place::Nothing, Place::Arena)
     }
@@ -218,14 +220,14 @@ impl Replica {
         }
     }
 
-    /// Does what a copy says.
+    /// Performs a copy.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub(crate) fn copy(&mut self, of: &Copy) -> Result<(), DeviceError> {
         let (from, to) = (self.spot(of.from), self.spot(of.to));
         self.device.copy(of, &from, &to)?;
-        // A gradient is there now, or an activation for which there is none yet.
+        // The copy writes a gradient, or an activation that has no gradient yet.
         match of.to {
             Area::Activation(id) => self.written[self.context][id.index()] = false,
             Area::Gradient(id) => self.written[self.context][id.index()] = true,
@@ -234,11 +236,11 @@ impl Replica {
         Ok(())
     }
 
-    /// Runs a chain forward; gives the loss if the chain is the model's last, unless the device defers it. The other losses only
-    /// make gradients.
+    /// Runs a chain forward. Returns the loss if the chain is the model's last, unless the device defers it; other
+    /// losses only make gradients.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub fn forward(&mut self, chain: usize, mode: Mode) -> Result<Option<Loss>, DeviceError> {
         let of = &self.chains[chain];
         let place = |(index, id): (usize, &LayerId)| {
@@ -255,24 +257,24 @@ impl Replica {
         Ok(found.filter(|_| self.is_last(chain)))
     }
 
-    /// Whether a chain is the model's last, whose loss counts.
+    /// Whether a chain is the model's last, whose loss is reported.
     pub(crate) fn is_last(&self, chain: usize) -> bool {
         chain + 1 == self.chains.len()
     }
 
-    /// The losses that the last forward pass of a loss's chain found, by sample; none of another chain.
+    /// The losses by sample of the last forward pass of a loss chain; empty for other chains.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub fn losses(&mut self, chain: usize) -> Result<Vec<f64>, DeviceError> {
         self.device.losses(chain)
     }
 
     /// Runs a chain backward. `scale` is 1 / global batch, applied once, at the loss. With `accumulate` the parameter
-    /// gradient is added to that of earlier micro-batches. After the last chain the arena is the next learner's.
+    /// gradient is added to that of earlier micro-batches. After the last chain the arena is free for the next learner.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub fn backward(&mut self, chain: usize, phase: Phase, scale: f32, accumulate: bool) -> Result<(), DeviceError> {
         let of = &self.chains[chain];
         let needed = Reads::of(&self.model, &of.layers, phase);
@@ -303,7 +305,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Called when the task at `position` of the role has run.
+    /// To be called after the task at `position` of the role has run.
     fn done(&mut self, position: Option<usize>) -> Result<(), DeviceError> {
         position.map_or(Ok(()), |position| self.device.forget(&self.plan.dead[position]))
     }
@@ -311,23 +313,23 @@ impl Replica {
     /// One optimizer step on a range of the parameters.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub fn update(&mut self, range: Range<usize>, step: &SgdStep) -> Result<(), DeviceError> {
         self.apply(range, &Optimizer::update(1.0, false).bind(&(*step).into()))
     }
 
-    /// The first chain whose output for the micro-batch at hand is not finite everywhere, of those before the loss. Runs them
-    /// again, for what nobody needs any more has been overwritten; where a device defers, the step may have spoilt the
-    /// parameters meanwhile, and nobody can say.
+    /// The first chain before the loss whose output for the current micro-batch is not finite everywhere. Runs the
+    /// chains again, since outputs that are no longer needed have been overwritten. Where a device defers, the step may
+    /// already have spoilt the parameters; then the chain cannot be found.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub(crate) fn first_not_finite(&mut self) -> Result<Option<usize>, DeviceError> {
         let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
         if self.defers() && !finite(&self.parameters()?) {
             return Ok(None);
         }
-        // A stage of a pipeline has not all of them.
+        // A pipeline stage holds only some of the chains.
         if self.chains.iter().any(|chain| chain.position(Phase::Forward).is_none()) {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! Whether a run gets its threads from the system and fits into the memory that its host has left, asked before it takes any.
+//! Checks before a run that the system has enough threads and memory left for it.
 
 use std::fs::read_to_string;
 
@@ -8,17 +8,17 @@ use lockstep_topology::{Bytes, InputError};
 
 use crate::memory_left::available_memory;
 
-/// Optimizer state of a replica per parameter: its velocity.
+/// Optimizer state per parameter: its momentum.
 const OPTIMIZER_ELEMENTS: u64 = 1;
 
-/// More threads than this Linux numbers nowhere, whatever its limits.
+/// Linux never has more threads than this, whatever its limits.
 const MOST_THREADS: u64 = 1 << 22;
 
 /// How many ranks of the first role, each with a `workspace` in bytes, fit in the host's free memory; `u32::MAX` where the free
 /// memory is unknown.
 ///
 /// # Errors
-/// An exchange's algorithm that cannot serve its group.
+/// An exchange's algorithm that does not support its group.
 pub(crate) fn most_ranks(program: &Program, workspace: usize) -> Result<u32, InputError> {
     let Some(available) = available_memory() else { return Ok(u32::MAX) };
     let workspace = workspace as u64;
@@ -26,13 +26,13 @@ pub(crate) fn most_ranks(program: &Program, workspace: usize) -> Result<u32, Inp
     Ok((available / each.max(1)).min(u64::from(u32::MAX)) as u32)
 }
 
-/// Refuses a program whose ranks `here`, those of this process, need more of the host's memory than there is, before any of it
-/// is taken; each has a `workspace` in bytes, and activations, where it computes.
+/// Refuses a program whose ranks `here`, those of this process, need more host memory than is left, before any of it is
+/// taken. Each rank has a `workspace` in bytes and activations, if it computes.
 ///
 /// # Errors
-/// The estimate, what there is, and what would fit.
+/// Reports the estimate, what is left, and what would fit.
 pub(crate) fn check_room(program: &Program, here: &[u32], workspace: Option<usize>) -> Result<(), InputError> {
-    // Where free memory is unknown, the system refuses what does not fit.
+    // Where free memory is unknown, the system refuses allocations that do not fit.
     let Some(available) = available_memory() else { return Ok(()) };
     check_against(available, program, here.iter().copied(), workspace)
 }
@@ -77,10 +77,10 @@ fn check_against(
     Err(InputError::flag("batch_per_rank", batch.to_string(), message))
 }
 
-/// Refuses so many ranks in this process with so many threads each where the system does not give the threads.
+/// Refuses `ranks` ranks in this process with `each` threads each where the system does not have the threads.
 ///
 /// # Errors
-/// The number of threads, how many there may be, and what would do.
+/// Reports the number of threads, how many are left, and what would fit.
 pub fn check_threads(ranks: u64, each: u64) -> Result<(), InputError> {
     threads_within(most_threads(), ranks, each.max(1))
 }
@@ -102,10 +102,11 @@ fn threads_within(most: u64, ranks: u64, each: u64) -> Result<(), InputError> {
     }
 }
 
-/// Refuses buffers of the setting `key`, of which `ranks` ranks of this process need `each` bytes where that is more than the host has left.
+/// Refuses buffers of the setting `key` where `ranks` ranks of this process need `each` bytes and the host has less
+/// left.
 ///
 /// # Errors
-/// The estimate, what there is, how many bytes a rank could have, and the `cure`.
+/// Reports the estimate, what is left, how many bytes a rank could have, and the `cure`.
 pub fn check_buffers(key: &'static str, value: &str, ranks: u64, each: u128, cure: &str) -> Result<(), InputError> {
     let within = buffers_within(available_memory(), ranks, each);
     within.map_err(|told| InputError::flag(key, value, format!("{told}: {cure}")))
@@ -128,11 +129,11 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
-/// Threads that the system still gives this process: the least of its limits, less those that are there.
+/// Threads that the system still allows this process: the smallest of its limits, less the threads that exist.
 fn most_threads() -> u64 {
     let number = |path: &str| read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let system = ["threads-max", "pid_max"].map(|file| number(&format!("/proc/sys/kernel/{file}")));
-    // A stack is one mapping, and the page below it that guards it another.
+    // A stack is one mapping, and its guard page another.
     let mappings = number("/proc/sys/vm/max_map_count").map(|most| most / 2);
     let there = read_to_string("/proc/loadavg").ok().and_then(|text| threads_in(&text)).unwrap_or(0);
     let left = |most: u64| most.saturating_sub(there);
@@ -171,7 +172,7 @@ mod tests {
         assert!(error.message.contains("63 samples per rank fit, or 3 such ranks"), "{error}");
         assert!(error.message.contains(&Bytes(4 * one).to_string()), "{error}");
         assert!(refused(1000, 4).unwrap().message.contains("not one sample"));
-        // What is said to fit does.
+        // What the message says would fit does fit.
         let samples = Job { batch_per_rank: 63, ..job }.program().unwrap();
         assert_eq!(check_against(4 * one - 1, &samples, 0..4, workspace(&samples)), Ok(()));
         assert_eq!(refused(4 * one - 1, 3), None);

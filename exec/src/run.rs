@@ -1,4 +1,4 @@
-//! `run`: a program and data in, a measured timeline, losses and the trained state out.
+//! `run`: executes a program on data and returns a measured timeline, losses and the trained state.
 
 mod check;
 #[cfg(feature = "mpi")]
@@ -36,12 +36,12 @@ pub use result::Run;
 /// Runs a program on threads of this process, one per rank.
 ///
 /// # Errors
-/// Bad input, a rank that panics or stalls.
+/// Bad input, or a rank that panics or stalls.
 pub fn run(program: &Program, data: &Dataset, options: &RunOptions<'_>) -> Result<Run, ExecError> {
     on_threads(program, data, options, None)
 }
 
-/// As [`run`]; with `hosts`, ranks claim batches as if they lived in these processes.
+/// As [`run`]; with `hosts`, ranks claim batches as if they ran in these processes.
 pub(crate) fn on_threads(
     program: &Program,
     data: &Dataset,
@@ -118,7 +118,7 @@ fn setup<'a>(
     })
 }
 
-/// One rank, from its memory to its legacy.
+/// Runs one rank, from allocating its memory to its results.
 fn body(
     setup: &Setup<'_>,
     end: &mut dyn Transport,
@@ -153,7 +153,7 @@ fn body(
             Fingerprint::of(&own.copied().collect::<Vec<f32>>()).words()
         };
         fingerprint = Some(print(setup.program.common_parameters(role)));
-        // Without split layers the two are one.
+        // Without split layers the two fingerprints are the same.
         part_fingerprint = setup.program.cuts_model().then(|| print(setup.program.parameters_of(role)));
         let others = match setup.periodic.collects_model() {
             Some(exchange) => {
@@ -184,10 +184,10 @@ fn body(
     Ok(all)
 }
 
-/// Puts the legacies together; the workers must have ended with the same parameters.
+/// Combines the results of all ranks; the workers must have ended with the same parameters.
 fn finish(setup: &Setup<'_>, mut legacies: Vec<Legacy>, found: Found) -> Result<Run, ExecError> {
     let Setup { program, options, .. } = *setup;
-    // What the ranks worked in goes back before the results are copied.
+    // Frees the ranks' working memory before the results are copied.
     options.arenas.pool.clear();
     options.devices.clear();
     let replica = found.replica.into_inner().ok().flatten();

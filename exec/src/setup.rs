@@ -1,4 +1,5 @@
-//! What a run is asked for, what all workers of a process share of it, and when the model is judged on the way.
+//! Defines the options of a run, the state that all workers of a process share, and when the model is evaluated during
+//! training.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,34 +14,34 @@ use crate::pool::Arenas;
 use crate::state::State;
 use crate::watch::Guard;
 
-/// What a run needs beside program and data.
+/// Options of a run beside program and data.
 pub struct RunOptions<'a> {
     /// Optimizer steps.
     pub steps: u32,
-    /// Steps at the start that statistics leave out.
+    /// Steps at the start that are left out of statistics.
     pub warm_up: u32,
     /// Seed of initial parameters and sampling.
     pub seed: u64,
-    /// What ranks compute on.
+    /// The devices that ranks compute on.
     pub devices: Arc<dyn Devices>,
     /// Threads of each rank.
     pub threads_per_rank: usize,
-    /// Whether a device that answers before its work is done tells when each task began and ended; that costs a few
-    /// microseconds a task. Without it the timeline says when tasks were handed over, and steps are timed as a whole.
+    /// Whether a device that runs asynchronously reports when each task began and ended, at a few microseconds per
+    /// task. Without it the timeline holds the times at which tasks were submitted, and steps are timed as a whole.
     pub timed: bool,
-    /// Where the learners of this process have their activations.
+    /// Where the learners of this process keep their activations.
     pub arenas: Arenas,
     /// Learning rate and its schedule, momentum, weight decay.
     pub optimizer: Optimizer,
-    /// Held-out samples on which the last epochs are judged.
+    /// When to evaluate, and on which held-out samples.
     pub evaluations: Option<Evaluations<'a>>,
     /// The state that a resumed training starts with, in every process; `None` for a new one.
     pub start: Option<&'a State>,
-    /// The claims of an earlier run, which are made again.
+    /// The claims of an earlier run, to be replayed.
     pub replay: Option<&'a [Claim]>,
-    /// A wait in which nothing moves for so long ends the run.
+    /// A run ends if a wait makes no progress for this long.
     pub stall_limit: Duration,
-    /// Who follows the run from outside.
+    /// The observer of steps, checkpoints and the end of the run.
     pub observer: &'a dyn Observer,
 }
 
@@ -64,52 +65,52 @@ impl Default for RunOptions<'_> {
     }
 }
 
-/// What a worker needs beside the program.
+/// What a worker needs beside the program, shared by the workers of a process.
 pub(crate) struct Setup<'a> {
     pub program: &'a Program,
     pub data: &'a Dataset,
-    /// Which samples each micro-batch of each rank has.
+    /// Assigns samples to each micro-batch of each rank.
     pub sampler: Sampler,
     pub options: &'a RunOptions<'a>,
-    /// The sizes that the optimizer's rate follows.
+    /// The batch sizes and steps on which the learning rate depends.
     pub course: Course,
     /// Flight recorders and stall limit.
     pub guard: Guard<'a>,
-    /// Asked by all ranks of the process; of several processes rank 0's alone hears claims.
+    /// Called by all ranks of the process; with several processes only rank 0's receives claims from others.
     pub driver: Mutex<Driver>,
-    /// The claims that are made again, where they are.
+    /// Claims to be replayed, if any.
     pub replay: Option<&'a [Claim]>,
-    /// The process of each rank, where there are several.
+    /// The process of each rank, if there are several.
     pub hosts: Option<&'a [u32]>,
-    /// What rank 0 thinks of accuracies.
+    /// Rank 0's decisions from accuracies.
     pub judge: Judge,
-    /// What is done between steps.
+    /// The programs of the work between steps.
     pub periodic: PeriodicPrograms,
-    /// Steps that were done before this run.
+    /// Steps done before this run.
     pub first: u64,
 }
 
-/// When a model is judged while it trains, and on what.
+/// When a model is evaluated during training, and on what.
 #[derive(Debug, Clone, Copy)]
 pub struct Evaluations<'a> {
-    /// The samples that judge.
+    /// The held-out samples.
     pub held_out: &'a Dataset,
     /// Number of epochs at the end of the run that are each followed by an evaluation.
     pub last_epochs: u32,
     /// Whether batch norm's statistics are recomputed over an epoch of training samples before each.
     pub recompute_bn: bool,
-    /// The accuracy at whose sight a run ends; every epoch is judged then.
+    /// The accuracy that ends the run; if set, every epoch is evaluated.
     pub target: Target,
 }
 
 impl Evaluations<'_> {
-    /// Whether an epoch that is judged ends when `done` steps of the run are done.
+    /// Whether step `done` of the run ends an epoch that is evaluated for the record.
     pub(crate) fn due(&self, done: u64, course: &Course) -> bool {
         let (epochs, all) = (done / course.steps_per_epoch, course.steps / course.steps_per_epoch);
         done.is_multiple_of(course.steps_per_epoch) && epochs + u64::from(self.last_epochs) > all
     }
 
-    /// Whether it is looked for the target then.
+    /// Whether accuracy is checked against the target after step `done`.
     pub(crate) fn aims(&self, done: u64, course: &Course) -> bool {
         self.target.accuracy.is_some() && done.is_multiple_of(course.steps_per_epoch)
     }

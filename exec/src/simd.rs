@@ -1,10 +1,11 @@
-//! Runs loops with the widest vectors of the processor that is found at run time.
+//! Runs loops with the widest vectors of the processor, detected at run time.
 //!
-//! A plain build targets the oldest x86-64, whose vectors hold four floats. The loops of the CPU's kernels are ordinary Rust that the
-//! compiler vectorises; here they are compiled once more for AVX2 and AVX-512. Rust never fuses a multiplication and an
-//! addition by itself, so all versions give the same bits.
+//! A plain build targets the oldest x86-64, whose vectors hold four floats. The loops of the CPU's kernels are ordinary
+//! Rust that the compiler vectorises; here they are also compiled for AVX2 and AVX-512. Rust never fuses a
+//! multiplication and an addition by itself, so all versions give the same bits.
 
-/// Computes an expression in a function compiled for the widest vectors at hand. What it calls must be `#[inline(always)]`.
+/// Computes an expression in a function compiled for the widest vectors available. Functions that it calls must be
+/// `#[inline(always)]`.
 macro_rules! wide {
     ($work:expr) => {
         $crate::simd::in_widest(
@@ -15,7 +16,8 @@ macro_rules! wide {
 }
 pub(crate) use wide;
 
-/// Calls `work`, which must be `#[inline(always)]`, in a function compiled for the widest vectors at hand: see [`wide`].
+/// Calls `work`, which must be `#[inline(always)]`, in a function compiled for the widest vectors available: see
+/// [`wide`].
 #[inline]
 pub(crate) fn in_widest<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
@@ -62,7 +64,7 @@ pub fn add_into(destination: &mut [f32], source: &[f32]) {
     wide!(destination.iter_mut().zip(source).for_each(|(d, s)| *d += *s));
 }
 
-/// Values as a new gradient, or added to what is there.
+/// Writes values as a new gradient, or adds them to the present one.
 #[inline(always)]
 pub(crate) fn put(target: &mut [f32], accumulate: bool, values: impl Iterator<Item = f32>) {
     let all = target.iter_mut().zip(values);
@@ -72,7 +74,7 @@ pub(crate) fn put(target: &mut [f32], accumulate: bool, values: impl Iterator<It
 /// Number of partial sums in the sums below; a multiple of every vector's width.
 pub(crate) const LANES: usize = 32;
 
-/// Σ f(x, y) over the pairs, in 32 partial sums and then those in pairs: the same order whatever the vectors.
+/// Σ f(x, y) over the pairs, in 32 partial sums that are then added in pairs: one order for all vector widths.
 #[inline(always)]
 pub(crate) fn sum_pairs(xs: &[f32], ys: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
     let mut lanes = [0.0f32; LANES];
@@ -102,8 +104,8 @@ pub(crate) fn sum(xs: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     sum_pairs(xs, xs, |x, _| f(x))
 }
 
-/// For sixteen images side by side the N sums over `places` of what `f` gives of a place and an image, each image's in the
-/// order of [`sum_pairs`].
+/// For sixteen interleaved images: the N sums over `places` of `f(place, image)`, each image's in the order of
+/// [`sum_pairs`].
 #[inline(always)]
 pub(crate) fn sums_of_sixteen<const N: usize>(places: usize, f: impl Fn(usize, usize) -> [f32; N]) -> [[f32; 16]; N] {
     let mut lanes = [[[0.0f32; 16]; N]; LANES];
@@ -140,7 +142,7 @@ mod tests {
         assert!(destination.iter().zip(&source).all(|(d, s)| *d == 1.0 + *s));
     }
 
-    /// Planes shorter and longer than the lanes, with a rest.
+    /// Planes shorter and longer than the number of partial sums, with a remainder.
     #[test]
     fn sums_of_sixteen_planes_are_those_of_each() {
         for places in [0, 1, 5, 32, 33, 100] {

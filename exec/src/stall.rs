@@ -1,4 +1,4 @@
-//! What is said of a job that no longer moves: the collective that is stuck, who is missing in it, and what each rank does.
+//! Diagnoses a stalled job: the stuck collective, the ranks missing from it, and what each rank does.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,31 +7,32 @@ use lockstep_topology::Bytes;
 
 use crate::flight::{Flight, Operation};
 
-/// Ranks of which nothing is known that a report names.
+/// Most ranks without a record that a report lists.
 const MOST_NAMED: usize = 16;
 
-/// Who holds up a job, as far as the records at hand tell.
+/// Which ranks hold up a job, as far as the available records show.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diagnosis {
-    /// Ranks for which others wait and which themselves wait for nobody; none where all wait in a circle.
+    /// Ranks that others wait for and that wait for none themselves; empty where all wait in a cycle.
     pub culprits: Vec<u32>,
-    /// In words, a line each: the collective, the ranks, the cause.
+    /// The report, one line each: the collective, the ranks, the cause.
     pub report: String,
 }
 
 impl Flight {
-    /// What it is in at the moment: of what has not ended, what began first (an exchange behind which all else queues).
+    /// The current operation: of those not ended, the one that began first (an exchange that everything else queues
+    /// behind).
     pub fn present(&self) -> Option<&Operation> {
         self.operations.iter().find(|operation| operation.ended_s.is_none())
     }
 
-    /// What it ended last.
+    /// The operation that ended last.
     pub fn last_ended(&self) -> Option<&Operation> {
         let ended = self.operations.iter().filter(|operation| operation.ended_s.is_some());
         ended.max_by(|a, b| a.ended_s.unwrap_or_default().total_cmp(&b.ended_s.unwrap_or_default()))
     }
 
-    /// The computation, or whatever is no collective, that has begun and not ended.
+    /// The operation that has begun and not ended and is not a collective, such as a computation.
     pub(crate) fn stuck_in(&self) -> Option<&Operation> {
         self.operations.iter().rev().find(|operation| operation.ended_s.is_none() && operation.collective.is_none())
     }
@@ -62,12 +63,13 @@ impl Flight {
     }
 }
 
-/// Says who waits for whom and who is to blame, of the ranks in `flights`; `ranks` take part in all.
+/// Finds which rank waits for which and which ones are the cause, from the `flights` at hand; the job has `ranks`
+/// ranks.
 pub fn diagnose(flights: &[Flight], ranks: u32) -> Diagnosis {
     let known: BTreeMap<u32, &Flight> = flights.iter().map(|flight| (flight.rank, flight)).collect();
     let mut report = String::new();
     let live = || flights.iter().filter(|flight| !flight.over);
-    // The earliest collective that anybody is in: later ones may only queue behind it.
+    // The earliest collective that any rank is in: later ones may only queue behind it.
     let open = live().flat_map(|flight| &flight.operations).filter(|one| one.ended_s.is_none());
     let stuck =
         open.filter_map(|one| Some((one.collective?, one.what.as_ref()?, one))).min_by_key(|(number, ..)| *number);
@@ -80,7 +82,7 @@ pub fn diagnose(flights: &[Flight], ranks: u32) -> Diagnosis {
         };
         let here = known.iter().filter(|(rank, _)| (*first..=*last).contains(rank));
         missing = here.clone().filter(|(_, flight)| !in_it(flight)).map(|(rank, _)| *rank).collect();
-        // A job may have more ranks than there are lines to read.
+        // A job may have more ranks than a report has lines.
         unknown = (*first..=*last).filter(|rank| !known.contains_key(rank)).take(MOST_NAMED).collect();
         let others = (u64::from(*last) + 1).saturating_sub(u64::from(*first) + here.count() as u64);
         let who = |ranks: &[u32]| ranks.iter().map(|rank| rank.to_string()).collect::<Vec<_>>().join(", ");
@@ -124,7 +126,7 @@ pub fn diagnose(flights: &[Flight], ranks: u32) -> Diagnosis {
     Diagnosis { culprits, report }
 }
 
-/// Those at the ends of the chains of waiting.
+/// The ranks at the ends of the chains of waits.
 fn culprits(known: &BTreeMap<u32, &Flight>, missing: &[u32], unknown: &[u32], ranks: u32) -> Vec<u32> {
     let busy = |flight: &Flight| flight.stuck_in().is_some();
     let mut found: Vec<u32> =
@@ -133,12 +135,12 @@ fn culprits(known: &BTreeMap<u32, &Flight>, missing: &[u32], unknown: &[u32], ra
         found = missing.to_vec();
     }
     if found.is_empty() {
-        // Whoever is waited for and does not wait; ranks of other processes count as not waiting.
+        // A rank that is waited for and does not wait; ranks of other processes count as not waiting.
         let waited: Vec<u32> = known.values().flat_map(|flight| flight.waits_for.clone()).collect();
         let waits = |rank: &u32| known.get(rank).is_some_and(|flight| !flight.waits_for.is_empty());
         let blocked = waited.is_empty();
         found = waited.into_iter().filter(|rank| *rank < ranks && !waits(rank)).collect();
-        // A call into a library does not say for whom it waits; whoever left no record is not well.
+        // A blocking library call does not report which rank it waits for; suspect ranks without a record.
         if blocked {
             found = unknown.to_vec();
         }
@@ -163,7 +165,7 @@ mod tests {
         Flight { rank, operations, waits_for, idle_s: 2.0, over: false, started: vec![started] }
     }
 
-    /// In a ring each waits for the one before: 3 for 2, 2 for 1, 0 for 3.
+    /// In a ring each rank waits for the one before: 3 for 2, 2 for 1, 0 for 3.
     #[test]
     fn the_one_who_computes_is_to_blame() {
         let inside = |rank, peer| flight(rank, vec![operation(4, Some(7), None)], 8, &[peer]);
@@ -183,13 +185,13 @@ mod tests {
         assert!(found.report.ends_with("cause: rank 1, in `forward`, step 7"), "{}", found.report);
     }
 
-    /// In a library's collective nobody knows for whom it waits.
+    /// In a library's collective it is unknown which rank waits for which.
     #[test]
     fn in_a_blocking_call_the_one_without_record_is_to_blame() {
         let inside = |rank| flight(rank, vec![operation(4, Some(7), None)], 8, &[]);
         assert_eq!(diagnose(&[inside(0), inside(1), inside(3)], 4).culprits, [2]);
         assert!(diagnose(&[inside(0), inside(1), inside(2), inside(3)], 4).report.contains("in another order"));
-        // Of very many only some are named.
+        // Only the first of many are named.
         let mut one = inside(0);
         one.operations[0].what = Some(("library:mpi".to_owned(), 4, 0, u32::MAX));
         let found = diagnose(&[one], u32::MAX);
@@ -209,7 +211,7 @@ mod tests {
         );
     }
 
-    /// Learners of other processes ask rank 0 for batches between two operations.
+    /// Between two operations learners of other processes request batches from rank 0.
     #[test]
     fn who_does_not_answer_is_to_blame() {
         let asks = |rank| flight(rank, vec![operation(3, None, Some(1.5))], 7, &[0]);

@@ -1,49 +1,50 @@
-//! The state of a training between two iterations: enough to go on with, also with another number of learners.
+//! Holds the state of a training between two iterations: enough to resume, also with another number of learners.
 
 use lockstep_models::{Judge, Program};
 
-/// How far a training is through its samples, whatever the size of its steps.
+/// Progress of a training through its samples, independent of the batch size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Position {
-    /// Whole epochs.
+    /// Completed epochs.
     pub epoch: u64,
-    /// Samples of the present one.
+    /// Samples done in the current epoch.
     pub samples: u64,
 }
 
 impl Position {
-    /// After `steps` steps of `global_batch` samples, so many of them to an epoch.
+    /// The position after `steps` steps of `global_batch` samples, with `steps_per_epoch` steps in an epoch.
     pub(crate) fn after(steps: u64, global_batch: u64, steps_per_epoch: u64) -> Position {
         Position { epoch: steps / steps_per_epoch, samples: steps % steps_per_epoch * global_batch }
     }
 
-    /// Steps of that size that lead here, or just beyond where they do not divide.
+    /// The number of steps of that size to here, rounded up where they do not divide.
     pub fn steps(self, global_batch: u64, steps_per_epoch: u64) -> u64 {
         self.epoch * steps_per_epoch + self.samples.div_ceil(global_batch).min(steps_per_epoch)
     }
 }
 
-/// The state that a training resumes.
+/// The state from which a training resumes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
-    /// How far it is.
+    /// Progress through the samples.
     pub position: Position,
     /// Each learner's parameters; one entry where all workers train one model.
     pub weights: Vec<Vec<f32>>,
     /// Each worker's running statistics.
     pub statistics: Vec<Vec<f32>>,
-    /// The optimizer's buffer; empty for learners, who have none.
+    /// The optimizer's momentum; empty for learners, which have none.
     pub velocity: Vec<f32>,
-    /// z and, unless it has just begun, z_prev.
+    /// z and, unless it has not moved yet, z_prev.
     pub average: Option<(Vec<f32>, Option<Vec<f32>>)>,
-    /// The reference models of all devices but the first, whose is the average model; empty where there are none.
+    /// The reference models of all devices but the first, whose reference is the average model; empty where there are
+    /// none.
     pub references: Vec<Vec<f32>>,
-    /// What accuracies have said so far.
+    /// The decisions made from accuracies so far.
     pub judge: Judge,
 }
 
 impl State {
-    /// The parameters of worker `rank`; a learner that is new starts at the average model (Koliousis et al. 2019, §4.4).
+    /// The parameters of worker `rank`; a new learner starts from the average model (Koliousis et al. 2019, §4.4).
     pub(crate) fn weights_of(&self, rank: usize) -> &[f32] {
         match &self.average {
             None => &self.weights[0],
@@ -51,19 +52,19 @@ impl State {
         }
     }
 
-    /// The reference model of `device`, one but the first; a new one is the average model.
+    /// The reference model of `device` (not the first); a new device starts from the average model.
     pub(crate) fn reference_of(&self, device: u32) -> &[f32] {
         let average = self.average.as_ref().map_or(&[][..], |(average, _)| average);
         self.references.get(device as usize - 1).map_or(average, Vec::as_slice)
     }
 
-    /// The running statistics of worker `rank`; those of a new one are the mean of all.
+    /// The running statistics of worker `rank`; a new one starts from the mean of all.
     pub(crate) fn statistics_of(&self, rank: usize) -> Vec<f32> {
         let of_all = || mean(self.statistics.iter().map(Vec::as_slice));
         self.statistics.get(rank).cloned().unwrap_or_else(of_all)
     }
 
-    /// Whether it is one of `program`'s kind: of its model, and with an average model or without.
+    /// Whether it matches `program`: the same model, and an average model where the program has one.
     pub(crate) fn fits(&self, program: &Program) -> bool {
         let (parameters, statistics) =
             (program.whole_model().parameter_elements(), program.model.statistics_elements());
@@ -77,12 +78,12 @@ impl State {
             && !self.statistics.is_empty()
             && self.weights.iter().chain(&self.references).all(|weights| long(weights, parameters))
             && self.statistics.iter().all(|of| long(of, statistics))
-            // Of parts of a model each rank takes its own back.
+            // Where ranks hold parts of the model, each takes its own back.
             && (!program.cuts_model() || statistics == 0 || self.statistics.len() == program.workers() as usize)
     }
 }
 
-/// The mean over workers of what each has for an element, as running statistics are averaged for evaluation.
+/// The elementwise mean over workers, as running statistics are averaged for evaluation.
 pub(crate) fn mean<'a>(all: impl ExactSizeIterator<Item = &'a [f32]>) -> Vec<f32> {
     let count = all.len() as f64;
     let mut mean: Vec<f64> = Vec::new();

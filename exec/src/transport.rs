@@ -1,8 +1,8 @@
-//! How messages travel between ranks: post, poll, and one blocking wait.
+//! Defines how messages travel between ranks: post, poll, and one blocking wait.
 //!
 //! A rank on a CPU is one thread that computes and makes communication progress between its tasks, so nothing here
-//! blocks but [`Transport::wait`], and no transport has a thread of its own where each rank is a process or a thread.
-//! Messages are not copied on the way: the receiver copies or sums straight out of the sender's memory where it can.
+//! blocks but [`Transport::wait`], and a transport has no thread of its own where each rank is a process or a thread.
+//! Messages are not copied on the way where possible: the receiver copies or sums straight out of the sender's memory.
 
 use std::fmt;
 use std::time::Instant;
@@ -19,11 +19,11 @@ mod slab;
 pub use crate::region::{Combine, Port, Region, RegionMut};
 pub use error::TransportError;
 
-/// Which messages belong together: those of equal sender, receiver and tag are matched in the order of posting.
+/// Identifies messages: those with equal sender, receiver and tag are matched in the order of posting.
 ///
-/// A lane takes the slot `lane mod window`. Lanes start in order and lane `k + window` only after lane `k` is done, on
-/// the sender as on the receiver, so the order of posting keeps lanes apart that share a slot, and successive runs of
-/// one exchange too.
+/// Channel (lane) k uses slot `k mod window`. Channels start in order, and channel `k + window` only after channel `k`
+/// is done, on the sender as on the receiver, so the order of posting separates channels that share a slot, and
+/// successive runs of one exchange too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag {
     /// 0 for control messages, else 1 + the exchange's number.
@@ -32,12 +32,12 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// Messages of the lanes in `slot` of exchange number `exchange`.
+    /// The tag of the channels in `slot` of exchange number `exchange`.
     pub fn exchange(exchange: u32, slot: u32) -> Tag {
         Tag { exchange: exchange + 1, slot }
     }
 
-    /// Messages outside of every exchange, kept apart by `kind`; see [`control`].
+    /// The tag of messages outside of every exchange, distinguished by `kind`; see [`control`].
     pub const fn control(kind: u32) -> Tag {
         Tag { exchange: 0, slot: kind }
     }
@@ -60,33 +60,34 @@ pub struct SendId(pub(crate) u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecvId(pub(crate) u32);
 
-/// One rank's end of the wires.
+/// One rank's endpoint.
 ///
-/// After an error an end is of no further use: the job is over. Dropping an end with messages open ends the job.
+/// After an error an endpoint cannot be used any more: the job has ended. Dropping an endpoint with messages open ends
+/// the job.
 pub trait Transport {
-    /// The rank at this end.
+    /// The rank of this endpoint.
     fn rank(&self) -> Rank;
 
     /// Number of ranks in the job.
     fn ranks(&self) -> u32;
 
-    /// Starts to send `data`, which stays where it is, unchanged, until [`Transport::send_done`] says so.
+    /// Starts to send `data`, which must stay in place and unchanged until [`Transport::send_done`] returns true.
     ///
     /// # Errors
-    /// When the job is over, or the tag is beyond the transport.
+    /// When the job has ended, or the transport does not support the tag.
     fn post_send(&mut self, to: Rank, tag: Tag, data: Region) -> Result<SendId, TransportError>;
 
-    /// Whether the send is over and its data free again; the id is void after `true`.
+    /// Whether the send is complete and its data free again; the id is invalid after `true`.
     ///
     /// # Errors
-    /// When the job is over, or the receiver is.
+    /// When the job has ended, or the receiver has.
     fn send_done(&mut self, id: SendId) -> Result<bool, TransportError>;
 
-    /// Starts to receive into `into`. `scratch` has at least the message's length for [`Combine::Sum`], unless
+    /// Starts to receive into `into`. For [`Combine::Sum`], `scratch` must have at least the message's length, unless
     /// [`Transport::needs_scratch`] is false.
     ///
     /// # Errors
-    /// When the job is over, or the tag is beyond the transport.
+    /// When the job has ended, or the transport does not support the tag.
     fn post_recv(
         &mut self,
         from: Rank,
@@ -96,37 +97,38 @@ pub trait Transport {
         scratch: RegionMut,
     ) -> Result<RecvId, TransportError>;
 
-    /// Whether the message is there and combined into its region; the id is void after `true`.
+    /// Whether the message has arrived and is combined into its region; the id is invalid after `true`.
     ///
     /// # Errors
-    /// When the job is over, the sender is, or the lengths differ.
+    /// When the job or the sender has ended, or the lengths differ.
     fn recv_done(&mut self, id: RecvId) -> Result<bool, TransportError>;
 
-    /// Looks once at what has happened on the wires; call it before a round of `send_done` and `recv_done`.
+    /// Checks once for events; call it before a round of `send_done` and `recv_done`.
     ///
     /// # Errors
-    /// When the job is over.
+    /// When the job has ended.
     fn poll(&mut self) -> Result<(), TransportError>;
 
-    /// Blocks until something may have changed since the last call, or until the deadline; what has changed shows after
+    /// Blocks until something may have changed since the last call, or until the deadline; changes become visible with
     /// the next [`Transport::poll`].
     ///
     /// # Errors
-    /// When the job is over.
+    /// When the job has ended.
     fn wait(&mut self, deadline: Option<Instant>) -> Result<(), TransportError>;
 
-    /// Ends the job: every other rank's next or present call returns this cause.
+    /// Ends the job: every other rank's current or next call returns this cause.
     fn abort(&mut self, cause: &str);
 
-    /// Whether sums go through the caller's scratch memory.
+    /// Whether sums need the caller's scratch memory.
     fn needs_scratch(&self) -> bool;
 
-    /// Whether messages to and from `rank` stay inside this process, so that both may lie on devices that reach each other.
+    /// Whether messages to and from `rank` stay inside this process, so that both ends may be devices that can access
+    /// each other.
     fn is_near(&self, rank: Rank) -> bool {
         rank == self.rank()
     }
 
-    /// Whether messages that leave this process may lie on a device too; all processes say the same.
+    /// Whether messages that leave this process may be in device memory too; the same in all processes.
     fn takes_devices(&self) -> bool {
         false
     }
@@ -134,7 +136,7 @@ pub trait Transport {
     /// The MPI library's own allreduce over `ranks`, blocking; nothing else may be in flight in this process.
     ///
     /// # Errors
-    /// Where the transport is no MPI, or the process has several ranks.
+    /// When the transport is not MPI, or the process has several ranks.
     fn library_allreduce(&mut self, _ranks: &[Rank], _data: RegionMut) -> Result<(), TransportError> {
         let transport = ErrorPlace::Flag("transport");
         let message =

@@ -1,7 +1,9 @@
-//! The watchdog: one thread of each process, which reads the flight recorders and speaks up when nothing moves any more.
+//! Runs the watchdog: one thread per process, which reads the flight recorders and ends the job when nothing moves any
+//! more.
 //!
-//! A rank that waits for messages gives up by itself at the stall limit. The watchdog is for all that cannot: an operation that
-//! never returns, a call into MPI that blocks, ranks that wait for each other outside of exchanges, threads that do not end.
+//! A rank that waits for messages gives up by itself at the stall limit. The watchdog is for everything else: an
+//! operation that never returns, a call into MPI that blocks, ranks that wait for each other outside of exchanges,
+//! threads that do not end.
 
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -13,17 +15,17 @@ use crate::observer::Observer;
 use crate::patience::ASIDE;
 use crate::stall::diagnose;
 
-/// A rank in an operation has so many stall limits, for its peers, who wait, give up after one.
+/// Stall limits that a rank in an operation gets: its waiting peers give up after one.
 const IN_OPERATION: f64 = 2.0;
-/// So long after the job was given up its threads must have ended.
+/// How long threads may take to end after the job was given up.
 const GRACE: Duration = Duration::from_secs(1);
-/// Between two looks, at most.
+/// Longest interval between two checks.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What the ranks of a process and its watchdog share.
+/// State shared by the ranks of a process and its watchdog.
 pub(crate) struct Guard<'a> {
     pub flights: Flights<'a>,
-    /// A wait in which nothing moves for so long ends the run.
+    /// A wait without progress for this long ends the run.
     pub limit: Duration,
     observer: &'a dyn Observer,
     /// When the job was given up, and why.
@@ -35,7 +37,7 @@ impl<'a> Guard<'a> {
         Guard { flights, limit, observer, given_up: OnceLock::new() }
     }
 
-    /// Gives the job up, since nothing has moved on `rank` for so long; the first time it tells who watches.
+    /// Gives up the job because `rank` has made no progress for `seconds`; the first call notifies the observer.
     pub(crate) fn give_up(&self, rank: u32, seconds: f64) -> ExecError {
         let mut first = false;
         let (_, error) = self.given_up.get_or_init(|| {
@@ -50,7 +52,7 @@ impl<'a> Guard<'a> {
         error.clone()
     }
 
-    /// Runs `work` on this thread under the watchdog's eyes.
+    /// Runs `work` on this thread while the watchdog watches.
     pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         std::thread::scope(|scope| {
             let (working, ended) = mpsc::channel::<()>();
@@ -61,7 +63,7 @@ impl<'a> Guard<'a> {
         })
     }
 
-    /// What a rank of this process was in when it ended, in words.
+    /// What a rank of this process was doing when it ended, in words.
     pub(crate) fn place(&self, rank: u32) -> String {
         let flights = self.flights.read();
         let flight = flights.iter().find(|flight| flight.rank == rank);
@@ -71,7 +73,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Looks until the other end of `ended` is gone.
+    /// Checks periodically until the other end of `ended` is dropped.
     fn look(&self, ended: &Receiver<()>) {
         let (mut told, mut recorded) = (false, false);
         loop {
@@ -82,7 +84,7 @@ impl<'a> Guard<'a> {
             if self.observer.asks() {
                 self.observer.record(&self.flights.read());
             }
-            // A rank that does not return may be ended with its process before anybody hears of it.
+            // A rank that does not return may be ended with its process before its error is reported.
             let silent = self.given_up.get().is_none() && self.silent(1.0).is_some();
             if silent && !recorded {
                 self.observer.record(&self.flights.read());
@@ -103,14 +105,14 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// A rank of which nothing has moved for so many stall limits, or for more where it is in no task.
+    /// A rank without progress for `limits` stall limits, or for more where it is in no task.
     fn silent(&self, limits: f64) -> Option<(u32, f64)> {
         let limit = self.limit.as_secs_f64();
         let most = |flight: &Flight| {
             let aside = flight.present().is_some_and(|operation| operation.is_aside);
             limit * if aside { f64::from(ASIDE) } else { limits }
         };
-        // Reading all operations takes a moment; most looks end here.
+        // Reading all operations takes a moment; most checks end here.
         if self.flights.longest_still_s() <= limit {
             return None;
         }

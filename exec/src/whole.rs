@@ -1,4 +1,4 @@
-//! The whole model of ranks that each hold a part of it: cut for them at the start, put together on rank 0 at the end.
+//! Splits the whole model among ranks that hold parts of it at the start, and assembles it on rank 0 at the end.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::pool::Arenas;
 use crate::replica::{Making, Replica};
 use crate::state::mean;
 
-/// The part of `rank` of values that the whole model's parameters have; zero where its rows are padding.
+/// The part of `rank` of values of the whole model's parameters; zero where its rows are padding.
 pub(crate) fn part(program: &Program, rank: u32, whole: &[f32]) -> Vec<f32> {
     let mut own = vec![0.0; program.model.parameter_elements() as usize];
     for (range, start) in program.own_parameters(rank) {
@@ -23,7 +23,7 @@ pub(crate) fn part(program: &Program, rank: u32, whole: &[f32]) -> Vec<f32> {
     own
 }
 
-/// Puts a rank's own values into their places in the whole.
+/// Writes a rank's own values to their places in the whole.
 fn put(pieces: &[(Range<u64>, u64)], own: &[f32], whole: &mut [f32]) {
     for (range, start) in pieces {
         let (range, start) = (range.start as usize..range.end as usize, *start as usize);
@@ -31,10 +31,10 @@ fn put(pieces: &[(Range<u64>, u64)], own: &[f32], whole: &mut [f32]) {
     }
 }
 
-/// The own values of `rank` that rank 0 is told of a model that ranks have in parts.
+/// The values of `rank` that rank 0 collects of a model held in parts.
 ///
 /// # Errors
-/// The device's.
+/// Device errors.
 pub(crate) fn own_pieces(program: &Program, replica: &mut Replica, rank: u32) -> Result<Vec<f32>, DeviceError> {
     if !program.holders().contains(rank) || rank == 0 {
         return Ok(Vec::new());
@@ -42,11 +42,11 @@ pub(crate) fn own_pieces(program: &Program, replica: &mut Replica, rank: u32) ->
     Ok(cut(&program.told(rank), &[replica.parameters()?, replica.velocity()?]))
 }
 
-/// Puts the whole model and the optimizer's state together on rank 0, from its own values and those of the others by rank. Running
-/// statistics are those of a new model where ranks have parts of them, else rank 0's.
+/// Assembles the whole model and the optimizer's state on rank 0, from its own values and those of the others by rank.
+/// Running statistics are those of a new model where ranks hold parts of them, else rank 0's.
 ///
 /// # Errors
-/// The device's.
+/// Device errors.
 pub(crate) fn assemble(
     program: &Program,
     replica: &mut Replica,
@@ -73,7 +73,7 @@ pub(crate) fn assemble(
     one_rank(model, program, replica, seed, (parameters, velocity))
 }
 
-/// A replica of the whole model on one rank, with the running statistics of `replica` where that has all of them.
+/// A replica of the whole model on one rank, with the running statistics of `replica` if that has all of them.
 fn one_rank(
     model: &Arc<Model>,
     program: &Program,
@@ -92,10 +92,11 @@ fn one_rank(
     Ok(whole)
 }
 
-/// Running statistics of the whole model: of each element the mean over the workers that have it; `all` are the workers' own.
+/// Running statistics of the whole model: for each element the mean over the workers that have it; `all` are the
+/// workers' own.
 pub(crate) fn mean_statistics(program: &Program, all: &[&[f32]]) -> Vec<f32> {
     let mut whole = vec![0.0; program.whole_model().statistics_elements() as usize];
-    // The stages of a pipeline have layers of their own; of some each rank has a part.
+    // Pipeline stages have different layers; where layers are split, each rank has a part.
     let workers = program.roles.iter().filter(|role| role.ranks.first() < program.workers());
     let workers: Vec<&Role> = if program.roles[0].order().is_some() { workers.collect() } else { Vec::new() };
     let own = |role: &Role| statistics_of(program, role);

@@ -1,7 +1,8 @@
-//! A worker: interprets one rank's tasks, makes exchange progress between them, and notes when each began and ended.
+//! Interprets one rank's tasks, makes progress on exchanges between them, and records when each began and ended.
 //!
-//! The rules are those that the simulator simulates: tasks of the compute stream run in program order, one at a time; an
-//! exchange starts as soon as what it is `after` is done; whatever exchanges can do comes before the next compute task.
+//! Follows the rules that the simulator simulates: tasks of the compute stream run in program order, one at a time; an
+//! exchange starts as soon as the tasks in its `after` are done; progress of exchanges comes before the next compute
+//! task.
 
 mod ahead;
 mod compute;
@@ -40,31 +41,31 @@ use learning::Beside;
 use saving::Orders;
 use shuffle::Store;
 
-/// What a worker leaves beside its memory.
+/// What a worker returns, apart from its memory.
 pub(crate) struct Outcome {
     pub spans: Vec<Span>,
     pub periodic: Vec<PeriodicSpan>,
-    /// By iteration: the sum of sample losses, one for each worker of whose samples this rank takes the loss.
+    /// By iteration: the sum of sample losses, one sum per worker whose loss this rank computes.
     pub losses: Vec<f64>,
-    /// At the ends of the epochs that are judged; on rank 0 alone.
+    /// Evaluations at the ends of epochs; on rank 0 alone.
     pub evaluations: Vec<Evaluation>,
-    /// Steps since training began after which learners began again at the average model.
+    /// Steps since training began after which learners restarted from the average model.
     pub restarts: Vec<u64>,
-    /// What accuracies have said; rank 0's counts.
+    /// The decisions made from accuracies; rank 0's counts.
     pub judge: Judge,
-    /// Whether the average model has moved since it began, so that it has a previous one.
+    /// Whether the average model has moved since it began, and so has a previous value.
     pub moves: bool,
-    /// Whether it ended early, by order.
+    /// Whether it was stopped early.
     pub stopped: bool,
     /// Per peer rank.
     pub sent: Vec<Traffic>,
-    /// The same of what is done between steps.
+    /// The same for work between steps.
     pub periodic_sent: Vec<Traffic>,
-    /// How many of them a device's memory was read for, past the host's copy.
+    /// Messages sent directly from a device's memory, without a copy on the host.
     pub direct: u64,
 }
 
-/// One rank at work.
+/// The worker of one rank.
 pub(crate) struct Worker<'a> {
     setup: &'a Setup<'a>,
     role: &'a Role,
@@ -73,33 +74,33 @@ pub(crate) struct Worker<'a> {
     flight: &'a Recorder,
     memory: &'a mut Memory,
     slots: Vec<Slot>,
-    /// Runs that each task has completed, over iterations and repetitions.
+    /// Completed runs of each task, over iterations and repetitions.
     done: Vec<u64>,
-    /// What each task waits for, and how often it runs in an iteration.
+    /// The dependencies of each task, and how often it runs in an iteration.
     needs: Vec<(Vec<Need>, u32)>,
-    /// When each task was last completed.
+    /// When each task last completed.
     ended: Vec<Time>,
     iteration: u32,
-    /// By step of its list, the context of the micro-batch, where it is a stage of a pipeline.
+    /// In a pipeline stage: by step of its list, the context of the micro-batch.
     contexts: Vec<u32>,
-    /// Iterations that the driver has granted; no exchange may start beyond them.
+    /// Iterations granted by the driver; no exchange may start beyond them.
     granted: u32,
     /// The synchronisation stream.
     beside: Beside,
-    /// Where batches are claimed.
+    /// How this rank claims batches.
     desk: Desk,
     spans: Vec<Span>,
     /// The sums of all iterations, [`losses_of`](lockstep_models::Program::losses_of) each.
     losses: Vec<f64>,
-    /// What a device that defers has still to say.
+    /// Losses and times that an asynchronous device has not reported yet.
     deferred: Deferred,
-    /// The micro-batch of the present repetition, as a number within the global batch.
+    /// The micro-batch of the current repetition, as a number within the global batch.
     micro_batch: u32,
     /// Samples taken in this iteration.
     samples: usize,
     /// Whether a gradient of this iteration is waiting to be applied.
     learned: bool,
-    /// Its parameters that have rates and decays of their own.
+    /// Its parameters with factors of their own for rate and decay.
     multiplied: Vec<Multiplied>,
     /// The iteration whose average has no momentum: there is no z_prev yet.
     without_momentum: u32,
@@ -107,17 +108,17 @@ pub(crate) struct Worker<'a> {
     orders: Orders,
     /// By task: whether its gradients are added to earlier ones, in the first repetition and in others.
     adds: Vec<[bool; 2]>,
-    /// The step, the pass (none: its own micro-batch) and the micro-batch whose samples the replica has turned to.
+    /// The step, the pass (`None`: its own micro-batch) and the micro-batch whose samples the replica holds now.
     turned: Option<(u64, Option<u32>, u32)>,
-    /// Its part of the samples, where ranks hold parts.
+    /// Its part of the samples, where ranks hold parts in memory.
     store: Option<Store>,
-    /// What is done between steps: when its tasks ran, and what it sent to each rank.
+    /// Work between steps: when its tasks ran, and what it sent to each rank.
     periodic: Vec<PeriodicSpan>,
     periodic_sent: Vec<Traffic>,
 }
 
 impl<'a> Worker<'a> {
-    /// Prepares the rank at `transport`'s end; `clock` is the run's zero.
+    /// Prepares the rank at `transport`'s end; `clock` is the run's time zero.
     pub(crate) fn new(
         setup: &'a Setup<'a>,
         transport: &'a mut dyn Transport,
@@ -177,7 +178,7 @@ impl<'a> Worker<'a> {
         Ok(worker)
     }
 
-    /// Runs until the driver says stop.
+    /// Runs until the driver stops it.
     pub(crate) fn run(mut self) -> Result<Outcome, ExecError> {
         let program = self.setup.program;
         let rank = self.transport.rank().0;
@@ -273,7 +274,7 @@ impl<'a> Worker<'a> {
                 }
                 task += body;
             } else if tasks[task].stream == Stream::Compute {
-                // Outside of repetitions there is one micro-batch.
+                // Outside of loops there is one micro-batch.
                 if let Op::Load { .. } = tasks[task].op {
                     self.begin_repetition(0, false)?;
                 }
@@ -284,7 +285,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Waits for what a compute task is after, then runs it.
+    /// Waits for the dependencies of a compute task, then runs it.
     fn step(&mut self, task: TaskId, repetition: u32, batch: u64) -> Result<(), ExecError> {
         if repetition == 0 && self.role.tasks[task].op.skips_first() {
             self.done[task] += 1;
@@ -305,7 +306,7 @@ impl<'a> Worker<'a> {
         }
         self.execute(task, repetition, batch)?;
         let end = self.note_span(task, (iteration, repetition), ready, start, record);
-        // Before that of the load, which is the last of the compute stream.
+        // Input spans go before the load's, which was recorded last.
         let last = self.spans.len() - 1;
         self.spans.splice(last..last, input);
         self.note_marks(from)?;
@@ -317,7 +318,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Notes that a task which began as `record` is over, and says when.
+    /// Records that the task that began as `record` has ended, and returns when.
     fn note_span(
         &mut self,
         task: TaskId,
@@ -332,7 +333,7 @@ impl<'a> Worker<'a> {
         end
     }
 
-    /// Asks the driver of this process.
+    /// Calls the driver of this process.
     fn driver<T>(&self, ask: impl FnOnce(&mut Driver) -> T) -> T {
         ask(&mut self.setup.driver.lock().unwrap_or_else(PoisonError::into_inner))
     }

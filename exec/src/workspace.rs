@@ -1,21 +1,21 @@
-//! The memory that a kernel needs while it runs and nobody afterwards: unfolded images, products, partial sums.
+//! Holds the scratch memory that a kernel needs only while it runs: unfolded images, products, partial sums.
 //!
-//! Kernels of a rank run one after the other, so all of them share one workspace, as large as the neediest wants it. Whatever
-//! an earlier kernel has left in it is still there: nothing in it may be taken for zero.
+//! Kernels of a rank run one after the other, so all share one workspace, as large as the largest demand. It keeps
+//! whatever an earlier kernel left in it: a kernel must not assume zeros.
 
-/// A cache line of sixteen elements: one place of sixteen images, say.
+/// A cache line of sixteen elements, for example one pixel of sixteen images.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Sixteen<T = f32>(pub(crate) [T; 16]);
 
-/// Scratch memory in whole cache lines; it grows when more is asked for.
+/// Scratch memory in whole cache lines; grows when more is requested.
 #[derive(Debug, Default)]
 pub struct Workspace {
     lines: Vec<Sixteen>,
 }
 
 impl Workspace {
-    /// Bytes that it has.
+    /// Its size in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(self.lines.as_slice())
     }
@@ -25,11 +25,11 @@ impl Workspace {
         self.lines.fill(Sixteen([value; 16]));
     }
 
-    /// Pieces of so many lines each.
+    /// Pieces with these numbers of lines.
     pub(crate) fn lines<const N: usize>(&mut self, sizes: [usize; N]) -> [&mut [Sixteen]; N] {
         let needed = sizes.iter().sum();
         if self.lines.len() < needed {
-            // Nothing of what was there is needed, so nothing is copied.
+            // The old contents are not needed, so nothing is copied.
             self.lines = Vec::new();
             self.lines.resize(needed, Sixteen::default());
         }
@@ -37,7 +37,7 @@ impl Workspace {
         sizes.map(|size| rest.split_off_mut(..size).expect("as many lines as all pieces have together"))
     }
 
-    /// Pieces of so many elements each, every one beginning on a line.
+    /// Pieces with these numbers of elements, each aligned to a line.
     pub(crate) fn parts<const N: usize>(&mut self, sizes: [usize; N]) -> [&mut [f32]; N] {
         let mut wanted = sizes.iter();
         self.lines(sizes.map(|size| size.div_ceil(16))).map(|lines| {
@@ -47,12 +47,12 @@ impl Workspace {
     }
 }
 
-/// Bytes of a workspace with pieces of so many elements.
+/// Bytes of a workspace with pieces of these numbers of elements.
 pub(crate) fn bytes(pieces: &[usize]) -> usize {
     pieces.iter().map(|elements| elements.div_ceil(16) * size_of::<Sixteen>()).sum()
 }
 
-/// Lines as the elements that they consist of.
+/// Lines as a slice of their elements.
 pub(crate) fn flat(lines: &mut [Sixteen]) -> &mut [f32] {
     // SAFETY: a line is sixteen elements and nothing else.
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * 16) }
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(a.as_ptr() as usize % 64, 0);
         c.fill(3.0);
         assert_eq!(workspace.bytes(), 3 * 64);
-        // What was there stays there until more is needed.
+        // Contents stay until more is requested.
         let [all] = workspace.parts([37]);
         assert_eq!(all[32..], [3.0; 5]);
         workspace.parts([100]);

@@ -1,4 +1,4 @@
-//! `lockstep calibrate`.
+//! Runs `lockstep calibrate`: measures this machine and writes its profile.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Calibrate {
             Some(mut kept) => {
                 lay_over(&mut kept, measured.clone());
                 others = kept.compute.len() - measured.compute.len();
-                // Roofs and messages are those of now.
+                // Peak rates and message times are the new ones.
                 Profile {
                     compute: kept.compute,
                     update: kept.update,
@@ -119,7 +119,7 @@ impl Calibrate {
     }
 }
 
-/// The family that fits the recorded noise best, how far it is from it, and how far the others are behind.
+/// The family that fits the recorded noise best, its distance, and how much worse the others fit.
 fn fitted(trace: &NoiseTrace) -> Option<String> {
     let fits = fits(trace);
     let (best, others) = fits.split_first()?;

@@ -1,4 +1,4 @@
-//! `lockstep clusters list`, `show`, `gpus` and `check`.
+//! Runs `lockstep clusters list`, `show`, `gpus` and `check`.
 
 use clap::Subcommand;
 use lockstep_topology::cluster::{CatalogueGpu, DeviceKind, GpuSpec, Lanes, Precision, Table, catalogue};
@@ -79,7 +79,7 @@ impl Clusters {
     }
 }
 
-/// A cluster by its name or path, the place of errors being the argument.
+/// A cluster by its name or path; errors are located at the argument.
 pub(super) fn load(name: &str) -> Result<Cluster, InputError> {
     Cluster::load(name).map_err(|error| match error.place {
         ErrorPlace::Flag("cluster") => error.at("CLUSTER"),
@@ -103,7 +103,7 @@ fn cluster_row(cluster: &Cluster) -> ClusterRow {
     }
 }
 
-/// One line: what there is of each.
+/// A one-line summary: the number of each part.
 fn summary(cluster: &Cluster) -> String {
     let row = cluster_row(cluster);
     format!(
@@ -128,7 +128,7 @@ fn tables(cluster: &Cluster) -> String {
     text
 }
 
-/// The catalogue of GPUs: a line for each, or two rows for each figure: it and its source.
+/// The catalogue of GPUs: a line for each, or two rows for each figure, the figure and its source.
 fn gpus(format: Format) -> Result<(), Failure> {
     let gpus = catalogue()?;
     if format == Format::Table {
@@ -170,7 +170,7 @@ const FIGURES: [(&str, &str); 11] = [
     ("pcie", "pcie"),
 ];
 
-/// One of [`FIGURES`] as text; empty where the GPU has none.
+/// One of [`FIGURES`] as text; empty if the GPU has none.
 fn figure(gpu: &GpuSpec, key: &str) -> String {
     let lanes = |lanes: Option<Lanes>| lanes.map_or(String::new(), |lanes| lanes.to_string());
     match key {
@@ -187,7 +187,7 @@ fn figure(gpu: &GpuSpec, key: &str) -> String {
     }
 }
 
-/// A row for each cell but the name.
+/// A row for each cell except the name.
 fn details(table: &Table) -> Vec<DetailRow> {
     let cells = |row: &Vec<String>| {
         let item = row[0].clone();

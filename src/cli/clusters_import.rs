@@ -1,4 +1,4 @@
-//! `lockstep clusters import`.
+//! Runs `lockstep clusters import`: writes a cluster file from a machine's topology.
 
 use std::path::PathBuf;
 

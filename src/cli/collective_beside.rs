@@ -1,4 +1,4 @@
-//! Predicted times of collectives beside those that nccl-tests measured, and how far the two are apart.
+//! Compares predicted times of collectives with those that nccl-tests measured.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -32,7 +32,7 @@ impl Row for BesideRow {
     const SETTING: &'static [&'static str] = &["collective", "algorithm", "on", "ranks"];
 }
 
-/// Predictions and what was measured, size by size in the same order.
+/// Pairs predictions and measurements, size by size in the same order.
 pub(super) fn beside(predicted: &[CollectiveRow], measured: &[MeasuredSize]) -> Vec<BesideRow> {
     let row = |(predicted, measured): (&CollectiveRow, &MeasuredSize)| BesideRow {
         collective: predicted.collective.clone(),

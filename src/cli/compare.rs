@@ -1,4 +1,4 @@
-//! `lockstep compare`.
+//! Runs `lockstep compare`: predicts and measures an experiment.
 
 use std::path::PathBuf;
 
@@ -71,7 +71,7 @@ impl Compare {
     pub(super) fn run(self) -> Result<(), Failure> {
         let experiment = Experiment::load(&self.experiment)?;
         check_outputs(&[("--trace", self.trace.as_deref()), ("--html", self.html.as_deref())])?;
-        // What is wrong with the experiment is told before this machine is measured.
+        // Errors in the experiment are reported before this machine is measured.
         let configurations = experiment.configurations()?;
         for configuration in &configurations {
             configuration.program().map_err(|error| experiment.locate(error))?;

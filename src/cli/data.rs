@@ -1,4 +1,4 @@
-//! `lockstep data pack`, `check`, `show`, `stats` and `generate`.
+//! Runs `lockstep data pack`, `check`, `show`, `stats` and `generate`.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use lockstep_report::progress::{Estimate, tell};
 use lockstep_report::{CheckRow, Format, PackRow, Report, SampleGroupRow, SampleRow};
 use lockstep_topology::{Bytes, InputError};
 
-/// Signs of a whole bar.
+/// Characters of a full bar.
 const BAR: f64 = 40.0;
 
 /// What can be done with packed sets.
@@ -133,7 +133,7 @@ pub(super) enum ShapeName {
     Mnist,
 }
 
-/// The number of threads that is given, else one for each core.
+/// The given number of threads, else one per core.
 fn threads(asked: Option<u16>) -> usize {
     asked.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
 }
@@ -179,9 +179,9 @@ impl Data {
     }
 }
 
-/// Packs, and says what came of it.
+/// Packs, and reports the result.
 fn packed(source: &Path, part: SetPart, packing: &Packing, format: Format) -> Result<(), Failure> {
-    // Behind a link, its target is written; a pack is resumed and renamed, which pipes and devices cannot be.
+    // For a link its target is written; a pack is resumed and renamed, which pipes and devices do not support.
     let Destination::File(out) = check_writable("--out", &packing.out)? else {
         let message = "must be a file, for a pack is resumed from what lies beside it";
         return Err(InputError::flag("out", packing.out.display().to_string(), message).into());
@@ -210,7 +210,7 @@ fn packed(source: &Path, part: SetPart, packing: &Packing, format: Format) -> Re
     Report::new(vec![row], Vec::new()).print(format)
 }
 
-/// Every checksum of a file.
+/// Verifies every checksum of a file.
 fn checked(file: &Path) -> Result<CheckRow, InputError> {
     let packed = Packed::open(file)?;
     let samples = packed.entries().len();
@@ -221,7 +221,7 @@ fn checked(file: &Path) -> Result<CheckRow, InputError> {
         bad.extend(packed.checked(sample).err());
     }
     estimate.end();
-    // All damaged samples are told; the first is the error.
+    // All damaged samples are reported; the first is the error.
     bad.iter().skip(1).for_each(|error| tell(&error.to_string()));
     if let Some(first) = bad.into_iter().next() {
         return Err(first);
@@ -261,7 +261,7 @@ fn shown(packed: &Packed, sample: Option<u64>, format: Format) -> Result<(), Fai
     Report::new(range.map(row).collect(), Vec::new()).print(format)
 }
 
-/// All samples, those of each class, and those of each size: a histogram in powers of two.
+/// Counts all samples, those of each class, and those of each size: a histogram in powers of two.
 fn groups(packed: &Packed) -> Vec<SampleGroupRow> {
     let entries = packed.entries();
     let group = |group: String, of: &dyn Fn(&Entry) -> bool, bar: bool| {

@@ -1,6 +1,6 @@
-//! `lockstep doctor`: what this machine, or the hosts of a job, offer, and what to do where something is missing.
+//! Runs `lockstep doctor`: checks this machine, or the hosts of a job, and says what to do where something is missing.
 //!
-//! Each check looks at one thing and never fails: what is missing is a row with its cure.
+//! Each check covers one thing and never fails: what is missing is a row with its cure.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ use lockstep_report::failure::Failure;
 use lockstep_report::{CheckRow, Format, Report};
 use lockstep_topology::Bytes;
 
-/// Where Debian's package of Fashion-MNIST puts its files.
+/// Where Debian's package of Fashion-MNIST installs its files.
 const FASHION_MNIST: &str = "/usr/share/datasets/fashion-mnist";
 /// Flags of `doctor`.
 #[derive(Debug, Args)]
@@ -111,7 +111,7 @@ fn profile() -> CheckRow {
     }
 }
 
-/// The first folder of `PATH` that has `program`.
+/// The first folder of `PATH` that contains `program`.
 fn in_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
@@ -149,7 +149,7 @@ fn lab((program, path, package): (&str, Option<PathBuf>, &str)) -> CheckRow {
     }
 }
 
-/// Whether the library takes addresses of GPUs' memory, as far as the tool beside `mpirun` tells: Open MPI's does.
+/// Whether the MPI library accepts GPU addresses, as far as the tool beside `mpirun` reports it: Open MPI's does.
 fn direct_messages(mpirun: &Path) -> &'static str {
     let output = Command::new(mpirun.with_file_name("ompi_info")).args(["--parsable", "--all"]).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

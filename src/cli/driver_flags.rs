@@ -1,4 +1,4 @@
-//! Flags of runs whose learners claim their batches: the log that they leave, and the one that they replay.
+//! Defines flags for runs whose learners claim their batches: writing a log of the claims, and replaying one.
 
 use std::path::{Path, PathBuf};
 
@@ -20,15 +20,15 @@ pub(super) struct DriverFlags {
 }
 
 impl DriverFlags {
-    /// The file that is written, by its flag.
+    /// The output file, with its flag.
     pub(super) fn output(&self) -> (&'static str, Option<&Path>) {
         ("--driver-log", self.driver_log.as_deref())
     }
 
-    /// Reads the log that is replayed, and refuses what a log cannot be of.
+    /// Reads the log to be replayed, and refuses configurations to which a log cannot apply.
     ///
     /// # Errors
-    /// A file that cannot be read or written; several configurations or seeds; ranks that claim nothing.
+    /// A file that cannot be read or written; several configurations or seeds; ranks that do not claim batches.
     pub(super) fn apply(
         &self,
         experiment: &mut Experiment,
@@ -53,7 +53,7 @@ impl DriverFlags {
         Ok(())
     }
 
-    /// Writes the claims of the run, where that is asked for.
+    /// Writes the claims of the run, if requested.
     ///
     /// # Errors
     /// A file that cannot be written.

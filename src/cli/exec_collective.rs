@@ -1,4 +1,4 @@
-//! `lockstep exec collective`.
+//! Runs `lockstep exec collective`: measures one collective.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::operation_flags::seconds;
 use super::sim_collective::{at_algorithm, collective_run};
 use lockstep_experiment::{Experiment, TransportKind};
 
-/// What to do where buffers do not fit.
+/// The cure where buffers do not fit.
 const CURE: &str = "take a smaller size or fewer ranks";
 
 /// Flags of `exec collective`.

@@ -1,4 +1,4 @@
-//! `lockstep exec devices`: what runs can compute on, and why something else cannot be used.
+//! Runs `lockstep exec devices`: lists what runs can compute on, and why something else cannot be used.
 
 use std::path::PathBuf;
 

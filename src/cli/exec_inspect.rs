@@ -1,4 +1,4 @@
-//! `lockstep exec inspect`.
+//! Runs `lockstep exec inspect`: reports on flight records.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `lockstep exec profile`.
+//! Runs `lockstep exec profile`: measures this machine's GPU.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub(super) struct Profile {
 impl Profile {
     pub(super) fn run(self) -> Result<(), Failure> {
         let load = |name: &String| {
-            // A name that nobody knows has no place of its own.
+            // The error for an unknown name has no place of its own.
             lockstep_readers::load_model(name).map(Arc::new).map_err(|error| error.or_at(ErrorPlace::Flag("model")))
         };
         let models: Result<Vec<_>, InputError> = self.model.iter().map(load).collect();
@@ -68,7 +68,7 @@ impl Profile {
             all
         };
         let batches = ascending(self.batch_per_rank);
-        // The others are held against one alone.
+        // The others are compared with one learner alone.
         let learners = ascending([vec![1], self.learners].concat());
         let sizes: Vec<String> = batches.iter().map(u32::to_string).collect();
         let command = format!(
@@ -94,7 +94,7 @@ impl Profile {
     }
 }
 
-/// What ranks took of the device, beside their plan.
+/// The device memory that ranks took, beside their plan.
 fn memory(gpu: &GpuEntry) -> Vec<String> {
     let note = |entry: &lockstep_models::profile::MemoryEntry| {
         let (planned, taken) = (Bytes(entry.planned_bytes), Bytes(entry.taken_bytes));

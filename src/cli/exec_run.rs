@@ -1,4 +1,4 @@
-//! `lockstep exec run`.
+//! Runs `lockstep exec run`: trains an experiment.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ use super::operation_flags::OperationFlags;
 use lockstep_experiment::setting::RUN;
 use lockstep_experiment::tuner_log::Logged;
 
-/// More seeds than this are told as a range.
+/// More seeds than this are shown as a range.
 const MOST_LISTED: u32 = 16;
 
 /// Flags of `exec run`.
@@ -75,7 +75,7 @@ impl ExecRun {
         let (trace, tuner_log) = (self.trace.as_deref(), self.tuner_log.as_deref());
         let (driver_log, metrics) = (self.driver.output(), self.operation.output());
         check_outputs(&[("--trace", trace), ("--tuner-log", tuner_log), driver_log, metrics])?;
-        // Mistakes are told before any process joins another.
+        // Errors in the input are reported before the processes join each other.
         let configurations = experiment.configurations()?;
         self.driver.apply(&mut experiment, &configurations)?;
         self.operation.check(&experiment, &configurations)?;

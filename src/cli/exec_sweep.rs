@@ -1,4 +1,4 @@
-//! `lockstep exec sweep`.
+//! Runs `lockstep exec sweep`: trains the arms of an experiment.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -84,7 +84,7 @@ impl ExecSweep {
         Report::new(answer(rows), vec![note]).print(self.format)
     }
 
-    /// What a row says it was made by.
+    /// The command recorded in each row.
     fn command(&self) -> String {
         let shard = self.shards.shard.map_or_else(String::new, |shard| format!(" --shard {shard}"));
         let (file, out) = (self.experiment.display(), self.out.display());

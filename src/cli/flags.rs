@@ -1,4 +1,4 @@
-//! The flags that several commands share: those of settings and those of a single collective.
+//! Defines flags that several commands share: those of settings and those of a single collective.
 
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
@@ -15,10 +15,10 @@ pub(super) use lockstep_experiment::form::{algorithm, parsed, positive};
 use lockstep_experiment::setting::{Commands, Flag};
 use lockstep_experiment::{Experiment, TransportKind, settings};
 
-/// The flags of all settings that a command takes.
+/// The flags of all settings of a command.
 #[derive(Debug, Clone)]
 pub(super) struct SettingFlags<const COMMAND: Commands> {
-    /// Keys with the texts that were given.
+    /// Keys with the given texts.
     given: Vec<(&'static str, Vec<String>)>,
 }
 
@@ -26,14 +26,14 @@ fn flags(command: Commands) -> impl Iterator<Item = Flag> {
     settings().filter_map(move |setting| setting.flag(command))
 }
 
-/// Choices that are made unless a flag denies them, with that flag's name.
+/// Settings that are on unless a flag turns them off, with that flag's name.
 fn denied(command: Commands) -> impl Iterator<Item = (Flag, String)> {
     let denied = |flag: &Flag| matches!(flag.how.style(), Style::Choice) && flag.setting.default == "true";
     flags(command).filter(denied).map(|flag| (flag, format!("no-{}", flag.setting.key.replace('_', "-"))))
 }
 
 impl<const COMMAND: Commands> SettingFlags<COMMAND> {
-    /// The experiment in the file, or the default one, with what the flags say.
+    /// The experiment in the file, or the default one, with the flags applied.
     ///
     /// # Errors
     /// See [`Experiment::load`]; an unknown recipe.
@@ -55,7 +55,7 @@ impl<const COMMAND: Commands> SettingFlags<COMMAND> {
     }
 }
 
-/// As they are written on a command line, each behind a space.
+/// As on a command line, each preceded by a space.
 impl<const COMMAND: Commands> Display for SettingFlags<COMMAND> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.given.iter().try_for_each(|(key, texts)| write!(f, " {} {}", ErrorPlace::Flag(key), texts.join(",")))
@@ -98,7 +98,7 @@ impl<const COMMAND: Commands> FromArgMatches for SettingFlags<COMMAND> {
     }
 }
 
-/// A flag as clap takes it; values are checked while the command line is read.
+/// The clap argument of a flag; values are checked during parsing.
 fn argument(flag: Flag) -> Arg {
     let (setting, how) = (flag.setting, flag.how);
     let mut argument = Arg::new(setting.key).long(setting.key.replace('_', "-")).help(flag.help);
@@ -133,7 +133,7 @@ pub(super) struct FoldFlags {
 }
 
 impl FoldFlags {
-    /// The rule that the flags ask for.
+    /// The rule selected by the flags.
     pub(super) fn rule(self) -> FoldRule {
         if self.no_fold { FoldRule::Never } else { FoldRule::Exact }
     }
@@ -165,7 +165,7 @@ pub struct CollectiveFlags {
 }
 
 impl CollectiveFlags {
-    /// The buffer's sizes, in the order in which they were given.
+    /// The buffer's sizes, in the given order.
     pub fn sizes(&self) -> Vec<Bytes> {
         self.bytes.iter().flat_map(|sizes| sizes.0.iter().copied()).collect()
     }
@@ -175,7 +175,7 @@ impl CollectiveFlags {
     /// # Errors
     /// An unknown name, or too many members for a table of counts.
     pub fn collective(&self, elements: u64) -> Result<Collective, InputError> {
-        /// Members of whose pairs a table is made.
+        /// The most members for a table of counts per pair.
         const MOST: u32 = 8192;
         let located = |error: InputError| error.at(ErrorPlace::Flag("collective"));
         if !matches!(self.collective.as_str(), "alltoallv" | "alltoall") {
@@ -191,7 +191,7 @@ impl CollectiveFlags {
     }
 }
 
-/// A size, or all of a range.
+/// A size, or all sizes of a range.
 #[derive(Debug, Clone)]
 struct Sizes(Vec<Bytes>);
 
@@ -214,15 +214,15 @@ fn buffer(text: &str) -> Result<Bytes, String> {
     }
 }
 
-/// The algorithms of the registry, shown by `show`.
+/// The algorithms of the registry, formatted by `show`.
 fn algorithms(show: impl Fn((String, &'static str)) -> String, between: &str) -> String {
     Algorithm::forms().map(show).collect::<Vec<_>>().join(between)
 }
 
-/// Refuses what is no place for a picture before there is one.
+/// Refuses a path that is not a picture's, before there is a picture.
 ///
 /// # Errors
-/// A file that cannot be written, or has another ending than a picture.
+/// A file that cannot be written, or whose name does not end like a picture's.
 pub(super) fn check_plot(path: &Path) -> Result<(), InputError> {
     let is_picture = path.extension().is_some_and(|extension| extension == "svg");
     match check_writable("--plot", path)? {

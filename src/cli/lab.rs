@@ -1,4 +1,4 @@
-//! `lockstep lab up`, `run`, `down`, `list`, `cut`, `slow` and `heal`.
+//! Runs `lockstep lab up`, `run`, `down`, `list`, `cut`, `slow` and `heal`.
 
 use std::ffi::OsString;
 

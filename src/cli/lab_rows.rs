@@ -1,4 +1,4 @@
-//! The rows of `lab up` and `lab list`.
+//! Defines the rows of `lab up` and `lab list`.
 
 use lockstep_lab::{LabParts, Plan};
 use lockstep_report::Row;

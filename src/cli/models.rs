@@ -1,4 +1,4 @@
-//! `lockstep models list`, `show` and `check`; `plan` and `layouts` have files of their own.
+//! Runs `lockstep models list`, `show` and `check`; `plan` and `layouts` have files of their own.
 
 use std::sync::Arc;
 
@@ -96,9 +96,9 @@ impl Models {
     }
 }
 
-/// A model by its name or path, the place of errors being the argument.
+/// A model by its name or path; errors are located at the argument.
 fn load(name: &str) -> Result<Model, InputError> {
-    // A name that nobody knows has no place of its own.
+    // The error for an unknown name has no place of its own.
     lockstep_readers::load_model(name).map_err(|error| error.or_at("MODEL"))
 }
 
@@ -127,7 +127,7 @@ fn model_row(model: &Model) -> ModelRow {
     }
 }
 
-/// One line: parameters, size, work per sample.
+/// A one-line summary: parameters, size, work per sample.
 fn summary(model: &Model) -> String {
     let row = model_row(model);
     format!(

@@ -1,4 +1,5 @@
-//! `lockstep models layouts`: how the tensors of a strategy lie over the ranks, and which collectives change that.
+//! Runs `lockstep models layouts`: shows how a strategy lays out tensors over ranks, and which collectives change the
+//! layouts.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -51,7 +52,7 @@ pub(super) struct ModelsLayouts {
 }
 
 impl ModelsLayouts {
-    /// Answers about `model`, which is the one that the flags name.
+    /// Reports on `model`, the one named by the flags.
     pub(super) fn run(self, model: Model) -> Result<(), Failure> {
         self.plot.as_deref().map_or(Ok(()), check_plot)?;
         let ranks = self.mesh.as_ref().map_or(self.ranks, Mesh::ranks);

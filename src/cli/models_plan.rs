@@ -1,4 +1,4 @@
-//! `lockstep models plan`: a model cut into the stages of a pipeline and what a schedule makes of them; or the ranks of a mesh.
+//! Runs `lockstep models plan`: shows a model cut into pipeline stages under a schedule, or the ranks of a mesh.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ pub(super) struct ModelsPlan {
 }
 
 impl ModelsPlan {
-    /// Answers about `model`, which is the one that the flags name.
+    /// Reports on `model`, the one named by the flags.
     pub(super) fn run(self, model: Model) -> Result<(), Failure> {
         self.plot.as_deref().map_or(Ok(()), check_plot)?;
         if let Some(mesh) = self.mesh {

@@ -1,4 +1,5 @@
-//! `lockstep models plan --mesh`: where the ranks of a mesh lie on a cluster, and what a step exchanges along which axes.
+//! Runs `lockstep models plan --mesh`: shows the placement of a mesh's ranks on a cluster, and what a step exchanges
+//! along which axes.
 
 use std::collections::BTreeSet;
 
@@ -17,13 +18,13 @@ pub(super) enum List {
     Ranks,
 }
 
-/// Ranks on a cluster, as far as one is given.
+/// Ranks on a cluster, if one is given.
 struct Placed<'a>(Option<(&'a Cluster, Placement)>);
 
 impl Placed<'_> {
     fn host(&self, rank: u32) -> Option<String> {
         let (cluster, placement) = self.0.as_ref()?;
-        // A switch between hosts sits in none.
+        // A switch between hosts belongs to none.
         Some(cluster.hosts().get(placement.host(Rank(rank)).0 as usize)?.name.clone())
     }
 
@@ -33,10 +34,10 @@ impl Placed<'_> {
     }
 }
 
-/// Prints what `list` names of the ranks of `job` on `cluster`; tables show both.
+/// Prints the `list` of the ranks of `job` on `cluster`; tables show both lists.
 ///
 /// # Errors
-/// A job that its strategy does not serve, more ranks than the cluster has places.
+/// A job that its strategy does not support, or more ranks than the cluster has places.
 pub(super) fn run(job: &Job, cluster: Option<&Cluster>, list: List, format: Format) -> Result<(), Failure> {
     let placed = |cluster| {
         let ranks = job.ranks() - job.switches();
@@ -84,7 +85,7 @@ fn rank_row(program: &Program, placed: &Placed<'_>, rank: u32) -> RankRow {
     }
 }
 
-/// The exchanges of a step, those of one kind as one row; each column is of the role in which it is largest.
+/// The exchanges of a step, with those of one kind in one row; each column is from the role in which it is largest.
 fn transitions(program: &Program, placed: &Placed<'_>) -> Result<Vec<TransitionRow>, InputError> {
     let mut rows: Vec<TransitionRow> = Vec::new();
     for role in &program.roles {
@@ -114,7 +115,7 @@ fn transitions(program: &Program, placed: &Placed<'_>) -> Result<Vec<TransitionR
     Ok(rows)
 }
 
-/// Adds a row to that of its kind, if there is one.
+/// Merges a row into that of its kind, if there is one.
 fn add(rows: &mut Vec<TransitionRow>, row: TransitionRow, both: fn(u64, u64) -> u64) {
     let same = |other: &&mut TransitionRow| {
         (&other.buffer, &other.collective, &other.algorithm, &other.axes)
@@ -130,7 +131,7 @@ fn add(rows: &mut Vec<TransitionRow>, row: TransitionRow, both: fn(u64, u64) -> 
     }
 }
 
-/// The most hosts that a group of an exchange lies on.
+/// The most hosts over which a group of an exchange is spread.
 fn hosts(program: &Program, exchange: &Exchange, placed: &Placed<'_>) -> Option<u32> {
     placed.0.as_ref()?;
     let of_group = |number: u32| {

@@ -1,11 +1,11 @@
-//! Tables as nccl-tests prints them: written of predictions, and read for the times that it measured.
+//! Writes predictions as tables of nccl-tests, and reads the measured times of such tables.
 
 use std::fmt::Write;
 
 use lockstep_report::CollectiveRow;
 use lockstep_topology::{Bytes, Collective, ErrorPlace, InputError};
 
-/// A size and how long it took.
+/// A size and its time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct MeasuredSize {
     pub(super) bytes: Bytes,
@@ -15,10 +15,10 @@ pub(super) struct MeasuredSize {
 
 /// The sizes of at least 4 bytes in the table `text`, the content of `file`, and their times out of place.
 ///
-/// Lines that begin with no number are the program's other output.
+/// Lines that do not begin with a number are other output of the program.
 ///
 /// # Errors
-/// No header with the columns `size` and `time`, no size, a line that is cut, or a time that is none.
+/// No header with the columns `size` and `time`, no size, a truncated line, or an invalid time.
 pub(super) fn parse(file: &str, text: &str) -> Result<Vec<MeasuredSize>, InputError> {
     let mut column = None;
     let mut rows = Vec::new();
@@ -54,7 +54,8 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Vec<MeasuredSize>, InputEr
     Ok(rows)
 }
 
-/// The rows as nccl-tests prints them, in place as out of place: predictions do not tell the two apart.
+/// Formats the rows like nccl-tests, with the same times in place and out of place: predictions do not distinguish the
+/// two.
 pub(super) fn render(rows: &[(Collective, CollectiveRow)]) -> String {
     let mut text = String::new();
     let mut line = |of: &str| writeln!(text, "{}", of.trim_end()).expect("strings take all");
@@ -92,7 +93,7 @@ pub(super) fn render(rows: &[(Collective, CollectiveRow)]) -> String {
     text
 }
 
-/// What nccl-tests says of a collective: its operation, its root, and in how many parts it counts the elements.
+/// nccl-tests' description of a collective: its operation, its root, and into how many parts it divides the elements.
 fn signature(collective: &Collective, ranks: u32) -> (&'static str, Option<u32>, u32) {
     match collective {
         Collective::AllReduce | Collective::AllReduceOfNodes => ("sum", None, 1),

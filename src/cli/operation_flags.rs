@@ -1,4 +1,4 @@
-//! The flags of a run's operation: checkpoints, and going on from one.
+//! Defines the flags of a run's operation: checkpoints, resuming, limits and records.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -52,15 +52,15 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl OperationFlags {
-    /// The file that is written, by its flag.
+    /// The output file, with its flag.
     pub(super) fn output(&self) -> (&'static str, Option<&Path>) {
         ("--metrics", self.metrics.as_deref())
     }
 
-    /// Refuses what cannot be kept or gone on with, before any process joins another.
+    /// Refuses runs that cannot be saved or resumed, before the processes join each other.
     ///
     /// # Errors
-    /// Several configurations or seeds, a number of learners that is still to be found.
+    /// Several configurations or seeds, or an auto-tuned number of learners.
     pub(super) fn check(&self, experiment: &Experiment, configurations: &[Configuration]) -> Result<(), InputError> {
         if !self.flight.is_dir() {
             let message = "is no folder: make it, or name another";
@@ -80,15 +80,15 @@ impl OperationFlags {
         Ok(())
     }
 
-    /// A wait in which nothing moves for so long ends the run.
+    /// A wait without progress for this long ends the run.
     pub(super) fn stall_limit(&self) -> Duration {
         self.stall_limit.unwrap_or(STALL_LIMIT)
     }
 
-    /// What is asked for, in this process of `launch`.
+    /// The requested operation, in this process of `launch`.
     ///
     /// # Errors
-    /// A folder that cannot be written or is in use, no checkpoint that is whole, one of another training.
+    /// A folder that cannot be written or is in use, no intact checkpoint, or one of another training.
     pub(super) fn open(
         &self,
         experiment: &Experiment,

@@ -1,4 +1,4 @@
-//! `lockstep papers`.
+//! Runs `lockstep papers`: compares predictions with published measurements.
 
 use std::path::{Path, PathBuf};
 
@@ -81,7 +81,7 @@ impl Papers {
     }
 }
 
-/// A file's name and text.
+/// A file's name and content.
 fn read(file: &Path) -> Result<(String, String), InputError> {
     let name = file.display().to_string();
     match read_text(file, RECORD) {

@@ -1,5 +1,5 @@
-//! `lockstep schema`: the JSON schema of a report, as `docs/schema` publishes it, and the pages of settings and of what
-//! is refused.
+//! Runs `lockstep schema`: prints the JSON schema of a report, as published in `docs/schema`, or the pages of settings
+//! and refusals.
 
 use clap::Args;
 use lockstep_topology::{InputError, nearest};

@@ -1,4 +1,4 @@
-//! The published JSON schemas of all reports, from the same structs that are printed.
+//! Generates the published JSON schemas of all reports, from the structs that are printed.
 
 use lockstep_measure::calibrate::CalibrationRow;
 use lockstep_report::{
@@ -13,7 +13,7 @@ use super::collective_beside::BesideRow;
 use super::lab_rows::{CableRow, LabRow};
 use crate::compare::CompareRow;
 
-/// Name and schema of the JSON form of each command; they stand in `docs/schema/NAME.json`.
+/// Name and schema of the JSON form of each command, as in `docs/schema/NAME.json`.
 pub fn schemas() -> Vec<(&'static str, Value)> {
     vec![
         ("sim-predict", schema::<PredictedRow>()),

@@ -1,4 +1,4 @@
-//! `--shard` and `--merge`: a sweep as several jobs, and their results as one.
+//! Defines `--shard` and `--merge`: a sweep as several jobs, and their merged results.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -19,10 +19,10 @@ pub(super) struct ShardFlags {
 }
 
 impl ShardFlags {
-    /// Refuses outputs that are of the whole sweep where a part is done.
+    /// Refuses outputs of the whole sweep when only a part is done.
     ///
     /// # Errors
-    /// As said.
+    /// Such an output.
     pub(super) fn check(&self, whole: &[(&'static str, Option<&Path>)]) -> Result<(), InputError> {
         let given = whole.iter().find_map(|(flag, path)| Some((*flag, (*path)?)));
         match (self.shard, given) {
@@ -33,13 +33,13 @@ impl ShardFlags {
         }
     }
 
-    /// The file that this part writes to, where `out` is that of the whole sweep.
+    /// The file of this part, given the file `out` of the whole sweep.
     pub(super) fn file<'a>(&self, out: &'a Path) -> Cow<'a, Path> {
         self.shard.map_or(Cow::Borrowed(out), |shard| Cow::Owned(shard.file(out)))
     }
 }
 
-/// How far a shard is, and what is to be done next.
+/// The progress of a shard, and the next command.
 pub(super) fn part_note(shard: Shard, done: u64, all: usize, path: &Path, what: &str) -> String {
     let next = match done == all as u64 {
         true => format!("--merge {} puts all shards together", shard.of()),

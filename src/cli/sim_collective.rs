@@ -1,4 +1,4 @@
-//! `lockstep sim collective`.
+//! Runs `lockstep sim collective`: predicts one collective.
 
 use std::path::{Path, PathBuf};
 
@@ -68,7 +68,7 @@ enum CollectiveFormat {
 }
 
 impl CollectiveFormat {
-    /// The form that all reports have, if it is one.
+    /// The common report format, if it is one.
     fn common(self) -> Option<Format> {
         match self {
             CollectiveFormat::Table => Some(Format::Table),
@@ -95,7 +95,7 @@ impl SimCollective {
         let experiment =
             Experiment { cluster: self.cluster.clone(), transport: flags.transport, ..Experiment::default() };
         let site = Site::open(&experiment, self.profile.as_deref())?;
-        // Ranks are those with data, and play switches on this machine, as the executor lets them.
+        // Ranks are those with data, and play switches on this machine, as in the executor.
         let switches = flags.algorithm.switches();
         let played = if experiment.on_this_machine() { switches } else { 0 };
         let placement = Placement::new(&site.cluster, flags.ranks.saturating_add(played), &PlacementRule::Pack)?;
@@ -185,7 +185,7 @@ impl SimCollective {
     }
 }
 
-/// What nccl-tests measured.
+/// Reads a table of nccl-tests.
 fn measured(path: &Path) -> Result<Vec<nccl_table::MeasuredSize>, InputError> {
     let file = path.display().to_string();
     let text = read_text(path, RECORD)
@@ -193,7 +193,7 @@ fn measured(path: &Path) -> Result<Vec<nccl_table::MeasuredSize>, InputError> {
     nccl_table::parse(&file, &text)
 }
 
-/// The collective over a buffer of `bytes`, whole elements.
+/// The collective over a buffer of `bytes`, in whole elements.
 pub(super) fn collective_run(
     flags: &CollectiveFlags,
     group: &Group,
@@ -205,7 +205,7 @@ pub(super) fn collective_run(
     Ok(CollectiveRun { chunk, ..run })
 }
 
-/// A refusal that names no place is the algorithm's.
+/// A refusal without a place is the algorithm's.
 pub(super) fn at_algorithm(error: InputError) -> InputError {
     error.or_at(ErrorPlace::Flag("algorithm"))
 }

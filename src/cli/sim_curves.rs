@@ -1,4 +1,4 @@
-//! `lockstep sim curves`.
+//! Runs `lockstep sim curves`: compares predicted collectives with measured curves.
 
 use std::path::PathBuf;
 

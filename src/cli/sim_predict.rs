@@ -1,4 +1,4 @@
-//! `lockstep sim predict`.
+//! Runs `lockstep sim predict`: predicts the step times of an experiment.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -107,11 +107,11 @@ impl Predict {
             shown.end();
             so_far.with(|rows, mut notes, all| {
                 notes.push(format!("interrupted: {} of {all} configurations", rows.len()));
-                // There is nobody left to tell of a failure.
+                // A failure cannot be reported any more.
                 let _ = print_report(rows, notes, aim.as_deref(), (format, None));
             });
         })?;
-        // What is wrong with the experiment matters more than a profile that is missing.
+        // Errors in the experiment come before a missing profile.
         experiment.refuse_growth("a prediction")?;
         if experiment.input.is_none() {
             let model = experiment.load_model(&experiment.model)?;
@@ -123,7 +123,7 @@ impl Predict {
         let mut setup = Setup { explain: self.explain, ..Setup::of(&experiment, &site, self.network.into())? };
         setup.options.fold = self.fold.rule();
         if self.trace.is_none() && self.html.is_none() {
-            // Only traces and pages show ranks that are equal to others.
+            // Only traces and pages show ranks that are folded.
             setup.options.max_written = 0;
         }
         if experiment.loaded.is_some_and(|loaded| loaded.encoded.is_some()) && setup.conditions.input.is_none() {
@@ -145,7 +145,7 @@ impl Predict {
         };
         estimate.beside(|| find(&experiment, configurations, &site, &setup, &known, &estimate, each))?;
         self.driver.save(&claims)?;
-        // From here on an interrupt waits, so that the file and the rows are whole.
+        // From here on an interrupt waits, so that the file and the rows are complete.
         known.with(|rows, notes, _| {
             if let Some(path) = &self.trace {
                 trace.save(path)?;
@@ -156,7 +156,7 @@ impl Predict {
     }
 }
 
-/// The report, with times to a target if there is one, and for people the explanations below it.
+/// Prints the report, with times to a target if there is one, and for people the explanations below it.
 fn print_report(
     mut rows: Vec<PredictedRow>,
     mut notes: Vec<String>,

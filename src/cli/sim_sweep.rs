@@ -1,4 +1,4 @@
-//! `lockstep sim sweep`.
+//! Runs `lockstep sim sweep`: predicts lists of settings and finds their front.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::sim_predict::Network;
 use lockstep_experiment::setting::SWEEP;
 use lockstep_experiment::sweep::{MOST_POINTS, Sweep};
 
-/// More threads than this help nobody.
+/// The most threads.
 const MOST_JOBS: u32 = 1024;
 
 /// Flags of `sim sweep`.
@@ -92,7 +92,7 @@ impl SimSweep {
         }
         let points = Points::new(collector.sweep(), collector.plan(), &how, &identity)?;
         if let (Some(shards), Some(out)) = (self.shards.merge, &self.out) {
-            // What is there must be of this sweep too.
+            // An existing file must be of this sweep too.
             RowsFile::open(out, &identity, collector.order(), |_| ())?;
             merge(&points, &collector, &identity, out, shards)?;
             collector.with(|answer, _| match answer.none_predicted() {
@@ -115,14 +115,14 @@ impl SimSweep {
         on_interrupt(move || {
             line.end();
             so_far.close();
-            // There is nobody left to tell of a failure.
+            // A failure cannot be reported any more.
             let _ = answer(&so_far, format, (plot.as_deref(), None), true);
         })?;
         run(&points, &collector, jobs, &shown)?;
         answer(&collector, self.format, (self.plot.as_deref(), self.html.as_deref()), false)
     }
 
-    /// A slip in a list makes millions of points: their time is told before anybody waits for it.
+    /// A mistake in a list can make millions of points: their time is estimated before they are predicted.
     fn refuse_too_many(&self, points: &Points<'_>, order: &[u32], jobs: usize) -> Result<(), Failure> {
         let count = order.len() as u32;
         if count <= self.max_points {
@@ -143,7 +143,7 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Prints the fronts, draws them, and says how the sweep stands.
+/// Prints the fronts, draws them, and reports the sweep's progress.
 fn answer(
     collector: &Collector,
     format: Format,
@@ -153,7 +153,7 @@ fn answer(
     let (sweep, plan) = (collector.sweep(), collector.plan());
     collector.with(|answer: &Answer, file| {
         if let (Some(shard), Some((file, _))) = (collector.shard(), &file) {
-            // The front of some points is that of no question.
+            // The front of a part of the points is not meaningful.
             let note = part_note(shard, answer.rows, collector.order().len(), file.path(), "points");
             return match format {
                 Format::Table => print(&format!("note: {note}\n")),

@@ -1,9 +1,9 @@
-//! What clap refuses, in the form that all other errors have.
+//! Converts clap's errors to the form of all other errors.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use lockstep_topology::InputError;
 
-/// The flag as the place, what was given as the value, and what is wrong with it.
+/// The error with the flag as its place, the given text as its value, and what is wrong with it.
 pub(super) fn explain(error: &clap::Error) -> InputError {
     let text = |kind: ContextKind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.clone(),

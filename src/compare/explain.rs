@@ -1,4 +1,4 @@
-//! Which kinds of tasks make most of the difference between the two timelines of a configuration.
+//! Finds which kinds of tasks account for most of the difference between the two timelines of a configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 

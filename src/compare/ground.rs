@@ -1,5 +1,5 @@
-//! What the predictions of a comparison rest on: data sheets of a cluster, a profile that is given, or this machine, measured as far as
-//! nobody has done it before.
+//! Chooses the basis of a comparison's predictions: a cluster's data sheets, a given profile, or this machine, measured
+//! as far as it is not known yet.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use lockstep_report::failure::Failure;
 use super::Asked;
 use lockstep_experiment::{Configuration, Device, Experiment, TransportKind};
 
-/// Where predictions are about, and what is to be said of it.
+/// The machines for which predictions are made, with notes on their source.
 pub(super) struct Ground {
     pub(super) site: Site,
     pub(super) notes: Vec<String>,
@@ -30,8 +30,8 @@ pub(super) fn calibrates(experiment: &Experiment, asked: &Asked<'_>) -> bool {
     experiment.on_this_machine() && asked.profile.is_none() && experiment.device == Device::Cpu
 }
 
-/// Messages between processes, where an experiment has them and no profile that holds knows them. Every process calls it; the answer is
-/// in that of rank 0.
+/// Times messages between processes, if the experiment uses them and no valid profile has them. Every process calls it;
+/// rank 0's process gets the result.
 ///
 /// # Errors
 /// A measurement that fails.
@@ -44,7 +44,7 @@ pub(super) fn messages(
     if experiment.transport != TransportKind::Mpi {
         return Ok(None);
     }
-    // Only the process of rank 0 has looked for a profile.
+    // Only rank 0's process has looked for a profile.
     let unknown = kept.is_some_and(|kept| kept.profile.as_ref().is_none_or(|profile| profile.mpi.is_none()));
     if launch.told(u32::from(unknown)) == 0 {
         return Ok(None);
@@ -55,11 +55,11 @@ pub(super) fn messages(
     of_processes(launch)
 }
 
-/// The ground of `experiment`; `kept` is what a profile of before says where this machine is measured, and `mpi` what was measured between
-/// processes.
+/// The basis for `experiment`; `kept` is the earlier profile where this machine is measured, and `mpi` the measurement
+/// between processes.
 ///
 /// # Errors
-/// An unknown cluster, a broken profile, data that cannot be had, a measurement that fails.
+/// An unknown cluster, a broken profile, data that cannot be loaded, a measurement that fails.
 pub(super) fn ground(
     (experiment, configurations, train): (&Experiment, &[Configuration], &Dataset),
     asked: &Asked<'_>,

@@ -1,4 +1,4 @@
-//! A row of `compare`.
+//! Defines a row of `compare`.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,7 +1,8 @@
-//! The readers of everything that comes from outside, each as a function that takes any bytes and says whether it took them.
+//! Wraps the readers of all external input, each as a function that takes any bytes and returns whether it accepted
+//! them.
 //!
-//! The thousand broken inputs of `tests/fuzz.rs` and the targets of cargo-fuzz call the same ones. What was read is used as a
-//! command would use it first, for a reader that lets nonsense through only moves the panic.
+//! The thousand broken inputs of `tests/fuzz.rs` and the targets of cargo-fuzz call the same functions. Accepted input
+//! is used as a command would use it first, since a reader that accepts nonsense only moves the panic.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ fn text(input: &[u8]) -> String {
     String::from_utf8_lossy(input).into_owned()
 }
 
-/// A checkpoint, with the digest that it says and, since anybody can compute one, with any.
+/// A checkpoint, with its own digest and, since anyone can compute one, ignoring it.
 pub(crate) fn checkpoint(input: &[u8]) -> bool {
     let sealed = Checkpoint::from_bytes("c", input).is_ok();
     if let Ok(any) = Checkpoint::from_bytes_of_any_digest("c", input) {
@@ -34,7 +35,7 @@ pub(crate) fn experiment(input: &[u8]) -> bool {
     Experiment::parse("e.toml", &text(input)).and_then(|experiment| experiment.configurations()).is_ok()
 }
 
-/// A cluster, what is shown of it, and a route across it.
+/// A cluster, its summary, and a route across it.
 pub(crate) fn cluster(input: &[u8]) -> bool {
     let Ok(cluster) = Cluster::parse("c.toml", &text(input)) else { return false };
     let last = DeviceId(cluster.devices().len() as u32 - 1);
@@ -42,7 +43,7 @@ pub(crate) fn cluster(input: &[u8]) -> bool {
     true
 }
 
-/// What a machine says of its topology, as the cluster file that is written of it.
+/// A machine's topology, converted to a cluster file.
 pub(crate) fn machine(input: &[u8]) -> bool {
     let import = Import { name: "m".into(), gpu: Some("a100-80-sxm".into()), hosts: 1, network: None };
     let Ok(written) = import_machine("m.xml", &text(input), &import) else { return false };
@@ -57,22 +58,22 @@ fn used(model: Result<Model, lockstep_topology::InputError>) -> bool {
     true
 }
 
-/// A model in the project's own form.
+/// A model in the project's own format.
 pub(crate) fn model(input: &[u8]) -> bool {
     used(lockstep_readers::parse_model("m.toml", &text(input)))
 }
 
-/// A model in ONNX's.
+/// A model in ONNX format.
 pub(crate) fn onnx(input: &[u8]) -> bool {
     used(lockstep_readers::read_onnx("m.onnx", input))
 }
 
-/// A model in Caffe's.
+/// A model in Caffe's format.
 pub(crate) fn caffe(input: &[u8]) -> bool {
     used(lockstep_readers::read_caffe("m.prototxt", &text(input)))
 }
 
-/// A solver of Caffe's, and its rates.
+/// A Caffe solver, and its learning rates.
 pub(crate) fn solver(input: &[u8]) -> bool {
     let Ok(solver) = lockstep_readers::Solver::parse("s.prototxt", &text(input)) else { return false };
     let course = Course { global_batch: 64, steps_per_epoch: 10, steps: solver.steps.map_or(50, u64::from) };
@@ -82,7 +83,7 @@ pub(crate) fn solver(input: &[u8]) -> bool {
     true
 }
 
-/// A small net with a layer of each kind that has weights.
+/// A small net with each kind of layer that has weights.
 const NET: &str = "
 layer { name: 'in' type: 'Input' top: 'x' input_param { shape { dim: 1 dim: 2 dim: 4 dim: 4 } } }
 layer { name: 'c' type: 'Convolution' bottom: 'x' top: 'c' convolution_param { num_output: 3 kernel_size: 3 } }
@@ -91,7 +92,7 @@ layer { name: 's' type: 'Scale' bottom: 'c' top: 'c' scale_param { bias_term: tr
 layer { name: 'd' type: 'InnerProduct' bottom: 'c' top: 'y' inner_product_param { num_output: 5 } }
 layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'y' bottom: 'label' }";
 
-/// Weights of Caffe's, put into the arenas of a net.
+/// Caffe weights, loaded into a net's arenas.
 pub(crate) fn caffemodel(input: &[u8]) -> bool {
     let model = lockstep_readers::read_caffe("m.prototxt", NET).expect("a net");
     let Ok((values, _)) = lockstep_readers::read_caffe_weights("w", input, &model) else { return false };
@@ -102,7 +103,7 @@ pub(crate) fn caffemodel(input: &[u8]) -> bool {
     true
 }
 
-/// A flight record, and what `exec inspect` says of it.
+/// A flight record, and the report of `exec inspect`.
 pub(crate) fn record(input: &[u8]) -> bool {
     Record::parse("r.json", &text(input)).map(|record| account(&[record])).is_ok()
 }
@@ -120,7 +121,8 @@ pub(crate) fn claims(input: &[u8]) -> bool {
     Driver::fixed(4).replaying(&program, &claims).is_ok()
 }
 
-/// The header and index of a packed file, with the checksums that they say and, since anybody can compute them, with the right ones.
+/// The header and index of a packed file, with their own checksums and, since anyone can compute them, with the correct
+/// ones.
 pub(crate) fn packed(input: &[u8]) -> bool {
     let read = |bytes: &[u8]| {
         let header = Header::decode(bytes, bytes.len() as u64)?;
@@ -143,7 +145,7 @@ pub(crate) fn packed(input: &[u8]) -> bool {
     read(input).is_ok()
 }
 
-/// Whether every sample that a reader lists is there.
+/// Whether every listed sample is in the file.
 fn listed(input: &[u8], found: &[SampleEntry]) -> bool {
     let inside =
         |(offset, length): &(u64, u64)| offset.checked_add(*length).is_some_and(|end| end <= input.len() as u64);
@@ -151,7 +153,7 @@ fn listed(input: &[u8], found: &[SampleEntry]) -> bool {
     found.iter().all(|found| found.place.is_ok())
 }
 
-/// A sample of Caffe's.
+/// A Caffe sample.
 pub(crate) fn datum(input: &[u8]) -> bool {
     lockstep_data::datum::read(input).is_ok()
 }
@@ -172,7 +174,7 @@ pub(crate) fn cifar(input: &[u8]) -> bool {
     listed(input, &cifar::list(input, Form::Hundred)) | listed(input, &cifar::list(input, Form::Ten))
 }
 
-/// A database of LMDB's.
+/// An LMDB database.
 pub(crate) fn lmdb(input: &[u8]) -> bool {
     lmdb::list(input).is_ok_and(|found| listed(input, &found))
 }

@@ -55,7 +55,7 @@ def use(driver, name):
     points = drawn_points(driver)
     assert all_rows > 1 and points and all(points), (name, all_rows, points)
 
-    # A filter leaves its rows alone, in the table and in the charts.
+    # A filter keeps only its rows, in the table and in the charts.
     chosen = Select(driver.find_element(By.CSS_SELECTOR, ".filters select"))
     column = driver.find_element(By.CSS_SELECTOR, ".filters select").get_attribute("name")
     chosen.select_by_index(1)
@@ -66,7 +66,7 @@ def use(driver, name):
     chosen.select_by_index(0)
     assert len(driver.find_elements(By.CSS_SELECTOR, "tbody tr")) == all_rows and drawn_points(driver) == points
 
-    # A search that finds nothing, and its end.
+    # A search without matches, and clearing it.
     search = driver.find_element(By.CSS_SELECTOR, "input[type=search]")
     search.send_keys("no such thing")
     assert not driver.find_elements(By.CSS_SELECTOR, "tbody tr")
@@ -80,7 +80,7 @@ def use(driver, name):
     driver.execute_script("arguments[0].click()", head)
     assert numbers() == sorted(numbers(), reverse=True) and len(set(numbers())) > 1, name
 
-    # A point says its row.
+    # A point shows its row.
     canvas = driver.find_element(By.CSS_SELECTOR, ".plot canvas")
     driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", canvas)
     x, y, label = driver.execute_script(
@@ -91,7 +91,7 @@ def use(driver, name):
     shown = driver.execute_script("const t = Chart.getChart(arguments[0]).tooltip; return [t.opacity, t.body.flatMap(b => b.lines)]", canvas)
     assert shown[0] > 0 and any(label in line for line in shown[1]), (name, shown)
 
-    # Dragging zooms in, the button out again.
+    # Dragging zooms in, the button zooms out.
     range_of = lambda: driver.execute_script("const s = Chart.getChart(arguments[0]).scales.x; return [s.min, s.max]", canvas)
     before = range_of()
     drag = ActionChains(driver).move_to_element_with_offset(canvas, -40, -40).click_and_hold()
@@ -102,7 +102,7 @@ def use(driver, name):
     driver.execute_script("document.querySelector('.reset').click()")
     assert range_of() == before, name
 
-    # Every configuration's timelines draw.
+    # Every configuration's timelines are drawn.
     for select in driver.find_elements(By.CSS_SELECTOR, "select[name=timeline]"):
         for at in range(len(Select(select).options)):
             Select(select).select_by_index(at)

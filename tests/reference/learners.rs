@@ -1,7 +1,9 @@
-//! The slow obvious twin of learners: Koliousis et al. 2019, Alg. 1, as it stands there, learner by learner on one rank.
+//! Implements learners as a slow, obvious reference: Koliousis et al. 2019, Alg. 1, literally, learner by learner on
+//! one rank.
 //!
-//! It knows no streams, buckets or messages and uses none of the executor's kernels for the rules; only sums of differences are
-//! bracketed as the symbolic checker reports it. With reference models it has a level more (§3.3).
+//! It has no streams, buckets or messages and uses none of the executor's kernels for the rules; only sums of
+//! differences have the reduction order that the symbolic checker reports. With reference models it has one level more
+//! (§3.3).
 
 use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::Devices;
@@ -13,7 +15,8 @@ use lockstep_models::{Averaging, Axis, Claim, Course, Model, Optimizer, Program}
 
 use super::{bracketed, gradients};
 
-/// The average model after `steps` iterations of `program`; where learners claim their batches, as `claims` say.
+/// The average model after `steps` iterations of `program`; where learners claim their batches, assigned as in
+/// `claims`.
 pub(super) fn train(
     devices: &dyn Devices,
     program: &Program,
@@ -37,7 +40,7 @@ pub(super) fn train(
     let mut z_prev: Option<Vec<f32>> = None;
     let mut w = vec![z.clone(); k as usize];
     let each = program.mesh.size(Axis::Learner);
-    // Of the first device it is z, and what stands here of no meaning.
+    // The first device's is z, and its entry here is unused.
     let mut r = vec![z.clone(); (k / each) as usize];
     for step in 0..steps {
         let rate = optimizer.rate(u64::from(step), &course) as f32;
@@ -49,7 +52,7 @@ pub(super) fn train(
                 true => own.map(|claim| claim.micro_batch).collect(),
                 false => (learner * tau..(learner + 1) * tau).collect(),
             };
-            // All but the last gradient are applied as soon as they are there.
+            // All gradients but the last are applied as soon as they are computed.
             let mut g = vec![0.0; elements];
             for (index, batch) in batches.iter().enumerate() {
                 if index > 0 {
@@ -85,8 +88,8 @@ pub(super) fn train(
     Ok(z)
 }
 
-/// What each device hands on, at the place of its first learner: what its learners found on the first one; elsewhere the
-/// difference of its reference model, which moves.
+/// The difference that each device contributes, in the place of its first learner: on the first device its learners'
+/// differences; elsewhere the difference of its reference model, which is updated.
 fn differences_of_devices(
     program: &Program,
     alpha: f32,

@@ -1,4 +1,4 @@
-//! The slow obvious twin of local SGD: Stich 2019, Alg. 1, rank by rank, and each step as the paper writes it.
+//! Implements local SGD as a slow, obvious reference: Stich 2019, Alg. 1, rank by rank, each step as in the paper.
 
 use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::Devices;

@@ -1,9 +1,9 @@
-//! The slow obvious twin of distributed training: one rank, one micro-batch after the other, every gradient kept,
-//! every tensor in a place of its own.
+//! Implements distributed training as a slow, obvious reference: one rank, one micro-batch after the other, every
+//! gradient kept, every tensor in a place of its own.
 //!
-//! It trains what `workers × accumulate` micro-batches train, but knows no ranks, messages or streams: it adds each element's
-//! gradients in the bracketing that the symbolic checker reports for the exchange, so its weights are those of the
-//! distributed run to the bit.
+//! It trains what `workers × accumulate` micro-batches train, but has no ranks, messages or streams: it adds each
+//! element's gradients in the reduction order that the symbolic checker reports for the exchange, so its weights equal
+//! those of the distributed run to the bit.
 
 mod learners;
 mod local_sgd;
@@ -25,7 +25,7 @@ use lockstep_topology::{Collective, InputError, check};
 /// Learnable parameters after `steps` steps of `program` on one rank.
 ///
 /// # Errors
-/// When the data do not fit the model or fill no global batch, or an exchange does not do what it should.
+/// When the data do not fit the model or fill no global batch, or an exchange is not a correct sum.
 pub(crate) fn train(
     program: &Program,
     data: &Dataset,
@@ -36,7 +36,7 @@ pub(crate) fn train(
     train_as_claimed(program, data, steps, seed, optimizer, &[])
 }
 
-/// As [`train`], where learners got their micro-batches as `claims` say; gives their average model.
+/// As [`train`], with micro-batches assigned to learners as in `claims`; returns their average model.
 ///
 /// # Errors
 /// As there.
@@ -55,10 +55,10 @@ pub(crate) fn train_as_claimed(
     train_on(&Cpus, program, data, steps, seed, optimizer, claims)
 }
 
-/// As [`train_as_claimed`], on one of `devices`, whose gradients alone it takes: sums and averages are made here.
+/// As [`train_as_claimed`], with gradients computed on one of `devices`; sums and averages are computed here.
 ///
 /// # Errors
-/// As there, and the device's.
+/// As there, and device errors.
 pub(crate) fn train_on(
     devices: &dyn Devices,
     program: &Program,
@@ -83,12 +83,12 @@ pub(crate) fn train_on(
     let samples = program.batch_per_rank;
     let sampler = Sampler::new(data.len(), samples, accumulate, &program.pools, seed)?;
     let parts = Parts::new(program, data.len() as u32, seed)?;
-    // One rank has all layers, all parameters, and the optimizer's state of all.
+    // One rank has all layers, all parameters, and the whole optimizer state.
     let shares = |task: &Task| matches!(&task.op, Op::Elementwise(of) if !of.shared.is_empty());
     let in_parts = program.roles[0].order().is_some() || program.roles[0].tasks.iter().any(shares);
     let in_one = alone(program)?;
     let whole = if in_parts { &in_one } else { program };
-    // Every tensor has a place of its own: what a memory plan gets wrong shows in the weights.
+    // Every tensor has a place of its own: errors of a memory plan show in the weights.
     let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
     let mut replica = Replica::on(devices, whole, &whole.roles[0], &apart, seed, &Threads::one())?;
     let course = Course {
@@ -97,7 +97,7 @@ pub(crate) fn train_on(
         steps: u64::from(steps),
     };
     let elements = program.model.parameter_elements() as usize;
-    // Micro-batches whose gradients workers add up before they exchange the sum: all of a step, or each.
+    // Micro-batches whose gradients workers sum before they exchange the sum: all of a step, or each.
     let sums_each = program.roles.iter().any(|role| {
         let mut of_gradients = role.exchanges().filter(|(_, exchange)| exchange.buffer == Buffer::Gradients);
         of_gradients.any(|(task, _)| role.runs_of(task) > 1)
@@ -135,10 +135,11 @@ pub(crate) fn train_on(
     Ok(replica.parameters()?)
 }
 
-/// The passes of all stages in one rank, in the same chains: a kernel may round otherwise than two that do its work.
+/// The passes of all stages on one rank, in the same chains: a fused kernel may round differently from the two that it
+/// replaces.
 fn alone(program: &Program) -> Result<Program, ExecError> {
     let mut alone = Job::new(program.model.clone(), 1, program.batch_per_rank).program()?;
-    // By the distance of a chunk from where its pass begins; a program without stages has one.
+    // By the distance of a chunk from the start of its pass; a program without stages has one.
     let mut passes: BTreeMap<(PipelinePass, u32), &[Task]> = BTreeMap::new();
     for role in &program.roles {
         match (role.order(), role.tasks.iter().position(|task| matches!(task.op, Op::Schedule(_)))) {
@@ -160,7 +161,7 @@ fn alone(program: &Program) -> Result<Program, ExecError> {
     Ok(alone)
 }
 
-/// Forward and backward of one micro-batch of a step over `samples`, its gradient alone.
+/// Forward and backward of one micro-batch of a step over `samples`; returns its gradient alone.
 fn gradients(program: &Program, samples: u64, replica: &mut Replica) -> Result<Vec<f32>, DeviceError> {
     let scale = 1.0 / samples as f32;
     for task in &program.roles[0].tasks {
@@ -175,14 +176,14 @@ fn gradients(program: &Program, samples: u64, replica: &mut Replica) -> Result<V
     replica.gradients()
 }
 
-/// The gradients of those who draw samples, by number, added up as the exchanges of gradients do it.
+/// The gradients of the ranks that draw samples, by number, summed as by the exchanges of gradients.
 fn added_up(program: &Program, gradients: &[Vec<f32>]) -> Result<Vec<f32>, ExecError> {
     let workers = program.roles.iter().filter(|role| role.ranks.first() < program.workers());
     let exchanges = workers.flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
     let exchanges = exchanges.filter(|exchange| exchange.buffer == Buffer::Gradients);
     let (parts, whole): (Vec<&Exchange>, Vec<&Exchange>) = exchanges.partition(|exchange| !exchange.shared.is_empty());
     let Some(part) = parts.first() else { return bracketed(program, whole.into_iter(), gradients) };
-    // Replicas add up what their own ranks have; then each part of these sums is added up over the replicas.
+    // Replicas sum their own ranks' gradients; then each part of these sums is summed over the replicas.
     let within = |replica: u32| {
         let ranks = program.mesh.group_of(part.shared, replica);
         let own: Vec<Vec<f32>> = ranks.iter().map(|rank| gradients[program.source(rank) as usize].clone()).collect();
@@ -192,7 +193,7 @@ fn added_up(program: &Program, gradients: &[Vec<f32>]) -> Result<Vec<f32>, ExecE
     bracketed(program, parts.into_iter(), &of_replicas)
 }
 
-/// The sums of the members of a group added up, element by element in the bracketing of the exchange that does it.
+/// The sum over the members of a group, element by element in the reduction order of the exchange that computes it.
 fn bracketed<'p>(
     program: &Program,
     exchanges: impl Iterator<Item = &'p Exchange>,
@@ -206,7 +207,7 @@ fn bracketed<'p>(
                 .map_err(|fault| InputError::new("exchange", exchange.algorithm.to_string(), fault.to_string()))?;
             let start = program.part_of(exchange, &members).start;
             for (part, expression) in bracketing.ranges() {
-                // Behind the range lies what it is rounded up by.
+                // The padding follows the range.
                 let at = |element: u64| (start + element).min(exchange.range.end) as usize;
                 let range = at(part.start)..at(part.end);
                 let leaf = |member: u32| sums[member as usize][range.clone()].to_vec();

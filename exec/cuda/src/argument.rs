@@ -1,11 +1,12 @@
-//! What a kernel is given: tensors on the device, numbers, and small structs by value, each with its type in CUDA C.
+//! Defines the arguments of kernels: tensors on the device, numbers, and small structs by value, each with its type in
+//! CUDA C.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
 use lockstep_models::Precision;
 
-/// A number that tensors on the device are made of.
+/// An element type of tensors on the device.
 pub trait Element: Copy {
     /// The type of a tensor that is read, in CUDA C.
     const READ: &'static str;
@@ -31,12 +32,12 @@ elements! {
     u64: "const u64*", "u64*";
 }
 
-/// A number of 8 bits of mantissa and fp32's range, as its bits.
+/// A bf16 number, as its bits: 8 bits of mantissa and fp32's range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(transparent)]
 pub struct Bf16(pub u16);
 
-/// What activations and their gradients may be made of.
+/// The element types of activations and their gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub enum Scalar {
     /// fp32.
@@ -47,12 +48,12 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// What activations are made of where products are computed so.
+    /// The type of activations for products in `precision`.
     pub fn of(precision: Precision) -> Scalar {
         if precision == Precision::Bf16 { Scalar::Bf16 } else { Scalar::F32 }
     }
 
-    /// Bytes of one.
+    /// Bytes of one element.
     pub fn bytes(self) -> u64 {
         match self {
             Scalar::F32 => 4,
@@ -60,7 +61,7 @@ impl Scalar {
         }
     }
 
-    /// As kernels' names end.
+    /// The suffix in kernels' names.
     pub fn name(self) -> &'static str {
         match self {
             Scalar::F32 => "f32",
@@ -68,7 +69,7 @@ impl Scalar {
         }
     }
 
-    /// The type of one in CUDA C.
+    /// The element type in CUDA C.
     pub fn in_cuda(self) -> &'static str {
         match self {
             Scalar::F32 => "float",
@@ -79,7 +80,7 @@ impl Scalar {
 
 /// A type of activations.
 pub trait Activation: Element + PartialEq + std::fmt::Debug + Send + 'static {
-    /// Which.
+    /// The corresponding scalar.
     const SCALAR: Scalar;
 }
 
@@ -110,17 +111,17 @@ pub struct ViewMut<T> {
 macro_rules! views {
     ($($view:ident)*) => { $(
         impl<T> $view<T> {
-            /// `elements` from the device address `address` on.
+            /// `elements` elements at the device address `address`.
             pub fn new(address: u64, elements: u64) -> $view<T> {
                 $view { address, elements, of: PhantomData }
             }
 
-            /// Where it begins on the device.
+            /// Its address on the device.
             pub fn address(&self) -> u64 {
                 self.address
             }
 
-            /// How many elements it has.
+            /// Its number of elements.
             pub fn elements(&self) -> u64 {
                 self.elements
             }
@@ -128,7 +129,7 @@ macro_rules! views {
             /// A range of its elements.
             ///
             /// # Panics
-            /// When it does not have them.
+            /// When the range exceeds the tensor.
             pub fn part(&self, range: Range<u64>) -> $view<T> {
                 let fits = range.start <= range.end && range.end <= self.elements;
                 assert!(fits, "a tensor of {} elements has no {range:?}", self.elements);
@@ -141,20 +142,20 @@ macro_rules! views {
 views! { View ViewMut }
 
 impl<T> ViewMut<T> {
-    /// The same tensor, to be read.
+    /// The same tensor, read-only.
     pub fn view(self) -> View<T> {
         View::new(self.address, self.elements)
     }
 }
 
-/// Where a tensor argument lies.
+/// The memory of a tensor argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tensor {
-    /// On the device.
+    /// Address on the device.
     pub address: u64,
-    /// Bytes that the kernel may touch.
+    /// Bytes that the kernel may access.
     pub bytes: u64,
-    /// Whether it writes there.
+    /// Whether the kernel writes there.
     pub written: bool,
 }
 
@@ -163,13 +164,13 @@ pub struct Tensor {
 pub struct Argument {
     /// Its name in the kernel.
     pub name: &'static str,
-    /// The value as it is handed over, little end first; of a tensor its address.
+    /// The value as passed, little-endian; for a tensor its address.
     pub value: Vec<u8>,
-    /// The tensor behind an address that is not null.
+    /// The tensor, if the address is not null.
     pub tensor: Option<Tensor>,
 }
 
-/// What can be an argument.
+/// A type that can be an argument.
 pub trait ToArgument {
     /// Its type in CUDA C.
     const TYPE: &'static str;

@@ -1,23 +1,23 @@
-//! What a stream is given, in order: launches of the project's kernels, and the passes that cuDNN and cuBLASLt have.
+//! Defines the commands of a stream: launches of the project's kernels, and the passes of cuDNN and cuBLASLt.
 //!
-//! Layers say what they do as a list of commands, which is data: it is played by a GPU, caught in a CUDA graph and told apart
-//! from another one by comparing both.
+//! Layers describe their work as a list of commands, which is data: a GPU executes it, a CUDA graph captures it, and
+//! two lists are compared by value.
 
 use lockstep_models::{Precision, Shape};
 
 use super::argument::Scalar;
 use super::kernel::Call;
 
-/// One thing to do on a stream. Addresses are the device's.
+/// One command on a stream. Addresses are the device's.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    /// A kernel.
+    /// A kernel launch.
     Launch(Call),
-    /// Zeros in `bytes` bytes from `address` on.
+    /// Zeroes `bytes` bytes from `address` on.
     Zero {
-        /// Where they begin.
+        /// Start address.
         address: u64,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
     },
     /// A pass of a convolution.
@@ -31,28 +31,28 @@ pub enum Command {
 pub struct Convolution {
     /// Samples of the batch.
     pub samples: u32,
-    /// What goes in.
+    /// Shape of the input.
     pub input: Shape,
-    /// What comes out; its channels are the filters.
+    /// Shape of the output; its channels are the filters.
     pub output: Shape,
     /// The filters' size.
     pub kernel: (u32, u32),
-    /// Steps of the window.
+    /// Stride of the window.
     pub stride: (u32, u32),
-    /// Zeros at each side.
+    /// Zero padding on each side.
     pub padding: (u32, u32),
     /// Distance between filter taps.
     pub dilation: (u32, u32),
-    /// Groups of channels that see only each other.
+    /// Number of channel groups.
     pub groups: u32,
-    /// Of the tensors: bf16 ones, all three of a pass, under [`Precision::Bf16`], else fp32.
+    /// Precision of the tensors: under [`Precision::Bf16`] all three of a pass are bf16, else fp32.
     pub precision: Precision,
-    /// Whether a pixel's channels lie side by side: tensors are `[samples, height, width, channels]` and filters
+    /// Whether the channels of a pixel are adjacent: tensors are `[samples, height, width, channels]` and filters
     /// `[filters, height, width, channels / groups]`.
     pub channels_last: bool,
 }
 
-/// Which of a convolution's tensors is computed from the other two.
+/// Which of a convolution's three tensors is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConvolutionPass {
     /// The output from input (`left`) and filters (`right`).
@@ -71,17 +71,17 @@ pub struct Convolve {
     pub of: Convolution,
     /// Which pass.
     pub pass: ConvolutionPass,
-    /// The pass' first tensor.
+    /// The pass's first tensor.
     pub left: u64,
-    /// Its second one.
+    /// The pass's second tensor.
     pub right: u64,
-    /// What it computes.
+    /// The computed tensor.
     pub result: u64,
-    /// Added to each channel of the output, fp32, whatever the tensors are; forward, without `accumulate`.
+    /// Added to each channel of the output; fp32 whatever the tensors are; forward only, without `accumulate`.
     pub bias: Option<u64>,
     /// Whether the output is rectified; only with a bias.
     pub rectified: bool,
-    /// Whether the result is added to what is there.
+    /// Whether the result is added to existing values.
     pub accumulate: bool,
 }
 
@@ -94,24 +94,24 @@ pub struct Multiply {
     pub columns: u32,
     /// Columns of A, rows of B.
     pub depth: u32,
-    /// A, `[rows, depth]`; lying as `[depth, rows]` where `transposed_a`. bf16 under [`Precision::Bf16`], else fp32.
+    /// A, `[rows, depth]`; stored as `[depth, rows]` where `transposed_a`. bf16 under [`Precision::Bf16`], else fp32.
     pub a: u64,
-    /// Whether A lies transposed.
+    /// Whether A is stored transposed.
     pub transposed_a: bool,
-    /// B, `[depth, columns]`; lying as `[columns, depth]` where `transposed_b`. As A.
+    /// B, `[depth, columns]`; stored as `[columns, depth]` where `transposed_b`. Element type as A.
     pub b: u64,
-    /// Whether B lies transposed.
+    /// Whether B is stored transposed.
     pub transposed_b: bool,
     /// C.
     pub c: u64,
-    /// What C is made of; sums are fp32 and rounded once.
+    /// Element type of C; sums are fp32 and rounded once.
     pub result: Scalar,
     /// Added to each row of C; `[columns]`, fp32; without `accumulate`.
     pub bias: Option<u64>,
     /// Whether C is rectified; only with a bias.
     pub rectified: bool,
-    /// Whether the product is added to what is there.
+    /// Whether the product is added to existing values.
     pub accumulate: bool,
-    /// Of the factors.
+    /// Precision of the factors.
     pub precision: Precision,
 }

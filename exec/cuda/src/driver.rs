@@ -1,25 +1,26 @@
-//! Everything that talks to NVIDIA's libraries: a device that is open, its streams and memory, and what plays commands there.
+//! Wraps NVIDIA's libraries: an open device, its streams and memory, and the executor of commands.
 //!
-//! | what | where it runs |
+//! | type | role |
 //! |---|---|
-//! | [`Context`] | the primary context of a GPU; all ranks of a process that compute on that GPU share it, each in its own thread |
-//! | [`Stream`], [`Event`] | work in order on the device, and places in it; neither holds up the thread that gives the work |
-//! | [`DeviceMemory`], [`PinnedMemory`] | the device's memory; the host's, which copies on streams read and write by themselves |
-//! | [`Modules`], [`Cache`] | the project's kernels, compiled by NVRTC on the host for the device's architecture, kept on disk |
-//! | [`Executor`] | plays [`Command`](super::Command)s on one stream: kernels by the driver, convolutions by cuDNN, products by cuBLASLt |
+//! | [`Context`] | the primary context of a GPU, shared by all ranks of a process on that GPU, each in its own thread |
+//! | [`Stream`], [`Event`] | ordered work on the device, and points in it; neither blocks the submitting thread |
+//! | [`DeviceMemory`], [`PinnedMemory`] | device memory, and page-locked host memory for asynchronous copies |
+//! | [`Modules`], [`Cache`] | the project's kernels, compiled by NVRTC for the device's architecture, cached on disk |
+//! | [`Executor`] | executes [`Command`](super::Command)s on one stream, by kernels, cuDNN and cuBLASLt |
 //! | [`Communicator`] | sums among the GPUs of a group of ranks, by NCCL |
-//! | [`Graphs`] | the same for lists that repeat: each is caught once and launched as a whole from then on |
+//! | [`Graphs`] | executes lists that repeat: each is captured once and launched as a graph from then on |
 //!
-//! Contexts, streams, events, graphs, modules and page-locked memory are cudarc's own, behind our errors. Ours is what it does otherwise:
+//! Contexts, streams, events, graphs, modules and page-locked memory are cudarc's own, with our errors. Implemented
+//! here, because cudarc does it differently:
 //!
-//! - a device's memory: cudarc's comes out of pools, which other GPUs do not reach (`memory.rs`);
+//! - device memory: cudarc's comes from pools, which other GPUs cannot access (`memory.rs`);
 //! - copies and launches: commands carry addresses and bytes, not typed slices (`copies.rs`, `modules.rs`);
-//! - cuDNN and cuBLASLt: it takes a status for an enum, and a newer library has more of them (`calls.rs`);
-//! - NCCL: its communicators wait inside of calls (`nccl.rs`).
+//! - cuDNN and cuBLASLt: cudarc reads a status as an enum, but newer libraries have more statuses (`calls.rs`);
+//! - NCCL: cudarc's communicators block inside calls (`nccl.rs`).
 //!
-//! A call fails with a
-//! [`DeviceError`](lockstep_exec::device::DeviceError) that names it; what fails later, on the device, is said by a later call.
-//! Threads other than the one that opened a context call [`Context::bind`] first.
+//! A failed call returns a [`DeviceError`](lockstep_exec::device::DeviceError) that names it; what fails later, on the
+//! device, is reported by a later call. Threads other than the one that opened a context must call [`Context::bind`]
+//! first.
 
 mod algorithms;
 mod bias;

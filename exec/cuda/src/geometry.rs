@@ -1,4 +1,5 @@
-//! How many blocks of threads a launch has: functions of sizes alone, so that sums have one order on every device.
+//! Computes the number of blocks and threads of a launch from sizes alone, so that sums have one reduction order on
+//! every device.
 
 use super::argument::{Argument, ToArgument};
 
@@ -6,31 +7,31 @@ use super::argument::{Argument, ToArgument};
 pub const BLOCK: u32 = 256;
 /// Threads that run as one.
 pub const WARP: u32 = 32;
-/// Elements that a thread handles at once where all are done alike.
+/// Elements that a thread handles at once in elementwise kernels.
 const GROUP: u64 = 4;
-/// Blocks beyond which threads take several groups: enough to fill any device several times.
+/// The most blocks, beyond which threads loop over several groups: enough to fill any device several times.
 const MOST_BLOCKS: u64 = 4096;
-/// Elements of a channel that a block sums, at least: 32 for each thread.
+/// Fewest elements of a channel that a block sums: 32 for each thread.
 const LEAST_PART: u32 = 8192;
-/// Parts of a channel, at most.
+/// The most parts of a channel.
 const MOST_PARTS: u32 = 256;
-/// Blocks that sum channels which lie last, where the tensor is large: enough to fill any device.
+/// Target number of blocks for sums over channels last, where the tensor is large: enough to fill any device.
 const COLUMN_BLOCKS: u32 = 1024;
-/// Threads side by side along channels that lie last, at most; each has four of them.
+/// The most threads side by side along channels that are last; each handles four of them.
 const MOST_LANES: u32 = 8;
-/// Bytes of the shared memory in which a tile is turned: of at most 1,024 floats, in rows whose distance is odd.
+/// Bytes of shared memory for transposing a tile: of at most 1,024 floats, in rows with an odd stride.
 const TILE_BYTES: u32 = 6144;
 
-/// The blocks of a launch.
+/// The grid of a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
-    /// Blocks, along one axis.
+    /// Number of blocks, along one axis.
     pub blocks: u32,
-    /// Threads of a block.
+    /// Threads per block.
     pub threads: u32,
-    /// Bytes of shared memory for a block.
+    /// Bytes of shared memory per block.
     pub shared_bytes: u32,
-    /// Whether any number of blocks does the same work, for threads stride over it.
+    /// Whether any number of blocks does the same work, since threads stride over it.
     pub strided: bool,
 }
 
@@ -40,39 +41,39 @@ impl Geometry {
         Geometry { blocks, threads: BLOCK, shared_bytes: 0, strided: true }
     }
 
-    /// A thread for each four neighbouring elements, and one for those before the first aligned address.
+    /// One thread for every four neighbouring elements, and one for those before the first aligned address.
     pub fn groups(elements: u64) -> Geometry {
         Geometry::strided(elements.div_ceil(GROUP) + 1)
     }
 
-    /// A thread for each of `items`.
+    /// One thread for each of `items`, up to the most blocks.
     pub fn threads(items: u64) -> Geometry {
         Geometry::strided(items)
     }
 
-    /// A thread for each of `items`, however many.
+    /// One thread for each of `items`, without limit.
     pub fn each(items: u32) -> Geometry {
         Geometry { blocks: items.div_ceil(BLOCK).max(1), threads: BLOCK, shared_bytes: 0, strided: false }
     }
 
-    /// A warp for each of `items`, however many.
+    /// One warp for each of `items`, without limit.
     pub fn warps(items: u32) -> Geometry {
         let blocks = items.div_ceil(BLOCK / WARP).max(1);
         Geometry { blocks, threads: BLOCK, shared_bytes: 0, strided: false }
     }
 
-    /// A block for each part of each tile of channels that lie last, with shared memory for eight doubles of each thread.
+    /// One block for each part of each tile of channels that are last, with shared memory for eight doubles per thread.
     pub fn columns(channels: u32, parts: Parts) -> Geometry {
         let blocks = channels.div_ceil(tile_width(channels)) * parts.parts;
         Geometry { blocks, threads: BLOCK, shared_bytes: 64 * BLOCK, strided: false }
     }
 
-    /// Blocks for the tiles of `elements`, with shared memory for one.
+    /// Blocks for the tiles of `elements`, with shared memory for one tile.
     pub fn tiles(elements: u64) -> Geometry {
         Geometry { shared_bytes: TILE_BYTES, ..Geometry::strided(elements.div_ceil(GROUP)) }
     }
 
-    /// A block for each of `items`, with shared memory for a double of each of its warps.
+    /// One block for each of `items`, with shared memory for a double per warp.
     pub fn blocks(items: u32) -> Geometry {
         Geometry { blocks: items, threads: BLOCK, shared_bytes: 8 * BLOCK / WARP, strided: false }
     }
@@ -97,15 +98,15 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The parts of `count` elements: of 8,192, or as many more as make at most 256 parts; all but the last of one length, a
-    /// multiple of four.
+    /// The parts of `count` elements: of 8,192 elements, or longer so that there are at most 256 parts; all but the
+    /// last have the same length, a multiple of four.
     pub fn of(count: u32) -> Parts {
         let length = count.div_ceil(MOST_PARTS).max(LEAST_PART).next_multiple_of(GROUP as u32);
         Parts { count, parts: count.div_ceil(length).max(1), length }
     }
 
-    /// The parts of `rows` rows of `channels` channels that lie last: as many as make about 1,024 blocks, and at most 256, but
-    /// of 8,192 elements for a block at least.
+    /// The parts of `rows` rows of `channels` channels that are last: enough for about 1,024 blocks, at most 256 parts,
+    /// and at least 8,192 elements per block.
     pub fn of_rows(rows: u32, channels: u32) -> Parts {
         let width = tile_width(channels);
         let wanted = COLUMN_BLOCKS.div_ceil(channels.div_ceil(width)).min(MOST_PARTS);
@@ -114,7 +115,7 @@ impl Parts {
     }
 }
 
-/// Channels of a tile, where they lie last: as in the kernels' `struct Tile`.
+/// Channels of a tile, where channels are last: as in the kernels' `struct Tile`.
 fn tile_width(channels: u32) -> u32 {
     GROUP as u32 * channels.div_ceil(GROUP as u32).next_power_of_two().min(MOST_LANES)
 }
@@ -136,7 +137,8 @@ mod tests {
 
     #[test]
     fn blocks_by_hand() {
-        // 1,020 elements are 255 groups, and one for the beginning: a block. Four more elements are one thread too many.
+        // 1,020 elements are 255 groups, and one for the beginning: a block. Four more elements need one thread more
+        // than a block has.
         assert_eq!((Geometry::groups(1020).blocks, Geometry::groups(1024).blocks), (1, 2));
         assert_eq!((Geometry::threads(256).blocks, Geometry::threads(257).blocks), (1, 2));
         assert_eq!((Geometry::warps(8).blocks, Geometry::warps(9).blocks), (1, 2));
@@ -147,7 +149,7 @@ mod tests {
             let all = Parts::of_rows(rows, channels);
             assert_eq!((all.parts, Geometry::columns(channels, all).blocks), (parts, blocks), "{rows} × {channels}");
         }
-        // Nothing to do still is a launch, and a launch is not larger than a device needs.
+        // Zero work is still a launch, and a launch is not larger than a device needs.
         assert_eq!((Geometry::threads(0).blocks, Geometry::groups(1 << 40).blocks), (1, 4096));
     }
 
@@ -156,7 +158,7 @@ mod tests {
         fn parts_cover_a_channel_once(count in 1..=u32::MAX) {
             let Parts { parts, length, .. } = Parts::of(count);
             prop_assert!(parts <= MOST_PARTS && length % 4 == 0 && length >= LEAST_PART);
-            // The last part begins inside the channel and ends at its end or behind.
+            // The last part begins inside the channel and ends at its end or beyond.
             prop_assert!(u64::from(parts - 1) * u64::from(length) < u64::from(count));
             prop_assert!(u64::from(parts) * u64::from(length) >= u64::from(count));
         }

@@ -1,7 +1,8 @@
-//! A kernel as a struct of its arguments, so that a launch with wrong ones does not compile or says so; and its source.
+//! Represents a kernel as a struct of its arguments, so that a launch with wrong arguments does not compile or panics;
+//! and its source.
 //!
-//! The structs' fields are the kernels' parameters in their order. Each source is checked, where it is compiled, to have the types
-//! that the structs hand over; [`Launch::call`] checks that each tensor is as long as the kernel takes it to be.
+//! The structs' fields are the kernels' parameters in order. Compilation checks that each source's parameters have the
+//! types that the structs pass; [`Launch::call`] checks that each tensor is as long as the kernel expects.
 
 use std::fmt;
 
@@ -11,13 +12,13 @@ use super::geometry::Geometry;
 /// A file of kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source {
-    /// The file's name, for messages of the compiler.
+    /// The file's name, for compiler messages.
     pub name: &'static str,
     /// The file's text, which needs a unit around it.
     pub text: &'static str,
 }
 
-/// The [`Source`] that is a file of the folder `kernels`.
+/// The [`Source`] of a file in the folder `kernels`.
 macro_rules! source {
     ($file:literal) => {
         $crate::kernel::Source {
@@ -28,13 +29,12 @@ macro_rules! source {
 }
 pub(crate) use source;
 
-/// What is compiled at once: a file, for activations of some scalars.
+/// A compilation unit: a file, for given scalars of activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unit {
     /// The file.
     pub source: Source,
-    /// What activations are made of: one scalar, one that is read and one that is written, or none in a file that has to do
-    /// with none.
+    /// Scalars of the activations: one, one read and one written, or none in a file without activations.
     pub scalars: &'static [Scalar],
 }
 
@@ -52,13 +52,13 @@ pub struct Entry {
     pub unit: Unit,
     /// Its name in the file.
     pub name: &'static str,
-    /// Its symbol: the name, and what the scalars are.
+    /// Its symbol: the name with the scalars.
     pub function: &'static str,
     /// The types of its parameters, in CUDA C.
     pub types: &'static [&'static str],
 }
 
-/// What a device is given.
+/// A launch as passed to a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
     /// The kernel.
@@ -74,10 +74,10 @@ pub trait Launch {
     /// The kernel.
     const ENTRY: Entry;
 
-    /// What a device is given.
+    /// The launch.
     ///
     /// # Panics
-    /// When a tensor is shorter than the kernel takes it to be.
+    /// When a tensor is shorter than the kernel expects.
     fn call(&self) -> Call;
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn product<const N: usize>(sizes: [u32; N]) -> u64 {
     sizes.iter().map(|size| u64::from(*size)).product()
 }
 
-/// A kernel for all scalars that it is there for.
+/// Instantiates a kernel for all its scalars.
 macro_rules! instances {
     ($name:ident) => {
         [$name::ENTRY]
@@ -105,7 +105,7 @@ macro_rules! instances {
 }
 pub(crate) use instances;
 
-/// A kernel's name among those of all scalars.
+/// A kernel's symbol for given scalars.
 macro_rules! symbol {
     ($name:ident) => {
         stringify!($name)
@@ -127,7 +127,8 @@ macro_rules! symbol {
 }
 pub(crate) use symbol;
 
-/// Defines kernels: `Struct<Scalars> = SOURCE::name on geometry, let sizes; { parameter: Type[elements that it has at least], … }`.
+/// Defines kernels:
+/// `Struct<Scalars> = SOURCE::name on geometry, let sizes; { parameter: Type[least number of elements], … }`.
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*

@@ -1,9 +1,9 @@
-//! A fused chain of layers as lists of commands for a GPU: data, made without one.
+//! Lowers a fused chain of layers to lists of commands for a GPU: pure data, made without a GPU.
 //!
-//! [`Kernel`] is the twin of the CPU's kernel: it takes the same chains, and the tensors of its passes hold the same values
-//! within rounding. What is kept from a forward to a backward pass (places of maxima, a dropout's mask, a batch's statistics)
-//! lies in memory of its own, which a [`Space`] gives once; what lives during a pass alone lies in scratch, which all kernels
-//! of a stream share.
+//! [`Kernel`] is the counterpart of the CPU's kernel: it accepts the same chains, and its passes compute the same
+//! values within rounding. State kept from a forward to a backward pass (places of maxima, a dropout's mask, a batch's
+//! statistics) has memory of its own, allocated once from a [`Space`]; temporaries of a pass are in scratch, which all
+//! kernels of a stream share.
 //!
 //! ```
 //! use lockstep_exec::device::cpu::{ChainLayer, Mode};
@@ -59,12 +59,12 @@ pub use loss::CrossEntropy;
 pub use pass::{Form, Forward, Gradients, Space};
 pub use turning::arrange;
 
-/// Makes the layers of their files, of which each has a function that makes its head and the kernels that are its own.
+/// Declares the modules of layers, each with a function that makes its head and with its own kernels.
 macro_rules! layers {
     ($($layer:ident)*) => {
         $(mod $layer;)*
 
-        /// The kernels that are a layer's own, as structs of their arguments.
+        /// The layers' own kernels, as structs of their arguments.
         pub mod kernels {
             $(
                 #[allow(unused_imports, unreachable_pub, reason = "a layer may have none")]
@@ -72,7 +72,7 @@ macro_rules! layers {
             )*
         }
 
-        /// They, each for all scalars that it is there for.
+        /// These kernels, each for all its scalars.
         pub(super) fn entries() -> Vec<Entry> {
             [$($layer::entries()),*].concat()
         }
@@ -85,7 +85,8 @@ macro_rules! layers {
     };
 }
 
-// A file beside this one each; a later one only needs its line. `cargo fmt` does not see them: `bash tests/run format` does.
+// One file per layer in the folder beside; adding one needs only its line. `cargo fmt` does not see them,
+// `bash tests/run format` does.
 layers! {
     batch_norm
     bias

@@ -1,12 +1,13 @@
-//! NVIDIA GPUs as devices of ranks: the project's own kernels in CUDA C, the commands that layers are made of, and the libraries that
-//! carry them out.
+//! Implements NVIDIA GPUs as devices of ranks: the project's own kernels in CUDA C, lists of commands for layers, and
+//! the libraries that execute them.
 //!
-//! [`Gpus`] are the devices of a run; `rank` is what one of them is to a rank, in fp32, TF32 or bf16
-//! ([`Precision`](lockstep_models::Precision)). [`layers`] makes lists of [`Command`]s of a chain's passes without a GPU, [`driver`] plays such lists on one by NVIDIA's libraries, which [`probe`]
-//! finds or says to be missing. The folder `kernels` holds the sources, which NVRTC compiles at run time, those that work on
-//! activations once for each [`Scalar`] that these may be made of. [`table`] and the layers' files have a struct for each kernel whose
-//! fields are its arguments; [`Launch::call`] makes of it what a device is given, and checks that each tensor is as long as the kernel
-//! takes it to be. Convolutions and dense layers are not here: cuDNN and cuBLASLt have them.
+//! [`Gpus`] are the devices of a run; `rank` implements the device of one rank, in fp32, TF32 or bf16
+//! ([`Precision`](lockstep_models::Precision)). [`layers`] lowers a chain's passes to lists of [`Command`]s without a
+//! GPU, and [`driver`] executes such lists on one with NVIDIA's libraries, which [`probe`] finds or reports as missing.
+//! The folder `kernels` holds the sources, which NVRTC compiles at run time; kernels on activations are compiled once
+//! per [`Scalar`]. [`table`] and the layers' files have a struct for each kernel whose fields are its arguments;
+//! [`Launch::call`] makes the launch, and checks that each tensor is as long as the kernel expects. Convolutions and
+//! dense layers have no kernels here: cuDNN and cuBLASLt provide them.
 //!
 //! ```
 //! use lockstep_cuda::table::Add;

@@ -1,14 +1,15 @@
-//! NVIDIA's libraries, which are looked for at run time: the program is built and runs without them.
+//! Finds and loads NVIDIA's libraries at run time: the program is built and runs without them.
 //!
-//! The bindings (cudarc) end the process where a library is missing, and look in the loader's path alone. So each is loaded here
-//! first, from where Python's packages or an installer leave it, and stays loaded: the bindings then get it by its name.
+//! The bindings (cudarc) end the process if a library is missing, and search only the loader's path. So each library is
+//! loaded here first, from where Python's packages or an installer put it, and stays loaded: the bindings then find it
+//! by name.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library as Handle, RTLD_GLOBAL, RTLD_NOW};
 
-/// Declares the libraries: what each is, its name, its file, what to do where it is missing, and its bindings.
+/// Declares the libraries: description, name, file, cure if missing, and bindings.
 macro_rules! libraries {
     ($($(#[$doc:meta])* $library:ident: $name:literal, $file:literal, $cure:literal, $bindings:ident;)*) => {
         /// A library that the device needs.
@@ -21,7 +22,7 @@ macro_rules! libraries {
             /// All of them.
             pub const ALL: [NvidiaLibrary; { [$($name),*].len() }] = [$(NvidiaLibrary::$library),*];
 
-            /// Its name, the file of the version that the bindings are for, and what to do where it is missing.
+            /// Its name, the file of the version that the bindings are for, and the cure if it is missing.
             fn told(self) -> [&'static str; 3] {
                 match self {
                     $(NvidiaLibrary::$library => [$name, $file, $cure],)*
@@ -30,7 +31,7 @@ macro_rules! libraries {
 
             /// Whether the bindings will find it too.
             fn is_bound(self) -> bool {
-                // SAFETY: it is loaded already, so nothing new is run.
+                // SAFETY: it is loaded already, so no new code runs.
                 unsafe {
                     match self {
                         $(NvidiaLibrary::$library => cudarc::$bindings::sys::is_culib_present(),)*
@@ -42,17 +43,17 @@ macro_rules! libraries {
 }
 
 libraries! {
-    /// The driver, which comes with the GPU's kernel module.
+    /// The driver, part of the GPU's kernel module.
     Driver: "driver", "libcuda.so.1", "install NVIDIA's driver, 580 or newer, on a machine with a GPU", driver;
     /// Compiles the project's kernels.
     Nvrtc: "NVRTC", "libnvrtc.so.13", "pip install nvidia-cuda-nvrtc", nvrtc;
     /// Matrix products.
     Cublas: "cuBLAS", "libcublas.so.13", "pip install nvidia-cublas", cublas;
-    /// Matrix products with what follows them.
+    /// Matrix products with fused bias and ReLU.
     CublasLt: "cuBLASLt", "libcublasLt.so.13", "pip install nvidia-cublas", cublaslt;
     /// Convolutions.
     Cudnn: "cuDNN", "libcudnn.so.9", "pip install nvidia-cudnn-cu13", cudnn;
-    /// Collectives among GPUs; a single one needs none.
+    /// Collectives among GPUs; a single GPU needs none.
     Nccl: "NCCL", "libnccl.so.2", "only for several GPUs: pip install nvidia-nccl-cu13", nccl;
 }
 
@@ -62,32 +63,32 @@ impl NvidiaLibrary {
         self.told()[0]
     }
 
-    /// The file, of the version that the bindings are for.
+    /// The file of the version that the bindings are for.
     pub fn file(self) -> &'static str {
         self.told()[1]
     }
 
-    /// What to do where it is missing.
+    /// What to do if it is missing.
     pub fn cure(self) -> &'static str {
         self.told()[2]
     }
 }
 
-/// A library that is loaded.
+/// A loaded library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Which.
+    /// The library.
     pub library: NvidiaLibrary,
-    /// From where; the bare name where the loader found it.
+    /// Its path; the bare name if the loader found it.
     pub path: PathBuf,
 }
 
 /// A library that cannot be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// Which.
+    /// The library.
     pub library: NvidiaLibrary,
-    /// Each place that was looked at, and what was wrong there.
+    /// Each place searched, and what was wrong there.
     pub tried: Vec<String>,
 }
 
@@ -99,14 +100,14 @@ impl fmt::Display for Missing {
     }
 }
 
-/// Folders in which libraries are looked for: some before, some after the loader's own.
+/// Folders in which libraries are searched, some before and some after the loader's own.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Places {
     before: Vec<PathBuf>,
     after: Vec<PathBuf>,
 }
 
-/// Where drivers and installers leave libraries.
+/// Where drivers and installers put libraries.
 const USUAL: [&str; 6] = [
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib64",
@@ -117,20 +118,20 @@ const USUAL: [&str; 6] = [
 ];
 
 impl Places {
-    /// The usual ones, and the Python environment in `.venv` of the working folder.
+    /// The usual folders, and the Python environment in `.venv` of the working folder.
     pub fn usual() -> Places {
         let after = USUAL.iter().map(PathBuf::from).collect();
         Places { before: Vec::new(), after }.with_python(Path::new(".venv"))
     }
 
-    /// `folder` before all others.
+    /// Searches `folder` before all others.
     #[must_use]
     pub fn with(mut self, folder: &Path) -> Places {
         self.before.insert(0, folder.to_owned());
         self
     }
 
-    /// NVIDIA's packages in a Python environment, after all others.
+    /// Searches NVIDIA's packages in a Python environment, after all others.
     #[must_use]
     pub fn with_python(mut self, environment: &Path) -> Places {
         for python in folders(&environment.join("lib")) {
@@ -142,7 +143,7 @@ impl Places {
     }
 }
 
-/// The folders in a folder, by name; none where it cannot be read.
+/// The folders in a folder, by name; empty if it cannot be read.
 fn folders(of: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(of).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
@@ -150,10 +151,10 @@ fn folders(of: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Loads a library for as long as the process lives.
+/// Loads a library for the rest of the process's life.
 ///
 /// # Errors
-/// It is nowhere, or what is there cannot be loaded.
+/// It is not found, or cannot be loaded.
 pub(super) fn load(library: NvidiaLibrary, places: &Places) -> Result<Found, Missing> {
     let mut tried = Vec::new();
     let inside = |folder: &PathBuf| folder.join(library.file());
@@ -181,9 +182,9 @@ pub(super) fn load(library: NvidiaLibrary, places: &Places) -> Result<Found, Mis
 
 fn open(library: NvidiaLibrary, path: &Path) -> Result<(), libloading::Error> {
     if library == NvidiaLibrary::Nvrtc {
-        // NVRTC asks the loader for its built-in functions by name, and does not say where they are.
+        // NVRTC asks the loader for its built-in functions by name, without a path.
         for companion in companions(path) {
-            // SAFETY: the library of the same package has no initialisation that others could disturb.
+            // SAFETY: this library of the same package has no initialisation that could disturb others.
             std::mem::forget(unsafe { Handle::open(Some(companion), RTLD_NOW | RTLD_GLOBAL) }?);
         }
     }
@@ -208,7 +209,8 @@ fn companions(path: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    /// What is nowhere is said to be missing with every place, and a file that is no library with its reason.
+    /// A library that is not found is reported with every place searched, and a file that is not a library with the
+    /// reason.
     #[test]
     fn missing_libraries_say_where_they_were_looked_for() {
         let folder = std::env::temp_dir().join(format!("lockstep-libraries-{}", std::process::id()));
@@ -217,7 +219,7 @@ mod tests {
         let places = Places { before: vec!["/nowhere".into(), folder.clone()], after: vec!["/nowhere/else".into()] };
         let missing = load(NvidiaLibrary::Cudnn, &places);
         std::fs::remove_dir_all(&folder).expect("a folder to remove");
-        // A machine that has the library is no place for this test.
+        // On a machine with the library there is nothing to test.
         let Err(missing) = missing else { return };
         assert_eq!(missing.tried.len(), 4);
         assert_eq!((missing.tried[0].as_str(), missing.tried[3].as_str()), ("/nowhere", "/nowhere/else"));

@@ -1,4 +1,4 @@
-//! The kernels compiled by NVRTC for a device, with a check that their parameters are those of the table.
+//! Compiles the kernels by NVRTC for a device, checking that their parameters are those of the table.
 
 use std::ffi::{CString, c_char};
 use std::fmt;
@@ -11,18 +11,18 @@ use cudarc::nvrtc::sys::{
 use super::kernel::Unit;
 use super::libraries::{Found, Missing, NvidiaLibrary, Places, load};
 
-/// The compiler, loaded.
+/// The loaded compiler.
 #[derive(Debug, Clone)]
 pub struct Nvrtc {
     found: Found,
 }
 
-/// Why a source gave no program.
+/// Why a source did not compile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileError {
-    /// The file, or what was asked of the compiler.
+    /// The file, or the request to the compiler.
     pub what: String,
-    /// The compiler's words.
+    /// The compiler's log.
     pub log: String,
 }
 
@@ -34,22 +34,22 @@ impl fmt::Display for CompileError {
 
 impl std::error::Error for CompileError {}
 
-/// How all kernels are compiled: products and sums are rounded one by one, so that they have the CPU device's bits.
+/// Options for all kernels: no fused multiply-adds, so that results have the CPU device's bits.
 pub(super) const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=false"];
 
 impl Nvrtc {
-    /// Loads it.
+    /// Loads the compiler.
     ///
     /// # Errors
-    /// It is nowhere.
+    /// It is not found.
     pub fn load(places: &Places) -> Result<Nvrtc, Missing> {
         load(NvidiaLibrary::Nvrtc, places).map(|found| Nvrtc { found })
     }
 
-    /// Where it came from, and its version.
+    /// Its path and version.
     ///
     /// # Errors
-    /// It does not tell.
+    /// It does not report them.
     pub fn describe(&self) -> Result<String, CompileError> {
         let (major, minor) = self.version()?;
         Ok(format!("{}, version {major}.{minor}", self.found.path.display()))
@@ -58,7 +58,7 @@ impl Nvrtc {
     /// Its version, major and minor.
     ///
     /// # Errors
-    /// It does not tell.
+    /// It does not report it.
     pub fn version(&self) -> Result<(i32, i32), CompileError> {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: the library is loaded; both numbers outlive the call.
@@ -69,27 +69,27 @@ impl Nvrtc {
     /// The architectures that it compiles for, as 90 for `sm_90`.
     ///
     /// # Errors
-    /// It does not tell.
+    /// It does not report them.
     pub fn architectures(&self) -> Result<Vec<i32>, CompileError> {
         let refusal = |error: result::NvrtcError| refused("its architectures", &error);
         let mut count = 0;
         // SAFETY: the library is loaded; the number outlives the call.
         unsafe { nvrtcGetNumSupportedArchs(&mut count) }.result().map_err(refusal)?;
         let mut all = vec![0; count as usize];
-        // SAFETY: as above, and there is room for as many as it said.
+        // SAFETY: as above, and there is space for as many as it reported.
         unsafe { nvrtcGetSupportedArchs(all.as_mut_ptr()) }.result().map_err(refusal)?;
         Ok(all)
     }
 
-    /// The program of a unit for one architecture, as the driver loads it.
+    /// Compiles a unit for one architecture, to a form that the driver loads.
     ///
     /// # Errors
-    /// The compiler's log: the architecture is none of its own, or the unit is wrong.
+    /// The compiler's log: the architecture is not supported, or the unit is wrong.
     pub fn compile(&self, unit: Unit, architecture: i32) -> Result<Vec<u8>, CompileError> {
         self.compile_text(&unit.to_string(), &unit.program(), architecture)
     }
 
-    /// The program of any text.
+    /// Compiles any text.
     ///
     /// # Errors
     /// As [`Nvrtc::compile`].
@@ -100,13 +100,13 @@ impl Nvrtc {
         let program = result::create_program(&text, Some(&file)).map_err(|error| refused(&what, &error))?;
         let target = format!("--gpu-architecture=sm_{architecture}");
         let options = [OPTIONS[0], OPTIONS[1], target.as_str()];
-        // SAFETY: the program has just been made, and `text` and `file` live as long as it.
+        // SAFETY: the program has just been created, and `text` and `file` outlive it.
         let compiled = unsafe { result::compile_program(program, &options) };
         let answer = match compiled {
             Ok(()) => cubin(program).map_err(|error| refused(&what, &error)),
             Err(error) => Err(CompileError { what, log: log(program).unwrap_or_else(|| error.to_string()) }),
         };
-        // SAFETY: nobody uses it any more. What it refuses to free is the process's end to free.
+        // SAFETY: it is not used any more. What it refuses to free ends with the process.
         let _ = unsafe { result::destroy_program(program) };
         answer
     }
@@ -121,7 +121,7 @@ fn cubin(program: nvrtcProgram) -> Result<Vec<u8>, result::NvrtcError> {
     // SAFETY: the program has been compiled; the number outlives the call.
     unsafe { nvrtcGetCUBINSize(program, &mut bytes) }.result()?;
     let mut cubin = vec![0u8; bytes];
-    // SAFETY: there is room for as many bytes as it said.
+    // SAFETY: there is space for as many bytes as it reported.
     unsafe { nvrtcGetCUBIN(program, cubin.as_mut_ptr().cast::<c_char>()) }.result()?;
     Ok(cubin)
 }

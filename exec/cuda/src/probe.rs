@@ -1,4 +1,4 @@
-//! What of CUDA this machine has: libraries and devices, or every reason why they cannot be used.
+//! Probes this machine for CUDA: its libraries and devices, or every reason why they cannot be used.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use cudarc::driver::sys::{CUdevice_attribute as Attribute, cuDriverGetVersion};
 
 use super::libraries::{Found, Missing, NvidiaLibrary, Places, load};
 
-/// The driver's version that the libraries want, as `cuDriverGetVersion` counts: CUDA 13.0.
+/// The driver's version that the libraries require, as `cuDriverGetVersion` counts: CUDA 13.0.
 const LEAST_DRIVER: i32 = 13_000;
 /// The oldest devices that NVRTC 13 compiles for, as (major, minor).
 const LEAST_CAPABILITY: (i32, i32) = (7, 5);
@@ -15,7 +15,7 @@ const LEAST_CAPABILITY: (i32, i32) = (7, 5);
 /// A GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gpu {
-    /// As it calls itself.
+    /// Its own name.
     pub name: String,
     /// Its compute capability, major and minor.
     pub capability: (i32, i32),
@@ -25,30 +25,30 @@ pub struct Gpu {
     pub multiprocessors: u32,
 }
 
-/// What there is.
+/// The CUDA installation of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// Libraries.
+    /// Libraries found.
     pub found: Vec<Found>,
-    /// At least one.
+    /// GPUs, at least one.
     pub gpus: Vec<Gpu>,
-    /// NCCL, where it is missing: only several GPUs need it.
+    /// NCCL, if it is missing: only several GPUs need it.
     pub missing: Vec<Missing>,
 }
 
 /// Why CUDA cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable {
-    /// Libraries that are there.
+    /// Libraries found.
     pub found: Vec<Found>,
-    /// Those that are not.
+    /// Libraries missing.
     pub missing: Vec<Missing>,
-    /// What is wrong with the driver or the devices, where the driver's library is there.
+    /// What is wrong with the driver or the devices, if the driver's library was found.
     pub devices: Option<String>,
 }
 
 impl Unavailable {
-    /// What is missing, without the places that were looked at.
+    /// What is missing, without the places searched.
     pub fn in_short(&self) -> String {
         let file = |not: &Missing| format!("{} ({})", not.library.name(), not.library.file());
         let wanted = self.missing.iter().filter(|not| not.library != NvidiaLibrary::Nccl);
@@ -71,7 +71,7 @@ impl std::error::Error for Unavailable {}
 /// Looks for every library and every device.
 ///
 /// # Errors
-/// A library that training needs is missing, the driver is too old, or there is no device that the kernels can be compiled for.
+/// A library that training needs is missing, the driver is too old, or the kernels cannot be compiled for any device.
 pub fn probe(places: &Places) -> Result<Machine, Unavailable> {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for library in NvidiaLibrary::ALL {
@@ -93,7 +93,7 @@ fn gpus() -> Result<Vec<Gpu>, String> {
     let reason = |error: DriverError| format!("the driver says {:?}", error.0);
     result::init().map_err(reason)?;
     let mut version = 0;
-    // SAFETY: the driver's library is there and has been initialised; `version` outlives the call.
+    // SAFETY: the driver's library is loaded and initialised; `version` outlives the call.
     unsafe { cuDriverGetVersion(&mut version) }.result().map_err(reason)?;
     if version < LEAST_DRIVER {
         let (major, minor) = (version / 1000, version % 1000 / 10);
@@ -117,7 +117,7 @@ fn gpus() -> Result<Vec<Gpu>, String> {
 
 fn gpu(ordinal: i32) -> Result<Gpu, DriverError> {
     let device = result::device::get(ordinal)?;
-    // SAFETY: the driver has just given the device.
+    // SAFETY: the driver has just returned the device.
     let attribute = |of: Attribute| unsafe { result::device::get_attribute(device, of) };
     let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
@@ -134,7 +134,7 @@ fn gpu(ordinal: i32) -> Result<Gpu, DriverError> {
 mod tests {
     use super::*;
 
-    /// On any machine the probe ends with an answer, and without one it names every library that is missing.
+    /// On any machine the probe ends with an answer, and where it fails it names every missing library.
     #[test]
     fn every_library_is_found_or_named() {
         match probe(&Places::default()) {

@@ -1,13 +1,13 @@
-//! The text that a compiler is given of each unit, with a check that its kernels have the types that the table hands over.
+//! Assembles the source text of each unit, with a check that its kernels have the parameter types of the table.
 
 use super::kernel::{Entry, Unit};
 use super::{layers, table};
 
-/// What every unit begins with.
+/// The beginning of every unit.
 pub const PRELUDE: &str = include_str!("kernels/prelude.cuh");
 
 impl Entry {
-    /// All kernels, each for all scalars that it is there for.
+    /// All kernels, each for all its scalars.
     pub fn all() -> Vec<Entry> {
         [table::entries(), layers::entries()].concat()
     }
@@ -27,13 +27,14 @@ impl Unit {
         Entry::all().into_iter().filter(move |entry| entry.unit == self)
     }
 
-    /// The text that the compiler is given: [`PRELUDE`] and the unit itself.
+    /// The full text for the compiler: [`PRELUDE`] and the unit itself.
     pub fn program(self) -> String {
         format!("#line 1 \"prelude.cuh\"\n{PRELUDE}{}", self.text())
     }
 
-    /// The source after [`PRELUDE`]: in the [namespace](Unit::namespace) what the scalars are, the file, and for each of its
-    /// kernels a check that its parameters have the types that the table hands over. All units' texts may stand in one program.
+    /// The source after [`PRELUDE`]: in the [namespace](Unit::namespace) the scalars, the file, and for each of its
+    /// kernels a check that its parameters have the types in the table. The texts of all units can be combined in one
+    /// program.
     pub fn text(self) -> String {
         let (name, text) = (self.source.name, self.source.text);
         let ending = self.ending();
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
     use crate::Scalar;
 
-    /// No kernel of a source is missing in the table, for any scalars, none is there twice, and none is of another file.
+    /// Every kernel of the sources is in the table exactly once for each of its scalars, and no other kernel is.
     #[test]
     fn the_table_has_every_kernel_of_the_sources() {
         let mut defined = Vec::new();
@@ -95,7 +96,7 @@ mod tests {
         assert_eq!(names.len(), listed.len(), "two kernels of one name");
     }
 
-    /// Every file of the folder is compiled, for the scalars that its kernels speak of.
+    /// Every file of the folder is compiled, for the scalars that its kernels use.
     #[test]
     fn every_source_has_its_units() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/kernels");
@@ -117,7 +118,7 @@ mod tests {
         assert!(files > 10, "the sources are where this test looks for them");
     }
 
-    /// The prelude and the table speak of blocks of one size.
+    /// The prelude and the table use the same block size.
     #[test]
     fn blocks_are_those_of_the_prelude() {
         assert!(PRELUDE.contains(&format!("constexpr u32 BLOCK = {};", crate::BLOCK)));

@@ -1,16 +1,16 @@
-//! A GPU as a rank's device: its buffers, the arenas of its micro-batches, its kernels and its streams.
+//! Implements a rank's device on a GPU: its buffers, the arenas of its micro-batches, its kernels and its streams.
 //!
-//! | stream | what it does | what it waits for |
+//! | stream | work | waits for |
 //! |---|---|---|
-//! | compute | passes, steps, copies between tensors; labels | samples and exchanged parameters; a correction also for the average model |
-//! | out | ranges of buffers to page-locked host memory, where messages read them | all that was told before |
-//! | in | what exchanges have left there | nothing: the host has seen that it is there |
-//! | average | the average model's and reference models' steps | what exchanges have left; the last correction |
-//! | sum | what a group adds up by NCCL | all that was told before; the host sees when it is there |
-//! | samples | the next micro-batch, while this one is computed on | passes on the micro-batch that lay there |
+//! | compute | passes, updates, copies between tensors; labels | samples, exchanged parameters, average model |
+//! | out | copies of ranges of buffers to page-locked host memory, for messages | all work submitted before |
+//! | in | copies of the results of exchanges back to the device | nothing: the host has seen that they are complete |
+//! | average | updates of the average model and the reference models | results of exchanges; the last correction |
+//! | sum | sums of a group by NCCL | all work submitted before; the host sees when they are complete |
+//! | samples | copies of the next micro-batch during computation | passes on the last micro-batch in that buffer |
 //!
-//! Passes are gathered as commands until somebody wants to know or something else must come in between; what is gathered goes
-//! to the device as a whole, as a CUDA graph where it has gone before.
+//! Passes are collected as commands until a result is needed or other work must come in between; the collected list is
+//! then submitted as a whole, as a CUDA graph if it repeats.
 
 mod build;
 mod calls;
@@ -62,30 +62,30 @@ pub use sums::Sums;
 /// What a chain computes.
 enum Work<A> {
     Kernel(Kernel<A>),
-    /// A loss, and what it counts in the sum of losses.
+    /// A loss, and its weight in the sum of losses.
     Loss(CrossEntropy, f32),
-    /// Nothing here: other ranks run it.
+    /// Nothing: other ranks run it.
     Elsewhere,
 }
 
-/// One kernel or loss, and where its parameters are.
+/// One kernel or loss, and the place of its parameters.
 struct Chain<A> {
     work: Work<A>,
     parameters: Range<usize>,
-    /// Where their gradients lie.
+    /// The place of their gradients.
     gradients: Range<usize>,
     statistics: Range<usize>,
-    /// Whether nobody reads its output but one other chain.
+    /// Whether its output is read by a single other chain.
     feeds_one: bool,
 }
 
-/// Which parameters' weights decay, a bit each: those that say so themselves, and all.
+/// Bit masks of the parameters subject to weight decay: the usual ones, and all.
 struct Masks {
     own: DeviceMemory,
     all: DeviceMemory,
 }
 
-/// Where a copy reads or writes.
+/// The source or destination of a copy.
 enum Lying<A> {
     Buffer(ViewMut<f32>),
     Tensor(ViewMut<A>),
@@ -96,47 +96,47 @@ pub(crate) struct Rank<A> {
     gpu: Arc<Gpu>,
     lanes: Lanes,
     graphs: Graphs,
-    /// What plays on the average lane, where there is an average model.
+    /// The executor on the average stream, if there is an average model.
     beside: Option<Executor>,
-    /// The micro-batches in flight, and which of them is at hand.
+    /// The micro-batches in flight, and the index of the current one.
     in_flight: Vec<InFlight<A>>,
     at: usize,
     parameters: Held,
-    /// Gathered parameters; empty where the rank has all of them.
+    /// Gathered parameters; empty where the rank holds all of them.
     weights: Held,
-    /// Whether layers read those.
+    /// Whether layers read the gathered parameters.
     gathers: bool,
     gradients: Held,
-    /// Where the elements of buffers lie.
+    /// The places of buffers.
     places: BufferPlaces,
     declared: Vec<Held>,
     momentum: Held,
     statistics: Held,
     masks: Masks,
-    /// What kernels need in a pass.
+    /// Scratch of kernels during a pass.
     scratch: DeviceMemory,
     samples: Samples,
     /// Elements of a micro-batch's arena.
     elements: usize,
     poison: bool,
-    /// Whether what exchanges leave is read by averaging alone, so that passes need not wait for it.
+    /// Whether the results of exchanges are read by averaging alone, so that passes need not wait for them.
     averages: bool,
-    /// Commands that the compute stream will be given.
+    /// Commands collected for the compute stream.
     gathered: Vec<Command>,
-    /// What the last of them leave undone, for the next chain to do with its own.
+    /// The deferred launch of the last command, which the next chain may fuse with its own.
     pending: Option<Pending<A>>,
     due: Due,
-    /// Events of ranges on their way to the host, by number.
+    /// Events of copies to the host in flight, by number.
     leaving: Vec<(u64, Event)>,
     left: u64,
     spare: Vec<Event>,
-    /// What fills that delay the device write.
+    /// The memory written by fills that delay the device.
     ballast: Option<DeviceMemory>,
-    /// In which sums are NCCL's.
+    /// Groups that sum by NCCL.
     groups: Groups,
-    /// Where messages reach its memory. It stays where it is, for regions point to it.
+    /// The endpoint of messages to its memory. It is never moved, since regions point to it.
     port: Box<GpuPort>,
-    /// Where parts of sums arrive from other processes.
+    /// Receive buffers for partial sums from other processes.
     landings: Vec<DeviceMemory>,
 }
 
@@ -168,25 +168,25 @@ impl<A: Activation> Rank<A> {
         }
     }
 
-    /// Where messages reach its memory.
+    /// The endpoint of messages to its memory.
     fn port(&self) -> NonNull<dyn Port> {
         NonNull::from(&*self.port as &dyn Port)
     }
 
-    /// Gathers what was left undone.
+    /// Collects the deferred launch.
     fn gather(&mut self) {
         if let Some(pending) = self.pending.take() {
             pending.finish(&mut self.gathered);
         }
     }
 
-    /// Gives the compute stream all that it was told to do.
+    /// Submits all pending work to the compute stream.
     fn flush(&mut self) -> Result<(), DeviceError> {
         self.gather();
         self.give_gathered()
     }
 
-    /// Gives the compute stream what was gathered.
+    /// Submits the collected commands to the compute stream.
     fn give_gathered(&mut self) -> Result<(), DeviceError> {
         self.gpu.context.bind()?;
         if self.gathered.is_empty() {
@@ -194,15 +194,15 @@ impl<A: Activation> Rank<A> {
         }
         self.lanes.give(Lane::Compute);
         let commands = std::mem::take(&mut self.gathered);
-        // SAFETY: all addresses are of this rank's memory, which it frees when its streams are through, or of an arena that is
-        // given back behind them.
+        // SAFETY: all addresses are of this rank's memory, which is freed after its streams are done, or of an arena
+        // that is returned after the commands.
         unsafe { self.graphs.play(&commands) }?;
         self.gathered = commands;
         self.gathered.clear();
         Ok(())
     }
 
-    /// Lets what the compute stream is given from now on come after all that `lanes` were given.
+    /// Makes later work of the compute stream wait for all work submitted to `lanes`.
     fn wait_for(&mut self, lanes: &[Lane]) -> Result<(), DeviceError> {
         if lanes.iter().any(|lane| self.lanes.is_behind(Lane::Compute, *lane)) {
             self.flush()?;
@@ -211,13 +211,13 @@ impl<A: Activation> Rank<A> {
         Ok(())
     }
 
-    /// Waits until all that the device was told is done.
+    /// Waits until all submitted work is done.
     fn quiesce(&mut self) -> Result<(), DeviceError> {
         self.flush()?;
         self.lanes.synchronize()
     }
 
-    /// A tensor of the micro-batch; `own` is what lies in place.
+    /// A tensor of the micro-batch; `own` is the tensor for a place in place.
     fn view(&mut self, place: &Place, own: ViewMut<A>) -> Result<ViewMut<A>, DeviceError> {
         Ok(match place {
             Place::Nothing => ViewMut::new(0, 0),
@@ -236,18 +236,18 @@ impl<A: Activation> Rank<A> {
         }
     }
 
-    /// What lies at a view, when all before is done.
+    /// The content of a view, after all earlier work.
     fn fetch<T>(&mut self, view: View<T>) -> Result<Vec<u8>, DeviceError> {
         self.flush()?;
         let mut content = vec![0; bytes(&view)];
         let stream = self.lanes.give(Lane::Compute);
-        // SAFETY: the view is of this rank's memory, and the host's lives until the stream is through.
+        // SAFETY: the view is of this rank's memory, and the host's buffer lives until the stream is done.
         unsafe { stream.download(content.as_mut_ptr(), view.address(), content.len() as u64) }?;
         stream.synchronize()?;
         Ok(content)
     }
 
-    /// Plays what does not repeat: a step's numbers change.
+    /// Executes commands that do not repeat, since a step's numbers change.
     fn play(&mut self, lane: Lane, commands: &[Command]) -> Result<(), DeviceError> {
         self.lanes.give(lane);
         let executor = match (lane, &mut self.beside) {
@@ -258,7 +258,7 @@ impl<A: Activation> Rank<A> {
         unsafe { executor.play(commands) }
     }
 
-    /// What passes when all before has been done.
+    /// Registers a copy to the host that is complete when `event` has passed.
     fn leave_behind(&mut self, event: Event) -> Result<Arrival, DeviceError> {
         event.record(self.lanes.give(Lane::Out))?;
         self.left += 1;
@@ -270,7 +270,7 @@ impl<A: Activation> Rank<A> {
         self.spare.pop().map_or_else(|| Event::new(&self.gpu.context, false), Ok)
     }
 
-    /// Which weights decay; `always`: all.
+    /// The mask of weight decay; `always`: all parameters.
     fn mask(&self, always: bool) -> View<u32> {
         let memory = if always { &self.masks.all } else { &self.masks.own };
         View::new(memory.address(), memory.bytes() / 4)
@@ -279,7 +279,7 @@ impl<A: Activation> Rank<A> {
 
 impl<A> Drop for Rank<A> {
     fn drop(&mut self) {
-        // A sum for which a member is missing would hold its stream for ever.
+        // A sum with a missing member would block its stream for ever.
         self.groups.abandon();
         // Nothing is freed that a stream still uses. A lost device uses nothing any more.
         let _ = self.gpu.context.bind().and_then(|()| self.lanes.synchronize());

@@ -1,4 +1,4 @@
-//! How fast copies of a GPU are: each timed on a stream of its own, by events, with nothing beside it.
+//! Times copies of a GPU, each on a stream of its own, by events, with nothing concurrent.
 
 use std::sync::Arc;
 
@@ -7,36 +7,36 @@ use lockstep_exec::device::DeviceError;
 use super::driver::{Context, DeviceMemory, Event, Fill, PinnedMemory, Priority, Stream};
 use super::libraries::Places;
 
-/// Fills one behind the other, of which one's time is a share.
+/// Consecutive fills, whose total time is divided among them.
 const BURST: u32 = 64;
 /// Bytes of a small copy.
 const SMALL: u64 = 4;
 
-/// Seconds of one way's copies.
+/// Times of the copies in one direction, in seconds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Way {
-    /// Of a copy of one element, each time.
+    /// Of a copy of one element, for each repetition.
     pub small: Vec<f64>,
-    /// Of a byte of a large copy, each time.
+    /// Per byte of a large copy, for each repetition.
     pub byte: Vec<f64>,
 }
 
-/// What was measured of a GPU.
+/// The measurements of a GPU.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rates {
-    /// From page-locked memory of the host.
+    /// From page-locked host memory.
     pub to_device: Way,
-    /// To it.
+    /// To page-locked host memory.
     pub to_host: Way,
-    /// From its own memory to its own memory.
+    /// Within its own memory.
     pub within: Way,
-    /// To the next GPU of the machine, where there is one.
+    /// To the next GPU of the machine, if there is one.
     pub to_peer: Option<Way>,
     /// Seconds from one small fill to the next.
     pub launch: Vec<f64>,
 }
 
-/// A GPU's memory that is free, in bytes.
+/// Free memory of a GPU, in bytes.
 ///
 /// # Errors
 /// There is no such GPU, or it is lost.
@@ -44,10 +44,10 @@ pub fn free_memory(ordinal: u32) -> Result<u64, DeviceError> {
     Ok(Context::open(&Places::usual(), ordinal)?.memory()?.0)
 }
 
-/// Copies `bytes` bytes each way, `repetitions` times, after once for nothing.
+/// Times copies of `bytes` bytes in each direction, `repetitions` times after one warm-up.
 ///
 /// # Errors
-/// There is no such GPU, it or the host has not so much memory, or it is lost.
+/// There is no such GPU, too little memory on it or the host, or it is lost.
 pub fn rates(ordinal: u32, bytes: u64, repetitions: u32) -> Result<Rates, DeviceError> {
     let places = Places::usual();
     let context = Context::open(&places, ordinal)?;
@@ -68,11 +68,11 @@ pub fn rates(ordinal: u32, bytes: u64, repetitions: u32) -> Result<Rates, Device
         }
         Ok(way)
     };
-    // SAFETY: all memory has as many bytes, is nobody else's, and lives until the clock has waited for the stream.
+    // SAFETY: all memory has that many bytes and no other user, and lives until the clock has waited for the stream.
     let to_device = way(&|bytes| unsafe { stream.upload(to.address(), pinned.start(), bytes) })?;
     // SAFETY: as above.
     let to_host = way(&|bytes| unsafe { stream.download(pinned.start(), from.address(), bytes) })?;
-    // SAFETY: as above; they are two.
+    // SAFETY: as above; they are distinct.
     let within = way(&|bytes| unsafe { stream.copy(to.address(), from.address(), bytes) })?;
     let to_peer = match peer(&places, &context, bytes)? {
         Some((there, memory)) => {
@@ -105,7 +105,7 @@ fn peer(
     };
     let memory = DeviceMemory::new(&there, "the target of copies", bytes, Fill::Zeros)?;
     context.bind()?;
-    // Where they do not reach each other the driver goes through the host, and its time is the answer.
+    // Without peer access the driver copies through the host, and that time is the result.
     context.reach(&there)?;
     Ok(Some((there, memory)))
 }
@@ -117,7 +117,7 @@ struct Clock<'a> {
 }
 
 impl Clock<'_> {
-    /// Seconds that the stream takes for what it is given.
+    /// Seconds that the stream takes for the submitted work.
     fn time(&self, give: impl FnOnce() -> Result<(), DeviceError>) -> Result<f64, DeviceError> {
         let [before, after] = &self.events;
         self.stream.synchronize()?;

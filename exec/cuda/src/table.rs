@@ -1,4 +1,5 @@
-//! The kernels that several layers have, or that are no layer's: for channels, copies, losses, and steps on parameters.
+//! Lists the kernels shared by several layers or used outside of layers: for channels, copies, losses, and parameter
+//! updates.
 
 mod batch_norm;
 mod channels;
@@ -26,7 +27,7 @@ const MOVES: Source = source!("moves.cu");
 const OPTIMIZER: Source = source!("optimizer.cu");
 const STATISTICS: Source = source!("statistics.cu");
 
-/// They, each for all scalars that it is there for.
+/// These kernels, each for all its scalars.
 pub(crate) fn entries() -> Vec<Entry> {
     [
         batch_norm::entries(),

@@ -1,4 +1,4 @@
-//! Caffe's `Datum`, the message in which its LMDB sets keep a sample (`caffe.proto`).
+//! Reads Caffe's `Datum`, the message in which its LMDB sets store a sample (`caffe.proto`).
 
 use lockstep_models::Shape;
 use prost::Message;
@@ -6,7 +6,7 @@ use prost::Message;
 /// A sample: a raw array of bytes, or an encoded image.
 #[derive(Clone, PartialEq, Message)]
 pub struct Datum {
-    /// Feature maps of a raw array.
+    /// Channels of a raw array.
     #[prost(int32, optional, tag = "1")]
     pub channels: Option<i32>,
     /// Rows.
@@ -21,7 +21,7 @@ pub struct Datum {
     /// Class.
     #[prost(int32, optional, tag = "5")]
     pub label: Option<i32>,
-    /// Values in place of bytes, which no image set has.
+    /// Values in place of bytes, which image sets do not use.
     #[prost(float, repeated, tag = "6")]
     pub float_data: Vec<f32>,
     /// Whether `data` is an encoded image.
@@ -32,7 +32,7 @@ pub struct Datum {
 /// A checked sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// Of a raw array; none where it is encoded.
+    /// Shape of a raw array; `None` for an encoded image.
     pub shape: Option<Shape>,
     /// Class.
     pub label: u32,
@@ -40,10 +40,10 @@ pub struct Sample {
     pub data: Vec<u8>,
 }
 
-/// The sample in a `Datum`'s bytes.
+/// Reads the sample in a `Datum`'s bytes.
 ///
 /// # Errors
-/// No `Datum`, floats in place of bytes, a negative label, or a shape that its data do not have.
+/// Not a `Datum`, floats in place of bytes, a negative label, or a shape that does not match the data.
 pub fn read(bytes: &[u8]) -> Result<Sample, String> {
     let datum = Datum::decode(bytes).map_err(|error| format!("is no Datum: {error}"))?;
     if !datum.float_data.is_empty() {

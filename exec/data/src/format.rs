@@ -1,4 +1,5 @@
-//! The packed file to the byte: a header page, the samples one behind the other, then an entry for each; all numbers little-endian.
+//! Encodes and decodes the packed file format: a header page, the samples one after the other, then an entry for each;
+//! all numbers little-endian.
 
 use lockstep_models::Shape;
 
@@ -6,49 +7,49 @@ use crate::normalisation::Normalisation;
 
 /// The first eight bytes.
 pub const MAGIC: [u8; 8] = *b"lockpack";
-/// Version of the form; a reader refuses others.
+/// Version of the format; a reader refuses others.
 pub const VERSION: u32 = 1;
 /// Bytes before the first sample: a page.
 pub const BLOB: u64 = 4096;
-/// Bytes of the header, its checksum included; the figures of channels follow.
+/// Bytes of the header including its checksum; the channels' mean and deviation follow.
 const HEADER: usize = 64;
-/// Most channels whose figures the header page has place for.
+/// The most channels whose mean and deviation fit into the header page.
 const MOST_FIGURES: usize = (BLOB as usize - HEADER - 8) / 16;
 /// Bytes of an entry.
 pub const ENTRY: usize = 24;
 /// Most bytes of a sample: 256 MiB.
 pub const MOST_SAMPLE_BYTES: u64 = 256 << 20;
 
-/// How samples are kept.
+/// The storage format of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// Unsigned bytes, `[channels, height, width]`, of one shape for all.
     Raw(Shape),
-    /// JPEG files, each of its own size; the short side, where it was resized, and the quality with which it was encoded anew.
+    /// JPEG files, each of its own size; with the short side and quality to which larger ones were resized.
     Jpeg {
-        /// Pixels of the short side of samples that were larger; 0: all are as they were.
+        /// Pixels of the short side of resized samples; 0: all are as in the source.
         short_side: u32,
-        /// JPEG quality (1 to 100) of resized samples; 0: none was.
+        /// JPEG quality (1 to 100) of resized samples; 0: none was resized.
         quality: u32,
     },
 }
 
-/// What the header says.
+/// The header's fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// How samples are kept.
+    /// The storage format of samples.
     pub encoding: Encoding,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
-    /// Classes; every label is below.
+    /// Number of classes; every label is below it.
     pub classes: u32,
-    /// Where the entries begin, in bytes; the blob ends there.
+    /// Offset of the entries in bytes; the samples end there.
     pub index: u64,
     /// CRC-32 of all entries.
     pub index_checksum: u32,
 }
 
-/// Where a sample lies.
+/// The location of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     /// First byte, from the file's beginning.
@@ -80,7 +81,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Entry {
-    /// The 24 bytes.
+    /// Encodes the 24 bytes.
     pub fn encode(&self) -> [u8; ENTRY] {
         let mut bytes = [0; ENTRY];
         bytes[..8].copy_from_slice(&self.offset.to_le_bytes());
@@ -92,10 +93,10 @@ impl Entry {
         bytes
     }
 
-    /// What 24 bytes say.
+    /// Decodes 24 bytes.
     ///
     /// # Panics
-    /// Of fewer bytes.
+    /// For fewer bytes.
     pub fn decode(bytes: &[u8]) -> Entry {
         let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         Entry {
@@ -110,7 +111,7 @@ impl Entry {
 }
 
 impl Header {
-    /// The page before the samples, with the figures of arrays, where there is place for them.
+    /// Encodes the page before the samples, with the mean and deviation of arrays' channels if they fit.
     pub fn encode(&self, figures: Option<&Normalisation>) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(BLOB as usize);
         bytes.extend(MAGIC);
@@ -140,11 +141,10 @@ impl Header {
         bytes
     }
 
-    /// Mean and deviation of each channel that the header `page` holds behind the header, and where they end; `None` where it
-    /// holds none.
+    /// Mean and deviation of each channel in the header `page`, and the offset of their end; `None` if it has none.
     ///
     /// # Errors
-    /// Figures that are damaged, or not of as many channels as the samples have.
+    /// Damaged figures, or a number of channels other than the samples'.
     pub fn figures(&self, page: &[u8]) -> Result<(Option<Normalisation>, usize), String> {
         let damaged = || "the figures of the channels (from byte 64) are damaged: pack it anew".to_owned();
         let page = page.get(..BLOB as usize).ok_or_else(damaged)?;
@@ -171,10 +171,10 @@ impl Header {
         Ok((Some(figures), HEADER + 8 + numbers.len()))
     }
 
-    /// What the beginning of a file of `length` bytes says.
+    /// Decodes the beginning of a file of `length` bytes.
     ///
     /// # Errors
-    /// What is wrong: another kind of file, another version, a damaged header, or one that does not fit the file's length.
+    /// Another kind of file, another version, a damaged header, or one that does not match the file's length.
     pub fn decode(bytes: &[u8], length: u64) -> Result<Header, String> {
         if bytes.len() < HEADER || bytes[..8] != MAGIC {
             return Err("is no packed set: its first bytes must be `lockpack`".to_owned());
@@ -208,10 +208,11 @@ impl Header {
         Ok(header)
     }
 
-    /// The entries of a file whose bytes from [`Header::index`] on are `bytes`.
+    /// Decodes the entries of a file whose bytes from [`Header::index`] on are `bytes`.
     ///
     /// # Errors
-    /// A damaged index, or the first entry that points outside the blob, has no bytes, a wrong size or a label that is no class.
+    /// A damaged index, or the first entry outside the samples' range, without bytes, of a wrong size or with an
+    /// invalid label.
     pub fn entries(&self, bytes: &[u8]) -> Result<Vec<Entry>, String> {
         if bytes.len() as u64 != self.samples.saturating_mul(ENTRY as u64) {
             return Err("the index is cut: pack it anew".to_owned());

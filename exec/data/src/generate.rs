@@ -1,8 +1,9 @@
-//! Seeded sets in the shapes of ImageNet, CIFAR-10 and MNIST, for benches and for trying things out: sample n is the same whatever the
-//! number of samples or threads.
+//! Generates seeded sets in the shapes of ImageNet, CIFAR-10 and MNIST, for benches and experiments: sample n is the
+//! same whatever the number of samples or threads.
 //!
-//! An image is smooth noise in octaves, whose slowest ones depend on the class, and grain. For ImageNet its amplitudes are chosen so that
-//! JPEG files come out near ImageNet's mean of about 110 kB at about 400 × 350 pixels, so that they decode at realistic rates.
+//! An image is smooth noise in octaves, the slowest of which depend on the class, plus grain. For ImageNet the
+//! amplitudes are chosen so that JPEG files are near ImageNet's mean of about 110 kB at about 400 × 350 pixels, and
+//! decode at realistic rates.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::idx;
 use crate::picture::{self, Picture};
 
-/// The set that a generated one is like.
+/// The set that a generated one resembles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Like {
     /// 1,000 class folders of JPEG files, most of 500 × 375 pixels (Russakovsky et al., "ImageNet large scale visual recognition
@@ -39,7 +40,8 @@ const JPEG: u8 = 94;
 /// Samples of one CIFAR file.
 const BATCH: usize = 10_000;
 
-/// A picture of a class: `octaves` grids of noise from the coarsest on, the first two drawn by the class, and grain of ±`grain`.
+/// A picture of a class: `octaves` grids of noise, the coarsest first and the first two drawn by the class, and grain
+/// of ±`grain`.
 fn draw((seed, number, class): (u64, u64, u32), (width, height, channels): (u16, u16, u8), grain: i32) -> Picture {
     let mut own = stream(seed, 2 * number + 1);
     let mut shared = stream(seed, 2 * u64::from(class));
@@ -72,7 +74,7 @@ fn stream(seed: u64, number: u64) -> ChaCha8Rng {
     random
 }
 
-/// Adds a grid of random values, one every `cell` pixels and straight lines between them, in 1/256 of a step.
+/// Adds a grid of random values, one every `cell` pixels with linear interpolation, in 1/256 of a step.
 fn add_noise(
     values: &mut [i32],
     (columns, rows, planes): (usize, usize, usize),
@@ -98,7 +100,8 @@ fn add_noise(
     }
 }
 
-/// Width and height of ImageNet's `number`-th image: two fifths 500 × 375, a fifth the same upright, the others of any size around.
+/// Width and height of ImageNet's image `number`: two fifths 500 × 375, one fifth 375 × 500, the others of random size
+/// near that.
 fn size(random: &mut impl Rng) -> (u16, u16) {
     match random.random_range(0..10u32) {
         0..4 => (500, 375),
@@ -110,7 +113,7 @@ fn size(random: &mut impl Rng) -> (u16, u16) {
 /// The `number`-th JPEG file of a set like ImageNet, of class `class`.
 ///
 /// # Errors
-/// What the encoder says.
+/// Encoder errors.
 pub fn jpeg(seed: u64, number: u64, class: u32) -> Result<Vec<u8>, String> {
     let (width, height) = size(&mut stream(seed ^ 0x5152, number));
     picture::encode(&draw((seed, number, class), (width, height, 3), 27), JPEG)
@@ -123,11 +126,12 @@ fn array(seed: u64, number: u64, class: u32, size: (u16, u16, u8)) -> Vec<u8> {
     (0..planes).flat_map(|plane| picture.pixels.iter().skip(plane).step_by(planes).copied()).collect()
 }
 
-/// Writes a set of `samples` samples like `like` into the folder `out`, which must be new or empty; sample n is of class n mod
-/// `classes`. Sets of small images have a sixth as many held out. `progress` is called with the samples done, and stops it with false.
+/// Writes a set of `samples` samples that resembles `like` into the folder `out`, which must be new or empty; sample n
+/// is of class n mod `classes`. Sets of small images have a sixth as many held out. `progress` is called with the
+/// number of samples done, and stops the generation by returning false.
 ///
 /// # Errors
-/// A folder that has files, cannot be written, or `progress` that stops it.
+/// A folder that has files or cannot be written, or `progress` that stops it.
 pub fn generate(
     (like, classes): (Like, u32),
     (samples, seed): (usize, u64),
@@ -187,7 +191,7 @@ fn folders(
     })
 }
 
-/// Numbers of the training part, then of the held-out part.
+/// The numbers of the training part, then of the held-out part.
 fn parts(samples: usize) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
     (0..samples, samples..samples + samples.div_ceil(6))
 }

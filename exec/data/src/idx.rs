@@ -1,7 +1,8 @@
-//! IDX files, plain or gzipped: the format in which MNIST, Fashion-MNIST and their kin are distributed.
+//! Reads and writes IDX files, plain or gzipped: the format of MNIST and Fashion-MNIST.
 //!
-//! A file is two zero bytes, a type (8: unsigned bytes), the number of dimensions, each dimension as a big-endian `u32`,
-//! then the values, the last dimension fastest. Sizes in a header are claims: nothing is reserved before it has been read.
+//! A file is two zero bytes, a type (8: unsigned bytes), the number of dimensions, each dimension as a big-endian
+//! `u32`, then the values, the last dimension fastest. Sizes in a header are not trusted: memory is allocated only for
+//! what has been read.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -12,10 +13,10 @@ use flate2::write::GzEncoder;
 use lockstep_models::Shape;
 use lockstep_topology::{InputError, read_bytes};
 
-/// Type code of unsigned bytes, the only one that images and labels come in.
+/// Type code of unsigned bytes, the only type of images and labels.
 const UNSIGNED_BYTE: u8 = 8;
 
-/// Most bytes of values a file may claim: what no memory would hold as `f32` is better refused by its header.
+/// The most bytes of values in a file: what could not be held as `f32` is refused by its header.
 const MAX_BYTES: u64 = 4 << 30;
 
 /// Values of one file.
@@ -23,7 +24,7 @@ const MAX_BYTES: u64 = 4 << 30;
 pub struct Idx {
     /// Sizes of the dimensions, the slowest first.
     pub dims: Vec<u32>,
-    /// As many values as their product.
+    /// The values, as many as the product of `dims`.
     pub bytes: Vec<u8>,
 }
 
@@ -34,7 +35,7 @@ pub struct Images {
     pub place: String,
     /// The labels' file.
     pub labels_place: String,
-    /// Of an image.
+    /// Shape of an image.
     pub shape: Shape,
     /// `[samples, channels, height, width]`.
     pub images: Vec<u8>,
@@ -76,7 +77,7 @@ fn read(folder: &Path, name: &str, dims: &[u8]) -> Result<(String, Idx), InputEr
     Ok((place, idx))
 }
 
-/// An IDX file of unsigned bytes with these dimensions; `values` may still be to come.
+/// Encodes an IDX file of unsigned bytes with these dimensions; `values` may be appended later.
 pub fn encode(dims: &[u32], values: &[u8]) -> Vec<u8> {
     let mut file = vec![0, 0, UNSIGNED_BYTE, dims.len() as u8];
     dims.iter().for_each(|dim| file.extend(dim.to_be_bytes()));
@@ -84,20 +85,21 @@ pub fn encode(dims: &[u32], values: &[u8]) -> Vec<u8> {
     file
 }
 
-/// A file as such sets are distributed: gzipped.
+/// Gzips a file, as such sets are distributed.
 ///
 /// # Errors
-/// None that memory gives.
+/// None for writes to memory.
 pub fn compress(file: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(file)?;
     encoder.finish()
 }
 
-/// The content of an IDX file of unsigned bytes, plain or gzipped, with a number of dimensions among `allowed`; `place` is where errors are.
+/// The content of an IDX file of unsigned bytes, plain or gzipped, whose number of dimensions must be in `allowed`;
+/// errors name `place`.
 ///
 /// # Errors
-/// Another kind of file, or one that is cut, too long or damaged.
+/// Another kind of file, or one that is truncated, too long or damaged.
 pub fn decode(place: &str, file: &[u8], allowed: &[u8]) -> Result<Idx, InputError> {
     // An IDX file starts with zeros, a gzip stream never does.
     if file.starts_with(&[0x1f, 0x8b]) {
@@ -107,7 +109,7 @@ pub fn decode(place: &str, file: &[u8], allowed: &[u8]) -> Result<Idx, InputErro
     }
 }
 
-/// [`decode`] of what stands behind any compression.
+/// [`decode`] of the decompressed content.
 fn decode_plain(place: &str, mut file: impl Read, allowed: &[u8]) -> Result<Idx, InputError> {
     let error = |value: String, message: String| InputError::new(place, value, message);
     let magic = take(place, &mut file, 4, "the magic number")?;

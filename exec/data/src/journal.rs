@@ -1,8 +1,9 @@
-//! What is done of a pack, so that a killed one is resumed: the partial file beside the output, and a journal of its entries.
+//! Records the progress of a pack, so that a killed one resumes: the partial file beside the output, and a journal of
+//! its entries.
 //!
-//! A record is its length, its bytes and their CRC-32. The first is the identity of the pack; each further one is a sample's entry, or a
-//! reason why one was skipped. Records are written when the samples before them are on storage, so whatever the journal has, the partial
-//! file has; what is cut of its end is done again.
+//! A record is its length, its bytes and their CRC-32. The first one identifies the pack; each later one is a sample's
+//! entry, or the reason why one was skipped. Records are written after their samples are on storage, so the partial
+//! file has everything in the journal; samples after its last intact record are done again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -13,14 +14,14 @@ use crate::format::{BLOB, ENTRY, Entry};
 /// Most bytes of a record.
 const MOST: usize = 1 << 16;
 
-/// What became of an item.
+/// The result of an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Record {
     Packed(Entry),
     Skipped(String),
 }
 
-/// The files of a pack under way.
+/// The files of a pack in progress.
 pub(crate) struct Journal {
     blob: File,
     blob_path: PathBuf,
@@ -30,7 +31,7 @@ pub(crate) struct Journal {
     pending: Vec<u8>,
 }
 
-/// `path` with `ending` behind its name.
+/// `path` with `ending` appended to its name.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
@@ -44,7 +45,7 @@ fn framed(payload: &[u8], into: &mut Vec<u8>) {
     into.extend(crc32fast::hash(payload).to_le_bytes());
 }
 
-/// The whole records at the beginning of `bytes`, with where each ends.
+/// The intact records at the beginning of `bytes`, with the end of each.
 fn records(bytes: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
     let number = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let mut at = 0;
@@ -75,10 +76,11 @@ impl Record {
 }
 
 impl Journal {
-    /// The files beside `out`, with what they hold already of the pack `identity`; those of another pack are begun anew.
+    /// Opens the files beside `out`, with the content that belongs to the pack `identity`; files of another pack are
+    /// discarded.
     ///
     /// # Errors
-    /// What cannot be written, or is being written by another process.
+    /// Files that cannot be written, or are being written by another process.
     pub(crate) fn open(out: &Path, identity: &[u8]) -> io::Result<(Journal, Vec<Record>)> {
         let (blob_path, journal_path) = (beside(out, ".part"), beside(out, ".journal"));
         let open = |path: &Path| OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
@@ -119,28 +121,28 @@ impl Journal {
         Ok((Journal { blob, blob_path, journal, journal_path, pending }, done))
     }
 
-    /// Adds a record, and the bytes of the sample, if it is one.
+    /// Appends a record, and the bytes of the sample, if it is one.
     pub(crate) fn add(&mut self, record: &Record, bytes: &[u8]) -> io::Result<()> {
         framed(&record.encode(), &mut self.pending);
         self.blob.write_all(bytes)
     }
 
-    /// Brings all that was added to storage.
+    /// Writes all additions to storage.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         self.blob.sync_data()?;
         self.journal.write_all(&std::mem::take(&mut self.pending))?;
         self.journal.sync_data()
     }
 
-    /// What was brought to storage of the file.
+    /// The part of the file that is on storage.
     ///
     /// # Errors
-    /// A file that cannot be read.
+    /// An unreadable file.
     pub(crate) fn blob(&self) -> Result<memmap2::Mmap, lockstep_topology::InputError> {
         crate::packed::map(&self.blob_path)
     }
 
-    /// Completes the file with its index and header and gives it its name, in one step.
+    /// Completes the file with its index and header and renames it, atomically.
     pub(crate) fn finish(mut self, out: &Path, header: &[u8], index: &[u8]) -> io::Result<()> {
         self.blob.write_all(index)?;
         self.blob.seek(SeekFrom::Start(0))?;
@@ -152,7 +154,7 @@ impl Journal {
         std::fs::remove_file(&self.journal_path)
     }
 
-    /// Removes both files: nothing is kept of a pack that cannot succeed.
+    /// Removes both files of a pack that cannot succeed.
     pub(crate) fn discard(self) {
         let _ = std::fs::remove_file(&self.blob_path);
         let _ = std::fs::remove_file(&self.journal_path);

@@ -1,7 +1,8 @@
-//! Packed data sets: labelled images of many formats in one file that is mapped into memory, checked and read at random.
+//! Packs data sets: labelled images of many formats in one file that is mapped into memory, checked and read at random.
 //!
-//! [`Source`] lists what image folders, tar shards, IDX files, CIFAR's binaries and Caffe's LMDB hold, [`pack`](fn@pack) writes it as one
-//! file whose bytes do not depend on threads or interruptions, and [`Packed`] reads that. `docs/data.md` describes the file to the byte.
+//! [`Source`] lists the samples of image folders, tar shards, IDX files, CIFAR's binaries and Caffe's LMDB,
+//! [`pack`](fn@pack) writes them to one file whose bytes do not depend on threads or interruptions, and [`Packed`]
+//! reads that. `docs/data.md` describes the file to the byte.
 
 pub mod datum;
 pub mod format;

@@ -1,4 +1,4 @@
-//! Mean and standard deviation of each channel of a set, by which its samples are normalised.
+//! Computes mean and standard deviation of each channel of a set, for normalising its samples.
 
 /// Mean and standard deviation of each channel.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,15 +10,15 @@ pub struct Normalisation {
 }
 
 impl Normalisation {
-    /// ImageNet's, of pixels from 0 to 255 in RGB, as fb.resnet.torch has them (Goyal et al. 2017, §5.1, follow it): JPEG files
-    /// are normalised by them.
+    /// ImageNet's, of pixels from 0 to 255 in RGB, as in fb.resnet.torch (which Goyal et al. 2017, §5.1, follow): JPEG
+    /// files are normalised by them.
     pub fn imagenet() -> Normalisation {
         let scaled = |figures: [f64; 3]| figures.iter().map(|figure| figure * 255.0).collect();
         Normalisation { mean: scaled([0.485, 0.456, 0.406]), deviation: scaled([0.229, 0.224, 0.225]) }
     }
 
-    /// The figures of samples of `channels` planes of `pixels` values each, summed in `f64` in the order of the samples, which are gone
-    /// through twice.
+    /// Mean and deviation over samples of `channels` planes of `pixels` values each, summed in `f64` in the order of
+    /// the samples, in two passes over them.
     ///
     /// ```
     /// # use lockstep_data::Normalisation;

@@ -1,7 +1,7 @@
 //! Packs a source into one file: threads read, decode, resize and encode; one writes in the order of the samples.
 //!
-//! Thread t of T takes items t, t + T, t + 2 T, …, and hands them over through a short queue of its own; the writer empties the queues in
-//! turn. So the file is the same for any number of threads, and memory is bounded.
+//! Thread t of T processes items t, t + T, t + 2 T, …, and passes them on through its own short queue; the writer reads
+//! the queues in turn. So the file is the same for any number of threads, and memory is bounded.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -18,27 +18,27 @@ use crate::packed;
 use crate::picture::{self, QUALITY};
 use crate::source::Source;
 
-/// Samples in a thread's queue.
+/// Capacity of a thread's queue, in samples.
 const QUEUE: usize = 16;
-/// Samples, and bytes of samples, after which what is done is brought to storage.
+/// Samples, and bytes of samples, between writes to storage.
 const SYNC: (usize, u64) = (1024, 16 << 20);
 
-/// How a source is packed.
+/// Options of a pack.
 #[derive(Debug, Clone)]
 pub struct Packing {
     /// The file.
     pub out: PathBuf,
-    /// Pixels of the short side that JPEG files with a longer one are resized to; 0: they are kept as they are.
+    /// Short side in pixels to which JPEG files with a longer one are resized; 0: none is resized.
     pub short_side: u16,
     /// Threads that decode, at least 1.
     pub threads: usize,
-    /// Whether broken samples are left out and listed, and not refused.
+    /// Whether broken samples are skipped and listed instead of refused.
     pub skip_bad: bool,
-    /// The seed of the samples' order; none: as the source lists them.
+    /// The seed of the samples' order; `None`: the order of the source.
     pub shuffle_seed: Option<u64>,
 }
 
-/// A sample that was left out.
+/// A skipped sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
     /// Where it is.
@@ -47,18 +47,18 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// What packing came to.
+/// The result of packing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// What the file's header says.
+    /// The file's header.
     pub header: Header,
     /// Samples that an earlier, interrupted pack had done.
     pub resumed: usize,
-    /// Those left out, in the order of the samples.
+    /// Skipped samples, in the order of the samples.
     pub skipped: Vec<Skipped>,
 }
 
-/// A sample's bytes as they are written.
+/// A sample's bytes, ready to be written.
 struct Ready<'a> {
     bytes: Cow<'a, [u8]>,
     label: u32,
@@ -98,11 +98,11 @@ fn order(items: usize, seed: Option<u64>) -> Vec<u32> {
     order
 }
 
-/// Packs `source` as `packing` says. `progress` is called with the samples done; where it says false, the pack ends with what is done
-/// kept, and the next call resumes there.
+/// Packs `source` as `packing` says. `progress` is called with the number of samples done; if it returns false, the
+/// pack ends with its progress kept, and the next call resumes there.
 ///
 /// # Errors
-/// A sample that is broken (unless it may be skipped), no sample at all, an output that cannot be written, or `progress` that stops it.
+/// A broken sample (unless skipped), no sample at all, an output that cannot be written, or `progress` that stops it.
 pub fn pack(source: &Source, packing: &Packing, progress: impl FnMut(usize) -> bool) -> Result<Outcome, InputError> {
     let out = &packing.out;
     let unwritable = |failure: std::io::Error| {
@@ -168,7 +168,7 @@ pub fn pack(source: &Source, packing: &Packing, progress: impl FnMut(usize) -> b
     Ok(Outcome { header, resumed, skipped })
 }
 
-/// The error of a sample that may not be skipped.
+/// The error for a broken sample.
 fn refused(source: &Source, item: u32, reason: &str) -> InputError {
     let message = format!("{reason}; mend it, or leave out what is broken with {}", ErrorPlace::Flag("skip_bad"));
     InputError::new(source.name(item as usize), "", message)
@@ -181,7 +181,7 @@ enum Stop {
     Asked,
 }
 
-/// Adds to the journal what is not done yet of the items in `order`.
+/// Appends the remaining items of `order` to the journal.
 fn write(
     source: &Source,
     packing: &Packing,
@@ -202,7 +202,7 @@ fn write(
             queues.push(receive);
             let work = move || {
                 for item in left.iter().skip(thread).step_by(threads) {
-                    // The writer has gone: nothing more is wanted.
+                    // The writer has ended: no more items are needed.
                     if send.send(prepare(source, *item as usize, packing.short_side)).is_err() {
                         return;
                     }

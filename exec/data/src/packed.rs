@@ -1,4 +1,4 @@
-//! Reads a packed file: mapped into memory, so that a batch takes samples' bytes without a copy.
+//! Reads packed files, mapped into memory, so that a batch uses samples' bytes without a copy.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -20,11 +20,11 @@ pub struct Packed {
     header: Header,
     entries: Vec<Entry>,
     figures: Option<Normalisation>,
-    /// Where zeros begin in the first page.
+    /// Where the zeros of the first page begin.
     zeros: usize,
 }
 
-/// The file at `path`, mapped; it must not be empty.
+/// Maps the file at `path`, which must not be empty.
 pub(crate) fn map(path: &Path) -> Result<Mmap, InputError> {
     opened(path).map(|(_, map)| map)
 }
@@ -38,13 +38,13 @@ fn opened(path: &Path) -> Result<(File, Mmap), InputError> {
     if !found.is_file() || found.len() == 0 {
         return Err(error("is empty or no file: name another".to_owned()));
     }
-    // SAFETY: the map is only read. A file that others cut or change meanwhile breaks the promise that its bytes stay as they are;
-    // inputs are declared (docs/data.md) to stay unchanged while they are read, as executables must.
+    // SAFETY: the map is only read. The file must not be truncated or changed while it is mapped; inputs are documented
+    // (docs/data.md) to stay unchanged while they are read, as executables must.
     let map = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
     Ok((file, map))
 }
 
-/// Mean and deviation of each channel of arrays of this shape that lie one behind the other in `blob`.
+/// Mean and deviation of each channel of the arrays in `blob`.
 pub(crate) fn figures_of(header: &Header, blob: &[u8]) -> Option<Normalisation> {
     let Encoding::Raw(shape) = header.encoding else { return None };
     let pixels = (shape.elements() / u64::from(shape.channels)) as usize;
@@ -52,10 +52,10 @@ pub(crate) fn figures_of(header: &Header, blob: &[u8]) -> Option<Normalisation> 
 }
 
 impl Packed {
-    /// The set at `path`; of the samples nothing is read yet.
+    /// Opens the set at `path`, without reading samples.
     ///
     /// # Errors
-    /// No such file, or one that is cut, damaged in header or index, or something else.
+    /// No such file, or one that is truncated, damaged in header or index, or of another kind.
     pub fn open(path: &Path) -> Result<Packed, InputError> {
         let place = path.display().to_string();
         let (file, map) = opened(path)?;
@@ -70,12 +70,12 @@ impl Packed {
         &self.place
     }
 
-    /// Mean and deviation of each channel over all samples, where they are arrays.
+    /// Mean and deviation of each channel over all samples, if they are arrays.
     pub fn figures(&self) -> Option<&Normalisation> {
         self.figures.as_ref()
     }
 
-    /// What its header says.
+    /// Its header.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -85,44 +85,44 @@ impl Packed {
         &self.entries
     }
 
-    /// The bytes of a sample, as they are kept.
+    /// A sample's stored bytes.
     ///
     /// # Panics
-    /// Where there is no such sample.
+    /// If there is no such sample.
     pub fn bytes(&self, sample: usize) -> &[u8] {
         let entry = &self.entries[sample];
         &self.map[entry.offset as usize..][..entry.length as usize]
     }
 
-    /// Asks the system to read a sample from storage, and does not wait for it: many on their way keep a disk busy.
+    /// Asks the system to read a sample from storage, without waiting: many reads in flight keep a disk busy.
     ///
     /// # Panics
-    /// Where there is no such sample.
+    /// If there is no such sample.
     pub fn prefetch(&self, sample: usize) {
         let entry = &self.entries[sample];
-        // A system that takes no advice reads the sample when its bytes are needed.
+        // A system that ignores the advice reads the sample on access.
         let _ = self.map.advise_range(Advice::WillNeed, entry.offset as usize, entry.length as usize);
     }
 
-    /// The bytes of a sample, held to their checksum.
+    /// A sample's bytes, verified against their checksum.
     ///
     /// # Errors
-    /// Changed bytes, with the sample and where it lies.
+    /// Changed bytes, with the sample and its location.
     ///
     /// # Panics
-    /// Where there is no such sample.
+    /// If there is no such sample.
     pub fn checked(&self, sample: usize) -> Result<&[u8], InputError> {
         let bytes = self.bytes(sample);
         self.check(sample, bytes).map(|()| bytes)
     }
 
-    /// Reads the bytes of a sample into `bytes`, which are as many, past the map: they take no memory twice.
+    /// Reads a sample into `bytes`, of its length, bypassing the map, so that it does not occupy memory twice.
     ///
     /// # Errors
-    /// A file that cannot be read, or changed bytes.
+    /// An unreadable file, or changed bytes.
     ///
     /// # Panics
-    /// Where there is no such sample.
+    /// If there is no such sample.
     pub fn read(&self, sample: usize, bytes: &mut [u8]) -> Result<(), InputError> {
         self.file.read_exact_at(bytes, self.entries[sample].offset).map_err(|failure| {
             InputError::new(&self.place, format!("sample {sample}"), format!("cannot be read: {failure}"))
@@ -130,7 +130,7 @@ impl Packed {
         self.check(sample, bytes)
     }
 
-    /// Holds the bytes of a sample to its checksum.
+    /// Verifies a sample's bytes against its checksum.
     fn check(&self, sample: usize, bytes: &[u8]) -> Result<(), InputError> {
         let entry = &self.entries[sample];
         if crc32fast::hash(bytes) == entry.checksum {
@@ -141,17 +141,17 @@ impl Packed {
         Err(InputError::new(&self.place, format!("sample {sample}"), message))
     }
 
-    /// RGB (or grey) pixels of a sample that is kept as JPEG, `[height, width, channels]`, with width, height and channels.
+    /// The pixels of a JPEG sample, RGB or grey, `[height, width, channels]`, with width, height and channels.
     ///
     /// # Errors
-    /// Changed bytes, or no JPEG.
+    /// Changed bytes, or not a JPEG.
     pub fn pixels(&self, sample: usize) -> Result<picture::Picture, InputError> {
         let bytes = self.checked(sample)?;
         let error = |message| InputError::new(&self.place, format!("sample {sample}"), message);
         picture::decode(bytes).map_err(error)
     }
 
-    /// Whether bytes between header, samples and index are as they were written: zeros behind the header, no gaps.
+    /// Whether the bytes between header, samples and index are as written: zeros after the header, no gaps.
     pub fn is_dense(&self) -> bool {
         let mut at = BLOB;
         let follows = self.entries.iter().all(|entry| {
@@ -163,7 +163,7 @@ impl Packed {
     }
 }
 
-/// Header and entries of the bytes of a whole file.
+/// Reads header and entries from the bytes of a whole file.
 pub(crate) fn read(bytes: &[u8]) -> Result<(Header, Vec<Entry>), String> {
     let header = Header::decode(bytes, bytes.len() as u64)?;
     let entries = header.entries(&bytes[header.index as usize..])?;

@@ -1,4 +1,4 @@
-//! JPEG: sizes from headers, decoding, the short side resized with the aspect kept, encoding.
+//! Reads JPEG sizes, decodes, resizes the short side keeping the aspect, and encodes.
 
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use resize::{Pixel, Type};
@@ -8,9 +8,9 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-/// Most pixels of an image, 2^26: its header is believed up to there, and what claims more is refused before it is decoded.
+/// The most pixels of an image, 2^26: larger ones are refused by their header, before decoding.
 pub const MOST_PIXELS: u64 = 1 << 26;
-/// JPEG quality of what is encoded anew.
+/// JPEG quality of re-encoded images.
 pub const QUALITY: u8 = 90;
 
 /// Decoded pixels, `[height, width, channels]`.
@@ -26,12 +26,12 @@ pub struct Picture {
     pub pixels: Vec<u8>,
 }
 
-/// What a library says, in one line.
+/// A library's message, in one line.
 fn told(error: &dyn std::fmt::Display) -> String {
     error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What a decoder is told of `colour`: strict, so that a cut file is an error and not a grey half.
+/// A decoder for `colour`, strict, so that a truncated file is an error and not a half-grey image.
 fn decoder(jpeg: &[u8], colour: ColorSpace) -> JpegDecoder<ZCursor<&[u8]>> {
     let options = DecoderOptions::default()
         .set_strict_mode(true)
@@ -41,10 +41,10 @@ fn decoder(jpeg: &[u8], colour: ColorSpace) -> JpegDecoder<ZCursor<&[u8]>> {
     JpegDecoder::new_with_options(ZCursor::new(jpeg), options)
 }
 
-/// (width, height, channels) by the header.
+/// (width, height, channels) from the header.
 ///
 /// # Errors
-/// No JPEG, a header that is cut, or one that claims more than [`MOST_PIXELS`].
+/// Not a JPEG, a truncated header, or more than [`MOST_PIXELS`].
 pub fn size(jpeg: &[u8]) -> Result<(u16, u16, u8), String> {
     if !jpeg.starts_with(&[0xff, 0xd8]) {
         return Err("is no JPEG file (its first bytes must be ff d8)".to_owned());
@@ -60,10 +60,10 @@ pub fn size(jpeg: &[u8]) -> Result<(u16, u16, u8), String> {
     Ok((info.width, info.height, if info.components == 1 { 1 } else { 3 }))
 }
 
-/// The pixels.
+/// Decodes the pixels.
 ///
 /// # Errors
-/// As [`size`], and data that are cut or broken.
+/// As [`size`], and truncated or broken data.
 pub fn decode(jpeg: &[u8]) -> Result<Picture, String> {
     let (width, height, channels) = size(jpeg)?;
     let colour = if channels == 1 { ColorSpace::Luma } else { ColorSpace::RGB };
@@ -72,17 +72,17 @@ pub fn decode(jpeg: &[u8]) -> Result<Picture, String> {
     if pixels.len() != usize::from(width) * usize::from(height) * usize::from(channels) {
         return Err(broken(&format!("{} values of {width} x {height} x {channels}", pixels.len())));
     }
-    // A decoder that reaches the end early fills up; a whole file ends with its marker.
+    // A decoder may pad truncated data; a whole file ends with its marker.
     if !jpeg.windows(2).rev().any(|pair| pair == [0xff, 0xd9]) {
         return Err(broken(&"it has no end, so it is cut"));
     }
     Ok(Picture { width, height, channels, pixels })
 }
 
-/// Encodes pixels as a baseline JPEG of `quality` (1 to 100), colours at half the resolution.
+/// Encodes pixels as a baseline JPEG of `quality` (1 to 100), with chroma at half the resolution.
 ///
 /// # Errors
-/// What the encoder says.
+/// Encoder errors.
 pub(crate) fn encode(picture: &Picture, quality: u8) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let colour = if picture.channels == 1 { ColorType::Luma } else { ColorType::Rgb };
@@ -99,7 +99,7 @@ pub(crate) fn shortened((width, height): (u16, u16), short: u16) -> (u16, u16) {
     if width <= height { (short, long) } else { (long, short) }
 }
 
-/// The picture with a short side of `short`, by the mean over each new pixel's area with linear weights, as PIL's `BILINEAR` takes it.
+/// Resizes to a short side of `short`, averaging over each new pixel's area with linear weights, like PIL's `BILINEAR`.
 fn resize(picture: &Picture, short: u16) -> Result<Picture, String> {
     let (width, height) = shortened((picture.width, picture.height), short);
     let wrong = |error: resize::Error| format!("cannot be resized to {width} x {height}: {error}");
@@ -118,11 +118,11 @@ fn resize(picture: &Picture, short: u16) -> Result<Picture, String> {
     Ok(Picture { width, height, channels: picture.channels, pixels })
 }
 
-/// A JPEG as it is kept, with width and height: resized where its short side is longer than `short` (0: never), else as it is.
-/// Every one is decoded, so that no broken file is kept.
+/// A JPEG as stored, with width and height: resized if its short side is longer than `short` (0: never), else unchanged
+/// (`None`). Every image is decoded, so that no broken file is stored.
 ///
 /// # Errors
-/// As of a broken file, or one that claims too many pixels.
+/// A broken file, or one with too many pixels.
 pub fn keep(jpeg: &[u8], short: u16) -> Result<(Option<Vec<u8>>, u16, u16), String> {
     let picture = decode(jpeg)?;
     if short == 0 || picture.width.min(picture.height) <= short {

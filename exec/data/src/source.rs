@@ -1,7 +1,7 @@
-//! What a set to be packed holds: its samples, listed before any is read, each with where it lies.
+//! Lists the samples of a set to be packed, each with its location, before any is read.
 //!
-//! What cannot be listed as a sample (a cut shard, an image without a label) is an item too, with its reason, so that it is refused or
-//! skipped by one rule.
+//! What cannot be listed as a sample (a truncated shard, an image without a label) is an item too, with the reason, so
+//! that refusing and skipping follow one rule.
 
 pub mod cifar;
 mod folder;
@@ -18,17 +18,17 @@ use sha2::{Digest, Sha256};
 
 use crate::{datum, idx, packed};
 
-/// Which part of a set that has two is read.
+/// The part to read of a set that has two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SetPart {
-    /// What is trained on.
+    /// The training part.
     #[default]
     Train,
-    /// What is tested on.
+    /// The test part.
     HeldOut,
 }
 
-/// Bytes that items lie in.
+/// Bytes that contain items.
 enum Content {
     Mapped(Mmap),
     Owned(Vec<u8>),
@@ -43,31 +43,31 @@ impl Content {
     }
 }
 
-/// Where an item's bytes are.
+/// The location of an item's bytes.
 enum Piece {
     /// A file of its own.
     File(PathBuf),
     /// `length` bytes of a content.
     Range { content: usize, offset: u64, length: u64 },
-    /// Nowhere, for this reason.
+    /// Missing, for this reason.
     Bad(String),
 }
 
 /// A sample before it is read.
 struct Item {
-    /// Its path, or its name within a file; empty: its number says it.
+    /// Its path, or its name within a file; if empty, its number is used.
     name: String,
-    /// Its class, where the list says it.
+    /// Its class, if the list contains it.
     label: u32,
     piece: Piece,
 }
 
-/// How items are kept.
+/// The storage format of items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Jpeg,
     Raw(Shape),
-    /// Messages with a label and either of the two; the shape of raw ones.
+    /// Messages with a label and a raw array or an encoded image; with the shape of raw ones.
     Datum(Option<Shape>),
 }
 
@@ -77,25 +77,25 @@ pub struct Source {
     kind: Kind,
     contents: Vec<(PathBuf, Content)>,
     items: Vec<Item>,
-    /// Where the format says how many there are.
+    /// If the format specifies the number of classes.
     classes: Option<u32>,
 }
 
-/// A sample as it is packed.
+/// A sample to be packed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Sample<'a> {
-    /// The array's or the file's bytes.
+    /// The bytes of the array or the file.
     pub bytes: Cow<'a, [u8]>,
     /// Class.
     pub label: u32,
 }
 
 impl Source {
-    /// The set at `path`: a folder of class folders with JPEG files, a tar shard or a folder of them, a folder of IDX files, of
-    /// CIFAR's binaries, or with Caffe's `data.mdb`.
+    /// Opens the set at `path`: a folder of class folders with JPEG files, a tar shard or a folder of them, a folder of
+    /// IDX files, of CIFAR's binaries, or with Caffe's `data.mdb`.
     ///
     /// # Errors
-    /// A path that is none of these, or whose files cannot be listed.
+    /// A path that is none of these, or files that cannot be listed.
     pub fn open(path: &Path, part: SetPart) -> Result<Source, InputError> {
         let place = path.display().to_string();
         let error = |message: String| InputError::new(&place, "", message);
@@ -136,7 +136,7 @@ impl Source {
         Ok(source)
     }
 
-    /// Of the items of a content's list: those that lie in it.
+    /// Converts a content's list of samples to items.
     fn range(content: usize, found: Vec<SampleEntry>) -> impl Iterator<Item = Item> {
         found.into_iter().map(move |found| Item {
             name: found.name,
@@ -193,24 +193,24 @@ impl Source {
             items,
             classes: None,
         };
-        // What the first sample that can be read is, all must be.
+        // All samples must be like the first readable one.
         let shape = (0..source.len()).find_map(|number| source.bytes(number).ok().and_then(|b| datum::read(&b).ok()));
         source.kind = Kind::Datum(shape.and_then(|sample| sample.shape));
         Ok(source)
     }
 
-    /// Samples, those that cannot be read included.
+    /// Number of samples, including those that cannot be read.
     #[expect(clippy::len_without_is_empty, reason = "a source is never empty")]
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// The classes, where the format says how many there are.
+    /// Number of classes, if the format specifies it.
     pub fn classes(&self) -> Option<u32> {
         self.classes
     }
 
-    /// The shape of all samples, which are arrays of bytes; none where they are JPEG files.
+    /// The shape of all samples, if they are arrays of bytes; `None` for JPEG files.
     pub fn shape(&self) -> Option<Shape> {
         match self.kind {
             Kind::Raw(shape) => Some(shape),
@@ -219,7 +219,7 @@ impl Source {
         }
     }
 
-    /// Where sample `number` is, for messages.
+    /// The location of sample `number`, for messages.
     pub fn name(&self, number: usize) -> String {
         let item = &self.items[number];
         let own = if item.name.is_empty() { format!("sample {number}") } else { item.name.clone() };
@@ -249,7 +249,7 @@ impl Source {
     /// Reads sample `number`; images are not decoded.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// The reason why it cannot be read.
     pub fn sample(&self, number: usize) -> Result<Sample<'_>, String> {
         let bytes = self.bytes(number)?;
         let Kind::Datum(shape) = self.kind else {
@@ -263,7 +263,7 @@ impl Source {
         Ok(Sample { bytes: Cow::Owned(sample.data), label: sample.label })
     }
 
-    /// A hash of what was listed: names, places, labels, and of files lengths and times of their last change.
+    /// A hash of the list: names, locations, labels, and lengths and modification times of files.
     pub(crate) fn identity(&self) -> Sha256 {
         let mut hash = Sha256::new();
         let file = |path: &Path, hash: &mut Sha256| {
@@ -291,19 +291,19 @@ impl Source {
     }
 }
 
-/// A sample that a reader of one file has listed.
+/// A sample listed by the reader of one file format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SampleEntry {
-    /// Within the file; may be empty.
+    /// The name within the file; may be empty.
     pub name: String,
-    /// Its class; 0 where only its content says it.
+    /// Its class; 0 if only its content specifies it.
     pub label: u32,
-    /// First byte and length, or what is wrong with it.
+    /// Offset and length, or what is wrong with it.
     pub place: Result<(u64, u64), String>,
 }
 
 impl SampleEntry {
-    /// A sample that cannot be had.
+    /// A broken sample.
     fn bad(name: impl Into<String>, reason: impl Into<String>) -> SampleEntry {
         SampleEntry { name: name.into(), label: 0, place: Err(reason.into()) }
     }

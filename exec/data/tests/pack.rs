@@ -1,5 +1,5 @@
-//! From every kind of source to a packed file and back: every sample once, the same bytes whatever the threads and interruptions,
-//! changed bytes found, broken samples named.
+//! Packs every kind of source and reads it back: every sample once, the same bytes whatever the threads and
+//! interruptions, changed bytes detected, broken samples named.
 
 mod sets;
 
@@ -21,7 +21,7 @@ fn packed(source: &Path, packing: &Packing) -> Result<Outcome, InputError> {
     pack(&Source::open(source, SetPart::Train)?, packing, |_| true)
 }
 
-/// How often each (label, bytes) is there.
+/// The number of occurrences of each (label, bytes).
 fn counted<'a>(samples: impl Iterator<Item = (u32, &'a [u8])>) -> BTreeMap<(u32, Vec<u8>), u32> {
     let mut counts = BTreeMap::new();
     samples.for_each(|(label, bytes)| *counts.entry((label, bytes.to_vec())).or_default() += 1);
@@ -65,7 +65,7 @@ proptest! {
         for (stop, cut) in stops.iter().zip(&cuts) {
             let stopped = pack(&list, &settings(&out, 3), |done| done < *stop);
             prop_assert!(stopped.is_ok() || !out.exists(), "no half a file");
-            // What a machine that loses power may leave: a journal cut anywhere, more of the blob than it tells of.
+            // A power loss may leave a journal truncated anywhere, and more samples than it records.
             let journal = folder.path().join("out.pack.journal");
             if let Ok(bytes) = fs::read(&journal) {
                 fs::write(&journal, &bytes[..bytes.len().saturating_sub(*cut)]).unwrap();

@@ -1,7 +1,9 @@
-//! Calibration: what one layer, one update, one load and one message take on this host, with intervals. Never a step.
+//! Calibrates this host: times single layers, updates, loads and messages, with confidence intervals. Never a training
+//! step.
 //!
-//! The figures go into a profile that the simulator's measured table reads; predictions are made from it before anything is
-//! trained. A profile keeps what it knows of other models: layers are known by their shapes, whoever has them.
+//! The figures go into a profile that the simulator's measured table reads; predictions are made from it before
+//! anything is trained. A profile keeps what it knows of other models: layers are identified by their shapes, in
+//! whatever model they occur.
 
 mod bench;
 mod input;
@@ -35,18 +37,19 @@ pub use needs::{Subject, check_room, missing};
 pub(crate) use row::of_layers;
 pub use row::{CalibrationRow, rows};
 
-/// Times that disturbed messages are timed.
+/// Attempts to time disturbed messages.
 const TRIALS: usize = 3;
-/// Bytes of decoded samples that loads are timed with.
+/// Bytes of decoded samples for timing loads.
 const LOADED_BYTES: u64 = 256 << 20;
 /// Repetitions of each operation in a pass.
 const REPETITIONS: usize = 4;
 /// Messages of each kind.
 const MESSAGES: usize = 240;
-/// Slices of a core's record of noise that a profile keeps: the last ones, ten seconds of work.
+/// Most slices of a core's noise trace that a profile keeps: the latest ten seconds of work.
 const MOST_NOISE: usize = 40_000;
 
-/// What this host is and what its roofs and messages take, without any layer; `note` is told what is being measured.
+/// This host's description, peak rates and message times, without any layer; `note` is called with what is being
+/// measured.
 ///
 /// # Errors
 /// A measurement that fails.
@@ -83,7 +86,8 @@ pub fn of_host(command: &str, quiet: &mut Quiet, mut note: impl FnMut(&str)) -> 
     })
 }
 
-/// Messages between two processes of the job on this host, if there are two. Every process calls it; the answer is in that of rank 0.
+/// Times messages between two processes of the job on this host, if there are two. Every process calls it; rank 0's
+/// process gets the result.
 ///
 /// # Errors
 /// A measurement that fails.
@@ -91,8 +95,9 @@ pub fn of_processes(launch: &mut Launch) -> Result<Option<TransportEntry>, Failu
     messages::between_processes(launch, MESSAGES)
 }
 
-/// Times what `subjects` do and adds it to a profile of this host, in place of what that knew of the same, by `command`; `note` is told
-/// what is being measured, and `quiet` which of it counts.
+/// Times the tasks of `subjects` and adds the figures to a profile of this host, replacing older ones of the same
+/// operations. `command` is recorded, `note` is called with what is being measured, and `quiet` discards disturbed
+/// measurements.
 pub fn add(profile: &mut Profile, subjects: &[Subject], command: &str, quiet: &mut Quiet, mut note: impl FnMut(&str)) {
     if subjects.is_empty() {
         return;
@@ -123,7 +128,7 @@ pub fn add(profile: &mut Profile, subjects: &[Subject], command: &str, quiet: &m
     lay_over(profile, fresh);
 }
 
-/// `layers of lenet at 16 and 64 samples, in parts of 2 ranks`: whose layers are measured.
+/// `layers of lenet at 16 and 64 samples, in parts of 2 ranks`: describes the measured layers.
 fn account(subjects: &[Subject]) -> String {
     let mut whose: Vec<String> = Vec::new();
     for Subject { program, .. } in subjects {
@@ -139,11 +144,11 @@ fn account(subjects: &[Subject]) -> String {
     format!("layers of {}", whose.join(", "))
 }
 
-/// What a single worker of each of `models` does at each of `batches` of `data`: which zeros a ReLU leaves decides how fast kernels
-/// are, so data are part of it.
+/// The programs of a single worker for each of `models` and `batches` on `data`. Data matter since the speed of kernels
+/// depends on which zeros a ReLU leaves.
 ///
 /// # Errors
-/// Batches of zero, data that cannot be had.
+/// Batches of zero, data that cannot be loaded.
 pub fn alone(models: &[Arc<Model>], batches: &[u32], data: &str) -> Result<Vec<(Program, Arc<Dataset>)>, InputError> {
     let mut programs = Vec::new();
     for model in models {
@@ -155,10 +160,10 @@ pub fn alone(models: &[Arc<Model>], batches: &[u32], data: &str) -> Result<Vec<(
     Ok(programs)
 }
 
-/// What all `configurations` of an experiment do, with what their loads are timed with.
+/// The programs of all `configurations` of an experiment, with the data for timing their loads.
 ///
 /// # Errors
-/// Data that cannot be had.
+/// Data that cannot be loaded.
 pub fn of_experiment(
     experiment: &Experiment,
     configurations: &[Configuration],
@@ -168,22 +173,22 @@ pub fn of_experiment(
     configurations.iter().map(|configuration| Ok((configuration.program()?, data.clone()))).collect()
 }
 
-/// The samples that loads are timed with. Images that are larger than the model's serve as well.
+/// The samples for timing loads. Images larger than the model's input are accepted.
 ///
 /// # Errors
-/// Data that cannot be had.
+/// Data that cannot be loaded.
 fn dataset(data: &str, model: &Model) -> Result<Arc<Dataset>, InputError> {
     let patch = Augmentation { patch: true, ..Augmentation::default() };
     // Where threads decode, a load only copies.
     Ok(Arc::new(Dataset::load_augmented(data, model, patch)?.0.in_memory(LOADED_BYTES)?))
 }
 
-/// One worker's program: each of its tasks once, one update of everything.
+/// One worker's program: each of its tasks once, one update of all parameters.
 pub(crate) fn one_worker(model: &Arc<Model>, batch: u32) -> Result<Program, InputError> {
     Job { bucket: Bucket::Whole, ..Job::new(model.clone(), 1, batch) }.program()
 }
 
-/// Plays `more` after what was recorded before, as far as a profile keeps it.
+/// Appends `more` to the trace recorded before, up to the length that a profile keeps.
 fn append(noise: &mut Option<NoiseTrace>, more: NoiseTrace) {
     let Some(known) = noise else {
         *noise = Some(more);

@@ -1,4 +1,5 @@
-//! Checkpoints: a training between two steps as a file, the folder that holds the last two, and going on from one.
+//! Checkpoints: writes a training between two steps to a file, manages the folder with the last two, and resumes from
+//! one.
 
 mod file;
 mod folder;

@@ -1,7 +1,7 @@
-//! One collective alone, measured: repetitions that start together, each as long as its slowest member.
+//! Measures a single collective: repetitions that start together, each as long as its slowest member.
 //!
-//! The first run is checked against the meaning of the collective, with small integers whose sums are exact in any order;
-//! the timed runs work on zeros, which stay zeros.
+//! The first run is checked against the definition of the collective, with small integers whose sums are exact in any
+//! order; the timed runs work on zeros, which stay zeros.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,28 +20,28 @@ use crate::run_failure::run_failure;
 /// Kinds of control messages.
 const COUNT: u32 = 1;
 const RESULT: u32 = 2;
-/// Seconds that the timed repetitions should take in all, and how many there are at least and at most.
+/// Target seconds of all timed repetitions, and their least and most number.
 const SECONDS: f64 = 1.0;
 const FEWEST: u64 = 5;
 const MOST: u64 = 200;
 
-/// A collective that is ready to be run.
+/// A collective that is ready to run.
 #[derive(Debug, Clone)]
 pub struct Meeting {
     schedule: Arc<Schedule>,
     window: u32,
-    /// What all contributions add up to, by the element's number modulo [`PERIOD`].
+    /// The sum of all contributions, by the element's number modulo [`PERIOD`].
     sums: [f32; PERIOD],
-    /// Of an alltoallv, by sender and receiver, where what is sent begins.
+    /// For an alltoallv, by sender and receiver: where the data sent begins.
     begins: Vec<u64>,
 }
 
-/// What was measured, in the process of rank 0.
+/// The measurements, in the process of rank 0.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// Of each repetition, the time of its slowest member.
+    /// For each repetition, the time of its slowest member.
     pub seconds: Vec<f64>,
-    /// Elements of the first run, over all members, that are not what the collective means.
+    /// Elements of the first run, over all members, that differ from the collective's definition.
     pub wrong: u64,
 }
 
@@ -52,7 +52,7 @@ enum Part {
 }
 
 impl Part {
-    /// Runs to the end, after [`Part::again`] unless it is the first time.
+    /// Runs to the end; call [`Part::again`] before every run but the first.
     fn complete(&mut self, end: &mut dyn Transport) -> Result<(), TransportError> {
         match self {
             Part::Own(exchange) => exchange.complete(end),
@@ -75,7 +75,7 @@ struct Memory {
 }
 
 impl Meeting {
-    /// The meeting that a schedule describes.
+    /// A collective with this schedule.
     pub fn new(schedule: Schedule) -> Meeting {
         let contributing = (0..schedule.members()).filter(|member| schedule.contributes(*member));
         let mut sums = [0.0; PERIOD];
@@ -91,16 +91,16 @@ impl Meeting {
         Meeting { window: schedule.window(), schedule: Arc::new(schedule), sums, begins }
     }
 
-    /// Bytes of memory that each member takes.
+    /// Bytes of memory per member.
     pub fn bytes(schedule: &Schedule) -> u128 {
         let separate = matches!(schedule.collective(), Collective::AllToAllV { .. });
         let elements = u128::from(schedule.elements()) * if separate { 2 } else { 1 };
-        // Of each pair a count and a beginning.
+        // For each pair a count and an offset.
         let tables = if separate { 16 * u128::from(schedule.members()) } else { 0 };
         tables + 4 * (elements + u128::from(scratch_elements(schedule, schedule.window())))
     }
 
-    /// Members whose data count.
+    /// Members that contribute data.
     pub fn contributors(&self) -> u32 {
         self.schedule.contributors()
     }
@@ -119,8 +119,8 @@ impl Meeting {
 
     /// The part of `member`; its memory must outlive the transport.
     fn part(&self, member: u32, memory: &mut Memory) -> Part {
-        // SAFETY: the memory belongs to the caller of the ranks and outlives every end; it is not touched while the exchange
-        // is in flight.
+        // SAFETY: the memory belongs to the caller of the ranks and outlives every endpoint; it is not accessed while
+        // the exchange is in flight.
         let (input, output, scratch) = unsafe {
             (
                 Region::new(memory.input.as_ptr(), memory.input.len()),
@@ -137,7 +137,7 @@ impl Meeting {
         Part::Own(Exchange::new(Arc::clone(&self.schedule), member, ranks, 0, buffers, self.window))
     }
 
-    /// Elements of `member` that are not what the collective means.
+    /// Elements of `member` that differ from the collective's definition.
     fn wrong(&self, member: u32, output: &[f32]) -> u64 {
         let (members, elements) = (self.schedule.members(), self.schedule.elements());
         let sum = |e: u64| self.sums[e as usize % PERIOD];
@@ -147,7 +147,7 @@ impl Meeting {
         let collective = self.schedule.collective();
         let block = |of: u32| collective.part(elements, self.contributors(), of);
         match collective {
-            // A dedicated server's own buffer holds nothing that anybody asks for.
+            // A dedicated server's own buffer is not part of the result.
             _ if member >= self.contributors() => 0,
             Collective::AllReduce | Collective::AllReduceOfNodes => differ(0..elements, &sum),
             Collective::ReduceScatter | Collective::ReduceScatterV { .. } => differ(block(member), &sum),
@@ -178,7 +178,7 @@ impl Meeting {
     }
 }
 
-/// The values of a member repeat after so many elements.
+/// Period of a member's values.
 const PERIOD: usize = 16;
 
 /// A small integer: sums of a million are exact.
@@ -186,8 +186,9 @@ fn value(member: u32, element: u64) -> f32 {
     ((element + 3 * u64::from(member)) % PERIOD as u64) as f32
 }
 
-/// Runs the meeting on the ranks of `launch`, and `shown` says how far it is; in processes other than rank 0's there is nothing to
-/// tell. Where no rank of this process gets through a repetition within `patience`, the process ends with the exit code of a stall.
+/// Runs the collective on the ranks of `launch`, reporting progress to `shown`; returns nothing in processes other than
+/// rank 0's. If no rank of this process completes a repetition within `patience`, the process ends with the exit code
+/// of a stall.
 ///
 /// # Errors
 /// A rank that fails.
@@ -210,11 +211,11 @@ pub fn measure(
     Ok(results.into_iter().flatten().next())
 }
 
-/// Who looks after the members of this process.
+/// Watches the members of this process.
 struct Watch<'a> {
-    /// Repetitions that members have ended.
+    /// Repetitions that members have completed.
     moves: &'a AtomicU64,
-    /// Where rank 0 says how far it is.
+    /// Where rank 0 reports progress.
     shown: &'a Estimate,
 }
 
@@ -236,7 +237,7 @@ fn member(
 ) -> Result<Option<Measured>, TransportError> {
     let (rank, ranks) = (end.rank().0, end.ranks());
     let mut part = meeting.part(rank, memory);
-    // One that is checked and one that counts the others; how many these are is not yet known.
+    // One checked run and one that determines the number of the others, which is not yet known.
     let least = 2 + repetitions.map_or(FEWEST, u64::from);
     watch.show(rank, 0, least);
     part.complete(end)?;
@@ -252,7 +253,7 @@ fn member(
         watch.moves.fetch_add(1, Ordering::Relaxed);
         Ok::<u64, TransportError>(start.elapsed().as_nanos() as u64)
     };
-    // The second run is warm; rank 0 takes it as the measure of all others.
+    // The second run is warm; rank 0 sizes all others by it.
     let first = once(end)?;
     let count = match rank {
         0 => {

@@ -1,7 +1,8 @@
-//! Time to accuracy: how many samples training takes to a target, as tables or logged runs say, times what a sample takes.
+//! Computes time to accuracy: the number of samples to a target, from tables or logged runs, times the predicted time
+//! per sample.
 //!
-//! Throughput is predicted; how many samples it takes is not: nobody can tell that without training. It is read from where it
-//! is known, for global batches between those, and never beyond them.
+//! Throughput is predicted; the number of samples is not, since it cannot be known without training. It is read where
+//! it is known, interpolated for global batches in between, and never extrapolated.
 
 mod logged;
 mod table;
@@ -13,37 +14,37 @@ use lockstep_report::PredictedRow;
 use lockstep_topology::{InputError, RECORD, read_text};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Share of intervals that hold the mean.
+/// Coverage of the intervals of the mean.
 const CONFIDENCE: f64 = 0.95;
 
-/// How fast a model converges by global batch.
+/// Samples to a target by global batch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Convergence {
     /// The model that was trained.
     model: String,
-    /// What was to be reached, for people.
+    /// The target, in words.
     target: String,
-    /// Where it is known from.
+    /// The source of the figures.
     source: String,
-    /// At least one, in no order.
+    /// At least one, in any order.
     points: Vec<Point>,
 }
 
-/// What is known of one way to train.
+/// The figures for one way to train.
 #[derive(Debug, Clone, PartialEq)]
 struct Point {
     global_batch: u64,
-    /// The strategy that it holds for; `None`: for all.
+    /// The strategy that it applies to; `None`: to all.
     strategy: Option<String>,
-    /// The learners on each device that it holds for; `None`: for all.
+    /// The number of learners per device that it applies to; `None`: to all.
     learners: Option<u32>,
-    /// Samples to the target, of each run that reached it.
+    /// Samples to the target, for each run that reached it.
     samples: Vec<f64>,
-    /// Runs that did not.
+    /// Runs that did not reach it.
     missed: u32,
 }
 
-/// A number of samples, and the interval that the mean lies in where several runs tell one.
+/// A number of samples, with a confidence interval of the mean where there are several runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Samples {
     mean: f64,
@@ -51,10 +52,11 @@ struct Samples {
 }
 
 impl Convergence {
-    /// What the file at `path` says: a table of epochs (TOML), or the report of runs with a target (`exec run --format json`).
+    /// Reads the file at `path`: a table of epochs (TOML), or the report of runs with a target
+    /// (`exec run --format json`).
     ///
     /// # Errors
-    /// A file that cannot be read or says nothing of use, with its line.
+    /// A file that cannot be read or holds no usable figures, with its line.
     pub fn load(path: &Path) -> Result<Convergence, InputError> {
         let file = path.display().to_string();
         let cure = "name a table of epochs or a report of exec run";
@@ -65,7 +67,8 @@ impl Convergence {
         }
     }
 
-    /// Fills in the times to the target of `rows`; the notes say what they rest on, and at which batch a larger one stops paying.
+    /// Fills in the times to the target of `rows`; the notes state their sources, and the batch beyond which a larger
+    /// one does not pay.
     pub fn tell(&self, rows: &mut [PredictedRow]) -> Vec<String> {
         let mut notes = vec![format!("time to accuracy: {} of {}, {}", self.target, self.model, self.source)];
         let mut add = |note: String| {
@@ -78,7 +81,8 @@ impl Convergence {
                 Err(reason) => add(reason),
                 Ok(samples) => {
                     let time_s = |samples: f64| samples / row.images_per_s;
-                    // The two errors are independent: one of how models learn, one of how long kernels and messages take.
+                    // The two errors are independent: one of how models learn, one of how long kernels and messages
+                    // take.
                     let of_time = row.error_bar_pct.unwrap_or(0.0) / 100.0;
                     let interval = samples.interval.map(|(low, high)| {
                         let reach = |end: f64| (end / samples.mean - 1.0).hypot(of_time);
@@ -94,7 +98,7 @@ impl Convergence {
         notes
     }
 
-    /// Samples to the target of a row's configuration, or why nobody knows.
+    /// Samples to the target of a row's configuration, or why they are unknown.
     fn samples(&self, row: &PredictedRow) -> Result<Samples, String> {
         let setting = &row.setting;
         if setting.model != self.model {
@@ -110,7 +114,7 @@ impl Convergence {
         if let (Some((low, first)), Some((high, second))) =
             (known.range(..=batch).next_back(), known.range(batch..).next())
         {
-            // The mean of those that got there would be too good for all of them.
+            // The mean over only the runs that reached the target would be too optimistic.
             if let Some((at, point)) = [(low, first), (high, second)].into_iter().find(|(_, point)| point.missed > 0) {
                 let (missed, runs) = (point.missed, point.missed as usize + point.samples.len());
                 return Err(format!("global batch {batch}: at {at} {missed} of {runs} runs did not get there"));
@@ -125,7 +129,7 @@ impl Convergence {
     }
 }
 
-/// Mean of runs, with Student's interval for it where there are several.
+/// Mean of runs, with Student's interval where there are several.
 fn mean(samples: &[f64]) -> Samples {
     let count = samples.len() as f64;
     let mean = samples.iter().sum::<f64>() / count;
@@ -133,20 +137,20 @@ fn mean(samples: &[f64]) -> Samples {
     Samples { mean, interval }
 }
 
-/// Half the width of Student's 95 % interval for the mean of `values`; of two or more.
+/// Half the width of Student's 95 % interval for the mean of `values`; `None` for fewer than two.
 pub fn reach(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
     (values.len() > 1).then(|| {
         let mean = values.iter().sum::<f64>() / count;
         let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
-        // One degree of freedom and more is what the distribution takes.
+        // The distribution requires at least one degree of freedom.
         let student =
             StudentsT::new(0.0, 1.0, count - 1.0).map_or(f64::NAN, |t| t.inverse_cdf((1.0 + CONFIDENCE) / 2.0));
         student * (variance / count).sqrt()
     })
 }
 
-/// At `batch` between two batches: a power law through both.
+/// Interpolates at `batch` between two batches by a power law.
 fn between((low, first): (u64, Samples), (high, second): (u64, Samples), batch: u64) -> Samples {
     if low == high {
         return first;
@@ -164,7 +168,7 @@ fn between((low, first): (u64, Samples), (high, second): (u64, Samples), batch: 
 /// By global batch: the least time to the target in seconds, and its row.
 type Series<'a> = BTreeMap<u64, (f64, &'a PredictedRow)>;
 
-/// For the rows of one cluster, strategy and scenario: at which global batch the target is reached first.
+/// For the rows of one cluster, strategy and scenario: the global batch that reaches the target first.
 fn pays(rows: &[PredictedRow]) -> Vec<String> {
     let mut groups: BTreeMap<(&str, &str, Option<&str>), Series<'_>> = BTreeMap::new();
     for row in rows {

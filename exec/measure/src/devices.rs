@@ -1,4 +1,4 @@
-//! Opens what measured runs compute on: cores, GPUs, or nothing.
+//! Opens the devices of measured runs: CPU cores, GPUs, or the null device.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use lockstep_exec::device::{Cpus, DeviceError, Devices, Nulls};
 use lockstep_experiment::{Device, Experiment};
 use lockstep_topology::{ErrorPlace, InputError};
 
-/// What the runs of an experiment compute on.
+/// The devices of the runs of an experiment.
 ///
 /// # Errors
-/// Numbers that it does not compute in, a library that is missing, no GPU, one that is too old.
+/// An unsupported number format, a missing library, no GPU, or one that is too old.
 pub fn devices(experiment: &Experiment) -> Result<Arc<dyn Devices>, InputError> {
     let device = experiment.computes_on()?;
     Ok(match gpus(device).map_err(|error| experiment.locate(error))? {
@@ -20,7 +20,7 @@ pub fn devices(experiment: &Experiment) -> Result<Arc<dyn Devices>, InputError> 
     })
 }
 
-/// The GPUs of this machine, where ranks have some.
+/// The GPUs of this machine, if ranks use them.
 ///
 /// # Errors
 /// As [`devices`].

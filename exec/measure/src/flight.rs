@@ -1,4 +1,5 @@
-//! The file of a flight recorder: what the ranks of one process did last, and what several such files say together.
+//! Reads and writes flight record files: the last operations of one process's ranks; and combines several such files
+//! into a report.
 
 use std::path::{Path, PathBuf};
 
@@ -12,32 +13,32 @@ use crate::host::Host;
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// What one process has on record.
+/// The record of one process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     version: u32,
     /// Its host.
     pub host: String,
-    /// Its number with the system.
+    /// Its process id.
     pub pid: u32,
     /// When it was written.
     pub written: String,
     /// Ranks of the whole job.
     pub ranks: u32,
-    /// Those of the process.
+    /// The records of its ranks.
     pub flights: Vec<Flight>,
 }
 
 impl Record {
-    /// Of this process, now.
+    /// A record of this process, now.
     pub fn new(ranks: u32, flights: &[Flight]) -> Record {
         let host = Host::find();
         let (pid, flights) = (std::process::id(), flights.to_vec());
         Record { version: VERSION, host: host.name, pid, written: host.date, ranks, flights }
     }
 
-    /// Writes it into `folder`, under the number of its first rank; gives the place.
+    /// Writes it into `folder`, named after its first rank; returns the path.
     ///
     /// # Errors
     /// A folder that cannot be written.
@@ -51,7 +52,7 @@ impl Record {
     /// The record in a file.
     ///
     /// # Errors
-    /// A file that cannot be read or is no such record.
+    /// A file that cannot be read or is not a flight record.
     pub fn load(path: &Path) -> Result<Record, InputError> {
         let shown = path.display().to_string();
         let text = read_text(path, RECORD)
@@ -62,7 +63,7 @@ impl Record {
     /// The record in `text`, the content of the file that errors call `shown`.
     ///
     /// # Errors
-    /// What is no such record.
+    /// Not a flight record.
     pub fn parse(shown: &str, text: &str) -> Result<Record, InputError> {
         let wrong = |message: String| InputError::new(shown, "", message);
         let record: Record = serde_json::from_str(text)
@@ -74,7 +75,7 @@ impl Record {
     }
 }
 
-/// What records of one job say together, on one screen.
+/// The combined report on records of one job, on one screen.
 pub fn account(records: &[Record]) -> String {
     let ranks = records.iter().map(|record| record.ranks).max().unwrap_or(0);
     let mut flights: Vec<Flight> = records.iter().flat_map(|record| record.flights.clone()).collect();

@@ -1,24 +1,24 @@
-//! What this host is called, what CPU it has, and what time it is: facts that stand in a profile; and the cores to measure on.
+//! Reports this host's name, CPU and time, for profiles, and the cores to measure on.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use lockstep_exec::Pins;
 
-/// This host, now.
+/// A description of this host, now.
 #[derive(Debug, Clone)]
 pub struct Host {
     /// Its name.
     pub name: String,
-    /// Its CPU, as it calls itself.
+    /// Its CPU, as the CPU names itself.
     pub cpu: String,
     /// Cores that this process may use.
     pub cores: usize,
-    /// Now, RFC 3339 in UTC.
+    /// The current date, RFC 3339 in UTC.
     pub date: String,
 }
 
 impl Host {
-    /// Looks around; what cannot be found is called unknown.
+    /// Gathers the description; what cannot be found is "unknown".
     pub fn find() -> Host {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let or_unknown = |text: String| if text.is_empty() { "unknown".to_owned() } else { text };
@@ -41,27 +41,27 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Those that the system gives this process.
+    /// The cores that the system allows this process.
     pub fn find() -> Cores {
         Cores::of(given())
     }
 
-    /// All of the host that this process might be given: a launcher binds each process to some.
+    /// All cores of the host that this process might be given: a launcher binds each process to some.
     pub fn of_host() -> Cores {
         Cores { count: Pins::everywhere().max(given()), anywhere: true }
     }
 
-    /// So many, whether there are as many or not.
+    /// `count` cores, whether or not there are as many.
     pub fn of(count: usize) -> Cores {
         Cores { count: count.max(1), anywhere: false }
     }
 
-    /// How many.
+    /// Number of cores.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// A core for each of so many threads.
+    /// One core for each of `threads` threads.
     pub fn pins(&self, threads: usize) -> Pins {
         if self.anywhere { Pins::anywhere(threads) } else { Pins::new(threads, 1) }
     }
@@ -72,7 +72,7 @@ pub fn now_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// Cores that the system gives this process.
+/// Number of cores that the system allows this process.
 fn given() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get())
 }

@@ -1,4 +1,5 @@
-//! Ctrl-C: what is known so far is printed or kept, and the process ends with 128 + the signal's number, as shells expect.
+//! Handles Ctrl-C: prints or saves what is known so far, and ends the process with 128 + the signal's number, as shells
+//! expect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +10,12 @@ use lockstep_report::progress::tell;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::flag;
 
-/// A run that is asked to end has so long for the steps under way and its checkpoint.
+/// After an interrupt a run has this long for the steps in progress and its checkpoint.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Runs `last_words` when the user interrupts, then ends the process; once in a process.
+/// Runs `last_words` when the user interrupts, then ends the process; can be called once in a process.
 ///
-/// `last_words` runs on a thread of its own, beside whatever goes on.
+/// `last_words` runs on a thread of its own, concurrently with all others.
 ///
 /// # Errors
 /// A second call, or a system that refuses.
@@ -26,13 +27,13 @@ pub fn on_interrupt(mut last_words: impl FnMut() + Send + 'static) -> Result<(),
     ctrlc::set_handler(handler).map_err(|error| Failure::Run(format!("interrupts cannot be caught: {error}")))
 }
 
-/// Whether the user has asked for the end.
+/// Whether the user has interrupted the run.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Takes interrupts from now on; once in a process. A run that has not ended 5 s after the first one, and any run at the
-    /// second, ends at once; the process that `speaks` says so.
+    /// Handles interrupts from now on; can be called once in a process. A run that has not ended 5 s after the first
+    /// interrupt, and any run at the second, ends at once; the process that `speaks` prints a message.
     ///
     /// # Errors
     /// As [`on_interrupt`].
@@ -58,18 +59,18 @@ impl Interrupt {
         Ok(asked)
     }
 
-    /// Whether it was.
+    /// Whether there was an interrupt.
     pub fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Whether the user has asked what goes on, by SIGUSR1.
+/// Whether the user has asked for a status report, by SIGUSR1.
 #[derive(Debug, Clone, Default)]
 pub struct Signal(Arc<AtomicBool>);
 
 impl Signal {
-    /// Takes the signal from now on.
+    /// Handles the signal from now on.
     ///
     /// # Errors
     /// A system that refuses.
@@ -80,7 +81,7 @@ impl Signal {
         Ok(signal)
     }
 
-    /// Whether it has come since this was last asked.
+    /// Whether it has arrived since the last call.
     pub fn came(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }

@@ -1,4 +1,5 @@
-//! What the hosts of a job say of themselves, whether every two processes reach each other, and what to do where they do not.
+//! Checks the hosts of a job: reports their facts, tests that every two processes reach each other, and says what to do
+//! where they do not.
 //!
 //! It runs where a job would run, under its launcher, so it sees what a job would see.
 
@@ -20,41 +21,41 @@ use crate::host::{Host, now_s};
 use crate::launch::Launch;
 use crate::operation::STALL_LIMIT;
 
-/// A pair that has not met for so long does not.
+/// A pair that has not exchanged messages after this long is considered unreachable.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Messages of which a pair's round trip is the shortest.
+/// Messages per pair; the shortest round trip counts.
 const ROUNDS: u64 = 5;
-/// Clocks that are further apart confuse whoever reads dates of two hosts.
+/// Clocks that differ by more than this make dates of two hosts incomparable.
 const CLOCKS_S: f64 = 0.5;
-/// Less shared memory than this is too little for the segments of an MPI library.
+/// An MPI library's segments need at least this much shared memory.
 const LEAST_SHARED: Bytes = Bytes(64 << 20);
 
-/// What one process says.
+/// The facts of one process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Facts {
     host: String,
-    /// Of lockstep, and how it was built.
+    /// Version and build of lockstep.
     version: String,
     mpi: String,
     cpu: String,
     cores: usize,
-    /// Bytes that are free in /dev/shm.
+    /// Free bytes in /dev/shm.
     shared: Option<u64>,
-    /// Whether it sees the file that the first process has made.
+    /// Whether it sees the file that the first process has created.
     sees: bool,
-    /// Seconds since 1970 at a moment that all processes have in common.
+    /// Seconds since 1970 at a moment that all processes share.
     now_s: f64,
-    /// Seconds that this moment took.
+    /// Duration of that moment, in seconds.
     within_s: f64,
-    /// The slowest of the shortest round trips with each other process, in seconds.
+    /// The longest of the shortest round trips with each other process, in seconds.
     round_trip_s: f64,
 }
 
-/// What is to be said of each host of the job that has started this process, in that of rank 0. Where processes do not meet, this one
-/// says so and ends.
+/// The findings on each host of the job that started this process, in rank 0's process. Where processes do not reach
+/// each other, prints which and ends this process.
 ///
 /// # Errors
-/// No MPI in this binary; a message that is lost.
+/// No MPI in this binary; a lost message.
 pub fn job_hosts() -> Result<Option<Vec<CheckRow>>, Failure> {
     let asked = Experiment { transport: TransportKind::Mpi, ..Experiment::default() };
     let own = Host::find();
@@ -68,7 +69,7 @@ pub fn job_hosts() -> Result<Option<Vec<CheckRow>>, Failure> {
     look(&mut launch, own, &names)
 }
 
-/// Says who waits for whom, and what to do; ends the process.
+/// Prints which process waits for which, and what to do; ends the process.
 fn end_apart(what: &str) {
     tell(&format!(
         "{what} within {PATIENCE:?}: open the ports between the hosts, or name the network that all have, as in mpirun --mca \
@@ -106,10 +107,10 @@ fn look(launch: &mut Launch, own: Host, names: &[String]) -> Result<Option<Vec<C
     all.map(|all| Some(rows(&all))).map_err(|_| Failure::Run(OTHER_BUILD.to_owned()))
 }
 
-/// What follows where processes do not even speak alike.
+/// The advice where processes do not even speak the same protocol.
 const OTHER_BUILD: &str = "a process of another build answered: copy one lockstep to all hosts";
 
-/// An empty file in the folder of the first process, which goes away again.
+/// An empty file in the first process's folder, deleted on drop.
 struct Mark {
     path: PathBuf,
     made: bool,
@@ -127,13 +128,13 @@ impl Mark {
 impl Drop for Mark {
     fn drop(&mut self) {
         if self.made {
-            // It is empty, and is named after who made it.
+            // It is empty, and its name contains its creator.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// The clock at a moment that all processes have in common, and how long that moment is.
+/// The clock at a moment that all processes share, and how long that moment lasted.
 fn moment(launch: &Launch) -> (f64, f64) {
     launch.texts("");
     let begun = Instant::now();
@@ -141,7 +142,7 @@ fn moment(launch: &Launch) -> (f64, f64) {
     (now_s(), begun.elapsed().as_secs_f64())
 }
 
-/// Has every two processes send each other messages; the longest of the pairs' round trips, in seconds.
+/// Exchanges messages between every two processes; returns the longest of the pairs' round trips, in seconds.
 fn meet(launch: &mut Launch, names: &[String]) -> Result<f64, Failure> {
     let (waits_for, moves) = (AtomicU32::new(0), AtomicU64::new(0));
     let count = launch.processes();
@@ -154,7 +155,8 @@ fn meet(launch: &mut Launch, names: &[String]) -> Result<f64, Failure> {
     let met = patiently(PATIENCE, &moves, late, || {
         launch.run_ranks(count, vec![()], |end, ()| {
             let mut longest = 0.0f64;
-            // Of as many processes as a power of two these rounds are all pairs, each process in one pair at a time.
+            // For a number of processes rounded up to a power of two these rounds cover all pairs, with each process in
+            // one pair at a time.
             for round in 1..count.next_power_of_two() {
                 let other = own ^ round;
                 if other >= count {
@@ -205,7 +207,7 @@ fn rows(all: &[Facts]) -> Vec<CheckRow> {
     std::iter::once(job).chain(hosts.iter().flat_map(of_host)).collect()
 }
 
-/// The rows of a host whose processes said `own`, beside the first host.
+/// The rows of a host whose processes reported `own`, compared with the first host.
 fn of_host(own: &[&Facts], first: &Facts) -> Vec<CheckRow> {
     let one = own[0];
     let row = |check: &str, found: String, wrong: bool, cure: String| {
@@ -280,7 +282,7 @@ mod tests {
         }
     }
 
-    /// What is missing of a job of two processes on `a` and one on `b`, which `change` alters.
+    /// The findings on a job of two processes on `a` and one on `b`, as altered by `change`.
     fn missing(change: impl Fn(&mut Facts)) -> Vec<String> {
         let mut all = [facts("a"), facts("a"), facts("b")];
         change(&mut all[2]);

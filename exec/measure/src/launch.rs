@@ -1,6 +1,6 @@
-//! `Launch`: how the ranks of a run come to life, as threads of this process or as the processes that `mpirun` started.
+//! `Launch`: starts the ranks of a run, as threads of this process or in the processes that `mpirun` started.
 //!
-//! The one place of the command line that knows the cargo feature `mpi`.
+//! The only place in the command line that depends on the cargo feature `mpi`.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -28,11 +28,11 @@ use {
 /// Whether this binary can run over MPI.
 pub const HAS_MPI: bool = cfg!(feature = "mpi");
 
-/// What a process waits for that no rank of it can report on.
+/// What a process waits for that none of its ranks can report.
 #[cfg(feature = "mpi")]
 const OTHERS: &str = "another process of the job has not come so far";
 
-/// Ends this process, in which `what` was so for too long.
+/// Ends this process because `what` has lasted longer than `patience`.
 pub(crate) fn end_late(patience: Duration, what: &str) {
     tell(&format!("the run has stalled: for {patience:?} {what}"));
     std::process::exit(STALLED);
@@ -40,23 +40,24 @@ pub(crate) fn end_late(patience: Duration, what: &str) {
 
 /// The processes of a job.
 pub enum Launch {
-    /// This one, a thread per rank.
+    /// This process, with one thread per rank.
     Threads,
-    /// Those that `mpirun` started.
+    /// The processes that `mpirun` started.
     #[cfg(feature = "mpi")]
     Mpi {
-        /// This one's part.
+        /// This process's part.
         processes: Box<Processes>,
-        /// What waits for all processes may wait for so long.
+        /// Limit of operations that wait for all processes.
         patience: Duration,
     },
 }
 
 impl Launch {
-    /// As the experiment's transport asks; a process that never comes ends the others after ten times the stall limit.
+    /// Launches with the experiment's transport; a process that never joins ends the others after ten times the stall
+    /// limit.
     ///
     /// # Errors
-    /// MPI in a binary without it, or a library that cannot serve.
+    /// MPI in a binary without it, or an unsuitable library.
     #[cfg_attr(not(feature = "mpi"), allow(unused_variables))]
     pub fn new(experiment: &Experiment, stall_limit: Duration) -> Result<Launch, Failure> {
         match experiment.transport {
@@ -87,7 +88,7 @@ impl Launch {
         Experiment { processes, ..experiment.clone() }
     }
 
-    /// Whether this process prints: the only one, or that of rank 0.
+    /// Whether this process prints: the only one, or rank 0's.
     pub fn speaks(&self) -> bool {
         match self {
             Launch::Threads => true,
@@ -96,10 +97,10 @@ impl Launch {
         }
     }
 
-    /// Goes on where all processes can: each hands in what it has, and none goes on to wait for one that failed.
+    /// Continues only if all processes can: each passes its own result, so none waits for one that failed.
     ///
     /// # Errors
-    /// In the first process that failed its own failure, in all others that it was elsewhere.
+    /// The first failing process gets its own failure, all others that a process elsewhere failed.
     pub fn all<T, E: Into<Failure>>(&self, own: Result<T, E>) -> Result<T, Failure> {
         match self {
             Launch::Threads => own.map_err(E::into),
@@ -115,10 +116,10 @@ impl Launch {
         }
     }
 
-    /// Has the process of rank 0 alone do some work; the others sleep until it is done, and fail if it fails.
+    /// Does work in rank 0's process alone; the others sleep until it is done, and fail if it fails.
     ///
     /// # Errors
-    /// In the process of rank 0 its failure, in all others that it was elsewhere.
+    /// Rank 0's process gets its failure, all others that a process elsewhere failed.
     pub fn first<T>(&mut self, work: impl FnOnce() -> Result<T, Failure>) -> Result<Option<T>, Failure> {
         match self {
             Launch::Threads => work().map(Some),
@@ -135,7 +136,7 @@ impl Launch {
         }
     }
 
-    /// The number that the process of rank 0 has, told to all; the others' are not looked at.
+    /// Broadcasts the number of rank 0's process; the others' are ignored.
     pub fn told(&self, own: u32) -> u32 {
         match self {
             Launch::Threads => own,
@@ -144,7 +145,7 @@ impl Launch {
         }
     }
 
-    /// A text of each process, in order; every process calls it.
+    /// Gathers a text from each process, in order; every process calls it.
     pub fn texts(&self, own: &str) -> Vec<String> {
         match self {
             Launch::Threads => vec![own.to_owned()],
@@ -165,7 +166,7 @@ impl Launch {
         }
     }
 
-    /// How the MPI library calls itself; nothing where there is none.
+    /// The MPI library's name for itself; empty without MPI.
     pub fn library(&self) -> String {
         match self {
             Launch::Threads => String::new(),
@@ -192,10 +193,10 @@ impl Launch {
         }
     }
 
-    /// Refuses configurations that the processes cannot run, before anything is taken for the first of them.
+    /// Refuses configurations that the processes cannot run, before anything is allocated for the first of them.
     ///
     /// # Errors
-    /// Ranks that do not divide among the processes that `mpirun` started, and what [`check_run`] refuses.
+    /// Ranks that cannot be divided among the processes that `mpirun` started, and what [`check_run`] refuses.
     pub fn check(&self, experiment: &Experiment, configurations: &[Configuration]) -> Result<(), InputError> {
         let devices = devices(experiment)?;
         let check = |configuration: &Configuration| {
@@ -208,15 +209,15 @@ impl Launch {
         configurations.iter().try_for_each(check).map_err(|error| experiment.locate(error))
     }
 
-    /// Whether so many ranks divide among the processes.
+    /// Whether `ranks` ranks can be divided among the processes.
     ///
     /// # Errors
-    /// What does not, with a cure.
+    /// The mismatch, with a cure.
     pub fn check_ranks(&self, ranks: u32) -> Result<(), String> {
         ranks_of_each(ranks, self.processes()).map(drop)
     }
 
-    /// The ranks of this process, of so many that divide.
+    /// The ranks of this process, if `ranks` are divided among all.
     pub fn here(&self, ranks: u32) -> Range<u32> {
         match self {
             Launch::Threads => 0..ranks,
@@ -228,8 +229,8 @@ impl Launch {
         }
     }
 
-    /// Runs `body` as each of `ranks` ranks; `states` are those of [`Launch::here`], and what messages read and write
-    /// belongs into them.
+    /// Runs `body` as each of `ranks` ranks; `states` are those of [`Launch::here`], and memory that messages read and
+    /// write belongs in them.
     ///
     /// # Errors
     /// The first rank that fails.
@@ -252,7 +253,7 @@ impl Launch {
         }
     }
 
-    /// How many processes take part.
+    /// Number of processes.
     pub fn processes(&self) -> u32 {
         match self {
             Launch::Threads => 1,
@@ -261,7 +262,7 @@ impl Launch {
         }
     }
 
-    /// Runs a program; its result is there in the process of rank 0 only.
+    /// Runs a program; only rank 0's process gets its result.
     ///
     /// # Errors
     /// See [`lockstep_exec::run`].

@@ -1,4 +1,4 @@
-//! What a machine does: measured runs with their checkpoints and records, calibration, and how long a collective takes.
+//! Measures what a machine does: runs with their checkpoints and records, calibration, and collectives.
 
 pub mod calibrate;
 pub mod checkpoint;

@@ -1,4 +1,5 @@
-//! What training a model takes of a device's memory: a buffer for each tensor, as planned, and the least that is live at once.
+//! Reports the device memory that training a model needs: with a buffer per tensor, as planned, and the least that is
+//! live at once.
 
 use std::sync::Arc;
 
@@ -10,14 +11,14 @@ use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
 /// Optimizer state per parameter: momentum.
 const OPTIMIZER_ELEMENTS: u64 = 1;
-/// What Koliousis et al. 2019, §4.5, give for the outputs of ResNet-50's operators, without the batch: 7.5 GB, in the units in
-/// which they call its 25.5 million parameters 97.5 MB.
+/// The size that Koliousis et al. 2019, §4.5, give for the outputs of ResNet-50's operators, without the batch: 7.5 GB,
+/// in the units in which they call its 25.5 million parameters 97.5 MB.
 const CROSSBOW_BYTES: f64 = 7.5 * (1u64 << 30) as f64;
 
-/// The rows of `models show --memory`, and what there is to say about them.
+/// The rows of `models show --memory`, and notes on them.
 ///
 /// # Errors
-/// A batch of no sample, or sizes that overflow.
+/// A batch without samples, or sizes that overflow.
 pub fn rows(model: &Arc<Model>, batch: u32) -> Result<(Vec<MemoryRow>, Vec<String>), InputError> {
     let program = |fuse: bool, batch: u32| Job { fuse, ..Job::new(model.clone(), 1, batch) }.program();
     let apart = program(false, batch).map_err(|error| error.at(ErrorPlace::Flag("batch")))?;
@@ -55,7 +56,7 @@ pub fn rows(model: &Arc<Model>, batch: u32) -> Result<(Vec<MemoryRow>, Vec<Strin
     ];
     if model.name() == "resnet-50" {
         let per_sample = |batch: u32| program(false, batch).map(|program| of(&program).unplanned as f64);
-        // Tensors begin on cache lines, so bytes are not quite in proportion.
+        // Tensors are aligned to cache lines, so bytes are not exactly proportional.
         let first = (CROSSBOW_BYTES / per_sample(64)? * 64.0).round().max(1.0) as u32;
         notes.push(format!(
             "Koliousis et al. 2019, §4.5: 7.5 GB for the outputs of 384 operators, up to 50 % of it saved; here {} tensors take \
@@ -75,7 +76,7 @@ fn row(part: &str, [unplanned_bytes, planned_bytes, live_bytes]: [u64; 3]) -> Me
 mod tests {
     use super::*;
 
-    /// Never below what is live, never above everything side by side, for every model and variant.
+    /// Never below what is live, never above a buffer per tensor, for every model and variant.
     #[test]
     fn plans_of_the_zoo_lie_between_live_and_unplanned() {
         for name in lockstep_readers::zoo() {
@@ -89,7 +90,7 @@ mod tests {
             }
             let activations = rows.iter().find(|row| row.part == "activations").expect("a row of them");
             assert!(activations.planned_bytes < activations.unplanned_bytes, "{name}");
-            // A greedy plan of these DAGs is nearly as small as any can be.
+            // A greedy plan of these DAGs is nearly as small as possible.
             assert!(
                 activations.planned_bytes as f64 <= 1.25 * activations.live_bytes as f64,
                 "{name}: {activations:?}"

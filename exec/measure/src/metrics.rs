@@ -1,4 +1,4 @@
-//! Metrics of a run while it goes on: a line of JSON a step, appended to a file, each step of a training once.
+//! Appends metrics of a running training to a file: one line of JSON per step, each step of a training once.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,19 +22,19 @@ const FLAG: ErrorPlace = ErrorPlace::Flag("metrics");
 struct Line<'a> {
     configuration: &'a str,
     seed: u64,
-    /// What is trained; see [`training`].
+    /// Identifies the training; see [`training`].
     training: &'a str,
     /// Steps since training began.
     step: u64,
-    /// Mean over the samples of rank 0; nothing where it is no number.
+    /// Mean over the samples of rank 0; `None` where it is not finite.
     loss: Option<f64>,
-    /// Of the last step.
+    /// In the last step.
     images_per_s: f64,
     /// Since the file was opened.
     elapsed_s: f64,
 }
 
-/// What decides whether a line stays when a training goes on.
+/// The fields that decide whether a line is kept when a training resumes.
 #[derive(Debug, Deserialize)]
 struct Place {
     configuration: String,
@@ -42,19 +42,19 @@ struct Place {
     step: u64,
 }
 
-/// A training that goes on, whose lines beyond the checkpoint come again.
+/// A training that resumes; lines after its checkpoint will be written again.
 #[derive(Debug, Clone, Copy)]
 pub struct Resumed<'a> {
-    /// What is trained; see [`training`].
+    /// Identifies the training; see [`training`].
     pub training: &'a str,
-    /// The configuration that goes on, and the steps of its batch that are done.
+    /// The resuming configuration, and the steps done in terms of its batch.
     pub now: (&'a str, u64),
-    /// The configuration that wrote the checkpoint, and the steps of its batch that were done.
+    /// The configuration that wrote the checkpoint, and the steps done in terms of its batch.
     pub before: (&'a str, u64),
 }
 
 impl Resumed<'_> {
-    /// The line's place, if it is of this training.
+    /// The line's fields, if it is of this training.
     fn place(&self, line: &[u8]) -> Option<Place> {
         serde_json::from_slice(line).ok().filter(|place: &Place| place.training == self.training)
     }
@@ -64,14 +64,15 @@ impl Resumed<'_> {
         self.place(line).is_some_and(|place| (&*place.configuration, place.step) == self.before)
     }
 
-    /// Whether the line, behind the last such step or not, is of a step that this training is about to do again.
+    /// Whether the line is of a step that this training is about to repeat; `is_behind`: it comes after the last such
+    /// step.
     fn repeats(&self, line: &[u8], is_behind: bool) -> bool {
         let beyond = |place: &Place, (of, done)| place.configuration == of && place.step > done;
         self.place(line).is_some_and(|place| is_behind || beyond(&place, self.now) || beyond(&place, self.before))
     }
 }
 
-/// A short name of what is trained, of the values by flag that decide it: the same for runs that go on from each other.
+/// A short identifier of a training, from the settings that determine it: the same for runs that resume each other.
 pub fn training(values: &BTreeMap<String, String>) -> String {
     let mut identity = Identity::default();
     values.iter().for_each(|(flag, value)| identity.set(flag, value));
@@ -83,7 +84,7 @@ pub struct Metrics {
     path: PathBuf,
     destination: Destination,
     begun: Instant,
-    /// Nothing after an error; and when the last line was written.
+    /// The file, `None` after an error; and when the last line was written.
     file: Mutex<(Option<Box<dyn Write + Send>>, Instant)>,
 }
 
@@ -94,10 +95,10 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// Appends to the file at `path`, which is made if it does not exist.
+    /// Opens the file at `path` for appending, creating it if needed.
     ///
     /// # Errors
-    /// A place that cannot be written.
+    /// A path that cannot be written.
     pub fn open(path: &Path) -> Result<Metrics, InputError> {
         let destination = check_writable(FLAG, path)?;
         let file = destination.stream().map_err(|error| unwritable(FLAG, path, &error))?;
@@ -105,7 +106,7 @@ impl Metrics {
         Ok(Metrics { path: path.to_owned(), destination, begun, file: Mutex::new((Some(file), begun)) })
     }
 
-    /// Takes out what a training that goes on has written beyond its checkpoint, for it comes again.
+    /// Removes the lines that a resuming training wrote after its checkpoint, since it will write them again.
     ///
     /// # Errors
     /// A file that cannot be read or written.
@@ -118,7 +119,7 @@ impl Metrics {
         Ok(())
     }
 
-    /// Appends a line: `step` steps are done since training began, the last one with this loss and so many samples.
+    /// Appends a line: `step` steps are done since training began, the last one with this loss and number of samples.
     pub fn step(&self, (configuration, seed, training): (&str, u64, &str), step: u64, loss: f64, samples: u64) {
         let mut state = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let (Some(file), before) = &mut *state else { return };
@@ -129,7 +130,7 @@ impl Metrics {
         let loss = loss.is_finite().then_some(loss);
         let line = Line { configuration, seed, training, step, loss, images_per_s, elapsed_s };
         let text = serde_json::to_string(&line).unwrap_or_default();
-        // In one call, so that whoever follows the file never sees half a line.
+        // In one call, so that a reader of the file never sees half a line.
         if let Err(error) = file.write_all(format!("{text}\n").as_bytes()).and_then(|()| file.flush()) {
             tell(&format!("{FLAG}: {}: cannot be written any more: {error}; training goes on", self.path.display()));
             state.0 = None;
@@ -137,7 +138,7 @@ impl Metrics {
     }
 }
 
-/// Takes the lines that `resumed` repeats out of a file, and the last one where it is torn.
+/// Removes the lines that `resumed` repeats from a file, and the last line if it is torn.
 fn forget(destination: &Destination, resumed: Resumed<'_>) -> io::Result<()> {
     let Destination::File(path) = destination else { return Ok(()) };
     let (mut count, mut last) = (0u64, None);
@@ -156,7 +157,7 @@ fn forget(destination: &Destination, resumed: Resumed<'_>) -> io::Result<()> {
     })
 }
 
-/// Hands over each line of a file, with its end.
+/// Calls `each` for each line of a file, including its line end.
 fn each_line(path: &Path, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
     let (mut from, mut line) = (BufReader::new(File::open(path)?), Vec::new());
     while from.read_until(b'\n', &mut line)? > 0 {
@@ -184,14 +185,14 @@ mod tests {
         fs::read_to_string(path).unwrap().lines().map(line).collect()
     }
 
-    /// Another training's lines stay wherever they are, and what is no line of ours stays too.
+    /// Lines of other trainings, and lines that are not ours, are kept wherever they are.
     #[test]
     fn a_training_that_goes_on_has_each_step_once() {
         let kept = tempfile::tempdir().unwrap();
         let folder = kept.path().to_path_buf();
         let path = folder.join("m.jsonl");
         let (small, large) = ("mlp, 2 ranks x 16", "mlp, 2 ranks x 32");
-        // From a checkpoint of this configuration after so many steps.
+        // From a checkpoint of this configuration after a number of steps.
         let write = |training: &str, before: Option<(&str, u64)>, label: &str, steps: std::ops::RangeInclusive<u64>| {
             let resumed = before.map(|before| Resumed { training, now: (label, steps.start() - 1), before });
             let metrics = Metrics::open(&path).unwrap();
@@ -211,7 +212,7 @@ mod tests {
         assert_eq!(of("aa"), (1..=50).chain(26..=27).collect::<Vec<u64>>());
         write("aa", Some((large, 26)), large, 27..=28);
         assert_eq!(of("aa")[48..], [49, 50, 26, 27, 28]);
-        // Back to the first checkpoint: what came of it goes.
+        // Back to the first checkpoint: all lines after it are removed.
         write("aa", Some((small, 50)), small, 51..=51);
         assert_eq!(of("aa"), (1..=51).collect::<Vec<u64>>());
     }

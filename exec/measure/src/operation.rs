@@ -1,4 +1,4 @@
-//! `Operation`: how a run is watched over while it trains: what it keeps, what it goes on from, and who may end it.
+//! `Operation`: controls a run while it trains: checkpoints, resuming, interrupts and the stall limit.
 
 use std::mem::take;
 use std::path::PathBuf;
@@ -18,34 +18,34 @@ use crate::interrupt::{Interrupt, Signal};
 use crate::metrics::Metrics;
 use crate::run_failure::located;
 
-/// A wait in which nothing moves for so long ends a run, unless it says otherwise.
+/// Default stall limit: a wait without progress for this long ends a run.
 pub const STALL_LIMIT: Duration = Duration::from_secs(60);
 
-/// A process of several that has stalled leaves the others so much time to say what they know.
+/// A stalled process gives the other processes this long to report what they know.
 const OTHERS: Duration = Duration::from_secs(1);
 
-/// How a run is watched over.
+/// How a run is controlled and observed.
 #[derive(Debug)]
 pub struct Operation {
-    /// Whether the state is kept on the way; the same in all processes.
+    /// Whether the state is saved during the run; the same in all processes.
     pub saves: bool,
-    /// Where it is kept; in the process of rank 0 alone.
+    /// Where it is saved; in rank 0's process alone.
     pub folder: Option<Folder>,
-    /// The checkpoint that training resumes, and its file; in all processes.
+    /// The checkpoint that training resumes from, and its file; in all processes.
     pub resumed: Option<(Checkpoint, PathBuf)>,
-    /// Whether the user has asked for the end.
+    /// Whether the user has interrupted the run.
     pub interrupt: Interrupt,
-    /// A wait in which nothing moves for so long ends the run.
+    /// A wait without progress for this long ends the run.
     pub stall_limit: Duration,
-    /// Where flight records go.
+    /// The folder of flight records.
     pub flight: PathBuf,
-    /// Whether flight records are asked for now.
+    /// Whether flight records were requested.
     pub signal: Signal,
-    /// A line a step, in the process of rank 0.
+    /// One line per step, in rank 0's process.
     pub metrics: Option<Metrics>,
-    /// Whether a device that answers before its work is done tells when each task ran, for a timeline that somebody reads.
+    /// Whether an asynchronous device reports when each task ran, for a timeline that is wanted.
     pub timed: bool,
-    /// What is to go wrong.
+    /// The fault to inject.
     pub fault: Option<InjectedFault>,
 }
 
@@ -67,7 +67,7 @@ impl Default for Operation {
 }
 
 impl Operation {
-    /// Refuses to go on with what is another training, and says in words what is done in another way than before.
+    /// Refuses to resume another training; returns the settings that change, in words.
     ///
     /// # Errors
     /// The first flag that differs.
@@ -85,7 +85,7 @@ impl Operation {
         Ok(Some(format!("going on from {shown}, after {} steps{changes}", checkpoint.steps)))
     }
 
-    /// Steps of `program` that are done when its run begins, of so many samples to an epoch.
+    /// Steps of `program` already done when its run begins, with `samples` samples per epoch.
     pub fn first(&self, program: &Program, samples: usize) -> u64 {
         let batch = program.global_batch();
         self.resumed
@@ -93,7 +93,7 @@ impl Operation {
             .map_or(0, |(checkpoint, _)| checkpoint.state.position.steps(batch, samples as u64 / batch))
     }
 
-    /// Writes the flight records of this process's ranks, of so many in the job, and says where they are.
+    /// Writes the flight records of this process's ranks (the job has `ranks`), and prints their path.
     pub(crate) fn record(&self, ranks: u32, flights: &[Flight]) {
         match Record::new(ranks, flights).save(&self.flight) {
             Ok(path) => tell(&format!("flight record: {}; lockstep exec inspect says what is in it", path.display())),
@@ -101,8 +101,8 @@ impl Operation {
         }
     }
 
-    /// Ends this process, one of several of a job in which nothing moves: MPI itself would wait for ever. Where there is no
-    /// other, the error finds its own way out.
+    /// Ends this process, one of several in a stalled job: MPI itself would wait for ever. If it is the only process,
+    /// the error is returned normally.
     pub(crate) fn end_stalled(&self, processes: u32, error: &ExecError) {
         if processes > 1 {
             tell(&located(error));
@@ -111,13 +111,13 @@ impl Operation {
         }
     }
 
-    /// Ends this process, for its ranks do not.
+    /// Ends this process, whose ranks do not end.
     pub(crate) fn end_stuck(&self, error: &ExecError) {
         tell(&located(error));
         std::process::exit(STALLED);
     }
 
-    /// What rank 0 orders for the step after which `steps` of `all` are done.
+    /// Rank 0's order for the step after which `steps` of `all` are done.
     pub(crate) fn order(&self, steps: u64, all: u64) -> Order {
         if self.interrupt.asked() {
             Order::SaveAndStop
@@ -128,7 +128,7 @@ impl Operation {
         }
     }
 
-    /// Keeps a state of the run that began after `first` steps.
+    /// Saves a state of the run that began after `first` steps.
     pub(crate) fn keep(&self, run: TrainedRun<'_>, first: u64, snapshot: Snapshot) -> Result<(), InputError> {
         let Some(folder) = &self.folder else { return Ok(()) };
         let Snapshot { steps, state, log } = snapshot;
@@ -139,7 +139,7 @@ impl Operation {
         folder.keep(steps, &content).map(drop)
     }
 
-    /// The log of the whole training, of which `log` is that of the run that began after `first` steps.
+    /// The log of the whole training; `log` is that of the run that began after `first` steps.
     fn whole(&self, first: u64, log: Log) -> Log {
         let Some((Checkpoint { log: before, .. }, _)) = &self.resumed else { return log };
         Log {
@@ -149,7 +149,7 @@ impl Operation {
         }
     }
 
-    /// Puts what was on record before in front of what a run has to tell.
+    /// Prepends the earlier log to that of a run.
     pub(crate) fn complete(&self, run: &mut Run) {
         let own = Log {
             evaluations: take(&mut run.evaluations),

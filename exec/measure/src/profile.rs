@@ -1,13 +1,13 @@
-//! Profiles of GPUs: what layers, updates, loads, copies and learners take on those of this machine.
+//! Profiles GPUs: times layers, updates, loads, copies and learners on those of this machine.
 //!
 //! | what | how |
 //! |---|---|
-//! | each phase of each chain, updates | marks between the tasks of a step, which the device begins when all of it lies there |
-//! | loads | what the computation waits for samples that are sent while the step before is computed |
-//! | learners | so many replicas on threads of this process, each at its own steps |
-//! | copies | each way by itself |
-//! | messages between GPUs | as ranks of one process take them |
-//! | sums by NCCL | a thread for each member, from when all ask until all have it |
+//! | each phase of each chain, updates | marks between the tasks of a step, all of it queued before the device starts |
+//! | loads | how long the computation waits for samples that are sent while the step before is computed |
+//! | learners | several replicas on threads of this process, each running its own steps |
+//! | copies | each direction by itself |
+//! | messages between GPUs | as between ranks of one process |
+//! | sums by NCCL | one thread per member, from when all have called until all have the result |
 //! | the host | as `lockstep calibrate` measures its messages and its memory |
 
 mod learners;
@@ -44,30 +44,30 @@ const COPIES: u32 = 20;
 /// Elements of sums, up to those of a large copy.
 const SUMS: [u64; 4] = [1 << 10, 1 << 15, 1 << 20, 1 << 24];
 
-/// What is measured.
+/// What to measure.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// Whose layers.
+    /// The models whose layers are timed.
     pub models: Vec<Arc<Model>>,
     /// Samples in a batch, ascending.
     pub batches: Vec<u32>,
-    /// How many learners at once, ascending.
+    /// Numbers of concurrent learners, ascending.
     pub learners: Vec<u32>,
-    /// What is trained on: a kind of `cuda`.
+    /// The device: a kind of `cuda`.
     pub device: Device,
-    /// Steps of which each figure is the median.
+    /// Steps whose median is each figure.
     pub steps: u32,
-    /// Data.
+    /// The data set.
     pub data: String,
     /// The command, for the profile.
     pub command: String,
 }
 
-/// Measures the GPUs of this machine, one of each model, and what its host does for them; `note` is told what is being measured
-/// and what is left out because it does not fit.
+/// Measures the GPUs of this machine, one of each model, and their host; `note` is called with what is being measured
+/// and with what is skipped because it does not fit.
 ///
 /// # Errors
-/// No GPU, data that cannot be had, no batch that fits, a device that is lost.
+/// No GPU, data that cannot be loaded, no batch that fits, a lost device.
 pub fn profile(wanted: &Wanted, quiet: &mut Quiet, mut note: impl FnMut(&str)) -> Result<Profile, Failure> {
     let Some(gpus) = gpus(wanted.device)? else {
         let message = "is no GPU: take cuda, cuda:tf32 or cuda:bf16, or measure the CPU with lockstep calibrate";
@@ -96,12 +96,12 @@ pub fn profile(wanted: &Wanted, quiet: &mut Quiet, mut note: impl FnMut(&str)) -
     Ok(profile)
 }
 
-/// A GPU that is measured.
+/// A GPU to measure.
 struct Site<'a> {
     gpus: &'a Gpus,
     gpu: &'a Gpu,
     ordinal: u32,
-    /// How many of its model there are.
+    /// Number of GPUs of its model.
     count: u32,
 }
 
@@ -135,7 +135,7 @@ impl Site<'_> {
             }
             note(&format!("learners of {model} at a batch of {samples}: {:?}", wanted.learners));
             for count in &wanted.learners {
-                // Ranks go round all GPUs.
+                // Ranks are distributed round-robin over all GPUs.
                 let ranks: Vec<u32> =
                     (0..*count).map(|learner| self.ordinal + learner * self.gpus.count() as u32).collect();
                 let stand = Stand { devices: self.gpus, program, data };
@@ -170,7 +170,7 @@ impl Site<'_> {
         Ok(entries)
     }
 
-    /// What the tasks take, and bytes of the device that a rank took.
+    /// The times of the tasks, and the device memory in bytes that a rank took.
     fn layers(&self, program: &Program, data: &Dataset, steps: u32) -> Result<(Laps, u64), ExecError> {
         let before = free_memory(self.ordinal)?;
         let stand = Stand { devices: self.gpus, program, data };
@@ -181,12 +181,12 @@ impl Site<'_> {
     }
 }
 
-/// What one GPU said.
+/// The figures of one GPU.
 #[derive(Default)]
 struct Found<'a> {
     sets: Vec<(&'a Program, Laps)>,
     memory: Vec<MemoryEntry>,
-    /// Model, samples, learners, and what their steps took.
+    /// Model, samples, learners, and the times of their steps.
     learners: Vec<(String, u32, u32, learners::Steps)>,
     nccl: Vec<SumEntry>,
 }
@@ -212,7 +212,7 @@ impl Found<'_> {
             return Err(InputError::flag("batch_per_rank", batches.join(","), message).into());
         }
         let learners = learners::entries(&self.learners);
-        // The figures of all sets are beside each other only where all had as many learners.
+        // Figures of all sets are comparable only where all had the same number of learners.
         let most = |model: &str, samples: u32| {
             let own = learners.iter().filter(|entry| entry.model == model && entry.samples == samples);
             own.map(|entry| entry.learners).max().unwrap_or(1)
@@ -294,7 +294,7 @@ fn loaded(program: &Program) -> u64 {
     u64::from(program.batch_per_rank) * program.model.input().elements()
 }
 
-/// What was measured at so many elements, in seconds.
+/// The value measured at `elements`, in seconds.
 fn value_at(points: &[Point], elements: u64) -> f64 {
     points.iter().find(|point| point.elements == elements).map_or(0.0, |point| point.seconds.value)
 }
@@ -308,7 +308,7 @@ fn messages(direct: &Direct) -> DirectEntry {
     DirectEntry { latency: of(&direct.small), copy: of(&direct.copy), sum: of(&direct.sum) }
 }
 
-/// Of a chain's forward pass.
+/// FLOPs of a chain's forward pass.
 fn flops(program: &Program, chain: usize, samples: u32) -> f64 {
     let of = |id: &lockstep_models::LayerId| program.model.node(*id).work(Pass::Forward, samples).flops;
     program.chains[chain].iter().map(of).sum()

@@ -1,8 +1,8 @@
-//! `Quiet`: tells a machine that works undisturbed from one whose cores somebody else slows down.
+//! `Quiet`: detects when something else slows down the cores of this machine, and repeats disturbed measurements.
 //!
 //! On shared machines a neighbour on the same core halves its speed for seconds, and no counter of the system shows it.
-//! So a fixed piece of arithmetic is timed on all cores at once, before and after everything that is measured; what ran
-//! on a machine slower than it has been before is measured again.
+//! So a reference benchmark is timed on all cores at once (a pulse) before and after each measurement; a measurement on
+//! a machine slower than it has been before is repeated.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -12,41 +12,41 @@ use lockstep_models::{Dense, Layer, Shape, median};
 
 use crate::host::Cores;
 
-/// A pulse this many times longer than usual is a disturbed one: quiet ones spread less.
+/// A pulse this many times longer than usual indicates a disturbance: those of a quiet machine spread less.
 const TOLERANCE: f64 = 1.15;
-/// How long one may wait for a quiet machine, over a calibration or a comparison.
+/// Total time to wait for a quiet machine, over a calibration or a comparison.
 const PATIENCE: Duration = Duration::from_secs(45);
-/// Between two looks at a disturbed machine.
+/// Interval between checks of a disturbed machine.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Pulses that tell whether the machine is as fast as it was.
+/// Pulses for checking whether the machine is as fast as it was.
 const LOOKS: usize = 20;
 /// Products in a pulse of one core, about half a millisecond.
 const PRODUCTS: usize = 3;
-/// Pulses whose median counts.
+/// Rounds of which a pulse is the median.
 const PULSES: usize = 5;
-/// Width of the layer and samples in the batch: weights come from the cache that cores share, where neighbours hurt most.
+/// Width of the layer and samples in the batch: weights come from the shared cache, where neighbours disturb most.
 const SIDE: usize = 768;
 const SAMPLES: usize = 16;
 
-/// What pulses of this machine take.
+/// The pulses of this machine.
 pub struct Quiet {
     cores: Cores,
     /// Seconds of all pulses so far, ascending.
     seen: Vec<f64>,
-    /// Of what is being done now, and the median of what was done before.
+    /// Pulses since [`Quiet::renewed`], and the median of those before.
     now: Vec<f64>,
     earlier: Option<f64>,
-    /// What is left of [`PATIENCE`].
+    /// The rest of [`PATIENCE`].
     patience: Duration,
 }
 
 impl Quiet {
-    /// Nothing known yet; `cores` are pulsed at once.
+    /// Without any pulse yet; `cores` are pulsed at once.
     pub fn new(cores: Cores) -> Quiet {
         Quiet { cores, seen: Vec::new(), now: Vec::new(), earlier: None, patience: PATIENCE }
     }
 
-    /// Those that are pulsed.
+    /// The cores that are pulsed.
     pub fn cores(&self) -> &Cores {
         &self.cores
     }
@@ -56,7 +56,8 @@ impl Quiet {
         (!self.now.is_empty()).then(|| median(self.now.clone()))
     }
 
-    /// Whether the machine runs as fast as when a pulse took `then_s`: its quieter moments count, for disturbances only add.
+    /// Whether the machine is as fast as when a pulse took `then_s`, by its quietest moments, since disturbances only
+    /// add time.
     pub fn keeps(&mut self, then_s: f64) -> bool {
         (0..LOOKS).for_each(|_| {
             self.pulse();
@@ -65,25 +66,25 @@ impl Quiet {
         (1.0 / TOLERANCE..=TOLERANCE).contains(&ratio)
     }
 
-    /// Begins something new that is held against what was done when a pulse took `then_s`.
+    /// Starts a new measurement that is compared with one made when a pulse took `then_s`.
     pub fn since(self, then_s: f64) -> Quiet {
         Quiet { earlier: Some(then_s), ..self.renewed() }
     }
 
-    /// Begins something new, with all patience: what pulses take is known already.
+    /// Starts a new measurement with the full patience; earlier pulses stay known.
     pub fn renewed(self) -> Quiet {
         let earlier = (!self.now.is_empty()).then(|| median(self.now));
         Quiet { patience: PATIENCE, now: Vec::new(), earlier, ..self }
     }
 
-    /// How many times longer pulses take than they did before [`Quiet::renewed`]; `None` where nothing came before.
+    /// The slowdown of pulses since [`Quiet::renewed`]; `None` where there were none before.
     pub fn drift(&self) -> Option<f64> {
         let earlier = self.earlier.filter(|_| !self.now.is_empty())?;
         Some(median(self.now.clone()) / earlier)
     }
 
-    /// Waits for a quiet machine and calls `measure`, anew if it is quiet no longer, at most `trials` times; the result of
-    /// the least disturbed call, with how many times longer than usual its longer pulse took.
+    /// Waits for a quiet machine and calls `measure`, again if it was disturbed, at most `trials` times. Returns the
+    /// result of the least disturbed call, with the slowdown of its longer pulse.
     ///
     /// # Errors
     /// The first error of `measure`.
@@ -103,12 +104,12 @@ impl Quiet {
         Ok(best.expect("there was a trial"))
     }
 
-    /// Whether `slower`, as [`Quiet::measure`] returns it, tells of a disturbance.
+    /// Whether `slower`, as returned by [`Quiet::measure`], indicates a disturbance.
     pub fn disturbed(slower: f64) -> bool {
         slower > TOLERANCE
     }
 
-    /// The pulse of a machine that is quiet, or that there is no patience left to wait for.
+    /// Waits for a quiet machine until patience runs out; returns its pulse.
     fn settle(&mut self) -> f64 {
         loop {
             let pulse = self.pulse();
@@ -120,7 +121,7 @@ impl Quiet {
         }
     }
 
-    /// What a pulse takes on the machine when it is quiet: the lower quartile, since disturbances only add.
+    /// The pulse of the quiet machine: the lower quartile, since disturbances only add time.
     fn usual(&self) -> f64 {
         self.seen[self.seen.len() / 4]
     }
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_least_disturbed_trial_counts() {
-        // Pulses take what they take; only the bookkeeping is certain.
+        // Times of pulses vary; only the bookkeeping can be tested.
         let mut quiet = Quiet::new(Cores::of(1));
         let mut calls = 0;
         let measured: Result<(u32, f64), ()> = quiet.measure(3, || {

@@ -1,4 +1,4 @@
-//! Rows of measured runs: each configuration of an experiment trained for real, with each of its seeds.
+//! Makes rows of measured runs: trains each configuration of an experiment with each of its seeds.
 
 #[cfg(test)]
 mod tests;
@@ -18,8 +18,8 @@ use crate::operation::Operation;
 use crate::run_failure::run_failure;
 use crate::training::{Measured, Training};
 
-/// Puts the configurations' ranks where the experiment's cluster has them, so that a hierarchical method runs the same
-/// program as the simulator; on this machine all ranks share a node.
+/// Places the configurations' ranks as on the experiment's cluster, so that a hierarchical method runs the same program
+/// as in the simulator; on this machine all ranks share a node.
 ///
 /// # Errors
 /// An unknown cluster, more ranks than places.
@@ -34,8 +34,8 @@ pub fn lay_out(experiment: &Experiment, configurations: &mut [Configuration]) ->
     Ok(())
 }
 
-/// The rows of an experiment, one per configuration and seed; `each` sees every run with its configuration. In processes other than
-/// rank 0's there are none.
+/// The rows of an experiment, one per configuration and seed; `each` is called with every run and its configuration.
+/// Empty in processes other than rank 0's.
 ///
 /// # Errors
 /// As [`Training::run`], and data that cannot be read.
@@ -61,7 +61,7 @@ pub fn rows(
     if let (Some((_, told)), true) = (&initial, launch.speaks()) {
         tell(told);
     }
-    // Where threads decode samples, these are tasks of the program.
+    // Where threads decode samples, this is done by tasks of the program.
     let experiment = &Experiment {
         loaded: Some(Dataset::sizes((&train, &held_out))),
         initial: initial.map(|(values, _)| values),
@@ -91,7 +91,8 @@ pub fn rows(
     Ok(rows)
 }
 
-/// Mean and standard deviation of the error over the rows of one configuration, a seed each (Goyal et al. 2017, §5.1).
+/// Fills in the mean and standard deviation of the error over the rows of one configuration, one per seed (Goyal et al.
+/// 2017, §5.1).
 fn tell_spread(rows: &mut [MeasuredRow]) {
     let errors: Vec<f64> = rows.iter().filter_map(|row| row.error_pct).collect();
     let spread = mean_and_deviation(&errors);
@@ -156,8 +157,8 @@ fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> 
     })
 }
 
-/// The error of a run by epochs: the median after each of its last ones (Goyal et al. 2017, §5.1), as many as there are. Earlier
-/// evaluations of a run that was resumed, that learners joined or that looked for a target do not count.
+/// The error of a run by epochs: the median over its last ones (Goyal et al. 2017, §5.1), or over as many as there are.
+/// Earlier evaluations of a run that was resumed, that learners joined or that checked for a target do not count.
 fn error_pct(experiment: &Experiment, evaluations: &[Evaluation]) -> Option<f64> {
     if !matches!(experiment.length, Length::Epochs(_)) {
         return None;

@@ -1,4 +1,4 @@
-//! What a run's error means to the command that ran it: its exit code, and where and when it was found.
+//! Converts a run's error to the failure of its command: its exit code, and where and when it was found.
 
 use lockstep_exec::ExecError;
 use lockstep_report::Failure;

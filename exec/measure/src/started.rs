@@ -1,13 +1,13 @@
-//! Takes from the launcher how many ranks there are, before any process joins another.
+//! Takes the number of ranks from the launcher, before the processes join each other.
 
 use lockstep_experiment::{Experiment, TransportKind};
 use lockstep_report::progress::tell;
 use lockstep_topology::ErrorPlace;
 
-/// What a launcher says of how many processes it has started: Open MPI's, those of MPICH and its descendants, and `srun`.
+/// Variables with the number of started processes: Open MPI's, those of MPICH and its derivatives, and `srun`'s.
 const STARTED: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
 
-/// Takes a rank for each process that was started, where neither the file nor a flag says how many there are.
+/// Sets one rank per started process, unless the file or a flag gives their number.
 pub fn take_started(experiment: &mut Experiment) {
     let started = STARTED.iter().find_map(|name| std::env::var(name).ok()?.parse().ok());
     take(experiment, started.unwrap_or(1));

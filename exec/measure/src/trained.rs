@@ -1,4 +1,5 @@
-//! Trained sweeps: the arms of an experiment, each with several seeds, a row an epoch in a file that can be gone on with.
+//! Trained sweeps: trains the arms of an experiment, each with several seeds, and writes one row per epoch to a file
+//! that can be resumed.
 
 mod answer;
 mod file;

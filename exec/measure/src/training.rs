@@ -1,4 +1,5 @@
-//! `Training`: one configuration trained with one seed, whole, by segments between which learners join, or as the auto-tuner says.
+//! `Training`: trains one configuration with one seed: in one piece, in segments between which learners join, or under
+//! the auto-tuner.
 
 mod segment;
 mod tuned;
@@ -16,44 +17,44 @@ use crate::metrics::{Resumed, training};
 use crate::operation::Operation;
 use segment::Part;
 
-/// What is trained, on what, and how it is watched over.
+/// What to train, on which data, and how it is controlled.
 #[derive(Clone, Copy)]
 pub struct Training<'a> {
-    /// What it belongs to.
+    /// The experiment it belongs to.
     pub experiment: &'a Experiment,
-    /// What is trained and how.
+    /// What to train and how.
     pub configuration: &'a Configuration,
-    /// Of initial parameters, of the order of the samples and of dropout.
+    /// Seed of initial parameters, of the order of samples and of dropout.
     pub seed: u64,
-    /// What is learned.
+    /// The training samples.
     pub data: &'a Dataset,
-    /// What a run by epochs is judged on after each of the last ones.
+    /// The held-out samples for evaluations after each of the last epochs.
     pub held_out: Option<&'a Dataset>,
-    /// Who watches.
+    /// How the run is controlled and observed.
     pub operation: &'a Operation,
 }
 
-/// What a run left, as far as it is in this process.
+/// The results of a run, as far as they are in this process.
 pub struct Measured {
-    /// What was run: with as many learners as the auto-tuner found, where it did.
+    /// The configuration that was run, with the number of learners that the auto-tuner chose, if it ran.
     pub configuration: Configuration,
-    /// What was executed.
+    /// The executed program.
     pub program: Program,
     /// Timeline, losses, state.
     pub run: Run,
-    /// With which seed.
+    /// The seed.
     pub seed: u64,
-    /// What the auto-tuner observed, and in words.
+    /// The auto-tuner's observations.
     pub trials: Vec<Trial>,
-    /// As above.
+    /// The same in words.
     pub tuning: Option<String>,
 }
 
 impl Training<'_> {
-    /// Trains. In processes other than rank 0's there is nothing to tell.
+    /// Trains. Returns nothing in processes other than rank 0's.
     ///
     /// # Errors
-    /// Data that do not fit, a loss that is no number, a rank that panics or stalls.
+    /// Data that do not fit, a loss that is not finite, or a rank that panics or stalls.
     pub fn run(self, launch: &mut Launch) -> Result<Option<Measured>, Failure> {
         let Training { experiment, configuration, operation, .. } = self;
         if experiment.tunes {
@@ -79,8 +80,8 @@ impl Training<'_> {
         self.segment(launch, Part { steps: left as u32, first, start: None })
     }
 
-    /// Trains while learners join: a segment for each number of them, which the next one goes on from. New ones begin at the
-    /// average model, and α follows their number.
+    /// Trains while learners join: a segment for each number of learners, resumed by the next one. New learners start
+    /// from the average model, and α follows their number.
     fn grown(self, launch: &mut Launch, epochs: u32) -> Result<Option<Measured>, Failure> {
         let (mut state, mut begun): (Option<State>, u32) = (None, 0);
         let (mut losses, mut evaluations, mut whole) = (Vec::new(), Vec::new(), None);
@@ -105,20 +106,20 @@ impl Training<'_> {
         }))
     }
 
-    /// As what tells it from other trainings.
+    /// Its identity among trainings.
     fn as_run(&self) -> TrainedRun<'_> {
         TrainedRun { experiment: self.experiment, configuration: self.configuration, seed: self.seed }
     }
 
-    /// What ranks do.
+    /// The program of its ranks.
     fn program(&self) -> Result<Program, InputError> {
         self.configuration.program().map_err(|error| self.experiment.locate(error))
     }
 
-    /// Steps of a run of `program` that is so long.
+    /// Steps of a run of `program` of this length.
     ///
     /// # Errors
-    /// More than 2³² of them.
+    /// More than 2³² steps.
     fn steps(&self, length: Length, program: &Program) -> Result<u32, InputError> {
         match length {
             Length::Steps(steps) => Ok(steps),

@@ -1,7 +1,8 @@
-//! Augmentation: training samples are cropped, scaled and mirrored at random each time that they are drawn.
+//! Augments training samples: crops, scales and mirrors them at random each time they are drawn.
 //!
-//! What happens to a sample follows from the seed and its place among all samples since training began, as what a dropout
-//! layer drops does, so it does not depend on which rank or micro-batch it is in. Images are normalised already: what lies
+//! The augmentation of a sample follows from the seed and its place among all samples since training began (as dropout
+//! does), so it does not depend on rank or micro-batch. Images are already normalised, so pixels outside of an image
+//! are 0, the mean of their channel.
 //! outside of one is 0, its channel's mean.
 
 use lockstep_data::{Normalisation, Picture};
@@ -11,26 +12,26 @@ use rand_chacha::ChaCha8Rng;
 use super::random::{Purpose, below, stream, uniform};
 use super::resample::{Window, between, resample, whole_of};
 
-/// Shares of the image's area that a scaled crop may take, and its width over its height (Szegedy et al. 2015, §6, which Goyal
-/// et al. 2017, §5.1, follow).
+/// Range of the fraction of the image's area that a scaled crop takes, and of its width over its height (Szegedy et al.
+/// 2015, §6, which Goyal et al. 2017, §5.1, follow).
 const AREA: (f64, f64) = (0.08, 1.0);
 const ASPECT: (f64, f64) = (3.0 / 4.0, 4.0 / 3.0);
-/// Crops that are drawn before the whole image is taken.
+/// Attempts to draw a crop before the whole image is taken.
 const ATTEMPTS: u32 = 10;
 
-/// How a training sample is changed, and the numbers that it is drawn by.
+/// How a training sample is augmented, and what its random numbers are drawn by.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Augmented<'a> {
     pub(super) how: &'a Augmentation,
     pub(super) seed: u64,
-    /// Among all samples since training began.
+    /// Its index among all samples since training began.
     pub(super) place: u64,
 }
 
-/// Makes `image` (`[channels, height, width]` of `shape`) out of `stored`: augmented, or the patch in its centre.
+/// Makes `image` (`[channels, height, width]` of `shape`) from `stored`: augmented, or the central patch.
 ///
 /// # Panics
-/// When `stored` has other channels or is smaller, or it is larger and is augmented without patches.
+/// When `stored` has a different number of channels or is smaller, or is larger and is augmented without patches.
 pub(super) fn augment(stored: (&[f32], Shape), shape: Shape, augmented: Option<Augmented<'_>>, image: &mut [f32]) {
     let Some(Augmented { how, seed, place }) = augmented else { return centre(stored, shape, image) };
     let random = &mut stream(seed, Purpose::Augmentation, place);
@@ -44,8 +45,8 @@ pub(super) fn augment(stored: (&[f32], Shape), shape: Shape, augmented: Option<A
     shift_about(how, random, window, shape, image);
 }
 
-/// The same out of pixels of any size: with `scale` alone the crop is taken of all of them, without it and without patches the
-/// window that [`whole_of`] says.
+/// The same from a picture of any size. With `scale` alone the crop is taken from the whole picture; without `scale`
+/// and patches, the window given by [`whole_of`] is used.
 pub(super) fn augment_picture(
     picture: &Picture,
     figures: &Normalisation,
@@ -72,14 +73,14 @@ pub(super) fn augment_picture(
     shift_about(how, random, window, shape, image);
 }
 
-/// Where a patch of `shape` begins, (rows, columns) from the corner of `size` pixels.
+/// The corner of a patch of `shape`, (rows, columns) from the corner of `size` pixels.
 fn patch(random: &mut ChaCha8Rng, size: (u32, u32), shape: Shape) -> (u32, u32) {
     let room = |stored: u32, taken: u32| stored.checked_sub(taken).expect("patches fit into images");
     let down = below(random, room(size.0, shape.height) + 1);
     (down, below(random, room(size.1, shape.width) + 1))
 }
 
-/// Scales a window of `image` to all of it, shifts and mirrors it, as `how` says.
+/// Scales a window of `image` to the full size, then shifts and mirrors it, as `how` says.
 fn shift_about(how: &Augmentation, random: &mut ChaCha8Rng, window: Option<Window>, shape: Shape, image: &mut [f32]) {
     let (height, width) = (shape.height as usize, shape.width as usize);
     let (down, right) = (below(random, 2 * how.crop + 1) as usize, below(random, 2 * how.crop + 1) as usize);
@@ -99,7 +100,7 @@ fn shift_about(how: &Augmentation, random: &mut ChaCha8Rng, window: Option<Windo
     }
 }
 
-/// `patch`, of `shape`, becomes the part of `stored` that begins (down, right) from its corner.
+/// Copies to `patch`, of `shape`, the part of `stored` that begins (down, right) from its corner.
 fn cut((stored, of): (&[f32], Shape), shape: Shape, (down, right): (u32, u32), patch: &mut [f32]) {
     let (of_height, of_width) = (of.height as usize, of.width as usize);
     let (height, width) = (shape.height as usize, shape.width as usize);
@@ -112,17 +113,18 @@ fn cut((stored, of): (&[f32], Shape), shape: Shape, (down, right): (u32, u32), p
     }
 }
 
-/// The patch of `shape` in the centre of `stored`; of two centres the upper or left one.
+/// The central patch of `shape` in `stored`; of two centres the upper or left one.
 fn centre(stored: (&[f32], Shape), shape: Shape, patch: &mut [f32]) {
     cut(stored, shape, ((stored.1.height - shape.height) / 2, (stored.1.width - shape.width) / 2), patch);
 }
 
-/// A window of a random share of the area and a random aspect ratio, anywhere; the whole image if none fits.
+/// A window with a random fraction of the area and a random aspect ratio, at a random position; the whole image if none
+/// fits.
 fn scaled_crop(random: &mut ChaCha8Rng, height: usize, width: usize) -> Window {
     let (height, width) = (height as f64, width as f64);
     for _ in 0..ATTEMPTS {
         let area = height * width * (AREA.0 + (AREA.1 - AREA.0) * uniform(random));
-        // As likely to be wider by a factor as to be higher by it.
+        // Log-uniform: a ratio is as likely as its inverse.
         let aspect = ASPECT.0 * (ASPECT.1 / ASPECT.0).powf(uniform(random));
         let (of_height, of_width) = ((area / aspect).sqrt().round().max(1.0), (area * aspect).sqrt().round().max(1.0));
         if of_height <= height && of_width <= width {
@@ -134,7 +136,7 @@ fn scaled_crop(random: &mut ChaCha8Rng, height: usize, width: usize) -> Window {
     (0.0, 0.0, height, width)
 }
 
-/// Bilinear interpolation between the centres of pixels: the window of `source` becomes all of `target`.
+/// Resizes the window of `source` to `target` by bilinear interpolation between the centres of pixels.
 fn resize(
     source: &[f32],
     (height, width): (usize, usize),
@@ -155,7 +157,7 @@ fn resize(
     }
 }
 
-/// `target` is the part of `source` with `padding` zeros around it that begins (down, right) from the corner.
+/// Copies to `target` the part of `source`, with `padding` zeros around it, that begins (down, right) from the corner.
 fn shift(source: &[f32], width: usize, (down, right): (usize, usize), padding: usize, target: &mut [f32]) {
     for (y, row) in target.chunks_exact_mut(width).enumerate() {
         let from = (y + down).checked_sub(padding).and_then(|y| source.chunks_exact(width).nth(y));
@@ -185,7 +187,7 @@ mod tests {
             shift(&IMAGE, 3, corner, 1, &mut target);
             target
         };
-        // Two rows of three with a zero around them: the corner of the window moves over 0 to 2 each way.
+        // Two rows of three with a border of zeros: the corner of the window ranges over 0 to 2 each way.
         assert_eq!(shifted((1, 1)), IMAGE);
         assert_eq!(shifted((0, 0)), [0.0, 0.0, 0.0, 0.0, 1.0, 2.0]);
         assert_eq!(shifted((2, 2)), [5.0, 6.0, 0.0, 0.0, 0.0, 0.0]);
@@ -210,7 +212,7 @@ mod tests {
         let augmentation: Augmentation = "crop=1,flip".parse().unwrap();
         let mut counts = std::collections::BTreeMap::new();
         for place in 0..18_000 {
-            // Where the two pixels that differ end up tells the crop and the side; some crops lose one or both.
+            // The final positions of the two distinct pixels identify crop and mirroring; some crops lose one or both.
             let stored = [0.0, 0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0];
             let mut image = [0.0; 9];
             augment((&stored, shape), shape, augmented(&augmentation, 5, place), &mut image);
@@ -234,7 +236,7 @@ mod tests {
 
     #[test]
     fn every_patch_is_as_likely() {
-        // Two channels of 3 × 4 pixels that know their place: 2 × 3 of them can be cut in four ways.
+        // Two channels of 3 × 4 pixels whose values give their position: 2 × 3 of them can be cut in four ways.
         let (of, shape) = (Shape { channels: 2, height: 3, width: 4 }, Shape { channels: 2, height: 2, width: 3 });
         let stored: Vec<f32> = (0..24).map(|i| i as f32).collect();
         let augmentation: Augmentation = "patch".parse().unwrap();
@@ -263,7 +265,7 @@ mod tests {
             };
             let one = drawn(seed, place);
             prop_assert_eq!(&one, &drawn(seed, place));
-            // Nothing comes from outside of the image but zeros, and channels move together.
+            // Only zeros come from outside of the image, and channels move together.
             let (low, high) = (1.0, shape.elements() as f32);
             prop_assert!(one.iter().all(|value| *value == 0.0 || (low..=high).contains(value)));
             let (first, second) = one.split_at(one.len() / 2);

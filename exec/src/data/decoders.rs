@@ -1,6 +1,6 @@
-//! Threads that decode JPEG files and make samples of them, batch by batch, into memory of whole pages.
+//! Decodes JPEG files in threads and makes samples of them, batch by batch, into page-aligned memory.
 //!
-//! Whoever is free takes the next sample of the oldest batch. What a sample becomes depends on the seed and its place alone, so
+//! A free thread takes the next sample of the oldest batch. A sample depends on the seed and its place alone, so
 //! batches are the same for any number of threads.
 
 use std::collections::VecDeque;
@@ -18,47 +18,47 @@ use super::pixels::Encoded;
 use crate::arena::Arena;
 use crate::pin::{self, Bound};
 
-/// Threads of a process that make batches, started when the first one is asked for.
+/// Decoding threads of a process, started on first use.
 #[derive(Debug)]
 pub(super) struct Decoders {
     threads: usize,
-    /// The processors they may use: the process's, also where a bound rank starts them.
+    /// The processors they may use: the process's, even if a bound rank starts them.
     processors: Vec<usize>,
     running: OnceLock<Running>,
 }
 
 impl PartialEq for Decoders {
-    /// A set is the same whoever decodes it.
+    /// Two sets are equal whatever threads decode them.
     fn eq(&self, _: &Decoders) -> bool {
         true
     }
 }
 
-/// The threads, and what they share.
+/// The threads and their shared state.
 #[derive(Debug)]
 struct Running {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Batches that are asked for, the oldest first.
+/// Requested batches, the oldest first.
 #[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<(VecDeque<Arc<Batch>>, bool)>,
     asked: Condvar,
 }
 
-/// What a batch is made of.
+/// What a batch is made from.
 #[derive(Debug, Clone)]
 pub(super) struct Recipe {
     pub(super) samples: Arc<Encoded>,
     pub(super) indices: Vec<u32>,
-    /// Of a sample as it is kept and as it is taken.
+    /// The shapes of a sample as stored and as taken.
     pub(super) shapes: (Shape, Shape),
-    /// How samples are changed; `None`: they are not.
+    /// The augmentation of samples, if any.
     pub(super) how: Option<Augmentation>,
     pub(super) seed: u64,
-    /// The first sample's, among all since training began.
+    /// The first sample's index among all since training began.
     pub(super) place: u64,
 }
 
@@ -69,35 +69,35 @@ impl PartialEq for Recipe {
     }
 }
 
-/// A batch in the making: all samples are read, then all are decoded.
+/// A batch in progress: all samples are read, then all are decoded.
 pub(super) struct Batch {
     pub(super) recipe: Recipe,
     pub(super) memory: Arc<Arena>,
-    /// What a thread does next: below the number of samples it reads that one, then it decodes them.
+    /// The next work item: values below the number of samples read that sample, larger ones decode.
     next: AtomicUsize,
     progress: Mutex<Progress>,
     moved: Condvar,
     asked: Instant,
 }
 
-/// How far a batch has come.
+/// Progress of a batch.
 #[derive(Default)]
 struct Progress {
-    /// Samples that are read, and decoded.
+    /// Number of samples read, and decoded.
     done: [usize; 2],
-    /// When the first was begun and the last was done, of both.
+    /// When the first sample was started and the last one finished, for reading and decoding.
     times: [Option<(Instant, Instant)>; 2],
-    /// What was wrong with the first that failed.
+    /// The error of the failed sample with the lowest number.
     error: Option<(usize, InputError)>,
-    /// Whether it is not wanted any more, so that some samples may never be read.
+    /// Whether it is no longer wanted, so that some samples may never be read.
     cancelled: bool,
 }
 
-/// When a batch was asked for, read and decoded.
+/// When a batch was requested, read and decoded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MadeTimes {
     pub(crate) asked: Instant,
-    /// Begin and end.
+    /// Start and end.
     pub(crate) read: (Instant, Instant),
     pub(crate) decoded: (Instant, Instant),
 }
@@ -108,7 +108,7 @@ impl std::fmt::Debug for Batch {
     }
 }
 
-/// What a lock guards is whole after every statement.
+/// Locks a mutex, poisoned or not: what it guards is consistent after every statement.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -118,7 +118,7 @@ impl Batch {
         self.recipe.shapes.1.elements() as usize
     }
 
-    /// Reads or decodes the next sample; false if all are taken.
+    /// Reads or decodes the next sample; false if none is left.
     fn advance(&self) -> bool {
         let all = self.recipe.indices.len();
         let next = self.next.fetch_add(1, Ordering::Relaxed);
@@ -144,7 +144,7 @@ impl Batch {
         let times = progress.times[phase].get_or_insert((begun, now));
         *times = (times.0.min(begun), now);
         progress.done[phase] += 1;
-        // Threads end in any order; the error that is told is the same.
+        // Threads end in any order; the error that is reported is the same.
         if let Err(error) = made
             && progress.error.as_ref().is_none_or(|(first, _)| number < *first)
         {
@@ -156,7 +156,7 @@ impl Batch {
         true
     }
 
-    /// Brings a sample into memory and holds it to its checksum.
+    /// Reads a sample into memory and verifies its checksum.
     fn read(&self, number: usize) -> Result<(), InputError> {
         self.recipe.samples.sample(self.recipe.indices[number]).map(drop)
     }
@@ -164,14 +164,14 @@ impl Batch {
     fn decode(&self, number: usize) -> Result<(), InputError> {
         let Recipe { samples, indices, shapes, how, seed, place } = &self.recipe;
         let elements = self.elements();
-        // SAFETY: each number is taken once, and who waits for the batch reads it when all are done.
+        // SAFETY: each number is taken once, and a rank that waits for the batch reads it when all are done.
         let image = unsafe { self.memory.slice_mut(number * elements..(number + 1) * elements) };
         let place = place + number as u64;
         let augmented = how.as_ref().map(|how| Augmented { how, seed: *seed, place });
         samples.image(indices[number], *shapes, augmented, image)
     }
 
-    /// Waits until all samples are there, at most until `deadline`; when they were made, if they are.
+    /// Waits until all samples are ready, at most until `deadline`; returns when they were made, if they are.
     pub(super) fn wait(&self, deadline: Option<Instant>) -> Option<MadeTimes> {
         let all = self.recipe.indices.len();
         let mut progress = lock(&self.progress);
@@ -180,7 +180,7 @@ impl Batch {
             if left.is_zero() {
                 return None;
             }
-            // A year is as good as for ever, and clocks can add it.
+            // Without a deadline a year is used, which clocks can add.
             let waited = self.moved.wait_timeout(progress, left.min(Duration::from_secs(1 << 25)));
             progress = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -188,21 +188,21 @@ impl Batch {
         Some(MadeTimes { asked: self.asked, read, decoded })
     }
 
-    /// Waits until all samples are there, and copies them to `images`.
+    /// Waits until all samples are ready, and copies them to `images`.
     ///
     /// # Errors
-    /// The first sample that could not be had.
+    /// The first sample that failed.
     pub(super) fn copy_to(&self, images: &mut [f32]) -> Result<(), InputError> {
         self.wait(None);
         if let Some((_, error)) = lock(&self.progress).error.take() {
             return Err(error);
         }
-        // SAFETY: all samples are done, and no thread writes behind that.
+        // SAFETY: all samples are done, and no thread writes after that.
         images.copy_from_slice(unsafe { self.memory.slice(0..self.recipe.indices.len() * self.elements()) });
         Ok(())
     }
 
-    /// Takes no further sample.
+    /// Cancels the batch.
     pub(super) fn cancel(&self) {
         self.next.store(2 * self.recipe.indices.len(), Ordering::Relaxed);
         lock(&self.progress).cancelled = true;
@@ -211,16 +211,16 @@ impl Batch {
 }
 
 impl Decoders {
-    /// Decoders that start `threads` threads, at least one, with the first batch, on the processors of the calling thread.
+    /// Decoders that start `threads` threads, at least one, with the first batch, on the processors of the calling
+    /// thread.
     pub(super) fn new(threads: usize) -> Decoders {
         Decoders { threads: threads.max(1), processors: pin::allowed(), running: OnceLock::new() }
     }
 
-    /// Begins with a batch, in `memory` if that has room for it; behind those that were asked for, or, where somebody waits for it,
-    /// before them.
+    /// Requests a batch, in `memory` if it fits: after those requested before, or ahead of them if a rank waits for it.
     ///
     /// # Errors
-    /// Threads that the system does not give.
+    /// The system refuses threads.
     pub(super) fn ask(
         &self,
         recipe: Recipe,
@@ -257,13 +257,13 @@ impl Decoders {
                 InputError::flag("decode_threads", self.threads.to_string(), message)
             })?);
         }
-        // Where two ranks were here at a time, one of both sets of threads ends again.
+        // If two ranks got here at the same time, one set of threads ends again.
         Ok(self.running.get_or_init(|| running))
     }
 }
 
 impl Shared {
-    /// What a thread does until it is told to end.
+    /// The loop of a thread, until it is told to end.
     fn work(&self) {
         let mut queue = lock(&self.queue);
         loop {
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
     use crate::pin::listed;
 
-    /// The processors of each thread of this process that decodes.
+    /// The processors of each decoding thread of this process.
     fn of_decoders() -> Vec<Vec<usize>> {
         let threads = std::fs::read_dir("/proc/self/task").expect("Linux has it");
         // Threads of other tests may end meanwhile.
@@ -310,7 +310,7 @@ mod tests {
             .collect()
     }
 
-    /// A rank that keeps to one processor starts threads that use all of them, and keeps to its own.
+    /// A rank bound to one processor starts threads that may use all of them, and stays bound itself.
     #[test]
     fn threads_are_not_bound_to_the_rank_that_starts_them() {
         let free = pin::allowed();

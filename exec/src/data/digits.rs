@@ -1,7 +1,8 @@
-//! The 5,000 MNIST digits that are part of the binary, and their fixed split into 4,000 to train and 1,000 held out.
+//! Loads the 5,000 MNIST digits that are part of the binary, with their fixed split into 4,000 to train and 1,000 held
+//! out.
 //!
-//! Origin, licence and format stand in `data/README.md`. The split does not follow the run's seed, so that accuracies of
-//! runs with different seeds are taken on the same digits.
+//! Origin, licence and format are in `data/README.md`. The split does not depend on the run's seed, so that runs with
+//! different seeds are evaluated on the same digits.
 
 use std::io::Read;
 
@@ -15,19 +16,19 @@ use super::split::stratified;
 /// The file as it ships.
 const FILE: &[u8] = include_bytes!("../../../data/mnist-5k.csv.gz");
 
-/// The seed of the split: the year of MNIST's paper. Never to be changed, or accuracies no longer compare.
+/// Seed of the split: the year of MNIST's paper. It must never change, or accuracies stop being comparable.
 const SPLIT_SEED: u64 = 1998;
 
-/// Of five digits, one is held out: 100 of each class.
+/// One in five digits is held out: 100 of each class.
 const HELD_OUT: (u32, u32) = (1, 5);
 
-/// One grey image.
+/// Shape of a grey image.
 const SHAPE: Shape = Shape { channels: 1, height: 28, width: 28 };
 
-/// Digits.
+/// Number of classes.
 const CLASSES: u32 = 10;
 
-/// (4,000 to train, 1,000 held out), pixels 0 to 255 as in the file.
+/// Returns (4,000 to train, 1,000 held out), pixels 0 to 255 as in the file.
 pub(super) fn load() -> Result<(Dataset, Dataset), InputError> {
     let all = parse("mnist", FILE)?;
     let (train, held_out) = stratified(&all.labels, CLASSES, HELD_OUT.0, HELD_OUT.1, SPLIT_SEED);

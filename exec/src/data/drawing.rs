@@ -1,5 +1,5 @@
-//! How samples of a set are drawn: one by one in the calling thread, or as recipes of batches that threads make; and sets of some of its
-//! samples.
+//! Draws samples of a set, one by one in the calling thread or as recipes for batches that threads make, and takes
+//! subsets.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::pixels::Pixels;
 const DECODED: u32 = 256;
 
 impl Dataset {
-    /// The least height and width of samples that are JPEG files.
+    /// The smallest height and width of JPEG samples.
     pub(super) fn smallest(&self) -> Option<(u32, u32)> {
         match &self.pixels {
             Pixels::Encoded(samples) if samples.is_jpeg() => Some(samples.least()),
@@ -23,7 +23,7 @@ impl Dataset {
         }
     }
 
-    /// Makes the samples `indices`, augmented where `augmented` says by which seed and place, and copies their labels.
+    /// Makes the samples `indices`, with the augmentation `augmented` if given, and copies their labels.
     fn make(
         &self,
         indices: &[u32],
@@ -58,32 +58,32 @@ impl Dataset {
         indices.iter().zip(labels).for_each(|(index, label)| *label = self.labels[*index as usize]);
     }
 
-    /// Copies the samples `indices` into `images` (`[indices, channels, height, width]`) and `labels`; where patches are taken,
-    /// those in the centre.
+    /// Copies the samples `indices` into `images` (`[indices, channels, height, width]`) and `labels`; where patches
+    /// are taken, the central ones.
     ///
     /// # Errors
-    /// Packed samples that are damaged.
+    /// Damaged packed samples.
     ///
     /// # Panics
-    /// When an index is not below [`Dataset::len`], or the slices do not have room for exactly these samples.
+    /// When an index is not below [`Dataset::len`], or the slices do not have exactly the size of these samples.
     pub fn gather(&self, indices: &[u32], images: &mut [f32], labels: &mut [u32]) -> Result<(), InputError> {
         self.make(indices, None, images, labels)
     }
 
-    /// The same samples, which [`Dataset::draw`] changes at random.
+    /// The same samples, with this augmentation applied by [`Dataset::draw`].
     pub fn augmented(self, augmentation: Augmentation) -> Dataset {
         Dataset { augmentation, ..self }
     }
 
-    /// Both parts, decoded by this number of threads of each process where their samples are JPEG files; without it there is one for each
-    /// core.
+    /// Both parts, with JPEG samples decoded by `threads` threads in each process; by default one per core.
     pub fn decoded_by((train, held_out): (Dataset, Dataset), threads: Option<u32>) -> (Dataset, Dataset) {
         let Some(threads) = threads else { return (train, held_out) };
         let decoders = Arc::new(Decoders::new(threads as usize));
         (Dataset { decoders: decoders.clone(), ..train }, Dataset { decoders, ..held_out })
     }
 
-    /// As [`Dataset::gather`], the samples augmented: the first is the `place`-th drawn since training began with `seed`.
+    /// As [`Dataset::gather`], with augmentation: the first sample is the `place`-th drawn since training began with
+    /// `seed`.
     ///
     /// # Errors
     /// As there.
@@ -102,20 +102,20 @@ impl Dataset {
         self.make(indices, augmented, images, labels)
     }
 
-    /// What threads make a batch of, and who does; `None` where a rank draws its samples itself.
+    /// The recipe of a batch for decoding threads, and these threads; `None` where a rank draws its samples itself.
     pub(super) fn recipe(&self, indices: &[u32], seed: u64, place: u64) -> Option<(Recipe, &Decoders)> {
         let Pixels::Encoded(samples) = &self.pixels else { return None };
         if !samples.is_jpeg() {
             return None;
         }
         let how = Some(self.augmentation).filter(|how| *how != Augmentation::default());
-        // What is not changed at random is the same wherever it is drawn.
+        // Without augmentation a sample does not depend on seed and place.
         let (seed, place) = if how.is_some() { (seed, place) } else { (0, 0) };
         let (samples, indices, shapes) = (samples.clone(), indices.to_vec(), (self.shape, self.shape()));
         Some((Recipe { samples, indices, shapes, how, seed, place }, &self.decoders))
     }
 
-    /// The samples `indices` as a data set of their own; of a packed file they stay there.
+    /// The samples `indices` as a data set; samples of a packed file stay in the file.
     pub(crate) fn subset(&self, indices: &[u32]) -> Dataset {
         let pixels = match &self.pixels {
             Pixels::Values(values) => {
@@ -129,10 +129,10 @@ impl Dataset {
         Dataset { place: self.place.clone(), pixels, labels, decoders: self.decoders.clone(), ..*self }
     }
 
-    /// The samples `indices` in memory, as they are kept; of a packed file these alone are read.
+    /// The samples `indices` in memory, in their stored form; of a packed file only these are read.
     ///
     /// # Errors
-    /// A file that cannot be read, or is damaged.
+    /// An unreadable or damaged file.
     pub(crate) fn held(&self, indices: &[u32]) -> Result<Dataset, InputError> {
         let Pixels::Encoded(samples) = &self.pixels else { return Ok(self.subset(indices)) };
         let pixels = Pixels::Encoded(Arc::new(samples.resident(indices)?));
@@ -140,11 +140,11 @@ impl Dataset {
         Ok(Dataset { place: self.place.clone(), pixels, labels, decoders: self.decoders.clone(), ..*self })
     }
 
-    /// The same set where its samples are values in memory, `bytes` of them at most; of one that decodes them when they are drawn, the first
-    /// [`DECODED`] again and again, without augmentation.
+    /// The same set if its samples are values in memory. If they are decoded when drawn: `bytes` at most of decoded samples, without
+    /// augmentation, which repeat the first few hundred.
     ///
     /// # Errors
-    /// Samples that are damaged.
+    /// Damaged samples.
     pub fn in_memory(self, bytes: u64) -> Result<Dataset, InputError> {
         if self.encoded().is_none() {
             return Ok(self);

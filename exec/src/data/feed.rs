@@ -1,8 +1,8 @@
-//! A rank's feed: the batches that it will load next are made while it computes on this one (Kumar et al. 2018, §4.1; Koliousis et
-//! al. 2019, §4.5).
+//! Prepares a rank's next batches while it computes on the current one (Kumar et al. 2018, §4.1; Koliousis et al. 2019,
+//! §4.5).
 //!
-//! What is made ahead is a guess at what will be loaded. A batch that was not expected is made when it is asked for, so a guess
-//! decides when a batch is there and never what is in it.
+//! Prefetching guesses what will be loaded. A batch that was not expected is made when it is requested, so a guess
+//! affects when a batch is ready and never its contents.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use super::Dataset;
 use super::decoders::{Batch, Decoders, MadeTimes, Recipe};
 use crate::arena::Arena;
 
-/// Batches on their way to a rank.
+/// A rank's batches in preparation.
 #[derive(Default)]
 pub(crate) struct Feed {
     ahead: VecDeque<Arc<Batch>>,
-    /// Memory of batches that were taken.
+    /// Memory of batches already taken, for reuse.
     free: Vec<Arc<Arena>>,
 }
 
 impl Feed {
-    /// Batches that are made ahead.
+    /// Number of batches prepared ahead.
     pub(crate) const AHEAD: usize = READ_AHEAD as usize;
 
-    /// Whether batches of `data` are made by threads.
+    /// Whether threads make the batches of `data`.
     pub(crate) fn makes(data: &Dataset) -> bool {
         data.recipe(&[], 0, 0).is_some()
     }
 
-    /// As [`Dataset::draw`], waiting for what was made ahead.
+    /// As [`Dataset::draw`], waiting for a batch prepared ahead.
     ///
     /// # Errors
     /// As there.
@@ -58,11 +58,11 @@ impl Feed {
         Ok(())
     }
 
-    /// Waits until a batch that is loaded next is made, at most until `deadline`; when it was, if it is. `None` too where a rank draws its
-    /// samples itself.
+    /// Waits, at most until `deadline`, until the batch that is loaded next is ready; returns when that was, if it is.
+    /// `None` too where a rank draws its samples itself.
     ///
     /// # Errors
-    /// Threads that the system does not give.
+    /// The system refuses threads.
     pub(crate) fn wait(
         &mut self,
         data: &Dataset,
@@ -82,10 +82,11 @@ impl Feed {
         Ok(batch.wait(Some(deadline)))
     }
 
-    /// Has batches of `data` made ahead, given by their samples and the place of the first, the nearest first; others are dropped.
+    /// Starts to prepare batches of `data`, given by their samples and the place of the first, the next one first;
+    /// drops others.
     ///
     /// # Errors
-    /// Threads that the system does not give.
+    /// The system refuses threads.
     pub(crate) fn expect(
         &mut self,
         data: &Dataset,

@@ -1,4 +1,4 @@
-//! Folders of IDX files, in which MNIST, Fashion-MNIST and their kin are distributed, as data sets.
+//! Loads folders of IDX files, the format of MNIST and Fashion-MNIST.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use lockstep_topology::InputError;
 
 use super::Dataset;
 
-/// (training part, held-out part) of a folder, pixels 0 to 255; the classes are those of the training labels.
+/// Returns (training part, held-out part) of a folder, pixels 0 to 255; the classes are those of the training labels.
 pub(super) fn load(folder: &Path) -> Result<(Dataset, Dataset), InputError> {
     let classes = |labels: &[u32]| labels.iter().max().map_or(0, |label| label + 1);
     let train = part(folder, "train", classes)?;

@@ -1,7 +1,7 @@
-//! Messages that carry samples from the memory of one rank to that of another.
+//! Packs and unpacks messages that carry samples from the memory of one rank to that of another.
 //!
-//! Ranks are of one machine type, so bytes travel as they lie in memory. Everybody knows labels and lengths of all samples, and which of
-//! them comes, so nothing else travels.
+//! All ranks have the same machine type, so bytes are sent as they are in memory. Every rank knows the labels and
+//! lengths of all samples, and which samples arrive, so nothing else is sent.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use super::Dataset;
 use super::pixels::{Pixels, bytes_of_mut};
 use crate::region::{Region, RegionMut};
 
-/// Samples that come, and where: `samples[n]` of the whole set to `slots[n]`, one that has left or the next at the end.
+/// Samples that arrive, and their slots: `samples[n]` of the whole set goes to `slots[n]`, a free slot or the next at
+/// the end.
 #[derive(Clone, Copy)]
 pub(crate) struct Coming<'a> {
     pub(crate) whole: &'a Dataset,
@@ -21,24 +22,24 @@ pub(crate) struct Coming<'a> {
 }
 
 impl Coming<'_> {
-    /// Each with its slot.
+    /// Each sample with its slot.
     fn pairs(&self) -> impl Iterator<Item = (u32, usize)> {
         self.samples.iter().copied().zip(self.slots.iter().map(|slot| *slot as usize))
     }
 
-    /// Bytes of a packed one.
+    /// Bytes of a packed sample.
     fn length(&self, sample: u32) -> usize {
         let Pixels::Encoded(samples) = &self.whole.pixels else { unreachable!("parts are kept as the whole set is") };
         samples.length(sample)
     }
 }
 
-/// Memory that packed samples come into; values have their places at once.
+/// Receive memory for packed samples; values are received directly into their slots.
 #[derive(Default)]
 pub(crate) struct Room(Vec<Arc<[MaybeUninit<f32>]>>);
 
 impl Dataset {
-    /// Elements of a message that carries this sample: its image, or its bytes as they are packed, four in an element.
+    /// Elements of a message with this sample: its image, or its packed bytes, four per element.
     pub(crate) fn message_elements(&self, sample: u32) -> u64 {
         match &self.pixels {
             Pixels::Values(_) => self.shape.elements(),
@@ -46,22 +47,22 @@ impl Dataset {
         }
     }
 
-    /// The same on average over all samples, rounded up.
+    /// The mean over all samples, rounded up.
     pub(crate) fn mean_message_elements(&self) -> u64 {
         let all: u64 = (0..self.len() as u32).map(|sample| self.message_elements(sample)).sum();
         all.div_ceil(self.len() as u64)
     }
 
-    /// Packs the samples at `slots` one behind the other.
+    /// Packs the samples at `slots` one after the other.
     ///
     /// # Errors
-    /// Packed samples that are damaged.
+    /// Damaged packed samples.
     pub(crate) fn pack(&self, slots: &[u32], message: &mut [f32]) -> Result<(), InputError> {
         let mut rest = message;
         for slot in slots {
             let sample;
             (sample, rest) = rest.split_at_mut(self.message_elements(*slot) as usize);
-            // Copies carry any bits, also those that are no number.
+            // A copy preserves any bits, also those of NaNs.
             match &self.pixels {
                 Pixels::Values(values) => {
                     sample.copy_from_slice(&values[*slot as usize * sample.len()..][..sample.len()]);
@@ -77,14 +78,14 @@ impl Dataset {
         Ok(())
     }
 
-    /// Frees the memory of packed samples that have left; values leave their places to others.
+    /// Frees the memory of packed samples that have left; slots of values are reused.
     pub(crate) fn release(&mut self, slots: &[u32]) {
         if let Pixels::Encoded(samples) = &mut self.pixels {
             Arc::make_mut(samples).release(slots);
         }
     }
 
-    /// Takes samples packed one behind the other.
+    /// Unpacks samples that were packed one after the other.
     pub(crate) fn unpack(&mut self, message: &[f32], coming: Coming<'_>) {
         self.label_coming(coming);
         match &mut self.pixels {
@@ -107,7 +108,7 @@ impl Dataset {
         }
     }
 
-    /// Labels samples that come, and makes room for values of them.
+    /// Sets the labels of arriving samples, and allocates space for their values.
     fn label_coming(&mut self, coming: Coming<'_>) {
         let end = coming.slots.iter().max().map_or(0, |last| *last as usize + 1).max(self.labels.len());
         self.labels.resize(end, 0);
@@ -119,14 +120,14 @@ impl Dataset {
         }
     }
 
-    /// Lets values of that many samples come without those that are there being moved.
+    /// Reserves space for the values of `samples` samples, so that later arrivals do not move existing ones.
     pub(crate) fn reserve(&mut self, samples: usize) {
         if let Pixels::Values(values) = &mut self.pixels {
             values.reserve_exact((samples * self.shape.elements() as usize).saturating_sub(values.len()));
         }
     }
 
-    /// Where values begin.
+    /// Address of the values.
     fn start(&self) -> *const f32 {
         match &self.pixels {
             Pixels::Values(values) => values.as_ptr(),
@@ -134,10 +135,10 @@ impl Dataset {
         }
     }
 
-    /// Where the samples at `slots` lie, to be sent from there.
+    /// The memory of the samples at `slots`, to send from.
     ///
     /// # Panics
-    /// Of packed samples that are mapped.
+    /// For packed samples that are mapped.
     pub(crate) fn places(&self, slots: &[u32]) -> Vec<Region> {
         let place = |slot: &u32| {
             let values = match &self.pixels {
@@ -147,16 +148,16 @@ impl Dataset {
                 }
                 Pixels::Encoded(samples) => samples.values(*slot),
             };
-            // SAFETY: no one writes to samples, and those that are sent are released when they have left.
+            // SAFETY: samples are not written, and those being sent are released after they have left.
             unsafe { Region::new(values.as_ptr(), values.len()) }
         };
         slots.iter().map(place).collect()
     }
 
-    /// Where samples that come will lie.
+    /// The memory for samples that arrive.
     ///
     /// # Panics
-    /// Where room for values has not been reserved: others may be on their way from where they are.
+    /// When space for values has not been reserved: moving them could break other messages in flight.
     pub(crate) fn room_for(&mut self, coming: Coming<'_>) -> (Room, Vec<RegionMut>) {
         let lie = self.start();
         self.label_coming(coming);
@@ -167,7 +168,7 @@ impl Dataset {
                 let start = values.as_mut_ptr();
                 let place = |(_, slot): (u32, usize)| {
                     assert!((slot + 1) * each <= values.len(), "room for values");
-                    // SAFETY: inside of the vector, in a slot that no sample has and that is unpacked by the message alone.
+                    // SAFETY: inside of the vector, in a slot without a sample, which only this message writes.
                     unsafe { RegionMut::new(start.add(slot * each), each) }
                 };
                 (Room::default(), coming.pairs().map(place).collect())
@@ -177,7 +178,7 @@ impl Dataset {
                 let mut room: Vec<Arc<[MaybeUninit<f32>]>> = coming.pairs().map(new).collect();
                 let place = |values: &mut Arc<[MaybeUninit<f32>]>| {
                     let values = Arc::get_mut(values).expect("new memory has one owner");
-                    // SAFETY: only messages use it until it is taken, and they write before anybody reads.
+                    // SAFETY: only messages use it until it is taken, and they write it before it is read.
                     unsafe { RegionMut::new(values.as_mut_ptr().cast(), values.len()) }
                 };
                 let places = room.iter_mut().map(place).collect();
@@ -186,10 +187,10 @@ impl Dataset {
         }
     }
 
-    /// Takes samples that have come into their room.
+    /// Stores samples that have arrived in their receive memory.
     ///
     /// # Safety
-    /// All have come.
+    /// All have arrived.
     pub(crate) unsafe fn take(&mut self, room: Room, coming: Coming<'_>) {
         if let Pixels::Encoded(samples) = &mut self.pixels {
             let samples = Arc::make_mut(samples);

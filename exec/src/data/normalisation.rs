@@ -1,6 +1,6 @@
-//! Normalisation: each channel is shifted and scaled to mean 0 and variance 1 over the training images.
+//! Normalises images: shifts and scales each channel to mean 0 and variance 1 over the training images.
 //!
-//! The held-out images get the training part's figures: their own would be knowledge that training must not have.
+//! Held-out images are normalised by the training part's statistics: their own must not influence training.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ pub use lockstep_data::Normalisation;
 use super::Dataset;
 use super::pixels::Pixels;
 
-/// The figures of `data`, which are those of ImageNet where samples are JPEG files.
+/// The statistics of `data`; those of ImageNet where samples are JPEG files.
 pub(super) fn figures(data: &Dataset) -> Normalisation {
     let channels = data.shape.channels as usize;
     let pixels = (data.shape.elements() / channels as u64) as usize;
@@ -19,7 +19,8 @@ pub(super) fn figures(data: &Dataset) -> Normalisation {
     }
 }
 
-/// Replaces each value of `data` by (value − mean) / deviation of its channel; those of encoded samples when they are drawn.
+/// Replaces each value of `data` by (value − mean) / deviation of its channel; for encoded samples, when they are
+/// drawn.
 pub(super) fn apply(figures: &Normalisation, data: &mut Dataset) {
     let channels = data.shape.channels as usize;
     let pixels = (data.shape.elements() / channels as u64) as usize;

@@ -1,4 +1,4 @@
-//! Packed files as data sets: one with what is held out beside it, or one of which a tenth is held out.
+//! Loads packed files as data sets: a training file with a held-out file, or one file of which a tenth is held out.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use super::Dataset;
 use super::pixels::{Encoded, Pixels};
 use super::split::stratified;
 
-/// The seed of the split: the year of ImageNet's paper. Never to be changed, or accuracies no longer compare.
+/// Seed of the split: the year of ImageNet's paper. It must never change, or accuracies stop being comparable.
 const SPLIT_SEED: u64 = 2009;
-/// Of ten samples of a class one is held out.
+/// One in ten samples of a class is held out.
 const HELD_OUT: (u32, u32) = (1, 10);
 
-/// The files that a name gives, `TRAIN.pack` or `TRAIN.pack+HELD_OUT.pack`; `None` where there are no such files.
+/// The files named by `TRAIN.pack` or `TRAIN.pack+HELD_OUT.pack`; `None` where there are no such files.
 pub(super) fn named(name: &str) -> Option<(&Path, Option<&Path>)> {
     let file = |name| Some(Path::new(name)).filter(|path| path.is_file());
     if let Some(train) = file(name) {
@@ -27,10 +27,10 @@ pub(super) fn named(name: &str) -> Option<(&Path, Option<&Path>)> {
     parts.into_iter().find_map(|(train, held_out)| Some((train?, Some(held_out?))))
 }
 
-/// (training part, held-out part), bytes as they are packed; `input` is what the model takes.
+/// Returns (training part, held-out part), kept as packed bytes; `input` is the model's input shape.
 ///
 /// # Errors
-/// Damaged files, two that do not belong together, or one whose classes are too small for a part to be held out.
+/// Damaged files, two files that do not match, or one whose classes are too small to hold out a part.
 pub(super) fn load((train, held_out): (&Path, Option<&Path>), input: Shape) -> Result<(Dataset, Dataset), InputError> {
     let all = open(train, input)?;
     let Some(held_out) = held_out else {
@@ -53,7 +53,7 @@ pub(super) fn load((train, held_out): (&Path, Option<&Path>), input: Shape) -> R
     Ok((all.clone(), Dataset { classes: all.classes, ..judges }))
 }
 
-/// All samples of a file. JPEG files have any size, and give what the model takes.
+/// All samples of a file. JPEG images of any size are resized to the model's input.
 fn open(path: &Path, input: Shape) -> Result<Dataset, InputError> {
     let packed = Packed::open(path)?;
     let shape = match packed.header().encoding {

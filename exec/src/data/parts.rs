@@ -1,8 +1,9 @@
-//! Which samples a rank holds in memory, which of them it draws, and what a shuffle moves from whom to whom.
+//! Decides which samples a rank holds in memory, which of them it draws, and what a shuffle moves between ranks.
 //!
-//! A shuffle puts a group's samples into a random order and deals it out in equal parts. Every rank finds the orders by itself, from
-//! the seed and the shuffle's number, so only samples travel (Kumar et al. 2018 §4.1). Between two shuffles a rank goes through
-//! its part in a random order, and through another one when it is through: it draws none twice before it has drawn all.
+//! A shuffle permutes a group's samples at random and splits them into equal parts. Every rank computes the
+//! permutations by itself, from the seed and the shuffle's number, so only samples are sent (Kumar et al. 2018 §4.1).
+//! Between two shuffles a rank draws its part in a random order, then in another one: it repeats no sample before it
+//! has drawn all.
 
 use lockstep_models::{Partition, Program, RankRange};
 use lockstep_topology::{InputError, shard};
@@ -12,7 +13,7 @@ use super::pixels::Pixels;
 use super::random::{Purpose, shuffle, stream_within};
 use crate::room::check_buffers;
 
-/// The parts of a set of samples that ranks hold.
+/// The partition of a set of samples among ranks.
 #[derive(Debug, Clone)]
 pub struct Parts {
     partition: Partition,
@@ -22,32 +23,33 @@ pub struct Parts {
     seed: u64,
 }
 
-/// What a shuffle moves in a group, seen by one member. Samples of a part are counted by their positions, before and after.
+/// The moves of a shuffle in a group, seen by one member. Samples of a part are numbered by their positions, before and
+/// after.
 pub(crate) struct Moves {
-    /// The member's samples that stay: after, before.
+    /// The member's samples that stay: (position after, position before).
     pub(crate) kept: Vec<(u32, u32)>,
-    /// The others, chunk by chunk.
+    /// The other samples, chunk by chunk.
     pub(crate) rounds: Vec<Round>,
 }
 
 /// A chunk of a shuffle.
 #[derive(Default)]
 pub(crate) struct Round {
-    /// By pair of members, `from · members + to`: fp32 elements of the samples that go from the one to the other.
+    /// By pair of members, index `from · members + to`: fp32 elements of the samples sent from one to the other.
     pub(crate) counts: Vec<u64>,
-    /// What this member sends, as positions before, in the order of destinations.
+    /// The samples that this member sends, as positions before, in the order of destinations.
     pub(crate) sent: Vec<u32>,
-    /// The position of each sample that comes in, in the order of sources.
+    /// The new position of each sample that arrives, in the order of sources.
     pub(crate) taken: Vec<u32>,
-    /// Which samples of the whole set these are.
+    /// The arriving samples, as numbers in the whole set.
     pub(crate) came: Vec<u32>,
 }
 
 impl Parts {
-    /// The parts of `samples` samples; `None` where a program's ranks all hold all of them.
+    /// The parts of `samples` samples; `None` where every rank of the program holds all samples.
     ///
     /// # Errors
-    /// Parts that do not fill one batch.
+    /// Parts smaller than one batch.
     pub fn new(program: &Program, samples: u32, seed: u64) -> Result<Option<Parts>, InputError> {
         let Some(partition) = &program.partition else { return Ok(None) };
         let (batch, accumulate) = (program.batch_per_rank, program.accumulate);
@@ -63,16 +65,16 @@ impl Parts {
         Ok(Some(Parts { partition: partition.clone(), samples, batch, accumulate, seed }))
     }
 
-    /// Refuses parts of a packed set that the ranks `here`, those of this process, would hold together where they take more memory than
-    /// the host has left. What is in memory already takes none.
+    /// Refuses parts of a packed set that the ranks `here`, those of this process, would hold together if they need
+    /// more memory than the host has left. Sets already in memory need none.
     ///
     /// # Errors
-    /// The estimate, and what there is.
+    /// The estimate, and what is left.
     pub(crate) fn check_room(&self, data: &Dataset, here: &[u32]) -> Result<(), InputError> {
         let Pixels::Encoded(samples) = &data.pixels else { return Ok(()) };
         let members = here.iter().map(|rank| self.group(*rank).count).min().unwrap_or(1);
         let part = samples.bytes().div_ceil(u64::from(members));
-        // What goes and what comes in a shuffle is there beside the part.
+        // A shuffle needs memory for samples sent and received beside the part.
         let shuffles = self.partition.shuffle_every.is_some() && members > 1;
         let chunks = if shuffles { 2 * part.min(4 * self.partition.chunk) } else { 0 };
         let each = u128::from(part + chunks);
@@ -80,24 +82,24 @@ impl Parts {
         check_buffers("sampling", "partitioned", here.len() as u64, each, cure)
     }
 
-    /// The ranks among which `rank` shuffles.
+    /// The ranks with which `rank` shuffles.
     pub(crate) fn group(&self, rank: u32) -> RankRange {
         self.partition.groups[self.partition.group_of(rank)]
     }
 
-    /// How many shuffles come before step `step`.
+    /// The number of shuffles before step `step`.
     pub(crate) fn shuffles_before(&self, step: u64) -> u64 {
         self.partition.shuffles_before(step)
     }
 
-    /// The samples of a group after so many shuffles, in the order in which they are dealt out.
+    /// The samples of a group after `shuffles` shuffles, in the order in which they are split into parts.
     fn order(&self, group: usize, shuffles: u64) -> Vec<u32> {
         let mut samples: Vec<u32> = (0..self.samples).collect();
         shuffle(&mut stream_within(self.seed, Purpose::Partition, shuffles, group as u64), &mut samples);
         samples
     }
 
-    /// What `rank` holds after so many shuffles, in order.
+    /// The samples of `rank` after `shuffles` shuffles, in order.
     pub fn held(&self, rank: u32, shuffles: u64) -> Vec<u32> {
         let number = self.partition.group_of(rank);
         let group = self.partition.groups[number];
@@ -113,7 +115,7 @@ impl Parts {
         let since = step - shuffles * self.partition.shuffle_every.map_or(0, u64::from);
         let number = since * u64::from(self.accumulate) + u64::from(repetition);
         let mut positions: Vec<u32> = (0..(part.end - part.start) as u32).collect();
-        // Whole batches only; what is left over is left out until the next order.
+        // Whole batches only; the remainder is skipped until the next order.
         let batches = u64::from(positions.len() as u32 / self.batch);
         let stream = shuffles << 32 | (number / batches);
         shuffle(&mut stream_within(self.seed, Purpose::Draw, stream, rank.into()), &mut positions);
@@ -121,21 +123,21 @@ impl Parts {
         positions[start..start + self.batch as usize].to_vec()
     }
 
-    /// The samples of a rank's micro-batch, as the whole set numbers them.
+    /// The samples of a rank's micro-batch, as numbers in the whole set.
     pub fn samples(&self, step: u64, rank: u32, repetition: u32) -> Vec<u32> {
         let held = self.held(rank, self.shuffles_before(step));
         self.drawn(step, rank, repetition).into_iter().map(|position| held[position as usize]).collect()
     }
 
-    /// What `rank` keeps, sends and gets when its group's samples go from where they are after `shuffles` shuffles to where they are
-    /// after the next one, in `rounds` rounds; `elements` gives what travels of a sample.
+    /// What `rank` keeps, sends and receives when its group goes from the state after `shuffles` shuffles to the next
+    /// one, in `rounds` rounds; `elements` gives the size of a sample's message.
     pub(crate) fn moves(&self, rank: u32, shuffles: u64, rounds: u32, elements: impl Fn(u32) -> u64) -> Moves {
         let number = self.partition.group_of(rank);
         let group = self.partition.groups[number];
         let (members, own) = (group.count as usize, (rank - group.first) as usize);
         let parts: Vec<_> =
             (0..members).map(|member| shard(self.samples.into(), members as u64, member as u64)).collect();
-        // The member that has this place among all, and its position there.
+        // The member that owns this place in the order, and its position there.
         let owner = |place: u32| {
             let member = parts.partition_point(|part| part.end <= u64::from(place));
             (member, place - parts[member].start as u32)
@@ -143,7 +145,7 @@ impl Parts {
         let mut before = vec![0u32; self.samples as usize];
         (0..).zip(self.order(number, shuffles)).for_each(|(place, sample)| before[sample as usize] = place);
         let after = self.order(number, shuffles + 1);
-        // By pair, in the order of the new places: samples in all, then how many were given to a round.
+        // By pair, in the order of the new places: the total of samples, then how many are already assigned to a round.
         let mut all = vec![0u64; members * members];
         let moved = |place: u32, sample: u32| {
             let ((from, old), (to, new)) = (owner(before[sample as usize]), owner(place));
@@ -156,7 +158,7 @@ impl Parts {
         let mut given = vec![0u64; members * members];
         let round = || Round { counts: vec![0; members * members], ..Round::default() };
         let mut found = Moves { kept: Vec::new(), rounds: (0..rounds).map(|_| round()).collect() };
-        // By round: what this member sends to each, and gets of each.
+        // By round: what this member sends to each other member, and receives from each.
         let mut ways = vec![(vec![Vec::new(); members], vec![Vec::<(u32, u32)>::new(); members]); rounds as usize];
         for (place, sample) in (0..).zip(&after) {
             let (from, to, old, new) = moved(place, *sample);
@@ -200,8 +202,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each group holds each sample exactly once after any number of shuffles, and a shuffle's moves lead from the one to the
-        /// other.
+        /// Each group holds each sample exactly once after any number of shuffles, and a shuffle's moves lead from one
+        /// state to the next.
         #[test]
         fn a_shuffle_loses_and_doubles_nothing(
             nodes in prop::collection::vec(1u32..4, 1..5), whole: bool, samples in 60u32..200, shuffles in 0u64..5, rounds in 1u32..6,
@@ -216,7 +218,7 @@ mod tests {
                 prop_assert_eq!(all, (0..samples).collect::<Vec<_>>());
                 let moves: Vec<Moves> = group.iter().map(|rank| parts.moves(rank, shuffles, rounds, |_| 1)).collect();
                 let members = group.count as usize;
-                // Carried out on numbers in place of samples.
+                // Performed on numbers in place of samples.
                 for to in 0..members {
                     let mut part = vec![u32::MAX; held[to].len()];
                     for (new, old) in &moves[to].kept {
@@ -239,7 +241,7 @@ mod tests {
                     }
                     prop_assert_eq!(part, parts.held(group.first + to as u32, shuffles + 1));
                 }
-                // Rounds are alike: of every pair's samples each has its share, rounded.
+                // Rounds are balanced: each has its share of every pair's samples, rounded.
                 for pair in 0..members * members {
                     let counts: Vec<u64> = moves[0].rounds.iter().map(|round| round.counts[pair]).collect();
                     let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
@@ -248,7 +250,7 @@ mod tests {
             }
         }
 
-        /// Between shuffles a rank draws each of its samples once before it draws one again.
+        /// Between shuffles a rank draws each of its samples once before it repeats one.
         #[test]
         fn no_sample_comes_twice_before_all_have_come(ranks in 1u32..6, samples in 60u32..150, seed: u64) {
             let parts = parts(&[ranks], 1, None, samples, seed);
@@ -265,7 +267,8 @@ mod tests {
         }
     }
 
-    /// A set that every node holds alone: a shuffle is another order, and no sample leaves its node (Kumar et al. 2018 §4.1).
+    /// A set held whole by every node: a shuffle only changes the order, and no sample leaves its node (Kumar et al.
+    /// 2018 §4.1).
     #[test]
     fn who_holds_all_moves_nothing() {
         let parts = parts(&[1, 1], 2, Some(1), 50, 7);

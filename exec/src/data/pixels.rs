@@ -1,7 +1,7 @@
-//! Where a set keeps its samples: as fp32 values in memory, or as they are packed, mapped from a file or held in memory.
+//! Stores the samples of a set: as fp32 values in memory, or packed, mapped from a file or in memory.
 //!
-//! What is packed stays so: arrays of bytes and JPEG files become fp32 values when they are drawn, so a batch takes no copy of
-//! compressed bytes.
+//! Packed samples stay packed: arrays of bytes and JPEG files become fp32 values when they are drawn, so a batch needs
+//! no copy of compressed bytes.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use lockstep_topology::InputError;
 
 use super::augmentation::{Augmented, augment, augment_picture};
 
-/// How samples are kept.
+/// The storage of samples.
 #[derive(Debug, Clone)]
 pub(super) enum Pixels {
     /// `[samples, channels, height, width]`.
     Values(Vec<f32>),
-    /// Of a packed set.
+    /// Samples of a packed set.
     Encoded(Arc<Encoded>),
 }
 
@@ -44,17 +44,17 @@ pub(super) struct Encoded {
 /// Where the bytes are.
 #[derive(Debug, Clone)]
 enum Kept {
-    /// In the file, mapped: the numbers of the samples.
+    /// In the mapped file: the numbers of the samples.
     Mapped(Vec<u32>),
-    /// In memory, each by itself, so that one can go and another come in its place.
+    /// In memory, each in its own allocation, so that a sample can be replaced by another.
     Resident(Vec<Resident>),
 }
 
-/// A sample in memory, in the elements of messages.
+/// A sample in memory, as elements of messages.
 #[derive(Debug, Clone, Default)]
 struct Resident {
     values: Arc<[f32]>,
-    /// Bytes; what the last element has beyond them means nothing.
+    /// Bytes; the rest of the last element is unused.
     length: usize,
 }
 
@@ -64,13 +64,13 @@ impl Resident {
     }
 }
 
-/// The bytes of values, as they lie in memory.
+/// The bytes of values, as they are in memory.
 pub(super) fn bytes_of(values: &[f32]) -> &[u8] {
-    // SAFETY: a value is four bytes without gaps, and bytes lie anywhere.
+    // SAFETY: a value is four bytes without gaps, and bytes need no alignment.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
-/// The same, to be written: any four bytes are a value.
+/// The same, writable: any four bytes are a value.
 pub(super) fn bytes_of_mut(values: &mut [f32]) -> &mut [u8] {
     // SAFETY: as above, and the values are borrowed for as long.
     unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
@@ -84,25 +84,25 @@ impl Encoded {
         Encoded { packed, kept: Kept::Mapped(samples), levels: Vec::new(), figures }
     }
 
-    /// Of its samples those at `indices`.
+    /// The samples at `indices`.
     ///
     /// # Panics
-    /// Of samples that are in memory.
+    /// For samples in memory.
     pub(super) fn subset(&self, indices: &[u32]) -> Encoded {
         let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of the whole set") };
         let samples = indices.iter().map(|index| samples[*index as usize]).collect();
         self.with(Kept::Mapped(samples))
     }
 
-    /// Other samples of the same file, normalised alike.
+    /// Other samples of the same file, with the same normalisation.
     fn with(&self, kept: Kept) -> Encoded {
         Encoded { packed: self.packed.clone(), kept, levels: self.levels.clone(), figures: self.figures.clone() }
     }
 
-    /// The samples at `indices`, read into memory, in the order in which they lie in the file.
+    /// The samples at `indices`, read into memory, in the order of the file.
     ///
     /// # Errors
-    /// A file that cannot be read, or is damaged.
+    /// An unreadable or damaged file.
     pub(super) fn resident(&self, indices: &[u32]) -> Result<Encoded, InputError> {
         let mut samples = vec![Resident::default(); indices.len()];
         let mut order: Vec<usize> = (0..indices.len()).collect();
@@ -118,7 +118,7 @@ impl Encoded {
         Ok(self.with(Kept::Resident(samples)))
     }
 
-    /// The number in the file of a sample that is mapped.
+    /// A mapped sample's number in the file.
     fn number(&self, sample: u32) -> usize {
         let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of the whole set") };
         samples[sample as usize] as usize
@@ -132,13 +132,13 @@ impl Encoded {
         }
     }
 
-    /// Bytes of all samples, which are mapped.
+    /// Bytes of all samples, which must be mapped.
     pub(super) fn bytes(&self) -> u64 {
         let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of the whole set") };
         samples.iter().map(|sample| u64::from(self.packed.entries()[*sample as usize].length)).sum()
     }
 
-    /// What they are like, on average.
+    /// Their mean sizes.
     pub(super) fn mean(&self) -> EncodedSamples {
         let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of the whole set") };
         let pixels: u64 = samples
@@ -150,7 +150,7 @@ impl Encoded {
         EncodedSamples { bytes: self.bytes() / count, pixels: pixels / count }
     }
 
-    /// The bytes of a sample, as they are packed; those of a file held to their checksum.
+    /// A sample's packed bytes; those of a file are verified against their checksum.
     ///
     /// # Errors
     /// Changed bytes.
@@ -161,14 +161,14 @@ impl Encoded {
         }
     }
 
-    /// Asks the system for the bytes of a sample that may be in storage, without waiting for them.
+    /// Asks the system to read a sample's bytes from storage, without waiting.
     pub(super) fn prefetch(&self, sample: u32) {
         if let Kept::Mapped(samples) = &self.kept {
             self.packed.prefetch(samples[sample as usize] as usize);
         }
     }
 
-    /// The bytes of a sample.
+    /// A sample's bytes, unverified.
     fn unchecked(&self, sample: u32) -> &[u8] {
         match &self.kept {
             Kept::Mapped(samples) => self.packed.bytes(samples[sample as usize] as usize),
@@ -179,23 +179,23 @@ impl Encoded {
     /// The elements of a sample in memory.
     ///
     /// # Panics
-    /// Where samples are mapped.
+    /// When samples are mapped.
     pub(super) fn values(&self, sample: u32) -> &Arc<[f32]> {
         let Kept::Resident(samples) = &self.kept else { unreachable!("samples leave the memory that they are in") };
         &samples[sample as usize].values
     }
 
-    /// Frees the memory of samples that have left; those that are mapped take none.
+    /// Frees the memory of samples that have left; mapped ones need none.
     pub(super) fn release(&mut self, gone: &[u32]) {
         if let Kept::Resident(samples) = &mut self.kept {
             gone.iter().for_each(|sample| samples[*sample as usize] = Resident::default());
         }
     }
 
-    /// Puts a sample of `length` bytes that has come into memory, in the place of one that has left or at the end.
+    /// Stores an arrived sample of `length` bytes, in a free slot or at the end.
     ///
     /// # Panics
-    /// Where samples are mapped.
+    /// When samples are mapped.
     pub(super) fn put(&mut self, sample: usize, values: Arc<[f32]>, length: usize) {
         let Kept::Resident(samples) = &mut self.kept else { unreachable!("samples come to those in memory") };
         if samples.len() <= sample {
@@ -209,7 +209,7 @@ impl Encoded {
         matches!(self.packed.header().encoding, Encoding::Jpeg { .. })
     }
 
-    /// The least (height, width) of any sample.
+    /// The smallest height and width of the samples.
     pub(super) fn least(&self) -> (u32, u32) {
         let entries = self.packed.entries().iter();
         entries.fold((u32::MAX, u32::MAX), |(height, width), entry| {
@@ -217,7 +217,8 @@ impl Encoded {
         })
     }
 
-    /// Mean and deviation of each channel, of arrays over these samples; the file says those of all.
+    /// Mean and deviation of each channel over these samples, for arrays; the file's figures are over all of its
+    /// samples.
     pub(super) fn figures(&self, channels: usize, pixels: usize) -> Normalisation {
         let Kept::Mapped(samples) = &self.kept else { unreachable!("parts are taken of a normalised set") };
         if self.is_jpeg() {
@@ -236,11 +237,11 @@ impl Encoded {
         Encoded { levels, figures: figures.clone(), ..self.clone() }
     }
 
-    /// Makes `image` (`[channels, height, width]` of `shape`) out of a sample: augmented, or its centre. `stored` is the shape of arrays.
-    /// Who reads it before, with [`Encoded::sample`], holds it to its checksum.
+    /// Makes `image` (`[channels, height, width]` of `shape`) from a sample: augmented, or its centre. `stored` is the
+    /// shape of arrays. Does not verify the checksum: [`Encoded::sample`] does.
     ///
     /// # Errors
-    /// Changed bytes, or no JPEG file.
+    /// Changed bytes, or not a JPEG file.
     pub(super) fn image(
         &self,
         sample: u32,
@@ -272,7 +273,7 @@ impl Encoded {
         Ok(())
     }
 
-    /// What a sample is called in messages: its number in the file.
+    /// A sample's name in messages: its number in the file.
     fn name(&self, sample: u32) -> String {
         match &self.kept {
             Kept::Mapped(samples) => samples[sample as usize].to_string(),
@@ -288,7 +289,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Values come out of a message with the bits with which they went into it.
+        /// Values come out of a message with the same bits.
         #[test]
         fn bytes_are_those_of_the_values(bits in prop::collection::vec(any::<u32>(), 0..9)) {
             let mut values: Vec<f32> = bits.iter().map(|bits| f32::from_bits(*bits)).collect();

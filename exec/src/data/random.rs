@@ -1,12 +1,12 @@
-//! Seeded random numbers: a stream of ChaCha8 per purpose and index, and the few draws made from it.
+//! Draws seeded random numbers from a ChaCha8 stream for each purpose and index.
 //!
-//! The draws are written out here rather than taken from a library, whose values may change with its version: a seed must
-//! mean the same data order and the same initial weights for as long as results are compared.
+//! The draws are written out here instead of taken from a library, whose values may change with its version: a seed
+//! must mean the same data order and the same initial weights for as long as results are compared.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// What a stream is for: streams of one seed but different purposes are unrelated.
+/// The purpose of a stream: streams of one seed but different purposes are independent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Purpose {
     /// Which samples are held out.
@@ -23,9 +23,9 @@ pub(crate) enum Purpose {
     Dropout = 6,
     /// What augmentation does to a sample.
     Augmentation = 7,
-    /// Who holds which samples in memory.
+    /// Which rank holds which samples in memory.
     Partition = 8,
-    /// The order in which a rank draws what it holds.
+    /// The order in which a rank draws its samples.
     Draw = 9,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn below(rng: &mut ChaCha8Rng, bound: u32) -> u32 {
     (product >> 32) as u32
 }
 
-/// Brings `items` into a uniformly random order (Fisher and Yates, Durstenfeld's form).
+/// Shuffles `items` uniformly at random (Fisher and Yates, Durstenfeld's form).
 pub(crate) fn shuffle(rng: &mut ChaCha8Rng, items: &mut [u32]) {
     for last in (1..items.len()).rev() {
         items.swap(last, below(rng, last as u32 + 1) as usize);
@@ -158,6 +158,6 @@ mod tests {
         assert!((mean - 0.5).abs() < 0.005, "{mean}");
     }
 
-    /// Drawn once; a change here changes every result that was ever published with a seed.
+    /// Recorded once; a change here changes every result ever published with a seed.
     const PINNED_ORDER: [u32; 8] = [0, 3, 4, 6, 5, 7, 2, 1];
 }

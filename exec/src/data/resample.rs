@@ -1,4 +1,4 @@
-//! Windows of decoded pictures, brought to a model's size and normalised in one pass.
+//! Resizes windows of decoded pictures to a model's input and normalises them, in one pass.
 
 use lockstep_data::{Normalisation, Picture};
 use lockstep_models::Shape;
@@ -6,16 +6,16 @@ use lockstep_models::Shape;
 /// A window of an image in pixels: first row and column, height and width.
 pub(super) type Window = (f64, f64, f64, f64);
 
-/// Where the centre of pixel `i` of `n` lies in a window that begins at `first` and has `size` pixels: between which two of them, and how
-/// near to the second.
+/// Maps the centre of pixel `i` of `n` to a window that begins at `first` and has `size` pixels: the two pixels that it
+/// falls between, and the weight of the second.
 pub(super) fn between(i: usize, n: usize, first: f64, size: f64) -> (usize, usize, f32) {
     let at = (first + (i as f64 + 0.5) * size / n as f64 - 0.5).clamp(first, first + size - 1.0);
     let low = at.floor();
     (low as usize, (low as usize + 1).min((first + size) as usize - 1), (at - low) as f32)
 }
 
-/// The part of a picture that stands for it where nothing is drawn: the patch of `shape` in its centre, or, where it is smaller, the
-/// largest window of that aspect there. Of two centres it is the upper or left one.
+/// The window of a picture that is used without augmentation: the central patch of `shape`, or, where the picture is
+/// smaller, its largest central window of that aspect. Of two centres it is the upper or left one.
 pub(super) fn whole_of((height, width): (usize, usize), shape: Shape) -> Window {
     let (of_height, of_width) = (shape.height as usize, shape.width as usize);
     let (rows, columns) = if of_height <= height && of_width <= width {
@@ -28,7 +28,7 @@ pub(super) fn whole_of((height, width): (usize, usize), shape: Shape) -> Window 
     (((height - rows) / 2) as f64, ((width - columns) / 2) as f64, rows as f64, columns as f64)
 }
 
-/// A row of pixels, interpolated between columns: one value for each of the columns, channel by channel.
+/// A row of pixels, interpolated between columns: one value for each column, channel by channel.
 #[derive(Default)]
 struct Line {
     row: Option<usize>,
@@ -36,7 +36,7 @@ struct Line {
 }
 
 impl Line {
-    /// Becomes `row` of a picture; each of `columns` lies between the pixels that begin at two places of it.
+    /// Loads `row` of a picture; each of `columns` is interpolated between the pixels that begin at its two places.
     fn take<const CHANNELS: usize>(&mut self, picture: &Picture, row: usize, columns: &[(usize, usize, f32)]) {
         self.row = Some(row);
         self.values.resize(CHANNELS * columns.len(), 0.0);
@@ -52,8 +52,8 @@ impl Line {
     }
 }
 
-/// Makes `image` (`[channels, height, width]` of `shape`) out of a window of a picture, by bilinear interpolation between the centres of
-/// pixels; grey pictures give each channel the same.
+/// Makes `image` (`[channels, height, width]` of `shape`) from a window of a picture, by bilinear interpolation between
+/// the centres of pixels; grey pictures give every channel the same values.
 pub(super) fn resample(
     picture: &Picture,
     (top, left, of_height, of_width): Window,
@@ -70,7 +70,7 @@ pub(super) fn resample(
     let scales: Vec<(f32, f32)> = std::iter::zip(&figures.mean, &figures.deviation)
         .map(|(mean, deviation)| (*mean as f32, (1.0 / deviation) as f32))
         .collect();
-    // Neighbouring rows often lie between the same two of the picture, or share one.
+    // Neighbouring rows often fall between the same two rows of the picture, or share one.
     let [mut upper, mut lower] = [Line::default(), Line::default()];
     for y in 0..height {
         let (above, below, down) = between(y, height, top, of_height);
@@ -123,12 +123,12 @@ mod tests {
     fn centres_by_hand() {
         let shape = Shape { channels: 3, height: 224, width: 224 };
         assert_eq!(whole_of((256, 341), shape), (16.0, 58.0, 224.0, 224.0));
-        // Too low for the patch: 200 of 400 columns are as wide as they are high.
+        // Too low for the patch: a window of 200 of the 400 columns has its aspect.
         assert_eq!(whole_of((200, 400), shape), (0.0, 100.0, 200.0, 200.0));
         assert_eq!(whole_of((300, 100), shape), (100.0, 0.0, 100.0, 100.0));
     }
 
-    /// The same, each value by itself from its four pixels.
+    /// The same, each value computed separately from its four pixels.
     fn obvious(
         picture: &Picture,
         (top, left, of_height, of_width): Window,

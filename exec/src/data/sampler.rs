@@ -1,10 +1,10 @@
-//! The order in which samples are trained on: a shuffle an epoch and pool, divided among its workers and micro-batches.
+//! Orders the samples for training: one shuffle per epoch and pool, divided among workers and micro-batches.
 //!
-//! Who gets which samples depends on a micro-batch's number within its global batch alone (rank · accumulate + repetition),
-//! so k workers with a micro-batches each and one worker with k·a of them see the same micro-batches: with one pool, a single
-//! random shuffle per epoch, divided among all workers, as Goyal et al. 2017 §3, Remark 4 asks. With a pool for each node, each
-//! node samples with a seed of its own and divides what it takes among its ranks (Kumar et al. 2018 §3); its memory holds all
-//! samples, so a shuffle is a permutation of indices and moves no sample (§4.1).
+//! A micro-batch's samples depend on its number within its global batch alone (rank · accumulate + repetition), so k
+//! workers with a micro-batches each and one worker with k·a of them see the same micro-batches. With one pool this is
+//! a single random shuffle per epoch, divided among all workers, as Goyal et al. 2017 §3, Remark 4 asks. With a pool
+//! for each node, each node samples with a seed of its own and divides its samples among its ranks (Kumar et al. 2018
+//! §3); its memory holds all samples, so a shuffle is a permutation of indices and moves no sample (§4.1).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,10 +13,10 @@ use lockstep_topology::InputError;
 
 use super::random::{Purpose, shuffle, stream_within};
 
-/// Tells each worker which samples its micro-batches hold; shared by the workers of a process.
+/// Assigns samples to each worker's micro-batches; shared by the workers of a process.
 ///
-/// Samples at the end of an epoch that fill no global batch are dropped in that epoch; each sample comes at most once an
-/// epoch from each pool.
+/// Samples at the end of an epoch that do not fill a global batch are dropped in that epoch; each sample occurs at most
+/// once per epoch and pool.
 ///
 /// ```
 /// # use lockstep_exec::data::Sampler;
@@ -35,7 +35,7 @@ pub struct Sampler {
     /// The first worker of each pool, and the number of workers.
     starts: Vec<u32>,
     seed: u64,
-    /// The orders of two epochs by pool and epoch mod 2: workers may stand on both sides of an epoch's end.
+    /// The orders of two epochs by pool and epoch mod 2: workers may be on both sides of an epoch's end.
     orders: Mutex<BTreeMap<(usize, u64), Order>>,
 }
 
@@ -47,8 +47,8 @@ struct Order {
 }
 
 impl Sampler {
-    /// A sampler over `samples` samples for workers that each take `accumulate` micro-batches of `batch_per_rank` samples a
-    /// step; `pools` says how many of them draw from each pool, in the order of ranks.
+    /// A sampler over `samples` samples for workers that each take `accumulate` micro-batches of `batch_per_rank`
+    /// samples per step; `pools` lists the number of workers that draw from each pool, in the order of ranks.
     ///
     /// # Errors
     /// A count of zero, or too few samples for one global batch.
@@ -90,23 +90,23 @@ impl Sampler {
         Ok(Sampler { samples, batch_per_rank, accumulate, starts, seed, orders: Mutex::default() })
     }
 
-    /// Over all pools.
+    /// Workers of all pools.
     fn workers(&self) -> u32 {
         self.starts[self.starts.len() - 1]
     }
 
-    /// Samples a step takes over all workers: kn in Goyal et al. 2017, times the micro-batches.
+    /// Samples per step over all workers: kn in Goyal et al. 2017, times the micro-batches.
     pub fn global_batch(&self) -> u32 {
         self.batch_per_rank * self.accumulate * self.workers()
     }
 
-    /// Whole global batches in an epoch, at least 1.
+    /// Complete global batches in an epoch, at least 1.
     pub fn batches_per_epoch(&self) -> u64 {
         u64::from(self.samples / self.global_batch())
     }
 
-    /// Replaces `out` by the samples of the micro-batch `repetition` of worker `rank` in global batch `batch`, counted since
-    /// the start of training; gives the place of the first of them among all samples that training takes.
+    /// Replaces `out` by the samples of micro-batch `repetition` of worker `rank` in global batch `batch`, counted
+    /// since the start of training; returns the place of the first among all samples of the training.
     ///
     /// # Panics
     /// When there is no such rank or repetition.
@@ -127,7 +127,7 @@ impl Sampler {
 
     /// The samples in the order that `pool` has in `epoch`.
     fn order(&self, pool: usize, epoch: u64) -> Arc<[u32]> {
-        // A worker that panicked here left at worst an old order, which is still right.
+        // A worker that panicked here left at worst an old order, which is still valid.
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (pool, epoch % 2);
         if let Some(order) = orders.get(&key).filter(|order| order.epoch == epoch) {
@@ -195,7 +195,8 @@ mod tests {
     }
 
     proptest! {
-        /// Kumar et al. 2018, §3: each node draws for itself, as if it were alone with a seed of its own, and divides among its ranks.
+        /// Kumar et al. 2018, §3: each node draws as if it were alone, with a seed of its own, and divides the samples
+        /// among its ranks.
         #[test]
         fn a_pool_draws_what_it_would_draw_alone(
             pools in prop::collection::vec(1u32..5, 1..5), accumulate in 1u32..4, batch in 1u32..5, step in 0u64..40, seed: u64,
@@ -213,7 +214,7 @@ mod tests {
                 first += slices;
             }
             prop_assert_eq!(sampler.global_batch(), workers * accumulate * batch);
-            // The first pool's order is that of the one shuffle.
+            // The first pool's order is that of the single shuffle.
             let alone = Sampler::new(1_000, batch, accumulate, &[workers], seed).unwrap();
             prop_assert_eq!(sampler.order(0, 3), alone.order(0, 3));
         }
@@ -227,7 +228,7 @@ mod tests {
         for step in 0..sampler.batches_per_epoch() {
             seen.extend(global(&sampler, step).concat());
         }
-        // 50 of 100 samples on each of two nodes: about 25 come twice. That none does has a chance of 10⁻²⁹.
+        // 50 of 100 samples on each of two nodes: about 25 occur twice. The chance of none is 10⁻²⁹.
         let drawn = seen.len();
         seen.sort_unstable();
         seen.dedup();

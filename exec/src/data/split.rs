@@ -1,6 +1,6 @@
-//! Stratified splits: which samples are trained on and which are held out, class by class.
+//! Splits samples into a training and a held-out part, stratified by class.
 //!
-//! Each class gives the same share, so an accuracy on the held-out part weighs the classes as the whole set does.
+//! Each class contributes the same fraction, so accuracy on the held-out part weighs classes as the whole set does.
 
 use super::random::{Purpose, shuffle, stream};
 

@@ -1,14 +1,14 @@
-//! Fixed subsets: so many samples of each part of a data set, always the same ones, so that a short run is on real data still.
+//! Takes fixed subsets, a given number of samples of each part of a data set, so that a short run still uses real data.
 
 use lockstep_topology::InputError;
 
 use super::Dataset;
 use super::split::stratified;
 
-/// The seed by which samples are drawn: the year of Fashion-MNIST's paper. Never to be changed, or runs no longer compare.
+/// Seed of the subsets: the year of Fashion-MNIST's paper. It must never change, or runs stop being comparable.
 const SEED: u64 = 2017;
 
-/// So many samples of each part.
+/// The number of samples of each part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Subset {
     train: u32,
@@ -16,17 +16,17 @@ pub(super) struct Subset {
 }
 
 impl Subset {
-    /// What stands before `:TRAIN+HELD_OUT`, and those two; nothing where `what` does not end so.
+    /// Splits `NAME:TRAIN+HELD_OUT` into the name and the two numbers; `None` where `what` has no such ending.
     pub(super) fn split(what: &str) -> Option<(&str, Subset)> {
         let (name, counts) = what.rsplit_once(':')?;
         let (train, held_out) = counts.split_once('+')?;
         Some((name, Subset { train: train.parse().ok()?, held_out: held_out.parse().ok()? }))
     }
 
-    /// The samples of both parts: of each class its share, rounded down or up.
+    /// The samples of both parts: each class's share, rounded down or up.
     ///
     /// # Errors
-    /// No sample, or more than there are; `what` is the value that asked for them.
+    /// No sample, or more than there are; `what` is the value given by the user.
     pub(super) fn of(
         self,
         what: &str,
@@ -42,7 +42,7 @@ impl Subset {
                 return error(format!("no sample {part} is too few: take more"));
             }
             let (rest, mut drawn) = stratified(data.labels(), data.classes(), count, all, SEED);
-            // What rounding has left out: one more of as many classes, at most one of each.
+            // Rounding leaves some samples: one more of as many classes, at most one of each.
             let mut more = vec![true; data.classes() as usize];
             let first_of_class = |sample: &u32| std::mem::take(&mut more[data.labels()[*sample as usize] as usize]);
             drawn.extend(rest.into_iter().filter(first_of_class).take(count as usize - drawn.len()));

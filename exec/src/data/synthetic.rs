@@ -1,7 +1,7 @@
-//! Synthetic images of any shape and number of classes: the same seed gives the same bits on every platform.
+//! Generates synthetic images of any shape and number of classes: the same seed gives the same bits on every platform.
 //!
-//! A class is a coarse random pattern, a sample its class's pattern under noise of the same strength. So the classes can be
-//! learnt, by convolutions as by dense layers, while nothing is claimed about real images.
+//! A class is a coarse random pattern, and a sample is its class's pattern plus noise of the same strength. Both
+//! convolutions and dense layers can learn the classes; nothing is claimed about real images.
 
 use lockstep_models::{SetSizes, Shape};
 use lockstep_topology::InputError;
@@ -9,17 +9,17 @@ use lockstep_topology::InputError;
 use super::Dataset;
 use super::random::{Purpose, bell, stream};
 
-/// The seed behind `--data synthetic`; fixed, so that runs with different seeds train on the same images.
+/// The seed of `--data synthetic`; fixed, so that runs with different seeds train on the same images.
 const SEED: u64 = 1;
 
-/// What they may take at most.
+/// The most bytes that they may take.
 const MAX_BYTES: u64 = 64 << 30;
 
-/// A channel's pattern has this many cells on each side.
+/// Cells of a channel's pattern along each side.
 const CELLS: u32 = 4;
 
-/// (training part, held-out part a quarter as large) for a model's `shape` and `classes`; `samples` is the text behind
-/// `synthetic:`.
+/// Returns (training part, held-out part a quarter as large) for a model's `shape` and `classes`; `samples` is the text
+/// after `synthetic:`.
 pub(super) fn load(shape: Shape, classes: u32, samples: Option<&str>) -> Result<(Dataset, Dataset), InputError> {
     let sample_bytes = shape.elements() * 4;
     let count = match samples {
@@ -40,7 +40,7 @@ pub(super) fn load(shape: Shape, classes: u32, samples: Option<&str>) -> Result<
     Ok((part(0, count)?, part(count, SetSizes::synthetic(count).held_out)?))
 }
 
-/// Samples number `first` to `first + count`, classes in turn; a sample does not depend on which others are made.
+/// Samples `first` to `first + count`, classes in turn; a sample does not depend on which others are made.
 fn samples_of(shape: Shape, classes: u32, seed: u64, first: u64, count: u64) -> Result<Dataset, InputError> {
     let mut images: Vec<f32> = Vec::new();
     if images.try_reserve_exact(count as usize * shape.elements() as usize).is_err() {
@@ -52,7 +52,7 @@ fn samples_of(shape: Shape, classes: u32, seed: u64, first: u64, count: u64) -> 
     let mut labels = Vec::new();
     for sample in first..first + count {
         let class = (sample % u64::from(classes)) as u32;
-        // Drawn again for each sample: the patterns of a thousand classes of large images would fill more memory than they do.
+        // Drawn again for each sample, so that no patterns need to be kept in memory.
         let mut pattern = stream(seed, Purpose::Pattern, u64::from(class));
         let mut noise = stream(seed, Purpose::Noise, sample);
         for _ in 0..shape.channels {
@@ -64,7 +64,7 @@ fn samples_of(shape: Shape, classes: u32, seed: u64, first: u64, count: u64) -> 
     Dataset::new("synthetic", shape, classes, images, labels)
 }
 
-/// For each pixel of a channel, row by row, the cell of the pattern that it lies in.
+/// For each pixel of a channel, row by row, its cell of the pattern.
 fn cells(shape: Shape) -> Vec<usize> {
     let cell = |at: u32, size: u32| u64::from(at) * u64::from(CELLS) / u64::from(size);
     let row = |y| (0..shape.width).map(move |x| cell(y, shape.height) * u64::from(CELLS) + cell(x, shape.width));
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// Class means learnt on the training part tell the held-out images apart.
+    /// Class means of the training part separate the held-out images.
     #[test]
     fn the_nearest_class_mean_recognises_held_out_samples() {
         let (train, held_out) = load(SHAPE, 10, Some("1000")).unwrap();

@@ -1,4 +1,4 @@
-//! Data sets: what `--data` loads is normalised and fits its model, and what does not fit is refused.
+//! Tests data sets: `--data` loads normalised data that fit the model, and refuses what does not fit.
 
 use super::*;
 
@@ -14,11 +14,11 @@ fn the_digits_are_normalised_by_their_training_part() {
     assert_eq!((train.len(), held_out.len(), train.classes()), (4_000, 1_000, 10));
     let figures = normalisation::figures(&train);
     assert!(figures.mean[0].abs() < 1e-6 && (figures.deviation[0] - 1.0).abs() < 1e-6, "{figures:?}");
-    // The held-out part was scaled by the other's figures, so its own are near 0 and 1 but not equal.
+    // The held-out part was scaled by the training part's statistics, so its own are near 0 and 1 but not equal.
     let own = normalisation::figures(&held_out);
     assert!(own.mean[0].abs() < 0.02 && (own.deviation[0] - 1.0).abs() < 0.02, "{own:?}");
     assert!(own.mean[0].abs() > 1e-5);
-    // White paper is the least value: −mean / deviation; data/README.md states both.
+    // White paper is the smallest value: −mean / deviation; data/README.md states both.
     let paper = train.values().iter().copied().fold(f32::MAX, f32::min);
     assert!((f64::from(paper) + 33.516 / 78.711).abs() < 1e-3, "{paper}");
 }
@@ -67,7 +67,8 @@ fn patches_of_larger_images_fit_a_smaller_model() {
     let (whole, whole_held_out) = Dataset::load("mnist", &of(28)).unwrap();
     assert_eq!((train.shape(), held_out.shape()), (of(24).input(), of(24).input()));
 
-    // Wherever a patch was cut, its pixels stand in the image at an offset of 0 to 4; a held-out one is the centre.
+    // Wherever a patch was cut, its pixels are in the image at an offset of 0 to 4; a held-out patch is the central
+    // one.
     let (image, patch) = (|data: &Dataset| data.values()[..784].to_vec(), &mut [0.0; 576]);
     let stands_at = |patch: &[f32], image: &[f32], down: usize, right: usize| {
         patch.chunks(24).zip(image.chunks(28).skip(down)).all(|(row, of)| row == &of[right..right + 24])
@@ -126,7 +127,8 @@ fn what_is_no_data_set_is_refused_with_the_nearest_name() {
     }
 }
 
-/// Of 400 and 100 digits of each class a tenth: the same ones each time, none twice, normalised by the subset's own figures.
+/// A tenth of 400 and 100 digits of each class: always the same ones, none twice, normalised by the subset's own
+/// statistics.
 #[test]
 fn a_subset_is_fixed_and_has_its_share_of_each_class() {
     let mlp = lockstep_readers::load_model("mlp").unwrap();

@@ -1,4 +1,4 @@
-//! What a device is made for: the chains of a rank's role, the memory that they need, and what it begins with.
+//! Describes what a device is made for: the chains of a rank's role, their memory, and the initial values.
 
 use std::ops::Range;
 
@@ -14,40 +14,40 @@ use super::ChainLayer;
 pub struct ChainPlan {
     /// Its layers.
     pub layers: Vec<LayerId>,
-    /// The most samples that it sees at once.
+    /// The most samples in one of its passes.
     pub samples: usize,
-    /// Where its parameters lie.
+    /// The place of its parameters.
     pub parameters: Range<usize>,
-    /// Where their gradients lie.
+    /// The place of their gradients.
     pub gradients: Range<usize>,
-    /// Its running statistics among all.
+    /// The place of its running statistics among all.
     pub statistics: Range<usize>,
 }
 
-/// What a device is made for.
+/// The specification of a device.
 pub struct Blueprint<'a> {
     /// The program.
     pub program: &'a Program,
     /// The role of its rank.
     pub role: &'a Role,
-    /// Where tensors lie.
+    /// The memory plan of tensors.
     pub plan: &'a Plan,
-    /// Who lends memory for them, and whether it is poisoned.
+    /// The pool that lends their memory, and whether dead tensors are overwritten with NaN.
     pub arenas: &'a Arenas,
     /// The program's chains.
     pub chains: Vec<ChainPlan>,
-    /// Elements of memory for the buffers that the program declares, as far as this rank holds them.
+    /// Elements of the buffers that the program declares, as far as this rank holds them.
     pub declared: Vec<usize>,
-    /// Where the elements of buffers lie.
+    /// The places of buffers.
     pub places: BufferPlaces,
-    /// Learnable parameters to begin with, as they lie.
+    /// Initial learnable parameters, in the layout of their buffer.
     pub parameters: Vec<f32>,
-    /// Running statistics to begin with.
+    /// Initial running statistics.
     pub statistics: Vec<f32>,
 }
 
 impl<'a> Blueprint<'a> {
-    /// That of `rank`, of `role`, which begins with these values.
+    /// The blueprint for `rank`, of `role`, with these initial values.
     pub fn new(
         program: &'a Program,
         (role, rank): (&'a Role, u32),
@@ -66,7 +66,7 @@ impl<'a> Blueprint<'a> {
         let chain = |(index, layers): (usize, &Vec<LayerId>)| {
             let nodes = || layers.iter().map(|id| program.model.node(*id));
             let parameters = span(nodes().flat_map(|node| node.parameters.iter().map(|p| p.range.clone())).collect());
-            // What other roles compute has no place here.
+            // Chains of other roles need no memory here.
             let samples = program.samples_of(role, index) as usize;
             let place = |buffer| if samples > 0 { places.place(buffer, &parameters) } else { 0..0 };
             ChainPlan {
@@ -82,7 +82,7 @@ impl<'a> Blueprint<'a> {
         Blueprint { program, role, plan, arenas, chains, declared, places, parameters, statistics }
     }
 
-    /// Samples of a micro-batch, as it is loaded.
+    /// Samples of a micro-batch when it is loaded.
     pub fn loaded(&self) -> usize {
         let loaded = self.role.tasks.iter().find_map(|task| match task.op {
             Op::Load { samples, into: None, .. } => Some(samples),
@@ -91,12 +91,12 @@ impl<'a> Blueprint<'a> {
         loaded.unwrap_or(self.program.batch_per_rank) as usize
     }
 
-    /// Micro-batches whose activations it has at once.
+    /// Micro-batches whose activations are kept at once.
     pub fn contexts(&self) -> usize {
         self.role.micro_batches_in_flight() as usize
     }
 
-    /// Elements of it; none where the role's layers read no samples.
+    /// Elements of a loaded micro-batch; none where the role's layers read no samples.
     pub fn input_elements(&self) -> usize {
         let is_input = |area: Area| matches!(area, Area::Activation(LayerId(0)));
         let has_input = self.role.tasks.iter().any(|task| match &task.op {

@@ -1,4 +1,4 @@
-//! The buffers of a rank in host memory: where messages read and write.
+//! Holds the buffers of a rank in host memory, where messages read and write.
 
 use std::ops::Range;
 
@@ -10,24 +10,24 @@ use crate::simd::add_into;
 
 use super::Values;
 
-/// Gradients, parameters, what the program declares, and what training keeps beside them.
+/// Gradients, parameters, buffers declared by the program, and other training state.
 pub(crate) struct Buffers {
-    /// `None` on ranks that only serve, which sum what others send into one place.
+    /// `None` on ranks that only serve, which sum what others send in place.
     parameters: Option<Arena>,
-    /// Gathered parameters; empty where the rank has all of them.
+    /// Gathered parameters; empty where the rank holds all of them.
     weights: Arena,
     gradients: Arena,
-    /// Where in buffers their elements lie.
+    /// The places of buffers.
     places: BufferPlaces,
     declared: Vec<Arena>,
-    /// The optimizer's momentum, of the parameters that the rank updates.
+    /// The momentum of the parameters that the rank updates.
     momentum: Arena,
     /// Running statistics of batch normalisation.
     statistics: Vec<f32>,
 }
 
 impl Buffers {
-    /// Those of a rank that trains, with its parameters as they lie and running statistics.
+    /// The buffers of a rank that trains, from its parameters in their layout and its running statistics.
     pub(super) fn of_worker(
         parameters: Vec<f32>,
         statistics: Vec<f32>,
@@ -40,7 +40,7 @@ impl Buffers {
         Buffers { parameters, weights, gradients, places, declared, momentum, statistics }
     }
 
-    /// Those of a rank that only serves.
+    /// The buffers of a rank that only serves.
     pub(crate) fn of_server(places: BufferPlaces, declared: &[usize]) -> Buffers {
         let elements = [Buffer::Parameters, Buffer::Gradients].map(|buffer| places.of(buffer).elements());
         let (gradients, declared) = (zeros(elements[0].max(elements[1])), all(declared));
@@ -66,24 +66,24 @@ impl Buffers {
         }
     }
 
-    /// Where elements `range` of a buffer lie.
+    /// The place of elements `range` of a buffer.
     pub(crate) fn place(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
         self.places.place(buffer, range)
     }
 
-    /// The memory in which layers find their parameters.
+    /// The memory from which layers read their parameters.
     pub(super) fn of_layers(&self) -> &Arena {
         of_layers(&self.weights, self.parameters.as_ref().unwrap_or(&self.gradients))
     }
 
-    /// The parameters that a chain reads, and its running statistics, which it moves.
+    /// The parameters that a chain reads, and its running statistics, which it updates.
     pub(super) fn of_chain(&mut self, parameters: Range<usize>, statistics: Range<usize>) -> (&[f32], &mut [f32]) {
         let all = of_layers(&self.weights, self.parameters.as_ref().unwrap_or(&self.gradients));
         // SAFETY: no message is in flight on parameters that a layer reads, and what updates them runs on this thread.
         (unsafe { all.slice(parameters) }, &mut self.statistics[statistics])
     }
 
-    /// All of some values.
+    /// A copy of some values.
     pub(super) fn read(&self, values: Values) -> Vec<f32> {
         // SAFETY: values are read between tasks, when nothing is in flight.
         unsafe {
@@ -94,7 +94,7 @@ impl Buffers {
         }
     }
 
-    /// Replaces the first of some values.
+    /// Replaces values, from the first on.
     pub(super) fn write(&mut self, values: Values, content: &[f32]) {
         let range = 0..content.len();
         // SAFETY: as above.
@@ -107,17 +107,17 @@ impl Buffers {
         first.copy_from_slice(content);
     }
 
-    /// Does what a copy between two buffers says.
+    /// Performs a copy between two buffers.
     pub(crate) fn copy(&self, of: &Copy, from: Buffer, to: Buffer) {
         let (read, written) = of.extents();
-        // SAFETY: no message is in flight on what a copy writes, by the program's order, nobody writes what it reads, and the
-        // program's check has seen to it that they are two buffers.
+        // SAFETY: no message is in flight on what a copy writes, by the program's order; nothing writes what it reads;
+        // and the program's check ensures that they are two buffers.
         unsafe {
             move_rows(of, self.arena(from).slice(0..read as usize), self.arena(to).slice_mut(0..written as usize));
         }
     }
 
-    /// Lets `to` be what `from` is, as far as both go.
+    /// Copies `from` to `to`, up to the shorter length.
     pub(crate) fn assign(&self, to: Buffer, from: Buffer) {
         let (to, from) = (self.arena(to), self.arena(from));
         let range: Range<usize> = 0..to.len().min(from.len());
@@ -149,7 +149,7 @@ pub(super) fn move_rows(of: &Copy, from: &[f32], to: &mut [f32]) {
     }
 }
 
-/// Gathered parameters where there are any, else the rank's own.
+/// Gathered parameters if any, else the rank's own.
 fn of_layers<'a>(gathered: &'a Arena, own: &'a Arena) -> &'a Arena {
     if gathered.is_empty() { own } else { gathered }
 }
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn rows_are_packed_unpacked_and_added() {
         let area = |index| Area::Buffer(Buffer::Declared(index));
-        // Columns 1 and 2 of a 2 × 3 matrix become a block, and go back to where they were.
+        // Columns 1 and 2 of a 2 × 3 matrix become a block, and are copied back.
         let rows = vec![Rows { count: 2, length: 2, from: (1, 3), to: (0, 2) }];
         let pack = Copy { from: area(0), to: area(1), rows, add: false, clear: false, turns: Turns::ONE };
         let matrix = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];

@@ -1,8 +1,8 @@
-//! What a kernel is made for and how it is run: a chain of layers with their shapes, in training or in inference.
+//! Describes a kernel's chain of layers with their shapes, and the mode in which it runs: training or inference.
 
 use lockstep_models::{Layer, Shape};
 
-/// One layer of a fused chain and the shapes of its inputs; behind the first layer that is the output of the one before.
+/// One layer of a fused chain and the shapes of its inputs; after the first layer that is the previous layer's output.
 #[derive(Debug, Clone, Copy)]
 pub struct ChainLayer<'a> {
     /// The layer.
@@ -11,14 +11,14 @@ pub struct ChainLayer<'a> {
     pub inputs: &'a [Shape],
 }
 
-/// Whether batch normalisation takes the batch's statistics (and updates the running ones) or the running ones, and whether
-/// dropout drops.
+/// Whether batch normalisation uses the batch's statistics (and updates the running ones) or the running ones, and
+/// whether dropout is active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// A training step.
     Train,
-    /// As inference but for batch normalisation, which takes the batch's statistics and leaves in the running ones their mean
-    /// over the batches so far: what evaluation may use instead of a running average (Goyal et al. 2017, Fig. 4).
+    /// As inference, except that batch normalisation uses the batch's statistics and makes the running ones their mean
+    /// over the batches so far: evaluation may use this mean instead of a running average (Goyal et al. 2017, Fig. 4).
     Statistics {
         /// Number of the batch, from 0.
         batch: u32,
@@ -30,7 +30,7 @@ pub enum Mode {
 /// The output shape of a member of a chain, whose model has been checked.
 ///
 /// # Panics
-/// The layer does not take such inputs.
+/// The layer does not accept such inputs.
 pub fn output_of(member: &ChainLayer<'_>) -> Shape {
     match member.layer.output_shape(member.inputs) {
         Ok(shape) => shape,

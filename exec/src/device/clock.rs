@@ -1,59 +1,59 @@
-//! When a device is done: whether it answers before its work is done, and its own clock.
+//! Synchronizes with a device: whether it runs asynchronously, and times by its own clock.
 
 use std::time::Instant;
 
 use super::{DeviceError, Loss};
 
-/// A moment on the device's own clock, told when its iteration settles; counted from 0 in each.
+/// A moment on the device's own clock, numbered from 0 in each iteration; its time is known when the iteration settles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark(pub usize);
 
-/// What was still to be said when a device settles.
+/// The results of an iteration of an asynchronous device.
 #[derive(Debug, Clone, Default)]
 pub struct Settled {
     /// The losses of the model's last chain, in the order of their forward passes.
     pub losses: Vec<Loss>,
-    /// When each mark was passed, by its number.
+    /// When each mark was reached, by its number.
     pub times: Vec<Instant>,
-    /// When all was done.
+    /// When all work was done.
     pub end: Option<Instant>,
 }
 
-/// Iterations and times; what is not implemented is that of a device which answers when its work is done.
+/// Iterations and times. The defaults are those of a synchronous device.
 pub trait Clock {
-    /// Whether answers come before the work is done.
+    /// Whether calls return before the work is done.
     fn defers(&self) -> bool {
         false
     }
 
-    /// Keeps a device that defers busy with this number of fills of unused memory.
+    /// Keeps an asynchronous device busy with `times` fills of unused memory.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn delay(&mut self, _times: u32) -> Result<(), DeviceError> {
         Ok(())
     }
 
-    /// The moment at which all passes and steps that the device has been told so far are done; of a device that defers.
+    /// Marks the moment when all passes and steps submitted so far are done; for asynchronous devices.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn mark(&mut self) -> Result<Mark, DeviceError> {
         Ok(Mark(0))
     }
 
-    /// Ends an iteration: what is still to be said of all that the device was told since the last one is said together.
+    /// Ends an iteration: the results of all work since the previous one settle together.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn seal(&mut self) -> Result<(), DeviceError> {
         Ok(())
     }
 
-    /// What is still to be said of the oldest iteration that was ended, if it is done; `None` while it is not.
+    /// The results of the oldest iteration that was ended, once it is done; `None` before.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn settled(&mut self) -> Result<Option<Settled>, DeviceError> {
         Ok(Some(Settled::default()))
     }

@@ -1,9 +1,9 @@
-//! Forward and backward passes of every layer on the CPU, in f32 and NCHW.
+//! Runs forward and backward passes of every layer on the CPU, in f32 and NCHW.
 //!
-//! The executor holds one [`Kernel`] per fused chain of layers and rank, and one [`CrossEntropy`]. A kernel owns what its
-//! backward pass needs beside the chain's inputs and output; scratch comes from a workspace that kernels share, so a pass
-//! allocates nothing once the neediest has run. Results
-//! are the same bits for any number of threads, and for a chain and its layers run one by one.
+//! The executor holds one [`Kernel`] per fused chain of layers and rank, and one [`CrossEntropy`]. A kernel owns what
+//! its backward pass needs beside the chain's inputs and output; scratch comes from a workspace that kernels share, so
+//! a pass allocates nothing once the kernel with the largest demand has run. Results are the same bits for any number
+//! of threads, and for a chain and its layers run one by one.
 //!
 //! ```
 //! use lockstep_exec::device::cpu::{ChainLayer, CrossEntropy, Kernel, Mode, Slice, Threads, evaluate};
@@ -79,12 +79,12 @@ use layout::{Fit, Layout, SIDE_BY_SIDE};
 use pooling::pool_window;
 use tail::Tail;
 
-/// Makes the layers of their files, of which each has a function that makes its head.
+/// Declares the modules of layers, each with a function that makes its head.
 macro_rules! layers {
     ($($layer:ident)*) => {
         $(mod $layer;)*
 
-        /// The layer with what is behind it.
+        /// The head of the chain's first layer, with the tail that it applies.
         fn made(of: &Wanted<'_>) -> Box<dyn Head> {
             let made = None$(.or_else(|| $layer::made(of)))*;
             made.unwrap_or_else(|| panic!("{} computes nothing", of.layer.kind()))
@@ -92,7 +92,8 @@ macro_rules! layers {
     };
 }
 
-// A file beside the others each; a later one only needs its line. `cargo fmt` does not see them: `bash tests/run format` does.
+// One file per layer in the folder beside; adding one needs only its line. `cargo fmt` does not see them,
+// `bash tests/run format` does.
 layers! {
     activation
     batch_norm
@@ -108,7 +109,7 @@ layers! {
     silu
 }
 
-/// What a head is made of.
+/// What a head is made from.
 struct Wanted<'a> {
     layer: &'a Layer,
     inputs: &'a [Shape],
@@ -123,7 +124,7 @@ impl Wanted<'_> {
         self.inputs[0]
     }
 
-    /// Of the input.
+    /// Channels of the input.
     fn channels(&self) -> usize {
         self.input().channels as usize
     }
@@ -140,26 +141,26 @@ pub struct Kernel {
     workspace: Workspace,
 }
 
-/// The chain's first layer, which holds what of the rest it applies to its output.
+/// The chain's first layer, which also applies the rest of the chain to its output.
 trait Head: Send {
     fn forward(&mut self, of: Forward<'_>, workspace: &mut Workspace);
 
     fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace);
 
-    /// Bytes of the workspace that training on a batch of `samples` needs; evaluation needs no more.
+    /// Bytes of workspace needed to train on a batch of `samples`; evaluation needs no more.
     fn workspace_bytes(&self, _samples: usize) -> usize {
         0
     }
 
-    /// What it asks of the layouts of what it reads and writes.
+    /// The layouts that it accepts for its inputs and output.
     fn fit(&self) -> Fit {
         Fit::Planes
     }
 
-    /// From now on inputs and output, and their gradients, lie so, as [`Head::fit`] allows; at first all lie in planes.
+    /// Sets the layouts of inputs, output and their gradients, as [`Head::fit`] allows; initially all are in planes.
     ///
     /// # Panics
-    /// When the kernel cannot.
+    /// When the kernel does not support them.
     fn lay(&mut self, input: Layout, output: Layout) {
         assert!([input, output] == [Layout::Planes; 2], "this kernel takes planes alone");
     }
@@ -174,7 +175,7 @@ impl From<Box<dyn Head>> for Kernel {
     }
 }
 
-/// What a forward pass reads and writes.
+/// The inputs and outputs of a forward pass.
 struct Forward<'a> {
     mode: Mode,
     inputs: &'a [&'a [f32]],
@@ -183,7 +184,7 @@ struct Forward<'a> {
     output: &'a mut [f32],
 }
 
-/// What a backward pass reads and writes; nothing is computed for what is not wanted.
+/// The inputs and outputs of a backward pass; gradients that are not requested are not computed.
 struct Gradients<'a, 'b> {
     inputs: &'a [&'a [f32]],
     output: &'a [f32],
@@ -194,14 +195,15 @@ struct Gradients<'a, 'b> {
     d_parameters: Option<(&'a mut [f32], bool)>,
 }
 
-/// The gradient towards the first input, which is the only one of most layers.
+/// The gradient of the first input, which is the only one of most layers.
 fn only<'a>(d_inputs: &'a mut [Option<(&mut [f32], bool)>]) -> Option<(&'a mut [f32], bool)> {
     d_inputs.first_mut()?.as_mut().map(|(d_input, adds)| (&mut **d_input, *adds))
 }
 
 impl Kernel {
-    /// Whether [`Kernel::new`] takes `chain`: any layer that computes; a convolution, dense layer, batch normalisation or
-    /// addition then ReLU; a convolution, with ReLU or without, then max pooling. Flatten is free anywhere in a chain.
+    /// Whether [`Kernel::new`] supports `chain`: any layer that computes; a convolution, dense layer, batch
+    /// normalisation or addition then ReLU; a convolution, with ReLU or without, then max pooling. Flatten is free
+    /// anywhere in a chain.
     ///
     /// ```
     /// # use lockstep_exec::device::cpu::Kernel;
@@ -233,20 +235,20 @@ impl Kernel {
         made(&Wanted { layer, inputs, output: output_of(head), tail, samples, threads }).into()
     }
 
-    /// Swaps the kernel's workspace, which it makes when it needs one, with another: those that run one after the other can
-    /// share one.
+    /// Swaps the kernel's workspace, which it otherwise allocates on demand, with another: kernels that run one after
+    /// the other can share one.
     pub fn swap_workspace(&mut self, other: &mut Workspace) {
         std::mem::swap(&mut self.workspace, other);
     }
 
-    /// Tells a dropout layer which random numbers its next training pass gets; other layers need none. `places` are those of
-    /// the samples where they do not follow `draw.first`, else empty.
+    /// Sets the random numbers of a dropout layer's next training pass; other layers need none. `places` are those of
+    /// the samples where they are not consecutive from `draw.first`, else empty.
     pub fn draw(&mut self, draw: Draw, places: &[u64]) {
         self.head.draw(draw, places);
     }
 
-    /// The chain's output from its inputs, each `[samples, elements of the shape]`. An empty input of an addition (of two,
-    /// else the first), a ReLU, sigmoid, tanh, dropout or flatten lies in `output` already.
+    /// Computes the chain's output from its inputs, each `[samples, elements of the shape]`. An empty input of an
+    /// addition (of two, else the first), a ReLU, sigmoid, tanh, dropout or flatten is already in `output`.
     ///
     /// `parameters`: the chain's learnable parameters in layer order (convolution and dense: weight, then bias; batch
     /// normalisation: γ, then β; scale: factors, then summands). `statistics`: batch normalisation's running means, then running variances.
@@ -261,11 +263,12 @@ impl Kernel {
         self.head.forward(Forward { mode, inputs, parameters, statistics, output }, &mut self.workspace);
     }
 
-    /// The gradient towards each input that is wanted (`Some`), and that of the parameters if it is, from that towards the output.
-    /// `inputs` and `output` are those of the last forward pass, or empty where [`lockstep_models::memory::Reads`] says that no
-    /// pass reads them. A gradient that comes with `true` is added to, with `false` overwritten: the gradient that would have
-    /// been written is added, one rounded addition per element, so that k accumulated micro-batches equal the sum of k ranks to
-    /// the bit. All gradients at once are those of passes apart, to the bit.
+    /// Computes the requested (`Some`) gradients of inputs, and that of the parameters if requested, from the output's
+    /// gradient. `inputs` and `output` are those of the last forward pass, or empty where
+    /// [`lockstep_models::memory::Reads`] says that no pass reads them. A gradient with `true` is added to, with
+    /// `false` overwritten: adding adds the gradient that would have been written, with one rounded addition per
+    /// element, so that k accumulated micro-batches equal the sum of k ranks to the bit. Computing all gradients at
+    /// once gives the same bits as separate passes.
     pub fn backward(
         &mut self,
         inputs: &[&[f32]],

@@ -1,4 +1,4 @@
-//! The devices of a run: what a kind of device gives to ranks, and the two kinds whose memory is the host's.
+//! Provides the devices of a run's ranks: the trait for a kind of device, and the two kinds that use host memory.
 
 use std::fmt;
 
@@ -11,38 +11,38 @@ use super::{Blueprint, Device, DeviceError, Null};
 use crate::error::ExecError;
 use crate::room;
 
-/// The devices of a run, of which each rank gets one.
+/// The devices of a run, one for each rank.
 pub trait Devices: fmt::Debug + Send + Sync {
-    /// The device of `rank`; `threads` are a CPU's.
+    /// The device of `rank`; a CPU device uses `threads`.
     ///
     /// # Errors
-    /// The device's: its memory does not hold what the blueprint asks for.
+    /// Device errors: its memory is too small for the blueprint.
     fn device(&self, rank: u32, of: Blueprint<'_>, threads: &Threads) -> Result<Box<dyn Device>, DeviceError>;
 
-    /// What flattening an image does in their memory.
+    /// What flattening an image does in the device's memory layout.
     fn flattening(&self) -> Flattening {
         Flattening::View
     }
 
-    /// Refuses a program whose ranks `here`, those of this process, need more of the host's memory than there is, before any of it
-    /// is taken.
+    /// Refuses a program whose ranks `here`, those of this process, need more host memory than is left, before any of
+    /// it is taken.
     ///
     /// # Errors
-    /// The estimate, what there is, and what would fit.
+    /// Reports the estimate, what is left, and what would fit.
     fn check_room(&self, program: &Program, here: &[u32], threads: usize) -> Result<(), InputError>;
 
-    /// How many ranks of the first role fit into the memory that is left; as many as anybody asks for where nobody can say.
+    /// How many ranks of the first role fit in the memory that is left; as many as requested where that is unknown.
     ///
     /// # Errors
-    /// An exchange's algorithm that cannot serve its group; a device's.
+    /// An exchange's algorithm that does not support its group; device errors.
     fn most_ranks(&self, program: &Program, threads: usize) -> Result<u32, ExecError> {
         Ok(room::most_ranks(program, workspace_bytes(program, &Threads::planned(threads)))?)
     }
 
-    /// Whether the ranks `here`, of this process, can add up by the devices' own library.
+    /// Whether the ranks `here`, of this process, can reduce with the devices' own library.
     ///
     /// # Errors
-    /// There is no such library, or it does not serve these ranks.
+    /// There is no such library, or it does not support these ranks.
     fn check_sums(&self, _here: &[u32]) -> Result<(), InputError> {
         let device = ErrorPlace::Flag("device");
         let message = format!(
@@ -51,15 +51,15 @@ pub trait Devices: fmt::Debug + Send + Sync {
         Err(InputError::flag("algorithm", "library:nccl", message))
     }
 
-    /// Whether messages among `ranks`, all of this process, may go from one's memory to another's on the devices themselves.
+    /// Whether messages among `ranks`, all of this process, may go directly from one device's memory to another's.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn reach(&self, _ranks: &mut dyn Iterator<Item = u32>) -> Result<bool, DeviceError> {
         Ok(false)
     }
 
-    /// Gives back the memory that no rank uses any more.
+    /// Frees memory that no rank uses any more.
     fn clear(&self) {}
 }
 
@@ -86,7 +86,7 @@ impl Devices for Nulls {
         Ok(Box::new(Null::new(of)))
     }
 
-    /// It has parameters and gradients too.
+    /// It holds parameters and gradients too.
     fn check_room(&self, program: &Program, here: &[u32], _: usize) -> Result<(), InputError> {
         room::check_room(program, here, None)
     }

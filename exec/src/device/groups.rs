@@ -1,4 +1,4 @@
-//! Groups of devices that add up by themselves, without messages.
+//! Defines groups of devices that reduce by themselves, without messages.
 
 use std::ops::Range;
 
@@ -6,12 +6,12 @@ use lockstep_models::Buffer;
 
 use super::DeviceError;
 
-/// What the members of a group know each other by, as NCCL has it.
+/// The identifier by which the members of a group find each other, as in NCCL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupId(pub [u8; 128]);
 
 impl GroupId {
-    /// As a message: copying does not change what numbers are made of.
+    /// The identifier as a message: copying does not change bit patterns.
     pub(crate) fn words(&self) -> Vec<f32> {
         self.0.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
     }
@@ -19,7 +19,7 @@ impl GroupId {
     /// Elements of such a message.
     pub(crate) const WORDS: usize = 32;
 
-    /// That of a message.
+    /// The identifier from a message.
     pub(crate) fn of(words: &[f32]) -> GroupId {
         let mut bytes = [0; 128];
         bytes.as_chunks_mut().0.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
@@ -27,22 +27,22 @@ impl GroupId {
     }
 }
 
-/// Said by devices whose sums are messages.
+/// The error of devices without such groups.
 fn none() -> DeviceError {
     DeviceError::Refused { call: "library:nccl".to_owned(), reason: "it adds up on NVIDIA's GPUs alone".to_owned() }
 }
 
-/// Sums by a library of the devices; what is not implemented is that of a device whose sums are messages.
+/// Sums by a library of the devices. The defaults are those of a device whose sums are messages.
 pub trait Groups {
-    /// A new group of devices, whose other members are told what it is known by.
+    /// Creates a group; its identifier is sent to the other members.
     ///
     /// # Errors
-    /// The device's, or it knows none that add up by themselves.
+    /// Device errors, or the device has no such groups.
     fn new_group(&mut self) -> Result<GroupId, DeviceError> {
         Err(none())
     }
 
-    /// Begins to meet the others of a group of `members`, as number `member`; from now on it is the rank's group `group`.
+    /// Starts to join a group of `members` as number `member`; it becomes the rank's group `group`.
     ///
     /// # Errors
     /// As [`Groups::new_group`].
@@ -50,8 +50,8 @@ pub trait Groups {
         Err(none())
     }
 
-    /// Begins to add up a range of a buffer over the members of a group, behind all that the device has been told so far. What it
-    /// is told from the moment on when the group is ready sees the sum. Members do the same in the same order.
+    /// Starts to sum a range of a buffer over the members of a group, after all work submitted so far. Work submitted
+    /// once the group is ready sees the sum. Members must start sums in the same order.
     ///
     /// # Errors
     /// As [`Groups::new_group`].
@@ -59,7 +59,7 @@ pub trait Groups {
         Err(none())
     }
 
-    /// Begins to take leave of a group.
+    /// Starts to leave a group.
     ///
     /// # Errors
     /// As [`Groups::new_group`].
@@ -67,10 +67,10 @@ pub trait Groups {
         Err(none())
     }
 
-    /// Whether what was begun last in a group is done.
+    /// Whether the operation started last in a group is done.
     ///
     /// # Errors
-    /// What has failed meanwhile, here or on another member.
+    /// A failure meanwhile, here or on another member.
     fn is_ready(&mut self, _group: usize) -> Result<bool, DeviceError> {
         Err(none())
     }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn an_id_survives_as_a_message() {
-        // Among them what would be a NaN that signals.
+        // One of the bit patterns would be a signalling NaN.
         let id = GroupId(std::array::from_fn(|at| {
             [0x01, 0x00, 0xa0, 0x7f, 0xff, 0x00, 0x80, 0xff][at % 8] ^ (at / 64) as u8
         }));

@@ -1,7 +1,7 @@
-//! The device that computes nothing: a run on it is what remains of a step when arithmetic takes no time.
+//! Implements a device that computes nothing: a run on it shows what remains of a step when arithmetic takes no time.
 //!
-//! Samples are still drawn, messages sent and summed, and states kept, so a timeline on it is that of the executor and of the
-//! exchanges alone. Losses are 0, gradients too, and parameters stay what they were.
+//! Samples are still drawn, messages sent and summed, and states saved, so its timeline is that of the executor and the
+//! exchanges alone. Losses and gradients are 0, and parameters keep their values.
 
 use std::ops::Range;
 
@@ -15,12 +15,12 @@ use super::{
     Values,
 };
 
-/// One rank's memory, and no arithmetic on it.
+/// One rank's memory, without arithmetic on it.
 pub struct Null {
     buffers: Buffers,
     input: Vec<f32>,
     samples: usize,
-    /// Whether a chain ends in a loss.
+    /// By chain: whether it ends in a loss.
     judges: Vec<bool>,
 }
 
@@ -36,12 +36,12 @@ impl Null {
         }
     }
 
-    /// The device of a rank that only serves: what lies so, and the buffers that its program declares.
+    /// The device of a rank that only serves, with buffers at `places` and those that its program declares.
     pub(crate) fn of_server(places: BufferPlaces, declared: &[usize]) -> Null {
         Null { buffers: Buffers::of_server(places, declared), input: Vec::new(), samples: 0, judges: Vec::new() }
     }
 
-    /// Where elements `range` of a buffer lie.
+    /// The place of elements `range` of a buffer.
     pub(crate) fn place(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
         self.buffers.place(buffer, range)
     }

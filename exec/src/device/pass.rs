@@ -1,4 +1,4 @@
-//! What a task asks of a device: which chain, and where its tensors are in the plan.
+//! Describes the passes that a task requests of a device: the chain, and the places of its tensors in the plan.
 
 use std::ops::Range;
 
@@ -7,20 +7,20 @@ use lockstep_models::Buffer;
 use super::Mode;
 use crate::data::random::Purpose;
 
-/// Where a tensor of the micro-batch is; `[samples, elements]`.
+/// The place of a tensor of the micro-batch; `[samples, elements]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// Nowhere: nobody needs it.
+    /// No place: it is not needed.
     Nothing,
-    /// Where the output of the same task goes.
+    /// The place of the same task's output.
     InPlace,
-    /// The samples themselves.
+    /// The samples.
     Input,
     /// A range of the arena.
     Arena(Range<usize>),
 }
 
-/// Where a copy reads or writes.
+/// The source or destination of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Spot {
     /// A buffer of the program.
@@ -34,9 +34,9 @@ pub enum Spot {
 pub struct Forward<'a> {
     /// Which chain.
     pub chain: usize,
-    /// To train or to judge.
+    /// Training or evaluation.
     pub mode: Mode,
-    /// What a dropout layer draws; the samples' places are those that the device has been told.
+    /// The random numbers of a dropout layer; the samples' places are those set on the device.
     pub draw: Draw,
     /// Its inputs.
     pub inputs: &'a [Place],
@@ -49,40 +49,40 @@ pub struct Forward<'a> {
 pub struct Backward<'a> {
     /// Which chain.
     pub chain: usize,
-    /// Its inputs, those that it reads.
+    /// Its inputs, as far as it reads them.
     pub inputs: &'a [Place],
     /// Its output, if it reads it.
     pub output: Place,
-    /// The gradient towards the output.
+    /// The gradient of the output.
     pub d_output: Place,
-    /// For each input the place of its gradient, and whether there is one already to which this one is added; `None` where
-    /// nobody wants it.
+    /// For each input the place of its gradient, and whether it is added to an existing one; `None` where it is not
+    /// needed.
     pub d_inputs: &'a [Option<(Place, bool)>],
-    /// Whether the parameters' gradient is wanted, and then whether it is added to the one that is there.
+    /// Whether the parameters' gradient is added to the existing one; `None` where it is not needed.
     pub d_parameters: Option<bool>,
-    /// What a loss multiplies its gradient with: 1 / (samples of the global batch).
+    /// The factor of a loss's gradient: 1 / (samples of the global batch).
     pub scale: f32,
 }
 
-/// Which random numbers a batch gets.
+/// Selects the random numbers of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Draw {
-    /// Of the run.
+    /// The run's seed.
     pub seed: u64,
     /// Position of the dropout layer in its model.
     pub layer: u32,
     /// Place of the batch's first sample among all samples since training began; the others follow.
     pub first: u64,
-    /// The first of a sample's numbers that is this layer's, where ranks share the features of a dropout layer.
+    /// Index of this layer's first random number in a sample, where ranks share the features of a dropout layer.
     pub offset: u64,
 }
 
 impl Draw {
-    /// The number of dropout's streams among all that a seed has.
+    /// The number of dropout among the purposes of streams.
     pub const STREAM: u64 = Purpose::Dropout as u64;
 }
 
-/// What one forward pass of the loss says of its samples.
+/// The result of one forward pass of the loss.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Loss {
     /// Σ −ln p(label) over the samples, in nats; divide by their number for the mean.

@@ -1,4 +1,4 @@
-//! How messages reach a device's memory: on the device itself, or by a copy in the host's memory.
+//! Stages ranges of device buffers for messages: in device memory, or through a copy in host memory.
 
 use std::ops::Range;
 
@@ -8,60 +8,62 @@ use super::DeviceError;
 use crate::arena::Arena;
 use crate::transport::RegionMut;
 
-/// A range of a buffer on its way to the host.
+/// A copy of a range of a buffer to the host, in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival(pub u64);
 
-/// Ranges of buffers for messages; what is not implemented is that of a device whose memory is the host's.
+/// Ranges of buffers for messages. The defaults are those of a device that uses host memory.
 pub trait Staging {
-    /// Where messages read and write a buffer; it stays where it is, and is made when it is first asked for.
+    /// The host memory in which messages read and write a buffer; allocated on first use, and never moved.
     ///
     /// # Errors
-    /// The host has no memory for it that the device's copies reach.
+    /// The host has no memory left that the device can copy from and to.
     fn host(&mut self, _buffer: Buffer) -> Result<&Arena, DeviceError>;
 
-    /// Begins to bring a range of a buffer to the host, as it is after all that the device has been told so far; nothing where
-    /// it is there already.
+    /// Starts to copy a range of a buffer to the host, after all work submitted so far; `None` where it is there
+    /// already.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn bring_out(&mut self, _buffer: Buffer, _range: Range<usize>) -> Result<Option<Arrival>, DeviceError> {
         Ok(None)
     }
 
-    /// A range of a buffer in the device's own memory, for messages to ranks whose devices reach it; none where that is the host's.
+    /// A range of a buffer in device memory, for messages to ranks whose devices can access it; `None` for a device
+    /// that uses host memory.
     fn region(&self, _buffer: Buffer, _range: Range<usize>) -> Option<RegionMut> {
         None
     }
 
-    /// As many elements in the same memory, kept as long as the device is: there what others send to be added arrives.
+    /// A receive buffer of `_elements` elements in device memory, for data that other ranks send to be added; kept as
+    /// long as the device.
     ///
     /// # Errors
-    /// The device's: it has no room for them.
+    /// Device errors: too little memory.
     fn landing(&mut self, _elements: usize) -> Result<RegionMut, DeviceError> {
         Ok(RegionMut::empty())
     }
 
-    /// For such messages: passes when all that the device has been told so far is done.
+    /// A fence for messages from device memory: passed when all work submitted so far is done.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn expose(&mut self) -> Result<Option<Arrival>, DeviceError> {
         Ok(None)
     }
 
-    /// Whether it is there.
+    /// Whether a copy or fence is complete.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn arrived(&mut self, _arrival: Arrival) -> Result<bool, DeviceError> {
         Ok(true)
     }
 
-    /// Brings what an exchange has left on the host in again, before anything that the device is told from now on.
+    /// Copies the result of an exchange from the host back to the device, before any work submitted later.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn bring_in(&mut self, _buffer: Buffer, _range: Range<usize>) -> Result<(), DeviceError> {
         Ok(())
     }

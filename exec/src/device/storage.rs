@@ -1,4 +1,4 @@
-//! A device's memory by its content: buffers read and written as a whole, and the arena of the micro-batch.
+//! Accesses a device's memory by content: buffers read and written as a whole, and the arena of the micro-batch.
 
 use std::ops::Range;
 
@@ -15,51 +15,52 @@ pub enum Values {
     Statistics,
 }
 
-/// Values that one rank keeps, and the memory of its micro-batch.
+/// The values of one rank, and the memory of its micro-batch.
 pub trait Storage {
-    /// All of some values, when all that the device was told is done.
+    /// A copy of some values, once all submitted work is done.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn read(&mut self, values: Values) -> Result<Vec<f32>, DeviceError>;
 
-    /// Replaces the first of some values.
+    /// Replaces values, from the first on.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn write(&mut self, values: Values, content: &[f32]) -> Result<(), DeviceError>;
 
-    /// Lets `to` be what `from` is, as far as both go.
+    /// Copies `from` to `to`, up to the shorter length.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn assign(&mut self, to: Buffer, from: Buffer) -> Result<(), DeviceError>;
 
-    /// What a tensor holds, at once.
+    /// The values of a tensor; synchronous.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn tensor(&mut self, place: &Place) -> Result<Vec<f32>, DeviceError>;
 
-    /// Marks values as dead; a device whose memory is poisoned writes NaN there.
+    /// Marks values as dead; a device with poisoning writes NaN there.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn forget(&mut self, ranges: &[Range<usize>]) -> Result<(), DeviceError>;
 
-    /// Turns to another of the micro-batches in flight: to its samples, labels, activations and what kernels keep for it.
+    /// Switches to another of the micro-batches in flight: its samples, labels, activations and what kernels keep for
+    /// it.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     fn turn_to_context(&mut self, context: usize) -> Result<(), DeviceError>;
 
-    /// Gives the arena of the micro-batch back to those that share it.
+    /// Returns the arena of the micro-batch to those that share it.
     fn release(&mut self);
 
-    /// Reads tensors as if a task had just written them, so that the next can be timed alone as it runs in a step.
+    /// Reads tensors as if a task had just written them, so that the next task can be timed alone as it runs in a step.
     fn warm(&mut self, _places: &[Place]) {}
 
-    /// Bytes of the micro-batch's arena, and of what kernels need while they run.
+    /// Bytes of the micro-batch's arena, and of the kernels' scratch memory.
     fn scratch_bytes(&mut self) -> (usize, usize) {
         (0, 0)
     }

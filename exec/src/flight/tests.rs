@@ -1,4 +1,4 @@
-//! Records that are written and read at once, and what one costs.
+//! Tests records that are read while they are written, and measures the cost of one.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn the_last_thousand_are_kept_while_others_read() {
     let recorder = flights.of(1);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            // An operation's iteration and times all follow from its number, so a reader can tell a torn one.
+            // An operation's iteration and times all follow from its number, so a reader can detect a torn one.
             for number in 0..200_000u64 {
                 let at = Time(2 * number + 1);
                 let noted = recorder.begin(0, number as u32, at);
@@ -39,7 +39,7 @@ fn the_last_thousand_are_kept_while_others_read() {
     let numbers: Vec<u64> = flight.operations.iter().map(|operation| operation.number).collect();
     assert_eq!(numbers, (199_000..200_000).collect::<Vec<_>>());
     assert!(flight.operations.iter().all(|operation| operation.ended_s.is_some()));
-    // What has left the ring cannot be ended any more.
+    // An entry that has left the ring cannot be ended any more.
     recorder.end(5, Time(77));
     assert!(flights.read()[1].operations.iter().all(|operation| operation.ended_s != Some(77e-12)));
     assert!(flights.read()[0].operations.is_empty() && !flights.all_over());
@@ -47,8 +47,8 @@ fn the_last_thousand_are_kept_while_others_read() {
     assert!(flights.all_over());
 }
 
-/// What an operation's record costs beside the operation: `cargo test --release -p lockstep-exec --lib cost_of_a_record --
-/// --ignored --nocapture`.
+/// The cost of recording an operation, relative to the operation:
+/// `cargo test --release -p lockstep-exec --lib cost_of_a_record -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement: run it alone, with --release"]
 fn cost_of_a_record() {

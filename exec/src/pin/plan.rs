@@ -1,8 +1,9 @@
-//! Which processors the ranks of a host keep to: a pure function of its processors, its ranks and their threads.
+//! Plans which processors the ranks of a host use: a pure function of its processors, its ranks and their threads.
 //!
-//! Ranks are divided among the memory nodes in proportion to their cores, neighbours in the same node, so that all memory channels
-//! serve and a ring leaves a node once. In a node each rank has cores of its own as long as there are enough, then threads of
-//! cores; where there are too few, ranks of one thread take turns on the processors of their node and larger ones share them.
+//! Ranks are divided among the memory nodes in proportion to their cores, neighbours in the same node, so that all
+//! memory channels are used and a ring leaves a node once. Within a node each rank gets its own cores as long as there
+//! are enough, then hardware threads; where there are too few, single-threaded ranks take turns on the processors of
+//! their node and larger ones share them.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Processor {
     /// The operating system's number.
     pub(crate) number: usize,
-    /// The memory node that it is nearest to.
+    /// The nearest memory node.
     pub(crate) node: usize,
     /// Its socket.
     pub(crate) package: usize,
@@ -19,19 +20,20 @@ pub(crate) struct Processor {
     pub(crate) core: usize,
 }
 
-/// A process of a host: the processors that it may use, and how many ranks it has.
+/// A process of a host: the processors that it may use, and its number of ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
     /// Numbers of processors, ascending.
     pub(crate) allowed: Vec<usize>,
-    /// Ranks that live in it.
+    /// Number of ranks in it.
     pub(crate) ranks: usize,
 }
 
 /// The processors of each rank of process number `own` among the `processes` of a host.
 ///
-/// Processes that a launcher has bound to processors of their own divide these alone. Processes that may use the same ones divide
-/// them together. Where some may use others but not all of them, who uses which is the launcher's affair: ranks stay unbound.
+/// Processes that a launcher has bound to disjoint processors use these alone. Processes that may use the same
+/// processors divide them among themselves. Where the sets overlap only in part, the division is left to the launcher:
+/// ranks stay unbound.
 pub(crate) fn of_process(
     processors: &[Processor],
     processes: &[Process],
@@ -51,7 +53,7 @@ pub(crate) fn of_process(
     places.get(before..before + processes[own].ranks).map(<[Vec<usize>]>::to_vec)
 }
 
-/// The processors of each of `ranks` ranks with `threads` threads each; none where there are no processors.
+/// The processors of each of `ranks` ranks with `threads` threads each; empty where there are no processors.
 pub(crate) fn plan(processors: &[Processor], ranks: usize, threads: usize) -> Vec<Vec<usize>> {
     let threads = threads.max(1);
     let mut nodes: BTreeMap<(usize, usize), Vec<Processor>> = BTreeMap::new();
@@ -63,7 +65,7 @@ pub(crate) fn plan(processors: &[Processor], ranks: usize, threads: usize) -> Ve
         return Vec::new();
     }
     let counts = divide(&nodes, ranks);
-    // Ranks that are too large for the nodes reach across them where there is room.
+    // Ranks that are too large for a node spread over several, if these have enough processors together.
     let across = |room: fn(&Cores) -> usize| {
         let all: usize = nodes.iter().map(room).sum();
         ranks * threads <= all && nodes.iter().zip(&counts).any(|(node, count)| count * threads > room(node))
@@ -75,7 +77,7 @@ pub(crate) fn plan(processors: &[Processor], ranks: usize, threads: usize) -> Ve
     nodes.iter().zip(counts).flat_map(|(node, count)| node.places(count, threads)).collect()
 }
 
-/// Ranks of each node: one after the other goes where the most loaded core is then loaded least.
+/// The number of ranks on each node: each rank in turn goes where the most loaded core is then least loaded.
 fn divide(nodes: &[Cores], ranks: usize) -> Vec<usize> {
     let mut counts = vec![0usize; nodes.len()];
     for _ in 0..ranks {
@@ -108,7 +110,7 @@ impl Cores {
     /// The processors of each of `ranks` ranks.
     fn places(&self, ranks: usize, threads: usize) -> Vec<Vec<usize>> {
         let (cores, processors) = (self.0.len(), self.processors());
-        // Evenly over the list: what neighbouring cores share, few ranks need not share.
+        // Spread evenly over the list, so that few ranks do not share what neighbouring cores share.
         let apart = |list: Vec<usize>| -> Vec<Vec<usize>> {
             let first = |rank: usize| rank * list.len() / ranks;
             (0..ranks).map(|rank| list[first(rank)..first(rank) + threads].to_vec()).collect()
@@ -119,7 +121,7 @@ impl Cores {
         if ranks * threads <= processors {
             return apart(self.0.concat());
         }
-        // Every core's first thread, then every second one.
+        // The first thread of every core, then the second one, and so on.
         let most = self.0.iter().map(Vec::len).max().unwrap_or(0);
         let turns: Vec<usize> =
             (0..most).flat_map(|turn| self.0.iter().filter_map(move |core| core.get(turn).copied())).collect();
@@ -136,7 +138,8 @@ mod tests {
 
     use super::*;
 
-    /// Two sockets of as many nodes, cores and threads, numbered as Linux does: all first threads, then all second ones.
+    /// Two sockets with these numbers of nodes, cores and threads, numbered as by Linux: all first threads, then all
+    /// second ones.
     fn machine(nodes: usize, cores: usize, threads: usize) -> Vec<Processor> {
         let all = nodes * cores;
         let of = |number: usize| {
@@ -157,15 +160,15 @@ mod tests {
         assert_eq!(plan(&two, 2, 4), [[0, 1, 2, 3], [4, 5, 6, 7]]);
         assert_eq!(plan(&two, 2, 8), [[0, 8, 1, 9, 2, 10, 3, 11], [4, 12, 5, 13, 6, 14, 7, 15]]);
         assert_eq!(plan(&two, 1, 8), [[0, 1, 2, 3, 4, 5, 6, 7]]);
-        // A pair of a core's threads each, where there are two ranks a core's worth.
+        // Both threads of a core each, where ranks need two threads per core.
         assert_eq!(plan(&two, 8, 2)[..2], [[0, 8], [1, 9]]);
-        // Eighteen ranks on sixteen threads: nine a socket, of which the ninth takes its turn again.
+        // Eighteen ranks on sixteen threads: nine a socket, of which the ninth wraps around.
         let crowded = plan(&two, 18, 1);
         assert_eq!(crowded[..9].concat(), [0, 1, 2, 3, 8, 9, 10, 11, 0]);
-        // Three ranks of eight threads on sixteen: each has its socket.
+        // Three ranks of eight threads on sixteen: each gets a socket.
         let shared = plan(&two, 3, 8);
         assert!(shared.iter().all(|place| place.len() == 8), "{shared:?}");
-        // Two cores, four ranks: two each, as they come.
+        // Two cores, four ranks: two each, in turn.
         assert_eq!(plan(&machine(1, 2, 1), 4, 1), [[0], [1], [0], [1]]);
         assert_eq!(plan(&[], 4, 1), Vec::<Vec<usize>>::new());
     }
@@ -178,7 +181,7 @@ mod tests {
             (0..processes.len()).map(|own| of_process(&two, processes, own, threads)).collect()
         };
         let one = |number: usize| Some(vec![vec![number]]);
-        // Processes that are not bound: four processes of a rank each have a processor each.
+        // Processes that are not bound: four processes of one rank each get one processor each.
         let free = of(&[0, 1, 2, 3], 1);
         assert_eq!(all(&vec![free.clone(); 4], 1), [one(0), one(1), one(2), one(3)]);
         assert_eq!(all(&[free.clone(), free], 1), [one(0), one(2)]);
@@ -191,13 +194,13 @@ mod tests {
         assert_eq!(all(&[of(&[3], 1), of(&[1], 1)], 1), [one(3), one(1)]);
         let sockets = [of(&[0, 1], 1), of(&[2, 3], 1), of(&[0, 1], 1), of(&[2, 3], 1)];
         assert_eq!(all(&sockets, 1), [one(0), one(2), one(1), one(3)]);
-        // What it has bound to a part of another's, and that other, is not touched; a third one is.
+        // A process bound to part of another's processors, and that other, are left alone; a third one is planned.
         assert_eq!(all(&[of(&[0, 1], 1), of(&[1], 1), of(&[2], 1)], 1), [None, None, one(2)]);
     }
 
     fn machines() -> impl Strategy<Value = Vec<Processor>> {
         let sizes = (1usize..=4, 1usize..=6, 1usize..=2);
-        // What a mask leaves of it.
+        // The processors left by a mask.
         (sizes, any::<u64>(), any::<bool>()).prop_map(|((nodes, cores, threads), mask, whole)| {
             let all = machine(nodes, cores, threads);
             let left: Vec<Processor> =
@@ -234,7 +237,7 @@ mod tests {
             }
         }
 
-        /// Nodes alike have ranks alike, neighbours are in the same one, and no processor waits while another has two more.
+        /// Equal nodes have equal ranks, neighbours share a node, and loads of processors differ by at most one.
         #[test]
         fn nodes_alike_are_loaded_alike(nodes in 1usize..5, cores in 1usize..7, hyper in 1usize..3, ranks in 1usize..60) {
             let machine = machine(nodes, cores, hyper);
@@ -250,7 +253,7 @@ mod tests {
             prop_assert!(loads.iter().max().unwrap() - loads.iter().min().unwrap() <= 1, "{:?}", loads);
         }
 
-        /// The order in which processors are listed is of no account.
+        /// The order in which processors are listed does not matter.
         #[test]
         fn only_what_processors_are_counts(machine in machines(), ranks in 1usize..20, threads in 1usize..4, seed: u64) {
             let mut turned = machine.clone();

@@ -1,13 +1,13 @@
-//! The processors of this machine: which the calling thread may use, and where they lie, as Linux says.
+//! Reads which processors the calling thread may use, and their topology, from Linux.
 
 use std::path::Path;
 
 use super::plan::Processor;
 
-/// Where Linux describes them.
+/// The folder in which Linux describes them.
 pub(super) const SYSTEM: &str = "/sys/devices/system/cpu";
 
-/// What is known of these processors from the files below `system`; one that has no such files is a core of its own.
+/// The topology of these processors from the files below `system`; one without files counts as a core of its own.
 pub(super) fn read(system: &Path, numbers: &[usize]) -> Vec<Processor> {
     numbers.iter().map(|number| processor(system, *number)).collect()
 }
@@ -15,7 +15,7 @@ pub(super) fn read(system: &Path, numbers: &[usize]) -> Vec<Processor> {
 fn processor(system: &Path, number: usize) -> Processor {
     let folder = system.join(format!("cpu{number}"));
     let read = |name: &str| -> Option<usize> {
-        // -1 where the firmware says nothing.
+        // -1 where the firmware reports nothing.
         std::fs::read_to_string(folder.join("topology").join(name)).ok()?.trim().parse().ok()
     };
     let node = || -> Option<usize> {
@@ -23,20 +23,20 @@ fn processor(system: &Path, number: usize) -> Processor {
         names.filter_map(|name| name.strip_prefix("node")?.parse().ok()).min()
     };
     let package = read("physical_package_id").unwrap_or(0);
-    // Dies of a socket may count their cores from 0 each.
+    // Dies of a socket may each number their cores from 0.
     let core = read("core_id").map(|core| read("die_id").unwrap_or(0) << 32 | core);
     Processor { number, node: node().unwrap_or(0), package, core: core.unwrap_or(1 << 48 | number) }
 }
 
-/// Words of a mask of processors: more bits than Linux counts.
+/// Words of an affinity mask: more bits than Linux has processors.
 #[cfg(target_os = "linux")]
 const WORDS: usize = 256;
 
-/// The processors that the calling thread may use, ascending; none where the system does not say.
+/// The processors that the calling thread may use, ascending; empty where the system does not report them.
 #[cfg(target_os = "linux")]
 pub(super) fn allowed() -> Vec<usize> {
     let mut mask = [0u64; WORDS];
-    // SAFETY: the system writes at most as many bytes as it is told that there are.
+    // SAFETY: the system writes at most the given number of bytes, the size of `mask`.
     let found = unsafe { libc::sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr().cast()) };
     if found != 0 {
         return Vec::new();
@@ -45,24 +45,25 @@ pub(super) fn allowed() -> Vec<usize> {
     (0..64 * WORDS).filter(bit).collect()
 }
 
-/// Lets the calling thread, and those that it starts from now on, use these processors alone; whether the system does so.
+/// Restricts the calling thread, and threads that it starts from now on, to these processors; returns whether the
+/// system did so.
 #[cfg(target_os = "linux")]
 pub(super) fn allow(numbers: &[usize]) -> bool {
     let mut mask = [0u64; WORDS];
     for number in numbers.iter().filter(|number| **number < 64 * WORDS) {
         mask[number / 64] |= 1 << (number % 64);
     }
-    // SAFETY: the system reads as many bytes as there are.
+    // SAFETY: the system reads the given number of bytes, the size of `mask`.
     unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) == 0 }
 }
 
-/// Nothing is known of other systems.
+/// Other systems are not supported.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn allowed() -> Vec<usize> {
     Vec::new()
 }
 
-/// Nothing is known of other systems.
+/// Other systems are not supported.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn allow(_numbers: &[usize]) -> bool {
     false
@@ -72,7 +73,8 @@ pub(super) fn allow(_numbers: &[usize]) -> bool {
 mod tests {
     use super::*;
 
-    /// A made-up machine in files: two dies of one socket, whose cores both count from 0, the second one nearest to node 1.
+    /// A made-up machine in files: two dies of one socket, whose cores both count from 0, the second one nearest to
+    /// node 1.
     #[test]
     fn files_say_where_processors_lie() {
         let folder = std::env::temp_dir().join(format!("lockstep-processors-{}", std::process::id()));
@@ -94,7 +96,8 @@ mod tests {
         assert_eq!(cores.len(), 5, "each is a core of its own: {found:?}");
     }
 
-    /// What this machine says of its processors is what its kernel says elsewhere: threads of a core are listed together.
+    /// The topology of this machine agrees with what its kernel reports elsewhere: threads of a core are listed
+    /// together.
     #[cfg(target_os = "linux")]
     #[test]
     fn this_machine_has_processors() {

@@ -1,9 +1,9 @@
-//! Tests of pins: threads keep to the processors that were planned for them.
+//! Tests pins: threads stay on the processors planned for them.
 
 use super::*;
 use crate::device::cpu::Threads;
 
-/// What Linux says of the calling thread, apart from the call that asks it.
+/// The calling thread's affinity as Linux reports it, independent of the call under test.
 fn said() -> Vec<usize> {
     let status = std::fs::read_to_string("/proc/thread-self/status").expect("Linux has it");
     let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a list");

@@ -1,4 +1,4 @@
-//! A replica judged on held-out data, and its batch norm's statistics computed anew.
+//! Evaluates a replica on held-out data and recomputes its batch norm statistics.
 
 use lockstep_topology::InputError;
 
@@ -7,35 +7,35 @@ use crate::data::{Dataset, Sampler};
 use crate::device::Mode;
 use crate::error::ExecError;
 
-/// How well a model does on held-out data.
+/// Accuracy and loss of a model on held-out data.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Evaluation {
-    /// Samples looked at.
+    /// Samples evaluated.
     pub samples: usize,
-    /// Of them, those whose largest logit is the label's.
+    /// Samples whose largest logit is the label's.
     pub correct: usize,
     /// Mean cross-entropy in nats.
     pub mean_loss: f64,
 }
 
 impl Evaluation {
-    /// Of no sample of `data` yet.
+    /// An empty evaluation, before the first sample of `data`.
     pub(crate) fn of(data: &Dataset) -> Evaluation {
         Evaluation { samples: data.len(), correct: 0, mean_loss: 0.0 }
     }
 
-    /// Share of correct samples, 0 to 1.
+    /// Fraction of correct samples, 0 to 1.
     pub fn accuracy(&self) -> f64 {
         self.correct as f64 / self.samples.max(1) as f64
     }
 }
 
 impl Replica {
-    /// Replaces the running statistics by their mean over an epoch of `data` in the micro-batches of this replica, with its
-    /// parameters as they are (Goyal et al. 2017, §5.2, Fig. 4: "BN statistics are recomputed prior to evaluating").
+    /// Replaces the running statistics by their mean over an epoch of `data`, in this replica's micro-batches and with
+    /// its current parameters (Goyal et al. 2017, §5.2, Fig. 4: "BN statistics are recomputed prior to evaluating").
     ///
     /// # Errors
-    /// Fewer samples than a micro-batch, or the device's.
+    /// Fewer samples than a micro-batch, or a device error.
     pub fn recompute_statistics(&mut self, data: &Dataset) -> Result<(), ExecError> {
         if self.model.statistics_elements() == 0 {
             return Ok(());
@@ -59,10 +59,10 @@ impl Replica {
         Sampler::new(data.len(), self.samples as u32, 1, &[1], self.seed)
     }
 
-    /// Takes a micro-batch of an epoch of `data` in the order of `sampler`.
+    /// Loads a micro-batch of an epoch of `data` in the order of `sampler`.
     ///
     /// # Errors
-    /// The device's, and samples that are damaged.
+    /// Device errors, and damaged samples.
     pub(crate) fn load_for_statistics(
         &mut self,
         data: &Dataset,
@@ -77,7 +77,7 @@ impl Replica {
     /// Mean loss and number of correct samples over a whole data set, with the running statistics.
     ///
     /// # Errors
-    /// The device's, and samples that are damaged.
+    /// Device errors, and damaged samples.
     pub fn evaluate(&mut self, data: &Dataset) -> Result<Evaluation, ExecError> {
         let mut evaluation = Evaluation::of(data);
         for micro_batch in 0..data.len().div_ceil(self.samples) as u32 {
@@ -90,20 +90,21 @@ impl Replica {
         Ok(evaluation)
     }
 
-    /// Takes a micro-batch of held-out samples; the last one is filled up with the first samples again, which are not counted.
+    /// Loads a micro-batch of held-out samples; the last one is padded with the first samples again, which are not
+    /// counted.
     ///
     /// # Errors
-    /// The device's, and samples that are damaged.
+    /// Device errors, and damaged samples.
     pub(crate) fn load_held_out(&mut self, data: &Dataset, micro_batch: u32) -> Result<(), ExecError> {
         let first = micro_batch as usize * self.samples;
         let indices: Vec<u32> = (first..first + self.samples).map(|index| (index % data.len()) as u32).collect();
         self.load(data, &indices, 0)
     }
 
-    /// Runs a chain forward on held-out samples; the last one judges them.
+    /// Runs a chain forward on held-out samples; the last chain of the model adds their losses to the evaluation.
     ///
     /// # Errors
-    /// The device's, and samples that are damaged.
+    /// Device errors, and damaged samples.
     pub(crate) fn judge(
         &mut self,
         chain: usize,
@@ -119,7 +120,7 @@ impl Replica {
         let logits = self.output(self.chains[chain].inputs[0]);
         let found = self.device.judge(chain, &logits, self.samples.min(left))?;
         evaluation.correct += found.correct;
-        // The sum of all losses first, which is divided once.
+        // Losses are summed first and divided once.
         evaluation.mean_loss += found.sum;
         if left <= self.samples {
             evaluation.mean_loss /= data.len() as f64;

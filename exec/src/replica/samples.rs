@@ -1,4 +1,4 @@
-//! How a replica takes its samples: drawn when they are loaded, or made ahead by threads that decode.
+//! Loads a replica's samples: drawn when they are loaded, or prepared ahead by decoding threads.
 
 use std::time::Instant;
 
@@ -9,11 +9,11 @@ use crate::data::{Dataset, MadeTimes};
 use crate::error::ExecError;
 
 impl Replica {
-    /// Takes the next micro-batch: the samples of `data` named by `indices`, the first of which is the `place`-th of all since
-    /// training began, which is what dropout draws its numbers by.
+    /// Loads the next micro-batch: the samples of `data` at `indices`. `place` is the index of the first among all
+    /// samples since training began, from which dropout draws.
     ///
     /// # Errors
-    /// The device's, and samples that are damaged.
+    /// Device errors, and damaged samples.
     pub fn load(&mut self, data: &Dataset, indices: &[u32], place: u64) -> Result<(), ExecError> {
         self.labels.resize(indices.len(), 0);
         self.feed.draw(data, indices, (self.seed, place), self.device.input()?, &mut self.labels)?;
@@ -23,10 +23,10 @@ impl Replica {
         Ok(self.device.turn_to(&self.labels, &places)?)
     }
 
-    /// Makes samples that another buffer takes, as [`Replica::load`] does.
+    /// Prepares samples for another buffer, as [`Replica::load`] does.
     ///
     /// # Errors
-    /// Samples that are damaged.
+    /// Damaged samples.
     pub(crate) fn draw(
         &mut self,
         data: &Dataset,
@@ -38,10 +38,11 @@ impl Replica {
         self.feed.draw(data, indices, (self.seed, place), images, labels)
     }
 
-    /// Waits until a micro-batch that is loaded next is made, at most until `deadline`; when it was, if it is.
+    /// Waits, at most until `deadline`, until the micro-batch that is loaded next is ready; returns when that was, if
+    /// it is.
     ///
     /// # Errors
-    /// Threads that the system does not give.
+    /// The system refuses threads.
     pub(crate) fn wait_for(
         &mut self,
         data: &Dataset,
@@ -51,10 +52,11 @@ impl Replica {
         self.feed.wait(data, indices, (self.seed, place), deadline)
     }
 
-    /// Has the micro-batches made ahead that it will load next, given by their samples and the place of the first of them.
+    /// Starts to prepare the micro-batches that will be loaded next, each given by its samples and the place of the
+    /// first.
     ///
     /// # Errors
-    /// Threads that the system does not give.
+    /// The system refuses threads.
     pub(crate) fn expect(
         &mut self,
         data: &Dataset,

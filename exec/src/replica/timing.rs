@@ -1,4 +1,4 @@
-//! A replica whose tasks are timed on its device, one by one, outside of any run.
+//! Times single tasks of a replica on its device, outside of any run.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::device::{DeviceError, Devices, Mode, Settled};
 use crate::error::ExecError;
 use crate::{Arenas, init};
 
-/// A device that says nothing for so long says nothing any more.
+/// After this long without a response a device counts as dead.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 impl Replica {
     /// The replica of a program's first role on the device that `rank` of a run would have, its parameters drawn with `seed`.
     ///
     /// # Errors
-    /// The device's: its memory does not hold the plan.
+    /// Device errors: its memory is too small for the plan.
     pub fn of_rank(devices: &dyn Devices, rank: u32, program: &Program, seed: u64) -> Result<Replica, DeviceError> {
         let (arenas, threads) = (Arenas::default(), Threads::one());
         let parameters = init::parameters(&program.model, seed);
@@ -26,17 +26,17 @@ impl Replica {
         Replica::with_parameters(program, &program.roles[0], parameters, making)
     }
 
-    /// Runs one task of a worker's step, whatever came before it: a load of the first of the samples `indices`, a pass, or an update
-    /// with so small a rate that the weights stay where they are however often it is timed. Other tasks are nothing here.
+    /// Runs one task of a worker's step by itself: a load of the first samples of `indices`, a pass, or an update with
+    /// a rate so small that the weights keep their values however often it is timed. Ignores other tasks.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub fn alone(&mut self, op: &Op, data: &Dataset, indices: &[u32]) -> Result<(), ExecError> {
         match op {
             Op::Load { samples: 0, .. } | Op::Compute { samples: 0, .. } => Ok(()),
             Op::Load { samples, into: None, .. } => self.load(data, first(indices, *samples), 0),
             Op::Load { samples, .. } => {
-                // Samples that another buffer takes are drawn into memory of their own first.
+                // Samples for another buffer are drawn into their own memory first.
                 let indices = first(indices, *samples);
                 let mut images = vec![0.0; indices.len() * data.shape().elements() as usize];
                 data.draw(indices, self.seed, 0, &mut images, &mut vec![0; indices.len()])?;
@@ -66,11 +66,11 @@ impl Replica {
         }
     }
 
-    /// Makes ready for a task that is to run alone: labels of as many samples as a pass takes, which may be those of several
-    /// workers, and what a copy would have brought of other ranks: what this one has, over and over.
+    /// Prepares a task to run alone: labels for as many samples as a pass takes (possibly those of several workers),
+    /// and in place of other ranks' data that a copy would have brought, this rank's own, repeated.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub fn ready(&mut self, op: &Op, data: &Dataset, indices: &[u32]) -> Result<(), DeviceError> {
         match op {
             Op::Compute { samples, .. } if *samples > 0 && *samples as usize != self.labels.len() => {
@@ -119,7 +119,8 @@ impl Replica {
         self.copy(&Copy { from, to, rows, add: false, clear: false, turns: Turns::ONE })
     }
 
-    /// Takes as much of the gradient of `from` for that of `to`, before it, as goes into it.
+    /// Fills the gradient of `to` with the beginning of the gradient of `from`, which comes later in the model and is
+    /// larger.
     fn cut(&mut self, from: LayerId, to: LayerId) -> Result<(), DeviceError> {
         let elements = |id: LayerId| self.plan.gradients[id.index()].as_ref().map(|range| range.len() as u64);
         let (Some(given), Some(taken)) = (elements(from), elements(to)) else { return Ok(()) };
@@ -130,35 +131,36 @@ impl Replica {
         self.copy(&Copy { from, to, rows, add: false, clear: false, turns: Turns::ONE })
     }
 
-    /// Notes when the device has done all that it was told so far; the n-th of an iteration is the n-th of its times.
+    /// Records when the device has done all work submitted so far; the n-th mark of an iteration is the n-th of its
+    /// times.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub fn mark(&mut self) -> Result<(), DeviceError> {
         self.device.mark().map(drop)
     }
 
-    /// Keeps the device busy, so that what it is told next is there before it begins with it: then its times are its own and not
-    /// those of the host that tells it.
+    /// Keeps the device busy, so that work submitted next is queued before the device gets to it: its times are then
+    /// the device's own and not those of the host that submits it.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub fn delay(&mut self, times: u32) -> Result<(), DeviceError> {
         self.device.delay(times)
     }
 
-    /// Ends an iteration; [`Replica::settle`] gives its times.
+    /// Ends an iteration; [`Replica::settle`] returns its times.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub fn seal(&mut self) -> Result<(), DeviceError> {
         self.device.seal()
     }
 
-    /// What the oldest iteration that was ended has to say, when it is done.
+    /// The results of the oldest ended iteration, once it is done.
     ///
     /// # Errors
-    /// The device's; it is not done after ten minutes.
+    /// Device errors; not done after ten minutes.
     pub fn settle(&mut self) -> Result<Settled, DeviceError> {
         let began = Instant::now();
         loop {
@@ -174,7 +176,7 @@ impl Replica {
     }
 }
 
-/// The first so many, or all there are.
+/// The first `samples` indices, or all there are.
 fn first(indices: &[u32], samples: u32) -> &[u32] {
     &indices[..indices.len().min(samples as usize)]
 }

@@ -1,4 +1,4 @@
-//! What a replica's training has made so far, read and replaced as a whole; and where buffers lie.
+//! Reads and replaces a replica's parameters, gradients, optimizer state and statistics as a whole.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ impl Replica {
     /// Learnable parameters.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub fn parameters(&mut self) -> Result<Vec<f32>, DeviceError> {
         self.values_of(Buffer::Parameters)
     }
@@ -19,31 +19,32 @@ impl Replica {
     /// Replaces the learnable parameters.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub fn set_parameters(&mut self, parameters: &[f32]) -> Result<(), DeviceError> {
         self.set_values_of(Buffer::Parameters, parameters)
     }
 
-    /// The parameters' gradients, summed over the micro-batches of a step: what lies there now where buckets share places.
+    /// The parameters' gradients, summed over the micro-batches of a step. Where buckets share memory, the latest
+    /// contents.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub fn gradients(&mut self) -> Result<Vec<f32>, DeviceError> {
         self.values_of(Buffer::Gradients)
     }
 
-    /// Replaces the gradients, which share no places, by a sum made elsewhere.
+    /// Replaces the gradients, which share no memory, by a sum made elsewhere.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub fn set_gradients(&mut self, gradients: &[f32]) -> Result<(), DeviceError> {
         self.set_values_of(Buffer::Gradients, gradients)
     }
 
-    /// The elements of a buffer in their order.
+    /// The elements of a buffer, in order.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub(crate) fn values_of(&mut self, buffer: Buffer) -> Result<Vec<f32>, DeviceError> {
         Ok(self.places.of(buffer).gather(&self.device.read(Values::Buffer(buffer))?))
     }
@@ -51,28 +52,28 @@ impl Replica {
     /// Replaces the elements of a buffer.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub(crate) fn set_values_of(&mut self, buffer: Buffer, values: &[f32]) -> Result<(), DeviceError> {
         self.device.write(Values::Buffer(buffer), &self.places.of(buffer).spread(values))
     }
 
-    /// Where elements `range` of a buffer lie.
+    /// The place of elements `range` of a buffer.
     pub(crate) fn place(&self, buffer: Buffer, range: &Range<usize>) -> Range<usize> {
         self.places.place(buffer, range)
     }
 
-    /// Does to a range of its buffers what a formula says, piece by piece where parts of it lie apart.
+    /// Evaluates a formula on a range of its buffers, piece by piece where the range is not contiguous in memory.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub(crate) fn apply(&mut self, range: Range<usize>, formula: &BoundFormula) -> Result<(), DeviceError> {
         let buffers: Vec<Buffer> = formula.buffers.iter().map(|of| of.buffer).collect();
         let pieces = self.places.pieces(&buffers, &range);
-        // Of a padded bucket the last ranks may have no part.
+        // In a padded bucket the last ranks may have no part.
         pieces.into_iter().filter(|piece| !piece.is_empty()).try_for_each(|piece| self.device.apply(piece, formula))
     }
 
-    /// Reads the gradients of a range where messages would, as [`Replica::warm_inputs`] does for a chain.
+    /// Reads the gradients of a range as messages would, as [`Replica::warm_inputs`] does for a chain.
     pub fn warm_gradients(&mut self, range: Range<usize>) {
         let Ok(host) = self.device.host(Buffer::Gradients) else { return };
         for piece in self.places.pieces(&[Buffer::Gradients], &range).into_iter().filter(|piece| !piece.is_empty()) {
@@ -82,18 +83,18 @@ impl Replica {
         }
     }
 
-    /// The optimizer's momentum buffer, by parameter: zero for those that this rank does not update.
+    /// The optimizer's momentum, by parameter: zero for parameters that this rank does not update.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub fn velocity(&mut self) -> Result<Vec<f32>, DeviceError> {
         self.values_of(Buffer::Momentum)
     }
 
-    /// Replaces the momentum buffer, by that of all parameters in an earlier run.
+    /// Replaces the momentum by that of all parameters in an earlier run.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub(crate) fn set_velocity(&mut self, velocity: &[f32]) -> Result<(), DeviceError> {
         self.set_values_of(Buffer::Momentum, velocity)
     }
@@ -101,15 +102,15 @@ impl Replica {
     /// Running statistics of batch normalisation.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub fn statistics(&mut self) -> Result<Vec<f32>, DeviceError> {
         self.device.read(Values::Statistics)
     }
 
-    /// Replaces the running statistics, e.g. by their mean over ranks.
+    /// Replaces the running statistics, for example by their mean over ranks.
     ///
     /// # Errors
-    /// The device's.
+    /// Device errors.
     pub fn set_statistics(&mut self, statistics: &[f32]) -> Result<(), DeviceError> {
         self.device.write(Values::Statistics, statistics)
     }

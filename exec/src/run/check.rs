@@ -1,4 +1,5 @@
-//! What a process can see of a run beforehand: whether its ranks can do the program's exchanges, and whether there is room for them.
+//! Checks before a run what a process can see: whether its ranks support the program's exchanges, and whether threads
+//! and memory suffice.
 
 use lockstep_models::{Exchange, Program};
 use lockstep_topology::{Collective, ErrorPlace, InputError, Library};
@@ -6,11 +7,11 @@ use lockstep_topology::{Collective, ErrorPlace, InputError, Library};
 use crate::device::Devices;
 use crate::room::check_threads;
 
-/// Refuses a program that the ranks `here`, those of this process, cannot run with so many threads each, before anything is
-/// taken. `apart` says that each rank of the job is a process of its own.
+/// Refuses a program that the ranks `here`, those of this process, cannot run with this many threads each, before
+/// anything is allocated. `apart`: each rank of the job is a process of its own.
 ///
 /// # Errors
-/// Threads that the system does not give, memory that the host has not left, a library that cannot serve such ranks.
+/// Too few threads or too little memory left, or a library that does not support such ranks.
 pub fn check_run(
     program: &Program,
     here: impl ExactSizeIterator<Item = u32>,

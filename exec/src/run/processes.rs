@@ -1,4 +1,5 @@
-//! A run on the processes that `mpirun` started: set up in all of them or in none, then a rank in each or several.
+//! Runs a program on the processes that `mpirun` started: sets up in all of them or in none, then runs the ranks of
+//! each.
 
 use lockstep_models::Program;
 
@@ -11,8 +12,8 @@ use crate::patience::ASIDE;
 use crate::setup::{RunOptions, Setup};
 use crate::transport::mpi::Processes;
 
-/// Runs a program on the processes that `mpirun` started, rank r in process `hosts[r]`. The result stands in the process of
-/// rank 0, the others get nothing.
+/// Runs a program on the processes that `mpirun` started, rank r in process `hosts[r]`. Returns the result in the
+/// process of rank 0, and nothing in the others.
 ///
 /// # Errors
 /// As [`run`](super::run()); a failure while the ranks run ends all processes.
@@ -35,7 +36,7 @@ pub fn run_processes(
     });
     let setup = match (own, unwell) {
         (Ok(setup), None) => setup,
-        // What is wrong in many processes is told once.
+        // An error of many processes is reported by the first of them.
         (Err(error), Some(first)) if first == processes.process() => return Err(error),
         _ => return Err(ExecError::Elsewhere),
     };
@@ -56,7 +57,7 @@ pub fn run_processes(
     all.map(|all| finish(&setup, all, found)).transpose()
 }
 
-/// What the ranks `here` of one process share, if they can be run; `hosts` are the processes of all ranks.
+/// The shared state of the ranks `here` of one process, if they can be run; `hosts` are the processes of all ranks.
 fn set_up_process<'a>(
     program: &'a Program,
     data: &'a Dataset,

@@ -1,4 +1,4 @@
-//! `Run`: what a run leaves.
+//! `Run`: holds the result of a run.
 
 use lockstep_models::{Claim, Periodic, Program, Timeline};
 
@@ -8,47 +8,47 @@ use crate::exchange::Traffic;
 use crate::replica::{Evaluation, Replica};
 use crate::state::State;
 
-/// What a run leaves.
+/// The result of a run.
 pub struct Run {
     /// When every task ran.
     pub timeline: Timeline,
     /// Mean loss over the global batch, per step.
     pub losses: Vec<f64>,
-    /// How the model did on held-out samples at the ends of the epochs that were to be judged.
+    /// Accuracy and loss on held-out samples at the ends of the epochs that are evaluated.
     pub evaluations: Vec<Evaluation>,
     /// Messages and bytes of steps, `[from][to]`.
     pub traffic: Vec<Vec<Traffic>>,
-    /// The same of shuffles, evaluations and checkpoints together.
+    /// The same for shuffles, evaluations and checkpoints together.
     pub periodic_traffic: Vec<Vec<Traffic>>,
-    /// What is done between steps: shuffles where ranks hold parts of the samples, evaluations where there are some, checkpoints.
+    /// The work between steps: shuffles where ranks hold parts of the samples, evaluations if any, checkpoints.
     pub periodic: Vec<(Periodic, Program)>,
-    /// Messages of exchanges that were sent from a device's memory, past the host.
+    /// Messages of exchanges that were sent directly from a device's memory.
     pub direct_messages: u64,
-    /// SHA-256 of the learnable parameters, equal on all workers; of learners, of their average model.
+    /// SHA-256 of the learnable parameters, equal on all workers; for learners, of their average model.
     pub weights_sha256: String,
-    /// SHA-256 of parameters, optimizer state and every worker's batch norm statistics; of learners, also of each one's own
-    /// weights.
+    /// SHA-256 of parameters, optimizer state and every worker's batch norm statistics; for learners, also of each
+    /// one's own weights.
     pub state_sha256: String,
-    /// The learnable parameters; of learners, those of their average model.
+    /// The learnable parameters; for learners, those of their average model.
     pub parameters: Vec<f32>,
-    /// Which learner got which micro-batch, where they claim them; in the order of claims.
+    /// Which learner got which micro-batch, where learners claim them; in the order of claims.
     pub claims: Vec<Claim>,
-    /// Steps since training began after which learners began again at their average model.
+    /// Steps since training began after which learners restarted from their average model.
     pub restarts: Vec<u64>,
-    /// Steps since training began that were done before this run.
+    /// Steps done before this run.
     pub first: u64,
     /// Whether it ended early, because [`Observer::order`](crate::Observer::order) ordered so.
     pub stopped: bool,
-    /// How far the processes' clocks may be apart in the timeline, in seconds; zero inside one process.
+    /// How far apart the processes' clocks may be in the timeline, in seconds; zero inside one process.
     pub clock_residual_s: f64,
     /// The trained replica, its running statistics averaged over workers or recomputed.
     pub(super) replica: Replica,
-    /// How it can go on.
+    /// The state from which it can resume.
     pub(super) state: State,
 }
 
 impl Run {
-    /// What a further run can go on from, also one with another number of ranks.
+    /// The state from which another run can resume, also with another number of ranks.
     pub fn state(&self) -> State {
         let learners = self.state.average.is_some();
         let weights = if learners { self.state.weights.clone() } else { vec![self.parameters.clone()] };
@@ -60,10 +60,10 @@ impl Run {
         self.state.judge.is_content()
     }
 
-    /// How the trained model does on held-out data.
+    /// Evaluates the trained model on held-out data.
     ///
     /// # Errors
-    /// The device's, and samples that are damaged.
+    /// Device errors, and damaged samples.
     pub fn evaluate(&mut self, held_out: &Dataset) -> Result<Evaluation, ExecError> {
         self.replica.evaluate(held_out)
     }

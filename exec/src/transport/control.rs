@@ -1,15 +1,16 @@
-//! Small blocking messages outside of every exchange: a value to and from a neighbour, and a barrier.
+//! Sends small blocking messages outside of every exchange: a value to and from a neighbour, and a barrier.
 //!
-//! They are what a run needs around its iterations (common start, clock ping-pong), built on nothing but post and wait.
+//! A run uses them around its iterations (common start, clock ping-pong). They are built on post and wait alone.
 
 use lockstep_topology::Rank;
 
 use super::{Combine, Region, RegionMut, Tag, Transport, TransportError};
 
-/// Kinds of control messages that this file uses itself; callers of [`send`], [`receive`] and [`swap`] stay below.
+/// First kind of control messages that this file uses itself; callers of [`send`], [`receive`] and [`swap`] use kinds
+/// below it.
 pub const FIRST_RESERVED_KIND: u32 = 64;
 
-/// The 64 bits of a value as a message; copying does not change them, whatever they mean as numbers.
+/// The 64 bits of a value as a message; copying preserves them whatever numbers they represent.
 pub(crate) fn words(value: u64) -> [f32; 2] {
     [f32::from_bits(value as u32), f32::from_bits((value >> 32) as u32)]
 }
@@ -19,7 +20,7 @@ pub(crate) fn value(words: &[f32]) -> u64 {
     u64::from(words[0].to_bits()) | u64::from(words[1].to_bits()) << 32
 }
 
-/// Polls until `done` says so, asleep between the looks.
+/// Polls until `done` returns true, sleeping between polls.
 fn until(
     end: &mut dyn Transport,
     mut done: impl FnMut(&mut dyn Transport) -> Result<bool, TransportError>,
@@ -33,7 +34,8 @@ fn until(
     }
 }
 
-/// Sends to one rank while it receives from another, where either is wanted; returns what has come when both are done.
+/// Sends to one rank while receiving from another, either of them optional; returns the received message when both are
+/// done.
 fn pass(
     end: &mut dyn Transport,
     outgoing: Option<(Rank, Vec<f32>)>,
@@ -63,10 +65,10 @@ fn pass(
     Ok(unsafe { Box::from_raw(theirs) }.into_vec())
 }
 
-/// Sends `value` to `to` and returns when it has been taken.
+/// Sends `value` to `to` and returns when it has been received.
 ///
 /// # Errors
-/// When the job is over.
+/// When the job has ended.
 pub fn send(end: &mut dyn Transport, to: Rank, kind: u32, value: u64) -> Result<(), TransportError> {
     send_elements(end, to, kind, words(value).to_vec())
 }
@@ -74,15 +76,15 @@ pub fn send(end: &mut dyn Transport, to: Rank, kind: u32, value: u64) -> Result<
 /// The next value of this kind from `from`.
 ///
 /// # Errors
-/// When the job is over.
+/// When the job has ended.
 pub fn receive(end: &mut dyn Transport, from: Rank, kind: u32) -> Result<u64, TransportError> {
     receive_elements(end, from, kind, 2).map(|words| value(&words))
 }
 
-/// Sends a copy of `values` to `to` and returns when it has been taken; the receiver must know how many they are.
+/// Sends a copy of `values` to `to` and returns when it has been received; the receiver must know their number.
 ///
 /// # Errors
-/// When the job is over.
+/// When the job has ended.
 pub fn send_elements(end: &mut dyn Transport, to: Rank, kind: u32, values: Vec<f32>) -> Result<(), TransportError> {
     pass(end, Some((to, values)), None, kind).map(drop)
 }
@@ -90,7 +92,7 @@ pub fn send_elements(end: &mut dyn Transport, to: Rank, kind: u32, values: Vec<f
 /// The next `count` elements of this kind from `from`.
 ///
 /// # Errors
-/// When the job is over.
+/// When the job has ended.
 pub fn receive_elements(
     end: &mut dyn Transport,
     from: Rank,
@@ -103,17 +105,18 @@ pub fn receive_elements(
 /// Sends `value` to `to` and receives one from `from`, at the same time.
 ///
 /// # Errors
-/// When the job is over.
+/// When the job has ended.
 pub fn swap(end: &mut dyn Transport, to: Rank, from: Rank, kind: u32, value: u64) -> Result<u64, TransportError> {
     pass(end, Some((to, words(value).to_vec())), Some((from, 2)), kind).map(|words| self::value(&words))
 }
 
 /// Returns when all ranks of the job have called it, after ⌈log2 ranks⌉ rounds.
 ///
-/// Dissemination (Hensgen, Finkel, Manber 1988): in round r a rank tells the one 2^r ahead and hears the one behind.
+/// Dissemination (Hensgen, Finkel, Manber 1988): in round r a rank signals the one 2^r ahead and waits for the one 2^r
+/// behind.
 ///
 /// # Errors
-/// When the job is over.
+/// When the job has ended.
 pub fn barrier(end: &mut dyn Transport) -> Result<(), TransportError> {
     let (rank, ranks) = (u64::from(end.rank().0), u64::from(end.ranks()));
     let mut distance = 1;

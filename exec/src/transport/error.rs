@@ -1,4 +1,4 @@
-//! Why a transport gave up: always with the rank that failed first and what it said.
+//! Defines the errors of a transport, each with the rank that failed first and its cause.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ pub enum TransportError {
     Aborted {
         /// The rank that failed first.
         rank: Rank,
-        /// What it said.
+        /// Its error message.
         cause: String,
     },
-    /// A peer ended in good order although a message to or from it is still open.
+    /// A peer ended normally although a message to or from it is still open.
     Ended {
         /// The rank that waits.
         rank: Rank,
-        /// The rank that is no longer there.
+        /// The rank that has ended.
         peer: Rank,
         /// The tag of the open message.
         tag: Tag,
@@ -38,7 +38,7 @@ pub enum TransportError {
         /// Elements expected.
         expected: usize,
     },
-    /// What was asked is beyond this transport; says what to do instead.
+    /// The transport does not support the request; says what to do instead.
     Unsupported(String),
 }
 

@@ -1,8 +1,8 @@
-//! Ranks as threads of one process: the receiver copies or sums straight out of the sender's memory.
+//! Connects ranks that are threads of one process: the receiver copies or sums straight out of the sender's memory.
 //!
 //! A send leaves an envelope in the receiver's mailbox; the receiver matches it with its receive, makes one pass over
-//! both memories and rings the sender's bell. A rank with nothing to do sleeps (or spins a little first, where there
-//! are cores to spare), so ranks may outnumber cores.
+//! both memories and wakes the sender. A rank with nothing to do sleeps (after a short spin, where there are cores to
+//! spare), so ranks may outnumber cores.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Display;
@@ -21,8 +21,8 @@ mod tests;
 
 pub(crate) use mailbox::{Envelope, Hold, Job};
 
-/// Looks at the mailbox before a rank sleeps, where each rank has a core: some milliseconds, longer than what ranks of one
-/// step usually wait for each other, since to be woken costs as much as a message of 100 KiB.
+/// Polls of the mailbox before a rank sleeps, where each rank has a core: some milliseconds, longer than ranks of one
+/// step usually wait for each other, since a wake-up costs as much as a message of 100 KiB.
 pub const SPIN: u32 = 100_000;
 
 /// Messages of one sender and tag, in the order of posting; one of the two queues is empty.
@@ -48,7 +48,7 @@ struct Receive {
     envelope: Option<Envelope>,
 }
 
-/// A rank's end of the wires inside a process.
+/// A rank's endpoint inside a process.
 #[derive(Debug)]
 pub struct MemoryEnd {
     job: Arc<Job>,
@@ -57,12 +57,12 @@ pub struct MemoryEnd {
     channels: HashMap<(Rank, Tag), Channel>,
     sends: Slab<Sent>,
     receives: Slab<Receive>,
-    /// Holds of finished sends, to be used again.
+    /// Holds of finished sends, for reuse.
     holds: Vec<Arc<Hold>>,
     collected: Vec<Envelope>,
 }
 
-/// One end for each of `ranks` threads of this process; `spin` is 0, or [`SPIN`] where each has a core to itself.
+/// One endpoint for each of `ranks` threads of this process; `spin` is 0, or [`SPIN`] where each has a core to itself.
 pub fn ends(ranks: u32, spin: u32) -> Vec<MemoryEnd> {
     let job = Arc::new(Job::new(ranks, (0..ranks).map(Rank).collect()));
     MemoryEnd::all(&job, spin)
@@ -70,7 +70,7 @@ pub fn ends(ranks: u32, spin: u32) -> Vec<MemoryEnd> {
 
 /// Runs `body` on one thread for each of `states`, as rank 0, 1, …; a rank that fails or panics ends all.
 ///
-/// What messages read and write belongs into the states: they outlive every end, whatever happens.
+/// Memory that messages read and write belongs in the states: they outlive every endpoint, whatever happens.
 ///
 /// ```
 /// use lockstep_exec::transport::{Transport, TransportError, control, memory};
@@ -93,10 +93,10 @@ pub fn run<S: Send, T: Send, E: Display>(
     run_ends(ends(ranks, spin), states, body)
 }
 
-/// [`run`] over ends that exist already, of any transport.
+/// [`run`] over existing endpoints, of any transport.
 ///
 /// # Errors
-/// The first failure that an end knows of, with its rank.
+/// The first failure known to an endpoint, with its rank.
 pub(crate) fn run_ends<W: Transport + Send, S: Send, T: Send, E: Display>(
     ends: Vec<W>,
     mut states: Vec<S>,
@@ -121,7 +121,8 @@ pub(crate) fn run_ends<W: Transport + Send, S: Send, T: Send, E: Display>(
             match spawned {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
-                    // Those that run wait for ranks that never come: they are told, or see that the ends are gone.
+                    // Running ranks would wait for ranks that never start: the abort reaches them, or they see that the
+                    // endpoints are gone.
                     let cause = format!("the system gives no thread for it: {error}; take fewer ranks");
                     ends.by_ref().take(1).for_each(|mut end| end.abort(&cause));
                     drop(ends);
@@ -141,7 +142,7 @@ fn panic_text(payload: &(dyn std::any::Any + Send)) -> &str {
 }
 
 impl MemoryEnd {
-    /// The ends of all ranks of `job` in this process.
+    /// The endpoints of all ranks of `job` in this process.
     pub(crate) fn all(job: &Arc<Job>, spin: u32) -> Vec<MemoryEnd> {
         let end = |rank: &Rank| MemoryEnd {
             job: job.clone(),
@@ -161,7 +162,7 @@ impl MemoryEnd {
         &self.job
     }
 
-    /// Matches what has arrived with what was posted.
+    /// Matches arrived messages with posted receives.
     fn collect(&mut self) {
         self.job.mailbox(self.rank).collect(&mut self.collected);
         for envelope in self.collected.drain(..) {
@@ -198,7 +199,7 @@ impl Transport for MemoryEnd {
             if !self.job.has_ended(sent.to) || sent.hold.is_done() {
                 return Ok(false);
             }
-            // A rank that leaves early says why before it ends.
+            // A rank that leaves early reports its cause before it ends.
             self.job.check()?;
             return Err(TransportError::Ended { rank: self.rank, peer: sent.to, tag: sent.tag });
         }
@@ -246,7 +247,7 @@ impl Transport for MemoryEnd {
             return Err(TransportError::Length { from, to: self.rank, tag, sent, expected });
         }
         if !envelope.hold.begin() {
-            // A rank that takes a message back says next why it leaves.
+            // A rank that retracts a message reports its cause next.
             loop {
                 self.job.check()?;
                 std::thread::yield_now();

@@ -1,8 +1,8 @@
-//! Ranks in several processes that MPI's launcher started.
+//! Connects ranks in several processes that MPI's launcher started.
 //!
-//! A process with one rank calls MPI from that rank's thread. A process with several has memory between its own ranks and
-//! one gateway thread for all others, so the transport is chosen for each pair of ranks. Whatever goes wrong in any
-//! process ends the whole job with one message: MPI itself would wait for ever.
+//! A process with one rank calls MPI from that rank's thread. A process with several uses memory between its own ranks
+//! and one gateway thread for all others, so the transport is chosen for each pair of ranks. A failure in any process
+//! ends the whole job with one message: MPI itself would wait for ever.
 
 use std::fmt::Display;
 use std::sync::atomic::AtomicU64;
@@ -29,10 +29,10 @@ use single::SingleEnd;
 use tags::Tags;
 use wire::Wire;
 
-/// With which the processes of a failed job end.
+/// The exit code of the processes of a failed job.
 pub const EXIT_CODE: i32 = 1;
 
-/// This process's part in a job of several processes. Dropping it leaves MPI, together with all other processes.
+/// This process's part in a job of several processes. Dropping it finalizes MPI, together with all other processes.
 #[derive(Debug)]
 pub struct Processes {
     wire: Wire,
@@ -40,13 +40,13 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Joins the job that `mpirun` started, or one of a single process. The calling thread is from now on the only one
-    /// that may use this value.
+    /// Joins the job that `mpirun` started, or a job of a single process. From then on only the calling thread may use
+    /// this value.
     ///
     /// From here on a panic on this thread ends the whole job.
     ///
     /// # Errors
-    /// When the process has joined before, or the library cannot serve processes with threads.
+    /// When the process has joined before, or the library does not support processes with threads.
     pub fn join() -> Result<Processes, TransportError> {
         let wire = Wire::open()?;
         let neighbours = Neighbours::ask(&wire);
@@ -67,7 +67,7 @@ impl Processes {
         self.wire.process()
     }
 
-    /// How the MPI library calls itself, its first words.
+    /// The MPI library's name for itself, its first words.
     pub fn library(&self) -> String {
         wire::library()
     }
@@ -77,39 +77,39 @@ impl Processes {
         self.wire.processes()
     }
 
-    /// Whether messages between processes may lie in GPUs' memory: the MPI libraries of all say that they take its addresses, or
-    /// `LOCKSTEP_CUDA_AWARE_MPI=1` does.
+    /// Whether messages between processes may be in GPU memory: the MPI libraries of all processes report that they
+    /// accept its addresses, or `LOCKSTEP_CUDA_AWARE_MPI=1` says so.
     pub fn takes_devices(&self) -> bool {
         self.wire.takes_devices()
     }
 
-    /// The processors of this process's ranks where rank r lives in process `hosts[r]` and has `threads` threads: those that the
-    /// launcher has bound the process to, or its part of those that it shares with others of the job.
+    /// The processors of this process's ranks, with rank r in process `hosts[r]` and `threads` threads per rank: those
+    /// that the launcher has bound the process to, or its part of those that it shares with others of the job.
     pub(crate) fn pins(&self, hosts: &[u32], threads: usize) -> Pins {
         self.neighbours.pins(hosts, threads)
     }
 
-    /// One number of each process, in order; every process calls it.
+    /// One number from each process, in order; every process calls it.
     pub fn gather(&self, mine: u32) -> Vec<u32> {
         self.wire.gather(mine)
     }
 
-    /// As [`Processes::gather`], for those that wait while another works, however long: they sleep.
+    /// As [`Processes::gather`], but sleeping: for processes that wait for another's long work.
     pub fn gather_asleep(&self, mine: u32) -> Vec<u32> {
         self.wire.gather_asleep(mine)
     }
 
-    /// The first process that is not well, as each says of itself; every process calls it, and none goes on to wait for one that
-    /// cannot. Where one does not come within `limit`, `late` is called on a thread of its own.
+    /// The first process that reports a failure of itself; every process calls it, so that none waits for one that
+    /// cannot continue. If a process does not call it within `limit`, `late` is called on a thread of its own.
     pub fn first_unwell(&self, well: bool, limit: Duration, late: impl FnOnce() + Send) -> Option<u32> {
         let all = patiently(limit, &AtomicU64::new(0), late, || self.gather(u32::from(well)));
         all.iter().position(|well| *well == 0).map(|process| process as u32)
     }
 
-    /// Runs `body` for each rank of this process, rank r living in process `hosts[r]`; `states` are those of this
-    /// process's ranks, ascending. A rank that fails or panics ends the job, all processes included.
+    /// Runs `body` for each rank of this process, with rank r in process `hosts[r]`; `states` are those of this
+    /// process's ranks, ascending. A rank that fails or panics ends the job with all processes.
     ///
-    /// What messages read and write belongs into the states: they outlive every end.
+    /// Memory that messages read and write belongs in the states: they outlive every endpoint.
     ///
     /// # Errors
     /// When ranks or states do not fit the processes.
@@ -166,18 +166,18 @@ impl Drop for Processes {
     }
 }
 
-/// Says what failed and ends all processes of the job.
+/// Reports the failure and ends all processes of the job.
 fn end_job(rank: Rank, cause: &str) -> ! {
     eprintln!("lockstep: rank {} failed: {cause}; the job ends", rank.0);
     wire::abort()
 }
 
-/// What ends a message and with it the job.
+/// A failure of a message, which ends the job.
 #[derive(Debug)]
 enum Fault {
     /// A piece is longer or shorter than its receive.
     Length { sent: usize, expected: usize },
-    /// The device that it comes from or goes to.
+    /// A failure of the device on either side.
     Device(DeviceError),
 }
 

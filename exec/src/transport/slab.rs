@@ -1,6 +1,6 @@
-//! Things in flight under small numbers that are used again, so that nothing is allocated in steady state.
+//! Stores things in flight under small reusable numbers, so that nothing is allocated in steady state.
 
-/// A list with holes; numbers of removed things are given out again, the last first.
+/// A list with free slots; numbers of removed items are reused, the last first.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     things: Vec<Option<T>>,
@@ -26,26 +26,26 @@ impl<T> Slab<T> {
     }
 
     /// # Panics
-    /// When nothing has this number.
+    /// When no item has this number.
     pub(crate) fn get(&self, number: u32) -> &T {
         self.things[number as usize].as_ref().expect("a message's id is used before it is void")
     }
 
     /// # Panics
-    /// When nothing has this number.
+    /// When no item has this number.
     pub(crate) fn get_mut(&mut self, number: u32) -> &mut T {
         self.things[number as usize].as_mut().expect("a message's id is used before it is void")
     }
 
     /// # Panics
-    /// When nothing has this number.
+    /// When no item has this number.
     pub(crate) fn remove(&mut self, number: u32) -> T {
         let thing = self.things[number as usize].take().expect("a message's id is used before it is void");
         self.free.push(number);
         thing
     }
 
-    /// What is in flight, in order of number.
+    /// The items, in order of number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.things.iter().flatten()
     }

@@ -1,5 +1,5 @@
-//! Does a worker's input tasks: what it loads next is read and decoded by threads of the process while it computes, and noted when it is
-//! loaded. The load copies the batch to the device, so its upload takes no time.
+//! Runs a worker's input tasks: threads of the process read and decode the next batch while the worker computes, and
+//! their times are recorded when it is loaded. The load copies the batch to the device, so its upload takes no time.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use super::compute::samples_of;
 use crate::data::{Feed, MadeTimes};
 use crate::error::ExecError;
 
-/// How long a worker waits for samples before it looks after its exchanges again, with some in flight and without.
+/// How long a worker waits for samples before it makes progress on exchanges again, with some in flight and without.
 const LOOK: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(100)];
 
 impl Worker<'_> {
-    /// Waits for the input tasks of a load, which counts them as done then; their spans. None of other tasks.
+    /// Waits for the input tasks of a load, marks them as done, and returns their spans; empty for other tasks.
     pub(super) fn take_input(&mut self, load: TaskId, repetition: u32, batch: u64) -> Result<Vec<Span>, ExecError> {
         let Some(input) = self.role.input_of(load) else { return Ok(Vec::new()) };
         let mut times = None;
@@ -43,7 +43,7 @@ impl Worker<'_> {
         let times: [_; Stream::INPUT.len()] = [(asked, first), (first.1, decoded), (decoded.1, (decoded.1, decoded.1))];
         let mut spans = Vec::new();
         for (task, (ready, (start, end))) in input.into_iter().zip(times) {
-            // Threads begin with a batch while the last samples of the one before are under way.
+            // Threads begin a batch while the last samples of the previous one are in progress.
             let start = at(start).max(self.ended[task]);
             let (end, ready) = (at(end).max(start), at(ready).min(start));
             spans.push(Span { rank, task: task as u32, iteration, repetition, ready, start, end });
@@ -52,8 +52,8 @@ impl Worker<'_> {
         Ok(spans)
     }
 
-    /// Has what follows the load `task` in `repetition` of step `batch` made ahead. A worker that claims its batches does not know what
-    /// follows.
+    /// Starts to prepare the batches after the load `task` in `repetition` of step `batch`. Does nothing for a worker
+    /// that claims its batches, since it does not know which ones follow.
     pub(super) fn expect_after(&mut self, task: TaskId, repetition: u32, batch: u64) -> Result<(), ExecError> {
         if !Feed::makes(self.setup.data) {
             return Ok(());
@@ -72,8 +72,8 @@ impl Worker<'_> {
         Ok(replica.expect(data, next.into_iter())?)
     }
 
-    /// The samples that the load `task` takes of a micro-batch in step `batch`, and the place of the first; `None` behind a shuffle, where the
-    /// rank holds others.
+    /// The samples that the load `task` takes of a micro-batch in step `batch`, and the place of the first; `None`
+    /// after the next shuffle, when the rank holds other samples.
     fn samples_for(&self, task: TaskId, micro_batch: u32, batch: u64) -> Option<(Vec<u32>, u64)> {
         let Op::Load { pass, .. } = self.role.tasks[task].op else { return None };
         let (indices, places) = samples_of(self.setup, batch, pass, (self.transport.rank().0, micro_batch));
@@ -85,7 +85,7 @@ impl Worker<'_> {
         Some((indices, places[0]))
     }
 
-    /// The loads of an iteration in their order, with their repetitions; `None` where micro-batches are claimed.
+    /// The loads of an iteration in order, with their repetitions; `None` where micro-batches are claimed.
     fn loads(&self) -> Option<Vec<(TaskId, u32)>> {
         let tasks = &self.role.tasks;
         let is_load = |task: &TaskId| matches!(tasks[*task].op, Op::Load { samples: 1.., .. });

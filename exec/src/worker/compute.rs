@@ -1,4 +1,4 @@
-//! What a worker's compute tasks do to its replica.
+//! Runs a worker's compute tasks on its replica.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ impl Worker<'_> {
         };
         match &self.role.tasks[task].op {
             Op::Load { pass: Some(pass), into, .. } => {
-                // Workers' micro-batches, one behind the other.
+                // The micro-batches of several workers, concatenated.
                 let own = self.transport.rank().0;
                 let (indices, places) = samples_of(self.setup, batch, Some(*pass), (own, self.micro_batch));
                 match into {
@@ -103,7 +103,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Keeps the host busy for a time in which messages move and a device that defers goes on.
+    /// Keeps the host busy for `time`, during which messages and an asynchronous device make progress.
     fn occupy(&mut self, time: Duration) -> Result<(), ExecError> {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -112,8 +112,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Takes the labels of the present micro-batch, or those of a pass, and the samples' places among all. Every rank has the data set, so
-    /// labels need no message.
+    /// Takes the labels of the current micro-batch or pass, and the samples' places among all. Every rank has the data
+    /// set, so labels need no message.
     fn take_labels(&mut self, batch: u64, pass: Option<u32>) -> Result<(), ExecError> {
         let own = self.transport.rank().0;
         let (indices, places) = samples_of(self.setup, batch, pass, (own, self.micro_batch));
@@ -126,8 +126,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Adds the loss of a chain, over the samples of a pass that all ranks see or of its own, to those of an iteration, which is
-    /// step `batch` since training began.
+    /// Adds the loss of a chain to an iteration, which is step `batch` since training began. The loss is over the
+    /// rank's own samples or those of a pass that all ranks share.
     pub(super) fn count(
         &mut self,
         loss: Loss,
@@ -145,14 +145,14 @@ impl Worker<'_> {
             let all = replica.losses(chain)?;
             self.losses[first..].iter_mut().zip(all.chunks(of_worker)).for_each(|(loss, own)| *loss = sum(own));
         } else {
-            // All ranks that share layers see the samples of a pass, and their sums are added up in the end.
+            // All ranks that share layers process the samples of a pass, and their sums are added up in the end.
             let share = if in_pass { f64::from(program.ranks_of_pass()) } else { 1.0 };
             self.losses[first] += loss.sum / share;
         }
         Ok(())
     }
 
-    /// The error for a loss that is no finite number, found in the chain of the loss.
+    /// The error for a loss that is not finite, found in the loss chain.
     fn diverged(&mut self, loss_chain: usize, step: u64, loss: f64) -> ExecError {
         let found = self.memory.replica.as_mut().map_or(Ok(None), |replica| replica.first_not_finite());
         let found = match found {
@@ -166,8 +166,8 @@ impl Worker<'_> {
     }
 }
 
-/// The samples of a pass of `rank` in global batch `batch`, or those of `micro_batch`, and their places among all since training
-/// began.
+/// The samples of a pass of `rank` in global batch `batch`, or those of `micro_batch`, and their places among all since
+/// training began.
 pub(super) fn samples_of(
     setup: &Setup<'_>,
     batch: u64,

@@ -1,4 +1,4 @@
-//! Sends samples of a shuffle from where they lie to where they will lie, several chunks of them at a time.
+//! Sends the samples of a shuffle to their next ranks, several chunks in flight at a time.
 
 use std::collections::VecDeque;
 
@@ -11,20 +11,20 @@ use crate::data::{Coming, Room};
 use crate::error::ExecError;
 use crate::exchange::{Buffers, Exchange, Progress};
 
-/// A chunk on its way.
+/// A chunk in flight.
 struct Chunk {
     round: u32,
     start: Time,
     exchange: Exchange,
-    /// The slots of what it takes away.
+    /// The slots of the samples that it sends.
     leaving: Vec<u32>,
-    /// Those of what it brings, and memory there.
+    /// The slots of the samples that it receives, and their memory.
     slots: Vec<u32>,
     room: Room,
 }
 
 impl Worker<'_> {
-    /// Chunk by chunk: a chunk sets off when the one before which the program has it wait is there.
+    /// Sends chunk by chunk: a chunk starts when the earlier chunk that the program makes it wait for has arrived.
     pub(super) fn deal_in_place(&mut self, group: RankRange, role: &Role, deal: &mut Deal) -> Result<(), ExecError> {
         let mut flying = VecDeque::new();
         for (task, round) in role.runs() {
@@ -44,7 +44,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Makes room for the most samples that there are at a time, since what is on its way cannot be moved.
+    /// Allocates memory for the most samples at any time, since samples in flight cannot be moved.
     fn make_room(&mut self, deal: &Deal, at_once: u32) {
         let Some(store) = &mut self.store else { return };
         let rounds = &deal.moves.rounds;
@@ -76,7 +76,7 @@ impl Worker<'_> {
         Ok(Some(Chunk { round, start, exchange, leaving, slots, room }))
     }
 
-    /// Waits until the first chunk is there, and moves the others along meanwhile.
+    /// Waits until the first chunk has arrived, and moves the others along meanwhile.
     fn land(&mut self, task: TaskId, deal: &Deal, flying: &mut VecDeque<Chunk>) -> Result<(), ExecError> {
         loop {
             self.transport.poll()?;

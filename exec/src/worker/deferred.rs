@@ -1,6 +1,6 @@
-//! What a device that defers has still to say when an iteration's tasks have been handed to it: losses, and when tasks ran.
+//! Collects the losses and task times of an asynchronous device after an iteration's tasks have been submitted to it.
 //!
-//! The next iteration is handed over before this one is done, so that the device never waits for its host.
+//! The next iteration is submitted before this one is done, so that the device never waits for its host.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -13,24 +13,24 @@ use crate::device::{Mark, Settled};
 use crate::error::ExecError;
 use crate::replica::Replica;
 
-/// What is due.
+/// Outstanding results.
 #[derive(Debug, Default)]
 pub(super) struct Deferred {
     present: Due,
-    /// Iterations that were handed over, the oldest first.
+    /// Submitted iterations, the oldest first.
     handed: VecDeque<(Handed, Due)>,
 }
 
-/// Of an iteration.
+/// The outstanding results of an iteration.
 #[derive(Debug, Default)]
 struct Due {
-    /// For each loss its chain, and whether its samples are those of a pass that all ranks see.
+    /// For each loss its chain, and whether its samples are those of a pass that all ranks share.
     losses: Vec<(usize, bool)>,
-    /// Spans by their number, with the marks of their beginning and end.
+    /// Spans by their number, with the marks of their start and end.
     marks: Vec<(usize, Mark, Mark)>,
 }
 
-/// Which iteration, and how many samples it had.
+/// A submitted iteration and its number of samples.
 #[derive(Debug)]
 struct Handed {
     iteration: u32,
@@ -40,19 +40,19 @@ struct Handed {
 }
 
 impl Deferred {
-    /// Notes that the loss of a chain is due.
+    /// Records that the loss of a chain is outstanding.
     pub(super) fn due(&mut self, chain: usize, in_pass: bool) {
         self.present.losses.push((chain, in_pass));
     }
 }
 
 impl Worker<'_> {
-    /// Whether the device answers before its work is done.
+    /// Whether the device runs asynchronously.
     pub(super) fn defers(&self) -> bool {
         self.memory.replica.as_ref().is_some_and(Replica::defers)
     }
 
-    /// A mark before a task, where the device tells when it passes it.
+    /// Sets a mark before a task, where the device times its tasks.
     pub(super) fn mark(&mut self) -> Result<Option<Mark>, ExecError> {
         if !self.setup.options.timed || !self.defers() {
             return Ok(None);
@@ -60,7 +60,7 @@ impl Worker<'_> {
         Ok(Some(self.memory.device().mark()?))
     }
 
-    /// A mark behind the task whose span came last.
+    /// Sets a mark after the task of the latest span.
     pub(super) fn note_marks(&mut self, from: Option<Mark>) -> Result<(), ExecError> {
         if let (Some(from), Some(to)) = (from, self.mark()?) {
             self.deferred.present.marks.push((self.spans.len() - 1, from, to));
@@ -68,7 +68,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Ends an iteration, step `batch` since training began, whose tasks have all been handed over.
+    /// Ends an iteration, step `batch` since training began, whose tasks have all been submitted.
     pub(super) fn seal(&mut self, batch: u64) -> Result<(), ExecError> {
         let handed = Handed { iteration: self.iteration, batch, samples: self.samples };
         if !self.defers() {
@@ -78,11 +78,12 @@ impl Worker<'_> {
         self.memory.device().seal()?;
         let due = std::mem::take(&mut self.deferred.present);
         self.deferred.handed.push_back((handed, due));
-        // The losses of single samples are read before the next iteration has others.
+        // Losses of single samples must be read before the next iteration overwrites them.
         if self.setup.program.takes_losses_by_node() { self.settle(0) } else { Ok(()) }
     }
 
-    /// Waits until at most `left` iterations are under way on the device, moving exchanges along, and notes what it says.
+    /// Waits until at most `left` iterations are in flight on the device, moving exchanges along, and records their
+    /// results.
     pub(super) fn settle(&mut self, left: usize) -> Result<(), ExecError> {
         while self.deferred.handed.len() > left {
             let settled = self.await_device()?;
@@ -99,7 +100,7 @@ impl Worker<'_> {
                 span.ready = span.ready.min(span.start);
             }
             if let (false, Some(end)) = (self.setup.options.timed, settled.end) {
-                // The step ends when the device is done, not when the last task was handed over.
+                // The step ends when the device is done, not when the last task was submitted.
                 let computes = |task: u32| self.role.tasks[task as usize].stream == Stream::Compute;
                 let of = |iteration| iteration == handed.iteration;
                 let last = self.spans.iter().rposition(|span| of(span.iteration) && computes(span.task));
@@ -112,10 +113,10 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Tells who wants to know of an iteration's mean local loss.
+    /// Reports an iteration's mean local loss to the observer.
     fn report(&self, of: &Handed) {
         let rank = self.transport.rank().0;
-        // Of a pipeline the first rank that has the loss says it.
+        // In a pipeline the first rank that has the loss reports it.
         if rank == self.setup.program.first_with_loss() {
             let each = self.setup.program.losses_of(rank);
             let own = &self.losses[of.iteration as usize * each..][..each];

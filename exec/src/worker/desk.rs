@@ -1,9 +1,10 @@
-//! The desk: how learners of other processes claim batches of the one driver, which lives with rank 0.
+//! Assigns batches to learners in other processes through messages to rank 0, which holds the only driver.
 //!
-//! A claim is a message of one word to rank 0, and an answer of one word comes back. Rank 0 has no thread for that: it looks
-//! for claims where it looks for all messages, between two compute tasks and whenever it waits, and serves those that are
-//! there before its own. Who is not in turn is answered when he is. Whoever has asked moves its exchanges along meanwhile. In
-//! the end each learner says that it asks no more.
+//! A request is one word sent to rank 0, and the answer is one word back. Rank 0 has no thread for this: it polls for
+//! requests where it polls for all messages, between two compute tasks and while it waits, and answers those that have
+//! arrived before it takes a batch itself. A request that is out of turn is answered when its turn comes. The
+//! requesting rank moves its exchanges along meanwhile. At the end each learner sends a final message that it requests
+//! no more.
 
 use std::cell::Cell;
 use std::sync::PoisonError;
@@ -17,36 +18,36 @@ use crate::arena::Arena;
 use crate::error::ExecError;
 use crate::transport::{Combine, RecvId, RegionMut, SendId, Tag, Transport, TransportError, control};
 
-/// Kind of the messages that ask for a batch.
+/// Kind of the messages that request a batch.
 const CLAIM: u32 = 13;
-/// Kind of the messages that give one.
+/// Kind of the messages that assign one.
 const ANSWER: u32 = 14;
-/// What is asked for by a rank that asks no more.
+/// Request of a rank that needs no more batches.
 const FAREWELL: u64 = u64::MAX;
-/// What is answered where no batch is left; others are numbered from 1.
+/// Answer when no batch is left; batches are numbered from 1.
 const NOTHING: u64 = 0;
-/// How long a rank that is not in turn waits before it asks again, where the driver is at hand.
+/// Interval between retries of a rank that waits for its turn, where the driver is in its own process.
 const NAP: Duration = Duration::from_micros(50);
 
-/// Which end of claims a rank is at.
+/// A rank's part in assigning batches.
 pub(super) enum Desk {
-    /// The driver is in its process, and nobody asks it for others.
+    /// The driver is in the same process, and no other process requests batches from it.
     AtHand,
-    /// Rank 0's, with a counter for each learner of another process.
+    /// Rank 0, with one entry per learner in another process.
     Serves(Vec<Counter>),
-    /// It asks rank 0.
+    /// Requests batches from rank 0.
     Asks(Words),
 }
 
-/// Where rank 0 serves one learner.
+/// Rank 0's state for one learner.
 pub(super) struct Counter {
     rank: u32,
-    /// The iteration that a batch is asked for, while it is another rank's turn.
+    /// The iteration for which a batch is requested, while it is another rank's turn.
     asked: Option<u32>,
     words: Words,
 }
 
-/// A word to send and one to receive; they lie among the rank's scratch, which outlives the transport.
+/// One word to send and one to receive, in the rank's scratch memory, which outlives the transport.
 pub(super) struct Words {
     arena: usize,
     send: Option<SendId>,
@@ -66,7 +67,7 @@ impl Words {
         (to, kind, word): (u32, u32, u64),
     ) -> Result<(), TransportError> {
         let arena = &scratch[self.arena];
-        // SAFETY: no message is in flight on this half, as `is_sent` has said.
+        // SAFETY: no message is in flight on this half, as `is_sent` checked.
         unsafe { arena.slice_mut(0..2) }.copy_from_slice(&control::words(word));
         self.send = Some(end.post_send(Rank(to), Tag::control(kind), arena.region(0..2).read())?);
         Ok(())
@@ -84,7 +85,7 @@ impl Words {
         Ok(())
     }
 
-    /// Whether what was sent has been taken, or nothing was.
+    /// Whether the last send is complete, or there was none.
     fn is_sent(&mut self, end: &mut dyn Transport) -> Result<bool, TransportError> {
         if let Some(id) = self.send
             && end.send_done(id)?
@@ -94,7 +95,7 @@ impl Words {
         Ok(self.send.is_none())
     }
 
-    /// The word that was waited for, once, when it is there.
+    /// The word that was received; returned once.
     fn received(&mut self, end: &mut dyn Transport, scratch: &[Arena]) -> Result<Option<u64>, TransportError> {
         let Some(id) = self.receive else { return Ok(None) };
         if !end.recv_done(id)? {
@@ -106,7 +107,7 @@ impl Words {
 
     /// The word that was received last.
     fn word(&self, scratch: &[Arena]) -> u64 {
-        // SAFETY: nothing is being received, as `received` has said.
+        // SAFETY: nothing is being received, as `received` checked.
         control::value(unsafe { scratch[self.arena].slice(2..4) })
     }
 
@@ -116,19 +117,19 @@ impl Words {
 }
 
 impl Setup<'_> {
-    /// Which learner got which micro-batch of the first `iterations`, as far as rank 0's process knows, and it knows all.
+    /// Which learner got which micro-batch in the first `iterations`. Complete on rank 0's process, partial elsewhere.
     pub(crate) fn claims(&self, iterations: u32) -> Vec<Claim> {
         match self.replay.filter(|_| self.hosts.is_some()) {
-            // Each process has made its own claims again.
+            // Each process replays the record by itself.
             Some(record) => record.iter().filter(|claim| claim.iteration < iterations).copied().collect(),
-            // Whoever panicked meanwhile has ended the run.
+            // A rank that panicked with the lock held has ended the run.
             None => self.driver.lock().map(|driver| driver.record().to_vec()).unwrap_or_default(),
         }
     }
 }
 
 impl Worker<'_> {
-    /// Opens this rank's end of claims.
+    /// Sets up this rank's part and posts the first receives.
     pub(super) fn open_desk(&mut self) -> Result<(), TransportError> {
         let (program, rank) = (self.setup.program, self.transport.rank().0);
         let asks = program.claims() && rank < program.workers() && !self.driver(|driver| driver.replays());
@@ -149,8 +150,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Answers the claims that have arrived and are in turn, or looks for the answer to its own; true if there was one. The
-    /// transport has been polled.
+    /// Answers requests that have arrived and are in turn, or checks for the answer to this rank's own. Returns whether
+    /// anything moved. The transport must have been polled.
     pub(super) fn attend_desk(&mut self) -> Result<bool, TransportError> {
         let (at, setup) = (self.now(), self.setup);
         let scratch = &self.memory.scratch;
@@ -185,7 +186,7 @@ impl Worker<'_> {
         Ok(moved)
     }
 
-    /// Claims a batch of the present iteration of whoever has the driver; `None` where no more is left.
+    /// Requests a batch for the current iteration; `None` when none is left.
     pub(super) fn claim(&mut self) -> Result<Option<u32>, ExecError> {
         let (rank, iteration) = (self.transport.rank().0, self.iteration);
         if let Desk::Asks(words) = &mut self.desk {
@@ -208,7 +209,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Says that no more is claimed, or waits until all have said so.
+    /// Sends the final message, or waits until all learners have sent theirs.
     pub(super) fn close_desk(&mut self) -> Result<(), ExecError> {
         if let Desk::Asks(words) = &mut self.desk {
             words.post_send(self.transport, &self.memory.scratch, (0, CLAIM, FAREWELL))?;
@@ -216,8 +217,8 @@ impl Worker<'_> {
         self.wait_until(|worker| !worker.at_desk())
     }
 
-    /// Whose messages of claims are missing: rank 0's where it is asked; where no exchange runs, of whoever's turn it is, and after
-    /// the last iteration of those that have not said that they ask no more.
+    /// The ranks whose messages are missing: rank 0 for a rank that requests from it; otherwise, while no exchange
+    /// runs, the rank whose turn it is, and after the last iteration those that have not sent their final message.
     pub(super) fn waits_at_desk(&self) -> Vec<u32> {
         let is_through = self.iteration == self.granted;
         match &self.desk {
@@ -236,7 +237,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether a message of a claim is under way, or may still come.
+    /// Whether a request or an answer is in flight or still expected.
     pub(super) fn at_desk(&self) -> bool {
         match &self.desk {
             Desk::AtHand => false,
@@ -258,7 +259,7 @@ mod tests {
     use crate::run::{on_threads, run};
     use crate::setup::RunOptions;
 
-    /// Whatever processes learners live in, each batch is claimed once, and who makes the claims again trains the same bits.
+    /// Each batch is assigned once whatever processes the learners run in, and a replay trains the same bits.
     #[test]
     fn claims_by_message_are_claims() {
         let slow = OnLoad(|rank: u32| std::thread::sleep(Duration::from_millis(if rank == 2 { 3 } else { 0 })));

@@ -1,4 +1,4 @@
-//! Evaluation on the way: at the ends of the last epochs the model is judged on held-out samples (Goyal et al. 2017, §5.1).
+//! Evaluates the model on held-out samples at the ends of the last epochs (Goyal et al. 2017, §5.1).
 
 use lockstep_models::{Judgement, Op, Periodic, Program, Stream};
 use lockstep_topology::Rank;
@@ -13,13 +13,14 @@ use crate::setup::Evaluations;
 use crate::transport::control;
 use crate::whole::{assemble, mean_statistics};
 
-/// Kind of the messages that carry rank 0's judgement.
+/// Kind of the messages that carry rank 0's decision.
 const JUDGEMENT: u32 = 7;
 
 impl Worker<'_> {
-    /// What follows when `done` steps are done since training began, the same on all ranks: an evaluation for the record (rank
-    /// 0 alone has it) at the end of an epoch that is judged or looked at for the target, the end of the run at the target, and at a step of the rate a
-    /// restart of learners whose average model did not improve.
+    /// Evaluates the model after `done` steps since training began, if one is scheduled, and returns the decision that
+    /// all ranks share. The evaluation for the record, on rank 0 alone, is made at the end of an epoch that is
+    /// evaluated or checked against the target. The decision ends the run at the target and, at a drop of the learning
+    /// rate, restarts learners whose average model did not improve.
     pub(super) fn review(&mut self, done: u64) -> Result<(Option<Evaluation>, Judgement), ExecError> {
         let Some(when) = self.setup.options.evaluations else { return Ok((None, Judgement::GoOn)) };
         let course = &self.setup.course;
@@ -31,7 +32,7 @@ impl Worker<'_> {
         }
         let record = self.flight.begin_aside(Aside::Evaluation, self.iteration, self.now());
         let evaluation = self.evaluate(when)?;
-        // What rank 0 says also keeps others from running into the stall limit while it is at it.
+        // The message also keeps the other ranks below the stall limit while rank 0 evaluates.
         let judgement = match &evaluation {
             Some(evaluation) => {
                 let judgement = self.judge.judge(evaluation.accuracy(), aims, falls);
@@ -47,12 +48,12 @@ impl Worker<'_> {
             },
         };
         self.flight.end(record, self.now());
-        // The last epochs of a run that the target ends are known when it ends.
+        // Which epochs are the last ones of a run that ends at its target is known only when it ends.
         Ok((evaluation.filter(|_| due || aims), judgement))
     }
 
-    /// Judges the model, which is the average model where learners have their own, with the workers' mean running statistics;
-    /// the result is rank 0's. Training goes on as if nothing had been: all that ranks have stays as it was.
+    /// Evaluates the model (with learners, the average model) with the mean of the workers' running statistics; the
+    /// result is rank 0's. Restores all state, so training is not affected.
     fn evaluate(&mut self, when: Evaluations<'_>) -> Result<Option<Evaluation>, ExecError> {
         self.settle(0)?;
         self.wait_until(Worker::settled)?;
@@ -86,7 +87,7 @@ impl Worker<'_> {
         Ok(Some(evaluation))
     }
 
-    /// Runs the forward passes of `work`, on rank 0, of the replica at hand or of the whole model where ranks have parts.
+    /// Runs the forward passes of `work`: on rank 0's replica, or on the assembled model where ranks hold parts of it.
     fn judge(
         &mut self,
         work: &Program,
@@ -98,7 +99,7 @@ impl Worker<'_> {
         let sampler = self.memory.trained().sampler_for_statistics(train)?;
         let loops = |task: usize| role.tasks[..task].iter().filter(|task| matches!(task.op, Op::Repeat { .. })).count();
         for (task, repetition) in role.runs().filter(|(task, _)| role.tasks[*task].stream == Stream::Compute) {
-            // Statistics are computed in a loop of their own before the one that judges.
+            // The last loop evaluates; the loop before it recomputes the statistics.
             let judges = loops(task) == loops(role.tasks.len());
             self.timed(Periodic::Evaluation, (task, repetition), |worker| {
                 let replica = match &mut whole {

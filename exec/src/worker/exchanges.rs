@@ -1,4 +1,5 @@
-//! A worker's exchanges: prepared once, started when what they are after is done, moved along whenever there is time.
+//! Runs a worker's exchanges: prepared once, started when their dependencies are done, moved along whenever there is
+//! time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,19 +14,19 @@ use crate::exchange::{Buffers, Exchange, Progress, Traffic, scratch_elements};
 use crate::fault::Kind;
 use crate::transport::RegionMut;
 
-/// An exchange task, its machinery, and how far it is.
+/// An exchange task, its engine, and its progress.
 pub(super) struct Slot {
     task: TaskId,
     exchange: Exchange,
     way: Way,
     pub(super) running: bool,
-    /// What it sums is still on its way from the device.
+    /// The copy from the device to the host, while it is in flight.
     arrival: Option<Arrival>,
     buffer: Buffer,
-    /// Its part of the buffer in the first run, and where those of others are.
+    /// Its part of the buffer in the first run, and the parts of other runs.
     part: Range<usize>,
     turns: Turns,
-    /// Runs that have been started, and how many an iteration has.
+    /// Runs started so far, and runs per iteration.
     pub(super) started: u32,
     each: u32,
     ready: Time,
@@ -34,15 +35,15 @@ pub(super) struct Slot {
     record: u64,
 }
 
-/// Who does an exchange.
+/// How an exchange is performed.
 enum Way {
-    /// Its own steps, by messages from and to the host's memory.
+    /// By its own steps, with messages from and to host memory.
     Steps,
-    /// Its own steps, by messages from and to the device's memory.
+    /// By its own steps, with messages from and to device memory.
     Direct,
-    /// The transport's library, in one blocking call.
+    /// By the transport's library, in one blocking call.
     Library(Arc<[Rank]>, RegionMut),
-    /// The devices of a group among themselves, without the host.
+    /// By the devices of a group among themselves, without the host.
     Devices(usize),
 }
 
@@ -52,7 +53,7 @@ impl Slot {
         iterations * self.each
     }
 
-    /// Its part of the buffer in the run that was started last.
+    /// Its part of the buffer in the latest run.
     fn part(&self) -> Range<usize> {
         let by = self.turns.first(u64::from(self.started) - 1) as usize;
         self.part.start + by..self.part.end + by
@@ -60,7 +61,7 @@ impl Slot {
 }
 
 impl Worker<'_> {
-    /// `number` is the exchange's in the program: members of other roles meet in the same ones, under other task ids.
+    /// `number` is the exchange's in the program: members of other roles take part in it under other task ids.
     pub(super) fn prepare(
         &mut self,
         number: u32,
@@ -91,7 +92,7 @@ impl Worker<'_> {
             part.start += (of_group.start - exchange.range.start) as usize;
             part.end = part.start + (of_group.end - of_group.start) as usize;
         }
-        // Behind it lies what it is rounded up by.
+        // The padding of the exchange follows the part.
         part.end += schedule.elements().saturating_sub(of_group.end - of_group.start) as usize;
         let is_direct = !by_devices && self.is_direct(exchange, &group)?;
         let on_device = if is_direct { self.memory.device().region(exchange.buffer, part.clone()) } else { None };
@@ -129,9 +130,9 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Whether an exchange's messages go between devices, without a copy on the host: all members have devices, which reach each other
-    /// where they are this process's, and MPI takes their addresses where some are not. Other processes may have found otherwise:
-    /// where a message comes from and goes to is each end's own affair.
+    /// Whether an exchange's messages go between devices, without a copy on the host. All members must have devices;
+    /// those in this process must be able to access each other, and MPI must take device addresses if some members are
+    /// elsewhere. Other processes may decide otherwise: each end chooses the memory of its side.
     fn is_direct(&self, exchange: &lockstep_models::Exchange, group: &Members) -> Result<bool, ExecError> {
         let program = self.setup.program;
         let trains = |rank| {
@@ -147,7 +148,7 @@ impl Worker<'_> {
             && self.setup.options.devices.reach(&mut group.iter().filter(near))?)
     }
 
-    /// Starts exchanges that are ready and moves those that run; true if one was started or ended.
+    /// Starts exchanges that are ready and moves those that run; returns whether one was started or ended.
     pub(super) fn progress(&mut self) -> Result<bool, ExecError> {
         self.transport.poll()?;
         let mut moved = self.attend_desk()?;
@@ -205,7 +206,8 @@ impl Worker<'_> {
         Ok(self.synchronise()? || moved)
     }
 
-    /// Whether what the role's `index`th exchange sums is on the host; it begins with that.
+    /// Whether the data of the role's exchange number `index` has been copied to the host; the exchange begins with
+    /// that.
     fn has_arrived(&mut self, index: usize) -> Result<bool, ExecError> {
         let Some(arrival) = self.slots[index].arrival else { return Ok(true) };
         if !self.memory.device().arrived(arrival)? {
@@ -217,13 +219,13 @@ impl Worker<'_> {
         Ok(true)
     }
 
-    /// Whether something is on its way from the device, or in one, of whose arrival no message tells.
+    /// Whether a copy from the device or an exchange between devices is in flight, whose completion no message signals.
     pub(super) fn awaits_arrivals(&self) -> bool {
         let by_device = |slot: &Slot| slot.running && matches!(slot.way, Way::Devices(_));
         self.slots.iter().any(|slot| slot.arrival.is_some() || by_device(slot))
     }
 
-    /// Messages from a device's memory so far.
+    /// Messages sent from device memory so far.
     pub(super) fn direct_messages(&self) -> u64 {
         let direct = self.slots.iter().filter(|slot| matches!(slot.way, Way::Direct));
         direct.flat_map(|slot| slot.exchange.sent()).map(|(_, traffic)| traffic.messages).sum()
@@ -234,8 +236,8 @@ impl Worker<'_> {
         self.slots.iter().flat_map(|slot| slot.exchange.sent()).map(|(_, traffic)| traffic.messages).sum()
     }
 
-    /// Whether a fault on purpose keeps the role's `index`th exchange from beginning; makes the first two change places if
-    /// that is the fault.
+    /// Whether an injected fault keeps the role's exchange number `index` from starting; swaps the first two if that is
+    /// the fault.
     fn is_left_out(&mut self, index: usize) -> bool {
         let step = self.setup.first + u64::from(self.slots[index].started / self.slots[index].each);
         let Some(fault) =
@@ -249,7 +251,7 @@ impl Worker<'_> {
         fault.kind == Kind::Skip && index == 0
     }
 
-    /// Tells the flight recorder whom exchanges and claims wait for.
+    /// Records in the flight recorder which ranks exchanges and claims wait for.
     pub(super) fn tell_waits(&self) {
         let mut peers: Vec<u32> = self
             .slots

@@ -1,4 +1,4 @@
-//! Groups of ranks whose devices add up by themselves: they meet before the first exchange and part behind the last.
+//! Joins and leaves groups of ranks whose devices reduce by themselves, before the first exchange and after the last.
 
 use std::time::Instant;
 
@@ -10,11 +10,12 @@ use crate::device::GroupId;
 use crate::error::ExecError;
 use crate::transport::control;
 
-/// What a group is known by, from its first rank.
+/// Kind of the messages with the identifier of a group, from its first rank.
 const GROUP: u32 = 15;
 
 impl<'a> Worker<'a> {
-    /// The groups in which this rank's device adds up, each by one of its exchanges; a device knows them by their places here.
+    /// The groups in which this rank's device reduces, one per such exchange; a device numbers them by their index
+    /// here.
     fn device_groups(&self) -> Vec<&'a Exchange> {
         let exchanges = self.role.exchanges().map(|(_, exchange)| exchange);
         let mut groups: Vec<&Exchange> = Vec::new();
@@ -26,13 +27,13 @@ impl<'a> Worker<'a> {
         groups
     }
 
-    /// The place of an exchange's group among those in which this rank's device adds up.
+    /// The index of an exchange's group among those in which this rank's device reduces.
     pub(super) fn device_group(&self, exchange: &Exchange) -> usize {
         let is_its = |other: &&Exchange| other.axes == exchange.axes;
         self.device_groups().iter().position(is_its).expect("the group of an exchange by devices is listed")
     }
 
-    /// Meets the other members of each; all do so in the order of the groups, so none waits in a circle.
+    /// Joins each group; all ranks do so in the order of the groups, so there is no deadlock.
     pub(super) fn meet_groups(&mut self) -> Result<(), ExecError> {
         for (group, exchange) in self.device_groups().into_iter().enumerate() {
             let rank = self.transport.rank().0;
@@ -54,7 +55,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Takes leave of them.
+    /// Leaves the groups.
     pub(super) fn leave_groups(&mut self) -> Result<(), ExecError> {
         for group in 0..self.device_groups().len() {
             self.memory.device().leave(group)?;
@@ -63,7 +64,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Waits for what was begun in a group, of which no message tells; gives up at the stall limit.
+    /// Waits for an operation in a group, whose completion no message signals; gives up at the stall limit.
     fn wait_for_group(&mut self, group: usize) -> Result<(), ExecError> {
         let began = Instant::now();
         while !self.memory.device().is_ready(group)? {

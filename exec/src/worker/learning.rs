@@ -1,14 +1,14 @@
-//! What learners do: they claim batches and synchronise beside the compute stream; and the formulas of all ranks.
+//! Claims batches, synchronizes learners beside the compute stream, and evaluates formulas.
 
 use lockstep_models::{Course, Elementwise, Op, StepNumbers, TaskId, multiplied_parts};
 
 use super::{Setup, Worker};
 use crate::error::ExecError;
 
-/// The tasks of the synchronisation stream, and which of them comes next.
+/// The tasks of the synchronisation stream, and the next one of them.
 pub(super) struct Beside {
     tasks: Vec<TaskId>,
-    /// All of the iterations before this one are done.
+    /// The current iteration; all earlier ones are done.
     pub(super) iteration: u32,
     next: usize,
 }
@@ -28,13 +28,13 @@ impl Beside {
 }
 
 impl Worker<'_> {
-    /// Whether no exchange is in flight and every iteration that was begun is synchronised.
+    /// Whether no exchange is in flight and every iteration that was begun is synchronized.
     pub(super) fn settled(&self) -> bool {
         let synchronised = self.beside.tasks.is_empty() || self.beside.iteration >= self.granted;
         synchronised && self.slots.iter().all(|slot| !slot.running)
     }
 
-    /// Runs the tasks of the synchronisation stream that are ready; true if there were any.
+    /// Runs the tasks of the synchronisation stream that are ready; returns whether there were any.
     pub(super) fn synchronise(&mut self) -> Result<bool, ExecError> {
         let mut moved = false;
         while let Some(&task) = self.beside.tasks.get(self.beside.next) {
@@ -79,12 +79,11 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Takes the micro-batch of a repetition: the rank's own, or the one that it gets where it claims; false if there is none
-    /// left for it.
+    /// Selects the micro-batch of a repetition: the rank's own, or the one that it claims; false if none is left.
     pub(super) fn begin_repetition(&mut self, repetition: u32, claimed: bool) -> Result<bool, ExecError> {
         let rank = self.transport.rank().0;
         self.micro_batch = if claimed {
-            // Who still has exchange work to do is not free.
+            // A rank with exchange work left is not free to claim.
             while self.progress()? {}
             let Some(micro_batch) = self.claim()? else { return Ok(false) };
             micro_batch
@@ -95,7 +94,7 @@ impl Worker<'_> {
         Ok(true)
     }
 
-    /// Leaves out the repetitions that are left of `body`.
+    /// Skips the remaining repetitions of `body`.
     pub(super) fn leave_out(&mut self, body: impl Iterator<Item = TaskId>) {
         let iterations = u64::from(self.iteration) + 1;
         body.for_each(|task| self.done[task] = iterations * u64::from(self.needs[task].1));

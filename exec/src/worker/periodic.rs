@@ -1,4 +1,4 @@
-//! Runs the tasks of work between steps, and notes when each began and ended.
+//! Runs the tasks of the work between steps, and records when each began and ended.
 
 use lockstep_models::{Exchange, Periodic, PeriodicSpan, Program, Span, TaskId};
 use lockstep_topology::{Rank, Time};
@@ -10,7 +10,7 @@ use crate::periodic::{Collected, collect};
 use crate::whole::own_pieces;
 
 impl Worker<'_> {
-    /// Runs a task of periodic work.
+    /// Runs a task of periodic work and records its span.
     pub(super) fn timed<T>(
         &mut self,
         kind: Periodic,
@@ -23,14 +23,14 @@ impl Worker<'_> {
         Ok(value)
     }
 
-    /// Notes that a task of periodic work which began at `start` is over.
+    /// Records that a task of periodic work that began at `start` has ended.
     pub(super) fn note_periodic(&mut self, kind: Periodic, (task, repetition): (TaskId, u32), start: Time) {
         let (rank, iteration, end) = (self.transport.rank().0, self.iteration, self.now());
         let span = Span { rank, task: task as u32, iteration, repetition, ready: start, start, end };
         self.periodic.push(PeriodicSpan { kind, span });
     }
 
-    /// Counts what periodic work has sent.
+    /// Adds traffic of periodic work to its totals.
     pub(super) fn count_sent(&mut self, sent: impl Iterator<Item = (Rank, Traffic)>) {
         for (to, traffic) in sent {
             let all = &mut self.periodic_sent[to.0 as usize];
@@ -39,7 +39,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Runs the exchanges of `program`, periodic work, by which rank 0 collects what it needs.
+    /// Runs the exchanges of `program`, periodic work, by which rank 0 collects values.
     pub(super) fn collect(&mut self, kind: Periodic, program: &Program) -> Result<Collected, ExecError> {
         let role = &program.roles[program.role_of(self.transport.rank().0)];
         let mut all = Collected::new();
@@ -56,7 +56,7 @@ impl Worker<'_> {
         Ok(all)
     }
 
-    /// What this rank tells rank 0 in an exchange.
+    /// The values that this rank sends to rank 0 in an exchange.
     fn own_values(&mut self, exchange: &Exchange) -> Result<Vec<f32>, ExecError> {
         let (program, rank) = (self.setup.program, self.transport.rank().0);
         if exchange.buffer == Periodic::REFERENCES {

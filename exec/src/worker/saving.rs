@@ -1,9 +1,10 @@
-//! Saving on the way: rank 0 decides when a step begins whether the state is kept when it is over, and whether that is the end.
+//! Saves the state during training: when a step begins, rank 0 decides whether the state is saved after it and whether
+//! the run ends there.
 //!
-//! All ranks must stop for it after the same step, and none may wait for a word when there is nothing to say. So rank 0 sends
-//! its order before it computes, and the others read it after they have: by then it has long arrived. Rank 0 alone writes: its
-//! copy is everybody's where all train one model, a file that one process renames is there whole or not at all, and what one
-//! file holds any number of ranks can go on from.
+//! All ranks must stop after the same step, and none may wait for a message when there is no order. So rank 0 sends its
+//! order before it computes the step, and the others read it after they have computed it: by then it has long arrived.
+//! Rank 0 alone writes: where all ranks train one model its copy is everyone's, a file renamed by one process is there
+//! whole or not at all, and any number of ranks can resume from a single file.
 
 use std::time::Instant;
 
@@ -22,19 +23,19 @@ use crate::whole::assemble;
 
 /// Kind of the messages that carry orders.
 const ORDER: u32 = 8;
-/// Kind of the message that says that rank 0 has kept the state.
+/// Kind of the message that says that rank 0 has saved the state.
 const KEPT: u32 = 11;
 
-/// Orders of rank 0 that are under way.
+/// Orders of rank 0 that are in flight.
 #[derive(Default)]
 pub(super) struct Orders {
     sends: Vec<SendId>,
-    /// Rank 0's order for the present step.
+    /// Rank 0's order for the current step.
     own: Option<Order>,
 }
 
 impl Worker<'_> {
-    /// On rank 0: decides what is done when step `steps` (counted from 1) is over, and tells the others.
+    /// On rank 0: decides what follows step `steps` (counted from 1), and sends the order to the others.
     pub(super) fn announce(&mut self, steps: u64) -> Result<(), ExecError> {
         if !self.setup.options.observer.saves() || self.transport.rank().0 != 0 {
             return Ok(());
@@ -51,7 +52,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// The order for the step that is over; the same on all ranks.
+    /// The order for the step that has ended; the same on all ranks.
     pub(super) fn heed(&mut self) -> Result<Order, ExecError> {
         if !self.setup.options.observer.saves() {
             return Ok(Order::GoOn);
@@ -78,7 +79,7 @@ impl Worker<'_> {
         })
     }
 
-    /// Forgets the orders that have arrived.
+    /// Removes the sends of orders that are complete.
     fn retire_orders(&mut self) -> Result<(), ExecError> {
         let mut left = Vec::new();
         for id in std::mem::take(&mut self.orders.sends) {
@@ -90,7 +91,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Returns when all orders have arrived.
+    /// Waits until all orders have arrived.
     pub(super) fn end_orders(&mut self) -> Result<(), ExecError> {
         loop {
             self.transport.poll()?;
@@ -102,7 +103,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Hands the state after `steps` steps to who keeps it; every rank calls it and returns when it is kept.
+    /// Passes the state after `steps` steps to the observer; every rank calls it and returns once the state is saved.
     pub(super) fn save(&mut self, steps: u64, log: &Log) -> Result<(), ExecError> {
         self.settle(0)?;
         self.wait_until(Worker::settled)?;
@@ -125,7 +126,7 @@ impl Worker<'_> {
             }
         }
         if rank != 0 {
-            // What rank 0 says also keeps others from running into the stall limit while it writes.
+            // The message also keeps the other ranks below the stall limit while rank 0 writes.
             control::receive(self.transport, Rank(0), KEPT)?;
         }
         for other in (1..self.transport.ranks()).filter(|_| rank == 0) {
@@ -135,7 +136,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// The state after `steps` steps, of what rank 0 has and has collected.
+    /// The state after `steps` steps, from rank 0's values and those that it collected.
     fn state(&mut self, steps: u64, all: &Collected) -> Result<State, ExecError> {
         let (program, seed) = (self.setup.program, self.setup.options.seed);
         let (mut weights, mut velocity, mut average) = (collected(all, Periodic::WEIGHTS).to_vec(), Vec::new(), None);

@@ -1,9 +1,10 @@
-//! Samples in memory: the part that a rank holds, and the shuffle that sends samples to the ranks that hold them next.
+//! Holds a rank's part of the samples in memory, and shuffles samples between ranks.
 //!
-//! A sample travels as its image, or as it is packed. The exchange is an alltoallv among the ranks of a group, by the same lanes as every
-//! other (Kumar et al. 2018 §4.1, Algorithm 2). Where the program packs nothing, each sample is a message from where it lies to where it
-//! will lie. Samples that stay on their rank are not touched: where a sample lies in memory and its place in the rank's order are two
-//! things, and a shuffle changes the second.
+//! A sample is sent as its image, or in its packed form. The exchange is an alltoallv among the ranks of a group, over
+//! the same channels as every other exchange (Kumar et al. 2018 §4.1, Algorithm 2). Where the program packs nothing,
+//! each sample is one message from its old place in memory to its new one. Samples that stay on their rank are not
+//! touched: a sample's slot in memory and its position in the rank's order are separate, and a shuffle changes the
+//! position.
 
 use std::sync::Arc;
 
@@ -17,30 +18,31 @@ use crate::error::ExecError;
 use crate::exchange::{Buffers, Exchange};
 use crate::flight::Aside;
 
-/// What a rank holds.
+/// A rank's part of the samples.
 pub(super) struct Store {
     parts: Parts,
-    /// Shuffles that there have been.
+    /// Number of shuffles done.
     shuffles: u64,
-    /// The rank's part, in any order.
+    /// The rank's samples, in any order.
     pub(super) data: Dataset,
-    /// By position in the rank's order: where the sample is in `data`.
+    /// By position in the rank's order: the sample's slot in `data`.
     slots: Vec<u32>,
-    /// Places in `data` without a sample.
+    /// Slots in `data` without a sample.
     pub(super) free: Vec<u32>,
-    /// Memory for samples that are packed on their way out and in, kept from one shuffle to the next.
+    /// Memory for samples packed for sending and receiving, reused from shuffle to shuffle.
     on_their_way: [Arena; 2],
 }
 
-/// A shuffle under way.
+/// A shuffle in progress.
 pub(super) struct Deal {
     pub(super) moves: Moves,
-    /// The slots of the new order, as far as its samples are there.
+    /// The slots of the new order, for the samples that have arrived.
     slots: Vec<u32>,
 }
 
 impl Store {
-    /// The part that `rank` holds before step `step`, loaded from the whole set; `None` where everybody holds all.
+    /// The part that `rank` holds before step `step`, loaded from the whole set; `None` where every rank holds all
+    /// samples.
     pub(super) fn load(setup: &Setup<'_>, rank: u32, step: u64) -> Result<Option<Store>, ExecError> {
         let Some(parts) = Parts::new(setup.program, setup.data.len() as u32, setup.options.seed)? else {
             return Ok(None);
@@ -50,23 +52,24 @@ impl Store {
         let slots = (0..data.len() as u32).collect();
         let packed = setup.periodic.shuffle.as_ref().filter(|program| packs(&program.roles[program.role_of(rank)]));
         let longest = packed.map_or(0, |program| program.buffers[0].elements);
-        // What leaves and comes differs from shuffle to shuffle; an eighth more than on average is seldom too little.
+        // The amount sent and received differs from shuffle to shuffle; an eighth more than the average is rarely too
+        // little.
         let on_their_way = [(); 2].map(|()| touched((longest + longest / 8) as usize));
         Ok(Some(Store { parts, shuffles, data, slots, free: Vec::new(), on_their_way }))
     }
 
-    /// What the rank holds.
+    /// The rank's samples.
     pub(super) fn data(&self) -> &Dataset {
         &self.data
     }
 
-    /// Where the samples of a micro-batch stand in it.
+    /// The slots of the samples of a micro-batch.
     pub(super) fn drawn(&self, step: u64, rank: u32, repetition: u32) -> Vec<u32> {
         let positions = self.parts.drawn(step, rank, repetition);
         positions.into_iter().map(|position| self.slots[position as usize]).collect()
     }
 
-    /// Packs what leaves in a round.
+    /// Packs the samples that leave in a round.
     fn pack(&mut self, deal: &Deal, round: usize, sent: usize) -> Result<(), InputError> {
         let slots = self.leaving(deal, round);
         // SAFETY: the round's exchange has not begun, and that of the round before is over.
@@ -75,18 +78,19 @@ impl Store {
         Ok(())
     }
 
-    /// The slots of what leaves in a round.
+    /// The slots of the samples that leave in a round.
     pub(super) fn leaving(&self, deal: &Deal, round: usize) -> Vec<u32> {
         deal.moves.rounds[round].sent.iter().map(|old| self.slots[*old as usize]).collect()
     }
 
-    /// Leaves slots to samples that come.
+    /// Frees slots for samples that arrive.
     pub(super) fn release(&mut self, slots: Vec<u32>) {
         self.data.release(&slots);
         self.free.extend(slots);
     }
 
-    /// Gives what comes in a round slots of what has left, or behind all others where more has come so far than left.
+    /// Assigns slots to samples that arrive in a round: freed ones, or new ones at the end where more have arrived so
+    /// far than left.
     pub(super) fn seat(&mut self, deal: &mut Deal, round: usize) -> Vec<u32> {
         let mut end = self.data.len() as u32;
         let mut slot = || {
@@ -101,7 +105,7 @@ impl Store {
         slots
     }
 
-    /// Unpacks what has come in a round.
+    /// Unpacks the samples that arrived in a round.
     fn unpack(&mut self, whole: &Dataset, deal: &mut Deal, round: usize, taken: usize) {
         let slots = self.seat(deal, round);
         let coming = Coming { whole, samples: &deal.moves.rounds[round].came, slots: &slots };
@@ -109,7 +113,7 @@ impl Store {
         self.data.unpack(unsafe { self.on_their_way[1].slice(0..taken) }, coming);
     }
 
-    /// The same of a step that comes before the next shuffle; `None` behind it.
+    /// The same for a step before the next shuffle; `None` after it.
     pub(super) fn drawn_unshuffled(&self, step: u64, rank: u32, repetition: u32) -> Option<Vec<u32>> {
         (self.parts.shuffles_before(step) == self.shuffles).then(|| self.drawn(step, rank, repetition))
     }
@@ -120,19 +124,19 @@ fn packs(role: &Role) -> bool {
     role.tasks.iter().any(|task| matches!(task.op, Op::Samples { .. }))
 }
 
-/// Memory whose pages are there: a shuffle does not wait for the system to clear them.
+/// Memory whose pages are already mapped: a shuffle does not wait for the system to clear them.
 fn touched(elements: usize) -> Arena {
-    // Zeros would be pages that the system clears at the first write.
+    // Zeros would be lazily mapped pages, which the system clears at the first write.
     Arena::new(vec![1.0; elements])
 }
 
 impl Worker<'_> {
-    /// Brings the rank's samples to where they are before step `step`, with the other ranks of its group.
+    /// Moves the rank's samples to where they are before step `step`, together with the other ranks of its group.
     pub(super) fn shuffle_before(&mut self, step: u64) -> Result<(), ExecError> {
         let rank = self.transport.rank().0;
         while let Some(store) = self.store.as_ref().filter(|store| store.shuffles < store.parts.shuffles_before(step)) {
             let group = store.parts.group(rank);
-            // Who waits here must not owe anybody a message of an exchange before.
+            // A rank that waits here must not owe a message of an earlier exchange.
             self.wait_until(Worker::settled)?;
             let record = self.flight.begin_aside(Aside::Shuffle, self.iteration, self.now());
             self.shuffle(group)?;
@@ -141,7 +145,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// One shuffle.
+    /// Performs one shuffle.
     fn shuffle(&mut self, group: RankRange) -> Result<(), ExecError> {
         let rank = self.transport.rank().0;
         let (Some(program), Some(store)) = (&self.setup.periodic.shuffle, &mut self.store) else { return Ok(()) };
@@ -162,7 +166,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Chunk by chunk: packs what leaves, exchanges it, unpacks what has come.
+    /// Chunk by chunk: packs the samples that leave, exchanges them, and unpacks those that arrived.
     fn deal_packed(&mut self, group: RankRange, role: &Role, deal: &mut Deal) -> Result<(), ExecError> {
         let (rank, data) = (self.transport.rank().0, self.setup.data);
         let Some(store) = &mut self.store else { return Ok(()) };
@@ -203,8 +207,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// The exchange of a chunk with the ranks of the group, as many elements as this shuffle's order says; `turn` tells it apart from
-    /// others at the same time.
+    /// The exchange of a chunk with the ranks of the group, with element counts from this shuffle's order; `turn`
+    /// distinguishes it from concurrent ones.
     pub(super) fn exchange_of(
         &self,
         group: RankRange,

@@ -1,4 +1,5 @@
-//! How a rank waits: it moves along whatever it can, naps where nothing moves, and gives up at the stall limit.
+//! Waits for a condition: makes progress on everything else, sleeps where nothing moves, and gives up at the stall
+//! limit.
 
 use std::time::{Duration, Instant};
 
@@ -8,16 +9,16 @@ use lockstep_topology::Time;
 use super::Worker;
 use crate::error::ExecError;
 
-/// The longest nap of a rank that waits.
+/// The longest sleep of a rank that waits.
 pub(super) const NAP: Duration = Duration::from_millis(500);
 
 impl Worker<'_> {
-    /// Whether what `task` is after is done.
+    /// Whether the dependencies of `task` are done.
     pub(super) fn satisfied(&self, task: TaskId, iteration: u32, repetition: u32) -> bool {
         self.needs[task].0.iter().all(|need| self.done[need.task] >= need.runs(iteration, repetition))
     }
 
-    /// When the last thing that `task` is after ended, or the task before it on its stream.
+    /// When the last dependency of `task` ended, or the task before it on its stream.
     pub(super) fn ready(&self, task: TaskId) -> Time {
         let after = self.needs[task].0.iter().map(|need| self.ended[need.task]).max().unwrap_or(Time::ZERO);
         let before = self.spans.last().map_or(Time::ZERO, |span| span.end);
@@ -29,14 +30,14 @@ impl Worker<'_> {
         self.wait_napping((self.setup.guard.limit / 8).min(NAP), condition)
     }
 
-    /// Ends the job, in which nothing has moved for so long.
+    /// Ends the job because nothing has moved for `waited`.
     pub(super) fn give_up(&mut self, waited: Duration) -> ExecError {
         let error = self.setup.guard.give_up(self.transport.rank().0, waited.as_secs_f64());
         self.transport.abort(&error.to_string());
         error
     }
 
-    /// As [`Worker::wait_until`], with naps of at most `nap`, since no message ends the wait.
+    /// As [`Worker::wait_until`], with sleeps of at most `nap`, for conditions that no message signals.
     pub(super) fn wait_napping(&mut self, nap: Duration, condition: impl Fn(&Self) -> bool) -> Result<(), ExecError> {
         let mut last_move = Instant::now();
         let mut messages = self.messages();
@@ -46,7 +47,7 @@ impl Worker<'_> {
                 last_move = Instant::now();
                 continue;
             }
-            // A long exchange moves message by message.
+            // A long exchange makes progress message by message.
             let now = self.messages();
             if now != messages {
                 (last_move, messages) = (Instant::now(), now);

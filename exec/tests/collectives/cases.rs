@@ -1,4 +1,5 @@
-//! Collectives × algorithms × lengths × chunks, and what every member must hold afterwards; the same for each transport.
+//! Lists the test cases: collectives × algorithms × lengths × chunks, and the data that every member must hold
+//! afterwards; the same for each transport.
 
 use std::sync::Arc;
 
@@ -12,13 +13,13 @@ pub(crate) struct Case {
     pub(crate) schedule: Arc<Schedule>,
     pub(crate) algorithm: Algorithm,
     pub(crate) window: u32,
-    /// The order of the sums, where every member ends with one.
+    /// The reduction order, where every member ends with the same one.
     pub(crate) bracketing: Option<Bracketing>,
 }
 
 const LENGTHS: [u64; 5] = [0, 1, 7, 64, 1001];
 
-/// All cases for a number of members; those that an algorithm cannot serve are left out.
+/// All cases for a number of members; unsupported combinations are left out.
 pub(crate) fn cases(members: u32) -> Vec<Case> {
     let last = members - 1;
     let counts: Arc<[u64]> = (0..u64::from(members * members)).map(|i| (i * 7 + 3) % 5).collect();
@@ -74,7 +75,7 @@ fn longest(counts: &[u64], members: usize) -> u64 {
     (0..members).map(|m| row(m).max(column(m))).max().unwrap_or(0)
 }
 
-/// A small integer, so that any order of sums gives the same bits; or a number for which the order shows.
+/// A small integer, so that any reduction order gives the same bits; or a number for which the order shows.
 fn value(member: u32, element: u64, integers: bool) -> f32 {
     let integer = ((u64::from(member) * 31 + element * 7 + 5) % 64) as f32;
     if integers { integer } else { integer * 0.1 + 1.0 / (1.0 + member as f32) }
@@ -95,9 +96,9 @@ impl Memory {
         Memory { output: input.clone(), input, scratch: vec![f32::NAN; scratch] }
     }
 
-    /// The exchange of `member`, ready to run. The memory must live until the transport is gone.
+    /// The exchange of `member`, ready to run. The memory must outlive the transport.
     pub(crate) fn exchange(&mut self, case: &Case, member: u32, ranks: &Arc<[Rank]>, number: u32) -> Exchange {
-        // SAFETY: the memory outlives the transport, as `run` promises, and is not touched until the exchange is done.
+        // SAFETY: the memory outlives the transport, as `run` promises, and is not accessed until the exchange is done.
         let (input, output, scratch) = unsafe {
             (
                 Region::new(self.input.as_ptr(), self.input.len()),
@@ -113,7 +114,7 @@ impl Memory {
     }
 }
 
-/// Asserts what `member` must hold after `case`, and what it must have sent.
+/// Asserts the data that `member` must hold after `case`, and the traffic that it must have sent.
 pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &Exchange, integers: bool) {
     let schedule = &case.schedule;
     let (members, elements) = (schedule.members(), schedule.elements());
@@ -213,7 +214,7 @@ pub(crate) fn run_together(
             .collect();
         loop {
             let mut waiting = false;
-            // Each rank looks at them in another order.
+            // Each rank advances them in another order.
             for at in 0..exchanges.len() {
                 let at = (at + member as usize * 5) % exchanges.len();
                 waiting |= exchanges[at].progress(end)? == Progress::Waiting;

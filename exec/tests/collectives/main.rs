@@ -1,4 +1,4 @@
-//! Every collective by every algorithm between threads: results, bits, traffic, and the end of a broken job.
+//! Runs every collective by every algorithm between threads: results, bits, traffic, and the end of a broken job.
 
 mod cases;
 
@@ -90,7 +90,7 @@ fn a_restarted_exchange_runs_again_in_the_same_memory() {
         for run in 1..5 {
             exchange.restart();
             exchange.complete(end)?;
-            // All members held the sum, so it is multiplied by their number each time.
+            // All members held the sum, so each run multiplies it by their number.
             let factor = (members as f32).powi(run);
             assert!(memory.output.iter().zip(&once).all(|(now, once)| *now == once * factor));
         }
@@ -123,7 +123,7 @@ fn a_rank_that_fails_in_the_middle_ends_all_others() {
             exchange.complete(end).map_err(|error| error.to_string())
         });
         let text = error.unwrap_err().to_string();
-        // A rank that leaves when all that it sent has been taken ends without a word.
+        // A rank that leaves after all its messages were received ends without an error.
         let missed = how == "leave" && text.ends_with("with rank 2, which has ended");
         assert!(missed || text.contains(&format!("rank 2 failed: {cause}")), "{how}: {text}");
         assert!(began.elapsed() < Duration::from_secs(5), "{how}");

@@ -1,5 +1,5 @@
-//! Learners of several processes that are served first come: each batch is learned once, the slow one learns fewest, and who makes
-//! the claims again, on threads or in processes, trains the same bits.
+//! Tests learners of several processes with first-come assignment: each batch is learned once, the slow learner gets
+//! fewest, and a replay of the claims, on threads or in processes, trains the same bits.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -29,14 +29,14 @@ pub(crate) fn claims(processes: &mut Processes, hosts: &[u32]) {
     let program = job.program().unwrap();
     let (data, _) = Dataset::load("synthetic:400", &program.model).unwrap();
 
-    // All processes have one parent, so its number names a file that they share: a byte for each batch that was taken.
+    // All processes have one parent, whose process id names a file that they share: a byte for each batch taken.
     let taken = std::env::temp_dir().join(format!("lockstep-claims-{}", parent_id()));
     let each = u64::from(learners) * TAU;
     let slow = OnLoad(|rank: u32| {
         OpenOptions::new().append(true).create(true).open(&taken).unwrap().write_all(&[0]).unwrap();
         let so_far = || fs::metadata(&taken).unwrap().len();
         let number = so_far();
-        // Learner 1 goes on when the others have taken the rest of the iteration's batches, however fast they are.
+        // Learner 1 continues when the others have taken the rest of the iteration's batches, however fast they are.
         while rank == 1 && so_far() < number.next_multiple_of(each) {
             std::thread::sleep(Duration::from_micros(100));
         }
@@ -60,7 +60,7 @@ pub(crate) fn claims(processes: &mut Processes, hosts: &[u32]) {
     assert_eq!((again.claims.len(), on_threads.claims.len()), (record.len(), record.len()));
 }
 
-/// What rank 0 has, in every process.
+/// Broadcasts rank 0's value to every process.
 fn share(processes: &mut Processes, hosts: &[u32], own: Option<&[Claim]>) -> Vec<Claim> {
     let here = hosts.iter().filter(|host| **host == processes.process()).count();
     let received = processes.run(hosts, 0, vec![(); here], |end, ()| -> Result<Vec<Claim>, TransportError> {
@@ -79,7 +79,7 @@ fn share(processes: &mut Processes, hosts: &[u32], own: Option<&[Claim]>) -> Vec
     received.unwrap().swap_remove(0)
 }
 
-/// A claim but for its time, which says nothing of who gets what.
+/// A claim without its time, which does not affect the assignment.
 fn packed(claim: &Claim) -> u64 {
     u64::from(claim.iteration) << 32 | u64::from(claim.rank) << 16 | u64::from(claim.micro_batch)
 }

@@ -1,13 +1,13 @@
-//! Starts scenarios under `mpirun` and judges how they end.
+//! Starts scenarios under `mpirun` and checks how they end.
 
 use std::io::Read;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// A broken job is over within this time.
+/// A broken job must end within this time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Any job is over within this time; far more than it takes.
+/// Any job must end within this time; far more than it needs.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// One job and how it must end: well, or with a message and a non-zero code.
@@ -24,14 +24,14 @@ impl Scenario {
         Scenario { name, hosts, fails, settings: Vec::new(), patience: PATIENCE }
     }
 
-    /// The same with these variables of its environment; what breaks by them may come late in the job.
+    /// The same with these environment variables; a failure that they cause may come late in the job.
     pub(crate) fn with(mut self, settings: &[(&str, &str)]) -> Scenario {
         self.patience = LIMIT;
         self.settings.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         self
     }
 
-    /// Runs the job; what is wrong with its end.
+    /// Runs the job; returns an error if it ends otherwise than expected.
     fn run(&self, open_mpi: bool) -> Result<Duration, String> {
         let hosts: Vec<String> = self.hosts.iter().map(u32::to_string).collect();
         let processes = self.hosts.iter().max().map_or(1, |most| most + 1);

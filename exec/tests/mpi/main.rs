@@ -1,6 +1,7 @@
-//! The cases of the memory transport under `mpirun`, and how a job of several processes ends when something breaks.
+//! Runs the test cases of the memory transport under `mpirun`, and tests how a job of several processes ends when
+//! something breaks.
 //!
-//! One program in two parts: started by `cargo test` it starts `mpirun` on itself for each scenario and judges the exit
+//! One program in two parts: started by `cargo test` it starts `mpirun` on itself for each scenario and checks the exit
 //! code, the time and the output; started by `mpirun` (first argument `rank`) it is one process of the scenario.
 
 #[path = "../collectives/cases.rs"]
@@ -26,11 +27,11 @@ use lockstep_topology::Rank;
 use cases::{Case, Memory, cases, run_all, run_together};
 use launch::Scenario;
 
-/// Which process each rank lives in; one process for each rank where the list counts up.
+/// The process of each rank; one process per rank where the list counts up.
 const HOSTS: [&[u32]; 8] =
     [&[0], &[0, 1], &[0, 1, 2], &[0, 1, 2, 3, 4], &[0, 0, 0], &[0, 0, 1, 1], &[0, 1, 0, 1, 1], &[0, 0, 1, 2, 2, 2]];
 
-/// What breaks in rank 1, and the message that must be seen.
+/// What breaks in rank 1, and the message that must appear.
 const FAILURES: [(&str, &str); 5] = [
     ("panic", "lost its way"),
     ("error", "lockstep: rank 1 failed: lost its way; the job ends"),
@@ -47,16 +48,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// Everything to be run, and how it must end.
+/// All scenarios, and how each must end.
 fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
     for hosts in HOSTS {
         for name in ["each", "together", "small", "library", "claims", "stages"] {
-            // The library serves one rank in each process; of claims of one process there is nothing to be said here.
+            // The library supports one rank in each process; claims within one process are not tested here.
             let runs = match name {
                 "library" => hosts.is_sorted_by(|a, b| a < b),
                 "claims" => hosts.iter().any(|host| *host > 0),
-                // A stage for each rank, or half as many; the model has layers for three.
+                // One stage per rank, or half as many; the model has layers for three.
                 "stages" => [2, 3, 4, 6].contains(&hosts.len()),
                 _ => true,
             };
@@ -67,7 +68,7 @@ fn scenarios() -> Vec<Scenario> {
     }
     for (name, message) in FAILURES {
         all.push(Scenario::new(name, &[0, 1, 2], Some(message)));
-        // A process's signal or exit is that of all its ranks.
+        // A process's signal or exit affects all its ranks.
         all.push(Scenario::new(name, &[0, 1, 1, 2], Some(message.split("1 failed").last().unwrap_or(message))));
     }
     all.extend(pins::scenarios());
@@ -126,7 +127,7 @@ fn small(end: &mut dyn Transport) -> Result<(), TransportError> {
         let data = Vec::leak((0..elements).map(|i| (i % 1000) as f32 + rank as f32).collect());
         let into = Vec::leak(vec![1.0f32; elements]);
         let scratch = Vec::leak(vec![f32::NAN; elements]);
-        // SAFETY: leaked memory outlives the transport, and nobody else uses it.
+        // SAFETY: leaked memory outlives the transport, and has no other user.
         let (region, target, between) = unsafe {
             (
                 Region::new(data.as_ptr(), elements),
@@ -161,7 +162,7 @@ fn library(end: &mut dyn Transport) -> Result<(), TransportError> {
             continue;
         }
         let data: &mut [f32] = Vec::leak((0..10_001).map(|i| (rank as usize * 3 + i % 50) as f32).collect());
-        // SAFETY: leaked memory outlives the transport, and nobody else uses it.
+        // SAFETY: leaked memory outlives the transport, and has no other user.
         end.library_allreduce(members, unsafe { RegionMut::new(data.as_mut_ptr(), data.len()) })?;
         assert!((0..data.len()).all(|i| data[i] == sum(members, i)));
     }
@@ -195,7 +196,7 @@ fn library_step(end: &mut dyn Transport) -> Result<(), TransportError> {
     let all: Vec<Vec<f32>> = (0..ranks).map(&mut gradient).collect();
     let own: &mut [f32] = Vec::leak(all[end.rank().0 as usize].clone());
     let members: Vec<Rank> = (0..ranks).map(Rank).collect();
-    // SAFETY: leaked memory outlives the transport, and nobody else uses it.
+    // SAFETY: leaked memory outlives the transport, and has no other user.
     end.library_allreduce(&members, unsafe { RegionMut::new(own.as_mut_ptr(), own.len()) })?;
     for (i, sum) in own.iter().enumerate() {
         let exact: f64 = all.iter().map(|g| f64::from(g[i])).sum();
@@ -207,7 +208,7 @@ fn library_step(end: &mut dyn Transport) -> Result<(), TransportError> {
     Ok(())
 }
 
-/// All begin an exchange; rank 1 does not end it.
+/// All start an exchange; rank 1 does not finish it.
 fn fail(end: &mut dyn Transport, all: &[Case], memory: &mut [Memory], how: &str) -> Result<(), TransportError> {
     let at = all.iter().position(|case| case.algorithm.to_string() == "ring" && case.schedule.lanes() > 20).unwrap();
     let ranks: Arc<[Rank]> = (0..end.ranks()).map(Rank).collect();

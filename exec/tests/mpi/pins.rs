@@ -1,4 +1,5 @@
-//! Ranks of several processes on one machine keep to processors of their own, or to those that the launcher gave their process.
+//! Tests that ranks of several processes on one machine use separate processors, or those that the launcher gave their
+//! process.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +21,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all
 }
 
-/// The processors that the calling thread may use, as Linux says.
+/// The processors that the calling thread may use, as reported by Linux.
 fn allowed() -> Vec<u32> {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
@@ -32,7 +33,7 @@ fn allowed() -> Vec<u32> {
     list.split(',').flat_map(part).collect()
 }
 
-/// Trains a step and looks where the ranks are.
+/// Trains a step and checks the ranks' processors.
 pub(crate) fn pins(processes: &mut Processes, hosts: &[u32]) {
     let ours = allowed();
     let job = Job::new(Arc::new(random_model(5, false)), hosts.len() as u32, 2);

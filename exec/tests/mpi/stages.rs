@@ -1,4 +1,5 @@
-//! Pipelines over processes train the bits that they train on threads, for every mesh of the ranks and every schedule.
+//! Tests that pipelines over processes train the same bits as on threads, for every mesh of the ranks and every
+//! schedule.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ pub(crate) fn stages(processes: &mut Processes, hosts: &[u32]) {
                 accumulate: EACH * stages,
                 ..Job::new(Arc::new(random_model(model, true)), ranks, 2)
             };
-            // Not every layer can be split among all ranks, and small models have not layers enough for all cuts.
+            // Not every layer can be split among all ranks, and small models do not have enough layers for all cuts.
             let Some(job) = (31..60).map(job).find(|job| job.program().is_ok()) else { continue };
             let program = job.program().unwrap();
             let (data, _) = Dataset::load("synthetic:400", &job.model).unwrap();

@@ -1,4 +1,4 @@
-//! Caffe's network definitions under cargo-fuzz.
+//! Fuzzes the reader of Caffe network definitions with cargo-fuzz.
 #![no_main]
 
 #[allow(dead_code)]

@@ -1,4 +1,4 @@
-//! Caffe's files of weights under cargo-fuzz.
+//! Fuzzes the reader of Caffe weights files with cargo-fuzz.
 #![no_main]
 
 #[allow(dead_code)]

@@ -1,4 +1,4 @@
-//! Checkpoints under cargo-fuzz.
+//! Fuzzes the reader of checkpoints with cargo-fuzz.
 #![no_main]
 
 #[allow(dead_code)]

@@ -1,4 +1,4 @@
-//! CIFAR's binaries under cargo-fuzz.
+//! Fuzzes the reader of CIFAR binaries with cargo-fuzz.
 #![no_main]
 
 #[allow(dead_code)]

@@ -1,4 +1,4 @@
-//! Driver logs under cargo-fuzz.
+//! Fuzzes the reader of driver logs with cargo-fuzz.
 #![no_main]
 
 #[allow(dead_code)]

@@ -1,4 +1,4 @@
-//! Clusters under cargo-fuzz.
+//! Fuzzes the reader of clusters with cargo-fuzz.
 #![no_main]
 
 #[allow(dead_code)]

@@ -1,4 +1,4 @@
-//! Caffe's samples under cargo-fuzz.
+//! Fuzzes the reader of Caffe samples with cargo-fuzz.
 #![no_main]
 
 #[allow(dead_code)]

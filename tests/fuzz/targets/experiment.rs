@@ -1,4 +1,4 @@
-//! Experiments under cargo-fuzz.
+//! Fuzzes the reader of experiments with cargo-fuzz.
 #![no_main]
 
 #[allow(dead_code)]

@@ -1,4 +1,4 @@
-//! IDX files under cargo-fuzz.
+//! Fuzzes the reader of IDX files with cargo-fuzz.
 #![no_main]
 
 #[allow(dead_code)]

@@ -1,4 +1,4 @@
-//! LMDB files under cargo-fuzz.
+//! Fuzzes the reader of LMDB files with cargo-fuzz.
 #![no_main]
 
 #[allow(dead_code)]

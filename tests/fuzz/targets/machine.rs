@@ -1,4 +1,4 @@
-//! Topologies of machines under cargo-fuzz.
+//! Fuzzes the reader of topologies of machines with cargo-fuzz.
 #![no_main]
 
 #[allow(dead_code)]

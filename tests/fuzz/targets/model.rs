@@ -1,4 +1,4 @@
-//! Models in TOML under cargo-fuzz.
+//! Fuzzes the reader of models in TOML with cargo-fuzz.
 #![no_main]
 
 #[allow(dead_code)]

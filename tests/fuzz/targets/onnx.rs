@@ -1,4 +1,4 @@
-//! Models in ONNX files under cargo-fuzz.
+//! Fuzzes the reader of ONNX models with cargo-fuzz.
 #![no_main]
 
 #[allow(dead_code)]

@@ -1,4 +1,4 @@
-//! Packed sets under cargo-fuzz.
+//! Fuzzes the reader of packed sets with cargo-fuzz.
 #![no_main]
 
 #[allow(dead_code)]

@@ -1,4 +1,4 @@
-//! Flight records under cargo-fuzz.
+//! Fuzzes the reader of flight records with cargo-fuzz.
 #![no_main]
 
 #[allow(dead_code)]

@@ -1,4 +1,4 @@
-//! Tar shards under cargo-fuzz.
+//! Fuzzes the reader of tar shards with cargo-fuzz.
 #![no_main]
 
 #[allow(dead_code)]

@@ -1,4 +1,4 @@
-//! Caffe's solvers under cargo-fuzz.
+//! Fuzzes the reader of Caffe solvers with cargo-fuzz.
 #![no_main]
 
 #[allow(dead_code)]

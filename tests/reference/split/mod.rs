@@ -1,10 +1,12 @@
-//! The slow obvious twin of layers that ranks share: one process computes every rank's part of every layer, pass by pass.
+//! Implements layers split over ranks as a slow, obvious reference: one process computes every rank's part of every
+//! layer, pass by pass.
 //!
-//! Krizhevsky 2014 §4: each worker's samples go forward through the layers before the cut, the samples of each pass through those
-//! behind it and back, and the gradients return to the workers whose samples they are of, and go back through their layers. Those
-//! before the cut are updated once a step, with the sum over all workers; those behind it too or, with the variable batch
-//! (§4.2), after each pass, with the mean over its samples. It knows no tasks, streams, copies or messages: a layer that is split
-//! is as many kernels as ranks, and sums over ranks are bracketed as the symbolic checker reports it.
+//! Krizhevsky 2014 §4: each worker's samples go forward through the layers before the cut, the samples of each pass go
+//! through those after it and back, and the gradients return to the workers that own the samples, and go back through
+//! their layers. Layers before the cut are updated once per step, with the sum over all workers; those after it too or,
+//! with the variable batch (§4.2), after each pass, with the mean over its samples. There are no tasks, streams, copies
+//! or messages: a split layer is one kernel per rank, and sums over ranks have the reduction order that the symbolic
+//! checker reports.
 
 mod part;
 mod rows;
@@ -26,7 +28,7 @@ use part::Part;
 /// Learnable parameters of the whole model after `steps` steps of `program`.
 ///
 /// # Errors
-/// As [`super::train`]; a table of a node's devices or a partitioned data set, which have other twins.
+/// As [`super::train`]; a table of a node's devices or a partitioned data set, which have other references.
 pub(super) fn train(
     program: &Program,
     sharding: &Sharding,
@@ -46,7 +48,7 @@ pub(super) fn train(
     let global_batch = program.global_batch();
     let scale = 1.0 / global_batch as f32;
     let before = |id: LayerId| !sharding.in_passes(own_id(sharding, id));
-    // Ranks along other axes go through the layers with samples of their own.
+    // Ranks along other axes go through the layers with their own samples.
     let outside = program.mesh.axes().without(sharding.axis).without(Axis::Pipeline);
     let mut leaders: Vec<u32> = program.mesh.group_of(outside, 0).iter().collect();
     leaders.sort_by_key(|rank| program.source(*rank));
@@ -59,7 +61,7 @@ pub(super) fn train(
     let mut of_pass = part(sharding.pass_samples())?;
     for step in (0..steps).map(u64::from) {
         let mut sums: Vec<Vec<f32>> = Vec::new();
-        // By worker, of the layers before the cut.
+        // By worker, for the layers before the cut.
         let mut gradients = vec![vec![0.0; weights.values.len()]; of_worker.len()];
         let places = 0..leaders.len() * sharding.passes.len();
         let all = (0..program.accumulate).flat_map(|repetition| places.clone().map(move |place| (repetition, place)));
@@ -81,8 +83,8 @@ pub(super) fn train(
             if sharding.variable_batch {
                 let batch = u64::from(sharding.pass_samples());
                 let numbers = optimizer.step(step, &course(batch));
-                // The gradient is a mean over all samples so far. And the rate has changed since the last step, which
-                // momentum is corrected for once, not since the last pass.
+                // The gradient is a mean over all samples so far. The rate has changed since the last step, for which
+                // momentum is corrected once, not since the last pass.
                 let part = (global_batch as f64 / batch as f64) as f32;
                 let keep = if number == 0 { numbers.keep } else { numbers.momentum };
                 weights.update(whole, &back, (&SgdStep { keep, ..numbers }, part), &gradient);
@@ -110,12 +112,12 @@ pub(super) fn train(
     Ok(weights.values)
 }
 
-/// How a layer of the whole model lies over the ranks.
+/// How a layer of the whole model is split over the ranks.
 fn layer_of(sharding: &Sharding, id: LayerId) -> &ShardLayer {
     &sharding.layers[own_id(sharding, id).index()]
 }
 
-/// The layer of a rank's model that is layer `id` of the whole one, or a part of it.
+/// The layer of a rank's model that corresponds to layer `id` of the whole one.
 fn own_id(sharding: &Sharding, id: LayerId) -> LayerId {
     let is_it = |layer: &ShardLayer| layer.origin == id && layer.gather.is_none();
     LayerId(sharding.layers.iter().position(is_it).expect("a rank's model has a part of every layer") as u32)
@@ -127,7 +129,7 @@ fn boundary(sharding: &Sharding) -> LayerId {
     sharding.layers.iter().find(gathers).map_or(LayerId(0), |layer| layer.origin)
 }
 
-/// The gradients of ranks with other samples, part by part, added up as the exchanges of the parts do it.
+/// The gradients of ranks with other samples, part by part, summed as by the exchanges of the parts.
 fn sum_of_parts(program: &Program, sharding: &Sharding, gradients: &[Vec<f32>]) -> Result<Vec<f32>, ExecError> {
     let mut sum = vec![0.0; gradients[0].len()];
     for part in 0..sharding.ranks {
@@ -149,7 +151,7 @@ fn sum_of_parts(program: &Program, sharding: &Sharding, gradients: &[Vec<f32>]) 
     Ok(sum)
 }
 
-/// The workers' gradients of the layers that all of them have, added up as their exchanges do it.
+/// The workers' gradients of the layers that all of them have, summed as by their exchanges.
 fn sum_of_workers(program: &Program, sharding: &Sharding, gradients: &[Vec<f32>]) -> Result<Vec<f32>, ExecError> {
     // Exchanges count elements of a rank's own model.
     let mut places = Vec::new();
@@ -189,7 +191,8 @@ impl Weights {
         Weights { velocity: vec![0.0; values.len()], values }
     }
 
-    /// One step on the parameters of these layers, whose gradients are to be multiplied by `scale` first (Goyal et al. 2017, Eq. 9 and 10).
+    /// Updates the parameters of these layers, whose gradients are first multiplied by `scale` (Goyal et al. 2017, Eq.
+    /// 9 and 10).
     fn update(&mut self, model: &Model, layers: &[LayerId], (step, scale): (&SgdStep, f32), gradient: &[f32]) {
         for parameter in layers.iter().flat_map(|id| &model.node(*id).parameters) {
             let decay = if parameter.decay || step.decay_batch_norm { step.weight_decay } else { 0.0 };

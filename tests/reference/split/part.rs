@@ -1,4 +1,4 @@
-//! The whole model at work on the samples of one worker or of one pass, a layer after the other.
+//! Computes the whole model on the samples of one worker or of one pass, layer by layer.
 
 use lockstep_exec::ExecError;
 use lockstep_exec::data::{Dataset, Sampler};
@@ -13,7 +13,7 @@ use lockstep_topology::{Algorithm, Bracketing, Collective, ExpressionId, Group, 
 use super::rows::{Columns, Rows, parameters};
 use super::{layer_of, own_id, range};
 
-/// What computes a layer.
+/// The kernels of a layer.
 enum Work {
     Input,
     /// One kernel for all features.
@@ -25,23 +25,23 @@ enum Work {
     Loss(CrossEntropy),
 }
 
-/// The gradient of a layer's output so far: as a whole, and as summands of all ranks.
+/// The gradient of a layer's output so far: a complete one, and summands of all ranks.
 #[derive(Default)]
 struct Slope {
     whole: Option<Vec<f32>>,
     parts: Vec<Vec<f32>>,
 }
 
-/// The model with the values of some samples.
+/// The model with its values for some samples.
 pub(super) struct Part<'a> {
     program: &'a Program,
     sharding: &'a Sharding,
     model: &'a Model,
     seed: u64,
     samples: usize,
-    /// How activations are exchanged.
+    /// The algorithm that exchanges activations.
     algorithm: Algorithm,
-    /// How summands of all ranks are added up, and by rank the sum that it gets.
+    /// The reduction order of summands of all ranks, and by rank the sum that it gets.
     bracketing: Bracketing,
     sums: Vec<ExpressionId>,
     works: Vec<Work>,
@@ -57,7 +57,7 @@ impl<'a> Part<'a> {
     /// For `samples` samples at once.
     ///
     /// # Errors
-    /// An exchange that does not do what it should.
+    /// An exchange that is not a correct sum.
     pub(super) fn new(
         program: &'a Program,
         sharding: &'a Sharding,
@@ -65,10 +65,10 @@ impl<'a> Part<'a> {
         seed: u64,
     ) -> Result<Part<'a>, ExecError> {
         let (model, ranks) = (&*sharding.whole, sharding.ranks);
-        // An element for each rank: who gets a sum decides how it is bracketed.
+        // One element per rank: the reduction order of a sum depends on the rank that gets it.
         let each = u64::from(ranks);
         let algorithm = of_activations(program);
-        // An allreduce alone wants no reduce-scatter.
+        // An allreduce alone needs no reduce-scatter.
         let scatters =
             if algorithm.serves(&Collective::ReduceScatter) { algorithm.clone() } else { Algorithm::direct() };
         let schedule = Schedule::new(&Collective::ReduceScatter, &scatters, &Group::flat(ranks), each, 0)?;
@@ -113,7 +113,7 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// Takes a worker's samples of a micro-batch of a step.
+    /// Loads a worker's samples of a micro-batch of a step.
     pub(super) fn load(&mut self, data: &Dataset, sampler: &Sampler, (step, repetition): (u64, u32), worker: u32) {
         let mut indices = Vec::new();
         let place = sampler.micro_batch(step, worker, repetition, &mut indices);
@@ -121,7 +121,7 @@ impl<'a> Part<'a> {
         self.places = (place..).take(indices.len()).collect();
     }
 
-    /// Takes what workers have of the samples of a pass in layer `id`.
+    /// Takes the workers' values in layer `id` for the samples of a pass.
     pub(super) fn take_samples(&mut self, id: LayerId, pass: &[Piece], workers: &[Part<'_>]) {
         let (mut output, size) = (Vec::new(), self.size(id));
         self.labels.clear();
@@ -136,7 +136,7 @@ impl<'a> Part<'a> {
         self.outputs[id.index()] = output;
     }
 
-    /// Hands the gradient of layer `id`, if there is one, to the workers whose samples it is of.
+    /// Returns the gradient of layer `id`, if there is one, to the workers that own the samples.
     pub(super) fn return_gradients(&mut self, id: LayerId, pass: &[Piece], workers: &mut [Part<'_>]) {
         let (slope, size) = (std::mem::take(&mut self.slopes[id.index()]), self.size(id));
         let of_piece = |piece: &Piece| std::iter::repeat_n(piece.worker as usize, piece.count as usize);
@@ -219,7 +219,7 @@ impl<'a> Part<'a> {
             Work::Whole(kernel) => {
                 let values = Values { inputs: &inputs, output, weights: &weights[parameters(node)], wanted };
                 if layer_of(self.sharding, id).gradient.on(self.sharding.axis) == AxisLayout::Partial {
-                    // What every rank has in full, each with a summand of the gradient.
+                    // Inputs that every rank has in full, each with a summand of the gradient.
                     found.resize_with(inputs.len(), Slope::default);
                     for part in &slope.parts {
                         let of_rank = values.back(kernel, part, &mut []);
@@ -268,7 +268,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The gradient of a layer's output where each rank wants that of its own features.
+    /// The gradient of a layer's output where each rank needs that of its own features.
     fn sum(&self, id: LayerId, slope: Slope) -> Option<Vec<f32>> {
         let returns = |layer: &ShardLayer| layer.gather == Some(Gather::Returns) && layer.origin == id;
         if self.sharding.layers.iter().any(returns) && !slope.parts.is_empty() {
@@ -282,7 +282,7 @@ impl<'a> Part<'a> {
         self.added_up(slope, |element| element % size / features)
     }
 
-    /// A gradient whose summands are added up as the rank does it that gets the element.
+    /// A gradient whose summands are added as by the rank that gets the element.
     fn added_up(&self, slope: Slope, owner: impl Fn(usize) -> usize) -> Option<Vec<f32>> {
         let Slope { whole, parts } = slope;
         let Some(first) = parts.first() else { return whole };
@@ -308,17 +308,17 @@ impl Slope {
     }
 }
 
-/// What a kernel reads on its way back.
+/// The values that a kernel reads in its backward pass.
 struct Values<'a> {
     inputs: &'a [&'a [f32]],
     output: &'a [f32],
     weights: &'a [f32],
-    /// Whether its inputs want gradients.
+    /// Whether its inputs need gradients.
     wanted: bool,
 }
 
 impl Values<'_> {
-    /// The gradients of a kernel's inputs, none where they want none; that of its parameters replaces `of_weights`.
+    /// The gradients of a kernel's inputs, empty if not needed; that of its parameters replaces `of_weights`.
     fn back(&self, kernel: &mut Kernel, d_output: &[f32], of_weights: &mut [f32]) -> Vec<Vec<f32>> {
         if !of_weights.is_empty() {
             let gradient = Some((of_weights, false));
@@ -341,7 +341,7 @@ fn of_activations(program: &Program) -> Algorithm {
     exchanges.find(is_one).map_or_else(Algorithm::direct, |exchange| exchange.algorithm.clone())
 }
 
-/// What all ranks get of the sum of what each has.
+/// The sum over all ranks, as every rank gets it.
 fn all_reduced(algorithm: &Algorithm, parts: &[Vec<f32>]) -> Vec<f32> {
     let (group, elements) = (Group::flat(parts.len() as u32), parts[0].len() as u64);
     let schedule = Schedule::new(&Collective::AllReduce, algorithm, &group, elements, 0).expect("it serves");

@@ -1,4 +1,4 @@
-//! The rows or the columns of a layer that each rank has, cut out of the whole and put back.
+//! Cuts the rows or the columns of a rank out of a whole layer, and puts them back.
 
 use std::ops::Range;
 
@@ -6,13 +6,13 @@ use lockstep_models::{Node, Parameter};
 
 use super::range;
 
-/// How the rows of a layer lie over ranks: as many on each, the last ones padded with zeros.
+/// The distribution of a layer's rows over ranks: equally many on each, the last ones padded with zeros.
 pub(super) struct Rows<'a> {
     node: &'a Node,
     own: &'a Node,
-    /// Rows of a rank.
+    /// Rows per rank.
     pub(super) each: usize,
-    /// Of all ranks.
+    /// Rows of all ranks.
     all: usize,
     /// Elements of a row of the output.
     pub(super) plane: usize,
@@ -24,7 +24,7 @@ impl<'a> Rows<'a> {
         Rows { node, own, each: own.output.channels as usize, all: node.output.channels as usize, plane }
     }
 
-    /// Those of a rank that are no padding.
+    /// A rank's rows that are not padding.
     pub(super) fn real(&self, rank: usize) -> Range<usize> {
         (rank * self.each).min(self.all)..((rank + 1) * self.each).min(self.all)
     }
@@ -49,7 +49,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// By parameter: where a rank's rows lie among all parameters, and among its own.
+    /// By parameter: the place of a rank's rows among all parameters, and among its own.
     pub(super) fn places(&self, rank: usize) -> impl Iterator<Item = (Range<usize>, usize)> {
         let (real, start) = (self.real(rank), parameters(self.own).start);
         self.node.parameters.iter().zip(&self.own.parameters).map(move |(all, own)| {
@@ -75,7 +75,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// How the columns of a layer lie over ranks: the features of its input that each has.
+/// The distribution of a layer's columns over ranks: the input features of each.
 pub(super) struct Columns<'a> {
     weight: &'a Parameter,
     /// Elements of a sample of a rank's input, and of the whole one.

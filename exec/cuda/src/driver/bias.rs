@@ -1,23 +1,23 @@
-//! Biases by the project's own kernel, where cuDNN or cuBLASLt does not add them: in place, with a ReLU or without.
+//! Adds biases with the project's own kernel where cuDNN or cuBLASLt does not: in place, with a ReLU or without.
 
 use crate::argument::{Activation, Bf16, Scalar, View, ViewMut};
 use crate::command::{Convolve, Multiply};
 use crate::kernel::{Call, Launch};
 use crate::table::ChannelAffine;
 
-/// Samples, channels, and places of a channel that follow each other.
+/// Samples, channels, and contiguous places of a channel.
 type Sizes = (u32, u32, u32);
 
-/// That of a convolution's output, if it has one.
+/// The launch for a convolution's output, if it has a bias.
 pub(super) fn of_channels(of: &Convolve) -> Option<Call> {
     let (samples, shape) = (of.of.samples, of.of.output);
     let plane = shape.height * shape.width;
-    // Where channels lie last, each pixel is a sample of one place.
+    // With channels last, each pixel is a sample of one place.
     let (samples, plane) = if of.of.channels_last { (samples * plane, 1) } else { (samples, plane) };
     Some(affine(Scalar::of(of.of.precision), of.result, of.bias?, (samples, shape.channels, plane), of.rectified))
 }
 
-/// That of a product's columns, if it has one.
+/// The launch for a product's columns, if it has a bias.
 pub(super) fn of_columns(of: &Multiply) -> Option<Call> {
     Some(affine(of.result, of.c, of.bias?, (of.rows, of.columns, 1), of.rectified))
 }

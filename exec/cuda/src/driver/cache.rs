@@ -1,7 +1,8 @@
-//! Compiled programs on disk, so that only the first run on a machine waits for the compiler.
+//! Caches compiled programs on disk, so that only the first run on a machine waits for the compiler.
 //!
-//! A file's name says all that its program depends on, and its content what it should be: one that was torn, changed or put
-//! there by something else is compiled anew. Where the folder cannot be written, every run compiles.
+//! A file's name is derived from everything that its program depends on, and it holds a digest of its content: a file
+//! that is torn, changed or foreign is ignored, and the program is compiled anew. Where the folder cannot be written,
+//! every run compiles.
 
 use std::fs;
 use std::io::Write;
@@ -9,18 +10,18 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-/// What a file begins with; another layout has another number.
+/// Magic bytes of a file; another layout has another number.
 const HEAD: &[u8] = b"lockstep program 1\n";
 /// Bytes of a digest.
 const DIGEST: usize = 32;
 
-/// The folder of compiled programs, if there is one.
+/// The folder of compiled programs, if any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cache {
     folder: Option<PathBuf>,
 }
 
-/// All that a program depends on.
+/// Everything that a program depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key<'a> {
     /// The source's text.
@@ -34,33 +35,33 @@ pub(super) struct Key<'a> {
 }
 
 impl Cache {
-    /// `$LOCKSTEP_CACHE`, else `~/.cache/lockstep`; none without a home.
+    /// `$LOCKSTEP_CACHE`, else `~/.cache/lockstep`; no folder without a home directory.
     pub fn usual() -> Cache {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         Cache { folder: set("LOCKSTEP_CACHE").or_else(|| set("HOME").map(|home| home.join(".cache/lockstep"))) }
     }
 
-    /// `folder`, which is made when it is first written.
+    /// Caches in `folder`, which is created at the first write.
     pub fn at(folder: &Path) -> Cache {
         Cache { folder: Some(folder.to_owned()) }
     }
 
-    /// No folder: everything is compiled.
+    /// No caching: everything is compiled.
     pub fn none() -> Cache {
         Cache { folder: None }
     }
 
-    /// The program of `key`, if it is there and whole.
+    /// The program of `key`, if it is cached and intact.
     pub(super) fn read(&self, key: Key<'_>) -> Option<Vec<u8>> {
         let content = fs::read(self.folder.as_ref()?.join(key.file())).ok()?;
         let (digest, program) = content.strip_prefix(HEAD)?.split_at_checked(DIGEST)?;
         (Sha256::digest(program).as_slice() == digest).then(|| program.to_vec())
     }
 
-    /// Keeps the program of `key`, if that is possible. Others see all of it or nothing.
+    /// Stores the program of `key` if possible, atomically.
     pub(super) fn write(&self, key: Key<'_>, program: &[u8]) {
         let Some(folder) = &self.folder else { return };
-        // Whoever cannot keep it compiles again: that costs time and is not worth a word.
+        // On failure the next run compiles again, which only costs time.
         let _ = write(folder, &key.file(), program);
     }
 }
@@ -88,7 +89,7 @@ fn write(folder: &Path, file: &str, program: &[u8]) -> std::io::Result<()> {
     let written = [HEAD, &Sha256::digest(program), program].iter().try_for_each(|part| to.write_all(part));
     let done = written.and_then(|()| fs::rename(&temporary, folder.join(file)));
     if done.is_err() {
-        // A full disk is not made fuller.
+        // Frees a full disk again.
         let _ = fs::remove_file(&temporary);
     }
     done
@@ -142,7 +143,7 @@ mod tests {
         assert_eq!(fs::read_dir(&folder.0).expect("the folder").count(), 7, "nothing temporary is left");
     }
 
-    /// A file cut at any length, with any bit changed, or of something else, is none.
+    /// A file cut at any length, with any bit changed, or with other content, is ignored.
     #[test]
     fn torn_and_foreign_files_are_compiled_anew() {
         let folder = Folder::new("torn");
@@ -178,7 +179,7 @@ mod tests {
         fs::remove_file(&folder.0).expect("the file");
     }
 
-    /// Ranks that start together write the same file at once; a reader sees one of them whole.
+    /// Ranks that start together write the same file at once; readers see one intact version.
     #[test]
     fn writers_at_once_leave_one_whole_file() {
         let folder = Folder::new("writers");

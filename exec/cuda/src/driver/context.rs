@@ -1,5 +1,5 @@
-//! A GPU that is open: cudarc's primary context, which every rank of the process on that GPU shares, and what it lacks: peers, a
-//! context that is left as it was, and errors that name the library that is missing.
+//! Opens a GPU: cudarc's primary context, shared by every rank of the process on that GPU, with additions that cudarc
+//! lacks: peer access, restoring the thread's context, and errors that name a missing library.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::status::Status;
 use crate::libraries::Places;
 use crate::probe::{Gpu, probe};
 
-/// A GPU whose libraries are loaded and whose primary context is held until the last user is gone.
+/// A GPU whose libraries are loaded and whose primary context is retained until the last user drops it.
 #[derive(Debug)]
 pub struct Context {
     cuda: Arc<CudaContext>,
@@ -23,10 +23,10 @@ pub struct Context {
 }
 
 impl Context {
-    /// Opens the GPU with the number `ordinal` for the calling thread; others that use it must [`Context::bind`] it.
+    /// Opens GPU number `ordinal` for the calling thread; other threads that use it must call [`Context::bind`].
     ///
     /// # Errors
-    /// A library is missing, with every place it was looked for at; there is no such GPU, or it does not start.
+    /// A library is missing (with every place searched); there is no such GPU, or it does not start.
     pub fn open(places: &Places, ordinal: u32) -> Result<Arc<Context>, DeviceError> {
         let machine = probe(places).map_err(|reason| DeviceError::Unavailable(reason.to_string()))?;
         let Some(gpu) = machine.gpus.get(ordinal as usize) else {
@@ -34,20 +34,20 @@ impl Context {
             return Err(DeviceError::Unavailable(format!("there is no GPU {ordinal}: this machine has {count}")));
         };
         let cuda = CudaContext::new(ordinal as usize).of("cuDevicePrimaryCtxRetain")?;
-        // SAFETY: it is for cudarc's slices, of which there are none here.
+        // SAFETY: it concerns cudarc's slices, of which there are none here.
         unsafe { cuda.disable_event_tracking() };
         let context = Context { cuda, gpu: gpu.clone(), places: places.clone() };
         context.bind()?;
         Ok(Arc::new(context))
     }
 
-    /// Makes it what the calling thread's calls are for. Each rank is a thread, and needs it once.
+    /// Makes it the context of the calling thread. Each rank is a thread and calls this once.
     ///
     /// # Errors
     /// The device is lost.
     pub fn bind(&self) -> Result<(), DeviceError> {
-        // cudarc leaves alone what has the same address, which may be that of a context that is gone.
-        // SAFETY: the context is held until `self` is gone.
+        // cudarc skips a context with the same address, which may be that of a destroyed one.
+        // SAFETY: the context is retained until `self` is dropped.
         unsafe { set_current(self.raw()) }.of("cuCtxSetCurrent")
     }
 
@@ -67,7 +67,7 @@ impl Context {
         10 * major + minor
     }
 
-    /// Its free bytes and all its bytes.
+    /// Free and total bytes of its memory.
     ///
     /// # Errors
     /// The device is lost.
@@ -76,11 +76,10 @@ impl Context {
         Ok((free as u64, total as u64))
     }
 
-    /// Whether this GPU can write into `other`'s memory without passing the host; if so it may from now on. A GPU reaches
-    /// itself.
+    /// Whether this GPU can access `other`'s memory directly; enables that if so. A GPU can always access itself.
     ///
     /// # Errors
-    /// The driver refuses what it said it could.
+    /// The driver refuses peer access that it reported as possible.
     pub fn reach(&self, other: &Context) -> Result<bool, DeviceError> {
         if self.raw() == other.raw() {
             return Ok(true);
@@ -93,7 +92,7 @@ impl Context {
             return Ok(false);
         }
         self.within(|| {
-            // SAFETY: both contexts are held.
+            // SAFETY: both contexts are retained.
             match unsafe { cuCtxEnablePeerAccess(other.raw(), 0) } {
                 CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(true),
                 code => code.of("cuCtxEnablePeerAccess").map(|()| true),
@@ -101,9 +100,10 @@ impl Context {
         })
     }
 
-    /// Does `what` with this context current, and leaves the thread's own as it was: what is dropped may be another GPU's.
+    /// Runs `what` with this context current, then restores the thread's own: a dropped object may belong to another
+    /// GPU.
     pub(super) fn within<T>(&self, what: impl FnOnce() -> Result<T, DeviceError>) -> Result<T, DeviceError> {
-        // SAFETY: the context is held until `self` is gone.
+        // SAFETY: the context is retained until `self` is dropped.
         unsafe { cuCtxPushCurrent_v2(self.raw()) }.of("cuCtxPushCurrent")?;
         let answer = what();
         let mut popped = std::ptr::null_mut();

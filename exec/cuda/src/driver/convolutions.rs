@@ -1,4 +1,4 @@
-//! Convolutions by cuDNN: a plan for each that a stream is given, made once.
+//! Runs convolutions by cuDNN, with a plan for each, made once.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ pub(super) struct Convolutions {
 struct Plan {
     pass: Pass,
     bias: TensorShape,
-    /// Whether cuDNN adds biases and rectifies in the same pass, as far as is known: it says so only when asked to do it, and is
-    /// not asked in bf16, where it takes biases in bf16 alone.
+    /// Whether cuDNN fuses bias and ReLU into the pass, as far as is known: it reports that only when asked to do it.
+    /// It is not asked in bf16, where it takes biases in bf16 alone.
     fuses: bool,
 }
 
@@ -41,13 +41,13 @@ struct Handle {
     context: Arc<Context>,
 }
 
-// SAFETY: cuDNN's handles may go from thread to thread, as long as one uses them at a time: whoever has it borrows it for that.
+// SAFETY: cuDNN's handles may move between threads, as long as one uses them at a time; a user borrows it exclusively.
 unsafe impl Send for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
         let raw = self.raw;
-        // SAFETY: nobody else has it. What is not freed ends with the process.
+        // SAFETY: it has no other owner. What is not freed ends with the process.
         let _ = self.context.within(|| unsafe { call!(dnn::cudnnDestroy(raw)) }.done());
     }
 }
@@ -59,12 +59,12 @@ impl Convolutions {
         // SAFETY: the address outlives the call.
         unsafe { call!(dnn::cudnnCreate(&mut raw)) }.done()?;
         let handle = Handle { raw, context: Arc::clone(stream.context()) };
-        // SAFETY: both are alive, and whoever has this has the stream.
+        // SAFETY: both are alive, and the owner of this value holds the stream.
         unsafe { call!(dnn::cudnnSetStream(raw, stream.raw().cast())) }.done()?;
         Ok(Convolutions { handle, rectifier: Rectifier::new()?, plans: Plans::new() })
     }
 
-    /// Makes the plan of a pass, if there is none yet, and says how many bytes of workspace it wants.
+    /// Makes the plan of a pass unless it exists, and returns the bytes of workspace that it needs.
     pub(super) fn prepare(&mut self, of: &Convolve, limits: Limits) -> Result<u64, DeviceError> {
         check(of)?;
         let plan = self.plans.prepare((of.of, of.pass), || {
@@ -76,10 +76,10 @@ impl Convolutions {
         Ok(staging::behind(plan.pass.workspace as u64) + staging::bytes(of))
     }
 
-    /// Plays a pass that was prepared, with a workspace of at least as many bytes as that said; what is left to do is given back.
+    /// Runs a prepared pass, with a workspace of at least the bytes that it needs; returns what is left to do.
     ///
     /// # Safety
-    /// The addresses are those of tensors with the convolution's sizes.
+    /// The addresses are those of tensors of the convolution's sizes.
     pub(super) unsafe fn play(
         &mut self,
         of: &Convolve,
@@ -88,7 +88,7 @@ impl Convolutions {
     ) -> Result<Option<Call>, DeviceError> {
         let plan = self.plans.get((of.of, of.pass))?;
         let staged = Staged::new(of, workspace + staging::behind(plan.pass.workspace as u64));
-        // SAFETY: as the caller says; the workspace has room for the copies.
+        // SAFETY: as the caller promises; the workspace has space for the copies.
         unsafe {
             staged.begin(stream)?;
             let added = plan.play(&staged.of, self.handle.raw, &self.rectifier, workspace)?;
@@ -99,7 +99,7 @@ impl Convolutions {
 }
 
 impl Plan {
-    /// Gives the pass to cuDNN, and says whether the bias is part of it.
+    /// Submits the pass to cuDNN, and returns whether it includes the bias.
     ///
     /// # Safety
     /// As [`Convolutions::play`].
@@ -114,22 +114,22 @@ impl Plan {
         let tensors = Tensors { left, right, result, workspace };
         let asked = of.rectified && self.fuses && of.of.precision != Precision::Bf16;
         if let Some(bias) = of.bias.filter(|bias| asked && bias % staging::ALIGNMENT == 0) {
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             let answer = unsafe {
                 self.pass.play_biased(handle, &tensors, (&self.bias, bias as *mut _), rectifier.raw().cast())
             };
-            // So cuDNN says that it has done nothing, for it does not do this.
+            // cuDNN reports so that it has done nothing, because it does not support this.
             self.fuses = !answer.code().is_some_and(|code| (2000..4000).contains(&code));
             if self.fuses {
                 return answer.done().map(|()| true);
             }
         }
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         unsafe { self.pass.play(handle, &tensors, of.accumulate) }.map(|()| false)
     }
 }
 
-/// What a command must be beside its sizes, which cuDNN checks.
+/// Checks a command, except for its sizes, which cuDNN checks.
 fn check(of: &Convolve) -> Result<(), DeviceError> {
     let plain = of.pass == ConvolutionPass::Forward && !of.accumulate;
     let reason = match of {

@@ -1,4 +1,4 @@
-//! Copies on a stream: to a device, from it, on it and between two.
+//! Copies on a stream: to a device, from it, within it and between two.
 //!
 //! cudarc's safe copies take typed slices of its own memory; commands and messages have addresses and bytes.
 
@@ -12,44 +12,44 @@ use super::status::{Status, refused};
 use super::stream::Stream;
 
 impl Stream {
-    /// `bytes` bytes from the host's `from` to the device's `to`, in the stream's order.
+    /// Copies `bytes` bytes from host address `from` to device address `to`, in stream order.
     ///
     /// # Errors
     /// The device is lost.
     ///
     /// # Safety
-    /// Both have as many bytes and stay until the stream has come to it; nobody writes `from` before.
+    /// Both have that many bytes and stay valid until the copy is done; `from` is not written before.
     pub unsafe fn upload(&self, to: u64, from: *const u8, bytes: u64) -> Result<(), DeviceError> {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         some(bytes, "cuMemcpyHtoDAsync", |bytes| unsafe { cuMemcpyHtoDAsync_v2(to, from.cast(), bytes, self.raw()) })
     }
 
-    /// `bytes` bytes from the device's `from` to the host's `to`, in the stream's order.
+    /// Copies `bytes` bytes from device address `from` to host address `to`, in stream order.
     ///
     /// # Errors
     /// The device is lost.
     ///
     /// # Safety
-    /// Both have as many bytes and stay until the stream has come to it; nobody reads or writes `to` before.
+    /// Both have that many bytes and stay valid until the copy is done; `to` is not accessed before.
     pub unsafe fn download(&self, to: *mut u8, from: u64, bytes: u64) -> Result<(), DeviceError> {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         some(bytes, "cuMemcpyDtoHAsync", |bytes| unsafe { cuMemcpyDtoHAsync_v2(to.cast(), from, bytes, self.raw()) })
     }
 
-    /// `bytes` bytes from `from` to `to`, both on the device, in the stream's order.
+    /// Copies `bytes` bytes from `from` to `to`, both on the device, in stream order.
     ///
     /// # Errors
     /// The device is lost.
     ///
     /// # Safety
-    /// Both have as many bytes, stay until the stream has come to it, and do not overlap.
+    /// Both have that many bytes, stay valid until the copy is done, and do not overlap.
     pub unsafe fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<(), DeviceError> {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         some(bytes, "cuMemcpyDtoDAsync", |bytes| unsafe { memcpy_dtod_async(to, from, bytes, self.raw()) })
     }
 
-    /// `bytes` bytes from `from` on this stream's device to `to` on `there`'s, in this stream's order; past the host where
-    /// the devices reach each other ([`Context::reach`]).
+    /// Copies `bytes` bytes from `from` on this stream's device to `to` on `there`'s, in this stream's order; without
+    /// passing through the host where the devices can access each other ([`Context::reach`]).
     ///
     /// # Errors
     /// A device is lost.
@@ -57,12 +57,12 @@ impl Stream {
     /// # Safety
     /// As [`Stream::copy`].
     pub unsafe fn send(&self, there: &Context, to: u64, from: u64, bytes: u64) -> Result<(), DeviceError> {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         unsafe { self.across((there, to), (self.context(), from), bytes) }
     }
 
-    /// `bytes` bytes from `from` on `there`'s device to `to` on this stream's, in this stream's order; past the host as with
-    /// [`Stream::send`].
+    /// Copies `bytes` bytes from `from` on `there`'s device to `to` on this stream's, in this stream's order; the path
+    /// is as in [`Stream::send`].
     ///
     /// # Errors
     /// A device is lost.
@@ -70,7 +70,7 @@ impl Stream {
     /// # Safety
     /// As [`Stream::copy`].
     pub unsafe fn fetch(&self, to: u64, there: &Context, from: u64, bytes: u64) -> Result<(), DeviceError> {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         unsafe { self.across((self.context(), to), (there, from), bytes) }
     }
 
@@ -84,45 +84,45 @@ impl Stream {
     ) -> Result<(), DeviceError> {
         let (there, here) = (there.raw(), here.raw());
         if here == there {
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             return unsafe { self.copy(to, from, bytes) };
         }
-        // SAFETY: as the caller says; both contexts are held.
+        // SAFETY: as the caller promises; both contexts are retained.
         some(bytes, "cuMemcpyPeerAsync", |bytes| unsafe { memcpy_peer_async(there, to, here, from, bytes, self.raw()) })
     }
 
-    /// `byte` in `bytes` bytes from `to` on, in the stream's order.
+    /// Sets `bytes` bytes from `to` on to `byte`, in stream order.
     ///
     /// # Errors
     /// The device is lost.
     ///
     /// # Safety
-    /// It has as many bytes and stays until the stream has come to it.
+    /// It has that many bytes and stays valid until this is done.
     pub unsafe fn fill(&self, to: u64, byte: u8, bytes: u64) -> Result<(), DeviceError> {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         some(bytes, "cuMemsetD8Async", |bytes| unsafe { memset_d8_async(to, byte, bytes, self.raw()) })
     }
 
-    /// Writes `from` into `memory`, `offset` bytes behind its beginning, and waits until it is there.
+    /// Writes `from` into `memory` at byte `offset`, and waits until that is done.
     ///
     /// # Errors
-    /// It does not lie inside; the device is lost.
+    /// The range exceeds the memory; the device is lost.
     pub fn write(&self, memory: &DeviceMemory, offset: u64, from: &[u8]) -> Result<(), DeviceError> {
         let bytes = from.len() as u64;
         inside(memory, offset, bytes)?;
-        // SAFETY: it lies inside, and both stay borrowed until it is done.
+        // SAFETY: the range is inside, and both stay borrowed until it is done.
         unsafe { self.upload(memory.address() + offset, from.as_ptr(), bytes) }?;
         self.synchronize()
     }
 
-    /// Reads `to` out of `memory`, `offset` bytes behind its beginning, when the stream has come to it.
+    /// Reads `to` from `memory` at byte `offset`, after all earlier work on the stream.
     ///
     /// # Errors
-    /// It does not lie inside; the device is lost.
+    /// The range exceeds the memory; the device is lost.
     pub fn read(&self, memory: &DeviceMemory, offset: u64, to: &mut [u8]) -> Result<(), DeviceError> {
         let bytes = to.len() as u64;
         inside(memory, offset, bytes)?;
-        // SAFETY: it lies inside, and both stay borrowed until it is done.
+        // SAFETY: the range is inside, and both stay borrowed until it is done.
         unsafe { self.download(to.as_mut_ptr(), memory.address() + offset, bytes) }?;
         self.synchronize()
     }
@@ -135,7 +135,7 @@ fn inside(memory: &DeviceMemory, offset: u64, bytes: u64) -> Result<(), DeviceEr
     }
 }
 
-/// A call for some bytes; what is for none is not made.
+/// Makes a call for some bytes; skips it for zero bytes.
 fn some<S: Status<Value = ()>>(bytes: u64, name: &str, call: impl FnOnce(usize) -> S) -> Result<(), DeviceError> {
     if bytes == 0 { Ok(()) } else { call(bytes as usize).of(name) }
 }

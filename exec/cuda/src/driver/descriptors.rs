@@ -1,6 +1,6 @@
-//! Handles and descriptors of cuDNN and cuBLASLt, each destroyed when it is dropped.
+//! Owns handles and descriptors of cuDNN and cuBLASLt; each is destroyed when it is dropped.
 //!
-//! cudarc's safe ones know no groups, no dilation and no layouts of cuBLASLt, and take statuses for enums (`calls`).
+//! cudarc's safe types lack groups, dilation and cuBLASLt's layouts, and read statuses as enums (`calls`).
 
 use std::ffi::c_int;
 
@@ -12,7 +12,7 @@ use super::calls::call;
 use super::status::refused;
 use crate::command::Convolution;
 
-/// Defines owners: `Name = type, function that makes it with its parameters, function that destroys it;`.
+/// Defines owners: `Name = type, create function with its parameters, destroy function;`.
 macro_rules! owners {
     ($($(#[$doc:meta])* $name:ident = $raw:ty, $library:ident::$create:ident($($given:ident: $type:ty),*), $destroy:ident;)*) => { $(
         $(#[$doc])*
@@ -37,7 +37,8 @@ macro_rules! owners {
 
         impl Drop for $name {
             fn drop(&mut self) {
-                // SAFETY: it was made by its only constructor, and nobody else has it. What is not freed ends with the process.
+                // SAFETY: it was made by its only constructor, and has no other owner. What is not freed ends with the
+                // process.
                 let _ = unsafe { call!($library::$destroy(self.0)) };
             }
         }
@@ -45,27 +46,27 @@ macro_rules! owners {
 }
 
 owners! {
-    /// A tensor `[n, c, h, w]` without gaps, or `[n, h, w, c]` with channels last.
+    /// Shape of a dense tensor `[n, c, h, w]`, or `[n, h, w, c]` with channels last.
     TensorShape = dnn::cudnnTensorDescriptor_t, dnn::cudnnCreateTensorDescriptor(), cudnnDestroyTensorDescriptor;
-    /// Filters `[k, c, h, w]` without gaps, or `[k, h, w, c]` with channels last.
+    /// Shape of dense filters `[k, c, h, w]`, or `[k, h, w, c]` with channels last.
     FilterShape = dnn::cudnnFilterDescriptor_t, dnn::cudnnCreateFilterDescriptor(), cudnnDestroyFilterDescriptor;
     /// A convolution's window.
     Window = dnn::cudnnConvolutionDescriptor_t, dnn::cudnnCreateConvolutionDescriptor(), cudnnDestroyConvolutionDescriptor;
     /// A ReLU.
     Rectifier = dnn::cudnnActivationDescriptor_t, dnn::cudnnCreateActivationDescriptor(), cudnnDestroyActivationDescriptor;
-    /// cuBLASLt.
+    /// A handle of cuBLASLt.
     Multiplier = lt::cublasLtHandle_t, lt::cublasLtCreate(), cublasLtDestroy;
-    /// A matrix, column by column.
+    /// Layout of a column-major matrix.
     MatrixShape = lt::cublasLtMatrixLayout_t,
         lt::cublasLtMatrixLayoutCreate(of: lt::cudaDataType, rows: u64, columns: u64, stride: i64), cublasLtMatrixLayoutDestroy;
-    /// What a product does.
+    /// Options of a product.
     Operation = lt::cublasLtMatmulDesc_t,
         lt::cublasLtMatmulDescCreate(factors: lt::cublasComputeType_t, scale: lt::cudaDataType), cublasLtMatmulDescDestroy;
-    /// What its algorithm may take.
+    /// Limits for the choice of its algorithm.
     Preference = lt::cublasLtMatmulPreference_t, lt::cublasLtMatmulPreferenceCreate(), cublasLtMatmulPreferenceDestroy;
 }
 
-/// How elements lie; sizes are told in the same order for both.
+/// The format of elements; sizes are passed in the same order for both.
 fn format(channels_last: bool) -> dnn::cudnnTensorFormat_t {
     if channels_last {
         dnn::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC
@@ -75,7 +76,7 @@ fn format(channels_last: bool) -> dnn::cudnnTensorFormat_t {
 }
 
 impl TensorShape {
-    /// Of samples, channels, height and width.
+    /// For samples, channels, height and width.
     pub(super) fn new(
         of: dnn::cudnnDataType_t,
         channels_last: bool,
@@ -90,7 +91,7 @@ impl TensorShape {
 }
 
 impl FilterShape {
-    /// Of filters, channels of a group, height and width.
+    /// For filters, channels of a group, height and width.
     pub(super) fn new(
         of: dnn::cudnnDataType_t,
         channels_last: bool,
@@ -132,7 +133,7 @@ impl Window {
 impl Rectifier {
     pub(super) fn new() -> Result<Rectifier, DeviceError> {
         let mode = dnn::cudnnActivationMode_t::CUDNN_ACTIVATION_RELU;
-        // cudnnConvolutionBiasActivationForward takes nothing else; so a NaN is not seen here but where it goes next.
+        // cudnnConvolutionBiasActivationForward supports nothing else; so a NaN becomes visible only in later layers.
         let not_a_number = dnn::cudnnNanPropagation_t::CUDNN_NOT_PROPAGATE_NAN;
         let rectifier = Rectifier::created()?;
         // SAFETY: it has just been made.
@@ -145,7 +146,7 @@ impl Operation {
     /// Sets an attribute whose type in C is `T`.
     pub(super) fn set<T: Copy>(&self, what: lt::cublasLtMatmulDescAttributes_t, value: T) -> Result<(), DeviceError> {
         let from = (&raw const value).cast();
-        // SAFETY: it is alive, and the library reads as many bytes of the value as it has.
+        // SAFETY: it is alive, and the library reads exactly the bytes of the value.
         unsafe { call!(lt::cublasLtMatmulDescSetAttribute(self.0, what, from, size_of::<T>())) }.done()
     }
 }
@@ -158,7 +159,7 @@ impl Preference {
         value: T,
     ) -> Result<(), DeviceError> {
         let from = (&raw const value).cast();
-        // SAFETY: it is alive, and the library reads as many bytes of the value as it has.
+        // SAFETY: it is alive, and the library reads exactly the bytes of the value.
         unsafe { call!(lt::cublasLtMatmulPreferenceSetAttribute(self.0, what, from, size_of::<T>())) }.done()
     }
 }

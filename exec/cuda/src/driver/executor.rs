@@ -1,4 +1,4 @@
-//! What plays commands on a stream: the project's kernels, cuDNN's convolutions, cuBLASLt's products.
+//! Executes commands on a stream: the project's kernels, cuDNN's convolutions, cuBLASLt's products.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use super::status::refused;
 use super::stream::Stream;
 use crate::command::Command;
 
-/// Plays commands on one stream. It finds algorithms in [`Executor::choose`] and takes memory in [`Executor::take`] alone.
+/// Executes commands on one stream. Only [`Executor::choose`] selects algorithms, and only [`Executor::take`] allocates
+/// memory.
 #[derive(Debug)]
 pub struct Executor {
     convolutions: Convolutions,
@@ -30,7 +31,7 @@ impl Executor {
     /// An executor for a stream of the device that the modules are on.
     ///
     /// # Errors
-    /// cuDNN or cuBLASLt do not start, or the modules are another device's.
+    /// cuDNN or cuBLASLt does not start, or the modules belong to another device.
     pub fn new(stream: &Arc<Stream>, modules: &Arc<Modules>, limits: Limits) -> Result<Executor, DeviceError> {
         let context = stream.context();
         if context.raw() != modules.context().raw() {
@@ -51,13 +52,13 @@ impl Executor {
         self.stream.context()
     }
 
-    /// Bytes of its workspace, which all that it plays shares.
+    /// Bytes of its workspace, which all its commands share.
     pub fn workspace_bytes(&self) -> u64 {
         self.workspace.as_ref().map_or(0, DeviceMemory::bytes)
     }
 
-    /// Finds the algorithms of `commands`, and says how many bytes of workspace the neediest wants; nothing is taken by that.
-    /// What was chosen before stays so. The thread must be bound to the context.
+    /// Selects the algorithms of `commands`, and returns the largest workspace in bytes that one of them needs;
+    /// allocates nothing. Earlier selections are kept. The thread must be bound to the context.
     ///
     /// # Errors
     /// A library has no algorithm for a command.
@@ -74,13 +75,13 @@ impl Executor {
         Ok(bytes)
     }
 
-    /// Takes a workspace of at least so many bytes. The thread must be bound to the context.
+    /// Allocates a workspace of at least `bytes` bytes. The thread must be bound to the context.
     ///
     /// # Errors
-    /// It is not to be had.
+    /// Too little memory.
     pub fn take(&mut self, bytes: u64) -> Result<(), DeviceError> {
         if bytes > self.workspace_bytes() {
-            // The old one goes first, for both may not fit; what still uses it ends before.
+            // The old one is freed first, since both may not fit; work that uses it must end before.
             self.stream.synchronize()?;
             self.workspace = None;
             let what = "the workspace of convolutions and products";
@@ -90,7 +91,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Chooses and takes, so that [`Executor::play`] does neither.
+    /// Selects and allocates, so that [`Executor::play`] does neither.
     ///
     /// # Errors
     /// As [`Executor::choose`] and [`Executor::take`].
@@ -99,19 +100,20 @@ impl Executor {
         self.take(bytes)
     }
 
-    /// Gives the stream all of `commands`, prepared if they are not. The thread must be bound to the context.
+    /// Submits all of `commands` to the stream, preparing them if needed. The thread must be bound to the context.
     ///
     /// # Errors
-    /// A library refuses a command, which may be known only later and by another call; those before it have been given.
+    /// A library refuses a command, which may be reported only by a later call; the commands before it have been
+    /// submitted.
     ///
     /// # Safety
-    /// Addresses are the device's, with as many bytes as the commands touch, until the stream is through.
+    /// Addresses are the device's, with as many bytes as the commands access, until the stream is done.
     pub unsafe fn play(&mut self, commands: &[Command]) -> Result<(), DeviceError> {
         self.prepare(commands)?;
         let workspace = self.workspace.as_ref().map_or(0, DeviceMemory::address);
         for command in commands {
             let mut rest = None;
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             unsafe {
                 match command {
                     Command::Launch(call) => self.modules.launch(&self.stream, call)?,
@@ -127,7 +129,7 @@ impl Executor {
         Ok(())
     }
 
-    /// How often the workspace has moved: what holds its address is of no use after that.
+    /// How often the workspace has moved: whatever holds its address is invalid after that.
     pub(super) fn moves(&self) -> u64 {
         self.moves
     }

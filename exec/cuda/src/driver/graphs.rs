@@ -1,8 +1,9 @@
-//! Lists of commands that are given again and again, caught once as CUDA graphs and launched as such.
+//! Captures repeating lists of commands once as CUDA graphs, and launches these from then on.
 //!
-//! A list is played when it is first seen, caught when it is seen again, and launched from then on: a step of a training run
-//! costs one launch for each of its lists. A command whose numbers change is played by itself, and what lies before and behind
-//! it are lists of their own. Lists are found by a hash and launched only if they are equal, addresses and numbers included.
+//! A list is executed command by command when it is first seen, captured when it is seen again, and launched from then
+//! on: a training step costs one launch for each of its lists. A command whose numbers change is executed by itself,
+//! and the commands before and after it form lists of their own. Lists are found by a hash and launched only if they
+//! are equal, including addresses and numbers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,12 +17,12 @@ use super::prints::{Forms, Print, make_room};
 use super::status::{Status, refused};
 use crate::command::Command;
 
-/// Lists that are remembered at most for each micro-batch in flight: more than a step has pieces between its exchanges.
+/// The most lists kept per micro-batch in flight: more than a step has pieces between its exchanges.
 const KEPT: usize = 256;
-/// Commands of a list that is worth a graph.
+/// Fewest commands of a list that are worth a graph.
 const LEAST: usize = 2;
 
-/// Plays lists on an executor's stream, as graphs where they repeat.
+/// Executes lists on an executor's stream, as graphs where they repeat.
 #[derive(Debug)]
 pub struct Graphs {
     forms: Forms,
@@ -33,16 +34,16 @@ pub struct Graphs {
     executor: Executor,
 }
 
-/// How often lists, or what lies between commands that change, were played in which way.
+/// How often lists, or pieces between changing commands, were executed in which way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Command by command.
     pub eager: u64,
-    /// Caught.
+    /// Captured.
     pub caught: u64,
-    /// As a graph, the first time after it was caught included.
+    /// As a graph, including the first time after capture.
     pub launched: u64,
-    /// Lists that a library would not have caught.
+    /// Lists that a library would not let be captured.
     pub refused: u64,
 }
 
@@ -50,7 +51,7 @@ pub struct Counts {
 struct List {
     print: u64,
     state: State,
-    /// When it was last played.
+    /// When it was last used.
     used: u64,
 }
 
@@ -58,15 +59,15 @@ struct List {
 enum State {
     /// Once.
     Seen,
-    /// Caught, with the workspace that the executor had after so many moves.
+    /// Captured, with the number of moves of the executor's workspace by then.
     Caught { commands: Vec<Command>, graph: Graph, moves: u64 },
-    /// A library does not let it be caught.
+    /// A library does not let it be captured.
     Refused,
 }
 
 struct Graph(CudaGraph);
 
-// SAFETY: it is only handed to the driver, whose calls may come from any thread, one at a time.
+// SAFETY: it is only passed to the driver, whose calls may come from any thread, one at a time.
 unsafe impl Send for Graph {}
 
 impl fmt::Debug for Graph {
@@ -76,7 +77,8 @@ impl fmt::Debug for Graph {
 }
 
 impl Graphs {
-    /// For an executor, whose lists are those of this number of micro-batches in flight; without `on` every list is played command by command.
+    /// For an executor of lists from `in_flight` micro-batches in flight; without `on` every list is executed command
+    /// by command.
     pub fn new(executor: Executor, on: bool, in_flight: usize) -> Graphs {
         let (forms, lists, counts) = (Forms::default(), Vec::new(), Counts::default());
         Graphs { forms, lists, counts, clock: 0, kept: KEPT * in_flight, on, executor }
@@ -87,17 +89,17 @@ impl Graphs {
         &self.executor
     }
 
-    /// The executor, to prepare lists or to play what does not repeat.
+    /// The executor, to prepare lists or to execute what does not repeat.
     pub fn executor_mut(&mut self) -> &mut Executor {
         &mut self.executor
     }
 
-    /// What has been played so far.
+    /// How lists have been executed so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Gives the stream all of `commands`. The thread must be bound to the context.
+    /// Submits all of `commands` to the stream. The thread must be bound to the context.
     ///
     /// # Errors
     /// As [`Executor::play`].
@@ -106,7 +108,7 @@ impl Graphs {
     /// As [`Executor::play`].
     pub unsafe fn play(&mut self, commands: &[Command]) -> Result<(), DeviceError> {
         if !self.on {
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             return unsafe { self.eagerly(commands) };
         }
         self.clock += 1;
@@ -114,16 +116,16 @@ impl Graphs {
         for piece in self.forms.pieces(&prints, self.clock, self.kept) {
             let commands = &commands[piece.range];
             match piece.print.filter(|_| commands.len() >= LEAST) {
-                // SAFETY: as the caller says.
+                // SAFETY: as the caller promises.
                 Some(print) => unsafe { self.steady(commands, print) }?,
-                // SAFETY: as the caller says.
+                // SAFETY: as the caller promises.
                 None => unsafe { self.eagerly(commands) }?,
             }
         }
         Ok(())
     }
 
-    /// Plays a list that may repeat.
+    /// Executes a list that may repeat.
     ///
     /// # Safety
     /// As [`Executor::play`].
@@ -131,7 +133,7 @@ impl Graphs {
         let Some(at) = self.lists.iter().position(|list| list.print == print) else {
             make_room(&mut self.lists, self.kept, |list| list.used);
             self.lists.push(List { print, state: State::Seen, used: self.clock });
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             return unsafe { self.eagerly(commands) };
         };
         self.lists[at].used = self.clock;
@@ -142,7 +144,7 @@ impl Graphs {
             State::Refused => false,
         };
         if stale {
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             self.lists[at].state = unsafe { self.catch(commands) }?;
         }
         match &self.lists[at].state {
@@ -151,7 +153,7 @@ impl Graphs {
                 self.counts.launched += 1;
                 Ok(())
             }
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             _ => unsafe { self.eagerly(commands) },
         }
     }
@@ -160,21 +162,22 @@ impl Graphs {
     /// As [`Executor::play`].
     unsafe fn eagerly(&mut self, commands: &[Command]) -> Result<(), DeviceError> {
         self.counts.eager += 1;
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         unsafe { self.executor.play(commands) }
     }
 
-    /// Catches a list; nothing of it is played by that.
+    /// Captures a list without executing it.
     ///
     /// # Errors
-    /// The device is lost. Any other reason is one to play the list command by command, which finds it again if it matters.
+    /// The device is lost. On any other error the list is executed command by command, which reports the error again if
+    /// it matters.
     ///
     /// # Safety
     /// As [`Executor::play`].
     unsafe fn catch(&mut self, commands: &[Command]) -> Result<State, DeviceError> {
-        // Memory cannot be taken while the stream is being caught.
+        // Memory cannot be allocated during capture.
         self.executor.prepare(commands)?;
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         match unsafe { self.instance(commands) } {
             Ok(graph) => {
                 self.counts.caught += 1;
@@ -194,7 +197,7 @@ impl Graphs {
         let stream = Arc::clone(self.executor.stream().cuda());
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         stream.begin_capture(mode).of("cuStreamBeginCapture")?;
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         let played = unsafe { self.executor.play(commands) };
         let made = stream.end_capture(CUgraphInstantiate_flags(0)).of("a graph's capture");
         played?;

@@ -1,6 +1,7 @@
-//! Memory on a device, and memory of the host that a device copies from and to by itself, which is cudarc's.
+//! Allocates device memory, and page-locked host memory (cudarc's) for asynchronous copies.
 //!
-//! Its slices of a device's memory are not used: they come out of pools, which other GPUs and MPI libraries do not reach.
+//! cudarc's slices of device memory are not used: they come from pools, which other GPUs and MPI libraries cannot
+//! access.
 
 use std::sync::Arc;
 
@@ -12,16 +13,16 @@ use lockstep_exec::device::DeviceError;
 use super::context::Context;
 use super::status::{Status, full, refused};
 
-/// What fresh memory holds.
+/// The initial content of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fill {
     /// Zeros.
     Zeros,
-    /// Bytes of which every number is none (a NaN), so that what is read before it was written shows.
+    /// Bytes that are NaN in every number format, so that reading unwritten memory shows.
     Poison,
 }
 
-/// Memory on a device, freed when dropped. Its address is a multiple of 256.
+/// Device memory, freed when dropped. Its address is a multiple of 256.
 #[derive(Debug)]
 pub struct DeviceMemory {
     context: Arc<Context>,
@@ -30,13 +31,13 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// `bytes` bytes for `what`, filled before this returns.
+    /// Allocates `bytes` bytes for `what`, filled before this returns.
     ///
     /// # Errors
-    /// They are not to be had, with what is free; the device is lost.
+    /// Too little memory, with what is free; the device is lost.
     pub fn new(context: &Arc<Context>, what: &str, bytes: u64, fill: Fill) -> Result<DeviceMemory, DeviceError> {
         context.within(|| {
-            // The driver gives no memory of no bytes, but an empty tensor has an address too.
+            // The driver gives no memory for zero bytes, but an empty tensor has an address too.
             // SAFETY: it is filled below.
             let address = match unsafe { malloc_sync(bytes.max(1) as usize) } {
                 Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => return Err(full(what, bytes)),
@@ -45,20 +46,20 @@ impl DeviceMemory {
             let memory = DeviceMemory { context: Arc::clone(context), address, bytes };
             let byte = if fill == Fill::Zeros { 0 } else { 0xff };
             let default = stream::null();
-            // SAFETY: the memory has just been given, and has as many bytes.
+            // SAFETY: the memory has just been allocated with that many bytes.
             unsafe { memset_d8_async(address, byte, bytes as usize, default) }.of("cuMemsetD8Async")?;
-            // SAFETY: the default stream always is. Other streams do not wait for it, so this thread does.
+            // SAFETY: the default stream always exists. Other streams do not wait for it, so this thread does.
             unsafe { stream::synchronize(default) }.of("cuStreamSynchronize")?;
             Ok(memory)
         })
     }
 
-    /// Where it begins.
+    /// Its address.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Its bytes.
+    /// Its size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -72,27 +73,28 @@ impl DeviceMemory {
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         let address = self.address;
-        // SAFETY: nobody else frees it. The driver waits for what still works on it; a lost device has nothing to give back.
+        // SAFETY: it is freed only here. The driver waits for pending work on it; on a lost device there is nothing to
+        // free.
         let _ = self.context.within(|| unsafe { free_sync(address) }.of("cuMemFree"));
     }
 }
 
-/// Memory of the host that stays where it is, so that copies from and to a device run beside the host's work. Its address is
-/// a multiple of 4,096 and every context's; freed when dropped.
+/// Page-locked host memory, so that copies to and from a device run asynchronously. Its address is a multiple of 4,096
+/// and valid in every context; freed when dropped.
 #[derive(Debug)]
 pub struct PinnedMemory {
     context: Arc<Context>,
-    /// Asked for its address once: it waits whenever it is asked.
+    /// Its address is queried once, since cudarc waits at every query.
     held: Option<PinnedHostSlice<u8>>,
     start: usize,
     bytes: u64,
 }
 
 impl PinnedMemory {
-    /// `bytes` zero bytes.
+    /// Allocates `bytes` zero bytes.
     ///
     /// # Errors
-    /// The host has no such memory left, or the device is lost.
+    /// The host has no page-locked memory left, or the device is lost.
     pub fn new(context: &Arc<Context>, bytes: u64) -> Result<PinnedMemory, DeviceError> {
         let (start, held) = context.within(|| {
             // SAFETY: it is filled below.
@@ -113,17 +115,17 @@ impl PinnedMemory {
         Ok(PinnedMemory { context: Arc::clone(context), held: Some(held), start, bytes })
     }
 
-    /// Where it begins.
+    /// Its address.
     pub fn start(&self) -> *mut u8 {
         self.start as *mut u8
     }
 
-    /// Where it begins, as numbers.
+    /// Its address, as fp32 numbers.
     pub fn floats(&self) -> *mut f32 {
         self.start().cast()
     }
 
-    /// Its bytes.
+    /// Its size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -132,7 +134,7 @@ impl PinnedMemory {
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
         let held = self.held.take();
-        // A lost device has nothing to give back.
+        // On a lost device there is nothing to free.
         let _ = self.context.within(|| {
             drop(held);
             Ok(())

@@ -1,4 +1,4 @@
-//! The project's kernels on a device: every unit compiled for its architecture, loaded, and every function found.
+//! Loads the project's kernels on a device: compiles every unit for its architecture and looks up every function.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -25,10 +25,10 @@ pub struct Modules {
 }
 
 impl Modules {
-    /// Compiles what `cache` does not have, and loads all of it.
+    /// Compiles what `cache` does not have, and loads everything.
     ///
     /// # Errors
-    /// The compiler does not know the device's architecture, or refuses a unit; the device has no memory left or is lost.
+    /// The compiler does not know the device's architecture, or refuses a unit; the device is out of memory or lost.
     pub fn load(context: &Arc<Context>, cache: &Cache) -> Result<Modules, DeviceError> {
         let nvrtc = Nvrtc::load(context.places()).map_err(|not| DeviceError::Unavailable(not.to_string()))?;
         let version = nvrtc.version().map_err(compiler)?;
@@ -45,7 +45,7 @@ impl Modules {
         Ok(all)
     }
 
-    /// How many units were compiled; the others were in the cache.
+    /// Number of units compiled; the others were in the cache.
     pub fn compiled(&self) -> usize {
         self.compiled
     }
@@ -53,23 +53,25 @@ impl Modules {
     /// Launches a kernel on a stream of this device.
     ///
     /// # Errors
-    /// The device is lost, or a kernel is not there.
+    /// The device is lost, or a kernel is missing.
     ///
     /// # Safety
-    /// Addresses are the device's, or another's that it reaches, with as many bytes as the kernel touches, until the stream is through.
+    /// Addresses are this device's, or another's that it can access, with as many bytes as the kernel accesses, until
+    /// the stream is done.
     pub(crate) unsafe fn launch(&self, stream: &Stream, call: &Call) -> Result<(), DeviceError> {
         let function = self.function(call.entry.function)?;
         let value = |value: &Vec<u8>| value.as_ptr().cast::<c_void>().cast_mut();
         let mut values: Vec<*mut c_void> = call.arguments.iter().map(|argument| value(&argument.value)).collect();
         let (blocks, threads, shared) = (call.geometry.blocks, call.geometry.threads, call.geometry.shared_bytes);
         let (function, stream) = (function.cu_function(), stream.raw());
-        // cudarc's builder takes typed arguments; these are bytes by now.
-        // SAFETY: the table's types are the kernel's parameters, which the compiler has checked; values are read in the call.
+        // cudarc's builder takes typed arguments; here they are already bytes.
+        // SAFETY: the table's types are the kernel's parameters, as the compiler has checked; values are read during
+        // the call.
         unsafe { launch_kernel(function, (blocks, 1, 1), (threads, 1, 1), shared, stream, &mut values) }
             .of(call.entry.function)
     }
 
-    /// The device that they are on.
+    /// Its device.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
@@ -79,7 +81,7 @@ impl Modules {
     }
 
     fn load_unit(&mut self, unit: Unit, key: Key<'_>, nvrtc: &Nvrtc, cache: &Cache) -> Result<(), DeviceError> {
-        // What the driver does not take from the cache is as good as not there.
+        // A cached program that the driver refuses counts as missing.
         let kept = cache.read(key).and_then(|program| self.load_program(unit, &program).ok());
         if kept.is_some() {
             return Ok(());
@@ -106,8 +108,8 @@ fn compiler(error: CompileError) -> DeviceError {
     DeviceError::Compiler(error.to_string())
 }
 
-/// The architecture to compile for: the newest of the device's generation that is not newer than the device, whose programs
-/// it runs too.
+/// The architecture to compile for: the newest of the device's generation that is not newer than the device, which can
+/// run its programs.
 fn target(device: i32, known: &[i32], version: (i32, i32)) -> Result<i32, DeviceError> {
     let runs = |one: &i32| *one / 10 == device / 10 && *one <= device;
     known.iter().copied().filter(runs).max().ok_or_else(|| {

@@ -1,7 +1,8 @@
-//! NCCL: sums among GPUs by NVIDIA's own library, with one communicator for each group of ranks.
+//! Sums among GPUs by NCCL, with one communicator for each group of ranks.
 //!
-//! No call waits here: communicators are not blocking, so a call may go on after it has returned, and [`Communicator::settled`]
-//! says when it is over. So whoever waits can look at the clock meanwhile and give up. cudarc's safe communicators wait inside of calls.
+//! No call blocks: communicators are non-blocking, so an operation may continue after its call returns, and
+//! [`Communicator::settled`] reports when it is over. A waiting caller can check the clock and give up. cudarc's safe
+//! communicators block inside calls.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::sync::Arc;
@@ -17,21 +18,21 @@ use super::context::Context;
 use super::status::refused_or_lost;
 use super::stream::Stream;
 
-/// `ncclConfig_t` as it was in NCCL 2.14, whose fields all later versions know; what they have beside is as usual then.
+/// `ncclConfig_t` as of NCCL 2.14, whose fields all later versions know; their additional fields then have defaults.
 #[repr(C)]
 struct Config {
     size: usize,
     magic: c_uint,
     version: c_uint,
     blocking: c_int,
-    /// Bytes that the compiler would leave open: later versions have a field here, which so is undefined in their sense.
+    /// Explicit padding: later versions have a field here, which this value leaves undefined in their sense.
     rest: c_int,
 }
 
 const CONFIG: Config =
     Config { size: size_of::<Config>(), magic: 0xcafe_beef, version: 21_400, blocking: 0, rest: c_int::MIN };
 
-/// A rank's end of a group of GPUs; given up when dropped, whatever it does.
+/// A rank's membership in a group of GPUs; aborted when dropped, whatever it is doing.
 #[derive(Debug)]
 pub struct Communicator {
     context: Arc<Context>,
@@ -42,10 +43,10 @@ pub struct Communicator {
 unsafe impl Send for Communicator {}
 
 impl Communicator {
-    /// What the members of a group, which is new, know each other by.
+    /// Creates the identifier of a new group, by which its members find each other.
     ///
     /// # Errors
-    /// NCCL does not find a way to the other members.
+    /// NCCL finds no network to the other members.
     pub fn id(context: &Context) -> Result<GroupId, DeviceError> {
         let mut id = ncclUniqueId { internal: [0; 128] };
         // SAFETY: the id outlives the call.
@@ -53,50 +54,50 @@ impl Communicator {
         Ok(GroupId(id.internal.map(|byte| byte as u8)))
     }
 
-    /// Begins to meet the others as number `member` of `members`; settled when all are there.
+    /// Starts to join a group as number `member` of `members`; settled when all have joined.
     ///
     /// # Errors
-    /// NCCL refuses: its word for it, and for two ranks on one GPU the cure.
+    /// NCCL refuses: its message, and for two ranks on one GPU the cure.
     pub fn begin(context: &Arc<Context>, id: &GroupId, member: u32, members: u32) -> Result<Communicator, DeviceError> {
         let mut raw = std::ptr::null_mut();
         let id = ncclUniqueId { internal: id.0.map(|byte| byte as std::ffi::c_char) };
         let mut config = CONFIG;
         let config = (&raw mut config).cast();
         context.within(|| {
-            // SAFETY: the address and the settings outlive the call.
+            // SAFETY: the address and the configuration outlive the call.
             let code = unsafe { ncclCommInitRankConfig(&mut raw, members as c_int, id, member as c_int, config) };
             done(code, "ncclCommInitRankConfig")
         })?;
         Ok(Communicator { context: Arc::clone(context), raw })
     }
 
-    /// Whether the call that was made last is over: all members are there, or the sum has been given to its stream.
+    /// Whether the last operation is over: all members have joined, or the sum has been enqueued on its stream.
     ///
     /// # Errors
-    /// What failed since, here or on another member's GPU.
+    /// A failure since, here or on another member's GPU.
     pub fn settled(&self) -> Result<bool, DeviceError> {
         let mut code = ncclResult_t::ncclSuccess;
         self.context.within(|| {
-            // SAFETY: the communicator is alive, and the answer outlives the call.
+            // SAFETY: the communicator is alive, and the status outlives the call.
             done(unsafe { ncclCommGetAsyncError(self.raw, &mut code) }, "ncclCommGetAsyncError")?;
             done(code, "a collective of NCCL")
         })?;
         Ok(code != ncclResult_t::ncclInProgress)
     }
 
-    /// Adds up `elements` fp32 numbers at `address` over the members, in the stream's order; each gets the sum there. It is in the
-    /// stream when the communicator is settled.
+    /// Sums `elements` fp32 numbers at `address` over the members, in stream order; each member gets the sum in place.
+    /// The sum is enqueued on the stream once the communicator is settled.
     ///
     /// # Errors
     /// NCCL refuses, or the device is lost.
     ///
     /// # Safety
-    /// As many elements are there, and nobody else touches them until the stream has come to it.
+    /// There are that many elements, and they are not otherwise accessed until the sum is done.
     pub unsafe fn sum(&self, stream: &Stream, address: u64, elements: u64) -> Result<(), DeviceError> {
         let to = address as *mut c_void;
         let (kind, sum) = (ncclDataType_t::ncclFloat32, ncclRedOp_t::ncclSum);
         self.context.within(|| {
-            // SAFETY: as the caller says; communicator and stream are alive.
+            // SAFETY: as the caller promises; communicator and stream are alive.
             let code = unsafe {
                 ncclAllReduce(to.cast_const(), to, elements as usize, kind, sum, self.raw, stream.raw().cast())
             };
@@ -104,22 +105,22 @@ impl Communicator {
         })
     }
 
-    /// Begins to take leave of the others; settled when all have come so far.
+    /// Starts to leave the group; settled when all members have done so.
     ///
     /// # Errors
-    /// NCCL's.
+    /// NCCL errors.
     pub fn finish(&self) -> Result<(), DeviceError> {
         // SAFETY: the communicator is alive.
         self.context.within(|| done(unsafe { ncclCommFinalize(self.raw) }, "ncclCommFinalize"))
     }
 
-    /// Gives back what it has, once leave is taken.
+    /// Frees the communicator, once it has left the group.
     ///
     /// # Errors
-    /// NCCL's.
+    /// NCCL errors.
     pub fn close(mut self) -> Result<(), DeviceError> {
         let raw = std::mem::replace(&mut self.raw, std::ptr::null_mut());
-        // SAFETY: nobody else has it, and nobody will.
+        // SAFETY: it has no other owner.
         self.context.within(|| done(unsafe { ncclCommDestroy(raw) }, "ncclCommDestroy"))
     }
 }
@@ -128,18 +129,18 @@ impl Drop for Communicator {
     fn drop(&mut self) {
         if !self.raw.is_null() {
             let raw = self.raw;
-            // SAFETY: nobody else has it. What is on its way ends, done or not, so that its stream goes on.
+            // SAFETY: it has no other owner. Pending operations are aborted, so that their stream continues.
             let _ = self.context.within(|| done(unsafe { ncclCommAbort(raw) }, "ncclCommAbort"));
         }
     }
 }
 
-/// A call that goes on behind its caller's back has not failed.
+/// A call that continues asynchronously has not failed.
 fn done(code: ncclResult_t, call: &str) -> Result<(), DeviceError> {
     if matches!(code, ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress) {
         return Ok(());
     }
-    // SAFETY: NCCL gives a text that stays, for each of its codes.
+    // SAFETY: NCCL returns a static text for each of its codes.
     let text = unsafe { CStr::from_ptr(ncclGetErrorString(code)) }.to_string_lossy();
     let cure = if code == ncclResult_t::ncclInvalidUsage {
         "; each rank needs a GPU of its own: take fewer ranks, or an algorithm of lockstep's own, such as ring"

@@ -1,24 +1,24 @@
-//! Numbers by which commands are known, and which commands of a list change from one time to the next.
+//! Hashes commands, and finds which commands of a list change from one time to the next.
 //!
-//! A training step is nearly the same each time: a kernel's numbers change (which random numbers dropout draws, a rate that
-//! falls), tensors stay where they are. Lists that differ in such numbers alone have one form; where two of a form differ, they
-//! are cut, and what lies between can be known again.
+//! A training step is nearly the same each time: only numbers change (dropout's random numbers, a decaying learning
+//! rate), while tensors stay in place. Lists that differ only in such numbers have the same form; lists of one form are
+//! cut where they differ, and the pieces in between can be recognised again.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 use crate::command::Command;
 
-/// What a command is known by.
+/// The hashes of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Print {
-    /// What it does, and where.
+    /// Hash of its kind and addresses.
     form: u64,
-    /// The numbers that it is given, too.
+    /// The same with its numbers.
     whole: u64,
 }
 
-/// The forms of lists that were seen.
+/// The forms of lists seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Forms {
     all: Vec<Form>,
@@ -27,7 +27,7 @@ pub(super) struct Forms {
 #[derive(Debug)]
 struct Form {
     key: u64,
-    /// Of each command when it was last seen.
+    /// The hash of each command when it was last seen.
     last: Vec<u64>,
     /// Whether a command has ever changed.
     changing: Vec<bool>,
@@ -39,7 +39,7 @@ struct Form {
 pub(super) struct Piece {
     /// Its commands.
     pub(super) range: Range<usize>,
-    /// What they are known by, if they have never changed.
+    /// Their hash, if they have never changed.
     pub(super) print: Option<u64>,
 }
 
@@ -69,8 +69,8 @@ impl Print {
 }
 
 impl Forms {
-    /// A list's pieces, in order: as long as possible without a command that ever changed, and such commands. It was played at
-    /// `now`; of more than `most` forms the one that was not seen for longest is forgotten.
+    /// A list's pieces, in order: maximal runs without a command that ever changed, and such commands. It was executed
+    /// at time `now`; beyond `most` forms the least recently seen one is forgotten.
     pub(super) fn pieces(&mut self, list: &[Print], now: u64, most: usize) -> Vec<Piece> {
         let key = hash(list.iter().map(|print| print.form));
         let at = self.all.iter().position(|form| form.key == key && form.last.len() == list.len());
@@ -98,7 +98,7 @@ impl Forms {
     }
 }
 
-/// Removes the one that was not used for longest where there are `most` already.
+/// Removes the least recently used element if there are `most` already.
 pub(super) fn make_room<T>(all: &mut Vec<T>, most: usize, used: impl Fn(&T) -> u64) {
     if all.len() >= most {
         let oldest = (0..all.len()).min_by_key(|at| used(&all[*at]));
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn commands_are_known_by_all_that_they_are() {
-        // 8 and 9 elements are as many blocks; the tensors' bytes differ.
+        // 8 and 9 elements take equally many blocks; the tensors' bytes differ.
         let all = [add(0x1000, 8), add(0x1000, 9), add(0x2000, 8), Command::Zero { address: 0x1000, bytes: 8 }];
         for (at, command) in all.iter().enumerate() {
             assert_eq!(Print::of(command), Print::of(&command.clone()));

@@ -1,9 +1,9 @@
-//! Products of matrices by cuBLASLt: a plan for each that a stream is given, made once.
+//! Multiplies matrices by cuBLASLt, with a plan for each product, made once.
 //!
-//! cudarc's safe products ask for an algorithm anew each time, and take no product of bf16 factors that is fp32.
+//! cudarc's safe products search for an algorithm anew each time, and do not support bf16 factors with an fp32 result.
 //!
-//! cuBLASLt's matrices lie column by column. A matrix that lies row by row is the transposed one that lies column by column, so
-//! `C = A·B` is asked for as `Cᵀ = Bᵀ·Aᵀ`: B goes in first, and what was not transposed needs no transposition.
+//! cuBLASLt's matrices are column-major. A row-major matrix is the transpose of a column-major one, so `C = A·B` is
+//! computed as `Cᵀ = Bᵀ·Aᵀ`: B is passed first, and what was not transposed needs no transposition.
 
 use std::ffi::{c_int, c_void};
 
@@ -24,14 +24,14 @@ use crate::kernel::Call;
 use lt::cublasLtMatmulDescAttributes_t as Attribute;
 use lt::cublasLtMatmulPreferenceAttributes_t as Wish;
 
-/// Algorithms that cuBLASLt is asked for.
+/// Number of algorithms to request from cuBLASLt.
 const ASKED: usize = 8;
-/// The largest alignment that counts, in bytes.
+/// The largest alignment that matters, in bytes.
 const ALIGNMENT: u64 = 256;
-/// What the address of a bias is a multiple of where cuBLASLt adds it.
+/// The alignment of a bias that cuBLASLt adds.
 const BIAS_ALIGNMENT: u64 = 16;
 
-/// cuBLASLt, with the plans made so far: for each product with the powers of two that its addresses are multiples of in their place.
+/// cuBLASLt, with the plans made so far: keyed by the product, with the alignments of its addresses in their place.
 #[derive(Debug)]
 pub(super) struct Products {
     handle: Multiplier,
@@ -46,7 +46,7 @@ struct Plan {
     result: MatrixShape,
     algorithm: lt::cublasLtMatmulAlgo_t,
     workspace: usize,
-    /// Whether the bias, and the ReLU if there is one, are part of it.
+    /// Whether it includes the bias, and the ReLU if there is one.
     fuses: bool,
 }
 
@@ -71,19 +71,19 @@ const NOTHING: Proposal = Proposal {
 };
 
 impl Products {
-    /// cuBLASLt for the context that is current.
+    /// cuBLASLt for the current context.
     pub(super) fn new() -> Result<Products, DeviceError> {
         Ok(Products { handle: Multiplier::created()?, plans: Plans::new() })
     }
 
-    /// Makes the plan of a product, if there is none yet, and says how many bytes of workspace it wants.
+    /// Makes the plan of a product unless it exists, and returns the bytes of workspace that it needs.
     pub(super) fn prepare(&mut self, of: &Multiply, limits: Limits) -> Result<u64, DeviceError> {
         check(of)?;
         let plan = self.plans.prepare(key(of), || {
-            // Kernels read four of a bias' floats at once.
+            // Kernels read four floats of a bias at once.
             let fits = of.bias.is_some_and(|bias| bias % BIAS_ALIGNMENT == 0);
             let fused = match fits.then(|| plan(&self.handle, of, true, limits)) {
-                // Some types of C and of the bias do not go together; the plain product goes with all.
+                // Some types of C and of the bias cannot be combined; the plain product works with all.
                 None | Some(Err(DeviceError::Refused { .. })) => None,
                 Some(plan) => plan?,
             };
@@ -96,11 +96,10 @@ impl Products {
         Ok(plan.workspace as u64)
     }
 
-    /// Plays a product that was prepared, with a workspace of at least as many bytes as that said; what is left to do is given
-    /// back.
+    /// Runs a prepared product, with a workspace of at least the bytes that it needs; returns what is left to do.
     ///
     /// # Safety
-    /// The addresses are those of matrices with the product's sizes.
+    /// The addresses are those of matrices of the product's sizes.
     pub(super) unsafe fn play(
         &mut self,
         of: &Multiply,
@@ -114,7 +113,8 @@ impl Products {
         let (alpha, beta) = (1.0f32, if of.accumulate { 1.0f32 } else { 0.0 });
         let at = |address: u64| address as *mut c_void;
         let c = plan.result.raw();
-        // SAFETY: the descriptors are alive and describe what the caller says is there; both factors outlive the call.
+        // SAFETY: the descriptors are alive and describe the matrices, as the caller promises; both factors outlive the
+        // call.
         let answer = unsafe {
             call!(lt::cublasLtMatmul(
                 self.handle.raw(),
@@ -140,7 +140,7 @@ impl Products {
     }
 }
 
-/// The plan of a product, if cuBLASLt has an algorithm for it; `fused` with what follows it.
+/// The plan of a product, if cuBLASLt has an algorithm for it; `fused` includes the bias and ReLU.
 fn plan(handle: &Multiplier, of: &Multiply, fused: bool, limits: Limits) -> Result<Option<Plan>, DeviceError> {
     let (element, factors) = match of.precision {
         Precision::F32 => (lt::cudaDataType::CUDA_R_32F, lt::cublasComputeType_t::CUBLAS_COMPUTE_32F),
@@ -152,7 +152,7 @@ fn plan(handle: &Multiplier, of: &Multiply, fused: bool, limits: Limits) -> Resu
         Scalar::F32 => lt::cudaDataType::CUDA_R_32F,
         Scalar::Bf16 => lt::cudaDataType::CUDA_R_16BF,
     };
-    // Columns follow each other.
+    // Columns are contiguous.
     let matrix = |of, rows: u32, columns: u32, transposed: bool| {
         let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };
         MatrixShape::created(of, rows.into(), columns.into(), rows.into())
@@ -170,7 +170,7 @@ fn plan(handle: &Multiplier, of: &Multiply, fused: bool, limits: Limits) -> Resu
     if let (true, Some(bias)) = (fused, of.bias) {
         operation.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
         if result != lt::cudaDataType::CUDA_R_32F {
-            // Else it is taken to be made of what C is made of.
+            // By default it would have the type of C.
             let bias = lt::cudaDataType::CUDA_R_32F as i32;
             operation.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias)?;
         }
@@ -191,7 +191,7 @@ fn plan(handle: &Multiplier, of: &Multiply, fused: bool, limits: Limits) -> Resu
     }
     let mut answers = [NOTHING; ASKED];
     let mut count = 0;
-    // SAFETY: the descriptors are alive, and there is room for as many answers as are asked for.
+    // SAFETY: the descriptors are alive, and there is space for as many results as are requested.
     let answer = unsafe {
         call!(lt::cublasLtMatmulAlgoGetHeuristic(
             handle.raw(),
@@ -226,14 +226,14 @@ fn plan(handle: &Multiplier, of: &Multiply, fused: bool, limits: Limits) -> Resu
     }))
 }
 
-/// What its plan is known by.
+/// The key of its plan.
 fn key(of: &Multiply) -> Multiply {
     let aligned = |address: u64| 1 << (address | ALIGNMENT).trailing_zeros();
     let (a, b, c, bias) = (aligned(of.a), aligned(of.b), aligned(of.c), of.bias.map(aligned));
     Multiply { a, b, c, bias, accumulate: false, ..*of }
 }
 
-/// What a command must be beside its sizes, which cuBLASLt checks.
+/// Checks a command, except for its sizes, which cuBLASLt checks.
 fn check(of: &Multiply) -> Result<(), DeviceError> {
     let reason = match of {
         Multiply { bias: Some(_), accumulate: true, .. } => "a bias is for a product that does not accumulate",

@@ -1,4 +1,5 @@
-//! Copies of tensors that do not begin where cuDNN's kernels want them: weights lie behind each other, whatever their sizes.
+//! Copies tensors that are not aligned as cuDNN's kernels require: weights are packed one after the other, whatever
+//! their sizes.
 
 use lockstep_exec::device::DeviceError;
 
@@ -6,12 +7,12 @@ use super::stream::Stream;
 use crate::command::{Convolution, ConvolutionPass, Convolve};
 use lockstep_models::Precision;
 
-/// What the address of a tensor must be a multiple of: kernels read four floats at once.
+/// The required alignment of a tensor: kernels read four floats at once.
 pub(super) const ALIGNMENT: u64 = 16;
-/// What the copies' addresses are multiples of, as all that a device gives.
+/// The alignment of the copies, that of device allocations.
 const PLACE: u64 = 256;
 
-/// A pass with all tensors where they may be, and what has to be copied for that.
+/// A pass with all tensors aligned, and the copies that this takes.
 #[derive(Debug)]
 pub(super) struct Staged {
     /// The pass, on copies.
@@ -27,19 +28,19 @@ struct Copied {
     bytes: u64,
 }
 
-/// Bytes that the copies take behind a workspace.
+/// Bytes that the copies take after a workspace.
 pub(super) fn bytes(of: &Convolve) -> u64 {
     let all = tensors(of).into_iter().filter(|(address, _)| address % ALIGNMENT != 0);
     all.map(|(_, bytes)| bytes.next_multiple_of(PLACE)).sum()
 }
 
-/// The first place for copies behind a workspace of `bytes` bytes.
+/// The first place for copies after a workspace of `bytes` bytes.
 pub(super) fn behind(bytes: u64) -> u64 {
     bytes.next_multiple_of(PLACE)
 }
 
 impl Staged {
-    /// A pass whose copies lie from `place` on, a multiple of 256.
+    /// A pass with its copies from `place` on, a multiple of 256.
     pub(super) fn new(of: &Convolve, place: u64) -> Staged {
         let (mut next, mut staged) = (place, Staged { of: *of, before: Vec::new(), after: None });
         let operands = [&mut staged.of.left, &mut staged.of.right, &mut staged.of.result];
@@ -62,9 +63,9 @@ impl Staged {
     /// Copies what the pass reads.
     ///
     /// # Safety
-    /// The pass' addresses are those of its tensors, and there is room for the copies.
+    /// The pass's addresses are those of its tensors, and there is space for the copies.
     pub(super) unsafe fn begin(&self, stream: &Stream) -> Result<(), DeviceError> {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         self.before.iter().try_for_each(|copy| unsafe { stream.copy(copy.to, copy.from, copy.bytes) })
     }
 
@@ -73,12 +74,12 @@ impl Staged {
     /// # Safety
     /// As [`Staged::begin`].
     pub(super) unsafe fn end(&self, stream: &Stream) -> Result<(), DeviceError> {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         self.after.iter().try_for_each(|copy| unsafe { stream.copy(copy.to, copy.from, copy.bytes) })
     }
 }
 
-/// Address and bytes of a pass' operands and of its result.
+/// Address and bytes of a pass's operands and of its result.
 fn tensors(of: &Convolve) -> [(u64, u64); 3] {
     let Convolution { samples, input, output, kernel, groups, precision, .. } = of.of;
     let product = |sizes: [u32; 4]| sizes.iter().map(|size| u64::from(*size)).product::<u64>();

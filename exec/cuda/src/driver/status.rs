@@ -1,4 +1,4 @@
-//! What the libraries' calls answer, as what a device says.
+//! Converts the statuses of libraries' calls to device errors.
 
 use std::ffi::{CStr, c_char};
 
@@ -8,15 +8,15 @@ use cudarc::driver::result::{DriverError, mem_get_info};
 use cudarc::driver::sys::CUresult;
 use lockstep_exec::device::DeviceError;
 
-/// The driver's answer to a call.
+/// The driver's status of a call.
 pub(super) trait Status {
-    /// What a call gives.
+    /// The result of a call.
     type Value;
 
-    /// That if the call did what it should.
+    /// The result, if the call succeeded.
     ///
     /// # Errors
-    /// The device's memory is full, the device is lost, or else the driver refuses `call`.
+    /// The device is out of memory or lost, or the driver refuses `call`.
     fn of(self, call: &str) -> Result<Self::Value, DeviceError>;
 }
 
@@ -42,7 +42,7 @@ impl<T> Status for Result<T, DriverError> {
 
 /// The statuses of a library, as the bindings declare them.
 pub(super) trait Library {
-    /// What the number `code` that `call` has answered means.
+    /// Converts the status `code` of `call`.
     ///
     /// # Errors
     /// It is not success.
@@ -57,9 +57,9 @@ impl Library for Cudnn {
         if code == Cudnn::CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED as u32 {
             return Err(full(&untold(call), 0));
         }
-        // SAFETY: a call has been made, so the library is there.
+        // SAFETY: a call has been made, so the library is loaded.
         let name = unsafe { dnn::culib().get::<NameOf>(b"cudnnGetErrorString\0").ok().map(|name| *name) };
-        // All that begins with 5 is a kind of this.
+        // All statuses that begin with 5 are kinds of this.
         let failed = code / 1000 == Cudnn::CUDNN_STATUS_EXECUTION_FAILED as u32 / 1000;
         Err(refused_or_lost(call, failed, named(code, name)))
     }
@@ -73,35 +73,35 @@ impl Library for Cublas {
         if code == Cublas::CUBLAS_STATUS_ALLOC_FAILED as u32 {
             return Err(full(&untold(call), 0));
         }
-        // SAFETY: a call has been made, so the library is there.
+        // SAFETY: a call has been made, so the library is loaded.
         let name = unsafe { lt::culib().get::<NameOf>(b"cublasLtGetStatusName\0").ok().map(|name| *name) };
         let failed = code == Cublas::CUBLAS_STATUS_EXECUTION_FAILED as u32;
         Err(refused_or_lost(call, failed, named(code, name)))
     }
 }
 
-/// What libraries name their statuses by.
+/// The libraries' functions that name statuses.
 type NameOf = unsafe extern "C" fn(u32) -> *const c_char;
 
-/// A status' name, as its library has it, and its number, by which those are known that the library is too old for.
+/// A status's name in its library, and its number, in case the library does not know it.
 fn named(code: u32, name: Option<NameOf>) -> String {
-    // SAFETY: such a function takes any number.
+    // SAFETY: such a function accepts any number.
     let text = name.map_or(std::ptr::null(), |name| unsafe { name(code) });
     if text.is_null() {
         return format!("status {code}");
     }
-    // SAFETY: the library's names are texts that stay.
+    // SAFETY: the library's names are static texts.
     format!("{} ({code})", unsafe { CStr::from_ptr(text) }.to_string_lossy())
 }
 
-/// The memory is full: `what` asked for `asked` bytes.
+/// The error for full memory: `what` asked for `asked` bytes.
 pub(super) fn full(what: &str, asked: u64) -> DeviceError {
-    // A full device still says how full it is; one that is lost does not.
+    // A full device still reports its free memory; a lost one does not.
     let (free, total) = room().unwrap_or((0, 0));
     DeviceError::OutOfMemory { what: what.to_owned(), asked, free, total }
 }
 
-/// Free and all bytes of the current context's device.
+/// Free and total bytes of the current context's device.
 pub(super) fn room() -> Result<(u64, u64), CUresult> {
     match mem_get_info() {
         Ok((free, total)) => Ok((free as u64, total as u64)),
@@ -117,7 +117,7 @@ fn untold(call: &str) -> String {
     format!("{call} (it does not say how much)")
 }
 
-/// A library on top of the driver knows less than the driver, which repeats why it lost a device.
+/// A library on top of the driver knows less than the driver, which repeats why a device was lost.
 pub(super) fn refused_or_lost(call: &str, failed: bool, reason: String) -> DeviceError {
     let call = call.to_owned();
     match room() {
@@ -127,7 +127,7 @@ pub(super) fn refused_or_lost(call: &str, failed: bool, reason: String) -> Devic
     }
 }
 
-/// Whether a context that said so is of no use any more.
+/// Whether a context with this error is unusable from now on.
 fn is_lost(code: CUresult) -> bool {
     matches!(
         code,
@@ -154,7 +154,7 @@ fn is_lost(code: CUresult) -> bool {
     )
 }
 
-/// The code's name, and what the driver says it means.
+/// The code's name, and the driver's description.
 fn words(code: CUresult) -> String {
     match DriverError(code).error_string() {
         Ok(meaning) => format!("{code:?} ({})", meaning.to_string_lossy()),
@@ -166,7 +166,7 @@ fn words(code: CUresult) -> String {
 mod tests {
     use super::*;
 
-    /// What leaves a context usable is a refusal: the run may free memory or choose another way.
+    /// An error that leaves the context usable is a refusal: the run may free memory or choose another way.
     #[test]
     fn only_what_ends_a_context_is_a_loss() {
         for code in [CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, CUresult::CUDA_ERROR_ECC_UNCORRECTABLE] {

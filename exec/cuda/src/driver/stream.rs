@@ -1,4 +1,4 @@
-//! Streams and events: what is in order on a device, and what waits for what.
+//! Wraps streams and events: the order of work on a device, and dependencies between streams.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use lockstep_exec::device::DeviceError;
 use super::context::Context;
 use super::status::Status;
 
-/// Which streams' blocks go first where several have some ready.
+/// The scheduling priority of a stream's blocks where several streams have some ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Priority {
-    /// As most.
+    /// The default.
     #[default]
     Usual,
-    /// Before the others: what many wait for, as a collective.
+    /// Before the others: for work that many wait for, such as a collective.
     High,
 }
 
-/// Work in order. It does not wait for the default stream.
+/// Ordered work. It does not wait for the default stream.
 #[derive(Debug)]
 pub struct Stream {
     context: Arc<Context>,
@@ -31,7 +31,7 @@ impl Stream {
     /// A stream of the context's device.
     ///
     /// # Errors
-    /// The device is lost, or has no more of them.
+    /// The device is lost, or has no streams left.
     pub fn new(context: &Arc<Context>, priority: Priority) -> Result<Stream, DeviceError> {
         let cuda = context.within(|| {
             let (least, greatest) = stream::get_priority_range().of("cuCtxGetStreamPriorityRange")?;
@@ -46,7 +46,7 @@ impl Stream {
         &self.context
     }
 
-    /// What follows here begins when what came before `event`'s last record is done; at once, if it never was recorded.
+    /// Makes later work here wait for the work before `event`'s last record; no wait if it was never recorded.
     ///
     /// # Errors
     /// The device is lost.
@@ -54,10 +54,10 @@ impl Stream {
         self.cuda.wait(&event.cuda).of("cuStreamWaitEvent")
     }
 
-    /// Waits until everything given so far is done.
+    /// Waits until all submitted work is done.
     ///
     /// # Errors
-    /// The device is lost: something given earlier failed.
+    /// The device is lost: earlier work failed.
     pub fn synchronize(&self) -> Result<(), DeviceError> {
         self.cuda.synchronize().of("cuStreamSynchronize")
     }
@@ -71,14 +71,14 @@ impl Stream {
     }
 }
 
-/// A place in a stream's work.
+/// A point in a stream's work.
 #[derive(Debug)]
 pub struct Event {
     cuda: CudaEvent,
 }
 
 impl Event {
-    /// An event; only a `timed` one can be asked for what lies between it and another, and the others cost less.
+    /// An event; only a `timed` one can measure times between events, and the others cost less.
     ///
     /// # Errors
     /// The device is lost.
@@ -87,7 +87,7 @@ impl Event {
         context.cuda().new_event(Some(flags)).of("cuEventCreate").map(|cuda| Event { cuda })
     }
 
-    /// Puts it behind everything that `stream` has been given; where it was before does not count any more.
+    /// Moves it to after all work submitted to `stream`; its earlier record no longer counts.
     ///
     /// # Errors
     /// The device is lost.
@@ -95,7 +95,7 @@ impl Event {
         self.cuda.record(&stream.cuda).of("cuEventRecord")
     }
 
-    /// Whether what came before it is done; so it is where it was never recorded.
+    /// Whether the work before it is done; true if it was never recorded.
     ///
     /// # Errors
     /// The device is lost.
@@ -103,7 +103,7 @@ impl Event {
         self.cuda.try_is_complete().of("cuEventQuery")
     }
 
-    /// Waits until what came before it is done.
+    /// Waits until the work before it is done.
     ///
     /// # Errors
     /// The device is lost.
@@ -114,9 +114,9 @@ impl Event {
     /// Seconds from `earlier` to it, to half a microsecond.
     ///
     /// # Errors
-    /// One of them is not timed, was not recorded or is not done yet; the device is lost.
+    /// One of them is not timed, not recorded or not done yet; the device is lost.
     pub fn seconds_since(&self, earlier: &Event) -> Result<f64, DeviceError> {
-        // cudarc's own way waits for both first.
+        // cudarc's own function waits for both first.
         // SAFETY: both events are alive.
         let milliseconds = unsafe { event::elapsed(earlier.cuda.cu_event(), self.cuda.cu_event()) };
         let milliseconds = milliseconds.of("cuEventElapsedTime")?;

@@ -1,8 +1,9 @@
-// Batch normalisation (Ioffe & Szegedy 2015, Algorithm 1 and the gradients of section 3) of [samples, channels, plane], alone or
-// with an addition and a ReLU behind it. Its backward pass begins with channel_slopes and channel_slopes_finish.
+// Batch normalisation (Ioffe & Szegedy 2015, Algorithm 1 and the gradients of section 3) of [samples, channels, plane],
+// alone or followed by an addition and a ReLU. Its backward pass begins with channel_slopes and channel_slopes_finish.
 
-// Per channel and part of it the mean of its elements and Σ (x − mean)², in one pass around the part's first element, which is
-// near the others: of shifted sums s₁ and s₂ of n elements mean = pivot + s₁/n and Σ (x − mean)² = s₂ − s₁²/n.
+// For each part of a channel the mean of its elements and Σ (x − mean)², in one pass. Sums are shifted by the part's
+// first element, which is near the others: of shifted sums s₁ and s₂ of n elements mean = pivot + s₁/n and Σ (x −
+// mean)² = s₂ − s₁²/n.
 KERNEL(batch_norm_moments)(
     const Real* x, double* partials, u32 channels, u32 plane, Parts parts) {
     SHARED(double, scratch);
@@ -34,7 +35,7 @@ __device__ inline void scales(const float (&inverses)[4], const float (&gammas)[
     for (u32 lane = 0; lane < 4; ++lane) into[lane] = gammas[lane] * inverses[lane];
 }
 
-// y ← (x − mean)·(γ·inverse) + β, plus the addend if there is one, rectified or not. y may be x or the addend.
+// y ← (x − mean)·(γ·inverse) + β, plus the addend if there is one, rectified or not. y may alias x or the addend.
 KERNEL(batch_norm_forward)(
     const Real* x, const float* means, const float* inverses, const float* gammas, const float* betas,
     const Real* addend, Real* y, u32 samples, u32 channels, u32 plane, bool rectified) {
@@ -58,8 +59,8 @@ KERNEL(batch_norm_forward)(
     }, y, x, addend);
 }
 
-// d_x ← (d − level − (x − mean)·along)·(γ·inverse), or adds that, d as channel_slopes has it; the addend's gradient, where it
-// has one, is d itself. `along` and `level` are those of channel_slopes_finish. d_x or d_addend may be d_y.
+// d_x ← (d − level − (x − mean)·along)·(γ·inverse), or adds that, with d as in channel_slopes; the addend's gradient,
+// if any, is d itself. `along` and `level` are those of channel_slopes_finish. d_x or d_addend may alias d_y.
 KERNEL(batch_norm_backward)(
     const Real* d_y, const Real* x, const Real* y, const float* means, const float* inverses, const float* gammas,
     const float* betas, const float* along, const float* level, Real* d_x, Real* d_addend, u32 samples, u32 channels,

@@ -1,6 +1,6 @@
-// Sums of two buffers: of gradients and messages.
+// Sums two buffers: gradients and messages.
 
-// a ← a + b: what a reduction does with a message.
+// a ← a + b, as a reduction adds a message.
 KERNEL(add_into)(float* a, const float* b, u64 elements) {
     each_group(elements, [&](const Group& group) {
         float values[4];

@@ -1,8 +1,8 @@
-// Factors and summands of channels: biases, scale layers, and the sums over a channel that their gradients and batch
-// normalisation's are.
+// Factors and summands of channels: biases, scale layers, and the sums over a channel for their gradients and for batch
+// normalisation.
 
-// y ← f·x + s of the element's channel, rectified or not, or adds that; null factors are 1, null summands 0. A bias, a bias
-// with ReLU, a scale layer, and its gradient towards x. y may be x.
+// y ← f·x + s with f and s of the element's channel, rectified or not, or adds that; null factors are 1, null summands
+// 0. Serves as bias, bias with ReLU, scale layer, and its gradient with respect to x. y may alias x.
 KERNEL(channel_affine)(
     const Real* x, const float* factors, const float* summands, Real* y, u32 samples, u32 channels, u32 plane,
     bool rectified, bool accumulate) {
@@ -21,11 +21,11 @@ KERNEL(channel_affine)(
     }, y, x);
 }
 
-// Per channel and part of it p₀ = Σ d·(x − mean) and p₁ = Σ d, where d is d_y, or with a ReLU d_y where its output is above 0.
-// That output is y, or, if y is null, follows from x as in batch normalisation: (x − mean)·(γ·inverse) + β. Null x: no p₀; null
-// means are 0. `masked` gets d.
+// For each part of a channel p₀ = Σ d·(x − mean) and p₁ = Σ d, where d is d_y, or with a ReLU d_y where its output is
+// above 0. That output is y, or, if y is null, recomputed from x as in batch normalisation: (x − mean)·(γ·inverse) + β.
+// Null x: no p₀; null means are 0. `masked` receives d.
 //
-// A block has one part: float sums within threads, double ones of them.
+// One block per part: float sums within threads, double sums of those.
 KERNEL(channel_slopes)(
     const Real* d_y, const Real* x, const Real* y, const float* means, const float* inverses, const float* gammas,
     const float* betas, Real* masked, double* partials, u32 channels, u32 plane, Parts parts, bool rectified) {

@@ -1,10 +1,11 @@
-// Sums over the columns of [rows, channels]: what channels.cu and batch_norm.cu sum over planes, for tensors with channels last
-// and for the rows of dense layers. What finishes those sums finishes these.
+// Sums over the columns of [rows, channels]: the sums of channels.cu and batch_norm.cu for tensors with channels last
+// and for the rows of dense layers. The same kernels finish them.
 //
-// A block has a tile of neighbouring channels and a part of the rows. Threads lie side by side along the channels, four to a
-// thread, and one behind the other along the rows; each sums its rows, and then halves of them are added to each other.
+// A block handles a tile of neighbouring channels and a part of the rows. Threads lie side by side along the channels,
+// four channels to a thread, and one behind the other along the rows; each sums its rows, then halves of the threads
+// are added pairwise.
 
-// A block's share of [rows, channels], and a thread's of that.
+// A block's share of [rows, channels], and a thread's part of it.
 struct Tile {
     u32 channels, part, lanes, lane, row;
     Group group;
@@ -17,13 +18,13 @@ struct Tile {
         group = Group{first, 0, left < 4 ? left : 4, fours && left >= 4};
     }
 
-    // Of threads one behind the other.
+    // Number of threads along the rows.
     __device__ u32 rows() const { return BLOCK / lanes; }
 
     __device__ u32 channel(u32 at) const { return u32(group.first) + at; }
 
-    // Calls `fetch` with the thread's groups in the rows begin..end and `use` with them and what that gave, and `fold` behind
-    // every 64 rows and the last. Four are fetched before the first is used, so that loads need not wait for each other.
+    // Calls `fetch` with the thread's groups in the rows begin..end, `use` with the groups and the fetched values, and
+    // `fold` after every 64 rows and the last. Four groups are fetched before the first is used, so that loads overlap.
     template <class Fetch, class Use, class Fold>
     __device__ void each(u32 begin, u32 end, Fetch fetch, Use use, Fold fold) const {
         if (group.whole) sweep<true>(begin, end, fetch, use, fold);
@@ -55,8 +56,8 @@ struct Tile {
     }
 };
 
-// Σ over the block's threads of two numbers for each channel of its tile; `finish` is called with them and where the channel's
-// part of `partials` lies. `scratch` holds eight numbers for each thread.
+// Σ over the block's threads of two numbers for each channel of its tile; `finish` is called with them and with the
+// place of the channel's part in `partials`. `scratch` holds eight numbers for each thread.
 template <class Finish>
 __device__ inline void sum_of_threads(
     const Tile& tile, const double (&first)[4], const double (&second)[4], double* scratch, double* partials,

@@ -1,7 +1,7 @@
-// Dropout (Srivastava et al. 2014) with the numbers that every device draws: element i of a sample has word offset + i of the
-// ChaCha8 stream whose key is the seed, the purpose, the sample's place in the run, and the layer.
+// Dropout (Srivastava et al. 2014) with the same random numbers on every device: element i of a sample uses word offset
+// + i of the ChaCha8 stream whose key is the seed, the purpose, the sample's place in the run, and the layer.
 
-// What a layer of a run draws; as the host's struct of this name.
+// Selects a layer's random numbers in a run; mirrors the host's struct of this name.
 struct Draws {
     u64 seed, purpose, layer, offset;
 };
@@ -38,8 +38,8 @@ __device__ inline void chacha8(const Draws& draws, u64 place, u64 counter, u32 (
     for (u32 word = 0; word < 16; ++word) words[word] += start[word];
 }
 
-// Calls `body` with the four groups of each sixteen elements that a block of the stream decides about, the number of the sixteen
-// among all, and the group's among the four. `pointers` lie as the groups must.
+// Calls `body` with the four groups of each sixteen elements that one block of the stream decides, the index of the
+// sixteen among all, and the group's index among the four. The groups must be aligned alike in all `pointers`.
 template <class Begin, class Body, class End, class... P>
 __device__ inline void each_sixteen(
     u32 samples, u32 size, u64 offset, Begin begin, Body body, End end, const P*... pointers) {
@@ -50,7 +50,7 @@ __device__ inline void each_sixteen(
         begin(index, sample, first_block + block);
 #pragma unroll
         for (u32 four = 0; four < 4; ++four) {
-            // Of the sample's element at lane 0, which may lie before its first.
+            // The place of the sample's element at lane 0, which may precede its first element.
             const long long place = (long long)(16 * (first_block + block) + 4 * four - offset);
             const u32 from = place < 0 ? (place < -4 ? 4 : u32(-place)) : 0;
             const long long left = (long long)(size)-place;
@@ -64,8 +64,8 @@ __device__ inline void each_sixteen(
     }
 }
 
-// An element falls if its word is below `below` = rate · 2³², else y ← factor·x, factor = 1 / (1 − rate). `kept` gets a bit for
-// each of the sixteen. y may be x.
+// Drops an element if its word is below `below` = rate · 2³², else y ← factor·x, factor = 1 / (1 − rate). `kept`
+// receives a bit for each of the sixteen. y may alias x.
 KERNEL(dropout_forward)(
     const Real* x, const u64* places, Real* y, u16* kept, u32 samples, u32 size, Draws draws, u32 below,
     float factor) {
@@ -90,7 +90,7 @@ KERNEL(dropout_forward)(
         [&](u64 index) { kept[index] = u16(bits); }, x, y);
 }
 
-// d_x ← factor·d_y of what was kept, else 0, or adds that. d_x may be d_y.
+// d_x ← factor·d_y for kept elements, else 0, or adds that. d_x may alias d_y.
 KERNEL(dropout_backward)(
     const Real* d_y, const u16* kept, Real* d_x, u32 samples, u32 size, u64 offset, float factor, bool accumulate) {
     u32 bits = 0;

@@ -1,6 +1,6 @@
 // Additions and ReLUs.
 
-// y ← a + b, or relu(a + b). y may be a or b.
+// y ← a + b, or relu(a + b). y may alias a or b.
 KERNEL(add)(const Real* a, const Real* b, Real* y, u32 elements, bool rectified) {
     each_group(elements, [&](const Group& group) {
         float left[4], right[4];
@@ -15,7 +15,7 @@ KERNEL(add)(const Real* a, const Real* b, Real* y, u32 elements, bool rectified)
     }, y, a, b);
 }
 
-// y ← relu(x). y may be x.
+// y ← relu(x). y may alias x.
 KERNEL(relu_forward)(const Real* x, Real* y, u32 elements) {
     const auto fetch = [&](const Group& group) { return Four(x, group); };
     each_group_ahead(elements, fetch, [&](Four& values, const Group& group) {
@@ -25,8 +25,8 @@ KERNEL(relu_forward)(const Real* x, Real* y, u32 elements) {
     }, y, x);
 }
 
-// d_x ← d_y where y > 0, else 0, or adds that; d_other, where it is not null, likewise: the gradients of both inputs of an
-// addition. d_x or d_other may be d_y.
+// d_x ← d_y where y > 0, else 0, or adds that; likewise d_other, if it is not null: the gradients of both inputs of an
+// addition. d_x or d_other may alias d_y.
 KERNEL(relu_backward)(
     const Real* d_y, const Real* y, Real* d_x, Real* d_other, u32 elements, bool accumulate, bool accumulate_other) {
     each_group(elements, [&](const Group& group) {

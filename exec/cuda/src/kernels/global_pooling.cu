@@ -1,6 +1,6 @@
 // Pooling over whole planes of [images, plane, inner]; `inner` as in pooling.cu.
 
-// y ← the mean of each plane, whose places lie side by side; a warp a plane.
+// y ← the mean of each contiguous plane; one warp per plane.
 __device__ inline void means_of_planes(const Real* x, Real* y, u32 images, u32 plane) {
     const u32 lane = threadIdx.x % WARP;
     for (u64 image = thread_of_grid() / WARP; image < images; image += threads_of_grid() / WARP) {
@@ -20,7 +20,7 @@ __device__ inline void means_of_planes(const Real* x, Real* y, u32 images, u32 p
     }
 }
 
-// y ← the mean of each of many planes that lie inside each other; a thread has neighbours of `inner`, `width` of them.
+// y ← the mean of each of many interleaved planes; a thread handles `width` neighbours of `inner`.
 __device__ inline void means_of_inner(const Real* x, Real* y, u32 images, u32 plane, u32 inner, u32 width) {
     const Group group{0, 0, width, width == 4};
     for (u64 at = thread_of_grid() * width; at < u64(images) * inner; at += threads_of_grid() * width) {
@@ -51,7 +51,7 @@ KERNEL(global_pool_backward)(const Real* d_y, Real* d_x, u32 images, u32 plane, 
     const bool fours = in_fours(inner, d_y, d_x);
     each_group(u64(images) * plane * inner, [&](const Group& group) {
         float slopes[4] = {};
-        // Of the image, whose planes are `plane` · `inner` long.
+        // The channel of the image, whose planes are `plane` · `inner` long.
         Channel at(images, plane * inner, group.first + group.from);
         if (fours) {
             load(d_y + u64(at.channel) * inner + (plane * inner - at.left) % inner, Group{0, 0, 4, true}, slopes);

@@ -1,14 +1,15 @@
-// Local response normalisation across channels (Krizhevsky, Sutskever, Hinton 2012, section 3.3): with s = k + α·Σ x² over the
-// window of channels around x's own, y = x·s^−β and d_x = d_y·s^−β − 2αβ·x·Σ d_y·y/s, the second sum over the same window.
-// Neighbouring threads have neighbouring places, so what a window reads again lies in the cache.
+// Local response normalisation across channels (Krizhevsky, Sutskever, Hinton 2012, section 3.3): with s = k + α·Σ x²
+// over the window of channels around x's own, y = x·s^−β and d_x = d_y·s^−β − 2αβ·x·Σ d_y·y/s, the second sum over the
+// same window. Neighbouring threads handle neighbouring places, so repeated reads of a window hit the cache.
 
-// The layer's numbers and the tensor's shape; as the host's struct of this name. `half` channels on each side of x's own.
+// The layer's parameters and the tensor's shape; mirrors the host's struct of this name. The window is `half` channels
+// on each side.
 struct Response {
     u32 channels, plane, half;
     float alpha, beta, k;
 };
 
-// s^−β; two roots make it for AlexNet's β.
+// s^−β, by two square roots for AlexNet's β.
 __device__ inline float inverse_power(float s, float beta) {
     if (beta == 0.75f) {
         const float root = sqrtf(s);
@@ -39,7 +40,7 @@ KERNEL(local_response_forward)(const Real* x, Real* y, u32 elements, Response of
         store(y + index, load(x + index) * inverse_power(response_scale(of, x, index), of.beta));
 }
 
-// ratios ← d_y·y/s, what the gradient's window adds up.
+// ratios ← d_y·y/s, the terms of the gradient's window sum.
 KERNEL(local_response_ratios)(
     const Real* d_y, const Real* x, const Real* y, float* ratios, u32 elements, Response of) {
     for (u64 index = thread_of_grid(); index < elements; index += threads_of_grid())

@@ -1,10 +1,11 @@
-// Cross-entropies against labels, a warp a sample: of a softmax, or of independent logistic units (Krizhevsky 2014, section 5).
+// Cross-entropies against labels, one warp per sample: of a softmax, or of independent logistic units (Krizhevsky 2014,
+// section 5).
 //
-// A label's rank is the number of classes that are ahead of it: a larger score, or as large a one and a lower number. It is 0 for
-// a right answer and below 5 for one of the best five. No number is larger than NaN, but NaN is no answer either: where the first
-// score or the label's is none the rank is the number of classes.
+// A label's rank is the number of classes ahead of it: those with a larger score, or an equal one and a lower number.
+// It is 0 for a correct answer and below 5 for a top-5 one. No number compares larger than NaN, but NaN is not an
+// answer: if the first score or the label's is NaN, the rank is the number of classes.
 
-// Sample of the warp; warps are a grid apart.
+// The sample of the warp; warps stride by the grid.
 template <class Body>
 __device__ inline void each_sample(u32 samples, Body body) {
     for (u64 sample = thread_of_grid() / WARP; sample < samples; sample += threads_of_grid() / WARP)

@@ -1,7 +1,7 @@
-// What moves activations from one place to another, from one scalar to the same or to another.
+// Moves activations from one place to another, also between different scalars.
 
-// Row r of `to`, at to_first + r · to_stride, gets or has added row r of `from`: a concatenation and its gradient, one launch
-// an input, and what a copy between buffers packs or unpacks.
+// Row r of `to`, at to_first + r · to_stride, is replaced by row r of `from`, or has it added: a concatenation and its
+// gradient, one launch per input, and the packing and unpacking of copies between buffers.
 KERNEL(move_rows)(
     const From* from, u64 from_first, u64 from_stride, To* to, u64 to_first, u64 to_stride, u32 rows, u32 length,
     bool accumulate) {
@@ -24,16 +24,16 @@ KERNEL(move_rows)(
     }
 }
 
-// Elements of a tile, at most.
+// The most elements of a tile.
 constexpr u32 TILE = 1024;
 
-// How many of `size` a tile has along an axis, if the other axis has `across`: 32, or more where there are fewer across.
+// Size of a tile along an axis of `size`, if the other axis has `across`: 32, or more if that one is shorter.
 __device__ inline u32 along(u32 size, u32 across) {
     const u32 most = across < 32 ? TILE / across : 32;
     return size < most ? size : most;
 }
 
-// Calls `body` with the thread's places of [rows, columns], columns the faster.
+// Calls `body` with the thread's places in [rows, columns], columns varying fastest.
 template <class Body>
 __device__ inline void each_place(u32 rows, u32 columns, Body body) {
     const u32 over = BLOCK / columns, rest = BLOCK % columns;
@@ -45,12 +45,12 @@ __device__ inline void each_place(u32 rows, u32 columns, Body body) {
     }
 }
 
-// `to`, [samples, columns, rows], gets or has added `from`, [samples, rows, columns]. A block turns a tile in shared memory, so
-// that both sides are read and written along what lies side by side there.
+// `to`, [samples, columns, rows], is replaced by `from`, [samples, rows, columns], or has it added. A block transposes
+// a tile in shared memory, so that both sides are accessed contiguously.
 KERNEL(permute)(const From* from, To* to, u32 samples, u32 rows, u32 columns, bool accumulate) {
     SHARED(float, tile);
     const u32 high = along(rows, columns), wide = along(columns, rows);
-    // An odd distance between rows puts the elements of a column into different banks.
+    // An odd row stride puts the elements of a column into different banks.
     const u32 stride = wide | 1;
     const u32 down = (rows + high - 1) / high, across = (columns + wide - 1) / wide;
     for (u64 index = blockIdx.x; index < u64(samples) * down * across; index += gridDim.x) {

@@ -1,10 +1,10 @@
-// Formulas on any buffers, element by element; the optimizer's step on parameters that lie in one piece is one.
-// One launch does a whole range, whatever layers it has in it: a bit for each parameter says whether its weight decays.
+// Evaluates formulas on any buffers, element by element, such as the optimizer's update of contiguous parameters. One
+// launch covers a whole range with all its layers: a bit for each parameter says whether weight decay applies.
 
-// The λ of a group's elements; `first` is the number of element 0 among the mask's bits.
+// The λ of a group's elements; `first` is the index of element 0 in the mask.
 __device__ inline void decays_of(const u32* mask, u64 first, const Group& group, float decay, float (&decays)[4]) {
     const u64 start = first + group.first;
-    // Four bits of one word, or one by one where they lie in two or some are of no element.
+    // Four bits of one word, or bit by bit where they span two words or some belong to no element.
     const u32 word = group.whole && start % 32 <= 28 ? mask[start / 32] >> (start % 32) : 0;
 #pragma unroll
     for (u32 lane = 0; lane < 4; ++lane) {
@@ -16,8 +16,8 @@ __device__ inline void decays_of(const u32* mask, u64 first, const Group& group,
     }
 }
 
-// A formula as models::BoundFormula has it: its buffers are the first operands, intermediate results the others. A term is
-// to | plus << 4 | times << 8 | decays << 12, with 15 for a plus that is not there.
+// A formula as in models::BoundFormula: its buffers are the first operands, intermediate results the others. A term is
+// to | plus << 4 | times << 8 | decays << 12, with 15 for a missing plus.
 constexpr u32 BUFFERS = 4, OPERANDS = 8;
 
 struct Terms {
@@ -26,8 +26,8 @@ struct Terms {
     float factors[8];
 };
 
-// Does something to the operand of this number, if there is one. All threads have the number in common, and operands are in registers,
-// where none can be addressed.
+// Applies `act` to the operand of this number, if there is one. The number is the same for all threads; operands are in
+// registers, which cannot be indexed.
 template <typename Act>
 __device__ inline void on_operand(float (&operands)[OPERANDS][4], u32 number, Act act) {
     switch (number) {
@@ -42,8 +42,8 @@ __device__ inline void on_operand(float (&operands)[OPERANDS][4], u32 number, Ac
     }
 }
 
-// One multiply-add after the other: to ← plus + factor·times, rounded twice, or the product alone; `mask` may be null where
-// weight decay is in none.
+// One multiply-add after the other: to ← plus + factor·times, rounded twice, or the product alone; `mask` may be null
+// if no term has weight decay.
 KERNEL(evaluate_formula)(
     float* a, float* b, float* c, float* d, const u32* mask, u64 first, u64 elements, Terms terms) {
     each_group(elements, [&](const Group& group) {

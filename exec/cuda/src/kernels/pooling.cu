@@ -1,17 +1,18 @@
-// Pooling over windows and over whole planes of [images, height, width, inner]: with channels first an image is a channel of a
-// sample and `inner` 1, with channels last an image is a sample and `inner` its channels. Backward passes gather: a thread has one
-// place of the input and adds what the windows over it send, in their order.
+// Pooling over windows and over whole planes of [images, height, width, inner]: with channels first an image is a
+// channel of a sample and `inner` is 1, with channels last an image is a sample and `inner` its channels. Backward
+// passes gather: a thread handles one place of the input and adds the contributions of the windows over it, in their
+// order.
 //
-// A thread has four neighbours of `inner` where tensors lie so that it can, else one.
+// A thread handles four neighbours of `inner` where alignment allows, else one.
 
-// The places from..to of an axis.
+// The places from..to along an axis.
 struct Span {
     u32 from, to;
 
     __device__ u32 count() const { return to - from; }
 };
 
-// The places of one axis that window `at` covers inside the image.
+// The places along one axis that window `at` covers inside the image.
 __device__ inline Span covered(u32 at, u32 kernel, u32 stride, u32 padding, u32 size) {
     const u32 start = at * stride, stop = start + kernel;
     u32 to = stop > padding ? stop - padding : 0;
@@ -20,19 +21,19 @@ __device__ inline Span covered(u32 at, u32 kernel, u32 stride, u32 padding, u32 
     return Span{from < to ? from : to, to};
 }
 
-// The windows of one axis that cover place `at`.
+// The windows along one axis that cover place `at`.
 __device__ inline Span covering(u32 at, u32 kernel, u32 stride, u32 padding, u32 windows) {
     const u32 shifted = at + padding, last = shifted / stride + 1;
     const u32 from = shifted + 1 > kernel ? (shifted + 1 - kernel + stride - 1) / stride : 0;
     return Span{from, last < windows ? last : windows};
 }
 
-// The windows on a plane; as the host's struct of this name.
+// The windows on a plane; mirrors the host's struct of this name.
 struct Window {
     u32 input_height, input_width, output_height, output_width;
     u32 kernel_height, kernel_width, stride_height, stride_width, padding_height, padding_width, inner;
 
-    // What the windows of an output's row or column cover.
+    // The input rows or columns that the windows of an output row or column cover.
     __device__ Span under_row(u32 row) const {
         return covered(row, kernel_height, stride_height, padding_height, input_height);
     }
@@ -40,7 +41,7 @@ struct Window {
         return covered(column, kernel_width, stride_width, padding_width, input_width);
     }
 
-    // Which rows or columns of windows cover an input's row or column.
+    // The rows or columns of windows that cover an input row or column.
     __device__ Span over_row(u32 row) const {
         return covering(row, kernel_height, stride_height, padding_height, output_height);
     }
@@ -48,14 +49,14 @@ struct Window {
         return covering(column, kernel_width, stride_width, padding_width, output_width);
     }
 
-    // Elements of an image, and where an element of the row and column lies in it.
+    // Elements of an image, and the index in it of the element at a row and column.
     __device__ u64 inputs() const { return u64(input_height) * input_width * inner; }
     __device__ u64 outputs() const { return u64(output_height) * output_width * inner; }
     __device__ u64 input(u32 row, u32 column) const { return (u64(row) * input_width + column) * inner; }
     __device__ u64 output(u32 row, u32 column) const { return (u64(row) * output_width + column) * inner; }
 };
 
-// Where element `index` of [images, height, width, inner] lies.
+// The position of element `index` of [images, height, width, inner].
 struct Place {
     u32 image, within, row, column, inner;
 
@@ -67,7 +68,7 @@ struct Place {
     }
 };
 
-// Calls `body` with every W-th element of [images, window's outputs] and where it lies.
+// Calls `body` with every W-th element of [images, window's outputs] and its position.
 template <u32 W, class Body>
 __device__ inline void each_output(u32 images, const Window& window, Body body) {
     const u64 all = images * window.outputs() / W;
@@ -75,7 +76,7 @@ __device__ inline void each_output(u32 images, const Window& window, Body body) 
         body(W * index, Place(W * index, window.output_height, window.output_width, window.inner));
 }
 
-// Calls `body` with every W-th element of [images, window's inputs] and where it lies.
+// Calls `body` with every W-th element of [images, window's inputs] and its position.
 template <u32 W, class Body>
 __device__ inline void each_input(u32 images, const Window& window, Body body) {
     const u64 all = images * window.inputs() / W;
@@ -83,7 +84,7 @@ __device__ inline void each_input(u32 images, const Window& window, Body body) {
         body(W * index, Place(W * index, window.input_height, window.input_width, window.inner));
 }
 
-// W neighbours, which lie as vectors do.
+// W contiguous neighbours, accessed as vectors.
 template <u32 W, class R>
 __device__ inline void load_all(const R* from, float (&into)[W]) {
     if constexpr (W == 4) load(from, Group{0, 0, 4, true}, into);
@@ -145,8 +146,8 @@ __device__ inline void largest_of_windows(
     });
 }
 
-// y ← the largest x + bias of each window, rectified or not, and `best` its place in the plane, the first of equals; null biases
-// are 0. What is outside the image never wins. Channels are counted through images and `inner`.
+// y ← the largest x + bias of each window, rectified or not, and `best` its place in the plane, the first of equals;
+// null biases are 0. Places outside the image are never selected. Channels are counted through images and `inner`.
 KERNEL(max_pool_forward)(
     const Real* x, const float* biases, Real* y, u32* best, u32 images, u32 channels, Window window, bool rectified) {
     if (in_fours(window.inner, x, y, best))
@@ -179,7 +180,7 @@ __device__ inline void slopes_of_largest(
     });
 }
 
-// d_x ← Σ d_y of the windows whose largest is at this place, with a ReLU of those whose y is above 0, or adds that.
+// d_x ← Σ d_y of the windows whose maximum is at this place (with a ReLU, those with y above 0), or adds that.
 KERNEL(max_pool_backward)(
     const Real* d_y, const Real* y, const u32* best, Real* d_x, u32 images, Window window, bool rectified,
     bool accumulate) {

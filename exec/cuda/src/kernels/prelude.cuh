@@ -1,13 +1,13 @@
-// What all kernel files share: groups of four neighbouring elements, channels of images, and sums in one fixed order.
+// Shared by all kernel files: groups of four neighbouring elements, channels of images, and sums in one fixed order.
 //
-// A file of kernels is compiled once for each scalar that activations may be made of, or pair of them, or once and for all. It
-// stands in a namespace that begins with what the scalars are: `typedef float Real;`, or u16, which holds the bits of a bf16
-// (`From` and `To` of a pair), and KERNEL(add), which is `extern "C" __global__ void add_f32`. Arithmetic is fp32 throughout, and
-// what is stored is rounded once.
+// A kernel file is compiled once for each scalar of activations, or pair of scalars, or once if it has none. It is
+// wrapped in a namespace that begins by defining the scalars, `typedef float Real;`, or u16, which holds the bits of a
+// bf16 (`From` and `To` for a pair), and KERNEL(add), which is `extern "C" __global__ void add_f32`. Arithmetic is fp32
+// throughout, and stored results are rounded once.
 //
-// Every kernel runs in blocks of BLOCK threads. Nothing here adds floats atomically and no order of additions depends on the
-// device, so a launch gives the same bits each time. Compiled without fused multiply-adds, what is only additions and
-// multiplications gives the bits of the CPU device. No header is included: NVRTC has none.
+// Every kernel runs in blocks of BLOCK threads. There are no atomic float additions and no reduction order depends on
+// the device, so a launch gives the same bits each time. It is compiled without fused multiply-adds, so kernels made of
+// additions and multiplications alone give the bits of the CPU device. No header is included: NVRTC has none.
 
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -17,14 +17,14 @@ constexpr u32 BLOCK = 256;
 constexpr u32 WARP = 32;
 constexpr u32 WARPS = BLOCK / WARP;
 
-// Shared memory of the size that the launch says; the twin on the CPU has a definition of its own.
+// Shared memory of the size given by the launch; the twin on the CPU has its own definition.
 #ifndef LOCKSTEP_TWIN
 #define SHARED(T, name)                                          \
     extern __shared__ __align__(16) unsigned char shared_bytes[]; \
     T* name = reinterpret_cast<T*>(shared_bytes)
 #endif
 
-// Whether two types are one.
+// Whether two types are the same.
 template <class A, class B>
 struct Alike {
     static constexpr bool value = false;
@@ -40,7 +40,7 @@ __device__ inline u64 threads_of_grid() { return u64(gridDim.x) * BLOCK; }
 
 // ---- Groups of four neighbouring elements ----
 
-// A thread's share: those of the elements first + 0..4 that are there; `whole` where all are and lie together in 16 bytes.
+// A thread's share: the existing ones of the elements first + 0..4; `whole` if all exist and occupy 16 aligned bytes.
 struct Group {
     long long first;
     u32 from, to;
@@ -49,20 +49,20 @@ struct Group {
     __device__ bool has(u32 lane) const { return from <= lane && lane < to; }
 };
 
-// Elements behind the last multiple of four of them.
+// Elements after the last multiple of four of them.
 template <class T>
 __device__ inline u32 offset_of(const T* pointer) {
     return u32(reinterpret_cast<u64>(pointer) / sizeof(T)) & 3;
 }
 
-// Whether rows of `size` elements, which begin at the pointers that are not null, are read and written as vectors.
+// Whether rows of `size` elements, starting at the non-null pointers, are accessed as vectors.
 template <class... P>
 __device__ inline bool in_fours(u32 size, const P*... pointers) {
     return size % 4 == 0 && ((pointers == nullptr || offset_of(pointers) == 0) && ... && true);
 }
 
-// The groups of `elements`. They begin where `lead` is aligned; the other pointers, some of which may be null, are read and written
-// as vectors if all lie alike.
+// The groups of `elements`. They begin where `lead` is aligned; the other pointers, some of which may be null, are
+// accessed as vectors if all are aligned alike.
 struct Groups {
     u64 elements, count;
     u32 shift;
@@ -83,15 +83,15 @@ struct Groups {
     }
 };
 
-// Calls `body` with the groups of `elements`, a stride of the grid apart.
+// Calls `body` with the thread's groups of `elements`, in a grid-stride loop.
 template <class Body, class... P>
 __device__ inline void each_group(u64 elements, Body body, const P*... pointers) {
     const Groups groups(elements, pointers...);
     for (u64 index = thread_of_grid(); index < groups.count; index += threads_of_grid()) body(groups.at(index));
 }
 
-// The same in two steps, `fetch` and then `use` of what that gave. Two groups are fetched before the first is used, so that more
-// is on its way from memory: what is written must lie where it is read or apart.
+// The same in two steps, `fetch` and then `use` of the result. Two groups are fetched before the first is used, so that
+// more loads are in flight: outputs must either coincide with inputs or not overlap them.
 template <class Fetch, class Use, class... P>
 __device__ inline void each_group_ahead(u64 elements, Fetch fetch, Use use, const P*... pointers) {
     const Groups groups(elements, pointers...);
@@ -118,7 +118,7 @@ __device__ inline void each_group_ahead(u64 elements, Fetch fetch, Use use, cons
 
 __device__ inline float bf16_to_float(u16 bits) { return __uint_as_float(u32(bits) << 16); }
 
-// The nearest bf16, of two the even one; what is no number stays none.
+// The nearest bf16, ties to even; NaN stays NaN.
 __device__ inline u16 float_to_bf16(float value) {
     const u32 bits = __float_as_uint(value);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return u16(bits >> 16 | 0x40);
@@ -165,7 +165,7 @@ __device__ inline void load(const u16* from, const Group& group, float (&into)[4
     }
 }
 
-// A group's numbers, nothing where there is no tensor.
+// A group's numbers; zeros without a tensor.
 struct Four {
     float of[4];
 
@@ -210,7 +210,7 @@ __device__ inline void merge(R* into, const Group& group, float (&values)[4], bo
     store(into, group, values);
 }
 
-// y ← curve(x), element by element. y may be x.
+// y ← curve(x), element by element. y may alias x.
 template <class R, class Curve>
 __device__ inline void each_value(const R* x, R* y, u32 elements, Curve curve) {
     each_group(elements, [&](const Group& group) {
@@ -222,7 +222,7 @@ __device__ inline void each_value(const R* x, R* y, u32 elements, Curve curve) {
     }, y, x);
 }
 
-// d_x ← d_y · slope(at), element by element, or adds that. d_x may be d_y.
+// d_x ← d_y · slope(at), element by element, or adds that. d_x may alias d_y.
 template <class R, class Slope>
 __device__ inline void each_slope(const R* d_y, const R* at, R* d_x, u32 elements, bool accumulate, Slope slope) {
     each_group(elements, [&](const Group& group) {
@@ -245,7 +245,7 @@ __device__ inline float relu(float x) { return x <= 0.0f ? 0.0f : x; }
 
 // ---- Channels of [samples, channels, plane] ----
 
-// The channel of an element and of those behind it.
+// The channel of an element and of those after it.
 struct Channel {
     u32 channels, plane, channel, left;
 
@@ -262,10 +262,10 @@ struct Channel {
     }
 };
 
-// N numbers of each channel, as a thread of each_group has them for the elements of a group.
+// N numbers per channel, as a thread of each_group needs them for the elements of a group.
 //
-// Where channels lie side by side they are read as vectors, and but once where a thread's groups all have the same channels: the
-// threads of a grid are then a multiple of the channels' fours, as they are of any power of two that is not very large.
+// Where channels are adjacent they are read as vectors, and only once if a thread's groups all have the same channels:
+// that is when a grid has a multiple of channels / 4 threads, which holds for powers of two that are not very large.
 template <u32 N>
 struct OfChannels {
     u32 channels, plane;
@@ -273,14 +273,14 @@ struct OfChannels {
     bool vectors, same, there = false;
     float of[N][4] = {};
 
-    // Null where a number is not wanted.
+    // Null for a number that is not needed.
     template <class... P>
     __device__ OfChannels(u32 channels, u32 plane, const P*... all) : channels(channels), plane(plane), numbers{all...} {
         vectors = plane == 1 && in_fours(channels, all...);
         same = vectors && 4 * threads_of_grid() % channels == 0;
     }
 
-    // Whether they are others than before.
+    // Returns whether they changed.
     __device__ bool load_for(const Group& group) {
         if (same && there) return false;
         Channel at(channels, plane, group.first + group.from);
@@ -303,7 +303,7 @@ struct OfChannels {
     }
 };
 
-// How `count` elements of a channel are cut into parts of `length`; as the host's struct of this name.
+// The division of a channel's `count` elements into parts of `length`; mirrors the host's struct of this name.
 struct Parts {
     u32 count, parts, length;
 
@@ -312,8 +312,8 @@ struct Parts {
     __device__ u32 end(u32 part) const { return count - begin(part) < length ? count : begin(part) + length; }
 };
 
-// Calls `body` with the block's share of the elements begin..end of one channel, counted through the samples; in fours if
-// `fours`, for which planes must be a multiple of four and every pointer aligned.
+// Calls `body` with the block's share of the elements begin..end of one channel, counted through the samples; in fours
+// if `fours`, which requires planes of a multiple of four and aligned pointers.
 template <class Body>
 __device__ inline void each_of_channel(u32 channels, u32 plane, u32 channel, u32 begin, u32 end, bool fours, Body body) {
     const u32 width = fours ? 4 : 1, step = BLOCK * width;
@@ -332,14 +332,14 @@ __device__ inline void each_of_channel(u32 channels, u32 plane, u32 channel, u32
 
 // ---- Sums ----
 
-// Σ over the warp, in pairs; every lane has it.
+// Σ over the warp, in pairs; every lane gets it.
 template <class T>
 __device__ inline T warp_sum(T value) {
     for (u32 distance = WARP / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
     return value;
 }
 
-// Σ over the block, warps in order; every thread has it. `scratch` holds WARPS numbers.
+// Σ over the block, warps in order; every thread gets it. `scratch` holds WARPS numbers.
 __device__ inline double block_sum(double value, double* scratch) {
     value = warp_sum(value);
     if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = value;

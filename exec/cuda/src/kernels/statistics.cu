@@ -1,7 +1,9 @@
-// What the sums over parts of channels come to, and the losses of a batch: a few numbers, whatever activations are made of.
+// Finishes the sums over parts of channels, and the losses of a batch: a few numbers, independent of the activations'
+// scalar.
 
-// What the parts of a channel come to: d_factors gets or has added inverse · Σ p₀ (null inverses are 1), d_summands Σ p₁.
-// `along` gets inverse² · Σ p₀ / count and `level` Σ p₁ / count, which batch normalisation's gradient wants. A warp a channel.
+// Sums the parts of a channel: inverse · Σ p₀ (null inverses are 1) is written or added to d_factors, Σ p₁ to
+// d_summands. `along` receives inverse² · Σ p₀ / count and `level` Σ p₁ / count, for batch normalisation's gradient.
+// One warp per channel.
 KERNEL(channel_slopes_finish)(
     const double* partials, const float* inverses, float* d_factors, float* d_summands, float* along, float* level,
     u32 channels, Parts parts, bool accumulate) {
@@ -23,8 +25,9 @@ KERNEL(channel_slopes_finish)(
     if (level) level[channel] = float(sum / parts.count);
 }
 
-// Means and 1 / √(variance + ε) of the batch, from the parts' moments: mean = Σ nᵢ·mᵢ / n and n·variance = Σ qᵢ + Σ nᵢ·(mᵢ −
-// mean)². The running values become keep · old + (1 − keep) · batch, the variance the unbiased one. A warp a channel.
+// Means and 1 / √(variance + ε) of the batch, from the parts' moments: mean = Σ nᵢ·mᵢ / n and n·variance = Σ qᵢ + Σ
+// nᵢ·(mᵢ − mean)². The running values become keep · old + (1 − keep) · batch, with the unbiased variance. One warp per
+// channel.
 KERNEL(batch_norm_statistics)(
     const double* partials, float* means, float* inverses, float* running_means, float* running_variances, u32 channels,
     Parts parts, float epsilon, float keep) {

@@ -1,5 +1,5 @@
-//! Batch normalisation with the ReLU behind it. The batch's statistics are kept for the backward pass, in which the input says
-//! what the ReLU let through.
+//! Lowers batch normalisation with an optional ReLU. The batch's statistics are kept for the backward pass, which
+//! recomputes from the input where the ReLU was positive.
 
 use lockstep_exec::device::Mode;
 use lockstep_models::{BatchNorm as Settings, Layer};
@@ -18,7 +18,7 @@ use crate::{Activation, ViewMut};
 
 kernels! {}
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
     let Layer::BatchNorm(Settings { epsilon, momentum }) = *of.layer else { return None };
     let (image, relu) = (of.image(), of.is_rectified());
@@ -26,7 +26,7 @@ pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>
     Some(Box::new(BatchNorm { image, epsilon, momentum, relu, means, inverses }))
 }
 
-/// The layer; means and inverse deviations are those of the last batch.
+/// The layer, with means and inverse deviations of the last batch.
 struct BatchNorm {
     image: Image,
     epsilon: f32,
@@ -37,12 +37,12 @@ struct BatchNorm {
 }
 
 impl BatchNorm {
-    /// Of parameters, and of running statistics.
+    /// Number of parameters, which is that of running statistics too.
     fn parameters(&self) -> u64 {
         2 * u64::from(self.image.channels)
     }
 
-    /// A forward pass but for its last launch, which makes the output.
+    /// A forward pass without its last launch, which makes the output.
     fn without_last<A: Activation>(
         &self,
         of: &Forward<'_, A>,
@@ -54,7 +54,7 @@ impl BatchNorm {
         let (first, second) = (0..u64::from(channels), u64::from(channels)..self.parameters());
         let (running_means, running_variances) =
             (of.statistics.part(first.clone()), of.statistics.part(second.clone()));
-        // The weight of what the running statistics were.
+        // The weight of the old running statistics.
         let keep = match of.mode {
             Mode::Train => Some(momentum),
             Mode::Statistics { batch } => Some(batch as f32 / (batch as f32 + 1.0)),

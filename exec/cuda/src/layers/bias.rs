@@ -1,4 +1,4 @@
-//! A summand per channel.
+//! Lowers the layer that adds a bias per channel.
 
 use lockstep_models::Layer;
 
@@ -13,7 +13,7 @@ use crate::table::ChannelAffine;
 
 kernels! {}
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
     let Layer::Bias = of.layer else { return None };
     Some(Box::new(Bias { image: of.image() }))

@@ -1,4 +1,4 @@
-//! Concatenation along channels.
+//! Lowers concatenation along channels.
 
 use lockstep_models::Layer;
 
@@ -10,7 +10,7 @@ use crate::kernel::kernels;
 
 kernels! {}
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
     let Layer::Concat = of.layer else { return None };
     if of.form.channels_last {
@@ -22,14 +22,14 @@ pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>
 
 /// Inputs side by side along channels.
 struct Concat {
-    /// Of a row, the elements of each input.
+    /// Elements of each input in a row.
     sizes: Vec<u64>,
-    /// Rows of a sample: one, or with channels last its places.
+    /// Rows per sample: one, or with channels last its places.
     rows: u32,
 }
 
 impl Concat {
-    /// The elements of a row that lie before each input's, and their number; then all of a row's.
+    /// For each input its offset in a row and its number of elements; then the elements of a whole row.
     fn parts(&self) -> (Vec<(u64, u64)>, u64) {
         let mut first = 0;
         let rows = self.sizes.iter().map(|length| {

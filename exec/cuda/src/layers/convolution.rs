@@ -1,7 +1,7 @@
-//! A convolution with the bias, the ReLU and the max pooling behind it.
+//! Lowers a convolution with the bias, ReLU and max pooling that follow it.
 //!
-//! cuDNN adds the bias and rectifies where it can. Before a max pooling it does neither: pooling reads what it gave, and the
-//! largest plus the bias is the largest of those with the bias.
+//! cuDNN adds the bias and rectifies where it can. Before a max pooling it does neither: pooling reads the raw
+//! products, since the maximum plus the bias equals the maximum with the bias.
 
 use lockstep_exec::device::output_of;
 use lockstep_models::{Conv2d, Layer, Shape};
@@ -19,7 +19,7 @@ use crate::{Activation, Convolution as Sizes, ConvolutionPass, Convolve, View, V
 
 kernels! {}
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
     let Layer::Conv2d(layer) = of.layer else { return None };
     let Conv2d { kernel, stride, padding, dilation, groups, bias, .. } = *layer;
@@ -50,16 +50,16 @@ struct Convolution<A> {
     pool: Option<Pool>,
 }
 
-/// The pooling behind it.
+/// The pooling after it.
 struct Pool {
     window: Window,
     output: Shape,
-    /// As the output: the places of the largest.
+    /// The places of the maxima, in the output's layout.
     best: ViewMut<u32>,
 }
 
 impl<A: Activation> Convolution<A> {
-    /// What the products are.
+    /// The image of the products.
     fn image(&self) -> Image {
         Image::new(self.sizes.output, self.sizes.channels_last)
     }
@@ -68,13 +68,13 @@ impl<A: Activation> Convolution<A> {
         self.weights.elements() + if self.bias { u64::from(self.sizes.output.channels) } else { 0 }
     }
 
-    /// The pass of a batch; its result takes no bias, is not rectified and replaces what is there.
+    /// The pass of a batch; its result has no bias, is not rectified and replaces existing values.
     fn pass(&self, samples: u32, pass: ConvolutionPass, left: u64, right: u64, result: u64) -> Convolve {
         let of = Sizes { samples, ..self.sizes };
         Convolve { of, pass, left, right, result, bias: None, rectified: false, accumulate: false }
     }
 
-    /// The gradient of the products; that of the bias on the way, where it is wanted.
+    /// The gradient of the products; also computes that of the bias, if it is requested.
     fn before_tail(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) -> View<A> {
         let d_biases = of.d_parameters.filter(|_| self.bias);
         let behind = self.weights.elements()..self.parameters();

@@ -1,7 +1,7 @@
-//! Layers that are a function of each element whose slope follows from the input or from the output.
+//! Lowers elementwise functions whose derivative is computed from the input or from the output.
 
-/// Makes such a layer: its variant, its file of kernels, a struct for each of its two kernels, and which tensor of a backward pass the
-/// slope follows from, by the kernel's name for it.
+/// Defines such a layer: its variant, its kernel file, a struct for each of its two kernels, and the tensor that the
+/// derivative is computed from, by the kernel's name for it.
 macro_rules! curve {
     ($layer:ident, $file:literal: $forward:ident = $value:ident, $backward:ident = $slope:ident, $at:ident = $tensor:expr) => {
         use $crate::kernel::{Source, kernels, source};
@@ -30,7 +30,7 @@ macro_rules! curve {
             }
         }
 
-        /// The head of such a layer.
+        /// Makes the head of such a layer.
         pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
             matches!(of.layer, lockstep_models::Layer::$layer).then(|| Box::new($layer) as Box<dyn Head<A>>)
         }

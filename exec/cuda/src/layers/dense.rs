@@ -1,4 +1,4 @@
-//! The fully connected layer with the ReLU behind it: three products of matrices.
+//! Lowers the fully connected layer with an optional ReLU: three matrix products.
 
 use lockstep_models::{Layer, Precision, Shape};
 
@@ -14,7 +14,7 @@ use crate::{Activation, Multiply, Scalar};
 
 kernels! {}
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
     let Layer::Dense(layer) = of.layer else { return None };
     let (inputs, outputs) = (count(of.inputs[0].elements()), layer.out_features);
@@ -33,7 +33,7 @@ struct Dense<A> {
     precision: Precision,
 }
 
-/// A factor of a product: its address, and whether it lies transposed.
+/// A factor of a product: its address, and whether it is stored transposed.
 type Factor = (u64, bool);
 
 impl<A: Activation> Dense<A> {
@@ -41,7 +41,7 @@ impl<A: Activation> Dense<A> {
         self.weights.elements() + if self.bias { u64::from(self.outputs) } else { 0 }
     }
 
-    /// C ← A·B of `(rows, columns, depth)`, C made of what activations are.
+    /// C ← A·B of `(rows, columns, depth)`, with C of the activations' type.
     fn product(&self, (rows, columns, depth): (u32, u32, u32), a: Factor, b: Factor, c: u64) -> Multiply {
         let ((a, transposed_a), (b, transposed_b)) = (a, b);
         Multiply {

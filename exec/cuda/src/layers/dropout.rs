@@ -1,4 +1,4 @@
-//! Dropout: seeded zeros in training, nothing in evaluation. A bit for each element is kept for the backward pass.
+//! Lowers dropout: seeded zeros in training, nothing in evaluation. A bit per element is kept for the backward pass.
 
 use lockstep_exec::device::{Draw, Mode};
 use lockstep_models::Layer;
@@ -20,7 +20,8 @@ impl ToArgument for Draw {
     }
 }
 
-/// The sixteens of random numbers that a sample of `size` elements has a part of, if its first has number `offset`.
+/// The number of blocks of sixteen random numbers that a sample of `size` elements overlaps, if its first has number
+/// `offset`.
 ///
 /// ```
 /// use lockstep_cuda::layers::kernels::blocks_of_draws;
@@ -33,7 +34,7 @@ pub fn blocks_of_draws(offset: u64, size: u32) -> u64 {
 }
 
 kernels! {
-    /// Random zeros, and a bit for each element of the sixteens that [`blocks_of_draws`] counts: 1 if it was kept.
+    /// Random zeros, and a bit for each element of the blocks that [`blocks_of_draws`] counts: 1 if it was kept.
     DropoutForward<A> = SOURCE::dropout_forward on Geometry::threads(sixteens),
         all = product([samples, size]),
         sixteens = u64::from(samples) * blocks_of_draws(draws.offset, size); {
@@ -48,7 +49,7 @@ kernels! {
         factor: f32,
     }
 
-    /// The gradient of what was kept.
+    /// The gradient of kept elements.
     DropoutBackward<A> = SOURCE::dropout_backward on Geometry::threads(sixteens),
         all = product([samples, size]), sixteens = u64::from(samples) * blocks_of_draws(offset, size); {
         d_y: View<A>[all],
@@ -62,16 +63,16 @@ kernels! {
     }
 }
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
     let Layer::Dropout(layer) = of.layer else { return None };
     let size = count(of.inputs[0].elements());
-    // As many sixteens as a sample can have a part of, wherever its numbers begin.
+    // The most blocks that a sample can overlap, whatever its offset.
     let kept = own(of.space, u64::from(of.samples) * blocks_of_draws(15, size));
     Some(Box::new(Dropout { rate: layer.rate, size, kept, draw: Draw::default(), places: View::new(0, 0) }))
 }
 
-/// The layer, and which random numbers it draws next.
+/// The layer, and the random numbers that it draws next.
 struct Dropout {
     rate: f32,
     /// Elements of a sample.
@@ -82,7 +83,7 @@ struct Dropout {
 }
 
 impl Dropout {
-    /// What a kept element is multiplied with.
+    /// The factor of kept elements.
     fn factor(&self) -> f32 {
         1.0 / (1.0 - self.rate)
     }

@@ -1,4 +1,4 @@
-//! A chain's first layer that computes, which holds what of the rest it does.
+//! Defines the head of a chain: its first computing layer, which also applies the rest of the chain.
 
 use lockstep_exec::device::{ChainLayer, Draw};
 use lockstep_models::{Layer, Shape};
@@ -9,38 +9,38 @@ use super::script::Script;
 use crate::table::BatchNormForward;
 use crate::{Activation, View};
 
-/// What a head is made of.
+/// What a head is made from.
 pub(super) struct Wanted<'a> {
     pub(super) layer: &'a Layer,
     pub(super) inputs: &'a [Shape],
     pub(super) output: Shape,
-    /// The layers behind it.
+    /// The layers after it.
     pub(super) rest: &'a [&'a ChainLayer<'a>],
-    /// Those of the largest batch.
+    /// Samples of the largest batch.
     pub(super) samples: u32,
     pub(super) form: Form,
     pub(super) space: &'a mut dyn Space,
 }
 
 impl Wanted<'_> {
-    /// The first input, as it lies.
+    /// The first input, with its layout.
     pub(super) fn image(&self) -> Image {
         Image::new(self.inputs[0], self.form.channels_last)
     }
 
-    /// Whether a ReLU is behind a layer behind which nothing else may be.
+    /// Whether the layer is followed by a ReLU, the only layer that may follow it.
     pub(super) fn is_rectified(&self) -> bool {
         !self.rest.is_empty()
     }
 }
 
-/// The layer with the ReLU and the pooling behind it.
+/// The layer with the ReLU and the pooling that follow it.
 pub(super) trait Head<A: Activation>: Send {
     fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>);
 
     fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>);
 
-    /// Learnable parameters, and running statistics.
+    /// Number of learnable parameters, and of running statistics.
     fn parameters(&self) -> (u64, u64) {
         (0, 0)
     }
@@ -53,12 +53,12 @@ pub(super) trait Head<A: Activation>: Send {
         false
     }
 
-    /// A forward pass but for the normalisation that ends it; nothing was done where that is not what ends it.
+    /// A forward pass without the normalisation that ends it; `None`, with nothing done, if it does not end in one.
     fn begin(&self, _: &Forward<'_, A>, _: u32, _: &mut Script<'_>) -> Option<BatchNormForward<A>> {
         None
     }
 
-    /// Of a sum, whether it is rectified.
+    /// For a sum, whether it is rectified.
     fn rectified_sum(&self) -> Option<bool> {
         None
     }

@@ -1,8 +1,8 @@
-//! The images that a layer works on, and how they lie.
+//! Describes the images that a layer processes, and their memory layout.
 
 use lockstep_models::Shape;
 
-/// Channels of planes, one behind the other or, channels last, side by side at each place.
+/// Channels of planes, one plane after the other or, with channels last, adjacent at each place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Image {
     pub(super) channels: u32,
@@ -16,13 +16,13 @@ impl Image {
         Image { channels: shape.channels, plane: shape.height * shape.width, last: channels_last }
     }
 
-    /// A batch as kernels take it that know channels of planes: samples, channels, plane. With channels last each place is a
-    /// sample of planes of one.
+    /// A batch in the terms of kernels for channels of planes: samples, channels, plane. With channels last each place
+    /// is a sample with planes of one element.
     pub(super) fn batch(self, samples: u32) -> (u32, u32, u32) {
         if self.last { (samples * self.plane, self.channels, 1) } else { (samples, self.channels, self.plane) }
     }
 
-    /// Images of which kernels see planes of pixels, and the numbers side by side at each: all channels or one.
+    /// The images that kernels see as planes of pixels, and the adjacent numbers at each pixel: all channels or one.
     pub(super) fn planes(self, samples: u32) -> (u32, u32) {
         if self.last { (samples, self.channels) } else { (samples * self.channels, 1) }
     }

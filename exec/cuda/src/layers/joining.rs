@@ -1,4 +1,5 @@
-//! An addition behind a batch normalisation, done by the launch that makes the normalised batch: that one need not be stored.
+//! Fuses an addition into the last launch of the batch normalisation before it, so that the normalised batch need not
+//! be stored.
 
 use super::kernel::Kernel;
 use super::pass::Forward;
@@ -6,20 +7,20 @@ use super::script::Script;
 use crate::table::BatchNormForward;
 use crate::{Activation, Command, Launch, View, ViewMut};
 
-/// What a batch normalisation has still to do.
+/// The last launch of a batch normalisation, not yet issued.
 #[derive(Debug, Clone, Copy)]
 pub struct Pending<A>(BatchNormForward<A>);
 
 impl<A: Activation> Pending<A> {
-    /// Does it as it is.
+    /// Issues it unchanged.
     pub fn finish(self, into: &mut Vec<Command>) {
         into.push(Command::Launch(self.0.call()));
     }
 }
 
 impl<A: Activation> Kernel<A> {
-    /// As [`Kernel::forward`], for a chain whose output nobody reads but one addition: what a batch normalisation without a ReLU leaves
-    /// undone is given back.
+    /// As [`Kernel::forward`], for a chain whose output is read by a single addition: returns the last launch of a
+    /// batch normalisation without a ReLU instead of issuing it.
     pub fn begin_forward(&self, of: &Forward<'_, A>, scratch: u64, into: &mut Vec<Command>) -> Option<Pending<A>> {
         let mut script = Script::new(into, scratch);
         let samples = self.batch(of.output.elements());
@@ -30,7 +31,7 @@ impl<A: Activation> Kernel<A> {
         pending.map(Pending)
     }
 
-    /// As [`Kernel::forward`], for an addition of two of which `pending` is one: in one launch, if that is possible.
+    /// As [`Kernel::forward`], for an addition of two inputs of which `pending` is one: in one launch, if possible.
     pub fn join_forward(&self, pending: &Pending<A>, of: &Forward<'_, A>, into: &mut Vec<Command>) -> bool {
         let (Some(rectified), [left, right], true) = (self.head.rectified_sum(), of.inputs, self.turning.is_none())
         else {
@@ -42,7 +43,7 @@ impl<A: Activation> Kernel<A> {
             [false, true] => *left,
             _ => return false,
         };
-        // Each element is read before it is written, and only where they lie alike is that the same element.
+        // Each element is read before it is written, which is safe only if tensors coincide exactly or do not overlap.
         let whole = |tensor: View<A>| tensor == of.output.view() || are_apart(tensor, of.output);
         let possible = whole(pending.0.x) && whole(addend);
         if possible {
@@ -53,7 +54,7 @@ impl<A: Activation> Kernel<A> {
     }
 }
 
-/// Whether two tensors have no byte in common.
+/// Whether two tensors are disjoint.
 fn are_apart<A: Activation>(one: View<A>, other: ViewMut<A>) -> bool {
     let end = |address: u64, elements: u64| address + elements * A::SCALAR.bytes();
     end(one.address(), one.elements()) <= other.address() || end(other.address(), other.elements()) <= one.address()

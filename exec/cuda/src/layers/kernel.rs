@@ -1,4 +1,4 @@
-//! A fused chain of layers as lists of commands.
+//! Lowers the passes of a fused chain of layers to lists of commands.
 
 use lockstep_exec::device::{ChainLayer, Draw, Mode, cpu, output_of};
 use lockstep_models::Layer;
@@ -15,7 +15,7 @@ use crate::{Activation, Command, Scalar, View, ViewMut};
 pub struct Kernel<A> {
     pub(super) head: Box<dyn Head<A>>,
     pub(super) turning: Turning,
-    /// Elements of a sample: of each input, and of the output.
+    /// Elements per sample, of each input and of the output.
     inputs: Vec<u64>,
     output: u64,
     samples: u32,
@@ -23,7 +23,8 @@ pub struct Kernel<A> {
 }
 
 impl<A: Activation> Kernel<A> {
-    /// Whether kernels can number the elements of a batch's tensors, each of which must be below 2³²: else it must be smaller.
+    /// Whether kernels can index a batch's tensors, each of which must have fewer than 2³² elements; otherwise the
+    /// batch must be smaller.
     pub fn fits(chain: &[ChainLayer<'_>], samples: u32) -> bool {
         let tensors = chain.iter().flat_map(|member| member.inputs.iter().copied().chain([output_of(member)]));
         tensors.map(|shape| shape.elements()).all(|elements| elements.saturating_mul(samples.into()) < 1 << 32)
@@ -32,7 +33,7 @@ impl<A: Activation> Kernel<A> {
     /// A kernel for `chain`, which must be one that [`cpu::Kernel::fuses`] and whose shapes fit, and batches of up to `samples`.
     ///
     /// # Panics
-    /// When the chain is none, [`Kernel::fits`] says no, or the products' factors are of another type.
+    /// When the chain is unsupported, [`Kernel::fits`] is false, or the products' factors have another type.
     pub fn new(chain: &[ChainLayer<'_>], samples: u32, form: Form, space: &mut dyn Space) -> Kernel<A> {
         let layers: Vec<&Layer> = chain.iter().map(|member| member.layer).collect();
         assert!(cpu::Kernel::fuses(&layers), "no kernel for the chain {layers:?}");
@@ -59,32 +60,32 @@ impl<A: Activation> Kernel<A> {
         kernel
     }
 
-    /// Bytes of scratch that a pass may take, from an address on that is a multiple of 256.
+    /// Bytes of scratch that a pass needs, at an address that is a multiple of 256.
     pub fn scratch_bytes(&self) -> u64 {
         self.scratch_bytes
     }
 
-    /// Tells a dropout layer which random numbers its next training passes get; other layers need none. `places` are those of
-    /// the samples among all since training began; they must be there when the pass runs.
+    /// Sets the random numbers of a dropout layer's next training passes; other layers need none. `places` are those of
+    /// the samples among all since training began; they must be in memory when the pass runs.
     pub fn draw(&mut self, draw: Draw, places: View<u64>) {
         self.head.draw(draw, places);
     }
 
-    /// Puts the commands that make the chain's output from its inputs behind those of `into`.
+    /// Appends the commands that compute the chain's output from its inputs to `into`.
     pub fn forward(&self, of: &Forward<'_, A>, scratch: u64, into: &mut Vec<Command>) {
         let mut script = Script::new(into, scratch);
         self.write_forward(of, &mut script);
         assert!(script.taken() <= self.scratch_bytes, "a forward pass takes {} bytes of scratch", script.taken());
     }
 
-    /// Puts the commands that make the wanted gradients from that of the output behind those of `into`.
+    /// Appends the commands that compute the requested gradients from that of the output to `into`.
     pub fn backward(&self, of: &Gradients<'_, A>, scratch: u64, into: &mut Vec<Command>) {
         let mut script = Script::new(into, scratch);
         self.write_backward(of, &mut script);
         assert!(script.taken() <= self.scratch_bytes, "a backward pass takes {} bytes of scratch", script.taken());
     }
 
-    /// Samples of a batch whose output has this number of elements.
+    /// Number of samples of a batch whose output has this number of elements.
     pub(super) fn batch(&self, elements: u64) -> u32 {
         let samples = elements / self.output;
         assert!(
@@ -104,11 +105,12 @@ impl<A: Activation> Kernel<A> {
         self.turning.backward(of, samples, script, |of, script| self.head.backward(of, samples, script));
     }
 
-    /// What the neediest pass takes, found by writing it down: training, all gradients, each added to what is there. Dropout,
-    /// which takes nothing, has no places to draw by yet, and passes everything on.
+    /// The largest scratch of any pass, found by lowering it: training, all gradients, each added to existing values.
+    /// Dropout, which needs no scratch, has no places yet and passes everything on.
     fn measured(&self) -> u64 {
         let mode = if self.head.draws() { Mode::Evaluate } else { Mode::Train };
-        // Tensors at addresses of their own, an element before an aligned one, so that what must lie as they do takes most.
+        // Tensors at distinct addresses, one element before an aligned one, so that scratch that mirrors their
+        // alignment is largest.
         let mut next = 256;
         let mut tensor = |elements: u64, bytes: u64| {
             let address = next - bytes;

@@ -1,4 +1,4 @@
-//! Local response normalisation across channels; its gradient goes through a tensor of ratios in scratch.
+//! Lowers local response normalisation across channels; its gradient uses a tensor of ratios in scratch.
 
 use lockstep_models::{Layer, LocalResponseNorm, Shape};
 
@@ -10,7 +10,7 @@ use crate::{Activation, Argument, Geometry, ToArgument, View, ViewMut};
 
 const SOURCE: Source = source!("local_response.cu");
 
-/// A local response normalisation and the shape that it works on; in the kernels `struct Response`.
+/// A local response normalisation and the shape that it processes; in the kernels `struct Response`.
 #[derive(Debug, Clone, PartialEq, Copy)]
 pub struct Response {
     channels: u32,
@@ -22,7 +22,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// That of a layer; channels first.
+    /// For a layer with channels first.
     pub fn of(layer: &LocalResponseNorm, input: Shape) -> Response {
         let LocalResponseNorm { size, alpha, beta, k } = *layer;
         Response { channels: input.channels, plane: input.height * input.width, half: size / 2, alpha, beta, k }
@@ -53,7 +53,7 @@ kernels! {
         of: Response,
     }
 
-    /// What the gradient's window adds up: scratch of the tensor's size.
+    /// The terms of the gradient's window sum: scratch of the tensor's size.
     LocalResponseRatios<A> = SOURCE::local_response_ratios on Geometry::threads(all), all = u64::from(elements); {
         d_y: View<A>[all],
         x: View<A>[all],
@@ -63,7 +63,7 @@ kernels! {
         of: Response,
     }
 
-    /// The gradient before the normalisation.
+    /// The gradient of the input.
     LocalResponseBackward<A> = SOURCE::local_response_backward on Geometry::threads(all), all = u64::from(elements); {
         d_y: View<A>[all],
         x: View<A>[all],
@@ -75,7 +75,7 @@ kernels! {
     }
 }
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
     let Layer::LocalResponseNorm(layer) = of.layer else { return None };
     let response = Response::of(layer, of.inputs[0]);

@@ -1,4 +1,4 @@
-//! Cross-entropies against labels, the end of every model.
+//! Lowers cross-entropies against labels, the end of every model.
 
 use lockstep_models::Layer;
 
@@ -7,7 +7,7 @@ use super::script::{Script, count};
 use crate::table::{LogisticForward, LossBackward, LossTotals, SoftmaxForward};
 use crate::{Activation, Command, View, ViewMut};
 
-/// Cross-entropy over `classes`; keeps the probabilities for the backward pass, and what it finds until it is fetched.
+/// Cross-entropy over `classes`; keeps the probabilities for the backward pass, and its results until they are fetched.
 pub struct CrossEntropy {
     softmax: bool,
     classes: u32,
@@ -16,15 +16,15 @@ pub struct CrossEntropy {
     ranks: ViewMut<u32>,
     totals: ViewMut<f64>,
     counts: ViewMut<u32>,
-    /// Those of the last forward pass.
+    /// Labels of the last forward pass.
     labels: View<u32>,
 }
 
 impl CrossEntropy {
-    /// The loss that `layer` is, for batches of up to `samples`.
+    /// The loss of `layer`, for batches of up to `samples`.
     ///
     /// # Panics
-    /// When the layer is none.
+    /// When the layer is not a loss.
     pub fn new(layer: &Layer, classes: u32, samples: u32, space: &mut dyn Space) -> CrossEntropy {
         let softmax = match layer {
             Layer::SoftmaxCrossEntropy => true,
@@ -44,7 +44,8 @@ impl CrossEntropy {
         }
     }
 
-    /// `logits` is `[samples, classes]`; each label is below `classes` and stays where it is until the backward pass has run.
+    /// `logits` is `[samples, classes]`; each label is below `classes`, and labels must stay in place until the
+    /// backward pass has run.
     pub fn forward<A: Activation>(&mut self, logits: View<A>, labels: View<u32>, into: &mut Vec<Command>) {
         let &mut CrossEntropy { classes, probabilities, losses, ranks, totals, counts, .. } = self;
         let samples = count(labels.elements());
@@ -60,8 +61,8 @@ impl CrossEntropy {
         script.launch(&LossTotals { losses, ranks, totals, counts, samples });
     }
 
-    /// The gradient of `scale · Σ losses` of the last forward pass towards its logits; `scale` is 1 / (samples of the global
-    /// batch). Adds to `d_logits` when `accumulate`.
+    /// The gradient of `scale · Σ losses` of the last forward pass with respect to its logits; `scale` is 1 / (samples
+    /// of the global batch). Adds to `d_logits` when `accumulate`.
     pub fn backward<A: Activation>(&self, scale: f32, d_logits: ViewMut<A>, accumulate: bool, into: &mut Vec<Command>) {
         let &CrossEntropy { classes, labels, .. } = self;
         let (probabilities, samples) = (self.probabilities.view(), count(labels.elements()));
@@ -79,7 +80,8 @@ impl CrossEntropy {
         self.totals.view()
     }
 
-    /// Of those samples the numbers whose label has the largest logit (the first of equals counts), and one of the five largest.
+    /// The numbers of these samples whose label has the largest logit (the first of equals counts), and one of the five
+    /// largest.
     pub fn counts(&self) -> View<u32> {
         self.counts.view()
     }

@@ -1,4 +1,4 @@
-//! Maximum, average and global pooling: `pooling.cu`, `global_pooling.cu`.
+//! Lowers maximum, average and global pooling: `pooling.cu`, `global_pooling.cu`.
 //!
 //! Kernels see tensors as `[images, height, width, inner]`: with channels first an image is a channel of a sample and `inner` is
 //! 1, with channels last an image is a sample and `inner` its channels.
@@ -27,7 +27,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// The windows of a layer on planes of `input`, as many as `output` has places; channels first.
+    /// The windows of a layer on planes of `input`, one for each place of `output`; channels first.
     pub fn of(layer: &Pool2d, input: Shape, output: Shape) -> Window {
         Window {
             input: (input.height, input.width),
@@ -52,7 +52,7 @@ impl Window {
         product([self.output.0, self.output.1, self.inner])
     }
 
-    /// Elements that a thread has.
+    /// Elements per thread.
     fn width(self) -> u64 {
         neighbours(self.inner)
     }
@@ -69,7 +69,7 @@ impl ToArgument for Window {
 }
 
 kernels! {
-    /// The largest element of each window plus its channel's bias, rectified or not, and its place in the plane.
+    /// The maximum of each window plus its channel's bias, rectified or not, and its place in the plane.
     MaxPoolForward<A> = POOLING::max_pool_forward on Geometry::threads(outputs / window.width()),
         outputs = u64::from(images) * window.outputs(); {
         x: View<A>[u64::from(images) * window.inputs()],
@@ -82,7 +82,7 @@ kernels! {
         rectified: bool,
     }
 
-    /// The gradient before the largest were chosen; `y` is wanted with a ReLU.
+    /// The gradient of the input of a maximum; `y` is needed with a ReLU.
     MaxPoolBackward<A> = POOLING::max_pool_backward on Geometry::threads(inputs / window.width()),
         inputs = u64::from(images) * window.inputs(), outputs = u64::from(images) * window.outputs(); {
         d_y: View<A>[outputs],
@@ -104,7 +104,7 @@ kernels! {
         window: Window,
     }
 
-    /// The gradient before the means were taken.
+    /// The gradient of the input of means.
     MeanPoolBackward<A> = POOLING::mean_pool_backward on Geometry::threads(inputs / window.width()),
         inputs = u64::from(images) * window.inputs(); {
         d_y: View<A>[u64::from(images) * window.outputs()],
@@ -123,7 +123,7 @@ kernels! {
         inner: u32,
     }
 
-    /// The gradient before the means of planes were taken.
+    /// The gradient of the input of global means.
     GlobalPoolBackward<A> = GLOBAL_POOLING::global_pool_backward on Geometry::groups(all),
         all = product([images, plane, inner]); {
         d_y: View<A>[product([images, inner])],
@@ -135,17 +135,17 @@ kernels! {
     }
 }
 
-/// A warp for each plane whose places lie side by side, a thread for neighbours of those that lie inside each other.
+/// A warp for each contiguous plane, or a thread for neighbours of interleaved ones.
 fn planes(images: u32, inner: u32) -> Geometry {
     if inner == 1 { Geometry::warps(images) } else { Geometry::threads(product([images, inner]) / neighbours(inner)) }
 }
 
-/// How many neighbours of `inner` a thread has, where tensors begin so that it can.
+/// Neighbours of `inner` per thread, as alignment allows.
 fn neighbours(inner: u32) -> u64 {
     if inner.is_multiple_of(4) { 4 } else { 1 }
 }
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
     let kind = match of.layer {
         Layer::GlobalPool => Kind::Global,
@@ -168,7 +168,7 @@ struct Pooling {
 }
 
 enum Kind {
-    /// With the places of the largest, as the output lies.
+    /// With the places of the maxima, in the output's layout.
     Max(Window, ViewMut<u32>),
     Average(Window),
     /// Over whole planes.

@@ -1,4 +1,4 @@
-//! A factor and a summand per channel.
+//! Lowers the layer that applies a factor and a summand per channel.
 
 use lockstep_models::Layer;
 
@@ -13,7 +13,7 @@ use crate::{Activation, View, ViewMut};
 
 kernels! {}
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
     let Layer::Scale(layer) = of.layer else { return None };
     Some(Box::new(Scale { image: of.image(), bias: layer.bias }))
@@ -26,7 +26,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// Factors, then summands if there are any.
+    /// Number of factors, plus summands if there are any.
     fn parameters(&self) -> u64 {
         u64::from(self.image.channels) * if self.bias { 2 } else { 1 }
     }

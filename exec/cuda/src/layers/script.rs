@@ -1,12 +1,12 @@
-//! The commands of a pass as they are written down, and the scratch that they have taken.
+//! Collects the commands of a pass, and allocates its scratch.
 
 use crate::table::{MoveRows, Permute, ReluBackward};
 use crate::{Activation, Command, Convolve, Launch, Multiply, View, ViewMut};
 
-/// What tensors of ours begin at multiples of.
+/// Alignment of our tensors.
 pub(super) const ALIGNMENT: u64 = 256;
 
-/// A pass' commands.
+/// A pass's commands.
 pub(super) struct Script<'a> {
     into: &'a mut Vec<Command>,
     scratch: u64,
@@ -14,7 +14,7 @@ pub(super) struct Script<'a> {
 }
 
 impl Script<'_> {
-    /// A pass whose commands are put behind those of `into`, its scratch from the address `scratch` on.
+    /// A pass whose commands are appended to `into`, with scratch from address `scratch` on.
     pub(super) fn new(into: &mut Vec<Command>, scratch: u64) -> Script<'_> {
         Script { into, scratch, taken: 0 }
     }
@@ -24,14 +24,15 @@ impl Script<'_> {
         self.taken
     }
 
-    /// A tensor for this pass alone, whose content is anything.
+    /// Allocates a tensor for this pass alone, with arbitrary content.
     pub(super) fn take<T>(&mut self, elements: u64) -> ViewMut<T> {
         let tensor = ViewMut::new(self.scratch + self.taken, elements);
         self.taken += (elements * size_of::<T>() as u64).next_multiple_of(ALIGNMENT);
         tensor
     }
 
-    /// One as large as `target` and as far behind an aligned address: cuBLASLt, which looks at alignment, takes the same method.
+    /// Allocates a tensor of the size and misalignment of `target`, so that cuBLASLt, which considers alignment,
+    /// chooses the same algorithm.
     pub(super) fn take_like<T>(&mut self, target: ViewMut<f32>) -> ViewMut<T> {
         let shift = target.address() % ALIGNMENT / size_of::<T>() as u64;
         self.take(shift + target.elements()).part(shift..shift + target.elements())
@@ -55,7 +56,7 @@ impl Script<'_> {
         self.rows((from, 0, elements), (to, 0, elements), (1, count(elements)), accumulate);
     }
 
-    /// Rows of some length from one tensor to another, each with its first element and how far apart rows are.
+    /// Copies rows from one tensor to another, each with its first element and row stride.
     pub(super) fn rows<F: Activation, T: Activation>(
         &mut self,
         (from, from_first, from_stride): (View<F>, u64, u64),
@@ -74,7 +75,8 @@ impl Script<'_> {
         d_x
     }
 
-    /// `[samples, rows, columns]` at `from` as `[samples, columns, rows]` to `to`, in place of what is there or added to it.
+    /// Transposes `[samples, rows, columns]` at `from` to `[samples, columns, rows]` at `to`, replacing existing values
+    /// or adding to them.
     pub(super) fn turn<F: Activation, T: Activation>(
         &mut self,
         from: View<F>,
@@ -86,7 +88,7 @@ impl Script<'_> {
     }
 }
 
-/// Elements of a tensor as kernels count them.
+/// Number of elements of a tensor, as kernels count them.
 pub(super) fn count(elements: u64) -> u32 {
     u32::try_from(elements).expect("`Kernel::fits` has looked at the sizes")
 }

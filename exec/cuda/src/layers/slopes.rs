@@ -1,16 +1,16 @@
-//! Sums over a channel of a gradient: what the gradients of factors, summands and biases are made of.
+//! Lowers sums of a gradient over a channel, for the gradients of factors, summands and biases.
 
 use super::image::Image;
 use super::script::Script;
 use crate::table::{ChannelSlopes, ChannelSlopesFinish, ColumnSlopes};
 use crate::{Activation, Parts, View, ViewMut};
 
-/// How the elements of a channel are cut into parts: `count` of each of `channels`, in planes of `plane`.
+/// The division of each channel's `count` elements into parts, with `channels` channels in planes of `plane`.
 pub(super) fn parts(count: u32, channels: u32, plane: u32) -> Parts {
     if plane == 1 { Parts::of_rows(count, channels) } else { Parts::of(count) }
 }
 
-/// The sums of `d_y`, a batch of images, in parts; more fields make them those of a product or behind a ReLU.
+/// The partial sums of `d_y`, a batch of images; further fields make them sums of a product or behind a ReLU.
 pub(super) fn sums<A: Activation>(script: &mut Script<'_>, d_y: View<A>, image: Image) -> ChannelSlopes<A> {
     let (_, channels, plane) = image.batch(1);
     let parts = parts((d_y.elements() / u64::from(channels)) as u32, channels, plane);
@@ -31,7 +31,7 @@ pub(super) fn sums<A: Activation>(script: &mut Script<'_>, d_y: View<A>, image: 
     }
 }
 
-/// Adds them up, channels last where planes are of one.
+/// Issues the partial sums, with the column kernel where planes have one element.
 pub(super) fn add_up<A: Activation>(script: &mut Script<'_>, of: &ChannelSlopes<A>) {
     if of.plane > 1 {
         return script.launch(of);
@@ -55,7 +55,7 @@ pub(super) fn add_up<A: Activation>(script: &mut Script<'_>, of: &ChannelSlopes<
     });
 }
 
-/// What the parts of `sums` come to; more fields say where it goes.
+/// The final sums of the parts of `sums`; further fields say where they go.
 pub(super) fn finish<A: Activation>(sums: &ChannelSlopes<A>) -> ChannelSlopesFinish {
     ChannelSlopesFinish {
         partials: sums.partials.view(),

@@ -1,4 +1,4 @@
-//! Addition and ReLU; so flatten (a copy), and what ranks have gathered.
+//! Lowers addition and ReLU, and so flatten (a copy) and gathered inputs.
 
 use lockstep_models::Layer;
 
@@ -11,7 +11,7 @@ use crate::table::{Add, ReluBackward, ReluForward};
 
 kernels! {}
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>>> {
     match of.layer {
         Layer::Relu => Some(Box::new(Sum { relu: true })),
@@ -20,7 +20,7 @@ pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>
     }
 }
 
-/// The sum of its inputs, rectified or not; ReLU is the rectified and flatten the plain sum of one.
+/// The sum of its inputs, rectified or not. ReLU is the rectified sum of one input, flatten the plain one.
 pub(super) struct Sum {
     pub(super) relu: bool,
 }
@@ -29,7 +29,7 @@ impl<A: Activation> Head<A> for Sum {
     fn forward(&self, of: &Forward<'_, A>, _: u32, script: &mut Script<'_>) {
         let (y, elements) = (of.output, count(of.output.elements()));
         match *of.inputs {
-            // What ranks have gathered lies in the output.
+            // Gathered inputs are already in the output.
             [] => {}
             [x] if self.relu => script.launch(&ReluForward { x, y, elements }),
             [x] if x == y.view() => {}
@@ -54,7 +54,7 @@ impl<A: Activation> Head<A> for Sum {
                 script.merge(d_y, d_x, accumulate);
                 continue;
             }
-            // Two at once, unless they are the same input's.
+            // Two at once, unless both are of the same input.
             let other = targets.next_if(|(other, _)| *other != d_x);
             let (d_other, accumulate_other) = other.map_or((None, false), |(other, added)| (Some(other), added));
             script.launch(&ReluBackward { d_y, y, d_x, d_other, elements, accumulate, accumulate_other });

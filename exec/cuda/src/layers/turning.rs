@@ -1,5 +1,5 @@
-//! Images with channels last that become rows of features, whose order is that of channels first: what is flattened, what a dense
-//! layer reads, and what dropout numbers. They are turned into scratch before a layer and out of it behind.
+//! Transposes images with channels last to rows of features in channels-first order, for flattening, for dense layers
+//! and for dropout's numbering: into scratch before such a layer, and back after it.
 
 use lockstep_exec::device::{ChainLayer, output_of};
 use lockstep_models::Shape;
@@ -8,7 +8,7 @@ use super::pass::{Form, Forward, Gradients, is_image};
 use super::script::{Script, count};
 use crate::{Activation, Command, View, ViewMut};
 
-/// What of a chain has to be turned, as rows and columns of a sample as the layer sees it in scratch.
+/// The transpositions around a chain, as rows and columns of a sample as the layer sees it in scratch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Turning {
     input: Option<(u32, u32)>,
@@ -21,14 +21,15 @@ fn sizes(shape: Shape) -> (u32, u32) {
 }
 
 impl Turning {
-    /// That of a chain, whose layers but flattenings are `computing`; the first of them `numbers` elements where it draws for each.
+    /// The transpositions for a chain, whose layers other than flattenings are `computing`; `numbers`: the first of
+    /// them draws a number for each element.
     pub(super) fn of(chain: &[ChainLayer<'_>], computing: &[&ChainLayer<'_>], form: Form, numbers: bool) -> Turning {
         if !form.channels_last {
             return Turning::default();
         }
         let from = chain[0].inputs.first().copied().filter(|shape| is_image(*shape));
         let to = output_of(&chain[chain.len() - 1]);
-        // What the first layer reads, and what the last gives: without any the input is flattened.
+        // The shapes read by the first layer and produced by the last; without any layer the input is flattened.
         let [read, given] = match computing {
             [] => [to, to],
             [first, ..] => [first.inputs[0], output_of(computing[computing.len() - 1])],
@@ -43,12 +44,12 @@ impl Turning {
         Turning { input: from.filter(|_| rows || numbers).map(sizes), output }
     }
 
-    /// Whether nothing is turned.
+    /// Whether there is nothing to transpose.
     pub(super) fn is_none(self) -> bool {
         self == Turning::default()
     }
 
-    /// Runs a forward pass on what is turned.
+    /// Runs a forward pass on transposed tensors.
     pub(super) fn forward<A: Activation>(
         self,
         of: &Forward<'_, A>,
@@ -64,7 +65,7 @@ impl Turning {
         script.turn(output.view(), of.output, (samples, rows, columns), false);
     }
 
-    /// Runs a backward pass on what is turned.
+    /// Runs a backward pass on transposed tensors.
     pub(super) fn backward<A: Activation>(
         self,
         of: &Gradients<'_, A>,
@@ -89,7 +90,8 @@ impl Turning {
     }
 }
 
-/// A tensor turned into scratch, where the layer sees samples of so many rows and columns; nothing where it is nowhere.
+/// Transposes a tensor into scratch, where the layer sees samples with these rows and columns; a tensor without a place
+/// stays without.
 fn turned<A: Activation>(script: &mut Script<'_>, of: View<A>, samples: u32, (rows, columns): (u32, u32)) -> View<A> {
     if of.elements() == 0 {
         return of;
@@ -99,7 +101,7 @@ fn turned<A: Activation>(script: &mut Script<'_>, of: View<A>, samples: u32, (ro
     turned.view()
 }
 
-/// Puts the command that makes activations of samples which the host gave behind those of `into`.
+/// Appends the command that makes activations from samples of the host to `into`.
 pub fn arrange<A: Activation>(
     given: View<f32>,
     activations: ViewMut<A>,

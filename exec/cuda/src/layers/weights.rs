@@ -1,14 +1,14 @@
-//! Weights as products take them: in the activations' type, filters with channels last where images are.
+//! Prepares weights for products: in the activations' type, and with channels last where images have them last.
 
 use super::pass::{Space, own};
 use super::script::Script;
 use crate::{Activation, Scalar, View, ViewMut};
 
-/// `[outer, rows, columns]` of the parameters, turned to `[outer, columns, rows]` where that is wanted.
+/// The parameters as `[outer, rows, columns]`, transposed to `[outer, columns, rows]` if needed.
 pub(super) struct Weights<A> {
     sizes: (u32, u32, u32),
     turned: bool,
-    /// What they were in the last forward pass, where they do not lie among the parameters as products take them.
+    /// A converted copy of the last forward pass, where the parameters cannot be used in place.
     kept: Option<ViewMut<A>>,
 }
 
@@ -21,13 +21,13 @@ impl<A: Activation> Weights<A> {
         Weights { sizes, turned, kept }
     }
 
-    /// How many they are.
+    /// Number of weights.
     pub(super) fn elements(&self) -> u64 {
         let (outer, rows, columns) = self.sizes;
         u64::from(outer) * u64::from(rows) * u64::from(columns)
     }
 
-    /// Where products find them in a forward pass.
+    /// Address of the weights for products in a forward pass.
     pub(super) fn forward(&self, parameters: View<f32>, script: &mut Script<'_>) -> u64 {
         match self.kept {
             Some(kept) if self.turned => script.turn(parameters, kept, self.sizes, false),
@@ -37,12 +37,12 @@ impl<A: Activation> Weights<A> {
         self.backward(parameters)
     }
 
-    /// And in a backward pass behind it.
+    /// The same in the backward pass that follows.
     pub(super) fn backward(&self, parameters: View<f32>) -> u64 {
         self.kept.map_or(parameters.address(), |kept| kept.address())
     }
 
-    /// Their gradient, which `product` writes as numbers of type `G` to the address that it is given.
+    /// Their gradient, which `product` writes as numbers of type `G` to the address that it receives.
     pub(super) fn gradient<G: Activation>(
         &self,
         (target, accumulate): (ViewMut<f32>, bool),
@@ -53,7 +53,8 @@ impl<A: Activation> Weights<A> {
         if !apart && !accumulate {
             return product(target.address(), script);
         }
-        // The library may add in another order than one addition per element. It takes the same method where a tensor lies alike.
+        // The library may accumulate otherwise than with one addition per element. It chooses the same algorithm for a
+        // tensor of the same alignment.
         let found = if apart { script.take::<G>(target.elements()) } else { script.take_like(target) };
         product(found.address(), script);
         if self.turned {

@@ -1,4 +1,5 @@
-//! A rank's device made of a blueprint: everything that it will ever need is allocated here, or said not to fit.
+//! Builds a rank's device from a blueprint: all memory that it will ever need is allocated here, or reported as not
+//! fitting.
 
 use std::sync::Arc;
 
@@ -37,7 +38,8 @@ impl<A: Activation> Rank<A> {
             let mut own = in_flight.iter_mut();
             own.try_for_each(|own| own.take(gpu, &mut lanes, needs.arena, of.arenas.poison))?;
         } else {
-            // An arena for whoever comes first. No learner prefers it, or those that share the GPU would wait for each other.
+            // Allocates an arena for the first learner. No learner prefers it, or those that share the GPU would wait
+            // for each other.
             gpu.take_back(gpu.lend(needs.arena, None)?);
         }
         let elements = of.parameters.len();

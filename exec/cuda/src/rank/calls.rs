@@ -1,8 +1,8 @@
-//! The libraries' calls of a rank's passes, written down before its memory is taken.
+//! Lists the library calls of a rank's passes before its memory is allocated.
 //!
-//! What a library wants for a call depends on sizes, and on how far addresses are from round ones. Every piece of a device's
-//! memory begins at a multiple of 256, and where tensors lie within their piece is known; so calls at made-up pieces are the
-//! later ones to the libraries' eyes.
+//! What a library needs for a call depends on sizes and on the alignment of addresses. Every block of device memory
+//! begins at a multiple of 256, and the places of tensors within their block are known; so calls on made-up blocks look
+//! to the libraries like the later ones.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use super::{Chain, Work};
 use crate::layers::{Forward, Gradients, Kernel};
 use crate::{Activation, Command, View, ViewMut};
 
-/// Where pieces begin, made up: further from each other than any of them is long.
+/// Made-up addresses of blocks, further apart than any block is long.
 const INPUT: u64 = 1 << 48;
 const ARENA: u64 = 2 << 48;
 const PARAMETERS: u64 = 3 << 48;
@@ -22,7 +22,7 @@ const GRADIENTS: u64 = 4 << 48;
 const STATISTICS: u64 = 5 << 48;
 const SCRATCH: u64 = 6 << 48;
 
-/// Fewer samples than a blueprint is for: so many of as many as the rank loads.
+/// A fraction of the samples that a rank loads: `samples` of `loaded`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Share {
     pub(super) samples: u64,
@@ -30,19 +30,19 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// All of them.
+    /// All samples.
     pub(super) fn all(of: &Blueprint<'_>) -> Share {
         let loaded = of.loaded() as u64;
         Share { samples: loaded, loaded }
     }
 
-    /// The part of `number` that is for these samples, rounded up.
+    /// The fraction of `number` for these samples, rounded up.
     pub(super) fn of(self, number: u64) -> u64 {
         (u128::from(number) * u128::from(self.samples)).div_ceil(u128::from(self.loaded.max(1))) as u64
     }
 }
 
-/// The calls of all passes that the rank's role makes, and of all forward passes.
+/// The library calls of all passes of the rank's role, and of all forward passes.
 pub(super) fn calls<A: Activation>(of: &Blueprint<'_>, chains: &[Chain<A>], share: Share) -> Vec<Command> {
     let mut written = Vec::new();
     for (index, chain) in chains.iter().enumerate() {
@@ -63,7 +63,7 @@ pub(super) fn calls<A: Activation>(of: &Blueprint<'_>, chains: &[Chain<A>], shar
     written
 }
 
-/// A chain's tensors.
+/// The tensors of a chain.
 struct Passes<'a, A> {
     of: &'a Blueprint<'a>,
     chain: &'a Chain<A>,
@@ -90,12 +90,12 @@ impl<'a, A: Activation> Passes<'a, A> {
         ViewMut::new(address, elements)
     }
 
-    /// What a layer gives.
+    /// A layer's output.
     fn tensor(&self, id: LayerId) -> ViewMut<A> {
         self.at(id, self.of.plan.outputs[id.index()].as_ref())
     }
 
-    /// The gradient towards it, if anybody wants that.
+    /// The gradient of the output, if it is needed.
     fn gradient(&self, id: LayerId) -> Option<ViewMut<A>> {
         self.of.plan.gradients[id.index()].as_ref().map(|range| self.at(id, Some(range)))
     }
@@ -105,7 +105,7 @@ impl<'a, A: Activation> Passes<'a, A> {
     }
 
     fn forward(&self, kernel: &Kernel<A>, into: &mut Vec<Command>) {
-        // Libraries see no difference between training and evaluation, in which dropout has nothing to draw.
+        // To libraries training and evaluation are the same; in evaluation dropout draws nothing.
         let forward = Forward {
             mode: Mode::Evaluate,
             inputs: &self.inputs(),
@@ -116,7 +116,7 @@ impl<'a, A: Activation> Passes<'a, A> {
         kernel.forward(&forward, SCRATCH, into);
     }
 
-    /// Once as in the first micro-batch of a step, once as in those that add to it.
+    /// Once as in the first micro-batch of a step, once as in those that accumulate.
     fn backward(&self, kernel: &Kernel<A>, phase: Phase, into: &mut Vec<Command>) {
         let output = self.tensor(self.output);
         let (parameters, inputs) = (&self.chain.parameters, self.inputs());

@@ -1,4 +1,4 @@
-//! The chains of a blueprint, with where they keep what they keep.
+//! Builds the chains of a blueprint, with the addresses of what they keep.
 
 use lockstep_exec::device::{Blueprint, DeviceError};
 use lockstep_models::{Area, Op};
@@ -8,7 +8,7 @@ use super::{Chain, Gpus, Work};
 use crate::Activation;
 use crate::layers::{CrossEntropy, Form, Kernel, Space};
 
-/// Addresses one behind the other.
+/// Allocates consecutive addresses.
 struct Bump {
     next: u64,
 }
@@ -21,8 +21,8 @@ impl Space for Bump {
     }
 }
 
-/// How ranks keep their activations: channels first where copies, which know no other order, cut images to pieces. What crosses the
-/// border of two stages is whole, and both keep it alike.
+/// The layout of ranks' activations: channels first where copies cut images into parts, since copies know no other
+/// order. Tensors that cross the border of two stages are whole, and both stages use the same layout.
 pub(super) fn form(of: &Blueprint<'_>, gpus: &Gpus) -> Form {
     let is_image = |area: Area| match area {
         Area::Activation(id) | Area::Gradient(id) => {
@@ -44,7 +44,7 @@ pub(super) fn form(of: &Blueprint<'_>, gpus: &Gpus) -> Form {
     Form { precision: gpus.precision, channels_last: gpus.channels_last && !cut }
 }
 
-/// The chains for a share of the samples, with what they keep from `first` on, and how long that is.
+/// The chains for a share of the samples, with what they keep allocated from `first` on, and its size.
 pub(super) fn chains<A: Activation>(
     of: &Blueprint<'_>,
     form: Form,

@@ -1,4 +1,4 @@
-//! Marks and iterations of a rank on its GPU's clock.
+//! Implements a rank's marks and iterations on its GPU's clock.
 
 use lockstep_exec::device::{Clock, DeviceError, Mark, Settled};
 
@@ -7,7 +7,7 @@ use super::lanes::Lane;
 use crate::Activation;
 use crate::driver::{DeviceMemory, Fill};
 
-/// Bytes of a fill that delays a device: more than its caches hold, so that one takes tens of microseconds.
+/// Bytes of a fill that delays a device: more than its caches hold, so that one fill takes tens of microseconds.
 const BALLAST: u64 = 64 << 20;
 
 impl<A: Activation> Clock for Rank<A> {
@@ -25,14 +25,14 @@ impl<A: Activation> Clock for Rank<A> {
         self.ballast = Some(memory);
         let stream = self.lanes.give(Lane::Compute);
         for _ in 0..times {
-            // SAFETY: the memory is this rank's, which no kernel reads.
+            // SAFETY: the memory is this rank's, and no kernel reads it.
             unsafe { stream.fill(address, 0, bytes) }?;
         }
         Ok(())
     }
 
     fn mark(&mut self) -> Result<Mark, DeviceError> {
-        // What is left undone is the next chain's, marked or not: times are those of a step without marks.
+        // The deferred launch belongs to the next chain, marked or not: times are those of a step without marks.
         self.give_gathered()?;
         self.due.mark(&mut self.lanes)
     }

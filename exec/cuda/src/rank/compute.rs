@@ -1,4 +1,4 @@
-//! Samples, passes and formulas of a rank, as commands and as work on its streams.
+//! Implements samples, passes and formulas of a rank, as commands and as work on its streams.
 
 use std::ops::Range;
 
@@ -136,20 +136,20 @@ impl<A: Activation> Compute for Rank<A> {
     fn apply(&mut self, range: Range<usize>, formula: &BoundFormula) -> Result<(), DeviceError> {
         let buffers = &formula.buffers;
         let shared = |of: &BoundBuffer| matches!(of.buffer, Buffer::Declared(_));
-        // What touches nothing that passes use runs beside them.
+        // A formula on buffers that passes do not use runs concurrently with them.
         let beside = buffers.iter().all(shared);
         let lane = if beside { Lane::Average } else { Lane::Compute };
         let command = self.evaluation_of(range, formula);
         self.flush()?;
         match lane {
-            // A learner's own step needs nothing that others have sent.
+            // A learner's own update needs no data from other ranks.
             Lane::Compute if self.averages && !buffers.iter().any(shared) => {}
             Lane::Compute => self.lanes.order(lane, &[Lane::In, Lane::Average])?,
             _ => self.lanes.order(lane, &[Lane::In])?,
         }
         self.play(lane, &[command])?;
         if !beside && buffers.iter().any(|of| of.written && shared(of)) {
-            // A single learner's average model has no exchange to wait for.
+            // The average model of a single learner has no exchange to wait for.
             self.lanes.order(Lane::Average, &[Lane::Compute])?;
         }
         Ok(())

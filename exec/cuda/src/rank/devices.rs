@@ -1,4 +1,4 @@
-//! GPUs as the devices of a run: which rank gets which, and how many ranks their memory holds.
+//! Provides GPUs as the devices of a run: assigns GPUs to ranks, and computes how many ranks fit in their memory.
 
 use std::sync::PoisonError;
 
@@ -29,12 +29,12 @@ impl Devices for Gpus {
         if self.channels_last { Flattening::Moves } else { Flattening::View }
     }
 
-    /// A GPU's memory is asked for when its ranks are made.
+    /// GPU memory is checked when its ranks are made.
     fn check_room(&self, _: &Program, _: &[u32], _: usize) -> Result<(), InputError> {
         Ok(())
     }
 
-    /// Ranks go round the GPUs; what counts is what is free on them now.
+    /// Ranks are distributed round-robin over the GPUs; their free memory now counts.
     fn most_ranks(&self, program: &Program, _: usize) -> Result<u32, ExecError> {
         let role = &program.roles[0];
         let arenas = Arenas::default();

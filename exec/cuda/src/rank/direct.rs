@@ -1,5 +1,4 @@
-//! How fast messages are that go straight to a GPU's memory: each taken as a run takes it, from the host's order until the host sees
-//! that it is there.
+//! Times messages directly into a GPU's memory, as in a run: from the host's call until the host sees completion.
 
 use std::time::Instant;
 
@@ -10,23 +9,23 @@ use super::gpus::Gpu;
 use super::{ELEMENT, GpuPort, Gpus};
 use crate::driver::{DeviceMemory, Fill};
 
-/// Seconds of such messages.
+/// Times of such messages, in seconds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Direct {
-    /// Of one element, each time.
+    /// Of one element, for each repetition.
     pub small: Vec<f64>,
-    /// Of a byte of a large one that is copied, each time.
+    /// Per byte of a large message that is copied, for each repetition.
     pub copy: Vec<f64>,
-    /// The same of one that is added.
+    /// The same for a message that is added.
     pub sum: Vec<f64>,
 }
 
 impl Gpus {
-    /// Takes messages of `bytes` bytes from the next GPU, `repetitions` times, after once for nothing. None where a run would not, for
-    /// there is no other GPU, or some do not reach each other.
+    /// Times messages of `bytes` bytes from the next GPU, `repetitions` times after one warm-up. `None` where a run
+    /// would not send them: there is no other GPU, or some cannot access each other.
     ///
     /// # Errors
-    /// A GPU has not so much memory, or is lost.
+    /// Too little memory on a GPU, or a lost GPU.
     pub fn direct(&self, ordinal: u32, bytes: u64, repetitions: u32) -> Result<Option<Direct>, DeviceError> {
         if self.count() < 2 || !self.reach(&mut (0..self.count() as u32))? {
             return Ok(None);
@@ -38,7 +37,7 @@ impl Gpus {
         let (port, sender) = (port?, sender?);
         let take = |elements: u64, how: Combine| -> Result<f64, DeviceError> {
             let begun = Instant::now();
-            // SAFETY: both have as many elements, and nobody else knows of them; the GPUs reach each other.
+            // SAFETY: both have that many elements and no other user; the GPUs can access each other.
             unsafe { port.take(to.address(), (&sender, from.address()), elements as usize, how) }?;
             Ok(begun.elapsed().as_secs_f64())
         };

@@ -1,4 +1,5 @@
-//! What a rank's device has still to say: losses on their way to the host, and the moments of marks.
+//! Collects the results that a rank's device has not reported yet: losses being copied to the host, and the times of
+//! marks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,38 +11,38 @@ use super::lanes::{Lane, Lanes};
 use crate::driver::{Context, Event, PinnedMemory};
 use crate::{View, layers::CrossEntropy};
 
-/// Losses that can be on their way at once.
+/// The most losses in flight.
 const LOSSES: usize = 4096;
-/// Bytes of a loss: its sum, and how many samples were right.
+/// Bytes of a loss: its sum, and the number of correct samples.
 const LOSS: usize = 16;
 
-/// Of an iteration.
+/// The results of an iteration.
 #[derive(Default)]
 struct Iteration {
-    /// Places of its losses.
+    /// Slots of its losses.
     losses: Vec<usize>,
     marks: Vec<Event>,
 }
 
-/// What is due.
+/// Outstanding results.
 pub(super) struct Due {
     context: Arc<Context>,
     pinned: PinnedMemory,
-    /// Losses that were ever asked for.
+    /// Losses ever requested.
     asked: usize,
-    /// Of them, those that have been told or given up.
+    /// Losses reported or dropped.
     told: usize,
     present: Iteration,
-    /// Those that were ended, each with its end.
+    /// Iterations that were ended, each with its end.
     ended: VecDeque<(Iteration, Event)>,
-    /// Events for further marks.
+    /// Events for reuse in further marks.
     spare: Vec<Event>,
-    /// A moment on both clocks.
+    /// The same moment on both clocks.
     base: (Event, Instant),
 }
 
 impl Due {
-    /// Nothing yet; what the lanes were given so far is over.
+    /// Without results; waits until earlier work is done.
     pub(super) fn new(context: &Arc<Context>, lanes: &Lanes) -> Result<Due, DeviceError> {
         let base = Event::new(context, true)?;
         base.record(lanes.stream(Lane::Compute))?;
@@ -58,7 +59,7 @@ impl Due {
         })
     }
 
-    /// Has a loss brought to the host behind the forward pass that was given last.
+    /// Starts the copy of a loss to the host, after the last forward pass.
     pub(super) fn bring(&mut self, of: &CrossEntropy, lanes: &mut Lanes) -> Result<(), DeviceError> {
         if self.asked - self.told == LOSSES {
             let reason = format!("{LOSSES} of a step are on their way, and there is room for no more: accumulate less");
@@ -68,7 +69,7 @@ impl Due {
         self.asked += 1;
         self.present.losses.push(place);
         let stream = lanes.give(Lane::Compute);
-        // SAFETY: there is room for both numbers, which nobody reads before the iteration's end has passed.
+        // SAFETY: there is space for both numbers, which are not read before the iteration's end has passed.
         unsafe {
             let to = self.pinned.start().add(place * LOSS);
             stream.download(to, of.totals().address(), 8)?;
@@ -76,7 +77,7 @@ impl Due {
         }
     }
 
-    /// A mark behind what the compute stream was given so far.
+    /// A mark after all work submitted to the compute stream.
     pub(super) fn mark(&mut self, lanes: &mut Lanes) -> Result<Mark, DeviceError> {
         let event = self.event()?;
         event.record(lanes.stream(Lane::Compute))?;
@@ -96,7 +97,7 @@ impl Due {
         Ok(())
     }
 
-    /// What the oldest iteration that was ended has to say, if it is done.
+    /// The results of the oldest iteration that was ended, if it is done.
     pub(super) fn settled(&mut self) -> Result<Option<Settled>, DeviceError> {
         match self.ended.front() {
             None => return Ok(Some(Settled::default())),
@@ -113,14 +114,14 @@ impl Due {
         let losses = iteration.losses.iter().map(|place| self.loss(*place)).collect();
         self.told += iteration.losses.len();
         self.spare.extend(iteration.marks);
-        // Times are counted from the last end, for the device tells them in fp32.
+        // Times are relative to the last end, since the device reports them in fp32.
         let (before, _) = std::mem::replace(&mut self.base, (end, over));
         self.spare.push(before);
         Ok(Some(Settled { losses, times, end: Some(over) }))
     }
 
     fn loss(&self, place: usize) -> Loss {
-        // SAFETY: the numbers were copied there by what has passed, and nothing writes them before they are told.
+        // SAFETY: the numbers were copied there by completed work, and are not overwritten before they are reported.
         let bytes = unsafe { std::slice::from_raw_parts(self.pinned.start().add(place * LOSS), LOSS) };
         let (mut sum, mut correct) = ([0; 8], [0; 4]);
         sum.copy_from_slice(&bytes[..8]);

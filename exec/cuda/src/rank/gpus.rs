@@ -1,4 +1,4 @@
-//! The GPUs of a process, and what the ranks on one share: its kernels, and the arenas of learning tasks.
+//! Manages the GPUs of a process, and what the ranks on one share: its kernels, and the arenas of learning tasks.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,10 @@ use crate::driver::{Cache, Context, DeviceMemory, Event, Fill, Modules};
 use crate::{Missing, Places, probe};
 use lockstep_models::Precision;
 
-/// An arena that learners of a device take in turn, with what passes when the last one is done with it.
+/// An arena that learners of a device use in turn, with an event for the end of its last use.
 pub(super) struct Lent {
     pub(super) memory: DeviceMemory,
-    /// Of all that were made, so that a learner gets its own again.
+    /// Its number among all arenas made, so that a learner gets its own again.
     pub(super) number: usize,
     pub(super) free: Event,
 }
@@ -24,20 +24,20 @@ pub(super) struct Pool {
     made: usize,
 }
 
-/// A GPU that is open.
+/// An open GPU.
 pub(super) struct Gpu {
     pub(super) context: Arc<Context>,
     pub(super) modules: Arc<Modules>,
-    /// Why there is no NCCL, where that is so.
+    /// Why NCCL is unavailable, if it is.
     pub(super) no_nccl: Option<String>,
-    /// Messages that have come straight into its memory.
+    /// Messages received directly into its memory.
     pub(super) taken: Arc<AtomicU64>,
     pub(super) pool: Mutex<Pool>,
 }
 
 impl Gpu {
-    /// An arena of at least so many bytes: the learner's own before one that is free, that before a new one, and where memory
-    /// has run out one whose last learner is still at it. Whoever takes it waits for its `free`.
+    /// An arena of at least `bytes` bytes: preferably the learner's previous one, else a free one, else a new one, and
+    /// when memory has run out one that is still in use. The caller must wait for its `free`.
     pub(super) fn lend(&self, bytes: u64, preferred: Option<usize>) -> Result<Lent, DeviceError> {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         let mut best = None;
@@ -61,13 +61,13 @@ impl Gpu {
         }
     }
 
-    /// Arenas of at least this size that others have left.
+    /// Free arenas of at least this size.
     pub(super) fn arenas(&self, bytes: u64) -> u64 {
         let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         pool.free.iter().filter(|lent| lent.memory.bytes() >= bytes).count() as u64
     }
 
-    /// Takes an arena back.
+    /// Returns an arena.
     pub(super) fn take_back(&self, lent: Lent) {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner).free.push(lent);
     }
@@ -78,10 +78,10 @@ impl Gpu {
 pub struct Gpus {
     pub(super) all: Vec<Arc<Gpu>>,
     pub(super) precision: Precision,
-    /// Whether images' channels lie last.
+    /// Whether images have channels last.
     pub(super) channels_last: bool,
     pub(super) graphs: bool,
-    /// Whether messages may go from one's memory to another's.
+    /// Whether messages may go directly from one GPU's memory to another's.
     pub(super) peers: bool,
 }
 
@@ -91,7 +91,7 @@ impl fmt::Debug for Gpus {
     }
 }
 
-/// A process opens its GPUs once: their contexts are the process's own in any case.
+/// A process opens its GPUs once: their contexts belong to the process in any case.
 static OPEN: Mutex<Vec<Arc<Gpu>>> = Mutex::new(Vec::new());
 
 impl Gpus {
@@ -124,38 +124,38 @@ impl Gpus {
         Ok(Gpus { all: open.clone(), precision, channels_last, graphs, peers })
     }
 
-    /// The GPU of `rank`: ranks go round.
+    /// The GPU of `rank`, round-robin.
     pub(super) fn of(&self, rank: u32) -> &Arc<Gpu> {
         &self.all[rank as usize % self.all.len()]
     }
 
-    /// How many there are.
+    /// Number of GPUs.
     pub fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// The same, with exchanges on copies in the host's memory.
+    /// The same, with exchanges through copies in host memory.
     pub fn by_host(self) -> Gpus {
         Gpus { peers: false, ..self }
     }
 
-    /// The same, with channels of images where they are told to lie.
+    /// The same, with channels of images last or first.
     pub fn with_channels(self, last: bool) -> Gpus {
         Gpus { channels_last: last, ..self }
     }
 
-    /// Messages so far that ranks of this process got straight into a GPU's memory, past its copy on the host.
+    /// Messages so far that ranks of this process received directly into a GPU's memory, without a copy on the host.
     pub fn direct_messages(&self) -> u64 {
         self.all.iter().map(|gpu| gpu.taken.load(Ordering::Relaxed)).sum()
     }
 
-    /// Whether there is NCCL.
+    /// Whether NCCL is available.
     pub(super) fn has_nccl(&self) -> bool {
         self.all.iter().all(|gpu| gpu.no_nccl.is_none())
     }
 }
 
-/// Tensor cores take a pixel's channels together; fp32's own units do not care.
+/// Tensor cores process a pixel's channels together; for fp32's own units the layout does not matter.
 fn channels_last(precision: Precision) -> Result<bool, DeviceError> {
     const NAME: &str = "LOCKSTEP_CHANNELS";
     match std::env::var(NAME).as_deref() {

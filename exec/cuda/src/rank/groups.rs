@@ -1,4 +1,4 @@
-//! The groups in which a rank's GPU adds up with others, by NCCL.
+//! Manages the groups in which a rank's GPU sums with others by NCCL.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,31 +9,31 @@ use super::ELEMENT;
 use super::lanes::{Lane, Lanes};
 use crate::driver::{Communicator, Context, Event};
 
-/// What was begun last in a group.
+/// The last operation started in a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Nothing that is not over.
+    /// None, or one that is over.
     Rest,
-    /// To meet the others.
+    /// Joining.
     Join,
-    /// A sum, which NCCL has still to give to the stream.
+    /// A sum that NCCL has not enqueued yet.
     Give,
-    /// A sum, which is in the stream.
+    /// A sum that is enqueued on the stream.
     Sum,
-    /// To take leave.
+    /// Leaving.
     Leave,
 }
 
-/// A rank's end of a group.
+/// A rank's membership in a group.
 struct Group {
     number: usize,
     communicator: Communicator,
     step: Step,
-    /// Behind the last sum.
+    /// Recorded after the last sum.
     summed: Event,
 }
 
-/// Those of a rank.
+/// All groups of a rank.
 #[derive(Default)]
 pub(super) struct Groups(Vec<Group>);
 
@@ -54,7 +54,7 @@ impl Groups {
         self.0.iter_mut().find(|group| group.number == number).ok_or_else(missing)
     }
 
-    /// Begins to add up a range of the buffer at `address`, behind all that the device has been told.
+    /// Starts to sum a range of the buffer at `address`, after all submitted work.
     pub(super) fn sum(
         &mut self,
         number: usize,
@@ -65,7 +65,8 @@ impl Groups {
         lanes.order(Lane::Sum, &[Lane::Compute, Lane::Average, Lane::In])?;
         let group = self.of(number)?;
         let (from, elements) = (address + range.start as u64 * ELEMENT, range.len() as u64);
-        // SAFETY: the elements are this rank's, and by the program's order nothing else touches them before the sum is there.
+        // SAFETY: the elements are this rank's, and by the program's order they are not otherwise accessed before the
+        // sum is done.
         unsafe { group.communicator.sum(lanes.give(Lane::Sum), from, elements) }?;
         group.step = Step::Give;
         Ok(())
@@ -98,7 +99,7 @@ impl Groups {
         Ok(true)
     }
 
-    /// Gives all of them up: what is on its way to nobody ends.
+    /// Aborts all of them: operations that can never complete end.
     pub(super) fn abandon(&mut self) {
         self.0.clear();
     }

@@ -1,4 +1,4 @@
-//! The buffers of a rank on a device, with the host memory in which messages read and write them.
+//! Holds a rank's buffers on a device, with the host memory in which messages read and write them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ pub(super) const ELEMENT: u64 = 4;
 pub(super) struct Held {
     memory: DeviceMemory,
     elements: usize,
-    /// Page-locked, and there once messages have asked for it: those between GPUs that reach each other never do.
+    /// Page-locked, allocated when messages first use it: messages between GPUs with peer access never do.
     host: Option<Arena>,
 }
 
 impl Held {
-    /// Zeros for `what`.
+    /// A buffer of zeros for `what`.
     pub(super) fn new(context: &Arc<Context>, what: &str, elements: usize) -> Result<Held, DeviceError> {
         let memory = DeviceMemory::new(context, what, elements as u64 * ELEMENT, Fill::Zeros)?;
         Ok(Held { memory, elements, host: None })
@@ -32,33 +32,34 @@ impl Held {
         &self.memory
     }
 
-    /// Where messages read and write it.
+    /// The host memory in which messages read and write it.
     pub(super) fn host(&mut self) -> Result<&Arena, DeviceError> {
         let host = match self.host.take() {
             Some(host) => host,
             None => {
                 let pinned = PinnedMemory::new(self.memory.context(), self.memory.bytes())?;
-                // SAFETY: the memory has as many elements, all zero, stays where it is, and belongs to the arena from here on.
+                // SAFETY: the memory has that many elements, all zero, is never moved, and belongs to the arena from
+                // here on.
                 unsafe { Arena::over(pinned.floats(), self.elements, Box::new(pinned)) }
             }
         };
         Ok(self.host.insert(host))
     }
 
-    /// Where a range is: on the device, on the host, and its bytes.
+    /// A range's address on the device and on the host, and its bytes.
     pub(super) fn both(&mut self, range: &Range<usize>) -> Result<(u64, *mut u8, u64), DeviceError> {
         let device = self.memory.address() + range.start as u64 * ELEMENT;
-        // SAFETY: the pointer is only handed to copies of the range, which the program's order keeps apart from messages.
+        // SAFETY: the pointer is only passed to copies of the range, which the program's order separates from messages.
         let host = unsafe { self.host()?.slice_mut(range.clone()) }.as_mut_ptr().cast();
         Ok((device, host, range.len() as u64 * ELEMENT))
     }
 
-    /// A range to read.
+    /// A range, read-only.
     pub(super) fn view(&self, range: &Range<usize>) -> View<f32> {
         self.view_mut(range).view()
     }
 
-    /// A range to write.
+    /// A range, writable.
     pub(super) fn view_mut(&self, range: &Range<usize>) -> ViewMut<f32> {
         ViewMut::new(self.memory.address(), self.elements as u64).part(range.start as u64..range.end as u64)
     }

@@ -1,7 +1,7 @@
-//! What a micro-batch in flight has of its own on a GPU: its arena, and what kernels keep for it.
+//! Holds the state of a micro-batch in flight on a GPU: its arena, and what kernels keep for it.
 //!
-//! A rank has one, whose arena learners of the GPU take in turn; a stage of a pipeline has several, each with an arena that stays its
-//! own, so that the commands of its passes are the same in every step.
+//! A rank has one, whose arena learners of the GPU use in turn; a pipeline stage has several, each with a fixed arena,
+//! so that the commands of its passes are the same in every step.
 
 use lockstep_exec::device::{Blueprint, DeviceError};
 
@@ -17,7 +17,7 @@ use crate::layers::Form;
 /// One micro-batch in flight.
 pub(super) struct InFlight<A> {
     pub(super) chains: Vec<Chain<A>>,
-    /// What kernels keep from pass to pass.
+    /// What kernels keep between passes.
     pub(super) kept: DeviceMemory,
     /// Its arena, while it has one.
     pub(super) arena: Option<Lent>,
@@ -32,13 +32,13 @@ impl<A: Activation> InFlight<A> {
         Ok(InFlight { chains, kept, arena: None, preferred: None })
     }
 
-    /// Takes an arena of this size in bytes, `poison`ed if that is asked for.
+    /// Takes an arena of `bytes` bytes, filled with NaN if `poison`.
     pub(super) fn take(&mut self, gpu: &Gpu, lanes: &mut Lanes, bytes: u64, poison: bool) -> Result<(), DeviceError> {
         let lent = gpu.lend(bytes, self.preferred)?;
         let stream = lanes.give(Lane::Compute);
         stream.wait(&lent.free)?;
         if poison {
-            // SAFETY: it is this rank's from here on, behind what the last one did.
+            // SAFETY: it is this rank's from here on, after the work of its previous user.
             unsafe { stream.fill(lent.memory.address(), 0xff, lent.memory.bytes()) }?;
         }
         self.preferred = Some(lent.number);
@@ -48,20 +48,20 @@ impl<A: Activation> InFlight<A> {
 }
 
 impl<A: Activation> Rank<A> {
-    /// The micro-batch at hand.
+    /// The current micro-batch.
     pub(super) fn at_hand(&self) -> &InFlight<A> {
         &self.in_flight[self.at]
     }
 
-    /// Turns to another micro-batch.
+    /// Switches to another micro-batch.
     pub(super) fn turn(&mut self, to: usize) {
-        // What was left undone is of the one before.
+        // The deferred launch belongs to the previous one.
         self.gather();
         self.at = to;
         self.samples.turn(to);
     }
 
-    /// The arena of the micro-batch at hand, taken unless there is one.
+    /// The address of the current micro-batch's arena, taken if there is none.
     pub(super) fn arena(&mut self) -> Result<u64, DeviceError> {
         if self.at_hand().arena.is_none() {
             self.flush()?;
@@ -76,13 +76,13 @@ impl<A: Activation> Rank<A> {
         self.elements as u64 * A::SCALAR.bytes()
     }
 
-    /// Gives the arena back, where other learners may take it.
+    /// Returns the arena where other learners may take it.
     pub(super) fn give_back(&mut self) {
         if self.in_flight.len() > 1 {
             return;
         }
         let Some(lent) = self.in_flight[self.at].arena.take() else { return };
-        // Where this fails the device is lost, as the next call says.
+        // If this fails the device is lost, as the next call reports.
         let behind = self.flush().and_then(|()| lent.free.record(self.lanes.stream(Lane::Compute)));
         if behind.is_ok() {
             self.gpu.take_back(lent);

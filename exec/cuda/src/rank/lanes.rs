@@ -1,7 +1,8 @@
-//! The streams of a rank, and the order between them.
+//! Manages the streams of a rank, and the order between them.
 //!
-//! Work on one stream waits for another where it must, at the device: an event behind all that the other stream was given so
-//! far. The host waits for none of them. What need not wait (a copy of gradients beside the next layers' backward pass) does not.
+//! Where work on one stream must wait for another, the device waits: for an event after all work submitted to the other
+//! stream so far. The host waits for none of them. Independent work (a copy of gradients during the next layers'
+//! backward pass) overlaps.
 
 use std::sync::Arc;
 
@@ -12,17 +13,18 @@ use crate::driver::{Context, Event, Priority, Stream};
 /// A stream of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// Passes, steps and copies on the device.
+    /// Passes, updates and copies on the device.
     Compute,
-    /// Buffers on their way to the host.
+    /// Copies of buffers to the host.
     Out,
-    /// Buffers on their way back.
+    /// Copies of buffers back to the device.
     In,
-    /// The average model, beside the compute stream (Koliousis et al. 2019, §4.2).
+    /// Updates of the average model, concurrent with the compute stream (Koliousis et al. 2019, §4.2).
     Average,
-    /// Samples on their way to the device.
+    /// Copies of samples to the device.
     Samples,
-    /// Buffers that are added up over a group. Others need not wait for it, for the host has seen that a sum is there.
+    /// Sums of buffers over a group. Other streams need not wait for it, since the host has seen that a sum is
+    /// complete.
     Sum,
 }
 
@@ -31,12 +33,12 @@ const ALL: [Lane; 6] = [Lane::Compute, Lane::Out, Lane::In, Lane::Average, Lane:
 #[derive(Debug)]
 struct Track {
     stream: Arc<Stream>,
-    /// Behind all that had been given when it was last recorded.
+    /// Recorded after some of the submitted work.
     tail: Event,
-    /// How much was given so far, and how much when the tail was recorded.
+    /// Amount of work submitted so far, and when the tail was recorded.
     given: u64,
     recorded: u64,
-    /// How much of each lane this one has waited for.
+    /// For each stream, the amount of its work that this one has waited for.
     seen: [u64; ALL.len()],
 }
 
@@ -45,7 +47,7 @@ struct Track {
 pub(super) struct Lanes([Track; ALL.len()]);
 
 impl Lanes {
-    /// Streams on a device. Copies go before computation where both could, for somebody waits for them.
+    /// Creates the streams on a device. Copies have priority over computation, since they are waited for.
     pub(super) fn new(context: &Arc<Context>) -> Result<Lanes, DeviceError> {
         let track = |lane: Lane| -> Result<Track, DeviceError> {
             let priority = if lane == Lane::Compute { Priority::Usual } else { Priority::High };
@@ -56,14 +58,14 @@ impl Lanes {
         Ok(Lanes([compute?, out?, back?, average?, samples?, sum?]))
     }
 
-    /// A lane's stream, which is about to be given something.
+    /// A stream, to which work is about to be submitted.
     pub(super) fn give(&mut self, lane: Lane) -> &Arc<Stream> {
         let track = &mut self.0[lane as usize];
         track.given += 1;
         &track.stream
     }
 
-    /// A lane's stream, which is given nothing.
+    /// A stream, to which nothing is submitted.
     pub(super) fn stream(&self, lane: Lane) -> &Arc<Stream> {
         &self.0[lane as usize].stream
     }
@@ -73,7 +75,7 @@ impl Lanes {
         self.0[lane as usize].seen[after as usize] < self.0[after as usize].given
     }
 
-    /// What `lane` is given from now on comes after all that the others were given so far.
+    /// Makes later work of `lane` wait for all work submitted to the others so far.
     pub(super) fn order(&mut self, lane: Lane, after: &[Lane]) -> Result<(), DeviceError> {
         for other in after.iter().copied() {
             if other == lane || !self.is_behind(lane, other) {
@@ -88,13 +90,13 @@ impl Lanes {
             self.0[lane as usize].stream.wait(&self.0[other as usize].tail)?;
             let waiting = &mut self.0[lane as usize];
             waiting.seen[other as usize] = given;
-            // Who waits for this lane later waits for that one too.
+            // A later wait for this stream includes that one.
             waiting.given += 1;
         }
         Ok(())
     }
 
-    /// Waits until all of them have done what they were given.
+    /// Waits until all submitted work of all streams is done.
     pub(super) fn synchronize(&self) -> Result<(), DeviceError> {
         self.0.iter().try_for_each(|track| track.stream.synchronize())
     }

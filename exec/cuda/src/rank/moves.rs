@@ -1,4 +1,4 @@
-//! What moves a rank's buffers, as commands: formulas, and rows from one place to another.
+//! Lowers operations on a rank's buffers to commands: formulas, and copies of rows.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ impl<A: Activation> Rank<A> {
     }
 }
 
-/// Puts the commands that do what a copy says behind those of `into`.
+/// Appends the commands of a copy to `into`.
 pub(super) fn copy<F: Activation, T: Activation>(of: &Copy, from: View<F>, to: ViewMut<T>, into: &mut Vec<Command>) {
     if of.clear {
         into.push(Command::Zero { address: to.address(), bytes: to.elements() * T::SCALAR.bytes() });

@@ -1,4 +1,4 @@
-//! The bytes of its GPU's memory that a rank takes, and whether they are to be had.
+//! Computes the GPU memory in bytes that a rank needs, and refuses what does not fit.
 
 use lockstep_exec::device::{Blueprint, DeviceError};
 use lockstep_models::Buffer;
@@ -12,27 +12,27 @@ use super::{Chain, Gpus, Work};
 use crate::driver::Executor;
 use crate::{Activation, Bf16, Scalar};
 
-/// What a rank takes, in bytes.
+/// The memory needs of a rank, in bytes.
 pub(super) struct Needs {
     /// Micro-batches in flight.
     in_flight: u64,
-    /// Activations and their gradients of each.
+    /// Activations and their gradients, for each micro-batch in flight.
     pub(super) arena: u64,
-    /// Samples, twice as the host gives them, and as passes take them if that is otherwise.
+    /// Samples: twice as received from the host, and as passes take them, if that differs.
     input: u64,
-    /// What kernels keep from pass to pass for each.
+    /// What kernels keep between passes, for each micro-batch in flight.
     pub(super) kept: u64,
-    /// What kernels need in a pass.
+    /// Scratch of kernels during a pass.
     pub(super) scratch: u64,
-    /// Buffers and the optimizer's values.
+    /// Buffers and optimizer state.
     buffers: u64,
     /// The libraries' workspace.
     pub(super) workspace: u64,
 }
 
 impl Needs {
-    /// Those of a rank that loads so many samples at once, and its workspace if libraries are asked for that: `executor` then
-    /// knows all algorithms.
+    /// The needs of a rank that loads this many samples at once, with the libraries' workspace if they are asked for
+    /// it: `executor` has then selected all algorithms.
     fn of<A: Activation>(
         of: &Blueprint<'_>,
         gpus: &Gpus,
@@ -48,7 +48,7 @@ impl Needs {
         let places =
             [Buffer::Weights, Buffer::Gradients, Buffer::Momentum].map(|buffer| of.places.of(buffer).elements());
         let beside = (places.iter().sum::<usize>() + of.statistics.len()) as u64;
-        // Two bits for each parameter say whether it decays.
+        // Two bits per parameter for weight decay.
         let masks = 2 * of.program.model.parameter_elements().div_ceil(32) * 4;
         let in_flight = of.contexts() as u64;
         Ok(Needs {
@@ -62,10 +62,10 @@ impl Needs {
         })
     }
 
-    /// Those of a rank with all its samples.
+    /// The needs of a rank with all its samples.
     ///
     /// # Errors
-    /// As [`Needs::settled`], but for what does not fit.
+    /// As [`Needs::settled`], except for too little memory.
     pub(super) fn whole(gpus: &Gpus, of: &Blueprint<'_>, executor: &mut Executor) -> Result<Needs, DeviceError> {
         match Scalar::of(gpus.precision) {
             Scalar::F32 => Needs::of::<f32>(of, gpus, Share::all(of), Some(executor)),
@@ -73,16 +73,16 @@ impl Needs {
         }
     }
 
-    /// All of it.
+    /// The total.
     pub(super) fn total(&self) -> u64 {
         self.in_flight * (self.arena + self.kept) + self.input + self.scratch + self.buffers + self.workspace
     }
 
-    /// What `rank` takes of its GPU, refused before any of it is taken if it is not there, with what would fit. `executor` knows
-    /// all algorithms then.
+    /// The needs of `rank` on its GPU; if they do not fit, an error that says what would fit, before anything is
+    /// allocated. `executor` has then selected all algorithms.
     ///
     /// # Errors
-    /// The memory does not hold it; a library has no algorithm for a pass.
+    /// Too little memory; a library has no algorithm for a pass.
     pub(super) fn settled<A: Activation>(
         (gpus, rank): (&Gpus, u32),
         of: &Blueprint<'_>,
@@ -91,17 +91,17 @@ impl Needs {
         let (gpu, loaded) = (gpus.of(rank), of.loaded() as u64);
         let (free, total) = gpu.context.memory()?;
         let mut plain = Needs::of::<A>(of, gpus, Share::all(of), None)?;
-        // Learners of this GPU that are at rest have left their arenas to others.
+        // Learners of this GPU that are idle have returned their arenas for others.
         let free = free + gpu.arenas(plain.arena).min(plain.in_flight) * plain.arena;
         let mut needs = |samples| Needs::of::<A>(of, gpus, Share { samples, loaded }, Some(executor));
         match needs(loaded) {
             Ok(needs) if needs.total() <= free => return Ok(needs),
             Ok(needs) => plain = needs,
-            // What is far too large may be too large for libraries too.
+            // A batch that is far too large may be too large for libraries too.
             Err(DeviceError::Refused { .. }) if plain.total() > free => {}
             Err(error) => return Err(error),
         }
-        // Of fewer samples nobody has a plan, and its arena is taken to be their share of this one.
+        // There is no plan for fewer samples; the arena is assumed to be proportional.
         let (mut fit, mut beyond) = (0, loaded);
         while fit + 1 < beyond {
             let middle = fit + (beyond - fit) / 2;

@@ -1,8 +1,8 @@
-//! What is fetched from a device, as numbers.
+//! Converts bytes fetched from a device to numbers.
 
 use crate::Scalar;
 
-/// Numbers from their bytes, little end first.
+/// Numbers from their little-endian bytes.
 pub(super) fn numbers<T, const N: usize>(bytes: &[u8], of: impl Fn([u8; N]) -> T) -> Vec<T> {
     bytes.chunks_exact(N).map(|chunk| of(std::array::from_fn(|index| chunk[index]))).collect()
 }

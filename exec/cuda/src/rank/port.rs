@@ -1,4 +1,4 @@
-//! Where messages reach a GPU's own memory: copies and sums by the receiver's GPU, straight out of the sender's.
+//! Receives messages in a GPU's own memory: the receiver's GPU copies or sums straight out of the sender's.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::kernel::Launch;
 use crate::table::AddInto;
 use crate::{View, ViewMut};
 
-/// A rank's.
+/// A rank's endpoint.
 #[derive(Debug)]
 pub(super) struct GpuPort {
     stream: Stream,
     modules: Arc<Modules>,
-    /// Messages that have come to it.
+    /// Messages received.
     taken: Arc<AtomicU64>,
 }
 
@@ -58,12 +58,12 @@ impl Port for GpuPort {
         let elements = elements as u64;
         match how {
             Combine::Copy if to == from => return Ok(()),
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             Combine::Copy => unsafe { self.stream.fetch(to, sender.context(), from, elements * ELEMENT) }?,
             Combine::Sum if elements == 0 => return Ok(()),
             Combine::Sum => {
                 let (a, b) = (ViewMut::new(to, elements), View::new(from, elements));
-                // SAFETY: as the caller says.
+                // SAFETY: as the caller promises.
                 unsafe { self.modules.launch(&self.stream, &AddInto { a, b, elements }.call()) }?;
             }
         }

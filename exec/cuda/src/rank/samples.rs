@@ -1,7 +1,8 @@
-//! How samples come to the device: two buffers on each side, so that one is filled and copied while the other is computed on.
+//! Copies samples to the device through two buffers on each side, so that one is filled and copied while the other is
+//! in use.
 //!
-//! Where several micro-batches are in flight, each has its samples in a place of its own, to which the device moves them: so passes find
-//! them in the same place in every step.
+//! Where several micro-batches are in flight, each has a fixed place for its samples, to which the device moves them,
+//! so that passes find them at the same address in every step.
 
 use std::sync::Arc;
 
@@ -14,16 +15,16 @@ use crate::driver::{Context, DeviceMemory, Event, Fill, PinnedMemory};
 use crate::layers::{Form, arrange};
 use crate::{Activation, Command, Scalar, View, ViewMut};
 
-/// Labels and places of each micro-batch that can be on their way at once.
+/// The most copies of labels and places in flight.
 const NOTES: usize = 4;
 
 /// A buffer of samples, on the host and on the device.
 struct Slot {
     pinned: PinnedMemory,
     device: DeviceMemory,
-    /// The copy is done: the host's may be filled again.
+    /// Passed when the copy is done: the host buffer may be refilled.
     copied: Event,
-    /// Computation on it is done: the device's may be written again.
+    /// Passed when computation on it is done: the device buffer may be overwritten.
     used: Event,
 }
 
@@ -35,35 +36,35 @@ struct Note {
 
 /// The samples of a micro-batch, their labels and their places among all since training began.
 struct Taken {
-    /// Where passes find them, if that is not where the host's copy arrives.
+    /// Where passes read them, if not where the host's copy arrives.
     arranged: Option<DeviceMemory>,
     labels: DeviceMemory,
     places: DeviceMemory,
-    /// How many there are.
+    /// Number of samples.
     count: usize,
 }
 
 /// The samples of the micro-batches in flight.
 pub(super) struct Samples {
     slots: [Slot; 2],
-    /// The slot that was filled last.
+    /// The slot filled last.
     turn: usize,
-    /// By micro-batch in flight, and which of them is at hand.
+    /// By micro-batch in flight, and the index of the current one.
     taken: Vec<Taken>,
     at: usize,
-    /// Of a sample, and how passes take it.
+    /// Shape of a sample, and the layout that passes expect.
     shape: Shape,
     form: Form,
     elements: usize,
     notes: Vec<Note>,
     next_note: usize,
-    /// Labels that there is room for, and as many places.
+    /// The most labels, and the most places.
     most: usize,
 }
 
 impl Samples {
-    /// Room for `in_flight` micro-batches of `elements` elements of samples of `shape`, which passes take in `form`, and for labels of up
-    /// to `most` samples of each.
+    /// Buffers for `in_flight` micro-batches of `elements` elements of samples of `shape`, which passes take in `form`,
+    /// and for labels of up to `most` samples of each.
     pub(super) fn new(
         context: &Arc<Context>,
         (elements, shape): (usize, Shape),
@@ -108,34 +109,35 @@ impl Samples {
         })
     }
 
-    /// Turns to another of the micro-batches in flight.
+    /// Switches to another of the micro-batches in flight.
     pub(super) fn turn(&mut self, to: usize) {
         self.at = to;
     }
 
-    /// The host's buffer that comes next, as soon as it is free.
+    /// The next host buffer, once it is free.
     pub(super) fn room(&mut self) -> Result<&mut [f32], DeviceError> {
         let slot = &self.slots[1 - self.turn];
         slot.copied.synchronize()?;
-        // SAFETY: the memory has as many elements, all written when it was made; no copy reads it any more, and `self` is
-        // borrowed for as long as the slice lives.
+        // SAFETY: the memory has that many elements, initialised at allocation; no copy reads it any more, and `self`
+        // is borrowed for as long as the slice lives.
         Ok(unsafe { std::slice::from_raw_parts_mut(slot.pinned.floats(), self.elements) })
     }
 
-    /// Copies it to the device; passes that come now see it, and those before have seen the one before.
+    /// Copies the host buffer to the device: later passes read it, and earlier ones read the previous one.
     pub(super) fn take(&mut self, lanes: &mut Lanes) -> Result<(), DeviceError> {
         self.slots[self.turn].used.record(lanes.stream(Lane::Compute))?;
         self.turn = 1 - self.turn;
         let Slot { pinned, device, copied, used } = &self.slots[self.turn];
         let stream = lanes.give(Lane::Samples);
         stream.wait(used)?;
-        // SAFETY: both have as many bytes and live as long as the rank; the host writes again when `copied` has passed.
+        // SAFETY: both have that many bytes and live as long as the rank; the host writes again only after `copied` has
+        // passed.
         unsafe { stream.upload(device.address(), pinned.start(), device.bytes()) }?;
         copied.record(stream)?;
         lanes.order(Lane::Compute, &[Lane::Samples])
     }
 
-    /// Labels and places for the passes that come.
+    /// Sets labels and places for the following passes.
     pub(super) fn note(&mut self, labels: &[u32], places: &[u64], lanes: &mut Lanes) -> Result<(), DeviceError> {
         assert!(labels.len() <= self.most && places.len() <= self.most, "as many labels as a chain has samples");
         let taken = &mut self.taken[self.at];
@@ -150,8 +152,8 @@ impl Samples {
             .collect();
         let behind = 8 * places.len();
         let stream = lanes.give(Lane::Compute);
-        // SAFETY: there is room for all of them, no copy reads it any more, and it lives as long as the rank. On the compute
-        // stream the copies come after the passes that read what was there.
+        // SAFETY: there is space for all of them, no copy reads it any more, and it lives as long as the rank. On the
+        // compute stream the copies come after the passes that read the previous content.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), pinned.start(), bytes.len());
             stream.upload(taken.places.address(), pinned.start(), behind as u64)?;
@@ -160,13 +162,13 @@ impl Samples {
         copied.record(stream)
     }
 
-    /// The samples themselves, `form`'s activations.
+    /// The samples, as `form`'s activations.
     pub(super) fn input<A: Activation>(&self) -> ViewMut<A> {
         let memory = self.taken[self.at].arranged.as_ref().unwrap_or(&self.slots[self.turn].device);
         ViewMut::new(memory.address(), self.elements as u64)
     }
 
-    /// What has to be done on the compute stream before passes can take them.
+    /// Appends the work on the compute stream that makes the samples usable by passes.
     pub(super) fn arrange<A: Activation>(&self, into: &mut Vec<Command>) {
         if self.taken[self.at].arranged.is_some() {
             let given = View::new(self.slots[self.turn].device.address(), self.elements as u64);
@@ -187,7 +189,7 @@ impl Samples {
     }
 }
 
-/// Bytes that samples of `elements` elements of each micro-batch `in_flight` take beside the host's copies.
+/// Bytes of device memory for samples of `elements` elements of each micro-batch `in_flight`, beside the host's copies.
 pub(super) fn arranged_bytes(elements: u64, shape: Shape, form: Form, in_flight: u64) -> u64 {
     let in_place = in_flight == 1 && form.is_plain(shape);
     if in_place { 0 } else { in_flight * elements * Scalar::of(form.precision).bytes() }

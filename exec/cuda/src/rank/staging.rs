@@ -1,4 +1,4 @@
-//! Ranges of a rank's buffers for messages and for groups that add up by NCCL.
+//! Stages ranges of a rank's buffers for messages and for groups that sum by NCCL.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ impl<A: Activation> Staging for Rank<A> {
         let event = self.event()?;
         let (device, host, bytes) = self.held_mut(buffer).both(&range)?;
         let stream = self.lanes.give(Lane::Out);
-        // SAFETY: both are this rank's, with as many bytes; messages read the host's when the event has passed.
+        // SAFETY: both are this rank's, with that many bytes; messages read the host's after the event has passed.
         unsafe { stream.download(host, device, bytes) }?;
         self.leave_behind(event).map(Some)
     }
@@ -37,7 +37,7 @@ impl<A: Activation> Staging for Rank<A> {
 
     fn region(&self, buffer: Buffer, range: Range<usize>) -> Option<RegionMut> {
         let view = self.held(buffer).view_mut(&range);
-        // SAFETY: the memory and the port are this rank's, whose device outlives its end of the wires.
+        // SAFETY: the memory and the port are this rank's, whose device outlives its endpoint.
         Some(unsafe { RegionMut::on(self.port(), view.address(), range.len()) })
     }
 

@@ -1,4 +1,4 @@
-//! A rank's buffers by their content, and the arenas of its micro-batches.
+//! Accesses a rank's buffers by content, and the arenas of its micro-batches.
 
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ impl<A: Activation> Storage for Rank<A> {
         self.quiesce()?;
         let (to, from) = (self.held(to).all(), self.held(from).all());
         let bytes = to.elements().min(from.elements()) * ELEMENT;
-        // SAFETY: both are this rank's, with at least as many bytes, and are two buffers.
+        // SAFETY: both are this rank's, with at least that many bytes, and are two buffers.
         unsafe { self.lanes.give(Lane::Compute).copy(to.address(), from.address(), bytes) }
     }
 

@@ -1,4 +1,4 @@
-//! How fast NCCL adds up over GPUs of this machine: each sum from when all members ask for it until the last of them has it.
+//! Times NCCL's sums over GPUs of this machine, from when all members have called until the last one has the result.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -8,26 +8,26 @@ use lockstep_exec::device::{DeviceError, GroupId};
 use super::{ELEMENT, Gpus};
 use crate::driver::{Communicator, DeviceMemory, Event, Fill, Priority, Stream};
 
-/// NCCL is given up that does nothing for so long.
+/// NCCL is given up after this long without progress.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What all members of a group look at.
+/// State shared by all members of a group.
 struct Group {
     id: GroupId,
     members: u32,
-    /// How often members have come to a meeting, all together.
+    /// Arrivals at the barriers, of all members together.
     met: AtomicU32,
     failed: AtomicBool,
 }
 
-/// Seconds of each sum, by elements.
+/// Seconds of each sum, by number of elements.
 pub type Sums = Vec<(u64, Vec<f64>)>;
 
-/// Why a member ended early; nothing where another one did.
+/// Why a member ended early; `None` if another one failed.
 type Cause = Option<DeviceError>;
 
 impl Group {
-    /// Waits for something that the others may keep from happening.
+    /// Waits for a condition that other members may prevent.
     fn wait(&self, is_there: impl Fn() -> Result<bool, DeviceError>) -> Result<(), Cause> {
         let began = Instant::now();
         while !is_there()? {
@@ -43,7 +43,7 @@ impl Group {
         Ok(())
     }
 
-    /// Waits until all members have come to their `number`th meeting.
+    /// Waits until all members have reached barrier number `number`.
     fn meet(&self, number: u32) -> Result<(), Cause> {
         self.met.fetch_add(1, Ordering::SeqCst);
         self.wait(|| Ok(self.met.load(Ordering::SeqCst) >= number * self.members))
@@ -51,11 +51,11 @@ impl Group {
 }
 
 impl Gpus {
-    /// Seconds of each of `repetitions` sums over the first `members` GPUs, after one for nothing, by elements. None where there
-    /// is no NCCL, or there are not so many GPUs.
+    /// Seconds of each of `repetitions` sums over the first `members` GPUs, after one warm-up, by number of elements.
+    /// `None` without NCCL, or with fewer GPUs.
     ///
     /// # Errors
-    /// NCCL's, a GPU that is lost or has not so much memory.
+    /// NCCL errors, a lost GPU, or too little memory.
     pub fn sums(&self, members: u32, elements: &[u64], repetitions: u32) -> Result<Option<Sums>, DeviceError> {
         if members as usize > self.count() || members < 2 || !self.has_nccl() {
             return Ok(None);
@@ -103,7 +103,7 @@ impl Gpus {
                 meetings += 1;
                 group.meet(meetings)?;
                 let begun = Instant::now();
-                // SAFETY: as many are there, and nobody else knows of them.
+                // SAFETY: there are that many elements, with no other user.
                 unsafe { communicator.sum(&stream, memory.address(), *elements) }?;
                 group.wait(|| communicator.settled())?;
                 summed.record(&stream)?;

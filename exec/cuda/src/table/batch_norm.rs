@@ -1,13 +1,13 @@
-//! Batch normalisation: `batch_norm.cu`, and what of it is in `columns.cu` and `statistics.cu`.
+//! Declares the kernels of batch normalisation: `batch_norm.cu`, and its parts of `columns.cu` and `statistics.cu`.
 //!
-//! Tensors are as in `channels`; so are parts and partials.
+//! Tensors, parts and partials are as in `channels`.
 
 use super::{BATCH_NORM, COLUMNS, STATISTICS};
 use crate::kernel::{kernels, product};
 use crate::{Geometry, Parts, View, ViewMut};
 
 kernels! {
-    /// The normalised batch, an addition and a ReLU behind it where wanted.
+    /// The normalised batch, optionally followed by an addition and a ReLU.
     BatchNormForward<A> = BATCH_NORM::batch_norm_forward on Geometry::groups(all),
         all = product([samples, channels, plane]); {
         x: View<A>[all],
@@ -23,7 +23,7 @@ kernels! {
         rectified: bool,
     }
 
-    /// The gradients towards the input and the addend; `y` is wanted where an addition precedes a ReLU.
+    /// The gradients of the input and the addend; `y` is needed where an addition precedes a ReLU.
     BatchNormBackward<A> = BATCH_NORM::batch_norm_backward on Geometry::groups(all),
         all = product([samples, channels, plane]); {
         d_y: View<A>[all],
@@ -62,7 +62,7 @@ kernels! {
         parts: Parts,
     }
 
-    /// The batch's statistics, and the running ones moved towards them; `keep` is what is kept of those.
+    /// The batch's statistics, and an update of the running ones; `keep` is the weight of their old values.
     BatchNormStatistics = STATISTICS::batch_norm_statistics on Geometry::warps(channels); {
         partials: View<f64>[product([channels, parts.parts, 2])],
         means: ViewMut<f32>[channels.into()],
@@ -75,7 +75,7 @@ kernels! {
         keep: f32,
     }
 
-    /// What inference multiplies with, from the running variances.
+    /// The factors of inference, from the running variances.
     BatchNormInverses = STATISTICS::batch_norm_inverses on Geometry::each(channels); {
         running_variances: View<f32>[channels.into()],
         inverses: ViewMut<f32>[channels.into()],

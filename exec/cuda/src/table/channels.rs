@@ -1,15 +1,16 @@
-//! Factors, summands and biases of channels, and sums over channels: `channels.cu`, `columns.cu` and `statistics.cu`.
+//! Declares the kernels for factors, summands and biases of channels, and sums over channels: `channels.cu`,
+//! `columns.cu` and `statistics.cu`.
 //!
 //! Tensors are `[samples, channels, plane]` and have at most 2³² − 1 elements. With channels last they are
-//! `[samples · plane, channels, 1]`, or `[rows, channels]`. A block sums a part of a channel, or of the rows of some channels, into
-//! `partials`, `[channels, parts, 2]`; a second kernel makes of the parts what is wanted.
+//! `[samples · plane, channels, 1]`, or `[rows, channels]`. A block sums a part of a channel, or of the rows of some
+//! channels, into `partials`, `[channels, parts, 2]`; a second kernel finishes the sums.
 
 use super::{CHANNELS, COLUMNS, STATISTICS};
 use crate::kernel::{kernels, product};
 use crate::{Geometry, Parts, View, ViewMut};
 
 kernels! {
-    /// `y ← f·x + s` per channel, rectified or not: a bias, a scale layer, its gradient towards `x`.
+    /// `y ← f·x + s` per channel, rectified or not: a bias, a scale layer, its gradient with respect to `x`.
     ChannelAffine<A> = CHANNELS::channel_affine on Geometry::groups(all), all = product([samples, channels, plane]); {
         x: View<A>[all],
         factors: Option<View<f32>>[channels.into()],
@@ -22,10 +23,11 @@ kernels! {
         accumulate: bool,
     }
 
-    /// Sums of each part of each channel, of which the gradients of factors and summands are made: `partials` is
+    /// Sums of each part of each channel, for the gradients of factors and summands: `partials` is
     /// `[channels, parts, 2]`.
     ///
-    /// With `rectified` the output is `y` or, where that is missing, made of `x`, `inverses`, `gammas` and `betas`.
+    /// With `rectified` the output is `y` or, if that is missing, recomputed from `x`, `inverses`, `gammas` and
+    /// `betas`.
     ChannelSlopes<A> = CHANNELS::channel_slopes on Geometry::blocks(channels * parts.parts),
         all = product([channels, parts.count]); {
         d_y: View<A>[all],
@@ -60,7 +62,7 @@ kernels! {
         rectified: bool,
     }
 
-    /// The gradients of factors and summands, and what batch normalisation's gradient wants of them.
+    /// The gradients of factors and summands, and the sums for batch normalisation's gradient.
     ChannelSlopesFinish = STATISTICS::channel_slopes_finish on Geometry::warps(channels); {
         partials: View<f64>[product([channels, parts.parts, 2])],
         inverses: Option<View<f32>>[channels.into()],

@@ -1,11 +1,11 @@
-//! Additions and ReLUs: `elementwise.cu`.
+//! Declares the kernels of additions and ReLUs: `elementwise.cu`.
 
 use super::ELEMENTWISE;
 use crate::kernel::kernels;
 use crate::{Geometry, View, ViewMut};
 
 kernels! {
-    /// `y ← a + b`, rectified or not; `y` may be an input.
+    /// `y ← a + b`, rectified or not; `y` may alias an input.
     Add<A> = ELEMENTWISE::add on Geometry::groups(all), all = u64::from(elements); {
         a: View<A>[all],
         b: View<A>[all],
@@ -14,14 +14,15 @@ kernels! {
         rectified: bool,
     }
 
-    /// `y ← max(x, 0)`; `y` may be `x`.
+    /// `y ← max(x, 0)`; `y` may alias `x`.
     ReluForward<A> = ELEMENTWISE::relu_forward on Geometry::groups(all), all = u64::from(elements); {
         x: View<A>[all],
         y: ViewMut<A>[all],
         elements: u32,
     }
 
-    /// The gradient before a ReLU from its output; those of both inputs of an addition with a ReLU, to two tensors.
+    /// The gradient of a ReLU's input from its output; for an addition with a ReLU those of both inputs, to two
+    /// tensors.
     ReluBackward<A> = ELEMENTWISE::relu_backward on Geometry::groups(all), all = u64::from(elements); {
         d_y: View<A>[all],
         y: View<A>[all],

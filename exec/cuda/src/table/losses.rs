@@ -1,4 +1,4 @@
-//! Cross-entropies: `losses.cu` and the totals of `statistics.cu`.
+//! Declares the kernels of cross-entropies: `losses.cu` and the totals of `statistics.cu`.
 
 use super::{LOSSES, STATISTICS};
 use crate::kernel::{kernels, product};
@@ -27,7 +27,7 @@ kernels! {
         classes: u32,
     }
 
-    /// The sum of the losses, and how many labels come first and among the first five.
+    /// The sum of the losses, and the number of labels with rank 0 and with rank below five.
     LossTotals = STATISTICS::loss_totals on Geometry::blocks(1); {
         losses: View<f64>[samples.into()],
         ranks: View<u32>[samples.into()],
@@ -36,7 +36,7 @@ kernels! {
         samples: u32,
     }
 
-    /// The gradient towards the logits.
+    /// The gradient of the logits.
     LossBackward<A> = LOSSES::loss_backward on Geometry::groups(all), all = product([samples, classes]); {
         probabilities: View<f32>[all],
         labels: View<u32>[samples.into()],

@@ -1,4 +1,4 @@
-//! What moves activations: `moves.cu`.
+//! Declares the kernels that move activations: `moves.cu`.
 
 use super::MOVES;
 use crate::kernel::{kernels, product};

@@ -1,7 +1,8 @@
-//! Formulas on buffers that lie in one piece, sums of buffers and bf16: `optimizer.cu` and `buffers.cu`.
+//! Declares the kernels for formulas on contiguous ranges of buffers, and for sums of buffers: `optimizer.cu` and
+//! `buffers.cu`.
 //!
-//! `mask` has a bit for each parameter of the model, 32 to a word from the lowest bit on: whether its weight decays. `first` is
-//! the number of a range's first parameter.
+//! `mask` has a bit for each parameter of the model, 32 to a word from the lowest bit on: whether weight decay applies.
+//! `first` is the number of a range's first parameter.
 
 use lockstep_models::{BoundFormula, BoundTerm, Formula};
 
@@ -10,10 +11,10 @@ use crate::argument::{Argument, ToArgument};
 use crate::kernel::kernels;
 use crate::{Geometry, View, ViewMut};
 
-/// A range of a formula's buffer; the formula says whether it is written.
+/// A range of a formula's buffer, with whether the formula writes it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FormulaBuffer {
-    /// Where it lies.
+    /// The values.
     pub values: ViewMut<f32>,
     /// Whether it is written.
     pub written: bool,
@@ -27,7 +28,7 @@ impl ToArgument for FormulaBuffer {
     }
 }
 
-/// The multiply-adds of a formula, as the kernel takes them by value.
+/// The multiply-adds of a formula, as passed to the kernel by value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FormulaTerms {
     count: u32,
@@ -38,7 +39,7 @@ pub struct FormulaTerms {
 }
 
 impl FormulaTerms {
-    /// Those of `formula`.
+    /// The terms of `formula`.
     pub fn of(formula: &BoundFormula) -> FormulaTerms {
         let bits = |set: Vec<bool>| set.iter().rev().fold(0, |bits, set| bits << 1 | u32::from(*set));
         let (mut codes, mut factors) = ([0; Formula::MOST_TERMS], [0.0; Formula::MOST_TERMS]);
@@ -68,7 +69,7 @@ impl ToArgument for FormulaTerms {
 }
 
 kernels! {
-    /// A formula on ranges of its buffers; `mask` where weight decay is in it.
+    /// Evaluates a formula on ranges of its buffers; `mask` if weight decay occurs in it.
     EvaluateFormula = OPTIMIZER::evaluate_formula on Geometry::groups(elements); {
         a: FormulaBuffer[elements],
         b: Option<FormulaBuffer>[elements],

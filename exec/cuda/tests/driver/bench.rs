@@ -1,4 +1,4 @@
-//! A pretend device with a stream and all kernels, and tensors on it.
+//! Sets up a pretend device with a stream and all kernels, and tensors on it.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) struct Bench {
     pub(crate) modules: Arc<Modules>,
 }
 
-/// A tensor that does not begin with its memory.
+/// A tensor that does not begin at the start of its memory.
 pub(crate) struct Placed {
     memory: DeviceMemory,
     pub(crate) address: u64,
@@ -60,7 +60,7 @@ impl Bench {
         memory
     }
 
-    /// One of bytes of which no number was written.
+    /// A tensor of unwritten bytes.
     pub(crate) fn poisoned(&self, bytes: usize) -> DeviceMemory {
         DeviceMemory::new(&self.context, "a tensor", bytes as u64, Fill::Poison).expect("memory")
     }
@@ -70,7 +70,7 @@ impl Bench {
         self.bytes(&values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>())
     }
 
-    /// One of bf16; the values must be such.
+    /// A tensor of bf16; the values must be representable.
     fn halves(&self, values: &[f32]) -> DeviceMemory {
         let half = |value: &f32| {
             assert_eq!(value.to_bits() & 0xffff, 0, "{value} is no bf16");
@@ -79,7 +79,7 @@ impl Bench {
         self.bytes(&values.iter().flat_map(half).collect::<Vec<u8>>())
     }
 
-    /// A tensor of fp32, or `half` of bf16, that begins any number of elements behind an address that a device gives.
+    /// A tensor of fp32, or `half` of bf16, that begins a random number of elements after an aligned address.
     pub(crate) fn placed(&self, values: &[f32], half: bool, rng: &mut ChaCha8Rng) -> Placed {
         let shift = rng.random_range(0..5);
         let all = [&vec![0.0; shift], values].concat();
@@ -88,7 +88,7 @@ impl Bench {
         Placed { memory, address, half, shift }
     }
 
-    /// What such a tensor holds; what lies before it must be as it was.
+    /// The content of such a tensor; the elements before it must be unchanged.
     pub(crate) fn read_placed(&self, of: &Placed) -> Vec<f32> {
         let mut all = if of.half { self.read_halves(&of.memory) } else { self.read(&of.memory) };
         let tensor = all.split_off(of.shift);
@@ -96,7 +96,7 @@ impl Bench {
         tensor
     }
 
-    /// What a tensor of fp32 holds when the stream has come to it.
+    /// The content of a tensor of fp32, after all earlier work on the stream.
     pub(crate) fn read(&self, memory: &DeviceMemory) -> Vec<f32> {
         self.raw(memory).chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
     }
@@ -113,9 +113,9 @@ impl Bench {
     }
 }
 
-/// Plays commands on tensors that stay until whoever calls has read what they made.
+/// Executes commands on tensors that stay alive until the caller has read the results.
 pub(crate) fn play(executor: &mut Executor, commands: &[Command]) {
-    // SAFETY: the tensors are on the device, with the sizes that the commands say, and are read after this.
+    // SAFETY: the tensors are on the device, with the sizes in the commands, and are read after this.
     unsafe { executor.play(commands) }.expect("the commands are right");
 }
 

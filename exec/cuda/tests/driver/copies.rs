@@ -1,4 +1,4 @@
-//! Memory and copies.
+//! Tests device memory and copies.
 
 use lockstep_cuda::driver::{Context, DeviceMemory, Fill, PinnedMemory, Priority, Stream};
 use lockstep_exec::device::DeviceError;
@@ -29,14 +29,14 @@ fn bytes_go_to_a_device_and_back() {
             assert!(matches!(refused, Err(DeviceError::Refused { .. })), "{bytes} from {offset}: {refused:?}");
         }
 
-        // Host, device, device, other device, host, with nobody who waits in between.
+        // Host, device, device, other device, host, without a wait in between.
         let host = PinnedMemory::new(here, 1000).expect("page-locked memory");
         let back = PinnedMemory::new(here, 1000).expect("page-locked memory");
         let reached = here.reach(there).expect("an answer");
         assert_eq!(here.reach(there), Ok(reached), "asked again");
         assert_eq!(here.reach(here), Ok(true));
         let away = DeviceMemory::new(there, "a tensor", 1000, Fill::Poison).expect("memory");
-        // SAFETY: all have 1,000 bytes and outlive the stream's work, which is waited for before anybody reads.
+        // SAFETY: all have 1,000 bytes and outlive the stream's work, which is awaited before the result is read.
         unsafe {
             for at in 0..1000 {
                 host.start().add(at).write((at % 251) as u8);
@@ -51,7 +51,7 @@ fn bytes_go_to_a_device_and_back() {
             other.download(back.start(), away.address(), 1000).expect("a copy");
             other.synchronize().expect("the stream");
         }
-        // SAFETY: nobody writes there any more.
+        // SAFETY: nothing writes there any more.
         let back = unsafe { std::slice::from_raw_parts(back.start(), 1000) };
         let expected: Vec<u8> =
             (0..1000).map(|at| if (500..600).contains(&at) { 7 } else { (at % 251) as u8 }).collect();
@@ -59,7 +59,7 @@ fn bytes_go_to_a_device_and_back() {
     });
 }
 
-/// What is dropped may belong to another device than the thread's, and no memory is lost that way.
+/// A dropped object may belong to another device than the thread's, and no memory is leaked that way.
 #[test]
 fn what_is_dropped_is_given_back() {
     scene("copies::what_is_dropped_is_given_back", &[("PRETEND_DEVICES", "2")], |_, places| {

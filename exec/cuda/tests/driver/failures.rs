@@ -1,4 +1,4 @@
-//! What a device says when it cannot do something.
+//! Tests the errors of a device that cannot do something.
 
 use std::ffi::{CStr, CString, c_char};
 use std::fs;
@@ -28,7 +28,7 @@ fn a_full_device_says_what_is_free() {
     });
 }
 
-/// A list that adds ones, and what it adds to.
+/// A list that adds ones, and the tensors that it uses.
 fn counting(bench: &Bench) -> (Vec<Command>, [DeviceMemory; 2]) {
     let memory = [0.0, 1.0].map(|value| bench.floats(&[value; 8]));
     let y = ViewMut::<f32>::new(memory[0].address(), 8);
@@ -36,7 +36,7 @@ fn counting(bench: &Bench) -> (Vec<Command>, [DeviceMemory; 2]) {
     (vec![Command::Launch(add.call()); 2], memory)
 }
 
-/// Once a kernel has failed every call says so, and all that was made is dropped without a panic.
+/// After a kernel has failed every call returns the error, and everything is dropped without a panic.
 #[test]
 fn a_lost_device_stays_lost() {
     scene("failures::a_lost_device_stays_lost", &[("PRETEND_FAULT", "lost:7")], |_, places| {
@@ -65,7 +65,8 @@ fn a_lost_device_stays_lost() {
     });
 }
 
-/// So does a kernel that reads where no memory is: within the mebibyte behind an allocation that the pretend device keeps empty.
+/// The same for a kernel that reads unallocated memory: within the mebibyte after an allocation that the pretend device
+/// leaves empty.
 #[test]
 fn a_wrong_address_loses_the_device() {
     scene("failures::a_wrong_address_loses_the_device", &[], |_, places| {
@@ -74,7 +75,7 @@ fn a_wrong_address_loses_the_device() {
         let (b, y) = (View::<f32>::new(memory.address(), 1 << 17), ViewMut::new(memory.address(), 1 << 17));
         let add = table::Add { a: b, b, y, elements: 1 << 17, rectified: false };
         let mut executor = bench.executor(Limits::default());
-        // SAFETY: the pretend device catches what is not in its memory: that is the test.
+        // SAFETY: the pretend device detects invalid addresses, which is what is tested.
         let given = unsafe { executor.play(&[Command::Launch(add.call())]) };
         let error = given.and_then(|()| bench.stream.synchronize()).expect_err("the memory ends before");
         let DeviceError::Lost { call, reason } = &error else { panic!("{error:?}") };
@@ -114,7 +115,7 @@ fn an_old_driver_opens_nothing() {
     });
 }
 
-/// A device that is newer than the compiler is opened, and has no programs.
+/// A device newer than the compiler opens, but has no programs.
 #[test]
 fn a_compiler_may_not_know_a_device() {
     scene("failures::a_compiler_may_not_know_a_device", &[("PRETEND_CAPABILITY", "15.0")], |_, places| {
@@ -126,7 +127,7 @@ fn a_compiler_may_not_know_a_device() {
     });
 }
 
-/// A library that is nowhere is named, with where it was looked for.
+/// A library that is not found is named, with the places searched.
 #[test]
 fn a_missing_library_is_named() {
     scene("failures::a_missing_library_is_named", &[], |folder, _| {
@@ -141,7 +142,7 @@ fn a_missing_library_is_named() {
         }
         let opened = Context::open(&Places::default().with(&without), 0);
         fs::remove_dir_all(&without).expect("the folder");
-        // A machine that has the library is no place for this test.
+        // On a machine with the library there is nothing to test.
         let Err(error) = opened else { return };
         let DeviceError::Unavailable(reason) = error else { panic!("{error:?}") };
         assert!(reason.contains("libcudnn.so.9") && reason.contains("pip install nvidia-cudnn-cu13"), "{reason}");
@@ -149,8 +150,8 @@ fn a_missing_library_is_named() {
     });
 }
 
-/// Every call of a library answers once with a status that is newer than the bindings: it is told by its number or, where the
-/// library may decline, done otherwise.
+/// Every call of a library once returns a status newer than the bindings: the error gives its number, or, where the
+/// library may decline, another way is taken.
 #[test]
 fn statuses_that_nobody_knows_are_refusals() {
     scene("failures::statuses_that_nobody_knows_are_refusals", &[], |folder, places| {
@@ -168,7 +169,7 @@ fn statuses_that_nobody_knows_are_refusals() {
             for call in 1..=60 {
                 fault(&CString::new(format!("{library}:{call}")).expect("a text"));
                 let done = Executor::new(&bench.stream, &bench.modules, Limits::default()).and_then(|mut executor| {
-                    // SAFETY: the tensors have as many elements as the commands say.
+                    // SAFETY: the tensors have as many elements as in the commands.
                     unsafe { executor.play(&[convolution.clone(), product.clone()]) }
                 });
                 fault(c"");

@@ -1,4 +1,4 @@
-//! Lists that repeat are caught and launched as graphs, and do what they did before.
+//! Tests that repeating lists are captured and launched as graphs with the same results.
 
 use lockstep_cuda::driver::{Counts, DeviceMemory, Graphs, Limits};
 use lockstep_cuda::{Command, ConvolutionPass, Convolve, Launch, Multiply, Scalar, View, ViewMut, table};
@@ -7,13 +7,13 @@ use lockstep_models::{Buffer, Coefficient, Formula, Operand, Precision, SgdStep}
 use crate::bench::{Bench, pointwise};
 use crate::scene;
 
-/// Plays a list whose tensors stay until whoever calls has read them.
+/// Executes a list whose tensors stay alive until the caller has read them.
 fn play(graphs: &mut Graphs, commands: &[Command]) {
-    // SAFETY: the tensors are on the device, with the sizes that the commands say, and are read after this.
+    // SAFETY: the tensors are on the device, with the sizes in the commands, and are read after this.
     unsafe { graphs.play(commands) }.expect("the commands are right");
 }
 
-/// A 1×1 convolution of `size` samples, whose filters' gradient wants a workspace.
+/// A 1×1 convolution of `size` samples, whose filters' gradient needs a workspace.
 fn convolve(left: &DeviceMemory, right: &DeviceMemory, result: &DeviceMemory, size: u32, channels: u32) -> Command {
     let of = pointwise(size, channels, Precision::F32);
     let (left, right, result) = (left.address(), right.address(), result.address());
@@ -21,7 +21,7 @@ fn convolve(left: &DeviceMemory, right: &DeviceMemory, result: &DeviceMemory, si
     Command::Convolve(Convolve { of, pass, left, right, result, bias: None, rectified: false, accumulate: true })
 }
 
-/// A list of all kinds of commands that adds something to what it finds, so that each time it is played counts.
+/// A list of all kinds of commands that accumulates, so that each execution counts.
 #[test]
 fn a_graph_does_what_its_list_did() {
     scene("graphs::a_graph_does_what_its_list_did", &[], |_, places| {
@@ -71,7 +71,7 @@ fn a_graph_does_what_its_list_did() {
     });
 }
 
-/// A graph holds the workspace's address; when a larger one is taken it is caught anew.
+/// A graph contains the workspace's address; when a larger one is allocated it is captured anew.
 #[test]
 fn graphs_follow_the_workspace() {
     scene("graphs::graphs_follow_the_workspace", &[], |_, places| {
@@ -92,7 +92,7 @@ fn graphs_follow_the_workspace() {
     });
 }
 
-/// Lists of other tensors are others; of many the oldest are forgotten, and nothing is lost by it.
+/// Lists on other tensors are different lists; beyond the limit the oldest are dropped, without harm.
 #[test]
 fn lists_are_told_apart_and_the_oldest_forgotten() {
     scene("graphs::lists_are_told_apart_and_the_oldest_forgotten", &[], |_, places| {
@@ -113,12 +113,12 @@ fn lists_are_told_apart_and_the_oldest_forgotten() {
         assert_eq!(bench.read(&sum)[..4], [9.0, 6.0, 3.0, 0.0]);
         (3..400).for_each(|n| play(&mut graphs, &list(n)));
         assert_eq!(graphs.counts().eager, 400);
-        // The last ones are known, the first ones are not any more.
+        // The last ones are kept, the first ones are not any more.
         play(&mut graphs, &list(399));
         play(&mut graphs, &list(0));
         assert_eq!(graphs.counts(), Counts { eager: 401, caught: 4, launched: 7, refused: 0 });
         assert_eq!(bench.read(&sum)[..2], [9.0 + 397.0 + 2.0, 6.0 + 397.0 + 1.0]);
-        // With two micro-batches in flight twice as many are known.
+        // With two micro-batches in flight twice as many are kept.
         let mut graphs = Graphs::new(bench.executor(Limits::default()), true, 2);
         (0..400).for_each(|n| play(&mut graphs, &list(n)));
         play(&mut graphs, &list(0));
@@ -126,7 +126,7 @@ fn lists_are_told_apart_and_the_oldest_forgotten() {
     });
 }
 
-/// A command that is given another number each time, as dropout is, is played by itself; what stands around it is caught.
+/// A command whose number changes each time, as in dropout, is executed by itself; the commands around it are captured.
 #[test]
 fn commands_that_change_are_cut_out() {
     scene("graphs::commands_that_change_are_cut_out", &[], |_, places| {
@@ -158,7 +158,8 @@ fn commands_that_change_are_cut_out() {
         let mut graphs = Graphs::new(bench.executor(Limits::default()), true, 1);
         let rates = [0.5, 0.5, 0.25, 0.125, 0.125, 1.0];
         rates.iter().for_each(|rate| play(&mut graphs, &list(*rate)));
-        // Whole, caught as a whole, then in three pieces: two seen, two caught, two launched twice more; one eager each time.
+        // Whole, captured as a whole, then in three pieces: two seen, two captured, two launched twice more; one eager
+        // each time.
         assert_eq!(graphs.counts(), Counts { eager: 1 + 2 + 4, caught: 1 + 2, launched: 1 + 6, refused: 0 });
         assert_eq!(bench.read(&sum), [12.0; 8]);
         assert_eq!(bench.read(&moved), [12.0 - rates.iter().sum::<f32>(); 8]);

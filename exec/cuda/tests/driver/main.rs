@@ -1,7 +1,7 @@
-//! What talks to NVIDIA's libraries, over pretend ones that do what the real ones are documented to do (`tests/gpu/pretend`).
+//! Tests the driver layer over pretend libraries that behave as the real ones are documented (`tests/gpu/pretend`).
 //!
-//! Each test is a scene that runs in a process of its own: what it loses, or has the libraries refuse, is nobody else's. The
-//! pretend device does what streams have been given late and in an order that it draws, so what is in order by luck shows.
+//! Each test is a scene that runs in a process of its own, so that lost devices and injected refusals affect no other
+//! test. The pretend device executes streams' work late and in a random order, so accidental orderings show.
 
 mod bench;
 mod convolutions;
@@ -21,8 +21,8 @@ use lockstep_cuda::Places;
 /// In a scene's own process, the folder of the libraries.
 const SCENE: &str = "LOCKSTEP_DRIVER_SCENE";
 
-/// Plays a scene, which is the test `name`, in a process of its own with `settings` of the pretend libraries; nothing, with a
-/// loud word, where they cannot be made.
+/// Runs a scene, the test `name`, in a process of its own with `settings` of the pretend libraries; skips it with a
+/// loud message where they cannot be built.
 fn scene(name: &str, settings: &[(&str, &str)], play: fn(&Path, Places)) {
     if let Some(folder) = std::env::var_os(SCENE) {
         let folder = Path::new(&folder);

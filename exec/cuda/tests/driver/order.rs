@@ -1,4 +1,4 @@
-//! What waits for what.
+//! Tests the order between streams.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use lockstep_cuda::{Command, Launch, Places, View, ViewMut, table};
 use crate::bench::{Bench, play};
 use crate::scene;
 
-/// Counts to `rounds` by two streams in turn, each of which adds one to what the other left; `waiting` for each other.
+/// Counts to `rounds` by two streams in turn, each of which adds one to the other's result; `waiting` for each other.
 fn count(places: &Places, rounds: usize, waiting: bool) -> f32 {
     let bench = Bench::open(places);
     let other = Arc::new(Stream::new(&bench.context, Priority::High).expect("a stream"));
@@ -47,7 +47,7 @@ fn events_order_streams() {
     });
 }
 
-/// The pretend device does without events what it likes: it shows that the test above can fail.
+/// Without events the pretend device reorders work: the test above can fail.
 #[test]
 fn without_events_there_is_no_order() {
     scene("order::without_events_there_is_no_order", &[], |_, places| {

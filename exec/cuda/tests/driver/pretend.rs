@@ -1,4 +1,4 @@
-//! The pretend libraries, built once for all scenes.
+//! Builds the pretend libraries, once for all scenes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 /// Set by `tests/run`: a missing compiler is then a failure.
 const REQUIRED: &str = "LOCKSTEP_REQUIRE_TWIN";
 
-/// The folder that they are in. `None`, with a loud word, where there is no compiler.
+/// Their folder. `None`, with a loud message, where there is no compiler.
 pub(crate) fn folder() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Products of matrices by cuBLASLt against plain loops.
+//! Compares cuBLASLt's matrix products with plain loops.
 
 use lockstep_cuda::driver::Limits;
 use lockstep_cuda::{Command, Multiply, Scalar};
@@ -9,7 +9,7 @@ use rand::RngExt;
 use crate::bench::{Bench, play, rng, whole};
 use crate::scene;
 
-/// A·B of matrices that lie row by row, transposed where they are, added to `sums`.
+/// A·B of row-major matrices, transposed where they are, added to `sums`.
 fn by_loops(of: &Multiply, a: &[f32], b: &[f32], sums: &mut [f32]) {
     let (rows, columns, depth) = (of.rows as usize, of.columns as usize, of.depth as usize);
     for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
@@ -30,7 +30,7 @@ enum Then {
     Accumulate,
 }
 
-/// What factors and results are made of.
+/// Precisions of factors and scalars of results.
 const KINDS: [(Precision, Scalar); 4] = [
     (Precision::F32, Scalar::F32),
     (Precision::Tf32, Scalar::F32),
@@ -124,7 +124,7 @@ fn factors_are_rounded_only_where_that_was_asked_for() {
                 Multiply { rectified: true, ..product },
                 Multiply { bias: Some(0x1000), accumulate: true, ..product },
                 Multiply { depth: 0, ..product },
-                // Of fp32 no library makes bf16.
+                // No library makes bf16 from fp32.
                 Multiply { result: Scalar::Bf16, ..product },
             ] {
                 let refused = executor.prepare(&[Command::Multiply(wrong)]);

@@ -1,4 +1,4 @@
-//! The kernels' programs and their cache.
+//! Tests the kernels' programs and their cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// The second run compiles nothing; a file that is torn, and one whose program the driver does not take, are made anew.
+/// The second run compiles nothing; a torn file, and one whose program the driver refuses, are made anew.
 #[test]
 fn programs_are_compiled_once() {
     scene("programs::programs_are_compiled_once", &[], |_, places| {
@@ -32,7 +32,7 @@ fn programs_are_compiled_once() {
         fs::write(some, &whole[..whole.len() / 2]).expect("a file");
         assert_eq!((compiled(&cache), compiled(&cache)), (1, 0));
         assert_eq!(fs::read(some).expect("a file"), whole);
-        // Whole, but another unit's: its kernels are not found.
+        // Intact, but another unit's: its kernels are not found.
         fs::copy(&files(&folder)[1], some).expect("a file");
         assert_eq!((compiled(&cache), compiled(&cache)), (1, 0));
         assert_eq!(fs::read(some).expect("a file"), whole);

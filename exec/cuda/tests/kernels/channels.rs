@@ -1,4 +1,4 @@
-//! Biases, scale layers, and their gradients.
+//! Tests biases, scale layers, and their gradients.
 
 use std::cell::RefCell;
 
@@ -29,7 +29,7 @@ fn play(twin: &RefCell<Twin>) {
     });
 }
 
-/// A scale layer, in place if wanted, and its gradients.
+/// A scale layer, in place if requested, and its gradients.
 fn scales<A: Real>(
     twin: &mut Twin,
     memory: &mut Memory,
@@ -102,7 +102,7 @@ fn scales<A: Real>(
     near(&memory.get(held), &merged(&before, &gradient, accumulate), "scale's parameters");
 }
 
-/// relu(x + b), in place, and the gradients before it, in the place of the one behind it: what follows a convolution.
+/// relu(x + b), in place, and the gradient before it, in place of the one after it: the tail of a convolution.
 fn biases<A: Real>(
     twin: &mut Twin,
     memory: &mut Memory,

@@ -1,4 +1,4 @@
-//! Sums over the columns of matrices, and what is made of them, by plain loops in f64.
+//! Compares sums over the columns of matrices, and their results, with plain loops in f64.
 
 use std::cell::RefCell;
 
@@ -17,12 +17,12 @@ pub(crate) const THEME: Theme =
 const EPSILON: f32 = 1e-3;
 const KEEP: f32 = 0.9;
 
-/// Which of the arguments that may be missing are there.
+/// Which of the optional arguments are present.
 #[derive(Debug, Clone, Copy)]
 struct Given {
     x: bool,
     means: bool,
-    /// Where a ReLU's output comes from, if there is one.
+    /// The source of a ReLU's output, if there is one.
     rectified: Option<Output>,
     masked: bool,
     in_place: bool,
@@ -35,7 +35,8 @@ enum Output {
 }
 
 fn play(twin: &RefCell<Twin>) {
-    // Now and then several parts of the rows, several tiles of channels, and a part that is so long that threads fold their sums.
+    // Occasionally several parts of the rows, several tiles of channels, and a part so long that threads fold their
+    // sums.
     let sizes = prop_oneof![8 => (1..90u32, 1..80u32), 1 => (900..2200u32, 1..40u32), 1 => (300..600u32, 60..100u32), 1 => (2100..3500u32, 17..33u32)];
     let sizes = (sizes, any::<bool>()).prop_map(|((rows, channels), coarse)| {
         let parts = if coarse { Parts::of(rows) } else { Parts::of_rows(rows, channels) };

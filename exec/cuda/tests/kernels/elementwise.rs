@@ -1,4 +1,4 @@
-//! Addition, ReLU, sigmoid, tanh, sums of buffers, and bf16.
+//! Tests addition, ReLU, sigmoid, tanh, sums of buffers, and bf16.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,4 @@
-// Kernels with a fault each, which the twin must find: else its silence about the others would mean nothing.
+// Kernels with one fault each, which the twin must detect: otherwise its silence about the others would mean nothing.
 
 #pragma once
 
@@ -14,7 +14,7 @@ extern "C" __global__ void fault_writes_before(float* y, u32) {
     if (thread_of_grid() == 0) y[-1] = 1.0f;
 }
 
-// The launch gives a float for each thread.
+// The launch provides one float per thread.
 extern "C" __global__ void fault_shares_too_much(float* y, u32) {
     SHARED(float, shared);
     shared[threadIdx.x + 1] = 1.0f;
@@ -25,7 +25,7 @@ extern "C" __global__ void fault_shares_too_much(float* y, u32) {
 extern "C" __global__ void fault_races(float* y, u32) {
     SHARED(float, shared);
     shared[threadIdx.x] = float(threadIdx.x);
-    // Here a barrier is missing.
+    // A barrier is missing here.
     if (threadIdx.x == 7) y[0] = shared[8];
 }
 

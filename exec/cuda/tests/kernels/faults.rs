@@ -1,4 +1,4 @@
-//! Kernels with faults, all of which the twin finds, and one without, which it plays.
+//! Tests that the twin detects faulty kernels, and runs a correct one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use crate::memory::Memory;
 use crate::program::FAULTS;
 use crate::twin::Twin;
 
-/// A launch of the fault of this number on a tensor that begins one element behind an aligned address.
+/// A launch of the fault of this number on a tensor that begins one element after an aligned address.
 struct Fault<const NUMBER: usize> {
     y: ViewMut<f32>,
     elements: u32,
@@ -31,7 +31,7 @@ impl<const NUMBER: usize> Launch for Fault<NUMBER> {
     }
 }
 
-/// Whether the twin ends when it plays the fault.
+/// Whether the twin ends when it runs the fault.
 fn is_found<const NUMBER: usize>() -> bool {
     let Some(mut twin) = Twin::speaking_to(Stdio::null()) else { return true };
     let (mut memory, elements) = (Memory::odd(), 8);
@@ -56,7 +56,7 @@ fn the_twin_finds_faults() {
     }
 }
 
-/// A tensor that a launch says it reads must come back as it was; one that it writes, beyond what it says too.
+/// A tensor that a launch reads must come back unchanged, as must a written one outside of its extent.
 #[test]
 fn the_twin_plays_what_is_right() {
     let Some(mut twin) = Twin::start() else { return };

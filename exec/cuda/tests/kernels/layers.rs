@@ -1,7 +1,7 @@
-//! Chains of layers as lists of commands, played whole on the twin and held against the CPU device.
+//! Runs chains of layers as lists of commands on the twin and compares them with the CPU device.
 //!
-//! Whole numbers must give the CPU's values exactly, whatever the precision of products, for all of their sums fit bf16; others
-//! 1e-5 of what was added up. Scratch, and what nobody may read, holds what is no number.
+//! Whole numbers must give the CPU's values exactly, whatever the precision of products, since all of their sums fit
+//! bf16; others must agree within 1e-5 of the magnitude of the terms. Scratch and dead memory hold NaN.
 
 mod case;
 mod chains;
@@ -88,7 +88,7 @@ pub(crate) const OTHERS: Theme = Theme {
     play: others,
 };
 
-/// Where the layers' own tensors come from: the twin's memory.
+/// Allocates the layers' own tensors in the twin's memory.
 struct Own<'a>(&'a mut Memory);
 
 impl Space for Own<'_> {
@@ -97,7 +97,7 @@ impl Space for Own<'_> {
     }
 }
 
-/// Plays cases of a strategy; `whole` ones have small whole numbers in their tensors.
+/// Runs cases of a strategy; `whole` ones have small whole numbers in their tensors.
 fn agree(twin: &RefCell<Twin>, cases: u32, chains: impl Strategy<Value = Chain>, products: bool) {
     let precision = prop_oneof![Just(Precision::F32), Just(Precision::Tf32), Just(Precision::Bf16)];
     let form = (precision, any::<bool>()).prop_map(|(precision, channels_last)| Form { precision, channels_last });

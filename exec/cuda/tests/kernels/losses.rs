@@ -1,4 +1,4 @@
-//! Dropout, to the bit of what the CPU drops, and cross-entropies with their ranks.
+//! Tests dropout, to the bit of the CPU's, and cross-entropies with their ranks.
 
 use std::cell::RefCell;
 
@@ -94,7 +94,7 @@ fn dropped<A: Real>(
     same_in(memory, d_x, &merged(&before, &d_inputs[0], accumulate), "dropout's gradient");
 }
 
-/// The classes ahead of the label, by the definition.
+/// The number of classes ahead of the label, by the definition.
 fn rank(row: &[f32], label: usize) -> u32 {
     if row[label].is_nan() || row[0].is_nan() {
         return row.len() as u32;
@@ -111,7 +111,7 @@ fn judged<A: Real>(
     accumulate: bool,
 ) {
     let elements = (samples * classes) as usize;
-    // Steps of a quarter, so that some are equal; some far out.
+    // Steps of a quarter, so that some are equal; some extreme.
     let scores = memory.values(elements);
     let logits = scores.iter().map(|x| (x * 8.0).round() / 4.0 * if *x > 1.9 { 50.0 } else { 1.0 });
     let logits: Vec<f32> = rounded::<A>(&logits.collect::<Vec<f32>>());
@@ -185,7 +185,7 @@ fn judged<A: Real>(
     near_in(memory, held, &d_logits, "the loss's gradient");
 }
 
-/// What is no number stays none and is no right answer, as on the CPU.
+/// NaN stays NaN and counts as a wrong answer, as on the CPU.
 fn no_numbers<A: Real>(twin: &mut Twin) {
     let rows = [[f32::NAN, 1.0, 0.0], [1.0, f32::NAN, 0.0], [1.0, 0.0, f32::NAN], [f32::NAN; 3]];
     for (row, label) in rows.iter().flat_map(|row| (0..3u32).map(move |label| (row, label))) {

@@ -1,8 +1,9 @@
-//! The kernels' arithmetic without a GPU: their sources compiled as C++ and held against the CPU device.
+//! Tests the kernels' arithmetic without a GPU: their sources are compiled as C++ and compared with the CPU device.
 //!
-//! Every property draws sizes, alignments and values anew and prints them, with their seed, when it fails. Additions and
-//! multiplications must give the CPU device's very bits, sums of many and transcendental functions 1e-5 of the tensor's norm. Where
-//! activations are bf16 the CPU device is given numbers that bf16 has, and what it gives is rounded once.
+//! Every property draws sizes, alignments and values at random and prints them, with their seed, when it fails.
+//! Additions and multiplications must give exactly the CPU device's bits, sums of many and transcendental functions
+//! agree within 1e-5 of the tensor's norm. Where activations are bf16 the CPU device gets numbers representable in
+//! bf16, and its results are rounded once.
 
 mod channels;
 mod columns;
@@ -33,7 +34,7 @@ use rand_chacha::ChaCha8Rng;
 use memory::{Held, Memory, Real, rounded};
 use twin::Twin;
 
-/// What is held against the CPU device in one go, and the kernels that it plays.
+/// A group of comparisons with the CPU device, and the kernels that it runs.
 struct Theme {
     kernels: &'static [&'static str],
     play: fn(&RefCell<Twin>),
@@ -51,7 +52,7 @@ const THEMES: [&Theme; 8] = [
 ];
 
 impl Theme {
-    /// Plays it, if there is a compiler; then exactly its kernels have been played, for one scalar or another.
+    /// Runs it, if there is a compiler; then exactly its kernels have been run, for one scalar or another.
     fn run(&self) {
         self.played(|played| {
             let played: BTreeSet<&str> = played.iter().map(|(name, _)| *name).collect();
@@ -59,7 +60,7 @@ impl Theme {
         });
     }
 
-    /// Plays it, if there is a compiler; then exactly its kernels have been played, each for all scalars.
+    /// Runs it, if there is a compiler; then exactly its kernels have been run, each for all scalars.
     fn run_all(&self) {
         let names = self.names();
         let kernels = Entry::all().into_iter().filter(|entry| names.contains(entry.name));
@@ -156,8 +157,8 @@ where
     }
 }
 
-/// Shapes of batches with odd planes and such of a multiple of four, and now and then of a single place, as kernels see channels
-/// that lie last: then they are a multiple of four, so that vectors can be read.
+/// Shapes of batches with odd planes, with planes of a multiple of four, and occasionally of a single place, as kernels
+/// see channels last; then channels are a multiple of four, so that vectors can be read.
 fn any_batch() -> impl Strategy<Value = (u32, Shape)> {
     let planes = (1..5u32, 1..20u32, 1..9u32, 1..9u32)
         .prop_map(|(samples, channels, height, width)| (samples, Shape { channels, height, width }));
@@ -183,7 +184,7 @@ fn rng(seed: u64) -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(seed)
 }
 
-/// A layer on the CPU device with what its passes gave.
+/// A layer on the CPU device with the results of its passes.
 struct OnCpu {
     kernel: Kernel,
     inputs: Vec<Vec<f32>>,
@@ -192,7 +193,7 @@ struct OnCpu {
 }
 
 impl OnCpu {
-    /// The forward pass of `layer`; `statistics` are moved.
+    /// The forward pass of `layer`; `statistics` are updated.
     fn forward(
         layer: &Layer,
         shapes: &[Shape],
@@ -212,7 +213,7 @@ impl OnCpu {
         on_cpu
     }
 
-    /// That of a layer without parameters.
+    /// The same for a layer without parameters.
     fn plain(layer: &Layer, shapes: &[Shape], samples: u32, inputs: &[&[f32]]) -> OnCpu {
         OnCpu::forward(layer, shapes, samples, inputs, &[], &mut [], Mode::Train)
     }
@@ -228,7 +229,7 @@ impl OnCpu {
         self.run(Mode::Train, &mut []);
     }
 
-    /// The gradients towards inputs and parameters.
+    /// The gradients of inputs and parameters.
     fn backward(&mut self, d_output: &[f32]) -> (Vec<Vec<f32>>, Vec<f32>) {
         let inputs: Vec<&[f32]> = self.inputs.iter().map(Vec::as_slice).collect();
         let mut d_inputs: Vec<Vec<f32>> = self.inputs.iter().map(|input| vec![f32::NAN; input.len()]).collect();
@@ -240,7 +241,7 @@ impl OnCpu {
     }
 }
 
-/// The same bits; what is no number equals itself.
+/// Equal bits; NaN equals itself.
 fn same(got: &[f32], expected: &[f32], what: &str) {
     assert_eq!(got.len(), expected.len(), "{what}");
     for (at, (got, expected)) in got.iter().zip(expected).enumerate() {
@@ -249,7 +250,7 @@ fn same(got: &[f32], expected: &[f32], what: &str) {
     }
 }
 
-/// The tensor holds `expected`, rounded to what it is made of.
+/// The tensor holds `expected`, rounded to its scalar.
 fn same_in<A: Real>(memory: &Memory, held: Held<A>, expected: &[f32], what: &str) {
     same(&memory.wide(held), &rounded::<A>(expected), what);
 }
@@ -259,7 +260,7 @@ fn near_in<A: Real>(memory: &Memory, held: Held<A>, expected: &[f32], what: &str
     near_within_in(1e-5, memory, held, expected, expected, what);
 }
 
-/// [`near_within`] for a tensor of activations: each of bf16 may be half a unit of its last place further off.
+/// [`near_within`] for a tensor of activations: each bf16 value may be off by another half unit in its last place.
 fn near_within_in<A: Real>(bound: f64, memory: &Memory, held: Held<A>, expected: &[f32], terms: &[f32], what: &str) {
     let got = memory.wide(held);
     if A::SCALAR == Scalar::F32 {
@@ -278,12 +279,12 @@ fn norm(values: impl Iterator<Item = f64>) -> f64 {
     values.map(|value| value * value).sum::<f64>().sqrt()
 }
 
-/// |got − expected| ≤ 1e-5 · |expected| as vectors, of tensors that are not all but zero.
+/// |got − expected| ≤ 1e-5 · |expected| as vectors, for tensors that are not nearly zero.
 fn near(got: &[f32], expected: &[f32], what: &str) {
     near_within(1e-5, got, expected, expected, what);
 }
 
-/// |got − expected| ≤ bound · |terms| as vectors, of which `terms` are what the elements are sums of and may cancel out.
+/// |got − expected| ≤ bound · |terms| as vectors, where `terms` are the magnitudes that may cancel out in the elements.
 fn near_within(bound: f64, got: &[f32], expected: &[f32], terms: &[f32], what: &str) {
     assert_eq!(got.len(), expected.len(), "{what}");
     let error = norm(got.iter().zip(expected).map(|(g, e)| f64::from(*g) - f64::from(*e)));

@@ -1,4 +1,4 @@
-//! Tensors for launches on the twin, each at an odd or even address of its own.
+//! Allocates tensors for launches on the twin, each at its own odd or even address.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -9,9 +9,9 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::rng;
 
-/// A number as bytes, little end first.
+/// A number as little-endian bytes.
 pub(crate) trait Number: Element {
-    /// What memory holds before anybody wrote it.
+    /// The content of unwritten memory.
     const NOTHING: Self;
     fn bytes(self) -> Vec<u8>;
     fn of(bytes: &[u8]) -> Self;
@@ -53,9 +53,9 @@ impl Number for Bf16 {
     }
 }
 
-/// What activations are made of: some of fp32's numbers.
+/// A scalar of activations: a subset of fp32's numbers.
 pub(crate) trait Real: Number + Activation {
-    /// The nearest one, of two as near the even one.
+    /// The nearest value, ties to even.
     fn nearest(value: f32) -> Self;
     fn wide(self) -> f32;
 }
@@ -71,7 +71,7 @@ impl Real for f32 {
 }
 
 impl Real for Bf16 {
-    /// By distances, not by bits.
+    /// By distances instead of bits.
     fn nearest(value: f32) -> Bf16 {
         let below = Bf16((value.to_bits() >> 16) as u16);
         if value.is_infinite() {
@@ -80,7 +80,7 @@ impl Real for Bf16 {
         if value.is_nan() {
             return Bf16(below.0 | 1);
         }
-        // Beyond the largest bf16 the next one's bits are infinity's; it stands for 2¹²⁸ here.
+        // The bits after the largest bf16 are infinity's; here they represent 2¹²⁸.
         let next = Bf16(below.0 + 1);
         let end = 2f64.powi(128).copysign(f64::from(value));
         let above = if next.wide().is_infinite() { end } else { f64::from(next.wide()) };
@@ -93,7 +93,7 @@ impl Real for Bf16 {
     }
 }
 
-/// The values as activations can be.
+/// The values rounded to activations.
 pub(crate) fn rounded<A: Real>(values: &[f32]) -> Vec<f32> {
     values.iter().map(|value| A::nearest(*value).wide()).collect()
 }
@@ -108,7 +108,7 @@ pub(crate) struct Held<T> {
 }
 
 impl<T> Held<T> {
-    /// What a view shows.
+    /// The tensor of a view.
     pub(crate) fn of(view: View<T>) -> Held<T> {
         let (address, elements) = (view.address(), view.elements());
         Held { index: (address >> 32) as usize - 1, address, elements, of: PhantomData }
@@ -129,7 +129,7 @@ impl<T> Held<T> {
     }
 }
 
-/// One tensor's bytes, `shift` of them behind an aligned address.
+/// One tensor's bytes, offset by `shift` bytes from an aligned address.
 pub(crate) struct Buffer {
     pub(crate) shift: u32,
     pub(crate) bytes: Vec<u8>,
@@ -142,14 +142,14 @@ pub(crate) struct Memory {
     alignment: Alignment,
 }
 
-/// Where tensors begin.
+/// The alignment of tensors.
 #[derive(Clone, Copy, PartialEq)]
 enum Alignment {
-    /// At aligned addresses, as a device's allocator leaves them.
+    /// Aligned, as by a device's allocator.
     Aligned,
-    /// One element behind them.
+    /// One element after an aligned address.
     Odd,
-    /// Anywhere.
+    /// Random.
     Random,
 }
 
@@ -159,7 +159,7 @@ impl Memory {
         Memory { buffers: Vec::new(), rng: rng(seed), alignment }
     }
 
-    /// One whose tensors begin at odd addresses.
+    /// A memory whose tensors begin at odd addresses.
     pub(crate) fn odd() -> Memory {
         Memory { buffers: Vec::new(), rng: rng(0), alignment: Alignment::Odd }
     }
@@ -178,12 +178,12 @@ impl Memory {
         Held { index, address, elements: values.len() as u64, of: PhantomData }
     }
 
-    /// A tensor that nobody has written.
+    /// An unwritten tensor.
     pub(crate) fn space<T: Number>(&mut self, elements: usize) -> Held<T> {
         self.put(&vec![T::NOTHING; elements])
     }
 
-    /// The address, an aligned one, of `bytes` bytes that are [`Memory::poison`].
+    /// The aligned address of `bytes` bytes that are [`Memory::poison`].
     pub(crate) fn room(&mut self, bytes: u64) -> u64 {
         self.buffers.push(Buffer { shift: 0, bytes: vec![0; bytes as usize] });
         let address = (self.buffers.len() as u64) << 32;
@@ -191,7 +191,7 @@ impl Memory {
         address
     }
 
-    /// Makes every number of the buffer at `address` none: all bits are set, which is NaN in each format.
+    /// Sets all bits of the buffer at `address`, which is NaN in each format.
     pub(crate) fn poison(&mut self, address: u64) {
         let index = self.place(address).0;
         self.buffers[index].bytes.fill(0xff);
@@ -209,29 +209,29 @@ impl Memory {
         self.put(&all)
     }
 
-    /// What a tensor of activations holds.
+    /// The content of a tensor of activations.
     pub(crate) fn wide<A: Real>(&self, held: Held<A>) -> Vec<f32> {
         self.get(held).into_iter().map(A::wide).collect()
     }
 
-    /// Numbers that activations can be.
+    /// Random numbers representable as activations.
     pub(crate) fn reals<A: Real>(&mut self, elements: usize) -> Vec<f32> {
         rounded::<A>(&self.values(elements))
     }
 
-    /// Numbers to accumulate on.
+    /// Random numbers to accumulate on.
     pub(crate) fn values(&mut self, elements: usize) -> Vec<f32> {
         crate::values(elements, &mut self.rng)
     }
 
-    /// What a tensor holds.
+    /// The content of a tensor.
     pub(crate) fn get<T: Number>(&self, held: Held<T>) -> Vec<T> {
         let (start, width) = (self.place(held.address).1 as usize, size_of::<T>());
         let bytes = &self.buffers[held.index].bytes[start..start + held.elements as usize * width];
         bytes.chunks_exact(width).map(T::of).collect()
     }
 
-    /// The buffer that an address lies in, and the bytes before it there.
+    /// The buffer that contains an address, and the address's offset in it.
     pub(crate) fn place(&self, address: u64) -> (usize, u64) {
         let index = (address >> 32) as usize - 1;
         (index, (address & 0xffff_ffff) - u64::from(self.buffers[index].shift))

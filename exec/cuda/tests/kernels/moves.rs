@@ -1,4 +1,4 @@
-//! Rows that move, and channels that change places.
+//! Tests copies of rows, and transposes.
 
 use std::cell::RefCell;
 
@@ -24,7 +24,7 @@ fn play(twin: &RefCell<Twin>) {
         concatenations::<Bf16, Bf16>(twin, memory, samples, &channels, width, accumulate);
     });
     property(1..200usize, few(40), |elements, memory| there_and_back(&mut twin.borrow_mut(), memory, elements));
-    // Filters and images, whose one side is short; feature maps; both sides of one place; several tiles in each direction.
+    // Filters and images, with one short side; feature maps; both sides of one place; several tiles in each direction.
     let small = (1..4u32, 1..10u32, 1..10u32);
     let short = (1..3u32, 1..4u32, 300..1500u32);
     let wide = (1..3u32, 1..100u32, 1..100u32);
@@ -38,7 +38,7 @@ fn play(twin: &RefCell<Twin>) {
     });
 }
 
-/// Numbers of every exponent and sign, ties, and what is no number, to bf16 and back.
+/// Numbers of every exponent and sign, ties, and NaN, to bf16 and back.
 fn there_and_back(twin: &mut Twin, memory: &mut Memory, elements: usize) {
     let mut wild: Vec<f32> = (0..elements).map(|_| f32::from_bits(memory.rng.random())).collect();
     let special =
@@ -68,7 +68,7 @@ fn play_all<F: Real, T: Real>(twin: &mut Twin, memory: &mut Memory, from: View<F
     twin.play(memory, &MoveRows { from, from_first, from_stride, to, to_first, to_stride, rows, length, accumulate });
 }
 
-/// A concatenation is a launch an input, and its gradient too.
+/// A concatenation takes one launch per input, and its gradient too.
 fn concatenations<F: Real, T: Real>(
     twin: &mut Twin,
     memory: &mut Memory,

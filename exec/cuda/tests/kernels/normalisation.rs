@@ -1,4 +1,5 @@
-//! Batch normalisation alone, with a ReLU, and with an addition and a ReLU, in training, evaluation and between.
+//! Tests batch normalisation alone, with a ReLU, and with an addition and a ReLU, in training, evaluation and while
+//! collecting statistics.
 
 use std::cell::RefCell;
 
@@ -33,7 +34,7 @@ pub(crate) const THEME: Theme = Theme {
 const EPSILON: f32 = 1e-3;
 const MOMENTUM: f32 = 0.9;
 
-/// What stands behind the normalisation, how far the channels' means lie from 0, and whether gradients are added up.
+/// The layers after the normalisation, the offset of the channels' means from 0, and whether gradients are accumulated.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     samples: u32,
@@ -45,9 +46,9 @@ struct Case {
     accumulate: bool,
 }
 
-/// How near both sides can be, which add up in an order of their own.
+/// The tolerance between both sides, whose sums have different orders.
 struct Precision {
-    /// 1e-5, and what a mean that differs in its last bit is of the smallest deviation.
+    /// 1e-5, plus the effect of a mean that differs in its last bit relative to the smallest deviation.
     bound: f64,
     /// Each channel's γ over its deviation.
     scales: Vec<f32>,
@@ -139,7 +140,7 @@ impl Case {
         let precision = self.precision(&values, &parameters);
         near_within_in(precision.bound, memory, y, &output, &output, "normalised");
 
-        // Its own output says what a ReLU let through: where the CPU's lies within rounding of 0 they may differ.
+        // The ReLU's mask comes from its own output: where the CPU's is within rounding of 0 they may differ.
         output = memory.wide(y);
         self.gradients_agree(twin, memory, &forward, (y, &output), &mut norm, &precision);
 
@@ -174,7 +175,7 @@ impl Case {
         precision
     }
 
-    /// The addition and the ReLU behind the normalisation.
+    /// Applies the addition and the ReLU after the normalisation.
     fn finished(self, normal: &[f32], others: &[f32]) -> Vec<f32> {
         let sum = |(normal, other): (&f32, &f32)| if self.adds { normal + other } else { *normal };
         let rectify = |value: f32| if self.rectified { value.max(0.0) } else { value };
@@ -255,7 +256,8 @@ impl Case {
         };
         twin.play(memory, &backward);
         let expected = merged(&before, &d_inputs[0], accumulate);
-        // With few values in a channel it is a small rest: a value's own slope less what all of the channel have in common.
+        // With few values in a channel the gradient is a small remainder: a value's own gradient less the part common
+        // to the channel.
         let scale = |at: usize| precision.scales[at / plane(shape) as usize % channels];
         let terms: Vec<f32> = slopes.iter().enumerate().map(|(at, slope)| slope * scale(at)).collect();
         near_within_in(precision.bound, memory, d_x, &expected, &terms, "gradient towards the input");

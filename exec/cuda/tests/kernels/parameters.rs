@@ -1,5 +1,5 @@
-//! Formulas on whole ranges in one launch, the optimizer's step among them, against the CPU device's on one tensor after the other, to
-//! the bit.
+//! Compares formulas on whole ranges in one launch, including the optimizer's update, with the CPU device's on one
+//! tensor after the other, to the bit.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::{Theme, few, property, same};
 
 pub(crate) const THEME: Theme = Theme { kernels: &["evaluate_formula"], play };
 
-/// The tensors of a model, some of which decay, and a range of all their elements.
+/// The tensors of a model, some of them subject to weight decay, and a range of all their elements.
 #[derive(Debug, Clone)]
 struct Tensors {
     lengths: Vec<(usize, bool)>,
@@ -48,7 +48,7 @@ impl Tensors {
         mask
     }
 
-    /// The parts of the range that decay alike, as the CPU device takes them.
+    /// The parts of the range with equal weight decay, as the CPU device takes them.
     fn parts(&self) -> Vec<(Range<usize>, bool)> {
         let mut start = 0;
         let of = |(length, decays): &(usize, bool)| {
@@ -69,7 +69,7 @@ fn play(twin: &RefCell<Twin>) {
     });
 }
 
-/// The optimizer's step in any form.
+/// The optimizer's update in any form.
 fn any_update() -> impl Strategy<Value = BoundFormula> {
     let scale = prop_oneof![Just(1.0f64), 0.1f64..8.0];
     let numbers = (0.001f32..1.0, 0.0f32..1.0, 0.0f32..1.0, 0.0f32..0.5);
@@ -80,7 +80,7 @@ fn any_update() -> impl Strategy<Value = BoundFormula> {
     })
 }
 
-/// Any multiply-adds of three buffers and two intermediate results, all of which have values before they are read.
+/// Random multiply-adds of three buffers and two intermediate results, all of which have values before they are read.
 fn any_formula() -> impl Strategy<Value = BoundFormula> {
     let factor = prop_oneof![Just(1.0f32), Just(-1.0f32), -1.0f32..1.0];
     let term = (0..5usize, proptest::option::of(0..5usize), factor, any::<bool>(), 0..5usize);

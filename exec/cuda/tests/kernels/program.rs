@@ -1,4 +1,4 @@
-//! The twin's program: every kernel in one C++ file, with a check that its parameters are those of the table.
+//! Compiles the twin's program: every kernel in one C++ file, with a check that its parameters are those of the table.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use lockstep_cuda::{Entry, PRELUDE, Unit};
 /// Set by `tests/run`: a missing compiler is then a failure.
 const REQUIRED: &str = "LOCKSTEP_REQUIRE_TWIN";
 
-/// The kernels of `faults.hpp`, behind those of the table.
+/// The kernels of `faults.hpp`, after those of the table.
 pub(crate) const FAULTS: [&str; 7] = [
     "fault_reads_behind",
     "fault_writes_behind",
@@ -21,7 +21,7 @@ pub(crate) const FAULTS: [&str; 7] = [
     "fault_leaves_a_barrier",
 ];
 
-/// The compiled program; all tests of the process share it. `None`, with a loud word, where there is no compiler.
+/// The compiled program; all tests of the process share it. `None`, with a loud message, where there is no compiler.
 pub(crate) fn program() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| {
@@ -36,7 +36,8 @@ pub(crate) fn program() -> Option<&'static Path> {
     program.as_deref()
 }
 
-/// The program's text: shim, prelude, all units with their types, and the loop that plays them in the order of the table.
+/// The program's text: shim, prelude, all units with their types, and the loop that runs them in the order of the
+/// table.
 fn text() -> String {
     let mut text = format!("#include \"serve.hpp\"\n#line 1 \"prelude.cuh\"\n{PRELUDE}");
     Unit::all().into_iter().for_each(|unit| text.push_str(&unit.text()));
@@ -55,7 +56,7 @@ fn compile() -> PathBuf {
     std::fs::write(&source, text()).expect("the target folder can be written");
     let output = Command::new("g++")
         .args(["-std=c++17", "-O1", "-g", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"])
-        // getcontext may return twice, but no fiber of ours goes back to it.
+        // getcontext may return twice, but no fiber here returns to it.
         .args(["-Wno-clobbered"])
         .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
         .args(["-I", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels")])

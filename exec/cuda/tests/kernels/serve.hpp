@@ -1,8 +1,8 @@
-// Plays launches that come over standard input: tensors, arguments, blocks; answers with the tensors afterwards.
+// Runs launches received on standard input (tensors, arguments, blocks), and returns the tensors afterwards.
 //
-// Each launch is played in three orders of blocks and threads, from the same tensors; where threads stride over their work also
-// with fewer blocks. All must end with the same bits. Tensors end where their memory ends, so that the address sanitizer sees
-// what is read or written behind them, and begin behind guard bytes.
+// Each launch is run in three orders of blocks and threads, from the same tensors, and, where threads stride over their
+// work, also with fewer blocks. All must give the same bits. Tensors end where their memory ends, so that the address
+// sanitizer detects accesses beyond them, and begin after guard bytes.
 
 #pragma once
 #include "shim.hpp"
@@ -16,7 +16,7 @@ void apply(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
     kernel(*static_cast<std::remove_reference_t<A>*>(arguments[I])...);
 }
 
-// Hands a kernel its arguments as cuLaunchKernel does: by an array of pointers to them.
+// Passes arguments to a kernel as cuLaunchKernel does: by an array of pointers to them.
 template <auto KERNEL>
 struct Bound;
 template <class... A, void (*KERNEL)(A...)>
@@ -37,14 +37,14 @@ T read_number() {
 constexpr unsigned char GUARD = 0xA5;
 constexpr size_t ALIGNMENT = 256;
 
-// A tensor `shift` bytes behind an aligned address; its end is the end of its memory.
+// A tensor `shift` bytes after an aligned address; its end is the end of its memory.
 struct Tensor {
     size_t shift, bytes;
     std::vector<unsigned char> content;
     unsigned char* memory = nullptr;
 
     void allocate() {
-        // posix_memalign keeps the size as it is, so what lies behind is poisoned from the first byte on.
+        // posix_memalign does not round the size up, so memory is poisoned from the first byte after the tensor.
         if (posix_memalign(reinterpret_cast<void**>(&memory), ALIGNMENT, ALIGNMENT + shift + bytes) != 0) std::abort();
         std::memset(memory, GUARD, ALIGNMENT + shift);
         std::memcpy(start(), content.data(), bytes);
@@ -87,7 +87,7 @@ inline std::vector<std::vector<unsigned char>> play(
     gridDim.x = blocks;
     for (unsigned turn = 0; turn < blocks; ++turn) {
         blockIdx.x = order.backward ? blocks - 1 - turn : turn;
-        // Nothing lies in shared memory when a block begins.
+        // Shared memory is undefined when a block begins.
         shared = new unsigned char[shared_bytes];
         std::memset(shared, 0xFF, shared_bytes);
         run_block(threads, order.start, order.stride);

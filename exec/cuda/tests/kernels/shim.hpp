@@ -1,7 +1,7 @@
-// The part of CUDA C that the kernels use, as C++: a block's threads are fibers that one thread runs in turn.
+// Implements the part of CUDA C that the kernels use in C++: a block's threads are fibers that one thread runs in turn.
 //
-// Switching happens at barriers and warp sums alone. What may run in any order on a device runs in a chosen order here, so a
-// kernel whose result depends on it is found by running it in several.
+// Fibers switch only at barriers and warp sums. What may run in any order on a device runs in a chosen order here, so
+// running a kernel in several orders finds results that depend on it.
 
 #pragma once
 #include <ucontext.h>
@@ -63,7 +63,7 @@ constexpr size_t STACK = 128 * 1024;
     std::abort();
 }
 
-// What threads wait for: everybody of the block, or of the warp.
+// What threads wait for: all of the block, or of the warp.
 enum class Wait { Nothing, Block, Warp };
 
 struct Fiber {
@@ -77,9 +77,9 @@ inline Fiber fibers[MOST_THREADS];
 inline ucontext_t scheduler;
 inline unsigned running = 0;
 inline const std::function<void()>* work = nullptr;
-// What lanes show each other.
+// Values exchanged between lanes.
 inline double shown[MOST_THREADS];
-// The block's shared memory, of the very size that the launch gave.
+// The block's shared memory, of exactly the size in the launch.
 inline unsigned char* shared = nullptr;
 
 inline void pause(Wait wait) {
@@ -95,7 +95,7 @@ inline void enter() {
     swapcontext(&fibers[running].context, &scheduler);
 }
 
-// Whether all of from..to stand at the same barrier; then they go on.
+// Whether all of from..to are at the same barrier; then they continue.
 inline bool release(unsigned from, unsigned to, Wait wait) {
     bool any_done = false;
     for (unsigned at = from; at < to; ++at) {
@@ -147,7 +147,7 @@ T __shfl_xor_sync(unsigned, T value, unsigned distance) {
     twin::pause(twin::Wait::Warp);
     T other;
     std::memcpy(&other, &twin::shown[own ^ distance], sizeof other);
-    // Nobody shows the next value before all have read this one.
+    // No lane publishes its next value before all have read this one.
     twin::pause(twin::Wait::Warp);
     return other;
 }

@@ -1,4 +1,4 @@
-//! A process that plays launches: the tensors go in, what they are afterwards comes out.
+//! Runs launches in another process: it receives the tensors and returns them as modified.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -24,7 +24,7 @@ impl Twin {
         Twin::speaking_to(Stdio::inherit())
     }
 
-    /// Starts it with somebody to tell what is wrong.
+    /// Starts it, with standard error going to `errors`.
     pub(crate) fn speaking_to(errors: Stdio) -> Option<Twin> {
         let mut child = Command::new(program()?)
             .env("ASAN_OPTIONS", "detect_leaks=0:detect_stack_use_after_return=0")
@@ -38,20 +38,20 @@ impl Twin {
         Some(Twin { child, to, from, names, played: BTreeSet::new() })
     }
 
-    /// The kernels that have been played: names and symbols.
+    /// The kernels that have been run: names and symbols.
     pub(crate) fn played(&self) -> &BTreeSet<(&'static str, &'static str)> {
         &self.played
     }
 
-    /// Plays a launch on tensors of `memory`. Nothing may change but what the launch says it writes.
+    /// Runs a launch on tensors of `memory`. Only the tensors that the launch writes may change.
     ///
     /// # Panics
-    /// When the twin ends: its own words and those of the sanitizers stand on standard error.
+    /// When the twin ends; its messages and those of the sanitizers are on standard error.
     pub(crate) fn play(&mut self, memory: &mut Memory, launch: &impl Launch) {
         self.call(memory, &launch.call());
     }
 
-    /// Plays what a device would be given, as [`Twin::play`] does.
+    /// Runs a call as passed to a device, like [`Twin::play`].
     pub(crate) fn call(&mut self, memory: &mut Memory, call: &Call) {
         let name = call.entry.function;
         self.played.insert((call.entry.name, name));

@@ -1,4 +1,4 @@
-//! Pooling over windows and planes, and local response normalisation.
+//! Tests pooling over windows and planes, and local response normalisation.
 
 use std::cell::RefCell;
 
@@ -29,7 +29,7 @@ pub(crate) const THEME: Theme = Theme {
     play,
 };
 
-/// How tensors lie.
+/// The memory layout of tensors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Layout {
     ChannelsFirst,
@@ -39,7 +39,7 @@ enum Layout {
 use Layout::{ChannelsFirst, ChannelsLast};
 
 impl Layout {
-    /// `[samples, channels, plane]` as it lies.
+    /// `[samples, channels, plane]` in this layout.
     fn of(self, values: &[f32], channels: u32, plane: u32) -> Vec<f32> {
         let (channels, plane) = (channels as usize, plane as usize);
         if self == ChannelsFirst {
@@ -51,7 +51,7 @@ impl Layout {
         values.chunks_exact(channels * plane).flat_map(turned).collect()
     }
 
-    /// Images, and elements of each of their places.
+    /// Number of images, and elements at each of their places.
     fn images(self, samples: u32, channels: u32) -> (u32, u32) {
         if self == ChannelsFirst { (samples * channels, 1) } else { (samples, channels) }
     }
@@ -110,7 +110,7 @@ fn play(twin: &RefCell<Twin>) {
     });
 }
 
-/// The largest of each window, with a bias and a ReLU if wanted: values of few kinds, so that many are equal.
+/// The maximum of each window, optionally with a bias and a ReLU: few distinct values, so that many are equal.
 fn largest<A: Real>(
     twin: &mut Twin,
     memory: &mut Memory,
@@ -238,7 +238,7 @@ fn responses<A: Real>(
     twin.play(memory, &LocalResponseForward { x: x.read(), y: y.write(), elements: count, of });
     near_in(memory, y, &lay(&expected.output), "response");
 
-    // Turned back: places and channels change their parts.
+    // Transposed back: places and channels change roles.
     expected.output = layout.of(&memory.wide(y), plane(shape), shape.channels);
     let (d_y, ratios) = (memory.hold::<A>(&lay(&d)), memory.space::<f32>(elements));
     let before = memory.reals::<A>(elements);

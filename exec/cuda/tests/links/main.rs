@@ -1,6 +1,7 @@
-//! Sums among GPUs, over pretend libraries (`tests/gpu/pretend`): what ranks on several GPUs come to, whichever way gradients go.
+//! Tests sums among GPUs over pretend libraries (`tests/gpu/pretend`): ranks on several GPUs train alike whichever way
+//! gradients take.
 //!
-//! Each test runs in a process of its own, as the driver's do: the libraries read their settings once.
+//! Each test runs in a process of its own, as the driver's tests do: the libraries read their settings once.
 
 #[path = "../driver/pretend.rs"]
 mod pretend;
@@ -19,8 +20,8 @@ use lockstep_models::{Bucket, Buffer, Job, Precision, Program, random_model};
 /// In a scene's own process.
 const SCENE: &str = "LOCKSTEP_LINKS_SCENE";
 
-/// Plays a scene, which is the test `name`, in a process of its own with `settings` of the pretend libraries, found as a user's
-/// are; nothing, with a loud word, where they cannot be made.
+/// Runs a scene, the test `name`, in a process of its own with `settings` of the pretend libraries, found as a user's
+/// are; skips it with a loud message where they cannot be built.
 fn scene(name: &str, settings: &[(&str, &str)], play: fn()) {
     if std::env::var_os(SCENE).is_some() {
         return play();
@@ -39,7 +40,7 @@ fn scene(name: &str, settings: &[(&str, &str)], play: fn()) {
     );
 }
 
-/// Trains a small model for three steps, its gradients in several exchanges by `algorithm`.
+/// Trains a small model for three steps, with its gradients in several exchanges by `algorithm`.
 fn train(algorithm: &str, ranks: u32, devices: impl Devices + 'static) -> Result<Run, ExecError> {
     train_by("ssgd", algorithm, ranks, devices)
 }
@@ -70,7 +71,7 @@ fn gpus() -> Gpus {
     Gpus::open(Precision::F32).expect("the pretend GPUs")
 }
 
-/// How far two runs' parameters are apart, beside the largest of them.
+/// The distance of two runs' parameters, relative to the largest of them.
 fn distance(one: &Run, other: &Run) -> f32 {
     let largest = one.parameters.iter().fold(0.0, |most: f32, value| most.max(value.abs()));
     let apart = one.parameters.iter().zip(&other.parameters).map(|(a, b)| (a - b).abs());
@@ -81,7 +82,7 @@ fn count() -> u32 {
     std::env::var("PRETEND_DEVICES").expect("a scene has settings").parse().expect("a number")
 }
 
-/// NCCL's sums have an order of their own, so the last bits may differ.
+/// NCCL's sums have their own reduction order, so the last bits may differ.
 #[test]
 fn sums_by_nccl_are_those_of_the_ring() {
     for (devices, seed) in [("2", "1"), ("2", "2"), ("4", "3"), ("4", "4")] {
@@ -93,15 +94,15 @@ fn sums_by_nccl_are_those_of_the_ring() {
             for (step, (a, b)) in ring.losses.iter().zip(&nccl.losses).enumerate() {
                 assert!((a - b).abs() < 1e-6 * a.abs(), "step {step}: {a} and {b}");
             }
-            // A run must have trained, or nothing was added up.
+            // A run must have trained, or nothing was summed.
             let alone = train("ring", 1, gpus()).expect("a run");
             assert!(distance(&ring, &alone) > 1e-4, "{}", distance(&ring, &alone));
         });
     }
 }
 
-/// Copies and sums on the devices are the host's, in its order: the same bits, whatever the algorithm, with ranks that share a GPU
-/// and ranks that do not.
+/// Copies and sums on the devices equal the host's, in its order: the same bits, whatever the algorithm, with ranks
+/// that share a GPU and ranks that do not.
 #[test]
 fn messages_past_the_host_give_its_bits() {
     for (devices, seed) in [("1", "1"), ("2", "2"), ("2", "3"), ("4", "4")] {
@@ -122,7 +123,7 @@ fn messages_past_the_host_give_its_bits() {
                 let staged = train_by(strategy, algorithm, ranks, gpus().by_host()).expect(&case);
                 assert_eq!(gpus().direct_messages(), before, "{case}");
                 let direct = train_by(strategy, algorithm, ranks, gpus()).expect(&case);
-                // What a server adds up lies on the host.
+                // A server's sums are in host memory.
                 let all = staged.traffic.iter().flatten().map(|sent| sent.messages).sum::<u64>();
                 let expected = if algorithm.ends_with("dedicated") { 0 } else { all };
                 assert_eq!((gpus().direct_messages() - before, all > 0), (expected, true), "{case}");
@@ -133,7 +134,7 @@ fn messages_past_the_host_give_its_bits() {
     }
 }
 
-/// Buffers have page-locked twins on the host only where messages pass there.
+/// Buffers have page-locked copies on the host only where messages use them.
 #[test]
 fn the_host_holds_what_messages_read_there_alone() {
     scene("the_host_holds_what_messages_read_there_alone", &[("PRETEND_DEVICES", "2")], || {
@@ -154,7 +155,7 @@ fn the_host_holds_what_messages_read_there_alone() {
     });
 }
 
-/// A sum that never ends is given up: the streams behind it are free again, or the run would not end.
+/// A sum that never ends is given up: its streams are free again, or the run would not end.
 #[test]
 fn a_sum_that_stalls_ends_the_run() {
     let settings = [("PRETEND_DEVICES", "2"), ("PRETEND_FAULT", "stall:5")];

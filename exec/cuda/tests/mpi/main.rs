@@ -1,8 +1,8 @@
-//! Messages between GPUs of several processes, over pretend libraries (`tests/gpu/pretend`), whose memory is the process's own, so that
-//! any MPI can move it: handed over by their addresses or copied to the host before, they give the same bits.
+//! Tests messages between GPUs of several processes, over pretend libraries (`tests/gpu/pretend`) whose memory is the
+//! process's own, so that any MPI can move it: passed by address or copied to the host first, they give the same bits.
 //!
-//! One program in two parts, as the cases of the transport itself: started by `cargo test` it starts `mpirun` on itself for each
-//! scenario; started by `mpirun` (first argument `rank`) it is one process of the scenario.
+//! One program in two parts, like the tests of the transport itself: started by `cargo test` it starts `mpirun` on
+//! itself for each scenario; started by `mpirun` (first argument `rank`) it is one process of the scenario.
 
 #[path = "../../../tests/mpi/launch.rs"]
 mod launch;
@@ -21,10 +21,10 @@ use lockstep_models::{Bucket, Job, Precision, Program, random_model};
 
 use launch::Scenario;
 
-/// What is to be said in the MPI library's place.
+/// Overrides the MPI library's answer.
 const AWARE: &str = "LOCKSTEP_CUDA_AWARE_MPI";
 
-/// Strategies and algorithms; of the last one a rank serves on the host.
+/// Strategies and algorithms; in the last one a rank serves on the host.
 const TRAININGS: [(&str, &str); 8] = [
     ("ssgd", "ring"),
     ("ssgd", "halving-doubling"),
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Jobs over the pretend libraries; none, with a loud word, where they cannot be made.
+/// Jobs over the pretend libraries; none, with a loud message, where they cannot be built.
 fn scenarios() -> Vec<Scenario> {
     let Some(folder) = pretend::folder() else { return Vec::new() };
     let on = |scenario: Scenario, aware: &str, devices: &str, seed: &str| {
@@ -60,7 +60,7 @@ fn scenarios() -> Vec<Scenario> {
         all.push(on(Scenario::new("gpus", hosts, None), "1", devices, &seed.to_string()));
     }
     all.push(on(Scenario::new("gpus", &[0, 1, 1], None), "0", "1", "6"));
-    // A device that is lost under messages.
+    // A device that is lost during messages.
     for hosts in [&[0, 1][..], &[0, 0, 1]] {
         let lost = Scenario::new("gpus-lost", hosts, Some("the device is lost"));
         all.push(on(lost, "1", "1", "7").with(&[("PRETEND_FAULT", "lost:150")]));
@@ -69,13 +69,13 @@ fn scenarios() -> Vec<Scenario> {
     all
 }
 
-/// One process's part of a scenario; `is_lost`: a device fails on the way.
+/// One process's part of a scenario; `is_lost`: a device fails during it.
 fn gpus(processes: &mut Processes, hosts: &[u32], is_lost: bool) {
     let is_aware = std::env::var(AWARE).is_ok_and(|said| said == "1");
     assert_eq!(processes.takes_devices(), is_aware);
     let mut report = String::new();
     for (strategy, algorithm) in TRAININGS {
-        // The model's least planes have two rows.
+        // The model's smallest planes have two rows.
         if strategy == "model-parallel" && hosts.len() > 2 {
             continue;
         }
@@ -97,7 +97,7 @@ fn gpus(processes: &mut Processes, hosts: &[u32], is_lost: bool) {
         assert_eq!((staged.direct_messages, direct.direct_messages, received), (0, expected, expected), "{case}");
         assert!(all > 0, "{case}");
         assert_eq!((&direct.losses, &direct.state_sha256), (&staged.losses, &staged.state_sha256), "{case}");
-        // As threads of one process, where the host copies and adds.
+        // As threads of one process, where the host copies and sums.
         let (data, options) = (data(&program), options(open().by_host()));
         let on_threads = run(&program, &data, &options).unwrap();
         assert_eq!(direct.state_sha256, on_threads.state_sha256, "{case}");
@@ -129,7 +129,7 @@ fn options(gpus: Gpus) -> RunOptions<'static> {
     RunOptions { steps: 3, devices: Arc::new(gpus), ..RunOptions::default() }
 }
 
-/// What a run leaves in the process of rank 0, and how many messages have come into GPUs' memory meanwhile in all processes.
+/// The result of a run in rank 0's process, and the number of messages received in GPU memory in all processes.
 fn train(processes: &mut Processes, hosts: &[u32], program: &Program, gpus: Gpus) -> (Option<Run>, u64) {
     let before = gpus.direct_messages();
     let options = options(gpus);

@@ -1,4 +1,4 @@
-//! Every kernel compiled by NVRTC for each architecture that CUDA 13 knows, on a machine that needs no GPU.
+//! Compiles every kernel by NVRTC for each architecture that CUDA 13 supports, on a machine without a GPU.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ const REQUIRED: &str = "LOCKSTEP_REQUIRE_NVRTC";
 /// A folder that holds the library, where it is not in `.venv`.
 const FOLDER: &str = "LOCKSTEP_NVRTC";
 
-/// The compiler; `None`, with a loud word, where there is none.
+/// The compiler; `None`, with a loud message, where there is none.
 fn nvrtc() -> Option<Nvrtc> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut places = Places::usual().with_python(&workspace.join(".venv"));
@@ -28,7 +28,7 @@ fn nvrtc() -> Option<Nvrtc> {
     }
 }
 
-/// Every unit compiles, and has its kernels in it.
+/// Every unit compiles, and contains its kernels.
 fn compiled_for(architecture: i32) {
     let Some(nvrtc) = nvrtc() else { return };
     eprintln!("{}", nvrtc.describe().expect("it has a version"));
@@ -45,7 +45,7 @@ fn compiled_for(architecture: i32) {
     }
 }
 
-// A test each, so that they share the cores. CUDA 13 has dropped older architectures.
+// One test each, so that they share the cores. CUDA 13 has dropped older architectures.
 
 #[test]
 fn every_kernel_is_compiled_for_turing() {
@@ -67,7 +67,7 @@ fn every_kernel_is_compiled_for_blackwell() {
     compiled_for(100);
 }
 
-/// What does not compile says where and why; so do an architecture that CUDA 13 has dropped and a wrong table.
+/// A compile error says where and why; so do an architecture that CUDA 13 has dropped and a wrong table.
 #[test]
 fn what_is_refused_says_why() {
     let Some(nvrtc) = nvrtc() else { return };

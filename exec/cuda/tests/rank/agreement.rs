@@ -1,4 +1,5 @@
-//! What trains on a GPU trains as it does on the CPU, to rounding; it can be stopped, and go on elsewhere.
+//! Tests that training on a GPU equals training on the CPU up to rounding, and that it can be stopped and resumed
+//! elsewhere.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::{cpus, gentle, gpus, near, same, scene};
 
 fn lenet(strategy: &str, ranks: u32, batch: u32) -> Program {
     let model = Arc::new(lockstep_readers::load_model("lenet").expect("a model"));
-    // Of several buckets, so that gradients lie where others were.
+    // Several buckets, so that gradients reuse memory.
     let bucket = if ["zero-2", "zero-3"].contains(&strategy) { Bucket::Layer } else { Bucket::Size(Bytes(25 << 20)) };
     let strategy = strategy.parse().expect("a strategy");
     let nodes = if ranks == 4 { Some(vec![2, 2]) } else { None };
@@ -32,7 +33,8 @@ fn train(program: &Program, options: &RunOptions<'_>) -> Run {
     run(program, &digits(program).0, options).expect("a run")
 }
 
-/// Strategies with ranks and samples of each: first those between them that do all that others do on a device, in another order.
+/// Strategies with ranks and samples of each. The first ones together cover everything that the others do on a device,
+/// in another order.
 const STRATEGIES: [(&str, u32, u32); 14] = [
     ("zero-2", 3, 4),
     ("zero-3", 3, 4),
@@ -50,12 +52,13 @@ const STRATEGIES: [(&str, u32, u32); 14] = [
     ("model-parallel", 2, 4),
 ];
 
-/// Those for a device that is another's but for how it lays and rounds activations: the first six, or all in a thorough run.
+/// Strategies for a device that differs only in its layout and rounding of activations: the first six, or all in a
+/// thorough run.
 fn few_strategies() -> &'static [(&'static str, u32, u32)] {
     if std::env::var_os("LOCKSTEP_THOROUGH").is_some() { &STRATEGIES } else { &STRATEGIES[..6] }
 }
 
-/// Each strategy on two GPUs, whose parameters and losses are off by `bound` of the CPU's at most.
+/// Runs each strategy on two GPUs; parameters and losses differ from the CPU's by at most `bound`.
 fn strategies_agree(strategies: &[(&str, u32, u32)], devices: &Arc<dyn Devices>, bound: f64) {
     for &(strategy, ranks, batch) in strategies {
         let program = lenet(strategy, ranks, batch);
@@ -99,7 +102,7 @@ fn fewer_bits_train_nearly_as_well() {
         for (precision, bound) in [(Precision::Tf32, 2e-3), (Precision::Bf16, 2e-2)] {
             let gpu = train(&program, &options(&gpus(precision), 4));
             near(bound, &gpu.parameters, &cpu.parameters, &format!("{precision:?}"));
-            // Fewer bits are other bits.
+            // With fewer bits of mantissa the bits differ.
             assert_ne!(gpu.weights_sha256, cpu.weights_sha256);
         }
     });
@@ -121,7 +124,7 @@ fn a_run_that_stops_goes_on_to_the_bit_and_elsewhere() {
     });
 }
 
-/// A timeline by the device's own clock: tasks in their order, none before it was begun, and the same training.
+/// A timeline by the device's own clock: tasks in order, none before it was submitted, and the same training.
 #[test]
 fn a_timed_run_is_the_same_run() {
     scene("agreement::a_timed_run_is_the_same_run", &[], || {
@@ -151,7 +154,7 @@ fn models_are_judged_as_on_the_cpu() {
     scene("agreement::models_are_judged_as_on_the_cpu", &[("PRETEND_SEED", "6")], || {
         let program = lenet("ssgd", 2, 40);
         let (data, held_out) = Dataset::load("synthetic:100", &program.model).expect("samples");
-        // An epoch of one step, then the model is judged twice, with a batch that is not full at the end.
+        // An epoch of one step, then the model is evaluated twice, with a last batch that is not full.
         let judge = |devices: &Arc<dyn Devices>| {
             let when =
                 Evaluations { held_out: &held_out, last_epochs: 1, recompute_bn: false, target: Target::default() };
@@ -169,7 +172,8 @@ fn models_are_judged_as_on_the_cpu() {
     });
 }
 
-/// A loss that is no number ends the run, as soon as on the CPU or a little later: what cuDNN rectifies is never NaN.
+/// A loss that is not finite ends the run, as soon as on the CPU or a little later: cuDNN's rectified output is never
+/// NaN.
 #[test]
 fn a_loss_that_is_no_number_ends_the_run() {
     scene("agreement::a_loss_that_is_no_number_ends_the_run", &[], || {

@@ -1,4 +1,4 @@
-//! What a run says when a GPU cannot go on, and that it ends.
+//! Tests the errors of runs whose GPU fails, and that such runs end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,8 @@ fn outcome(ranks: u32, batch: u32, devices: &Arc<dyn Devices>) -> Result<(), Exe
         .map(drop)
 }
 
-/// What does not fit is refused with the plan's figure, before a step is made; what is said to fit does.
+/// What does not fit is refused with the plan's figure, before the first step; what the message says would fit does
+/// fit.
 #[test]
 fn what_does_not_fit_is_refused_with_what_would() {
     let settings = [("PRETEND_MEMORY_BYTES", "25165824")];
@@ -40,7 +41,7 @@ fn what_does_not_fit_is_refused_with_what_would() {
     });
 }
 
-/// A device that is lost ends the run on all ranks, which say so; nothing hangs.
+/// A lost device ends the run on all ranks, which report it; nothing hangs.
 #[test]
 fn a_lost_device_ends_the_run() {
     for fault in ["lost:10", "lost:90"] {
@@ -53,7 +54,7 @@ fn a_lost_device_ends_the_run() {
     }
 }
 
-/// Memory that runs out later, taken by others, is said with what it was for.
+/// If memory runs out later, taken by others, the error names what it was for.
 #[test]
 fn memory_that_is_refused_later_is_named() {
     scene("errors::memory_that_is_refused_later_is_named", &[("PRETEND_FAULT", "oom:9")], || {
@@ -63,7 +64,7 @@ fn memory_that_is_refused_later_is_named() {
     });
 }
 
-/// What a machine lacks is said by name.
+/// Missing prerequisites of a machine are named.
 #[test]
 fn a_driver_that_is_too_old_is_said_to_be() {
     scene("errors::a_driver_that_is_too_old_is_said_to_be", &[("PRETEND_FAULT", "driver:12080")], || {

@@ -1,8 +1,8 @@
-//! GPUs as ranks' devices, over pretend libraries (`tests/gpu/pretend`): whatever the program, the strategy and the order in which
-//! streams do their work, training gives what it gives elsewhere.
+//! Tests GPUs as ranks' devices over pretend libraries (`tests/gpu/pretend`): whatever the program, the strategy and
+//! the order in which streams execute, training gives the same results as elsewhere.
 //!
-//! Each test is a scene in a process of its own. With `LOCKSTEP_GPU=1` the scenes that need no pretence are played on the GPUs of
-//! this machine, in this process.
+//! Each test is a scene in a process of its own. With `LOCKSTEP_GPU=1` the scenes that do not depend on the pretend
+//! libraries run on the GPUs of this machine, in this process.
 
 mod agreement;
 mod errors;
@@ -26,18 +26,18 @@ use lockstep_models::{Optimizer, Precision};
 
 /// In a scene's own process, the folder of the libraries.
 const SCENE: &str = "LOCKSTEP_RANK_SCENE";
-/// Scenes are played on real GPUs.
+/// Set to run scenes on real GPUs.
 const REAL: &str = "LOCKSTEP_GPU";
 
-/// Plays a scene, which is the test `name`, in a process of its own with `settings` of the pretend libraries; nothing, with a
-/// loud word, where they cannot be made. Scenes that rest on a pretence are not played on a GPU.
+/// Runs a scene, the test `name`, in a process of its own with `settings` of the pretend libraries; skips it with a
+/// loud message where they cannot be built. Scenes that depend on the pretend libraries are not run on a GPU.
 fn scene(name: &str, settings: &[(&str, &str)], play: fn()) {
     let pretence = settings.iter().any(|(key, _)| matches!(*key, "PRETEND_FAULT" | "PRETEND_MEMORY_BYTES"));
     if std::env::var_os(REAL).is_some() {
         return if pretence { eprintln!("SKIPPED on a GPU: {name} needs {settings:?}") } else { play() };
     }
     if let Some(folder) = std::env::var_os(SCENE) {
-        // Whoever opens the GPUs finds the libraries that are loaded already.
+        // Later code that opens the GPUs finds the libraries already loaded.
         let _ = probe(&Places::usual().with(Path::new(&folder)));
         return play();
     }
@@ -60,7 +60,7 @@ fn cpus() -> Arc<dyn Devices> {
     Arc::new(Cpus)
 }
 
-/// A rate at which nothing diverges.
+/// A learning rate at which nothing diverges.
 fn gentle() -> Optimizer {
     Optimizer { learning_rate: 0.02, weight_decay: 1e-3, ..Optimizer::default() }
 }

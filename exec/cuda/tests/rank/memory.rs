@@ -1,4 +1,5 @@
-//! A GPU's memory is known before the first step: what a rank needs is refused or taken when its device is made.
+//! Tests that a GPU's memory is known before the first step: a rank's needs are refused or allocated when its device is
+//! made.
 
 use std::ffi::{CString, c_char};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use lockstep_models::{
 
 use crate::{gpus, scene};
 
-/// The pretend device has a fault from now on.
+/// Injects a fault into the pretend device.
 fn fault(text: &str) {
     let text = CString::new(text).expect("a text");
     // SAFETY: the pretend libraries are loaded and have this function, which reads a text.
@@ -55,7 +56,7 @@ fn step(replica: &mut Replica, program: &Program, data: &Dataset) -> Result<(), 
     Ok(replica.parameters().map(drop)?)
 }
 
-/// Whatever is asked of the device's memory once a rank is there would be refused.
+/// Any allocation of device memory after a rank has been made would be refused.
 #[test]
 fn steps_take_no_memory() {
     scene("memory::steps_take_no_memory", &[("PRETEND_FAULT", "")], || {
@@ -81,7 +82,7 @@ fn steps_take_no_memory() {
     });
 }
 
-/// What a refusal asks for is what a rank takes, and the samples that it says fit do.
+/// The size in a refusal is the size that a rank takes, and the number of samples that it suggests fits.
 #[test]
 fn the_plan_is_what_is_taken() {
     scene("memory::the_plan_is_what_is_taken", &[("PRETEND_FAULT", "")], || {
@@ -108,7 +109,7 @@ fn the_plan_is_what_is_taken() {
             for (left, least) in [little, much].into_iter().take(if batch > 64 { 2 } else { 1 }) {
                 let others = DeviceMemory::new(&context, "what others hold", all - left, Fill::Zeros).expect("memory");
                 let Err(DeviceError::OutOfMemory { what, asked, .. }) = of_batch(batch) else { panic!("{left} bytes") };
-                // Beside the plan there are labels, and gaps of less than 256 bytes between pieces.
+                // Beside the plan there are labels, and gaps of less than 256 bytes between blocks.
                 assert!(asked <= taken && taken - asked < 32 << 10, "{asked} of {taken} bytes");
                 let fit = what.split("about ").nth(1).and_then(|rest| rest.split(' ').next());
                 let fit: u32 = fit.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{what}"));
@@ -121,7 +122,7 @@ fn the_plan_is_what_is_taken() {
     });
 }
 
-/// Gradients that share places take that much less.
+/// Gradients that share memory take that much less.
 #[test]
 fn shared_places_are_not_taken_twice() {
     scene("memory::shared_places_are_not_taken_twice", &[("PRETEND_FAULT", "")], || {
@@ -143,12 +144,12 @@ fn shared_places_are_not_taken_twice() {
         let gradients = |program: &Program| Memory::of_role(program, 0, 1).expect("a plan").gradients;
         let saved = gradients(&one) - gradients(&two);
         assert!(saved > 4096, "{saved} bytes");
-        // Pieces begin at multiples of 256 bytes.
+        // Blocks begin at multiples of 256 bytes.
         assert!((taken(&one) - taken(&two)).abs_diff(saved) < 512, "{} for {saved}", taken(&one) - taken(&two));
     });
 }
 
-/// A stage takes as much more for each micro-batch in flight as the plan has for it, with what passes need of samples.
+/// A stage takes as much more for each micro-batch in flight as the plan says, with the samples that passes need.
 #[test]
 fn stages_take_the_plan_of_each_micro_batch_in_flight() {
     scene("memory::stages_take_the_plan_of_each_micro_batch_in_flight", &[("PRETEND_FAULT", "")], || {
@@ -180,7 +181,8 @@ fn stages_take_the_plan_of_each_micro_batch_in_flight() {
     });
 }
 
-/// As many ranks as are said to fit train at once, each with an arena of its own, and there is no room for one more.
+/// As many ranks as the check says would fit do train at once, each with an arena of its own, and one more does not
+/// fit.
 #[test]
 fn as_many_ranks_train_as_are_said_to_fit() {
     let settings = [("PRETEND_DEVICES", "2"), ("PRETEND_MEMORY_BYTES", "75497472")];
@@ -203,7 +205,7 @@ fn as_many_ranks_train_as_are_said_to_fit() {
     });
 }
 
-/// Learners that share a GPU do not wait for each other's arena where there is room for another.
+/// Learners that share a GPU do not wait for each other's arena where there is memory for another.
 #[test]
 fn learners_that_overlap_have_arenas_of_their_own() {
     scene("memory::learners_that_overlap_have_arenas_of_their_own", &[("PRETEND_FAULT", "")], || {
@@ -228,7 +230,7 @@ fn learners_that_overlap_have_arenas_of_their_own() {
             }
         }
         assert_eq!(context.memory().expect("an answer").0, free, "the first one has the arena that is there");
-        // It has given the arena back, and its streams are not through with it.
+        // It has returned the arena, but its streams are not done with it.
         second.forward(0, Mode::Train).expect("a pass");
         let arena = second.scratch_bytes().0 as u64;
         let taken = free - context.memory().expect("an answer").0;

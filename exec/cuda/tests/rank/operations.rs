@@ -1,4 +1,4 @@
-//! Every kind of layer on a GPU beside the CPU: a step of a net that has little else, at inputs drawn anew.
+//! Compares every kind of layer on a GPU with the CPU: a step of a net that has little else, at random inputs.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use proptest::prelude::*;
 use crate::programs::property;
 use crate::scene;
 
-/// What stands between a convolution, through which its gradient goes, and a dense layer, which sees its output. `left` and `right`
-/// are two convolutions of the same shape.
+/// Layers between a convolution, through which the gradient passes, and a dense layer, which reads the output. `left`
+/// and `right` are two convolutions of the same shape.
 const LAYERS: [&str; 19] = [
     r#"{ kind = "relu", inputs = "left" }"#,
     r#"{ kind = "sigmoid", inputs = "left" }"#,
@@ -45,7 +45,7 @@ struct Found {
     statistics: Vec<f32>,
 }
 
-/// A net's text: its input's channels and sides, twice as many channels as a half before the layer, and which loss.
+/// A net's text: the input's channels and sides, twice `half` channels before the layer, and the kind of loss.
 fn net(layer: &str, (channels, height, width): (u32, u32, u32), half: u32, logistic: bool) -> String {
     let loss = if logistic { "logistic" } else { "softmax" };
     let before = |name: &str| {
@@ -54,7 +54,7 @@ fn net(layer: &str, (channels, height, width): (u32, u32, u32), half: u32, logis
             2 * half
         )
     };
-    // What nobody uses is no model: both go on.
+    // A model may have no unused outputs: both are used.
     let both = r#"{ name = "both", kind = "add", inputs = ["left", "right"] }"#;
     format!(
         "name = \"net\"\ninput = [{channels}, {height}, {width}]\nlayer = [\n{},\n{},\n{layer},\n{{ name = \"of_layer\", kind = \"dense\", \
@@ -85,7 +85,7 @@ fn distance(one: impl Iterator<Item = f64>, other: impl Iterator<Item = f64> + C
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
     let scale = norm(&mut other.clone());
     let error = norm(&mut one.zip(other).map(|(one, other)| one - other));
-    // Of statistics there may be none.
+    // There may be no statistics.
     if error == 0.0 { 0.0 } else { error / scale }
 }
 
@@ -93,8 +93,8 @@ fn wide(values: &[f32]) -> impl Iterator<Item = f64> + Clone + '_ {
     values.iter().map(|value| f64::from(*value))
 }
 
-/// Each kind of layer at random sizes: off by `bound` of the norm at most, at the closest of three draws, for a gradient jumps where a
-/// ReLU or a maximum turns by a rounding error.
+/// Each kind of layer at random sizes: within `bound` of the norm in the best of three draws, since a gradient jumps
+/// where rounding flips a ReLU or a maximum.
 fn layers_agree(devices: &dyn Devices, bound: f64, cases: u32) {
     let sizes = ((1u32..=4, 5u32..=9, 5u32..=9), 1u32..=5, 2u32..=6, any::<bool>(), any::<u64>());
     property((0..LAYERS.len(), sizes), cases, |(layer, (input, half, batch, logistic, seed))| {
@@ -110,7 +110,7 @@ fn layers_agree(devices: &dyn Devices, bound: f64, cases: u32) {
             let gradients = distance(wide(&gpu.gradients), wide(&cpu.gradients));
             losses.max(gradients).max(distance(wide(&gpu.statistics), wide(&cpu.statistics)))
         };
-        // NaN is no closer than anything.
+        // NaN is never close.
         let is_close = |far: &f64| *far <= bound;
         let mut found = Vec::new();
         while found.len() < 3 && !found.last().is_some_and(is_close) {
@@ -129,7 +129,7 @@ fn every_kind_of_layer_gives_what_it_gives_on_the_cpu() {
     });
 }
 
-/// Factors of ten bits of mantissa, and of seven: what is right is rounded, what is wrong is far.
+/// Factors of ten bits of mantissa, and of seven: correct results differ by rounding only, wrong ones by far more.
 #[test]
 fn with_fewer_bits_it_gives_nearly_that() {
     scene("operations::with_fewer_bits_it_gives_nearly_that", &[("PRETEND_SEED", "3")], || {

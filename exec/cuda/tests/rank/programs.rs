@@ -1,4 +1,5 @@
-//! Random programs on GPUs: ranks train like one that accumulates, learners like the algorithm as it is printed, to the bit.
+//! Runs random programs on GPUs: ranks train like one that accumulates, and learners like the published algorithm, to
+//! the bit.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::{gentle, gpus, same, scene};
 
 const STEPS: u32 = 3;
 
-/// Runs a property on so many random cases.
+/// Runs a property on `cases` random cases.
 pub(crate) fn property<S: Strategy>(strategy: S, cases: u32, test: impl Fn(S::Value))
 where
     S::Value: Debug + Clone,
@@ -94,14 +95,14 @@ fn ranks_on_gpus_train_like_one_that_accumulates() {
     scene(name, &[("PRETEND_SEED", "3")], || ranks_accumulate(Precision::F32));
 }
 
-/// So they do in bf16, with channels last.
+/// The same in bf16, with channels last.
 #[test]
 fn so_they_do_in_bf16() {
     scene("programs::so_they_do_in_bf16", &[("PRETEND_SEED", "4")], || ranks_accumulate(Precision::Bf16));
 }
 
-/// Flattening moves the elements of an image whose channels are last, which the ReLU before it still needs for its gradient: these
-/// models flatten a ReLU of a convolution.
+/// Flattening permutes the elements of an image with channels last, which the ReLU before it still needs for its
+/// gradient: these models flatten a ReLU of a convolution.
 #[test]
 fn a_flattened_image_is_there_for_its_own_gradient() {
     scene("programs::a_flattened_image_is_there_for_its_own_gradient", &[("PRETEND_SEED", "9")], || {
@@ -123,7 +124,7 @@ fn so_they_do_on_several_gpus() {
     scene("programs::so_they_do_on_several_gpus", &settings, || ranks_accumulate(Precision::F32));
 }
 
-/// Sharing out the optimizer's state, and laying gradients where others were, changes no bit on several GPUs either.
+/// Sharing out the optimizer's state, and reusing memory of gradients, changes no bit on several GPUs either.
 #[test]
 fn shared_state_and_places_train_the_bits_of_one_rank() {
     let settings = [("PRETEND_DEVICES", "2"), ("PRETEND_SEED", "6")];

@@ -1,4 +1,5 @@
-//! Pipelines and meshes of several axes on GPUs: stages, replicas and split layers train like one rank of the same device, to the bit.
+//! Tests pipelines and meshes of several axes on GPUs: stages, replicas and split layers train like one rank of the
+//! same device, to the bit.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ fn mesh(axes: &[(Axis, u32)]) -> Mesh {
     Mesh::new(&several).expect("a mesh")
 }
 
-/// Random pipelines with replicas, the optimizer's state of which may be shared out.
+/// Random pipelines with replicas, whose optimizer state may be shared out.
 fn stages_accumulate() {
     let devices = gpus(Precision::F32);
     let sizes = (0u64..300, any::<bool>(), 2u32..=4, 1u32..=2, 1u32..=4);
@@ -47,7 +48,7 @@ fn stages_accumulate() {
             ..Job::new(Arc::new(random_model(model, norm)), mesh.ranks(), 2)
         };
         let job = Job { mesh: Some(mesh), ..job };
-        // Small models have not layers enough for all cuts.
+        // Small models do not have enough layers for all cuts.
         if job.stages().is_ok() {
             trains_as_its_twin(&job, seed, &devices);
         }
@@ -67,7 +68,7 @@ fn so_do_stages_on_several_gpus() {
     scene("stages::so_do_stages_on_several_gpus", &settings, stages_accumulate);
 }
 
-/// A model in which nothing is rounded otherwise where a chain of layers is cut in two.
+/// A model in which cutting a chain of layers in two changes no rounding.
 const LAYERS: &str = "name = \"net\"\ninput = [2, 8, 8]\nlayer = [
 { kind = \"conv2d\", out_channels = 6, kernel = 3 },
 { kind = \"relu\" },
@@ -82,8 +83,8 @@ const LAYERS: &str = "name = \"net\"\ninput = [2, 8, 8]\nlayer = [
 ]
 ";
 
-/// So they do in bf16, with channels last: weights are rounded and samples turned for each micro-batch in flight, and images cross
-/// borders as they lie.
+/// The same in bf16, with channels last: weights are rounded and samples transposed for each micro-batch in flight, and
+/// images cross stage borders in their layout.
 #[test]
 fn so_do_stages_in_bf16() {
     scene("stages::so_do_stages_in_bf16", &[("PRETEND_SEED", "13")], || {
@@ -103,7 +104,7 @@ fn so_do_stages_in_bf16() {
     });
 }
 
-/// Parts along `device` are added up over replicas along `data`.
+/// Parts along `device` are summed over replicas along `data`.
 #[test]
 fn replicas_of_shared_state_train_the_bits_of_one_rank() {
     let settings = [("PRETEND_DEVICES", "2"), ("PRETEND_SEED", "14")];
@@ -123,7 +124,7 @@ fn replicas_of_shared_state_train_the_bits_of_one_rank() {
     });
 }
 
-/// Layers split along `tensor` train as on the CPU, to rounding, and one order of the passes gives the bits of another.
+/// Layers split along `tensor` train as on the CPU, to rounding, and reordering the passes changes no bit.
 #[test]
 fn stages_of_split_layers_train_as_on_the_cpu() {
     let settings = [("PRETEND_DEVICES", "2"), ("PRETEND_SEED", "15")];
@@ -152,8 +153,8 @@ fn stages_of_split_layers_train_as_on_the_cpu() {
     });
 }
 
-/// Once lists have been caught, passes of micro-batches in flight are launches of graphs: their commands are told apart by the tensors that
-/// they name, and those of one are the same in every step.
+/// Once lists have been captured, passes of micro-batches in flight are launches of graphs: their commands differ by
+/// the tensors that they name, and those of one micro-batch are the same in every step.
 #[test]
 fn each_micro_batch_in_flight_has_its_graphs() {
     scene("stages::each_micro_batch_in_flight_has_its_graphs", &[("PRETEND_FAULT", "")], || {
@@ -177,7 +178,8 @@ fn each_micro_batch_in_flight_has_its_graphs() {
                 run(&program, &data, &options).expect("a run");
                 launches() - before
             };
-            // A pass is a list of its own where it ends with a message; how many do in a step depends on when others come.
+            // A pass is a list of its own where it ends with a message; how many there are in a step depends on when
+            // messages arrive.
             let (graphs, least) = (of_run(12) - of_run(6), 6 * 2 * u64::from(accumulate));
             assert!(graphs >= least, "{accumulate} micro-batches, {schedule}: {graphs} graphs, {least} at least");
         }

@@ -1,4 +1,4 @@
-//! IDX: what is written is read again, and whatever is broken is refused without a panic.
+//! Tests IDX files: what is written is read back, and broken files are refused without a panic.
 
 use proptest::prelude::*;
 

@@ -1,25 +1,25 @@
-//! CIFAR's binary files: records of a label (CIFAR-100: a coarse one before it) and 3 × 32 × 32 bytes.
-//! Source: Krizhevsky, "Learning multiple layers of features from tiny images", 2009, and the data's page.
+//! Lists CIFAR's binary files: records of a label (CIFAR-100: preceded by a coarse one) and 3 × 32 × 32 bytes. Source:
+//! Krizhevsky, "Learning multiple layers of features from tiny images", 2009, and the data's page.
 
 use lockstep_models::Shape;
 
 use super::{SampleEntry, SetPart};
 
-/// Of each image: red, green and blue planes, row by row.
+/// Shape of each image: red, green and blue planes, row by row.
 pub const SHAPE: Shape = Shape { channels: 3, height: 32, width: 32 };
 const PIXELS: u64 = 3 * 32 * 32;
 
-/// Which of the two sets a file is of.
+/// The set that a file belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// A label below 10.
     Ten,
-    /// A coarse label, which is left out, and a fine one below 100.
+    /// A coarse label, which is ignored, and a fine one below 100.
     Hundred,
 }
 
 impl Form {
-    /// How many there are.
+    /// Number of classes.
     pub fn classes(self) -> u32 {
         if self == Form::Ten { 10 } else { 100 }
     }

@@ -1,11 +1,11 @@
-//! Image folders: a folder for each class, classes numbered in the order of the folders' names.
+//! Lists image folders: a folder for each class, classes numbered in the order of the folders' names.
 
 use std::io;
 use std::path::Path;
 
 use super::{Item, Piece};
 
-/// The names in a folder in order, hidden ones left out.
+/// The names in a folder, sorted, without hidden ones.
 pub(super) fn names(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -22,7 +22,7 @@ pub(super) fn names(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The files in the folders among `classes`, with the number of these folders.
+/// The files in those of `classes` that are folders, with the number of these folders.
 pub(super) fn list(folder: &Path, classes: &[String]) -> io::Result<(Vec<Item>, u32)> {
     let (mut items, mut label) = (Vec::new(), 0);
     for class in classes.iter().map(|name| folder.join(name)).filter(|path| path.is_dir()) {

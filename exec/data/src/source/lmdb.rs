@@ -1,7 +1,7 @@
 //! Reads LMDB's `data.mdb` (64-bit, little-endian, version 1): the values of its main database in the order of their keys.
 //!
-//! LMDB itself maps the file and believes every page number in it, so that a cut file ends the process; here each is checked. Source:
-//! the structures `MDB_meta`, `MDB_page` and `MDB_node` of LMDB's `mdb.c`.
+//! LMDB itself maps the file and trusts every page number in it, so a truncated file kills the process; here each is
+//! checked. Source: the structures `MDB_meta`, `MDB_page` and `MDB_node` of LMDB's `mdb.c`.
 
 use super::SampleEntry;
 
@@ -9,15 +9,15 @@ const MAGIC: u32 = 0xBEEF_C0DE;
 const BRANCH: u16 = 1;
 const LEAF: u16 = 2;
 const OVERFLOW: u16 = 4;
-/// A value that lies on pages of its own.
+/// Flag of a value on overflow pages.
 const BIG: u16 = 1;
-/// A database in a value, or several values of a key.
+/// Flags of a nested database, and of several values per key.
 const NESTED: u16 = 6;
-/// Bytes before a page's list of nodes, and before a value on pages of its own.
+/// Bytes before a page's list of nodes, and before a value on overflow pages.
 const HEADER: usize = 16;
 /// The root of an empty database.
 const NONE: u64 = u64::MAX;
-/// Levels of a tree at most; LMDB's cursors have as many.
+/// The most levels of a tree, as in LMDB's cursors.
 const MOST_DEPTH: u32 = 32;
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -32,7 +32,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
-/// What a meta page says.
+/// The fields of a meta page.
 struct Meta {
     page: usize,
     entries: u64,
@@ -50,10 +50,10 @@ fn meta(bytes: &[u8], at: usize) -> Option<Meta> {
     Some(Meta { page, entries, root, transaction: u64_at(bytes, at + 128)? })
 }
 
-/// The values, in the order of their keys; what lies on pages that are not there is listed with its reason.
+/// Lists the values in the order of their keys; a value on missing pages is listed with the reason.
 ///
 /// # Errors
-/// No LMDB file, or an empty one.
+/// Not an LMDB file, or an empty one.
 pub fn list(bytes: &[u8]) -> Result<Vec<SampleEntry>, String> {
     let first = meta(bytes, 0).ok_or("is no LMDB file of version 1 (64-bit, little-endian)")?;
     let second = meta(bytes, first.page).filter(|second| second.page == first.page);
@@ -79,15 +79,15 @@ pub fn list(bytes: &[u8]) -> Result<Vec<SampleEntry>, String> {
 /// A walk over the pages of a tree.
 struct Walk<'a> {
     bytes: &'a [u8],
-    /// Bytes of a page.
+    /// Bytes per page.
     page: usize,
     found: Vec<SampleEntry>,
-    /// Pages that may still be visited: each is once, or the tree is none.
+    /// Pages that may still be visited: in a valid tree each occurs once.
     left: usize,
 }
 
 impl Walk<'_> {
-    /// First byte of a page that is there.
+    /// Offset of a page, if the file contains it.
     fn start(&self, page: u64) -> Option<usize> {
         let start = usize::try_from(page).ok()?.checked_mul(self.page)?;
         (start.checked_add(self.page)? <= self.bytes.len()).then_some(start)
@@ -104,7 +104,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Goes through the nodes of a page; none where it is no page of a tree.
+    /// Visits the nodes of a page; `None` if it is not a page of a tree.
     fn nodes(&mut self, page: u64, depth: u32) -> Option<()> {
         let start = self.start(page)?;
         let bytes = &self.bytes[start..start + self.page];
@@ -128,7 +128,7 @@ impl Walk<'_> {
         Some(())
     }
 
-    /// Where the value of a leaf's node is: at `at` of the page that begins at `start`, or on pages of its own.
+    /// The location of a leaf node's value: at `at` in the page that begins at `start`, or on overflow pages.
     fn value(&self, start: usize, at: usize, node: u16, length: u64) -> Result<(u64, u64), String> {
         if node & NESTED != 0 {
             return Err("is a database or several values of a key, which Caffe's sets do not have".to_owned());

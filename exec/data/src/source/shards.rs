@@ -1,4 +1,5 @@
-//! Tar shards as WebDataset writes them: members with one name but for what follows its first dot are one sample, `.jpg` with its `.cls`.
+//! Lists tar shards as written by WebDataset: members whose names differ only after the first dot are one sample,
+//! `.jpg` with its `.cls`.
 
 use std::io::{Cursor, Read};
 
@@ -12,7 +13,7 @@ const MOST_LABEL: u64 = 20;
 /// Bytes of a block, to which members are rounded up.
 const BLOCK: u64 = 512;
 
-/// The sample whose members are read.
+/// The sample whose members are being read.
 #[derive(Default)]
 struct Open {
     key: String,
@@ -21,7 +22,7 @@ struct Open {
 }
 
 impl Open {
-    /// The sample, its members being complete.
+    /// Adds the completed sample.
     fn close(self, found: &mut Vec<SampleEntry>) {
         found.push(match (self.image, self.label) {
             (None, None) => return,
@@ -33,7 +34,7 @@ impl Open {
     }
 }
 
-/// The samples of a shard; where it is cut or broken, the last one says so.
+/// The samples of a shard; if it is truncated or broken, the last one reports it.
 pub fn list(bytes: &[u8]) -> Vec<SampleEntry> {
     let mut found = Vec::new();
     let mut open = Open::default();

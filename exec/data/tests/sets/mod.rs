@@ -1,4 +1,4 @@
-//! Small sets of every kind that can be packed, written as others write them: LMDB by LMDB itself.
+//! Writes small sets of every kind that can be packed, as other tools write them: LMDB by LMDB itself.
 
 use std::fs;
 use std::path::Path;
@@ -81,7 +81,7 @@ impl Set {
         matches!(self, Set::Idx | Set::Cifar | Set::Lmdb)
     }
 
-    /// Writes a sample for each label into a new folder; their labels and bytes.
+    /// Writes a sample for each label into a new folder; returns their labels and bytes.
     pub(crate) fn write(self, folder: &Path, labels: &[u32], seed: u64) -> Vec<(u32, Vec<u8>)> {
         fs::create_dir_all(folder).unwrap();
         let sample = |(number, label): (usize, &u32)| {
@@ -97,7 +97,7 @@ impl Set {
         let write = |name: &str, bytes: Vec<u8>| fs::write(folder.join(name), bytes).unwrap();
         match self {
             Set::Folder => {
-                // A class for each folder, so labels are the places of those that are there.
+                // One folder per class present, so labels are the indices of these classes.
                 let mut classes = labels.to_vec();
                 classes.sort_unstable();
                 classes.dedup();

@@ -1,7 +1,7 @@
-//! Repeats single operations on one core or on all at once, with the caches in the state that a step leaves.
+//! Times single operations on one core and on all cores at once, with caches in the state that a training step leaves.
 //!
-//! A loop over one layer would find everything in the nearest cache and promise too much: in a step, other layers run in
-//! between. So the operations of a model take turns, in another random order each time, and every one is timed by itself.
+//! A loop over one layer would find everything in the nearest cache and be too optimistic: in a step, other layers run
+//! in between. So the operations of a model take turns, in another random order each time, and each is timed by itself.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -16,7 +16,7 @@ use super::interval::interval;
 use crate::host::Cores;
 use crate::quiet::Quiet;
 
-/// Memory that belongs to nobody; walking over it empties the nearest caches of all else.
+/// Unrelated memory; walking over it evicts everything else from the nearest caches.
 pub(super) struct Elsewhere {
     cells: Vec<f32>,
 }
@@ -35,11 +35,11 @@ impl Elsewhere {
     }
 }
 
-/// All threads leave together: spinning, so that none wakes late.
+/// A spinning barrier: all threads leave together, without wake-up delays.
 pub(super) struct Gate {
     arrived: AtomicUsize,
     threads: usize,
-    /// Whether a thread has panicked, for which others would wait for ever.
+    /// Whether a thread has panicked, so that others would wait for ever.
     broken: AtomicBool,
 }
 
@@ -51,7 +51,7 @@ impl Gate {
     /// Waits for the other threads.
     ///
     /// # Panics
-    /// When one of them has.
+    /// When one of them has panicked.
     pub(super) fn pass(&self) {
         let ticket = self.arrived.fetch_add(1, Ordering::AcqRel);
         let full = (ticket / self.threads + 1) * self.threads;
@@ -62,7 +62,7 @@ impl Gate {
     }
 }
 
-/// Lets the other threads go when this one panics.
+/// Releases the other threads when this one panics.
 struct Breaks<'g>(&'g Gate);
 
 impl Drop for Breaks<'_> {
@@ -73,7 +73,7 @@ impl Drop for Breaks<'_> {
     }
 }
 
-/// What an operation takes alone, and how many times longer when every core does it.
+/// The time of an operation alone, and its slowdown when every core runs it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Figure {
     pub(super) seconds: Interval,
@@ -82,21 +82,21 @@ pub(super) struct Figure {
 
 /// Passes on one core, and as many on all.
 const PASSES: usize = 30;
-/// Of a set whose passes take long, fewer: as many as fit into this time, but no fewer than this.
+/// For sets with long passes: as many passes as fit into this time, but no fewer than `FEWEST`.
 const BUDGET: Duration = Duration::from_secs(20);
 const FEWEST: usize = 6;
-/// Times that a disturbed pass is tried.
+/// Attempts at a disturbed pass.
 const TRIALS: usize = 4;
-/// Seconds of work in a slice of the noise's record: a fraction of a small step.
+/// Seconds of work in a slice of the noise trace: a fraction of a small step.
 const SLICE_S: f64 = 250e-6;
 
-/// What one thread did, in order: which operation, and its seconds.
+/// The operations of one thread in order, each with its seconds.
 type Log = Vec<(usize, f64)>;
 
-/// One pass on so many threads: what each of them did.
+/// One pass on the given number of threads; returns each thread's log.
 type Pass<'a> = dyn Fn(&Cores, usize) -> Vec<Log> + 'a;
 
-/// Numbered operations that take turns, on so many threads at once.
+/// Numbered operations that take turns, on several threads at once.
 pub(super) struct Turns<'a> {
     operations: usize,
     pass: Box<Pass<'a>>,
@@ -104,7 +104,8 @@ pub(super) struct Turns<'a> {
 
 impl<'a> Turns<'a> {
     /// `operations` tasks, each `repetitions` times in a pass. `make` builds a thread's own state; `prepare` brings the
-    /// caches into place, `run` is what is timed. A panic of any of them is one of whoever measures: there is no figure then.
+    /// caches into place; `run` is timed. A panic in any of them is propagated to the caller, and there is no figure
+    /// then.
     pub(super) fn new<S>(
         operations: usize,
         repetitions: usize,
@@ -147,21 +148,21 @@ impl<'a> Turns<'a> {
 
 #[cfg(test)]
 impl Turns<'_> {
-    /// How many operations there are.
+    /// Number of operations.
     pub(super) fn operations(&self) -> usize {
         self.operations
     }
 
-    /// One pass on one core; how many of the operations were timed.
+    /// Runs one pass on one core; returns how many operations were timed.
     pub(super) fn once(&self, cores: &Cores) -> usize {
         let log: std::collections::BTreeSet<usize> = (self.pass)(cores, 1)[0].iter().map(|(of, _)| *of).collect();
         log.len()
     }
 }
 
-/// Measures each of `sets` on one and on all of the cores of `quiet`, with the noise that was seen.
+/// Measures each of `sets` on one and on all of the cores of `quiet`, with the noise observed.
 ///
-/// A machine's speed drifts within seconds: all passes of all sets take turns, so that they see the same of it.
+/// A machine's speed drifts within seconds, so the passes of all sets take turns: all see the same drift.
 pub(super) fn measure(sets: &[Turns], quiet: &mut Quiet) -> Vec<(Vec<Figure>, NoiseTrace)> {
     let cores = *quiet.cores();
     let all = cores.count();
@@ -204,8 +205,8 @@ fn evaluate(operations: usize, alone: &[Log], together: &[Log]) -> (Vec<Figure>,
     (intervals.iter().zip(&medians).map(figure).collect(), noise)
 }
 
-/// How many times longer than its median (one per operation) the work of a log took, slice by slice of the medians' time;
-/// what is left at the end is no slice.
+/// The slowdown of a log's work relative to its medians (one per operation), in slices of equal median time; an
+/// incomplete last slice is dropped.
 fn slices(log: &Log, medians: &[f64]) -> Vec<f32> {
     let mut slices = Vec::new();
     let (mut work, mut taken) = (0.0, 0.0);
@@ -223,7 +224,7 @@ fn slices(log: &Log, medians: &[f64]) -> Vec<f32> {
     slices
 }
 
-/// The numbers below `count` in an order that `seed` decides (Fisher-Yates over SplitMix64): the same on every thread.
+/// The numbers below `count`, shuffled by `seed` (Fisher-Yates over SplitMix64): the same on every thread.
 fn shuffled(count: usize, seed: u64) -> Vec<usize> {
     let mut state = seed;
     let mut random = move || {
@@ -244,7 +245,7 @@ fn shuffled(count: usize, seed: u64) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    /// Neither figures nor threads that wait for ever are left of an operation that panics, on one thread or on all.
+    /// An operation that panics, on one thread or on all, leaves neither figures nor waiting threads.
     #[test]
     fn a_panic_is_no_figure() {
         for all in [false, true] {
@@ -270,7 +271,8 @@ mod tests {
 
     #[test]
     fn slices_by_hand() {
-        // Operations of a half and of two slices: 0.5 at factor 2 and 0.5 of the 2 at 1, then 1 at 1, then 0.5 left over.
+        // Operations of a half and of two slices: 0.5 at factor 2 and 0.5 of the 2 at 1, then 1 at 1, then 0.5 left
+        // over.
         let medians = [0.5 * SLICE_S, 2.0 * SLICE_S];
         let log = vec![(0, 1.0 * SLICE_S), (1, 2.0 * SLICE_S)];
         assert_eq!(slices(&log, &medians), [1.5, 1.0]);

@@ -1,4 +1,5 @@
-//! What input takes on this host: decoding a sample of a packed set on a core, and reading its file from storage and from the page cache.
+//! Times the input pipeline on this host: decoding a sample of a packed set on a core, and reading its file from
+//! storage and from the page cache.
 
 use std::fs::File;
 use std::io;
@@ -18,21 +19,21 @@ use rustix::fs::{Advice, fadvise};
 use super::{TRIALS, interval};
 use crate::quiet::Quiet;
 
-/// Samples that are decoded, over the whole set, and how often.
+/// Samples to decode, spread over the set, and how often.
 const SAMPLES: usize = 16;
 const PASSES: usize = 10;
-/// Most bytes of the file that are read, and the bytes of a read one behind the other and at random.
+/// Most bytes of the file to read, and the bytes of a sequential and of a random read.
 const READ: u64 = 64 << 20;
 const SEQUENTIAL: u64 = 1 << 20;
 const RANDOM: u64 = 128 << 10;
-/// Reads at random that are on their way together, as those of a batch are.
+/// Random reads in flight at once, as for a batch.
 const TOGETHER: u64 = 32;
 
-/// Adds to `profile` what it does not know yet of the input of `data`, where its samples are decoded when they are drawn; whether there was
-/// anything.
+/// Adds to `profile` the missing input figures of `data`, if its samples are decoded when they are drawn; returns
+/// whether any were missing.
 ///
 /// # Errors
-/// Damaged samples, a file that cannot be read.
+/// Damaged samples, or a file that cannot be read.
 pub fn add_input(
     profile: &mut Profile,
     data: &Dataset,
@@ -60,7 +61,7 @@ pub fn add_input(
     Ok(decodes || stores)
 }
 
-/// Seconds of a sample in each pass, on one thread alone and on each of `cores` at once.
+/// Seconds per sample in each pass, on one thread alone and on each of `cores` at once.
 fn passes(data: &Dataset, cores: usize) -> Result<[Vec<f64>; 2], InputError> {
     let samples = SAMPLES.min(data.len());
     let indices: Vec<u32> = (0..samples).map(|number| (number * data.len() / samples) as u32).collect();
@@ -75,7 +76,7 @@ fn passes(data: &Dataset, cores: usize) -> Result<[Vec<f64>; 2], InputError> {
     let all = |first: u64| {
         (0..PASSES as u64).map(|number| pass(first + number * samples as u64)).collect::<Result<Vec<f64>, _>>()
     };
-    // The first brings the file into memory.
+    // The first pass brings the file into memory.
     pass(0)?;
     let alone = all(0)?;
     let together: Result<Vec<Vec<f64>>, InputError> = std::thread::scope(|scope| {
@@ -88,7 +89,7 @@ fn passes(data: &Dataset, cores: usize) -> Result<[Vec<f64>; 2], InputError> {
     Ok([alone, together?.concat()])
 }
 
-/// Bytes per second of a file: cold where the system drops what it keeps of it, else as it is.
+/// Bytes per second of reading a file: cold where the system can drop its page cache, else as it is.
 fn storage(path: &Path) -> io::Result<StorageEntry> {
     let file = File::open(path)?;
     let length = file.metadata()?.len().max(1);
@@ -99,7 +100,7 @@ fn storage(path: &Path) -> io::Result<StorageEntry> {
         let length = bytes.len() as u64;
         for first in (0..blocks).step_by(TOGETHER as usize) {
             let next = || (first..blocks.min(first + TOGETHER)).map(|number| order(number, blocks) * length);
-            // The system reads ahead of reads in order by itself.
+            // The system reads ahead of sequential reads by itself.
             if block == RANDOM {
                 next().try_for_each(|at| fadvise(&file, at, NonZero::new(length), Advice::WillNeed))?;
             }
@@ -109,7 +110,7 @@ fn storage(path: &Path) -> io::Result<StorageEntry> {
     };
     let drops = || fadvise(&file, 0, None, Advice::DontNeed).map_err(io::Error::from);
     let in_order: &dyn Fn(u64, u64) -> u64 = &|number, _| number;
-    // A stride that is prime to most numbers of blocks: far from the block before, and none twice.
+    // A prime stride, coprime to most numbers of blocks: each block is far from the one before, and none is read twice.
     let at_random: &dyn Fn(u64, u64) -> u64 = &|number, blocks| number * 7919 % blocks;
     let mut rates: [Vec<f64>; 3] = Default::default();
     for _ in 0..TRIALS {

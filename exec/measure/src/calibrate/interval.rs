@@ -1,4 +1,5 @@
-//! The median of repeated measurements with a confidence interval that assumes nothing about their distribution.
+//! Computes the median of repeated measurements with a confidence interval that assumes nothing about their
+//! distribution.
 
 use lockstep_models::median;
 use lockstep_models::profile::Interval;
@@ -13,7 +14,7 @@ pub(crate) fn interval(mut values: Vec<f64>) -> Interval {
         return Interval::exact(0.0);
     };
     let tail = Binomial::new(0.5, n as u64).map_or(0, |below| below.inverse_cdf(0.025)) as usize;
-    // Fewer than six values cannot give 95 %: the whole range then.
+    // Fewer than six values cannot give 95 %: then the whole range.
     let (low, high) = if tail == 0 { (first, last) } else { (values[tail - 1], values[n - tail]) };
     Interval { value: median(values), low, high }
 }

@@ -1,4 +1,4 @@
-//! What a profile of before still says: whether it is of this host, these kernels and this pace, and how new figures go over its own.
+//! Decides whether an older profile still holds (same host, kernels and speed), and merges new figures into it.
 
 use std::path::Path;
 
@@ -9,17 +9,17 @@ use lockstep_topology::{ErrorPlace, InputError};
 use crate::host::Host;
 use crate::quiet::Quiet;
 
-/// The profile of before, as far as it holds, or why it does not.
+/// An older profile as far as it is valid, or why it is not.
 #[derive(Debug)]
 pub struct Kept {
-    /// What holds.
+    /// The valid part.
     pub profile: Option<Profile>,
-    /// Why nothing does, where there was a profile.
+    /// Why it is invalid, if there was a profile.
     pub why: Option<String>,
 }
 
 impl Kept {
-    /// The profile at `path`, if it is of this machine as it is now: the pulses of `quiet` tell its pace.
+    /// The profile at `path`, if it is of this machine in its present state: the pulses of `quiet` compare its speed.
     pub fn open(path: &Path, quiet: &mut Quiet) -> Kept {
         if !path.exists() {
             return Kept { profile: None, why: None };
@@ -40,7 +40,7 @@ impl Kept {
     }
 }
 
-/// Why the figures of a profile are not those of `host` and of this program's kernels.
+/// Why the figures of a profile do not apply to `host` and to this program's kernels.
 pub fn difference(profile: &Profile, host: &Host, cores: usize) -> Option<String> {
     let Profile { host: name, cpu, kernels, .. } = profile;
     if !profile.gpus.is_empty() {
@@ -64,7 +64,8 @@ pub(super) fn same(one: &ComputeEntry, other: &ComputeEntry) -> bool {
     (&one.chain, &one.phase, one.samples) == (&other.chain, &other.phase, other.samples)
 }
 
-/// Replaces what `profile` says of the operations of `fresh`, a later one of the same host, and keeps all else.
+/// Replaces the figures in `profile` of the operations in `fresh`, a later profile of the same host, and keeps all
+/// others.
 pub fn lay_over(profile: &mut Profile, fresh: Profile) {
     let Profile { date, command, compute, update, load, decode, storage, noise, .. } = fresh;
     profile.compute.retain(|known| !compute.iter().any(|entry| same(known, entry)));
@@ -92,7 +93,7 @@ const PROFILE: ErrorPlace = ErrorPlace::Flag("profile");
 /// Writes a profile to `path`, making its folder if it is missing.
 ///
 /// # Errors
-/// A place where nobody may write.
+/// A path that cannot be written.
 pub fn save(profile: &Profile, path: &Path) -> Result<(), InputError> {
     make_place(PROFILE, path)?;
     write_atomically(PROFILE, path, |file| file.write_all(profile.to_json().as_bytes()))

@@ -1,4 +1,5 @@
-//! Times every task of a role's rank by itself: each phase of each chain, the updates, the load; never two in a row.
+//! Times every task of a role's rank by itself: each phase of each chain, the updates, the load; no task twice in a
+//! row.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,8 +28,8 @@ pub(super) struct Layers {
     pub(super) load: Vec<Point>,
 }
 
-/// The tasks that are timed: one for each figure. A role whose averaging or copies need an update, and that has none, gets one of all
-/// parameters that it has.
+/// The tasks to time, one per figure. A role without an update whose averaging or copies need one gets an update of all
+/// its parameters.
 fn tasks(subject: &Subject) -> Vec<Op> {
     let Subject { program, role, .. } = subject;
     let mut seen = BTreeSet::new();
@@ -38,7 +39,7 @@ fn tasks(subject: &Subject) -> Vec<Op> {
         .filter(|op| Need::of(program, op).is_some_and(|need| seen.insert(need)))
         .cloned()
         .collect();
-    // A stage of a pipeline has some of the parameters, and a rank that shares state out the state of some.
+    // A pipeline stage has some of the parameters, and a rank that shares out state (ZeRO) has the state of some.
     let (of, first) = (&program.roles[*role], program.roles[*role].ranks.first());
     let own = program.updated(of, first).into_iter();
     let all = own.max_by_key(|range| range.end - range.start).unwrap_or(0..0);
@@ -49,7 +50,7 @@ fn tasks(subject: &Subject) -> Vec<Op> {
     tasks
 }
 
-/// The most samples that a task takes.
+/// The most samples in a task.
 fn most_samples(program: &Program, role: usize) -> u32 {
     let of = program.roles[role].tasks.iter().map(|task| match task.op {
         Op::Load { samples, .. } | Op::Compute { samples, .. } => samples,
@@ -66,7 +67,7 @@ pub(super) fn turns(subject: &Subject, repetitions: usize) -> Turns<'_> {
     let samples = most_samples(program, *role);
     let prepared = tasks.clone();
     let make = move || {
-        // Tasks run alone and in any order, so what one reads no other may have overwritten.
+        // Tasks run alone and in any order, so no task may overwrite what another reads.
         let apart = Arenas { reuse: Reuse::InPlace, ..Arenas::default() };
         let replica = Replica::of_role(program, &program.roles[*role], &apart, 1, &Threads::one());
         let mut rank = Rank { replica, indices: (0..samples).map(|i| i % data.len() as u32).collect() };
@@ -90,7 +91,7 @@ pub(super) fn turns(subject: &Subject, repetitions: usize) -> Turns<'_> {
     Turns::new(tasks.len(), repetitions, make, prepare, move |rank, task| run(rank, &tasks[task], data))
 }
 
-/// What the figures of a role's [`turns`] say.
+/// Converts the figures of a role's [`turns`].
 pub(super) fn read(subject: &Subject, figures: Vec<Figure>) -> Layers {
     let program = &subject.program;
     let mut layers = Layers { compute: Vec::new(), update: Vec::new(), load: Vec::new() };
@@ -117,10 +118,10 @@ pub(super) fn read(subject: &Subject, figures: Vec<Figure>) -> Layers {
     layers
 }
 
-/// Makes ready for a task.
+/// Prepares a task.
 ///
 /// # Panics
-/// Never on the CPU, which refuses nothing.
+/// Never on the CPU, which returns no errors.
 fn ready(rank: &mut Rank, op: &Op, data: &Dataset) {
     rank.replica.ready(op, data, &rank.indices).expect("the CPU refuses nothing");
 }
@@ -128,7 +129,7 @@ fn ready(rank: &mut Rank, op: &Op, data: &Dataset) {
 /// Runs a task.
 ///
 /// # Panics
-/// Never on the CPU, which refuses nothing.
+/// Never on the CPU, which returns no errors.
 fn run(rank: &mut Rank, op: &Op, data: &Dataset) {
     rank.replica.alone(op, data, &rank.indices).expect("the CPU refuses nothing");
 }
@@ -139,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// What is timed for formulas is of parameters whose state the rank has, as many as the figure says.
+    /// The formula timed is over parameters whose state the rank has, as many as the figure says.
     #[test]
     fn updates_that_are_timed_are_of_state_that_the_rank_has() {
         let model = Arc::new(lockstep_readers::load_model("lenet").unwrap());

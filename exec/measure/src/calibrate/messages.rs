@@ -1,5 +1,5 @@
-//! Times single messages between two ranks, of this process or of two: latency α, overhead o, and per byte β (copied, and
-//! copied into memory that no cache holds) and γ (summed).
+//! Times single messages between two ranks, of this process or of two: latency α, overhead o, and per byte β (copied,
+//! and copied into memory that no cache holds) and γ (summed).
 
 use std::time::Instant;
 
@@ -14,27 +14,27 @@ use super::interval::interval;
 use crate::host::Cores;
 use crate::launch::Launch;
 
-/// Elements of the messages whose bytes are timed: 2 MiB, beyond the nearest caches as gradients are.
+/// Elements of large messages: 2 MiB, beyond the nearest caches as gradients are.
 const LARGE: usize = 512 * 1024;
 /// Bytes walked over between large messages.
 const ELSEWHERE: usize = 8 << 20;
-/// Elements of the messages that no cache nearer than the last holds when they are sent: 8 MiB.
+/// Elements of messages that only the last-level cache may hold when they are sent: 8 MiB.
 const COLD: usize = 4 * LARGE;
-/// Such messages that arrive elsewhere before one arrives in the same place again: 64 MiB, which few last caches hold.
+/// Receive buffers that such messages use in turn: 64 MiB in all, more than most last-level caches.
 const PLACES: usize = 8;
-/// Messages of one element in a burst, to find the overhead of one.
+/// Messages of one element in a burst, for measuring the overhead of one.
 const BURST: usize = 64;
-/// Kinds of the control messages of pairs in two processes: a common start, and what the receiver measured.
+/// Kinds of the control messages of pairs in two processes: a common start, and the receiver's measurements.
 const START: u32 = 8;
 const MEASURED: u32 = 9;
 
-/// One rank's memory; it outlives the wires.
+/// One rank's memory; it outlives the transport.
 struct Side {
     data: Vec<f32>,
     sums: Vec<f32>,
-    /// Where what is to be added arrives, on transports that need such a place.
+    /// Scratch for sums, on transports that need it.
     scratch: Vec<f32>,
-    /// What is cold when it is sent, or the places where it arrives; empty until then.
+    /// On the sender cold data, on the receiver the receive buffers in turn; empty until then.
     cold: Vec<f32>,
     place: usize,
     elsewhere: Elsewhere,
@@ -48,15 +48,15 @@ impl Side {
     }
 }
 
-/// Two ranks that measure, seen from one of them.
+/// Two measuring ranks, from the view of one of them.
 struct Pair<'a> {
     end: &'a mut dyn Transport,
     peer: Rank,
-    /// How they begin together: a gate of their process, or a message each way.
+    /// How they start together: a gate of their process, or a message each way.
     gate: Option<&'a Gate>,
 }
 
-/// What one side measured, in seconds.
+/// Measurements of one side, in seconds.
 #[derive(Default)]
 struct Times {
     round_trip: Vec<f64>,
@@ -67,10 +67,10 @@ struct Times {
     both: Vec<f64>,
 }
 
-/// The transport between threads of this process.
+/// Measures the transport between threads of this process.
 ///
 /// # Errors
-/// When a rank of the measurement fails.
+/// When a measuring rank fails.
 pub(super) fn messages(cores: &Cores, repetitions: usize) -> Result<TransportEntry, TransportError> {
     let gate = Gate::new(2);
     let spin = if cores.count() >= 2 { memory::SPIN } else { 0 };
@@ -93,11 +93,11 @@ pub(super) fn messages(cores: &Cores, repetitions: usize) -> Result<TransportEnt
     Ok(TransportEntry { wake: Some(wake), ..entry })
 }
 
-/// The transport between two processes on the host of rank 0; `None` where there is one alone. Every process calls it, and the answer is
-/// in that of rank 0.
+/// Measures the transport between two processes on the host of rank 0; `None` where there is only one. Every process
+/// calls it, and rank 0's process gets the result.
 ///
 /// # Errors
-/// When a rank of the measurement fails.
+/// When a measuring rank fails.
 pub(super) fn between_processes(launch: &mut Launch, repetitions: usize) -> Result<Option<TransportEntry>, Failure> {
     let hosts = launch.hosts();
     let Some(other) = hosts.iter().skip(1).position(|host| *host == 0).map(|index| index as u32 + 1) else {
@@ -129,7 +129,7 @@ pub(super) fn between_processes(launch: &mut Launch, repetitions: usize) -> Resu
     Ok(measured.into_iter().next().flatten())
 }
 
-/// What the two sides say; the second one received.
+/// Combines the measurements of the two sides; the second one received.
 fn entry(first: &Times, receiver: &Times) -> TransportEntry {
     let per_byte = |seconds: &f64| seconds / (4 * LARGE) as f64;
     let bytes = |times: &[f64]| interval(times.iter().map(per_byte).collect());
@@ -142,7 +142,7 @@ fn entry(first: &Times, receiver: &Times) -> TransportEntry {
 }
 
 impl Pair<'_> {
-    /// All that is timed, so many times.
+    /// Times everything, `repetitions` times.
     fn times(&mut self, side: &mut Side, repetitions: usize) -> Result<Times, TransportError> {
         let mut times = Times::default();
         for _ in 0..repetitions {
@@ -156,14 +156,14 @@ impl Pair<'_> {
         Ok(times)
     }
 
-    /// Round trips alone.
+    /// Times only round trips.
     fn round_trips(&mut self, side: &mut Side, repetitions: usize) -> Result<Times, TransportError> {
         let round_trip =
             (0..repetitions).map(|_| self.round_trip(side)).collect::<Result<Vec<f64>, TransportError>>()?;
         Ok(Times { round_trip, ..Times::default() })
     }
 
-    /// Whether this one sends where only one does.
+    /// Whether this side sends where only one does.
     fn sends(&self) -> bool {
         self.end.rank() < self.peer
     }
@@ -179,7 +179,7 @@ impl Pair<'_> {
     }
 
     fn post(&mut self, data: &[f32], tag: u32) -> Result<lockstep_exec::transport::SendId, TransportError> {
-        // SAFETY: the sides outlive the ends, and nobody writes the data before the send is done.
+        // SAFETY: the sides outlive the endpoints, and the data is not written before the send is done.
         let region = unsafe { Region::new(data.as_ptr(), data.len()) };
         self.end.post_send(self.peer, Tag::control(tag), region)
     }
@@ -223,7 +223,7 @@ impl Pair<'_> {
         }
     }
 
-    /// A message of one element there and back, both sides waiting.
+    /// Times a message of one element there and back, both sides waiting.
     fn round_trip(&mut self, side: &mut Side) -> Result<f64, TransportError> {
         let Side { data, sums, scratch, .. } = side;
         let start = Instant::now();
@@ -237,7 +237,7 @@ impl Pair<'_> {
         Ok(start.elapsed().as_secs_f64())
     }
 
-    /// Many messages that are there already when the second rank takes them.
+    /// Times many messages that have already arrived when the second rank receives them.
     fn burst(&mut self, side: &mut Side) -> Result<f64, TransportError> {
         let Side { data, sums, scratch, .. } = side;
         if self.sends() {
@@ -254,7 +254,8 @@ impl Pair<'_> {
         Ok(start.elapsed().as_secs_f64())
     }
 
-    /// One large message that is there already when it is taken; with `both` the two sides exchange at once.
+    /// Times one large message that has already been sent when it is received; with `both` the two sides exchange at
+    /// once.
     fn large(&mut self, side: &mut Side, combine: Combine, both: bool) -> Result<f64, TransportError> {
         side.elsewhere.walk();
         side.data.iter_mut().for_each(|value| *value *= 0.5); // a sender has just written what it sends
@@ -271,10 +272,10 @@ impl Pair<'_> {
         Ok(seconds)
     }
 
-    /// One larger message, of what its sender has just written, into memory that no cache holds.
+    /// Times one larger message, which its sender has just written, into memory that no cache holds.
     fn cold(&mut self, side: &mut Side) -> Result<f64, TransportError> {
         let sends = self.sends();
-        // Ones, for zeros would be pages that the system clears at the first write.
+        // Ones, since zeros would be lazily mapped pages, which the system clears at the first write.
         side.cold.resize(if sends { COLD } else { PLACES * COLD }, 1.0);
         let mut sent = None;
         if sends {

@@ -1,5 +1,5 @@
-//! What a program needs to know of a host before it is predicted: which passes, updates and loads its ranks do, and which roles of which
-//! programs must be timed for what a profile does not know yet.
+//! Lists the figures of a host that predicting a program needs (passes, updates and loads of its ranks), and which
+//! roles of which programs must be timed for those that a profile lacks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,26 +15,26 @@ use lockstep_topology::InputError;
 /// One figure of a profile.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Need {
-    /// A phase of a chain, as its key has it, on so many samples.
+    /// A phase of a chain, identified by its key, at a number of samples.
     Compute(String, String, u32),
-    /// An update of so many parameters.
+    /// An update of a number of parameters.
     Update(u64),
-    /// A load of so many elements.
+    /// A load of a number of elements.
     Load(u64),
 }
 
 /// A role of a program, one of whose ranks is timed task by task.
 pub struct Subject {
-    /// Whose tasks.
+    /// The program.
     pub program: Program,
     /// Index of the role.
     pub role: usize,
-    /// What is loaded.
+    /// The data to load.
     pub data: Arc<Dataset>,
 }
 
 impl Need {
-    /// What a task needs; nothing where other ranks do it, or where other figures answer for it.
+    /// The figure that a task needs; none if other ranks run it, or another figure covers it.
     pub(super) fn of(program: &Program, op: &Op) -> Option<Need> {
         match op {
             Op::Load { samples: 0, .. } | Op::Compute { samples: 0, .. } => None,
@@ -52,12 +52,12 @@ impl Need {
         }
     }
 
-    /// What a role needs.
+    /// The figures that a role needs.
     pub(super) fn of_role(program: &Program, role: &Role) -> BTreeSet<Need> {
         role.tasks.iter().filter_map(|task| Need::of(program, &task.op)).collect()
     }
 
-    /// What a profile knows.
+    /// The figures in a profile.
     pub(super) fn known(profile: &Profile) -> BTreeSet<Need> {
         let of_chain = |entry: &lockstep_models::profile::ComputeEntry| {
             Need::Compute(entry.chain.clone(), entry.phase.clone(), entry.samples)
@@ -68,8 +68,8 @@ impl Need {
     }
 }
 
-/// The roles to be timed so that all of `programs` are known, of `profile` is all that is known yet; each brings at least one figure
-/// that those before it do not.
+/// The roles to time so that all of `programs` can be predicted, given `profile`; each adds at least one figure that
+/// those before it do not.
 pub fn missing(programs: Vec<(Program, Arc<Dataset>)>, profile: Option<&Profile>) -> Vec<Subject> {
     let mut known = profile.map(Need::known).unwrap_or_default();
     let mut subjects = Vec::new();
@@ -85,10 +85,11 @@ pub fn missing(programs: Vec<(Program, Arc<Dataset>)>, profile: Option<&Profile>
     subjects
 }
 
-/// Refuses what this host has no memory for: a rank on each of `cores` cores, its tensors side by side, one subject after the other.
+/// Refuses measurements that exceed this host's memory: a rank on each of `cores` cores with separate memory for each
+/// tensor, one subject after the other.
 ///
 /// # Errors
-/// The first batch, with the estimate and what there is.
+/// The first batch that does not fit, with the estimate and the memory left.
 pub fn check_room(subjects: &[Subject], cores: usize) -> Result<(), InputError> {
     for Subject { program, role, .. } in subjects {
         let workspace = workspace_bytes(program, &Threads::one()) as u128;
@@ -134,7 +135,7 @@ mod tests {
         Arc::new(Dataset::load("synthetic:40", program.whole_model()).expect("data").0)
     }
 
-    /// Every task of every strategy runs alone, in any order, and nothing is missing once they are timed.
+    /// Every task of every strategy runs alone, in any order, and no figure is missing once they are timed.
     #[test]
     fn what_a_strategy_needs_can_be_timed_and_is_known_then() {
         for (strategy, depends) in STRATEGIES {
@@ -156,7 +157,7 @@ mod tests {
                     kept::lay_over(&mut profile, Profile { compute, update, load, ..empty() });
                 }
                 assert!(missing(vec![(program.clone(), data.clone())], Some(&profile)).is_empty(), "{strategy}");
-                // Chains that are cut elsewhere are others, and so are parts of three ranks.
+                // Chains that are cut differently are different figures, and so are parts of three ranks.
                 let more = |other: Program| missing(vec![(other, data.clone())], Some(&profile)).len();
                 assert!(more(self::program(strategy, 2, !fuse)) > 0, "{strategy}");
                 assert_eq!(more(self::program(strategy, 3, fuse)) > 0, depends, "{strategy}");

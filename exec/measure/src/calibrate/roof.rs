@@ -1,4 +1,5 @@
-//! The host's roofs, for what is not measured: FLOP/s of a core in a large matrix product, bytes per second of its memory.
+//! Measures the host's peak rates, for operations that are not measured: FLOP/s of a core in a large matrix product,
+//! bytes per second of its memory.
 
 use std::time::Instant;
 

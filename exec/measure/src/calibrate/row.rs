@@ -1,4 +1,4 @@
-//! A row of `calibrate`: one figure of the profile.
+//! Defines a row of `calibrate`: one figure of the profile.
 
 use lockstep_models::profile::{ComputeEntry, Interval, Point, Profile};
 use lockstep_report::Row;
@@ -44,7 +44,7 @@ impl CalibrationRow {
     }
 }
 
-/// The figures of layers, updates and loads; `whose` stands before each.
+/// The figures of layers, updates and loads; `whose` is prefixed to each.
 pub(crate) fn of_layers(
     whose: &str,
     compute: &[ComputeEntry],

@@ -1,4 +1,4 @@
-//! What a profile keeps when more is measured, and when it is measured anew.
+//! Tests what a profile keeps when more is measured, and when it is measured anew.
 
 use lockstep_models::profile::{ComputeEntry, Interval, NoiseTrace, PROFILE_VERSION, Point, Profile, TransportEntry};
 
@@ -6,7 +6,7 @@ use super::kept::{difference, lay_over};
 use super::{MOST_NOISE, append};
 use crate::host::Host;
 
-/// A profile of this host that knows no layer.
+/// A profile of this host without layers.
 pub(super) fn empty() -> Profile {
     let exact = Interval::exact;
     let memory = TransportEntry {

@@ -1,7 +1,8 @@
-//! The file of a checkpoint: tensors by name as safetensors, everything else as JSON in its header, a digest over both.
+//! Reads and writes checkpoint files: tensors by name as safetensors, everything else as JSON in the header, a digest
+//! over both.
 //!
-//! The trained parameters stand under their own names and shapes, so that PyTorch's safetensors reads the model; whatever else
-//! belongs to the state has names without a dot, which no parameter has.
+//! The trained parameters have their own names and shapes, so that PyTorch's safetensors reads the model; all other
+//! state has names without a dot, which no parameter has.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use sha2::{Digest, Sha256};
 /// The version of the format that this program writes; it reads this one and older ones.
 pub const VERSION: u64 = 1;
 
-/// The key of the header under which the JSON stands.
+/// The header's key of the JSON.
 const KEY: &str = "lockstep";
 const VELOCITY: &str = "optimizer_velocity";
 const PREVIOUS: &str = "average_previous";
@@ -27,19 +28,19 @@ const CLAIM_TIMES: &str = "claim_times";
 /// A training between two steps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checkpoint {
-    /// What a training that goes on must have in common with the one that was interrupted: values by flag.
+    /// Settings that a resumed training must share with the interrupted one: values by flag.
     pub identity: BTreeMap<String, String>,
-    /// What it may have in another way: values by flag.
+    /// Settings that it may change: values by flag.
     pub setting: BTreeMap<String, String>,
     /// Steps since training began.
     pub steps: u64,
-    /// What the next step starts from.
+    /// The state from which the next step starts.
     pub state: State,
-    /// What is on record since training began.
+    /// The log since training began.
     pub log: Log,
 }
 
-/// All of the file that is no tensor.
+/// Everything in the file that is not a tensor.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Header {
@@ -49,17 +50,17 @@ struct Header {
     samples: u64,
     /// The names of the parameters in the order of the model.
     parameters: Vec<String>,
-    /// Entries of weights: learners, or none where all workers train one model.
+    /// Entries of weights: one per learner, or none where all workers train one model.
     learners: usize,
     /// Entries of running statistics.
     workers: usize,
     previous: bool,
-    /// Reference models of devices.
+    /// Number of reference models of devices.
     #[serde(default, skip_serializing_if = "is_none")]
     references: usize,
-    /// Numbers as bits, for JSON has no NaN.
+    /// Floats as bits, since JSON has no NaN.
     judge_before: Option<u64>,
-    /// The same, of accuracies after the last epochs.
+    /// The same, for the accuracies after the last epochs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     judge_recent: Vec<u64>,
     /// Samples, correct ones, and the bits of the mean loss.
@@ -67,11 +68,11 @@ struct Header {
     restarts: Vec<u64>,
     identity: BTreeMap<String, String>,
     setting: BTreeMap<String, String>,
-    /// Of the header without this digest and of all tensors.
+    /// Over the header without this digest and all tensors.
     sha256: String,
 }
 
-/// A tensor to be written.
+/// A tensor to write.
 struct Tensor {
     name: String,
     dtype: Dtype,
@@ -90,12 +91,12 @@ fn learner(index: usize) -> String {
     format!("learner_{index}")
 }
 
-/// That of a device other than the first, whose is the average model.
+/// The tensor name of a device's reference model; the first device has none, since its reference is the average model.
 fn reference(index: usize) -> String {
     format!("reference_{}", index + 1)
 }
 
-/// Whether there are none, of which headers say nothing.
+/// Whether it is zero, which headers omit.
 fn is_none(count: &usize) -> bool {
     *count == 0
 }
@@ -105,10 +106,10 @@ fn statistics(index: usize) -> String {
 }
 
 impl Checkpoint {
-    /// The content of its file; `model` is the whole one that is trained.
+    /// The content of its file; `model` is the whole trained model.
     ///
     /// # Errors
-    /// A header that is longer than the format allows.
+    /// A header longer than the format allows.
     pub fn to_bytes(&self, model: &Model) -> Result<Vec<u8>, String> {
         let State { position, weights, statistics: of_workers, velocity, average, references, judge } = &self.state;
         let trained = average.as_ref().map_or(&weights[0], |(average, _)| average);
@@ -167,16 +168,16 @@ impl Checkpoint {
     /// The checkpoint in `bytes`, the content of the file that errors call `shown`.
     ///
     /// # Errors
-    /// What is no checkpoint, is torn or altered, or was written by a newer version of this program.
+    /// Not a checkpoint, torn or altered, or written by a newer version of this program.
     pub fn from_bytes(shown: &str, bytes: &[u8]) -> Result<Checkpoint, InputError> {
         Checkpoint::read(shown, bytes, true)
     }
 
-    /// As [`Checkpoint::from_bytes`], whatever digest the file says. Whoever can compute one can write anything, and tests that
-    /// write anything need not compute one.
+    /// As [`Checkpoint::from_bytes`], without verifying the digest. A digest does not protect against intent, so tests
+    /// with arbitrary content need not compute one.
     ///
     /// # Errors
-    /// The same but for the digest.
+    /// The same, except for the digest.
     #[doc(hidden)]
     pub fn from_bytes_of_any_digest(shown: &str, bytes: &[u8]) -> Result<Checkpoint, InputError> {
         Checkpoint::read(shown, bytes, false)
@@ -200,7 +201,7 @@ impl Checkpoint {
         if sealed && digest(&header, file.tensors()) != said {
             return Err(torn("its content does not have the digest that it says"));
         }
-        // Whoever can compute a digest can write anything, so nothing below may panic, nor what follows from it.
+        // A file with a valid digest may still hold anything, so nothing below, nor later use of the values, may panic.
         if [header.steps, header.epoch, header.samples].iter().any(|count| *count > u64::from(u32::MAX)) {
             return Err(torn("it says that more than 2^32 steps, epochs or samples are done"));
         }

@@ -1,4 +1,4 @@
-//! The folder of a run's checkpoints: when the next one is due, how it is written, and which are read and thrown away.
+//! Manages the folder of a run's checkpoints: when the next one is written, how, and which are read and deleted.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,15 +12,15 @@ use lockstep_topology::{ErrorPlace, InputError, read_bytes};
 
 use super::{Checkpoint, Lock};
 
-/// So many checkpoints are kept: the last one, and the one before in case the last one is damaged.
+/// Number of checkpoints kept: the last one, and the one before in case the last one is damaged.
 const KEPT: usize = 2;
 
-/// How often the state is kept.
+/// How often the state is saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Every {
-    /// After so many steps.
+    /// After this many steps.
     Steps(u64),
-    /// After the first step that ends so long after the last time.
+    /// After the first step that ends this long after the previous checkpoint.
     Time(Duration),
 }
 
@@ -42,23 +42,23 @@ impl FromStr for Every {
     }
 }
 
-/// Where a run's checkpoints go, and when.
+/// The destination of a run's checkpoints, and their interval.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
     every: Every,
     _lock: Lock,
     last: Mutex<Instant>,
-    /// Whether those of later steps come from a course that was left.
+    /// Whether checkpoints of later steps in the folder belong to a course that has been abandoned.
     goes_back: bool,
 }
 
 impl Folder {
-    /// Opens the folder for writing, made if it does not exist; nobody else may write there until this is dropped. Drafts that
-    /// an interrupted run has left are thrown away. The second value names a run that did not end in good order.
+    /// Opens the folder for writing, creating it if needed; no other run may write there until this is dropped. Deletes
+    /// drafts that an interrupted run has left. The second value names a run that did not end normally.
     ///
     /// # Errors
-    /// A folder that cannot be made or written, or that another run writes to.
+    /// A folder that cannot be created or written, or that another run writes to.
     pub fn open(path: &Path, every: Every) -> Result<(Folder, Option<String>), InputError> {
         fs::create_dir_all(path).map_err(|error| {
             let message = format!("cannot be made: {error}; name a folder that can be written");
@@ -67,15 +67,16 @@ impl Folder {
         let (lock, dead) = Lock::take(path)?;
         let is_draft = |name: &String| name.starts_with("step-") && name.ends_with(".tmp");
         for draft in names(path).unwrap_or_default().into_iter().filter(is_draft) {
-            // One that stays takes room and does no harm.
+            // A draft that remains takes space and does no harm.
             let _ = fs::remove_file(path.join(draft));
         }
         let last = Mutex::new(Instant::now());
         Ok((Folder { path: path.to_owned(), every, _lock: lock, last, goes_back: false }, dead))
     }
 
-    /// The same of a run that goes on from the checkpoint at `from`: where that lies in this folder, those of later steps go when
-    /// the next one is written. Steps are fewer with a larger batch, and the latest must be the one of the most steps.
+    /// The same for a run that resumes from the checkpoint at `from`: if that is in this folder, checkpoints of later
+    /// steps are deleted when the next one is written. With a larger batch there are fewer steps, and the latest
+    /// checkpoint must be the one with the most steps.
     #[must_use]
     pub fn going_on_from(self, from: &Path) -> Folder {
         let same = |folder: &Path| folder.canonicalize().ok() == self.path.canonicalize().ok();
@@ -83,7 +84,7 @@ impl Folder {
         Folder { goes_back, ..self }
     }
 
-    /// Whether the state after so many steps is to be kept.
+    /// Whether the state after `steps` steps is to be saved.
     pub fn is_due(&self, steps: u64) -> bool {
         match self.every {
             Every::Steps(every) => steps.is_multiple_of(every),
@@ -91,10 +92,10 @@ impl Folder {
         }
     }
 
-    /// Writes the content of the checkpoint after `steps` steps, then forgets all but the last two; gives its place.
+    /// Writes the content of the checkpoint after `steps` steps, then deletes all but the last two; returns its path.
     ///
     /// # Errors
-    /// A disk that is full or fails; the checkpoints that were there stay.
+    /// A disk that is full or fails; existing checkpoints are kept.
     pub fn keep(&self, steps: u64, content: &[u8]) -> Result<PathBuf, InputError> {
         let path = self.path.join(name(steps));
         let before = list(&self.path).ok().and_then(|all| all.last().cloned());
@@ -105,7 +106,7 @@ impl Folder {
             });
             InputError { message: format!("{}; {left}", error.message), ..error }
         })?;
-        // The new name itself must survive a power cut before the old ones go.
+        // The new name itself must survive a power cut before older checkpoints are deleted.
         let kept = File::open(&self.path).and_then(|folder| folder.sync_all());
         if kept.is_ok() {
             let all = list(&self.path).unwrap_or_default();
@@ -135,10 +136,10 @@ fn list(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(all)
 }
 
-/// The latest checkpoint of a folder that is whole, or the one in a file, with its path; `passed` hears of those that are not.
+/// The latest intact checkpoint of a folder, or the one in a file, with its path; `passed` is called for damaged ones.
 ///
 /// # Errors
-/// None there, none that is whole, or the latest one is of a newer version.
+/// None there, none intact, or the latest one has a newer version.
 pub fn latest(path: &Path, mut passed: impl FnMut(&InputError)) -> Result<(Checkpoint, PathBuf), InputError> {
     let wrong = |message: String| InputError::flag("resume", path.display().to_string(), message);
     let cure = &format!("name the folder that {} named, or a file in it", ErrorPlace::Flag("checkpoint"));
@@ -153,7 +154,7 @@ pub fn latest(path: &Path, mut passed: impl FnMut(&InputError)) -> Result<(Check
         let read = read_bytes(&path).map_err(|error| InputError::new(&*shown, "", error.told("")));
         match read.and_then(|bytes| Checkpoint::from_bytes(&shown, &bytes)) {
             Ok(checkpoint) => return Ok((checkpoint, path)),
-            // An earlier checkpoint would be of the newer program too.
+            // Earlier checkpoints would be of the newer program too.
             Err(error) if error.message.contains("of the format") => return Err(error),
             Err(error) => {
                 passed(&error);

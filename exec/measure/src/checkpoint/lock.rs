@@ -1,8 +1,8 @@
-//! The lock of a folder of checkpoints: one run writes there at a time, and who that is stands in the file.
+//! Locks a folder of checkpoints, so that one run writes there at a time; the file names the holder.
 //!
-//! The system takes a lock back when its process ends, however it ends, so a dead run's lock is never in the way on its host.
-//! On other hosts the system's locks may not be seen; there what stands in the file decides. A job of Slurm that is started again
-//! takes over what its earlier start held on a host that is lost: Slurm starts a job anew after it has given up the start before.
+//! The system releases a lock when its process ends, however it ends, so a dead run's lock never blocks on its own
+//! host. Other hosts may not see the system's locks; there the file's content decides. A restarted Slurm job takes over
+//! what its earlier start held on a lost host: Slurm restarts a job only after it has given up the previous start.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -13,28 +13,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
 
-/// Who writes; what stands in the file while a run does.
+/// The run that writes, as recorded in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Holder {
     pid: u32,
     host: String,
     since: String,
-    /// Older files have none.
+    /// Absent in older files.
     #[serde(default)]
     slurm: Option<Start>,
 }
 
-/// A start of a job of Slurm.
+/// A start of a Slurm job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Start {
     cluster: String,
     job: String,
-    /// How many came before it.
+    /// Number of earlier starts.
     restarts: u32,
 }
 
 impl Start {
-    /// That which this process belongs to, as the variables say that Slurm sets.
+    /// The start that this process belongs to, from Slurm's environment variables.
     fn find() -> Option<Start> {
         let of = |name: &str| std::env::var(name).ok();
         let restarts = of("SLURM_RESTART_COUNT").and_then(|count| count.parse().ok()).unwrap_or(0);
@@ -53,21 +53,21 @@ impl Holder {
         Holder { pid: std::process::id(), host: own.name, since: own.date, slurm: Start::find() }
     }
 
-    /// Whether `earlier` is certain to have ended once no process has its lock.
+    /// Whether `earlier` has certainly ended if no process holds its lock.
     fn outlives(&self, earlier: &Holder) -> bool {
         let started_again = self.slurm.as_ref().zip(earlier.slurm.as_ref());
         self.host == earlier.host || started_again.is_some_and(|(own, earlier)| own.follows(earlier))
     }
 }
 
-/// The right to write into a folder, until it is dropped.
+/// The right to write into a folder; released on drop.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
 }
 
 impl Lock {
-    /// Takes the lock of `folder`; the second value names a run that had it and ended without giving it back.
+    /// Takes the lock of `folder`; the second value names a run that held it and ended without releasing it.
     ///
     /// # Errors
     /// A folder that cannot be written, or one that another run writes to.
@@ -81,7 +81,7 @@ impl Lock {
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = opened.map_err(|error| wrong(format!("cannot be written: {error}; name another folder")))?;
         let mut text = String::new();
-        // A text that cannot be read names nobody.
+        // An unreadable text names no holder.
         let _ = file.read_to_string(&mut text);
         let holder: Option<Holder> = serde_json::from_str(&text).ok();
         let name = |holder: &Holder| format!("process {} on {} since {}", holder.pid, holder.host, holder.since);
@@ -114,9 +114,9 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // The file stays, empty: to delete it would let two others lock two files of one name.
+        // The file is kept, empty: deleting it would let two runs lock two files of the same name.
         let _ = self.write("");
-        // A process that is being started has the file open until it is another program: closing it would not be enough.
+        // A child process being spawned shares the open file until it execs, so closing it would not release the lock.
         let _ = self.file.unlock();
     }
 }
@@ -130,7 +130,7 @@ mod tests {
         Holder { pid: 7, host: host.to_owned(), since: "then".to_owned(), slurm: slurm.map(start) }
     }
 
-    /// Who died on which host, in which start of which job, and whether the other takes its lock over.
+    /// The dead run's host, Slurm job and start, and whether the new run takes its lock over.
     #[test]
     fn a_dead_run_is_in_the_way_on_other_hosts_unless_its_job_was_started_again() {
         for (dead, own, takes) in [
@@ -151,7 +151,7 @@ mod tests {
             }
         }
         let folder = tempfile::tempdir().unwrap();
-        // As builds before wrote it.
+        // As written by earlier builds.
         std::fs::write(folder.path().join("lock"), r#"{"pid":7,"host":"a","since":"then"}"#).unwrap();
         assert!(Lock::take_as(folder.path(), &holder("a", None)).is_ok());
     }

@@ -1,4 +1,4 @@
-//! What a training that goes on must have in common with the one that was interrupted, and what it may do in another way.
+//! Checks which settings a resumed training must share with the interrupted one, and lists those that it changes.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn flag(key: &'static str) -> String {
 }
 
 impl Checkpoint {
-    /// Refuses a training that is not the one of this checkpoint, which errors call `shown`.
+    /// Refuses a training that is not that of this checkpoint, which errors call `shown`.
     ///
     /// # Errors
     /// The first flag in which the two differ.
@@ -28,13 +28,13 @@ impl Checkpoint {
         Err(InputError::new(flag, value, message))
     }
 
-    /// The label of the configuration that wrote it, where `configuration` goes on with it.
+    /// The label of the configuration that wrote it, given that `configuration` resumes it.
     pub fn label(&self, configuration: &Configuration) -> String {
         let of = |key| self.setting.get(&flag(key)).map_or("", String::as_str);
         configuration.label_with(of("ranks"), of("batch_per_rank"), of("algorithm"))
     }
 
-    /// What is done in another way than before, in words; empty where nothing is.
+    /// The settings that change, in words; empty where none does.
     pub fn changes(&self, setting: &BTreeMap<String, String>) -> String {
         let changed = setting.iter().filter_map(|(flag, value)| {
             let before = self.setting.get(flag).filter(|before| *before != value)?;
@@ -44,14 +44,14 @@ impl Checkpoint {
     }
 }
 
-/// The claims of a whole training as those of a run that begins after `first` steps.
+/// Converts the claims of a whole training to those of a run that begins after `first` steps.
 pub fn claims_from(claims: &[Claim], first: u64) -> Vec<Claim> {
     let later = |claim: &Claim| u64::from(claim.iteration) >= first;
     let shifted = |claim: &Claim| Claim { iteration: claim.iteration - first as u32, ..*claim };
     claims.iter().filter(|claim| later(claim)).map(shifted).collect()
 }
 
-/// The claims of a run that began after `first` steps, as those of the whole training behind `before`.
+/// Appends the claims of a run that began after `first` steps to `before`, numbered within the whole training.
 pub fn claims_behind(before: &[Claim], first: u64, claims: &[Claim]) -> Vec<Claim> {
     let shifted = |claim: &Claim| Claim { iteration: claim.iteration + first as u32, ..*claim };
     before.iter().copied().chain(claims.iter().map(shifted)).collect()

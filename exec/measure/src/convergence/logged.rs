@@ -1,4 +1,4 @@
-//! Runs with a target accuracy, as `exec run --format json` reports them.
+//! Reads runs with a target accuracy, as reported by `exec run --format json`.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use serde::Deserialize;
 
 use super::{Convergence, Point};
 
-/// What is read of a report.
+/// The part of a report that is read.
 #[derive(Deserialize)]
 struct Logged {
     rows: Vec<Run>,
 }
 
-/// What is read of its rows.
+/// The part of its rows that is read.
 #[derive(Deserialize)]
 struct Run {
     #[serde(flatten)]
@@ -26,7 +26,7 @@ struct Run {
     steps_to_target: Option<u32>,
 }
 
-/// The runs that `text`, the content of `file`, holds.
+/// The runs in `text`, the content of `file`.
 pub(super) fn parse(file: &str, text: &str) -> Result<Convergence, InputError> {
     let wrong = |value: &str, message: &str| InputError::new(file, value, message);
     let json = format!("{} json", ErrorPlace::Flag("format"));

@@ -1,4 +1,4 @@
-//! A table of epochs to a target, as papers print it.
+//! Reads a table of epochs to a target, as papers print it.
 
 use lockstep_topology::InputError;
 use lockstep_topology::document::{Entry, Source};
@@ -8,7 +8,7 @@ use super::{Convergence, Point};
 const KEYS: [&str; 5] = ["model", "target", "source", "samples", "point"];
 const POINT_KEYS: [&str; 5] = ["global_batch", "epochs", "strategy", "learners", "missed"];
 
-/// The table that `text`, the content of `file`, holds.
+/// The table in `text`, the content of `file`.
 pub(super) fn parse(file: &str, text: &str) -> Result<Convergence, InputError> {
     let document = Source { file, text }.parse()?;
     let root = document.table("a table of epochs", &KEYS)?;

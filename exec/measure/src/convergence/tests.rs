@@ -1,4 +1,4 @@
-//! Times to a target by hand, and files that say none.
+//! Tests times to a target computed by hand, and files without usable figures.
 
 use lockstep_report::Setting;
 
@@ -51,7 +51,7 @@ fn runs_that_differ_make_an_interval() {
     let interval = (rows[0].time_to_target_low_s.unwrap(), rows[0].time_to_target_high_s.unwrap());
     assert!((interval.0 - 15.158).abs() < 1e-2 && (interval.1 - 64.842).abs() < 1e-2, "{interval:?}");
 
-    // An error bar of the prediction makes it wider: 62.1 % and 30 % beside each other are 68.97 %.
+    // An error bar of the prediction widens it: 62.1 % and 30 % combine to 68.97 %.
     let mut rows = [PredictedRow { error_bar_pct: Some(30.0), ..row(16, 100.0) }];
     table::parse("t.toml", &table).unwrap().tell(&mut rows);
     assert!((rows[0].time_to_target_high_s.unwrap() - 67.589).abs() < 1e-2, "{rows:?}");

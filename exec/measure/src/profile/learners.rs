@@ -1,4 +1,4 @@
-//! Learners that share a GPU: replicas on threads, each at its own steps, a step ahead of what it waits for.
+//! Times learners that share a GPU: replicas on threads, each running its own steps, submitting one step ahead.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,19 +11,19 @@ use lockstep_models::profile::LearnersEntry;
 use super::steps::{Rank, Stand, WARM_UP};
 use crate::calibrate::interval;
 
-/// What steps took, in seconds.
+/// Times of steps, in seconds.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Steps {
     /// From the end of a step to that of the next.
     pub(super) steps: Vec<f64>,
-    /// What the computation of each waited for its samples.
+    /// How long the computation of each step waited for its samples.
     pub(super) loads: Vec<f64>,
 }
 
-/// `ranks` side by side, each `steps` steps that count.
+/// Runs `ranks` concurrently, with `steps` timed steps each.
 ///
 /// # Errors
-/// A device's; all of them must fit.
+/// Device errors; all ranks must fit.
 pub(super) fn steps(stand: &Stand<'_>, ranks: &[u32], steps: u32) -> Result<Steps, ExecError> {
     let (together, failed) = (Barrier::new(ranks.len()), AtomicBool::new(false));
     let learner = |number: u32| -> Result<Steps, ExecError> {
@@ -31,7 +31,7 @@ pub(super) fn steps(stand: &Stand<'_>, ranks: &[u32], steps: u32) -> Result<Step
         failed.fetch_or(made.is_err(), Ordering::SeqCst);
         together.wait();
         let mut rank = made?;
-        // One that did not fit has said so, and the others' figures are of no use.
+        // A rank that did not fit has returned its error, and the others' figures are useless.
         if failed.load(Ordering::SeqCst) { Ok(Steps::default()) } else { alone(&mut rank, steps) }
     };
     let learner = &learner;
@@ -52,7 +52,7 @@ pub(super) fn steps(stand: &Stand<'_>, ranks: &[u32], steps: u32) -> Result<Step
     Ok(together)
 }
 
-/// One learner's steps: the next is handed over before this one is done.
+/// Runs one learner's steps: the next step is submitted before this one is done.
 fn alone(rank: &mut Rank<'_>, steps: u32) -> Result<Steps, ExecError> {
     let mut found = Steps::default();
     let mut before: Option<Instant> = None;
@@ -74,7 +74,7 @@ fn alone(rank: &mut Rank<'_>, steps: u32) -> Result<Steps, ExecError> {
     Ok(found)
 }
 
-/// The entries of what was measured, each beside one learner of the same model and batch.
+/// The profile entries of the measurements, each with its slowdown relative to one learner of the same model and batch.
 pub(super) fn entries(all: &[(String, u32, u32, Steps)]) -> Vec<LearnersEntry> {
     let entry = |(model, samples, learners, steps): &(String, u32, u32, Steps)| {
         let own = interval(steps.steps.clone());
@@ -99,7 +99,7 @@ mod tests {
         let all =
             [of("a", 16, 1, 2.0), of("a", 16, 2, 3.0), of("a", 32, 1, 4.0), of("a", 32, 4, 3.0), of("b", 8, 2, 1.0)];
         let slowdowns: Vec<f64> = entries(&all).iter().map(|entry| entry.slowdown).collect();
-        // 3 / 2; faster beside others is noise; and where nobody was alone nothing is known.
+        // 3 / 2; a speed-up beside others is noise; without a learner alone nothing is known.
         assert_eq!(slowdowns, [1.0, 1.5, 1.0, 1.0, 1.0]);
     }
 }

@@ -1,4 +1,4 @@
-//! A GPU's figures as rows, in the form of those of `calibrate`.
+//! Converts a GPU's figures to rows, in the form of those of `calibrate`.
 
 use lockstep_models::profile::{GpuEntry, Interval};
 

@@ -1,4 +1,4 @@
-//! One rank at its steps: tasks in a step's order, each between two marks on the device's own clock.
+//! Times one rank's steps: tasks in the order of a step, each between two marks on the device's own clock.
 
 use std::time::Instant;
 
@@ -8,22 +8,22 @@ use lockstep_exec::device::{DeviceError, Devices, Settled};
 use lockstep_exec::replica::Replica;
 use lockstep_models::{Elementwise, Op, Optimizer, Program};
 
-/// Steps before the first that counts: programs are chosen and caught in them.
+/// Warm-up steps: library plans are chosen and graphs captured in them.
 pub(super) const WARM_UP: u32 = 3;
-/// Shares of the parameters that are updated by themselves.
+/// Fractions of the parameters whose updates are timed separately.
 const SHARES: [u64; 3] = [4, 16, 64];
-/// At most so many fills keep the device from beginning.
+/// The most fills that keep the device from starting.
 const MOST_FILLS: u32 = 1024;
 const SEED: u64 = 1;
 
-/// What is trained, and on what.
+/// A program with its data and devices.
 pub(super) struct Stand<'a> {
     pub(super) devices: &'a dyn Devices,
     pub(super) program: &'a Program,
     pub(super) data: &'a Dataset,
 }
 
-/// A rank that makes steps.
+/// A rank that runs steps.
 pub(super) struct Rank<'a> {
     replica: Replica,
     program: &'a Program,
@@ -34,16 +34,16 @@ pub(super) struct Rank<'a> {
 
 /// Seconds of each task, step by step.
 pub(super) struct Laps {
-    /// Passes and the update of everything.
+    /// Passes and the update of all parameters.
     pub(super) tasks: Vec<(Op, Vec<f64>)>,
-    /// Updates, by parameters.
+    /// Updates, by number of parameters.
     pub(super) updates: Vec<(u64, Vec<f64>)>,
-    /// Two marks with nothing between them.
+    /// Two marks with nothing in between.
     pub(super) marks: Vec<f64>,
 }
 
 impl<'a> Stand<'a> {
-    /// The rank of that number, which says on which GPU it is.
+    /// The rank with this number, which determines its GPU.
     pub(super) fn rank(&self, rank: u32) -> Result<Rank<'a>, DeviceError> {
         let timed = |op: &&Op| matches!(op, Op::Load { .. } | Op::Compute { .. }) || op.update().is_some();
         let tasks = self.program.roles[0].tasks.iter().map(|task| &task.op).filter(timed).collect();
@@ -59,7 +59,7 @@ impl<'a> Stand<'a> {
 }
 
 impl Rank<'_> {
-    /// A whole step that nobody times.
+    /// Runs a whole step untimed.
     pub(super) fn step(&mut self) -> Result<(), ExecError> {
         for task in 0..self.tasks.len() {
             self.run(task)?;
@@ -68,7 +68,7 @@ impl Rank<'_> {
         Ok(self.replica.settle().map(drop)?)
     }
 
-    /// Hands over a step, with a mark before its load and one behind.
+    /// Submits a step, with a mark before its load and one after.
     pub(super) fn hand_over(&mut self) -> Result<(), ExecError> {
         for task in 0..self.tasks.len() {
             let loads = matches!(self.tasks[task], Op::Load { .. });
@@ -83,12 +83,12 @@ impl Rank<'_> {
         Ok(self.replica.seal()?)
     }
 
-    /// Of the step that was handed over first.
+    /// Waits for the oldest submitted step.
     pub(super) fn settle(&mut self) -> Result<Settled, DeviceError> {
         self.replica.settle()
     }
 
-    /// What each task takes, `steps` times.
+    /// Times each task, `steps` times.
     pub(super) fn laps(&mut self, steps: u32) -> Result<Laps, ExecError> {
         let parameters = self.program.model.parameter_elements();
         let parts = SHARES.map(|share| parameters / share);
@@ -119,7 +119,7 @@ impl Rank<'_> {
                 (Some(from), Some(to)) => to.saturating_duration_since(*from).as_secs_f64(),
                 _ => 0.0,
             };
-            // Half as long again as the step needs to be handed over.
+            // Delays the device for 1.5 times the time that submitting the step takes.
             let fill = (seconds(0) / f64::from(fills)).max(1e-6);
             fills = ((1.5 * handing / fill).ceil() as u32).clamp(1, MOST_FILLS);
             if step < WARM_UP {

@@ -1,12 +1,12 @@
-//! Tasks between marks beside a step that nobody marks, which the device is given as one graph.
+//! Scales task times measured between marks to a step without marks, which the device receives as one graph.
 
 use lockstep_models::{Op, median};
 
 use super::learners::Steps;
 use super::steps::Laps;
 
-/// What passes take in a whole step, relative to what they take one by one between marks: then a step's tasks come to what `alone`,
-/// a single learner, takes for a step, of which updates and loads take `beside` seconds. 1 where that is not known.
+/// The time of passes in a whole step relative to their sum between marks: scaled by it, a step's tasks add up to the
+/// step time of `alone`, a single learner, of which updates and loads take `beside` seconds. 1 where that is unknown.
 pub(super) fn share(laps: &Laps, alone: Option<&Steps>, beside: f64) -> f64 {
     let passes = laps.tasks.iter().filter(|(op, _)| matches!(op, Op::Compute { .. }));
     let one_by_one: f64 = passes.map(|(_, seconds)| median(seconds.clone())).sum();

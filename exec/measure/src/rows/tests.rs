@@ -1,4 +1,4 @@
-//! Tests of measured rows: the error of a run, its spread over seeds.
+//! Tests measured rows: the error of a run, its spread over seeds.
 
 mod caffe;
 
@@ -13,8 +13,8 @@ fn spread_by_hand() {
     assert_eq!(mean_and_deviation(&[1.0]), None);
 }
 
-/// The digits' perceptron trained for `epochs` epochs at a constant rate, where `more` says what else its experiment is, and the
-/// errors in percent that were seen on the way.
+/// The digits' perceptron trained for `epochs` epochs at a constant rate, with `more` settings, and the errors in
+/// percent during training.
 fn trained(epochs: u32, more: &str) -> (MeasuredRow, Vec<f64>) {
     let text = format!(
         "name = \"e\"\nmodel = \"mlp\"\ndata = \"mnist\"\nbatch_per_rank = 50\nepochs = {epochs}\n{more}\n\
@@ -29,7 +29,7 @@ fn trained(epochs: u32, more: &str) -> (MeasuredRow, Vec<f64>) {
     (rows.into_iter().next().unwrap(), seen)
 }
 
-/// Of the last five, or of all where there are fewer.
+/// The median of the last five, or of all where there are fewer.
 fn middle(errors: &[f64]) -> f64 {
     let mut sorted = errors[errors.len().saturating_sub(5)..].to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -45,7 +45,7 @@ fn the_error_of_a_run_is_the_median_of_its_last_five_epochs() {
     let after: Vec<f64> = (1..=7).map(|epochs| 100.0 * (1.0 - row(epochs, "").accuracy)).collect();
     let error = row(7, "").error_pct.unwrap();
     assert_eq!(error, middle(&after), "{after:?}");
-    // It is none of what it might be instead: the last one, the best, the mean, the median of all.
+    // It differs from the alternatives: the last one, the best, the mean, the median of all.
     let best = after.iter().copied().fold(f64::INFINITY, f64::min);
     let mut sorted = after.clone();
     sorted.sort_by(f64::total_cmp);
@@ -53,7 +53,7 @@ fn the_error_of_a_run_is_the_median_of_its_last_five_epochs() {
         assert_ne!(error, other, "{after:?}");
     }
     assert_eq!(row(3, "").error_pct, Some(middle(&after[..3])), "a run of three has three");
-    // A run that ends at its target has last epochs of its own.
+    // A run that ends at its target has its own last epochs.
     let best = after[..6].iter().copied().fold(f64::INFINITY, f64::min);
     let ends = after.iter().position(|error| *error == best).unwrap() + 1;
     let reached = row(7, &format!("target_accuracy = {}", 1.0 - best / 100.0 - 1e-9));
@@ -62,7 +62,7 @@ fn the_error_of_a_run_is_the_median_of_its_last_five_epochs() {
     assert_eq!(row(7, "target_accuracy = 1.0").error_pct, Some(error), "looking for a target changes nothing");
 }
 
-/// Where learners join a run is trained in several parts, of which each knows its own last epochs.
+/// Where learners join, a run is trained in several parts, each of which knows only its own last epochs.
 #[test]
 fn a_run_that_learners_joined_is_judged_by_its_last_five_epochs_too() {
     let (row, seen) = trained(8, "ranks = 1\nstrategy = \"sma\"\ngrowth = [\"2@4\"]");
@@ -73,7 +73,8 @@ fn a_run_that_learners_joined_is_judged_by_its_last_five_epochs_too() {
     assert_ne!(middle(&seen), (sorted[3] + sorted[4]) / 2.0, "not the median of all: {seen:?}");
 }
 
-/// Step times leave out as many steps as `warmup_steps` says, at most all but one; else a quarter of them, five at most.
+/// Step times leave out the first `warmup_steps` steps, at most all but one; by default a quarter of them, five at
+/// most.
 #[test]
 fn step_times_leave_the_warm_up_out() {
     for (steps, more, out) in [
@@ -88,7 +89,7 @@ fn step_times_leave_the_warm_up_out() {
         let (mut all, mut counted) = (Vec::new(), Vec::new());
         let note = |_: &Configuration, measured: &Measured| {
             counted = measured.run.timeline.step_times_s();
-            // The first step begins before its ranks are there and is never counted.
+            // The first step begins before its ranks are ready and is never counted.
             all = Timeline::of(measured.run.timeline.spans.clone(), 1).step_times_s();
         };
         let rows = rows(&experiment, &Operation::default(), &mut Launch::Threads, note).unwrap();

@@ -1,10 +1,11 @@
-//! What a trained sweep answers: for each arm the error after the last epoch, its mean over the seeds and that mean's interval.
+//! Summarises a trained sweep: for each arm the error after the last epoch, its mean over the seeds and that mean's
+//! interval.
 
 use lockstep_report::{ArmRow, EpochRow};
 
 use crate::convergence::reach;
 
-/// A row for each configuration of each arm, in the order in which they first stand in `rows`.
+/// A row for each configuration of each arm, in the order of first occurrence in `rows`.
 pub fn answer(rows: &[EpochRow]) -> Vec<ArmRow> {
     let ends: Vec<&EpochRow> = rows.iter().filter(|row| row.ends_run()).collect();
     let mut kinds: Vec<&EpochRow> = Vec::new();

@@ -1,7 +1,9 @@
-//! `RunsFile`: the rows of a trained sweep, CSV, a run's rows at a time, in a file that an interrupted sweep goes on with.
+//! `RunsFile`: writes the rows of a trained sweep as CSV, one run at a time, to a file from which an interrupted sweep
+//! resumes.
 //!
-//! A run's rows are one write, so whatever ends a sweep leaves whole runs and at most one that is torn, which is cut off. A
-//! row that no run of this sweep has is refused: it was made by another experiment, or by this one before it was changed.
+//! A run's rows are one write, so an interrupted sweep leaves whole runs and at most one torn run, which is cut off. A
+//! row that belongs to no run of this sweep is refused: it comes from another experiment, or from this one before it
+//! was changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Seek};
@@ -20,16 +22,17 @@ use super::plan::{Planned, share};
 pub struct RunsFile {
     lines: Lines,
     form: CsvForm<EpochRow>,
-    /// The rows of runs that are done.
+    /// The rows of completed runs.
     rows: Vec<EpochRow>,
 }
 
 impl RunsFile {
-    /// The file at `path` for the runs of `plan`, or for those of a shard, with the rows that it holds; one that does not exist
-    /// appears with the first run.
+    /// Opens the file at `path` for the runs of `plan`, or for those of a shard, and reads its rows; a new file is
+    /// created with the first run.
     ///
     /// # Errors
-    /// A name that is not `.csv`; a file of something else or in use, a row of another sweep or shard, a row that was changed.
+    /// A name that is not `.csv`; a file of another kind or in use, a row of another sweep or shard, a row that was
+    /// changed.
     pub fn open(path: &Path, plan: &[Planned], shard: Option<Shard>) -> Result<RunsFile, InputError> {
         if path.extension().is_none_or(|extension| extension != "csv") {
             return Err(wrong(path, "must end in .csv"));
@@ -48,7 +51,7 @@ impl RunsFile {
         Ok(RunsFile { lines, form, rows })
     }
 
-    /// Whether the rows of `planned` are there.
+    /// Whether it has the rows of `planned`.
     pub fn has(&self, planned: &Planned) -> bool {
         self.rows.iter().any(|row| row.run == planned.run)
     }
@@ -56,7 +59,7 @@ impl RunsFile {
     /// Adds the rows of a run.
     ///
     /// # Errors
-    /// A full disk, say; what was written of them is taken back.
+    /// For example a full disk; a partial write is undone.
     pub fn add(&mut self, rows: Vec<EpochRow>) -> Result<(), InputError> {
         let header = if self.lines.is_empty() { self.form.header() } else { String::new() };
         let text = rows.iter().map(|row| self.form.line(row));
@@ -66,10 +69,10 @@ impl RunsFile {
         Ok(())
     }
 
-    /// Writes the file at `path` anew, in one step, with these rows.
+    /// Rewrites the file at `path` atomically, with these rows.
     ///
     /// # Errors
-    /// A full disk, say; the file stays as it was.
+    /// For example a full disk; the file is left as it was.
     pub fn replace(path: &Path, rows: &[EpochRow]) -> Result<(), InputError> {
         let form = CsvForm::of(&EpochRow::default());
         write_atomically(ErrorPlace::Flag("out"), path, |file| {
@@ -78,13 +81,13 @@ impl RunsFile {
         })
     }
 
-    /// The rows of all runs that are done.
+    /// The rows of all completed runs.
     pub fn rows(&self) -> &[EpochRow] {
         &self.rows
     }
 }
 
-/// The rows of whole runs that stand in `text`, and the bytes up to their end.
+/// The rows of whole runs in `text`, and the number of bytes up to their end.
 fn known(
     path: &Path,
     text: &str,
@@ -113,7 +116,7 @@ fn known(
     };
     let header = form.header();
     if !text.starts_with(&header) {
-        // Torn by whatever ended the last run, unless it never was ours.
+        // Torn when the last run was interrupted, unless it was never our file.
         return if header.starts_with(text) { Ok((Vec::new(), 0)) } else { Err(foreign(0)) };
     }
     let (mut rows, mut run, mut whole, mut at) = (Vec::new(), Vec::new(), header.len(), header.len());
@@ -136,7 +139,7 @@ fn known(
         }
         at += line.len();
         if run.first().is_some_and(|first: &EpochRow| first.run != row.run) {
-            // Only what was torn has no end, and nothing follows that.
+            // Only a torn line has no end, and nothing follows it.
             return Err(foreign(number));
         }
         let ends = row.ends_run();

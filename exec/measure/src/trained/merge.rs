@@ -1,4 +1,4 @@
-//! Puts the files of a trained sweep's shards together, in the order in which one command trains all runs.
+//! Merges the files of a trained sweep's shards, in the order in which a single command trains all runs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,12 +10,12 @@ use lockstep_topology::InputError;
 use super::file::RunsFile;
 use super::plan::{Planned, share};
 
-/// Writes the rows of all runs of `plan` to `out`, beside which the files of its shards lie, and hands them back.
+/// Writes the rows of all runs of `plan` to `out`, from the shards' files beside it, and returns them.
 ///
 /// # Errors
-/// A shard without a file or with less than all its runs, a file of something else or in use; `out` stays as it was.
+/// A shard without a file or without all its runs, a file of another kind or in use; `out` is left as it was.
 pub fn merge(out: &Path, plan: &[Planned], shards: u32) -> Result<Vec<EpochRow>, InputError> {
-    // What is there must be of this sweep too.
+    // An existing file must be of this sweep too.
     RunsFile::open(out, plan, None)?;
     let mut runs: BTreeMap<String, Vec<EpochRow>> = BTreeMap::new();
     for shard in Shard::all(shards) {

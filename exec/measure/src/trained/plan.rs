@@ -1,4 +1,4 @@
-//! `Planned`: one run of a trained sweep, and what tells it from all others.
+//! `Planned`: describes one run of a trained sweep, with its identity.
 
 use lockstep_experiment::shard::Shard;
 use lockstep_experiment::trained::TrainedRun;
@@ -6,7 +6,7 @@ use lockstep_experiment::{Configuration, Experiment, Length, TransportKind};
 use lockstep_models::Target;
 use lockstep_topology::InputError;
 
-/// At most so many runs in a sweep.
+/// The most runs in a sweep.
 const MOST: u64 = 100_000;
 
 /// One run: a configuration of an arm with a seed.
@@ -14,20 +14,20 @@ const MOST: u64 = 100_000;
 pub struct Planned {
     /// Name of the arm.
     pub arm: String,
-    /// What the arm says.
+    /// The arm's experiment.
     pub experiment: Experiment,
-    /// What is trained and how.
+    /// What to train and how.
     pub configuration: Configuration,
-    /// Of initial parameters, of the order of the samples and of dropout.
+    /// Seed of initial parameters, of the order of samples and of dropout.
     pub seed: u64,
-    /// The first digits of the SHA-256 of everything that decides what it trains.
+    /// The first digits of the SHA-256 of all settings that determine the training.
     pub run: String,
 }
 
-/// All runs: for each seed all arms, each with all its configurations, so that a beginning compares all of them.
+/// All runs, ordered by seed, then arm, then configuration, so that even an incomplete sweep compares all arms.
 ///
 /// # Errors
-/// An arm that cannot be, one whose runs are not by epochs, one that is not the same each time.
+/// An invalid arm, one whose runs are not by epochs, or one that is not reproducible.
 pub fn plan(experiment: &Experiment) -> Result<Vec<Planned>, InputError> {
     let mut arms = Vec::new();
     for arm in experiment.arms() {
@@ -60,7 +60,8 @@ pub fn plan(experiment: &Experiment) -> Result<Vec<Planned>, InputError> {
                 experiment: own.clone(),
                 configuration: configuration.clone(),
                 seed,
-                // Without the version of lockstep: later ones continue older files, and each row names the command that made it.
+                // Excludes the version of lockstep: later versions continue older files, and each row names the command
+                // that made it.
                 run: TrainedRun { experiment: own, configuration, seed }.of_arm(arm).hash(),
             }));
         }

@@ -1,4 +1,4 @@
-//! One run of a trained sweep, and its rows: what was lost on the way, and how the model did after each epoch.
+//! Trains one run of a trained sweep, and makes its rows: training losses and the accuracy after each epoch.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::operation::{Operation, STALL_LIMIT};
 use crate::rows::lay_out;
 use crate::training::{Measured, Training};
 
-/// The samples of the last run, which the next one most often takes too.
+/// The samples of the last run, which the next one usually shares.
 #[derive(Default)]
 pub struct Data {
     last: Option<(String, Arc<(Dataset, Dataset)>)>,
 }
 
 impl Data {
-    /// Both parts of what `planned` is trained on.
+    /// Both parts of the data of `planned`.
     fn of(&mut self, planned: &Planned) -> Result<Arc<(Dataset, Dataset)>, InputError> {
         let (experiment, model) = (&planned.experiment, &planned.configuration.job.model);
         let key = format!("{} {} {}", experiment.data, experiment.augmentation, model.name());
@@ -41,15 +41,15 @@ impl Data {
     }
 }
 
-/// Trains `planned` and says how it did after each epoch; `command` is what asked for it. A run whose loss is no number has
-/// one row, which says in which step.
+/// Trains `planned` and returns its accuracy after each epoch; `command` is recorded. A run whose loss is not finite
+/// has one row, which names the step.
 ///
 /// # Errors
-/// Data that do not fit, a rank that panics or stalls.
+/// Data that do not fit, or a rank that panics or stalls.
 pub fn train(planned: &Planned, data: &mut Data, command: &str) -> Result<Vec<EpochRow>, Failure> {
     let data = data.of(planned)?;
     let loaded = Dataset::sizes((&data.0, &data.1));
-    // Where threads decode samples, these are tasks of the program, as many ahead as an experiment says.
+    // Where threads decode samples, this is done by tasks of the program, as many ahead as the experiment says.
     let initial = planned.experiment.initial_values(&planned.configuration.job.model)?.map(|(values, _)| values);
     let experiment = &Experiment { loaded: Some(loaded), initial, ..planned.experiment.clone() };
     let mut configurations = [planned.configuration.clone()];
@@ -79,7 +79,7 @@ pub fn train(planned: &Planned, data: &mut Data, command: &str) -> Result<Vec<Ep
     }
 }
 
-/// What all rows of a run have in common.
+/// The fields that all rows of a run share.
 fn blank(planned: &Planned, command: &str) -> EpochRow {
     let Planned { arm, experiment, configuration, seed, run } = planned;
     EpochRow {

@@ -1,4 +1,4 @@
-//! Tests of plans, of the file, and of what is read from it.
+//! Tests plans, the file, and reading it.
 
 use std::path::Path;
 
@@ -17,13 +17,13 @@ fn planned(text: &str) -> Result<Vec<Planned>, String> {
     plan(&experiment).map_err(|error| error.to_string())
 }
 
-/// Does the runs of `plan` that `path` lacks, `most` of them, and says what the file holds then.
+/// Trains up to `most` of the runs of `plan` that `path` lacks, and returns the file's content.
 fn go_on(path: &Path, plan: &[Planned], most: usize) -> String {
     let mut file = RunsFile::open(path, plan, None).unwrap();
     let left: Vec<&Planned> = plan.iter().filter(|planned| !file.has(planned)).collect();
     for planned in left.into_iter().take(most) {
         let rows = train(planned, &mut Data::default(), "test").unwrap();
-        // The only figure that two runs need not share.
+        // Clears the only figure that may differ between two runs.
         file.add(rows.into_iter().map(|row| EpochRow { step_time_s: None, ..row }).collect()).unwrap();
     }
     drop(file);
@@ -40,7 +40,7 @@ fn a_plan_has_a_run_for_each_seed_and_arm() {
     hashes.sort_unstable();
     hashes.dedup();
     assert_eq!(hashes.len(), 4);
-    // What decides what is trained makes another run; how many seeds there are does not.
+    // Settings that determine the training make another run; the number of seeds does not.
     let run = |text: &str| planned(text).unwrap()[0].run.clone();
     assert_eq!(run(&TEXT.replace("seeds = 2", "seeds = 5")), plan[0].run);
     for (old, new) in [("0.1\n", "0.2\n"), ("epochs = 2", "epochs = 3"), ("40+20", "40+30"), ("\"small\"", "\"other\"")]
@@ -67,7 +67,7 @@ fn what_cannot_be_is_refused_with_line_and_cure() {
     }
 }
 
-/// Whatever ends a sweep, the same command goes on to the same rows.
+/// However a sweep is interrupted, rerunning it gives the same rows.
 #[test]
 fn a_sweep_that_was_torn_goes_on_to_the_same_rows() {
     let kept = tempfile::tempdir().unwrap();
@@ -94,7 +94,8 @@ fn a_sweep_that_was_torn_goes_on_to_the_same_rows() {
     assert!(rows.iter().all(|row| row.error_mean_pct.is_some() && row.error_interval_pct.is_some()));
 }
 
-/// For any number of shards, trained in any order and interrupted anywhere, the merged file is that of one command.
+/// For any number of shards, trained in any order and interrupted anywhere, the merged file is that of a single
+/// command.
 #[test]
 fn merged_shards_are_the_whole_sweep() {
     let kept = tempfile::tempdir().unwrap();
@@ -180,7 +181,7 @@ fn a_file_of_something_else_is_left_alone() {
     assert!(error.contains("must end in .csv"), "{error}");
 }
 
-/// A rate that no net survives: one row that says in which step, and no mean over nothing.
+/// A learning rate at which any net diverges: one row that names the step, and no mean over nothing.
 #[test]
 fn a_run_that_diverges_is_a_row() {
     let text = TEXT.replace("learning_rate = 0.1", "learning_rate = 1e30").replace("epochs = 2", "epochs = 3");
@@ -192,7 +193,8 @@ fn a_run_that_diverges_is_a_row() {
     assert_eq!((arm.runs, arm.diverged, arm.error_mean_pct), (1, 1, None));
 }
 
-/// One learner, then two, then four: each epoch is as many steps as their batches make, α follows, and each seed is itself again.
+/// One learner, then two, then four: each epoch has as many steps as their batches give, α follows, and each seed is
+/// reproducible.
 #[test]
 fn learners_join_between_epochs() {
     let with = |keys: &str| TEXT.replace("accumulate = 2\n", "").replace("epochs = 2", keys);

@@ -1,4 +1,4 @@
-//! One segment of a training: a number of steps on the ranks of a launch, with watchdog, progress and metrics.
+//! Runs one segment of a training: a number of steps on the ranks of a launch, with watchdog, progress and metrics.
 
 use lockstep_exec::{
     Arenas, Evaluations, ExecError, Flight, InjectedFault, Observer, Order, RunOptions, Snapshot, State,
@@ -15,20 +15,20 @@ use crate::launch::Launch;
 use crate::metrics::training;
 use crate::run_failure::run_failure;
 
-/// Steps at the start that statistics leave out, where there are more.
+/// Most steps at the start that are left out of statistics.
 const WARM_UP: u32 = 5;
 
-/// What one call of [`Training::segment`] does of a training.
+/// The part of a training in one call of [`Training::segment`].
 pub(super) struct Part<'a> {
     /// Optimizer steps.
     pub(super) steps: u32,
-    /// Steps that were done before, as progress counts them.
+    /// Steps done before, as progress counts them.
     pub(super) first: u64,
-    /// What an earlier segment left.
+    /// The state left by an earlier segment.
     pub(super) start: Option<&'a State>,
 }
 
-/// Shows and keeps what happens in a segment.
+/// Reports progress and saves checkpoints during a segment.
 struct Follower<'a> {
     of: Training<'a>,
     progress: &'a Progress,
@@ -40,7 +40,7 @@ struct Follower<'a> {
     global_batch: u64,
     /// Steps before this segment, as progress counts them.
     before: u64,
-    /// Steps before this run, and when it is over, since training began.
+    /// Steps since training began, before this run and at its end.
     first: u64,
     all: u64,
 }
@@ -115,7 +115,7 @@ impl Training<'_> {
             all: first + u64::from(steps),
         };
         let replay = experiment.replay.as_deref().map(|claims| claims_from(claims, first));
-        // A training that goes on has its weights already.
+        // A resumed training has its weights already.
         let begun = match (&operation.resumed, start, &experiment.initial) {
             (None, None, Some(values)) => Some(State::beginning(&program, seed, values)),
             _ => None,

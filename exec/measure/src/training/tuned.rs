@@ -1,8 +1,8 @@
-//! The auto-tuner on a run: segments of iterations, each with another number of learners, a barrier and a new program between
-//! two of them (Koliousis et al. 2019, §4.4).
+//! Runs the auto-tuner during training: segments of iterations, each with another number of learners, with a barrier
+//! and a new program between them (Koliousis et al. 2019, §4.4).
 //!
-//! What learners, their average model and the position in the data are is carried over; a learner that is new begins at the
-//! average model, and α follows their number.
+//! Learners, their average model and the position in the data are carried over; a new learner starts from the average
+//! model, and α follows their number.
 
 use lockstep_exec::State;
 use lockstep_experiment::{Length, TransportKind};
@@ -15,14 +15,14 @@ use crate::devices::devices;
 use crate::launch::Launch;
 use crate::run_failure::run_failure;
 
-/// Iterations that an observation takes; the first ones, in which memory is new, do not count.
+/// Iterations per observation; the first ones, in which memory is new, do not count.
 const SEGMENT: u32 = 20;
 
 impl Training<'_> {
-    /// Trains as [`Training::run`] does, while the tuner finds the number of learners.
+    /// Trains as [`Training::run`] does, while the tuner searches for the number of learners.
     ///
     /// # Errors
-    /// As there; ranks of several processes, and a log that this run does not follow.
+    /// As there; ranks of several processes, and a log that does not fit this run.
     pub(super) fn tuned(self, launch: &mut Launch) -> Result<Option<Measured>, Failure> {
         let Training { experiment, configuration, seed, data, .. } = self;
         if experiment.transport == TransportKind::Mpi {
@@ -61,7 +61,7 @@ impl Training<'_> {
             });
             let count = if tuner.settled() { left } else { SEGMENT.min(left) };
             let last = count == left;
-            // The state is also what a run that is over already would have left.
+            // The state is also what a run that has already ended would have left.
             let held_out = self.held_out.filter(|_| last);
             let part = Part { steps: count.max(1), first: losses.len() as u64, start: state.as_ref() };
             let Some(mut measured) = (Training { held_out, ..tuned }).segment(launch, part)? else { return Ok(None) };
@@ -91,7 +91,7 @@ impl Training<'_> {
         }
     }
 
-    /// How many learners each device here takes: four on a core, as many as the memory of the devices holds.
+    /// The most learners per device of this machine: four per core, as far as memory holds them.
     fn most_here(&self) -> Result<u32, Failure> {
         let Training { experiment, configuration, .. } = self;
         let program = self.program()?;

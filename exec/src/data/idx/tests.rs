@@ -1,4 +1,4 @@
-//! Folders of IDX files: what is written is read again, and every kind of damage is named.
+//! Tests folders of IDX files: what is written is read back, and every kind of damage is named.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use lockstep_models::Shape;
 
 use super::*;
 
-/// A folder of its own that goes when it is dropped.
+/// A folder that is removed when it is dropped.
 struct Folder(PathBuf);
 
 impl Folder {

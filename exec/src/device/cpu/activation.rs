@@ -1,4 +1,4 @@
-//! Functions of one element: sigmoid and tanh here, others in files of their own.
+//! Applies functions of one element: sigmoid and tanh here, others in files of their own.
 
 use std::marker::PhantomData;
 
@@ -12,7 +12,7 @@ use crate::workspace::Workspace;
 /// Elements one tile covers.
 const TILE: usize = 16 * 1024;
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     match of.layer {
         Layer::Sigmoid => Some(Activation::<Sigmoid>::boxed(of.threads)),
@@ -23,13 +23,13 @@ pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
 
 /// A function of one element. `exp` and `tanh` are the platform's, whose last bit may differ elsewhere.
 pub(crate) trait Curve: Send + Sync + 'static {
-    /// Whether its slope follows from the input; else it follows from the output.
+    /// Whether its derivative is computed from the input; else it is computed from the output.
     const FROM_INPUT: bool;
 
     /// The output.
     fn value(x: f32) -> f32;
 
-    /// The slope where the input, or the output, is `at`.
+    /// The derivative where the input, or the output, is `at`.
     fn slope(at: f32) -> f32;
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Activation<C> {
 }
 
 impl<C: Curve> Activation<C> {
-    /// The head of the layer.
+    /// The layer as a head.
     pub(crate) fn boxed(threads: &Threads) -> Box<dyn Head> {
         Box::new(Activation::<C> { threads: threads.clone(), curve: PhantomData })
     }

@@ -1,7 +1,7 @@
-//! Batch normalisation (Ioffe & Szegedy 2015, Algorithm 1 and the gradients of §3).
+//! Computes batch normalisation (Ioffe & Szegedy 2015, Algorithm 1 and the gradients of §3).
 //!
-//! A thread has a channel's whole batch to itself, so no sum crosses threads. Sums run in f32 inside a plane and in f64 over
-//! the planes; those of sixteen planes side by side are the same sums, so the layout changes no bit.
+//! Each channel's whole batch is processed by one thread, so no sum crosses threads. Sums run in f32 inside a plane and
+//! in f64 over the planes; those of sixteen interleaved planes are the same sums, so the layout changes no bit.
 
 mod sums;
 
@@ -19,7 +19,7 @@ use sums::{slopes, sums};
 /// Channels of one tile where planes are smaller than a cache line, so that tiles do not share lines.
 const SMALL: usize = 16;
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let &Layer::BatchNorm(Settings { epsilon, momentum }) = of.layer else { return None };
     let (channels, relu, threads) = (of.channels(), of.tail.relu, of.threads.clone());
@@ -35,7 +35,7 @@ struct BatchNorm {
     momentum: f32,
     relu: bool,
     threads: Threads,
-    /// Of input, output and their gradients.
+    /// The layout of input, output and their gradients.
     layout: Layout,
     /// Per channel: the batch's mean and 1 / √(variance + ε).
     batch: Vec<(f32, f32)>,
@@ -46,7 +46,8 @@ impl BatchNorm {
         if self.plane >= SMALL { 1 } else { SMALL }
     }
 
-    /// The parts of `channels` in a tensor of `elements`, in the order of the samples: the channel, and a plane or sixteen of them.
+    /// The parts of `channels` in a tensor of `elements`, in the order of the samples: the channel, and a plane or
+    /// sixteen of them.
     fn parts(
         &self,
         channels: std::ops::Range<usize>,
@@ -92,7 +93,7 @@ impl Head for BatchNorm {
             let (means, variances, batch) =
                 unsafe { (means.part(range.clone()), variances.part(range.clone()), shared.part(range.clone())) };
             let parts = || this.parts(range.clone(), elements);
-            // The weight of what the running statistics were.
+            // The weight of the old running statistics.
             let keep = match mode {
                 Mode::Train => Some(this.momentum),
                 Mode::Statistics { batch } => Some(batch as f32 / (batch as f32 + 1.0)),

@@ -1,4 +1,4 @@
-//! A summand per channel.
+//! Adds a bias per channel.
 
 use lockstep_models::Layer;
 
@@ -8,7 +8,7 @@ use super::{Forward, Gradients, Head, Wanted};
 use crate::simd::{add_into, sum, wide};
 use crate::workspace::{Workspace, bytes};
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let Layer::Bias = of.layer else { return None };
     let (channels, plane, threads) = (of.channels(), of.plane(), of.threads.clone());
@@ -41,7 +41,7 @@ impl Head for Bias {
         });
     }
 
-    /// Sums a sample at a time, as a dense layer does with the gradient of its bias.
+    /// Sums one sample at a time, as a dense layer does with the gradient of its bias.
     fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let Gradients { d_output, d_parameters, .. } = of;
         if let Some((d_parameters, accumulate)) = d_parameters {

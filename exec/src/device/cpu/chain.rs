@@ -1,4 +1,4 @@
-//! A chain of layers as one kernel or loss of a rank, with the tensors that it reads and gives.
+//! Binds a chain of layers to one kernel or loss of a rank, with the tensors that it reads and writes.
 
 use std::ops::Range;
 
@@ -10,25 +10,25 @@ use crate::device::Blueprint;
 /// What a chain computes.
 pub(super) enum Work {
     Kernel(Kernel),
-    /// A loss, and what it counts in the sum of losses.
+    /// A loss, and its weight in the sum of losses.
     Loss(CrossEntropy, f32),
-    /// Nothing here: other ranks run it.
+    /// Nothing: other ranks run it.
     Elsewhere,
 }
 
-/// One kernel or loss, what it reads and gives, and where its parameters are.
+/// One kernel or loss, its tensors, and the place of its parameters.
 pub(super) struct Chain {
     pub(super) work: Work,
     pub(super) inputs: Vec<LayerId>,
     pub(super) output: LayerId,
     pub(super) parameters: Range<usize>,
-    /// Where their gradients lie.
+    /// The place of their gradients.
     pub(super) gradients: Range<usize>,
     pub(super) statistics: Range<usize>,
 }
 
 impl Chain {
-    /// That of the chain number `index` of a blueprint.
+    /// Chain number `index` of a blueprint.
     pub(super) fn new(of: &Blueprint<'_>, index: usize, threads: &Threads) -> Chain {
         let (plan, model): (_, &Model) = (&of.chains[index], &of.program.model);
         let (head, last) = (model.node(plan.layers[0]), plan.layers[plan.layers.len() - 1]);

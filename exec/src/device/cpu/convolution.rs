@@ -1,8 +1,9 @@
-//! 2-d convolution as matrix products over unfolded images, with the chain's tail applied while a result is in the cache.
+//! Computes 2-d convolutions as matrix products over unfolded images, with the chain's tail applied while a result is
+//! in the cache.
 //!
-//! The batch is cut into groups of images whose unfolded form stays in the second-level cache; a large image is unfolded in
-//! blocks of rows. Weight gradients are summed group after group inside a few fixed segments of the batch, then segment after
-//! segment. All sizes depend on the layer alone, never on the threads.
+//! The batch is cut into groups of images whose unfolded form stays in the second-level cache; a large image is
+//! unfolded in blocks of rows. Weight gradients are summed group after group within a few fixed segments of the batch,
+//! then segment after segment. All sizes depend on the layer alone, never on the threads.
 
 use lockstep_models::{Conv2d, Layer, Shape};
 
@@ -19,12 +20,12 @@ use crate::workspace::{Workspace, bytes};
 
 /// Elements of an unfolded group that stay in the second-level cache beside the products (512 KiB of 1 MiB).
 const CACHED: usize = 128 * 1024;
-/// Parts of the batch whose weight gradients are summed apart; at most this many threads help there.
+/// Segments of the batch whose weight gradients are summed separately; at most this many threads take part.
 const SEGMENTS: usize = 4;
-/// Parameters summed by one tile over the segments.
+/// Parameters that one tile sums over the segments.
 const SUM_TILE: usize = 8192;
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let Layer::Conv2d(layer) = of.layer else { return None };
     let &Wanted { output, tail, samples, threads, .. } = of;
@@ -50,7 +51,7 @@ pub(crate) struct Convolution {
     images: usize,
     rows: usize,
     threads: Threads,
-    /// Per output element: the place of the maximum, with pooling.
+    /// Per output element, with pooling: the place of the maximum.
     best: Vec<u32>,
 }
 
@@ -101,21 +102,21 @@ impl Convolution {
         self.channels / self.groups * self.window.taps()
     }
 
-    /// What a thread needs: unfolded columns, products, images of gradients.
+    /// Scratch of a thread: unfolded columns, products, gradients of images.
     fn scratch_sizes(&self) -> (usize, usize, usize) {
         let columns = self.depth() * self.images * self.rows * self.window.output.1;
         let products = self.out_channels * self.images * self.window.output_size();
         (columns, products, self.images * self.channels * self.window.input_size())
     }
 
-    /// Elements of a backward pass' workspace, with all gradients: what the threads need, and a gradient of all parameters per
-    /// segment.
+    /// Elements of a backward pass's workspace, with all gradients: the threads' scratch, and a gradient of all
+    /// parameters per segment.
     pub(crate) fn workspace(&self, samples: usize) -> [usize; 2] {
         let (columns, products, d_images) = self.scratch_sizes();
         [self.threads.count() * (columns + products + d_images), self.segments(samples).1 * self.parameters()]
     }
 
-    /// Groups of images in a segment, and segments.
+    /// Groups of images in a segment, and number of segments.
     fn segments(&self, samples: usize) -> (usize, usize) {
         let groups = samples.div_ceil(self.images);
         let groups_per_segment = groups.div_ceil(SEGMENTS);
@@ -146,7 +147,7 @@ impl Convolution {
         }
     }
 
-    /// The unfolded channel group of all images of `input`; a single image under a 1 × 1 filter is that already.
+    /// The unfolded channel group of all images of `input`; for a single image under a 1 × 1 filter, the image itself.
     fn unfold<'a>(
         &self,
         input: &'a [f32],
@@ -217,7 +218,7 @@ impl Convolution {
         }
     }
 
-    /// Writes the gradient towards a group's images.
+    /// Writes the gradient of a group's images.
     fn data_gradient(&self, weights: &[f32], columns: &mut [f32], d_products: &[f32], d_images: &mut [f32]) {
         let (plane, channels) = (self.window.input_size(), self.channels / self.groups);
         let images = d_images.len() / (self.channels * plane);
@@ -327,7 +328,7 @@ impl Head for Convolution {
         });
         if let Some((d_parameters, accumulate)) = of.d_parameters {
             self.threads.each_chunk(d_parameters, SUM_TILE, |_, range, d_parameters| {
-                // SAFETY: each chunk has its own range, and segments lie behind each other.
+                // SAFETY: each chunk has its own range, and segments follow one another.
                 let part = |segment: usize| unsafe {
                     shared_partial.part(segment * per_segment + range.start..segment * per_segment + range.end)
                 };

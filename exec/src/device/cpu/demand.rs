@@ -1,10 +1,10 @@
-//! How large a workspace the kernels of a program want, known before any of them runs.
+//! Computes the workspace that the kernels of a program need, before any of them runs.
 
 use lockstep_models::Program;
 
 use super::{ChainLayer, Kernel, Threads};
 
-/// Bytes of the workspace that the kernels of a rank share: what the neediest of them wants.
+/// Bytes of the workspace that the kernels of a rank share: the largest demand of any of them.
 pub fn workspace_bytes(program: &Program, threads: &Threads) -> usize {
     let (model, samples) = (&program.model, program.batch_per_rank as usize);
     let of_chain = |layers: &Vec<_>| {

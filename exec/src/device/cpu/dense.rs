@@ -1,4 +1,4 @@
-//! The fully connected layer: three matrix products, each cut into fixed tiles of its result.
+//! Computes the fully connected layer: three matrix products, each cut into fixed tiles of its result.
 
 use lockstep_models::Layer;
 
@@ -15,7 +15,7 @@ const TILE: usize = 256;
 /// Elements of one tile of the weight gradient, where rows are long.
 const WEIGHT_TILE: usize = 256 * 1024;
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let Layer::Dense(layer) = of.layer else { return None };
     let (inputs, outputs, relu) = (size(of.input()), layer.out_features as usize, of.tail.relu);
@@ -37,14 +37,14 @@ impl Dense {
         (WEIGHT_TILE / self.inputs).clamp(32, TILE)
     }
 
-    /// Elements of a backward pass' workspace: per thread a tile of a product; the gradient before the ReLU; the gradient of
-    /// the bias.
+    /// Elements of a backward pass's workspace: per thread a tile of a product; the gradient before the ReLU; the
+    /// gradient of the bias.
     pub(crate) fn workspace(&self, samples: usize) -> [usize; 3] {
         let masked = if self.relu { samples * self.outputs } else { 0 };
         [self.threads.count() * self.per_worker(samples), masked, self.outputs]
     }
 
-    /// A tile of a product.
+    /// Elements of a thread's tile of a product.
     fn per_worker(&self, samples: usize) -> usize {
         (samples * TILE).max(self.weight_rows() * self.inputs)
     }

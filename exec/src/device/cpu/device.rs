@@ -1,4 +1,4 @@
-//! The CPU as a rank's device: its kernels on buffers and tensors in host memory. What it is told is done when it answers.
+//! Implements a rank's CPU device: kernels on buffers and tensors in host memory. Every call is synchronous.
 
 use std::ops::Range;
 
@@ -16,12 +16,13 @@ use crate::device::{
     Values,
 };
 
-/// Elements of a step that one thread moves at once; half of a core's second cache holds their four tensors.
+/// Elements of an update that one thread processes at once; their four tensors fill half of a core's second-level
+/// cache.
 const TILE: usize = 1 << 14;
 
-/// What a micro-batch in flight has of its own.
+/// The state of a micro-batch in flight.
 struct Context {
-    /// Kernels, with what they keep between their passes.
+    /// Kernels, with what they keep between passes.
     chains: Vec<Chain>,
     tensors: Tensors,
     labels: Vec<u32>,
@@ -37,7 +38,7 @@ impl Context {
         Context { chains, tensors, labels: Vec::new(), places: Vec::new() }
     }
 
-    /// One of no micro-batch.
+    /// The state without a micro-batch.
     fn empty(of: &Blueprint<'_>) -> Context {
         Context { chains: Vec::new(), tensors: Tensors::new(0, 0, of.arenas), labels: Vec::new(), places: Vec::new() }
     }
@@ -46,10 +47,10 @@ impl Context {
 /// One rank's memory and kernels.
 pub struct Cpu {
     buffers: Buffers,
-    /// The micro-batch at hand, and which of those in flight that is.
+    /// The current micro-batch, and its index among those in flight.
     at_hand: Context,
     context: usize,
-    /// The others in flight; empty in the place of the one at hand.
+    /// The others in flight; the current one's entry is empty.
     others: Vec<Context>,
     decays: Decays,
     threads: Threads,
@@ -132,8 +133,8 @@ impl Compute for Cpu {
                 let (w, g) = (self.buffers.of_layers(), self.buffers.arena(Buffer::Gradients));
                 // SAFETY: no message is in flight on parameters that a layer reads.
                 let w = unsafe { w.slice(of.parameters.clone()) };
-                // SAFETY: exchanges of these gradients start after this task, by the program's order, and those of whatever lay here
-                // before ended before its update, which comes before this task.
+                // SAFETY: exchanges of these gradients start after this task, by the program's order, and exchanges of
+                // earlier contents of this memory ended before their update, which comes before this task.
                 let own = |adds| (unsafe { g.slice_mut(of.gradients.clone()) }, adds);
                 kernel.swap_workspace(&mut workspace);
                 kernel.backward(inputs, y, w, d_output, &mut d_inputs, pass.d_parameters.map(own));
@@ -173,8 +174,8 @@ impl Compute for Cpu {
             let (part, decays) = (&tiles[tile].0, tiles[tile].1);
             let slice = |of: &BoundBuffer| {
                 let (arena, place) = (buffers.arena(of.buffer), buffers.place(of.buffer, part));
-                // SAFETY: no two tiles overlap, and a formula's buffers are several. By the program's order no exchange is in flight
-                // on what a task writes, nor writes what it reads.
+                // SAFETY: no two tiles overlap, and a formula's buffers are distinct. By the program's order no
+                // exchange is in flight on what a task writes, nor writes what it reads.
                 unsafe {
                     if of.written { Slice::Written(arena.slice_mut(place)) } else { Slice::Read(arena.slice(place)) }
                 }
@@ -190,7 +191,8 @@ impl Compute for Cpu {
         match (from, to) {
             (Spot::Buffer(from), Spot::Buffer(to)) => self.buffers.copy(of, *from, *to),
             (Spot::Buffer(from), Spot::Tensor(to)) => {
-                // SAFETY: no message is in flight on what a copy writes, and nobody writes what it reads, by the program's order.
+                // SAFETY: by the program's order no message is in flight on what a copy writes, and nothing writes what
+                // it reads.
                 let from = unsafe { self.buffers.arena(*from).slice(0..read as usize) };
                 move_rows(of, from, self.at_hand.tensors.tensor_mut(to));
             }

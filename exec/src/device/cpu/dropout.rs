@@ -1,7 +1,7 @@
-//! Dropout (Srivastava et al. 2014): seeded zeros in training, nothing in evaluation.
+//! Computes dropout (Srivastava et al. 2014): seeded zeros in training, nothing in evaluation.
 //!
-//! Each sample draws from a stream of its own, chosen by seed, layer and the sample's place in the run, so the elements that
-//! fall do not depend on which rank or micro-batch the sample is in, nor on threads.
+//! Each sample draws from a stream of its own, selected by seed, layer and the sample's place in the run, so the
+//! dropped elements do not depend on the sample's rank or micro-batch, nor on threads.
 
 use lockstep_models::Layer;
 use rand_chacha::rand_core::Rng;
@@ -12,7 +12,7 @@ use crate::data::random::{Purpose, stream_within};
 use crate::simd::put;
 use crate::workspace::Workspace;
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let Layer::Dropout(layer) = of.layer else { return None };
     let (rate, size, threads) = (layer.rate, size(of.input()), of.threads.clone());
@@ -26,21 +26,21 @@ struct Dropout {
     size: usize,
     threads: Threads,
     draw: Draw,
-    /// Places of the samples, where they do not follow each other.
+    /// Places of the samples, where they are not consecutive.
     places: Vec<u64>,
     /// Per element: 1 if it was kept.
     kept: Vec<u8>,
 }
 
 impl Dropout {
-    /// What a kept element is multiplied with.
+    /// The factor of kept elements.
     fn factor(&self) -> f32 {
         1.0 / (1.0 - self.rate)
     }
 }
 
 impl Head for Dropout {
-    /// An element falls if its 32 random bits, as a number, are below rate · 2³².
+    /// Drops an element if its 32 random bits, as a number, are below rate · 2³².
     fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
         let Forward { mode, output, .. } = of;
         let input = of.inputs[0];

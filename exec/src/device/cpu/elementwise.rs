@@ -1,4 +1,4 @@
-//! Layers whose output elements depend on one element of each input: add, ReLU, flatten (a copy), and concat.
+//! Computes layers whose output elements depend on one element of each input: add, ReLU, flatten (a copy), and concat.
 
 use lockstep_models::Layer;
 
@@ -9,7 +9,7 @@ use super::{Forward, Gradients, Head, Wanted, size};
 use crate::simd::{add_into, put, wide};
 use crate::workspace::Workspace;
 
-/// Elements one tile covers.
+/// Elements of one tile.
 const TILE: usize = 16 * 1024;
 
 /// `target = gradient`, or `target += gradient` when `accumulate`.
@@ -22,7 +22,7 @@ pub(crate) fn merge(target: &mut [f32], gradient: &[f32], accumulate: bool) {
     }
 }
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let threads = of.threads.clone();
     match of.layer {
@@ -35,7 +35,7 @@ pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     }
 }
 
-/// The sum of one or more inputs, rectified or not; ReLU is the rectified and flatten the plain sum of one.
+/// The sum of one or more inputs, rectified or not. ReLU is the rectified sum of one input, flatten the plain one.
 pub(crate) struct Sum {
     relu: bool,
     threads: Threads,
@@ -60,7 +60,7 @@ impl Head for Sum {
                 output.copy_from_slice(first);
                 others.next();
             }
-            // The last one is added and rectified in one go.
+            // The last one is added and rectified in one pass.
             let mut last = others.next();
             for next in others {
                 add_into(output, last.replace(next).unwrap_or_default());
@@ -74,7 +74,7 @@ impl Head for Sum {
         });
     }
 
-    /// Gradients towards all inputs, tile by tile, so that each tile's is read from memory once.
+    /// Computes the gradients of all inputs, tile by tile, so that each tile of the output's is read from memory once.
     fn backward(&mut self, of: Gradients<'_, '_>, _: &mut Workspace) {
         let len = of.d_output.len();
         let targets = of.d_inputs.iter_mut().flatten().map(|(d_input, adds)| (Disjoint::new(d_input), *adds));

@@ -4,21 +4,21 @@ use lockstep_models::{BoundFormula, BoundTerm, Formula};
 
 use crate::simd::wide;
 
-/// Elements of a block: those of all operands lie in the first cache until the formula is through with them.
+/// Elements of a block: those of all operands stay in the first-level cache while the formula is evaluated.
 const BLOCK: usize = 512;
 
-/// What a formula may take: its buffers, and then as many intermediate results.
+/// The most operands of a formula: its buffers, and as many intermediate results.
 const OPERANDS: usize = 2 * Formula::MOST_OPERANDS;
 
 /// A range of one of a formula's buffers.
 #[derive(Debug, Default)]
 pub enum Slice<'a> {
-    /// None: the place of an operand that is being written.
+    /// None: a stand-in for an operand that is being written.
     #[default]
     Nothing,
-    /// One that the formula only reads.
+    /// A buffer that the formula only reads.
     Read(&'a [f32]),
-    /// One that it writes.
+    /// A buffer that it writes.
     Written(&'a mut [f32]),
 }
 
@@ -40,8 +40,8 @@ impl Slice<'_> {
     }
 }
 
-/// Evaluates `formula` element by element; `buffers` are ranges of its buffers, in its order and of one length. Weight decay
-/// spares the range unless it `decays`.
+/// Evaluates `formula` element by element; `buffers` are ranges of its buffers, in its order and of equal length.
+/// Weight decay applies only if `decays`.
 ///
 /// ```
 /// # use lockstep_exec::device::cpu::{Slice, evaluate};
@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// The optimizer's step on w and v, by its formula.
+    /// The optimizer's update of w and v, by its formula.
     fn update(step: &SgdStep, decays: bool, w: &mut [f32], v: &mut [f32], g: &[f32]) {
         let of = Optimizer::update(1.0, false).bind(&(*step).into());
         evaluate(&of, decays, &mut [Slice::Read(g), Slice::Written(w), Slice::Written(v)]);
@@ -130,8 +130,8 @@ mod tests {
         }
     }
 
-    /// At rates that are powers of two Eq. 10 with its correction gives the weights of Eq. 9 to the bit, whatever the rate
-    /// does; v is then η·u.
+    /// At rates that are powers of two Eq. 10 with its correction gives the weights of Eq. 9 to the bit, however the
+    /// rate changes; v is then η·u.
     #[test]
     fn both_forms_are_one_method() {
         for nesterov in [false, true] {
@@ -153,8 +153,8 @@ mod tests {
     }
 
     proptest! {
-        /// The formula gives the bits of its definition in scalars (Goyal et al. 2017, Eq. 9 and 10; Sutskever et al. 2013 for Nesterov's),
-        /// in all forms, with gradients that are scaled or not, over several blocks and a part of one.
+        /// The formula gives the bits of its definition in scalars (Goyal et al. 2017, Eq. 9 and 10; Sutskever et al.
+        /// 2013 for Nesterov's), in all forms, with gradients scaled or not, over several blocks and a part of one.
         #[test]
         fn updates_are_their_definition(
             (rate, keep, momentum, weight_decay) in (0.001f32..1.0, 0.0f32..1.0, 0.0f32..1.0, prop_oneof![Just(0.0f32), 0.0f32..0.5]),

@@ -1,11 +1,11 @@
-//! GELU by its tanh approximation, whose slope follows from its input.
+//! Computes GELU by its tanh approximation, with the derivative from its input.
 
 use lockstep_models::Layer;
 
 use super::activation::{Activation, Curve};
 use super::{Head, Wanted};
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     matches!(of.layer, Layer::Gelu).then(|| Activation::<Gelu>::boxed(of.threads))
 }

@@ -1,9 +1,9 @@
-//! 2-d convolution over sixteen images at a time, kept side by side as `[channel, row, column, image]` with the padding's zeros.
-//! Products are sums over taps, or, for most 3 × 3 filters, those of [`super::winograd`].
+//! Computes 2-d convolutions of sixteen images at a time, interleaved as `[channel, row, column, image]` with the
+//! padding's zeros. Products are sums over taps, or, for most 3 × 3 filters, those of [`super::winograd`].
 //!
-//! It serves batches that fill most of the sixteens; the others, and large images, go through [`super::convolution`]. Sixteens
-//! follow one another in the order of the batch, and inside one a thread has whole channels to itself, so the sums of a
-//! gradient have one order whatever the threads.
+//! It is used for batches that fill most of the sixteens; other batches, and large images, use [`super::convolution`].
+//! Sixteens are processed in the order of the batch, and within one a thread processes whole channels, so the sums of a
+//! gradient have one reduction order for any number of threads.
 
 mod backward;
 mod forward;
@@ -24,14 +24,14 @@ use crate::simd::has_sixteens;
 use crate::workspace::Sixteen;
 use crate::workspace::Workspace;
 
-/// Elements of sixteen images' input or output beyond which the caches no longer serve them.
+/// Elements of sixteen images' input or output beyond which the caches are too small.
 const CACHED: usize = 1 << 20;
 
 /// A convolution with its tail.
 pub(crate) struct Interleaved {
     window: Window,
-    /// Zeros above and below, left and right of an input plane, and its height and width with them; Winograd's products need
-    /// none.
+    /// Zeros above and below, left and right of an input plane, and its height and width with them; Winograd's products
+    /// need none.
     padding: (usize, usize),
     padded: (usize, usize),
     channels: usize,
@@ -40,13 +40,13 @@ pub(crate) struct Interleaved {
     tail: Tail,
     /// Elements of one output plane, after the tail.
     out_plane: usize,
-    /// Where each element of an input plane lies in the padded one.
+    /// The place in the padded plane of each element of an input plane.
     inside: Vec<u32>,
-    /// 0, 1, 2 …, as many as a plane before or behind the tail has.
+    /// 0, 1, 2 …, as many as a plane before or after the tail has.
     dense: Vec<u32>,
     offsets: Offsets,
     winograd: Option<(Winograd, WeightGradient)>,
-    /// Of the input and its gradient, and of those behind the tail.
+    /// Layouts of the input and its gradient, and of those after the tail.
     input: Layout,
     output: Layout,
     threads: Threads,
@@ -55,8 +55,8 @@ pub(crate) struct Interleaved {
 }
 
 impl Interleaved {
-    /// Whether this is the better way for `layer`: one channel group, sixteens at least two thirds full, images that the
-    /// second-level cache holds, and a processor with AVX-512.
+    /// Whether this is faster for `layer`: one channel group, sixteens at least two thirds full, images that fit in the
+    /// second-level cache, and a processor with AVX-512.
     pub(crate) fn suits(layer: &Conv2d, input: Shape, output: Shape, samples: usize) -> bool {
         let elements = |shape: Shape| super::size(shape) * IMAGES;
         let filled = 3 * samples >= 2 * samples.next_multiple_of(IMAGES);
@@ -112,8 +112,8 @@ impl Interleaved {
         (self.channels * self.window.input_size(), self.out_channels * self.out_plane)
     }
 
-    /// Lines of a forward pass' workspace: one sixteen of images, Winograd's products, what a thread needs (products of a block
-    /// of channels and a plane behind the tail), Winograd's own two.
+    /// Lines of a forward pass's workspace: one sixteen of images, Winograd's products, a thread's scratch (products of
+    /// a block of channels and a plane after the tail), Winograd's own two.
     fn forward_workspace(&self) -> [usize; 5] {
         let images = self.channels * self.padded.0 * self.padded.1;
         let outputs = self.winograd.as_ref().map_or(0, |_| self.out_channels * self.window.output_size());
@@ -121,8 +121,8 @@ impl Interleaved {
         [images, outputs, self.threads.count() * self.per_worker(), filters, tiles]
     }
 
-    /// Lines of a backward pass' workspace: one sixteen of images, the gradient towards it, that before the tail (whole blocks of
-    /// channels), what threads need, the gradient of all parameters, Winograd's own: filters, tiles, sums.
+    /// Lines of a backward pass's workspace: one sixteen of images, its gradient, the gradient before the tail (whole
+    /// blocks of channels), the threads' scratch, the gradient of all parameters, Winograd's own: filters, tiles, sums.
     pub(crate) fn workspace(&self) -> [usize; 8] {
         let [images, _, per_workers, filters, tiles] = self.forward_workspace();
         let d_products = self.out_channels.next_multiple_of(CHANNELS) * self.d_plane();
@@ -135,7 +135,7 @@ impl Interleaved {
         CHANNELS * self.offsets.padded() + self.out_plane
     }
 
-    /// Distance of the planes of gradients before the tail.
+    /// Distance between the planes of gradients before the tail.
     fn d_plane(&self) -> usize {
         if self.winograd.is_some() { self.window.output_size() } else { self.offsets.padded() }
     }
@@ -144,7 +144,8 @@ impl Interleaved {
         self.out_channels * (self.offsets.depth() + usize::from(self.bias))
     }
 
-    /// Up to sixteen images side by side, zeros for the rest and around them: made in `side` unless they lie so already.
+    /// Up to sixteen interleaved images, with zeros for missing images and around them: built in `side` unless the
+    /// input is interleaved already.
     fn images<'a>(&self, input: &'a [f32], side: &'a mut [Sixteen]) -> &'a [Sixteen] {
         if (self.input, self.padding) == (Layout::Sixteens, (0, 0)) {
             return lines(input);

@@ -1,14 +1,15 @@
-//! How a tensor of samples lies in memory: sample by sample, or sixteen of them side by side.
+//! Defines the memory layouts of a tensor of samples: sample by sample, or sixteen samples interleaved.
 //!
-//! Convolutions of whole sixteens work on sixteen images at once ([`super::interleaved`]); where their neighbours can too, the
-//! tensors between them stay so, and nobody turns them. Every result is the same to the bit either way.
+//! Convolutions of whole sixteens process sixteen images at once ([`super::interleaved`]). Where the neighbouring
+//! kernels can too, the tensors between them stay interleaved and are not transposed. Every result is the same to the
+//! bit either way.
 
 use crate::workspace::Sixteen;
 
-/// Samples side by side.
+/// Number of interleaved samples.
 pub(crate) const SIDE_BY_SIDE: usize = 16;
 
-/// Where the elements of a tensor `[samples, channels, place]` are.
+/// The order of the elements of a tensor `[samples, channels, place]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Layout {
     /// In this order.
@@ -18,21 +19,21 @@ pub(crate) enum Layout {
     Sixteens,
 }
 
-/// What a kernel asks of the layouts of its inputs and its output, whose gradients lie as they do.
+/// The layouts that a kernel accepts for its inputs and output; gradients have the layout of their tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fit {
     /// All in planes.
     Planes,
-    /// All the same, whichever it is.
+    /// The same layout for all, whichever it is.
     Alike,
-    /// The inputs as they like, the output in planes.
+    /// Any layout for the inputs, planes for the output.
     PlanesBehind,
-    /// Each as it likes.
+    /// Any layout for each.
     Free,
 }
 
 impl Layout {
-    /// Samples that lie side by side.
+    /// Number of interleaved samples in this layout.
     pub(crate) fn samples(self) -> usize {
         match self {
             Layout::Planes => 1,
@@ -44,15 +45,15 @@ impl Layout {
 /// Elements as lines.
 ///
 /// # Panics
-/// When they are not whole lines: the memory plan lets every tensor begin on one.
+/// When they are not whole lines: the memory plan aligns every tensor to a line.
 pub(crate) fn lines(elements: &[f32]) -> &[Sixteen] {
-    // SAFETY: a line is sixteen elements and nothing else, and the prefix and suffix are what is not aligned so.
+    // SAFETY: a line is sixteen elements and nothing else, and the prefix and suffix are the unaligned elements.
     let (before, lines, behind) = unsafe { elements.align_to::<Sixteen>() };
     assert!(before.is_empty() && behind.is_empty(), "a tensor in sixteens is whole lines");
     lines
 }
 
-/// The same to be written.
+/// The same, writable.
 ///
 /// # Panics
 /// As [`lines`].

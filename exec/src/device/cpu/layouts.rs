@@ -1,20 +1,22 @@
-//! Which of a rank's tensors lie with sixteen samples side by side, so that the kernels on both sides need not turn them.
+//! Decides which of a rank's tensors interleave sixteen samples, so that the kernels on both sides need not transpose
+//! them.
 
 use lockstep_models::{Area, LayerId, Op, Program, Role};
 
 use super::chain::{Chain, Work};
 use super::{Fit, Layout, SIDE_BY_SIDE};
 
-/// What a chain asks of the tensors that it reads and writes.
+/// The layouts that a chain accepts for its tensors.
 struct Demand {
     inputs: Vec<LayerId>,
     output: LayerId,
     fit: Fit,
 }
 
-/// Tells all kernels how their tensors lie: with sixteen samples side by side wherever all that touch a tensor can.
+/// Sets the layouts of all kernels: interleaved wherever every kernel that touches a tensor supports it.
 ///
-/// Planes stay where a batch is not whole sixteens, and in roles that copy rows of activations from sample to sample.
+/// Everything stays in planes where a batch is not whole sixteens, and in roles that copy rows of activations between
+/// samples.
 pub(super) fn lay(program: &Program, role: &Role, chains: &mut [Chain]) {
     let moves = |area: &Area| !matches!(area, Area::Buffer(_));
     let whole = role.tasks.iter().all(|task| match &task.op {
@@ -24,7 +26,7 @@ pub(super) fn lay(program: &Program, role: &Role, chains: &mut [Chain]) {
     });
     let best = if whole { Layout::Sixteens } else { Layout::Planes };
     let mut found = vec![best; program.model.layers().len()];
-    // The samples themselves come as they are.
+    // The samples are loaded in planes.
     found[0] = Layout::Planes;
     let demand = |chain: &Chain| {
         let fit = match &chain.work {
@@ -42,7 +44,7 @@ pub(super) fn lay(program: &Program, role: &Role, chains: &mut [Chain]) {
     }
 }
 
-/// Takes planes wherever a chain asks for them, until all have what they ask for.
+/// Spreads planes to wherever a chain requires them, until all requirements hold.
 fn settle(found: &mut [Layout], chains: &[Demand]) {
     loop {
         let before = found.to_vec();
@@ -67,8 +69,8 @@ fn settle(found: &mut [Layout], chains: &[Demand]) {
 mod tests {
     use super::*;
 
-    /// input → free → alike → alike, which joins a branch, → planes behind → planes; what a chain in planes touches spreads through those
-    /// that want all alike, and no further than the next free one.
+    /// input → free → alike → alike, which joins a branch, → planes behind → planes; planes required by one chain
+    /// spread through chains that need equal layouts, and stop at the next free one.
     #[test]
     fn planes_spread_as_far_as_they_must() {
         let id = LayerId;

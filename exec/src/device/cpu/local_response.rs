@@ -1,4 +1,4 @@
-//! Local response normalisation across channels (Krizhevsky, Sutskever, Hinton 2012, §3.3).
+//! Computes local response normalisation across channels (Krizhevsky, Sutskever, Hinton 2012, §3.3).
 //!
 //! With s = k + α·Σ x² over the window around a channel, y = x·s^−β and
 //! dx = dy·s^−β − 2αβ·x·Σ dy·y/s, the second sum over the same window. Loops run over whole planes, channel by channel.
@@ -10,7 +10,7 @@ use super::{Forward, Gradients, Head, Wanted, only};
 use crate::simd::{put, wide};
 use crate::workspace::{Workspace, bytes};
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let Layer::LocalResponseNorm(layer) = of.layer else { return None };
     let (channels, plane, threads) = (of.channels(), of.plane(), of.threads.clone());
@@ -25,7 +25,7 @@ struct LocalResponse {
     threads: Threads,
 }
 
-/// s^−β; the platform's `powf` but for AlexNet's β, which two roots make.
+/// s^−β by the platform's `powf`, except for AlexNet's β, which takes two square roots.
 #[inline(always)]
 fn power(s: f32, beta: f32) -> f32 {
     if beta == 0.75 {
@@ -37,7 +37,7 @@ fn power(s: f32, beta: f32) -> f32 {
 }
 
 impl LocalResponse {
-    /// Elements of a backward pass' workspace: per thread s^−β and dy·y/s of a sample, and a plane of gradients.
+    /// Elements of a backward pass's workspace: per thread s^−β and dy·y/s of a sample, and a plane of gradients.
     pub(crate) fn workspace(&self) -> [usize; 1] {
         [self.threads.count() * (2 * self.channels + 1) * self.plane]
     }

@@ -1,16 +1,17 @@
-//! Cross-entropies against labels, the end of every model: of a softmax, or of independent logistic units.
+//! Computes cross-entropies against labels, the end of every model: of a softmax, or of independent logistic units.
 
 use lockstep_models::Layer;
 
 use super::Loss;
 use crate::simd::{put, wide};
 
-/// How scores become probabilities.
+/// The link function from scores to probabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Link {
     /// pᵢ = eˣⁱ / Σ eˣ; the loss is −ln p(label).
     Softmax,
-    /// pᵢ = 1 / (1 + e⁻ˣⁱ), each for itself; the loss is −ln p(label) − Σ ln(1 − pᵢ) over the others (Krizhevsky 2014, §5).
+    /// pᵢ = 1 / (1 + e⁻ˣⁱ), independently; the loss is −ln p(label) − Σ ln(1 − pᵢ) over the others (Krizhevsky 2014,
+    /// §5).
     Logistic,
 }
 
@@ -37,10 +38,10 @@ pub struct CrossEntropy {
 }
 
 impl CrossEntropy {
-    /// The loss that `layer` is, for batches of up to `samples`.
+    /// The loss of `layer`, for batches of up to `samples`.
     ///
     /// # Panics
-    /// When the layer is none.
+    /// When the layer is not a loss.
     pub fn new(layer: &Layer, classes: usize, samples: usize) -> CrossEntropy {
         let link = match layer {
             Layer::SoftmaxCrossEntropy => Link::Softmax,
@@ -56,7 +57,7 @@ impl CrossEntropy {
         }
     }
 
-    /// `logits` is `[samples, classes]`, each label below `classes`.
+    /// Computes the loss of `logits`, `[samples, classes]`, with each label below `classes`.
     pub fn forward(&mut self, logits: &[f32], labels: &[u32]) -> Loss {
         assert_eq!(logits.len(), labels.len() * self.classes, "one label per sample");
         self.labels.clear();
@@ -78,7 +79,7 @@ impl CrossEntropy {
             };
             loss.sum += of_sample;
             self.losses.push(of_sample);
-            // Nothing is larger than NaN, but it is no answer.
+            // Nothing compares larger than NaN, but it is no answer.
             loss.correct += usize::from(best == label && !largest.is_nan());
         }
         loss
@@ -89,8 +90,8 @@ impl CrossEntropy {
         &self.losses
     }
 
-    /// The gradient of `scale · Σ losses` towards the logits; `scale` is 1 / (samples of the global batch). Adds to
-    /// `d_logits` when `accumulate`.
+    /// Computes the gradient of `scale · Σ losses` with respect to the logits; `scale` is 1 / (samples of the global
+    /// batch). Adds to `d_logits` when `accumulate`.
     pub fn backward(&mut self, scale: f32, d_logits: &mut [f32], accumulate: bool) {
         assert_eq!(d_logits.len(), self.probabilities.len(), "the gradient of the last forward pass");
         let rows = self.probabilities.chunks_exact(self.classes).zip(&self.labels);

@@ -1,7 +1,7 @@
-//! Matrix products of slices, on the caller's thread alone.
+//! Multiplies matrices in slices, on the caller's thread alone.
 //!
-//! `gemm-f32` chooses its blocks from the sizes and the processor's caches, so equal sizes give equal bits; who wants
-//! several threads calls it on fixed tiles.
+//! `gemm-f32` chooses its blocks from the sizes and the processor's caches, so equal sizes give equal bits; for several
+//! threads, callers cut the product into fixed tiles.
 
 use gemm_common::Parallelism;
 use gemm_f32::gemm::f32::get_gemm_fn;
@@ -54,12 +54,12 @@ pub(crate) fn multiply(
     a.check(m, k);
     b.check(k, n);
     assert!(n <= stride && (m - 1) * stride + n <= product.len(), "the product does not fit");
-    // The library wants the product's columns in a piece, so what it computes is productᵀ = bᵀ · aᵀ.
+    // The library requires contiguous columns of the product, so it computes productᵀ = bᵀ · aᵀ.
     let transposed = stride > 1;
     let ((m, n), (first, second)) =
         if transposed { ((n, m), (b.transpose(), a.transpose())) } else { ((m, n), (a, b)) };
     let (column, row) = if transposed { (stride, 1) } else { (1, stride) };
-    // SAFETY: the three matrices lie inside their slices as just asserted, and `product` is borrowed alone.
+    // SAFETY: the three matrices lie inside their slices as just asserted, and `product` is borrowed exclusively.
     unsafe {
         get_gemm_fn()(
             m,

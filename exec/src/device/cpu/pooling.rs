@@ -1,4 +1,5 @@
-//! Maximum, average and global pooling, plane by plane; means also of sixteen planes side by side, with the same bits.
+//! Computes maximum, average and global pooling, plane by plane; means also of sixteen interleaved planes, with the
+//! same bits.
 
 mod means;
 
@@ -17,7 +18,7 @@ use means::{average_backward, average_forward};
 /// Input elements of one tile.
 const TILE: usize = 16 * 1024;
 
-/// Which pooling.
+/// The kind of pooling.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Max,
@@ -26,7 +27,7 @@ enum Kind {
     Global,
 }
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let (kind, window) = match of.layer {
         Layer::GlobalPool => {
@@ -49,7 +50,7 @@ struct Pooling {
     channels: usize,
     window: Window,
     threads: Threads,
-    /// Of the input and its gradient; maxima want planes.
+    /// The layout of the input and its gradient; maxima require planes.
     pub(crate) layout: Layout,
     /// Per output element: the place of the maximum; empty for means.
     best: Vec<u32>,
@@ -61,12 +62,12 @@ pub(crate) fn pool_window(layer: &Pool2d, input: Shape, output: Shape) -> Window
 }
 
 impl Pooling {
-    /// Whether sixteen planes side by side will do.
+    /// Whether it supports sixteen interleaved planes.
     pub(crate) fn takes_sixteens(&self) -> bool {
         self.kind != Kind::Max
     }
 
-    /// Elements of a pass' workspace: per thread an input plane of gradients, or sixteen with sixteen of the output.
+    /// Elements of a pass's workspace: per thread an input plane of gradients, or sixteen with sixteen of the output.
     pub(crate) fn workspace(&self) -> [usize; 1] {
         let (in_plane, out_plane) = (self.window.input_size(), self.window.output_size());
         [self.threads.count() * if self.takes_sixteens() { 16 * (in_plane + out_plane) } else { in_plane }]
@@ -90,7 +91,7 @@ impl Head for Pooling {
         let best = Disjoint::new(&mut self.best);
         self.threads.each_chunk(output, tile_planes * out_plane, |_, outputs, output| {
             let input = &input[outputs.start / out_plane * in_plane..outputs.end / out_plane * in_plane];
-            // SAFETY: as chunks lie apart, these do.
+            // SAFETY: disjoint, as the chunks are.
             let best = unsafe { best.part(if kind == Kind::Max { outputs } else { 0..0 }) };
             wide!({
                 for (index, plane) in input.chunks_exact(in_plane).enumerate() {

@@ -1,26 +1,26 @@
-//! The three inner loops of a convolution over sixteen images at once, each a tile of sums that stays in registers.
+//! Runs the three inner loops of a convolution over sixteen images at once, each with a tile of sums kept in registers.
 //!
-//! An AVX-512 register holds one place of sixteen images, so every filter tap is a plain load at another offset: nothing is
-//! unfolded or packed (direct convolution; Georganas et al. 2018, §II, with images instead of channels as the vector). The
-//! tests have the obvious loop that each must equal, to the bit except for the order inside a horizontal sum.
+//! An AVX-512 register holds one place of sixteen images, so every filter tap is a plain load at another offset:
+//! nothing is unfolded or packed (direct convolution; Georganas et al. 2018, §II, with images instead of channels as
+//! the vector). The tests compare each with an obvious loop, to the bit except for the order inside a horizontal sum.
 
 use crate::simd::has_sixteens;
 use crate::workspace::Sixteen;
 
-/// Output channels whose sums are held at once.
+/// Output channels summed at once.
 pub(crate) const CHANNELS: usize = 4;
-/// Output places whose sums are held at once.
+/// Output places summed at once.
 pub(crate) const PLACES: usize = 6;
-/// Weights of a channel whose gradients are held at once.
+/// Weights of a channel whose gradients are summed at once.
 pub(crate) const TAPS: usize = 5;
 
-/// Where the filter finds its elements in the padded, interleaved images: element `places[p] + taps[k]` is under weight k of
-/// the filter at output place p.
+/// The offsets of the filter's elements in the padded, interleaved images: element `places[p] + taps[k]` is under
+/// weight k of the filter at output place p.
 pub(crate) struct Offsets {
     /// One for each output place, padded to a multiple of [`PLACES`] with copies of the last.
     places: Vec<u32>,
     taps: Vec<u32>,
-    /// Elements that the images must have.
+    /// The least number of elements of the images.
     reach: usize,
     /// Output places without the padding.
     count: usize,
@@ -50,7 +50,7 @@ impl Offsets {
         assert!(images.len() >= self.reach && products.len() >= CHANNELS * self.padded(), "too few elements");
         assert!(weights.iter().all(|weights| weights.len() == self.depth()), "a weight for each tap");
         for first in (0..self.padded()).step_by(PLACES) {
-            // SAFETY: the processor has AVX-512, as `new` has seen, and the lengths were asserted.
+            // SAFETY: the processor has AVX-512, as `new` has checked, and the lengths were asserted.
             unsafe { avx512::products(self, images, weights, products, first) };
         }
     }
@@ -64,7 +64,7 @@ impl Offsets {
         unsafe { avx512::weights(self, images, d_products, taps) }
     }
 
-    /// Adds the gradient towards the images through weights `taps` of all output channels (`d_products` holds
+    /// Adds the gradient of the images through weights `taps` of all output channels (`d_products` holds
     /// `weights.len() / depth` of them): `d_images[places[p] + taps[k]] += Σ_o weights[o][k] · d_products[o][p]`.
     /// `d_images` starts at element `start` of the images.
     pub(crate) fn images(
@@ -221,7 +221,7 @@ pub(crate) mod avx512 {
 pub(super) mod tests {
     use super::*;
 
-    /// Some values, others for each `seed`.
+    /// Test values that depend on `seed`.
     pub(crate) fn numbers(len: usize, seed: usize) -> Vec<Sixteen> {
         let value = |at: usize| ((at * 37 + seed * 11) % 23) as f32 / 7.0 - 1.5;
         (0..len).map(|at| Sixteen(std::array::from_fn(|image| value(at * 16 + image)))).collect()

@@ -1,4 +1,4 @@
-//! A factor and a summand per channel. A thread has a channel's whole batch to itself, as in batch normalisation.
+//! Applies a factor and a summand per channel. As in batch normalisation, one thread processes a channel's whole batch.
 
 use lockstep_models::Layer;
 
@@ -8,7 +8,7 @@ use super::{Forward, Gradients, Head, Wanted, only};
 use crate::simd::{put, sum, sum_pairs, wide};
 use crate::workspace::Workspace;
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let Layer::Scale(layer) = of.layer else { return None };
     let (channels, plane, threads) = (of.channels(), of.plane(), of.threads.clone());

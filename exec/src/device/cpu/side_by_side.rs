@@ -1,6 +1,7 @@
-//! The chain's tail on sixteen images side by side.
+//! Applies the chain's tail to sixteen interleaved images.
 //!
-//! A pooling window's elements are whole registers here, so a maximum of sixteen images costs what one costs plane by plane.
+//! A pooling window's elements are whole registers here, so a maximum over sixteen images costs as much as one over a
+//! single plane.
 
 use super::tail::{Tail, relu};
 use super::window::Window;
@@ -42,7 +43,7 @@ fn places(window: &Window, y: usize, x: usize) -> impl Iterator<Item = usize> {
     rows.flat_map(move |row| {
         (0..window.kernel.1).filter_map(move |tap| {
             let column = (x * window.stride.1 + tap).wrapping_sub(window.padding.1);
-            // Left of the image the column has wrapped around, and no place follows from it.
+            // Left of the image the column has wrapped around and is filtered out.
             (column < window.input.1).then(|| row * window.input.1 + column)
         })
     })
@@ -68,7 +69,7 @@ fn maxima(window: &Window, plane: &[Sixteen], bias: f32, output: &mut [Sixteen],
     }
 }
 
-/// Sends the gradients of sixteen pooled planes to the places of the maxima, 0 elsewhere.
+/// Adds the gradients of sixteen pooled planes at the places of the maxima, 0 elsewhere.
 #[inline(always)]
 pub(crate) fn to_maxima(window: &Window, d_output: &[Sixteen], best: &[Sixteen<u32>], d_plane: &mut [Sixteen]) {
     d_plane.fill(Sixteen([0.0; 16]));

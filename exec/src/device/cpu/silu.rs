@@ -1,11 +1,11 @@
-//! SiLU, whose slope follows from its input.
+//! Computes SiLU, with the derivative from its input.
 
 use lockstep_models::Layer;
 
 use super::activation::{Activation, Curve, Sigmoid};
 use super::{Head, Wanted};
 
-/// The head of such a layer.
+/// Makes the head of such a layer.
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     matches!(of.layer, Layer::Silu).then(|| Activation::<Silu>::boxed(of.threads))
 }

@@ -1,4 +1,5 @@
-//! What a chain does to its first layer's output, plane by plane while it is in the cache: ReLU and max pooling.
+//! Applies the tail of a chain, ReLU and max pooling, to its first layer's output, plane by plane while it is in the
+//! cache.
 //!
 //! The unfused layers run the same code on whole planes, so a chain gives the bits of its layers run one by one.
 
@@ -29,14 +30,15 @@ impl Tail {
             (Some(window), rectify) => {
                 max_forward(window, plane, |x| x + bias, output, best);
                 if rectify {
-                    // The largest of the rectified is the rectified largest.
+                    // The maximum of rectified values is the rectified maximum.
                     output.iter_mut().for_each(|y| *y = relu(*y));
                 }
             }
         }
     }
 
-    /// The gradient before the tail, from that behind it and what `forward` wrote; without a ReLU `output` is not read.
+    /// The gradient before the tail, from that after it and from what `forward` wrote; without a ReLU `output` is not
+    /// read.
     #[inline(always)]
     pub(crate) fn backward(&self, d_output: &[f32], output: &[f32], best: &[u32], d_plane: &mut [f32]) {
         match (&self.pool, self.relu) {
@@ -60,7 +62,7 @@ pub(crate) fn before_relu(d_y: &[f32], y: &[f32]) -> impl Iterator<Item = f32> {
     d_y.iter().zip(y).map(|(d_y, y)| if *y <= 0.0 { 0.0 } else { *d_y })
 }
 
-/// The largest `value(x)` under each window and its place in the plane, the first of equals; padding never wins.
+/// The largest `value(x)` under each window and its place in the plane, the first of equals; padding is never selected.
 #[inline(always)]
 pub(crate) fn max_forward(
     window: &Window,

@@ -1,5 +1,5 @@
-//! Threads that do one thing together and wait awake for the next: a kernel's parallel part lasts tens of microseconds, which is
-//! about what it takes to wake a thread that sleeps.
+//! Runs a team of threads on one job at a time; they spin between jobs, since a kernel's parallel part lasts tens of
+//! microseconds, about as long as it takes to wake a sleeping thread.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Looks at a number before a thread that waits for it goes to sleep: some tens of microseconds.
+/// Polls of a signal before a waiting thread goes to sleep: some tens of microseconds.
 const LOOKS: usize = 4000;
-/// Looks between which a waiting thread offers its core to others, for where they outnumber the cores.
+/// Polls between which a waiting thread offers its core to others, for when threads outnumber cores.
 const OFFER_EVERY: usize = 32;
 
-/// What one thread tells others: a number, for whose change they wait awake at first and asleep in the end.
+/// A number shared between threads; threads wait for its change by spinning at first, then asleep.
 #[derive(Default)]
 struct Signal {
     number: AtomicUsize,
@@ -23,10 +23,10 @@ struct Signal {
 }
 
 impl Signal {
-    /// Changes the number; what this thread did before is seen by those who see the change.
+    /// Changes the number; a thread that sees the change also sees everything this thread did before.
     fn change(&self, to: impl Fn(usize) -> usize) {
         let _ = self.number.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |number| Some(to(number)));
-        // Whoever counts as asleep from here on looks at the number once more, under the lock.
+        // A thread that counts as asleep from here on checks the number once more, under the lock.
         if self.asleep.load(Ordering::SeqCst) > 0 {
             drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
             self.bell.notify_all();
@@ -55,25 +55,26 @@ impl Signal {
     }
 }
 
-/// What members do, each with its number; `None` is to end.
+/// The function that members call, each with its number; `None` ends them.
 type Job = Option<*const (dyn Fn(usize) + Sync)>;
 
 #[derive(Default)]
 struct Shared {
-    /// Jobs given out so far.
+    /// Number of jobs started.
     given: Signal,
-    /// Members that are not done with the last one.
+    /// Members that are still working on the last job.
     left: Signal,
     job: UnsafeCell<Job>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-// SAFETY: `job` is written while no member works (`left` is 0, and `given` not yet changed) and read after `given` changed.
+// SAFETY: `job` is written while no member works (`left` is 0, and `given` not yet changed) and read after `given`
+// changed.
 unsafe impl Sync for Shared {}
-// SAFETY: what `job` points to may be used by any thread (`Sync`), and is, only while its owner waits.
+// SAFETY: the target of `job` may be used by any thread (`Sync`), and is used only while its owner waits.
 unsafe impl Send for Shared {}
 
-/// Some threads beside the caller's own.
+/// A team of threads beside the caller's own.
 pub(super) struct Team {
     shared: Arc<Shared>,
     members: Vec<JoinHandle<()>>,
@@ -84,7 +85,7 @@ impl Team {
     /// Starts `members` threads.
     ///
     /// # Errors
-    /// When the system does not give them.
+    /// When the system refuses the threads.
     pub(super) fn new(members: usize) -> std::io::Result<Team> {
         let mut team = Team { shared: Arc::default(), members: Vec::new(), turn: Mutex::new(()) };
         for member in 1..=members {
@@ -95,11 +96,11 @@ impl Team {
         Ok(team)
     }
 
-    /// Calls `work(0)` here and `work(1)`, `work(2)` … on the members, and returns when all have; false, and nothing is called, if
-    /// the team is at work already.
+    /// Calls `work(0)` here and `work(1)`, `work(2)` … on the members, and returns when all are done; returns false,
+    /// and calls nothing, if the team is busy.
     pub(super) fn all(&self, work: &(dyn Fn(usize) + Sync)) -> bool {
         let Ok(turn) = self.turn.try_lock() else { return false };
-        // SAFETY: only the lifetime changes; nobody uses the pointer after `left` is 0, which is awaited below.
+        // SAFETY: only the lifetime changes; the pointer is not used after `left` is 0, which is awaited below.
         let job: *const (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(std::ptr::from_ref(work)) };
         self.give(Some(job));
         let own = catch_unwind(AssertUnwindSafe(|| work(0)));
@@ -113,7 +114,7 @@ impl Team {
     }
 
     fn give(&self, job: Job) {
-        // SAFETY: no member works: the last job is done, and this one not yet given out.
+        // SAFETY: no member works: the last job is done, and this one not yet started.
         unsafe { *self.shared.job.get() = job };
         let members = self.members.len();
         self.shared.left.change(|_| members);
@@ -131,7 +132,7 @@ impl Drop for Team {
     }
 }
 
-/// A member's life.
+/// The loop of a member.
 fn serve(shared: &Shared, member: usize) {
     let mut seen = 0;
     loop {
@@ -178,7 +179,7 @@ mod tests {
         assert_eq!(done.into_inner(), 2);
     }
 
-    /// Whoever panics, all are waited for, the caller hears of it, and the team goes on.
+    /// After a panic of any thread all are waited for, the caller receives the panic, and the team stays usable.
     #[test]
     fn a_panic_reaches_the_caller() {
         let team = Team::new(2).expect("a few threads");

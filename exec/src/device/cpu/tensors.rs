@@ -1,7 +1,9 @@
-//! The tensors of a micro-batch in host memory: an arena that learners of a device share, laid out by the memory plan.
+//! Holds the tensors of a micro-batch in host memory: an arena that learners of a device share, laid out by the memory
+//! plan.
 //!
-//! A task gets the ranges that it reads and writes cut out of the arena, so a plan that let two of them overlap would end the
-//! run; that none overwrites what a later task reads is shown by poisoning what the plan takes for dead.
+//! A task gets disjoint slices of the arena for the ranges that it reads and writes, so a plan with overlapping ranges
+//! would end the run. Poisoning what the plan considers dead shows that nothing is overwritten before a later task
+//! reads it.
 
 use std::ops::Range;
 
@@ -9,15 +11,15 @@ use super::Workspace;
 use crate::device::Place;
 use crate::pool::{Arenas, Slab};
 
-/// The input of the micro-batch, and all that follows from it.
+/// The input of the micro-batch, and the tensors computed from it.
 pub(super) struct Tensors {
     /// Elements of the arena.
     elements: usize,
     arenas: Arenas,
     slab: Option<Slab>,
-    /// The arena that was the last one.
+    /// The number of the previous arena.
     preferred: Option<usize>,
-    /// The samples themselves.
+    /// The samples.
     pub(super) input: Vec<f32>,
 }
 
@@ -26,7 +28,7 @@ impl Tensors {
         Tensors { elements, arenas: arenas.clone(), slab: None, preferred: None, input: vec![0.0; input] }
     }
 
-    /// Takes an arena unless there is one.
+    /// Takes an arena unless it has one.
     pub(super) fn begin(&mut self) -> &mut Slab {
         let (elements, arenas, preferred) = (self.elements, &self.arenas, &mut self.preferred);
         self.slab.get_or_insert_with(|| {
@@ -39,21 +41,21 @@ impl Tensors {
         })
     }
 
-    /// The workspace beside the arena, to be taken while a kernel runs and put back.
+    /// The arena's workspace, to be taken while a kernel runs and put back.
     pub(super) fn workspace(&mut self) -> &mut Workspace {
         &mut self.begin().workspace
     }
 
-    /// Returns it.
+    /// Returns the arena to the pool.
     pub(super) fn end(&mut self) {
         if let Some(slab) = self.slab.take() {
             self.arenas.pool.give(slab);
         }
     }
 
-    /// The tensors that a task reads, and those that it writes; what lies in place or nowhere is an empty slice.
+    /// The tensors that a task reads, and those that it writes; an empty slice for those in place or without a place.
     pub(super) fn views(&mut self, reads: &[&Place], writes: &[&Place]) -> (Vec<&[f32]>, Vec<&mut [f32]>) {
-        // Two readers may be given the same place: flatten's output and its input.
+        // Two readers may share a place: flatten's output and its input.
         let wanted: Vec<Range<usize>> = reads.iter().map(|place| range(place)).collect();
         let mut distinct = wanted.clone();
         distinct.sort_by_key(|range| (range.start, range.end));
@@ -71,7 +73,7 @@ impl Tensors {
         (reads.iter().zip(&wanted).map(read).collect(), outputs)
     }
 
-    /// A tensor of the micro-batch at hand.
+    /// A tensor of the current micro-batch.
     pub(super) fn tensor(&self, place: &Place) -> &[f32] {
         match (place, &self.slab) {
             (Place::Input, _) => &self.input,
@@ -80,7 +82,7 @@ impl Tensors {
         }
     }
 
-    /// The same to be written.
+    /// The same, writable.
     pub(super) fn tensor_mut(&mut self, place: &Place) -> &mut [f32] {
         match place {
             Place::Input => &mut self.input,
@@ -88,7 +90,7 @@ impl Tensors {
         }
     }
 
-    /// Told what nobody reads any more.
+    /// Marks ranges as dead.
     pub(super) fn forget(&mut self, ranges: &[Range<usize>]) {
         if let (Some(slab), true) = (&mut self.slab, self.arenas.poison) {
             slab.workspace.fill(f32::NAN);
@@ -105,7 +107,7 @@ fn range(place: &Place) -> Range<usize> {
     }
 }
 
-/// Cuts ranges out of a slice; empty ones may lie anywhere.
+/// Cuts ranges out of a slice; empty ones may be anywhere.
 ///
 /// # Panics
 /// When two overlap.

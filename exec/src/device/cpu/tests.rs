@@ -1,4 +1,5 @@
-//! Every layer against its f64 twin and central differences of it; the same bits for any threads, fused or not, apart or not.
+//! Tests every layer against its f64 twin and central differences of that; results are the same bits for any threads,
+//! fused or not, with passes together or apart.
 
 use lockstep_models::{
     BatchNorm, Conv2d, Dense, Dropout as DropoutLayer, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale as ScaleLayer,
@@ -56,7 +57,7 @@ fn spread(len: usize, rng: &mut ChaCha8Rng) -> Vec<f32> {
     values
 }
 
-/// Everything a pass gives.
+/// All results of a pass.
 #[derive(Debug, Clone, PartialEq)]
 struct Pass {
     output: Vec<u32>,
@@ -116,7 +117,7 @@ impl Case {
         run(&mut self.kernel(&Threads::new(threads).expect("a few threads")), data)
     }
 
-    /// The kernel's forward and gradients near the twin's.
+    /// Whether the kernel's output and gradients are near the twin's.
     fn agrees_with_twin(&self, seed: u64) {
         let data = self.data(seed);
         let pass = self.pass(&data, 1);
@@ -155,7 +156,8 @@ impl Case {
         near(&floats(&pass.d_parameters), &slopes, &format!("{self:?} towards parameters"));
     }
 
-    /// The same bits for any number of threads, for the passes apart, and for accumulation as a separate sum.
+    /// Results are the same bits for any number of threads, for separate passes, and for accumulation as a separate
+    /// sum.
     fn is_repeatable(&self, seed: u64) {
         let data = self.data(seed);
         let pass = self.pass(&data, 1);
@@ -184,12 +186,12 @@ impl Case {
     }
 }
 
-/// Forward, backward, and both backward passes apart, which must agree.
+/// Forward, backward, and both backward passes separately, which must agree.
 fn run(kernel: &mut Kernel, data: &Data) -> Pass {
     let inputs: Vec<&[f32]> = data.inputs.iter().map(Vec::as_slice).collect();
     let mut statistics = vec![0.5; data.parameters.len()];
     let mut output = vec![f32::NAN; data.d_output.len()];
-    // What other kernels have left in a workspace is nobody's business.
+    // A kernel must not depend on what others have left in the workspace.
     let mut dirty = Workspace::default();
     dirty.lines([1 << 14]);
     dirty.fill(f32::NAN);
@@ -326,7 +328,7 @@ fn running_statistics_by_hand() {
     let (mut statistics, mut output) = ([0.0, 1.0], [0.0; 2]);
     kernel.forward(Mode::Train, &[&[1.0, 3.0]], &[2.0, 0.5], &mut statistics, &mut output);
     assert_eq!((output, statistics), ([-1.5, 2.5], [0.5, 1.25]));
-    // Means of (1, 3) and (5, 9): 2 and 7, unbiased variances 2 and 8, whatever stood there before.
+    // Means of (1, 3) and (5, 9): 2 and 7, unbiased variances 2 and 8, whatever the earlier values.
     statistics = [99.0, 99.0];
     kernel.forward(Mode::Statistics { batch: 0 }, &[&[1.0, 3.0]], &[2.0, 0.5], &mut statistics, &mut output);
     kernel.forward(Mode::Statistics { batch: 1 }, &[&[5.0, 9.0]], &[2.0, 0.5], &mut statistics, &mut output);
@@ -336,7 +338,7 @@ fn running_statistics_by_hand() {
     assert_eq!((output, statistics), ([0.5, 2.5], [1.0, 4.0]));
 }
 
-/// A batch shorter than the kernel was made for gives the samples' own outputs.
+/// A batch smaller than the kernel was made for gives the same outputs for its samples.
 #[test]
 fn shorter_batches() {
     let case = Case { layer: conv(4, 3, 1, 1, 1), inputs: vec![shape(3, 6, 6)], samples: 9 };

@@ -1,7 +1,8 @@
-//! The threads of one rank's CPU device.
+//! Distributes the tiles of a kernel over the threads of one rank's CPU device.
 //!
-//! Work is cut into tiles whose number depends on the layer alone, and each tile's result on the tile alone; threads only
-//! decide who does a tile. So one thread and sixteen give the same bits. With one thread there is no team at all.
+//! Work is cut into tiles whose number depends on the layer alone, and each tile's result depends on the tile alone;
+//! threads only decide which of them computes a tile. So one thread and sixteen give the same bits. With one thread
+//! there is no team at all.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -25,7 +26,7 @@ impl Threads {
         Threads { count: 1, team: None }
     }
 
-    /// As many as `count`, of which none is started: for what is planned for so many.
+    /// A count of threads without starting any, for planning.
     pub(crate) fn planned(count: usize) -> Threads {
         Threads { count: count.max(1), team: None }
     }
@@ -33,7 +34,7 @@ impl Threads {
     /// `count` threads (at least one), the caller's among them.
     ///
     /// # Errors
-    /// When the system does not give that many threads.
+    /// When the system refuses that many threads.
     pub fn new(count: usize) -> Result<Threads, InputError> {
         if count <= 1 {
             return Ok(Threads::one());
@@ -50,8 +51,8 @@ impl Threads {
         self.count
     }
 
-    /// Calls `work(worker, tile)` once for every tile below `tiles`, `worker < self.count()`; no two calls at one time have
-    /// the same worker.
+    /// Calls `work(worker, tile)` once for every tile below `tiles`, with `worker < self.count()`; no two concurrent
+    /// calls have the same worker.
     pub(crate) fn each(&self, tiles: usize, work: impl Fn(usize, usize) + Sync) {
         let next = AtomicUsize::new(0);
         let take = |worker: usize| {
@@ -69,7 +70,8 @@ impl Threads {
         }
     }
 
-    /// Calls `work(worker, range, chunk)` for each chunk of `size` elements, the last one shorter, with its range of them all.
+    /// Calls `work(worker, range, chunk)` for each chunk of `size` elements (the last one may be shorter), with its
+    /// range in the whole.
     pub(crate) fn each_chunk<T: Send>(
         &self,
         of: &mut [T],
@@ -80,20 +82,20 @@ impl Threads {
         let all = Disjoint::new(of);
         self.each(len.div_ceil(size), |worker, tile| {
             let range = tile_range(tile, size, len);
-            // SAFETY: chunks lie apart.
+            // SAFETY: chunks are disjoint.
             work(worker, range.clone(), unsafe { all.part(range) });
         });
     }
 }
 
-/// A slice of which several tiles write parts that do not overlap.
+/// A slice of which several tiles write disjoint parts.
 pub(crate) struct Disjoint<'a, T> {
     start: *mut T,
     len: usize,
     slice: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: it stands for a `&mut [T]`, whose parts are handed out by the unsafe `part` alone.
+// SAFETY: it represents a `&mut [T]`, whose parts are handed out by the unsafe `part` alone.
 unsafe impl<T: Send> Sync for Disjoint<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Send for Disjoint<'_, T> {}
@@ -104,12 +106,12 @@ impl<'a, T> Disjoint<'a, T> {
     }
 
     /// # Safety
-    /// No two living parts overlap.
+    /// No two live parts overlap.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "disjointness is the caller's promise")]
     pub(crate) unsafe fn part(&self, range: Range<usize>) -> &mut [T] {
         assert!(range.start <= range.end && range.end <= self.len, "part {range:?} of {} elements", self.len);
-        // SAFETY: inside the slice as just asserted; no other reference to it lives, as the caller promises.
+        // SAFETY: inside the slice as just asserted; no other reference to the range exists, as the caller promises.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.end - range.start) }
     }
 }

@@ -1,6 +1,6 @@
-//! Planes of sixteen images turned into sixteens of one place each, and back: transposes of 16 × 16 blocks in registers.
+//! Converts planes of sixteen images to interleaved form and back, by transposing 16 × 16 blocks in registers.
 //!
-//! Beside the fast loops stand the obvious ones, which they must equal to the bit.
+//! The fast loops have obvious equivalents beside them, which they must equal to the bit.
 
 use crate::simd::has_sixteens;
 use crate::workspace::Sixteen;
@@ -8,7 +8,7 @@ use crate::workspace::Sixteen;
 /// Images and places of a block.
 const BLOCK: usize = 16;
 
-/// A plane of each image that there is.
+/// A plane of each image present.
 type Rows<'a> = [Option<&'a [f32]>; BLOCK];
 
 /// `target[places[p]][image] = input[image · size + start + p]`, 0 for images that `input` lacks.
@@ -29,7 +29,8 @@ pub(crate) fn rectified_side_by_side(
     gather(rows(d_output), Some(rows(output)), places, target);
 }
 
-/// Writes (or adds, when `accumulate`) `plane[places[p]][image]` to element p of what `part` names for each image that there is.
+/// Writes (or adds, when `accumulate`) `plane[places[p]][image]` to element p of the slice that `part` returns for each
+/// image.
 pub(crate) fn apart<'a>(
     plane: &[Sixteen],
     places: &[u32],
@@ -49,7 +50,7 @@ pub(crate) fn apart<'a>(
     apart_slowly(plane, places, accumulate, &mut parts);
 }
 
-/// The plane of each image that there is.
+/// The plane of each image present.
 fn rows(input: &[f32], size: usize, start: usize, len: usize) -> Rows<'_> {
     let images = input.len() / size;
     std::array::from_fn(|image| (image < images).then(|| &input[image * size + start..][..len]))
@@ -98,7 +99,7 @@ pub(crate) mod avx512 {
 
     use super::{BLOCK, Sixteen};
 
-    /// The lanes below `count`.
+    /// The mask of the vector elements below `count`.
     fn first(count: usize) -> __mmask16 {
         if count >= BLOCK { !0 } else { (1 << count) - 1 }
     }
@@ -147,7 +148,7 @@ pub(crate) mod avx512 {
             let mut values = [_mm512_setzero_ps(); BLOCK];
             for (image, (value, row)) in values.iter_mut().zip(rows).enumerate().filter(|(_, (_, row))| !row.is_null())
             {
-                // SAFETY: the live lanes are inside the row, as the caller promises.
+                // SAFETY: the masked elements are inside the row, as the caller promises.
                 unsafe {
                     *value = _mm512_maskz_loadu_ps(live, row.add(start));
                     if let Some(rectified) = &rectified {
@@ -181,7 +182,7 @@ pub(crate) mod avx512 {
                 if part.is_null() {
                     continue;
                 }
-                // SAFETY: the live lanes are inside the part, as the caller promises.
+                // SAFETY: the masked elements are inside the part, as the caller promises.
                 unsafe {
                     let target = part.add(start);
                     let old = if accumulate { Some(_mm512_maskz_loadu_ps(live, target)) } else { None };
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Any number of images and places, padded by a step between places; a NaN behind the ReLU passes the gradient.
+        /// Any number of images and places, padded by a step between places; a NaN after the ReLU passes the gradient.
         #[test]
         fn fast_and_slow_loops_agree(images in 1..=16usize, len in 1..40usize, step in 1..3usize, accumulate: bool) {
             let (size, start) = (len + 3, 2);
@@ -226,7 +227,7 @@ mod tests {
                 let mut parts: [Option<&mut [f32]>; BLOCK] = parts.try_into().expect("sixteen");
                 apart_slowly(&slow, &places, accumulate, &mut parts);
                 let shared = super::super::threads::Disjoint::new(&mut back);
-                // SAFETY: images lie apart.
+                // SAFETY: images are disjoint.
                 let part = |image: usize| (image < images).then(|| unsafe { shared.part(image * len..(image + 1) * len) });
                 apart(&fast, &places, accumulate, part);
             }

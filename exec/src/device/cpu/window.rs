@@ -1,7 +1,7 @@
-//! Where a filter or pooling window lies on an image, and an image unfolded into the columns of a matrix and back.
+//! Maps filter and pooling windows to places of an image, and unfolds an image into the columns of a matrix and back.
 //!
-//! A convolution is then a matrix product (im2col; Chellapilla et al. 2006, §3): column p of the unfolded image holds what the
-//! filter sees at place p.
+//! A convolution is then a matrix product (im2col; Chellapilla et al. 2006, §3): column p of the unfolded image holds
+//! the pixels under the filter at place p.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Of filters or pools of `kernel` over images of `input`, which give images of `output`.
+    /// The windows of filters or pools of `kernel` over images of `input` that give images of `output`.
     pub(crate) fn new([kernel, stride, padding, dilation]: [(u32, u32); 4], input: Shape, output: Shape) -> Window {
         let [kernel, stride, padding, dilation] =
             [kernel, stride, padding, dilation].map(|(down, along)| (down as usize, along as usize));
@@ -68,8 +68,8 @@ impl Window {
         (first..end.max(first), (first * stride + shift).wrapping_sub(padding))
     }
 
-    /// Calls `work` for every row of the unfolded matrix, which is a channel and a tap: the part of `rows` and of the columns
-    /// that the tap sees inside the image, and the place in the plane of the first of it.
+    /// Calls `work` for every row of the unfolded matrix (a channel and a tap): the part of `rows` and of the columns
+    /// where the tap is inside the image, and the place in the plane of the first.
     #[inline(always)]
     fn taps_inside(
         &self,
@@ -167,7 +167,7 @@ impl Window {
     }
 }
 
-/// Places of a short row that are handled at once.
+/// Places of a short row processed at once.
 const BLOCK: usize = 8;
 
 /// Copies a row of eight or more by eights, the last eight overlapping, since a call of `memcpy` costs more than the copy.

@@ -1,9 +1,10 @@
-//! 3 × 3 convolutions of stride 1 over sixteen images with fewer products: 16 for four outputs of a channel pair in place of 36
-//! (F(2 × 2, 3 × 3) of Lavin and Gray 2016, §4.1).
+//! Computes 3 × 3 convolutions of stride 1 over sixteen images with fewer products: 16 for four outputs of a channel
+//! pair in place of 36 (F(2 × 2, 3 × 3) of Lavin and Gray 2016, §4.1).
 //!
-//! Tiles of 4 × 4 inputs become V = Bᵀ d B, filters U = G g Gᵀ; each of the sixteen places of a tile is then a product of
-//! matrices over channels, M = U V, and Y = Aᵀ M A holds 2 × 2 outputs. Sixteen images fill a register, so the transforms are
-//! additions of whole registers. The gradient towards the images is the same convolution with turned filters.
+//! Tiles of 4 × 4 inputs become V = Bᵀ d B, filters U = G g Gᵀ; each of the sixteen places of a tile is then a product
+//! of matrices over channels, M = U V, and Y = Aᵀ M A holds 2 × 2 outputs. Sixteen images fill a register, so the
+//! transforms are additions of whole registers. The gradient of the images is the same convolution with rotated
+//! filters.
 
 use std::array::from_fn;
 
@@ -12,7 +13,7 @@ use super::threads::{Disjoint, Threads, tile_range};
 use super::winograd_tiles::{POSITIONS, Tile, multiply, prefetch, prefetch_inputs, transform_input, transform_output};
 use crate::workspace::Sixteen;
 
-/// Blocks of tiles below which output channels are shared out too, so that a few threads find work.
+/// Number of blocks of tiles below which output channels are divided among threads too, to keep them busy.
 const FEW_BLOCKS: usize = 8;
 
 /// Convolutions of planes of one size, with one zero all around, to planes of that size.
@@ -26,7 +27,7 @@ pub(crate) struct Winograd {
     threads: Threads,
 }
 
-/// Which way a filter is applied.
+/// The direction in which a filter is applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// From images to outputs.
@@ -36,8 +37,8 @@ pub(crate) enum Direction {
 }
 
 impl Winograd {
-    /// Whether a layer with these channels and planes is one for it: whole tiles, whole blocks of channels, and enough of them
-    /// to pay for the transforms.
+    /// Whether a layer with these channels and planes suits it: whole tiles, whole blocks of channels, and enough of
+    /// them to pay for the transforms.
     pub(crate) fn suits(channels: usize, out_channels: usize, size: (usize, usize)) -> bool {
         let channels_suit = |channels: usize| channels >= 2 * CHANNELS && channels.is_multiple_of(CHANNELS);
         channels_suit(channels) && channels_suit(out_channels) && size.0.is_multiple_of(2) && size.1.is_multiple_of(2)
@@ -48,8 +49,8 @@ impl Winograd {
         Winograd { size, most_channels, pairs: channels * out_channels, threads: threads.clone() }
     }
 
-    /// Lines of its workspace: transformed filters, and what threads need: a block of transformed tiles and one of their
-    /// products each.
+    /// Lines of its workspace: transformed filters, and the threads' scratch: a block of transformed tiles and one of
+    /// their products each.
     pub(crate) fn workspace(&self) -> [usize; 2] {
         [POSITIONS * filter_step(self.pairs) / 16, self.threads.count() * 2 * POSITIONS * tile_step(self.most_channels)]
     }
@@ -76,8 +77,8 @@ impl Winograd {
         }
     }
 
-    /// Convolves `images`, `[channels, height, width]`, to `output`, `[out_channels, height, width]`, with transformed filters; the
-    /// sides change places going backward.
+    /// Convolves `images`, `[channels, height, width]`, to `output`, `[out_channels, height, width]`, with transformed
+    /// filters; backward the two sides change places.
     pub(crate) fn convolve(
         &self,
         images: &[Sixteen],
@@ -103,16 +104,16 @@ impl Winograd {
             let (inputs, products) = scratch.split_at_mut(per_worker / 2);
             let outs = tile_range(item % parts, part, out_channels);
             let first = item / parts * PLACES;
-            // Tiles behind the last are computed as copies of it and dropped.
+            // Tiles after the last are computed as copies of it and dropped.
             let from = |first: usize| from_fn(|at| Tile::at(corner((first + at).min(tiles - 1), size), size));
             let live = PLACES.min(tiles - first);
-            // What this thread will probably come to after this block.
+            // The block that this thread will probably process next.
             let ahead = from(first + self.threads.count().div_ceil(parts) * PLACES);
             let block = Block { tiles: from(first), ahead, channels, outs: outs.clone() };
             // SAFETY: tiles and channels belong to one item.
             let row = |start: usize| unsafe { output.part(start..start + 2) };
             for (out, tile) in outs.clone().flat_map(|out| block.tiles[..live].iter().map(move |tile| (out, tile))) {
-                // Outputs are written long after this; their lines should be here by then.
+                // Outputs are written much later; their lines should be in the cache by then.
                 let [first, second] = tile.outputs();
                 row(out * plane + first).iter().for_each(prefetch);
                 row(out * plane + second).iter().for_each(prefetch);
@@ -129,12 +130,13 @@ impl Winograd {
     }
 }
 
-/// Distance of the filters of two places: whole lines, but no power of two, which would send all to one part of the cache.
+/// Distance between the filters of two places: whole lines, but not a power of two, which would map them all to one
+/// part of the cache.
 fn filter_step(pairs: usize) -> usize {
     pairs.next_multiple_of(16) + 16
 }
 
-/// Distance of the tiles of two positions, in lines; odd for the same reason.
+/// Distance between the tiles of two positions, in lines; odd for the same reason.
 fn tile_step(channels: usize) -> usize {
     channels * PLACES + 1
 }
@@ -153,14 +155,14 @@ pub(crate) fn corner(tile: usize, size: (usize, usize)) -> (usize, usize) {
 /// The tiles of one block and the output channels of one item.
 struct Block {
     tiles: [Tile; PLACES],
-    /// Tiles whose inputs should be in the cache soon.
+    /// Tiles whose inputs should be prefetched.
     ahead: [Tile; PLACES],
     channels: usize,
     outs: std::ops::Range<usize>,
 }
 
 impl Block {
-    /// `products[position][out][tile]` of the block, by way of `inputs[position][channel][tile]`.
+    /// Computes `products[position][out][tile]` of the block, through `inputs[position][channel][tile]`.
     fn products(
         &self,
         images: &[Sixteen],
@@ -196,7 +198,7 @@ mod tests {
     use crate::simd::has_sixteens;
     use crate::workspace::{Workspace, flat};
 
-    /// Y = the sums of the definition.
+    /// Y by the definition.
     fn by_definition(
         images: &[Sixteen],
         weights: &[f32],
@@ -221,8 +223,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Small whole numbers and filters of multiples of four: nothing is rounded, so both ways give the same numbers, and
-        /// the gradient is that of ⟨d, W x⟩.
+        /// Small whole numbers and filters of multiples of four: nothing is rounded, so both ways give the same
+        /// numbers, and the gradient is that of ⟨d, W x⟩.
         #[test]
         fn is_the_convolution(c in 2..5usize, o in 2..7usize, h in 1..5usize, w in 1..8usize, count in 1..3usize) {
             if !has_sixteens() {

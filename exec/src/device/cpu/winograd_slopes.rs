@@ -1,9 +1,10 @@
-//! What the gradient of 3 × 3 filters takes of one tile of sixteen images, in registers: a row of both transforms at a time, and
-//! the sums of products over tiles and images.
+//! Transforms one tile of sixteen images for the gradient of 3 × 3 filters, in registers, a row of both transforms at a
+//! time, and sums the products over tiles and images.
 //!
-//! From Y = Aᵀ (U ⊙ V) A follows dU = A dY Aᵀ ⊙ V, where V = Bᵀ d B as in [`super::winograd_tiles`] and the rows of A are 1 0,
-//! 1 1, 1 −1, 0 −1; then dg = Gᵀ dU G. Row y of V needs two rows of inputs and row y of A dY Aᵀ two rows of gradients, so four passes,
-//! one for each y, transform nothing twice and need a quarter of the memory. The tests have the obvious loops.
+//! From Y = Aᵀ (U ⊙ V) A follows dU = A dY Aᵀ ⊙ V, where V = Bᵀ d B as in [`super::winograd_tiles`] and the rows of A
+//! are 1 0, 1 1, 1 −1, 0 −1; then dg = Gᵀ dU G. Row y of V needs two rows of inputs and row y of A dY Aᵀ two rows of
+//! gradients, so four passes, one for each y, transform nothing twice and need a quarter of the memory. The tests have
+//! the obvious loops.
 
 use super::register_tiles::CHANNELS;
 use super::winograd_tiles::Tile;
@@ -107,7 +108,7 @@ mod avx512 {
         for (x, column) in columns.iter_mut().enumerate() {
             let mut d = [_mm512_setzero_ps(); 4];
             for (y, d) in d.iter_mut().enumerate() {
-                // SAFETY: the plane is the tile's; what a row does not need is not loaded.
+                // SAFETY: the plane is the tile's; inputs that a row does not need are not loaded.
                 *d = unsafe { input(plane.as_ptr(), tile, y, x) };
             }
             *column = of_four::<ROW>(d);
@@ -195,7 +196,8 @@ mod tests {
         }
     }
 
-    /// Every row of every tile of a plane, to the bit; sums of sixteen images too, since both add them from the first to the last.
+    /// Every row of every tile of a plane, to the bit; sums of sixteen images too, since both add them from the first
+    /// to the last.
     #[test]
     fn fast_and_slow_loops_agree() {
         if !has_sixteens() {

@@ -1,7 +1,9 @@
-//! What F(2 × 2, 3 × 3) does to one tile of sixteen images, in registers: both transforms, and the products over channels.
+//! Applies F(2 × 2, 3 × 3) to one tile of sixteen images, in registers: both transforms, and the products over
+//! channels.
 //!
 //! Bᵀ, for inputs: rows 1 0 −1 0, 0 1 1 0, 0 −1 1 0, 0 1 0 −1; Aᵀ, for outputs: 1 1 1 0, 0 1 −1 −1. Each is applied to
-//! columns, then to rows (Lavin and Gray 2016, §4.1). The tests have the obvious loops that these must equal to the bit.
+//! columns, then to rows (Lavin and Gray 2016, §4.1). The tests have the obvious loops that these must equal to the
+//! bit.
 
 use super::register_tiles::{CHANNELS, PLACES};
 use crate::simd::has_sixteens;
@@ -10,16 +12,16 @@ use crate::workspace::Sixteen;
 /// Places of a transformed tile.
 pub(crate) const POSITIONS: usize = 16;
 
-/// The 4 × 4 inputs under a tile of 2 × 2 outputs: one more on each side, zero where that is outside of the plane.
+/// The 4 × 4 inputs under a tile of 2 × 2 outputs: one more on each side, zero outside of the plane.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tile {
-    /// Where each row starts, and each column in its row; outside of the plane those of a neighbour inside.
+    /// Start of each row, and of each column in its row; outside of the plane, those of a neighbour inside.
     rows: [usize; 4],
     columns: [usize; 4],
     /// Whether the first and the last row and column are inside.
     rows_inside: [bool; 2],
     columns_inside: [bool; 2],
-    /// Elements of the plane.
+    /// Elements of a plane.
     plane: usize,
 }
 
@@ -36,12 +38,12 @@ impl Tile {
         }
     }
 
-    /// Elements of the planes that it is for.
+    /// Elements of a plane of its size.
     pub(crate) fn plane(&self) -> usize {
         self.plane
     }
 
-    /// Where the two rows of its outputs start.
+    /// Starts of the two rows of its outputs.
     pub(crate) fn outputs(&self) -> [usize; 2] {
         [self.rows[1] + self.columns[1], self.rows[2] + self.columns[1]]
     }
@@ -54,15 +56,15 @@ impl Tile {
     }
 }
 
-/// Asks for the inputs of `tile` that no tile beside or above it has, for when they are wanted.
+/// Prefetches the inputs of `tile` that no tile beside or above it has.
 pub(crate) fn prefetch_inputs(plane: &[Sixteen], tile: &Tile) {
     [(2, 1), (2, 2), (3, 1), (3, 2)].iter().for_each(|(y, x)| prefetch(&plane[tile.place(*y, *x).0]));
 }
 
-/// Asks for a line to be brought into the cache.
+/// Prefetches a line into the cache.
 #[inline(always)]
 pub(crate) fn prefetch(line: &Sixteen) {
-    // SAFETY: every x86-64 has the instruction, and the line is there.
+    // SAFETY: every x86-64 has the instruction, and the line exists.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast());
@@ -114,17 +116,17 @@ pub(crate) mod avx512 {
     /// Input (y, x) of a tile, zero outside of the plane.
     ///
     /// # Safety
-    /// `plane` is one of the tile's.
+    /// `plane` is one of the tile's size.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
     pub(crate) unsafe fn input(plane: *const Sixteen, tile: &Tile, y: usize, x: usize) -> __m512 {
         let (place, inside) = tile.place(y, x);
-        // SAFETY: places are inside the plane; those of inputs outside are their neighbours' and masked.
+        // SAFETY: places are inside the plane; inputs outside read their neighbours' places and are masked.
         unsafe { _mm512_maskz_load_ps(if inside { !0 } else { 0 }, plane.add(place).cast()) }
     }
 
     /// # Safety
-    /// As [`load`], and nobody else looks at the place.
+    /// As [`load`], and the place is not otherwise accessed.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
     unsafe fn store(start: *mut Sixteen, place: usize, value: __m512) {
@@ -154,7 +156,7 @@ pub(crate) mod avx512 {
         for (x, column) in columns.iter_mut().enumerate() {
             let mut d = [_mm512_setzero_ps(); 4];
             for (y, d) in d.iter_mut().enumerate() {
-                // SAFETY: the plane is the tile's.
+                // SAFETY: the plane is of the tile's size.
                 *d = unsafe { input(plane, tile, y, x) };
             }
             *column = four(d);

@@ -1,7 +1,9 @@
-//! The gradient of 3 × 3 filters of stride 1 with the products of F(2 × 2, 3 × 3): 16 a tile and channel pair in place of 36.
+//! Computes the gradient of 3 × 3 filters of stride 1 with the products of F(2 × 2, 3 × 3): 16 a tile and channel pair
+//! in place of 36.
 //!
-//! Tiles are transformed in blocks that stay in the second-level cache, four channels side by side, so that a tile of 4 × 4
-//! channel pairs is summed over a block in registers. Nothing is transformed back before all images have been added up.
+//! Tiles are transformed in blocks that stay in the second-level cache, four channels side by side, so that a tile of 4
+//! × 4 channel pairs is summed over a block in registers. The inverse transform is applied once, after all images have
+//! been summed.
 
 use super::register_tiles::CHANNELS;
 use super::threads::{Disjoint, Threads, tile_range};
@@ -17,13 +19,13 @@ const BLOCK: usize = 4096;
 /// Tiles of a block at most.
 const MOST_TILES: usize = 64;
 
-/// Filters between planes of one size, a zero around those of the images; whole fours of channels.
+/// Filters between planes of one size, with a border of zeros around those of the images; whole fours of channels.
 pub(crate) struct WeightGradient {
     /// Height and width of the planes, both even.
     size: (usize, usize),
     channels: usize,
     out_channels: usize,
-    /// Tiles of a block.
+    /// Tiles in a block.
     tiles: usize,
     threads: Threads,
 }
@@ -47,14 +49,15 @@ impl WeightGradient {
         ROWS * (position_step(self.channels * self.tiles) + position_step(self.out_channels * self.tiles))
     }
 
-    /// Adds to `sums` (from zeros on) what sixteen `images`, `[channels, height, width]`, and the `gradients` of their outputs,
-    /// `[out_channels, height, width]`, give. `sums`: `[row, fours of outputs, position in the row, fours of inputs, 4, 4]`.
+    /// Adds to `sums` (initially zero) the contribution of sixteen `images`, `[channels, height, width]`, and the
+    /// `gradients` of their outputs, `[out_channels, height, width]`. `sums`:
+    /// `[row, fours of outputs, position in the row, fours of inputs, 4, 4]`.
     pub(crate) fn add(&self, images: &[Sixteen], gradients: &[Sixteen], sums: &mut [f32], scratch: &mut [Sixteen]) {
         let (plane, tiles) = (self.size.0 * self.size.1, self.size.0 * self.size.1 / 4);
         assert_eq!(images.len(), self.channels * plane, "planes of images");
         assert_eq!(gradients.len(), self.out_channels * plane, "planes of gradients");
         let (fours, out_fours) = (self.channels / CHANNELS, self.out_channels / CHANNELS);
-        // A sum belongs to one part whatever their number, which may therefore follow the threads.
+        // A sum belongs to one part whatever their number, so the number may depend on the threads.
         let parts = self.threads.count().div_ceil(ROWS).min(out_fours);
         let part = out_fours.div_ceil(parts);
         let parts = out_fours.div_ceil(part);
@@ -115,7 +118,7 @@ fn gathered(u: [f32; ROWS]) -> [f32; 3] {
     [u[0] + plus, minus, plus + u[3]]
 }
 
-/// Distance of what two positions have of a block: odd, since a power of two would send all to one part of the cache.
+/// Distance between two positions in a block: odd, since a power of two would map them all to one part of the cache.
 fn position_step(lines: usize) -> usize {
     lines + 1
 }

@@ -1,8 +1,9 @@
-//! What the ranks of one process share: a mailbox for each, who has ended, and why the job is over if it is.
+//! Holds the shared state of the ranks of one process: a mailbox for each, which ranks have ended, and why the job
+//! ended.
 //!
-//! A message is an envelope: where the data lies and a [`Hold`] that says who owns it at the moment. The hold is what
-//! keeps a failing rank's memory alive while another rank reads it: a sender that gives up takes its envelopes back,
-//! and waits for the short copy of a receiver that was faster.
+//! A message is an envelope: the address of the data and a [`Hold`] that says which side owns it. The hold keeps a
+//! failing rank's memory alive while another rank reads it: a sender that gives up retracts its envelopes, and waits
+//! for a receiver that has already started its short copy.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,7 +13,7 @@ use lockstep_topology::Rank;
 
 use super::super::{Region, Tag, TransportError};
 
-/// Who may touch the data of a message.
+/// Which side may access the data of a message.
 #[derive(Debug)]
 pub(crate) struct Hold(AtomicU8);
 
@@ -26,27 +27,27 @@ impl Hold {
         Hold(AtomicU8::new(POSTED))
     }
 
-    /// The sender's data are free again.
+    /// Whether the sender's data are free again.
     pub(crate) fn is_done(&self) -> bool {
         self.0.load(Ordering::Acquire) == DONE
     }
 
-    /// A hold whose message is over serves the next one.
+    /// Resets the hold of a finished message for reuse.
     pub(crate) fn reset(&self) {
         self.0.store(POSTED, Ordering::Release);
     }
 
-    /// The receiver takes the data to read them; false when the sender has taken them back.
+    /// The receiver takes the data to read them; false if the sender has retracted them.
     pub(crate) fn begin(&self) -> bool {
         self.0.compare_exchange(POSTED, READING, Ordering::Acquire, Ordering::Acquire).is_ok()
     }
 
-    /// The receiver needs the data no more.
+    /// The receiver has finished reading.
     pub(crate) fn finish(&self) {
         self.0.store(DONE, Ordering::Release);
     }
 
-    /// The sender takes its data back; true when nobody had read them to the end.
+    /// The sender retracts its data; true if they had not been read completely.
     pub(crate) fn retract(&self) -> bool {
         loop {
             match self.0.compare_exchange(POSTED, RETRACTED, Ordering::Acquire, Ordering::Acquire) {
@@ -78,9 +79,9 @@ struct Inbox {
 pub(crate) struct Mailbox {
     inbox: Mutex<Inbox>,
     bell: Condvar,
-    /// Something has changed since the owner last woke up.
+    /// Whether something has changed since the owner last woke up.
     rung: AtomicBool,
-    /// There are envelopes.
+    /// Whether there are envelopes.
     fresh: AtomicBool,
     ended: AtomicBool,
 }
@@ -109,7 +110,7 @@ impl Mailbox {
         self.ring_locked(&mut inbox);
     }
 
-    /// Moves what has arrived into `into`, which is empty.
+    /// Moves arrived envelopes into `into`, which is empty.
     pub(crate) fn collect(&self, into: &mut Vec<Envelope>) {
         if self.fresh.load(Ordering::Acquire) {
             let mut inbox = self.lock();
@@ -118,8 +119,8 @@ impl Mailbox {
         }
     }
 
-    /// Blocks until the bell has rung since the last call, or until the deadline; looks `spin` times before it sleeps.
-    /// Does not block where envelopes lie about.
+    /// Blocks until `Mailbox::ring` has been called since the last call, or until the deadline; polls `spin` times
+    /// before it sleeps. Does not block while there are envelopes.
     pub(crate) fn wait(&self, spin: u32, deadline: Option<Instant>) {
         if self.fresh.load(Ordering::Acquire) {
             return;
@@ -149,12 +150,12 @@ impl Mailbox {
     }
 }
 
-/// The part of a job that lives in this process.
+/// The state of a job in this process.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// Ranks of the whole job, here and elsewhere.
+    /// Ranks of the whole job, in this process and others.
     pub(crate) ranks: u32,
-    /// The ranks here, ascending.
+    /// The ranks of this process, ascending.
     here: Vec<Rank>,
     mailboxes: Vec<Mailbox>,
     failure: OnceLock<TransportError>,
@@ -174,37 +175,37 @@ impl Job {
     /// The mailbox of a rank of this process.
     ///
     /// # Panics
-    /// When the rank is elsewhere.
+    /// When the rank is in another process.
     pub(crate) fn mailbox(&self, rank: Rank) -> &Mailbox {
         let index = self.here.binary_search_by_key(&rank.0, |here| here.0);
         &self.mailboxes[index.expect("a message inside the process is for a rank inside the process")]
     }
 
-    /// Ends the job; the first cause stays.
+    /// Ends the job; the first cause is kept.
     pub(crate) fn abort(&self, rank: Rank, cause: &str) {
         let _ = self.failure.set(TransportError::Aborted { rank, cause: cause.to_owned() });
         self.mailboxes.iter().for_each(Mailbox::ring);
     }
 
-    /// Why the job is over.
+    /// Why the job has ended.
     #[cfg(feature = "mpi")]
     pub(crate) fn failure(&self) -> Option<&TransportError> {
         self.failure.get()
     }
 
     /// # Errors
-    /// When the job is over.
+    /// When the job has ended.
     pub(crate) fn check(&self) -> Result<(), TransportError> {
         self.failure.get().map_or(Ok(()), |failure| Err(failure.clone()))
     }
 
-    /// Says that `rank` sends and receives no more.
+    /// Records that `rank` sends and receives no more.
     pub(crate) fn end(&self, rank: Rank) {
         self.mailbox(rank).ended.store(true, Ordering::Release);
         self.mailboxes.iter().for_each(Mailbox::ring);
     }
 
-    /// Whether `rank` sends and receives no more; what it sent before has been delivered then.
+    /// Whether `rank` sends and receives no more; all that it sent before has then been delivered.
     pub(crate) fn has_ended(&self, rank: Rank) -> bool {
         self.mailbox(rank).ended.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! Messages between threads: order, sums, failures, and the end of a rank.
+//! Tests messages between threads: order, sums, failures, and the end of a rank.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ fn equal_tags_match_in_order_and_other_tags_do_not_meet() {
     let second = one.post_recv(Rank(0), a, into.part(1..2), Combine::Sum, RegionMut::empty()).unwrap();
     assert_eq!(one.recv_done(second), Ok(false));
     one.poll().unwrap();
-    // Asked for in another order than posted: the match stands.
+    // Queried in another order than posted: the matching is the same.
     assert_eq!(one.recv_done(second), Ok(true));
     assert_eq!(zero.send_done(sent[0]), Ok(false));
     assert_eq!((one.recv_done(first), one.recv_done(third)), (Ok(true), Ok(true)));

@@ -1,7 +1,7 @@
-//! Whether the MPI library takes addresses of GPUs' memory where it takes the host's ("CUDA-aware").
+//! Finds out whether the MPI library accepts addresses of GPU memory in place of host memory ("CUDA-aware").
 //!
-//! Open MPI, MPICH and what descends from them each have a function that says so. It is looked for in the running program, so that
-//! any library may be linked; one without such a function is taken not to.
+//! Open MPI, MPICH and their derivatives each have a function that reports it. It is looked up in the running program,
+//! so that any library may be linked; a library without such a function counts as not CUDA-aware.
 
 use std::ffi::c_int;
 
@@ -9,16 +9,17 @@ use libloading::os::unix::Library;
 
 use super::super::TransportError;
 
-/// Says so in the library's place: 1, or 0.
+/// Overrides the library's answer: 1, or 0.
 const SAYS: &str = "LOCKSTEP_CUDA_AWARE_MPI";
 
-/// MPICH's number of CUDA among kinds of GPUs.
+/// MPICH's number for CUDA among kinds of GPUs.
 const CUDA: c_int = 0;
 
-/// What this process's library says, or what the environment says in its place; that `speaks` tells of it where they differ.
+/// What this process's library reports, or the environment variable in its place; with `speaks`, prints a note where
+/// they differ.
 ///
 /// # Errors
-/// The environment says neither 1 nor 0.
+/// The environment variable is neither 1 nor 0.
 pub(super) fn is_aware(speaks: bool) -> Result<bool, TransportError> {
     let Some(said) = std::env::var_os(SAYS) else { return Ok(library_is()) };
     match said.to_str() {
@@ -38,7 +39,7 @@ pub(super) fn is_aware(speaks: bool) -> Result<bool, TransportError> {
     }
 }
 
-/// Whether the library says that it does; MPI has been initialised.
+/// Whether the library reports support; MPI must be initialised.
 fn library_is() -> bool {
     let program = Library::this();
     // SAFETY: the functions have these types in `mpi-ext.h` of Open MPI and `mpi_proto.h` of MPICH.

@@ -1,7 +1,7 @@
-//! A process with several ranks: memory between its own, and one thread that calls MPI for all of them.
+//! Connects the ranks of a process that has several: memory between them, and one thread that calls MPI for all.
 //!
-//! A rank's end leaves orders at the gateway; the gateway posts them straight from and to the rank's memory, and rings
-//! the rank's bell when one is done. Sums are the rank's own work, so that they spread over the cores.
+//! A rank's endpoint queues requests at the gateway; the gateway posts them directly from and to the rank's memory, and
+//! wakes the rank when one is done. Sums are computed by the rank itself, so that they spread over the cores.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -17,10 +17,10 @@ use super::super::{Combine, RecvId, Region, RegionMut, SendId, Tag, Transport, T
 use super::tags::Tags;
 use super::wire::Wire;
 
-/// Ids of messages that leave the process have this bit.
+/// Set in ids of messages that leave the process.
 const AWAY: u32 = 1 << 31;
 
-/// Looks at the wire before the gateway naps; ranks that compute need the core more.
+/// Polls of the wire before the gateway sleeps; computing ranks need the core more.
 const LOOKS: u32 = 200;
 const NAP: Duration = Duration::from_micros(20);
 
@@ -40,7 +40,7 @@ struct Posting {
     hold: Arc<Hold>,
 }
 
-/// What ranks and gateway share.
+/// State shared by ranks and gateway.
 #[derive(Debug)]
 pub(super) struct Gateway {
     job: Arc<Job>,
@@ -49,12 +49,12 @@ pub(super) struct Gateway {
     postings: Mutex<Vec<Posting>>,
     bell: Condvar,
     fresh: AtomicBool,
-    /// Ends that are still there.
+    /// Number of endpoints not yet dropped.
     live: AtomicU32,
 }
 
 impl Gateway {
-    /// The gateway of `process`, and the ends of its ranks.
+    /// The gateway of `process`, and the endpoints of its ranks.
     pub(super) fn new(tags: &Tags, process: u32, spin: u32, takes_devices: bool) -> (Arc<Gateway>, Vec<RoutedEnd>) {
         let job = Arc::new(Job::new(tags.ranks(), tags.hosted(process)));
         let local = MemoryEnd::all(&job, spin);
@@ -78,7 +78,7 @@ impl Gateway {
         self.bell.notify_one();
     }
 
-    /// Serves the ranks until the last end is gone; runs on the thread that calls MPI.
+    /// Serves the ranks until the last endpoint is dropped; runs on the thread that calls MPI.
     pub(super) fn serve(&self, wire: &mut Wire) {
         let mut open: BTreeMap<u32, (Rank, Arc<Hold>)> = BTreeMap::new();
         let mut postings = Vec::new();
@@ -132,11 +132,11 @@ impl Gateway {
 #[derive(Debug)]
 struct Away {
     hold: Arc<Hold>,
-    /// Where to add what arrives in the second region.
+    /// For a sum: the destination, and the received data to add.
     sum: Option<(RegionMut, RegionMut)>,
 }
 
-/// The end of a rank that shares its process: memory to its neighbours inside, the gateway to all others.
+/// The endpoint of a rank that shares its process: memory to ranks of the same process, the gateway to all others.
 #[derive(Debug)]
 pub(super) struct RoutedEnd {
     gateway: Arc<Gateway>,
@@ -255,7 +255,7 @@ impl Drop for RoutedEnd {
     fn drop(&mut self) {
         if std::thread::panicking() || self.messages.iter().any(|message| !message.hold.is_done()) {
             self.abort("it ended with messages open");
-            // The gateway ends the process; until then it may read and write this rank's memory.
+            // The gateway ends the process; until then it may access this rank's memory.
             loop {
                 std::thread::park();
             }

@@ -1,19 +1,19 @@
-//! The processes of the job that run on this machine, and the processors that each of them may use.
+//! Finds the processes of the job on this machine, and the processors that each of them may use.
 
 use super::wire::Wire;
 use crate::pin::{Pins, Process, allowed};
 
-/// The processes of this machine, as each said when it joined.
+/// The processes of this machine, as they reported when they joined.
 #[derive(Debug)]
 pub(super) struct Neighbours {
     /// Number and processors of each, ascending by number.
     processes: Vec<(u32, Vec<usize>)>,
-    /// Which of them this one is.
+    /// The index of this process among them.
     own: usize,
 }
 
 impl Neighbours {
-    /// Asks all processes; every one calls it.
+    /// Gathers from all processes; every one calls it.
     pub(super) fn ask(wire: &Wire) -> Neighbours {
         let machine = machine();
         let machines: [Vec<u32>; 2] = [wire.gather(machine as u32), wire.gather((machine >> 32) as u32)];
@@ -28,7 +28,7 @@ impl Neighbours {
         Neighbours { processes, own }
     }
 
-    /// The processors of this process's ranks where rank r lives in process `hosts[r]` and has `threads` threads.
+    /// The processors of this process's ranks, with rank r in process `hosts[r]` and `threads` threads per rank.
     pub(super) fn pins(&self, hosts: &[u32], threads: usize) -> Pins {
         let ranks = |process: &u32| hosts.iter().filter(|host| *host == process).count();
         let of = |(process, allowed): &(u32, Vec<usize>)| Process { allowed: allowed.clone(), ranks: ranks(process) };
@@ -36,7 +36,7 @@ impl Neighbours {
     }
 }
 
-/// A number that processes of one machine have in common, containers included: what its kernel drew when it started.
+/// A number shared by the processes of one machine, containers included: drawn by its kernel at boot.
 fn machine() -> u64 {
     let names = ["/proc/sys/kernel/random/boot_id", "/proc/sys/kernel/hostname"];
     let name = names.iter().find_map(|name| std::fs::read(name).ok()).unwrap_or_default();
@@ -44,7 +44,7 @@ fn machine() -> u64 {
     name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// A bit for each number.
+/// A bit mask of these numbers.
 fn words(numbers: &[usize]) -> Vec<u32> {
     let mut words = vec![0; numbers.last().map_or(0, |last| last / 32 + 1)];
     numbers.iter().for_each(|number| words[number / 32] |= 1 << (number % 32));

@@ -1,4 +1,4 @@
-//! The end of a process with one rank: the rank's own thread calls MPI, and there is no other.
+//! Implements the endpoint of a process with one rank: the rank's own thread calls MPI.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use super::super::{Combine, RecvId, Region, RegionMut, SendId, Tag, Transport, T
 use super::tags::Tags;
 use super::wire::Wire;
 
-/// Looks at the wire before the core is offered to others. Where ranks outnumber cores the library may offer it at every look by
-/// itself; to do so again before the next look would wait for everybody's turn twice.
+/// Polls of the wire before the core is offered to other threads. Where ranks outnumber cores, the library may yield at
+/// every poll by itself; yielding again before the next poll would wait for everyone's turn twice.
 const LOOKS: u32 = 8;
 
-/// A wait so long is for a rank that computes: naps then leave it the core, and are short beside the wait.
+/// A wait this long is for a rank that computes: sleeping then leaves it the core, and adds little to the wait.
 const WATCHFUL: Duration = Duration::from_millis(1);
 const NAP: Duration = Duration::from_micros(20);
 
@@ -26,7 +26,7 @@ pub(super) struct SingleEnd<'a> {
     /// Whether each message is done, by our number; `numbers[n]` is ours for the wire's number n.
     messages: Slab<bool>,
     numbers: Vec<u32>,
-    /// Something was done since the last wait.
+    /// Whether something was completed since the last wait.
     news: bool,
 }
 
@@ -109,7 +109,7 @@ impl Transport for SingleEnd<'_> {
             if self.news {
                 continue;
             }
-            // Another rank may share this core; it may be the one we wait for.
+            // Another rank may share this core, perhaps the one we wait for.
             if look.is_multiple_of(LOOKS) {
                 if began.elapsed() < WATCHFUL {
                     std::thread::yield_now();

@@ -1,7 +1,7 @@
-//! How ranks and tags become MPI's processes and numbers.
+//! Maps ranks and tags to MPI's processes and tags.
 //!
-//! MPI matches by process, ours by rank, so the number of a message carries which rank of either process it is between.
-//! From the lowest bit: receiver, sender (their places in their processes), slot, exchange.
+//! MPI matches by process, our transport by rank, so a message's MPI tag encodes the sending and receiving rank within
+//! their processes. From the lowest bit: receiver, sender (as indices in their processes), slot, exchange.
 
 use std::ffi::c_int;
 
@@ -9,20 +9,20 @@ use lockstep_topology::Rank;
 
 use super::super::{Tag, TransportError};
 
-/// Bits of a slot: at most 1,024 lanes in flight.
+/// Bits of a slot: at most 1,024 channels in flight.
 const SLOT_BITS: u32 = 10;
 
-/// Where each rank lives, and the numbers of messages.
+/// The location of each rank, and the MPI tags of messages.
 #[derive(Debug, Clone)]
 pub(super) struct Tags {
-    /// The process of each rank and its place there.
+    /// The process of each rank and its index there.
     places: Vec<(u32, u32)>,
     place_bits: u32,
     largest: u32,
 }
 
 impl Tags {
-    /// For ranks that live in the processes that `hosts` lists, with a library that takes tags up to `largest`.
+    /// For ranks in the processes that `hosts` lists, with a library that supports tags up to `largest`.
     pub(super) fn new(hosts: &[u32], largest: u32) -> Tags {
         let place = |rank: usize| hosts[..rank].iter().filter(|host| **host == hosts[rank]).count() as u32;
         let places: Vec<(u32, u32)> = (0..hosts.len()).map(|rank| (hosts[rank], place(rank))).collect();
@@ -43,10 +43,10 @@ impl Tags {
         (0..self.ranks()).map(Rank).filter(|rank| self.process(*rank) == process).collect()
     }
 
-    /// MPI's number for a message.
+    /// The MPI tag of a message.
     ///
     /// # Errors
-    /// When the library's numbers do not suffice.
+    /// When the library's tags do not suffice.
     pub(super) fn number(&self, from: Rank, to: Rank, tag: Tag) -> Result<c_int, TransportError> {
         let place = |rank: Rank| u64::from(self.places[rank.0 as usize].1);
         let above = u64::from(tag.exchange) << SLOT_BITS | u64::from(tag.slot);
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn numbers_differ_wherever_process_pairs_agree() {
-        // Three processes of 3, 1 and 2 ranks, interleaved: two bits tell places apart.
+        // Three processes of 3, 1 and 2 ranks, interleaved: two bits distinguish the ranks of a process.
         let tags = Tags::new(&[0, 2, 0, 1, 2, 0], i32::MAX as u32);
         assert_eq!(tags.hosted(0), [Rank(0), Rank(2), Rank(5)]);
         let mut seen = std::collections::BTreeSet::new();

@@ -1,9 +1,9 @@
-//! The MPI calls: every one of them stands here or in the folder beside, and all are made by the thread that initialised MPI.
+//! Makes all MPI calls (with the folder beside this file), on the thread that initialised MPI.
 //!
-//! Messages travel in pieces that stay in cache, so that a sum reads what the wire has just written, and the sum of one
-//! piece overlaps the transfer of the next. Sender and receiver cut alike because lengths are equal by contract.
-//! Memory on a device is the library's to read and write by its address, where it is CUDA-aware; sums there are the device's.
-//! Errors inside the library end the job (MPI's default error handler); that is what this project wants of them.
+//! Messages are sent in pieces that stay in cache, so that a sum reads data just received, and the sum of one piece
+//! overlaps the transfer of the next. Sender and receiver cut messages alike because lengths are equal by contract.
+//! Where the library is CUDA-aware it reads and writes device memory by address; sums there are the device's. Errors
+//! inside the library end the job (MPI's default error handler), as this project wants.
 
 mod numbers;
 
@@ -21,7 +21,7 @@ use crate::device::DeviceError;
 /// Elements of a piece: 512 KiB, half of a usual second-level cache.
 const PIECE: usize = 128 * 1024;
 
-/// Elements that one call of the library's allreduce takes; its counts are 32-bit.
+/// The most elements in one call of the library's allreduce, whose counts are 32-bit.
 const LIBRARY_PIECE: usize = 1 << 28;
 
 thread_local! {
@@ -29,7 +29,7 @@ thread_local! {
     static MPI_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What a request was for.
+/// The piece that a request transfers.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     message: u32,
@@ -42,7 +42,7 @@ struct Piece {
 #[derive(Debug)]
 struct Message {
     open: u32,
-    /// Where to add what arrives in the second region.
+    /// For a sum: the destination, and the received data to add.
     sum: Option<(RegionMut, RegionMut)>,
     receives: bool,
 }
@@ -54,23 +54,23 @@ pub(super) struct Wire {
     process: u32,
     processes: u32,
     requests: Vec<ffi::MPI_Request>,
-    /// `pieces[i]` is what `requests[i]` was for.
+    /// `pieces[i]` belongs to `requests[i]`.
     pieces: Vec<Piece>,
     messages: Slab<Message>,
     indices: Vec<c_int>,
     statuses: Vec<ffi::MPI_Status>,
     in_place: *const c_void,
-    /// Communicators of groups that called the library's allreduce, with their processes.
+    /// Communicators of groups that have called the library's allreduce, with their processes.
     groups: Vec<(Vec<u32>, ffi::MPI_Comm)>,
-    /// Whether all processes' libraries take addresses of GPUs' memory.
+    /// Whether all processes' libraries accept addresses of GPU memory.
     takes_devices: bool,
 }
 
 impl Wire {
-    /// Initialises MPI on this thread, once in a process.
+    /// Initialises MPI on this thread, once per process.
     pub(super) fn open() -> Result<Wire, TransportError> {
         let (mut initialised, mut provided, mut process, mut processes) = (0, 0, 0, 0);
-        // SAFETY: plain calls with valid out-pointers; MPI is initialised at most once, as just asked.
+        // SAFETY: plain calls with valid out-pointers; MPI is initialised at most once, as just checked.
         let comm = unsafe {
             ffi::MPI_Initialized(&mut initialised);
             if initialised != 0 {
@@ -102,7 +102,7 @@ impl Wire {
             takes_devices: false,
         };
         let own = aware::is_aware(process == 0);
-        // One that says nonsense is still waited for by the others.
+        // A process with an invalid setting must still take part, since the others wait for it.
         let all = wire.gather(u32::from(own.as_ref().is_ok_and(|is| *is)));
         wire.takes_devices = own? && all.iter().all(|is| *is == 1);
         Ok(wire)
@@ -120,7 +120,7 @@ impl Wire {
         self.processes
     }
 
-    /// The largest tag that the library takes.
+    /// The largest tag that the library supports.
     pub(super) fn largest_tag(&self) -> u32 {
         let (mut value, mut found): (*mut c_int, c_int) = (ptr::null_mut(), 0);
         // SAFETY: the attribute's value is a pointer to an int that the library keeps.
@@ -133,7 +133,7 @@ impl Wire {
     /// Sends `data` to a process; returns the message's number.
     ///
     /// # Errors
-    /// The device that it lies on is lost.
+    /// The device that holds the data is lost.
     pub(super) fn send(&mut self, process: u32, tag: c_int, data: Region) -> Result<u32, DeviceError> {
         data.bind()?;
         let message = self.messages.insert(Message { open: 0, sum: None, receives: false });
@@ -148,10 +148,10 @@ impl Wire {
         Ok(message)
     }
 
-    /// Receives from a process into `into`, by way of `scratch` for a sum; returns the message's number.
+    /// Receives from a process into `into`, through `scratch` for a sum; returns the message's number.
     ///
     /// # Errors
-    /// The device that they lie on is lost.
+    /// The device that holds the regions is lost.
     pub(super) fn receive(
         &mut self,
         process: u32,
@@ -187,10 +187,10 @@ impl Wire {
         self.messages.get_mut(piece.message).open += 1;
     }
 
-    /// Looks once at all requests, adds what has arrived, and names each message that is over.
+    /// Checks all requests once, adds arrived data, and calls `done` for each finished message.
     ///
     /// # Errors
-    /// A piece of another length than expected, or a device that does not add it.
+    /// A piece of unexpected length, or a device error while adding.
     pub(super) fn poll(&mut self, mut done: impl FnMut(u32)) -> Result<(), Fault> {
         let active = self.requests.len();
         if active == 0 {
@@ -227,7 +227,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Books a finished request.
+    /// Handles a finished request.
     fn finish(&mut self, index: usize, status: usize, done: &mut impl FnMut(u32)) -> Result<(), Fault> {
         let piece = self.pieces[index];
         let message = self.messages.get_mut(piece.message);
@@ -271,7 +271,7 @@ impl Wire {
         }
     }
 
-    /// The communicator of some processes; made when they first ask, all of them together.
+    /// The communicator of some processes; created at their first call, by all of them together.
     fn group(&mut self, members: Vec<u32>) -> ffi::MPI_Comm {
         if members.len() == self.processes as usize && members.is_sorted() {
             return self.comm;
@@ -295,9 +295,9 @@ impl Wire {
         comm
     }
 
-    /// Leaves MPI in good order; every process calls it.
+    /// Finalizes MPI; every process calls it.
     pub(super) fn close(&mut self) {
-        // SAFETY: nothing is in flight, and the wire is used no more.
+        // SAFETY: nothing is in flight, and the wire is not used any more.
         unsafe { ffi::MPI_Finalize() };
         MPI_THREAD.set(false);
     }
@@ -312,7 +312,7 @@ fn pieces(message: u32, elements: usize) -> impl Iterator<Item = Piece> {
     })
 }
 
-/// How the library calls itself, up to the first comma: `Open MPI v4.1.4`.
+/// The library's name for itself, up to the first comma: `Open MPI v4.1.4`.
 pub(super) fn library() -> String {
     let mut name = [0u8; 8192];
     let mut length: c_int = 0;
@@ -322,7 +322,7 @@ pub(super) fn library() -> String {
     text.split([',', '\n', '\0']).next().unwrap_or_default().trim().to_owned()
 }
 
-/// `MPI_IN_PLACE`, a macro that no binding carries: 1 in Open MPI, −1 in MPICH and all that descend from it.
+/// `MPI_IN_PLACE`, a macro that bindings do not provide: 1 in Open MPI, −1 in MPICH and its derivatives.
 fn in_place() -> *const c_void {
     ptr::without_provenance(if library().starts_with("Open MPI") { 1 } else { usize::MAX })
 }

@@ -1,4 +1,4 @@
-//! One chain on both sides: the passes that a training step has, and inference.
+//! Runs one chain on both sides: the passes of a training step, and inference.
 
 use lockstep_cuda::layers::{Form, Forward, Gradients, Kernel};
 use lockstep_cuda::{Bf16, Scalar, View, ViewMut};
@@ -15,22 +15,22 @@ use crate::memory::{Held, Memory, Real, rounded};
 use crate::twin::Twin;
 use crate::{merged, near_within, same, size};
 
-/// A chain, and how it is run.
+/// A chain, and the way it is run.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) chain: Chain,
     pub(crate) form: Form,
     /// Whether all numbers are −1, 0 and 1.
     pub(crate) whole: bool,
-    /// Samples that the kernel was made for beyond those of the batch.
+    /// Samples that the kernel was made for in excess of the batch.
     pub(crate) spare: u32,
-    /// Which input lies where the output goes, if it may.
+    /// The input that shares the output's memory, if allowed.
     pub(crate) place: Option<usize>,
-    /// Instead of training, the batch of which running statistics are taken.
+    /// Instead of training, the batch for running statistics.
     pub(crate) batch: Option<u32>,
 }
 
-/// A kernel of commands and the memory that it works on.
+/// A kernel that makes commands, and its memory.
 struct Side<'a, A> {
     kernel: Kernel<A>,
     precision: Precision,
@@ -41,7 +41,7 @@ struct Side<'a, A> {
     parameters: Held<f32>,
     statistics: Held<f32>,
     output: Held<A>,
-    /// That of the output; in one place, for the order of sums depends on where a tensor begins.
+    /// The gradient of the output; always in the same place, since the order of sums depends on a tensor's alignment.
     d_output: Option<Held<A>>,
 }
 
@@ -88,7 +88,7 @@ impl Case {
             self.chain.layers.iter().zip(&shapes).map(|(layer, inputs)| ChainLayer { layer, inputs }).collect();
         let samples = self.chain.samples + self.spare;
         assert!(Kernel::<A>::fits(&members, samples));
-        // 2^32 - 1 samples of one element each can still be counted.
+        // 2^32 - 1 samples of one element each can still be indexed.
         let one_each = shapes.iter().flatten().all(|shape| size(*shape) == 1);
         assert!(one_each || !Kernel::<A>::fits(&members, u32::MAX));
         let on_cpu = cpu::Kernel::new(&members, samples as usize, &Threads::one());
@@ -113,7 +113,7 @@ impl Case {
         Side { kernel, precision, twin, memory, scratch, inputs, parameters, statistics, output, d_output }
     }
 
-    /// The input that lies where the output goes: of a sum of two it may be either.
+    /// The input that shares the output's memory: for a sum of two it may be either.
     fn place(&self) -> Option<usize> {
         let inputs = match self.chain.layers[0] {
             Layer::Add if self.chain.inputs.len() == 2 => 2,
@@ -124,8 +124,8 @@ impl Case {
         self.place.filter(|place| *place < inputs)
     }
 
-    /// 1e-5 of what is added up; nothing where whole numbers are. A mean that differs in its last bit is 8e-6 of the smallest
-    /// deviation of numbers below 2, √1e-3. What is made of bf16 is rounded two times at most, each time by 2⁻⁹.
+    /// Within 1e-5 of the magnitude of the terms; exact for whole numbers. A mean that differs in its last bit is 8e-6
+    /// of the smallest deviation of numbers below 2, √1e-3. bf16 results are rounded at most twice, each time by 2⁻⁹.
     fn near(&self, got: &[f32], expected: &[f32], terms: &[f32], what: &str) {
         let bound = if self.whole {
             0.0
@@ -139,7 +139,7 @@ impl Case {
         near_within(bound, got, expected, &[expected, terms].concat(), what);
     }
 
-    /// What numbers of an output's gradient are multiplied with where an input's is a small rest of them.
+    /// The factor of an output's gradient where the input's gradient is a small remainder of it.
     fn scaled(&self, d: &[f32], data: &Data) -> Vec<f32> {
         if !self.normalises() {
             return d.to_vec();
@@ -184,7 +184,7 @@ impl Case {
         self.near(&side.memory.get(side.statistics), &data.statistics, &[], "running statistics");
 
         if mode == Mode::Train {
-            // Where rounding has put an output on another side of 0, a ReLU's slope is another.
+            // Where rounding has moved an output across 0, a ReLU's derivative differs.
             let apart = output.iter().zip(&expected).map(|(got, expected)| (*got > 0.0) != (*expected > 0.0));
             data.d_output.iter_mut().zip(apart).for_each(|(d, apart)| *d = if apart { 0.0 } else { *d });
             let given = backward(&mut on_cpu, &data, rounded::<A>(&expected));
@@ -202,7 +202,7 @@ impl Case {
         }
     }
 
-    /// The gradients of a pass, and those of the same pass added to what is there: one rounded addition each.
+    /// The gradients of a pass, and those of the same pass added to existing values: one rounded addition each.
     fn gradients_agree<A: Real>(
         &self,
         side: &mut Side<'_, A>,
@@ -236,8 +236,8 @@ impl Case {
         }
     }
 
-    /// Output, gradients towards the input and of the parameters: what the commands give, what is right, and what that would be
-    /// if no term cancelled another.
+    /// Output, gradients of the input and of the parameters: the commands' results, the correct ones, and those if no
+    /// terms cancelled.
     pub(crate) fn products<A: Real>(
         &self,
         twin: &mut Twin,
@@ -278,8 +278,8 @@ impl<A: Real> Side<'_, A> {
         self.play(|kernel, into| kernel.forward(&of, scratch, into));
     }
 
-    /// The wanted gradients of a phase, in tensors of nothing or added to what these hold. What the phase does not read it gets
-    /// no numbers of.
+    /// The requested gradients of a phase, in fresh tensors or added to the given ones. Tensors that the phase does not
+    /// read are NaN.
     fn backward(
         &mut self,
         case: &Case,

@@ -1,11 +1,11 @@
-//! Random chains of layers, of every kind that is fused and of every layer alone.
+//! Generates random chains of layers: every kind of fused chain, and every layer alone.
 
 use lockstep_models::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale, Shape};
 use proptest::prelude::*;
 
 use crate::{any_batch, size};
 
-/// A chain and the batch it is run on.
+/// A chain and its batch.
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     pub(crate) layers: Vec<Layer>,
@@ -14,7 +14,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// The input shapes of each layer, and the output's behind them; nothing where they do not fit.
+    /// The input shapes of each layer, then the output's; `None` where they do not fit.
     pub(crate) fn shapes(&self) -> Option<Vec<Vec<Shape>>> {
         let mut shapes = vec![self.inputs.clone()];
         for layer in &self.layers {
@@ -24,7 +24,7 @@ impl Chain {
         Some(shapes)
     }
 
-    /// Learnable parameters, all of which are the first layer's that computes.
+    /// Number of learnable parameters, all of which belong to the first computing layer.
     pub(crate) fn parameters(&self) -> usize {
         let channels = self.inputs[0].channels;
         let of = |layer: &Layer| match layer {
@@ -70,7 +70,7 @@ pub(crate) fn convolutions() -> impl Strategy<Value = Chain> {
     chain.prop_filter("shapes that fit", |chain| chain.shapes().is_some())
 }
 
-/// A dense layer with a ReLU or none, flattened before or behind.
+/// A dense layer with or without a ReLU, with a flattening before or after.
 pub(crate) fn dense() -> impl Strategy<Value = Chain> {
     (any_batch(), 1..20u32, any::<[bool; 4]>()).prop_map(
         |((samples, shape), out_features, [bias, relu, before, behind])| {
@@ -82,7 +82,7 @@ pub(crate) fn dense() -> impl Strategy<Value = Chain> {
     )
 }
 
-/// A batch normalisation with a ReLU or none; of enough elements that a deviation says something.
+/// A batch normalisation with or without a ReLU, over enough elements for a meaningful deviation.
 pub(crate) fn batch_norms() -> impl Strategy<Value = Chain> {
     let batch = (2..5u32, 1..12u32, pair(2..=8), any::<bool>());
     batch.prop_map(|(samples, channels, (height, width), relu)| {
@@ -92,7 +92,7 @@ pub(crate) fn batch_norms() -> impl Strategy<Value = Chain> {
     })
 }
 
-/// Layers that work element by element or channel by channel, and flattening, which is free behind them.
+/// Layers that work element by element or channel by channel, and flattening, which is free after them.
 pub(crate) fn others() -> impl Strategy<Value = Chain> {
     let which = (0..12u32, 2..4usize, 0..10u32, any::<[bool; 2]>());
     (any_batch(), which).prop_map(|((samples, shape), (which, many, more, [relu, flat]))| {

@@ -1,4 +1,4 @@
-//! An addition that the launch of the batch normalisation before it does.
+//! Tests an addition that is fused into the launch of the batch normalisation before it.
 
 use lockstep_cuda::layers::{Form, Forward, Kernel};
 use lockstep_cuda::{Scalar, View};
@@ -11,17 +11,17 @@ use crate::memory::{Memory, Real};
 use crate::twin::Twin;
 use crate::{near_within, same, size};
 
-/// Where the sum goes.
+/// The destination of the sum.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Place {
     Own,
     Normalised,
     Addend,
-    /// Where the input of the normalisation was: nobody needs that in inference.
+    /// The normalisation's input, which is not needed any more in inference.
     Input,
 }
 
-/// What is added, and how.
+/// The operands of the addition.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Joined {
     pub(crate) samples: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// The sum is that of two passes, to the bit but for one rounding where activations are bf16.
+    /// The sum equals that of two passes, to the bit except for one rounding where activations are bf16.
     pub(crate) fn agrees<A: Real>(&self, twin: &mut Twin, memory: &mut Memory) {
         let Joined { samples, relu, mode, form, .. } = *self;
         let norm = Layer::BatchNorm(BatchNorm { epsilon: 1e-3, momentum: 0.9 });
@@ -47,7 +47,7 @@ impl Joined {
         let [values, addend] = [0, 1].map(|_| memory.reals::<A>(elements));
         let (parameters, statistics) = (memory.values(2 * channels), vec![0.5; 2 * channels]);
         let scratch = memory.room(norm.scratch_bytes());
-        // One place for both: the order of its sums depends on where it begins.
+        // The same place for both: the order of its sums depends on its alignment.
         let x = memory.hold::<A>(&values);
         let mut play = |memory: &mut Memory, joins: bool, place: Place| {
             let (other, t) = (memory.hold::<A>(&addend), memory.space::<A>(elements));
@@ -88,7 +88,8 @@ impl Joined {
         }
     }
 
-    /// Where an element might be written before it is read, or it is not the normalised batch that is added, nothing is joined.
+    /// Where an element might be written before it is read, or the normalised batch is not an operand, nothing is
+    /// fused.
     pub(crate) fn is_refused<A: Real>(&self, memory: &mut Memory) {
         let norm = Layer::BatchNorm(BatchNorm { epsilon: 1e-3, momentum: 0.9 });
         let (one, two) = ([self.shape], [self.shape; 2]);

@@ -1,4 +1,4 @@
-//! What cuDNN and cuBLASLt do, by slow obvious loops in f64, on tensors of the twin's memory.
+//! Emulates cuDNN and cuBLASLt by slow obvious loops in f64, on tensors of the twin's memory.
 
 use lockstep_cuda::{Bf16, Command, Convolution, ConvolutionPass, Convolve, Multiply, Scalar};
 
@@ -7,7 +7,7 @@ use crate::size;
 use crate::twin::Twin;
 use lockstep_models::{Precision, Shape};
 
-/// Plays commands in order; all products must be of `precision`.
+/// Executes commands in order; all products must be of `precision`.
 pub(crate) fn play(commands: &[Command], precision: Precision, twin: &mut Twin, memory: &mut Memory) {
     for command in commands {
         match command {
@@ -25,7 +25,7 @@ pub(crate) fn play(commands: &[Command], precision: Precision, twin: &mut Twin, 
     }
 }
 
-/// A factor as a product of `precision` takes it.
+/// A factor as rounded by a product of `precision`.
 fn factor(memory: &mut Memory, address: u64, elements: usize, precision: Precision) -> Vec<f64> {
     let wide = |bits: u32| f64::from(f32::from_bits(bits));
     if precision == Precision::Bf16 {
@@ -33,7 +33,7 @@ fn factor(memory: &mut Memory, address: u64, elements: usize, precision: Precisi
         return halves.map(|half| wide(u32::from(half[0]) << 16 | u32::from(half[1]) << 24)).collect();
     }
     let bits = read(memory, address, elements).into_iter().map(f32::to_bits);
-    // TF32 has the 10 upper bits of the mantissa's 23, rounded.
+    // TF32 keeps the 10 upper bits of the mantissa's 23, rounded.
     bits.map(|bits| wide(if precision == Precision::Tf32 { (bits + 0x1000) & !0x1fff } else { bits })).collect()
 }
 
@@ -42,7 +42,7 @@ fn read(memory: &mut Memory, address: u64, elements: usize) -> Vec<f32> {
     bytes.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
-/// Writes what sums came to, with a bias, rectified, or added to what is there: rounded but once, as a library may.
+/// Writes sums with a bias, rectified, or added to existing values: rounded once, as a library may.
 fn write<A: Real>(
     memory: &mut Memory,
     address: u64,
@@ -60,7 +60,7 @@ fn write<A: Real>(
     }
 }
 
-/// [`write`], of numbers of a scalar.
+/// [`write`], for numbers of a scalar.
 fn write_as(
     scalar: Scalar,
     memory: &mut Memory,
@@ -74,7 +74,7 @@ fn write_as(
     }
 }
 
-/// Numbers of the input, the filters and the output that meet: y += x·w.
+/// The indices of input, filters and output that are combined: y += x·w.
 fn each_tap(of: &Convolution, mut tap: impl FnMut(usize, usize, usize)) {
     let (ins, outs) = (of.input.channels / of.groups, of.output.channels / of.groups);
     let inside = |at: u32, tap: u32, stride: u32, dilation: u32, padding: u32, size: u32| {

@@ -1,4 +1,4 @@
-//! Cross-entropies.
+//! Tests cross-entropies.
 
 use lockstep_cuda::layers::CrossEntropy;
 use lockstep_exec::device::cpu;
@@ -10,7 +10,7 @@ use crate::memory::{Held, Memory};
 use crate::twin::Twin;
 use crate::{merged, near};
 
-/// A batch of `samples`, on a loss that was made for `spare` more.
+/// A batch of `samples`, on a loss made for `spare` more.
 pub(crate) fn agree(
     twin: &mut Twin,
     memory: &mut Memory,

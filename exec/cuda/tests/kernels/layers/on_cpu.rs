@@ -1,8 +1,8 @@
-//! A chain on the CPU device, on numbers that lie channels first.
+//! Runs a chain on the CPU device, on numbers with channels first.
 
 use lockstep_exec::device::cpu::{self, Mode};
 
-/// What both sides are given.
+/// The inputs of both sides.
 pub(crate) struct Data {
     pub(crate) inputs: Vec<Vec<f32>>,
     pub(crate) parameters: Vec<f32>,
@@ -10,14 +10,14 @@ pub(crate) struct Data {
     pub(crate) d_output: Vec<f32>,
 }
 
-/// What a side gives.
+/// The results of a side.
 pub(crate) struct Given {
     pub(crate) output: Vec<f32>,
     pub(crate) d_inputs: Vec<Vec<f32>>,
     pub(crate) gradient: Vec<f32>,
 }
 
-/// The output; running statistics move.
+/// The output; running statistics are updated.
 pub(crate) fn forward(on_cpu: &mut cpu::Kernel, data: &mut Data, mode: Mode) -> Vec<f32> {
     let inputs: Vec<&[f32]> = data.inputs.iter().map(Vec::as_slice).collect();
     let mut output = vec![f32::NAN; data.d_output.len()];

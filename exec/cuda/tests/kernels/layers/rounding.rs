@@ -1,4 +1,4 @@
-//! How far products of rounded factors may lie from exact ones.
+//! Bounds the error of products of rounded factors.
 
 use lockstep_cuda::layers::Form;
 use lockstep_cuda::{Bf16, Scalar};
@@ -10,10 +10,11 @@ use crate::memory::Memory;
 use crate::near_within;
 use crate::twin::Twin;
 
-/// The layer alone, for a ReLU's or a maximum's choice is not continuous, with numbers of any kind.
+/// Tests the layer alone, since a ReLU's or a maximum's choice is not continuous, with arbitrary numbers.
 ///
-/// With the unit u = 2⁻⁸ of bf16 a factor is off by u of itself, so a product by 2u and little more, and what cuDNN gives is rounded
-/// again: a sum is off by at most 3u of its terms' magnitudes. TF32 has three bits more. That they are rounded must show, too.
+/// With the unit u = 2⁻⁸ of bf16 a factor is off by a relative u, so a product by 2u and little more, and cuDNN's
+/// result is rounded again: a sum is off by at most 3u of its terms' magnitudes. TF32 has three bits more. The test
+/// also requires that rounding shows.
 pub(crate) fn is_bounded(twin: &mut Twin, memory: &mut Memory, chain: Chain, channels_last: bool) {
     let alone = |layer: &Layer| matches!(layer, Layer::Conv2d(_) | Layer::Dense(_));
     let layers = chain.layers.into_iter().filter(alone).collect();

@@ -1,4 +1,5 @@
-//! Caffe's training definitions as they are: a net, a solver and a file of weights against Caffe's own solver written out in plain loops.
+//! Trains from Caffe's own definitions (a net, a solver and a weights file) and compares with Caffe's solver in plain
+//! loops.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use crate::checkpoint::{Every, Folder, latest};
 const FEATURES: usize = 48;
 const HIDDEN: usize = 5;
 const CLASSES: usize = 3;
-/// Samples of a batch, as the net says.
+/// Samples of a batch, as in the net.
 const BATCH: usize = 8;
 const RANKS: usize = 2;
 const STEPS: usize = 12;
@@ -25,7 +26,7 @@ layer { name: 'y' type: 'InnerProduct' bottom: 'f' top: 'y' inner_product_param 
   param { lr_mult: 1 decay_mult: 2 } param { lr_mult: 2 decay_mult: 0 } }
 layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'y' bottom: 'label' }";
 
-/// What Caffe's solver keeps: the weights of both layers, row by row, and the histories of the one that learns.
+/// The state of Caffe's solver: the weights of both layers, row by row, and the histories of the one that learns.
 struct Twin {
     f: Vec<f32>,
     c: Vec<f32>,
@@ -34,7 +35,7 @@ struct Twin {
     histories: [Vec<f64>; 2],
 }
 
-/// Numbers without a pattern, of at most `scale`.
+/// Pseudo-random numbers of at most `scale`.
 fn numbers(count: usize, scale: f32) -> Vec<f32> {
     let at = |at: usize| ((at * 7919 + 13) % 1009) as f32 / 504.5 - 1.0;
     (0..count).map(|index| scale * at(index)).collect()
@@ -137,7 +138,7 @@ fn definitions(kind: &str) -> tempfile::TempDir {
     kept
 }
 
-/// The rows of a run of what is in `folder`, and what `each` sees.
+/// The rows of a run of the definitions in `folder`, with `each` called for its runs.
 fn run(folder: &Path, more: &str, operation: &Operation, mut each: impl FnMut(&Measured)) -> MeasuredRow {
     let path = |name: &str| folder.join(name).display().to_string();
     let text = format!(

@@ -1,10 +1,10 @@
-//! Batch normalisation's sums over sixteen planes side by side, in registers; each plane's terms are added in the order of
-//! [`crate::simd::sum_pairs`]. Each fast loop has the obvious one beside it.
+//! Computes batch normalisation's sums over sixteen interleaved planes in registers; each plane's terms are added in
+//! the order of [`crate::simd::sum_pairs`]. Each fast loop has an obvious equivalent beside it.
 
 use crate::simd::{has_sixteens, sums_of_sixteen};
 use crate::workspace::Sixteen;
 
-/// Σ x of each plane, or, from a mean, Σ (x − mean)².
+/// Σ x of each plane, or, given a mean, Σ (x − mean)².
 pub(super) fn sums(xs: &[Sixteen], mean: Option<f32>) -> [f32; 16] {
     #[cfg(target_arch = "x86_64")]
     if has_sixteens() {
@@ -53,7 +53,7 @@ mod avx512 {
     use super::Sixteen;
     use crate::simd::LANES;
 
-    /// Lanes whose sums stay in registers at once.
+    /// Partial sums kept in registers at once.
     const HELD: usize = 8;
 
     #[inline]
@@ -64,8 +64,8 @@ mod avx512 {
         }
     }
 
-    /// The N sums over `places` of `term`: place p goes to lane p mod [`LANES`], and the lanes are added in pairs. Eight
-    /// lanes at a time stay in registers.
+    /// The N sums over `places` of `term`: place p goes to partial sum p mod [`LANES`], and these are added in pairs.
+    /// Eight of them at a time are kept in registers.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
     fn in_lanes<const N: usize>(places: usize, term: impl Fn(usize) -> [__m512; N]) -> [[f32; 16]; N] {
@@ -158,7 +158,7 @@ mod tests {
         values.as_flattened().iter().map(|value| value.to_bits()).collect()
     }
 
-    /// Planes shorter and longer than the lanes, with a rest that ends in every group of them.
+    /// Planes shorter and longer than the number of partial sums, with a remainder that ends in every group of them.
     #[test]
     fn fast_and_slow_loops_agree() {
         for places in [0, 1, 5, 8, 13, 31, 32, 33, 70, 100] {

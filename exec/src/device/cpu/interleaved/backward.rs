@@ -1,4 +1,5 @@
-//! The backward pass over sixteen images at a time: sixteen after sixteen the gradient before the tail, then those of parameters and images.
+//! Runs the backward pass over sixteen images at a time: for each sixteen the gradient before the tail, then those of
+//! parameters and images.
 
 use super::super::elementwise::merge;
 use super::super::layout::{Layout, lines, lines_mut};
@@ -65,13 +66,14 @@ impl Interleaved {
         }
     }
 
-    /// Whether the gradient behind the tail is that before it, side by side already.
+    /// Whether the gradient after the tail equals that before it and is interleaved already.
     fn passes_gradients(&self) -> bool {
         let tail = self.tail.relu || self.tail.pool.is_some() || self.bias;
         self.winograd.is_some() && self.output == Layout::Sixteens && !tail
     }
 
-    /// The gradient before the tail of one sixteen, and the parameters' from it and the images where they are wanted.
+    /// Computes the gradient before the tail of one sixteen, and from it those of parameters and images where they are
+    /// requested.
     fn channels_backward(
         &self,
         sixteen: usize,
@@ -96,7 +98,7 @@ impl Interleaved {
                 (&mut scratch[per_worker - out_plane..], shared_products.part(block..block + CHANNELS * d_plane))
             };
             let range = tile_range(tile, CHANNELS, self.out_channels);
-            // Zeros for the channels that the last block lacks, and wherever no place lies.
+            // Zeros for the channels that the last block lacks, and for padding places.
             products[range.len() * d_plane..].fill(Sixteen::default());
             for (channel, products) in range.clone().zip(products.chunks_exact_mut(d_plane)) {
                 products[self.window.output_size()..].fill(Sixteen::default());
@@ -137,7 +139,7 @@ impl Interleaved {
         });
     }
 
-    /// The gradient towards one sixteen of images; `d_side` holds it already where Winograd's products are taken.
+    /// Computes the gradient of one sixteen of images; `d_side` already holds it where Winograd's products are used.
     fn images_backward(
         &self,
         parameters: &[f32],

@@ -1,4 +1,4 @@
-//! The forward pass over sixteen images at a time: products, the tail on them, and the outputs to where they belong.
+//! Runs the forward pass over sixteen images at a time: products, then the tail, written to the outputs.
 
 use super::super::layout::{Layout, lines_mut};
 use super::super::register_tiles::CHANNELS;
@@ -11,9 +11,9 @@ use crate::simd::wide;
 use crate::workspace::Sixteen;
 use crate::workspace::{Workspace, flat};
 
-/// The outputs of one sixteen, of which every channel is written by one thread.
+/// The outputs of one sixteen; each channel is written by one thread.
 enum Outputs<'a> {
-    /// Planes of so many images.
+    /// Planes of this number of images.
     Planes(Disjoint<'a, f32>, usize),
     Sixteens(Disjoint<'a, Sixteen>),
 }
@@ -67,7 +67,7 @@ impl Interleaved {
         self.bias.then(|| parameters[self.out_channels * self.offsets.depth() + channel])
     }
 
-    /// What the tail without pooling does to products that lie where the outputs belong.
+    /// Applies the tail without pooling to products that are already in the place of the outputs.
     fn behind_in_place(&self, parameters: &[f32], output: &mut [Sixteen]) {
         if !self.tail.relu && !self.bias {
             return;
@@ -80,7 +80,7 @@ impl Interleaved {
         });
     }
 
-    /// The outputs of one sixteen, from Winograd's `products` or from those made here.
+    /// The outputs of one sixteen, from Winograd's `products` or from products computed here.
     fn behind(
         &self,
         images: &[Sixteen],

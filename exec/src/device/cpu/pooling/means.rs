@@ -1,4 +1,5 @@
-//! Means over windows: of a plane, and of sixteen planes side by side, each of which gets the bits that it would get alone.
+//! Computes means over windows: of one plane, or of sixteen interleaved planes, each with the bits that it would get
+//! alone.
 
 use super::super::layout::{SIDE_BY_SIDE, lines, lines_mut};
 use super::super::threads::Disjoint;
@@ -9,7 +10,7 @@ use crate::simd::{sums_of_sixteen, wide};
 use crate::workspace::Sixteen;
 use crate::workspace::Workspace;
 
-/// What is averaged: a number, or those of sixteen images.
+/// An element to average: one number, or those of sixteen images.
 pub(super) trait Element: Copy {
     const ZERO: Self;
     fn plus(self, other: Self) -> Self;
@@ -46,7 +47,8 @@ impl Element for Sixteen {
 }
 
 impl Pooling {
-    /// Calls `work` with the numbers of a sixteen and of a channel, and scratch for an input and an output plane of sixteen.
+    /// Calls `work` with the index of a sixteen and of a channel, and scratch for an input and an output plane of
+    /// sixteen.
     fn each_sixteen(
         &self,
         samples: usize,
@@ -65,7 +67,7 @@ impl Pooling {
         });
     }
 
-    /// From images side by side to planes.
+    /// From interleaved images to planes.
     pub(super) fn forward_sixteens(&self, input: &[f32], output: &mut [f32], workspace: &mut Workspace) {
         let (window, channels) = (self.window, self.channels);
         let (in_plane, out_plane) = (window.input_size(), window.output_size());
@@ -89,7 +91,7 @@ impl Pooling {
         });
     }
 
-    /// From gradients of planes to those of images side by side.
+    /// From gradients of planes to those of interleaved images.
     pub(super) fn backward_sixteens(
         &self,
         d_output: &[f32],

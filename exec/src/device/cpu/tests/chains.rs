@@ -1,4 +1,4 @@
-//! A chain gives the bits of its layers run one by one.
+//! Tests that a chain gives the bits of its layers run one by one.
 
 use super::*;
 

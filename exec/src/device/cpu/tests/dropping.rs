@@ -1,4 +1,4 @@
-//! Dropout: what falls depends on the sample's place alone, and evaluation changes nothing.
+//! Tests dropout: the dropped elements depend on the sample's place alone, and evaluation changes nothing.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn batches_cut_otherwise_drop_the_same() {
     assert!(others.into_iter().all(|other| pass(0.5, other, 12) != whole));
 }
 
-/// A rank with some of the features of samples from here and there drops what a rank with all of them drops.
+/// A rank with some of the features, for samples at arbitrary places, drops what a rank with all features drops.
 #[test]
 fn features_and_samples_drop_wherever_they_are() {
     let draw = Draw { seed: 7, layer: 3, first: 100, offset: 0 };

@@ -1,11 +1,11 @@
-//! Sixteen samples side by side give the bits that planes give, through every kernel and on each of its sides.
+//! Tests that sixteen interleaved samples give the same bits as planes, through every kernel and on each of its sides.
 
 use super::*;
 use crate::simd::has_sixteens;
 use crate::workspace::Sixteen;
 use crate::workspace::flat;
 
-/// A tensor as a layout wants it, on whole lines; `elements` a sample.
+/// A tensor in a layout, on whole lines; `elements` per sample.
 fn laid(values: &[f32], elements: usize, layout: Layout) -> Vec<Sixteen> {
     let mut tensor = vec![Sixteen::default(); values.len() / 16];
     for (at, target) in flat(&mut tensor).iter_mut().enumerate() {
@@ -14,7 +14,7 @@ fn laid(values: &[f32], elements: usize, layout: Layout) -> Vec<Sixteen> {
     tensor
 }
 
-/// The place among planes of what is at `at`.
+/// The index in planes of the element at `at`.
 fn planes_at(at: usize, elements: usize, layout: Layout) -> usize {
     match layout {
         Layout::Planes => at,
@@ -34,7 +34,7 @@ fn in_planes(tensor: &mut [Sixteen], elements: usize, layout: Layout) -> Vec<u32
     found
 }
 
-/// A training pass with these layouts; gradients towards the inputs are added to ones when `accumulate`.
+/// A training pass with these layouts; gradients of the inputs are added to ones when `accumulate`.
 fn pass(kernel: &mut Kernel, data: &Data, samples: usize, layouts: (Layout, Layout), accumulate: bool) -> Pass {
     kernel.head.lay(layouts.0, layouts.1);
     let sizes: Vec<usize> = data.inputs.iter().map(|input| input.len() / samples).collect();
@@ -101,7 +101,7 @@ fn sixteens_give_the_bits_of_planes() {
         other => other,
     };
     let cases = [
-        // Winograd's products, with what stands behind them and without.
+        // Winograd's products, with a tail and without.
         (vec![bare(conv(8, 3, 1, 1, 1))], vec![shape(12, 6, 8)]),
         (vec![conv(8, 3, 1, 1, 1)], vec![shape(8, 4, 4)]),
         (vec![conv(12, 3, 1, 1, 1), Layer::Relu], vec![shape(8, 4, 6)]),
@@ -111,7 +111,7 @@ fn sixteens_give_the_bits_of_planes() {
         (vec![bare(conv(6, 1, 2, 0, 1))], vec![shape(8, 8, 8)]),
         (vec![conv(4, 5, 1, 2, 1), max_pool(2, 2, 0)], vec![shape(2, 8, 8)]),
         (vec![conv(5, 3, 1, 0, 1), Layer::Relu], vec![shape(3, 7, 5)]),
-        // Planes shorter and longer than the lanes of a sum.
+        // Planes shorter and longer than the number of partial sums.
         (vec![norm()], vec![shape(19, 1, 1)]),
         (vec![norm(), Layer::Relu], vec![shape(6, 5, 7)]),
         (vec![norm(), Layer::Relu], vec![shape(3, 8, 8)]),

@@ -1,4 +1,4 @@
-//! The losses against their definitions in f64.
+//! Tests the losses against their definitions in f64.
 
 use super::*;
 
@@ -55,7 +55,7 @@ fn losses_agree_with_their_definitions() {
     }
 }
 
-/// Scores far out overflow nothing, and what is no number stays none and is no right answer.
+/// Extreme scores do not overflow, and NaN stays NaN and counts as a wrong answer.
 #[test]
 fn extreme_scores() {
     for (layer, _) in LOSSES {

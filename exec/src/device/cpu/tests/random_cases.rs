@@ -1,4 +1,4 @@
-//! Random layers with random shapes.
+//! Generates random layers with random shapes.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn any_other() -> impl Strategy<Value = Case> {
         let norm = Layer::BatchNorm(BatchNorm { epsilon: 1e-3, momentum: 0.9 });
         let (layer, inputs) = match which {
             0 => (Layer::Dense(Dense { out_features: more, bias }), vec![shape]),
-            // Of two values the gradient is nothing but rounding: they are 1 and -1 whatever they were.
+            // For two values the gradient is pure rounding error: they are normalised to 1 and -1 whatever they were.
             1 if samples * (shape.height * shape.width) as usize != 2 => (norm, vec![shape]),
             1 | 2 => (Layer::Relu, vec![shape]),
             3 => (Layer::GlobalPool, vec![shape]),
@@ -43,7 +43,7 @@ fn any_other() -> impl Strategy<Value = Case> {
             8 => (Layer::Scale(ScaleLayer { bias }), vec![shape]),
             9 => {
                 let beta = if bias { 0.75 } else { 0.5 + more as f32 / 20.0 };
-                // Windows wider than the channels too, and an α that shows.
+                // Also windows wider than the channels, and an α large enough to matter.
                 let size = 2 * (more % 5) + 1;
                 (Layer::LocalResponseNorm(LocalResponseNorm { size, alpha: 0.3, beta, k: 1.5 }), vec![shape])
             }

@@ -1,4 +1,5 @@
-//! The forward pass of every layer in f64 by plain loops, obvious rather than fast: what the kernels are tested against.
+//! Computes the forward pass of every layer in f64 by plain loops, obvious rather than fast: the reference for the
+//! kernels.
 
 use lockstep_models::{Conv2d, Layer, LocalResponseNorm, Pool2d, PoolKind, Shape};
 use rand_chacha::rand_core::Rng;
@@ -6,7 +7,7 @@ use rand_chacha::rand_core::Rng;
 use super::super::{Draw, size};
 use crate::data::random::{Purpose, stream_within};
 
-/// Place of an element in `[samples, shape]`, or nothing outside the image.
+/// Index of an element in `[samples, shape]`, or `None` outside the image.
 fn place(shape: Shape, sample: usize, channel: usize, y: i64, x: i64) -> Option<usize> {
     let (height, width) = (i64::from(shape.height), i64::from(shape.width));
     let inside = (0..height).contains(&y) && (0..width).contains(&x);

@@ -1,4 +1,4 @@
-//! Numbers that all processes tell each other, at once or while some of them sleep.
+//! Gathers a number from every process, at once or while some of them sleep.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -8,11 +8,11 @@ use ::mpi::ffi;
 
 use super::Wire;
 
-/// Between two looks of a process that waits for another's work.
+/// Interval between polls of a process that waits for another's work.
 const NAP: Duration = Duration::from_millis(2);
 
 impl Wire {
-    /// Numbers for all: `mine` of each process, in order of process. Every process calls it.
+    /// Gathers `mine` from each process, in order of process. Every process calls it.
     pub(in crate::transport::mpi) fn gather(&self, mine: u32) -> Vec<u32> {
         let mut all = vec![0u32; self.processes as usize];
         // SAFETY: one number out, one in for each process.
@@ -23,11 +23,11 @@ impl Wire {
         all
     }
 
-    /// As [`Wire::gather`]; whoever waits for another sleeps meanwhile, so that it takes no core from it.
+    /// As [`Wire::gather`], but a process that waits sleeps, so that it takes no core from others.
     pub(in crate::transport::mpi) fn gather_asleep(&self, mine: u32) -> Vec<u32> {
         let mut all = vec![0u32; self.processes as usize];
         let mut done: c_int = 0;
-        // SAFETY: one number out, one in for each process; both live until the request is done, which is waited for here.
+        // SAFETY: one number out, one in for each process; both live until the request is done, which is awaited here.
         unsafe {
             let (out, into) = (ptr::from_ref(&mine).cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
             let (number, mut request) = (ffi::RSMPI_UINT32_T, ffi::RSMPI_REQUEST_NULL);
