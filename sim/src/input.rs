@@ -49,7 +49,7 @@ pub enum SampleSource {
         bandwidth: Bandwidth,
         /// From a request to its first byte.
         latency: Time,
-        /// A node's page cache, which drops what was used longest ago ([`missed_share`]).
+        /// A node's page cache, which evicts the least recently used samples.
         page_cache: Bytes,
     },
     /// In the nodes' memory.
@@ -82,11 +82,11 @@ pub enum TransformAt {
 }
 
 /// The share of reads that miss a cache of the share `cached` of the set, where each epoch reads every sample once in a new random order and
-/// the cache drops what was used longest ago.
+/// the cache evicts the least recently used.
 ///
 /// A sample read at place u of an epoch and v of the next (as shares) has 1 − u·(1 − v) of the set read in between, counted once. It is still there
 /// where that is less than c, that is with probability c + (1 − c)·ln(1 − c), about c²/2.
-pub fn missed_share(cached: f64) -> f64 {
+pub(crate) fn missed_share(cached: f64) -> f64 {
     let left = 1.0 - cached;
     if left > 0.0 { left * (1.0 - libm::log(left)) } else { 0.0 }
 }
