@@ -36,7 +36,7 @@ fn hosts_that_share_cores_are_alike() {
     let apart = parse(3, "shared_cores = false").expect("two machines");
     assert!(apart.devices().iter().all(|device| apart.cores_of(device) == device.id));
     let error = parse(3, "shared_cores = true").expect_err("two machines").to_string();
-    assert!(error.starts_with("lab.toml:11: ") && error.contains("same [host.cpu]"), "{error}");
+    assert!(error.starts_with("lab.toml:12: ") && error.contains("same [host.cpu]"), "{error}");
 }
 
 #[test]
