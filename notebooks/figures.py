@@ -1,6 +1,6 @@
 """The figures of a paper as lockstep predicts them, drawn by matplotlib; and the command that every notebook asks for rows.
 
-What a figure shows (its lines, axes, published points) stands in experiments/papers/NAME.figures.toml; the page of
+What a figure shows (its lines, axes, published points) is in experiments/papers/NAME.figures.toml; the page of
 `lockstep papers --html` draws the same.
 """
 

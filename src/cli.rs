@@ -38,8 +38,10 @@ mod sim_sweep;
 mod usage;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use lockstep_report::failure::Failure;
@@ -108,7 +110,7 @@ enum Sim {
 enum Exec {
     /// Train each configuration of an experiment
     Run(Box<exec_run::ExecRun>),
-    /// Train the arms of an experiment with several seeds, a row an epoch in a file that can be gone on with
+    /// Train the arms of an experiment with several seeds, a row an epoch in a file that can be resumed
     Sweep(exec_sweep::ExecSweep),
     /// Measure one collective
     Collective(exec_collective::ExecCollective),
@@ -127,6 +129,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         // Help and version are output, not errors.
         Err(error) if !error.use_stderr() => {
             return finish(lockstep_report::print(&error.render().to_string()));
+        }
+        // `lockstep` or `lockstep sim` alone: the commands.
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // Without a standard error the exit code says it.
+            let _ = std::io::stderr().write_all(error.render().to_string().as_bytes());
+            return ExitCode::from(2);
         }
         Err(error) => return finish(Err(usage::explain(&error).into())),
     };

@@ -205,9 +205,9 @@ pub fn compare(
         return Ok(None);
     }
     if let Some(drift) = quiet.drift() {
-        notes.push(format!(
-            "a fixed piece of arithmetic took {drift:.2} times as long while training as while calibrating"
-        ));
+        let (change, how) = (100.0 * (drift - 1.0).abs(), if drift < 1.0 { "less" } else { "more" });
+        notes
+            .push(format!("a reference benchmark took {change:.0} % {how} time while training than while calibrating"));
     }
     let repeated = trials - ROUNDS as usize * configurations.len();
     if Quiet::disturbed(slowest) {

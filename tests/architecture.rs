@@ -12,7 +12,7 @@ const MOST_LINES: usize = 400;
 const MOST_MAIN_LINES: usize = 30;
 
 /// The workspace's folder.
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
@@ -117,7 +117,7 @@ fn crates_depend_in_one_direction() {
 }
 
 /// All Rust files of the workspace.
-fn sources() -> Vec<PathBuf> {
+pub(crate) fn sources() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders: Vec<PathBuf> =
         ["src", "tests", "benches", "topology", "models", "sim", "exec"].iter().map(|name| root().join(name)).collect();

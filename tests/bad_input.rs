@@ -147,7 +147,7 @@ const CASES: &[(&str, &[&str])] = &[
     ("sim predict --model mlp --cluster ethernet-4 --algorithm rinng", &["--algorithm", "rinng", "ring"]),
     ("sim predict --model mlp --ranks 4 --algorithm pairwise", &["--algorithm", "pairwise", "allreduce"]),
     ("sim predict --model mlp --ranks 4 --algorithm multi-color:0", &["--algorithm", "multi-color:0", "at least 1"]),
-    ("sim predict --model mlp --bucket 25MB", &["--bucket", "25MB", "25MiB"]),
+    ("sim predict --model mlp --bucket 25Mb", &["--bucket", "25Mb", "25MiB"]),
     ("sim predict --model mlp --strategy sgd", &["--strategy", "sgd", "ssgd"]),
     ("sim predict --model lenet --ranks 2 --strategy hybrid", &["--strategy", "hybrid", "hybrid:b"]),
     ("sim predict --model lenet --cluster ethernet-4 --ranks 4 --strategy hybrid:g=3", &["hybrid:g=3", "divisor of 4"]),
@@ -224,7 +224,7 @@ const CASES: &[(&str, &[&str])] = &[
     ("compare absent.toml", &["EXPERIMENT", "absent.toml", "cannot be read"]),
     ("compare", &["command line", "EXPERIMENT"]),
     ("sim predict --model mlp --cluster ethernet-4 --trace no/t.json", &["--trace", "no/t.json", "does not exist"]),
-    ("sim collective --ranks 4 --cluster ethernet-4 --bytes 1MB", &["--bytes", "1MB", "MiB"]),
+    ("sim collective --ranks 4 --cluster ethernet-4 --bytes 1Mb", &["--bytes", "1Mb", "MiB"]),
     ("sim collective --ranks 4 --cluster ethernet-4 --collective allreduc", &["--collective", "allreduce"]),
     (
         "exec collective --ranks 2 --collective broadcast:7 --algorithm binomial-tree",

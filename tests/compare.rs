@@ -117,7 +117,7 @@ fn a_note_that_holds_for_some_rows_names_them() {
     ];
     let text = stdout(&folder, &arguments);
     let notes: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("note: ")).collect();
-    let of_some = |note: &&&str| note.contains("every rank is simulated") || note.contains("ranks are simulated");
+    let of_some = |note: &&&str| note.contains("all ranks are simulated") || note.contains("ranks are simulated");
     let found: Vec<_> = notes.iter().filter(of_some).collect();
     assert!(!found.is_empty() && found.iter().all(|note| note.starts_with("row")), "{notes:?}");
     // Notes that hold for all configurations name none.

@@ -76,7 +76,7 @@ proptest! {
         };
         let table = Job { strategy: table_strategy(), ..ssgd.clone() };
         if table.program().is_err_and(|error| error.message.contains("other layers")) {
-            return Ok(()); // a random model whose scores go on
+            return Ok(()); // a random model whose scores feed other layers
         }
         let (mut plain, mut through_first) = (train(&ssgd, seed), train(&table, seed));
         prop_assert_eq!(&plain.losses, &through_first.losses);

@@ -16,12 +16,12 @@ fn answer(name: &str, command: &str) -> (Vec<Value>, String) {
 fn flags_say_which_ranks_are_simulated(command: &str, column: &str, [bare, padded]: [&str; 2]) {
     let (exact, notes) = answer("fold", &format!("{command}{bare}"));
     let (every, all) = answer("fold-never", &format!("{command}{bare} --no-fold"));
-    assert!(notes.contains("every rank is simulated: "), "{notes}");
+    assert!(notes.contains("all ranks are simulated: "), "{notes}");
     assert!(!all.contains("simulated"), "what was asked for needs no note: {all}");
     let times = |rows: &[Value]| rows.iter().map(|row| number(row, column)).collect::<Vec<_>>();
     assert_eq!(times(&exact), times(&every), "folding changes nothing");
     let (padded, notes) = answer("fold-padded", &format!("{command}{padded}"));
-    let said = "16 of 64 ranks are simulated, the others are equal by rotation by 16; exchanges are rounded up by 0.";
+    let said = "16 of 64 ranks are simulated; the others are identical by symmetry (rotation by 16); exchanges are rounded up by 0.";
     assert!(notes.contains(said), "{notes}");
     for (exact, padded) in exact.iter().zip(&padded) {
         let longer = number(padded, column) / number(exact, column);

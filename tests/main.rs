@@ -40,5 +40,6 @@ mod stalls;
 mod sweeps;
 mod symmetry;
 mod tuning;
+mod words;
 mod zero;
 mod zoo;

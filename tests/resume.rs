@@ -343,7 +343,7 @@ fn an_interrupt_keeps_the_state_and_the_rest_ends_alike() {
     let output = job.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(130), "{said}");
-    assert!(said.contains("go on with --resume"), "{said}");
+    assert!(said.contains("resume with --resume"), "{said}");
     let rest = row(&lockstep(&folder, &[&RUN[..], &length, &["--resume", "kept"]].concat()));
     assert_eq!((&rest["state_sha256"], &rest["steps"]), (&whole["state_sha256"], &whole["steps"]));
 }

@@ -95,7 +95,7 @@ fn an_interrupt_ends_a_run_whose_step_does_not_end() {
     assert!(Command::new("kill").args(["-INT", &job.id().to_string()]).status().unwrap().success());
     let output = job.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", said(&output));
-    assert!(said(&output).contains("has not ended in 5s: the last checkpoint stands"), "{}", said(&output));
+    assert!(said(&output).contains("has not ended in 5s: the last checkpoint is kept"), "{}", said(&output));
     // The grace period is five seconds; a busy machine gets as much again.
     assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
     assert!(folder.join("kept/step-0000000002.safetensors").exists());

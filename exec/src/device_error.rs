@@ -50,7 +50,7 @@ impl fmt::Display for DeviceError {
             ),
             DeviceError::Lost { call, reason } => write!(
                 f,
-                "the device is lost: {call} says {reason}; look at `nvidia-smi` and the system's log, then go on from the last \
+                "the device is lost: {call} says {reason}; look at `nvidia-smi` and the system's log, then resume from the last \
                  checkpoint with `{}`",
                 ErrorPlace::Flag("resume")
             ),

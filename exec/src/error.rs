@@ -60,12 +60,12 @@ impl fmt::Display for ExecError {
                 match layers {
                     Some(layers) => write!(f, "the first output that is not finite is that of `{layers}`")?,
                     None => {
-                        f.write_str("the next step has spoilt the parameters, so that nobody can say by which layer")?;
+                        f.write_str("the next step has spoilt the parameters, and which layer did is not known")?;
                     }
                 }
                 f.write_str(": take a lower learning rate or a longer warm-up, or look at the data")
             }
-            ExecError::Elsewhere => f.write_str("another process cannot go on, and says why"),
+            ExecError::Elsewhere => f.write_str("another process failed, and reports the cause"),
             ExecError::Stall { rank, seconds, report } => {
                 write!(f, "the run has stalled: nothing has moved on rank {rank} for {seconds:.1} s\n{report}")
             }

@@ -84,7 +84,8 @@ fn setup<'a>(
     let (global_batch, steps_per_epoch) = (program.global_batch(), sampler.batches_per_epoch());
     let first = match options.start {
         Some(state) if !state.fits(program) => {
-            let message = "is of another model or another kind of strategy: go on with what the run before had";
+            let message =
+                "is of another model or another kind of strategy: resume with the settings of the earlier run";
             return Err(InputError::new("state", "", message));
         }
         start => start.map_or(0, |state| state.position.steps(global_batch, steps_per_epoch)),

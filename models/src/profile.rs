@@ -254,7 +254,7 @@ impl Profile {
                 return wrong(format!("{}: {value}", gpu.model), message);
             }
             if self.gpus[..position].iter().any(|other| other.model == gpu.model) {
-                return wrong(gpu.model.clone(), "stands twice among the GPUs");
+                return wrong(gpu.model.clone(), "is given twice among the GPUs");
             }
             all.extend(gpu.intervals().into_iter().map(|(name, interval)| (name, interval, 1.0)));
             devices.push((format!("{}: ", gpu.model), &gpu.compute, &gpu.update, &gpu.load));

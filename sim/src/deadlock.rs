@@ -37,7 +37,7 @@ impl Waiting {
 /// The chain of waiting that starts at the first rank, in words.
 pub(crate) fn describe(all: &[Waiting], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("deadlock: ")?;
-    let Some(mut at) = all.first() else { return f.write_str("nobody can go on") };
+    let Some(mut at) = all.first() else { return f.write_str("no rank can continue") };
     let mut seen: Vec<u32> = Vec::new();
     write!(f, "rank {}", at.rank)?;
     loop {

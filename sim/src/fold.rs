@@ -79,10 +79,13 @@ impl Folding {
 impl fmt::Display for Folding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Folding::Off => f.write_str("every rank is simulated"),
-            Folding::Refused(reason) => write!(f, "every rank is simulated: {reason}"),
+            Folding::Off => f.write_str("all ranks are simulated"),
+            Folding::Refused(reason) => write!(f, "all ranks are simulated: {reason}"),
             Folding::Folded { representatives, ranks, group, padding } => {
-                write!(f, "{representatives} of {ranks} ranks are simulated, the others are equal by {group}")?;
+                write!(
+                    f,
+                    "{representatives} of {ranks} ranks are simulated; the others are identical by symmetry ({group})"
+                )?;
                 if *padding > 0.0 {
                     write!(f, "; exchanges are rounded up by {:.2} %", padding * 100.0)?;
                 }
@@ -203,7 +206,7 @@ fn fold(
     } else if let Some(reason) = platform.conditions.apart() {
         Err(reason)
     } else if platform.costs.noise().is_some() {
-        Err("every rank has noise of its own")
+        Err("each rank has its own noise")
     } else if platform.cluster.shares_cores() {
         Err("hosts share the cores of one machine")
     } else if !platform.costs.alike() {

@@ -20,11 +20,16 @@ pub(super) enum Clusters {
         format: Format,
     },
     /// The parts of a cluster, each figure with where it comes from
-    #[command(after_help = "Example:
-  lockstep clusters show ethernet-4")]
+    #[command(after_help = "Examples:
+  lockstep clusters show ethernet-4
+  lockstep clusters show dgx-h100 --toml > mine.toml
+      a copy to change")]
     Show {
         /// Name of a cluster, or a .toml file
         cluster: String,
+        /// Print the cluster file, comments included, instead of its parts
+        #[arg(long, conflicts_with = "format")]
+        toml: bool,
         /// How to print
         #[arg(long, value_enum, default_value = "table")]
         format: Format,
@@ -60,7 +65,8 @@ impl Clusters {
                 let rows: Result<Vec<ClusterRow>, InputError> = Cluster::presets().iter().map(row).collect();
                 Report::new(rows?, Vec::new()).print(format)
             }
-            Clusters::Show { cluster, format } => {
+            Clusters::Show { cluster, toml: true, .. } => print(file(&cluster)?),
+            Clusters::Show { cluster, format, .. } => {
                 let cluster = load(&cluster)?;
                 if format == Format::Table {
                     return print(&tables(&cluster));
@@ -85,6 +91,19 @@ pub(super) fn load(name: &str) -> Result<Cluster, InputError> {
         ErrorPlace::Flag("cluster") => error.at("CLUSTER"),
         _ => error,
     })
+}
+
+/// The text of a cluster that comes with lockstep.
+///
+/// # Errors
+/// An unknown name, an order such as `dgx-h100:32`, which has no file, or a name that is a file already.
+fn file(name: &str) -> Result<&'static str, InputError> {
+    if let Some((_, text)) = Cluster::presets().iter().find(|(preset, _)| *preset == name) {
+        return Ok(text);
+    }
+    load(name)?;
+    let message = "is no file that comes with lockstep: name one as lockstep clusters list does, without a number of hosts or a network";
+    Err(InputError::new("CLUSTER", name, message))
 }
 
 fn cluster_row(cluster: &Cluster) -> ClusterRow {

@@ -25,7 +25,7 @@ pub(super) enum Data {
   lockstep data pack imagenet/train --out train.pack --short-side 256 --shuffle-seed 1
       JPEG files with a longer short side are resized and encoded anew, the others are kept as they are
   lockstep data pack fashion-mnist --part held-out --out test.pack
-  A pack that was killed goes on when the same command is given again.")]
+  Rerunning the command resumes a pack that was killed.")]
     Pack {
         /// A folder of class folders, of tar shards, of IDX files, of CIFAR's .bin files or with data.mdb; or a .tar file
         source: PathBuf,
@@ -186,7 +186,7 @@ fn packed(source: &Path, part: SetPart, packing: &Packing, format: Format) -> Re
         let message = "must be a file, for a pack is resumed from what lies beside it";
         return Err(InputError::flag("out", packing.out.display().to_string(), message).into());
     };
-    on_interrupt(|| tell("interrupted: the same command goes on with the pack"))?;
+    on_interrupt(|| tell("interrupted: rerunning the command resumes the pack"))?;
     let estimate = Estimate::new("packing");
     let list = estimate.beside(|| Source::open(source, part))?;
     let progress = |done: usize| {

@@ -20,21 +20,21 @@ use lockstep_experiment::setting::TRAIN;
 #[command(after_help = "Examples:
   lockstep exec sweep experiments/claims/warm-up.toml --out experiments/claims/results/warm-up.csv
   lockstep exec sweep experiments/claims/learners.toml --data mnist:256+100 --seeds 2 --out small.csv
-      run either again to go on where it was interrupted; docs/sweeps.md says what stands in the file
+      rerunning either resumes it; docs/sweeps.md describes the file
   lockstep exec sweep experiments/claims/learners.toml --data mnist:256+100 --seeds 2 --out small.csv --shard 2/4
   lockstep exec sweep experiments/claims/learners.toml --data mnist:256+100 --seeds 2 --out small.csv --merge 4
       one of four jobs, each with a file of its own, and what makes one of the four; docs/cluster.md submits them to Slurm")]
 pub(super) struct ExecSweep {
     /// Experiment file (TOML) with its arms
     experiment: PathBuf,
-    /// Add the rows of each run when it is done to a .csv file; the same command goes on with such a file
+    /// Add the rows of each run when it is done to a .csv file; rerunning the command resumes from it
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     #[command(flatten)]
     shards: ShardFlags,
     #[command(flatten)]
     settings: SettingFlags<TRAIN>,
-    /// Do so many runs at most, and leave the others to the next command
+    /// Do at most N runs, and leave the others to the next command
     #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
     most: Option<u32>,
     /// How to print the arms

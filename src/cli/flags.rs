@@ -159,7 +159,7 @@ pub struct CollectiveFlags {
     /// Bytes per lane; else the algorithm's own choice
     #[arg(long, value_parser = parse_chunk, value_name = "SIZE")]
     pub chunk: Option<Bytes>,
-    /// How ranks meet: threads (memory) or mpi
+    /// Transport between ranks: threads (memory) or mpi
     #[arg(long, value_parser = parsed::<TransportKind>, value_name = "KIND", default_value = "threads")]
     pub transport: TransportKind,
 }

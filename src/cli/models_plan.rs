@@ -44,7 +44,7 @@ pub(super) struct ModelsPlan {
     /// With --mesh: the cluster that the ranks fill in order, a preset or a file
     #[arg(long, value_name = "C", requires = "mesh")]
     cluster: Option<String>,
-    /// With --mesh: how gradients are added up
+    /// With --mesh: allreduce algorithm of the gradients
     #[arg(long, value_name = "A", default_value = "ring", value_parser = algorithm, requires = "mesh")]
     algorithm: Algorithm,
     /// With --mesh: algorithms of the exchanges along single axes, e.g. tensor=library:nccl

@@ -27,7 +27,7 @@ pub(super) struct OperationFlags {
     /// How often: a number of steps or of seconds, e.g. 100 or 30s [default: 300s]
     #[arg(long, value_parser = parsed::<Every>, value_name = "N[steps|s]", requires = "checkpoint")]
     checkpoint_every: Option<Every>,
-    /// Go on from the latest checkpoint in this folder that is whole, or from this file; all processes read it
+    /// Resume from the latest complete checkpoint in this folder, or from this file; all processes read it
     #[arg(long, value_name = "DIR|FILE")]
     resume: Option<PathBuf>,
     /// Append a line of JSON for each step to this file: step, loss on rank 0, images_per_s, elapsed_s

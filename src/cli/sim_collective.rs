@@ -41,7 +41,7 @@ pub(super) struct SimCollective {
     /// How transfers share links
     #[arg(long, value_enum, default_value = "max-min")]
     network: Network,
-    /// Say what stands behind each time: resources in use, and what the time reacts to
+    /// Explain each time: resources in use, and what the time depends on
     #[arg(long)]
     explain: bool,
     /// The sizes of this table, as nccl-tests printed it, and how far predictions are from its times

@@ -71,7 +71,7 @@ pub(super) struct Predict {
     /// --target-accuracy X --format json; gives time to accuracy (docs/accuracy.md)
     #[arg(long, value_name = "FILE")]
     target: Option<PathBuf>,
-    /// Say what stands behind each prediction: bound, critical path, memory, sensitivities, error bar
+    /// Explain each prediction: bound, critical path, memory, sensitivities, error bar
     #[arg(long)]
     explain: bool,
     /// Write a Chrome/Perfetto trace of all configurations

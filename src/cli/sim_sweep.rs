@@ -30,7 +30,7 @@ const MOST_JOBS: u32 = 1024;
   lockstep sim sweep --model resnet-32 --cluster titanx8-pcie3 --ranks 1..8 --batch-per-rank 16,64 \\
       --strategy sma,sma:tau=4 --learners 1,2,4 --out learners.csv
   lockstep sim sweep experiments/quickstart.toml --cluster ethernet-4 --ranks 1..64 --out rows.jsonl
-      run either again to go on where it was interrupted; docs/sweeps.md works the first one through
+      rerunning either resumes it; docs/sweeps.md explains the first one step by step
   lockstep sim sweep experiments/quickstart.toml --cluster ethernet-4 --ranks 1..64 --out rows.csv --shard 2/4
   lockstep sim sweep experiments/quickstart.toml --cluster ethernet-4 --ranks 1..64 --out rows.csv --merge 4
       one of four jobs, each with a file of its own, and what makes one of the four; docs/cluster.md submits them to Slurm")]
@@ -47,7 +47,7 @@ pub(super) struct SimSweep {
     network: Network,
     #[command(flatten)]
     fold: FoldFlags,
-    /// Write a row for each point as it is known, to a .csv or .jsonl file; the same command goes on with such a file
+    /// Write a row for each point as it is known, to a .csv or .jsonl file; rerunning the command resumes from it
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -171,7 +171,7 @@ fn answer(
                 false => format!("all rows are in {path}"),
             });
         } else if interrupted {
-            notes.push("interrupted: with --out FILE the same command would go on from here".to_owned());
+            notes.push("interrupted: with --out FILE, rerunning the command would resume".to_owned());
         }
         if !interrupted && answer.none_predicted() {
             let reason = answer.first_refused().unwrap_or_default();

@@ -43,11 +43,11 @@ pub struct CompareRow {
     pub predicted_scaling_efficiency: Option<f64>,
     /// The same, measured.
     pub scaling_efficiency: Option<f64>,
-    /// Predicted seconds per step in which a rank's computation stands still for communication.
+    /// Predicted seconds per step in which a rank's computation waits for communication.
     pub predicted_exposed_comm_s: f64,
     /// The same, measured.
     pub exposed_comm_s: f64,
-    /// Predicted seconds per step in which it stands still for a batch that it loads next; `null` in this and the next column where
+    /// Predicted seconds per step in which it waits for the batch that it loads next; `null` in this and the next column where
     /// batches are there.
     pub predicted_exposed_input_s: Option<f64>,
     /// The same, measured.

@@ -172,7 +172,8 @@ impl FromStr for Bandwidth {
     }
 }
 
-/// A size in bytes, written with suffixes in powers of two: `4KiB`, `100MiB`, `2GiB`, or plain bytes (`512`, `512B`).
+/// A size in bytes. Text has binary suffixes (`4KiB`, `100MiB`, `2GiB`), decimal ones as on data sheets (`kB`, `192GB`), or plain bytes
+/// (`512`, `512B`); output has binary ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(pub u64);
 
@@ -198,7 +199,11 @@ impl FromStr for Bytes {
             "MiB" => 1 << 20,
             "GiB" => 1 << 30,
             "TiB" => 1 << 40,
-            _ => return Err(format!("{text:?} is no size; write it like 25MiB, 4KiB or 512B")),
+            "kB" => 1_000,
+            "MB" => 1_000_000,
+            "GB" => 1_000_000_000,
+            "TB" => 1_000_000_000_000,
+            _ => return Err(format!("{text:?} is no size; write it like 25MiB, 192GB or 512B")),
         };
         let bytes = number * scale as f64;
         if !(0.0..9.0e15).contains(&bytes) {
@@ -226,6 +231,8 @@ mod tests {
         assert_eq!("25Gbit/s".parse::<Bandwidth>().unwrap().bytes_per_s(), 3.125e9);
         assert_eq!("3 GB/s".parse::<Bandwidth>().unwrap().bytes_per_s(), 3e9);
         assert_eq!("100MiB".parse::<Bytes>().unwrap(), Bytes(104_857_600));
+        assert_eq!("192GB".parse::<Bytes>().unwrap(), Bytes(192_000_000_000));
+        assert_eq!("1.5kB".parse::<Bytes>().unwrap(), Bytes(1_500));
         assert_eq!("70us".parse::<Time>().unwrap(), Time(70_000_000));
     }
 
@@ -234,7 +241,7 @@ mod tests {
         for text in ["-3GB/s", "0GB/s", "3GB", "fast", "3Gbps", "NaNGB/s", "infGB/s"] {
             assert!(text.parse::<Bandwidth>().is_err(), "{text}");
         }
-        for text in ["-1MiB", "1MB", "x", ""] {
+        for text in ["-1MiB", "1Mb", "1mb", "x", ""] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
         for text in ["-1us", "3", "1h", "999999999s"] {

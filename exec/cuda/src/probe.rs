@@ -154,7 +154,7 @@ mod tests {
                     assert!(!not.tried.is_empty(), "{text}");
                 }
                 let no_driver = unavailable.missing.iter().any(|not| not.library == NvidiaLibrary::Driver);
-                assert!(!no_driver || unavailable.devices.is_none(), "nobody could ask for devices: {text}");
+                assert!(!no_driver || unavailable.devices.is_none(), "devices could not be listed: {text}");
             }
         }
     }

@@ -129,7 +129,7 @@ pub fn pack(source: &Source, packing: &Packing, progress: impl FnMut(usize) -> b
         Stop::Bad(error) => error,
         Stop::Write(failure) => unwritable(failure),
         Stop::Asked => {
-            let message = "the pack was interrupted: the same command goes on with it";
+            let message = "the pack was interrupted: rerunning the command resumes it";
             InputError::flag("out", out.display().to_string(), message)
         }
     })?;

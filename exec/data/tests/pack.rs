@@ -110,7 +110,7 @@ fn a_resumed_pack_does_not_begin_anew_and_another_does() {
     Set::Folder.write(&source, &[0, 1, 2, 0, 1, 2], 7);
     let list = Source::open(&source, SetPart::Train).unwrap();
     let stop = || pack(&list, &packing(&out), |done| done < 4).unwrap_err().to_string();
-    assert!(stop().contains("the same command goes on"));
+    assert!(stop().contains("rerunning the command resumes"));
     assert_eq!(packed(&source, &packing(&out)).unwrap().resumed, 4);
     stop();
     assert_eq!(packed(&source, &Packing { short_side: 4, ..packing(&out) }).unwrap().resumed, 0);

@@ -127,7 +127,7 @@ fn copy<W: Write>(host: &str, from: impl Read, to: impl Fn() -> W) {
     let mut line = Vec::new();
     while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
         line.pop_if(|byte| *byte == b'\n');
-        // The command goes on where its reader has gone away.
+        // The command continues after its reader has ended.
         let _ = to().write_all(&[host.as_bytes(), b": ", &line, b"\n"].concat());
         line.clear();
     }

@@ -50,7 +50,7 @@ impl Interrupt {
             std::thread::spawn(move || {
                 std::thread::sleep(GRACE);
                 if speaks {
-                    tell(&format!("the step under way has not ended in {GRACE:?}: the last checkpoint stands"));
+                    tell(&format!("the step under way has not ended in {GRACE:?}: the last checkpoint is kept"));
                 }
                 std::process::exit(INTERRUPTED);
             });

@@ -132,7 +132,7 @@ impl Metrics {
         let text = serde_json::to_string(&line).unwrap_or_default();
         // In one call, so that a reader of the file never sees half a line.
         if let Err(error) = file.write_all(format!("{text}\n").as_bytes()).and_then(|()| file.flush()) {
-            tell(&format!("{FLAG}: {}: cannot be written any more: {error}; training goes on", self.path.display()));
+            tell(&format!("{FLAG}: {}: cannot be written any more: {error}; training continues", self.path.display()));
             state.0 = None;
         }
     }

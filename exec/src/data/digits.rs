@@ -93,7 +93,7 @@ mod tests {
     fn no_held_out_digit_is_trained_on() {
         let (train, held_out) = load().unwrap();
         let train: std::collections::BTreeSet<Vec<u8>> = (0..train.len()).map(|i| bytes(&train, i)).collect();
-        assert_eq!(train.len(), 4_000, "no digit stands twice in the training part");
+        assert_eq!(train.len(), 4_000, "no digit is given twice in the training part");
         assert!((0..held_out.len()).all(|i| !train.contains(&bytes(&held_out, i))));
     }
 

@@ -74,7 +74,7 @@ impl Worker<'_> {
         let word = unsafe { self.memory.orders.slice(place..place + 1) }[0];
         let order = ORDERS.get(word as usize).copied();
         order.ok_or_else(|| {
-            let cause = format!("rank 0 ordered {word}, which nobody knows");
+            let cause = format!("rank 0 ordered {word}, which is unknown");
             ExecError::Transport(TransportError::Aborted { rank: Rank(0), cause })
         })
     }

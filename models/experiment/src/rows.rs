@@ -158,7 +158,7 @@ macro_rules! rows {
                 value: "NAME=F,…", how: &Scales, nests: Nests::Outside, ..AXIS
             }),
         }
-        "transport" transport: TransportKind = TransportKind::Threads, "How ranks meet: threads (memory) or mpi", {
+        "transport" transport: TransportKind = TransportKind::Threads, "Transport between ranks: threads (memory) or mpi", {
             value: "KIND", default: "threads", how: &One(word(), |e, transport| e.transport = transport),
             flag_of: PREDICT | RUN | SWEEP, in_arms: false, identify: |e, all| all.set("transport", e.transport),
         }

@@ -191,7 +191,7 @@ fn count(section: &Table<'_>) -> Result<Option<u32>, InputError> {
 
 fn positive(entry: &Entry<'_>) -> Result<f64, InputError> {
     match entry.number(0.0)? {
-        0.0 => Err(entry.error(format!("{} must be more than 0; what has failed stands under failed", entry.key()))),
+        0.0 => Err(entry.error(format!("{} must be more than 0; list what has failed under failed", entry.key()))),
         number => Ok(number),
     }
 }

@@ -61,9 +61,7 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
             shape => given = shape,
         },
         Some(format) => {
-            return refused(format!(
-                "a {format} file has no variants or sizes: leave out what stands behind its colon"
-            ));
+            return refused(format!("a {format} file has no variants or sizes: leave out what follows its colon"));
         }
         None => {}
     }

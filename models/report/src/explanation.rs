@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What stands behind a predicted row.
+/// Explains a predicted row.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Explanation {
     /// What bounds the step: a resource, `waiting: latency` or `waiting: imbalance`.
@@ -43,7 +43,7 @@ pub struct Explanation {
     pub error_bar: ErrorBar,
 }
 
-/// What stands behind the time of a collective.
+/// Explains the time of a collective.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CollectiveExplanation {
     /// Resources by class, the class with the busiest resource first.
@@ -124,7 +124,7 @@ pub struct ExchangeFigures {
     pub seconds: f64,
     /// Of these, while the worker computes.
     pub hidden_s: f64,
-    /// Seconds that it costs: while the compute stream stands still, in equal parts among exchanges in flight.
+    /// Seconds that it costs: while the compute stream waits, in equal parts among exchanges in flight.
     pub exposed_s: f64,
 }
 

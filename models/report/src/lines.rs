@@ -107,7 +107,7 @@ impl Lines {
                 written.inspect_err(|_| drop(file.set_len(self.whole)))
             }
         };
-        let told = |error| format!("cannot be written: {error}; make room, then the same command goes on from here");
+        let told = |error| format!("cannot be written: {error}; free some space; rerunning the command resumes");
         written.map_err(|error| wrong(path, &told(error)))?;
         self.whole += text.len() as u64;
         Ok(())

@@ -29,9 +29,9 @@ pub struct PlotRow {
     pub y: f64,
     /// Unit of `y`.
     pub unit: String,
-    /// What stands to the right.
+    /// The horizontal axis.
     pub x_label: String,
-    /// What stands upwards.
+    /// The vertical axis.
     pub y_label: String,
     /// Whether equal ratios are equal distances to the right.
     pub x_log: bool,

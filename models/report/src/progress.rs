@@ -229,7 +229,7 @@ pub fn duration(seconds: f64) -> String {
 /// The rest is estimated in proportion to the time so far.
 fn estimate(verb: &str, share: f64, elapsed: Duration, what: &str) -> String {
     let left = if share > 0.0 { elapsed.as_secs_f64() * (1.0 - share) / share } else { f64::INFINITY };
-    let so_far = || format!("no telling how long yet, {} so far", duration(elapsed.as_secs_f64()));
+    let so_far = || format!("time left unknown, {} so far", duration(elapsed.as_secs_f64()));
     let left = if left.is_finite() { format!("about {} left", duration(left)) } else { so_far() };
     let now = if what.is_empty() { String::new() } else { format!("; now {what}") };
     format!("{verb}: {:.0} % done, {left}{now}", share * 100.0)
@@ -250,7 +250,7 @@ mod tests {
         let of = |share, seconds| estimate("predicting", share, Duration::from_secs(seconds), "lenet, 1 rank x 16");
         assert_eq!(of(0.25, 10), "predicting: 25 % done, about 30 s left; now lenet, 1 rank x 16");
         assert!(of(0.1, 600).contains("about 90 min left") && of(0.01, 600).contains("about 16.5 h left"));
-        assert_eq!(of(0.0, 5), "predicting: 0 % done, no telling how long yet, 5 s so far; now lenet, 1 rank x 16");
+        assert_eq!(of(0.0, 5), "predicting: 0 % done, time left unknown, 5 s so far; now lenet, 1 rank x 16");
     }
 
     /// The work is done on the caller's thread, once, and its result or panic is passed on.

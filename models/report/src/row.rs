@@ -89,9 +89,9 @@ pub struct PredictedRow {
     /// Images per second and rank relative to the row with the fewest ranks of the same batch; see
     /// [`scaling_efficiencies`].
     pub scaling_efficiency: Option<f64>,
-    /// Seconds per step in which a rank's computation stands still for communication.
+    /// Seconds per step in which a rank's computation waits for communication.
     pub exposed_comm_s: f64,
-    /// Seconds per step in which it stands still for a batch that it loads next; `null` where batches are there.
+    /// Seconds per step in which it waits for the batch that it loads next; `null` where batches are there.
     pub exposed_input_s: Option<f64>,
     /// What bounds the step: the resource that is busy longest, `waiting: latency` or `waiting: imbalance`.
     pub bound: String,
@@ -113,7 +113,7 @@ pub struct PredictedRow {
     pub published_images_per_s: Option<f64>,
     /// Predicted against published, in percent of the published figure.
     pub error_pct: Option<f64>,
-    /// What stands behind it, where `--explain` asks.
+    /// Its explanation, with `--explain`.
     pub explanation: Option<Explanation>,
 }
 
@@ -160,9 +160,9 @@ pub struct MeasuredRow {
     pub images_per_s: f64,
     /// Images per second and rank relative to the row with the fewest ranks of the same batch.
     pub scaling_efficiency: Option<f64>,
-    /// Seconds per step in which a rank's computation stands still for communication.
+    /// Seconds per step in which a rank's computation waits for communication.
     pub exposed_comm_s: f64,
-    /// Seconds per step in which it stands still for a batch that it loads next; `null` where batches are there.
+    /// Seconds per step in which it waits for the batch that it loads next; `null` where batches are there.
     pub exposed_input_s: Option<f64>,
     /// Mean loss of the last step's global batch.
     pub train_loss: f64,

@@ -17,7 +17,7 @@ pub struct SweepRow {
     pub cluster: String,
     /// What of it was multiplied, as in `nic=2 gpu=1`; `-`: nothing.
     pub scale: String,
-    /// The configuration; of a refused one, 0 stands for what is not known.
+    /// The configuration; of a refused one, 0 for what is not known.
     #[serde(flatten)]
     pub setting: Setting,
     /// Bytes per lane of an exchange, `auto`: the algorithm's own choice.
@@ -35,7 +35,7 @@ pub struct SweepRow {
     /// Images per second and rank relative to the first row that differs in ranks and the cluster's size alone, which is
     /// the one with the fewest ranks.
     pub scaling_efficiency: Option<f64>,
-    /// Seconds per step in which a rank's computation stands still for communication.
+    /// Seconds per step in which a rank's computation waits for communication.
     pub exposed_comm_s: Option<f64>,
     /// Seconds per step in which it waits for the batch that it loads next; only where `[input]` says how samples reach devices.
     pub exposed_input_s: Option<f64>,

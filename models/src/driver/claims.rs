@@ -90,7 +90,7 @@ impl Claims {
             }
             let place = iteration as usize * batches as usize + micro_batch as usize;
             if std::mem::replace(&mut seen[place], true) {
-                return wrong(text, "stands twice in the log");
+                return wrong(text, "is given twice in the log");
             }
             replayed[rank as usize].push((iteration, micro_batch));
         }
@@ -172,7 +172,7 @@ mod tests {
         match answer(claims, iteration, rank) {
             Answer::Take(micro_batch) => Some(micro_batch),
             Answer::Nothing => None,
-            Answer::Wait => panic!("nobody waits where there are no turns"),
+            Answer::Wait => panic!("no learner waits where there are no turns"),
         }
     }
 
@@ -232,7 +232,7 @@ mod tests {
         let claim = |iteration, rank, micro_batch| Claim { iteration, rank, micro_batch, at: Time::ZERO };
         for (record, message) in [
             (vec![claim(0, 0, 0)], "is missing"),
-            (vec![claim(0, 0, 0), claim(0, 1, 0)], "stands twice"),
+            (vec![claim(0, 0, 0), claim(0, 1, 0)], "is given twice"),
             (vec![claim(0, 2, 0), claim(0, 1, 1)], "none of this program"),
             (vec![claim(0, 1, 0), claim(0, 1, 2)], "none of this program"),
         ] {

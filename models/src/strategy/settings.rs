@@ -34,7 +34,7 @@ impl<'a> Settings<'a> {
                 ));
             };
             if found.iter().any(|(other, _)| *other == key) {
-                return Err(format!("{key} stands twice: leave one out"));
+                return Err(format!("{key} is given twice: leave one out"));
             }
             found.push((key, value));
         }

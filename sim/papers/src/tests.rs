@@ -145,7 +145,7 @@ fn computed_rows_are_what_was_published() {
         let paper = Paper::load(name).unwrap();
         assert_eq!(paper.name, name);
         for row in &paper.rows {
-            assert!(names.insert(row.name.clone()), "{} stands twice", row.name);
+            assert!(names.insert(row.name.clone()), "{} is given twice", row.name);
             // A row into which a cluster's figures enter is a prediction like others.
             let (Some(Quantity::Computed(computed)), Some(Mark::Exact)) = (&row.quantity, row.mark) else { continue };
             let (value, published) = (computed.value().unwrap() / row.unit.factor, row.published.unwrap());

@@ -83,7 +83,7 @@ fn understand<'c>(
             Trouble::Traffic { from, to, load } => {
                 if network != NetworkModel::MaxMin {
                     let network = ErrorPlace::Flag("network");
-                    return Err(wrong(format!("shares links with nobody in this network: take {network} max-min")));
+                    return Err(wrong(format!("shares no links in this network: take {network} max-min")));
                 }
                 let ends = [from, to].map(|pattern| devices_named(cluster, pattern));
                 let [from, to] = ends.map(|end| end.map_err(wrong));
@@ -196,7 +196,7 @@ fn wires(
     }
     if let Some(twice) = found.iter().find(|wire| touched.contains(wire)) {
         let name = cluster.wire_name(*twice);
-        return Err(format!("{name} stands in another entry of the scenario too: say of each link one thing"));
+        return Err(format!("{name} is in another entry of the scenario too: describe each link once"));
     }
     touched.extend(&found);
     Ok(found)
@@ -224,7 +224,7 @@ fn named<'a, T>(all: impl Iterator<Item = (&'a str, T)> + Clone, pattern: &str, 
 /// A flow from each device to each other one.
 fn flows(from: &[DeviceId], to: &[DeviceId], load: TrafficLoad) -> Result<Vec<Background>, String> {
     if from.len().saturating_mul(to.len()) > MOST_FLOWS {
-        return Err(format!("stands for more than {MOST_FLOWS} flows: name fewer devices"));
+        return Err(format!("matches more than {MOST_FLOWS} flows: name fewer devices"));
     }
     let load = match load {
         TrafficLoad::Rate { bytes_per_s, forward: false } => Load::Always(bytes_per_s),

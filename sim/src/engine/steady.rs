@@ -215,7 +215,7 @@ impl<F: Fluid> Engine<'_, F> {
     /// An exchange ends, so something else may start: rings are left to the event loop.
     pub(super) fn forget_rings(&mut self) {
         let Some(watch) = self.steady.watch.take() else { return };
-        debug_assert!(!watch.decided, "ranks go on by events before any of them is through");
+        debug_assert!(!watch.decided, "ranks continue by events before any of them is through");
         watch.courses.iter().flat_map(|course| &course.flights).for_each(|id| self.flights.at_mut(*id).mark = 0);
     }
 

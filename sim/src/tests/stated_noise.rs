@@ -118,5 +118,5 @@ fn with_noise_nothing_folds() {
     };
     let (still, noisy) = (predict(Conditions::none()), predict(&noise));
     assert_eq!(still.timeline, noisy.timeline, "factors of one change nothing");
-    assert!(noisy.folding.to_string().contains("every rank has noise of its own"), "{}", noisy.folding);
+    assert!(noisy.folding.to_string().contains("each rank has its own noise"), "{}", noisy.folding);
 }

@@ -139,7 +139,7 @@ def beside(machine: Machine, model: str, batch: int, device: str, how: list) -> 
 
 
 def training(model: str, batch: int, device: str, learners: int) -> list:
-    """A run of so many learners on the GPU; the rate is too small to change anything that could overflow."""
+    """A run of `learners` learners on the GPU; the rate is too small to change anything that could overflow."""
     several = [] if learners == 1 else ["--strategy", "sma", "--learners", learners]
     return [
         "--model", model, "--data", f"synthetic:{max(2 * batch * learners, 4)}", "--batch-per-rank", batch, *several, "--device", device,

@@ -117,7 +117,7 @@ def averaged(machine: Machine, folder: pathlib.Path, learners: int) -> dict:
 
 
 def resumed(machine: Machine, folder: pathlib.Path) -> dict:
-    """A run that is killed after a checkpoint and goes on ends with the state of one that was left alone."""
+    """A run that is killed after a checkpoint and resumes ends with the state of one that was left alone."""
     steps, every = (12, 2) if machine.null else (20_000, 500)
     base = [*setting(machine), "--steps", steps, "--device", "cuda"]
     whole = machine.row(*base, limit=200)

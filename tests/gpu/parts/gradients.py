@@ -18,7 +18,7 @@ from result import Result
 from tensors import checkpoint, distance, floats, write_images
 
 DEVICES = ("cpu", "cuda", "cuda:tf32", "cuda:bf16")
-# Where there is a reference: a distance from it may be so many times that of the CPU device, or in TF32 and bf16 of PyTorch's own step in
+# Where there is a reference: a distance from it may be TIMES times that of the CPU device, or in TF32 and bf16 of PyTorch's own step in
 # that precision on that GPU, or the least that is asked for, whichever is more.
 TIMES = 3.0
 LEAST = {"cuda": 1e-6, "cuda:tf32": 1e-3, "cuda:bf16": 1e-2}
@@ -62,7 +62,7 @@ def without_dropout(model: str, folder: pathlib.Path) -> str:
 
 
 def compared(machine: Machine, name: str, size: tuple[int, int], seed: int, folder: pathlib.Path) -> dict:
-    """The figures of a model on so many samples of so many sets; fails where a bound is exceeded."""
+    """The figures of a model on `size`, samples and sets; fails where a bound is exceeded."""
     samples, sets = size
     model = without_dropout(name, folder)
     layers = machine.run("models", "show", model, "--format", "json", limit=60).rows()

@@ -53,7 +53,7 @@ class Way:
         return len(self.labels) * per_window / statistics.median(times)
 
     def window(self, steps: int) -> float:
-        """Seconds of so many steps."""
+        """Seconds of `steps` steps."""
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         for _ in range(steps):

@@ -33,7 +33,7 @@ impl Cluster {
             if !linked().any(|vertex| matches(pattern, &vertex.name)) {
                 let names = || linked().map(|vertex| vertex.name.as_str());
                 let hint = near_or(pattern, names().take(HINTS), || names().take(3).collect());
-                return Err(format!("{pattern:?} stands for nothing; did you mean {hint}?"));
+                return Err(format!("{pattern:?} matches nothing; did you mean {hint}?"));
             }
         }
         let is = |pattern: &str, name: &str| pattern == "*" || matches(pattern, name);

@@ -177,7 +177,7 @@ pub(super) fn read<'a>(document: &'a Document<'a>) -> Result<ClusterTable<'a>, I
 fn searched(text: &str) -> Result<Routing, String> {
     match text.parse()? {
         routing @ (Routing::Lowest | Routing::Ecmp) => Ok(routing),
-        _ => Err("belongs in a [[fabric]]; here stands \"lowest\" or \"ecmp\"".into()),
+        _ => Err("belongs in a [[fabric]]; write \"lowest\" or \"ecmp\" here".into()),
     }
 }
 

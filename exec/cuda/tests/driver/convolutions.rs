@@ -48,7 +48,7 @@ fn sizes(of: &Convolution) -> [usize; 3] {
     [samples * size(of.input), (of.output.channels * filter) as usize, samples * size(of.output)]
 }
 
-/// Where an element lies in a tensor or in filters, of which each has so many channels.
+/// The index of an element in a tensor or in filters, each with that many channels.
 fn place(of: &Convolution, each: u32, size: (u32, u32), [first, channel, row, column]: [u32; 4]) -> usize {
     let (height, width) = size;
     let place = if of.channels_last {

@@ -24,7 +24,7 @@ fn a_full_device_says_what_is_free() {
         assert_eq!((what.as_str(), *asked, *total), ("the arena", 12 << 20, 16 << 20));
         assert!((4 << 20..=8 << 20).contains(free), "{error}");
         drop(held);
-        new("the arena", 12 << 20).expect("a device that was full goes on");
+        new("the arena", 12 << 20).expect("a device that was full continues");
     });
 }
 

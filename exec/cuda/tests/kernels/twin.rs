@@ -82,7 +82,7 @@ impl Twin {
             let status = self.child.wait().expect("the twin ends");
             *self = Twin::start().expect("it started before");
             panic!(
-                "{name}: the twin ended with {status}, its reason stands above ({error}); {launch_of:?}",
+                "{name}: the twin ended with {status}, its reason is above ({error}); {launch_of:?}",
                 launch_of = call
             );
         }

@@ -185,7 +185,7 @@ impl Checkpoint {
 
     fn read(shown: &str, bytes: &[u8], sealed: bool) -> Result<Checkpoint, InputError> {
         let wrong = |message: String| InputError::new(shown, "", message);
-        let torn = |what: &str| wrong(format!("is torn or altered ({what}): go on from an earlier checkpoint"));
+        let torn = |what: &str| wrong(format!("is torn or altered ({what}): resume from an earlier checkpoint"));
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(|error| torn(&error.to_string()))?;
         let file = SafeTensors::deserialize(bytes).map_err(|error| torn(&error.to_string()))?;
         let json = metadata.metadata().as_ref().and_then(|all| all.get(KEY));

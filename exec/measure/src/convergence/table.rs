@@ -21,7 +21,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Convergence, InputError> {
                 == (point.global_batch, &point.strategy, point.learners)
         };
         if points.iter().any(same) {
-            return Err(entry.error("stands twice: give the epochs of all runs in one list"));
+            return Err(entry.error("is given twice: give the epochs of all runs in one list"));
         }
         points.push(point);
     }

@@ -82,7 +82,7 @@ fn tables_that_say_nothing_of_use_are_refused() {
         ("epochs = 8", "epochs = 0", "t.toml:5", "more than 0"),
         ("epochs = 8", "epochs = nan", "t.toml:5", "more than 0"),
         ("epochs = 8", "epochs = []", "t.toml:5", "at least one item"),
-        ("global_batch = 64", "global_batch = 16", "t.toml:5", "stands twice"),
+        ("global_batch = 64", "global_batch = 16", "t.toml:5", "is given twice"),
         ("global_batch = 64", "global_batches = 64", "t.toml:5", "did you mean global_batch?"),
     ] {
         let error = table::parse("t.toml", &TABLE.replacen(from, to, 1)).unwrap_err();

@@ -151,7 +151,7 @@ impl Training<'_> {
             if run.stopped {
                 let steps = run.first + run.losses.len() as u64;
                 let resume = ErrorPlace::Flag("resume");
-                let message = format!("ended after step {steps}, which is kept: go on with {resume}");
+                let message = format!("ended after step {steps}, which is kept: resume with {resume}");
                 return Err(Failure::Interrupted(message));
             }
         }

@@ -105,7 +105,7 @@ fn mistakes_are_told_where_they_stand() {
     }
     for (name, words) in [
         ("goyal", "did you mean goyal2017"),
-        ("nobody", "there are goyal2017, "),
+        ("no-paper", "there are goyal2017, "),
         ("goyal2017:resnet", "goyal2017:resnet-50"),
     ] {
         let error = Recipe::load(name).unwrap_err().to_string();

@@ -45,7 +45,7 @@ fn names_are_read_as_they_are_written() {
         ("ssgd:tau=2", "ssgd has no settings"),
         ("sma:mu=0.9", "write momentum=…, tau=…, alpha=…, reference-models, round-robin or first-come"),
         ("sma:tau=0", "at least 1"),
-        ("sma:tau=2:tau=3", "stands twice"),
+        ("sma:tau=2:tau=3", "is given twice"),
         ("sma:momentum=1", "below 1"),
         ("sma:alpha=0", "above 0"),
         ("sma:alpha=nan", "above 0"),

@@ -27,7 +27,7 @@ pub(super) fn parse(paper: &Paper, file: &str, text: &str) -> Result<Vec<Plot>, 
     for entry in root.need("figure", "[{ name = \"step-time\" }]")?.items()? {
         let plot = plot(paper, &entry)?;
         if plots.iter().any(|other| other.name == plot.name) {
-            return Err(entry.error(format!("{} stands twice: name one of them otherwise", plot.name)));
+            return Err(entry.error(format!("{} is given twice: name one of them otherwise", plot.name)));
         }
         plots.push(plot);
     }
@@ -118,7 +118,7 @@ impl Axes<'_> {
     fn closed_form(&self, entry: &Entry<'_>) -> Result<Vec<Row>, InputError> {
         let form = Computed::read(entry)?;
         let one = |(value, _): &(f64, Option<String>)| {
-            let form = form.among(*value as u32).ok_or_else(|| entry.error("is not a figure of so many workers"))?;
+            let form = form.among(*value as u32).ok_or_else(|| entry.error("is not a figure for that many workers"))?;
             if form.dimension() != self.up.unit.of {
                 return Err(entry.error(format!("unit {} is none of {:?}", self.up.unit.name, form.dimension())));
             }

@@ -99,7 +99,7 @@ fn what_cannot_be_drawn_is_refused_with_its_line() {
         (format!("{X}{y}lines = []\n"), "did you mean line"),
         (
             format!("{X}{y}line = [{{ name = \"l\", computed = {{ what = \"parameters\", model = \"lenet\" }} }}]\n"),
-            "is not a figure of so many",
+            "is not a figure for that many",
         ),
     ] {
         let error = plots(&text).unwrap_err().to_string();

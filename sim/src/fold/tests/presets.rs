@@ -31,7 +31,7 @@ fn steps_on_presets(ranks: u32, network: &str, algorithms: &[&str]) -> Vec<Strin
     folded
 }
 
-/// A network whose switches have so many ports that leaves are powers of two.
+/// A network whose switches have as many ports as make leaves powers of two.
 const NDR: &str = "@infiniband-ndr";
 
 #[test]

@@ -40,9 +40,9 @@ fn names_that_stand_for_nothing_are_told_the_nearest() {
     let cluster = cluster(3, 1, &fabric("star", "h*.n0", "")).unwrap();
     for (one, other, words) in [
         ("h1.n1", "*", "did you mean h1.n0"),
-        ("h9.*", "*", "stands for nothing"),
+        ("h9.*", "*", "matches nothing"),
         ("h0.n0", "h1.n0", "no link joins"),
-        ("h0.memory", "*", "stands for nothing"),
+        ("h0.memory", "*", "matches nothing"),
     ] {
         let message = cluster.wires_between(one, other).unwrap_err();
         assert!(message.contains(words), "{one} {other}: {message}");

@@ -1,0 +1,88 @@
+//! Checks the words of comments and documents: retired ones, which an engineer of the field would have to decode, are refused.
+
+use std::path::{Path, PathBuf};
+
+use crate::architecture::{root, sources};
+
+/// Words and phrases with what to write instead; longer ones first where one contains another.
+const RETIRED: [(&str, &str); 12] = [
+    ("nobody", "name the thing that does not: `no rank`, `nothing`"),
+    ("so many", "the number's name: `N`, `that many`"),
+    ("gone on with", "resumed"),
+    ("goes on", "continues, resumes"),
+    ("farewell", "the last message"),
+    ("the desk", "the assignment of batches"),
+    ("takes leave", "ends"),
+    ("has still to say", "the pending work"),
+    ("told and not used", "informational; ignored"),
+    ("as ever", "leave it out"),
+    ("stands for", "represents, means"),
+    ("whoever", "the rank, process or user that"),
+];
+
+/// The prose of a Rust file: its comments, each line with its number.
+fn comments(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    (1..).zip(text.lines()).filter_map(|(number, line)| {
+        let at = line.find("// ").or_else(|| line.find("//! ")).or_else(|| line.find("/// "))?;
+        Some((number, &line[at..]))
+    })
+}
+
+/// The prose of a document: what is outside of its blocks of code.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut in_code = false;
+    (1..).zip(text.lines()).filter(move |(_, line)| {
+        let fence = line.trim_start().starts_with("```");
+        in_code ^= fence;
+        !in_code && !fence
+    })
+}
+
+/// Whether `phrase` is in `line` as whole words, in any case.
+fn has(line: &str, phrase: &str) -> bool {
+    let line = line.to_lowercase();
+    let is_word = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
+    line.match_indices(phrase)
+        .any(|(at, _)| !is_word(line[..at].chars().next_back()) && !is_word(line[at + phrase.len()..].chars().next()))
+}
+
+/// All documents that are written by hand.
+fn documents() -> Vec<PathBuf> {
+    let folders = ["", "data", "docs", "tests/gpu", "tests/gpu/pretend"];
+    let files = folders.into_iter().flat_map(|folder| {
+        let entries = std::fs::read_dir(root().join(folder)).expect("a folder of documents");
+        entries.map(|entry| entry.expect("a readable folder").path())
+    });
+    let found: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
+    assert!(found.len() > 20, "the documents are where this test looks for them");
+    found
+}
+
+#[test]
+fn retired_words_stay_retired() {
+    let mut faults = Vec::new();
+    let mut check = |path: &Path, number: usize, line: &str| {
+        for (phrase, cure) in RETIRED.iter().filter(|(phrase, _)| has(line, phrase)) {
+            let name = path.strip_prefix(root()).unwrap_or(path).display();
+            faults.push(format!("{name}:{number}: \"{phrase}\" is retired; write: {cure}"));
+        }
+    };
+    for path in sources().into_iter().filter(|path| !path.ends_with("tests/words.rs")) {
+        let text = std::fs::read_to_string(&path).expect("a readable file");
+        comments(&text).for_each(|(number, line)| check(&path, number, line));
+    }
+    for path in documents() {
+        let text = std::fs::read_to_string(&path).expect("a readable file");
+        prose(&text).for_each(|(number, line)| check(&path, number, line));
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn phrases_are_found_as_whole_words_only() {
+    assert!(has("/// Nobody waits.", "nobody") && has("for so many ranks", "so many"));
+    assert!(!has("is also many things", "so many") && !has("let nobody_waits = 1;", "nobody"));
+    let text = "so many\n```\nso many\n```\nno\n";
+    assert_eq!(prose(text).map(|(number, _)| number).collect::<Vec<_>>(), [1, 5]);
+    assert_eq!(comments("let x = 1; // why\nlet y = 2;\n").collect::<Vec<_>>(), [(1, "// why")]);
+}
