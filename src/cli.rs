@@ -72,7 +72,7 @@ enum Command {
     Exec(Exec),
     /// Predict and execute an experiment, and show the error per configuration
     Compare(compare::Compare),
-    /// Hold predictions against what five papers, and tables of training speeds, published
+    /// Compare predictions with the figures of five papers and with published training speeds
     Papers(papers::Papers),
     /// Measure this machine: layers, memory, messages
     Calibrate(calibrate::Calibrate),
@@ -102,7 +102,7 @@ enum Sim {
     Sweep(Box<sim_sweep::SimSweep>),
     /// Predict the time of one collective
     Collective(sim_collective::SimCollective),
-    /// Hold predicted collectives against curves that others measured, and show the error of each
+    /// Compare predicted collectives with curves that others measured, and show the error of each
     Curves(sim_curves::SimCurves),
 }
 
