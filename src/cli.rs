@@ -130,13 +130,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) if !error.use_stderr() => {
             return finish(lockstep_report::print(&error.render().to_string()));
         }
-        // `lockstep` or `lockstep sim` alone: the commands.
-        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            // Without a standard error the exit code says it.
-            let _ = std::io::stderr().write_all(error.render().to_string().as_bytes());
-            return ExitCode::from(2);
+        Err(error) => {
+            // `lockstep` or `lockstep sim` alone lists the commands.
+            if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+                // Without a standard error the exit code says it.
+                let _ = writeln!(std::io::stderr(), "{}", error.render());
+            }
+            return finish(Err(usage::explain(&error).into()));
         }
-        Err(error) => return finish(Err(usage::explain(&error).into())),
     };
     finish(match cli.command {
         Command::Sim(Sim::Predict(command)) => command.run(),

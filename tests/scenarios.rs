@@ -77,7 +77,7 @@ fn what_cannot_be_is_refused_with_the_nearest_names() {
         ("failed = { between = \"ib.spine0\", count = 3 }", &["only 2 such links"]),
         (
             "failed = { between = \"ib.spine0\" }\ndegraded = { between = \"ib.leaf0\", bandwidth = 0.5 }",
-            &["another entry", "one thing"],
+            &["another entry", "each link once"],
         ),
         ("traffic = { from = \"node0.cpu\", to = \"node0.cpu\", bytes = \"1MiB\" }", &["to itself"]),
         ("traffic = { from = \"node0\", to = \"node1.cpu\", bytes = \"1MiB\" }", &["is no device", "node0.cpu"]),

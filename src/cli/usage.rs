@@ -46,7 +46,9 @@ pub(super) fn explain(error: &clap::Error) -> InputError {
             let other = other.split(" <").next().unwrap_or_default();
             InputError::new(flag, "", format!("cannot stand beside {other}: give one of the two"))
         }
-        ErrorKind::MissingSubcommand => InputError::new("command line", "", format!("a command is missing; {help}")),
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            InputError::new("command line", "", format!("a command is missing; {help}"))
+        }
         _ => {
             let first = error.to_string();
             let first = first.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
