@@ -78,7 +78,7 @@ def collective(row, site):
 
 def settings(flags):
     """Lines of an experiment from flags of a command."""
-    words = iter([word for flag in flags for word in flag.split("=", 1)] if flags and "=" in flags[0] else flags)
+    words = iter([word for flag in flags for word in (flag.split("=", 1) if flag.startswith("--") else [flag])])
     for flag in words:
         key, value = flag.removeprefix("--").replace("-", "_"), next(words)
         yield f"{key} = {value if value.isdigit() or value in ('true', 'false') else json.dumps(value)}"
