@@ -64,6 +64,12 @@ impl<R: Row + DeserializeOwned + JsonSchema> CsvForm<R> {
         CsvForm { names: Columns::of(std::slice::from_ref(example)).names, texts, of: PhantomData }
     }
 
+    /// The form without the column `name`.
+    pub fn without(&self, name: &str) -> CsvForm<R> {
+        let names = self.names.iter().filter(|own| *own != name).cloned().collect();
+        CsvForm { names, texts: self.texts.clone(), of: PhantomData }
+    }
+
     /// The names of the columns, a file's first line.
     pub fn header(&self) -> String {
         header(&self.names)

@@ -66,7 +66,10 @@ impl Lines {
 
     /// Reads the file from its beginning; `None` if there is none yet.
     pub fn reader(&self) -> Option<BufReader<&File>> {
-        self.file().map(BufReader::new)
+        let mut file = self.file()?;
+        // What cannot be rewound is read from another place, where no line is ours.
+        let _ = file.rewind();
+        Some(BufReader::new(file))
     }
 
     /// Keeps the first `whole` bytes, which end a line, and cuts off the rest.

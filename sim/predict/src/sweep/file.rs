@@ -14,6 +14,9 @@ use lockstep_report::lines::{Lines, wrong};
 use lockstep_report::output::write_atomically;
 use lockstep_report::{CsvForm, SweepRow};
 
+/// A column that files of earlier builds lack. Such a file keeps its columns.
+const ADDED: &str = "exposed_input_s";
+
 /// How rows are written.
 #[derive(Debug)]
 enum Form {
@@ -62,9 +65,24 @@ impl RowsFile {
         mut known: impl FnMut(SweepRow),
     ) -> Result<RowsFile, InputError> {
         let mut rows = RowsFile { form: Form::of(path)?, sweep: sweep.to_owned(), lines: Lines::open(path)? };
+        rows.keep_columns()?;
         let whole = rows.known(points, &mut known)?;
         rows.lines.keep(whole)?;
         Ok(rows)
+    }
+
+    /// Takes the columns of a CSV file of an earlier build.
+    fn keep_columns(&mut self) -> Result<(), InputError> {
+        let Form::Csv(form) = &self.form else { return Ok(()) };
+        let (earlier, mut first) = (form.without(ADDED), Vec::new());
+        if let Some(mut reader) = self.lines.reader() {
+            let read = reader.read_until(b'\n', &mut first);
+            read.map_err(|error| wrong(self.path(), &format!("cannot be read: {error}")))?;
+        }
+        if first == earlier.header().as_bytes() {
+            self.form = Form::Csv(earlier);
+        }
+        Ok(())
     }
 
     /// Passes on the rows that the file holds, and returns how many bytes of it are whole lines.
@@ -117,7 +135,9 @@ impl RowsFile {
             Form::Csv(form) => form.row(text)?,
             Form::JsonLines => serde_json::from_str(text).ok()?,
         };
-        (self.form.line(&row).as_bytes() == line).then_some(row)
+        let own = self.form.line(&row);
+        let is_own = own.as_bytes() == line || own.replace(&format!("\"{ADDED}\":null,"), "").as_bytes() == line;
+        is_own.then_some(row)
     }
 
     fn foreign(&self, line: u64, text: &[u8]) -> InputError {
