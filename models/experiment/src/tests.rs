@@ -186,7 +186,7 @@ fn mistakes_are_told_where_they_stand() {
         ("steps = 1\nepochs = 2", "e.toml:4", "one of the two"),
         ("algorithm = \"rinng\"", "e.toml:3", "did you mean ring"),
         ("algorithm = \"parameter-server:0\"", "e.toml:3", "at least 1"),
-        ("bucket = \"25MB\"", "e.toml:3", "layer, whole, tensor or a size"),
+        ("bucket = \"25Mb\"", "e.toml:3", "layer, whole, tensor or a size"),
         ("chunk = \"1B\"", "e.toml:3", "at least one element"),
         ("transport = \"tcp\"", "e.toml:3", "threads or mpi"),
         ("strategy = \"sgd\"", "e.toml:3", "ssgd"),

@@ -302,7 +302,7 @@ fn a_sweep_that_cannot_be_says_where() {
         ("ranks = [2, \"1..4\"]", "s.toml:5", "2 ranks stand twice"),
         ("ranks = \"4..1\"", "s.toml:5", "is no range"),
         ("ranks = [0]", "s.toml:5", "from 1"),
-        ("bucket = [\"1MB\"]", "s.toml:5", "layer, whole, tensor or a size"),
+        ("bucket = [\"1Mb\"]", "s.toml:5", "layer, whole, tensor or a size"),
         ("chunk = [\"auto\", \"1B\"]", "s.toml:5", "at least one element"),
         ("batch_per_rank = 1\nglobal_batch = 2", "s.toml:6", "one of the two"),
         ("model = [\"mlp\", \"lennet\"]", "s.toml:5", "lenet"),
