@@ -10,10 +10,10 @@ use lockstep_data::generate::{Like, generate};
 use lockstep_data::{Packing, SetPart, Source, idx, pack};
 use lockstep_exec::data::Dataset;
 use lockstep_exec::{RunOptions, run};
-use lockstep_models::{Augmentation, Job, Mesh, Model, Op, Optimizer, Program, Sampling, Timeline, random_model};
-use lockstep_sim::{
-    Conditions, CopiedBy, Input, NetworkModel, Platform, Roofline, SampleSource, SimOptions, TransformAt, simulate,
+use lockstep_models::{
+    Augmentation, Job, Mesh, Model, Op, Optimizer, Program, Sampling, Timeline, TransformAt, random_model,
 };
+use lockstep_sim::{Conditions, CopiedBy, Input, NetworkModel, Platform, Roofline, SampleSource, SimOptions, simulate};
 use lockstep_topology::{Bytes, Cluster, Hosting, HostingRule, Placement, PlacementRule, Time};
 use proptest::prelude::*;
 
@@ -153,6 +153,7 @@ proptest! {
         workers in 1u32..=3,
         augment in prop::sample::select(vec!["none", "scale,flip", "patch,flip", "patch,scale,crop=2"]),
         (threads, ahead) in (1u32..5, prop::option::of(0u32..4)),
+        transform_at in prop::sample::select(vec![TransformAt::Host, TransformAt::Device, TransformAt::WhenLate]),
         in_place: bool,
         stop in 1..STEPS,
         seed: u64,
@@ -164,6 +165,7 @@ proptest! {
             sampling: if partitioned { sampling } else { Sampling::default() },
             node_sizes: partitioned.then(|| vec![1; workers as usize]),
             ahead,
+            transform_at,
             ..Job::new(coloured(), if strategy == "hybrid:b" { workers.max(2) } else { workers }, 4)
         };
         let program = shuffling(job.program().unwrap(), in_place);
@@ -225,13 +227,14 @@ proptest! {
             ("ssgd", Some("data=2,pipeline=2")),
         ]),
         (workers, accumulate, ahead) in (2u32..=3, 1u32..=3, 0u32..3),
+        transform_at in prop::sample::select(vec![TransformAt::Host, TransformAt::Device, TransformAt::WhenLate]),
         seed: u64,
     ) {
         let accumulate = if ["ssgd", "zero-2"].contains(&strategy) { accumulate } else { 1 };
         let mesh: Option<Mesh> = mesh.map(|mesh| mesh.parse().unwrap());
         let workers = mesh.as_ref().map_or(workers, Mesh::ranks);
         let strategy = strategy.parse().unwrap();
-        let job = Job { strategy, accumulate, mesh, ahead: Some(ahead), ..Job::new(coloured(), workers, 4) };
+        let job = Job { strategy, accumulate, mesh, ahead: Some(ahead), transform_at, ..Job::new(coloured(), workers, 4) };
         let program = job.program().unwrap();
         let (data, _) = Dataset::load(pictures(), &job.model).unwrap();
         let steps = 5;
@@ -246,8 +249,7 @@ proptest! {
             threads: 2,
             decode: Time::from_secs_f64(1e-3),
             decode_memory: 0.1,
-            transform: Time::ZERO,
-            transform_at: TransformAt::Host,
+            transform: Time::from_secs_f64(1e-4),
             prefetch: ahead,
             copied_by: CopiedBy::Load,
         };
@@ -313,29 +315,44 @@ fn predictions_read_what_packed_samples_are_like() {
     stdout(&folder, &["data", "pack", "images", "--out", "train.pack", "--short-side", "40"]);
     let goldens = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens/profile.json");
     let mut profile: serde_json::Value = serde_json::from_str(&fs::read_to_string(goldens).unwrap()).unwrap();
-    let ask = |profile: &serde_json::Value| {
+    let ask = |profile: &serde_json::Value, transform_at: &str| {
         fs::write(folder.join("profile.json"), profile.to_string()).unwrap();
         let asked = "sim predict --model resnet-32 --cluster this-machine --ranks 2 --batch-per-rank 4 --data train.pack \
-                     --profile profile.json --trace trace.json --format json";
-        lockstep(&folder, &asked.split_whitespace().collect::<Vec<_>>())
+                     --profile profile.json --trace trace.json --format json --transform-at";
+        lockstep(&folder, &asked.split_whitespace().chain([transform_at]).collect::<Vec<_>>())
     };
-    let refused = ask(&profile);
-    let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(refused.status.code() == Some(2) && errors.contains("lockstep calibrate"), "{errors}");
+    let refused = |profile: &serde_json::Value, transform_at: &str| {
+        let refused = ask(profile, transform_at);
+        let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(2) && errors.contains("lockstep calibrate"), "{errors}");
+    };
+    refused(&profile, "host");
     let figure = |value: f64| serde_json::json!({ "value": value, "low": value, "high": value });
     let entry = serde_json::json!({ "bytes": 1000, "pixels": 1600, "elements": 3072, "seconds": figure(1e-3), "slowdown": 1.0 });
     profile["decode"] = serde_json::json!([entry]);
     let [sequential, random, cached] = [2e9, 5e8, 8e9].map(figure);
     profile["storage"] =
         serde_json::json!({ "sequential": sequential, "random": random, "cached": cached, "page_cache": 0 });
-    let predicted = ask(&profile);
-    assert!(predicted.status.success(), "{}", String::from_utf8_lossy(&predicted.stderr));
-    let trace: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("trace.json")).unwrap()).unwrap();
-    let takes = |kind: &str| {
-        let of = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["cat"] == kind);
-        of.map(|event| event["dur"].as_f64().unwrap()).sum::<f64>()
+    let takes = |profile: &serde_json::Value, transform_at: &str| {
+        let predicted = ask(profile, transform_at);
+        assert!(predicted.status.success(), "{}", String::from_utf8_lossy(&predicted.stderr));
+        let trace: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("trace.json")).unwrap()).unwrap();
+        ["read", "decode", "load"].map(|kind| {
+            let of = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["cat"] == kind);
+            let times: Vec<f64> = of.map(|event| event["dur"].as_f64().unwrap()).collect();
+            times.iter().sum::<f64>() / times.len() as f64
+        })
     };
-    assert!(takes("read") > 0.0 && takes("decode") > takes("read"), "{} {}", takes("read"), takes("decode"));
+    let [read, decode, _] = takes(&profile, "host");
+    assert!(read > 0.0 && decode > read, "{read} {decode}");
+    // A profile of an earlier build does not know what transforming takes.
+    refused(&profile, "device");
+    profile["decode"][0]["transform"] = figure(2.5e-4);
+    let [_, again, _] = takes(&profile, "host");
+    let [_, alone, load] = takes(&profile, "device");
+    assert!(again == decode && alone < decode, "{decode} {again} {alone}");
+    // Four samples of 250 µs, in microseconds; threads that decode use the cores, too.
+    assert!((1000.0..1100.0).contains(&load), "{load}");
 }
 
 #[test]
@@ -357,6 +374,8 @@ fn packs_that_cannot_be_trained_from_are_refused() {
         stdout(&folder, &["data", "pack", shape, "--out", &out, "--short-side", "20"]);
     }
     refused(&["--model", "lenet", "--data", "nothing.pack"], "no such folder or file");
+    refused(&["--model", "lenet", "--data", "mnist.pack", "--transform-at", "device"], "these data need no decoding");
+    refused(&["--model", "lenet", "--transform-at", "gpu"], "write host, device or when-late");
     refused(&["--model", "lenet", "--data", "cifar.pack"], "images of 3×32×32");
     refused(&["--model", "lenet", "--data", "imagenet.pack"], "images of 3×28×28: the model lenet takes 1×28×28");
     refused(&["--model", "lenet", "--data", "mnist.pack+cifar.pack"], "both parts must have one shape");

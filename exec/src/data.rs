@@ -21,6 +21,7 @@ mod sampler;
 mod split;
 mod subset;
 mod synthetic;
+mod transform;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,14 +31,17 @@ use lockstep_topology::{ErrorPlace, InputError, nearest};
 
 use decoders::Decoders;
 pub(crate) use decoders::MadeTimes;
-pub(crate) use feed::Feed;
+pub(crate) use feed::{Feed, Samples};
+pub use lockstep_data::Picture;
 pub(crate) use message::{Coming, Room};
 pub use normalisation::Normalisation;
 pub use parts::Parts;
 pub(crate) use parts::{Moves, Round};
 use pixels::Pixels;
+pub use resample::Window;
 pub use sampler::Sampler;
 use subset::Subset;
+pub use transform::{Decoded, Finish, Transform, Untransformed};
 
 /// Labelled images of one shape.
 #[derive(Debug, Clone, PartialEq)]

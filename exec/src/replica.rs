@@ -152,7 +152,7 @@ impl Replica {
             context: 0,
             labels: Vec::new(),
             device,
-            feed: Feed::default(),
+            feed: Feed::new(program.transform_at),
         })
     }
 

@@ -49,6 +49,7 @@ mod strategy;
 mod task;
 mod timeline;
 mod totals;
+mod transform_at;
 mod tuner;
 mod turns;
 
@@ -95,5 +96,6 @@ pub use strategy::{Bucket, Job, Shard, Strategy};
 pub use task::{After, Exchange, Op, Phase, SampleMove, Stream, Task, TaskId};
 pub use timeline::{INPUT_WAIT, Step, Timeline, WAIT, median, quantile};
 pub use totals::{Total, Totals};
+pub use transform_at::TransformAt;
 pub use tuner::{DEFAULT_THRESHOLD, Trial, Tuner, Verdict};
 pub use turns::Turns;

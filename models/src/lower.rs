@@ -147,6 +147,7 @@ fn lower(graph: &Graph, job: &Job, shard: Option<&Shard>, stages: Option<&Stages
         batch_per_rank: job.batch_per_rank,
         accumulate: job.micro_batches(),
         buffers,
+        transform_at: job.transform_at,
         averaging: job.averaging(),
         sharding: sharding.cloned(),
         pools: job.pools()?,

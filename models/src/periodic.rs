@@ -139,6 +139,7 @@ fn work(of: &Program, like: &Program, mesh: Mesh, roles: Vec<Role>, buffers: [u6
         accumulate: 1,
         buffers: declared.map(|(name, elements)| Declared { name: (*name).to_owned(), elements }).collect(),
         partition: None,
+        transform_at: of.transform_at,
         averaging: None::<Averaging>,
         sharding: None,
     }

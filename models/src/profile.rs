@@ -106,6 +106,9 @@ pub struct DecodeEntry {
     pub elements: u64,
     /// Seconds on one core, alone.
     pub seconds: Interval,
+    /// The seconds of these in which it is cropped, flipped and normalised; `None` in profiles of earlier builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transform: Option<Interval>,
     /// How many times longer it takes when every core decodes.
     pub slowdown: f64,
 }
@@ -211,6 +214,7 @@ impl Profile {
         let factor = sample.pixels.max(1) as f64 / nearest.pixels.max(1) as f64;
         let Interval { value, low, high } = nearest.seconds;
         let seconds = Interval { value: value * factor, low: low * factor, high: high * factor };
+        // It makes the same elements of any picture.
         Some(DecodeEntry { seconds, ..nearest.clone() })
     }
 

@@ -12,7 +12,7 @@ use lockstep_topology::{Group, InputError, Schedule};
 use crate::task::{Exchange, Op, Phase, Task, TaskId};
 use crate::{
     Assignment, Averaging, Buffer, Declared, Gradients, LayerId, Members, Mesh, Model, Partition, Precision, Sharding,
-    StageOrder,
+    StageOrder, TransformAt,
 };
 
 /// Ranks that do the same, and what they do in one iteration.
@@ -90,6 +90,8 @@ pub struct Program {
     pub pools: Vec<u32>,
     /// Which ranks hold which samples in memory; `None` where every rank has all of them.
     pub partition: Option<Partition>,
+    /// Where decoded samples are transformed; of no effect without input tasks.
+    pub transform_at: TransformAt,
     /// How learners' models are averaged; `None` where all workers train one model.
     pub averaging: Option<Averaging>,
     /// How `model`, a rank's, was cut out of a whole one; `None` where every rank has it whole.

@@ -30,10 +30,8 @@ pub struct Input {
     pub decode: Time,
     /// The share of the memory bandwidth that a decoding thread takes, from 0 to 1.
     pub decode_memory: f64,
-    /// The time to crop, flip and normalise one.
+    /// The time of a thread to crop, flip and normalise one.
     pub transform: Time,
-    /// Where that is done.
-    pub transform_at: TransformAt,
     /// Batches in flight to a rank while it computes; 1 is double buffering, 0 none at all.
     pub prefetch: u32,
     /// The task that copies a batch to its device.
@@ -68,17 +66,6 @@ pub enum CopiedBy {
     Upload,
     /// The load, as it was measured; the upload takes no time.
     Load,
-}
-
-/// Where samples are transformed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TransformAt {
-    /// The threads that decode.
-    Host,
-    /// The device, before it computes.
-    Device,
-    /// The threads, until a device has waited for them; from then on the device.
-    WhenLate,
 }
 
 /// The share of reads that miss a cache of the share `cached` of the set, where each epoch reads every sample once in a new random order and

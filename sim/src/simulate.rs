@@ -248,7 +248,7 @@ pub(crate) fn jobs<F: Fluid>(
                 None => {
                     let of_load = |op: &Op| {
                         let Op::Load { samples: samples @ 1.., .. } = op else { return None };
-                        supply?.load(|| platform.costs.load(device, program, *samples), loads)
+                        supply?.load(device, *samples, loads, || platform.costs.load(device, program, *samples))
                     };
                     let cost = |op: &Op| of_load(op).or_else(|| cost(op, program, platform, device, rank));
                     priced.extend(role.tasks.iter().map(|task| cost(&task.op)));

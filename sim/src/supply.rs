@@ -2,8 +2,8 @@
 //!
 //! A shuffle of nodes' memory that no program contains is spread over the loads between two shuffles, in equal parts.
 
-use lockstep_models::{Op, Program};
-use lockstep_topology::cluster::Device;
+use lockstep_models::{Op, Program, TransformAt};
+use lockstep_topology::cluster::{Device, DeviceKind};
 use lockstep_topology::{Algorithm, Bytes, Collective, Group, Hosting, HostingRule, InputError, Limits, Placement};
 use lockstep_topology::{PlacementRule, Rank, Time};
 
@@ -13,7 +13,7 @@ use crate::costs::Cost;
 use crate::engine::Job;
 use crate::error::SimError;
 use crate::fluid::Fluid;
-use crate::input::{CopiedBy, Held, Input, SampleSource, TransformAt};
+use crate::input::{CopiedBy, Held, Input, SampleSource};
 use crate::machine::{Resources, Upload};
 use crate::platform::Platform;
 
@@ -21,6 +21,7 @@ use crate::platform::Platform;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Supply<'a> {
     input: &'a Input,
+    transform_at: TransformAt,
     /// Whether devices transform samples; else threads do.
     on_device: bool,
     /// Seconds that a shuffle adds to each step between two of them, in which no rank loads.
@@ -49,21 +50,36 @@ impl<'a> Supply<'a> {
             }
             SampleSource::Files { .. } => 0.0,
         };
-        Ok(Some(Supply { input, on_device: input.transform_at == TransformAt::Device, shuffle_s }))
+        let transform_at = program.transform_at;
+        Ok(Some(Supply { input, transform_at, on_device: transform_at == TransformAt::Device, shuffle_s }))
     }
 
     /// The same once devices transform, if threads do so until they are late.
     pub(crate) fn when_late(self) -> Option<Supply<'a>> {
-        (self.input.transform_at == TransformAt::WhenLate).then_some(Supply { on_device: true, ..self })
+        (self.transform_at == TransformAt::WhenLate).then_some(Supply { on_device: true, ..self })
     }
 
-    /// The cost of a load whose batch is on `device`, of a role with that many loads per step; `None` where loads have
-    /// their usual cost.
-    pub(crate) fn load(&self, cost: impl FnOnce() -> Cost, per_step: u32) -> Option<Cost> {
+    /// The cost of a load of `samples` samples whose batch is on `device`, of a role with `per_step` loads per step;
+    /// `None` where loads have their usual cost, which `usual` gives. A CPU transforms samples as threads do, a GPU in
+    /// the time in which its memory is copied.
+    pub(crate) fn load(
+        &self,
+        device: &Device,
+        samples: u32,
+        per_step: u32,
+        usual: impl FnOnce() -> Cost,
+    ) -> Option<Cost> {
+        let transformed = match device.kind {
+            _ if !self.on_device => Cost::default(),
+            DeviceKind::Cpu(_) => {
+                let seconds = f64::from(samples) * self.input.transform.as_secs_f64();
+                Cost { seconds, memory: self.input.decode_memory, ..Cost::default() }
+            }
+            DeviceKind::Gpu(_) | DeviceKind::Switch(_) => usual(),
+        };
         if self.input.copied_by == CopiedBy::Load {
-            return None;
+            return self.on_device.then_some(transformed);
         }
-        let transformed = if self.on_device { cost() } else { Cost::default() };
         let seconds = transformed.seconds + self.shuffle_s / f64::from(per_step.max(1));
         // Nothing of the device is used while samples are shuffled.
         let share = if seconds > 0.0 { transformed.seconds / seconds } else { 0.0 };
@@ -111,7 +127,7 @@ fn held(input: &Input, platform: &Platform<'_>, nodes: u32, groups: u32) -> Resu
     }
     let held = Held { nodes: nodes / groups, bytes: input.bytes() / u64::from(nodes / groups) };
     let first = &platform.cluster.devices()[platform.cluster.hosts()[0].devices[0].0 as usize];
-    if let lockstep_topology::cluster::DeviceKind::Cpu(cpu) = &first.kind
+    if let DeviceKind::Cpu(cpu) = &first.kind
         && held.bytes > cpu.memory.0
     {
         let message = format!(

@@ -117,6 +117,7 @@ impl Predict {
             let model = experiment.load_model(&experiment.model)?;
             experiment.loaded = Dataset::packed_sizes(&experiment.data, &model, experiment.augmentation)?;
         }
+        experiment.check_transform()?;
         let configurations = experiment.configurations()?;
         self.driver.apply(&mut experiment, &configurations)?;
         let site = Site::open(&experiment, self.profile.as_deref())?;
@@ -127,7 +128,7 @@ impl Predict {
             setup.options.max_written = 0;
         }
         if experiment.loaded.is_some_and(|loaded| loaded.encoded.is_some()) && setup.conditions.input.is_none() {
-            let message = "holds samples that threads decode, and no profile says what reading and decoding them takes: run \
+            let message = "holds samples that threads decode, and no profile says what reading, decoding and transforming them takes: run \
                            lockstep calibrate on an experiment with these data, or say it in [input]";
             return Err(experiment.locate(InputError::flag("data", experiment.data.clone(), message)).into());
         }

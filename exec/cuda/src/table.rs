@@ -7,6 +7,7 @@ mod elementwise;
 mod losses;
 mod moves;
 mod parameters;
+mod pictures;
 
 pub use batch_norm::*;
 pub use channels::*;
@@ -14,6 +15,7 @@ pub use elementwise::*;
 pub use losses::*;
 pub use moves::*;
 pub use parameters::*;
+pub use pictures::*;
 
 use super::kernel::{Entry, Source, source};
 
@@ -25,6 +27,7 @@ const ELEMENTWISE: Source = source!("elementwise.cu");
 const LOSSES: Source = source!("losses.cu");
 const MOVES: Source = source!("moves.cu");
 const OPTIMIZER: Source = source!("optimizer.cu");
+const PICTURES: Source = source!("pictures.cu");
 const STATISTICS: Source = source!("statistics.cu");
 
 /// These kernels, each for all its scalars.
@@ -36,6 +39,7 @@ pub(crate) fn entries() -> Vec<Entry> {
         losses::entries(),
         moves::entries(),
         parameters::entries(),
+        pictures::entries(),
     ]
     .concat()
 }

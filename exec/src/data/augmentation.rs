@@ -3,14 +3,13 @@
 //! The augmentation of a sample follows from the seed and its place among all samples since training began (as dropout
 //! does), so it does not depend on rank or micro-batch. Images are already normalised, so pixels outside of an image
 //! are 0, the mean of their channel.
-//! outside of one is 0, its channel's mean.
 
-use lockstep_data::{Normalisation, Picture};
 use lockstep_models::{Augmentation, Shape};
 use rand_chacha::ChaCha8Rng;
 
 use super::random::{Purpose, below, stream, uniform};
-use super::resample::{Window, between, resample, whole_of};
+use super::resample::{Window, between};
+use super::transform::Finish;
 
 /// Range of the fraction of the image's area that a scaled crop takes, and of its width over its height (Szegedy et al.
 /// 2015, §6, which Goyal et al. 2017, §5.1, follow).
@@ -42,62 +41,14 @@ pub(super) fn augment(stored: (&[f32], Shape), shape: Shape, augmented: Option<A
         image.copy_from_slice(stored.0);
     }
     let window = how.scale.then(|| scaled_crop(random, shape.height as usize, shape.width as usize));
-    shift_about(how, random, window, shape, image);
-}
-
-/// The same from a picture of any size. With `scale` alone the crop is taken from the whole picture; without `scale`
-/// and patches, the window given by [`whole_of`] is used.
-pub(super) fn augment_picture(
-    picture: &Picture,
-    figures: &Normalisation,
-    shape: Shape,
-    augmented: Option<Augmented<'_>>,
-    image: &mut [f32],
-) {
-    let (height, width) = (usize::from(picture.height), usize::from(picture.width));
-    let Some(Augmented { how, seed, place }) = augmented else {
-        return resample(picture, whole_of((height, width), shape), figures, shape, image);
-    };
-    let random = &mut stream(seed, Purpose::Augmentation, place);
-    let window = if how.patch {
-        let (down, right) = patch(random, (height as u32, width as u32), shape);
-        (f64::from(down), f64::from(right), f64::from(shape.height), f64::from(shape.width))
-    } else if how.scale {
-        scaled_crop(random, height, width)
-    } else {
-        whole_of((height, width), shape)
-    };
-    resample(picture, window, figures, shape, image);
-    let scales = how.patch && how.scale;
-    let window = scales.then(|| scaled_crop(random, shape.height as usize, shape.width as usize));
-    shift_about(how, random, window, shape, image);
+    Finish::draw(how, random, window).apply(shape, image);
 }
 
 /// The corner of a patch of `shape`, (rows, columns) from the corner of `size` pixels.
-fn patch(random: &mut ChaCha8Rng, size: (u32, u32), shape: Shape) -> (u32, u32) {
+pub(super) fn patch(random: &mut ChaCha8Rng, size: (u32, u32), shape: Shape) -> (u32, u32) {
     let room = |stored: u32, taken: u32| stored.checked_sub(taken).expect("patches fit into images");
     let down = below(random, room(size.0, shape.height) + 1);
     (down, below(random, room(size.1, shape.width) + 1))
-}
-
-/// Scales a window of `image` to the full size, then shifts and mirrors it, as `how` says.
-fn shift_about(how: &Augmentation, random: &mut ChaCha8Rng, window: Option<Window>, shape: Shape, image: &mut [f32]) {
-    let (height, width) = (shape.height as usize, shape.width as usize);
-    let (down, right) = (below(random, 2 * how.crop + 1) as usize, below(random, 2 * how.crop + 1) as usize);
-    let mirrored = how.flip && below(random, 2) == 1;
-    for plane in image.chunks_exact_mut(height * width) {
-        if let Some(window) = window {
-            let source = plane.to_vec();
-            resize(&source, (height, width), window, plane);
-        }
-        if how.crop > 0 {
-            let source = plane.to_vec();
-            shift(&source, width, (down, right), how.crop as usize, plane);
-        }
-        if mirrored {
-            plane.chunks_exact_mut(width).for_each(<[f32]>::reverse);
-        }
-    }
 }
 
 /// Copies to `patch`, of `shape`, the part of `stored` that begins (down, right) from its corner.
@@ -120,7 +71,7 @@ fn centre(stored: (&[f32], Shape), shape: Shape, patch: &mut [f32]) {
 
 /// A window with a random fraction of the area and a random aspect ratio, at a random position; the whole image if none
 /// fits.
-fn scaled_crop(random: &mut ChaCha8Rng, height: usize, width: usize) -> Window {
+pub(super) fn scaled_crop(random: &mut ChaCha8Rng, height: usize, width: usize) -> Window {
     let (height, width) = (height as f64, width as f64);
     for _ in 0..ATTEMPTS {
         let area = height * width * (AREA.0 + (AREA.1 - AREA.0) * uniform(random));
@@ -137,7 +88,7 @@ fn scaled_crop(random: &mut ChaCha8Rng, height: usize, width: usize) -> Window {
 }
 
 /// Resizes the window of `source` to `target` by bilinear interpolation between the centres of pixels.
-fn resize(
+pub(super) fn resize(
     source: &[f32],
     (height, width): (usize, usize),
     (top, left, of_height, of_width): Window,
@@ -158,7 +109,7 @@ fn resize(
 }
 
 /// Copies to `target` the part of `source`, with `padding` zeros around it, that begins (down, right) from the corner.
-fn shift(source: &[f32], width: usize, (down, right): (usize, usize), padding: usize, target: &mut [f32]) {
+pub(super) fn shift(source: &[f32], width: usize, (down, right): (usize, usize), padding: usize, target: &mut [f32]) {
     for (y, row) in target.chunks_exact_mut(width).enumerate() {
         let from = (y + down).checked_sub(padding).and_then(|y| source.chunks_exact(width).nth(y));
         for (x, value) in row.iter_mut().enumerate() {

@@ -1,11 +1,11 @@
 //! Decodes JPEG files in threads and makes samples of them, batch by batch, into page-aligned memory.
 //!
 //! A free thread takes the next sample of the oldest batch. A sample depends on the seed and its place alone, so
-//! batches are the same for any number of threads.
+//! batches are the same for any number of threads. Where the device transforms, threads decode alone.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use lockstep_topology::InputError;
 
 use super::augmentation::Augmented;
 use super::pixels::Encoded;
+use super::transform::{Decoded, Untransformed};
 use crate::arena::Arena;
 use crate::pin::{self, Bound};
 
@@ -78,6 +79,12 @@ pub(super) struct Batch {
     progress: Mutex<Progress>,
     moved: Condvar,
     asked: Instant,
+    /// Whether the rank's device transforms samples, and whether it does so for this batch: decided when the first
+    /// sample is decoded.
+    on_device: Arc<AtomicBool>,
+    untransformed: OnceLock<bool>,
+    /// The decoded samples, if it does.
+    pictures: Vec<OnceLock<Decoded>>,
 }
 
 /// Progress of a batch.
@@ -163,11 +170,16 @@ impl Batch {
 
     fn decode(&self, number: usize) -> Result<(), InputError> {
         let Recipe { samples, indices, shapes, how, seed, place } = &self.recipe;
+        let place = place + number as u64;
+        let augmented = how.as_ref().map(|how| Augmented { how, seed: *seed, place });
+        if *self.untransformed.get_or_init(|| self.on_device.load(Ordering::Relaxed)) {
+            let decoded = samples.decoded(indices[number], shapes.1, augmented)?;
+            assert!(self.pictures[number].set(decoded).is_ok(), "each number is taken once");
+            return Ok(());
+        }
         let elements = self.elements();
         // SAFETY: each number is taken once, and a rank that waits for the batch reads it when all are done.
         let image = unsafe { self.memory.slice_mut(number * elements..(number + 1) * elements) };
-        let place = place + number as u64;
-        let augmented = how.as_ref().map(|how| Augmented { how, seed: *seed, place });
         samples.image(indices[number], *shapes, augmented, image)
     }
 
@@ -188,18 +200,28 @@ impl Batch {
         Some(MadeTimes { asked: self.asked, read, decoded })
     }
 
-    /// Waits until all samples are ready, and copies them to `images`.
+    /// Waits until all samples are ready. Returns those that the device has yet to transform; `None` where threads
+    /// have done so, and [`Batch::copy_to`] copies them.
     ///
     /// # Errors
     /// The first sample that failed.
-    pub(super) fn copy_to(&self, images: &mut [f32]) -> Result<(), InputError> {
+    pub(super) fn ready(&self) -> Result<Option<Untransformed<'_>>, InputError> {
         self.wait(None);
         if let Some((_, error)) = lock(&self.progress).error.take() {
             return Err(error);
         }
+        if self.untransformed.get() != Some(&true) {
+            return Ok(None);
+        }
+        let samples = self.pictures.iter().map(|decoded| decoded.get().expect("all are decoded")).collect();
+        let Recipe { samples: encoded, shapes, .. } = &self.recipe;
+        Ok(Some(Untransformed { samples, figures: encoded.normalisation(), shape: shapes.1 }))
+    }
+
+    /// Copies the samples, which are ready and transformed, to `images`.
+    pub(super) fn copy_to(&self, images: &mut [f32]) {
         // SAFETY: all samples are done, and no thread writes after that.
         images.copy_from_slice(unsafe { self.memory.slice(0..self.recipe.indices.len() * self.elements()) });
-        Ok(())
     }
 
     /// Cancels the batch.
@@ -218,6 +240,7 @@ impl Decoders {
     }
 
     /// Requests a batch, in `memory` if it fits: after those requested before, or ahead of them if a rank waits for it.
+    /// `on_device` says whether the rank's device transforms its samples.
     ///
     /// # Errors
     /// The system refuses threads.
@@ -226,12 +249,23 @@ impl Decoders {
         recipe: Recipe,
         memory: Option<Arc<Arena>>,
         at_once: bool,
+        on_device: &Arc<AtomicBool>,
     ) -> Result<Arc<Batch>, InputError> {
         let elements = recipe.indices.len() * recipe.shapes.1.elements() as usize;
         let memory = memory.filter(|memory| memory.len() >= elements);
         let memory = memory.unwrap_or_else(|| Arc::new(Arena::of_pages(elements)));
-        let (next, progress, moved) = (AtomicUsize::new(0), Mutex::default(), Condvar::new());
-        let batch = Arc::new(Batch { recipe, memory, next, progress, moved, asked: Instant::now() });
+        let pictures = recipe.indices.iter().map(|_| OnceLock::new()).collect();
+        let batch = Arc::new(Batch {
+            recipe,
+            memory,
+            next: AtomicUsize::new(0),
+            progress: Mutex::default(),
+            moved: Condvar::new(),
+            asked: Instant::now(),
+            on_device: on_device.clone(),
+            untransformed: OnceLock::new(),
+            pictures,
+        });
         let shared = &self.start()?.shared;
         let mut queue = lock(&shared.queue);
         match at_once {
@@ -318,7 +352,13 @@ mod tests {
         let own = [free[0]];
         let _bound = Bound::to(&own);
         decoders.start().expect("three threads");
-        let found = of_decoders();
+        // A thread names itself once it runs.
+        let until = Instant::now() + Duration::from_secs(20);
+        let mut found = of_decoders();
+        while found.len() < 3 && Instant::now() < until {
+            std::thread::yield_now();
+            found = of_decoders();
+        }
         assert!(found.len() >= 3 && found.iter().all(|processors| *processors == free), "{found:?} of {free:?}");
         assert_eq!(pin::allowed(), own);
     }

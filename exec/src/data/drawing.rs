@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use lockstep_data::Picture;
 use lockstep_models::Augmentation;
 use lockstep_topology::InputError;
 
@@ -10,6 +11,7 @@ use super::Dataset;
 use super::augmentation::{Augmented, augment};
 use super::decoders::{Decoders, Recipe};
 use super::pixels::Pixels;
+use super::transform::Transform;
 
 /// Samples that are decoded for a set in memory.
 const DECODED: u32 = 256;
@@ -100,6 +102,31 @@ impl Dataset {
     ) -> Result<(), InputError> {
         let augmented = (self.augmentation != Augmentation::default()).then_some((seed, place));
         self.make(indices, augmented, images, labels)
+    }
+
+    /// The decoded pictures of the samples `indices`; none for samples that are not JPEG files.
+    ///
+    /// # Errors
+    /// Damaged samples.
+    pub fn pictures(&self, indices: &[u32]) -> Result<Vec<Picture>, InputError> {
+        match &self.pixels {
+            Pixels::Encoded(samples) if samples.is_jpeg() => {
+                indices.iter().map(|index| samples.picture(*index)).collect()
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Makes a sample from a picture as [`Dataset::draw`] does, without decoding.
+    ///
+    /// # Panics
+    /// For samples that are not packed.
+    pub fn transform(&self, picture: &Picture, (seed, place): (u64, u64), image: &mut [f32]) {
+        let Pixels::Encoded(samples) = &self.pixels else { panic!("values in memory are not transformed") };
+        let augments = self.augmentation != Augmentation::default();
+        let augmented = augments.then_some(Augmented { how: &self.augmentation, seed, place });
+        let size = (usize::from(picture.height), usize::from(picture.width));
+        Transform::draw(size, self.shape(), augmented).apply(picture, samples.normalisation(), self.shape(), image);
     }
 
     /// The recipe of a batch for decoding threads, and these threads; `None` where a rank draws its samples itself.

@@ -6,24 +6,49 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use lockstep_models::READ_AHEAD;
+use lockstep_models::{READ_AHEAD, TransformAt};
 use lockstep_topology::InputError;
 
 use super::Dataset;
 use super::decoders::{Batch, Decoders, MadeTimes, Recipe};
+use super::transform::Untransformed;
 use crate::arena::Arena;
 
+/// The samples of a batch.
+pub(crate) enum Samples<'a> {
+    /// A function that writes them to `[samples, elements]` values.
+    Drawn(&'a mut dyn FnMut(&mut [f32]) -> Result<(), InputError>),
+    /// Those that a device has yet to transform.
+    Untransformed(Untransformed<'a>),
+}
+
 /// A rank's batches in preparation.
-#[derive(Default)]
 pub(crate) struct Feed {
     ahead: VecDeque<Arc<Batch>>,
     /// Memory of batches already taken, for reuse.
     free: Vec<Arc<Arena>>,
+    transform_at: TransformAt,
+    /// Whether the device transforms the samples of batches that are decoded from now on.
+    on_device: Arc<AtomicBool>,
 }
 
 impl Feed {
+    /// The feed of a rank whose samples are transformed there.
+    pub(crate) fn new(transform_at: TransformAt) -> Feed {
+        let on_device = Arc::new(AtomicBool::new(transform_at == TransformAt::Device));
+        Feed { ahead: VecDeque::new(), free: Vec::new(), transform_at, on_device }
+    }
+
+    /// Notes that the device has waited for threads.
+    pub(crate) fn fell_behind(&self) {
+        if self.transform_at == TransformAt::WhenLate {
+            self.on_device.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Number of batches prepared ahead.
     pub(crate) const AHEAD: usize = READ_AHEAD as usize;
 
@@ -44,14 +69,47 @@ impl Feed {
         images: &mut [f32],
         labels: &mut [u32],
     ) -> Result<(), InputError> {
+        let elements = data.shape().elements() as usize;
+        self.load(data, indices, (seed, place), labels, |samples| {
+            match samples {
+                Samples::Drawn(draw) => draw(images)?,
+                Samples::Untransformed(samples) => {
+                    images
+                        .chunks_exact_mut(elements)
+                        .enumerate()
+                        .for_each(|(number, image)| samples.make(number, image));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The same, giving the samples to `take`, which may transform them where that is left to the device.
+    ///
+    /// # Errors
+    /// As there, and those of `take`.
+    pub(crate) fn load<E: From<InputError>>(
+        &mut self,
+        data: &Dataset,
+        indices: &[u32],
+        (seed, place): (u64, u64),
+        labels: &mut [u32],
+        take: impl FnOnce(Samples<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let Some((recipe, decoders)) = data.recipe(indices, seed, place) else {
-            return data.draw(indices, seed, place, images, labels);
+            return take(Samples::Drawn(&mut |images| data.draw(indices, seed, place, images, labels)));
         };
         let batch = match self.ahead.iter().position(|batch| batch.recipe == recipe) {
             Some(at) => self.ahead.remove(at).unwrap_or_else(|| unreachable!("just found")),
-            None => decoders.ask(recipe, self.free.pop(), true)?,
+            None => decoders.ask(recipe, self.free.pop(), true, &self.on_device)?,
         };
-        batch.copy_to(images)?;
+        match batch.ready()? {
+            Some(samples) => take(Samples::Untransformed(samples))?,
+            None => take(Samples::Drawn(&mut |images| {
+                batch.copy_to(images);
+                Ok(())
+            }))?,
+        }
         data.label(indices, labels);
         self.free.push(batch.memory.clone());
         self.free.truncate(Feed::AHEAD);
@@ -74,7 +132,7 @@ impl Feed {
         let batch = match self.ahead.iter().find(|batch| batch.recipe == recipe) {
             Some(batch) => batch.clone(),
             None => {
-                let batch = decoders.ask(recipe, self.free.pop(), true)?;
+                let batch = decoders.ask(recipe, self.free.pop(), true, &self.on_device)?;
                 self.ahead.push_front(batch.clone());
                 batch
             }
@@ -104,7 +162,7 @@ impl Feed {
         });
         for (recipe, decoders) in wanted {
             if self.ahead.iter().all(|batch| batch.recipe != recipe) {
-                self.ahead.push_back(decoders.ask(recipe, self.free.pop(), false)?);
+                self.ahead.push_back(decoders.ask(recipe, self.free.pop(), false, &self.on_device)?);
             }
         }
         Ok(())
@@ -127,8 +185,8 @@ mod tests {
     use super::*;
 
     /// Packs eight pictures.
-    fn pictures() -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("lockstep-feed-{}", std::process::id()));
+    fn pictures(of: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("lockstep-feed-{of}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         generate((Like::Imagenet, 2), (8, 1), &folder.join("in"), 2, |_| true).unwrap();
         let packing =
@@ -137,15 +195,53 @@ mod tests {
         folder
     }
 
+    /// Batches are the same wherever they are transformed, also where threads fall behind in the middle.
+    #[test]
+    fn the_device_makes_the_samples_that_threads_make() {
+        let folder = pictures("device");
+        let model = lockstep_readers::load_model("resnet-32").unwrap();
+        let name = format!("{0}+{0}", folder.join("out.pack").display());
+        for how in ["none", "scale,flip", "patch,scale,crop=3,flip"] {
+            let data = Dataset::load_augmented(&name, &model, how.parse().unwrap()).unwrap();
+            let (data, _) = Dataset::decoded_by(data, Some(2));
+            for at in [TransformAt::Host, TransformAt::Device, TransformAt::WhenLate] {
+                let mut feed = Feed::new(at);
+                for place in 0..6u64 {
+                    if place == 3 {
+                        feed.fell_behind();
+                    }
+                    let on_device = at == TransformAt::Device || at == TransformAt::WhenLate && place >= 3;
+                    let (mut images, mut own) = (vec![0.0; 2 * 3 * 32 * 32], vec![1.0; 2 * 3 * 32 * 32]);
+                    let (mut labels, mut of_own) = ([8; 2], [9; 2]);
+                    let indices = [place as u32, 7];
+                    let found = feed.load(&data, &indices, (5, place), &mut labels, |samples| {
+                        match samples {
+                            Samples::Drawn(draw) => draw(&mut images)?,
+                            Samples::Untransformed(of) => {
+                                assert!(on_device, "{at} {place}");
+                                images.chunks_exact_mut(3072).enumerate().for_each(|(at, image)| of.make(at, image));
+                            }
+                        }
+                        Ok::<(), InputError>(())
+                    });
+                    found.unwrap();
+                    data.draw(&indices, 5, place, &mut own, &mut of_own).unwrap();
+                    assert_eq!((&images, labels), (&own, of_own), "{how}, {at}, {place}");
+                }
+            }
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
     #[test]
     fn what_was_expected_is_made_once_and_what_was_not_all_the_same() {
-        let folder = pictures();
+        let folder = pictures("ahead");
         let model = lockstep_readers::load_model("resnet-32").unwrap();
         let name = format!("{0}+{0}", folder.join("out.pack").display());
         let data = Dataset::load_augmented(&name, &model, "scale,flip".parse().unwrap()).unwrap();
         let (data, _) = Dataset::decoded_by(data, Some(3));
         let elements = 3 * 32 * 32;
-        let mut feed = Feed::default();
+        let mut feed = Feed::new(TransformAt::Host);
         let drawn = |feed: &mut Feed, indices: &[u32], place: u64| {
             let (mut images, mut labels) = (vec![0.0; indices.len() * elements], vec![9; indices.len()]);
             let (mut own, mut of_own) = (images.clone(), labels.clone());

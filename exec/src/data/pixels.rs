@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use lockstep_data::format::Encoding;
-use lockstep_data::{Normalisation, Packed, decode_jpeg};
+use lockstep_data::{Normalisation, Packed, Picture, decode_jpeg};
 use lockstep_models::{EncodedSamples, Shape};
 use lockstep_topology::InputError;
 
-use super::augmentation::{Augmented, augment, augment_picture};
+use super::augmentation::{Augmented, augment};
+use super::transform::{Decoded, Transform};
 
 /// The storage of samples.
 #[derive(Debug, Clone)]
@@ -249,13 +250,12 @@ impl Encoded {
         augmented: Option<Augmented<'_>>,
         image: &mut [f32],
     ) -> Result<(), InputError> {
-        let bytes = self.unchecked(sample);
         if self.is_jpeg() {
-            let wrong =
-                |message| InputError::new(self.packed.place(), format!("sample {}", self.name(sample)), message);
-            augment_picture(&decode_jpeg(bytes).map_err(wrong)?, &self.figures, shape, augmented, image);
+            let Decoded { picture, transform } = self.decoded(sample, shape, augmented)?;
+            transform.apply(&picture, &self.figures, shape, image);
             return Ok(());
         }
+        let bytes = self.unchecked(sample);
         let pixels = (stored.elements() / u64::from(stored.channels)) as usize;
         let normalise = |image: &mut [f32]| {
             let planes = bytes.chunks_exact(pixels).zip(image.chunks_exact_mut(pixels)).zip(&self.levels);
@@ -271,6 +271,35 @@ impl Encoded {
             augment((&whole, stored), shape, augmented, image);
         }
         Ok(())
+    }
+
+    /// Decodes a JPEG sample, without verifying its checksum.
+    ///
+    /// # Errors
+    /// Changed bytes, or not a JPEG file.
+    pub(super) fn picture(&self, sample: u32) -> Result<Picture, InputError> {
+        let wrong = |message| InputError::new(self.packed.place(), format!("sample {}", self.name(sample)), message);
+        decode_jpeg(self.unchecked(sample)).map_err(wrong)
+    }
+
+    /// The same, with what makes a sample of `shape` of it: augmented, or its centre.
+    ///
+    /// # Errors
+    /// As [`Encoded::picture`].
+    pub(super) fn decoded(
+        &self,
+        sample: u32,
+        shape: Shape,
+        augmented: Option<Augmented<'_>>,
+    ) -> Result<Decoded, InputError> {
+        let picture = self.picture(sample)?;
+        let size = (usize::from(picture.height), usize::from(picture.width));
+        Ok(Decoded { transform: Transform::draw(size, shape, augmented), picture })
+    }
+
+    /// Mean and deviation of each channel, by which samples are normalised.
+    pub(super) fn normalisation(&self) -> &Normalisation {
+        &self.figures
     }
 
     /// A sample's name in messages: its number in the file.

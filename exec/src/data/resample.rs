@@ -4,7 +4,7 @@ use lockstep_data::{Normalisation, Picture};
 use lockstep_models::Shape;
 
 /// A window of an image in pixels: first row and column, height and width.
-pub(super) type Window = (f64, f64, f64, f64);
+pub type Window = (f64, f64, f64, f64);
 
 /// Maps the centre of pixel `i` of `n` to a window that begins at `first` and has `size` pixels: the two pixels that it
 /// falls between, and the weight of the second.

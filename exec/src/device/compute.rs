@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use lockstep_models::{BoundFormula, Copy};
 
+use crate::data::Untransformed;
+
 use super::{Backward, DeviceError, Forward, Loss, Place, Spot};
 
 /// Passes and updates on one rank's memory.
@@ -19,6 +21,12 @@ pub trait Compute {
     /// # Errors
     /// Device errors.
     fn load(&mut self) -> Result<(), DeviceError>;
+
+    /// Makes samples of decoded pictures, and these the current micro-batch.
+    ///
+    /// # Errors
+    /// Device errors.
+    fn transform(&mut self, samples: &Untransformed<'_>) -> Result<(), DeviceError>;
 
     /// Sets the labels of the samples of the next passes, and their places among all since training began.
     ///

@@ -9,6 +9,7 @@ use lockstep_models::memory::BufferPlaces;
 use lockstep_models::{BoundFormula, Buffer, Copy};
 
 use crate::arena::Arena;
+use crate::data::Untransformed;
 
 use super::{
     Backward, Blueprint, Buffers, Clock, Compute, DeviceError, Forward, Groups, Loss, Place, Spot, Staging, Storage,
@@ -53,6 +54,10 @@ impl Compute for Null {
     }
 
     fn load(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn transform(&mut self, _: &Untransformed<'_>) -> Result<(), DeviceError> {
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use lockstep_topology::InputError;
 
 use super::Replica;
-use crate::data::{Dataset, MadeTimes};
+use crate::data::{Dataset, MadeTimes, Samples};
 use crate::error::ExecError;
 
 impl Replica {
@@ -16,8 +16,17 @@ impl Replica {
     /// Device errors, and damaged samples.
     pub fn load(&mut self, data: &Dataset, indices: &[u32], place: u64) -> Result<(), ExecError> {
         self.labels.resize(indices.len(), 0);
-        self.feed.draw(data, indices, (self.seed, place), self.device.input()?, &mut self.labels)?;
-        self.device.load()?;
+        let device = &mut self.device;
+        self.feed.load(data, indices, (self.seed, place), &mut self.labels, |samples| {
+            match samples {
+                Samples::Drawn(draw) => {
+                    draw(device.input()?)?;
+                    device.load()?;
+                }
+                Samples::Untransformed(samples) => device.transform(&samples)?,
+            }
+            Ok::<(), ExecError>(())
+        })?;
         let places: Vec<u64> = (place..).take(indices.len()).collect();
         self.written[self.context].fill(false);
         Ok(self.device.turn_to(&self.labels, &places)?)
@@ -50,6 +59,11 @@ impl Replica {
         deadline: Instant,
     ) -> Result<Option<MadeTimes>, InputError> {
         self.feed.wait(data, indices, (self.seed, place), deadline)
+    }
+
+    /// Notes that the device has waited for threads to decode samples.
+    pub(crate) fn fell_behind(&self) {
+        self.feed.fell_behind();
     }
 
     /// Starts to prepare the micro-batches that will be loaded next, each given by its samples and the place of the

@@ -18,21 +18,28 @@ impl Worker<'_> {
     /// Waits for the input tasks of a load, marks them as done, and returns their spans; empty for other tasks.
     pub(super) fn take_input(&mut self, load: TaskId, repetition: u32, batch: u64) -> Result<Vec<Span>, ExecError> {
         let Some(input) = self.role.input_of(load) else { return Ok(Vec::new()) };
-        let mut times = None;
+        let (asked, mut times) = (Instant::now(), None);
         if Feed::makes(self.setup.data)
             && let Some((indices, place)) = self.samples_for(load, self.micro_batch, batch)
         {
-            let begun = Instant::now();
             while times.is_none() {
                 while self.progress()? {}
-                if begun.elapsed() > self.setup.guard.limit {
-                    return Err(self.give_up(begun.elapsed()));
+                if asked.elapsed() > self.setup.guard.limit {
+                    return Err(self.give_up(asked.elapsed()));
                 }
                 let look = LOOK[usize::from(self.slots.iter().all(|slot| !slot.running))];
                 let data = self.store.as_ref().map_or(self.setup.data, |store| store.data());
                 let Some(replica) = &mut self.memory.replica else { break };
                 times = replica.wait_for(data, (&indices, place), Instant::now() + look)?;
             }
+        }
+        // The first batch has nothing ahead of it.
+        let first = (self.iteration, repetition) == (0, 0);
+        if let (Some(times), Some(replica)) = (times, &self.memory.replica)
+            && times.decoded.1 > asked
+            && !first
+        {
+            replica.fell_behind();
         }
         let now = Instant::now();
         let MadeTimes { asked, read: first, decoded } =

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_models::{Axis, Job, Model, Program, READ_AHEAD};
+use lockstep_models::{Axis, Job, Model, Program, READ_AHEAD, TransformAt};
 use lockstep_topology::{
     Algorithm, Cluster, ErrorPlace, Hosting, HostingRule, InputError, Limits, Placement, PlacementRule, Time, blocks,
 };
@@ -225,6 +225,9 @@ impl Experiment {
             Batch::PerRank(sizes) => (sizes[batch], u64::from(sizes[batch])),
             Batch::Global(sizes) => (self.share(sizes[batch], ranks)?, sizes[batch]),
         };
+        if self.loaded.is_some() {
+            self.check_transform()?;
+        }
         let precision = self.numbers()?;
         let mut configuration = Configuration {
             job: Job {
@@ -241,6 +244,7 @@ impl Experiment {
                     Some(stated) => Some(stated.prefetch()),
                     None => self.loaded.and_then(|loaded| loaded.encoded).map(|_| READ_AHEAD),
                 },
+                transform_at: self.transform_at,
                 sampling: self.sampling,
                 mesh: self.mesh.clone(),
                 cut: self.cut.clone(),
@@ -257,6 +261,20 @@ impl Experiment {
         configuration.job.node_sizes = Some(self.nodes_here(configuration.job.ranks())?);
         configuration.lie_on_devices();
         Ok(configuration)
+    }
+
+    /// Refuses to transform on devices what no threads decode.
+    ///
+    /// # Errors
+    /// Such a setting, with its cure.
+    pub fn check_transform(&self) -> Result<(), InputError> {
+        let decodes = self.input.is_some() || self.loaded.is_some_and(|loaded| loaded.encoded.is_some());
+        if decodes || self.transform_at == TransformAt::Host {
+            return Ok(());
+        }
+        let message = "these data need no decoding, so nothing is transformed: take packed JPEG files (lockstep data pack), \
+                       or host";
+        Err(self.locate(InputError::flag("transform_at", self.transform_at.to_string(), message)))
     }
 
     /// How `ranks` ranks are spread over nodes where no cluster says it: consecutive ranks share a node, as many as the

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lockstep_models::{
     Augmentation, AxisAlgorithms, Bucket, Claim, DEFAULT_THRESHOLD, Gradients, InitRules, InitialValues, Mesh,
-    Optimizer, PipelineSchedule, Precision, Sampling, SetSizes, Shape, StageCut, Strategy, Target,
+    Optimizer, PipelineSchedule, Precision, Sampling, SetSizes, Shape, StageCut, Strategy, Target, TransformAt,
 };
 use lockstep_readers::Solver;
 use lockstep_topology::{Algorithm, Bytes, ErrorPlace, InputError};

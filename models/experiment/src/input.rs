@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use lockstep_sim::{CopiedBy, Input, SampleSource, TransformAt};
+use lockstep_sim::{CopiedBy, Input, SampleSource};
 use lockstep_topology::cluster::Provenance;
 use lockstep_topology::{Bandwidth, Bytes, InputError, Time};
 
@@ -22,11 +22,10 @@ enum Form {
 }
 
 /// Keys of `[input]` with their forms: first choices, then figures, which have sources.
-const KEYS: [(&str, Form); 14] = [
+const KEYS: [(&str, Form); 13] = [
     ("source", Form::Word(&["files", "memory"])),
     ("groups", Form::Count),
     ("shuffle_every", Form::Count),
-    ("transform_at", Form::Word(&["host", "device", "when-late"])),
     ("prefetch", Form::Whole(0..=1024)),
     ("samples", Form::Whole(1..=(1 << 40) - 1)),
     ("image", Form::Bytes),
@@ -39,7 +38,7 @@ const KEYS: [(&str, Form); 14] = [
     ("callback", Form::Time),
 ];
 /// The keys before this one are choices.
-const FIRST_FIGURE: usize = 5;
+const FIRST_FIGURE: usize = 4;
 
 /// The value of a key, displayed as identities spell it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -137,11 +136,6 @@ impl Stated {
                 page_cache: self.bytes("page_cache").unwrap_or(Bytes(0)),
             },
         };
-        let transform_at = match self.values.get("transform_at") {
-            Some(Value::Word("device")) => TransformAt::Device,
-            Some(Value::Word("when-late")) => TransformAt::WhenLate,
-            _ => TransformAt::Host,
-        };
         Ok(Input {
             samples: self.whole("samples").ok_or_else(|| missing("samples", "1281167"))?,
             sample_bytes: self.bytes("image").ok_or_else(|| missing("image", "\"110KiB\""))?,
@@ -150,7 +144,6 @@ impl Stated {
             decode: self.time("decode").ok_or_else(|| missing("decode", "\"8ms\""))?,
             decode_memory: 0.0,
             transform: self.time("transform").unwrap_or(Time::ZERO),
-            transform_at,
             prefetch: self.prefetch(),
             copied_by: CopiedBy::Upload,
         })
@@ -230,7 +223,7 @@ mod tests {
     fn every_key_is_read() {
         let stated = experiment(WHOLE).unwrap().input.unwrap();
         let input = stated.input().unwrap();
-        assert_eq!((input.samples, input.threads, input.prefetch, input.transform_at), (1000, 4, 2, TransformAt::Host));
+        assert_eq!((input.samples, input.threads, input.prefetch), (1000, 4, 2));
         let SampleSource::Files { bandwidth, latency, .. } = input.source else { panic!("files") };
         assert_eq!((bandwidth.bytes_per_s(), latency, input.decode), (1e9, Time(5_000_000_000), Time(8_000_000_000)));
         let account = stated.account();
@@ -242,7 +235,6 @@ mod tests {
         for (change, cure) in [
             (("decode = \"8ms\"\n", "decode = \"8ms\"\ncallback = \"1ms\"\n"), "[input]: callback comes from nowhere"),
             (("source = \"files\"", "source = \"disk\""), "write files or memory"),
-            (("prefetch = 2", "transform_at = \"gpu\""), "when-late"),
             (("storage_latency = \"5ms\"\n", ""), "storage_latency has no figure"),
             (("assumed: a disk", "somebody"), "assumed"),
         ] {

@@ -230,6 +230,12 @@ macro_rules! rows {
         "Threads of each process that decode samples of packed JPEG files while ranks compute [default: one for each core]", {
             value: "N", how: &One(COUNT, |e, count| e.decode_threads = Some(count)), flag_of: RUN | TRAIN, reads: Reads::Run,
         }
+        "transform_at" transform_at: TransformAt = TransformAt::Host,
+        "Where decoded samples are cropped, flipped and normalised: host (the threads that decode), device (before it computes) or \
+         when-late (the threads, until a device has waited for them)", {
+            value: "WHERE", default: "host", how: &One(word(), |e, at| e.transform_at = at), flag_of: PREDICT | RUN | TRAIN,
+            identify: |e, all| all.set_some("transform_at", Some(e.transform_at).filter(|at| *at != TransformAt::Host)),
+        }
         "steps", "Optimizer steps", {
             value: "N", default: "50", how: &One(COUNT, |e, steps| e.length = Length::Steps(steps)), flag_of: RUN,
             reads: Reads::Run, trained: Some((Trained::With, |run| run.experiment.length.steps().map(|steps| steps.to_string()))),

@@ -10,7 +10,7 @@ use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, Group, InputEr
 use super::Strategy;
 use crate::{
     Assignment, Averaging, Axis, AxisAlgorithms, AxisSet, Gradients, LayerId, Mesh, Model, PipelineSchedule, Precision,
-    Program, Proofs, Sampling, StageCut, Stages,
+    Program, Proofs, Sampling, StageCut, Stages, TransformAt,
 };
 
 /// How gradients are cut into exchanges.
@@ -99,6 +99,8 @@ pub struct Job {
     /// Batches of each rank that are read, decoded and uploaded ahead of their loads; 0: each when its load comes;
     /// `None`: batches are already in memory.
     pub ahead: Option<u32>,
+    /// Where decoded samples are transformed.
+    pub transform_at: TransformAt,
     /// The numbers in which layers are trained.
     pub precision: Precision,
     /// Those in which gradients are kept and exchanged.
@@ -133,6 +135,7 @@ impl Job {
             fuse: true,
             pad: true,
             ahead: None,
+            transform_at: TransformAt::Host,
             precision: Precision::F32,
             gradients: Gradients::F32,
             callback: Time::ZERO,

@@ -1,9 +1,7 @@
 //! `Setup`: how the predictions of an experiment are made: network, noise and trials.
 
-use lockstep_models::READ_AHEAD;
-use lockstep_sim::{
-    Conditions, CopiedBy, Input, Jitter, NetworkModel, Platform, SampleSource, SimOptions, TransformAt, fits,
-};
+use lockstep_models::{READ_AHEAD, TransformAt};
+use lockstep_sim::{Conditions, CopiedBy, Input, Jitter, NetworkModel, Platform, SampleSource, SimOptions, fits};
 use lockstep_topology::{Bandwidth, Bytes, InputError, Time};
 
 use crate::site::Site;
@@ -76,7 +74,11 @@ fn decoded(experiment: &Experiment, site: &Site) -> Option<Input> {
     let sample = sizes.encoded?;
     let model = experiment.load_model(&experiment.model).ok()?;
     let entry = profile.decode_of(sample, model.input().elements())?;
+    if experiment.transform_at != TransformAt::Host && entry.transform.is_none() {
+        return None;
+    }
     let storage = profile.storage.as_ref()?;
+    let transform = entry.transform.map_or(0.0, |seconds| seconds.value);
     let threads = experiment.decode_threads.unwrap_or(profile.cores).saturating_mul(experiment.processes.unwrap_or(1));
     Some(Input {
         samples: sizes.train,
@@ -87,11 +89,10 @@ fn decoded(experiment: &Experiment, site: &Site) -> Option<Input> {
             page_cache: Bytes(storage.page_cache),
         },
         threads,
-        decode: Time::from_secs_f64(entry.seconds.value),
+        decode: Time::from_secs_f64((entry.seconds.value - transform).max(0.0)),
         // Each of n cores that all decode takes f/n of the memory bandwidth.
         decode_memory: if entry.slowdown > 1.0 { entry.slowdown / f64::from(profile.cores.max(1)) } else { 0.0 },
-        transform: Time::ZERO,
-        transform_at: TransformAt::Host,
+        transform: Time::from_secs_f64(transform),
         prefetch: READ_AHEAD,
         // As timed by calibration.
         copied_by: CopiedBy::Load,

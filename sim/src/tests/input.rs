@@ -8,7 +8,7 @@ use super::world::tree;
 use super::*;
 use crate::answer::bound;
 use crate::input::missed_share;
-use crate::{Conditions, CopiedBy, Held, Input, SampleSource, TransformAt, shuffle_time};
+use crate::{Conditions, CopiedBy, Held, Input, SampleSource, shuffle_time};
 
 /// Long enough for a pipeline to fill and to reach its pace.
 const LONG: SimOptions = SimOptions { warm_up: 20, counted: 40, ..SimOptions::SHORT };
@@ -37,7 +37,6 @@ fn files() -> Input {
         decode: ms(4.0),
         decode_memory: 0.0,
         transform: Time::ZERO,
-        transform_at: TransformAt::Host,
         prefetch: 2,
         copied_by: CopiedBy::Upload,
     }

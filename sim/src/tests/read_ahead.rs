@@ -1,14 +1,14 @@
 //! Tests input as tasks: the period of a rank whose batches are read and decoded ahead is that of the slowest stage,
 //! and of all stages over the batches in flight.
 
-use lockstep_models::Op;
+use lockstep_models::{Op, TransformAt};
 use lockstep_topology::{Bandwidth, Bytes};
 use proptest::prelude::*;
 
 use super::world::tree;
 use super::*;
 use crate::answer::bound;
-use crate::{Conditions, CopiedBy, Input, SampleSource, TransformAt};
+use crate::{Conditions, CopiedBy, Input, SampleSource};
 
 /// Long enough for a pipeline to fill and to reach its pace.
 const LONG: SimOptions = SimOptions { warm_up: 20, counted: 40, ..SimOptions::SHORT };
@@ -29,7 +29,6 @@ fn files(decode: f64, threads: u32, storage: f64) -> Input {
         decode: ms(decode),
         decode_memory: 0.0,
         transform: Time::ZERO,
-        transform_at: TransformAt::Host,
         prefetch: 2,
         copied_by: CopiedBy::Load,
     }
@@ -156,7 +155,7 @@ const COPY: f64 = 8.0 * 784.0 * 4.0 / (15.0 * 256.0 / 280.0) + 700.0;
 
 /// When each step of the simulated tasks ends, in nanoseconds; the first is not counted.
 fn by_tasks(of: Stages, ahead: u32, transform_at: TransformAt, batches: u32) -> Vec<f64> {
-    let program = program(&Job { ahead: Some(ahead), ..mlp(1) });
+    let program = program(&Job { ahead: Some(ahead), transform_at, ..mlp(1) });
     let world = World::new(tree(1, 1, 1, 1), 1, &HostingRule::PerHost);
     // All of a step's computation is in its forward and backward tasks of equal length.
     let computing = program.roles[0].tasks.iter().filter(|task| matches!(task.op, Op::Compute { .. }));
@@ -166,7 +165,6 @@ fn by_tasks(of: Stages, ahead: u32, transform_at: TransformAt, batches: u32) -> 
     let input = Input {
         decode: of_sample(of.decode[1]),
         transform: of_sample(of.decode[0] - of.decode[1]),
-        transform_at,
         prefetch: ahead,
         copied_by: if of.copy > 0 { CopiedBy::Upload } else { CopiedBy::Load },
         ..files(0.0, 4, 8e5 / (of.read as f64 * 1e-9))
@@ -228,4 +226,32 @@ fn transformations_move_to_the_device_where_threads_are_late() {
     close(pace(2, [14.0, 6.0], COPY, TransformAt::Host), 14.0);
     close(pace(2, [9.0, 6.0], COPY, TransformAt::WhenLate), 10.0);
     close(pace(3, [9.0, 6.0], COPY / 11.0, TransformAt::WhenLate), 11.0);
+}
+
+/// A rank on a CPU transforms its batch of eight itself: its load takes what a thread takes for it.
+#[test]
+fn a_cpu_transforms_its_own_batch() {
+    let step = |decode: f64, transform_at| {
+        let program = program(&Job { ahead: Some(2), transform_at, ..mlp(1) });
+        let world = World::host(4, 1);
+        let computing = program.roles[0].tasks.iter().filter(|task| matches!(task.op, Op::Compute { .. }));
+        let each = 10e-3 / computing.count() as f64;
+        let costs = Flat { forward: each, backward: each, update: 0.0, ..Flat::default() };
+        let input = Input { transform: ms(0.5), ..files(decode, 1, 1e12) };
+        let conditions = Conditions { input: Some(input), ..Conditions::default() };
+        let platform = Platform { conditions: &conditions, ..world.platform(&costs, NetworkModel::MaxMin) };
+        let prediction = simulate(&program, &platform, LONG.driver(), &LONG).expect("a prediction");
+        let steps = prediction.timeline.step_times_s();
+        1e3 * steps.iter().sum::<f64>() / steps.len() as f64
+    };
+    for (decode, transform_at, expected) in [
+        (1.0, TransformAt::Host, 12.0),
+        (1.0, TransformAt::Device, 14.0),
+        (2.0, TransformAt::Host, 20.0),
+        (2.0, TransformAt::Device, 16.0),
+        (2.0, TransformAt::WhenLate, 16.0),
+    ] {
+        let found = step(decode, transform_at);
+        assert!((found - expected).abs() < 0.02, "{found} ms, not {expected} ({decode}, {transform_at})");
+    }
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::world::tree;
 use super::*;
 use crate::engine::worked_out;
-use crate::{Conditions, CopiedBy, Input, SampleSource, TransformAt};
+use crate::{Conditions, CopiedBy, Input, SampleSource};
 
 /// Hosts of one core on a switch; hosts of two GPUs on two levels of switches; one host of a core for every
 /// second rank.
@@ -28,7 +28,6 @@ fn decoded(prefetch: u32, micros: u64) -> Input {
         decode: Time::from_nanos(1000 * micros),
         decode_memory: 0.1,
         transform: Time::ZERO,
-        transform_at: TransformAt::Host,
         prefetch,
         copied_by: CopiedBy::Upload,
     }

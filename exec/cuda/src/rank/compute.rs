@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use lockstep_exec::data::Untransformed;
 use lockstep_exec::device::{Backward, Compute, DeviceError, Forward, Loss, Place, Spot};
 use lockstep_models::{BoundBuffer, BoundFormula, Buffer, Copy};
 
@@ -20,6 +21,14 @@ impl<A: Activation> Compute for Rank<A> {
     fn load(&mut self) -> Result<(), DeviceError> {
         self.flush()?;
         self.samples.take(&mut self.lanes)?;
+        self.samples.arrange::<A>(&mut self.gathered);
+        Ok(())
+    }
+
+    fn transform(&mut self, samples: &Untransformed<'_>) -> Result<(), DeviceError> {
+        self.gpu.context.bind()?;
+        self.flush()?;
+        self.samples.take_pictures(samples, &mut self.lanes, &mut self.gathered)?;
         self.samples.arrange::<A>(&mut self.gathered);
         Ok(())
     }

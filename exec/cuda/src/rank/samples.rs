@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use lockstep_exec::data::Untransformed;
 use lockstep_exec::device::DeviceError;
 use lockstep_models::Shape;
 
@@ -13,7 +14,9 @@ use super::held::ELEMENT;
 use super::lanes::{Lane, Lanes};
 use crate::driver::{Context, DeviceMemory, Event, Fill, PinnedMemory};
 use crate::layers::{Form, arrange};
-use crate::{Activation, Command, Scalar, View, ViewMut};
+use crate::pictures::{picture_word_count, picture_words};
+use crate::table::TransformPictures;
+use crate::{Activation, Command, Launch, Scalar, View, ViewMut};
 
 /// The most copies of labels and places in flight.
 const NOTES: usize = 4;
@@ -22,6 +25,8 @@ const NOTES: usize = 4;
 struct Slot {
     pinned: PinnedMemory,
     device: DeviceMemory,
+    /// Decoded pictures that the device makes samples of, on both sides.
+    pictures: Option<(PinnedMemory, DeviceMemory)>,
     /// Passed when the copy is done: the host buffer may be refilled.
     copied: Event,
     /// Passed when computation on it is done: the device buffer may be overwritten.
@@ -88,6 +93,7 @@ impl Samples {
             Ok(Slot {
                 pinned: PinnedMemory::new(context, bytes)?,
                 device: DeviceMemory::new(context, "samples", bytes, Fill::Poison)?,
+                pictures: None,
                 copied: Event::new(context, false)?,
                 used: Event::new(context, false)?,
             })
@@ -125,14 +131,71 @@ impl Samples {
 
     /// Copies the host buffer to the device: later passes read it, and earlier ones read the previous one.
     pub(super) fn take(&mut self, lanes: &mut Lanes) -> Result<(), DeviceError> {
+        self.turn_slot(lanes)?;
+        let Slot { pinned, device, .. } = &self.slots[self.turn];
+        self.upload((pinned, device), device.bytes(), lanes)
+    }
+
+    /// Copies decoded pictures to the device, and appends the work on the compute stream that makes samples of them.
+    pub(super) fn take_pictures(
+        &mut self,
+        of: &Untransformed<'_>,
+        lanes: &mut Lanes,
+        into: &mut Vec<Command>,
+    ) -> Result<(), DeviceError> {
+        self.turn_slot(lanes)?;
+        let count = picture_word_count(of);
+        let bytes = 4 * count as u64;
+        let slot = &mut self.slots[self.turn];
+        slot.copied.synchronize()?;
+        if slot.pictures.as_ref().is_none_or(|(pinned, _)| pinned.bytes() < bytes) {
+            slot.used.synchronize()?;
+            slot.pictures = None;
+            // Batches differ by the sizes of their pictures.
+            let room = bytes + bytes / 4;
+            let context = slot.device.context();
+            let device = DeviceMemory::new(context, "decoded pictures", room, Fill::Poison)?;
+            slot.pictures = Some((PinnedMemory::new(context, room)?, device));
+        }
+        let slot = &self.slots[self.turn];
+        let (pinned, device) = slot.pictures.as_ref().expect("just made");
+        // SAFETY: the memory has that many words, initialised at allocation, no copy reads it any more, and `self` is
+        // borrowed for as long as the slice lives.
+        picture_words(of, unsafe { std::slice::from_raw_parts_mut(pinned.floats().cast::<u32>(), count) });
+        self.upload((pinned, device), bytes, lanes)?;
+        let Shape { channels, height, width } = of.shape;
+        let launch = TransformPictures {
+            words: View::new(device.address(), device.bytes() / 4),
+            images: ViewMut::new(slot.device.address(), self.elements as u64),
+            samples: of.samples.len() as u32,
+            channels,
+            height,
+            width,
+        };
+        into.push(Command::Launch(launch.call()));
+        Ok(())
+    }
+
+    /// Turns to the other slot, behind the passes that read the current one.
+    fn turn_slot(&mut self, lanes: &mut Lanes) -> Result<(), DeviceError> {
         self.slots[self.turn].used.record(lanes.stream(Lane::Compute))?;
         self.turn = 1 - self.turn;
-        let Slot { pinned, device, copied, used } = &self.slots[self.turn];
+        Ok(())
+    }
+
+    /// Copies `bytes` bytes of the current slot to the device, once computation on what is there is done.
+    fn upload(
+        &self,
+        (pinned, device): (&PinnedMemory, &DeviceMemory),
+        bytes: u64,
+        lanes: &mut Lanes,
+    ) -> Result<(), DeviceError> {
+        let Slot { copied, used, .. } = &self.slots[self.turn];
         let stream = lanes.give(Lane::Samples);
         stream.wait(used)?;
         // SAFETY: both have that many bytes and live as long as the rank; the host writes again only after `copied` has
         // passed.
-        unsafe { stream.upload(device.address(), pinned.start(), device.bytes()) }?;
+        unsafe { stream.upload(device.address(), pinned.start(), bytes) }?;
         copied.record(stream)?;
         lanes.order(Lane::Compute, &[Lane::Samples])
     }

@@ -15,6 +15,7 @@ mod memory;
 mod moves;
 mod normalisation;
 mod parameters;
+mod pictures;
 mod program;
 mod twin;
 mod windows;
@@ -40,7 +41,7 @@ struct Theme {
     play: fn(&RefCell<Twin>),
 }
 
-const THEMES: [&Theme; 8] = [
+const THEMES: [&Theme; 9] = [
     &elementwise::THEME,
     &moves::THEME,
     &channels::THEME,
@@ -49,6 +50,7 @@ const THEMES: [&Theme; 8] = [
     &windows::THEME,
     &losses::THEME,
     &parameters::THEME,
+    &pictures::THEME,
 ];
 
 impl Theme {
@@ -125,6 +127,11 @@ fn dropout_and_losses() {
 #[test]
 fn steps_on_parameters() {
     parameters::THEME.run_all();
+}
+
+#[test]
+fn samples_of_decoded_pictures() {
+    pictures::THEME.run_all();
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod agreement;
 mod errors;
 mod memory;
 mod operations;
+mod pictures;
 #[path = "../driver/pretend.rs"]
 mod pretend;
 mod programs;

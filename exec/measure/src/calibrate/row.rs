@@ -68,6 +68,10 @@ pub fn rows(profile: &Profile) -> Vec<CalibrationRow> {
     for entry in &profile.decode {
         let name = format!("decode of {} bytes, {} pixels", entry.bytes, entry.pixels);
         rows.push(CalibrationRow::of(name, Some(entry.elements), entry.seconds, 1.0, entry.slowdown));
+        if let Some(seconds) = entry.transform {
+            let name = format!("of which crop, flip and normalise to {} elements", entry.elements);
+            rows.push(CalibrationRow::of(name, Some(entry.elements), seconds, 1.0, entry.slowdown));
+        }
     }
     if let Some(storage) = &profile.storage {
         let mib = f64::from(1u32 << 20);

@@ -9,6 +9,7 @@ use super::tensors::Tensors;
 use super::threads::tile_range;
 use super::{Slice, Threads, layouts};
 use crate::arena::Arena;
+use crate::data::Untransformed;
 use crate::device::buffers::move_rows;
 use crate::device::decays::Decays;
 use crate::device::{
@@ -79,6 +80,13 @@ impl Compute for Cpu {
     fn load(&mut self) -> Result<(), DeviceError> {
         self.at_hand.tensors.begin();
         Ok(())
+    }
+
+    fn transform(&mut self, samples: &Untransformed<'_>) -> Result<(), DeviceError> {
+        let elements = samples.shape.elements() as usize;
+        let input = &mut self.at_hand.tensors.input[..samples.samples.len() * elements];
+        self.threads.each_chunk(input, elements, |_, range, image| samples.make(range.start / elements, image));
+        self.load()
     }
 
     fn turn_to(&mut self, labels: &[u32], places: &[u64]) -> Result<(), DeviceError> {

@@ -1,15 +1,15 @@
 //! Tests input tasks: ranks of a host share its storage, its threads and the links of its devices, and equal ones are
 //! simulated once.
 
-use lockstep_models::StageCut;
+use lockstep_models::{StageCut, TransformAt};
 use lockstep_topology::{Bandwidth, Cluster, HostingRule, Time};
 
 use super::*;
 use crate::tests::world::tree;
-use crate::{CopiedBy, Input, SampleSource, TransformAt};
+use crate::{CopiedBy, Input, SampleSource};
 
 /// Each stage takes some microseconds for a batch of eight, as the models of these tests do; threads are late.
-fn input(prefetch: u32, transform_at: TransformAt) -> Input {
+fn input(prefetch: u32) -> Input {
     let bandwidth = Bandwidth::new(1e9).expect("positive");
     Input {
         samples: 1 << 20,
@@ -19,7 +19,6 @@ fn input(prefetch: u32, transform_at: TransformAt) -> Input {
         decode: Time::from_nanos(900),
         decode_memory: 0.01,
         transform: Time::from_nanos(400),
-        transform_at,
         prefetch,
         copied_by: CopiedBy::Upload,
     }
@@ -36,10 +35,11 @@ fn programs_with_input_are_equal_task_by_task() {
     ] {
         let world = World::new(cluster, ranks, &HostingRule::PerHost);
         for (ahead, transform_at) in [(0, TransformAt::Host), (2, TransformAt::Device), (2, TransformAt::WhenLate)] {
-            let conditions = Conditions { input: Some(input(ahead, transform_at)), ..Conditions::default() };
+            let conditions = Conditions { input: Some(input(ahead)), ..Conditions::default() };
             for algorithm in ["ring", "halving-doubling"] {
                 let what = format!("{algorithm}, {ahead} ahead on {}", world.cluster.name());
-                let job = Job { ahead: Some(ahead), accumulate: 2, ..job(&world, EVEN, algorithm, 64 << 10) };
+                let job =
+                    Job { ahead: Some(ahead), transform_at, accumulate: 2, ..job(&world, EVEN, algorithm, 64 << 10) };
                 let program = job.program().expect("a program");
                 folded += u32::from(same_tasks_under(&world, &conditions, &program, 6, &what));
             }
@@ -51,7 +51,7 @@ fn programs_with_input_are_equal_task_by_task() {
 /// Where equality follows from routes alone, those from the hosts' CPUs count too.
 #[test]
 fn stages_and_parts_with_input_are_equal_task_by_task() {
-    let conditions = Conditions { input: Some(input(1, TransformAt::Host)), ..Conditions::default() };
+    let conditions = Conditions { input: Some(input(1)), ..Conditions::default() };
     let mut folded = Vec::new();
     for cluster in ["dgx-h100", "dgx-a100"] {
         let world = World::new(Cluster::load(&format!("{cluster}:4")).expect("a preset"), 32, &HostingRule::PerHost);
