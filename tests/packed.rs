@@ -380,6 +380,10 @@ fn packs_that_cannot_be_trained_from_are_refused() {
     refused(&["--model", "lenet", "--data", "imagenet.pack"], "images of 3×28×28: the model lenet takes 1×28×28");
     refused(&["--model", "lenet", "--data", "mnist.pack+cifar.pack"], "both parts must have one shape");
     refused(&["--model", "resnet-32", "--data", "imagenet.pack", "--augment", "patch"], "too small for patches");
+    // Calibration takes images of any size: larger ones than the model's input, and pictures that are smaller.
+    let model = lockstep_readers::load_model("resnet-32").unwrap();
+    let (train, _) = Dataset::load_of_any_size(folder.join("imagenet.pack").to_str().unwrap(), &model).unwrap();
+    assert_eq!(train.in_memory(1 << 20).unwrap().shape(), model.input());
     stdout(&folder, &["data", "generate", "--shape", "mnist", "--samples", "20", "--out", "few"]);
     stdout(&folder, &["data", "pack", "few", "--out", "few.pack"]);
     refused(&["--model", "lenet", "--data", "few.pack"], "TRAIN.pack+HELD_OUT.pack");

@@ -135,6 +135,15 @@ impl Dataset {
         Ok((train.augmented(augmentation), held_out))
     }
 
+    /// As [`Dataset::load`], of images that may be larger than the model's input: what timing loads needs.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load_of_any_size(what: &str, model: &Model) -> Result<(Dataset, Dataset), InputError> {
+        let patch = Augmentation { patch: true, ..Augmentation::default() };
+        Dataset::load(what, model).or_else(|wrong| Dataset::load_augmented(what, model, patch).map_err(|_| wrong))
+    }
+
     /// The sizes of packed files that predictions use, without reading a sample; `None` where `what` names no packed
     /// file.
     ///

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use lockstep_exec::data::Dataset;
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_models::profile::{NoiseTrace, PROFILE_VERSION, Point, Profile, TransportEntry};
-use lockstep_models::{Augmentation, Bucket, Job, Model, Program};
+use lockstep_models::{Bucket, Job, Model, Program};
 use lockstep_report::failure::Failure;
 use lockstep_topology::InputError;
 
@@ -178,9 +178,8 @@ pub fn of_experiment(
 /// # Errors
 /// Data that cannot be loaded.
 fn dataset(data: &str, model: &Model) -> Result<Arc<Dataset>, InputError> {
-    let patch = Augmentation { patch: true, ..Augmentation::default() };
     // Where threads decode, a load only copies.
-    Ok(Arc::new(Dataset::load_augmented(data, model, patch)?.0.in_memory(LOADED_BYTES)?))
+    Ok(Arc::new(Dataset::load_of_any_size(data, model)?.0.in_memory(LOADED_BYTES)?))
 }
 
 /// One worker's program: each of its tasks once, one update of all parameters.

@@ -26,7 +26,7 @@ use lockstep_models::memory::Memory;
 use lockstep_models::profile::{
     ComputeEntry, CopyEntry, DirectEntry, GpuEntry, HardwareEntry, MemoryEntry, Point, Profile, SumEntry, chain_key,
 };
-use lockstep_models::{Augmentation, Model, Op, Pass, Phase, Program};
+use lockstep_models::{Model, Op, Pass, Phase, Program};
 use lockstep_report::failure::Failure;
 use lockstep_topology::InputError;
 
@@ -77,8 +77,7 @@ pub fn profile(wanted: &Wanted, quiet: &mut Quiet, mut note: impl FnMut(&str)) -
     let mut sets: Vec<(Program, Dataset)> = Vec::new();
     for model in &wanted.models {
         for batch in &wanted.batches {
-            let patch = Augmentation { patch: true, ..Augmentation::default() };
-            sets.push((one_worker(model, *batch)?, Dataset::load_augmented(&wanted.data, model, patch)?.0));
+            sets.push((one_worker(model, *batch)?, Dataset::load_of_any_size(&wanted.data, model)?.0));
         }
     }
     let mut entries = Vec::new();

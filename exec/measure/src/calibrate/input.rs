@@ -19,9 +19,10 @@ use rustix::fs::{Advice, fadvise};
 use super::{TRIALS, interval};
 use crate::quiet::Quiet;
 
-/// Samples to decode, spread over the set, and how often.
-const SAMPLES: usize = 16;
-const PASSES: usize = 10;
+/// Samples to decode, spread over the set, and how often. They are as many as of a batch, so that caches hold no more
+/// of them than in training.
+const SAMPLES: usize = 64;
+const PASSES: usize = 4;
 /// Most bytes of the file to read, and the bytes of a sequential and of a random read.
 const READ: u64 = 64 << 20;
 const SEQUENTIAL: u64 = 1 << 20;
@@ -67,11 +68,12 @@ pub fn add_input(
 fn passes(data: &Dataset, cores: usize) -> Result<[Vec<f64>; 3], InputError> {
     let samples = SAMPLES.min(data.len());
     let indices: Vec<u32> = (0..samples).map(|number| (number * data.len() / samples) as u32).collect();
+    let elements = data.shape().elements() as usize;
     let pass = |place: u64| -> Result<f64, InputError> {
-        let (mut image, mut label) = (vec![0.0; data.shape().elements() as usize], [0]);
+        let (mut images, mut label) = (vec![1.0; samples * elements], [0]);
         let begun = Instant::now();
-        for (place, index) in (place..).zip(&indices) {
-            data.draw(&[*index], 1, place, &mut image, &mut label)?;
+        for ((place, index), image) in (place..).zip(&indices).zip(images.chunks_exact_mut(elements)) {
+            data.draw(&[*index], 1, place, image, &mut label)?;
         }
         Ok(begun.elapsed().as_secs_f64() / samples as f64)
     };
@@ -83,10 +85,10 @@ fn passes(data: &Dataset, cores: usize) -> Result<[Vec<f64>; 3], InputError> {
     let alone = all(0)?;
     let pictures = data.pictures(&indices)?;
     let transform = |place: u64| {
-        let mut image = vec![0.0; data.shape().elements() as usize];
+        let mut images = vec![1.0; samples * elements];
         let begun = Instant::now();
-        for (place, picture) in (place..).zip(&pictures) {
-            data.transform(picture, (1, place), &mut image);
+        for ((place, picture), image) in (place..).zip(&pictures).zip(images.chunks_exact_mut(elements)) {
+            data.transform(picture, (1, place), image);
         }
         begun.elapsed().as_secs_f64() / samples as f64
     };
