@@ -92,7 +92,10 @@ fn crates_depend_in_one_direction() {
             vec!["lockstep-topology", "lockstep-models", "lockstep-readers", "lockstep-report", "lockstep-sim"],
         ),
         ("lockstep-sim", vec!["lockstep-topology", "lockstep-models", "lockstep-readers"]),
-        ("lockstep-cuda", vec!["lockstep-topology", "lockstep-models", "lockstep-readers", "lockstep-exec"]),
+        (
+            "lockstep-cuda",
+            vec!["lockstep-topology", "lockstep-models", "lockstep-readers", "lockstep-exec", "lockstep-data"],
+        ),
         ("lockstep-exec", vec!["lockstep-topology", "lockstep-models", "lockstep-readers", "lockstep-data"]),
         ("lockstep-data", vec!["lockstep-topology", "lockstep-models"]),
         ("lockstep-readers", vec!["lockstep-topology", "lockstep-models"]),

@@ -158,6 +158,7 @@ fn by_hand(direct: Option<DirectEntry>, nccl: Vec<SumEntry>) -> Profile {
     let [latency, overhead, copy, sum] = figures;
     Profile {
         decode: Vec::new(),
+        moves: Vec::new(),
         storage: None,
         version: PROFILE_VERSION,
         host: "host".to_owned(),

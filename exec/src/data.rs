@@ -9,15 +9,18 @@ mod decoders;
 mod digits;
 mod drawing;
 mod feed;
+mod finish;
 mod idx;
 mod message;
 mod normalisation;
 mod packed;
+mod packing;
 mod parts;
 mod pixels;
 pub(crate) mod random;
 mod resample;
 mod sampler;
+mod spare;
 mod split;
 mod subset;
 mod synthetic;
@@ -32,16 +35,18 @@ use lockstep_topology::{ErrorPlace, InputError, nearest};
 use decoders::Decoders;
 pub(crate) use decoders::MadeTimes;
 pub(crate) use feed::{Feed, Samples};
+pub use finish::Finish;
 pub use lockstep_data::Picture;
 pub(crate) use message::{Coming, Room};
 pub use normalisation::Normalisation;
+pub use packing::PackedMoves;
 pub use parts::Parts;
 pub(crate) use parts::{Moves, Round};
 use pixels::Pixels;
 pub use resample::Window;
 pub use sampler::Sampler;
 use subset::Subset;
-pub use transform::{Decoded, Finish, Transform, Untransformed};
+pub use transform::{Decoded, Transform, Untransformed};
 
 /// Labelled images of one shape.
 #[derive(Debug, Clone, PartialEq)]

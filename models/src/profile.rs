@@ -113,6 +113,20 @@ pub struct DecodeEntry {
     pub slowdown: f64,
 }
 
+/// What a shuffle does to samples that it packs, on one core.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MoveEntry {
+    /// fp32 elements of a sample in messages, on average.
+    pub elements: u64,
+    /// Seconds to copy a sample from a random place of a rank's part into a message, alone.
+    pub pack: Interval,
+    /// Seconds to copy it into such a place, alone.
+    pub unpack: Interval,
+    /// How many times longer these take when every core does the same.
+    pub slowdown: f64,
+}
+
 /// Reading a file, in bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -163,6 +177,9 @@ pub struct Profile {
     /// Decoding samples, by kind of sample.
     #[serde(default)]
     pub decode: Vec<DecodeEntry>,
+    /// Packing and unpacking samples in a shuffle, by size of a sample.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moves: Vec<MoveEntry>,
     /// Reading files of samples; `None` where none was measured.
     #[serde(default)]
     pub storage: Option<StorageEntry>,
@@ -293,6 +310,9 @@ impl Profile {
             }
         }
         all.extend(self.decode.iter().map(|entry| ("decode".to_owned(), &entry.seconds, entry.slowdown)));
+        for entry in &self.moves {
+            all.extend([&entry.pack, &entry.unpack].map(|seconds| ("moves".to_owned(), seconds, entry.slowdown)));
+        }
         if let Some(StorageEntry { sequential, random, cached, .. }) = &self.storage {
             let rates = [("sequential", sequential), ("random", random), ("cached", cached)];
             if let Some((name, rate)) = rates.into_iter().find(|(_, rate)| !positive(rate.value)) {

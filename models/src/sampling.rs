@@ -28,6 +28,11 @@ pub enum Sampling {
 }
 
 impl Sampling {
+    /// Whether ranks shuffle the samples in their memory.
+    pub fn shuffles(self) -> bool {
+        matches!(self, Sampling::Partitioned { shuffle_every: Some(_), .. })
+    }
+
     /// Which rank holds which samples, where nodes have `node_sizes` of the `workers`.
     ///
     /// # Errors

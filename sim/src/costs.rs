@@ -16,7 +16,7 @@ pub(crate) use near::estimated;
 pub use roofline::Roofline;
 pub use table::Table;
 
-use lockstep_models::{Phase, Program};
+use lockstep_models::{Phase, Program, SampleMove};
 use lockstep_topology::cluster::{Device, Rendezvous, Route};
 use lockstep_topology::nccl::Answer;
 use lockstep_topology::{Cluster, InputError, Library};
@@ -98,6 +98,22 @@ pub trait Costs: Send + Sync {
 
     /// Gathering `samples` samples from a pool in memory.
     fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost;
+
+    /// Packing `elements` elements of samples of a rank's part, at random places, into messages, or unpacking them.
+    fn samples(&self, device: &Device, program: &Program, to: SampleMove, elements: u64) -> Cost {
+        if let Some(inner) = self.adjusted() {
+            return inner.samples(device, program, to, elements);
+        }
+        // Anywhere in the host's memory, cold, as loaded ones are.
+        let samples = elements.div_ceil(program.model.input().elements().max(1));
+        self.load(device, program, samples.try_into().unwrap_or(u32::MAX))
+    }
+
+    /// For samples that a shuffle copies one by one from a rank's part to another's in memory: seconds per byte, and the
+    /// share of the memory bandwidth meanwhile; `None` where that was not measured.
+    fn sample_copy(&self) -> Option<(f64, f64)> {
+        self.adjusted().and_then(|inner| inner.sample_copy())
+    }
 
     /// Moving this many elements through memory, read or written: an update moves five for each parameter.
     fn moved(&self, device: &Device, elements: u64) -> Cost {

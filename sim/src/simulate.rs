@@ -311,11 +311,7 @@ fn cost(op: &Op, program: &Program, platform: &Platform<'_>, device: &Device, ra
         Op::Labels { samples, .. } => costs.moved(device, u64::from(*samples)),
         // No time where no cost is given.
         Op::Read { .. } | Op::Decode { .. } | Op::Upload { .. } => Cost::default(),
-        // Samples may be anywhere in the host's memory, cold, as loaded ones are.
-        Op::Samples { elements, .. } => {
-            let samples = elements.div_ceil(program.model.input().elements().max(1));
-            costs.load(device, program, samples.try_into().unwrap_or(u32::MAX))
-        }
+        Op::Samples { to, elements } => costs.samples(device, program, *to, *elements),
         Op::Save { bytes } => saved(platform, device, *bytes),
         // The device is idle meanwhile.
         Op::Host { calls, each } => {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use clap::Args;
 use lockstep_exec::data::Dataset;
 use lockstep_measure::calibrate::{
-    CalibrationRow, Kept, add, add_input, alone, check_room, lay_over, missing, of_experiment, of_host, rows, save,
+    CalibrationRow, Kept, add, add_input, add_moves, alone, check_room, lay_over, missing, of_experiment, of_host,
+    rows, save,
 };
 use lockstep_measure::host::Cores;
 use lockstep_measure::quiet::Quiet;
@@ -48,13 +49,16 @@ impl Calibrate {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut quiet = Quiet::new(Cores::find());
         let measuring = |what: &str| tell(&format!("lockstep: measuring {what}"));
-        let mut packed = None;
+        let (mut packed, mut shuffled) = (None, None);
         let (programs, command) = match &self.experiment {
             Some(path) => {
                 let experiment = Experiment::load(path)?;
                 let programs = of_experiment(&experiment, &experiment.configurations()?)?;
                 let model = experiment.load_model(&experiment.model)?;
                 let train = Dataset::load_augmented(&experiment.data, &model, experiment.augmentation)?.0;
+                if experiment.sampling.shuffles() {
+                    shuffled = Some(train.clone());
+                }
                 packed = train.encoded().map(|_| train);
                 (programs, format!("lockstep calibrate {}", path.display()))
             }
@@ -80,6 +84,9 @@ impl Calibrate {
         if let Some(packed) = &packed {
             add_input(&mut measured, packed, &mut quiet, measuring)?;
         }
+        if let Some(shuffled) = &shuffled {
+            add_moves(&mut measured, shuffled, &mut quiet, measuring)?;
+        }
         let mut others = 0;
         let profile = match kept.profile {
             Some(mut kept) => {
@@ -92,6 +99,7 @@ impl Calibrate {
                     load: kept.load,
                     mpi: kept.mpi,
                     decode: kept.decode,
+                    moves: kept.moves,
                     storage: kept.storage,
                     ..measured
                 }

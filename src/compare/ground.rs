@@ -5,7 +5,7 @@ use std::path::Path;
 
 use lockstep_exec::data::Dataset;
 use lockstep_measure::calibrate::{
-    Kept, add, add_input, check_room, difference, missing, of_experiment, of_host, of_processes, save,
+    Kept, add, add_input, add_moves, check_room, difference, missing, of_experiment, of_host, of_processes, save,
 };
 use lockstep_measure::host::Host;
 use lockstep_measure::launch::Launch;
@@ -87,6 +87,9 @@ pub(super) fn ground(
     };
     add(&mut profile, &subjects, asked.command, quiet, &mut tell);
     measured |= add_input(&mut profile, train, quiet, &mut tell)?;
+    if experiment.sampling.shuffles() {
+        measured |= add_moves(&mut profile, train, quiet, &mut tell)?;
+    }
     profile.mpi = mpi.or(profile.mpi);
     if measured {
         save(&profile, Path::new(PROFILE_PATH))?;

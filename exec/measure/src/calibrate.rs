@@ -11,6 +11,7 @@ mod interval;
 mod kept;
 mod layers;
 mod messages;
+mod moves;
 mod needs;
 mod roof;
 mod row;
@@ -33,6 +34,7 @@ use crate::quiet::Quiet;
 pub use input::add_input;
 pub(crate) use interval::interval;
 pub use kept::{Kept, difference, lay_over, save};
+pub use moves::add_moves;
 pub use needs::{Subject, check_room, missing};
 pub(crate) use row::of_layers;
 pub use row::{CalibrationRow, rows};
@@ -78,6 +80,7 @@ pub fn of_host(command: &str, quiet: &mut Quiet, mut note: impl FnMut(&str)) -> 
         update: Vec::new(),
         load: Vec::new(),
         decode: Vec::new(),
+        moves: Vec::new(),
         storage: None,
         memory,
         mpi: None,

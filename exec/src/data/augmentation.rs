@@ -7,9 +7,9 @@
 use lockstep_models::{Augmentation, Shape};
 use rand_chacha::ChaCha8Rng;
 
+use super::finish::Finish;
 use super::random::{Purpose, below, stream, uniform};
-use super::resample::{Window, between};
-use super::transform::Finish;
+use super::resample::Window;
 
 /// Range of the fraction of the image's area that a scaled crop takes, and of its width over its height (Szegedy et al.
 /// 2015, §6, which Goyal et al. 2017, §5.1, follow).
@@ -87,38 +87,6 @@ pub(super) fn scaled_crop(random: &mut ChaCha8Rng, height: usize, width: usize) 
     (0.0, 0.0, height, width)
 }
 
-/// Resizes the window of `source` to `target` by bilinear interpolation between the centres of pixels.
-pub(super) fn resize(
-    source: &[f32],
-    (height, width): (usize, usize),
-    (top, left, of_height, of_width): Window,
-    target: &mut [f32],
-) {
-    for (y, row) in target.chunks_exact_mut(width).enumerate() {
-        let (above, below, down) = between(y, height, top, of_height);
-        for (x, value) in row.iter_mut().enumerate() {
-            let (before, behind, right) = between(x, width, left, of_width);
-            let line = |row: usize| {
-                let (a, b) = (source[row * width + before], source[row * width + behind]);
-                a + (b - a) * right
-            };
-            let (upper, lower) = (line(above), line(below));
-            *value = upper + (lower - upper) * down;
-        }
-    }
-}
-
-/// Copies to `target` the part of `source`, with `padding` zeros around it, that begins (down, right) from the corner.
-pub(super) fn shift(source: &[f32], width: usize, (down, right): (usize, usize), padding: usize, target: &mut [f32]) {
-    for (y, row) in target.chunks_exact_mut(width).enumerate() {
-        let from = (y + down).checked_sub(padding).and_then(|y| source.chunks_exact(width).nth(y));
-        for (x, value) in row.iter_mut().enumerate() {
-            let pixel = (x + right).checked_sub(padding).zip(from).and_then(|(x, from)| from.get(x));
-            *value = pixel.copied().unwrap_or(0.0);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -127,34 +95,6 @@ mod tests {
 
     fn augmented(how: &Augmentation, seed: u64, place: u64) -> Option<Augmented<'_>> {
         Some(Augmented { how, seed, place })
-    }
-
-    const IMAGE: [f32; 6] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
-
-    #[test]
-    fn crops_by_hand() {
-        let shifted = |corner| {
-            let mut target = [9.0; 6];
-            shift(&IMAGE, 3, corner, 1, &mut target);
-            target
-        };
-        // Two rows of three with a border of zeros: the corner of the window ranges over 0 to 2 each way.
-        assert_eq!(shifted((1, 1)), IMAGE);
-        assert_eq!(shifted((0, 0)), [0.0, 0.0, 0.0, 0.0, 1.0, 2.0]);
-        assert_eq!(shifted((2, 2)), [5.0, 6.0, 0.0, 0.0, 0.0, 0.0]);
-    }
-
-    #[test]
-    fn scaling_by_hand() {
-        let resized = |window| {
-            let mut target = [9.0; 6];
-            resize(&IMAGE, (2, 3), window, &mut target);
-            target
-        };
-        assert_eq!(resized((0.0, 0.0, 2.0, 3.0)), IMAGE);
-        // One pixel fills everything; two columns (2 and 3, 5 and 6) on three: their ends, and the mean between them.
-        assert_eq!(resized((1.0, 2.0, 1.0, 1.0)), [6.0; 6]);
-        assert_eq!(resized((0.0, 1.0, 2.0, 2.0)), [2.0, 2.5, 3.0, 5.0, 5.5, 6.0]);
     }
 
     #[test]

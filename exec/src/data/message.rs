@@ -6,10 +6,11 @@
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
+use lockstep_models::Partition;
 use lockstep_topology::InputError;
 
 use super::Dataset;
-use super::pixels::{Pixels, bytes_of_mut};
+use super::pixels::{Encoded, Pixels, bytes_of_mut};
 use crate::region::{Region, RegionMut};
 
 /// Samples that arrive, and their slots: `samples[n]` of the whole set goes to `slots[n]`, a free slot or the next at
@@ -38,6 +39,15 @@ impl Coming<'_> {
 #[derive(Default)]
 pub(crate) struct Room(Vec<Arc<[MaybeUninit<f32>]>>);
 
+/// Most elements of memory of departed samples that is kept: a chunk.
+const SPARE: usize = Partition::CHUNK as usize;
+
+/// The same memory, whose elements may be overwritten.
+fn overwritable(values: Arc<[f32]>) -> Arc<[MaybeUninit<f32>]> {
+    // SAFETY: both have the same layout, and any value may be in memory that counts as not initialised.
+    unsafe { Arc::from_raw(Arc::into_raw(values) as *const [MaybeUninit<f32>]) }
+}
+
 impl Dataset {
     /// Elements of a message with this sample: its image, or its packed bytes, four per element.
     pub(crate) fn message_elements(&self, sample: u32) -> u64 {
@@ -48,7 +58,7 @@ impl Dataset {
     }
 
     /// The mean over all samples, rounded up.
-    pub(crate) fn mean_message_elements(&self) -> u64 {
+    pub fn mean_message_elements(&self) -> u64 {
         let all: u64 = (0..self.len() as u32).map(|sample| self.message_elements(sample)).sum();
         all.div_ceil(self.len() as u64)
     }
@@ -81,7 +91,7 @@ impl Dataset {
     /// Frees the memory of packed samples that have left; slots of values are reused.
     pub(crate) fn release(&mut self, slots: &[u32]) {
         if let Pixels::Encoded(samples) = &mut self.pixels {
-            Arc::make_mut(samples).release(slots);
+            Arc::make_mut(samples).release(slots, SPARE);
         }
     }
 
@@ -97,12 +107,21 @@ impl Dataset {
             }
             Pixels::Encoded(samples) => {
                 let samples = Arc::make_mut(samples);
+                let memory = |samples: &mut Encoded, sample: &[f32]| match samples.spare().take(sample.len()) {
+                    Some(mut values) => {
+                        let whole = Arc::get_mut(&mut values).expect("spare memory has one owner");
+                        whole[..sample.len()].copy_from_slice(sample);
+                        values
+                    }
+                    None => sample.into(),
+                };
                 let mut rest = message;
                 for (number, slot) in coming.pairs() {
                     let (sample, length);
                     length = coming.length(number);
                     (sample, rest) = rest.split_at(length.div_ceil(4));
-                    samples.put(slot, sample.into(), length);
+                    let values = memory(samples, sample);
+                    samples.put(slot, values, length);
                 }
             }
         }
@@ -173,15 +192,20 @@ impl Dataset {
                 };
                 (Room::default(), coming.pairs().map(place).collect())
             }
-            Pixels::Encoded(_) => {
-                let new = |(sample, _): (u32, usize)| Arc::new_uninit_slice(coming.length(sample).div_ceil(4));
-                let mut room: Vec<Arc<[MaybeUninit<f32>]>> = coming.pairs().map(new).collect();
-                let place = |values: &mut Arc<[MaybeUninit<f32>]>| {
-                    let values = Arc::get_mut(values).expect("new memory has one owner");
-                    // SAFETY: only messages use it until it is taken, and they write it before it is read.
-                    unsafe { RegionMut::new(values.as_mut_ptr().cast(), values.len()) }
+            Pixels::Encoded(samples) => {
+                let spare = Arc::make_mut(samples).spare();
+                let lengths: Vec<usize> = coming.pairs().map(|(sample, _)| coming.length(sample).div_ceil(4)).collect();
+                let memory = |elements: &usize| match spare.take(*elements) {
+                    Some(values) => overwritable(values),
+                    None => Arc::new_uninit_slice(*elements),
                 };
-                let places = room.iter_mut().map(place).collect();
+                let mut room: Vec<Arc<[MaybeUninit<f32>]>> = lengths.iter().map(memory).collect();
+                let place = |(values, elements): (&mut Arc<[MaybeUninit<f32>]>, &usize)| {
+                    let values = Arc::get_mut(values).expect("new memory, and spare memory, has one owner");
+                    // SAFETY: only messages use it until it is taken, and they write it before it is read.
+                    unsafe { RegionMut::new(values.as_mut_ptr().cast(), *elements) }
+                };
+                let places = room.iter_mut().zip(&lengths).map(place).collect();
                 (Room(room), places)
             }
         }

@@ -11,6 +11,7 @@ use lockstep_models::{EncodedSamples, Shape};
 use lockstep_topology::InputError;
 
 use super::augmentation::{Augmented, augment};
+use super::spare::Spare;
 use super::transform::{Decoded, Transform};
 
 /// The storage of samples.
@@ -47,8 +48,9 @@ pub(super) struct Encoded {
 enum Kept {
     /// In the mapped file: the numbers of the samples.
     Mapped(Vec<u32>),
-    /// In memory, each in its own allocation, so that a sample can be replaced by another.
-    Resident(Vec<Resident>),
+    /// In memory, each in its own allocation, so that a sample can be replaced by another; and the memory of samples
+    /// that have left, for those that arrive.
+    Resident(Vec<Resident>, Spare),
 }
 
 /// A sample in memory, as elements of messages.
@@ -116,7 +118,7 @@ impl Encoded {
             self.packed.read(number, &mut bytes_of_mut(room)[..length])?;
             samples[position] = Resident { values, length };
         }
-        Ok(self.with(Kept::Resident(samples)))
+        Ok(self.with(Kept::Resident(samples, Spare::default())))
     }
 
     /// A mapped sample's number in the file.
@@ -129,7 +131,7 @@ impl Encoded {
     pub(super) fn length(&self, sample: u32) -> usize {
         match &self.kept {
             Kept::Mapped(samples) => self.packed.entries()[samples[sample as usize] as usize].length as usize,
-            Kept::Resident(samples) => samples[sample as usize].length,
+            Kept::Resident(samples, _) => samples[sample as usize].length,
         }
     }
 
@@ -158,7 +160,7 @@ impl Encoded {
     pub(super) fn sample(&self, sample: u32) -> Result<&[u8], InputError> {
         match &self.kept {
             Kept::Mapped(samples) => self.packed.checked(samples[sample as usize] as usize),
-            Kept::Resident(samples) => Ok(samples[sample as usize].bytes()),
+            Kept::Resident(samples, _) => Ok(samples[sample as usize].bytes()),
         }
     }
 
@@ -173,7 +175,7 @@ impl Encoded {
     fn unchecked(&self, sample: u32) -> &[u8] {
         match &self.kept {
             Kept::Mapped(samples) => self.packed.bytes(samples[sample as usize] as usize),
-            Kept::Resident(samples) => samples[sample as usize].bytes(),
+            Kept::Resident(samples, _) => samples[sample as usize].bytes(),
         }
     }
 
@@ -181,16 +183,32 @@ impl Encoded {
     ///
     /// # Panics
     /// When samples are mapped.
-    pub(super) fn values(&self, sample: u32) -> &Arc<[f32]> {
-        let Kept::Resident(samples) = &self.kept else { unreachable!("samples leave the memory that they are in") };
-        &samples[sample as usize].values
+    pub(super) fn values(&self, sample: u32) -> &[f32] {
+        let Kept::Resident(samples, _) = &self.kept else { unreachable!("samples leave the memory that they are in") };
+        let Resident { values, length } = &samples[sample as usize];
+        &values[..length.div_ceil(4)]
     }
 
-    /// Frees the memory of samples that have left; mapped ones need none.
-    pub(super) fn release(&mut self, gone: &[u32]) {
-        if let Kept::Resident(samples) = &mut self.kept {
-            gone.iter().for_each(|sample| samples[*sample as usize] = Resident::default());
+    /// Frees the memory of samples that have left; up to `most` elements of it are kept for others that arrive. Mapped
+    /// samples need none.
+    pub(super) fn release(&mut self, gone: &[u32], most: usize) {
+        if let Kept::Resident(samples, spare) = &mut self.kept {
+            for sample in gone {
+                spare.keep(std::mem::take(&mut samples[*sample as usize]).values);
+            }
+            spare.trim(most);
         }
+    }
+
+    /// The memory of samples that have left, for those that arrive.
+    ///
+    /// # Panics
+    /// When samples are mapped.
+    pub(super) fn spare(&mut self) -> &mut Spare {
+        let Kept::Resident(_, spare) = &mut self.kept else {
+            unreachable!("samples leave the memory that they are in")
+        };
+        spare
     }
 
     /// Stores an arrived sample of `length` bytes, in a free slot or at the end.
@@ -198,7 +216,7 @@ impl Encoded {
     /// # Panics
     /// When samples are mapped.
     pub(super) fn put(&mut self, sample: usize, values: Arc<[f32]>, length: usize) {
-        let Kept::Resident(samples) = &mut self.kept else { unreachable!("samples come to those in memory") };
+        let Kept::Resident(samples, _) = &mut self.kept else { unreachable!("samples come to those in memory") };
         if samples.len() <= sample {
             samples.resize(sample + 1, Resident::default());
         }
@@ -306,7 +324,7 @@ impl Encoded {
     fn name(&self, sample: u32) -> String {
         match &self.kept {
             Kept::Mapped(samples) => samples[sample as usize].to_string(),
-            Kept::Resident(_) => format!("{sample} of a rank's part"),
+            Kept::Resident(..) => format!("{sample} of a rank's part"),
         }
     }
 }

@@ -4,11 +4,11 @@
 //! Random numbers are drawn before, so the threads that decode and a device that transforms make the same samples.
 
 use lockstep_data::{Normalisation, Picture};
-use lockstep_models::{Augmentation, Shape};
-use rand_chacha::ChaCha8Rng;
+use lockstep_models::Shape;
 
-use super::augmentation::{Augmented, patch, resize, scaled_crop, shift};
-use super::random::{Purpose, below, stream};
+use super::augmentation::{Augmented, patch, scaled_crop};
+use super::finish::Finish;
+use super::random::{Purpose, stream};
 use super::resample::{Window, resample, whole_of};
 
 /// How a decoded picture becomes a sample.
@@ -18,46 +18,6 @@ pub struct Transform {
     pub window: Window,
     /// What is done with the result.
     pub finish: Finish,
-}
-
-/// What is done with an image of a sample's size, in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Finish {
-    /// A window of it is scaled to its size.
-    pub window: Option<Window>,
-    /// It is padded by this number of zeros on every side.
-    pub padding: u32,
-    /// The first row and column of the padded image that are taken.
-    pub corner: [u32; 2],
-    /// It is mirrored left to right.
-    pub mirrored: bool,
-}
-
-impl Finish {
-    /// Draws the crop and the side that `how` asks for.
-    pub(super) fn draw(how: &Augmentation, random: &mut ChaCha8Rng, window: Option<Window>) -> Finish {
-        let corner = [below(random, 2 * how.crop + 1), below(random, 2 * how.crop + 1)];
-        Finish { window, padding: how.crop, corner, mirrored: how.flip && below(random, 2) == 1 }
-    }
-
-    /// Applies it to `image` (`[channels, height, width]` of `shape`).
-    pub(super) fn apply(&self, shape: Shape, image: &mut [f32]) {
-        let (height, width) = (shape.height as usize, shape.width as usize);
-        let [down, right] = self.corner.map(|place| place as usize);
-        for plane in image.chunks_exact_mut(height * width) {
-            if let Some(window) = self.window {
-                let source = plane.to_vec();
-                resize(&source, (height, width), window, plane);
-            }
-            if self.padding > 0 {
-                let source = plane.to_vec();
-                shift(&source, width, (down, right), self.padding as usize, plane);
-            }
-            if self.mirrored {
-                plane.chunks_exact_mut(width).for_each(<[f32]>::reverse);
-            }
-        }
-    }
 }
 
 impl Transform {

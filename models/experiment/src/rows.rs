@@ -221,8 +221,7 @@ macro_rules! rows {
             value: "DATA", default: "synthetic", how: &One(TEXT, |e, data| e.data = data),
             flag_of: PREDICT | RUN | TRAIN, identify: |e, all| {
                 // A prediction knows of the data only how long its shuffles take.
-                let shuffles = matches!(e.sampling, Sampling::Partitioned { shuffle_every: Some(_), .. });
-                if shuffles { all.set("data", &e.data) }
+                if e.sampling.shuffles() { all.set("data", &e.data) }
             },
             trained: Some((Trained::As, |run| Some(run.experiment.data.clone()))),
         }

@@ -1,6 +1,6 @@
 //! Collects every setting from the rows of the table.
 
-use lockstep_models::{Gradients, Sampling, TransformAt};
+use lockstep_models::{Gradients, TransformAt};
 use lockstep_topology::{Algorithm, Bytes};
 
 use crate::experiment::{Batch, Length};

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use lockstep_models::{Phase, Program};
+use lockstep_models::{Phase, Program, SampleMove};
 use lockstep_topology::cluster::{Cluster, Device, Figure, Route};
 use lockstep_topology::nccl::Answer;
 use lockstep_topology::{InputError, Library};
@@ -110,6 +110,10 @@ impl Costs for Perturbed<'_> {
 
     fn load(&self, device: &Device, program: &Program, samples: u32) -> Cost {
         self.kernel(device, |device| self.inner.load(device, program, samples))
+    }
+
+    fn samples(&self, device: &Device, program: &Program, to: SampleMove, elements: u64) -> Cost {
+        self.kernel(device, |device| self.inner.samples(device, program, to, elements))
     }
 
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {

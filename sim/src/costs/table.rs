@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use lockstep_models::profile::{ComputeEntry, GpuEntry, Point, Profile, TransportEntry, chain_key};
-use lockstep_models::{Node, Op, Phase, Program};
+use lockstep_models::profile::{ComputeEntry, GpuEntry, MoveEntry, Point, Profile, TransportEntry, chain_key};
+use lockstep_models::{Node, Op, Partition, Phase, Program, SampleMove};
 use lockstep_topology::cluster::{Device, DeviceKind, Route, Stack};
 use lockstep_topology::{InputError, Library};
 
@@ -45,6 +45,7 @@ pub struct Table {
     /// By model.
     gpus: BTreeMap<String, Measured>,
     memory: TransportEntry,
+    moves: Vec<MoveEntry>,
     mpi: Option<TransportEntry>,
     noise: Option<Noise>,
     /// Whether devices are those of the measured host.
@@ -140,6 +141,7 @@ impl Table {
             cpu,
             gpus: profile.gpus.iter().map(gpu).collect(),
             memory: profile.memory.clone(),
+            moves: profile.moves.clone(),
             mpi: profile.mpi.clone(),
             noise: profile.noise.clone().and_then(|trace| Noise::new(trace, NOISE_SEED)),
             is_at_home: false,
@@ -228,6 +230,25 @@ impl Costs for Table {
         let Some(measured) = self.measured(device).filter(|of| !of.load.is_empty()) else { return roof };
         let elements = f64::from(samples) * program.model.input().elements() as f64;
         measured.cost(device, interpolate(&measured.load, elements), roof)
+    }
+
+    fn samples(&self, device: &Device, program: &Program, to: SampleMove, elements: u64) -> Cost {
+        let each = program.model.input().elements().max(1);
+        let load = self.load(device, program, elements.div_ceil(each).try_into().unwrap_or(u32::MAX));
+        let nearest = self.moves.iter().min_by_key(|entry| entry.elements.abs_diff(each));
+        let (Some(entry), DeviceKind::Cpu(_)) = (nearest, &device.kind) else { return load };
+        let per_sample = match to {
+            SampleMove::Pack => entry.pack,
+            SampleMove::Unpack => entry.unpack,
+        };
+        let seconds = per_sample.value * elements as f64 / entry.elements.max(1) as f64;
+        self.cpu.cost(device, (seconds, entry.slowdown), load)
+    }
+
+    fn sample_copy(&self) -> Option<(f64, f64)> {
+        let entry = self.moves.iter().find(|entry| entry.elements >= Partition::PACKED_BELOW)?;
+        // Writing to random places is the slower half of a copy.
+        Some((entry.unpack.value / (4.0 * entry.elements as f64), self.cpu.share(entry.slowdown, 1.0)))
     }
 
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {

@@ -31,6 +31,7 @@ pub(super) fn profile(program: &Program, chain: usize) -> Profile {
     let point = |elements| Point { elements, seconds: Interval::exact(1e-3), slowdown: 1.8 };
     Profile {
         decode: Vec::new(),
+        moves: Vec::new(),
         storage: None,
         version: PROFILE_VERSION,
         host: "host".into(),

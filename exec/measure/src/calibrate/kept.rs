@@ -67,7 +67,7 @@ pub(super) fn same(one: &ComputeEntry, other: &ComputeEntry) -> bool {
 /// Replaces the figures in `profile` of the operations in `fresh`, a later profile of the same host, and keeps all
 /// others.
 pub fn lay_over(profile: &mut Profile, fresh: Profile) {
-    let Profile { date, command, compute, update, load, decode, storage, noise, .. } = fresh;
+    let Profile { date, command, compute, update, load, decode, moves, storage, noise, .. } = fresh;
     profile.compute.retain(|known| !compute.iter().any(|entry| same(known, entry)));
     profile.compute.extend(compute);
     for (known, fresh) in [(&mut profile.update, update), (&mut profile.load, load)] {
@@ -80,6 +80,8 @@ pub fn lay_over(profile: &mut Profile, fresh: Profile) {
             .all(|entry| (entry.bytes, entry.pixels, entry.elements) != (known.bytes, known.pixels, known.elements))
     });
     profile.decode.extend(decode);
+    profile.moves.retain(|known| moves.iter().all(|entry| entry.elements != known.elements));
+    profile.moves.extend(moves);
     profile.storage = storage.or(profile.storage);
     if let Some(noise) = noise {
         super::append(&mut profile.noise, noise);

@@ -73,6 +73,12 @@ pub fn rows(profile: &Profile) -> Vec<CalibrationRow> {
             rows.push(CalibrationRow::of(name, Some(entry.elements), seconds, 1.0, entry.slowdown));
         }
     }
+    for entry in &profile.moves {
+        for (what, seconds) in [("pack", entry.pack), ("unpack", entry.unpack)] {
+            let name = format!("{what} a sample in a shuffle");
+            rows.push(CalibrationRow::of(name, Some(entry.elements), seconds, 1.0, entry.slowdown));
+        }
+    }
     if let Some(storage) = &profile.storage {
         let mib = f64::from(1u32 << 20);
         for (what, rate) in [("sequential", storage.sequential), ("random", storage.random), ("cached", storage.cached)]

@@ -34,6 +34,7 @@ pub(super) fn empty() -> Profile {
         update: Vec::new(),
         load: Vec::new(),
         decode: Vec::new(),
+        moves: Vec::new(),
         storage: None,
         memory,
         mpi: None,
