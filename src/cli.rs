@@ -9,6 +9,7 @@ mod clusters;
 mod clusters_import;
 mod collective_beside;
 mod compare;
+mod completions;
 mod data;
 mod doctor;
 mod driver_flags;
@@ -21,6 +22,7 @@ mod exec_sweep;
 mod flags;
 mod lab;
 mod lab_rows;
+mod man;
 mod models;
 mod models_layouts;
 mod models_plan;
@@ -42,7 +44,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use lockstep_report::failure::Failure;
 use lockstep_report::progress::tell;
@@ -52,7 +54,7 @@ pub use schemas::schemas;
 
 /// The commands.
 #[derive(Debug, Parser)]
-#[command(name = "lockstep", version, about, propagate_version = true, max_term_width = 110, after_help = EXAMPLE)]
+#[command(name = "lockstep", version = env!("LOCKSTEP_VERSION"), about, propagate_version = true, max_term_width = 110, after_help = EXAMPLE)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -92,6 +94,10 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Print the JSON schema of a command's `--format json`
     Schema(schema::Schema),
+    /// Print a script by which a shell completes commands and flags
+    Completions(completions::Completions),
+    /// Write a manual page for each command
+    Man(man::Manual),
 }
 
 #[derive(Debug, Subcommand)]
@@ -159,6 +165,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Lab(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::Schema(command) => command.run(),
+        Command::Completions(command) => command.run(Cli::command()),
+        Command::Man(command) => command.run(Cli::command()),
     })
 }
 

@@ -35,6 +35,7 @@ mod reference;
 mod reference_models;
 mod resume;
 mod scenarios;
+mod shells;
 mod stages;
 mod stalls;
 mod sweeps;

@@ -9,7 +9,7 @@ use lockstep_report::failure::Failure;
 use lockstep_report::output::check_outputs;
 use lockstep_report::progress::tell;
 use lockstep_report::trace::Trace;
-use lockstep_report::{Chart, Format, Lines, Report, print, save_page};
+use lockstep_report::{Chart, Format, Lines, Page, Report, print, save_page};
 use lockstep_topology::InputError;
 
 use crate::compare::{Asked, Compared, compare};
@@ -23,6 +23,7 @@ const CHARTS: &[Chart] = &[
         y: "predicted_step_time_s",
         lines: &[("predicted", "predicted_step_time_s")],
         diagonal: true,
+        by: None,
         log: true,
     },
     Chart {
@@ -31,6 +32,7 @@ const CHARTS: &[Chart] = &[
         y: "efficiency",
         lines: &[("predicted", "predicted_scaling_efficiency"), ("measured", "scaling_efficiency")],
         diagonal: false,
+        by: None,
         log: true,
     },
     Chart {
@@ -39,6 +41,7 @@ const CHARTS: &[Chart] = &[
         y: "predicted_exposed_comm_s",
         lines: &[("predicted", "predicted_exposed_comm_s")],
         diagonal: true,
+        by: None,
         log: false,
     },
 ];
@@ -109,7 +112,9 @@ impl Compare {
                 Lines::compared(&label, &one.program, &one.prediction.timeline, measured)
             };
             let timelines: Vec<Lines> = comparison.compared.iter().filter_map(lines).collect();
-            save_page(path, &format!("{}: predicted and measured", experiment.name), &report, CHARTS, &timelines)?;
+            let title = format!("{}: predicted and measured", experiment.name);
+            let page = Page { title: &title, charts: CHARTS, timelines: &timelines, ..Page::default() };
+            save_page(path, &page, &report)?;
         }
         report.print(self.format)?;
         if self.explain {

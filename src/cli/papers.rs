@@ -6,7 +6,7 @@ use clap::Args;
 use lockstep_topology::{InputError, RECORD, read_text};
 
 use lockstep_papers::errors::{check, errors};
-use lockstep_papers::{Paper, Shipped, account, page, told};
+use lockstep_papers::{Paper, Shipped, account, save_papers, told};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::progress::Estimate;
@@ -26,7 +26,7 @@ Marks: c the paper contradicts itself, o an ordering, s statistical, = computed,
 pub(super) struct Papers {
     /// Which: names, or .toml files of the same form; without any, all that come with lockstep
     papers: Vec<String>,
-    /// Also writes a page for a browser: figures, all rows, machines with the provenance of their figures
+    /// Also writes a page: all rows, to filter and sort, figures, machines with the provenance of their numbers
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Prints the points of the papers' figures in place of the rows: predicted, published, perfect scaling
@@ -56,8 +56,7 @@ impl Papers {
         let mut account = account(&papers, |share, row| estimate.show(share, row))?;
         estimate.end();
         if let Some(file) = &self.html {
-            let text = page(&papers, &account)?;
-            write_atomically("--html", file, |out| out.write_all(text.as_bytes()))?;
+            save_papers(file, &papers, &account)?;
         }
         if let Some(file) = &self.write_errors {
             let text = errors(&account.rows);

@@ -14,7 +14,7 @@ use lockstep_report::failure::Failure;
 use lockstep_report::output::check_outputs;
 use lockstep_report::progress::{Estimate, tell};
 use lockstep_report::trace::Trace;
-use lockstep_report::{Chart, Format, Lines, PredictedRow, Report, print, save_page};
+use lockstep_report::{Chart, Format, Lines, Page, PredictedRow, Report, print, save_page};
 use lockstep_sim::NetworkModel;
 use lockstep_topology::{ErrorPlace, InputError};
 
@@ -168,7 +168,8 @@ fn print_report(
     let explained: String = rows.iter().map(text).collect();
     let report = Report::new(rows, notes);
     if let Some((path, timelines)) = html {
-        save_page(path, "Predicted by lockstep", &report, &Chart::SCALING, timelines)?;
+        let page = Page { title: "Predicted by lockstep", charts: &Chart::SCALING, timelines, ..Page::default() };
+        save_page(path, &page, &report)?;
     }
     report.print(format)?;
     if format == Format::Table { print(&explained) } else { Ok(()) }

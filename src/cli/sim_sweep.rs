@@ -9,7 +9,7 @@ use lockstep_predict::sweep::{Answer, Collector, How, Points, RowsFile, check, e
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::progress::{Estimate, duration};
-use lockstep_report::{Chart, Format, FrontRow, Report, print, save_page};
+use lockstep_report::{Chart, Format, FrontRow, Page, Report, print, save_page};
 use lockstep_topology::InputError;
 
 use super::flags::{FoldFlags, SettingFlags, positive};
@@ -184,7 +184,8 @@ fn answer(
         if let (Some(path), Some(all)) = (html, &answer.kept) {
             let mut all = all.clone();
             all.sort_by_key(|row| row.point);
-            save_page(path, "A sweep by lockstep", &Report::new(all, notes.clone()), &Chart::SCALING, &[])?;
+            let page = Page { title: "A sweep by lockstep", charts: &Chart::SCALING, ..Page::default() };
+            save_page(path, &page, &Report::new(all, notes.clone()))?;
         }
         Report::new(rows, notes).print(format)
     })

@@ -1,6 +1,6 @@
 """Uses pages of `--html` in headless Chromium: load, filter, search, sort, hover, zoom; nothing may be logged as an error.
 
-    python tests/page/drive.py FOLDER    opens predict.html, sweep.html and compare.html of FOLDER and leaves screenshots there
+    python tests/page/drive.py FOLDER    opens predict.html, sweep.html, compare.html and papers.html of FOLDER and leaves screenshots there
 """
 
 import pathlib
@@ -12,7 +12,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 FOLDER = pathlib.Path(sys.argv[1]).resolve()
-PAGES = ["predict", "sweep", "compare"]
+# The pages, and a column of numbers to sort by.
+PAGES = {"predict": "images_per_s", "sweep": "images_per_s", "compare": "images_per_s", "papers": "predicted"}
 
 
 def browser(width, height):
@@ -33,10 +34,10 @@ def opened(driver, name):
 
 def cells(driver, name):
     """The texts of a column in the order shown."""
-    head = [th.text.split(" ")[0] for th in driver.find_elements(By.CSS_SELECTOR, "thead th")]
+    head = [th.text.split(" ")[0] for th in driver.find_elements(By.CSS_SELECTOR, "#page thead th")]
     at = head.index(name)
     return driver.execute_script(
-        "return [...document.querySelectorAll('tbody tr')].map(row => row.children[arguments[0]].textContent)", at
+        "return [...document.querySelectorAll('#page tbody tr')].map(row => row.children[arguments[0]].textContent)", at
     )
 
 
@@ -51,7 +52,7 @@ def drawn_points(driver):
 def use(driver, name):
     """Everything that a reader does with a page."""
     opened(driver, name)
-    all_rows = len(driver.find_elements(By.CSS_SELECTOR, "tbody tr"))
+    all_rows = len(driver.find_elements(By.CSS_SELECTOR, "#page tbody tr"))
     points = drawn_points(driver)
     assert all_rows > 1 and points and all(points), (name, all_rows, points)
 
@@ -64,17 +65,17 @@ def use(driver, name):
     assert 0 < len(rows) < all_rows and set(rows) == {value}, (name, column, value, rows)
     assert sum(drawn_points(driver)) < sum(points), name
     chosen.select_by_index(0)
-    assert len(driver.find_elements(By.CSS_SELECTOR, "tbody tr")) == all_rows and drawn_points(driver) == points
+    assert len(driver.find_elements(By.CSS_SELECTOR, "#page tbody tr")) == all_rows and drawn_points(driver) == points
 
     # A search without matches, and clearing it.
     search = driver.find_element(By.CSS_SELECTOR, "input[type=search]")
     search.send_keys("no such thing")
-    assert not driver.find_elements(By.CSS_SELECTOR, "tbody tr")
+    assert not driver.find_elements(By.CSS_SELECTOR, "#page tbody tr")
     driver.execute_script("arguments[0].value = ''; arguments[0].dispatchEvent(new Event('input'))", search)
 
     # Sorted upwards, then downwards.
-    head = next(b for b in driver.find_elements(By.CSS_SELECTOR, "thead button") if b.text.startswith("images_per_s"))
-    numbers = lambda: [float(text.replace(",", "")) for text in cells(driver, "images_per_s") if text != "–"]
+    head = next(b for b in driver.find_elements(By.CSS_SELECTOR, "thead button") if b.text.startswith(PAGES[name]))
+    numbers = lambda: [float(text.replace(",", "")) for text in cells(driver, PAGES[name]) if text != "–"]
     driver.execute_script("arguments[0].click()", head)
     assert numbers() == sorted(numbers()), name
     driver.execute_script("arguments[0].click()", head)

@@ -26,6 +26,13 @@ pub struct Picture {
     pub pixels: Vec<u8>,
 }
 
+impl Picture {
+    /// Rows and columns.
+    pub fn size(&self) -> (usize, usize) {
+        (self.height.into(), self.width.into())
+    }
+}
+
 /// A library's message, in one line.
 fn told(error: &dyn std::fmt::Display) -> String {
     error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")

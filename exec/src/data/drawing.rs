@@ -125,8 +125,12 @@ impl Dataset {
         let Pixels::Encoded(samples) = &self.pixels else { panic!("values in memory are not transformed") };
         let augments = self.augmentation != Augmentation::default();
         let augmented = augments.then_some(Augmented { how: &self.augmentation, seed, place });
-        let size = (usize::from(picture.height), usize::from(picture.width));
-        Transform::draw(size, self.shape(), augmented).apply(picture, samples.normalisation(), self.shape(), image);
+        Transform::draw(picture.size(), self.shape(), augmented).apply(
+            picture,
+            samples.normalisation(),
+            self.shape(),
+            image,
+        );
     }
 
     /// The recipe of a batch for decoding threads, and these threads; `None` where a rank draws its samples itself.

@@ -311,8 +311,7 @@ impl Encoded {
         augmented: Option<Augmented<'_>>,
     ) -> Result<Decoded, InputError> {
         let picture = self.picture(sample)?;
-        let size = (usize::from(picture.height), usize::from(picture.width));
-        Ok(Decoded { transform: Transform::draw(size, shape, augmented), picture })
+        Ok(Decoded { transform: Transform::draw(picture.size(), shape, augmented), picture })
     }
 
     /// Mean and deviation of each channel, by which samples are normalised.

@@ -119,7 +119,7 @@ for (const spec of report.charts) {
         // What x tells already makes no line of its own: samples per rank where those of all ranks are given.
         const told = (at) => new Set(rows.map((row) => JSON.stringify([cell(row, spec.x), report.rows[row][at]]))).size
             === new Set(rows.map((row) => cell(row, spec.x))).size;
-        const by = factors.filter((at) => report.columns[at].name !== spec.x && (spec.diagonal ? !isNumber(at) : !told(at)));
+        const by = spec.by ? [column[spec.by]].filter(differs) : factors.filter((at) => report.columns[at].name !== spec.x && (spec.diagonal ? !isNumber(at) : !told(at)));
         // A single rank has no algorithm: it begins every line.
         const any = (row) => by.some((at) => report.rows[row][at] === "-");
         const groups = new Map();

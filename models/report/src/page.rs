@@ -18,8 +18,18 @@ use crate::output::write_atomically;
 pub use lines::Lines;
 
 /// Columns besides those of a setting that distinguish rows, and by which a page can filter.
-const FACTORS: &[&str] =
-    &["ranks", "batch_per_rank", "algorithm", "scenario", "scale", "chunk", "concurrent_exchanges"];
+const FACTORS: &[&str] = &[
+    "ranks",
+    "batch_per_rank",
+    "algorithm",
+    "scenario",
+    "scale",
+    "chunk",
+    "concurrent_exchanges",
+    "unit",
+    "mark",
+    "counted",
+];
 
 /// A chart of a report's rows.
 #[derive(Debug, Clone, Serialize)]
@@ -34,6 +44,8 @@ pub struct Chart {
     pub lines: &'static [(&'static str, &'static str)],
     /// Whether both axes are the same quantity, so that a diagonal shows where they are equal.
     pub diagonal: bool,
+    /// The column whose values have a colour each; `None`: combinations of the settings in which rows differ.
+    pub by: Option<&'static str>,
     /// Whether axes are logarithmic.
     pub log: bool,
 }
@@ -47,6 +59,7 @@ impl Chart {
             y: "images/s",
             lines: &[("images/s", "images_per_s")],
             diagonal: false,
+            by: None,
             log: true,
         },
         Chart {
@@ -55,6 +68,7 @@ impl Chart {
             y: "efficiency",
             lines: &[("efficiency", "scaling_efficiency")],
             diagonal: false,
+            by: None,
             log: true,
         },
     ];
@@ -80,8 +94,24 @@ struct Column {
     about: String,
 }
 
+/// What a page holds besides the rows of its report.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Page<'a> {
+    /// The heading.
+    pub title: &'a str,
+    /// Charts of the rows.
+    pub charts: &'a [Chart],
+    /// Timelines of steps.
+    pub timelines: &'a [Lines],
+    /// HTML below all else, whose texts are escaped.
+    pub sections: &'a str,
+    /// Its style.
+    pub style: &'a str,
+}
+
 /// The page of a report, as HTML.
-fn page<R: Row + JsonSchema>(title: &str, report: &Report<R>, charts: &[Chart], timelines: &[Lines]) -> String {
+fn text<R: Row + JsonSchema>(page: &Page<'_>, report: &Report<R>) -> String {
+    let Page { title, charts, timelines, sections, style } = *page;
     let columns = Columns::of(&report.rows);
     let schema = schema_for!(R).to_value();
     let about = |name: &String| Column {
@@ -105,8 +135,8 @@ fn page<R: Row + JsonSchema>(title: &str, report: &Report<R>, charts: &[Chart], 
     let escaped = crate::svg::escaped(title);
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
-         content=\"width=device-width,initial-scale=1\"><title>{escaped}</title>\n<style>\n{}</style></head>\n<body><main id=\"page\">\
-         <noscript>This page draws its figures by a script; they are in the page's source as JSON.</noscript></main>\n\
+         content=\"width=device-width,initial-scale=1\"><title>{escaped}</title>\n<style>\n{}{style}</style></head>\n<body><main id=\"page\">\
+         <noscript>This page draws its figures by a script; they are in the page's source as JSON.</noscript></main>\n{sections}\
          <script id=\"report\" type=\"application/json\">{content}</script>\n<script>{}</script>\n<script>{}</script>\n\
          <script>\n{}</script></body></html>\n",
         include_str!("../page/page.css"),
@@ -120,14 +150,8 @@ fn page<R: Row + JsonSchema>(title: &str, report: &Report<R>, charts: &[Chart], 
 ///
 /// # Errors
 /// A place that cannot be written.
-pub fn save_page<R: Row + JsonSchema>(
-    path: &Path,
-    title: &str,
-    report: &Report<R>,
-    charts: &[Chart],
-    timelines: &[Lines],
-) -> Result<(), InputError> {
-    let text = page(title, report, charts, timelines);
+pub fn save_page<R: Row + JsonSchema>(path: &Path, page: &Page<'_>, report: &Report<R>) -> Result<(), InputError> {
+    let text = text(page, report);
     write_atomically(ErrorPlace::Flag("html"), path, |out| out.write_all(text.as_bytes()))
 }
 
@@ -151,7 +175,8 @@ mod tests {
     #[test]
     fn a_page_holds_all_rows_with_what_their_columns_mean() {
         let report = Report::new(vec![row("lenet", 1), row("lenet", 2)], vec!["a note".to_owned()]);
-        let page = page("A title", &report, &Chart::SCALING, &[]);
+        let of = Page { title: "A title", charts: &Chart::SCALING, sections: "<p>below</p>\n", ..Page::default() };
+        let page = text(&of, &report);
         let content = content(&page);
         let names: Vec<&str> =
             content["columns"].as_array().unwrap().iter().map(|column| column["name"].as_str().unwrap()).collect();
@@ -171,13 +196,14 @@ mod tests {
                 assert!(names.contains(&line[1].as_str().unwrap()), "{line}");
             }
         }
+        assert!(page.contains("</main>\n<p>below</p>\n<script"), "the figures come last");
         assert!(!page.contains("src=") && !page.contains("<link"), "nothing comes from elsewhere");
     }
 
     #[test]
     fn no_name_ends_the_script() {
         let report = Report::new(vec![row("</script><script>alert(1)</script>", 1)], Vec::new());
-        let page = page("<b>", &report, &[], &[]);
+        let page = text(&Page { title: "<b>", ..Page::default() }, &report);
         assert_eq!(page.matches("</script>").count(), 4);
         assert_eq!(content(&page)["rows"][0][0], "</script><script>alert(1)</script>");
         assert!(page.contains("<title>&lt;b&gt;</title>"));

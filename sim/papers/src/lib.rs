@@ -32,7 +32,7 @@ mod tests;
 mod unit;
 
 pub use account::{Account, account};
-pub use html::page;
+pub use html::save_papers;
 pub use paper::Paper;
 pub use plotting::told;
 pub use shipped::{PAPERS, Shipped, TABLES};

@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::hint::black_box;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
@@ -33,6 +34,15 @@ impl Elsewhere {
         }
         black_box(&self.cells);
     }
+}
+
+/// Results of `work` on each of `parts`, in a thread each at the same time.
+pub(super) fn at_once<P: Send, T: Send>(parts: Vec<P>, work: impl Fn(P) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = parts.into_iter().map(|part| scope.spawn(move || work(part))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
 }
 
 /// A spinning barrier: all threads leave together, without wake-up delays.
@@ -136,9 +146,8 @@ impl<'a> Turns<'a> {
                     })
                 };
                 let threads: Vec<_> = (0..threads).map(thread).collect();
-                let join = |thread: ScopedJoinHandle<'_, Log>| {
-                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                };
+                let join =
+                    |thread: ScopedJoinHandle<'_, Log>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
                 threads.into_iter().map(join).collect()
             })
         };

@@ -16,6 +16,7 @@ use lockstep_report::failure::Failure;
 use lockstep_topology::InputError;
 use rustix::fs::{Advice, fadvise};
 
+use super::bench::at_once;
 use super::{TRIALS, interval};
 use crate::quiet::Quiet;
 
@@ -93,13 +94,8 @@ fn passes(data: &Dataset, cores: usize) -> Result<[Vec<f64>; 3], InputError> {
         begun.elapsed().as_secs_f64() / samples as f64
     };
     let transformed = (0..PASSES as u64).map(|number| transform(number * samples as u64)).collect();
-    let together: Result<Vec<Vec<f64>>, InputError> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..cores.max(1)).map(|core| scope.spawn(move || all(core as u64))).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    });
+    let together: Result<Vec<Vec<f64>>, InputError> =
+        at_once((0..cores.max(1) as u64).collect(), all).into_iter().collect();
     Ok([alone, together?.concat(), transformed])
 }
 

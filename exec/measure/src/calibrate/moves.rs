@@ -8,15 +8,15 @@ use lockstep_models::profile::{MoveEntry, Profile};
 use lockstep_report::failure::Failure;
 use lockstep_topology::InputError;
 
-use super::bench::{Elsewhere, Gate};
+use super::bench::{Elsewhere, Gate, at_once};
 use super::{TRIALS, interval};
 use crate::quiet::Quiet;
 
 /// Most bytes of a part, and shuffles of it.
-const PART: usize = 64 << 20;
+const PART: usize = 16 << 20;
 const SHUFFLES: usize = 6;
 /// Bytes walked over between shuffles: training leaves nothing of samples in caches.
-const ELSEWHERE: usize = 256 << 20;
+const ELSEWHERE: usize = 64 << 20;
 
 /// Adds to `profile` what packing and unpacking samples of `data` take, if it is not known; returns whether it was
 /// measured.
@@ -53,7 +53,6 @@ fn passes(data: &Dataset, count: usize, cores: usize) -> Result<[Vec<f64>; 2], I
         PackedMoves::new(data, &samples)
     };
     let parts: Vec<PackedMoves<'_>> = (0..cores).map(part).collect::<Result<_, _>>()?;
-    let gate = &gate;
     let one = |mut moves: PackedMoves<'_>| -> Result<[Vec<f64>; 2], InputError> {
         let mut elsewhere = Elsewhere::new(ELSEWHERE);
         let (mut times, mut result) = ([Vec::new(), Vec::new()], Ok(()));
@@ -77,17 +76,9 @@ fn passes(data: &Dataset, count: usize, cores: usize) -> Result<[Vec<f64>; 2], I
         }
         result.map(|()| times)
     };
-    let all: Result<Vec<[Vec<f64>; 2]>, InputError> = std::thread::scope(|scope| {
-        let one = &one;
-        let threads: Vec<_> = parts.into_iter().map(|moves| scope.spawn(move || one(moves))).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    });
     let mut times = [Vec::new(), Vec::new()];
-    for of_core in all? {
-        times.iter_mut().zip(of_core).for_each(|(all, own)| all.extend(own));
+    for of_core in at_once(parts, one) {
+        times.iter_mut().zip(of_core?).for_each(|(all, own)| all.extend(own));
     }
     Ok(times)
 }
