@@ -110,9 +110,12 @@ fn pipes_are_written_into() {
         assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
         // Several writers in turn: the reader stays until the last one closes the pipe.
         let reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).spawn().expect("a reader");
+        // It reads all the time: pages are longer than pipes are deep.
+        let reader = std::thread::spawn(|| reader.wait_with_output());
         let output = run(&folder, &arguments);
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
-        assert!(!reader.wait_with_output().expect("it ends").stdout.is_empty(), "{command}");
+        let read = reader.join().expect("no panic").expect("it ends");
+        assert!(!read.stdout.is_empty(), "{command}");
         assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo(), "{command}");
         fs::remove_file(pipe).unwrap();
     }

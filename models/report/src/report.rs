@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use lockstep_topology::InputError;
 use schemars::JsonSchema;
 use serde::Serialize;
+use terminal_size::{Width, terminal_size_of};
 
 use crate::columns::{Columns, Row};
 use crate::failure::Failure;
@@ -47,10 +48,15 @@ impl<R: Row> Report<R> {
 
     /// The report as text that ends with a newline.
     pub fn render(&self, format: Format) -> String {
+        self.render_within(format, None)
+    }
+
+    /// The same; a table that is wider than `width` characters continues below.
+    fn render_within(&self, format: Format, width: Option<usize>) -> String {
         match format {
             Format::Table => {
-                let mut text =
-                    table::render(&Columns::of(&self.rows).without(R::BELOW), &[R::SETTING, R::OWN_SETTING].concat());
+                let columns = Columns::of(&self.rows).without(R::BELOW);
+                let mut text = table::render(&columns, &[R::SETTING, R::OWN_SETTING].concat(), width);
                 for note in &self.notes {
                     text.push_str(&format!("note: {note}\n"));
                 }
@@ -64,12 +70,13 @@ impl<R: Row> Report<R> {
         }
     }
 
-    /// Prints the report on standard output.
+    /// Prints the report on standard output, on a terminal within its width.
     ///
     /// # Errors
     /// See [`print()`].
     pub fn print(&self, format: Format) -> Result<(), Failure> {
-        print(&self.render(format))
+        let width = terminal_size_of(io::stdout()).map(|(Width(width), _)| width.into());
+        print(&self.render_within(format, width))
     }
 }
 

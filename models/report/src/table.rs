@@ -1,4 +1,5 @@
-//! Prints tables: aligned plain text, figures to four digits; a single row is shown as a list of its fields.
+//! Prints tables: aligned plain text, figures to four digits; a single row is shown as a list of its fields. A table that
+//! is wider than the terminal continues below, in blocks that begin with the columns of settings.
 
 use serde_json::Value;
 
@@ -10,6 +11,8 @@ const DIGITS: i32 = 4;
 const WIDEST: usize = 72;
 /// Names of columns are broken where they are wider than this and than their figures.
 const NARROWEST: usize = 12;
+/// Spaces between columns.
+const GAP: usize = 2;
 /// Hashes are distinguished by their first digits.
 const HASH: usize = 12;
 
@@ -19,12 +22,13 @@ struct Cell {
     number: bool,
 }
 
-/// The text; `setting` names the columns that are printed above the table where all rows agree on them.
-pub(super) fn render(columns: &Columns, setting: &[&str]) -> String {
+/// The text; `setting` names the columns that are printed above the table where all rows agree on them. With `width`,
+/// lines have at most that many characters where columns allow it.
+pub(super) fn render(columns: &Columns, setting: &[&str], width: Option<usize>) -> String {
     match columns.rows.as_slice() {
         [] => "nothing to show\n".to_owned(),
         [only] => list(columns, only),
-        _ => table(columns, setting),
+        _ => table(columns, setting, width),
     }
 }
 
@@ -39,10 +43,11 @@ fn list(columns: &Columns, row: &[Value]) -> String {
 pub fn aligned(names: &[&str], rows: &[Vec<String>]) -> String {
     let cell = |text: &String| Cell { number: text.parse::<f64>().is_ok(), text: text.clone() };
     let column = |index: usize| rows.iter().map(|row| cell(&row[index])).collect();
-    lines(names, &(0..names.len()).map(column).collect::<Vec<Vec<Cell>>>())
+    let cells: Vec<Vec<Cell>> = (0..names.len()).map(column).collect();
+    lines(&std::iter::zip(names.iter().copied(), &cells).collect::<Vec<_>>())
 }
 
-fn table(columns: &Columns, setting: &[&str]) -> String {
+fn table(columns: &Columns, setting: &[&str], width: Option<usize>) -> String {
     let (mut above, mut names, mut cells): (Vec<String>, Vec<&str>, Vec<Vec<Cell>>) = Default::default();
     for (index, name) in columns.names.iter().enumerate() {
         let column = || columns.rows.iter().map(|row| &row[index]);
@@ -62,28 +67,66 @@ fn table(columns: &Columns, setting: &[&str]) -> String {
         cells.push(column().map(cell).map(shorten).collect());
     }
     let mut text = if above.is_empty() { String::new() } else { above.join(", ") + "\n" };
-    text.push_str(&lines(&names, &cells));
+    let all: Vec<Column<'_>> = std::iter::zip(names, &cells).collect();
+    let blocks = blocks(&all, setting, width.unwrap_or(usize::MAX));
+    text.push_str(&blocks.iter().map(|block| lines(block)).collect::<Vec<_>>().join("\n"));
     text
 }
 
+/// A column's name and cells.
+type Column<'a> = (&'a str, &'a Vec<Cell>);
+
+/// The columns in blocks of at most `most` characters a line, each of which begins with the columns of `setting`. A block
+/// has one other column at least.
+fn blocks<'a>(all: &[Column<'a>], setting: &[&str], most: usize) -> Vec<Vec<Column<'a>>> {
+    let gap = |column: &Column<'_>| width(column) + GAP;
+    if all.iter().map(gap).sum::<usize>() <= most.saturating_add(GAP) {
+        return vec![all.to_vec()];
+    }
+    let (keys, others): (Vec<Column<'_>>, Vec<Column<'_>>) = all.iter().partition(|(name, _)| setting.contains(name));
+    let start: usize = keys.iter().map(gap).sum();
+    let mut blocks: Vec<Vec<Column<'_>>> = Vec::new();
+    let mut used = usize::MAX;
+    for column in others {
+        if used.saturating_add(width(&column)) > most {
+            blocks.push(keys.clone());
+            used = start;
+        }
+        used += gap(&column);
+        blocks.last_mut().expect("there is a block").push(column);
+    }
+    blocks
+}
+
+/// Characters of the longest cell.
+fn widest(column: &[Cell]) -> usize {
+    column.iter().map(|cell| cell.text.chars().count()).max().unwrap_or(0)
+}
+
+/// The lines of a column's header.
+fn header<'a>((name, column): &Column<'a>) -> Vec<&'a str> {
+    broken(name, widest(column).max(NARROWEST))
+}
+
+/// Characters of a column.
+fn width(column: &Column<'_>) -> usize {
+    header(column).iter().map(|line| line.chars().count()).max().unwrap_or(0).max(widest(column.1))
+}
+
 /// A header and a line per row of the columns `cells`.
-fn lines<'a>(names: &[&'a str], cells: &[Vec<Cell>]) -> String {
-    let widest = |column: &Vec<Cell>| column.iter().map(|cell| cell.text.chars().count()).max().unwrap_or(0);
-    let headers: Vec<Vec<&str>> =
-        names.iter().zip(cells).map(|(name, column)| broken(name, widest(column).max(NARROWEST))).collect();
-    let width = |(header, column): (&Vec<&str>, &Vec<Cell>)| {
-        header.iter().map(|line| line.chars().count()).max().unwrap_or(0).max(widest(column))
-    };
-    let widths: Vec<usize> = headers.iter().zip(cells).map(width).collect();
+fn lines<'a>(columns: &[Column<'a>]) -> String {
+    let headers: Vec<Vec<&str>> = columns.iter().map(header).collect();
+    let widths: Vec<usize> = columns.iter().map(width).collect();
+    let cells: Vec<&Vec<Cell>> = columns.iter().map(|(_, cells)| *cells).collect();
     let right: Vec<bool> = cells.iter().map(|column| column.iter().any(|cell| cell.number)).collect();
     let line = |texts: Vec<&str>| {
         let padded =
             texts.iter().zip(&widths).zip(&right).map(|((text, width), right)| {
                 if *right { format!("{text:>width$}") } else { format!("{text:width$}") }
             });
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+        padded.collect::<Vec<_>>().join(&" ".repeat(GAP)).trim_end().to_owned() + "\n"
     };
-    let rows = cells.first().map_or(0, Vec::len);
+    let rows = cells.first().map_or(0, |column| column.len());
     let body = (0..rows).map(|row| line(cells.iter().map(|column| column[row].text.as_str()).collect()));
     // Headers are on the row above their figures, however many lines they take.
     let tallest = headers.iter().map(Vec::len).max().unwrap_or(0);
@@ -162,15 +205,32 @@ mod tests {
             vec![Value::from("lenet"), Value::from(1), Value::from("-"), Value::Null],
             vec![Value::from("lenet"), Value::from(16), Value::from("ring"), Value::Null],
         ];
-        let text = render(&columns(rows), &["model"]);
+        let text = render(&columns(rows), &["model"], None);
         assert_eq!(text, "model lenet\nranks  algorithm\n    1  -\n   16  ring\n");
     }
 
     #[test]
     fn one_row_is_a_list() {
         let rows = vec![vec![Value::from("lenet"), Value::from(1), Value::Null, Value::from(0.012_345)]];
-        let text = render(&columns(rows), &["model"]);
+        let text = render(&columns(rows), &["model"], None);
         assert_eq!(text, "model      lenet\nranks      1\ntime_s     0.01235\n");
+    }
+
+    #[test]
+    fn a_wide_table_continues_below() {
+        let row = |ranks: u32| vec![Value::from("lenet"), Value::from(ranks), Value::from("ring"), Value::from(0.5)];
+        let all = columns(vec![row(1), row(16)]);
+        let whole = render(&all, &["model", "ranks"], None);
+        assert_eq!(
+            whole,
+            "model lenet\nranks  algorithm  time_s\n    1  ring       0.5000\n   16  ring       0.5000\n"
+        );
+        assert_eq!(render(&all, &["model", "ranks"], Some(24)), whole, "it fits exactly");
+        let parts =
+            "model lenet\nranks  algorithm\n    1  ring\n   16  ring\n\nranks  time_s\n    1  0.5000\n   16  0.5000\n";
+        for width in [1, 10, 23] {
+            assert_eq!(render(&all, &["model", "ranks"], Some(width)), parts, "{width}");
+        }
     }
 
     #[test]
