@@ -16,7 +16,7 @@ use crate::quiet::Quiet;
 const PART: usize = 16 << 20;
 const SHUFFLES: usize = 6;
 /// Bytes walked over between shuffles: training leaves nothing of samples in caches.
-const ELSEWHERE: usize = 64 << 20;
+const ELSEWHERE: usize = 16 << 20;
 
 /// Adds to `profile` what packing and unpacking samples of `data` take, if it is not known; returns whether it was
 /// measured.
