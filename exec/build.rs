@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 fn main() {
-    let parts = ["src/device/cpu.rs", "src/device/cpu", "src/simd.rs", "src/workspace.rs"].map(Path::new);
+    let parts = ["src/device/cpu.rs", "src/device/cpu", "src/simd.rs", "src/simd", "src/workspace.rs"].map(Path::new);
     parts.iter().for_each(|part| println!("cargo:rerun-if-changed={}", part.display()));
     let mut files: Vec<PathBuf> = parts.into_iter().flat_map(sources).collect();
     files.sort();

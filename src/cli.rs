@@ -145,6 +145,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return finish(Err(usage::explain(&error).into()));
         }
     };
+    if let Err(error) = lockstep_exec::Instructions::requested() {
+        return finish(Err(error.into()));
+    }
     finish(match cli.command {
         Command::Sim(Sim::Predict(command)) => command.run(),
         Command::Sim(Sim::Sweep(command)) => command.run(),

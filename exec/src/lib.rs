@@ -37,8 +37,16 @@ mod whole;
 mod worker;
 mod workspace;
 
-/// The name of the CPU kernels; it changes with their sources and with how they are compiled.
-pub const KERNELS: &str = env!("LOCKSTEP_KERNELS");
+/// The name of the CPU kernels' sources; it changes with their sources and with how they are compiled.
+const KERNELS: &str = env!("LOCKSTEP_KERNELS");
+
+/// The name of the CPU kernels of this process: that of their sources, and the instructions if they are not the widest.
+pub fn kernels() -> String {
+    match Instructions::current() {
+        current if current == Instructions::widest() => KERNELS.to_owned(),
+        narrower => format!("{KERNELS}-{}", narrower.name()),
+    }
+}
 
 pub use arena::Arena;
 pub use error::ExecError;
@@ -54,6 +62,7 @@ pub use room::{check_buffers, check_threads};
 pub use run::run_processes;
 pub use run::{Run, check_run, run};
 pub use setup::{Evaluations, RunOptions};
+pub use simd::Instructions;
 pub use snapshot::{Log, Order, Snapshot};
 pub use stall::{Diagnosis, diagnose};
 pub use state::{Position, State};

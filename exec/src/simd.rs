@@ -1,10 +1,27 @@
-//! Runs loops with the widest vectors of the processor, detected at run time.
+//! Runs loops with the vector instructions of the processor, chosen at run time.
 //!
-//! A plain build targets the oldest x86-64, whose vectors hold four floats. The loops of the CPU's kernels are ordinary
-//! Rust that the compiler vectorises; here they are also compiled for AVX2 and AVX-512. Rust never fuses a
-//! multiplication and an addition by itself, so all versions give the same bits.
+//! A plain build targets the oldest x86-64, whose vectors hold four floats. Most loops of the CPU's kernels are ordinary
+//! Rust that the compiler vectorises; [`wide`] also compiles them for AVX2 and AVX-512. Rust never fuses a
+//! multiplication and an addition by itself, so all versions give the same bits. Loops that must stay in registers are
+//! written over a [`Register`] and called with [`in_registers`].
 
-/// Computes an expression in a function compiled for the widest vectors available. Functions that it calls must be
+#[cfg(target_arch = "x86_64")]
+mod eights;
+mod fours;
+mod instructions;
+mod register;
+#[cfg(target_arch = "x86_64")]
+mod sixteens;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use eights::Eights;
+pub(crate) use fours::Fours;
+pub use instructions::Instructions;
+pub(crate) use register::{Register, in_registers};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use sixteens::Sixteens;
+
+/// Computes an expression in a function compiled for [`Instructions::current`]. Functions that it calls must be
 /// `#[inline(always)]`.
 macro_rules! wide {
     ($work:expr) => {
@@ -16,46 +33,50 @@ macro_rules! wide {
 }
 pub(crate) use wide;
 
-/// Calls `work`, which must be `#[inline(always)]`, in a function compiled for the widest vectors available: see
-/// [`wide`].
+/// Calls `work`, which must be `#[inline(always)]`, in a function compiled for [`Instructions::current`]: see [`wide`].
 #[inline]
 pub(crate) fn in_widest<R>(work: impl FnOnce() -> R) -> R {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if std::arch::is_x86_feature_detected!("avx512f")
-            && std::arch::is_x86_feature_detected!("avx512bw")
-            && std::arch::is_x86_feature_detected!("avx512dq")
-            && std::arch::is_x86_feature_detected!("avx512vl")
-        {
-            // SAFETY: the processor has them.
-            return unsafe { avx512(work) };
-        }
-        if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has it.
-            return unsafe { avx2(work) };
-        }
+    match Instructions::current() {
+        // SAFETY: the processor has them.
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Avx512 => unsafe { avx512(work) },
+        // SAFETY: the processor has them.
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Avx2 => unsafe { avx2(work) },
+        _ => work(),
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+pub(crate) fn avx512<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn avx512<R>(work: impl FnOnce() -> R) -> R {
+#[target_feature(enable = "avx2,fma")]
+pub(crate) fn avx2<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn avx2<R>(work: impl FnOnce() -> R) -> R {
-    work()
+/// `x · factor + addend`, rounded as kernels over registers round it: once where the instructions can, else twice.
+#[cfg(test)]
+pub(crate) fn mul_add(x: f32, factor: f32, addend: f32) -> f32 {
+    let fused = Instructions::current() != Instructions::Portable || cfg!(target_arch = "aarch64");
+    if fused { x.mul_add(factor, addend) } else { x * factor + addend }
 }
 
-/// Whether the processor has registers of sixteen elements with masks (AVX-512).
-pub(crate) fn has_sixteens() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("avx512f") && std::arch::is_x86_feature_detected!("avx512vl");
-    #[cfg(not(target_arch = "x86_64"))]
-    false
+/// The sum of a power of two of elements: the second half is added to the first until one is left.
+#[inline(always)]
+pub(crate) fn sum_in_halves<const N: usize>(mut values: [f32; N]) -> f32 {
+    let mut width = N / 2;
+    while width > 0 {
+        for at in 0..width {
+            values[at] += values[at + width];
+        }
+        width /= 2;
+    }
+    values[0]
 }
 
 /// `destination += source`, element by element.
@@ -104,14 +125,16 @@ pub(crate) fn sum(xs: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     sum_pairs(xs, xs, |x, _| f(x))
 }
 
-/// For sixteen interleaved images: the N sums over `places` of `f(place, image)`, each image's in the order of
-/// [`sum_pairs`].
+/// For N images side by side: the M sums over `places` of `f(place, image)`, each image's in the order of [`sum_pairs`].
 #[inline(always)]
-pub(crate) fn sums_of_sixteen<const N: usize>(places: usize, f: impl Fn(usize, usize) -> [f32; N]) -> [[f32; 16]; N] {
-    let mut lanes = [[[0.0f32; 16]; N]; LANES];
+pub(crate) fn sums_side_by_side<const N: usize, const M: usize>(
+    places: usize,
+    f: impl Fn(usize, usize) -> [f32; M],
+) -> [[f32; N]; M] {
+    let mut lanes = [[[0.0f32; N]; M]; LANES];
     for place in 0..places {
         let lane = &mut lanes[place % LANES];
-        for image in 0..16 {
+        for image in 0..N {
             let values = f(place, image);
             for (lane, value) in lane.iter_mut().zip(values) {
                 lane[image] += value;
@@ -144,10 +167,11 @@ mod tests {
 
     /// Planes shorter and longer than the number of partial sums, with a remainder.
     #[test]
-    fn sums_of_sixteen_planes_are_those_of_each() {
+    fn sums_side_by_side_are_those_of_each_plane() {
         for places in [0, 1, 5, 32, 33, 100] {
             let value = |place: usize, image: usize| ((place * 37 + image * 11) % 23) as f32 / 7.0 - 1.5;
-            let found = sums_of_sixteen(places, |place, image| [value(place, image), value(place, image) * 3.0]);
+            let found =
+                sums_side_by_side::<8, 2>(places, |place, image| [value(place, image), value(place, image) * 3.0]);
             for (image, (once, thrice)) in found[0].iter().zip(found[1]).enumerate() {
                 let plane: Vec<f32> = (0..places).map(|place| value(place, image)).collect();
                 let expected = [sum(&plane, |x| x), sum(&plane, |x| x * 3.0)].map(f32::to_bits);

@@ -3,15 +3,18 @@
 //! Kernels of a rank run one after the other, so all share one workspace, as large as the largest demand. It keeps
 //! whatever an earlier kernel left in it: a kernel must not assume zeros.
 
-/// A cache line of sixteen elements, for example one pixel of sixteen images.
+/// A cache line of sixteen elements.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(64))]
-pub(crate) struct Sixteen<T = f32>(pub(crate) [T; 16]);
+struct CacheLine([f32; LINE]);
+
+/// Elements of a cache line.
+const LINE: usize = 16;
 
 /// Scratch memory in whole cache lines; grows when more is requested.
 #[derive(Debug, Default)]
 pub struct Workspace {
-    lines: Vec<Sixteen>,
+    lines: Vec<CacheLine>,
 }
 
 impl Workspace {
@@ -22,40 +25,34 @@ impl Workspace {
 
     /// Writes `value` everywhere.
     pub(crate) fn fill(&mut self, value: f32) {
-        self.lines.fill(Sixteen([value; 16]));
+        self.lines.fill(CacheLine([value; LINE]));
     }
 
-    /// Pieces with these numbers of lines.
-    pub(crate) fn lines<const N: usize>(&mut self, sizes: [usize; N]) -> [&mut [Sixteen]; N] {
-        let needed = sizes.iter().sum();
+    /// Pieces with these numbers of elements, each aligned to a cache line.
+    pub(crate) fn parts<const P: usize>(&mut self, sizes: [usize; P]) -> [&mut [f32]; P] {
+        let needed = sizes.iter().map(|size| size.div_ceil(LINE)).sum();
         if self.lines.len() < needed {
             // The old contents are not needed, so nothing is copied.
             self.lines = Vec::new();
-            self.lines.resize(needed, Sixteen::default());
+            self.lines.resize(needed, CacheLine::default());
         }
         let mut rest = self.lines.as_mut_slice();
-        sizes.map(|size| rest.split_off_mut(..size).expect("as many lines as all pieces have together"))
+        sizes.map(|size| {
+            let lines = rest.split_off_mut(..size.div_ceil(LINE)).expect("as many lines as all pieces have together");
+            // SAFETY: a cache line is sixteen elements and nothing else, and these have at least `size`.
+            unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size) }
+        })
     }
 
-    /// Pieces with these numbers of elements, each aligned to a line.
-    pub(crate) fn parts<const N: usize>(&mut self, sizes: [usize; N]) -> [&mut [f32]; N] {
-        let mut wanted = sizes.iter();
-        self.lines(sizes.map(|size| size.div_ceil(16))).map(|lines| {
-            let size = wanted.next().copied().unwrap_or(0);
-            &mut flat(lines)[..size]
-        })
+    /// Pieces with these numbers of places of N images, each piece aligned to a cache line.
+    pub(crate) fn lines<const N: usize, const P: usize>(&mut self, sizes: [usize; P]) -> [&mut [[f32; N]]; P] {
+        self.parts(sizes.map(|size| N * size)).map(|part| part.as_chunks_mut().0)
     }
 }
 
 /// Bytes of a workspace with pieces of these numbers of elements.
 pub(crate) fn bytes(pieces: &[usize]) -> usize {
-    pieces.iter().map(|elements| elements.div_ceil(16) * size_of::<Sixteen>()).sum()
-}
-
-/// Lines as a slice of their elements.
-pub(crate) fn flat(lines: &mut [Sixteen]) -> &mut [f32] {
-    // SAFETY: a line is sixteen elements and nothing else.
-    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * 16) }
+    pieces.iter().map(|elements| elements.div_ceil(LINE) * size_of::<CacheLine>()).sum()
 }
 
 #[cfg(test)]

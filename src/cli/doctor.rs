@@ -7,6 +7,7 @@ use std::process::Command;
 
 use clap::Args;
 use lockstep_cuda::{Places, probe};
+use lockstep_exec::Instructions;
 use lockstep_lab::tools;
 use lockstep_measure::job_hosts::job_hosts;
 use lockstep_measure::launch::HAS_MPI;
@@ -73,21 +74,18 @@ fn cores() -> CheckRow {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
 fn simd() -> CheckRow {
-    let cure = "kernels fall back to narrower instructions and are slower; predictions stay right once calibrated";
-    if std::arch::is_x86_feature_detected!("avx512f") {
-        ok("simd", "AVX-512")
-    } else if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
-        ok("simd", "AVX2 with FMA")
-    } else {
-        missing("simd", "no AVX2", cure)
+    let cure = "kernels use narrower instructions and are slower; predictions stay right once calibrated";
+    let name = match Instructions::current() {
+        Instructions::Avx512 => "AVX-512",
+        Instructions::Avx2 => "AVX2 with FMA",
+        Instructions::Portable if cfg!(target_arch = "x86_64") => return missing("simd", "no AVX2", cure),
+        Instructions::Portable => "four elements",
+    };
+    match Instructions::current() < Instructions::widest() {
+        true => ok("simd", format!("{name}, which LOCKSTEP_INSTRUCTIONS names")),
+        false => ok("simd", name),
     }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn simd() -> CheckRow {
-    ok("simd", format!("that of {}", std::env::consts::ARCH))
 }
 
 fn memory() -> CheckRow {

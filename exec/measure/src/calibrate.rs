@@ -72,7 +72,7 @@ pub fn of_host(command: &str, quiet: &mut Quiet, mut note: impl FnMut(&str)) -> 
         cores: cores.count() as u32,
         date: host.date,
         command: command.to_owned(),
-        kernels: lockstep_exec::KERNELS.to_owned(),
+        kernels: lockstep_exec::kernels(),
         pulse_s: quiet.pulse_s(),
         flops_per_core_s,
         memory_bandwidth,

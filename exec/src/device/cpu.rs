@@ -35,15 +35,12 @@ mod chain;
 mod demand;
 mod device;
 mod formula;
-#[cfg(target_arch = "x86_64")]
 mod interleaved;
 mod layout;
 mod layouts;
 mod loss;
 mod matmul;
-#[cfg(target_arch = "x86_64")]
 mod register_tiles;
-#[cfg(target_arch = "x86_64")]
 mod side_by_side;
 mod tail;
 mod team;
@@ -53,13 +50,9 @@ mod tests;
 mod threads;
 mod transpose;
 mod window;
-#[cfg(target_arch = "x86_64")]
 mod winograd;
-#[cfg(target_arch = "x86_64")]
 mod winograd_slopes;
-#[cfg(target_arch = "x86_64")]
 mod winograd_tiles;
-#[cfg(target_arch = "x86_64")]
 mod winograd_weights;
 
 use lockstep_models::{Layer, Shape};
@@ -75,7 +68,7 @@ pub use threads::Threads;
 
 use super::output_of;
 use elementwise::Sum;
-use layout::{Fit, Layout, SIDE_BY_SIDE};
+use layout::{Fit, Layout};
 use pooling::pool_window;
 use tail::Tail;
 

@@ -52,9 +52,10 @@ pub fn difference(profile: &Profile, host: &Host, cores: usize) -> Option<String
     if profile.cores as usize != cores {
         return Some(format!("it is of {} cores, and there are {cores}", profile.cores));
     }
-    if kernels != lockstep_exec::KERNELS || profile.pulse_s.is_none() {
+    let current = lockstep_exec::kernels();
+    if *kernels != current || profile.pulse_s.is_none() {
         let of = if kernels.is_empty() { "unknown kernels" } else { kernels };
-        return Some(format!("it is of {of}, and these are {}", lockstep_exec::KERNELS));
+        return Some(format!("it is of {of}, and these are {current}"));
     }
     None
 }

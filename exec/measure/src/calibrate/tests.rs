@@ -26,7 +26,7 @@ pub(super) fn empty() -> Profile {
         cores: cores as u32,
         date,
         command: "before".to_owned(),
-        kernels: lockstep_exec::KERNELS.to_owned(),
+        kernels: lockstep_exec::kernels(),
         pulse_s: Some(1e-3),
         flops_per_core_s: 1e11,
         memory_bandwidth: 1e10,

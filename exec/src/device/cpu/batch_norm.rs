@@ -1,14 +1,14 @@
 //! Computes batch normalisation (Ioffe & Szegedy 2015, Algorithm 1 and the gradients of §3).
 //!
 //! Each channel's whole batch is processed by one thread, so no sum crosses threads. Sums run in f32 inside a plane and
-//! in f64 over the planes; those of sixteen interleaved planes are the same sums, so the layout changes no bit.
+//! in f64 over the planes; those of interleaved planes are the same sums, so the layout changes no bit.
 
 mod sums;
 
 use lockstep_models::{BatchNorm as Settings, Layer};
 
 use super::elementwise::merge;
-use super::layout::{Fit, Layout, lines};
+use super::layout::{Fit, Layout, for_side_by_side, lines};
 use super::tail::relu;
 use super::threads::{Disjoint, Threads, tile_range};
 use super::{Forward, Gradients, Head, Mode, Wanted, only};
@@ -47,7 +47,7 @@ impl BatchNorm {
     }
 
     /// The parts of `channels` in a tensor of `elements`, in the order of the samples: the channel, and a plane or
-    /// sixteen of them.
+    /// several side by side.
     fn parts(
         &self,
         channels: std::ops::Range<usize>,
@@ -68,7 +68,9 @@ impl BatchNorm {
         match (self.layout, mean) {
             (Layout::Planes, None) => *total += f64::from(sum(xs, |x| x)),
             (Layout::Planes, Some(mean)) => *total += f64::from(sum(xs, |x| (x - mean) * (x - mean))),
-            (Layout::Sixteens, mean) => sums(lines(xs), mean).iter().for_each(|sum| *total += f64::from(*sum)),
+            (Layout::SideBySide, mean) => for_side_by_side!({
+                sums::<N>(lines(xs), mean).iter().for_each(|sum| *total += f64::from(*sum));
+            }),
         }
     }
 }
@@ -172,11 +174,11 @@ impl Head for BatchNorm {
                             let products = sum_pairs(ds, xs, |d, x| before_relu(d, x) * (x - mean));
                             add(products, sum_pairs(ds, xs, before_relu));
                         }
-                        Layout::Sixteens => {
-                            let (ds, xs) = (lines(&of.d_output[part.clone()]), lines(&input[part]));
+                        Layout::SideBySide => for_side_by_side!({
+                            let (ds, xs) = (lines::<N>(&of.d_output[part.clone()]), lines(&input[part]));
                             let [products, sums] = slopes(ds, xs, mean, rectified);
                             products.iter().zip(sums).for_each(|(products, sum)| add(*products, sum));
-                        }
+                        }),
                     }
                 }
             });

@@ -8,8 +8,7 @@
 use lockstep_models::{Conv2d, Layer, Shape};
 
 use super::elementwise::merge;
-#[cfg(target_arch = "x86_64")]
-use super::interleaved::Interleaved;
+use super::interleaved;
 use super::matmul::{Matrix, multiply};
 use super::tail::Tail;
 use super::threads::{Disjoint, Threads, tile_range};
@@ -29,11 +28,8 @@ const SUM_TILE: usize = 8192;
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let Layer::Conv2d(layer) = of.layer else { return None };
     let &Wanted { output, tail, samples, threads, .. } = of;
-    #[cfg(target_arch = "x86_64")]
-    if Interleaved::suits(layer, of.input(), output, samples) {
-        return Some(Box::new(Interleaved::new(layer, of.input(), output, tail, threads)));
-    }
-    Some(Box::new(Convolution::new(layer, of.input(), output, tail, samples, threads)))
+    let interleaved = interleaved::made(layer, of.input(), output, samples, tail.clone(), threads);
+    interleaved.or_else(|| Some(Box::new(Convolution::new(layer, of.input(), output, tail, samples, threads))))
 }
 
 /// A convolution with its tail.

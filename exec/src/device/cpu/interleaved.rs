@@ -1,34 +1,32 @@
-//! Computes 2-d convolutions of sixteen images at a time, interleaved as `[channel, row, column, image]` with the
+//! Computes 2-d convolutions of N images at a time, interleaved as `[channel, row, column, image]` with the
 //! padding's zeros. Products are sums over taps, or, for most 3 × 3 filters, those of [`super::winograd`].
 //!
-//! It is used for batches that fill most of the sixteens; other batches, and large images, use [`super::convolution`].
-//! Sixteens are processed in the order of the batch, and within one a thread processes whole channels, so the sums of a
-//! gradient have one reduction order for any number of threads.
+//! It is used for batches that fill most of the groups of N; other batches, and large images, use
+//! [`super::convolution`]. Groups are processed in the order of the batch, and within one a thread processes whole
+//! channels, so the sums of a gradient have one reduction order for any number of threads.
 
 mod backward;
 mod forward;
 
 use lockstep_models::{Conv2d, Shape};
 
-use super::layout::{Fit, Layout, SIDE_BY_SIDE as IMAGES, lines};
+use super::layout::{Fit, Layout, for_side_by_side, lines, side_by_side};
 use super::register_tiles::{CHANNELS, Offsets};
 use super::side_by_side::spread;
 use super::tail::Tail;
 use super::threads::Threads;
-use super::transpose::side_by_side;
+use super::transpose;
 use super::window::Window;
 use super::winograd::Winograd;
 use super::winograd_weights::WeightGradient;
 use super::{Forward, Gradients, Head};
-use crate::simd::has_sixteens;
-use crate::workspace::Sixteen;
 use crate::workspace::Workspace;
 
-/// Elements of sixteen images' input or output beyond which the caches are too small.
+/// Elements of N images' input or output beyond which the caches are too small.
 const CACHED: usize = 1 << 20;
 
 /// A convolution with its tail.
-pub(crate) struct Interleaved {
+pub(crate) struct Interleaved<const N: usize> {
     window: Window,
     /// Zeros above and below, left and right of an input plane, and its height and width with them; Winograd's products
     /// need none.
@@ -45,29 +43,43 @@ pub(crate) struct Interleaved {
     /// 0, 1, 2 …, as many as a plane before or after the tail has.
     dense: Vec<u32>,
     offsets: Offsets,
-    winograd: Option<(Winograd, WeightGradient)>,
+    winograd: Option<(Winograd<N>, WeightGradient<N>)>,
     /// Layouts of the input and its gradient, and of those after the tail.
     input: Layout,
     output: Layout,
     threads: Threads,
-    /// `[sixteen, out_channels, out_plane]`: the places of maxima, with pooling.
-    best: Vec<Sixteen<u32>>,
+    /// `[group, out_channels, out_plane]`: the places of maxima, with pooling.
+    best: Vec<[u32; N]>,
 }
 
-impl Interleaved {
-    /// Whether this is faster for `layer`: one channel group, sixteens at least two thirds full, images that fit in the
-    /// second-level cache, and a processor with AVX-512.
-    pub(crate) fn suits(layer: &Conv2d, input: Shape, output: Shape, samples: usize) -> bool {
-        let elements = |shape: Shape| super::size(shape) * IMAGES;
-        let filled = 3 * samples >= 2 * samples.next_multiple_of(IMAGES);
-        has_sixteens() && layer.groups == 1 && filled && elements(input).max(elements(output)) <= CACHED
-    }
+/// The head of such a layer, if this is faster for it.
+pub(super) fn made(
+    layer: &Conv2d,
+    input: Shape,
+    output: Shape,
+    samples: usize,
+    tail: Tail,
+    threads: &Threads,
+) -> Option<Box<dyn Head>> {
+    suits(layer, input, output, samples).then(|| -> Box<dyn Head> {
+        for_side_by_side!(Box::new(Interleaved::<N>::new(layer, input, output, tail, threads)))
+    })
+}
 
+/// Whether this is faster for `layer`: one channel group, groups of images at least two thirds full, and images that
+/// fit in the second-level cache.
+pub(super) fn suits(layer: &Conv2d, input: Shape, output: Shape, samples: usize) -> bool {
+    let elements = |shape: Shape| super::size(shape) * side_by_side();
+    let filled = 3 * samples >= 2 * samples.next_multiple_of(side_by_side());
+    layer.groups == 1 && filled && elements(input).max(elements(output)) <= CACHED
+}
+
+impl<const N: usize> Interleaved<N> {
     pub(crate) fn new(layer: &Conv2d, input: Shape, output: Shape, tail: Tail, threads: &Threads) -> Self {
         let window = Window::new([layer.kernel, layer.stride, layer.padding, layer.dilation], input, output);
         let (channels, out_channels) = (input.channels as usize, output.channels as usize);
         let same = Window { kernel: (3, 3), stride: (1, 1), padding: (1, 1), dilation: (1, 1), ..window };
-        let fewer = window == same && Winograd::suits(channels, out_channels, window.output);
+        let fewer = window == same && Winograd::<N>::suits(channels, out_channels, window.output);
         let padding = if fewer { (0, 0) } else { window.padding };
         let padded = (window.input.0 + 2 * padding.0, window.input.1 + 2 * padding.1);
         let at = |channel: usize, y: usize, x: usize| ((channel * padded.0 + y) * padded.1 + x) as u32;
@@ -112,7 +124,7 @@ impl Interleaved {
         (self.channels * self.window.input_size(), self.out_channels * self.out_plane)
     }
 
-    /// Lines of a forward pass's workspace: one sixteen of images, Winograd's products, a thread's scratch (products of
+    /// Lines of a forward pass's workspace: one group of images, Winograd's products, a thread's scratch (products of
     /// a block of channels and a plane after the tail), Winograd's own two.
     fn forward_workspace(&self) -> [usize; 5] {
         let images = self.channels * self.padded.0 * self.padded.1;
@@ -121,13 +133,13 @@ impl Interleaved {
         [images, outputs, self.threads.count() * self.per_worker(), filters, tiles]
     }
 
-    /// Lines of a backward pass's workspace: one sixteen of images, its gradient, the gradient before the tail (whole
+    /// Lines of a backward pass's workspace: one group of images, its gradient, the gradient before the tail (whole
     /// blocks of channels), the threads' scratch, the gradient of all parameters, Winograd's own: filters, tiles, sums.
     pub(crate) fn workspace(&self) -> [usize; 8] {
         let [images, _, per_workers, filters, tiles] = self.forward_workspace();
         let d_products = self.out_channels.next_multiple_of(CHANNELS) * self.d_plane();
         let [sums, blocks] = self.winograd.as_ref().map_or([0; 2], |(_, weights)| weights.workspace());
-        let gradient = self.parameters().div_ceil(IMAGES);
+        let gradient = self.parameters().div_ceil(N);
         [images, images, d_products, per_workers, gradient, filters, tiles.max(blocks), sums]
     }
 
@@ -144,32 +156,32 @@ impl Interleaved {
         self.out_channels * (self.offsets.depth() + usize::from(self.bias))
     }
 
-    /// Up to sixteen interleaved images, with zeros for missing images and around them: built in `side` unless the
+    /// Up to N interleaved images, with zeros for missing images and around them: built in `side` unless the
     /// input is interleaved already.
-    fn images<'a>(&self, input: &'a [f32], side: &'a mut [Sixteen]) -> &'a [Sixteen] {
-        if (self.input, self.padding) == (Layout::Sixteens, (0, 0)) {
+    fn images<'a>(&self, input: &'a [f32], side: &'a mut [[f32; N]]) -> &'a [[f32; N]] {
+        if (self.input, self.padding) == (Layout::SideBySide, (0, 0)) {
             return lines(input);
         }
         self.interleave(input, side);
         side
     }
 
-    fn interleave(&self, input: &[f32], images: &mut [Sixteen]) {
+    fn interleave(&self, input: &[f32], images: &mut [[f32; N]]) {
         let (in_size, in_plane) = (self.sizes().0, self.window.input_size());
         let plane = self.padded.0 * self.padded.1;
         self.threads.each_chunk(images, plane, |_, range, target| {
             let channel = range.start / plane;
             self.clear_border(target);
             match self.input {
-                Layout::Planes => side_by_side(input, in_size, channel * in_plane, &self.inside, target),
-                Layout::Sixteens => spread(&lines(input)[channel * in_plane..][..in_plane], &self.inside, target),
+                Layout::Planes => transpose::side_by_side(input, in_size, channel * in_plane, &self.inside, target),
+                Layout::SideBySide => spread(&lines(input)[channel * in_plane..][..in_plane], &self.inside, target),
             }
         });
     }
 
     /// Zeros around a padded plane.
-    fn clear_border(&self, plane: &mut [Sixteen]) {
-        let (padding, input, zero) = (self.padding, self.window.input, Sixteen([0.0; IMAGES]));
+    fn clear_border(&self, plane: &mut [[f32; N]]) {
+        let (padding, input, zero) = (self.padding, self.window.input, [0.0; N]);
         if padding == (0, 0) {
             return;
         }
@@ -185,17 +197,17 @@ impl Interleaved {
     }
 }
 
-impl Head for Interleaved {
+impl<const N: usize> Head for Interleaved<N> {
     fn forward(&mut self, of: Forward<'_>, workspace: &mut Workspace) {
-        self.forward_sixteens(of.inputs[0], of.parameters, of.output, workspace);
+        self.forward_side_by_side(of.inputs[0], of.parameters, of.output, workspace);
     }
 
     fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
-        self.backward_sixteens(of, workspace);
+        self.backward_side_by_side(of, workspace);
     }
 
     fn workspace_bytes(&self, _: usize) -> usize {
-        self.workspace().iter().sum::<usize>() * size_of::<Sixteen>()
+        self.workspace().iter().sum::<usize>() * size_of::<[f32; N]>()
     }
 
     fn fit(&self) -> Fit {

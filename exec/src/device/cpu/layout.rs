@@ -1,13 +1,32 @@
-//! Defines the memory layouts of a tensor of samples: sample by sample, or sixteen samples interleaved.
+//! Defines the memory layouts of a tensor of samples: sample by sample, or a register's width of samples interleaved.
 //!
-//! Convolutions of whole sixteens process sixteen images at once ([`super::interleaved`]). Where the neighbouring
+//! Convolutions process as many images at once ([`super::interleaved`]). Where the neighbouring
 //! kernels can too, the tensors between them stay interleaved and are not transposed. Every result is the same to the
 //! bit either way.
 
-use crate::workspace::Sixteen;
+use crate::simd::Instructions;
 
-/// Number of interleaved samples.
-pub(crate) const SIDE_BY_SIDE: usize = 16;
+/// Number of interleaved samples: those of a register of AVX-512, or of AVX2. Narrower registers take parts.
+pub(crate) fn side_by_side() -> usize {
+    if Instructions::current() == Instructions::Avx512 { 16 } else { 8 }
+}
+
+/// Evaluates an expression with the constant N equal to [`side_by_side`].
+macro_rules! for_side_by_side {
+    ($work:expr) => {
+        match $crate::device::cpu::layout::side_by_side() {
+            16 => {
+                const N: usize = 16;
+                $work
+            }
+            _ => {
+                const N: usize = 8;
+                $work
+            }
+        }
+    };
+}
+pub(super) use for_side_by_side;
 
 /// The order of the elements of a tensor `[samples, channels, place]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -15,8 +34,8 @@ pub(crate) enum Layout {
     /// In this order.
     #[default]
     Planes,
-    /// `[sixteen, channels, place, sample of the sixteen]`, for a multiple of sixteen samples.
-    Sixteens,
+    /// `[group, channels, place, sample of the group]`, for whole groups of [`side_by_side`] samples.
+    SideBySide,
 }
 
 /// The layouts that a kernel accepts for its inputs and output; gradients have the layout of their tensor.
@@ -37,19 +56,18 @@ impl Layout {
     pub(crate) fn samples(self) -> usize {
         match self {
             Layout::Planes => 1,
-            Layout::Sixteens => SIDE_BY_SIDE,
+            Layout::SideBySide => side_by_side(),
         }
     }
 }
 
-/// Elements as lines.
+/// Elements as places of N images side by side.
 ///
 /// # Panics
-/// When they are not whole lines: the memory plan aligns every tensor to a line.
-pub(crate) fn lines(elements: &[f32]) -> &[Sixteen] {
-    // SAFETY: a line is sixteen elements and nothing else, and the prefix and suffix are the unaligned elements.
-    let (before, lines, behind) = unsafe { elements.align_to::<Sixteen>() };
-    assert!(before.is_empty() && behind.is_empty(), "a tensor in sixteens is whole lines");
+/// When they are not whole places.
+pub(crate) fn lines<const N: usize>(elements: &[f32]) -> &[[f32; N]] {
+    let (lines, rest) = elements.as_chunks();
+    assert!(rest.is_empty(), "a tensor side by side is whole places");
     lines
 }
 
@@ -57,9 +75,8 @@ pub(crate) fn lines(elements: &[f32]) -> &[Sixteen] {
 ///
 /// # Panics
 /// As [`lines`].
-pub(crate) fn lines_mut(elements: &mut [f32]) -> &mut [Sixteen] {
-    // SAFETY: as above.
-    let (before, lines, behind) = unsafe { elements.align_to_mut::<Sixteen>() };
-    assert!(before.is_empty() && behind.is_empty(), "a tensor in sixteens is whole lines");
+pub(crate) fn lines_mut<const N: usize>(elements: &mut [f32]) -> &mut [[f32; N]] {
+    let (lines, rest) = elements.as_chunks_mut();
+    assert!(rest.is_empty(), "a tensor side by side is whole places");
     lines
 }

@@ -1,10 +1,11 @@
-//! Decides which of a rank's tensors interleave sixteen samples, so that the kernels on both sides need not transpose
+//! Decides which of a rank's tensors interleave samples, so that the kernels on both sides need not transpose
 //! them.
 
 use lockstep_models::{Area, LayerId, Op, Program, Role};
 
 use super::chain::{Chain, Work};
-use super::{Fit, Layout, SIDE_BY_SIDE};
+use super::layout::side_by_side;
+use super::{Fit, Layout};
 
 /// The layouts that a chain accepts for its tensors.
 struct Demand {
@@ -15,16 +16,16 @@ struct Demand {
 
 /// Sets the layouts of all kernels: interleaved wherever every kernel that touches a tensor supports it.
 ///
-/// Everything stays in planes where a batch is not whole sixteens, and in roles that copy rows of activations between
+/// Everything stays in planes where a batch is not whole groups of side-by-side samples, and in roles that copy rows of activations between
 /// samples.
 pub(super) fn lay(program: &Program, role: &Role, chains: &mut [Chain]) {
     let moves = |area: &Area| !matches!(area, Area::Buffer(_));
     let whole = role.tasks.iter().all(|task| match &task.op {
         Op::Copy(copies) => ![copies.first().from, copies.first().to].iter().any(moves),
-        Op::Compute { samples, .. } | Op::Load { samples, .. } => (*samples as usize).is_multiple_of(SIDE_BY_SIDE),
+        Op::Compute { samples, .. } | Op::Load { samples, .. } => (*samples as usize).is_multiple_of(side_by_side()),
         _ => true,
     });
-    let best = if whole { Layout::Sixteens } else { Layout::Planes };
+    let best = if whole { Layout::SideBySide } else { Layout::Planes };
     let mut found = vec![best; program.model.layers().len()];
     // The samples are loaded in planes.
     found[0] = Layout::Planes;
@@ -87,7 +88,7 @@ mod tests {
                 demand(&fifth, 6, Fit::Planes),
             ]
         };
-        let (p, s) = (Layout::Planes, Layout::Sixteens);
+        let (p, s) = (Layout::Planes, Layout::SideBySide);
         for (branch_fit, behind, expected) in [
             (Fit::Free, Fit::PlanesBehind, [p, s, s, s, s, p, p]),
             (Fit::Free, Fit::Free, [p, s, s, s, s, p, p]),

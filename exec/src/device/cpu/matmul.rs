@@ -3,8 +3,14 @@
 //! `gemm-f32` chooses its blocks from the sizes and the processor's caches, so equal sizes give equal bits; for several
 //! threads, callers cut the product into fixed tiles.
 
+use std::sync::OnceLock;
+
 use gemm_common::Parallelism;
+use gemm_common::gemm::gemm_basic_generic;
+use gemm_common::simd::MixedSimd;
 use gemm_f32::gemm::f32::get_gemm_fn;
+
+use crate::simd::Instructions;
 
 /// A matrix inside a slice: its first element's place and the distances between rows and between columns.
 #[derive(Clone, Copy)]
@@ -61,7 +67,7 @@ pub(crate) fn multiply(
     let (column, row) = if transposed { (stride, 1) } else { (1, stride) };
     // SAFETY: the three matrices lie inside their slices as just asserted, and `product` is borrowed exclusively.
     unsafe {
-        get_gemm_fn()(
+        product_function()(
             m,
             n,
             k,
@@ -83,4 +89,104 @@ pub(crate) fn multiply(
             Parallelism::None,
         );
     }
+}
+
+/// The library's product of `(m, n, k)`, `dst` with its strides, whether it is read, two factors with their strides,
+/// two factors of scale, three conjugations and the threads.
+type Product = unsafe fn(
+    usize,
+    usize,
+    usize,
+    *mut f32,
+    isize,
+    isize,
+    bool,
+    *const f32,
+    isize,
+    isize,
+    *const f32,
+    isize,
+    isize,
+    f32,
+    f32,
+    bool,
+    bool,
+    bool,
+    Parallelism,
+);
+
+/// Defines a [`Product`] with the microkernels of one set of instructions, of `$width` elements.
+macro_rules! product_with {
+    ($name:ident, $kernels:ident, $simd:ident, $width:literal) => {
+        #[allow(clippy::too_many_arguments)] // as in the library
+        unsafe fn $name(
+            m: usize,
+            n: usize,
+            k: usize,
+            dst: *mut f32,
+            dst_cs: isize,
+            dst_rs: isize,
+            read_dst: bool,
+            lhs: *const f32,
+            lhs_cs: isize,
+            lhs_rs: isize,
+            rhs: *const f32,
+            rhs_cs: isize,
+            rhs_rs: isize,
+            alpha: f32,
+            beta: f32,
+            conj_dst: bool,
+            conj_lhs: bool,
+            conj_rhs: bool,
+            parallelism: Parallelism,
+        ) {
+            use gemm_f32::microkernel::$kernels::f32::{H_M, H_N, H_UKR, MR_DIV_N, NR, UKR};
+            let simd = <gemm_common::simd::$simd as MixedSimd<f32, f32, f32, f32>>::try_new();
+            let simd = simd.expect("instructions are chosen among those of the processor");
+            // SAFETY: as the caller promises.
+            unsafe {
+                gemm_basic_generic::<_, f32, $width, { MR_DIV_N * $width }, NR, MR_DIV_N, H_M, H_N>(
+                    simd,
+                    m,
+                    n,
+                    k,
+                    dst,
+                    dst_cs,
+                    dst_rs,
+                    read_dst,
+                    lhs,
+                    lhs_cs,
+                    lhs_rs,
+                    rhs,
+                    rhs_cs,
+                    rhs_rs,
+                    alpha,
+                    beta,
+                    conj_dst,
+                    conj_lhs,
+                    conj_rhs,
+                    |a, b, c| a * b + c,
+                    &UKR,
+                    &H_UKR,
+                    false,
+                    parallelism,
+                );
+            }
+        }
+    };
+}
+
+product_with!(portable, scalar, Scalar, 1);
+#[cfg(target_arch = "x86_64")]
+product_with!(avx2, fma, V3, 8);
+
+/// The library's choice, or narrower instructions where [`Instructions::current`] is.
+fn product_function() -> Product {
+    static CHOSEN: OnceLock<Product> = OnceLock::new();
+    *CHOSEN.get_or_init(|| match Instructions::current() {
+        current if current == Instructions::widest() => get_gemm_fn(),
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Avx2 => avx2,
+        _ => portable,
+    })
 }

@@ -1,4 +1,4 @@
-//! Computes maximum, average and global pooling, plane by plane; means also of sixteen interleaved planes, with the
+//! Computes maximum, average and global pooling, plane by plane; means also of interleaved planes, with the
 //! same bits.
 
 mod means;
@@ -6,7 +6,7 @@ mod means;
 use lockstep_models::{Layer, Pool2d, PoolKind, Shape};
 
 use super::elementwise::merge;
-use super::layout::{Fit, Layout};
+use super::layout::{Fit, Layout, for_side_by_side, side_by_side};
 use super::tail::{Tail, max_forward};
 use super::threads::{Disjoint, Threads};
 use super::window::Window;
@@ -62,15 +62,16 @@ pub(crate) fn pool_window(layer: &Pool2d, input: Shape, output: Shape) -> Window
 }
 
 impl Pooling {
-    /// Whether it supports sixteen interleaved planes.
-    pub(crate) fn takes_sixteens(&self) -> bool {
+    /// Whether it supports interleaved planes.
+    pub(crate) fn takes_side_by_side(&self) -> bool {
         self.kind != Kind::Max
     }
 
-    /// Elements of a pass's workspace: per thread an input plane of gradients, or sixteen with sixteen of the output.
+    /// Elements of a pass's workspace: per thread an input plane of gradients, or a group of them with one of the output.
     pub(crate) fn workspace(&self) -> [usize; 1] {
         let (in_plane, out_plane) = (self.window.input_size(), self.window.output_size());
-        [self.threads.count() * if self.takes_sixteens() { 16 * (in_plane + out_plane) } else { in_plane }]
+        [self.threads.count()
+            * if self.takes_side_by_side() { side_by_side() * (in_plane + out_plane) } else { in_plane }]
     }
 
     /// Planes of one tile.
@@ -82,8 +83,8 @@ impl Pooling {
 impl Head for Pooling {
     fn forward(&mut self, of: Forward<'_>, workspace: &mut Workspace) {
         let (input, output) = (of.inputs[0], of.output);
-        if self.layout == Layout::Sixteens {
-            return self.forward_sixteens(input, output, workspace);
+        if self.layout == Layout::SideBySide {
+            return for_side_by_side!(self.forward_side_by_side::<N>(input, output, workspace));
         }
         let (window, kind, tile_planes) = (self.window, self.kind, self.planes());
         let (in_plane, out_plane) = (window.input_size(), window.output_size());
@@ -108,8 +109,8 @@ impl Head for Pooling {
 
     fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let Some((d_input, accumulate)) = only(of.d_inputs) else { return };
-        if self.layout == Layout::Sixteens {
-            return self.backward_sixteens(of.d_output, d_input, accumulate, workspace);
+        if self.layout == Layout::SideBySide {
+            return for_side_by_side!(self.backward_side_by_side::<N>(of.d_output, d_input, accumulate, workspace));
         }
         let (window, kind, tile_planes) = (self.window, self.kind, self.planes());
         let (in_plane, out_plane) = (window.input_size(), window.output_size());
@@ -137,12 +138,12 @@ impl Head for Pooling {
     }
 
     fn fit(&self) -> Fit {
-        if self.takes_sixteens() { Fit::PlanesBehind } else { Fit::Planes }
+        if self.takes_side_by_side() { Fit::PlanesBehind } else { Fit::Planes }
     }
 
     fn lay(&mut self, input: Layout, output: Layout) {
         assert!(
-            output == Layout::Planes && (self.takes_sixteens() || input == Layout::Planes),
+            output == Layout::Planes && (self.takes_side_by_side() || input == Layout::Planes),
             "the output lies in planes"
         );
         self.layout = input;

@@ -1,22 +1,21 @@
-//! Applies the chain's tail to sixteen interleaved images.
+//! Applies the chain's tail to N images side by side.
 //!
-//! A pooling window's elements are whole registers here, so a maximum over sixteen images costs as much as one over a
+//! A pooling window's elements are whole registers here, so a maximum over N images costs as much as one over a
 //! single plane.
 
 use super::tail::{Tail, relu};
 use super::window::Window;
 use crate::simd::sum;
-use crate::workspace::Sixteen;
 
-/// [`Tail::forward`] for sixteen planes: in place, or from `products` to `pooled`; returns where the result is.
+/// [`Tail::forward`] for N planes: in place, or from `products` to `pooled`; returns where the result is.
 #[inline(always)]
-pub(crate) fn after_products<'a>(
+pub(crate) fn after_products<'a, const N: usize>(
     tail: &Tail,
-    products: &'a mut [Sixteen],
+    products: &'a mut [[f32; N]],
     bias: Option<f32>,
-    pooled: &'a mut [Sixteen],
-    best: &mut [Sixteen<u32>],
-) -> &'a [Sixteen] {
+    pooled: &'a mut [[f32; N]],
+    best: &mut [[u32; N]],
+) -> &'a [[f32; N]] {
     let output = match &tail.pool {
         Some(window) => {
             maxima(window, products, bias.unwrap_or(0.0), pooled, best);
@@ -24,13 +23,13 @@ pub(crate) fn after_products<'a>(
         }
         None => {
             if let Some(bias) = bias {
-                products.iter_mut().for_each(|output| output.0 = output.0.map(|x| x + bias));
+                products.iter_mut().for_each(|output| *output = output.map(|x| x + bias));
             }
             products
         }
     };
     if tail.relu {
-        output.iter_mut().for_each(|output| output.0 = output.0.map(relu));
+        output.iter_mut().for_each(|output| *output = output.map(relu));
     }
     output
 }
@@ -50,34 +49,44 @@ fn places(window: &Window, y: usize, x: usize) -> impl Iterator<Item = usize> {
 }
 
 #[inline(always)]
-fn maxima(window: &Window, plane: &[Sixteen], bias: f32, output: &mut [Sixteen], best: &mut [Sixteen<u32>]) {
+fn maxima<const N: usize>(
+    window: &Window,
+    plane: &[[f32; N]],
+    bias: f32,
+    output: &mut [[f32; N]],
+    best: &mut [[u32; N]],
+) {
     for (at, (output, best)) in output.iter_mut().zip(best).enumerate() {
         let mut places = places(window, at / window.output.1, at % window.output.1);
         let (mut largest, mut where_) = match places.next() {
-            Some(place) => (plane[place].0.map(|x| x + bias), [place as u32; 16]),
-            None => ([f32::NEG_INFINITY; 16], [0; 16]),
+            Some(place) => (plane[place].map(|x| x + bias), [place as u32; N]),
+            None => ([f32::NEG_INFINITY; N], [0; N]),
         };
         for place in places {
-            for image in 0..16 {
-                let candidate = plane[place].0[image] + bias;
+            for image in 0..N {
+                let candidate = plane[place][image] + bias;
                 let larger = candidate > largest[image];
                 largest[image] = if larger { candidate } else { largest[image] };
                 where_[image] = if larger { place as u32 } else { where_[image] };
             }
         }
-        (output.0, best.0) = (largest, where_);
+        (*output, *best) = (largest, where_);
     }
 }
 
-/// Adds the gradients of sixteen pooled planes at the places of the maxima, 0 elsewhere.
+/// Adds the gradients of N pooled planes at the places of the maxima, 0 elsewhere.
 #[inline(always)]
-pub(crate) fn to_maxima(window: &Window, d_output: &[Sixteen], best: &[Sixteen<u32>], d_plane: &mut [Sixteen]) {
-    d_plane.fill(Sixteen([0.0; 16]));
+pub(crate) fn to_maxima<const N: usize>(
+    window: &Window,
+    d_output: &[[f32; N]],
+    best: &[[u32; N]],
+    d_plane: &mut [[f32; N]],
+) {
+    d_plane.fill([0.0; N]);
     for (at, (d, best)) in d_output.iter().zip(best).enumerate() {
-        let (d, best) = (d.0, best.0);
         for place in places(window, at / window.output.1, at % window.output.1) {
-            let target = &mut d_plane[place].0;
-            for image in 0..16 {
+            let target = &mut d_plane[place];
+            for image in 0..N {
                 let hit = if best[image] == place as u32 { d[image] } else { 0.0 };
                 target[image] += hit;
             }
@@ -86,7 +95,7 @@ pub(crate) fn to_maxima(window: &Window, d_output: &[Sixteen], best: &[Sixteen<u
 }
 
 /// `target[places[p]] = plane[p]`.
-pub(crate) fn spread(plane: &[Sixteen], places: &[u32], target: &mut [Sixteen]) {
+pub(crate) fn spread<const N: usize>(plane: &[[f32; N]], places: &[u32], target: &mut [[f32; N]]) {
     for (value, place) in plane.iter().zip(places) {
         target[*place as usize] = *value;
     }
@@ -94,31 +103,29 @@ pub(crate) fn spread(plane: &[Sixteen], places: &[u32], target: &mut [Sixteen]) 
 
 /// `target[p] = plane[places[p]]`, or adds it when `accumulate`.
 #[inline(always)]
-pub(crate) fn collect(plane: &[Sixteen], places: &[u32], accumulate: bool, target: &mut [Sixteen]) {
+pub(crate) fn collect<const N: usize>(plane: &[[f32; N]], places: &[u32], accumulate: bool, target: &mut [[f32; N]]) {
     for (target, place) in target.iter_mut().zip(places) {
-        let value = plane[*place as usize].0;
+        let value = plane[*place as usize];
         if accumulate {
-            target.0.iter_mut().zip(value).for_each(|(t, v)| *t += v);
+            target.iter_mut().zip(value).for_each(|(t, v)| *t += v);
         } else {
-            target.0 = value;
+            *target = value;
         }
     }
 }
 
 /// `target = d` where the rectified `y` is positive, else 0.
 #[inline(always)]
-pub(crate) fn masked(d: &[Sixteen], y: &[Sixteen], target: &mut [Sixteen]) {
+pub(crate) fn masked<const N: usize>(d: &[[f32; N]], y: &[[f32; N]], target: &mut [[f32; N]]) {
     for ((target, d), y) in target.iter_mut().zip(d).zip(y) {
-        for image in 0..16 {
-            target.0[image] = if y.0[image] <= 0.0 { 0.0 } else { d.0[image] };
+        for image in 0..N {
+            target[image] = if y[image] <= 0.0 { 0.0 } else { d[image] };
         }
     }
 }
 
 /// The sum over places and images.
 #[inline(always)]
-pub(crate) fn total(plane: &[Sixteen]) -> f32 {
-    // SAFETY: a `Sixteen` is sixteen floats without padding.
-    let flat = unsafe { std::slice::from_raw_parts(plane.as_ptr().cast::<f32>(), plane.len() * 16) };
-    sum(flat, |x| x)
+pub(crate) fn total<const N: usize>(plane: &[[f32; N]]) -> f32 {
+    sum(plane.as_flattened(), |x| x)
 }

@@ -1,9 +1,9 @@
-//! Computes 3 × 3 convolutions of stride 1 over sixteen images with fewer products: 16 for four outputs of a channel
+//! Computes 3 × 3 convolutions of stride 1 over N images side by side with fewer products: 16 for four outputs of a channel
 //! pair in place of 36 (F(2 × 2, 3 × 3) of Lavin and Gray 2016, §4.1).
 //!
 //! Tiles of 4 × 4 inputs become V = Bᵀ d B, filters U = G g Gᵀ; each of the sixteen places of a tile is then a product
-//! of matrices over channels, M = U V, and Y = Aᵀ M A holds 2 × 2 outputs. Sixteen images fill a register, so the
-//! transforms are additions of whole registers. The gradient of the images is the same convolution with rotated
+//! of matrices over channels, M = U V, and Y = Aᵀ M A holds 2 × 2 outputs. The images fill registers, so the transforms
+//! are additions of whole registers. The gradient of the images is the same convolution with rotated
 //! filters.
 
 use std::array::from_fn;
@@ -11,13 +11,12 @@ use std::array::from_fn;
 use super::register_tiles::{CHANNELS, PLACES};
 use super::threads::{Disjoint, Threads, tile_range};
 use super::winograd_tiles::{POSITIONS, Tile, multiply, prefetch, prefetch_inputs, transform_input, transform_output};
-use crate::workspace::Sixteen;
 
 /// Number of blocks of tiles below which output channels are divided among threads too, to keep them busy.
 const FEW_BLOCKS: usize = 8;
 
 /// Convolutions of planes of one size, with one zero all around, to planes of that size.
-pub(crate) struct Winograd {
+pub(crate) struct Winograd<const N: usize> {
     /// Height and width of an output plane, both even.
     size: (usize, usize),
     /// The larger number of channels on either side.
@@ -36,7 +35,7 @@ pub(crate) enum Direction {
     Backward,
 }
 
-impl Winograd {
+impl<const N: usize> Winograd<N> {
     /// Whether a layer with these channels and planes suits it: whole tiles, whole blocks of channels, and enough of
     /// them to pay for the transforms.
     pub(crate) fn suits(channels: usize, out_channels: usize, size: (usize, usize)) -> bool {
@@ -44,7 +43,7 @@ impl Winograd {
         channels_suit(channels) && channels_suit(out_channels) && size.0.is_multiple_of(2) && size.1.is_multiple_of(2)
     }
 
-    pub(crate) fn new(channels: usize, out_channels: usize, size: (usize, usize), threads: &Threads) -> Winograd {
+    pub(crate) fn new(channels: usize, out_channels: usize, size: (usize, usize), threads: &Threads) -> Self {
         let most_channels = channels.max(out_channels);
         Winograd { size, most_channels, pairs: channels * out_channels, threads: threads.clone() }
     }
@@ -52,7 +51,7 @@ impl Winograd {
     /// Lines of its workspace: transformed filters, and the threads' scratch: a block of transformed tiles and one of
     /// their products each.
     pub(crate) fn workspace(&self) -> [usize; 2] {
-        [POSITIONS * filter_step(self.pairs) / 16, self.threads.count() * 2 * POSITIONS * tile_step(self.most_channels)]
+        [POSITIONS * filter_step(self.pairs) / N, self.threads.count() * 2 * POSITIONS * tile_step(self.most_channels)]
     }
 
     /// Transforms the filters `[out_channels, channels, 3, 3]` of the convolutions that follow.
@@ -81,10 +80,10 @@ impl Winograd {
     /// filters; backward the two sides change places.
     pub(crate) fn convolve(
         &self,
-        images: &[Sixteen],
+        images: &[[f32; N]],
         filters: &[f32],
-        output: &mut [Sixteen],
-        scratch: &mut [Sixteen],
+        output: &mut [[f32; N]],
+        scratch: &mut [[f32; N]],
     ) {
         let plane = self.size.0 * self.size.1;
         let (channels, out_channels) = (images.len() / plane, output.len() / plane);
@@ -163,13 +162,13 @@ struct Block {
 
 impl Block {
     /// Computes `products[position][out][tile]` of the block, through `inputs[position][channel][tile]`.
-    fn products(
+    fn products<const N: usize>(
         &self,
-        images: &[Sixteen],
+        images: &[[f32; N]],
         filters: &[f32],
         out_channels: usize,
-        inputs: &mut [Sixteen],
-        products: &mut [Sixteen],
+        inputs: &mut [[f32; N]],
+        products: &mut [[f32; N]],
     ) {
         let (in_step, out_step) = (tile_step(self.channels), tile_step(self.outs.len()));
         for (channel, plane) in images.chunks_exact(self.tiles[0].plane()).enumerate() {
@@ -194,13 +193,13 @@ impl Block {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::layout::for_side_by_side;
     use super::*;
-    use crate::simd::has_sixteens;
-    use crate::workspace::{Workspace, flat};
+    use crate::workspace::Workspace;
 
     /// Y by the definition.
-    fn by_definition(
-        images: &[Sixteen],
+    fn by_definition<const N: usize>(
+        images: &[[f32; N]],
         weights: &[f32],
         channels: usize,
         (height, width): (usize, usize),
@@ -208,12 +207,12 @@ mod tests {
         let (outs, plane) = (weights.len() / 9 / channels, height * width);
         let places = (0..outs).flat_map(|o| (0..height * width).map(move |p| (o, p / width, p % width)));
         let sum = |(o, y, x): (usize, usize, usize)| {
-            from_fn::<f32, 16, _>(|image| {
+            from_fn::<f32, N, _>(|image| {
                 let taps =
                     (0..channels * 9).map(|k| (k / 9, (y + k % 9 / 3).wrapping_sub(1), (x + k % 3).wrapping_sub(1)));
                 let inside = |y: usize, x: usize| y < height && x < width;
                 let values =
-                    taps.map(|(c, y, x)| if inside(y, x) { images[c * plane + y * width + x].0[image] } else { 0.0 });
+                    taps.map(|(c, y, x)| if inside(y, x) { images[c * plane + y * width + x][image] } else { 0.0 });
                 values.zip(&weights[o * channels * 9..]).map(|(x, w)| x * w).sum()
             })
         };
@@ -227,42 +226,40 @@ mod tests {
         /// numbers, and the gradient is that of ⟨d, W x⟩.
         #[test]
         fn is_the_convolution(c in 2..5usize, o in 2..7usize, h in 1..5usize, w in 1..8usize, count in 1..3usize) {
-            if !has_sixteens() {
-                eprintln!("left out: this processor has no AVX-512");
-                return Ok(());
-            }
-            let (channels, outs, size) = (4 * c, 4 * o, (2 * h, 2 * w));
-            let plane = size.0 * size.1;
-            prop_assert!(Winograd::suits(channels, outs, size));
-            let number = |at: usize| ((at * 37) % 11) as f32 - 5.0;
-            let planes = |channels: usize, shift: usize| -> Vec<Sixteen> {
-                let one = |at: usize| from_fn(|image| number(16 * at + image + shift));
-                (0..channels * plane).map(|at| Sixteen(one(at))).collect()
-            };
-            let weights: Vec<f32> = (0..outs * channels * 9).map(|at| 4.0 * number(at * 5 + at / 9)).collect();
-            let threads = Threads::new(count).expect("a few threads");
-            let winograd = Winograd::new(channels, outs, size, &threads);
-            let mut workspace = Workspace::default();
-            let [filters, scratch] = workspace.lines(winograd.workspace());
-            let filters = flat(filters);
-            let flat = |of: &[Sixteen]| of.iter().flat_map(|one| one.0).collect::<Vec<f32>>();
+            for_side_by_side!({
+                let (channels, outs, size) = (4 * c, 4 * o, (2 * h, 2 * w));
+                let plane = size.0 * size.1;
+                prop_assert!(Winograd::<N>::suits(channels, outs, size));
+                let number = |at: usize| ((at * 37) % 11) as f32 - 5.0;
+                let planes = |channels: usize, shift: usize| -> Vec<[f32; N]> {
+                    let one = |at: usize| from_fn(|image| number(N * at + image + shift));
+                    (0..channels * plane).map(one).collect()
+                };
+                let weights: Vec<f32> = (0..outs * channels * 9).map(|at| 4.0 * number(at * 5 + at / 9)).collect();
+                let threads = Threads::new(count).expect("a few threads");
+                let winograd = Winograd::<N>::new(channels, outs, size, &threads);
+                let mut workspace = Workspace::default();
+                let [filters, scratch] = workspace.lines(winograd.workspace());
+                let filters = filters.as_flattened_mut();
+                let flat = |of: &[[f32; N]]| of.as_flattened().to_vec();
 
-            let images = planes(channels, 0);
-            let mut found = vec![Sixteen([f32::NAN; 16]); outs * plane];
-            winograd.transform(&weights, channels, Direction::Forward, filters);
-            winograd.convolve(&images, filters, &mut found, scratch);
-            prop_assert_eq!(flat(&found), by_definition(&images, &weights, channels, size));
+                let images = planes(channels, 0);
+                let mut found = vec![[f32::NAN; N]; outs * plane];
+                winograd.transform(&weights, channels, Direction::Forward, filters);
+                winograd.convolve(&images, filters, &mut found, scratch);
+                prop_assert_eq!(flat(&found), by_definition(&images, &weights, channels, size));
 
-            let gradients = planes(outs, 3);
-            let mut found = vec![Sixteen([f32::NAN; 16]); channels * plane];
-            winograd.transform(&weights, channels, Direction::Backward, filters);
-            winograd.convolve(&gradients, filters, &mut found, scratch);
-            let turned = |at: usize| {
-                let (c, o, tap) = (at / 9 / outs, at / 9 % outs, at % 9);
-                weights[(o * channels + c) * 9 + 8 - tap]
-            };
-            let turned: Vec<f32> = (0..weights.len()).map(turned).collect();
-            prop_assert_eq!(flat(&found), by_definition(&gradients, &turned, outs, size));
+                let gradients = planes(outs, 3);
+                let mut found = vec![[f32::NAN; N]; channels * plane];
+                winograd.transform(&weights, channels, Direction::Backward, filters);
+                winograd.convolve(&gradients, filters, &mut found, scratch);
+                let turned = |at: usize| {
+                    let (c, o, tap) = (at / 9 / outs, at / 9 % outs, at % 9);
+                    weights[(o * channels + c) * 9 + 8 - tap]
+                };
+                let turned: Vec<f32> = (0..weights.len()).map(turned).collect();
+                prop_assert_eq!(flat(&found), by_definition(&gradients, &turned, outs, size));
+            });
         }
     }
 }

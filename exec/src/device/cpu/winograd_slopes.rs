@@ -1,4 +1,4 @@
-//! Transforms one tile of sixteen images for the gradient of 3 × 3 filters, in registers, a row of both transforms at a
+//! Transforms one tile of N images for the gradient of 3 × 3 filters, in registers, a row of both transforms at a
 //! time, and sums the products over tiles and images.
 //!
 //! From Y = Aᵀ (U ⊙ V) A follows dU = A dY Aᵀ ⊙ V, where V = Bᵀ d B as in [`super::winograd_tiles`] and the rows of A
@@ -6,162 +6,175 @@
 //! gradients, so four passes, one for each y, transform nothing twice and need a quarter of the memory. The tests have
 //! the obvious loops.
 
-use super::register_tiles::CHANNELS;
-use super::winograd_tiles::Tile;
-use crate::simd::has_sixteens;
-use crate::workspace::Sixteen;
+use super::register_tiles::{CHANNELS, load, store};
+use super::winograd_tiles::{Tile, input};
+use crate::simd::{Register, in_registers};
 
 /// Rows of positions in a transformed tile, and positions in a row.
 pub(crate) const ROWS: usize = 4;
 
 /// `target[x · step]` = (Bᵀ d B)[row][x] of the inputs d under `tile`.
-pub(crate) fn input_row(plane: &[Sixteen], tile: &Tile, row: usize, target: &mut [Sixteen], step: usize) {
-    assert!(
-        has_sixteens() && plane.len() == tile.plane() && row < ROWS && (ROWS - 1) * step < target.len(),
-        "a tile of this plane"
-    );
-    let rows = [avx512::input_row::<0>, avx512::input_row::<1>, avx512::input_row::<2>, avx512::input_row::<3>];
-    // SAFETY: the processor has AVX-512, and the lengths were asserted.
-    unsafe { rows[row](plane, tile, target, step) };
+pub(crate) fn input_row<const N: usize>(
+    plane: &[[f32; N]],
+    tile: &Tile,
+    row: usize,
+    target: &mut [[f32; N]],
+    step: usize,
+) {
+    let fits = plane.len() == tile.plane() && (ROWS - 1) * step < target.len();
+    assert!(fits && row < ROWS, "a tile of this plane");
+    match row {
+        0 => in_registers!(input_row_in[0, 0, 0](plane, tile, target, step)),
+        1 => in_registers!(input_row_in[1, 1, 1](plane, tile, target, step)),
+        2 => in_registers!(input_row_in[2, 2, 2](plane, tile, target, step)),
+        _ => in_registers!(input_row_in[3, 3, 3](plane, tile, target, step)),
+    }
 }
 
 /// `target[x · step]` = (A d Aᵀ)[row][x] of the gradients d of the outputs of `tile`.
-pub(crate) fn gradient_row(plane: &[Sixteen], tile: &Tile, row: usize, target: &mut [Sixteen], step: usize) {
-    assert!(
-        has_sixteens() && plane.len() == tile.plane() && row < ROWS && (ROWS - 1) * step < target.len(),
-        "a tile of this plane"
-    );
-    let rows =
-        [avx512::gradient_row::<0>, avx512::gradient_row::<1>, avx512::gradient_row::<2>, avx512::gradient_row::<3>];
-    // SAFETY: the processor has AVX-512, and the lengths were asserted.
-    unsafe { rows[row](plane, tile, target, step) };
+pub(crate) fn gradient_row<const N: usize>(
+    plane: &[[f32; N]],
+    tile: &Tile,
+    row: usize,
+    target: &mut [[f32; N]],
+    step: usize,
+) {
+    let fits = plane.len() == tile.plane() && (ROWS - 1) * step < target.len();
+    assert!(fits && row < ROWS, "a tile of this plane");
+    match row {
+        0 => in_registers!(gradient_row_in[0, 0, 0](plane, tile, target, step)),
+        1 => in_registers!(gradient_row_in[1, 1, 1](plane, tile, target, step)),
+        2 => in_registers!(gradient_row_in[2, 2, 2](plane, tile, target, step)),
+        _ => in_registers!(gradient_row_in[3, 3, 3](plane, tile, target, step)),
+    }
 }
 
 /// `sums[o · 4 + c] += Σ_t,image gradients[t][o] · inputs[t][c]` for four output and four input channels.
-pub(crate) fn add_products(inputs: &[Sixteen], gradients: &[Sixteen], sums: &mut [f32]) {
-    let fit = has_sixteens() && inputs.len() == gradients.len() && inputs.len().is_multiple_of(CHANNELS);
+pub(crate) fn add_products<const N: usize>(inputs: &[[f32; N]], gradients: &[[f32; N]], sums: &mut [f32]) {
+    let fit = inputs.len() == gradients.len() && inputs.len().is_multiple_of(CHANNELS);
     assert!(fit && sums.len() == CHANNELS * CHANNELS, "four channels of equally many tiles");
-    // SAFETY: the processor has AVX-512, and the lengths were asserted.
-    unsafe { avx512::add_products(inputs, gradients, sums) };
+    in_registers!(add_products_in[16, 8, 4](inputs, gradients, sums));
 }
 
-mod avx512 {
-    //! The same in registers; the callers have asserted all lengths.
-
-    use std::arch::x86_64::{
-        __m512, _mm512_add_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_store_ps,
-        _mm512_storeu_ps, _mm512_sub_ps,
-    };
-    use std::array::from_fn;
-
-    use super::super::register_tiles::avx512::load;
-    use super::super::transpose::avx512::transposed;
-    use super::super::winograd_tiles::avx512::input;
-    use super::{CHANNELS, ROWS, Sixteen, Tile};
-
-    /// Row `ROW` of Bᵀ times d.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512vl")]
-    fn of_four<const ROW: usize>([a, b, c, d]: [__m512; 4]) -> __m512 {
-        match ROW {
-            0 => _mm512_sub_ps(a, c),
-            1 => _mm512_add_ps(b, c),
-            2 => _mm512_sub_ps(c, b),
-            _ => _mm512_sub_ps(b, d),
-        }
+/// Row `ROW` of Bᵀ times d.
+#[inline(always)]
+fn of_four<R: Register, const ROW: usize>([a, b, c, d]: [R; 4]) -> R {
+    match ROW {
+        0 => a.sub(c),
+        1 => b.add(c),
+        2 => c.sub(b),
+        _ => b.sub(d),
     }
+}
 
-    /// Row `ROW` of A times d.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512vl")]
-    fn of_two<const ROW: usize>([a, b]: [__m512; 2]) -> __m512 {
-        match ROW {
-            0 => a,
-            1 => _mm512_add_ps(a, b),
-            2 => _mm512_sub_ps(a, b),
-            _ => _mm512_sub_ps(_mm512_set1_ps(-0.0), b),
-        }
+/// Row `ROW` of A times d.
+#[inline(always)]
+fn of_two<R: Register, const ROW: usize>([a, b]: [R; 2]) -> R {
+    match ROW {
+        0 => a,
+        1 => a.add(b),
+        2 => a.sub(b),
+        _ => R::splat(-0.0).sub(b),
     }
+}
 
-    /// # Safety
-    /// 3 · step is inside `target`.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512vl")]
-    unsafe fn store(values: [__m512; ROWS], target: &mut [Sixteen], step: usize) {
-        for (x, value) in values.into_iter().enumerate() {
-            // SAFETY: as the caller promises; `Sixteen` is aligned to 64 bytes.
-            unsafe { _mm512_store_ps(target.as_mut_ptr().add(x * step).cast(), value) };
-        }
+/// # Safety
+/// 3 · step is inside `target`, and `part` as in [`store`].
+#[inline(always)]
+unsafe fn store_row<R: Register, const N: usize>(values: [R; ROWS], target: &mut [[f32; N]], step: usize, part: usize) {
+    for (x, value) in values.into_iter().enumerate() {
+        // SAFETY: as the caller promises.
+        unsafe { store(value, target.as_mut_ptr(), x * step, part) };
     }
+}
 
-    /// # Safety
-    /// The lengths that [`super::input_row`] asserts.
-    #[target_feature(enable = "avx512f,avx512vl")]
-    pub(super) unsafe fn input_row<const ROW: usize>(
-        plane: &[Sixteen],
-        tile: &Tile,
-        target: &mut [Sixteen],
-        step: usize,
-    ) {
-        // Loops in place of closures, which the compiler leaves as calls here.
-        let mut columns = [_mm512_setzero_ps(); 4];
+/// # Safety
+/// The lengths that [`input_row`] asserts.
+#[inline(always)]
+unsafe fn input_row_in<R: Register, const N: usize, const ROW: usize>(
+    plane: &[[f32; N]],
+    tile: &Tile,
+    target: &mut [[f32; N]],
+    step: usize,
+) {
+    for part in (0..N).step_by(R::WIDTH) {
+        // Loops in place of closures, which the compiler may leave as calls.
+        let mut columns = [R::splat(0.0); 4];
         for (x, column) in columns.iter_mut().enumerate() {
-            let mut d = [_mm512_setzero_ps(); 4];
+            let mut d = [R::splat(0.0); 4];
             for (y, d) in d.iter_mut().enumerate() {
                 // SAFETY: the plane is the tile's; inputs that a row does not need are not loaded.
-                *d = unsafe { input(plane.as_ptr(), tile, y, x) };
+                *d = unsafe { input(plane.as_ptr(), tile, y, x, part) };
             }
-            *column = of_four::<ROW>(d);
+            *column = of_four::<R, ROW>(d);
         }
-        let row = [of_four::<0>(columns), of_four::<1>(columns), of_four::<2>(columns), of_four::<3>(columns)];
+        let row =
+            [of_four::<R, 0>(columns), of_four::<R, 1>(columns), of_four::<R, 2>(columns), of_four::<R, 3>(columns)];
         // SAFETY: 3 · step < target.len().
-        unsafe { store(row, target, step) };
+        unsafe { store_row(row, target, step, part) };
     }
+}
 
-    /// # Safety
-    /// The lengths that [`super::gradient_row`] asserts.
-    #[target_feature(enable = "avx512f,avx512vl")]
-    pub(super) unsafe fn gradient_row<const ROW: usize>(
-        plane: &[Sixteen],
-        tile: &Tile,
-        target: &mut [Sixteen],
-        step: usize,
-    ) {
-        let starts = tile.outputs();
-        // SAFETY: the outputs of a tile are inside its plane.
-        let at = |start: usize, x: usize| unsafe { load(plane.as_ptr(), start + x) };
-        let columns: [__m512; 2] = from_fn(|x| of_two::<ROW>([at(starts[0], x), at(starts[1], x)]));
-        let row = [of_two::<0>(columns), of_two::<1>(columns), of_two::<2>(columns), of_two::<3>(columns)];
+/// # Safety
+/// The lengths that [`gradient_row`] asserts.
+#[inline(always)]
+unsafe fn gradient_row_in<R: Register, const N: usize, const ROW: usize>(
+    plane: &[[f32; N]],
+    tile: &Tile,
+    target: &mut [[f32; N]],
+    step: usize,
+) {
+    let starts = tile.outputs();
+    for part in (0..N).step_by(R::WIDTH) {
+        let mut columns = [R::splat(0.0); 2];
+        for (x, column) in columns.iter_mut().enumerate() {
+            // SAFETY: the outputs of a tile are inside its plane.
+            let d = unsafe { [load(plane.as_ptr(), starts[0] + x, part), load(plane.as_ptr(), starts[1] + x, part)] };
+            *column = of_two::<R, ROW>(d);
+        }
+        let row = [of_two::<R, 0>(columns), of_two::<R, 1>(columns), of_two::<R, 2>(columns), of_two::<R, 3>(columns)];
         // SAFETY: 3 · step < target.len().
-        unsafe { store(row, target, step) };
+        unsafe { store_row(row, target, step, part) };
     }
+}
 
-    /// # Safety
-    /// The lengths that [`super::add_products`] asserts.
-    #[target_feature(enable = "avx512f,avx512vl")]
-    pub(super) unsafe fn add_products(inputs: &[Sixteen], gradients: &[Sixteen], sums: &mut [f32]) {
-        let mut products = [_mm512_setzero_ps(); CHANNELS * CHANNELS];
-        // SAFETY: both have four lines for each tile, sums sixteen elements; `Sixteen` is aligned to 64 bytes.
-        unsafe {
-            for tile in (0..inputs.len()).step_by(CHANNELS) {
-                let x: [__m512; CHANNELS] = from_fn(|c| load(inputs.as_ptr(), tile + c));
-                for o in 0..CHANNELS {
-                    let d = load(gradients.as_ptr(), tile + o);
-                    for c in 0..CHANNELS {
-                        products[o * CHANNELS + c] = _mm512_fmadd_ps(d, x[c], products[o * CHANNELS + c]);
+/// `B`, the registers' width, products at a time.
+///
+/// # Safety
+/// The lengths that [`add_products`] asserts.
+#[inline(always)]
+unsafe fn add_products_in<R: Register, const N: usize, const B: usize>(
+    inputs: &[[f32; N]],
+    gradients: &[[f32; N]],
+    sums: &mut [f32],
+) {
+    for (first, sums) in (0..CHANNELS).step_by(B / CHANNELS).zip(sums.chunks_exact_mut(B)) {
+        let mut total = R::splat(0.0);
+        for part in (0..N).step_by(B) {
+            let mut products = [R::splat(0.0); B];
+            // SAFETY: both have four lines for each tile.
+            unsafe {
+                for tile in (0..inputs.len()).step_by(CHANNELS) {
+                    let mut x = [R::splat(0.0); CHANNELS];
+                    for (c, x) in x.iter_mut().enumerate() {
+                        *x = load(inputs.as_ptr(), tile + c, part);
+                    }
+                    for o in 0..B / CHANNELS {
+                        let d: R = load(gradients.as_ptr(), tile + first + o, part);
+                        for c in 0..CHANNELS {
+                            products[o * CHANNELS + c] = d.mul_add(x[c], products[o * CHANNELS + c]);
+                        }
                     }
                 }
             }
-            // Sixteen sums over a register each are one sum of the sixteen columns.
-            let images = transposed(products);
-            let mut sum = _mm512_loadu_ps(sums.as_ptr());
-            let mut total = _mm512_setzero_ps();
-            for image in images {
-                total = _mm512_add_ps(total, image);
+            // Sums over a register each are one sum of the columns.
+            R::transpose(&mut products);
+            for image in products {
+                total = total.add(image);
             }
-            sum = _mm512_add_ps(sum, total);
-            _mm512_storeu_ps(sums.as_mut_ptr(), sum);
         }
+        // SAFETY: a chunk has as many elements as a register.
+        unsafe { R::load_first(sums.as_ptr(), B).add(total).store_first(sums.as_mut_ptr(), B) };
     }
 }
 
@@ -169,58 +182,71 @@ mod avx512 {
 mod tests {
     use std::array::from_fn;
 
+    use super::super::layout::for_side_by_side;
     use super::super::register_tiles::tests::{bits, numbers};
     use super::super::winograd_tiles::tests::{minus, plus};
     use super::*;
+    use crate::simd::mul_add;
 
-    fn input_row_slowly(plane: &[Sixteen], tile: &Tile, row: usize, target: &mut [Sixteen], step: usize) {
-        let four = |d: [Sixteen; 4]| [minus(d[0], d[2]), plus(d[1], d[2]), minus(d[2], d[1]), minus(d[1], d[3])];
+    fn input_row_slowly<const N: usize>(
+        plane: &[[f32; N]],
+        tile: &Tile,
+        row: usize,
+        target: &mut [[f32; N]],
+        step: usize,
+    ) {
+        let four = |d: [[f32; N]; 4]| [minus(d[0], d[2]), plus(d[1], d[2]), minus(d[2], d[1]), minus(d[1], d[3])];
         let found = four(from_fn(|x| four(from_fn(|y| tile.value(plane, y, x)))[row]));
         (0..ROWS).for_each(|x| target[x * step] = found[x]);
     }
 
-    fn gradient_row_slowly(plane: &[Sixteen], tile: &Tile, row: usize, target: &mut [Sixteen], step: usize) {
-        let four = |d: [Sixteen; 2]| [d[0], plus(d[0], d[1]), minus(d[0], d[1]), minus(Sixteen([-0.0; 16]), d[1])];
+    fn gradient_row_slowly<const N: usize>(
+        plane: &[[f32; N]],
+        tile: &Tile,
+        row: usize,
+        target: &mut [[f32; N]],
+        step: usize,
+    ) {
+        let four = |d: [[f32; N]; 2]| [d[0], plus(d[0], d[1]), minus(d[0], d[1]), minus([-0.0; N], d[1])];
         let starts = tile.outputs();
         let found = four(from_fn(|x| four(starts.map(|start| plane[start + x]))[row]));
         (0..ROWS).for_each(|x| target[x * step] = found[x]);
     }
 
-    fn add_products_slowly(inputs: &[Sixteen], gradients: &[Sixteen], sums: &mut [f32]) {
+    fn add_products_slowly<const N: usize>(inputs: &[[f32; N]], gradients: &[[f32; N]], sums: &mut [f32]) {
         for (pair, sum) in sums.iter_mut().enumerate() {
             let (o, c) = (pair / CHANNELS, pair % CHANNELS);
             let tiles = gradients.chunks_exact(CHANNELS).zip(inputs.chunks_exact(CHANNELS));
-            let image =
-                |image: usize| tiles.clone().fold(0.0f32, |sum, (d, x)| d[o].0[image].mul_add(x[c].0[image], sum));
-            *sum += (0..16).map(image).sum::<f32>();
+            let image = |image: usize| tiles.clone().fold(0.0f32, |sum, (d, x)| mul_add(d[o][image], x[c][image], sum));
+            *sum += (0..N).map(image).sum::<f32>();
         }
     }
 
-    /// Every row of every tile of a plane, to the bit; sums of sixteen images too, since both add them from the first
+    /// Every row of every tile of a plane, to the bit; sums of N images too, since both add them from the first
     /// to the last.
-    #[test]
-    fn fast_and_slow_loops_agree() {
-        if !has_sixteens() {
-            eprintln!("left out: this processor has no AVX-512");
-            return;
-        }
+    fn agree<const N: usize>() {
         let (size, step) = ((6, 8), 3);
-        let [mut fast, mut slow] = [numbers(4 * step, 1), numbers(4 * step, 1)];
+        let [mut fast, mut slow] = [numbers::<N>(4 * step, 1), numbers::<N>(4 * step, 1)];
         for (row, tile) in (0..ROWS * 12).map(|at| (at / 12, at % 12)) {
             let tile = Tile::at((tile / 4 * 2, tile % 4 * 2), size);
-            input_row(&numbers(48, 2), &tile, row, &mut fast, step);
-            input_row_slowly(&numbers(48, 2), &tile, row, &mut slow, step);
+            input_row(&numbers::<N>(48, 2), &tile, row, &mut fast, step);
+            input_row_slowly(&numbers::<N>(48, 2), &tile, row, &mut slow, step);
             assert_eq!(bits(&fast), bits(&slow), "inputs, row {row} of {tile:?}");
-            gradient_row(&numbers(48, 3), &tile, row, &mut fast, step);
-            gradient_row_slowly(&numbers(48, 3), &tile, row, &mut slow, step);
+            gradient_row(&numbers::<N>(48, 3), &tile, row, &mut fast, step);
+            gradient_row_slowly(&numbers::<N>(48, 3), &tile, row, &mut slow, step);
             assert_eq!(bits(&fast), bits(&slow), "gradients, row {row} of {tile:?}");
         }
         for tiles in [0, 1, 5] {
-            let (inputs, gradients) = (numbers(4 * tiles, 4), numbers(4 * tiles, 5));
+            let (inputs, gradients) = (numbers::<N>(4 * tiles, 4), numbers::<N>(4 * tiles, 5));
             let [mut fast, mut slow] = [[0.25; 16]; 2];
             add_products(&inputs, &gradients, &mut fast);
             add_products_slowly(&inputs, &gradients, &mut slow);
             assert_eq!(fast.map(f32::to_bits), slow.map(f32::to_bits), "{tiles} tiles");
         }
+    }
+
+    #[test]
+    fn fast_and_slow_loops_agree() {
+        for_side_by_side!(agree::<N>());
     }
 }

@@ -10,17 +10,16 @@ use super::threads::{Disjoint, Threads, tile_range};
 use super::winograd::corner;
 use super::winograd_slopes::{ROWS, add_products, gradient_row, input_row};
 use super::winograd_tiles::Tile;
-use crate::workspace::Sixteen;
 
 /// Sums of a tile of channel pairs.
 const SUMS: usize = CHANNELS * CHANNELS;
-/// Lines of transformed tiles that a block should have.
-const BLOCK: usize = 4096;
+/// Elements of transformed tiles that a block should have.
+const BLOCK: usize = 1 << 16;
 /// Tiles of a block at most.
 const MOST_TILES: usize = 64;
 
 /// Filters between planes of one size, with a border of zeros around those of the images; whole fours of channels.
-pub(crate) struct WeightGradient {
+pub(crate) struct WeightGradient<const N: usize> {
     /// Height and width of the planes, both even.
     size: (usize, usize),
     channels: usize,
@@ -30,17 +29,17 @@ pub(crate) struct WeightGradient {
     threads: Threads,
 }
 
-impl WeightGradient {
-    pub(crate) fn new(channels: usize, out_channels: usize, size: (usize, usize), threads: &Threads) -> WeightGradient {
+impl<const N: usize> WeightGradient<N> {
+    pub(crate) fn new(channels: usize, out_channels: usize, size: (usize, usize), threads: &Threads) -> Self {
         assert!(channels.is_multiple_of(CHANNELS) && out_channels.is_multiple_of(CHANNELS), "whole fours of channels");
-        let fit = BLOCK / (ROWS * (channels + out_channels));
+        let fit = BLOCK / (N * ROWS * (channels + out_channels));
         let tiles = fit.clamp(8, MOST_TILES).min(size.0 * size.1 / 4);
         WeightGradient { size, channels, out_channels, tiles, threads: threads.clone() }
     }
 
     /// Lines of its workspace: the sums of all channel pairs, and a block of transformed tiles for each thread.
     pub(crate) fn workspace(&self) -> [usize; 2] {
-        let sums = ROWS * ROWS * self.channels * self.out_channels / 16;
+        let sums = ROWS * ROWS * self.channels * self.out_channels / N;
         [sums, self.threads.count() * self.block()]
     }
 
@@ -49,10 +48,10 @@ impl WeightGradient {
         ROWS * (position_step(self.channels * self.tiles) + position_step(self.out_channels * self.tiles))
     }
 
-    /// Adds to `sums` (initially zero) the contribution of sixteen `images`, `[channels, height, width]`, and the
+    /// Adds to `sums` (initially zero) the contribution of N `images`, `[channels, height, width]`, and the
     /// `gradients` of their outputs, `[out_channels, height, width]`. `sums`:
     /// `[row, fours of outputs, position in the row, fours of inputs, 4, 4]`.
-    pub(crate) fn add(&self, images: &[Sixteen], gradients: &[Sixteen], sums: &mut [f32], scratch: &mut [Sixteen]) {
+    pub(crate) fn add(&self, images: &[[f32; N]], gradients: &[[f32; N]], sums: &mut [f32], scratch: &mut [[f32; N]]) {
         let (plane, tiles) = (self.size.0 * self.size.1, self.size.0 * self.size.1 / 4);
         assert_eq!(images.len(), self.channels * plane, "planes of images");
         assert_eq!(gradients.len(), self.out_channels * plane, "planes of gradients");
@@ -124,11 +123,11 @@ fn position_step(lines: usize) -> usize {
 }
 
 /// Transforms `tiles` of all planes to `target`, `[position in the row, fours of planes, tile, 4]`.
-fn spread(
-    planes: &[Sixteen],
+fn spread<const N: usize>(
+    planes: &[[f32; N]],
     tiles: &[Tile],
-    target: &mut [Sixteen],
-    transform: impl Fn(&[Sixteen], &Tile, &mut [Sixteen], usize),
+    target: &mut [[f32; N]],
+    transform: impl Fn(&[[f32; N]], &Tile, &mut [[f32; N]], usize),
 ) {
     let size = tiles[0].plane();
     let step = position_step(planes.len() / size * tiles.len());
@@ -144,18 +143,22 @@ fn spread(
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::layout::for_side_by_side;
     use super::*;
-    use crate::simd::has_sixteens;
-    use crate::workspace::{Workspace, flat};
+    use crate::workspace::Workspace;
 
     /// The gradient by its definition: Σ d(o, y, x) · image(c, y + k − 1, x + l − 1).
-    fn by_definition(images: &[Sixteen], gradients: &[Sixteen], (height, width): (usize, usize)) -> Vec<f32> {
+    fn by_definition<const N: usize>(
+        images: &[[f32; N]],
+        gradients: &[[f32; N]],
+        (height, width): (usize, usize),
+    ) -> Vec<f32> {
         let plane = height * width;
         let (channels, outs) = (images.len() / plane, gradients.len() / plane);
         let tap = |(o, c, k): (usize, usize, usize)| {
             let places = (0..plane).filter_map(|p| {
                 let (y, x) = ((p / width + k / 3).wrapping_sub(1), (p % width + k % 3).wrapping_sub(1));
-                (y < height && x < width).then(|| (gradients[o * plane + p].0, images[c * plane + y * width + x].0))
+                (y < height && x < width).then(|| (gradients[o * plane + p], images[c * plane + y * width + x]))
             });
             places.map(|(d, x)| d.iter().zip(x).map(|(d, x)| d * x).sum::<f32>()).sum::<f32>()
         };
@@ -166,34 +169,32 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
         /// Small whole numbers, gradients of multiples of four: nothing is rounded, so both ways give the same numbers, for any
-        /// number of threads; two sixteens of images add up.
+        /// number of threads; two groups of images add up.
         #[test]
         fn is_the_gradient(c in 1..5usize, o in 1..7usize, h in 1..6usize, w in 1..8usize, count in 1..7usize) {
-            if !has_sixteens() {
-                eprintln!("left out: this processor has no AVX-512");
-                return Ok(());
-            }
-            let (channels, outs, size) = (4 * c, 4 * o, (2 * h, 2 * w));
-            let number = |at: usize| ((at * 37) % 11) as f32 - 5.0;
-            let planes = |channels: usize, shift: usize, factor: f32| -> Vec<Sixteen> {
-                let one = |at: usize| std::array::from_fn(|image| factor * number(16 * at + image + shift));
-                (0..channels * size.0 * size.1).map(|at| Sixteen(one(at))).collect()
-            };
-            let threads = Threads::new(count).expect("a few threads");
-            let weights = WeightGradient::new(channels, outs, size, &threads);
-            let mut workspace = Workspace::default();
-            let [sums, scratch] = workspace.lines(weights.workspace());
-            let sums = flat(sums);
-            sums.fill(0.0);
-            let mut expected = vec![0.0; outs * channels * 9];
-            for shift in [0, 5] {
-                let (images, gradients) = (planes(channels, shift, 1.0), planes(outs, shift + 3, 4.0));
-                weights.add(&images, &gradients, sums, scratch);
-                expected.iter_mut().zip(by_definition(&images, &gradients, size)).for_each(|(sum, one)| *sum += one);
-            }
-            let mut found = vec![f32::NAN; outs * channels * 9];
-            weights.finish(sums, &mut found);
-            prop_assert_eq!(found, expected);
+            for_side_by_side!({
+                let (channels, outs, size) = (4 * c, 4 * o, (2 * h, 2 * w));
+                let number = |at: usize| ((at * 37) % 11) as f32 - 5.0;
+                let planes = |channels: usize, shift: usize, factor: f32| -> Vec<[f32; N]> {
+                    let one = |at: usize| std::array::from_fn(|image| factor * number(N * at + image + shift));
+                    (0..channels * size.0 * size.1).map(one).collect()
+                };
+                let threads = Threads::new(count).expect("a few threads");
+                let weights = WeightGradient::<N>::new(channels, outs, size, &threads);
+                let mut workspace = Workspace::default();
+                let [sums, scratch] = workspace.lines(weights.workspace());
+                let sums = sums.as_flattened_mut();
+                sums.fill(0.0);
+                let mut expected = vec![0.0; outs * channels * 9];
+                for shift in [0, 5] {
+                    let (images, gradients) = (planes(channels, shift, 1.0), planes(outs, shift + 3, 4.0));
+                    weights.add(&images, &gradients, sums, scratch);
+                    expected.iter_mut().zip(by_definition(&images, &gradients, size)).for_each(|(sum, one)| *sum += one);
+                }
+                let mut found = vec![f32::NAN; outs * channels * 9];
+                weights.finish(sums, &mut found);
+                prop_assert_eq!(found, expected);
+            });
         }
     }
 }

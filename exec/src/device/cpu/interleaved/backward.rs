@@ -1,4 +1,4 @@
-//! Runs the backward pass over sixteen images at a time: for each sixteen the gradient before the tail, then those of
+//! Runs the backward pass over N images at a time: for each group the gradient before the tail, then those of
 //! parameters and images.
 
 use super::super::elementwise::merge;
@@ -9,26 +9,25 @@ use super::super::threads::{Disjoint, tile_range};
 use super::super::transpose::{apart, rectified_side_by_side, side_by_side};
 use super::super::winograd::Direction;
 use super::super::{Gradients, only};
-use super::{IMAGES, Interleaved};
+use super::Interleaved;
 use crate::simd::wide;
-use crate::workspace::Sixteen;
-use crate::workspace::{Workspace, flat};
+use crate::workspace::Workspace;
 
-impl Interleaved {
-    pub(super) fn backward_sixteens(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
+impl<const N: usize> Interleaved<N> {
+    pub(super) fn backward_side_by_side(&self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let (in_size, out_size) = self.sizes();
         let [side, d_side, d_products, scratch, gradient, filters, tiles, sums] = workspace.lines(self.workspace());
-        let (gradient, sums) = (&mut flat(gradient)[..self.parameters()], flat(sums));
+        let (gradient, sums) = (&mut gradient.as_flattened_mut()[..self.parameters()], sums.as_flattened_mut());
         sums.fill(0.0);
         let samples = of.d_output.len() / out_size;
         let mut d_input = only(of.d_inputs);
-        let filters = flat(filters);
+        let filters = filters.as_flattened_mut();
         if let (Some((winograd, _)), Some(_)) = (&self.winograd, &d_input) {
             let weights = &of.parameters[..self.out_channels * self.offsets.depth()];
             winograd.transform(weights, self.channels, Direction::Backward, filters);
         }
-        for sixteen in 0..samples.div_ceil(IMAGES) {
-            let range = tile_range(sixteen, IMAGES, samples);
+        for group in 0..samples.div_ceil(N) {
+            let range = tile_range(group, N, samples);
             let images = match &of.d_parameters {
                 Some(_) => self.images(&of.inputs[0][range.start * in_size..range.end * in_size], side),
                 None => &[],
@@ -40,7 +39,7 @@ impl Interleaved {
             } else {
                 let output = if self.tail.relu { &of.output[outputs] } else { &[] };
                 let wanted = of.d_parameters.is_some().then_some((images, &mut *gradient));
-                self.channels_backward(sixteen, d_output, output, d_products, scratch, wanted);
+                self.channels_backward(group, d_output, output, d_products, scratch, wanted);
                 &*d_products
             };
             if let (Some((_, weights)), Some(_)) = (&self.winograd, &of.d_parameters) {
@@ -49,7 +48,7 @@ impl Interleaved {
             let Some((d_input, accumulate)) = &mut d_input else { continue };
             let d_input = &mut d_input[range.start * in_size..range.end * in_size];
             match &self.winograd {
-                Some((winograd, _)) if self.input == Layout::Sixteens && !*accumulate => {
+                Some((winograd, _)) if self.input == Layout::SideBySide && !*accumulate => {
                     winograd.convolve(d_products, filters, lines_mut(d_input), tiles);
                     continue;
                 }
@@ -69,19 +68,19 @@ impl Interleaved {
     /// Whether the gradient after the tail equals that before it and is interleaved already.
     fn passes_gradients(&self) -> bool {
         let tail = self.tail.relu || self.tail.pool.is_some() || self.bias;
-        self.winograd.is_some() && self.output == Layout::Sixteens && !tail
+        self.winograd.is_some() && self.output == Layout::SideBySide && !tail
     }
 
-    /// Computes the gradient before the tail of one sixteen, and from it those of parameters and images where they are
+    /// Computes the gradient before the tail of one group, and from it those of parameters and images where they are
     /// requested.
     fn channels_backward(
         &self,
-        sixteen: usize,
+        group: usize,
         d_output: &[f32],
         output: &[f32],
-        d_products: &mut [Sixteen],
-        scratch: &mut [Sixteen],
-        parameters: Option<(&[Sixteen], &mut [f32])>,
+        d_products: &mut [[f32; N]],
+        scratch: &mut [[f32; N]],
+        parameters: Option<(&[[f32; N]], &mut [f32])>,
     ) {
         let (depth, d_plane, out_plane) = (self.offsets.depth(), self.d_plane(), self.out_plane);
         let (out_size, per_worker) = (self.sizes().1, self.per_worker());
@@ -99,9 +98,9 @@ impl Interleaved {
             };
             let range = tile_range(tile, CHANNELS, self.out_channels);
             // Zeros for the channels that the last block lacks, and for padding places.
-            products[range.len() * d_plane..].fill(Sixteen::default());
+            products[range.len() * d_plane..].fill([0.0; N]);
             for (channel, products) in range.clone().zip(products.chunks_exact_mut(d_plane)) {
-                products[self.window.output_size()..].fill(Sixteen::default());
+                products[self.window.output_size()..].fill([0.0; N]);
                 let start = channel * out_plane;
                 let places = &self.dense[..out_plane];
                 let target = if self.tail.pool.is_some() { &mut *plane } else { &mut *products };
@@ -111,18 +110,18 @@ impl Interleaved {
                         rectified_side_by_side(d_output, output, out_size, start, places, target);
                     }
                     (Layout::Planes, false) => side_by_side(d_output, out_size, start, places, target),
-                    (Layout::Sixteens, true) => wide!(masked(lie(d_output), lie(output), target)),
-                    (Layout::Sixteens, false) => target[..out_plane].copy_from_slice(lie(d_output)),
+                    (Layout::SideBySide, true) => wide!(masked(lie(d_output), lie(output), target)),
+                    (Layout::SideBySide, false) => target[..out_plane].copy_from_slice(lie(d_output)),
                 }
                 if let Some(pool) = &self.tail.pool {
-                    let best = &self.best[(sixteen * self.out_channels + channel) * out_plane..][..out_plane];
+                    let best = &self.best[(group * self.out_channels + channel) * out_plane..][..out_plane];
                     wide!(to_maxima(pool, plane, best, products));
                 }
                 if let (Some((_, _, d_bias)), true) = (&parameters, self.bias) {
                     // SAFETY: channels belong to one tile.
                     let d_bias = unsafe { d_bias.part(channel..channel + 1) };
                     let sum = wide!(total(products));
-                    d_bias[0] = if sixteen == 0 { sum } else { d_bias[0] + sum };
+                    d_bias[0] = if group == 0 { sum } else { d_bias[0] + sum };
                 }
             }
             let Some((side, d_weights, _)) = parameters.as_ref().filter(|_| self.winograd.is_none()) else { return };
@@ -132,19 +131,19 @@ impl Interleaved {
                 let sums = self.offsets.weights(side, products, first);
                 for (row, sums) in d_weights.chunks_exact_mut(depth).zip(sums) {
                     for (d, sum) in row[first..].iter_mut().zip(sums) {
-                        *d = if sixteen == 0 { sum } else { *d + sum };
+                        *d = if group == 0 { sum } else { *d + sum };
                     }
                 }
             }
         });
     }
 
-    /// Computes the gradient of one sixteen of images; `d_side` already holds it where Winograd's products are used.
+    /// Computes the gradient of one group of images; `d_side` already holds it where Winograd's products are used.
     fn images_backward(
         &self,
         parameters: &[f32],
-        d_products: &[Sixteen],
-        d_side: &mut [Sixteen],
+        d_products: &[[f32; N]],
+        d_side: &mut [[f32; N]],
         d_input: &mut [f32],
         accumulate: bool,
     ) {
@@ -153,9 +152,9 @@ impl Interleaved {
         let weights = &parameters[..self.out_channels * self.offsets.depth()];
         let plane = self.padded.0 * self.padded.1;
         let d_images = Disjoint::new(d_side);
-        let (in_planes, in_sixteens) = match self.input {
+        let (in_planes, in_groups) = match self.input {
             Layout::Planes => (Disjoint::new(d_input), Disjoint::new(&mut [])),
-            Layout::Sixteens => (Disjoint::new(&mut []), Disjoint::new(lines_mut(d_input))),
+            Layout::SideBySide => (Disjoint::new(&mut []), Disjoint::new(lines_mut(d_input))),
         };
         self.threads.each(channels.div_ceil(CHANNELS), |_, tile| {
             let range = tile_range(tile, CHANNELS, channels);
@@ -163,13 +162,13 @@ impl Interleaved {
             let d_images = unsafe { d_images.part(range.start * plane..range.end * plane) };
             if self.winograd.is_none() {
                 let taps = range.start * taps..range.end * taps;
-                d_images.fill(Sixteen([0.0; IMAGES]));
+                d_images.fill([0.0; N]);
                 self.offsets.images(d_products, weights, taps, d_images, range.start * plane);
             }
             for (channel, d_plane) in range.zip(d_images.chunks_exact(plane)) {
-                if self.input == Layout::Sixteens {
+                if self.input == Layout::SideBySide {
                     // SAFETY: channels belong to one tile.
-                    let target = unsafe { in_sixteens.part(channel * in_plane..(channel + 1) * in_plane) };
+                    let target = unsafe { in_groups.part(channel * in_plane..(channel + 1) * in_plane) };
                     wide!(collect(d_plane, &self.inside, accumulate, target));
                     continue;
                 }

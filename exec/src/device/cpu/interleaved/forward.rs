@@ -1,4 +1,4 @@
-//! Runs the forward pass over sixteen images at a time: products, then the tail, written to the outputs.
+//! Runs the forward pass over N images at a time: products, then the tail, written to the outputs.
 
 use super::super::layout::{Layout, lines_mut};
 use super::super::register_tiles::CHANNELS;
@@ -6,20 +6,19 @@ use super::super::side_by_side::after_products;
 use super::super::threads::{Disjoint, tile_range};
 use super::super::transpose::apart;
 use super::super::winograd::Direction;
-use super::{IMAGES, Interleaved};
+use super::Interleaved;
 use crate::simd::wide;
-use crate::workspace::Sixteen;
-use crate::workspace::{Workspace, flat};
+use crate::workspace::Workspace;
 
-/// The outputs of one sixteen; each channel is written by one thread.
-enum Outputs<'a> {
+/// The outputs of one group; each channel is written by one thread.
+enum Outputs<'a, const N: usize> {
     /// Planes of this number of images.
     Planes(Disjoint<'a, f32>, usize),
-    Sixteens(Disjoint<'a, Sixteen>),
+    SideBySide(Disjoint<'a, [f32; N]>),
 }
 
-impl Interleaved {
-    pub(super) fn forward_sixteens(
+impl<const N: usize> Interleaved<N> {
+    pub(super) fn forward_side_by_side(
         &mut self,
         input: &[f32],
         parameters: &[f32],
@@ -28,19 +27,19 @@ impl Interleaved {
     ) {
         let (in_size, out_size) = self.sizes();
         let [side, products, scratch, filters, tiles] = workspace.lines(self.forward_workspace());
-        let filters = flat(filters);
+        let filters = filters.as_flattened_mut();
         let mut best = std::mem::take(&mut self.best);
         let best_of = if self.tail.pool.is_some() { self.out_channels * self.out_plane } else { 0 };
-        best.resize(best.len().max((output.len() / out_size).div_ceil(IMAGES) * best_of), Sixteen([0; IMAGES]));
+        best.resize(best.len().max((output.len() / out_size).div_ceil(N) * best_of), [0; N]);
         if let Some((winograd, _)) = &self.winograd {
             let weights = &parameters[..self.out_channels * self.offsets.depth()];
             winograd.transform(weights, self.channels, Direction::Forward, filters);
         }
-        let sixteens = input.chunks(IMAGES * in_size).zip(output.chunks_mut(IMAGES * out_size));
-        for (sixteen, (input, output)) in sixteens.enumerate() {
+        let groups = input.chunks(N * in_size).zip(output.chunks_mut(N * out_size));
+        for (group, (input, output)) in groups.enumerate() {
             let images = self.images(input, side);
-            let best = &mut best[sixteen * best_of..(sixteen + 1) * best_of];
-            let in_place = self.output == Layout::Sixteens && self.tail.pool.is_none();
+            let best = &mut best[group * best_of..(group + 1) * best_of];
+            let in_place = self.output == Layout::SideBySide && self.tail.pool.is_none();
             match &self.winograd {
                 Some((winograd, _)) if in_place => {
                     let output = lines_mut(output);
@@ -56,7 +55,7 @@ impl Interleaved {
                     let images = output.len() / out_size;
                     Outputs::Planes(Disjoint::new(output), images)
                 }
-                Layout::Sixteens => Outputs::Sixteens(Disjoint::new(lines_mut(output))),
+                Layout::SideBySide => Outputs::SideBySide(Disjoint::new(lines_mut(output))),
             };
             self.behind(images, parameters, products, scratch, best, &outputs);
         }
@@ -68,7 +67,7 @@ impl Interleaved {
     }
 
     /// Applies the tail without pooling to products that are already in the place of the outputs.
-    fn behind_in_place(&self, parameters: &[f32], output: &mut [Sixteen]) {
+    fn behind_in_place(&self, parameters: &[f32], output: &mut [[f32; N]]) {
         if !self.tail.relu && !self.bias {
             return;
         }
@@ -80,15 +79,15 @@ impl Interleaved {
         });
     }
 
-    /// The outputs of one sixteen, from Winograd's `products` or from products computed here.
+    /// The outputs of one group, from Winograd's `products` or from products computed here.
     fn behind(
         &self,
-        images: &[Sixteen],
+        images: &[[f32; N]],
         parameters: &[f32],
-        products: &mut [Sixteen],
-        scratch: &mut [Sixteen],
-        best: &mut [Sixteen<u32>],
-        outputs: &Outputs<'_>,
+        products: &mut [[f32; N]],
+        scratch: &mut [[f32; N]],
+        best: &mut [[u32; N]],
+        outputs: &Outputs<'_, N>,
     ) {
         let (depth, places, out_plane) = (self.offsets.depth(), self.offsets.padded(), self.out_plane);
         let (out_size, per_worker, pools) = (self.sizes().1, self.per_worker(), self.tail.pool.is_some());
@@ -122,7 +121,7 @@ impl Interleaved {
                             (image < *images).then(|| outputs.part(start..start + out_plane))
                         });
                     }
-                    Outputs::Sixteens(outputs) => {
+                    Outputs::SideBySide(outputs) => {
                         // SAFETY: as above.
                         let target = unsafe { outputs.part(of_channel) };
                         if pools {

@@ -1,16 +1,15 @@
-//! Computes means over windows: of one plane, or of sixteen interleaved planes, each with the bits that it would get
+//! Computes means over windows: of one plane, or of interleaved planes, each with the bits that it would get
 //! alone.
 
-use super::super::layout::{SIDE_BY_SIDE, lines, lines_mut};
+use super::super::layout::{lines, lines_mut};
 use super::super::threads::Disjoint;
 use super::super::transpose::{apart, side_by_side};
 use super::super::window::Window;
 use super::{Kind, Pooling};
-use crate::simd::{sums_of_sixteen, wide};
-use crate::workspace::Sixteen;
+use crate::simd::{sums_side_by_side, wide};
 use crate::workspace::Workspace;
 
-/// An element to average: one number, or those of sixteen images.
+/// An element to average: one number, or those of several images.
 pub(super) trait Element: Copy {
     const ZERO: Self;
     fn plus(self, other: Self) -> Self;
@@ -31,34 +30,34 @@ impl Element for f32 {
     }
 }
 
-impl Element for Sixteen {
-    const ZERO: Sixteen = Sixteen([0.0; SIDE_BY_SIDE]);
+impl<const N: usize> Element for [f32; N] {
+    const ZERO: [f32; N] = [0.0; N];
 
     #[inline(always)]
-    fn plus(mut self, other: Sixteen) -> Sixteen {
-        self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a += b);
+    fn plus(mut self, other: [f32; N]) -> [f32; N] {
+        self.iter_mut().zip(other).for_each(|(a, b)| *a += b);
         self
     }
 
     #[inline(always)]
-    fn over(self, count: f32) -> Sixteen {
-        Sixteen(self.0.map(|sum| sum / count))
+    fn over(self, count: f32) -> [f32; N] {
+        self.map(|sum| sum / count)
     }
 }
 
 impl Pooling {
-    /// Calls `work` with the index of a sixteen and of a channel, and scratch for an input and an output plane of
-    /// sixteen.
-    fn each_sixteen(
+    /// Calls `work` with the index of a group of N samples and of a channel, and scratch for an input and an
+    /// output plane.
+    fn each_group<const N: usize>(
         &self,
         samples: usize,
         workspace: &mut Workspace,
-        work: impl Fn(usize, usize, &mut [Sixteen], &mut [Sixteen]) + Sync,
+        work: impl Fn(usize, usize, &mut [[f32; N]], &mut [[f32; N]]) + Sync,
     ) {
         let (in_plane, out_plane) = (self.window.input_size(), self.window.output_size());
         let [scratch] = workspace.lines([self.threads.count() * (in_plane + out_plane)]);
         let scratch = Disjoint::new(scratch);
-        self.threads.each(samples / SIDE_BY_SIDE * self.channels, |worker, tile| {
+        self.threads.each(samples / N * self.channels, |worker, tile| {
             let start = worker * (in_plane + out_plane);
             // SAFETY: a worker's scratch is its own.
             let scratch = unsafe { scratch.part(start..start + in_plane + out_plane) };
@@ -68,23 +67,28 @@ impl Pooling {
     }
 
     /// From interleaved images to planes.
-    pub(super) fn forward_sixteens(&self, input: &[f32], output: &mut [f32], workspace: &mut Workspace) {
+    pub(super) fn forward_side_by_side<const N: usize>(
+        &self,
+        input: &[f32],
+        output: &mut [f32],
+        workspace: &mut Workspace,
+    ) {
         let (window, channels) = (self.window, self.channels);
         let (in_plane, out_plane) = (window.input_size(), window.output_size());
-        let (input, samples) = (lines(input), output.len() / (channels * out_plane));
+        let (input, samples) = (lines::<N>(input), output.len() / (channels * out_plane));
         let places: Vec<u32> = (0..out_plane as u32).collect();
         let output = Disjoint::new(output);
-        self.each_sixteen(samples, workspace, |sixteen, channel, _, means| {
-            let plane = &input[(sixteen * channels + channel) * in_plane..][..in_plane];
+        self.each_group(samples, workspace, |group, channel, _, means: &mut [[f32; N]]| {
+            let plane = &input[(group * channels + channel) * in_plane..][..in_plane];
             match self.kind {
                 Kind::Global => {
-                    let [sums] = sums_of_sixteen(in_plane, |place, image| [plane[place].0[image]]);
-                    means[0] = Sixteen(sums).over(in_plane as f32);
+                    let [sums] = sums_side_by_side(in_plane, |place, image| [plane[place][image]]);
+                    means[0] = sums.over(in_plane as f32);
                 }
                 _ => average_forward(&window, plane, means),
             }
             apart(means, &places, false, |image| {
-                let start = ((sixteen * SIDE_BY_SIDE + image) * channels + channel) * out_plane;
+                let start = ((group * N + image) * channels + channel) * out_plane;
                 // SAFETY: a plane belongs to one tile.
                 Some(unsafe { output.part(start..start + out_plane) })
             });
@@ -92,7 +96,7 @@ impl Pooling {
     }
 
     /// From gradients of planes to those of interleaved images.
-    pub(super) fn backward_sixteens(
+    pub(super) fn backward_side_by_side<const N: usize>(
         &self,
         d_output: &[f32],
         d_input: &mut [f32],
@@ -103,15 +107,15 @@ impl Pooling {
         let (in_plane, out_plane) = (window.input_size(), window.output_size());
         let sample = channels * out_plane;
         let places: Vec<u32> = (0..out_plane as u32).collect();
-        let d_input = Disjoint::new(lines_mut(d_input));
-        self.each_sixteen(d_output.len() / sample, workspace, |sixteen, channel, d_plane, d_means| {
-            let of_sixteen = &d_output[sixteen * SIDE_BY_SIDE * sample..(sixteen + 1) * SIDE_BY_SIDE * sample];
-            side_by_side(of_sixteen, sample, channel * out_plane, &places, d_means);
+        let d_input = Disjoint::new(lines_mut::<N>(d_input));
+        self.each_group(d_output.len() / sample, workspace, |group, channel, d_plane, d_means| {
+            let of_group = &d_output[group * N * sample..(group + 1) * N * sample];
+            side_by_side(of_group, sample, channel * out_plane, &places, d_means);
             match self.kind {
                 Kind::Global => d_plane.fill(d_means[0].over(in_plane as f32)),
                 _ => average_backward(&window, d_means, d_plane),
             }
-            let start = (sixteen * channels + channel) * in_plane;
+            let start = (group * channels + channel) * in_plane;
             // SAFETY: a plane belongs to one tile.
             let d_input = unsafe { d_input.part(start..start + in_plane) };
             for (target, d) in d_input.iter_mut().zip(d_plane) {

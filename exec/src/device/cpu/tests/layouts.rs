@@ -1,34 +1,28 @@
-//! Tests that sixteen interleaved samples give the same bits as planes, through every kernel and on each of its sides.
+//! Tests that interleaved samples give the same bits as planes, through every kernel and on each of its sides.
 
 use super::*;
-use crate::simd::has_sixteens;
-use crate::workspace::Sixteen;
-use crate::workspace::flat;
+use crate::device::cpu::layout::side_by_side;
 
-/// A tensor in a layout, on whole lines; `elements` per sample.
-fn laid(values: &[f32], elements: usize, layout: Layout) -> Vec<Sixteen> {
-    let mut tensor = vec![Sixteen::default(); values.len() / 16];
-    for (at, target) in flat(&mut tensor).iter_mut().enumerate() {
-        *target = values[planes_at(at, elements, layout)];
-    }
-    tensor
+/// A tensor in a layout; `elements` per sample.
+fn laid(values: &[f32], elements: usize, layout: Layout) -> Vec<f32> {
+    (0..values.len()).map(|at| values[planes_at(at, elements, layout)]).collect()
 }
 
 /// The index in planes of the element at `at`.
 fn planes_at(at: usize, elements: usize, layout: Layout) -> usize {
     match layout {
         Layout::Planes => at,
-        Layout::Sixteens => {
-            let (line, sample) = (at / 16, at % 16);
-            (line / elements * 16 + sample) * elements + line % elements
+        Layout::SideBySide => {
+            let (line, sample) = (at / side_by_side(), at % side_by_side());
+            (line / elements * side_by_side() + sample) * elements + line % elements
         }
     }
 }
 
 /// The bits of a tensor, in the order of planes.
-fn in_planes(tensor: &mut [Sixteen], elements: usize, layout: Layout) -> Vec<u32> {
-    let mut found = vec![0; tensor.len() * 16];
-    for (at, value) in flat(tensor).iter().enumerate() {
+fn in_planes(tensor: &[f32], elements: usize, layout: Layout) -> Vec<u32> {
+    let mut found = vec![0; tensor.len()];
+    for (at, value) in tensor.iter().enumerate() {
         found[planes_at(at, elements, layout)] = value.to_bits();
     }
     found
@@ -39,24 +33,23 @@ fn pass(kernel: &mut Kernel, data: &Data, samples: usize, layouts: (Layout, Layo
     kernel.head.lay(layouts.0, layouts.1);
     let sizes: Vec<usize> = data.inputs.iter().map(|input| input.len() / samples).collect();
     let out = data.d_output.len() / samples;
-    let mut inputs: Vec<Vec<Sixteen>> =
+    let inputs: Vec<Vec<f32>> =
         data.inputs.iter().zip(&sizes).map(|(input, size)| laid(input, *size, layouts.0)).collect();
-    let inputs: Vec<&[f32]> = inputs.iter_mut().map(|input| &*flat(input)).collect();
-    let mut d_output = laid(&data.d_output, out, layouts.1);
-    let mut output = vec![Sixteen([f32::NAN; 16]); d_output.len()];
+    let inputs: Vec<&[f32]> = inputs.iter().map(Vec::as_slice).collect();
+    let d_output = laid(&data.d_output, out, layouts.1);
+    let mut output = vec![f32::NAN; d_output.len()];
     let mut statistics = vec![0.5; data.parameters.len()];
-    kernel.forward(Mode::Train, &inputs, &data.parameters, &mut statistics, flat(&mut output));
+    kernel.forward(Mode::Train, &inputs, &data.parameters, &mut statistics, &mut output);
     let first = if accumulate { 1.0 } else { f32::NAN };
-    let mut d_inputs: Vec<Vec<Sixteen>> =
-        inputs.iter().map(|input| vec![Sixteen([first; 16]); input.len() / 16]).collect();
+    let mut d_inputs: Vec<Vec<f32>> = inputs.iter().map(|input| vec![first; input.len()]).collect();
     let mut gradient = vec![f32::NAN; data.parameters.len()];
-    let mut wanted: Vec<_> = d_inputs.iter_mut().map(|d| Some((flat(d), accumulate))).collect();
+    let mut wanted: Vec<_> = d_inputs.iter_mut().map(|d| Some((d.as_mut_slice(), accumulate))).collect();
     let (w, gradients) = (&data.parameters, Some((&mut gradient[..], false)));
     kernel.workspace.fill(f32::NAN);
-    kernel.backward(&inputs, flat(&mut output), w, flat(&mut d_output), &mut wanted, gradients);
+    kernel.backward(&inputs, &output, w, &d_output, &mut wanted, gradients);
     Pass {
-        output: in_planes(&mut output, out, layouts.1),
-        d_inputs: d_inputs.iter_mut().zip(&sizes).map(|(d, size)| in_planes(d, *size, layouts.0)).collect(),
+        output: in_planes(&output, out, layouts.1),
+        d_inputs: d_inputs.iter().zip(&sizes).map(|(d, size)| in_planes(d, *size, layouts.0)).collect(),
         d_parameters: bits(&gradient),
         statistics: bits(&statistics),
     }
@@ -67,11 +60,11 @@ fn check(layers: &[Layer], inputs: &[Shape], samples: usize) {
     let members: Vec<ChainLayer<'_>> =
         layers.iter().zip(&shapes).map(|(layer, inputs)| ChainLayer { layer, inputs }).collect();
     let kernel = |threads: usize| Kernel::new(&members, samples, &Threads::new(threads).expect("a few threads"));
-    let (planes, sixteens) = (Layout::Planes, Layout::Sixteens);
+    let (planes, groups) = (Layout::Planes, Layout::SideBySide);
     let others: &[(Layout, Layout)] = match kernel(1).head.fit() {
-        Fit::Free => &[(sixteens, sixteens), (sixteens, planes), (planes, sixteens)],
-        Fit::Alike => &[(sixteens, sixteens)],
-        Fit::PlanesBehind => &[(sixteens, planes)],
+        Fit::Free => &[(groups, groups), (groups, planes), (planes, groups)],
+        Fit::Alike => &[(groups, groups)],
+        Fit::PlanesBehind => &[(groups, planes)],
         Fit::Planes => panic!("{layers:?} takes planes alone"),
     };
     for accumulate in [false, true] {
@@ -86,11 +79,7 @@ fn check(layers: &[Layer], inputs: &[Shape], samples: usize) {
 }
 
 #[test]
-fn sixteens_give_the_bits_of_planes() {
-    if !has_sixteens() {
-        eprintln!("left out: this processor has no AVX-512, without which all tensors lie in planes");
-        return;
-    }
+fn samples_side_by_side_give_the_bits_of_planes() {
     let norm = || Layer::BatchNorm(BatchNorm { epsilon: 1e-5, momentum: 0.9 });
     let average = |padding| {
         let (kernel, stride, padding) = ((3, 3), (2, 2), (padding, padding));
