@@ -28,7 +28,7 @@ const SUM_TILE: usize = 8192;
 pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let Layer::Conv2d(layer) = of.layer else { return None };
     let &Wanted { output, tail, samples, threads, .. } = of;
-    let interleaved = interleaved::made(layer, of.input(), output, samples, tail.clone(), threads);
+    let interleaved = interleaved::made(layer, of.input(), output, samples, tail, threads);
     interleaved.or_else(|| Some(Box::new(Convolution::new(layer, of.input(), output, tail, samples, threads))))
 }
 

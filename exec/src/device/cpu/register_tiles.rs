@@ -1,9 +1,9 @@
 //! Runs the three inner loops of a convolution over N images side by side, each with a tile of sums kept in registers.
 //!
-//! A line holds one place of N images, so every filter tap is a plain load at another offset: nothing is unfolded
-//! or packed (direct convolution; Georganas et al. 2018, §II, with images instead of channels as the vector). Registers
-//! narrower than a line take its parts in turn; where there are only sixteen, a tile has half the channels. The tests compare each loop with an obvious one, to
-//! the bit except for the order inside a horizontal sum.
+//! A line holds one place of N images, so every filter tap is a plain load at another offset: nothing is unfolded or
+//! packed (direct convolution; Georganas et al. 2018, §II, with images instead of channels as the vector). Registers
+//! narrower than a line take its parts in turn; where there are only sixteen, a tile has half the channels. The tests
+//! compare each loop with an obvious one, to the bit except for the order inside a horizontal sum.
 
 use crate::simd::{Register, sum_in_halves};
 
