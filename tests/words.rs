@@ -1,4 +1,5 @@
-//! Checks the words of comments and documents: retired ones, which an engineer of the field would have to decode, are refused.
+//! Checks the words of comments, documents and names: retired ones, which an engineer of the field would have to decode, are
+//! refused.
 
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,16 @@ const RETIRED: [(&str, &str); 12] = [
     ("as ever", "leave it out"),
     ("stands for", "represents, means"),
     ("whoever", "the rank, process or user that"),
+];
+
+/// Names in code with what replaced them.
+const RETIRED_NAMES: [(&str, &str); 6] = [
+    ("Bracketing", "ReductionOrder"),
+    ("bracketing", "reduction_order"),
+    ("Desk", "BatchClaims"),
+    ("desk", "claims"),
+    ("neck", "bottleneck"),
+    ("landing", "receive_buffer"),
 ];
 
 /// The prose of a Rust file: its comments, each line with its number.
@@ -74,6 +85,22 @@ fn retired_words_stay_retired() {
     for path in documents() {
         let text = std::fs::read_to_string(&path).expect("a readable file");
         prose(&text).for_each(|(number, line)| check(&path, number, line));
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn retired_names_stay_retired() {
+    let mut faults = Vec::new();
+    for path in sources().into_iter().filter(|path| !path.ends_with("tests/words.rs")) {
+        let text = std::fs::read_to_string(&path).expect("a readable file");
+        for (number, line) in (1..).zip(text.lines()) {
+            for name in line.split(|letter: char| !letter.is_alphanumeric() && letter != '_') {
+                if let Some((_, cure)) = RETIRED_NAMES.iter().find(|(retired, _)| *retired == name) {
+                    faults.push(format!("{}:{number}: {name} is now {cure}", path.display()));
+                }
+            }
+        }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

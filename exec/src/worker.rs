@@ -5,10 +5,10 @@
 //! task.
 
 mod ahead;
+mod batch_claims;
 mod compute;
 mod dealing;
 mod deferred;
-mod desk;
 mod evaluation;
 mod exchanges;
 mod groups;
@@ -34,8 +34,8 @@ use crate::replica::Evaluation;
 use crate::setup::Setup;
 use crate::snapshot::{Log, Order};
 use crate::transport::Transport;
+use batch_claims::BatchClaims;
 use deferred::Deferred;
-use desk::Desk;
 use exchanges::Slot;
 use learning::Beside;
 use saving::Orders;
@@ -88,7 +88,7 @@ pub(crate) struct Worker<'a> {
     /// The synchronisation stream.
     beside: Beside,
     /// How this rank claims batches.
-    desk: Desk,
+    claims: BatchClaims,
     spans: Vec<Span>,
     /// The sums of all iterations, [`losses_of`](lockstep_models::Program::losses_of) each.
     losses: Vec<f64>,
@@ -150,7 +150,7 @@ impl<'a> Worker<'a> {
             contexts: role.order().map_or(Vec::new(), |order| order.contexts()),
             granted: 0,
             beside: Beside::new(beside.map(|(task, _)| task).collect()),
-            desk: Desk::AtHand,
+            claims: BatchClaims::Local,
             spans: Vec::new(),
             losses: Vec::new(),
             deferred: Deferred::default(),
@@ -174,7 +174,7 @@ impl<'a> Worker<'a> {
         for (task, exchange) in role.exchanges() {
             worker.prepare(numbers[task].unwrap_or_default(), task, exchange)?;
         }
-        worker.open_desk()?;
+        worker.open_claims()?;
         Ok(worker)
     }
 
@@ -224,7 +224,7 @@ impl<'a> Worker<'a> {
         self.settle(0)?;
         self.wait_until(Worker::settled)?;
         self.end_orders()?;
-        self.close_desk()?;
+        self.close_claims()?;
         self.leave_groups()?;
         let Log { evaluations, restarts, .. } = log;
         let (judge, moves) = (self.judge.clone(), self.without_momentum != self.iteration);

@@ -203,15 +203,15 @@ fn bracketed<'p>(
     for exchange in exchanges.filter(|exchange| exchange.collective != Collective::AllGather) {
         let groups = if exchange.shared.is_empty() { 1 } else { program.group_count(exchange) };
         for members in (0..groups).map(|number| program.group(exchange, number)) {
-            let bracketing = check(&program.schedule_among(exchange, &members)?)
+            let reduction_order = check(&program.schedule_among(exchange, &members)?)
                 .map_err(|fault| InputError::new("exchange", exchange.algorithm.to_string(), fault.to_string()))?;
             let start = program.part_of(exchange, &members).start;
-            for (part, expression) in bracketing.ranges() {
+            for (part, expression) in reduction_order.ranges() {
                 // The padding follows the range.
                 let at = |element: u64| (start + element).min(exchange.range.end) as usize;
                 let range = at(part.start)..at(part.end);
                 let leaf = |member: u32| sums[member as usize][range.clone()].to_vec();
-                let value = bracketing.fold(expression, leaf, |mut a: Vec<f32>, b: Vec<f32>| {
+                let value = reduction_order.fold(expression, leaf, |mut a: Vec<f32>, b: Vec<f32>| {
                     add_into(&mut a, &b);
                     a
                 });

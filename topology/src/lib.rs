@@ -16,7 +16,7 @@ mod units;
 pub use cluster::Cluster;
 pub use collective::nccl;
 pub use collective::{
-    Action, Algorithm, Bracketing, Collective, ExpressionId, Group, Lane, LaneStep, Library, PipelinePhase, Reason,
+    Action, Algorithm, Collective, ExpressionId, Group, Lane, LaneStep, Library, PipelinePhase, Reason, ReductionOrder,
     Schedule, ScheduleError, Wait, check, shard,
 };
 pub use input_error::{ErrorPlace, InputError, nearest};

@@ -86,7 +86,7 @@ struct Masks {
 }
 
 /// The source or destination of a copy.
-enum Lying<A> {
+enum Located<A> {
     Buffer(ViewMut<f32>),
     Tensor(ViewMut<A>),
 }
@@ -137,7 +137,7 @@ pub(crate) struct Rank<A> {
     /// The endpoint of messages to its memory. It is never moved, since regions point to it.
     port: Box<GpuPort>,
     /// Receive buffers for partial sums from other processes.
-    landings: Vec<DeviceMemory>,
+    receive_buffers: Vec<DeviceMemory>,
 }
 
 impl<A: Activation> Rank<A> {
@@ -229,10 +229,10 @@ impl<A: Activation> Rank<A> {
         })
     }
 
-    fn spot(&mut self, spot: &Spot) -> Result<Lying<A>, DeviceError> {
+    fn spot(&mut self, spot: &Spot) -> Result<Located<A>, DeviceError> {
         match spot {
-            Spot::Buffer(buffer) => Ok(Lying::Buffer(self.held(*buffer).all())),
-            Spot::Tensor(place) => self.view(place, ViewMut::new(0, 0)).map(Lying::Tensor),
+            Spot::Buffer(buffer) => Ok(Located::Buffer(self.held(*buffer).all())),
+            Spot::Tensor(place) => self.view(place, ViewMut::new(0, 0)).map(Located::Tensor),
         }
     }
 

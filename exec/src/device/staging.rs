@@ -40,7 +40,7 @@ pub trait Staging {
     ///
     /// # Errors
     /// Device errors: too little memory.
-    fn landing(&mut self, _elements: usize) -> Result<RegionMut, DeviceError> {
+    fn receive_buffer(&mut self, _elements: usize) -> Result<RegionMut, DeviceError> {
         Ok(RegionMut::empty())
     }
 

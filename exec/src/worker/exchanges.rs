@@ -98,7 +98,7 @@ impl Worker<'_> {
         let on_device = if is_direct { self.memory.device().region(exchange.buffer, part.clone()) } else { None };
         let (data, scratch) = match on_device {
             _ if by_devices => (RegionMut::empty(), RegionMut::empty()),
-            Some(data) if needed > 0 => (data, self.memory.device().landing(needed)?),
+            Some(data) if needed > 0 => (data, self.memory.device().receive_buffer(needed)?),
             Some(data) => (data, RegionMut::empty()),
             None => (self.memory.device().host(exchange.buffer)?.region(part.clone()), self.memory.scratch(needed)),
         };
@@ -151,7 +151,7 @@ impl Worker<'_> {
     /// Starts exchanges that are ready and moves those that run; returns whether one was started or ended.
     pub(super) fn progress(&mut self) -> Result<bool, ExecError> {
         self.transport.poll()?;
-        let mut moved = self.attend_desk()?;
+        let mut moved = self.serve_claims()?;
         for index in 0..self.slots.len() {
             let slot = &self.slots[index];
             let (task, started) = (slot.task, slot.started);
@@ -259,7 +259,7 @@ impl Worker<'_> {
             .filter(|slot| slot.running)
             .flat_map(|slot| slot.exchange.waits())
             .map(|(_, rank)| rank.0)
-            .chain(self.waits_at_desk())
+            .chain(self.missing_claims())
             .collect();
         peers.sort_unstable();
         peers.dedup();

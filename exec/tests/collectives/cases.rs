@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockstep_exec::exchange::{Buffers, Exchange, scratch_elements};
 use lockstep_exec::transport::{Region, RegionMut, Transport, TransportError};
 use lockstep_topology::Rank;
-use lockstep_topology::collective::{Algorithm, Bracketing, Collective, Group, Schedule, check};
+use lockstep_topology::collective::{Algorithm, Collective, Group, ReductionOrder, Schedule, check};
 
 /// One collective to run.
 pub(crate) struct Case {
@@ -14,7 +14,7 @@ pub(crate) struct Case {
     pub(crate) algorithm: Algorithm,
     pub(crate) window: u32,
     /// The reduction order, where every member ends with the same one.
-    pub(crate) bracketing: Option<Bracketing>,
+    pub(crate) reduction_order: Option<ReductionOrder>,
 }
 
 const LENGTHS: [u64; 5] = [0, 1, 7, 64, 1001];
@@ -59,8 +59,13 @@ pub(crate) fn cases(members: u32) -> Vec<Case> {
                     let window = if window == 0 { schedule.window() } else { window };
                     let sums = matches!(collective, Collective::AllReduce | Collective::AllReduceOfNodes);
                     let summed = sums && members < 6 && elements < 100;
-                    let bracketing = summed.then(|| check(&schedule).unwrap());
-                    cases.push(Case { schedule: Arc::new(schedule), algorithm: algorithm.clone(), window, bracketing });
+                    let reduction_order = summed.then(|| check(&schedule).unwrap());
+                    cases.push(Case {
+                        schedule: Arc::new(schedule),
+                        algorithm: algorithm.clone(),
+                        window,
+                        reduction_order,
+                    });
                 }
             }
         }
@@ -129,11 +134,11 @@ pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &Excha
     };
     match schedule.collective() {
         _ if member >= schedule.contributors() => {}
-        Collective::AllReduce | Collective::AllReduceOfNodes => match &case.bracketing {
-            Some(bracketing) => {
-                for (range, id) in bracketing.ranges() {
+        Collective::AllReduce | Collective::AllReduceOfNodes => match &case.reduction_order {
+            Some(reduction_order) => {
+                for (range, id) in reduction_order.ranges() {
                     for e in range {
-                        holds(e, bracketing.fold(id, |m| value(m, e, integers), |a, b| a + b));
+                        holds(e, reduction_order.fold(id, |m| value(m, e, integers), |a, b| a + b));
                     }
                 }
             }

@@ -27,7 +27,7 @@ fn every_member_ends_with_what_the_collective_means() {
 #[test]
 fn sums_are_bracketed_as_the_checker_says() {
     for members in 1..=5 {
-        let cases: Vec<Case> = cases(members).into_iter().filter(|case| case.bracketing.is_some()).collect();
+        let cases: Vec<Case> = cases(members).into_iter().filter(|case| case.reduction_order.is_some()).collect();
         assert!(cases.len() > 50);
         let states = memories(&cases, members, false);
         memory::run(states, 0, |end, memory| run_all(end, &cases, memory, false)).unwrap();
@@ -51,7 +51,8 @@ fn pseudo_random(seed: u64, at: u64) -> u64 {
 #[test]
 fn delays_do_not_change_bits() {
     let members = 5;
-    let pick = |case: &Case| case.bracketing.is_none() && case.schedule.elements() == 1001 && case.schedule.lanes() > 3;
+    let pick =
+        |case: &Case| case.reduction_order.is_none() && case.schedule.elements() == 1001 && case.schedule.lanes() > 3;
     let mut results = Vec::new();
     for seed in 0..4 {
         let cases: Vec<Case> = cases(members).into_iter().filter(pick).collect();

@@ -19,7 +19,7 @@ pub(super) struct Draft {
     /// Whether it is about to join what is kept.
     pub(super) joins: bool,
     /// The resource whose level it has, or none: its bound.
-    pub(super) neck: u32,
+    pub(super) bottleneck: u32,
     /// The filling that has last given it a speed.
     pub(super) turn: u32,
     /// How many of its resources are tight, and the first of them.

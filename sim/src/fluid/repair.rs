@@ -168,7 +168,7 @@ impl System {
                 let takes = draft.speed * draft.per_speed;
                 load += f64::from(draft.attached) * takes;
                 top = top.max(takes);
-                if draft.reached && draft.neck == *number {
+                if draft.reached && draft.bottleneck == *number {
                     level = level.min(takes);
                 }
             }
@@ -176,7 +176,7 @@ impl System {
             for user in &resource.users {
                 let draft = &self.classes.drafts[user.group as usize];
                 let takes = draft.speed * draft.per_speed;
-                let unheld = draft.neck == *number && (!full || top > takes * (1.0 + NEAR));
+                let unheld = draft.bottleneck == *number && (!full || top > takes * (1.0 + NEAR));
                 if !draft.reached && (unheld || takes > level * (1.0 + NEAR)) {
                     news.push(user.group);
                 }

@@ -140,16 +140,16 @@ impl Part<'_> {
         for member in rest {
             let draft = &mut self.drafts[*member as usize];
             if draft.turn != turn {
-                (draft.speed, draft.neck) = (self.groups[*member as usize].bound, NONE);
+                (draft.speed, draft.bottleneck) = (self.groups[*member as usize].bound, NONE);
             }
         }
     }
 
-    /// Fixes a class's speed, which is the level of `neck` or its bound, and takes what it uses off its resources.
+    /// Fixes a class's speed, which is the level of `bottleneck` or its bound, and takes what it uses off its resources.
     #[inline(always)]
-    fn give(&mut self, class: u32, speed: f64, neck: u32, turn: u32) {
+    fn give(&mut self, class: u32, speed: f64, bottleneck: u32, turn: u32) {
         let draft = &mut self.drafts[class as usize];
-        (draft.speed, draft.neck, draft.turn) = (speed, neck, turn);
+        (draft.speed, draft.bottleneck, draft.turn) = (speed, bottleneck, turn);
         let crowd = f64::from(draft.attached);
         let take = crowd * speed * draft.per_speed;
         let fills = &mut *self.fills;

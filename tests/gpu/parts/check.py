@@ -81,7 +81,7 @@ def same_bits(machine: Machine, device: str) -> dict:
 
 
 def accumulated(machine: Machine, folder: pathlib.Path, ranks: int) -> dict:
-    """Ranks on one GPU against as many micro-batches of one; sums of two have one bracketing, so their bits are the same."""
+    """Ranks on one GPU against as many micro-batches of one; sums of two have one reduction order, so their bits are the same."""
     steps = 2 if machine.null else 20 if ranks == 2 else CLOSE_STEPS
     found = []
     for name, how in (("ranks", ["--ranks", ranks]), ("micro-batches", ["--ranks", 1, "--accumulate", ranks])):

@@ -8,7 +8,7 @@ use lockstep_models::{
     AxisLayout, Buffer, Dimension, Exchange, Gather, Layer, LayerId, Model, Node, Piece, Program, Shape, ShardLayer,
     Sharding,
 };
-use lockstep_topology::{Algorithm, Bracketing, Collective, ExpressionId, Group, InputError, Schedule, check};
+use lockstep_topology::{Algorithm, Collective, ExpressionId, Group, InputError, ReductionOrder, Schedule, check};
 
 use super::rows::{Columns, Rows, parameters};
 use super::{layer_of, own_id, range};
@@ -42,7 +42,7 @@ pub(super) struct Part<'a> {
     /// The algorithm that exchanges activations.
     algorithm: Algorithm,
     /// The reduction order of summands of all ranks, and by rank the sum that it gets.
-    bracketing: Bracketing,
+    reduction_order: ReductionOrder,
     sums: Vec<ExpressionId>,
     works: Vec<Work>,
     outputs: Vec<Vec<f32>>,
@@ -72,9 +72,9 @@ impl<'a> Part<'a> {
         let scatters =
             if algorithm.serves(&Collective::ReduceScatter) { algorithm.clone() } else { Algorithm::direct() };
         let schedule = Schedule::new(&Collective::ReduceScatter, &scatters, &Group::flat(ranks), each, 0)?;
-        let bracketing =
+        let reduction_order =
             check(&schedule).map_err(|fault| InputError::new("exchange", scatters.to_string(), fault.to_string()))?;
-        let sums = bracketing.ranges().flat_map(|(range, sum)| range.map(move |_| sum)).collect();
+        let sums = reduction_order.ranges().flat_map(|(range, sum)| range.map(move |_| sum)).collect();
         let samples = samples as usize;
         let kernel =
             |layer: &Layer, inputs: &[Shape]| Kernel::new(&[ChainLayer { layer, inputs }], samples, &Threads::one());
@@ -102,7 +102,7 @@ impl<'a> Part<'a> {
             seed,
             samples,
             algorithm,
-            bracketing,
+            reduction_order,
             sums,
             outputs: outputs.collect(),
             slopes: works.iter().map(|_| Slope::default()).collect(),
@@ -287,7 +287,7 @@ impl<'a> Part<'a> {
         let Slope { whole, parts } = slope;
         let Some(first) = parts.first() else { return whole };
         let element = |at: usize| {
-            let sum = self.bracketing.fold(self.sums[owner(at)], |rank| parts[rank as usize][at], |a, b| a + b);
+            let sum = self.reduction_order.fold(self.sums[owner(at)], |rank| parts[rank as usize][at], |a, b| a + b);
             whole.as_ref().map_or(sum, |whole| sum + whole[at])
         };
         Some((0..first.len()).map(element).collect())
@@ -345,11 +345,11 @@ fn of_activations(program: &Program) -> Algorithm {
 fn all_reduced(algorithm: &Algorithm, parts: &[Vec<f32>]) -> Vec<f32> {
     let (group, elements) = (Group::flat(parts.len() as u32), parts[0].len() as u64);
     let schedule = Schedule::new(&Collective::AllReduce, algorithm, &group, elements, 0).expect("it serves");
-    let bracketing = check(&schedule).expect("it is proven");
+    let reduction_order = check(&schedule).expect("it is proven");
     let mut sum = vec![0.0; parts[0].len()];
-    for (range, expression) in bracketing.ranges() {
+    for (range, expression) in reduction_order.ranges() {
         for at in range.start as usize..range.end as usize {
-            sum[at] = bracketing.fold(expression, |rank| parts[rank as usize][at], |a, b| a + b);
+            sum[at] = reduction_order.fold(expression, |rank| parts[rank as usize][at], |a, b| a + b);
         }
     }
     sum

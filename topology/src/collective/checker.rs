@@ -7,9 +7,9 @@
 use std::ops::Range;
 
 use super::blocks::Blocks;
-use super::bracketing::{Bracketing, Expressions};
 use super::contract::Contract;
 use super::fault::{Reason, ScheduleError};
+use super::reduction_order::{Expressions, ReductionOrder};
 use super::replay::Replay;
 use super::schedule::Schedule;
 use super::step::LaneStep;
@@ -22,7 +22,7 @@ use super::step::LaneStep;
 /// # Errors
 ///
 /// The first fault: for a deadlock, the members that wait for each other.
-pub fn check(schedule: &Schedule) -> Result<Bracketing, ScheduleError> {
+pub fn check(schedule: &Schedule) -> Result<ReductionOrder, ScheduleError> {
     prove(&schedule.contract(), |member, lane| schedule.lane(member, lane))
 }
 
@@ -30,7 +30,7 @@ pub fn check(schedule: &Schedule) -> Result<Bracketing, ScheduleError> {
 pub(super) fn prove<I: Iterator<Item = LaneStep>>(
     contract: &Contract,
     lane: impl Fn(u32, u32) -> I,
-) -> Result<Bracketing, ScheduleError> {
+) -> Result<ReductionOrder, ScheduleError> {
     let mut expressions = Expressions::new(contract.members);
     let mut replay = Replay::new(contract);
     let mut results = Vec::new();

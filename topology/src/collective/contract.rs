@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use super::bracketing::{ExpressionId, Expressions};
 use super::fault::{Reason, ScheduleError};
 use super::meaning::Collective;
+use super::reduction_order::{ExpressionId, Expressions};
 
 /// The requirements on lanes.
 #[derive(Debug, Clone)]

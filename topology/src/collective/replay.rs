@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::blocks::Blocks;
-use super::bracketing::{ExpressionId, Expressions};
 use super::contract::Contract;
 use super::fault::{Reason, ScheduleError, Wait};
 use super::meaning::Collective;
+use super::reduction_order::{ExpressionId, Expressions};
 use super::step::{Action, LaneStep};
 
 /// A message posted and perhaps not yet received.

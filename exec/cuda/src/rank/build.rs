@@ -79,7 +79,7 @@ impl<A: Activation> Rank<A> {
             ballast: None,
             groups: Groups::default(),
             port: Box::new(GpuPort::new(&gpu.modules, &gpu.taken)?),
-            landings: Vec::new(),
+            receive_buffers: Vec::new(),
             lanes,
             gpu: Arc::clone(gpu),
         };

@@ -8,7 +8,7 @@ use lockstep_models::{BoundBuffer, BoundFormula, Buffer, Copy};
 
 use super::lanes::Lane;
 use super::numbers::numbers;
-use super::{Lying, Rank, Work, moves};
+use super::{Located, Rank, Work, moves};
 use crate::layers::{self, Gradients};
 use crate::{Activation, View, ViewMut};
 
@@ -169,10 +169,10 @@ impl<A: Activation> Compute for Rank<A> {
         self.wait_for(&[Lane::In, Lane::Average])?;
         let (from, to, into) = (self.spot(from)?, self.spot(to)?, &mut self.gathered);
         match (from, to) {
-            (Lying::Buffer(from), Lying::Buffer(to)) => moves::copy(of, from.view(), to, into),
-            (Lying::Buffer(from), Lying::Tensor(to)) => moves::copy(of, from.view(), to, into),
-            (Lying::Tensor(from), Lying::Buffer(to)) => moves::copy(of, from.view(), to, into),
-            (Lying::Tensor(from), Lying::Tensor(to)) => moves::copy(of, from.view(), to, into),
+            (Located::Buffer(from), Located::Buffer(to)) => moves::copy(of, from.view(), to, into),
+            (Located::Buffer(from), Located::Tensor(to)) => moves::copy(of, from.view(), to, into),
+            (Located::Tensor(from), Located::Buffer(to)) => moves::copy(of, from.view(), to, into),
+            (Located::Tensor(from), Located::Tensor(to)) => moves::copy(of, from.view(), to, into),
         }
         Ok(())
     }

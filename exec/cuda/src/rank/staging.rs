@@ -41,11 +41,11 @@ impl<A: Activation> Staging for Rank<A> {
         Some(unsafe { RegionMut::on(self.port(), view.address(), range.len()) })
     }
 
-    fn landing(&mut self, elements: usize) -> Result<RegionMut, DeviceError> {
+    fn receive_buffer(&mut self, elements: usize) -> Result<RegionMut, DeviceError> {
         let bytes = elements as u64 * ELEMENT;
         let memory = DeviceMemory::new(&self.gpu.context, "parts of sums that arrive", bytes, Fill::Poison)?;
         let address = memory.address();
-        self.landings.push(memory);
+        self.receive_buffers.push(memory);
         // SAFETY: as above, and no other pointer to it exists.
         Ok(unsafe { RegionMut::on(self.port(), address, elements) })
     }

@@ -202,7 +202,7 @@ fn results_without_a_contribution_are_refused() {
 
 /// Every member sends to every other and adds in member order: 0 and 1 end with (0 + 1) + 2, and 2 with (0 + 2) + 1.
 #[test]
-fn sums_in_different_bracketing_are_refused() {
+fn sums_in_different_orders_are_refused() {
     let contract = Contract {
         collective: Collective::AllReduce,
         members: 3,

@@ -66,7 +66,7 @@ fn integers_moved_by_the_steps_end_as_the_collective_says() {
 
 /// Floats added by the steps have the bits of the reduction order that the checker reports.
 #[test]
-fn the_bracketing_gives_the_bits_of_the_sum() {
+fn the_reduction_order_gives_the_bits_of_the_sum() {
     // values whose sum depends on the reduction order
     let value = |member: u32, element: u64| (1.0 + f32::from(member as u16)).powi(9) / (element + 3) as f32;
     for members in [2, 3, 5, 8, 13] {
@@ -90,7 +90,7 @@ fn the_bracketing_gives_the_bits_of_the_sum() {
 
 /// A ring of three by hand: block b starts at member b + 1 and is summed last by member b.
 #[test]
-fn the_bracketing_of_a_ring_of_three() {
+fn the_reduction_order_of_a_ring_of_three() {
     let schedule = Schedule::new(&Collective::AllReduce, &Algorithm::ring(), &Group::flat(3), 6, 0).expect("serves");
     let sums = check(&schedule).expect("proven");
     let shown: Vec<String> = sums.ranges().map(|(range, id)| format!("{range:?} {}", sums.describe(id))).collect();

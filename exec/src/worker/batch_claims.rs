@@ -23,27 +23,27 @@ const CLAIM: u32 = 13;
 /// Kind of the messages that assign one.
 const ANSWER: u32 = 14;
 /// Request of a rank that needs no more batches.
-const FAREWELL: u64 = u64::MAX;
+const NO_MORE: u64 = u64::MAX;
 /// Answer when no batch is left; batches are numbered from 1.
 const NOTHING: u64 = 0;
 /// Interval between retries of a rank that waits for its turn, where the driver is in its own process.
 const NAP: Duration = Duration::from_micros(50);
 
 /// A rank's part in assigning batches.
-pub(super) enum Desk {
+pub(super) enum BatchClaims {
     /// The driver is in the same process, and no other process requests batches from it.
-    AtHand,
+    Local,
     /// Rank 0, with one entry per learner in another process.
-    Serves(Vec<Counter>),
+    Serves(Vec<Claimant>),
     /// Requests batches from rank 0.
-    Asks(Words),
+    Requests(Words),
 }
 
 /// Rank 0's state for one learner.
-pub(super) struct Counter {
+pub(super) struct Claimant {
     rank: u32,
     /// The iteration for which a batch is requested, while it is another rank's turn.
-    asked: Option<u32>,
+    requested: Option<u32>,
     words: Words,
 }
 
@@ -130,54 +130,54 @@ impl Setup<'_> {
 
 impl Worker<'_> {
     /// Sets up this rank's part and posts the first receives.
-    pub(super) fn open_desk(&mut self) -> Result<(), TransportError> {
+    pub(super) fn open_claims(&mut self) -> Result<(), TransportError> {
         let (program, rank) = (self.setup.program, self.transport.rank().0);
-        let asks = program.claims() && rank < program.workers() && !self.driver(|driver| driver.replays());
-        let Some(hosts) = self.setup.hosts.filter(|_| asks) else { return Ok(()) };
+        let requests = program.claims() && rank < program.workers() && !self.driver(|driver| driver.replays());
+        let Some(hosts) = self.setup.hosts.filter(|_| requests) else { return Ok(()) };
         if rank > 0 {
             if hosts[rank as usize] != hosts[0] {
-                self.desk = Desk::Asks(Words::new(&mut self.memory.scratch));
+                self.claims = BatchClaims::Requests(Words::new(&mut self.memory.scratch));
             }
             return Ok(());
         }
-        let mut counters = Vec::new();
+        let mut claimants = Vec::new();
         for rank in (1..program.workers()).filter(|rank| hosts[*rank as usize] != hosts[0]) {
             let mut words = Words::new(&mut self.memory.scratch);
             words.post_receive(self.transport, &self.memory.scratch, (rank, CLAIM))?;
-            counters.push(Counter { rank, asked: None, words });
+            claimants.push(Claimant { rank, requested: None, words });
         }
-        self.desk = Desk::Serves(counters);
+        self.claims = BatchClaims::Serves(claimants);
         Ok(())
     }
 
     /// Answers requests that have arrived and are in turn, or checks for the answer to this rank's own. Returns whether
     /// anything moved. The transport must have been polled.
-    pub(super) fn attend_desk(&mut self) -> Result<bool, TransportError> {
+    pub(super) fn serve_claims(&mut self) -> Result<bool, TransportError> {
         let (at, setup) = (self.now(), self.setup);
         let scratch = &self.memory.scratch;
         let mut moved = false;
-        match &mut self.desk {
-            Desk::AtHand => {}
-            Desk::Serves(counters) => {
-                for Counter { rank, asked, words } in counters {
-                    if asked.is_none() && words.is_sent(self.transport)? {
+        match &mut self.claims {
+            BatchClaims::Local => {}
+            BatchClaims::Serves(claimants) => {
+                for Claimant { rank, requested, words } in claimants {
+                    if requested.is_none() && words.is_sent(self.transport)? {
                         let claim = words.received(self.transport, scratch)?;
-                        *asked = claim.filter(|claim| *claim != FAREWELL).map(|iteration| iteration as u32);
+                        *requested = claim.filter(|claim| *claim != NO_MORE).map(|iteration| iteration as u32);
                         moved |= claim.is_some();
                     }
-                    let Some(iteration) = *asked else { continue };
+                    let Some(iteration) = *requested else { continue };
                     let observation = Observation { rank: *rank, iteration, at };
                     let answer = match setup.driver.lock().unwrap_or_else(PoisonError::into_inner).claim(&observation) {
                         Answer::Wait => continue,
                         Answer::Nothing => NOTHING,
                         Answer::Take(batch) => u64::from(batch) + 1,
                     };
-                    (*asked, moved) = (None, true);
+                    (*requested, moved) = (None, true);
                     words.post_send(self.transport, scratch, (*rank, ANSWER, answer))?;
                     words.post_receive(self.transport, scratch, (*rank, CLAIM))?;
                 }
             }
-            Desk::Asks(words) => {
+            BatchClaims::Requests(words) => {
                 let waits = words.send.is_some();
                 moved = words.is_sent(self.transport)? && waits;
                 moved |= words.received(self.transport, scratch)?.is_some();
@@ -189,11 +189,11 @@ impl Worker<'_> {
     /// Requests a batch for the current iteration; `None` when none is left.
     pub(super) fn claim(&mut self) -> Result<Option<u32>, ExecError> {
         let (rank, iteration) = (self.transport.rank().0, self.iteration);
-        if let Desk::Asks(words) = &mut self.desk {
+        if let BatchClaims::Requests(words) = &mut self.claims {
             words.post_receive(self.transport, &self.memory.scratch, (0, ANSWER))?;
             words.post_send(self.transport, &self.memory.scratch, (0, CLAIM, u64::from(iteration)))?;
-            self.wait_until(|worker| !worker.at_desk())?;
-            let Desk::Asks(words) = &self.desk else { unreachable!("a rank stays where it is") };
+            self.wait_until(|worker| !worker.has_claim_in_flight())?;
+            let BatchClaims::Requests(words) = &self.claims else { unreachable!("a rank stays where it is") };
             let answer = words.word(&self.memory.scratch);
             return Ok((answer != NOTHING).then(|| answer as u32 - 1));
         }
@@ -210,19 +210,19 @@ impl Worker<'_> {
     }
 
     /// Sends the final message, or waits until all learners have sent theirs.
-    pub(super) fn close_desk(&mut self) -> Result<(), ExecError> {
-        if let Desk::Asks(words) = &mut self.desk {
-            words.post_send(self.transport, &self.memory.scratch, (0, CLAIM, FAREWELL))?;
+    pub(super) fn close_claims(&mut self) -> Result<(), ExecError> {
+        if let BatchClaims::Requests(words) = &mut self.claims {
+            words.post_send(self.transport, &self.memory.scratch, (0, CLAIM, NO_MORE))?;
         }
-        self.wait_until(|worker| !worker.at_desk())
+        self.wait_until(|worker| !worker.has_claim_in_flight())
     }
 
     /// The ranks whose messages are missing: rank 0 for a rank that requests from it; otherwise, while no exchange
     /// runs, the rank whose turn it is, and after the last iteration those that have not sent their final message.
-    pub(super) fn waits_at_desk(&self) -> Vec<u32> {
+    pub(super) fn missing_claims(&self) -> Vec<u32> {
         let is_through = self.iteration == self.granted;
-        match &self.desk {
-            Desk::Asks(words) => {
+        match &self.claims {
+            BatchClaims::Requests(words) => {
                 if words.is_idle() {
                     Vec::new()
                 } else {
@@ -230,19 +230,19 @@ impl Worker<'_> {
                 }
             }
             _ if self.slots.iter().any(|slot| slot.running) => Vec::new(),
-            Desk::Serves(counters) if is_through => {
-                counters.iter().filter(|counter| !counter.words.is_idle()).map(|counter| counter.rank).collect()
+            BatchClaims::Serves(claimants) if is_through => {
+                claimants.iter().filter(|claimant| !claimant.words.is_idle()).map(|claimant| claimant.rank).collect()
             }
             _ => self.driver(|driver| driver.turn()).into_iter().collect(),
         }
     }
 
     /// Whether a request or an answer is in flight or still expected.
-    pub(super) fn at_desk(&self) -> bool {
-        match &self.desk {
-            Desk::AtHand => false,
-            Desk::Serves(counters) => counters.iter().any(|counter| !counter.words.is_idle()),
-            Desk::Asks(words) => !words.is_idle(),
+    pub(super) fn has_claim_in_flight(&self) -> bool {
+        match &self.claims {
+            BatchClaims::Local => false,
+            BatchClaims::Serves(claimants) => claimants.iter().any(|claimant| !claimant.words.is_idle()),
+            BatchClaims::Requests(words) => !words.is_idle(),
         }
     }
 }

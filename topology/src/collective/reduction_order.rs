@@ -1,4 +1,4 @@
-//! `Bracketing`: records the reduction order of each element's contributions.
+//! Records the order in which the contributions to each element are added: its reduction order.
 //!
 //! Expressions are shared: two sums of the same two expressions are one, whichever operand came first, because IEEE
 //! addition commutes (it does not associate). So members agree to the bit exactly where their expressions are equal.
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
-/// Names an expression of a [`Bracketing`].
+/// Names an expression of a [`ReductionOrder`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExpressionId(pub(super) u32);
 
@@ -23,14 +23,14 @@ impl ExpressionId {
 
 /// The sums of a collective: for each range of elements, the tree of additions. An alltoallv has none.
 #[derive(Debug, Clone)]
-pub struct Bracketing {
+pub struct ReductionOrder {
     members: u32,
     /// The sums; expression `1 + members + i` is the sum of pair `i`, smaller ids only.
     sums: Vec<(ExpressionId, ExpressionId)>,
     ranges: Vec<(Range<u64>, ExpressionId)>,
 }
 
-impl Bracketing {
+impl ReductionOrder {
     /// Ranges of elements in order, covering the buffer, each with the expression that the result holds there.
     pub fn ranges(&self) -> impl Iterator<Item = (Range<u64>, ExpressionId)> + '_ {
         self.ranges.iter().cloned()
@@ -74,7 +74,7 @@ impl Bracketing {
     }
 }
 
-impl fmt::Display for Bracketing {
+impl fmt::Display for ReductionOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.ranges.iter().try_for_each(|(range, id)| writeln!(f, "{range:?}: {}", self.describe(*id)))
     }
@@ -132,7 +132,7 @@ impl Expressions {
     }
 
     /// The reduction order of a result, given in ranges without overlap.
-    pub(super) fn finish(self, mut ranges: Vec<(Range<u64>, ExpressionId)>) -> Bracketing {
+    pub(super) fn finish(self, mut ranges: Vec<(Range<u64>, ExpressionId)>) -> ReductionOrder {
         ranges.sort_by_key(|(range, _)| range.start);
         let mut merged: Vec<(Range<u64>, ExpressionId)> = Vec::new();
         for (range, id) in ranges {
@@ -141,6 +141,6 @@ impl Expressions {
                 _ => merged.push((range, id)),
             }
         }
-        Bracketing { members: self.members, sums: self.sums, ranges: merged }
+        ReductionOrder { members: self.members, sums: self.sums, ranges: merged }
     }
 }
