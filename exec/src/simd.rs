@@ -5,6 +5,7 @@
 //! multiplication and an addition by itself, so all versions give the same bits. Loops that must stay in registers are
 //! written over a [`Register`] and called with [`in_registers`].
 
+mod dispatch;
 #[cfg(target_arch = "x86_64")]
 mod eights;
 mod fours;
@@ -13,11 +14,12 @@ mod register;
 #[cfg(target_arch = "x86_64")]
 mod sixteens;
 
+pub(crate) use dispatch::in_registers;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use eights::Eights;
 pub(crate) use fours::Fours;
 pub use instructions::Instructions;
-pub(crate) use register::{Register, in_registers};
+pub(crate) use register::Register;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use sixteens::Sixteens;
 
