@@ -76,15 +76,18 @@ fn cores() -> CheckRow {
 
 fn simd() -> CheckRow {
     let cure = "kernels use narrower instructions and are slower; predictions stay right once calibrated";
-    let name = match Instructions::current() {
+    let current = Instructions::current();
+    let name = match current {
         Instructions::Avx512 => "AVX-512",
         Instructions::Avx2 => "AVX2 with FMA",
-        Instructions::Portable if cfg!(target_arch = "x86_64") => return missing("simd", "no AVX2", cure),
-        Instructions::Portable => "four elements",
+        Instructions::Portable => "vectors of four elements",
     };
-    match Instructions::current() < Instructions::widest() {
-        true => ok("simd", format!("{name}, which LOCKSTEP_INSTRUCTIONS names")),
-        false => ok("simd", name),
+    if current < Instructions::widest() {
+        ok("simd", format!("{name}, which LOCKSTEP_INSTRUCTIONS names"))
+    } else if current == Instructions::Portable && cfg!(target_arch = "x86_64") {
+        missing("simd", "no AVX2", cure)
+    } else {
+        ok("simd", name)
     }
 }
 
