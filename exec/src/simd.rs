@@ -111,14 +111,7 @@ pub(crate) fn sum_pairs(xs: &[f32], ys: &[f32], f: impl Fn(f32, f32) -> f32) -> 
     for ((lane, x), y) in lanes.iter_mut().zip(x_blocks.remainder()).zip(y_blocks.remainder()) {
         *lane += f(*x, *y);
     }
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            lanes[lane] += lanes[lane + width];
-        }
-        width /= 2;
-    }
-    lanes[0]
+    sum_in_halves(lanes)
 }
 
 /// Σ f(x), in the same order.

@@ -9,8 +9,8 @@ pub(crate) struct Fours([f32; 4]);
 impl Fours {
     #[inline(always)]
     fn with(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
-        let ([a, b, c, d], [e, f_, g, h]) = (self.0, other.0);
-        Fours([f(a, e), f(b, f_), f(c, g), f(d, h)])
+        let ([a, b, c, d], [w, x, y, z]) = (self.0, other.0);
+        Fours([f(a, w), f(b, x), f(c, y), f(d, z)])
     }
 }
 

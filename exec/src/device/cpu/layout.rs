@@ -1,8 +1,7 @@
 //! Defines the memory layouts of a tensor of samples: sample by sample, or a register's width of samples interleaved.
 //!
-//! Convolutions process as many images at once ([`super::interleaved`]). Where the neighbouring
-//! kernels can too, the tensors between them stay interleaved and are not transposed. Every result is the same to the
-//! bit either way.
+//! Convolutions process as many images at once ([`super::interleaved`]). Where the neighbouring kernels can too, the
+//! tensors between them stay interleaved and are not transposed. Every result is the same to the bit either way.
 
 use crate::simd::Instructions;
 

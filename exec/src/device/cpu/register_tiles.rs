@@ -102,7 +102,7 @@ impl Offsets {
 /// The elements of line `place` from `part` on.
 ///
 /// # Safety
-/// `place` is inside the slice that `start` points to, and `part` is a multiple of WIDTH below N.
+/// `place` is inside the slice that `start` points to, and `part` is one of [`parts`].
 #[inline(always)]
 pub(super) unsafe fn load<R: Register, const N: usize>(start: *const [f32; N], place: usize, part: usize) -> R {
     // SAFETY: as the caller promises.
@@ -172,11 +172,20 @@ unsafe fn products_in<R: Register, const N: usize, const C: usize>(
     }
 }
 
+/// The first element of each part of a line that a register holds.
+///
+/// # Panics
+/// Unless registers divide a line.
+#[inline(always)]
+pub(super) fn parts<R: Register, const N: usize>() -> impl Iterator<Item = usize> {
+    assert!(N.is_multiple_of(R::WIDTH), "registers of {} elements in lines of {N}", R::WIDTH);
+    (0..N).step_by(R::WIDTH)
+}
+
 /// The first of each `C` channels with each part of a line.
 #[inline(always)]
 pub(super) fn tiles<R: Register, const N: usize, const C: usize>() -> impl Iterator<Item = (usize, usize)> {
-    let parts = N / R::WIDTH;
-    (0..CHANNELS / C * parts).map(move |tile| (tile / parts * C, tile % parts * R::WIDTH))
+    (0..CHANNELS).step_by(C).flat_map(|channel| parts::<R, N>().map(move |part| (channel, part)))
 }
 
 /// `C` output channels at a time.

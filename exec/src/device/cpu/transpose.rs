@@ -2,7 +2,7 @@
 //!
 //! The fast loops have obvious equivalents beside them, which they must equal to the bit.
 
-use super::register_tiles::{load, store};
+use super::register_tiles::{load, parts, store};
 use crate::simd::{Register, in_registers};
 
 /// A plane of each image present.
@@ -73,7 +73,7 @@ unsafe fn gather_in<R: Register, const N: usize, const B: usize>(
 ) {
     for (block, places) in places.chunks(B).enumerate() {
         let start = block * B;
-        for part in (0..N).step_by(B) {
+        for part in parts::<R, N>() {
             let mut values = [R::splat(0.0); B];
             for (at, value) in values.iter_mut().enumerate() {
                 let row = rows[part + at];
@@ -111,7 +111,7 @@ unsafe fn apart_in<R: Register, const N: usize, const B: usize>(
 ) {
     for (block, places) in places.chunks(B).enumerate() {
         let start = block * B;
-        for part in (0..N).step_by(B) {
+        for part in parts::<R, N>() {
             let mut values = [R::splat(0.0); B];
             for (value, place) in values.iter_mut().zip(places) {
                 // SAFETY: as the caller promises.

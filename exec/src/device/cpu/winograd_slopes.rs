@@ -6,12 +6,29 @@
 //! gradients, so four passes, one for each y, transform nothing twice and need a quarter of the memory. The tests have
 //! the obvious loops.
 
-use super::register_tiles::{CHANNELS, load, store};
+use super::register_tiles::{CHANNELS, load, parts, store};
 use super::winograd_tiles::{Tile, input};
 use crate::simd::{Register, in_registers};
 
 /// Rows of positions in a transformed tile, and positions in a row.
 pub(crate) const ROWS: usize = 4;
+
+/// Calls a kernel with the row as a constant.
+macro_rules! with_row {
+    ($row:expr, $kernel:ident($($argument:expr),*)) => {
+        match $row {
+            0 => in_registers!($kernel[0, 0, 0]($($argument),*)),
+            1 => in_registers!($kernel[1, 1, 1]($($argument),*)),
+            2 => in_registers!($kernel[2, 2, 2]($($argument),*)),
+            _ => in_registers!($kernel[3, 3, 3]($($argument),*)),
+        }
+    };
+}
+
+fn check<const N: usize>(plane: &[[f32; N]], tile: &Tile, row: usize, target: &[[f32; N]], step: usize) {
+    let fits = plane.len() == tile.plane() && (ROWS - 1) * step < target.len();
+    assert!(fits && row < ROWS, "a tile of this plane");
+}
 
 /// `target[x · step]` = (Bᵀ d B)[row][x] of the inputs d under `tile`.
 pub(crate) fn input_row<const N: usize>(
@@ -21,14 +38,8 @@ pub(crate) fn input_row<const N: usize>(
     target: &mut [[f32; N]],
     step: usize,
 ) {
-    let fits = plane.len() == tile.plane() && (ROWS - 1) * step < target.len();
-    assert!(fits && row < ROWS, "a tile of this plane");
-    match row {
-        0 => in_registers!(input_row_in[0, 0, 0](plane, tile, target, step)),
-        1 => in_registers!(input_row_in[1, 1, 1](plane, tile, target, step)),
-        2 => in_registers!(input_row_in[2, 2, 2](plane, tile, target, step)),
-        _ => in_registers!(input_row_in[3, 3, 3](plane, tile, target, step)),
-    }
+    check(plane, tile, row, target, step);
+    with_row!(row, input_row_in(plane, tile, target, step));
 }
 
 /// `target[x · step]` = (A d Aᵀ)[row][x] of the gradients d of the outputs of `tile`.
@@ -39,14 +50,8 @@ pub(crate) fn gradient_row<const N: usize>(
     target: &mut [[f32; N]],
     step: usize,
 ) {
-    let fits = plane.len() == tile.plane() && (ROWS - 1) * step < target.len();
-    assert!(fits && row < ROWS, "a tile of this plane");
-    match row {
-        0 => in_registers!(gradient_row_in[0, 0, 0](plane, tile, target, step)),
-        1 => in_registers!(gradient_row_in[1, 1, 1](plane, tile, target, step)),
-        2 => in_registers!(gradient_row_in[2, 2, 2](plane, tile, target, step)),
-        _ => in_registers!(gradient_row_in[3, 3, 3](plane, tile, target, step)),
-    }
+    check(plane, tile, row, target, step);
+    with_row!(row, gradient_row_in(plane, tile, target, step));
 }
 
 /// `sums[o · 4 + c] += Σ_t,image gradients[t][o] · inputs[t][c]` for four output and four input channels.
@@ -97,7 +102,7 @@ unsafe fn input_row_in<R: Register, const N: usize, const ROW: usize>(
     target: &mut [[f32; N]],
     step: usize,
 ) {
-    for part in (0..N).step_by(R::WIDTH) {
+    for part in parts::<R, N>() {
         // Loops in place of closures, which the compiler may leave as calls.
         let mut columns = [R::splat(0.0); 4];
         for (x, column) in columns.iter_mut().enumerate() {
@@ -125,7 +130,7 @@ unsafe fn gradient_row_in<R: Register, const N: usize, const ROW: usize>(
     step: usize,
 ) {
     let starts = tile.outputs();
-    for part in (0..N).step_by(R::WIDTH) {
+    for part in parts::<R, N>() {
         let mut columns = [R::splat(0.0); 2];
         for (x, column) in columns.iter_mut().enumerate() {
             // SAFETY: the outputs of a tile are inside its plane.
@@ -150,7 +155,7 @@ unsafe fn add_products_in<R: Register, const N: usize, const B: usize>(
 ) {
     for (first, sums) in (0..CHANNELS).step_by(B / CHANNELS).zip(sums.chunks_exact_mut(B)) {
         let mut total = R::splat(0.0);
-        for part in (0..N).step_by(B) {
+        for part in parts::<R, N>() {
             let mut products = [R::splat(0.0); B];
             // SAFETY: both have four lines for each tile.
             unsafe {

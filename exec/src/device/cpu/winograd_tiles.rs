@@ -5,7 +5,7 @@
 //! columns, then to rows (Lavin and Gray 2016, §4.1). The tests have the obvious loops that these must equal to the
 //! bit.
 
-use super::register_tiles::{CHANNELS, PLACES, add_products, load, store, tiles, with_channels};
+use super::register_tiles::{CHANNELS, PLACES, add_products, load, parts, store, tiles, with_channels};
 use crate::simd::{Register, in_registers};
 
 /// Places of a transformed tile.
@@ -131,7 +131,7 @@ unsafe fn transform_input_in<R: Register, const N: usize>(
     step: usize,
 ) {
     let (plane, target) = (plane.as_ptr(), target.as_mut_ptr());
-    for part in (0..N).step_by(R::WIDTH) {
+    for part in parts::<R, N>() {
         // Loops in place of closures, which the compiler may leave as calls.
         let mut columns = [[R::splat(0.0); 4]; 4];
         for (x, column) in columns.iter_mut().enumerate() {
@@ -162,7 +162,7 @@ unsafe fn transform_output_in<R: Register, const N: usize>(
 ) {
     let products = products.as_ptr();
     let rows = rows.map(<[[f32; N]]>::as_mut_ptr);
-    for part in (0..N).step_by(R::WIDTH) {
+    for part in parts::<R, N>() {
         let mut columns = [[R::splat(0.0); 2]; 4];
         for (x, column) in columns.iter_mut().enumerate() {
             let mut m = [R::splat(0.0); 4];

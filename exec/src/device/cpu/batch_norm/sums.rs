@@ -1,7 +1,7 @@
 //! Computes batch normalisation's sums over interleaved planes in registers; each plane's terms are added in
 //! the order of [`crate::simd::sum_pairs`]. Each fast loop has an obvious equivalent beside it.
 
-use super::super::register_tiles::{load, store};
+use super::super::register_tiles::{load, parts, store};
 use crate::simd::{LANES, Register, in_registers};
 
 /// Σ x of each plane, or, given a mean, Σ (x − mean)².
@@ -35,7 +35,7 @@ fn in_lanes<R: Register, const N: usize, const HELD: usize, const M: usize>(
     term: impl Fn(usize, usize) -> [R; M],
 ) -> [[f32; N]; M] {
     let mut found = [[0.0; N]; M];
-    for part in (0..N).step_by(R::WIDTH) {
+    for part in parts::<R, N>() {
         let mut lanes = [[R::splat(0.0); M]; LANES];
         for (group, lanes) in lanes.chunks_exact_mut(HELD).enumerate() {
             let mut sums = [[R::splat(0.0); M]; HELD];
