@@ -7,18 +7,20 @@
 # Several ranks are threads of one process here, and processes of DistributedDataParallel over gloo in PyTorch; BATCH
 # and THREADS are per rank. WAYS names PyTorch's modes, by default all of "nchw channels-last compiled"; compiling takes
 # a minute each time and needs g++. PYTHON names an interpreter with torch; without it torch is installed into
-# .venv-torch (5 GB).
+# .venv-torch (5 GB). BINARIES names a folder that holds lockstep and kernel_server; without it they are built. BASE names
+# another build of lockstep, measured beside the rest.
 set -eu
 cd "$(dirname "$0")/.."
 model=${1:-lenet} batch=${2:-64} threads=${3:-1} ranks=${4:-1} repetitions=${5:-5} seconds=${6:-3}
 ways=${WAYS:-nchw channels-last compiled}
 python=${PYTHON:-.venv-torch/bin/python}
+binaries=${BINARIES:-target/release}
 
 if [ -z "${PYTHON:-}" ] && ! "$python" -c 'import torch' 2>/dev/null; then
     python3 -m venv .venv-torch
     .venv-torch/bin/pip install --quiet --disable-pip-version-check torch numpy
 fi
-cargo build --quiet --release --workspace --bin lockstep --bin kernel_server
+[ -n "${BINARIES:-}" ] || cargo build --quiet --release --workspace --bin lockstep --bin kernel_server
 
 theirs() {
     case $1 in
@@ -27,13 +29,14 @@ theirs() {
     esac
     layout=$1
     shift
-    "$python" benches/pytorch_step.py target/release/kernel_server "$model" --batch "$batch" \
+    "$python" benches/pytorch_step.py "$binaries/kernel_server" "$model" --batch "$batch" \
         --threads "$threads" --ranks "$ranks" --seconds "$seconds" --layout "$layout" "$@" 2>/dev/null
 }
 
+# Images per second of a build over as many steps.
 ours() {
-    target/release/lockstep exec run --model "$model" --data "synthetic:$((2 * batch * ranks))" --ranks "$ranks" \
-        --batch-per-rank "$batch" --threads-per-rank "$threads" --steps "$1" --learning-rate 0.000001 --format json 2>/dev/null |
+    "$1" exec run --model "$model" --data "synthetic:$((2 * batch * ranks))" --ranks "$ranks" \
+        --batch-per-rank "$batch" --threads-per-rank "$threads" --steps "$2" --learning-rate 0.000001 --format json 2>/dev/null |
         "$python" -c 'import json, sys; print(json.load(sys.stdin)["rows"][0]["images_per_s"])'
 }
 
@@ -45,7 +48,8 @@ for _ in $(seq "$repetitions"); do
         printf '%s %s\n' "$way" "$rate" >>"$rows"
     done
     steps=$("$python" -c "print(max(5, int($seconds * $rate / $batch / $ranks)))")
-    printf 'lockstep %s\n' "$(ours "$steps")" >>"$rows"
+    printf 'lockstep %s\n' "$(ours "$binaries/lockstep" "$steps")" >>"$rows"
+    [ -z "${BASE:-}" ] || printf 'base %s\n' "$(ours "$BASE" "$steps")" >>"$rows"
 done
 
 "$python" - "$rows" "$model" "$batch" "$threads" "$ranks" <<'PYTHON'
@@ -61,6 +65,6 @@ print(f"{model}, batch {batch}, {threads} thread(s), {ranks} rank(s): images/s, 
 for way, values in rates.items():
     ratio = f"{medians['lockstep'] / medians[way]:6.2f}" if way != "lockstep" else ""
     print(f"{way:>14} {medians[way]:9.2f} ({min(values):.2f} to {max(values):.2f}) {ratio}")
-best = max(rate for way, rate in medians.items() if way != "lockstep")
+best = max(rate for way, rate in medians.items() if way not in ("lockstep", "base"))
 print(f"lockstep / PyTorch's fastest: {medians['lockstep'] / best:.2f}")
 PYTHON
