@@ -225,7 +225,14 @@ unsafe fn weights_in<R: Register, const N: usize, const C: usize>(
             }
         }
     }
-    lines.map(|lines| lines.map(sum_in_halves))
+    // Loops, since a closure of `map` is not compiled for these registers.
+    let mut gradients = [[0.0; TAPS]; CHANNELS];
+    for (gradients, lines) in gradients.iter_mut().zip(lines) {
+        for (gradient, line) in gradients.iter_mut().zip(lines) {
+            *gradient = sum_in_halves(line);
+        }
+    }
+    gradients
 }
 
 /// `C` taps at a time.

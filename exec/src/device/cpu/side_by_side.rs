@@ -84,6 +84,8 @@ pub(crate) fn to_maxima<const N: usize>(
 ) {
     d_plane.fill([0.0; N]);
     for (at, (d, best)) in d_output.iter().zip(best).enumerate() {
+        // Copies, which the target cannot overlap: without them the compiler branches on each image.
+        let (d, best) = (*d, *best);
         for place in places(window, at / window.output.1, at % window.output.1) {
             let target = &mut d_plane[place];
             for image in 0..N {
@@ -118,6 +120,8 @@ pub(crate) fn collect<const N: usize>(plane: &[[f32; N]], places: &[u32], accumu
 #[inline(always)]
 pub(crate) fn masked<const N: usize>(d: &[[f32; N]], y: &[[f32; N]], target: &mut [[f32; N]]) {
     for ((target, d), y) in target.iter_mut().zip(d).zip(y) {
+        // Copies, as above.
+        let (d, y) = (*d, *y);
         for image in 0..N {
             target[image] = if y[image] <= 0.0 { 0.0 } else { d[image] };
         }
