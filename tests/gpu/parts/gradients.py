@@ -26,7 +26,7 @@ LEAST = {"cuda": 1e-6, "cuda:tf32": 1e-3, "cuda:bf16": 1e-2}
 # adding to it, and a gradient by the root of that: much in TF32 and bf16 (u of 5e-4 and 4e-3), where this finds what is broken and
 # no more. What single operations may differ by is held by the executor's own tests.
 FROM_CPU = {"cuda": 1e-3, "cuda:tf32": 0.3, "cuda:bf16": 0.8}
-# What losses, which have no such jumps, may differ by from the CPU device's, always.
+# What losses, which have no such jumps, may differ by from the CPU device's: this, or TIMES PyTorch's own distance in that precision.
 LOSS = {"cuda": 1e-5, "cuda:tf32": 2e-3, "cuda:bf16": 3e-2}
 # PyTorch's step that has a device's precision: of TF32 one in which all factors are rounded, as cuDNN does not for every size.
 PEERS = {"cuda": "float32", "cuda:tf32": "rounded", "cuda:bf16": "bf16"}
@@ -84,12 +84,12 @@ def compared(machine: Machine, name: str, size: tuple[int, int], seed: int, fold
     if machine.torch is None or not (BIN / "kernel_server").is_file():
         figures["reference"] = "none, the CPU device instead"
         wrong = [device for device in DEVICES[1:] if not figures[f"{device} from cpu"] <= FROM_CPU[device]]
-        bounds = FROM_CPU
+        bounds, of_losses = FROM_CPU, LOSS
     else:
-        bounds = against_reference(machine, model, folder, found, figures)
+        bounds, of_losses = against_reference(machine, model, folder, found, figures)
         wrong = [device for device in DEVICES[1:] if not within(figures, device, bounds)]
-    wrong += [f"{device} (loss)" for device in DEVICES[1:] if not figures[f"{device} loss from cpu"] <= LOSS[device]]
-    figures["bounds"], figures["bounds_of_losses"] = dict(bounds), LOSS
+    wrong += [f"{device} (loss)" for device in DEVICES[1:] if not figures[f"{device} loss from cpu"] <= of_losses[device]]
+    figures["bounds"], figures["bounds_of_losses"] = dict(bounds), dict(of_losses)
     if wrong:
         raise Failed(f"too far with {', '.join(wrong)}", **figures)
     return figures
@@ -106,24 +106,28 @@ def step(machine: Machine, model: str, samples: int, seed: int, data: pathlib.Pa
     return checkpoint(kept)["optimizer_velocity"], row["train_loss"]
 
 
-def against_reference(machine: Machine, model: str, folder: pathlib.Path, found: list[dict], figures: dict) -> dict:
-    """Adds the distances from PyTorch in 64 bits, and returns the bounds that follow: of the median, and of the closest set."""
+def against_reference(machine: Machine, model: str, folder: pathlib.Path, found: list[dict], figures: dict) -> tuple[dict, dict]:
+    """Adds the distances from PyTorch in 64 bits, and returns the bounds that follow: of gradients, for the median and for the closest
+    set, and of losses, for the farthest."""
     script = pathlib.Path(__file__).resolve().parent / "reference.py"
     command = [sys.executable, str(script), str((BIN / "kernel_server").resolve()), model, str(folder), str(len(found))]
     done = run(command, machine.environment, limit=240)
     if done.code != 0:
         raise Failed(f"{script.name}: {done.last_line()}", **figures)
-    far = {f"PyTorch {peer}": [one[peer] for one in json.loads(done.out)] for peer in [*PEERS.values(), *TOLD]}
+    theirs = json.loads(done.out)
+    far = {f"PyTorch {peer}": [one[peer]["gradient"] for one in theirs] for peer in [*PEERS.values(), *TOLD]}
     for device in DEVICES:
         true = (floats((folder / str(at) / "float64").read_bytes()) for at in range(len(found)))
         far[device] = [distance(one[device], reference) for one, reference in zip(found, true)]
     for name, distances in far.items():
         figures[f"{name} from float64"], figures[f"{name}, closest"] = statistics.median(distances), min(distances)
-    bounds = {}
+    bounds, of_losses = {}, {}
     for device, peer in PEERS.items():
+        figures[f"PyTorch {peer} loss from float64"] = max(one[peer]["loss"] for one in theirs)
+        of_losses[device] = max(TIMES * figures[f"PyTorch {peer} loss from float64"], LOSS[device])
         scale = "cpu" if device == "cuda" else f"PyTorch {peer}"
         bounds[device] = [max(TIMES * figures[scale + how], LEAST[device]) for how in (" from float64", ", closest")]
-    return bounds
+    return bounds, of_losses
 
 
 def within(figures: dict, device: str, bounds: dict) -> bool:

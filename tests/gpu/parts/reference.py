@@ -1,7 +1,8 @@
-"""PyTorch's gradients of a model on a GPU, in 64 bits and in the precisions that lockstep has.
+"""PyTorch's losses and gradients of a model on a GPU, in 64 bits and in the precisions that lockstep has.
 
 `reference.py KERNEL_SERVER MODEL FOLDER SETS` reads in `FOLDER/0`, `FOLDER/1`, … the images and the parameters that `gradients.py`
-left there, writes the gradient of 64 bits, rounded, beside them, and prints how far PyTorch's own other steps are from it.
+left there, writes the gradient of 64 bits, rounded, beside them, and prints how far gradients and losses of PyTorch's own other steps
+are from those of 64 bits.
 """
 
 import contextlib
@@ -88,13 +89,14 @@ class RoundedFactors(TorchFunctionMode):
 CONV2D, LINEAR = functional.conv2d, functional.linear
 
 
-def gradient(layers, values, pictures, labels, dtype, tf32=False, bf16=False, rounds=False) -> torch.Tensor:
+def gradient(layers, values, pictures, labels, dtype, tf32=False, bf16=False, rounds=False) -> tuple[torch.Tensor, float]:
+    """The gradient of all parameters and the loss."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     network = Network(layers, [[one.to(dtype) for one in of] for of in values]).to("cuda")
     with torch.autocast("cuda", torch.bfloat16, enabled=bf16), RoundedFactors() if rounds else contextlib.nullcontext():
         total = network(pictures.to("cuda", dtype), labels.to("cuda"))
     gradients = torch.autograd.grad(total, list(network.held))
-    return torch.cat([one.flatten() for one in gradients]).double()
+    return torch.cat([one.flatten() for one in gradients]).double(), float(total.detach())
 
 
 def main() -> None:
@@ -107,11 +109,14 @@ def main() -> None:
         place = pathlib.Path(folder) / str(number)
         pictures, labels = images(place)
         values = parameters(layers, place / "cpu")
-        true = gradient(layers, values, pictures, labels, torch.float64)
+        true, loss = gradient(layers, values, pictures, labels, torch.float64)
         (place / "float64").write_bytes(true.float().cpu().numpy().astype("<f4").tobytes())
         ways = {"float32": {}, "tf32": {"tf32": True}, "rounded": {"rounds": True}, "bf16": {"bf16": True}}
         steps = {name: gradient(layers, values, pictures, labels, torch.float32, **how) for name, how in ways.items()}
-        far.append({name: float((step - true).norm() / true.norm()) for name, step in steps.items()})
+        far.append({
+            name: {"gradient": float((step - true).norm() / true.norm()), "loss": abs(own / loss - 1)}
+            for name, (step, own) in steps.items()
+        })
     print(json.dumps(far))
 
 
