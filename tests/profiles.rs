@@ -167,6 +167,7 @@ fn by_hand(direct: Option<DirectEntry>, nccl: Vec<SumEntry>) -> Profile {
         date: "2026-01-01T00:00:00Z".to_owned(),
         command: "by hand".to_owned(),
         kernels: String::new(),
+        side_by_side: 16,
         pulse_s: None,
         flops_per_core_s: 1e11,
         memory_bandwidth: 1e11,

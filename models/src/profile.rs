@@ -161,6 +161,9 @@ pub struct Profile {
     /// The name of the kernels that were timed; empty in a profile without it.
     #[serde(default)]
     pub kernels: String,
+    /// Images that the CPU kernels process side by side, one in each element of a register: 16 with AVX-512, else 8.
+    #[serde(default = "sixteen")]
+    pub side_by_side: u32,
     /// Seconds of a reference benchmark on all cores during the measurement: the pace of the machine.
     #[serde(default)]
     pub pulse_s: Option<f64>,
@@ -193,6 +196,11 @@ pub struct Profile {
     /// How durations vary on this host; `None` in a profile with medians only.
     #[serde(default)]
     pub noise: Option<NoiseTrace>,
+}
+
+/// In profiles without the number, since all of those are of AVX-512.
+fn sixteen() -> u32 {
+    16
 }
 
 impl Profile {
@@ -250,8 +258,10 @@ impl Profile {
         if !(OLDEST_VERSION..=PROFILE_VERSION).contains(&self.version) {
             return wrong(format!("version = {}", self.version), "is of another version");
         }
-        if self.cores == 0 {
-            return wrong("cores = 0".into(), "must be at least 1");
+        for (name, number) in [("cores", self.cores), ("side_by_side", self.side_by_side)] {
+            if number == 0 {
+                return wrong(format!("{name} = 0"), "must be at least 1");
+            }
         }
         let positive = |figure: f64| figure > 0.0 && figure.is_finite();
         let pulse_s = self.pulse_s.unwrap_or(1.0);

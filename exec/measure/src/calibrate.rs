@@ -73,6 +73,7 @@ pub fn of_host(command: &str, quiet: &mut Quiet, mut note: impl FnMut(&str)) -> 
         date: host.date,
         command: command.to_owned(),
         kernels: lockstep_exec::kernels(),
+        side_by_side: lockstep_exec::side_by_side() as u32,
         pulse_s: quiet.pulse_s(),
         flops_per_core_s,
         memory_bandwidth,

@@ -19,8 +19,6 @@ const SOFT: f64 = 0.1;
 /// Distance between chains of other layers.
 const OTHER_LAYERS: f64 = 3.0;
 
-/// Images, places or samples that a register of the kernels' products holds: fewer take as long.
-const REGISTER: f64 = 16.0;
 /// Seconds per plane for kernels that work plane by plane, besides its elements (assumed).
 const PLANE_S: f64 = 16e-9;
 /// Share of the peak that maxima over overlapping windows reach (assumed): those are searched one by one.
@@ -40,14 +38,23 @@ struct Known {
 }
 
 /// Measured layers on devices of one model.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Nearest(Vec<Known>);
+#[derive(Debug, Clone)]
+pub(super) struct Nearest {
+    known: Vec<Known>,
+    /// Images, places or samples that a register of a CPU's products holds: fewer take as long.
+    register: f64,
+}
 
 impl Nearest {
+    /// Without measured layers, of kernels that process this number of images side by side.
+    pub(super) fn new(side_by_side: u32) -> Nearest {
+        Nearest { known: Vec::new(), register: f64::from(side_by_side) }
+    }
+
     /// Adds a measured phase; ignores a chain whose key has another form.
     pub(super) fn add(&mut self, chain: &str, phase: Phase, samples: u32, seconds: f64, slowdown: f64) {
         let Some(nodes) = read_key(chain).filter(|_| seconds > 0.0) else { return };
-        self.0.push(Known { nodes, phase, samples, seconds, slowdown });
+        self.known.push(Known { nodes, phase, samples, seconds, slowdown });
     }
 
     /// Seconds alone and slowdown of a phase of a chain on `device`; `None` where nothing was measured.
@@ -65,7 +72,7 @@ impl Nearest {
             }];
         let mut near: Vec<(f64, &Known)> = alike.iter().find_map(|alike| {
             let found: Vec<_> =
-                self.0.iter().filter(alike).map(|known| (distance(known, nodes, samples), known)).collect();
+                self.known.iter().filter(alike).map(|known| (distance(known, nodes, samples), known)).collect();
             (!found.is_empty()).then_some(found)
         })?;
         near.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -73,7 +80,7 @@ impl Nearest {
         let (mut weights, mut logs, mut slowdown) = (0.0, 0.0, 0.0);
         for (distance, known) in near {
             let own: Vec<&Node> = known.nodes.iter().collect();
-            let roof = likely(device, (&own, numbers), known.phase, known.samples);
+            let roof = likely(device, self.register, (&own, numbers), known.phase, known.samples);
             if roof > 0.0 {
                 let weight = 1.0 / (distance + SOFT);
                 weights += weight;
@@ -83,7 +90,7 @@ impl Nearest {
         }
         let factor = if weights > 0.0 { libm::exp(logs / weights) } else { 1.0 };
         let slowdown = if weights > 0.0 { slowdown / weights } else { 1.0 };
-        Some((likely(device, (nodes, numbers), phase, samples) * factor, slowdown))
+        Some((likely(device, self.register, (nodes, numbers), phase, samples) * factor, slowdown))
     }
 }
 
@@ -125,7 +132,7 @@ fn sizes(nodes: &[&Node], samples: u32) -> [f64; 6] {
 
 /// The roofline's seconds, on a CPU with known details of its kernels: products fill registers, planes and scores
 /// take time each.
-fn likely(device: &Device, (nodes, numbers): (&[&Node], Numbers), phase: Phase, samples: u32) -> f64 {
+fn likely(device: &Device, register: f64, (nodes, numbers): (&[&Node], Numbers), phase: Phase, samples: u32) -> f64 {
     if matches!(device.kind, DeviceKind::Gpu(_)) {
         return chain_on(device, nodes, numbers, phase, samples).seconds;
     }
@@ -133,7 +140,7 @@ fn likely(device: &Device, (nodes, numbers): (&[&Node], Numbers), phase: Phase, 
     let mut seconds = 0.0;
     for (position, node) in nodes.iter().enumerate() {
         for pass in passes(phase, position) {
-            let arithmetic = node.work(*pass, samples).flops * filling(node, *pass, samples);
+            let arithmetic = node.work(*pass, samples).flops * filling(node, *pass, samples, register);
             let share = match node.kernel_class() {
                 KernelClass::Planes { overlapping_maxima: true } if *pass == Pass::Forward => OVERLAPPING,
                 class => efficiency(class),
@@ -147,18 +154,18 @@ fn likely(device: &Device, (nodes, numbers): (&[&Node], Numbers), phase: Phase, 
     seconds
 }
 
-/// How much more work a product does than its FLOPs, because its registers are not full.
-fn filling(node: &Node, pass: Pass, samples: u32) -> f64 {
+/// How much more work a product does than its FLOPs, because its registers, of `register` elements, are not full.
+fn filling(node: &Node, pass: Pass, samples: u32, register: f64) -> f64 {
     let samples = f64::from(samples);
     match node.kernel_class() {
         KernelClass::Product(product) if product.by_place => {
-            // Sixteen images at a time if the batch nearly fills them, else places of one image.
-            let images = (samples / REGISTER).ceil() * REGISTER;
+            // A register of images at a time if the batch nearly fills it, else places of one image.
+            let images = (samples / register).ceil() * register;
             let places = f64::from(node.output.height) * f64::from(node.output.width);
-            if 3.0 * samples >= 2.0 * images { images / samples } else { (REGISTER / places).max(1.0) }
+            if 3.0 * samples >= 2.0 * images { images / samples } else { (register / places).max(1.0) }
         }
         // A single sample is a product of a matrix and a vector, which needs no such filling.
-        KernelClass::Product(_) if pass == Pass::Forward && samples > 1.0 => (REGISTER / samples).max(1.0),
+        KernelClass::Product(_) if pass == Pass::Forward && samples > 1.0 => (register / samples).max(1.0),
         _ => 1.0,
     }
 }
@@ -182,7 +189,7 @@ pub(crate) fn estimated(
 ) -> Option<f64> {
     let phases = [Phase::Forward, Phase::BackwardData, Phase::BackwardWeight, Phase::Backward];
     let phase = |name: &str| phases.into_iter().find(|phase| phase.name() == name);
-    let mut nearest = Nearest::default();
+    let mut nearest = Nearest::new(profile.side_by_side);
     for known in &profile.compute {
         nearest.add(&known.chain, phase(&known.phase)?, known.samples, known.seconds.value, known.slowdown);
     }
@@ -190,4 +197,21 @@ pub(crate) fn estimated(
     let nodes: Vec<&Node> = nodes.iter().collect();
     let numbers = Numbers::default();
     nearest.estimate(device, (&nodes, numbers), phase(&entry.phase)?, entry.samples).map(|(seconds, _)| seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Groups of images that are two thirds full count whole; with fewer images registers hold places of one.
+    #[test]
+    fn registers_that_are_not_full_take_as_long() {
+        let nodes = read_key("conv2d 32x6x6>64x2x2 k5x5 s1x1 p0x0 d1x1 g1 bias").expect("a chain");
+        for (samples, register, expected) in
+            [(8, 8.0, 1.0), (8, 16.0, 4.0), (12, 8.0, 16.0 / 12.0), (12, 16.0, 16.0 / 12.0), (2, 8.0, 2.0)]
+        {
+            let found = filling(&nodes[0], Pass::Forward, samples, register);
+            assert!((found - expected).abs() < 1e-12, "{samples} images in registers of {register}: {found}");
+        }
+    }
 }

@@ -53,8 +53,8 @@ pub struct Table {
 }
 
 impl Measured {
-    fn new(at_once: u32, entries: &[ComputeEntry], update: &[Point], load: &[Point]) -> Measured {
-        let (mut compute, mut nearest) = (BTreeMap::<(String, Phase), Vec<Sample>>::new(), Nearest::default());
+    fn new(at_once: u32, side_by_side: u32, entries: &[ComputeEntry], update: &[Point], load: &[Point]) -> Measured {
+        let (mut compute, mut nearest) = (BTreeMap::<(String, Phase), Vec<Sample>>::new(), Nearest::new(side_by_side));
         let phases = [Phase::Forward, Phase::BackwardData, Phase::BackwardWeight, Phase::Backward];
         for entry in entries {
             let Some(phase) = phases.into_iter().find(|phase| phase.name() == entry.phase) else { continue };
@@ -124,11 +124,11 @@ impl Table {
     /// Impossible figures.
     pub fn new(profile: &Profile) -> Result<Table, InputError> {
         profile.check("profile")?;
-        let cpu = Measured::new(profile.cores, &profile.compute, &profile.update, &profile.load);
+        let cpu = Measured::new(profile.cores, profile.side_by_side, &profile.compute, &profile.update, &profile.load);
         let gpu = |gpu: &GpuEntry| {
             let direct = gpu.hardware.as_ref().and_then(|hardware| hardware.direct.as_ref());
             let direct_sum = direct.map_or(0.0, |direct| (direct.sum.value - direct.copy.value).max(0.0));
-            let measured = Measured::new(gpu.at_once, &gpu.compute, &gpu.update, &gpu.load);
+            let measured = Measured::new(gpu.at_once, profile.side_by_side, &gpu.compute, &gpu.update, &gpu.load);
             let mut sums: BTreeMap<u32, Vec<Sample>> = BTreeMap::new();
             for entry in gpu.hardware.iter().flat_map(|hardware| &hardware.nccl) {
                 let sample = (entry.elements as f64, entry.seconds.value, 1.0);

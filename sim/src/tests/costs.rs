@@ -40,6 +40,7 @@ pub(super) fn profile(program: &Program, chain: usize) -> Profile {
         date: "2025-01-01T00:00:00Z".into(),
         command: "lockstep calibrate".into(),
         kernels: "kernels".into(),
+        side_by_side: 16,
         pulse_s: Some(1e-3),
         flops_per_core_s: 1e11,
         memory_bandwidth: 1e10,
@@ -103,6 +104,7 @@ fn bad_profiles_are_refused() {
         ("\"slowdown\": 1.5", "\"slowdown\": -1.5"),
         ("\"phase\": \"forward\"", "\"phase\": \"sideways\""),
         ("\"samples\": 4", "\"samples\": 0"),
+        ("\"side_by_side\": 16", "\"side_by_side\": 0"),
         ("\"low\": 1.9e-10", "\"low\": 3e-10"),
         ("\"flops_per_core_s\"", "\"flops\""),
         ("\"elements\": 1000", "\"elements\": 0"),
@@ -115,7 +117,7 @@ fn bad_profiles_are_refused() {
     let before = Profile { version: 1, ..good.clone() };
     assert_eq!(Profile::parse("p.json", &before.to_json()), Ok(before));
     let before = Profile { version: 2, kernels: String::new(), pulse_s: None, ..good };
-    let text = before.to_json().replace("  \"kernels\": \"\",\n  \"pulse_s\": null,\n", "");
+    let text = before.to_json().replace("  \"kernels\": \"\",\n  \"side_by_side\": 16,\n  \"pulse_s\": null,\n", "");
     assert!(!text.contains("kernels"), "{text}");
     assert_eq!(Profile::parse("p.json", &text), Ok(before));
     refused("");

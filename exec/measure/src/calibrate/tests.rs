@@ -27,6 +27,7 @@ pub(super) fn empty() -> Profile {
         date,
         command: "before".to_owned(),
         kernels: lockstep_exec::kernels(),
+        side_by_side: 16,
         pulse_s: Some(1e-3),
         flops_per_core_s: 1e11,
         memory_bandwidth: 1e10,

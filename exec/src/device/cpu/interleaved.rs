@@ -17,13 +17,14 @@ use super::tail::Tail;
 use super::threads::Threads;
 use super::transpose;
 use super::window::Window;
-use super::winograd::Winograd;
+use super::winograd::{self, Winograd};
 use super::winograd_weights::WeightGradient;
 use super::{Forward, Gradients, Head};
 use crate::workspace::Workspace;
 
-/// Elements of N images' input or output beyond which the caches are too small.
-const CACHED: usize = 1 << 20;
+/// Elements of N images' input or output beyond which sums over taps find them in no cache, and matrix products are
+/// faster; Winograd's products take blocks of them and have no such limit.
+const CACHED: usize = 1 << 19;
 
 /// A convolution with its tail.
 pub(crate) struct Interleaved<const N: usize> {
@@ -66,20 +67,32 @@ pub(super) fn made(
     })
 }
 
-/// Whether this is faster for `layer`: one channel group, groups of images at least two thirds full, and images that
-/// fit in the second-level cache.
+/// Whether this is faster for `layer`: one channel group, groups of images at least two thirds full, and Winograd's
+/// products or images that fit in the caches.
 pub(super) fn suits(layer: &Conv2d, input: Shape, output: Shape, samples: usize) -> bool {
     let elements = |shape: Shape| super::size(shape) * side_by_side();
     let filled = 3 * samples >= 2 * samples.next_multiple_of(side_by_side());
-    layer.groups == 1 && filled && elements(input).max(elements(output)) <= CACHED
+    let cached = || elements(input).max(elements(output)) <= CACHED;
+    layer.groups == 1 && filled && (takes_fewer_products(layer, input, output) || cached())
+}
+
+/// The windows of a layer.
+fn window_of(layer: &Conv2d, input: Shape, output: Shape) -> Window {
+    Window::new([layer.kernel, layer.stride, layer.padding, layer.dilation], input, output)
+}
+
+/// Whether Winograd's products suit it: 3 × 3 filters at every place.
+fn takes_fewer_products(layer: &Conv2d, input: Shape, output: Shape) -> bool {
+    let window = window_of(layer, input, output);
+    let same = Window { kernel: (3, 3), stride: (1, 1), padding: (1, 1), dilation: (1, 1), ..window };
+    window == same && winograd::suits(input.channels as usize, output.channels as usize, window.output)
 }
 
 impl<const N: usize> Interleaved<N> {
     pub(crate) fn new(layer: &Conv2d, input: Shape, output: Shape, tail: Tail, threads: &Threads) -> Self {
-        let window = Window::new([layer.kernel, layer.stride, layer.padding, layer.dilation], input, output);
+        let window = window_of(layer, input, output);
         let (channels, out_channels) = (input.channels as usize, output.channels as usize);
-        let same = Window { kernel: (3, 3), stride: (1, 1), padding: (1, 1), dilation: (1, 1), ..window };
-        let fewer = window == same && Winograd::<N>::suits(channels, out_channels, window.output);
+        let fewer = takes_fewer_products(layer, input, output);
         let padding = if fewer { (0, 0) } else { window.padding };
         let padded = (window.input.0 + 2 * padding.0, window.input.1 + 2 * padding.1);
         let at = |channel: usize, y: usize, x: usize| ((channel * padded.0 + y) * padded.1 + x) as u32;

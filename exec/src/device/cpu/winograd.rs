@@ -35,14 +35,14 @@ pub(crate) enum Direction {
     Backward,
 }
 
-impl<const N: usize> Winograd<N> {
-    /// Whether a layer with these channels and planes suits it: whole tiles, whole blocks of channels, and enough of
-    /// them to pay for the transforms.
-    pub(crate) fn suits(channels: usize, out_channels: usize, size: (usize, usize)) -> bool {
-        let channels_suit = |channels: usize| channels >= 2 * CHANNELS && channels.is_multiple_of(CHANNELS);
-        channels_suit(channels) && channels_suit(out_channels) && size.0.is_multiple_of(2) && size.1.is_multiple_of(2)
-    }
+/// Whether layers with these channels and planes suit it: whole tiles, whole blocks of channels, and enough of them to pay
+/// for the transforms.
+pub(crate) fn suits(channels: usize, out_channels: usize, size: (usize, usize)) -> bool {
+    let channels_suit = |channels: usize| channels >= 2 * CHANNELS && channels.is_multiple_of(CHANNELS);
+    channels_suit(channels) && channels_suit(out_channels) && size.0.is_multiple_of(2) && size.1.is_multiple_of(2)
+}
 
+impl<const N: usize> Winograd<N> {
     pub(crate) fn new(channels: usize, out_channels: usize, size: (usize, usize), threads: &Threads) -> Self {
         let most_channels = channels.max(out_channels);
         Winograd { size, most_channels, pairs: channels * out_channels, threads: threads.clone() }
@@ -229,7 +229,7 @@ mod tests {
             for_side_by_side!({
                 let (channels, outs, size) = (4 * c, 4 * o, (2 * h, 2 * w));
                 let plane = size.0 * size.1;
-                prop_assert!(Winograd::<N>::suits(channels, outs, size));
+                prop_assert!(suits(channels, outs, size));
                 let number = |at: usize| ((at * 37) % 11) as f32 - 5.0;
                 let planes = |channels: usize, shift: usize| -> Vec<[f32; N]> {
                     let one = |at: usize| from_fn(|image| number(N * at + image + shift));
