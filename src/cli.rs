@@ -58,6 +58,11 @@ pub use schemas::schemas;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+
+    /// Characters within which tables are printed; wider ones continue below [default: the terminal's width, else no
+    /// limit]
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    columns: Option<u16>,
 }
 
 const EXAMPLE: &str = "Example:
@@ -147,6 +152,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     if let Err(error) = lockstep_exec::Instructions::requested() {
         return finish(Err(error.into()));
+    }
+    if let Some(columns) = cli.columns {
+        lockstep_report::set_width(columns.into());
     }
     finish(match cli.command {
         Command::Sim(Sim::Predict(command)) => command.run(),

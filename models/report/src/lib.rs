@@ -41,7 +41,7 @@ pub use page::{Chart, Lines, Page, save_page};
 pub use paper_row::PaperRow;
 pub use placement_row::{RankRow, TransitionRow};
 pub use plot_row::PlotRow;
-pub use report::{Format, Report, VERSION, print};
+pub use report::{Format, Report, VERSION, print, set_width};
 pub use row::{CollectiveRow, MeasuredRow, PredictedRow, Setting, scaling_efficiencies};
 pub use stage_chart::{StageLabel, stage_chart};
 pub use stage_picture::{STAGE_LEGEND, stage_picture};

@@ -4,6 +4,7 @@
 //! a column is called the same everywhere and no form can forget one.
 
 use std::io::{self, Write};
+use std::sync::OnceLock;
 
 use lockstep_topology::InputError;
 use schemars::JsonSchema;
@@ -16,6 +17,15 @@ use crate::{csv, table};
 
 /// The version of the JSON form; it grows when a key changes its meaning or goes away.
 pub const VERSION: u32 = 1;
+
+/// The width of tables where it was set.
+static WIDTH: OnceLock<usize> = OnceLock::new();
+
+/// Sets the width of tables, in characters, in place of the terminal's. The first call counts.
+pub fn set_width(characters: usize) {
+    // A later call changes nothing.
+    let _ = WIDTH.set(characters);
+}
 
 /// How a report is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -70,12 +80,13 @@ impl<R: Row> Report<R> {
         }
     }
 
-    /// Prints the report on standard output, on a terminal within its width.
+    /// Prints the report on standard output, a table within the width of [`set_width`] or of the terminal.
     ///
     /// # Errors
     /// See [`print()`].
     pub fn print(&self, format: Format) -> Result<(), Failure> {
-        let width = terminal_size_of(io::stdout()).map(|(Width(width), _)| width.into());
+        let terminal = || terminal_size_of(io::stdout()).map(|(Width(width), _)| width.into());
+        let width = WIDTH.get().copied().or_else(terminal);
         print(&self.render_within(format, width))
     }
 }

@@ -22,9 +22,9 @@ use super::winograd_weights::WeightGradient;
 use super::{Forward, Gradients, Head};
 use crate::workspace::Workspace;
 
-/// Elements of N images' input or output beyond which sums over taps find them in no cache, and matrix products are
-/// faster; Winograd's products take blocks of them and have no such limit.
-const CACHED: usize = 1 << 19;
+/// Elements of an image's input or output beyond which sums over taps find N of them in no cache, and matrix products
+/// are faster; Winograd's products take blocks of them and have no such limit.
+const CACHED: usize = 1 << 16;
 
 /// A convolution with its tail.
 pub(crate) struct Interleaved<const N: usize> {
@@ -70,9 +70,8 @@ pub(super) fn made(
 /// Whether this is faster for `layer`: one channel group, groups of images at least two thirds full, and Winograd's
 /// products or images that fit in the caches.
 pub(super) fn suits(layer: &Conv2d, input: Shape, output: Shape, samples: usize) -> bool {
-    let elements = |shape: Shape| super::size(shape) * side_by_side();
     let filled = 3 * samples >= 2 * samples.next_multiple_of(side_by_side());
-    let cached = || elements(input).max(elements(output)) <= CACHED;
+    let cached = || super::size(input).max(super::size(output)) <= CACHED;
     layer.groups == 1 && filled && (takes_fewer_products(layer, input, output) || cached())
 }
 
