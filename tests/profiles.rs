@@ -289,3 +289,26 @@ fn what_does_not_fit_is_said_and_left_out() {
     );
     assert!(!place.join("none.json").exists());
 }
+
+/// A profile names a GPU as the driver does, a cluster as the catalogue does.
+#[test]
+fn a_profile_of_a_gpu_prices_it_in_other_clusters() {
+    let place = folder("profiles-elsewhere");
+    let mut profile = by_hand(None, Vec::new());
+    profile.gpus[0].model = "NVIDIA H100 80GB HBM3".to_owned();
+    std::fs::write(place.join("gpu.json"), profile.to_json()).expect("a file");
+    let answer = |cluster: &str, more: &str| {
+        let arguments =
+            format!("sim predict --model lenet --batch-per-rank 8 --ranks 1 --cluster {cluster} --format json{more}");
+        let output = run(Path::new(""), &place, &arguments.split(' ').collect::<Vec<_>>(), &[]);
+        assert!(output.status.success(), "{}", error_of(&output));
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        (number(&answer["rows"][0], "step_time_s"), answer["notes"].to_string())
+    };
+    let (step_s, notes) = answer("dgx-h100:1", " --profile gpu.json");
+    assert!(notes.contains("of CPUs and of h100-sxm were measured"), "{notes}");
+    assert_ne!(step_s, answer("dgx-h100:1", "").0);
+    let (step_s, notes) = answer("dgx-a100:1", " --profile gpu.json");
+    assert!(notes.contains("add driver_name = "), "{notes}");
+    assert_eq!(step_s, answer("dgx-a100:1", "").0);
+}

@@ -33,6 +33,32 @@ pub struct Site {
     pub basis: String,
 }
 
+/// The GPUs of a cluster.
+fn gpus_of(cluster: &Cluster) -> impl Iterator<Item = &GpuSpec> {
+    cluster.devices().iter().filter_map(|device| match &device.kind {
+        DeviceKind::Gpu(gpu) => Some(&**gpu),
+        DeviceKind::Cpu(_) | DeviceKind::Switch(_) => None,
+    })
+}
+
+/// Which devices of another cluster a profile prices, for display.
+fn basis_of(profile: &Profile, cluster: &Cluster) -> String {
+    let Profile { host, date, gpus, .. } = profile;
+    let measured: Vec<&str> = gpus.iter().map(|of| of.model.as_str()).collect();
+    let priced = gpus_of(cluster).find(|gpu| measured.iter().any(|model| gpu.is_model(model)));
+    match (priced, gpus_of(cluster).next()) {
+        (Some(gpu), _) => format!("costs of CPUs and of {} were measured on {host}, {date}", gpu.model),
+        (None, Some(gpu)) if !measured.is_empty() => format!(
+            "costs of CPUs were measured on {host}, {date}; the profile's GPUs ({}) are not the cluster's, which are priced by \
+             their data sheet: if they are the same, add driver_name = \"{}\" to {}'s [[host.gpu]]",
+            measured.join(", "),
+            measured[0],
+            gpu.model
+        ),
+        _ => format!("costs of CPUs were measured on {host}, {date}"),
+    }
+}
+
 impl Site {
     /// The site of an experiment; `profile` is the file that `--profile` names.
     ///
@@ -62,24 +88,20 @@ impl Site {
             return site.check_stated(experiment).map(|()| site);
         };
         let profile = Profile::load(path)?;
-        let basis = format!("costs of CPUs were measured on {}, {}", profile.host, profile.date);
+        let basis = basis_of(&profile, &cluster);
         let site = Site { cluster, costs: Arc::new(Table::new(&profile)?), profile: Some(profile), basis };
         site.check_stated(experiment).map(|()| site)
     }
 
     fn gpus(&self) -> impl Iterator<Item = &GpuSpec> {
-        self.cluster.devices().iter().filter_map(|device| match &device.kind {
-            DeviceKind::Gpu(gpu) => Some(&**gpu),
-            DeviceKind::Cpu(_) | DeviceKind::Switch(_) => None,
-        })
+        gpus_of(&self.cluster)
     }
 
     /// The device of a profile that prices the cluster's GPUs.
     fn measured(&self) -> Option<&str> {
-        let mut models = self.gpus().map(|gpu| &gpu.model);
         let priced = self.profile.iter().flat_map(|profile| &profile.gpus);
         let hardware =
-            priced.filter(|gpu| models.any(|model| *model == gpu.model)).find_map(|gpu| gpu.hardware.as_ref());
+            priced.filter(|of| self.gpus().any(|gpu| gpu.is_model(&of.model))).find_map(|of| of.hardware.as_ref());
         hardware.map(|of| of.device.as_str())
     }
 

@@ -158,7 +158,9 @@ impl Table {
     fn measured(&self, device: &Device) -> Option<&Measured> {
         match &device.kind {
             DeviceKind::Cpu(_) => Some(&self.cpu),
-            DeviceKind::Gpu(gpu) => self.gpus.get(&gpu.model),
+            DeviceKind::Gpu(gpu) => {
+                self.gpus.iter().find(|(model, _)| gpu.is_model(model)).map(|(_, measured)| measured)
+            }
             DeviceKind::Switch(_) => None,
         }
     }

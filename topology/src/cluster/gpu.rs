@@ -9,8 +9,10 @@ use std::str::FromStr;
 /// One GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GpuSpec {
-    /// E.g. `Tesla V100`.
+    /// As the cluster's file names it, e.g. `h100-sxm`.
     pub model: String,
+    /// As NVIDIA's driver names it, e.g. `NVIDIA H100 80GB HBM3`; profiles of GPUs have this name.
+    pub driver_name: Option<String>,
     /// Its generation, from which kernel figures follow; `None` where it is not stated.
     pub architecture: Option<Architecture>,
     /// Multiprocessors, the unit in which kernels share the GPU.
@@ -43,6 +45,7 @@ impl GpuSpec {
     ) -> GpuSpec {
         GpuSpec {
             model: model.to_string(),
+            driver_name: Some(model.to_string()),
             architecture: None,
             multiprocessors,
             peak_flops_s,
@@ -53,6 +56,14 @@ impl GpuSpec {
             nvlink: None,
             pcie: None,
         }
+    }
+
+    /// Whether a profile's `model` is of such a GPU. Older drivers leave out the maker.
+    pub fn is_model(&self, model: &str) -> bool {
+        fn short(name: &str) -> &str {
+            name.strip_prefix("NVIDIA ").unwrap_or(name)
+        }
+        self.model == model || self.driver_name.as_deref().is_some_and(|name| short(name) == short(model))
     }
 
     /// Peak FLOP/s of a precision; `None` where the GPU has no units for it or none is stated.

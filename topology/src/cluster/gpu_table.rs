@@ -17,6 +17,7 @@ pub(super) const GPU: &[&str] = &[
     "name",
     "count",
     "model",
+    "driver_name",
     "architecture",
     "multiprocessors",
     "peak_flops",
@@ -139,9 +140,11 @@ fn spec(table: &Table<'_>, base: Option<&GpuSpec>) -> Result<GpuSpec, InputError
     let nvlink = table.read("nvlink", "\"2.0 x6\"", Lanes::from_str)?;
     let pcie = table.read("pcie", "\"3.0 x16\"", Lanes::from_str)?;
     let model = table.required("model", "\"v100-sxm2\"", String::from_str)?;
+    let driver_name = table.read("driver_name", "\"NVIDIA H100 80GB HBM3\"", String::from_str)?;
     let missing = |key, example| move || table.missing(key, example);
     Ok(GpuSpec {
         model,
+        driver_name: driver_name.or_else(|| base?.driver_name.clone()),
         architecture: architecture.or(base.and_then(|base| base.architecture)),
         multiprocessors: multiprocessors
             .or(base.map(|base| base.multiprocessors))

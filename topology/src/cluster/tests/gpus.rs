@@ -110,3 +110,18 @@ fn links_take_their_rate_from_generation_and_lanes() {
         assert!(error.starts_with(expected), "\n     got {error}\nexpected {expected}");
     }
 }
+
+/// A profile names GPUs as the driver does; no name is of two kinds, and the maker's may be missing.
+#[test]
+fn profiles_name_gpus_as_the_driver_does() {
+    let gpus = catalogue().unwrap();
+    for gpu in &gpus {
+        let Some(name) = &gpu.spec.driver_name else { continue };
+        let same: Vec<&str> =
+            gpus.iter().filter(|other| other.spec.is_model(name)).map(|gpu| gpu.name.as_str()).collect();
+        assert_eq!(same, [gpu.name.as_str()], "{name}");
+    }
+    let spec = |name: &str| &gpus.iter().find(|gpu| gpu.name == name).unwrap().spec;
+    assert!(spec("a100-40-sxm").is_model("A100-SXM4-40GB"));
+    assert!(!spec("h100-pcie").is_model("NVIDIA H100 80GB HBM3"));
+}
