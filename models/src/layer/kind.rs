@@ -139,6 +139,12 @@ pub struct MatrixProduct {
     pub by_place: bool,
 }
 
+/// Whether a CPU's convolutions process `samples` images in groups of `side_by_side`, one in each element of a register: if
+/// the groups are at least two thirds full. Else registers hold places of one image.
+pub fn fills_groups(samples: u64, side_by_side: u64) -> bool {
+    3 * samples >= 2 * samples.next_multiple_of(side_by_side)
+}
+
 /// How a layer's kernels work, as far as costs distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum KernelClass {

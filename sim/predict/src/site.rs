@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lockstep_models::Precision;
-use lockstep_models::profile::Profile;
+use lockstep_models::profile::{GpuEntry, Profile};
 use lockstep_sim::{Costs, Roofline, Table};
 use lockstep_topology::cluster::{CpuSpec, DeviceKind, GpuSpec, HostGpu, Origin};
 use lockstep_topology::{Bandwidth, Bytes, Cluster, ErrorPlace, InputError, Time};
@@ -41,13 +41,17 @@ fn gpus_of(cluster: &Cluster) -> impl Iterator<Item = &GpuSpec> {
     })
 }
 
+/// The cluster's GPUs that a profile prices, each with its figures.
+fn priced<'a>(profile: &'a Profile, cluster: &'a Cluster) -> impl Iterator<Item = (&'a GpuSpec, &'a GpuEntry)> {
+    gpus_of(cluster).filter_map(|gpu| Some((gpu, profile.gpus.iter().find(|of| gpu.is_model(&of.model))?)))
+}
+
 /// Which devices of another cluster a profile prices, for display.
 fn basis_of(profile: &Profile, cluster: &Cluster) -> String {
     let Profile { host, date, gpus, .. } = profile;
     let measured: Vec<&str> = gpus.iter().map(|of| of.model.as_str()).collect();
-    let priced = gpus_of(cluster).find(|gpu| measured.iter().any(|model| gpu.is_model(model)));
-    match (priced, gpus_of(cluster).next()) {
-        (Some(gpu), _) => format!("costs of CPUs and of {} were measured on {host}, {date}", gpu.model),
+    match (priced(profile, cluster).next(), gpus_of(cluster).next()) {
+        (Some((gpu, _)), _) => format!("costs of CPUs and of {} were measured on {host}, {date}", gpu.model),
         (None, Some(gpu)) if !measured.is_empty() => format!(
             "costs of CPUs were measured on {host}, {date}; the profile's GPUs ({}) are not the cluster's, which are priced by \
              their data sheet: if they are the same, add driver_name = \"{}\" to {}'s [[host.gpu]]",
@@ -99,10 +103,8 @@ impl Site {
 
     /// The device of a profile that prices the cluster's GPUs.
     fn measured(&self) -> Option<&str> {
-        let priced = self.profile.iter().flat_map(|profile| &profile.gpus);
-        let hardware =
-            priced.filter(|of| self.gpus().any(|gpu| gpu.is_model(&of.model))).find_map(|of| of.hardware.as_ref());
-        hardware.map(|of| of.device.as_str())
+        let mut priced = priced(self.profile.as_ref()?, &self.cluster);
+        priced.find_map(|(_, of)| Some(of.hardware.as_ref()?.device.as_str()))
     }
 
     /// The device that its figures cover: that of a profile that prices the cluster's GPUs, else what the cluster has.

@@ -7,7 +7,7 @@
 //! estimates it from the others.
 
 use lockstep_models::profile::read_key;
-use lockstep_models::{KernelClass, Node, Pass, Phase};
+use lockstep_models::{KernelClass, Node, Pass, Phase, fills_groups};
 use lockstep_topology::cluster::{Device, DeviceKind};
 
 use super::roofline::{Numbers, Roof, chain_on, efficiency, moved_by, passes};
@@ -42,13 +42,13 @@ struct Known {
 pub(super) struct Nearest {
     known: Vec<Known>,
     /// Images, places or samples that a register of a CPU's products holds: fewer take as long.
-    register: f64,
+    side_by_side: u32,
 }
 
 impl Nearest {
     /// Without measured layers, of kernels that process this number of images side by side.
     pub(super) fn new(side_by_side: u32) -> Nearest {
-        Nearest { known: Vec::new(), register: f64::from(side_by_side) }
+        Nearest { known: Vec::new(), side_by_side }
     }
 
     /// Adds a measured phase; ignores a chain whose key has another form.
@@ -80,7 +80,7 @@ impl Nearest {
         let (mut weights, mut logs, mut slowdown) = (0.0, 0.0, 0.0);
         for (distance, known) in near {
             let own: Vec<&Node> = known.nodes.iter().collect();
-            let roof = likely(device, self.register, (&own, numbers), known.phase, known.samples);
+            let roof = likely(device, self.side_by_side, (&own, numbers), known.phase, known.samples);
             if roof > 0.0 {
                 let weight = 1.0 / (distance + SOFT);
                 weights += weight;
@@ -90,7 +90,7 @@ impl Nearest {
         }
         let factor = if weights > 0.0 { libm::exp(logs / weights) } else { 1.0 };
         let slowdown = if weights > 0.0 { slowdown / weights } else { 1.0 };
-        Some((likely(device, self.register, (nodes, numbers), phase, samples) * factor, slowdown))
+        Some((likely(device, self.side_by_side, (nodes, numbers), phase, samples) * factor, slowdown))
     }
 }
 
@@ -132,7 +132,13 @@ fn sizes(nodes: &[&Node], samples: u32) -> [f64; 6] {
 
 /// The roofline's seconds, on a CPU with known details of its kernels: products fill registers, planes and scores
 /// take time each.
-fn likely(device: &Device, register: f64, (nodes, numbers): (&[&Node], Numbers), phase: Phase, samples: u32) -> f64 {
+fn likely(
+    device: &Device,
+    side_by_side: u32,
+    (nodes, numbers): (&[&Node], Numbers),
+    phase: Phase,
+    samples: u32,
+) -> f64 {
     if matches!(device.kind, DeviceKind::Gpu(_)) {
         return chain_on(device, nodes, numbers, phase, samples).seconds;
     }
@@ -140,7 +146,7 @@ fn likely(device: &Device, register: f64, (nodes, numbers): (&[&Node], Numbers),
     let mut seconds = 0.0;
     for (position, node) in nodes.iter().enumerate() {
         for pass in passes(phase, position) {
-            let arithmetic = node.work(*pass, samples).flops * filling(node, *pass, samples, register);
+            let arithmetic = node.work(*pass, samples).flops * filling(node, *pass, samples, side_by_side);
             let share = match node.kernel_class() {
                 KernelClass::Planes { overlapping_maxima: true } if *pass == Pass::Forward => OVERLAPPING,
                 class => efficiency(class),
@@ -154,15 +160,14 @@ fn likely(device: &Device, register: f64, (nodes, numbers): (&[&Node], Numbers),
     seconds
 }
 
-/// How much more work a product does than its FLOPs, because its registers, of `register` elements, are not full.
-fn filling(node: &Node, pass: Pass, samples: u32, register: f64) -> f64 {
-    let samples = f64::from(samples);
+/// How much more work a product does than its FLOPs, because its registers, of `side_by_side` elements, are not full.
+fn filling(node: &Node, pass: Pass, samples: u32, side_by_side: u32) -> f64 {
+    let filled = fills_groups(samples.into(), side_by_side.into());
+    let (samples, register) = (f64::from(samples), f64::from(side_by_side));
     match node.kernel_class() {
         KernelClass::Product(product) if product.by_place => {
-            // A register of images at a time if the batch nearly fills it, else places of one image.
-            let images = (samples / register).ceil() * register;
             let places = f64::from(node.output.height) * f64::from(node.output.width);
-            if 3.0 * samples >= 2.0 * images { images / samples } else { (register / places).max(1.0) }
+            if filled { (samples / register).ceil() * register / samples } else { (register / places).max(1.0) }
         }
         // A single sample is a product of a matrix and a vector, which needs no such filling.
         KernelClass::Product(_) if pass == Pass::Forward && samples > 1.0 => (register / samples).max(1.0),
@@ -208,7 +213,7 @@ mod tests {
     fn registers_that_are_not_full_take_as_long() {
         let nodes = read_key("conv2d 32x6x6>64x2x2 k5x5 s1x1 p0x0 d1x1 g1 bias").expect("a chain");
         for (samples, register, expected) in
-            [(8, 8.0, 1.0), (8, 16.0, 4.0), (12, 8.0, 16.0 / 12.0), (12, 16.0, 16.0 / 12.0), (2, 8.0, 2.0)]
+            [(8, 8, 1.0), (8, 16, 4.0), (12, 8, 16.0 / 12.0), (12, 16, 16.0 / 12.0), (2, 8, 2.0)]
         {
             let found = filling(&nodes[0], Pass::Forward, samples, register);
             assert!((found - expected).abs() < 1e-12, "{samples} images in registers of {register}: {found}");

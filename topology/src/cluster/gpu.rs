@@ -45,7 +45,7 @@ impl GpuSpec {
     ) -> GpuSpec {
         GpuSpec {
             model: model.to_string(),
-            driver_name: Some(model.to_string()),
+            driver_name: None,
             architecture: None,
             multiprocessors,
             peak_flops_s,

@@ -8,7 +8,7 @@
 mod backward;
 mod forward;
 
-use lockstep_models::{Conv2d, Shape};
+use lockstep_models::{Conv2d, Shape, fills_groups};
 
 use super::layout::{Fit, Layout, for_side_by_side, lines, side_by_side};
 use super::register_tiles::{CHANNELS, Offsets};
@@ -67,10 +67,10 @@ pub(super) fn made(
     })
 }
 
-/// Whether this is faster for `layer`: one channel group, groups of images at least two thirds full, and Winograd's
-/// products or images that fit in the caches.
+/// Whether this is faster for `layer`: one channel group, enough images, and Winograd's products or images that fit in the
+/// caches.
 pub(super) fn suits(layer: &Conv2d, input: Shape, output: Shape, samples: usize) -> bool {
-    let filled = 3 * samples >= 2 * samples.next_multiple_of(side_by_side());
+    let filled = fills_groups(samples as u64, side_by_side() as u64);
     let cached = || super::size(input).max(super::size(output)) <= CACHED;
     layer.groups == 1 && filled && (takes_fewer_products(layer, input, output) || cached())
 }
