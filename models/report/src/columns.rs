@@ -18,6 +18,26 @@ pub trait Row: Serialize {
     const BELOW: &'static [&'static str] = &[];
 }
 
+/// Columns besides those of a setting that distinguish rows.
+const FACTORS: &[&str] = &[
+    "ranks",
+    "batch_per_rank",
+    "algorithm",
+    "scenario",
+    "scale",
+    "chunk",
+    "concurrent_exchanges",
+    "unit",
+    "mark",
+    "counted",
+];
+
+/// Columns that distinguish rows: those of the setting and [`FACTORS`].
+pub(super) fn factors<R: Row>() -> Vec<&'static str> {
+    // A setting that tables show once may be an answer: what bounds a step.
+    [R::SETTING, R::OWN_SETTING, FACTORS].concat().into_iter().filter(|name| *name != "bound").collect()
+}
+
 /// All cells of a report by column.
 pub(super) struct Columns {
     /// Names, units included.

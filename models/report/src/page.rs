@@ -13,23 +13,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::Report;
-use crate::columns::{Columns, Row};
+use crate::columns::{Columns, Row, factors};
 use crate::output::write_atomically;
 pub use lines::Lines;
-
-/// Columns besides those of a setting that distinguish rows, and by which a page can filter.
-const FACTORS: &[&str] = &[
-    "ranks",
-    "batch_per_rank",
-    "algorithm",
-    "scenario",
-    "scale",
-    "chunk",
-    "concurrent_exchanges",
-    "unit",
-    "mark",
-    "counted",
-];
 
 /// A chart of a report's rows.
 #[derive(Debug, Clone, Serialize)]
@@ -123,8 +109,7 @@ fn text<R: Row + JsonSchema>(page: &Page<'_>, report: &Report<R>) -> String {
         columns: columns.names.iter().map(about).collect(),
         rows: columns.rows,
         settings: [R::SETTING, R::OWN_SETTING].concat(),
-        // A setting that tables show once may be an answer: what bounds a step.
-        factors: [R::SETTING, R::OWN_SETTING, FACTORS].concat().into_iter().filter(|name| *name != "bound").collect(),
+        factors: factors::<R>(),
         notes: &report.notes,
         charts,
         timelines,

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use terminal_size::{Width, terminal_size_of};
 
-use crate::columns::{Columns, Row};
+use crate::columns::{Columns, Row, factors};
 use crate::failure::Failure;
 use crate::{csv, table};
 
@@ -66,7 +66,7 @@ impl<R: Row> Report<R> {
         match format {
             Format::Table => {
                 let columns = Columns::of(&self.rows).without(R::BELOW);
-                let mut text = table::render(&columns, &[R::SETTING, R::OWN_SETTING].concat(), width);
+                let mut text = table::render(&columns, &[R::SETTING, R::OWN_SETTING].concat(), &factors::<R>(), width);
                 for note in &self.notes {
                     text.push_str(&format!("note: {note}\n"));
                 }

@@ -1,5 +1,5 @@
 //! Prints tables: aligned plain text, figures to four digits; a single row is shown as a list of its fields. A table that
-//! is wider than the terminal continues below, in blocks that begin with the columns of settings.
+//! is wider than the terminal continues below, in blocks that begin with the columns that distinguish rows.
 
 use serde_json::Value;
 
@@ -22,13 +22,13 @@ struct Cell {
     number: bool,
 }
 
-/// The text; `setting` names the columns that are printed above the table where all rows agree on them. With `width`,
-/// lines have at most that many characters where columns allow it.
-pub(super) fn render(columns: &Columns, setting: &[&str], width: Option<usize>) -> String {
+/// The text; `setting` names the columns that are printed above the table where all rows agree on them, `factors` those that
+/// distinguish rows. With `width`, lines have at most that many characters where columns allow it.
+pub(super) fn render(columns: &Columns, setting: &[&str], factors: &[&str], width: Option<usize>) -> String {
     match columns.rows.as_slice() {
         [] => "nothing to show\n".to_owned(),
         [only] => list(columns, only),
-        _ => table(columns, setting, width),
+        _ => table(columns, setting, factors, width),
     }
 }
 
@@ -47,7 +47,7 @@ pub fn aligned(names: &[&str], rows: &[Vec<String>]) -> String {
     lines(&std::iter::zip(names.iter().copied(), &cells).collect::<Vec<_>>())
 }
 
-fn table(columns: &Columns, setting: &[&str], width: Option<usize>) -> String {
+fn table(columns: &Columns, setting: &[&str], factors: &[&str], width: Option<usize>) -> String {
     let (mut above, mut names, mut cells): (Vec<String>, Vec<&str>, Vec<Vec<Cell>>) = Default::default();
     for (index, name) in columns.names.iter().enumerate() {
         let column = || columns.rows.iter().map(|row| &row[index]);
@@ -68,7 +68,7 @@ fn table(columns: &Columns, setting: &[&str], width: Option<usize>) -> String {
     }
     let mut text = if above.is_empty() { String::new() } else { above.join(", ") + "\n" };
     let all: Vec<Column<'_>> = std::iter::zip(names, &cells).collect();
-    let blocks = blocks(&all, setting, width.unwrap_or(usize::MAX));
+    let blocks = blocks(&all, factors, width.unwrap_or(usize::MAX));
     text.push_str(&blocks.iter().map(|block| lines(block)).collect::<Vec<_>>().join("\n"));
     text
 }
@@ -76,14 +76,14 @@ fn table(columns: &Columns, setting: &[&str], width: Option<usize>) -> String {
 /// A column's name and cells.
 type Column<'a> = (&'a str, &'a Vec<Cell>);
 
-/// The columns in blocks of at most `most` characters a line, each of which begins with the columns of `setting`. A block
-/// has one other column at least.
-fn blocks<'a>(all: &[Column<'a>], setting: &[&str], most: usize) -> Vec<Vec<Column<'a>>> {
+/// The columns in blocks of at most `most` characters a line, each of which begins with `factors`. A block has
+/// one other column at least.
+fn blocks<'a>(all: &[Column<'a>], factors: &[&str], most: usize) -> Vec<Vec<Column<'a>>> {
     let gap = |column: &Column<'_>| width(column) + GAP;
     if all.iter().map(gap).sum::<usize>() <= most.saturating_add(GAP) {
         return vec![all.to_vec()];
     }
-    let (keys, others): (Vec<Column<'_>>, Vec<Column<'_>>) = all.iter().partition(|(name, _)| setting.contains(name));
+    let (keys, others): (Vec<Column<'_>>, Vec<Column<'_>>) = all.iter().partition(|(name, _)| factors.contains(name));
     let start: usize = keys.iter().map(gap).sum();
     let mut blocks: Vec<Vec<Column<'_>>> = Vec::new();
     let mut used = usize::MAX;
@@ -205,14 +205,14 @@ mod tests {
             vec![Value::from("lenet"), Value::from(1), Value::from("-"), Value::Null],
             vec![Value::from("lenet"), Value::from(16), Value::from("ring"), Value::Null],
         ];
-        let text = render(&columns(rows), &["model"], None);
+        let text = render(&columns(rows), &["model"], &[], None);
         assert_eq!(text, "model lenet\nranks  algorithm\n    1  -\n   16  ring\n");
     }
 
     #[test]
     fn one_row_is_a_list() {
         let rows = vec![vec![Value::from("lenet"), Value::from(1), Value::Null, Value::from(0.012_345)]];
-        let text = render(&columns(rows), &["model"], None);
+        let text = render(&columns(rows), &["model"], &[], None);
         assert_eq!(text, "model      lenet\nranks      1\ntime_s     0.01235\n");
     }
 
@@ -220,16 +220,16 @@ mod tests {
     fn a_wide_table_continues_below() {
         let row = |ranks: u32| vec![Value::from("lenet"), Value::from(ranks), Value::from("ring"), Value::from(0.5)];
         let all = columns(vec![row(1), row(16)]);
-        let whole = render(&all, &["model", "ranks"], None);
+        let whole = render(&all, &["model"], &["ranks"], None);
         assert_eq!(
             whole,
             "model lenet\nranks  algorithm  time_s\n    1  ring       0.5000\n   16  ring       0.5000\n"
         );
-        assert_eq!(render(&all, &["model", "ranks"], Some(24)), whole, "it fits exactly");
+        assert_eq!(render(&all, &["model"], &["ranks"], Some(24)), whole, "it fits exactly");
         let parts =
             "model lenet\nranks  algorithm\n    1  ring\n   16  ring\n\nranks  time_s\n    1  0.5000\n   16  0.5000\n";
         for width in [1, 10, 23] {
-            assert_eq!(render(&all, &["model", "ranks"], Some(width)), parts, "{width}");
+            assert_eq!(render(&all, &["model"], &["ranks"], Some(width)), parts, "{width}");
         }
     }
 
