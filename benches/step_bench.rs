@@ -68,6 +68,7 @@ fn predict(job: &Job, cluster: &Cluster, options: &SimOptions) -> Result<Predict
         costs: &Roofline,
         network,
         conditions: Conditions::none(),
+        repeated_bytes: None,
     };
     simulate(&program, &platform, options.driver(), options)
 }

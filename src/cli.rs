@@ -47,7 +47,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use lockstep_report::failure::Failure;
-use lockstep_report::progress::tell;
+use lockstep_report::progress::print_line;
 
 pub use flags::CollectiveFlags;
 pub use schemas::schemas;
@@ -187,7 +187,7 @@ fn finish(result: Result<(), Failure>) -> ExitCode {
         Err(failure) => {
             // The process that failed reports why.
             if failure != Failure::Elsewhere {
-                tell(&failure.to_string());
+                print_line(&failure.to_string());
             }
             failure.exit_code()
         }

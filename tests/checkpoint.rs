@@ -8,7 +8,7 @@ use std::time::Duration;
 use lockstep_exec::replica::Evaluation;
 use lockstep_exec::{Log, Position, State};
 use lockstep_measure::checkpoint::{Checkpoint, Every, Folder, VERSION, latest};
-use lockstep_models::{Claim, Judge, Model};
+use lockstep_models::{AccuracyMonitor, Claim, Model};
 use lockstep_topology::Time;
 use proptest::prelude::*;
 
@@ -37,7 +37,8 @@ fn checkpoint(model: &Model, learners: usize, steps: u64, previous: bool) -> Che
         velocity: if learners > 0 { Vec::new() } else { some(3, parameters) },
         average,
         references: (1..learners.max(1)).map(|index| some(40 + index, parameters)).collect(),
-        judge: Judge::default().recalling(previous.then_some(0.1 + 0.2), vec![0.1 + 0.2; usize::from(previous)]),
+        accuracy_monitor: AccuracyMonitor::default()
+            .resuming(previous.then_some(0.1 + 0.2), vec![0.1 + 0.2; usize::from(previous)]),
     };
     let claims =
         (0..learners as u32).map(|rank| Claim { iteration: 3, rank, micro_batch: rank ^ 1, at: Time(u64::MAX) });
@@ -64,7 +65,7 @@ fn same(a: &Checkpoint, b: &Checkpoint) -> bool {
         ];
         lists.concat().iter().map(|values| bits(values)).collect::<Vec<_>>()
     };
-    let rest = |one: &Checkpoint| (one.state.position, one.state.judge.clone(), one.steps, one.log.clone());
+    let rest = |one: &Checkpoint| (one.state.position, one.state.accuracy_monitor.clone(), one.steps, one.log.clone());
     let maps = |one: &Checkpoint| (one.identity.clone(), one.setting.clone());
     all(a) == all(b) && rest(a) == rest(b) && maps(a) == maps(b)
 }

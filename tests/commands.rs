@@ -305,7 +305,7 @@ fn a_recipe_with_several_seeds() {
         );
         assert!((number(row, "learning_rate") - 0.04).abs() < 1e-12, "0.02 · 200 / 100");
     }
-    let told = String::from_utf8(lockstep(&folder, &arguments).stderr).expect("text");
+    let message = String::from_utf8(lockstep(&folder, &arguments).stderr).expect("text");
     for words in [
         "seed 1, 2, 1 configuration(s)",
         "recipe goyal2017:resnet-50 (Goyal et al. 2017, section 5.1)",
@@ -313,7 +313,7 @@ fn a_recipe_with_several_seeds() {
         "target rate 0.04 at a global batch of 200",
         "initial values: weight he ×1, gaussian:0.01 ×1; bias 0 ×2",
     ] {
-        assert!(told.contains(words), "{words}: {told}");
+        assert!(message.contains(words), "{words}: {message}");
     }
 }
 
@@ -323,9 +323,9 @@ fn a_diverged_run_fails() {
     let flags = "exec run --model mlp --data mnist --ranks 2 --steps 9 --learning-rate 1e30 --trace t.json";
     let folder = folder("diverged");
     let output = lockstep(&folder, &flags.split_whitespace().collect::<Vec<&str>>());
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("step 1") && told.contains("`scores`") && told.contains("longer warm-up"), "{told}");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("step 1") && text.contains("`scores`") && text.contains("longer warm-up"), "{text}");
     assert!(output.stdout.is_empty() && !folder.join("t.json").exists());
 }
 

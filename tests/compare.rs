@@ -35,10 +35,10 @@ fn what_only_one_side_does_is_refused_before_anything_is_measured() {
     for (number, (more, cure)) in cases.into_iter().enumerate() {
         let file = write(&folder, &format!("unlike-{number}"), &format!("model = \"mlp\"\n{more}"));
         let output = lockstep(&folder, &["compare", &file]);
-        let told = errors(&output);
-        assert_eq!(output.status.code(), Some(2), "{more}: {told}");
-        assert!(told.contains(&format!("{file}:")) && told.contains(cure), "{more}: {told}");
-        assert!(!told.contains("measuring") && output.stdout.is_empty(), "{more}: {told}");
+        let stderr = errors(&output);
+        assert_eq!(output.status.code(), Some(2), "{more}: {stderr}");
+        assert!(stderr.contains(&format!("{file}:")) && stderr.contains(cure), "{more}: {stderr}");
+        assert!(!stderr.contains("measuring") && output.stdout.is_empty(), "{more}: {stderr}");
     }
     assert!(!folder.join("out").exists(), "nothing is written");
 }
@@ -56,38 +56,41 @@ fn a_comparison_measures_what_it_needs_and_keeps_the_rest() {
     let split =
         write(&folder, "split", "model = \"mlp\"\nranks = 2\nbatch_per_rank = 4\nstrategy = \"model-parallel\"\n");
     let output = lockstep(&folder, &["compare", &split, "--explain", "--format", "json"]);
-    let told = errors(&output);
-    assert!(output.status.success() && told.contains("mlp (parts of 2 ranks) at a batch of 4"), "{told}");
+    let stderr = errors(&output);
+    assert!(output.status.success() && stderr.contains("mlp (parts of 2 ranks) at a batch of 4"), "{stderr}");
     let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let notes = answer["notes"].to_string();
     assert!(!notes.contains("was not measured"), "{notes}");
     let first = known(&folder);
     let half = "dense 1x28x28>64x1x1 bias + relu 64x1x1>64x1x1".to_owned();
     assert!(first.contains(&(half, 8)), "all samples, half of the features: {first:?}");
-    differences_are_those_of_the_table(&answer["rows"][0], &told);
+    differences_are_those_of_the_table(&answer["rows"][0], &stderr);
 
     let whole = write(&folder, "whole", "model = \"mlp\"\nranks = [1, 2]\nbatch_per_rank = 4\n");
-    let told = errors(&lockstep(&folder, &["compare", &whole]));
+    let stderr = errors(&lockstep(&folder, &["compare", &whole]));
     // A machine whose speed has changed within a minute is measured anew, with nothing kept: it says so.
-    if told.contains("another pace") {
-        eprintln!("SKIPPED: this machine's pace changes, so that profiles are not kept: {told}");
+    if stderr.contains("another pace") {
+        eprintln!("SKIPPED: this machine's pace changes, so that profiles are not kept: {stderr}");
         return;
     }
-    assert!(told.contains("measuring layers of mlp at a batch of 4\n"), "{told}");
-    assert!(!told.contains("the roofs"), "{told}");
+    assert!(stderr.contains("measuring layers of mlp at a batch of 4\n"), "{stderr}");
+    assert!(!stderr.contains("the roofs"), "{stderr}");
     let both = known(&folder);
     assert!(both.is_superset(&first) && both.len() > first.len(), "{both:?}");
     for file in [&split, &whole] {
-        let told = errors(&lockstep(&folder, &["compare", file]));
-        assert!(told.contains("another pace") || !told.contains("measuring") && told.contains("knows all"), "{told}");
+        let stderr = errors(&lockstep(&folder, &["compare", file]));
+        assert!(
+            stderr.contains("another pace") || !stderr.contains("measuring") && stderr.contains("knows all"),
+            "{stderr}"
+        );
     }
 }
 
 /// `--explain` uses the same statistic as the row: waiting is the exposed communication, which is no longer than the
 /// step.
-fn differences_are_those_of_the_table(row: &Value, told: &str) {
+fn differences_are_those_of_the_table(row: &Value, stderr: &str) {
     let number = |column: &str| row[column].as_f64().expect("a number") * 1e3;
-    let line = told.lines().find(|line| line.contains("ms (")).expect("differences");
+    let line = stderr.lines().find(|line| line.contains("ms (")).expect("differences");
     let Some((_, wait)) = line.split_once("wait ") else { return };
     let (_, figures) = wait.split_once('(').expect("two figures");
     let figures: Vec<f64> = figures.split([' ', ')']).filter_map(|word| word.parse().ok()).take(2).collect();

@@ -47,9 +47,9 @@ fn generated_sets_are_packed_checked_shown_and_counted() {
     let mut bytes = fs::read(folder.join("mnist.pack")).expect("the file");
     bytes[4096 + 5 * 784] ^= 4;
     fs::write(folder.join("mnist.pack"), bytes).expect("the file");
-    let told = lockstep(&folder, &["data", "check", "mnist.pack"]);
-    let errors = String::from_utf8_lossy(&told.stderr).into_owned();
-    assert_eq!(told.status.code(), Some(2), "{errors}");
+    let checked = lockstep(&folder, &["data", "check", "mnist.pack"]);
+    let errors = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert_eq!(checked.status.code(), Some(2), "{errors}");
     assert!(errors.contains("mnist.pack: sample 5: bytes 8016 to 8799 do not have their checksum"), "{errors}");
 }
 

@@ -39,8 +39,9 @@ fn trained(folder: &PathBuf, more: &[&str]) -> String {
 #[test]
 fn a_checkpoint_is_resumed() {
     let folder = fixtures("fixture-checkpoint");
-    let (_, told) = said(&folder, &[&TRAIN[..], &["--ranks", "2", "--steps", "8", "--resume", "checkpoint"]].concat());
-    assert!(told.contains("after 6 steps"), "{told}");
+    let (_, stderr) =
+        said(&folder, &[&TRAIN[..], &["--ranks", "2", "--steps", "8", "--resume", "checkpoint"]].concat());
+    assert!(stderr.contains("after 6 steps"), "{stderr}");
 }
 
 /// Which learner took which micro-batch of each iteration, in the order of the log without its times.
@@ -114,6 +115,6 @@ fn flight_records_are_explained() {
     let paths: Vec<String> = records.map(|entry| entry.expect("a record").path().display().to_string()).collect();
     assert!(!paths.is_empty());
     let arguments: Vec<&str> = ["exec", "inspect"].into_iter().chain(paths.iter().map(String::as_str)).collect();
-    let (shown, told) = said(&folder, &arguments);
-    assert!(format!("{shown}{told}").contains("rank 1"), "{shown}{told}");
+    let (shown, stderr) = said(&folder, &arguments);
+    assert!(format!("{shown}{stderr}").contains("rank 1"), "{shown}{stderr}");
 }

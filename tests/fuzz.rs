@@ -8,7 +8,7 @@ use std::io::Read;
 
 use lockstep_exec::{Log, Position, State};
 use lockstep_measure::checkpoint::Checkpoint;
-use lockstep_models::Judge;
+use lockstep_models::AccuracyMonitor;
 
 const INPUTS: u64 = 1000;
 
@@ -233,7 +233,7 @@ fn checkpoints() {
         velocity: Vec::new(),
         average: Some((vec![0.25; parameters], None)),
         references: Vec::new(),
-        judge: Judge::default(),
+        accuracy_monitor: AccuracyMonitor::default(),
     };
     let maps = BTreeMap::from([("--model".to_owned(), "small".to_owned())]);
     let log = Log { restarts: vec![3], ..Log::default() };

@@ -9,8 +9,8 @@ use lockstep_exec::device::cpu::{Mode, Threads};
 use lockstep_exec::replica::Replica;
 use lockstep_exec::{Arenas, Run, RunOptions, run};
 use lockstep_models::{
-    Axis, AxisAlgorithms, Bucket, Course, Decay, Job, Layer, Mesh, Model, MomentumForm, Op, Optimizer, Phase, Scaling,
-    SgdStep, StageCut,
+    Axis, AxisAlgorithms, Bucket, Decay, Job, Layer, Mesh, Model, MomentumForm, Op, Optimizer, Phase, RunLength,
+    Scaling, SgdStep, StageCut,
 };
 use proptest::prelude::*;
 
@@ -250,7 +250,7 @@ fn one_rank(job: &Job, steps: u32, optimizer: &Optimizer, seed: u64, twist: Twis
     let sampler = Sampler::new(data.len(), job.batch_per_rank, 1, &program.pools, seed).unwrap();
     let steps_per_epoch = sampler.batches_per_epoch();
     let numbers = |step, global_batch: u64| -> SgdStep {
-        optimizer.step(step, &Course { global_batch, steps_per_epoch, steps: u64::from(steps) })
+        optimizer.step(step, &RunLength { global_batch, steps_per_epoch, steps: u64::from(steps) })
     };
     let dense = job.model.layers().iter().find(|node| matches!(node.layer, Layer::Dense(_))).unwrap();
     let (cut, all) = (dense.parameters[0].range.start as usize, job.model.parameter_elements() as usize);

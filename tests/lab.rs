@@ -104,9 +104,9 @@ fn a_lab_is_as_its_file_says_and_leaves_nothing() {
     };
     let links = outside();
     let _one = Up(&folder, one.clone());
-    let told = stdout(&folder, &["lab", "up", "three.toml", "--name", &one]);
+    let shown = stdout(&folder, &["lab", "up", "three.toml", "--name", &one]);
     // 100 Mbit/s x 1448 / 1538 of payload; nothing is visible outside.
-    assert!(told.contains("94.15") && told.contains("latency is this kernel's own"), "{told}");
+    assert!(shown.contains("94.15") && shown.contains("latency is this kernel's own"), "{shown}");
     assert_eq!(outside(), links);
 
     let names = on_each(&folder, &one, "uname -n");

@@ -288,13 +288,13 @@ fn restarts(job: &Job, epochs: u32) {
     let accuracy = still.evaluations[0].accuracy();
     let target = Target { accuracy: Some(accuracy * 0.5 + 1e-9), epochs: 1 };
     let ended = run(job, 1e-7, target);
-    assert!(accuracy > 0.0 && ended.is_content());
+    assert!(accuracy > 0.0 && ended.is_reached());
     assert_eq!((ended.losses.len() as u32, ended.restarts.len()), (per_epoch, 0));
     // A median of two epochs needs two (§5.1).
     let median = run(job, 1e-7, Target { epochs: 2, ..target });
-    assert_eq!((median.losses.len() as u32, median.is_content()), (2 * per_epoch, true));
+    assert_eq!((median.losses.len() as u32, median.is_reached()), (2 * per_epoch, true));
     let never = run(job, 1e-7, Target { accuracy: Some(1.0), epochs: 1 });
-    assert_eq!((never.losses.len() as u32, never.is_content()), (epochs * per_epoch, false));
+    assert_eq!((never.losses.len() as u32, never.is_reached()), (epochs * per_epoch, false));
 }
 
 /// The command line: learners share devices, a log of claims is replayed by a run and by a prediction, and invalid

@@ -40,7 +40,7 @@ impl Observer for StopAfter {
     }
 
     fn order(&self, steps: u64) -> Order {
-        if steps == self.steps { Order::SaveAndStop } else { Order::GoOn }
+        if steps == self.steps { Order::SaveAndStop } else { Order::Continue }
     }
 
     fn keep(&self, snapshot: Snapshot) -> Result<(), InputError> {

@@ -49,9 +49,9 @@ fn an_operation_that_never_returns_is_named_and_the_process_ends() {
     ends(&folder, "hang:2@5", 3, &parts);
     // The record gives the same report afterwards.
     let output = lockstep(&folder, &["exec", "inspect", "flight-0.json"]);
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(told.contains("3 of 3 ranks on record") && told.contains("cause: rank 2, in `"), "{told}");
-    assert!(told.lines().count() < 24, "more than a screen: {told}");
+    let summary = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(summary.contains("3 of 3 ranks on record") && summary.contains("cause: rank 2, in `"), "{summary}");
+    assert!(summary.lines().count() < 24, "more than a screen: {summary}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
 use lockstep_models::{Axis, Bucket, Job, Mesh, Program, random_model};
-use lockstep_sim::{NetworkModel, Platform, Roofline, simulate};
+use lockstep_sim::{Platform, Roofline, simulate};
 use lockstep_topology::{Algorithm, Bytes, Cluster, Collective, Hosting, HostingRule, Placement, PlacementRule};
 use proptest::prelude::*;
 
@@ -20,14 +20,7 @@ fn simulated(program: &Program) -> (Traffic, Vec<(u32, u32, u32)>) {
     let cluster = Cluster::load("workstation").unwrap();
     let placement = Placement::new(&cluster, program.ranks(), &PlacementRule::Pack).unwrap();
     let hosting = Hosting::new(&placement, &HostingRule::Single).unwrap();
-    let platform = Platform {
-        cluster: &cluster,
-        placement: &placement,
-        hosting: &hosting,
-        costs: &Roofline,
-        network: NetworkModel::MaxMin,
-        conditions: lockstep_sim::Conditions::none(),
-    };
+    let platform = Platform::new(&cluster, &placement, &hosting, &Roofline);
     let options = lockstep_sim::SimOptions { warm_up: 0, counted: STEPS, ..Default::default() };
     let prediction = simulate(program, &platform, options.driver(), &options).unwrap();
     let pairs = prediction.traffic.pairs.iter().map(|(pair, sent)| (*pair, (sent.messages, sent.bytes)));

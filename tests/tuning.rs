@@ -32,7 +32,7 @@ fn the_simulated_tuner_climbs_to_where_another_learner_is_no_gain() {
         let chosen = ranks / 8;
         assert!(notes.iter().any(|note| note.contains(&format!("settled at {chosen}"))), "{notes:?}");
         let mut tuner = Tuner::new(&[64], true, auto.tuner_threshold);
-        while !tuner.settled() {
+        while !tuner.converged() {
             let learners = tuner.learners()[0];
             let (ranks, images_per_s, _) = predicted(&experiment(&learners.to_string(), cluster, batch));
             assert_eq!(ranks, 8 * learners);

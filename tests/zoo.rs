@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockstep_exec::Arenas;
 use lockstep_exec::data::Dataset;
 use lockstep_models::{Job, Optimizer, Program};
-use lockstep_sim::{Conditions, NetworkModel, Platform, Roofline, simulate};
+use lockstep_sim::{Platform, Roofline, simulate};
 use lockstep_topology::{Cluster, Hosting, HostingRule, Placement, PlacementRule};
 
 use crate::reference;
@@ -22,8 +22,7 @@ fn simulated_step_s(name: &str) -> f64 {
     let cluster = Cluster::load("big-basin-50gbe").unwrap();
     let placement = Placement::new(&cluster, program.ranks(), &PlacementRule::Pack).unwrap();
     let hosting = Hosting::new(&placement, &HostingRule::PerHost).unwrap();
-    let (costs, network, conditions) = (&Roofline, NetworkModel::MaxMin, Conditions::none());
-    let platform = Platform { cluster: &cluster, placement: &placement, hosting: &hosting, costs, network, conditions };
+    let platform = Platform::new(&cluster, &placement, &hosting, &Roofline);
     let options = lockstep_sim::SimOptions { warm_up: 0, counted: 1, ..Default::default() };
     let prediction = simulate(&program, &platform, options.driver(), &options).unwrap();
     prediction.timeline.spans.iter().map(|span| span.end.as_secs_f64()).fold(0.0, f64::max)

@@ -1,6 +1,6 @@
 //! Makes the state of a training that starts from given values, such as those of a weights file.
 
-use lockstep_models::{InitialValues, Judge, Program};
+use lockstep_models::{AccuracyMonitor, InitialValues, Program};
 
 use crate::init;
 use crate::state::{Position, State};
@@ -28,8 +28,16 @@ impl State {
         let velocity = if averages { Vec::new() } else { vec![0.0; parameters.len()] };
         let (weights, average) =
             if averages { (Vec::new(), Some((parameters, None))) } else { (vec![parameters], None) };
-        let (references, judge) = (Vec::new(), Judge::default());
-        State { position: Position::default(), weights, statistics: own, velocity, average, references, judge }
+        let (references, accuracy_monitor) = (Vec::new(), AccuracyMonitor::default());
+        State {
+            position: Position::default(),
+            weights,
+            statistics: own,
+            velocity,
+            average,
+            references,
+            accuracy_monitor,
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! directly where all members of an exchange have devices that can access each other, or that MPI can access. Otherwise
 //! a device with memory of its own copies ranges of its buffers to the host before an exchange and back after it.
 //!
-//! A device executes calls in order, possibly asynchronously: a device that *defers* returns before the work is done,
+//! A device executes calls in order, possibly asynchronously: an *asynchronous* device returns before the work is done,
 //! and reports losses and times when it is synchronized.
 
 mod blueprint;
@@ -26,7 +26,7 @@ pub use crate::device_error::DeviceError;
 pub use blueprint::{Blueprint, ChainPlan};
 pub(crate) use buffers::Buffers;
 pub use chain::{ChainLayer, Mode, output_of};
-pub use clock::{Clock, Mark, Settled};
+pub use clock::{Clock, IterationResults, Mark};
 pub use compute::Compute;
 pub use devices::{Cpus, Devices, Nulls};
 pub use groups::{GroupId, Groups};

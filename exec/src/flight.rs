@@ -21,7 +21,7 @@ const PEERS: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Aside {
     /// Synchronizing with the other ranks before and after the iterations.
-    Meeting,
+    Barrier,
     /// Evaluating the model, or waiting for the rank that does.
     Evaluation,
     /// Saving the state, or waiting for the rank that does.
@@ -32,7 +32,7 @@ pub(crate) enum Aside {
 
 /// Codes of asides in an entry; codes of tasks are below them.
 const ASIDES: [(Aside, &str); 4] = [
-    (Aside::Meeting, "meeting of all ranks"),
+    (Aside::Barrier, "barrier of all ranks"),
     (Aside::Evaluation, "evaluation"),
     (Aside::Saving, "saving of the state"),
     (Aside::Shuffle, "shuffle of the samples in memory"),

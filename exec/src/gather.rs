@@ -1,6 +1,6 @@
 //! Gathers the results of all ranks on rank 0, over the transport of the run.
 
-use lockstep_models::{Judge, Periodic, PeriodicSpan, Span};
+use lockstep_models::{AccuracyMonitor, Periodic, PeriodicSpan, Span};
 use lockstep_topology::{Rank, Time};
 
 use crate::exchange::Traffic;
@@ -11,7 +11,7 @@ const LENGTH: u32 = 1;
 const CONTENT: u32 = 2;
 
 /// The results of one rank: its outcome, batch norm statistics, own weights, and fingerprints of the model.
-pub(crate) struct Legacy {
+pub(crate) struct RankResult {
     pub outcome: Outcome,
     pub statistics: Vec<f32>,
     /// A learner's weights, which no other rank has.
@@ -27,7 +27,7 @@ pub(crate) struct Legacy {
 }
 
 /// All ranks' results in rank order, on rank 0; `None` elsewhere.
-pub(crate) fn gather(end: &mut dyn Transport, own: Legacy) -> Result<Option<Vec<Legacy>>, TransportError> {
+pub(crate) fn gather(end: &mut dyn Transport, own: RankResult) -> Result<Option<Vec<RankResult>>, TransportError> {
     if end.rank().0 != 0 {
         let words = encode(&own);
         control::send(end, Rank(0), LENGTH, words.len() as u64)?;
@@ -54,9 +54,9 @@ fn receive(end: &mut dyn Transport, from: Rank, words: usize) -> Result<Vec<u64>
 }
 
 /// Lists one after the other, each preceded by its length.
-fn encode(legacy: &Legacy) -> Vec<u64> {
-    let outcome = &legacy.outcome;
-    let mut words = vec![legacy.clock_residual_s.to_bits(), u64::from(outcome.moves), outcome.direct];
+fn encode(rank_result: &RankResult) -> Vec<u64> {
+    let outcome = &rank_result.outcome;
+    let mut words = vec![rank_result.clock_residual_s.to_bits(), u64::from(outcome.moves), outcome.direct];
     let mut list = |of: Vec<u64>| {
         words.push(of.len() as u64);
         words.extend(of);
@@ -73,16 +73,16 @@ fn encode(legacy: &Legacy) -> Vec<u64> {
     for sent in [&outcome.sent, &outcome.periodic_sent] {
         list(sent.iter().flat_map(|traffic| [traffic.messages, traffic.bytes]).collect());
     }
-    for elements in [&legacy.statistics, &legacy.weights, &legacy.reference] {
+    for elements in [&rank_result.statistics, &rank_result.weights, &rank_result.reference] {
         list(elements.iter().map(|value| u64::from(value.to_bits())).collect());
     }
-    for fingerprint in [legacy.fingerprint, legacy.part_fingerprint] {
+    for fingerprint in [rank_result.fingerprint, rank_result.part_fingerprint] {
         list(fingerprint.map_or(Vec::new(), Vec::from));
     }
     words
 }
 
-fn decode(words: &[u64]) -> Legacy {
+fn decode(words: &[u64]) -> RankResult {
     let mut rest = &words[3..];
     let mut list = || {
         let (now, later) = rest[1..].split_at(rest[0] as usize);
@@ -113,14 +113,14 @@ fn decode(words: &[u64]) -> Legacy {
         // Only rank 0's count, and rank 0's own results are not sent.
         evaluations: Vec::new(),
         restarts: Vec::new(),
-        judge: Judge::default(),
+        accuracy_monitor: AccuracyMonitor::default(),
         stopped: false,
     };
     let [statistics, weights, reference] =
         [(); 3].map(|()| list().iter().map(|bits| f32::from_bits(*bits as u32)).collect());
     let [fingerprint, part_fingerprint] = [(); 2].map(|()| list().try_into().ok());
     let clock_residual_s = f64::from_bits(words[0]);
-    Legacy { outcome, statistics, weights, reference, fingerprint, part_fingerprint, clock_residual_s }
+    RankResult { outcome, statistics, weights, reference, fingerprint, part_fingerprint, clock_residual_s }
 }
 
 #[cfg(test)]
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use crate::transport::memory;
 
-    fn legacy(rank: u32) -> Legacy {
+    fn rank_result(rank: u32) -> RankResult {
         let span = Span {
             rank,
             task: 3,
@@ -144,7 +144,7 @@ mod tests {
             losses: vec![0.1 * f64::from(rank), f64::NAN],
             evaluations: Vec::new(),
             restarts: Vec::new(),
-            judge: Judge::default(),
+            accuracy_monitor: AccuracyMonitor::default(),
             moves: rank > 1,
             stopped: false,
             sent: vec![Traffic { messages: 2, bytes: 1 << 50 }],
@@ -155,16 +155,16 @@ mod tests {
         let part_fingerprint = (rank > 1).then_some([5, 6, 7, 8]);
         let (statistics, weights) = (vec![-0.0, f32::MIN_POSITIVE], vec![0.5; 3 * rank as usize]);
         let reference = vec![0.25; rank as usize % 2];
-        Legacy { outcome, statistics, weights, reference, fingerprint, part_fingerprint, clock_residual_s: 1e-6 }
+        RankResult { outcome, statistics, weights, reference, fingerprint, part_fingerprint, clock_residual_s: 1e-6 }
     }
 
     #[test]
     fn what_arrives_is_what_was_left() {
         let states = vec![0u32, 1, 2, 3];
-        let all = memory::run(states, 0, |end, rank| gather(end, legacy(*rank))).unwrap();
+        let all = memory::run(states, 0, |end, rank| gather(end, rank_result(*rank))).unwrap();
         let got = all[0].as_ref().unwrap();
-        for (rank, legacy_of) in got.iter().enumerate() {
-            assert_eq!(encode(legacy_of), encode(&legacy(rank as u32)));
+        for (rank, result_of) in got.iter().enumerate() {
+            assert_eq!(encode(result_of), encode(&rank_result(rank as u32)));
         }
         assert!(all[1..].iter().all(Option::is_none));
     }

@@ -2,6 +2,7 @@
 
 mod arena;
 mod beginning;
+mod capacity;
 mod clock;
 pub mod data;
 pub mod device;
@@ -24,7 +25,6 @@ mod pool;
 mod region;
 mod regions;
 pub mod replica;
-mod room;
 mod run;
 mod setup;
 mod simd;
@@ -54,6 +54,7 @@ pub fn kernels() -> String {
 }
 
 pub use arena::Arena;
+pub use capacity::{check_buffers, check_threads};
 pub use error::ExecError;
 pub use fault::InjectedFault;
 pub use flight::{Flight, OPERATIONS, Operation};
@@ -62,7 +63,6 @@ pub use observer::{Observer, OnLoad};
 pub use patience::{ASIDE, patiently};
 pub use pin::{Bound, Pins};
 pub use pool::{Arenas, Pool};
-pub use room::{check_buffers, check_threads};
 #[cfg(feature = "mpi")]
 pub use run::run_processes;
 pub use run::{Run, check_run, run};

@@ -23,7 +23,7 @@ pub trait Observer: Sync {
 
     /// Called on rank 0 when a step begins; `steps` is the number of steps since training began, this one included.
     fn order(&self, _steps: u64) -> Order {
-        Order::GoOn
+        Order::Continue
     }
 
     /// Saves the state after a step, on rank 0; the run waits for it.

@@ -36,10 +36,10 @@ mod tests {
     #[test]
     fn only_what_does_not_move_is_late() {
         let (moves, late, limit) = (AtomicU64::new(0), AtomicBool::new(false), Duration::from_millis(100));
-        let told = || late.store(true, Ordering::Relaxed);
-        assert_eq!(patiently(Duration::from_secs(60), &moves, told, || 7), 7);
+        let report = || late.store(true, Ordering::Relaxed);
+        assert_eq!(patiently(Duration::from_secs(60), &moves, report, || 7), 7);
         assert!(!late.load(Ordering::Relaxed));
-        patiently(limit, &moves, told, || {
+        patiently(limit, &moves, report, || {
             while !late.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(1));
             }

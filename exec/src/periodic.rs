@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{Buffer, Exchange as Meeting, Periodic, Pieces, Program};
+use lockstep_models::{Buffer, Exchange as ProgramExchange, Periodic, Pieces, Program};
 use lockstep_topology::{InputError, Rank};
 
 use crate::arena::Arena;
@@ -30,7 +30,7 @@ impl PeriodicPrograms {
     /// # Errors
     /// A model that one rank cannot run.
     pub(crate) fn new(program: &Program, data: &Dataset, judged: Option<(u64, u64)>) -> Result<Self, InputError> {
-        let numbers = program.meetings().into_iter().flatten().flatten();
+        let numbers = program.exchange_numbers().into_iter().flatten().flatten();
         Ok(PeriodicPrograms {
             shuffle: program.shuffle(data.len() as u64, data.mean_message_elements())?,
             evaluation: judged.map(|(held_out, statistics)| program.evaluation(held_out, statistics)).transpose()?,
@@ -50,7 +50,7 @@ impl PeriodicPrograms {
     }
 
     /// The exchange of a checkpoint by which rank 0 collects the parts of the model.
-    pub(crate) fn collects_model(&self) -> Option<&Meeting> {
+    pub(crate) fn collects_model(&self) -> Option<&ProgramExchange> {
         let exchanges = self.checkpoint.roles[0].exchanges();
         exchanges.map(|(_, exchange)| exchange).find(|exchange| exchange.buffer == Periodic::MODEL)
     }
@@ -79,7 +79,7 @@ pub(crate) struct Gathered {
 /// When the job has ended.
 pub(crate) fn collect(
     end: &mut dyn Transport,
-    (program, exchange, number): (&Program, &Meeting, u32),
+    (program, exchange, number): (&Program, &ProgramExchange, u32),
     own: Vec<f32>,
 ) -> Result<Gathered, ExecError> {
     let rank = end.rank().0;

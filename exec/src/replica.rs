@@ -162,8 +162,8 @@ impl Replica {
     }
 
     /// Whether the device runs asynchronously: calls return before their work is done.
-    pub(crate) fn defers(&self) -> bool {
-        self.device.defers()
+    pub(crate) fn is_asynchronous(&self) -> bool {
+        self.device.is_asynchronous()
     }
 
     /// Bytes of the arena and of the workspace of the last micro-batch.
@@ -236,7 +236,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Runs a chain forward. Returns the loss if the chain is the model's last, unless the device defers it; other
+    /// Runs a chain forward. Returns the loss if the chain is the model's last, unless the device is asynchronous; other
     /// losses only make gradients.
     ///
     /// # Errors
@@ -319,14 +319,14 @@ impl Replica {
     }
 
     /// The first chain before the loss whose output for the current micro-batch is not finite everywhere. Runs the
-    /// chains again, since outputs that are no longer needed have been overwritten. Where a device defers, the step may
+    /// chains again, since outputs that are no longer needed have been overwritten. Where a device is asynchronous, the step may
     /// already have spoilt the parameters; then the chain cannot be found.
     ///
     /// # Errors
     /// Device errors.
     pub(crate) fn first_not_finite(&mut self) -> Result<Option<usize>, DeviceError> {
         let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
-        if self.defers() && !finite(&self.parameters()?) {
+        if self.is_asynchronous() && !finite(&self.parameters()?) {
             return Ok(None);
         }
         // A pipeline stage holds only some of the chains.

@@ -8,7 +8,7 @@ mod result;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use lockstep_models::{Buffer, Course, Driver, Judge, Program, Target, Timeline};
+use lockstep_models::{AccuracyMonitor, Buffer, Driver, Program, RunLength, Target, Timeline};
 use lockstep_topology::InputError;
 
 use crate::clock;
@@ -17,7 +17,7 @@ use crate::error::ExecError;
 use crate::fingerprint::{Fingerprint, hex};
 use crate::flight::{Aside, Flights};
 use crate::found::Found;
-use crate::gather::{Legacy, gather};
+use crate::gather::{RankResult, gather};
 use crate::holdings::Memory;
 use crate::periodic::{PeriodicPrograms, collect};
 use crate::pin::Pins;
@@ -79,7 +79,7 @@ fn setup<'a>(
     let sampler = Sampler::new(data.len(), program.batch_per_rank, program.accumulate, &program.pools, options.seed)?;
     let here: Vec<u32> = here.collect();
     if let Some(parts) = Parts::new(program, data.len() as u32, options.seed)? {
-        parts.check_room(data, &here)?;
+        parts.check_memory(data, &here)?;
     }
     let (global_batch, steps_per_epoch) = (program.global_batch(), sampler.batches_per_epoch());
     let first = match options.start {
@@ -90,8 +90,11 @@ fn setup<'a>(
         }
         start => start.map_or(0, |state| state.position.steps(global_batch, steps_per_epoch)),
     };
-    let course =
-        Course { global_batch: program.gradient_samples(), steps_per_epoch, steps: first + u64::from(options.steps) };
+    let run_length = RunLength {
+        global_batch: program.gradient_samples(),
+        steps_per_epoch,
+        steps: first + u64::from(options.steps),
+    };
     let driver = Driver::fixed_from(first, options.steps);
     let replay = options.replay.filter(|_| program.claims());
     let driver = match replay {
@@ -108,12 +111,14 @@ fn setup<'a>(
         data,
         sampler,
         options,
-        course,
+        run_length,
         guard: Guard::new(Flights::new(program, first, here.into_iter()), options.stall_limit, options.observer),
         driver: Mutex::new(driver),
         replay,
         hosts: None,
-        judge: options.start.map_or_else(|| Judge::new(target), |state| state.judge.aiming(target)),
+        accuracy_monitor: options
+            .start
+            .map_or_else(|| AccuracyMonitor::new(target), |state| state.accuracy_monitor.with_target(target)),
         periodic: PeriodicPrograms::new(program, data, judged)?,
         first,
     })
@@ -127,16 +132,16 @@ fn body(
     clock: Instant,
     found: &Found,
     align: bool,
-) -> Result<Option<Vec<Legacy>>, ExecError> {
+) -> Result<Option<Vec<RankResult>>, ExecError> {
     let flight = setup.guard.flights.of(end.rank().0);
     let _closing = flight.closing();
-    let record = flight.begin_aside(Aside::Meeting, 0, setup.guard.flights.now());
+    let record = flight.begin_aside(Aside::Barrier, 0, setup.guard.flights.now());
     let memory = state.insert(Memory::new(setup, end.rank().0)?);
     let before = if align { clock::offset(end, clock)? } else { clock::Offset::default() };
     control::barrier(end)?;
     flight.end(record, setup.guard.flights.now());
     let mut outcome = Worker::new(setup, end, memory, clock)?.run()?;
-    flight.begin_aside(Aside::Meeting, outcome.losses.len() as u32, setup.guard.flights.now());
+    flight.begin_aside(Aside::Barrier, outcome.losses.len() as u32, setup.guard.flights.now());
     let after = if align { clock::offset(end, clock)? } else { before };
     let periodic = outcome.periodic.iter_mut().map(|run| &mut run.span);
     let clock_residual_s = clock::align(outcome.spans.iter_mut().chain(periodic), before, after);
@@ -177,7 +182,7 @@ fn body(
     }
     let all = gather(
         end,
-        Legacy { outcome, statistics, weights, reference, fingerprint, part_fingerprint, clock_residual_s },
+        RankResult { outcome, statistics, weights, reference, fingerprint, part_fingerprint, clock_residual_s },
     )?;
     if let (true, Ok(mut slot)) = (all.is_some(), found.replica.lock()) {
         *slot = whole.or_else(|| memory.replica.take()).map(|replica| (replica, average));
@@ -186,7 +191,7 @@ fn body(
 }
 
 /// Combines the results of all ranks; the workers must have ended with the same parameters.
-fn finish(setup: &Setup<'_>, mut legacies: Vec<Legacy>, found: Found) -> Result<Run, ExecError> {
+fn finish(setup: &Setup<'_>, mut rank_results: Vec<RankResult>, found: Found) -> Result<Run, ExecError> {
     let Setup { program, options, .. } = *setup;
     // Frees the ranks' working memory before the results are copied.
     options.arenas.pool.clear();
@@ -194,14 +199,14 @@ fn finish(setup: &Setup<'_>, mut legacies: Vec<Legacy>, found: Found) -> Result<
     let replica = found.replica.into_inner().ok().flatten();
     let (mut replica, average) = replica.ok_or_else(|| InputError::new("run", "", "rank 0 does not train"))?;
     let workers = program.workers() as usize;
-    let clock_residual_s = legacies.iter().map(|legacy| legacy.clock_residual_s).fold(0.0, f64::max);
+    let clock_residual_s = rank_results.iter().map(|rank_result| rank_result.clock_residual_s).fold(0.0, f64::max);
     // Ranks of a stage have the same layers, and those that differ on other axes alone have the same part of each.
     let (of_stage, of_part) = (program.axes_of_stage(), program.axes_of_part());
-    for (rank, own) in (0..).zip(&legacies[..workers]) {
+    for (rank, own) in (0..).zip(&rank_results[..workers]) {
         let first = |axes| if program.mesh.has_groups(axes) { program.mesh.group_of(axes, rank).first() } else { rank };
         let (stage, part) = (first(of_stage), first(of_part));
-        let same = own.part_fingerprint == legacies[part as usize].part_fingerprint;
-        if own.fingerprint != legacies[stage as usize].fingerprint || !same {
+        let same = own.part_fingerprint == rank_results[part as usize].part_fingerprint;
+        if own.fingerprint != rank_results[stage as usize].fingerprint || !same {
             let other = if same { stage } else { part };
             let message = format!("rank {rank} ended with other parameters than rank {other}: replicas have diverged");
             return Err(InputError::new("run", "", message).into());
@@ -215,49 +220,54 @@ fn finish(setup: &Setup<'_>, mut legacies: Vec<Legacy>, found: Found) -> Result<
         None => state.add(&velocity),
         Some((_, previous)) => previous.iter().for_each(|previous| state.add(previous)),
     }
-    legacies[..workers].iter().for_each(|legacy| state.add(&legacy.weights));
-    legacies[..workers].iter().for_each(|legacy| state.add(&legacy.reference));
-    legacies[..workers].iter().for_each(|legacy| state.add(&legacy.statistics));
-    let statistics: Vec<&[f32]> = legacies[..workers].iter().map(|legacy| legacy.statistics.as_slice()).collect();
+    rank_results[..workers].iter().for_each(|rank_result| state.add(&rank_result.weights));
+    rank_results[..workers].iter().for_each(|rank_result| state.add(&rank_result.reference));
+    rank_results[..workers].iter().for_each(|rank_result| state.add(&rank_result.statistics));
+    let statistics: Vec<&[f32]> =
+        rank_results[..workers].iter().map(|rank_result| rank_result.statistics.as_slice()).collect();
     replica.set_statistics(&mean_statistics(program, &statistics))?;
-    let stopped = legacies[0].outcome.stopped;
+    let stopped = rank_results[0].outcome.stopped;
     if !stopped && options.evaluations.is_some_and(|when| when.recompute_bn) {
         replica.recompute_statistics(setup.data)?;
     }
-    let own = &mut legacies[0].outcome;
+    let own = &mut rank_results[0].outcome;
     let (evaluations, restarts) = (std::mem::take(&mut own.evaluations), std::mem::take(&mut own.restarts));
-    let (steps, judge) = (own.losses.len() / program.losses_of(0), std::mem::take(&mut own.judge));
+    let (steps, accuracy_monitor) =
+        (own.losses.len() / program.losses_of(0), std::mem::take(&mut own.accuracy_monitor));
     let done = setup.first + steps as u64;
-    let position = Position::after(done, program.global_batch(), setup.course.steps_per_epoch);
-    let mut of_workers = |part: fn(&mut Legacy) -> &mut Vec<f32>| -> Vec<Vec<f32>> {
-        legacies[..workers].iter_mut().map(part).map(std::mem::take).collect()
+    let position = Position::after(done, program.global_batch(), setup.run_length.steps_per_epoch);
+    let mut of_workers = |part: fn(&mut RankResult) -> &mut Vec<f32>| -> Vec<Vec<f32>> {
+        rank_results[..workers].iter_mut().map(part).map(std::mem::take).collect()
     };
     let carried = State {
         position,
-        weights: of_workers(|legacy| &mut legacy.weights),
-        statistics: of_workers(|legacy| &mut legacy.statistics),
-        references: of_workers(|legacy| &mut legacy.reference).into_iter().filter(|model| !model.is_empty()).collect(),
+        weights: of_workers(|rank_result| &mut rank_result.weights),
+        statistics: of_workers(|rank_result| &mut rank_result.statistics),
+        references: of_workers(|rank_result| &mut rank_result.reference)
+            .into_iter()
+            .filter(|model| !model.is_empty())
+            .collect(),
         velocity: if average.is_some() { Vec::new() } else { velocity },
         average,
-        judge,
+        accuracy_monitor,
     };
     let loss = |step: usize| {
-        let of_rank = |(rank, legacy): (u32, &Legacy)| {
+        let of_rank = |(rank, rank_result): (u32, &RankResult)| {
             let each = program.losses_of(rank);
-            legacy.outcome.losses[step * each..(step + 1) * each].to_vec()
+            rank_result.outcome.losses[step * each..(step + 1) * each].to_vec()
         };
-        (0..).zip(&legacies[..workers]).flat_map(of_rank).sum::<f64>() / program.global_batch() as f64
+        (0..).zip(&rank_results[..workers]).flat_map(of_rank).sum::<f64>() / program.global_batch() as f64
     };
     let losses = (0..steps).map(loss).collect();
     let mut spans = Vec::new();
     let (mut periodic, mut periodic_traffic) = (Vec::new(), Vec::new());
     let mut traffic = Vec::new();
-    let direct_messages = legacies.iter().map(|legacy| legacy.outcome.direct).sum();
-    for legacy in legacies {
-        spans.extend(legacy.outcome.spans);
-        periodic.extend(legacy.outcome.periodic);
-        traffic.push(legacy.outcome.sent);
-        periodic_traffic.push(legacy.outcome.periodic_sent);
+    let direct_messages = rank_results.iter().map(|rank_result| rank_result.outcome.direct).sum();
+    for rank_result in rank_results {
+        spans.extend(rank_result.outcome.spans);
+        periodic.extend(rank_result.outcome.periodic);
+        traffic.push(rank_result.outcome.sent);
+        periodic_traffic.push(rank_result.outcome.periodic_sent);
     }
     Ok(Run {
         timeline: Timeline { periodic, ..Timeline::of(spans, options.warm_up) },

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockstep_models::{Claim, Course, Driver, Judge, Optimizer, Program, Target};
+use lockstep_models::{AccuracyMonitor, Claim, Driver, Optimizer, Program, RunLength, Target};
 
 use crate::data::{Dataset, Sampler};
 use crate::device::{Cpus, Devices};
@@ -73,7 +73,7 @@ pub(crate) struct Setup<'a> {
     pub sampler: Sampler,
     pub options: &'a RunOptions<'a>,
     /// The batch sizes and steps on which the learning rate depends.
-    pub course: Course,
+    pub run_length: RunLength,
     /// Flight recorders and stall limit.
     pub guard: Guard<'a>,
     /// Called by all ranks of the process; with several processes only rank 0's receives claims from others.
@@ -83,7 +83,7 @@ pub(crate) struct Setup<'a> {
     /// The process of each rank, if there are several.
     pub hosts: Option<&'a [u32]>,
     /// Rank 0's decisions from accuracies.
-    pub judge: Judge,
+    pub accuracy_monitor: AccuracyMonitor,
     /// The programs of the work between steps.
     pub periodic: PeriodicPrograms,
     /// Steps done before this run.
@@ -105,13 +105,13 @@ pub struct Evaluations<'a> {
 
 impl Evaluations<'_> {
     /// Whether step `done` of the run ends an epoch that is evaluated for the record.
-    pub(crate) fn due(&self, done: u64, course: &Course) -> bool {
-        let (epochs, all) = (done / course.steps_per_epoch, course.steps / course.steps_per_epoch);
-        done.is_multiple_of(course.steps_per_epoch) && epochs + u64::from(self.last_epochs) > all
+    pub(crate) fn due(&self, done: u64, run_length: &RunLength) -> bool {
+        let (epochs, all) = (done / run_length.steps_per_epoch, run_length.steps / run_length.steps_per_epoch);
+        done.is_multiple_of(run_length.steps_per_epoch) && epochs + u64::from(self.last_epochs) > all
     }
 
     /// Whether accuracy is checked against the target after step `done`.
-    pub(crate) fn aims(&self, done: u64, course: &Course) -> bool {
-        self.target.accuracy.is_some() && done.is_multiple_of(course.steps_per_epoch)
+    pub(crate) fn aims(&self, done: u64, run_length: &RunLength) -> bool {
+        self.target.accuracy.is_some() && done.is_multiple_of(run_length.steps_per_epoch)
     }
 }

@@ -9,7 +9,7 @@ use crate::state::State;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// Continue with the next step.
-    GoOn,
+    Continue,
     /// Save the state.
     Save,
     /// Save the state and end the run.
@@ -17,7 +17,7 @@ pub enum Order {
 }
 
 /// All orders; an order is sent as its index in this list.
-pub(crate) const ORDERS: [Order; 3] = [Order::GoOn, Order::Save, Order::SaveAndStop];
+pub(crate) const ORDERS: [Order; 3] = [Order::Continue, Order::Save, Order::SaveAndStop];
 
 /// Memory for sending orders: each order's number, and space for one that arrives.
 pub(crate) const ORDER_ELEMENTS: [f32; 4] = [0.0, 1.0, 2.0, -1.0];

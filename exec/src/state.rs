@@ -1,6 +1,6 @@
 //! Holds the state of a training between two iterations: enough to resume, also with another number of learners.
 
-use lockstep_models::{Judge, Program};
+use lockstep_models::{AccuracyMonitor, Program};
 
 /// Progress of a training through its samples, independent of the batch size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,7 +40,7 @@ pub struct State {
     /// none.
     pub references: Vec<Vec<f32>>,
     /// The decisions made from accuracies so far.
-    pub judge: Judge,
+    pub accuracy_monitor: AccuracyMonitor,
 }
 
 impl State {

@@ -75,7 +75,7 @@ impl<'a> Guard<'a> {
 
     /// Checks periodically until the other end of `ended` is dropped.
     fn look(&self, ended: &Receiver<()>) {
-        let (mut told, mut recorded) = (false, false);
+        let (mut reported, mut recorded) = (false, false);
         loop {
             match ended.recv_timeout(LOOK.min(self.limit / 4)) {
                 Err(RecvTimeoutError::Timeout) => {}
@@ -91,8 +91,8 @@ impl<'a> Guard<'a> {
             }
             recorded = silent;
             match self.given_up.get() {
-                Some((since, error)) if !told && since.elapsed() > GRACE && !self.flights.all_over() => {
-                    told = true;
+                Some((since, error)) if !reported && since.elapsed() > GRACE && !self.flights.all_over() => {
+                    reported = true;
                     self.observer.stuck(error);
                 }
                 Some(_) => {}

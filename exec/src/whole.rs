@@ -39,7 +39,7 @@ pub(crate) fn own_pieces(program: &Program, replica: &mut Replica, rank: u32) ->
     if !program.holders().contains(rank) || rank == 0 {
         return Ok(Vec::new());
     }
-    Ok(cut(&program.told(rank), &[replica.parameters()?, replica.velocity()?]))
+    Ok(cut(&program.collected_pieces(rank), &[replica.parameters()?, replica.velocity()?]))
 }
 
 /// Assembles the whole model and the optimizer's state on rank 0, from its own values and those of the others by rank.
@@ -56,12 +56,12 @@ pub(crate) fn assemble(
     let model = program.whole_model();
     let mut whole = [(); 2].map(|()| vec![0.0; model.parameter_elements() as usize]);
     let own = [replica.parameters()?, replica.velocity()?];
-    for (of, (own, whole)) in program.told(0).iter().zip(own.iter().zip(&mut whole)) {
+    for (of, (own, whole)) in program.collected_pieces(0).iter().zip(own.iter().zip(&mut whole)) {
         put(of, own, whole);
     }
     for (rank, values) in (0..).zip(others).filter(|(_, values)| !values.is_empty()) {
         let mut at = 0;
-        for (of, whole) in program.told(rank).iter().zip(&mut whole) {
+        for (of, whole) in program.collected_pieces(rank).iter().zip(&mut whole) {
             for (range, _) in of {
                 let elements = (range.end - range.start) as usize;
                 whole[range.start as usize..range.end as usize].copy_from_slice(&values[at..at + elements]);

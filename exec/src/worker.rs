@@ -22,7 +22,8 @@ use std::sync::PoisonError;
 use std::time::Instant;
 
 use lockstep_models::{
-    Decision, Driver, Judge, Judgement, Multiplied, Need, Observation, Op, PeriodicSpan, Role, Span, Stream, TaskId,
+    AccuracyMonitor, Decision, Driver, Multiplied, Need, Observation, Op, PeriodicSpan, Role, RunControl, Span, Stream,
+    TaskId,
 };
 use lockstep_topology::Time;
 
@@ -52,7 +53,7 @@ pub(crate) struct Outcome {
     /// Steps since training began after which learners restarted from the average model.
     pub restarts: Vec<u64>,
     /// The decisions made from accuracies; rank 0's counts.
-    pub judge: Judge,
+    pub accuracy_monitor: AccuracyMonitor,
     /// Whether the average model has moved since it began, and so has a previous value.
     pub moves: bool,
     /// Whether it was stopped early.
@@ -104,7 +105,7 @@ pub(crate) struct Worker<'a> {
     multiplied: Vec<Multiplied>,
     /// The iteration whose average has no momentum: there is no z_prev yet.
     without_momentum: u32,
-    judge: Judge,
+    accuracy_monitor: AccuracyMonitor,
     orders: Orders,
     /// By task: whether its gradients are added to earlier ones, in the first repetition and in others.
     adds: Vec<[bool; 2]>,
@@ -159,7 +160,7 @@ impl<'a> Worker<'a> {
             learned: false,
             multiplied,
             without_momentum: if begun { u32::MAX } else { 0 },
-            judge: setup.judge.clone(),
+            accuracy_monitor: setup.accuracy_monitor.clone(),
             orders: Orders::default(),
             adds: (0..role.tasks.len())
                 .map(|task| [false, true].map(|again| role.adds_gradients(task, again)))
@@ -170,7 +171,7 @@ impl<'a> Worker<'a> {
             periodic_sent: vec![Traffic::default(); program.ranks() as usize],
         };
         worker.meet_groups()?;
-        let numbers = program.meetings().swap_remove(program.role_of(worker.transport.rank().0));
+        let numbers = program.exchange_numbers().swap_remove(program.role_of(worker.transport.rank().0));
         for (task, exchange) in role.exchanges() {
             worker.prepare(numbers[task].unwrap_or_default(), task, exchange)?;
         }
@@ -197,23 +198,23 @@ impl<'a> Worker<'a> {
             self.losses.resize(self.losses.len() + program.losses_of(rank), 0.0);
             self.shuffle_before(batch)?;
             self.iterate(batch)?;
-            self.seal(batch)?;
-            self.settle(1)?;
+            self.end_iteration(batch)?;
+            self.collect_finished(1)?;
             self.iteration += 1;
             // A rank with nothing to compute must not run ahead of its exchanges.
             let iteration = self.iteration;
             self.wait_until(|worker| worker.slots.iter().all(|slot| slot.started == slot.until(iteration)))?;
             let order = self.heed()?;
-            let (evaluation, judgement) = self.review(batch + 1)?;
+            let (evaluation, control) = self.review(batch + 1)?;
             log.evaluations.extend(evaluation);
-            if judgement == Judgement::Restart {
+            if control == RunControl::Restart {
                 log.restarts.push(batch + 1);
                 let shared = program.shared_models(rank).expect("learners alone restart");
                 self.memory.restart(shared)?;
                 self.without_momentum = self.iteration;
             }
-            let reached = judgement == Judgement::Stop;
-            if reached || order != Order::GoOn {
+            let reached = control == RunControl::Stop;
+            if reached || order != Order::Continue {
                 self.save(batch + 1, &log)?;
             }
             stopped = order == Order::SaveAndStop;
@@ -221,13 +222,13 @@ impl<'a> Worker<'a> {
                 break;
             }
         }
-        self.settle(0)?;
-        self.wait_until(Worker::settled)?;
+        self.collect_finished(0)?;
+        self.wait_until(Worker::is_idle)?;
         self.end_orders()?;
         self.close_claims()?;
         self.leave_groups()?;
         let Log { evaluations, restarts, .. } = log;
-        let (judge, moves) = (self.judge.clone(), self.without_momentum != self.iteration);
+        let (accuracy_monitor, moves) = (self.accuracy_monitor.clone(), self.without_momentum != self.iteration);
         let (sent, direct, losses) = (self.sent(), self.direct_messages(), self.losses);
         let (spans, periodic, periodic_sent) = (self.spans, self.periodic, self.periodic_sent);
         Ok(Outcome {
@@ -239,7 +240,7 @@ impl<'a> Worker<'a> {
             losses,
             evaluations,
             restarts,
-            judge,
+            accuracy_monitor,
             moves,
             stopped,
         })

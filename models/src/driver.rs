@@ -5,14 +5,14 @@
 //! turn, or first come, first served, also claim their batches of an iteration. Claims are recorded, and a record
 //! can be replayed.
 
+mod accuracy_monitor;
 mod claims;
-mod judge;
 
 use lockstep_topology::{InputError, Time};
 
+pub use accuracy_monitor::{AccuracyMonitor, RunControl, Target};
 use claims::Claims;
 pub use claims::{Answer, Claim};
-pub use judge::{Judge, Judgement, Target};
 
 use crate::{Assignment, Program};
 

@@ -63,7 +63,7 @@ pub use check::Proofs;
 pub use consensus::SharedModels;
 pub use copy::{Area, Copy, Rows};
 pub use critical_path::CriticalPath;
-pub use driver::{Answer, Claim, Decision, Driver, Judge, Judgement, Observation, Target};
+pub use driver::{AccuracyMonitor, Answer, Claim, Decision, Driver, Observation, RunControl, Target};
 pub use formula::{BoundBuffer, BoundFormula, BoundTerm, Coefficient, Elementwise, Formula, MultiplyAdd, Operand};
 pub use graph::{Graph, LayoutChange, LayoutRow};
 pub use layer::{
@@ -79,7 +79,7 @@ pub use model::{
     multiplied_parts, node_first, random_model,
 };
 pub use need::Need;
-pub use optimizer::{Course, Decay, MomentumForm, Optimizer, Scaling, WarmUp};
+pub use optimizer::{Decay, MomentumForm, Optimizer, RunLength, Scaling, WarmUp};
 pub use partition::Partition;
 pub use passes::{READ_AHEAD, fused_chains};
 pub use periodic::{Periodic, PeriodicSpan, Pieces, pieces_within};

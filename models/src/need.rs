@@ -97,7 +97,7 @@ impl Role {
 impl Program {
     /// Numbers exchanges across roles, by role and task: the n-th of equal ones in one role belongs to the n-th in
     /// another. `None` for other tasks.
-    pub fn meetings(&self) -> Vec<Vec<Option<u32>>> {
+    pub fn exchange_numbers(&self) -> Vec<Vec<Option<u32>>> {
         let mut known: Vec<(&Exchange, usize)> = Vec::new();
         let mut all = Vec::with_capacity(self.roles.len());
         for role in &self.roles {

@@ -75,7 +75,7 @@ impl Default for Optimizer {
 
 /// The sizes of the run that an optimizer needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Course {
+pub struct RunLength {
     /// Samples per step over all ranks: kn, accumulation included.
     pub global_batch: u64,
     /// Steps in an epoch, at least 1.
@@ -96,7 +96,7 @@ impl Optimizer {
     /// original learning rate schedule", Goyal et al. 2017, §2.2); continuous decays begin when the warm-up ends.
     ///
     /// ```
-    /// # use lockstep_models::{Course, Decay, Optimizer, Scaling, WarmUp};
+    /// # use lockstep_models::{RunLength, Decay, Optimizer, Scaling, WarmUp};
     /// // Goyal et al. 2017, §5.1: 0.1·kn/256, gradual warm-up over 5 epochs, ÷10 at epochs 30, 60, 80.
     /// let optimizer = Optimizer {
     ///     learning_rate: 0.1,
@@ -105,32 +105,32 @@ impl Optimizer {
     ///     decay: Decay::Steps { factor: 0.1, epochs: vec![30.0, 60.0, 80.0] },
     ///     ..Optimizer::default()
     /// };
-    /// let course = Course { global_batch: 8192, steps_per_epoch: 156, steps: 90 * 156 };
-    /// assert_eq!(optimizer.rate(0, &course), 0.1);
-    /// assert_eq!(optimizer.rate(5 * 156, &course), 3.2);
-    /// assert!((optimizer.rate(89 * 156, &course) - 0.0032).abs() < 1e-12);
+    /// let run_length = RunLength { global_batch: 8192, steps_per_epoch: 156, steps: 90 * 156 };
+    /// assert_eq!(optimizer.rate(0, &run_length), 0.1);
+    /// assert_eq!(optimizer.rate(5 * 156, &run_length), 3.2);
+    /// assert!((optimizer.rate(89 * 156, &run_length) - 0.0032).abs() < 1e-12);
     /// ```
-    pub fn rate(&self, step: u64, course: &Course) -> f64 {
-        let target = self.target_rate(course.global_batch);
+    pub fn rate(&self, step: u64, run_length: &RunLength) -> f64 {
+        let target = self.target_rate(run_length.global_batch);
         let from = self.warm_up.rate().unwrap_or(self.learning_rate);
         // At batches up to the reference there is no warm-up.
-        let warm_steps = if from < target { self.warm_up.steps(course) } else { 0 };
+        let warm_steps = if from < target { self.warm_up.steps(run_length) } else { 0 };
         if step < warm_steps {
             return self.warm_up.at(step, warm_steps, from, target);
         }
-        target * self.decay.share(step, warm_steps, course)
+        target * self.decay.share(step, warm_steps, run_length)
     }
 
     /// Whether the rate drops at `step`, as `steps` and `every` do: a rate step.
-    pub fn falls_at(&self, step: u64, course: &Course) -> bool {
-        let share = |step| self.decay.share(step, 0, course);
+    pub fn falls_at(&self, step: u64, run_length: &RunLength) -> bool {
+        let share = |step| self.decay.share(step, 0, run_length);
         self.decay.is_stepwise() && step.checked_sub(1).is_some_and(|before| share(step) < share(before))
     }
 
     /// The numbers of step `step`.
-    pub fn step(&self, step: u64, course: &Course) -> SgdStep {
-        let rate = self.rate(step, course);
-        let correction = match (self.form, step.checked_sub(1).map(|before| self.rate(before, course))) {
+    pub fn step(&self, step: u64, run_length: &RunLength) -> SgdStep {
+        let rate = self.rate(step, run_length);
+        let correction = match (self.form, step.checked_sub(1).map(|before| self.rate(before, run_length))) {
             // A buffer without a rate has nothing to correct: it is zero.
             (MomentumForm::Corrected, Some(before)) if before > 0.0 => rate / before,
             _ => 1.0,

@@ -92,6 +92,22 @@ pub struct TransportEntry {
     pub sum: Interval,
     /// How many times longer copies and sums take when every core does them.
     pub slowdown: f64,
+    /// β and γ of buffers that are used again and again, by size; empty in profiles of earlier builds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repeated: Vec<RepeatedEntry>,
+}
+
+/// Copying and adding a buffer that both ranks use again and again, as a benchmark of collectives does: it stays in the
+/// nearest cache that holds it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RepeatedEntry {
+    /// Bytes of each rank's buffer.
+    pub bytes: u64,
+    /// Seconds per copied byte.
+    pub copy: Interval,
+    /// Seconds per added byte.
+    pub sum: Interval,
 }
 
 /// Decoding, cropping and normalising a sample of a set.
@@ -210,8 +226,9 @@ impl Profile {
     /// A file that cannot be read, is no profile, or holds impossible figures.
     pub fn load(path: &Path) -> Result<Profile, InputError> {
         let place = path.display().to_string();
-        let text = read_text(path, RECORD)
-            .map_err(|error| InputError::flag("profile", &place, error.told("write one with lockstep calibrate")))?;
+        let text = read_text(path, RECORD).map_err(|error| {
+            InputError::flag("profile", &place, error.with_cure("write one with lockstep calibrate"))
+        })?;
         Profile::parse(&place, &text)
     }
 
@@ -317,6 +334,12 @@ impl Profile {
             let figures = [&transport.latency, &transport.overhead, &transport.copy, &transport.sum];
             for interval in figures.into_iter().chain(&transport.wake).chain(&transport.cold) {
                 all.push((name.to_string(), interval, transport.slowdown));
+            }
+            for RepeatedEntry { bytes, copy, sum } in &transport.repeated {
+                if *bytes == 0 {
+                    return wrong(format!("{name}: repeated: bytes = 0"), "must be at least 1");
+                }
+                all.extend([copy, sum].map(|interval| (name.to_string(), interval, transport.slowdown)));
             }
         }
         all.extend(self.decode.iter().map(|entry| ("decode".to_owned(), &entry.seconds, entry.slowdown)));

@@ -73,7 +73,7 @@ impl Climb {
 /// // Throughput peaks at three learners.
 /// let curve = [100.0, 150.0, 170.0, 160.0];
 /// let mut tuner = Tuner::new(&[8], false, 0.05);
-/// while !tuner.settled() {
+/// while !tuner.converged() {
 ///     let learners = tuner.learners()[0];
 ///     tuner.observe(&[curve[learners as usize - 1]]);
 /// }
@@ -108,14 +108,14 @@ impl Tuner {
     }
 
     /// Whether nothing will change any more.
-    pub fn settled(&self) -> bool {
+    pub fn converged(&self) -> bool {
         self.devices.iter().all(|device| matches!(device.now, Verdict::Stay(_)))
     }
 
     /// Takes the images per second of each device since the last barrier (of the first one where all are equal), and
-    /// returns the learners of each for what follows. Once settled it always returns the same.
+    /// returns the learners of each for what follows. Once converged it always returns the same.
     pub fn observe(&mut self, throughput: &[f64]) -> Vec<u32> {
-        if !self.settled() {
+        if !self.converged() {
             let measured = if self.alike { 1 } else { self.devices.len() };
             assert_eq!(throughput.len(), measured, "a figure for each device that is measured");
             self.trials.push(Trial { learners: self.learners(), throughput: throughput.to_vec() });
@@ -131,7 +131,7 @@ impl Tuner {
         &self.trials
     }
 
-    /// A summary for people of what it observed of its first device and what it settled on: `learners per device and
+    /// A summary for people of what it observed of its first device and what it chose: `learners per device and
     /// images/s of each device: 1: 100.0, 2: 150.0; settled at 2 (threshold 5 %, at most 8 fit)`.
     pub fn trail(&self) -> String {
         let trial = |trial: &Trial| format!("{}: {:.1}", trial.learners[0], trial.throughput[0]);
@@ -151,7 +151,7 @@ impl Tuner {
     /// The number of the first trial whose learners this tuner would not have tried.
     pub fn replay(&mut self, log: &[Trial]) -> Result<(), usize> {
         for (number, trial) in log.iter().enumerate() {
-            if self.settled() || trial.learners != self.learners() {
+            if self.converged() || trial.learners != self.learners() {
                 return Err(number);
             }
             self.observe(&trial.throughput);
@@ -165,16 +165,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Runs until it settles; `curve[m − 1]` is observed with m learners.
-    fn settle(tuner: &mut Tuner, curve: &[f64]) -> u32 {
+    /// Runs until it converges; `curve[m − 1]` is observed with m learners.
+    fn run_until_converged(tuner: &mut Tuner, curve: &[f64]) -> u32 {
         for _ in 0..=curve.len() {
-            if tuner.settled() {
+            if tuner.converged() {
                 break;
             }
             let learners = tuner.learners()[0];
             tuner.observe(&[curve[learners as usize - 1]]);
         }
-        assert!(tuner.settled(), "it has seen every number once and does not settle: {:?}", tuner.trials());
+        assert!(tuner.converged(), "it has seen every number once and does not converge: {:?}", tuner.trials());
         tuner.learners()[0]
     }
 
@@ -197,13 +197,13 @@ mod tests {
         #[test]
         fn it_ends_at_the_peak((curve, peak) in unimodal()) {
             let mut tuner = Tuner::new(&[curve.len() as u32], true, 0.0);
-            prop_assert_eq!(settle(&mut tuner, &curve) as usize, peak);
+            prop_assert_eq!(run_until_converged(&mut tuner, &curve) as usize, peak);
         }
 
         #[test]
         fn every_learner_has_gained_more_than_the_threshold((curve, peak) in unimodal(), threshold in 0.0f64..0.5) {
             let mut tuner = Tuner::new(&[curve.len() as u32], true, threshold);
-            let found = settle(&mut tuner, &curve) as usize;
+            let found = run_until_converged(&mut tuner, &curve) as usize;
             prop_assert!(found <= peak);
             let at = |learners: usize| curve[learners - 1];
             let worth = |from: usize| at(from + 1) - at(from) > threshold * at(from);
@@ -229,8 +229,8 @@ mod tests {
                 let measured = if alike { 1 } else { curves.len() };
                 tuner.observe(&(0..measured).map(seen).collect::<Vec<f64>>());
             }
-            // Each barrier asks for one more or ends a device's search, so it settles after as many as memory allows.
-            prop_assert!(tuner.settled() && tuner.trials().len() <= 9);
+            // Each barrier asks for one more or ends a device's search, so it converges after as many as memory allows.
+            prop_assert!(tuner.converged() && tuner.trials().len() <= 9);
             let mut again = Tuner::new(most, alike, 0.05);
             prop_assert_eq!(again.replay(tuner.trials()), Ok(()));
             prop_assert_eq!(again, tuner);
@@ -244,7 +244,7 @@ mod tests {
         let first = [10.0, 20.0, 30.0, 31.0];
         let second = [10.0, 9.0];
         let mut trail = vec![tuner.learners()];
-        while !tuner.settled() {
+        while !tuner.converged() {
             let now = tuner.learners();
             trail.push(tuner.observe(&[first[now[0] as usize - 1], second[now[1] as usize - 1]]));
         }

@@ -43,6 +43,11 @@ impl CollectiveRun {
         let (chunk, window, fold) = (0, 0, FoldRule::Exact);
         CollectiveRun { collective, algorithm, group, elements, chunk, window, fold, padded: false, long_way: false }
     }
+
+    /// The platform where ranks do nothing but this collective, again and again on the same buffer.
+    pub(crate) fn alone_on<'a>(&self, platform: &Platform<'a>) -> Platform<'a> {
+        Platform { repeated_bytes: Some(self.elements.saturating_mul(FP32_BYTES)), ..*platform }
+    }
 }
 
 /// The time of a collective.
@@ -68,7 +73,7 @@ pub struct CollectiveTime {
 /// # Errors
 /// An algorithm that cannot serve the group, members without a place, devices that cannot reach each other.
 pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Result<CollectiveTime, SimError> {
-    Ok(simulate_collective_with(System::new(), run, platform)?.0)
+    Ok(simulate_collective_with(System::new(), run, &run.alone_on(platform))?.0)
 }
 
 /// As [`simulate_collective`], with a fluid solver of choice (empty), and the derivatives of the time if it
@@ -91,7 +96,8 @@ pub(crate) fn simulate_collective_with<F: Fluid + Clone>(
         // Rounding up pays off only where members fold.
         let schedule = if orbits.fold().is_some() { padded.clone() } else { schedule.clone() };
         let ranks = orbits.count(schedule.members());
-        let mut plan = Plan::meeting(format!("{} {}", run.collective, run.algorithm), &run.algorithm, schedule, window);
+        let mut plan =
+            Plan::of_collective(format!("{} {}", run.collective, run.algorithm), &run.algorithm, schedule, window);
         plan.represent(ranks);
         let jobs = vec![0; plan.ranks() as usize];
         let mut resources = Resources::new(platform, fluid.clone(), orbits.clone());

@@ -123,6 +123,12 @@ pub trait Costs: Send + Sync {
     /// A message that `receiver` gets over `route`.
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost;
 
+    /// Seconds to copy and to add a byte of buffers of `bytes` that a host's ranks use again and again, if that was
+    /// measured.
+    fn repeated(&self, pair: Pair, bytes: u64) -> Option<(f64, f64)> {
+        self.adjusted().and_then(|inner| inner.repeated(pair, bytes))
+    }
+
     /// Seconds in which a library adds up `elements` elements on `devices`, a member on each, if that was
     /// measured as a whole.
     fn library(&self, of: Library, devices: &[&Device], elements: u64) -> Option<f64> {

@@ -58,6 +58,8 @@ pub(crate) fn differentiate_collective(
     changed: &[Platform<'_>],
 ) -> Result<(Time, Option<Dual>), SimError> {
     let run = CollectiveRun { long_way: true, ..run.clone() };
-    let (found, by) = simulate_collective_with(Tracked::new(platform, changed), &run, platform)?;
+    let here = run.alone_on(platform);
+    let changed: Vec<Platform<'_>> = changed.iter().map(|changed| run.alone_on(changed)).collect();
+    let (found, by) = simulate_collective_with(Tracked::new(&here, &changed), &run, &here)?;
     Ok((found.time, by))
 }

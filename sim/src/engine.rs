@@ -41,7 +41,7 @@ use crate::plan::Plan;
 use crate::platform::Platform;
 use crate::trace::{Dual, Slot, Took};
 use crate::traffic::{Sent, Traffic};
-use flight::{Flight, Meetings};
+use flight::{Flight, OpenExchanges};
 use input::UPLOAD;
 use message::Message;
 use path::{Paths, Peer};
@@ -121,7 +121,7 @@ pub(crate) struct Engine<'a, F> {
     units: Vec<Unit>,
     /// Units that may have something new to do.
     dirty: Vec<u32>,
-    meetings: Meetings,
+    open_exchanges: OpenExchanges,
     flights: Slab<Flight>,
     started_flights: u64,
     /// By exchange, once determined: those that run without events.
@@ -185,7 +185,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
             periods: Periods::new(ranks.len()),
             ranks,
             dirty: Vec::new(),
-            meetings: Meetings::new(plan),
+            open_exchanges: OpenExchanges::new(plan),
             flights: Slab::new(),
             started_flights: 0,
             pipelines: BTreeMap::new(),
@@ -213,7 +213,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
         self.plan_slowdowns()?;
         self.start_background()?;
         for rank in 0..self.ranks.len() as u32 {
-            self.settle(rank)?;
+            self.start_ready(rank)?;
         }
         self.dispatch()?;
         let mut finished: Vec<Finished> = Vec::new();

@@ -39,12 +39,12 @@ mod levels;
 mod repair;
 mod resource;
 mod schedule;
-mod settle;
 mod share;
 mod system;
 mod tap;
 #[cfg(test)]
 pub(crate) mod tests;
+mod update_speeds;
 mod work;
 
 pub use system::System;

@@ -46,23 +46,23 @@ pub(crate) struct TaskPlan {
     /// Whether the first repetition leaves it out.
     pub(crate) skips_first: bool,
     /// For an exchange: its groups; `None` for a task of the compute stream.
-    pub(crate) meets: Option<Meets>,
+    pub(crate) groups: Option<ExchangeGroups>,
     pub(crate) needs: Vec<Need>,
 }
 
-/// The groups of an exchange, numbered as meetings: one for each group of ranks that runs it.
+/// The groups of an exchange, with a number for each group of ranks that runs it.
 #[derive(Debug, Clone)]
-pub(crate) struct Meets {
+pub(crate) struct ExchangeGroups {
     /// The first group's.
     first: u32,
     /// By rank: the number of its group; `None` where there is one group.
-    groups: Option<Arc<[u32]>>,
+    by_rank: Option<Arc<[u32]>>,
 }
 
-impl Meets {
-    /// The meeting of `rank`.
+impl ExchangeGroups {
+    /// The number of the group exchange of `rank`.
     pub(crate) fn of(&self, rank: u32) -> u32 {
-        self.first + self.groups.as_ref().map_or(0, |groups| groups[rank as usize])
+        self.first + self.by_rank.as_ref().map_or(0, |groups| groups[rank as usize])
     }
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Cursor {
 
 /// An exchange among all members of a group.
 #[derive(Debug)]
-pub(crate) struct Meeting {
+pub(crate) struct GroupExchange {
     pub(crate) schedule: Schedule,
     /// Bytes of an element.
     pub(crate) element_bytes: u64,
@@ -101,7 +101,7 @@ pub(crate) struct Meeting {
     pub(crate) apart: Option<Apart>,
 }
 
-impl Meeting {
+impl GroupExchange {
     /// The member number of a rank that takes part.
     pub(crate) fn member(&self, rank: u32) -> u32 {
         self.members.member(rank).expect("ranks meet in their own groups")
@@ -121,7 +121,7 @@ pub(crate) enum Apart {
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) roles: Vec<RolePlan>,
-    pub(crate) meetings: Vec<Meeting>,
+    pub(crate) group_exchanges: Vec<GroupExchange>,
 }
 
 impl TaskPlan {
@@ -183,20 +183,20 @@ impl Plan {
     /// # Errors
     /// An algorithm that cannot serve its group.
     pub(crate) fn new(program: &Program, ranks: u32) -> Result<Plan, InputError> {
-        let mut meetings = Vec::new();
-        // By the exchange's number in the program: the first of its meetings.
+        let mut group_exchanges = Vec::new();
+        // By the exchange's number in the program: the first of its group exchanges.
         let mut firsts: BTreeMap<u32, u32> = BTreeMap::new();
         let mut roles = Vec::new();
         let mut numbers: Vec<(AxisSet, Arc<[u32]>)> = Vec::new();
-        let of_roles = program.meetings();
+        let of_roles = program.exchange_numbers();
         for (role, of_role) in program.roles.iter().zip(&of_roles) {
-            let mut meets = vec![None; role.tasks.len()];
+            let mut exchange_groups = vec![None; role.tasks.len()];
             for (id, exchange) in role.exchanges() {
                 let number = of_role[id].unwrap_or_default();
                 let first = match firsts.get(&number) {
                     Some(first) => *first,
                     None => {
-                        let first = meetings.len() as u32;
+                        let first = group_exchanges.len() as u32;
                         let runs: Vec<bool> = of_roles.iter().map(|role| role.contains(&Some(number))).collect();
                         for group in 0..groups_of(program, exchange, ranks) {
                             let members = program.group(exchange, group);
@@ -209,7 +209,7 @@ impl Plan {
                             };
                             let window = Program::window(exchange, &schedule);
                             let element_bytes = program.element_bytes(exchange.buffer);
-                            meetings.push(Meeting {
+                            group_exchanges.push(GroupExchange {
                                 schedule,
                                 element_bytes,
                                 window,
@@ -222,7 +222,7 @@ impl Plan {
                         first
                     }
                 };
-                let groups = match numbers.iter().find(|(axes, _)| *axes == exchange.axes) {
+                let by_rank = match numbers.iter().find(|(axes, _)| *axes == exchange.axes) {
                     _ if groups_of(program, exchange, ranks) == 1 => None,
                     Some((_, groups)) => Some(Arc::clone(groups)),
                     None => {
@@ -232,27 +232,27 @@ impl Plan {
                         Some(groups)
                     }
                 };
-                meets[id] = Some(Meets { first, groups });
+                exchange_groups[id] = Some(ExchangeGroups { first, by_rank });
             }
-            roles.push(role_plan(role, ranks, &meets));
+            roles.push(role_plan(role, ranks, &exchange_groups));
         }
         if let ([plan], [role]) = (roles.as_slice(), program.roles.as_slice()) {
             // Where several groups run it, others' exchanges are in flight meanwhile.
             for (task, _) in role.exchanges().filter(|(_, exchange)| program.group_count(exchange) == 1) {
-                if let Some(Meets { first, .. }) = plan.tasks[task].meets {
-                    meetings[first as usize].apart = apart::how(plan, task as u32);
+                if let Some(ExchangeGroups { first, .. }) = plan.tasks[task].groups {
+                    group_exchanges[first as usize].apart = apart::how(plan, task as u32);
                 }
             }
         }
-        Ok(Plan { roles, meetings })
+        Ok(Plan { roles, group_exchanges })
     }
 
     /// One exchange of `ranks` ranks by `algorithm`, and nothing else.
-    pub(crate) fn meeting(name: String, algorithm: &Algorithm, schedule: Schedule, window: u32) -> Plan {
+    pub(crate) fn of_collective(name: String, algorithm: &Algorithm, schedule: Schedule, window: u32) -> Plan {
         let ranks = schedule.members();
-        let (meets, needs) = (Some(Meets { first: 0, groups: None }), Vec::new());
+        let (groups, needs) = (Some(ExchangeGroups { first: 0, by_rank: None }), Vec::new());
         let task =
-            TaskPlan { name, per_iteration: 1, forward: false, uploaded_by: None, skips_first: false, meets, needs };
+            TaskPlan { name, per_iteration: 1, forward: false, uploaded_by: None, skips_first: false, groups, needs };
         let role = RolePlan {
             ranks: (0..ranks).collect(),
             tasks: vec![task],
@@ -267,7 +267,7 @@ impl Plan {
         let (algorithm, apart) = (algorithm.clone(), Some(Apart::AtOnce));
         Plan {
             roles: vec![role],
-            meetings: vec![Meeting {
+            group_exchanges: vec![GroupExchange {
                 schedule,
                 element_bytes: FP32_BYTES,
                 window,
@@ -300,7 +300,7 @@ fn groups_of(program: &Program, exchange: &Exchange, ranks: u32) -> u32 {
     simulated.max().map_or(1, |last| last + 1)
 }
 
-fn role_plan(role: &Role, simulated: u32, meets: &[Option<Meets>]) -> RolePlan {
+fn role_plan(role: &Role, simulated: u32, groups: &[Option<ExchangeGroups>]) -> RolePlan {
     let task = |(id, task): (usize, &lockstep_models::Task)| {
         let forward = matches!(task.op, Op::Compute { phase: Phase::Forward, .. });
         TaskPlan {
@@ -309,7 +309,7 @@ fn role_plan(role: &Role, simulated: u32, meets: &[Option<Meets>]) -> RolePlan {
             forward,
             uploaded_by: role.input_of(id).map(|[.., upload]| upload as u32),
             skips_first: task.op.skips_first(),
-            meets: meets[id].clone(),
+            groups: groups[id].clone(),
             needs: role.needs(id),
         }
     };

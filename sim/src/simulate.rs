@@ -51,7 +51,7 @@ impl Default for SimOptions {
 }
 
 impl SimOptions {
-    /// Two iterations to settle, three counted: without noise they are equal.
+    /// Two iterations of warm-up, three counted: without noise they are equal.
     pub const SHORT: SimOptions = SimOptions {
         warm_up: 2,
         counted: 3,

@@ -65,7 +65,7 @@ pub enum Took {
     /// An exchange as a whole.
     Whole {
         /// The exchange.
-        meeting: u32,
+        group_exchange: u32,
     },
 }
 

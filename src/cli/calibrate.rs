@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use lockstep_exec::data::Dataset;
 use lockstep_measure::calibrate::{
-    CalibrationRow, Kept, add, add_input, add_moves, alone, check_room, lay_over, missing, of_experiment, of_host,
+    CalibrationRow, Kept, add, add_input, add_moves, alone, check_memory, lay_over, missing, of_experiment, of_host,
     rows, save,
 };
 use lockstep_measure::host::Cores;
@@ -15,7 +15,7 @@ use lockstep_models::profile::{NoiseTrace, Profile};
 use lockstep_predict::PROFILE_PATH;
 use lockstep_report::failure::Failure;
 use lockstep_report::output::make_place;
-use lockstep_report::progress::tell;
+use lockstep_report::progress::print_line;
 use lockstep_report::{Format, Report};
 use lockstep_sim::{Fit, fits};
 use lockstep_topology::InputError;
@@ -48,7 +48,7 @@ pub(super) struct Calibrate {
 impl Calibrate {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut quiet = Quiet::new(Cores::find());
-        let measuring = |what: &str| tell(&format!("lockstep: measuring {what}"));
+        let measuring = |what: &str| print_line(&format!("lockstep: measuring {what}"));
         let (mut packed, mut shuffled) = (None, None);
         let (programs, command) = match &self.experiment {
             Some(path) => {
@@ -76,7 +76,7 @@ impl Calibrate {
             }
         };
         let subjects = missing(programs, None);
-        check_room(&subjects, quiet.cores().count())?;
+        check_memory(&subjects, quiet.cores().count())?;
         make_place("--profile", &self.profile)?;
         let kept = Kept::open(&self.profile, &mut quiet);
         let mut measured = of_host(&command, &mut quiet, measuring)?;

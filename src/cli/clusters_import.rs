@@ -45,8 +45,8 @@ impl ClustersImport {
         }
         let file = self.file.display().to_string();
         let cure = "name a file that NCCL or nvidia-smi has written";
-        let text =
-            read_text(&self.file, DESCRIPTION).map_err(|error| InputError::new("FILE", &file, error.told(cure)))?;
+        let text = read_text(&self.file, DESCRIPTION)
+            .map_err(|error| InputError::new("FILE", &file, error.with_cure(cure)))?;
         let import = Import { name: self.name, gpu: self.gpu, hosts: self.hosts, network: self.network };
         let toml = import_machine(&file, &text, &import)?;
         match &self.output {

@@ -10,7 +10,7 @@ use lockstep_data::{Packed, Packing, SetPart, Source, pack};
 use lockstep_measure::interrupt::on_interrupt;
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{Destination, check_writable};
-use lockstep_report::progress::{Estimate, tell};
+use lockstep_report::progress::{Estimate, print_line};
 use lockstep_report::{CheckRow, Format, PackRow, Report, SampleGroupRow, SampleRow};
 use lockstep_topology::{Bytes, InputError};
 
@@ -186,7 +186,7 @@ fn packed(source: &Path, part: SetPart, packing: &Packing, format: Format) -> Re
         let message = "must be a file, for a pack is resumed from what lies beside it";
         return Err(InputError::flag("out", packing.out.display().to_string(), message).into());
     };
-    on_interrupt(|| tell("interrupted: rerunning the command resumes the pack"))?;
+    on_interrupt(|| print_line("interrupted: rerunning the command resumes the pack"))?;
     let estimate = Estimate::new("packing");
     let list = estimate.beside(|| Source::open(source, part))?;
     let progress = |done: usize| {
@@ -196,7 +196,7 @@ fn packed(source: &Path, part: SetPart, packing: &Packing, format: Format) -> Re
     let outcome = estimate.beside(|| pack(&list, &Packing { out, ..packing.clone() }, progress));
     estimate.end();
     let outcome = outcome?;
-    outcome.skipped.iter().for_each(|skipped| tell(&format!("left out: {}: {}", skipped.name, skipped.reason)));
+    outcome.skipped.iter().for_each(|skipped| print_line(&format!("left out: {}: {}", skipped.name, skipped.reason)));
     let header = outcome.header;
     let row = PackRow {
         file: packing.out.display().to_string(),
@@ -222,7 +222,7 @@ fn checked(file: &Path) -> Result<CheckRow, InputError> {
     }
     estimate.end();
     // All damaged samples are reported; the first is the error.
-    bad.iter().skip(1).for_each(|error| tell(&error.to_string()));
+    bad.iter().skip(1).for_each(|error| print_line(&error.to_string()));
     if let Some(first) = bad.into_iter().next() {
         return Err(first);
     }

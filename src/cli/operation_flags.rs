@@ -96,9 +96,9 @@ impl OperationFlags {
         launch: &Launch,
     ) -> Result<Operation, Failure> {
         let speaks = launch.speaks();
-        let tell = |text: &str| {
+        let print = |text: &str| {
             if speaks {
-                progress::tell(text);
+                progress::print_line(text);
             }
         };
         let mut operation = Operation {
@@ -113,16 +113,16 @@ impl OperationFlags {
             operation.metrics = Some(Metrics::open(path)?);
         }
         if let Some(path) = &self.resume {
-            operation.resumed = Some(latest(path, |error| tell(&error.to_string()))?);
-            let told = operation.check(experiment, configuration)?;
-            told.iter().for_each(|told| tell(told));
+            operation.resumed = Some(latest(path, |error| print(&error.to_string()))?);
+            let warning = operation.check(experiment, configuration)?;
+            warning.iter().for_each(|warning| print(warning));
         }
         if let Some(path) = &self.checkpoint {
             operation.interrupt = Interrupt::listen(speaks)?;
             if speaks {
                 let every = self.checkpoint_every.unwrap_or(Every::Time(Duration::from_secs(300)));
                 let (folder, dead) = Folder::open(path, every)?;
-                dead.iter().for_each(|dead| tell(&format!("{dead} has ended without giving {} back", path.display())));
+                dead.iter().for_each(|dead| print(&format!("{dead} has ended without giving {} back", path.display())));
                 operation.folder = Some(match &operation.resumed {
                     Some((_, from)) => folder.going_on_from(from),
                     None => folder,

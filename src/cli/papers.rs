@@ -6,7 +6,7 @@ use clap::Args;
 use lockstep_topology::{InputError, RECORD, read_text};
 
 use lockstep_papers::errors::{check, errors};
-use lockstep_papers::{Paper, Shipped, account, save_papers, told};
+use lockstep_papers::{Paper, Shipped, account, bounds_line, save_papers};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::progress::Estimate;
@@ -69,7 +69,7 @@ impl Papers {
         if self.figures {
             let captions = papers.iter().flat_map(|paper| {
                 let own: Vec<_> = account.plots.iter().filter(|row| row.paper == paper.name).cloned().collect();
-                paper.plots.iter().map(move |plot| format!("{} {}: {}", paper.name, plot.name, told(plot, &own)))
+                paper.plots.iter().map(move |plot| format!("{} {}: {}", paper.name, plot.name, bounds_line(plot, &own)))
             });
             let captions = captions.collect();
             Report::new(account.plots, captions).print(self.format)?;
@@ -85,6 +85,6 @@ fn read(file: &Path) -> Result<(String, String), InputError> {
     let name = file.display().to_string();
     match read_text(file, RECORD) {
         Ok(text) => Ok((name, text)),
-        Err(error) => Err(InputError::flag("check", name, error.told("write it with --write-errors"))),
+        Err(error) => Err(InputError::flag("check", name, error.with_cure("write it with --write-errors"))),
     }
 }

@@ -189,7 +189,7 @@ impl SimCollective {
 fn measured(path: &Path) -> Result<Vec<nccl_table::MeasuredSize>, InputError> {
     let file = path.display().to_string();
     let text = read_text(path, RECORD)
-        .map_err(|error| InputError::flag("beside", &file, error.told("name what nccl-tests printed")))?;
+        .map_err(|error| InputError::flag("beside", &file, error.with_cure("name what nccl-tests printed")))?;
     nccl_table::parse(&file, &text)
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use lockstep_exec::data::Dataset;
 use lockstep_measure::calibrate::{
-    Kept, add, add_input, add_moves, check_room, difference, missing, of_experiment, of_host, of_processes, save,
+    Kept, add, add_input, add_moves, check_memory, difference, missing, of_experiment, of_host, of_processes, save,
 };
 use lockstep_measure::host::Host;
 use lockstep_measure::launch::Launch;
@@ -46,7 +46,7 @@ pub(super) fn messages(
     }
     // Only rank 0's process has looked for a profile.
     let unknown = kept.is_some_and(|kept| kept.profile.as_ref().is_none_or(|profile| profile.mpi.is_none()));
-    if launch.told(u32::from(unknown)) == 0 {
+    if launch.maximum(u32::from(unknown)) == 0 {
         return Ok(None);
     }
     if launch.speaks() {
@@ -78,17 +78,17 @@ pub(super) fn ground(
         note(&format!("{why}: measured anew"));
     }
     let subjects = missing(of_experiment(experiment, configurations)?, kept.as_ref());
-    check_room(&subjects, quiet.cores().count()).map_err(|error| experiment.locate(error))?;
+    check_memory(&subjects, quiet.cores().count()).map_err(|error| experiment.locate(error))?;
     let mut measured = kept.is_none() || !subjects.is_empty() || mpi.is_some();
-    let mut tell = |what: &str| note(&format!("measuring {what}"));
+    let mut note_measuring = |what: &str| note(&format!("measuring {what}"));
     let mut profile = match kept {
         Some(kept) => kept,
-        None => of_host(asked.command, quiet, &mut tell)?,
+        None => of_host(asked.command, quiet, &mut note_measuring)?,
     };
-    add(&mut profile, &subjects, asked.command, quiet, &mut tell);
-    measured |= add_input(&mut profile, train, quiet, &mut tell)?;
+    add(&mut profile, &subjects, asked.command, quiet, &mut note_measuring);
+    measured |= add_input(&mut profile, train, quiet, &mut note_measuring)?;
     if experiment.sampling.shuffles() {
-        measured |= add_moves(&mut profile, train, quiet, &mut tell)?;
+        measured |= add_moves(&mut profile, train, quiet, &mut note_measuring)?;
     }
     profile.mpi = mpi.or(profile.mpi);
     if measured {

@@ -13,7 +13,7 @@ use lockstep_experiment::Experiment;
 use lockstep_machines::{Import, import_machine};
 use lockstep_measure::checkpoint::Checkpoint;
 use lockstep_measure::flight::{Record, account};
-use lockstep_models::{Course, Driver, Job, Model, Pass};
+use lockstep_models::{Driver, Job, Model, Pass, RunLength};
 use lockstep_topology::cluster::{Cluster, DeviceId};
 
 fn text(input: &[u8]) -> String {
@@ -76,8 +76,8 @@ pub(crate) fn caffe(input: &[u8]) -> bool {
 /// A Caffe solver, and its learning rates.
 pub(crate) fn solver(input: &[u8]) -> bool {
     let Ok(solver) = lockstep_readers::Solver::parse("s.prototxt", &text(input)) else { return false };
-    let course = Course { global_batch: 64, steps_per_epoch: 10, steps: solver.steps.map_or(50, u64::from) };
-    let _ = [0, 1, course.steps, u64::from(u32::MAX)].map(|step| solver.optimizer.step(step, &course));
+    let run_length = RunLength { global_batch: 64, steps_per_epoch: 10, steps: solver.steps.map_or(50, u64::from) };
+    let _ = [0, 1, run_length.steps, u64::from(u32::MAX)].map(|step| solver.optimizer.step(step, &run_length));
     let decay = &solver.optimizer.decay;
     assert_eq!(decay.to_string().parse().as_ref(), Ok(decay));
     true

@@ -11,7 +11,7 @@ use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::replica::Replica;
 use lockstep_exec::{Arenas, ExecError};
 use lockstep_models::memory::Reuse;
-use lockstep_models::{Averaging, Axis, Claim, Course, Model, Optimizer, Program};
+use lockstep_models::{Averaging, Axis, Claim, Model, Optimizer, Program, RunLength};
 
 use super::{bracketed, gradients};
 
@@ -31,7 +31,7 @@ pub(super) fn train(
     let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
     let mut replica = Replica::on(devices, program, &program.roles[0], &apart, seed, &Threads::one())?;
     let steps_per_epoch = sampler.batches_per_epoch();
-    let course = Course { global_batch: u64::from(samples), steps_per_epoch, steps: u64::from(steps) };
+    let run_length = RunLength { global_batch: u64::from(samples), steps_per_epoch, steps: u64::from(steps) };
     let alpha = averaging.alpha as f32;
     let momentum = averaging.momentum.unwrap_or(optimizer.momentum) as f32;
     let elements = program.model.parameter_elements() as usize;
@@ -43,7 +43,7 @@ pub(super) fn train(
     // The first device's is z, and its entry here is unused.
     let mut r = vec![z.clone(); (k / each) as usize];
     for step in 0..steps {
-        let rate = optimizer.rate(u64::from(step), &course) as f32;
+        let rate = optimizer.rate(u64::from(step), &run_length) as f32;
         let decays = decays(&program.model, optimizer);
         let mut c = Vec::new();
         for (learner, w) in (0..).zip(&mut w) {

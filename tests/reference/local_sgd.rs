@@ -6,7 +6,7 @@ use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::replica::Replica;
 use lockstep_exec::{Arenas, ExecError};
 use lockstep_models::memory::Reuse;
-use lockstep_models::{Course, Optimizer, Program};
+use lockstep_models::{Optimizer, Program, RunLength};
 
 use super::learners::decays;
 use super::{bracketed, gradients};
@@ -25,11 +25,11 @@ pub(super) fn train(
     let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
     let mut replica = Replica::on(devices, program, &program.roles[0], &apart, seed, &Threads::one())?;
     let steps_per_epoch = sampler.batches_per_epoch();
-    let course = Course { global_batch: u64::from(samples), steps_per_epoch, steps: u64::from(steps) };
+    let run_length = RunLength { global_batch: u64::from(samples), steps_per_epoch, steps: u64::from(steps) };
     let decays = decays(&program.model, optimizer);
     let mut mean = replica.parameters()?;
     for step in 0..steps {
-        let rate = optimizer.rate(u64::from(step), &course) as f32;
+        let rate = optimizer.rate(u64::from(step), &run_length) as f32;
         let mut models = vec![mean.clone(); k as usize];
         for (rank, w) in (0..).zip(&mut models) {
             for repetition in 0..tau {

@@ -18,7 +18,7 @@ use lockstep_exec::replica::Replica;
 use lockstep_exec::{Arenas, ExecError};
 use lockstep_models::memory::Reuse;
 use lockstep_models::{
-    Buffer, Claim, Course, Exchange, Job, Op, Optimizer, Phase, PipelinePass, Program, StageBody, Task,
+    Buffer, Claim, Exchange, Job, Op, Optimizer, Phase, PipelinePass, Program, RunLength, StageBody, Task,
 };
 use lockstep_topology::{Collective, InputError, check};
 
@@ -91,7 +91,7 @@ pub(crate) fn train_on(
     // Every tensor has a place of its own: errors of a memory plan show in the weights.
     let apart = Arenas { reuse: Reuse::Nothing, ..Arenas::default() };
     let mut replica = Replica::on(devices, whole, &whole.roles[0], &apart, seed, &Threads::one())?;
-    let course = Course {
+    let run_length = RunLength {
         global_batch: program.global_batch(),
         steps_per_epoch: sampler.batches_per_epoch(),
         steps: u64::from(steps),
@@ -129,7 +129,7 @@ pub(crate) fn train_on(
         }
         if first + at_once == accumulate {
             replica.set_gradients(&total)?;
-            replica.update(0..elements, &optimizer.step(u64::from(step), &course))?;
+            replica.update(0..elements, &optimizer.step(u64::from(step), &run_length))?;
         }
     }
     Ok(replica.parameters()?)

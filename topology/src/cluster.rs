@@ -158,7 +158,7 @@ impl Cluster {
         match read_text(Path::new(name), DESCRIPTION) {
             Ok(text) => stamp::parse(name, &text, &order).map_err(asked),
             Err(error) => {
-                let message = error.told("lockstep clusters list shows those that need no file");
+                let message = error.with_cure("lockstep clusters list shows those that need no file");
                 Err(InputError::flag("cluster", name_or_path, message))
             }
         }

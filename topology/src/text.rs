@@ -28,7 +28,7 @@ pub enum Unreadable {
 
 impl Unreadable {
     /// The error with its cure; `cure` is that of a file which cannot be read at all.
-    pub fn told(&self, cure: &str) -> String {
+    pub fn with_cure(&self, cure: &str) -> String {
         match self {
             Unreadable::System(error) if cure.is_empty() => format!("cannot be read: {error}"),
             Unreadable::System(error) => format!("cannot be read: {error}; {cure}"),
@@ -90,7 +90,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("lockstep-text-{}", std::process::id()));
         let of = |bytes: &[u8], most| {
             std::fs::write(&path, bytes).unwrap();
-            read_text(&path, Bytes(most)).map_err(|error| error.told("name another"))
+            read_text(&path, Bytes(most)).map_err(|error| error.with_cure("name another"))
         };
         assert_eq!(of("größe\n".as_bytes(), 8), Ok("größe\n".to_owned()));
         assert!(of("größe\n".as_bytes(), 7).unwrap_err().contains("longer than the 7B"));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     fn of_folder() -> String {
-        read_text(&std::env::temp_dir(), DESCRIPTION).unwrap_err().told("name another")
+        read_text(&std::env::temp_dir(), DESCRIPTION).unwrap_err().with_cure("name another")
     }
 
     #[cfg(target_os = "linux")]

@@ -23,7 +23,7 @@ macro_rules! libraries {
             pub const ALL: [NvidiaLibrary; { [$($name),*].len() }] = [$(NvidiaLibrary::$library),*];
 
             /// Its name, the file of the version that the bindings are for, and the cure if it is missing.
-            fn told(self) -> [&'static str; 3] {
+            fn names(self) -> [&'static str; 3] {
                 match self {
                     $(NvidiaLibrary::$library => [$name, $file, $cure],)*
                 }
@@ -60,17 +60,17 @@ libraries! {
 impl NvidiaLibrary {
     /// Its name.
     pub fn name(self) -> &'static str {
-        self.told()[0]
+        self.names()[0]
     }
 
     /// The file of the version that the bindings are for.
     pub fn file(self) -> &'static str {
-        self.told()[1]
+        self.names()[1]
     }
 
     /// What to do if it is missing.
     pub fn cure(self) -> &'static str {
-        self.told()[2]
+        self.names()[2]
     }
 }
 

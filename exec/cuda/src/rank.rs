@@ -19,7 +19,6 @@ mod clock;
 mod compute;
 mod devices;
 mod direct;
-mod due;
 mod gpus;
 mod groups;
 mod held;
@@ -28,6 +27,7 @@ mod lanes;
 mod moves;
 mod needs;
 mod numbers;
+mod outstanding;
 mod port;
 mod samples;
 mod staging;
@@ -43,12 +43,12 @@ use lockstep_exec::transport::Port;
 use lockstep_models::Buffer;
 use lockstep_models::memory::BufferPlaces;
 
-use self::due::{Due, bytes};
 use self::gpus::Gpu;
 use self::groups::Groups;
 use self::held::{ELEMENT, Held};
 use self::in_flight::InFlight;
 use self::lanes::{Lane, Lanes};
+use self::outstanding::{Outstanding, bytes};
 use self::samples::Samples;
 use super::driver::{DeviceMemory, Event, Executor, Graphs};
 use super::layers::{CrossEntropy, Kernel, Pending};
@@ -125,7 +125,7 @@ pub(crate) struct Rank<A> {
     gathered: Vec<Command>,
     /// The deferred launch of the last command, which the next chain may fuse with its own.
     pending: Option<Pending<A>>,
-    due: Due,
+    outstanding: Outstanding,
     /// Events of copies to the host in flight, by number.
     leaving: Vec<(u64, Event)>,
     left: u64,

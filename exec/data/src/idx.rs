@@ -72,7 +72,7 @@ fn read(folder: &Path, name: &str, dims: &[u8]) -> Result<(String, Idx), InputEr
         return Err(InputError::new(folder.display().to_string(), "", message));
     };
     let place = path.display().to_string();
-    let bytes = read_bytes(&path).map_err(|error| InputError::new(&place, "", error.told("")))?;
+    let bytes = read_bytes(&path).map_err(|error| InputError::new(&place, "", error.with_cure("")))?;
     let idx = decode(&place, &bytes, dims)?;
     Ok((place, idx))
 }

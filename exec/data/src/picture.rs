@@ -34,7 +34,7 @@ impl Picture {
 }
 
 /// A library's message, in one line.
-fn told(error: &dyn std::fmt::Display) -> String {
+fn as_text(error: &dyn std::fmt::Display) -> String {
     error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -57,7 +57,7 @@ pub fn size(jpeg: &[u8]) -> Result<(u16, u16, u8), String> {
         return Err("is no JPEG file (its first bytes must be ff d8)".to_owned());
     }
     let mut decoder = decoder(jpeg, ColorSpace::RGB);
-    decoder.decode_headers().map_err(|error| format!("is no JPEG file that can be read: {}", told(&error)))?;
+    decoder.decode_headers().map_err(|error| format!("is no JPEG file that can be read: {}", as_text(&error)))?;
     let Some(info) = decoder.info() else { return Err("is no JPEG file that can be read: no header".to_owned()) };
     let pixels = u64::from(info.width) * u64::from(info.height);
     if pixels == 0 || pixels > MOST_PIXELS {
@@ -74,7 +74,7 @@ pub fn size(jpeg: &[u8]) -> Result<(u16, u16, u8), String> {
 pub fn decode(jpeg: &[u8]) -> Result<Picture, String> {
     let (width, height, channels) = size(jpeg)?;
     let colour = if channels == 1 { ColorSpace::Luma } else { ColorSpace::RGB };
-    let broken = |error: &dyn std::fmt::Display| format!("is a broken JPEG file: {}", told(error));
+    let broken = |error: &dyn std::fmt::Display| format!("is a broken JPEG file: {}", as_text(error));
     let pixels = decoder(jpeg, colour).decode().map_err(|error| broken(&error))?;
     if pixels.len() != usize::from(width) * usize::from(height) * usize::from(channels) {
         return Err(broken(&format!("{} values of {width} x {height} x {channels}", pixels.len())));

@@ -257,8 +257,8 @@ impl Source {
         };
         let sample = datum::read(&bytes)?;
         if sample.shape != shape {
-            let told = |shape: Option<Shape>| shape.map_or("an encoded image".to_owned(), |shape| shape.to_string());
-            return Err(format!("is {}, others are {}: all must be alike", told(sample.shape), told(shape)));
+            let as_text = |shape: Option<Shape>| shape.map_or("an encoded image".to_owned(), |shape| shape.to_string());
+            return Err(format!("is {}, others are {}: all must be alike", as_text(sample.shape), as_text(shape)));
         }
         Ok(Sample { bytes: Cow::Owned(sample.data), label: sample.label })
     }

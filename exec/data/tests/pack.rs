@@ -93,10 +93,10 @@ proptest! {
             Ok(read) if (64..4096).contains(&at) => !read.is_dense(),
             Ok(read) => (0..3).all(|sample| {
                 let inside = (at - 4096) / 3072 == sample;
-                let told = read.checked(sample).err().map(|error| error.to_string());
+                let message = read.checked(sample).err().map(|error| error.to_string());
                 let (from, to) = (4096 + sample * 3072, 4096 + sample * 3072 + 3071);
-                told.is_some() == inside
-                    && told.is_none_or(|told| told.contains(&format!("sample {sample}: bytes {from} to {to} do not")))
+                message.is_some() == inside
+                    && message.is_none_or(|message| message.contains(&format!("sample {sample}: bytes {from} to {to} do not")))
             }),
         };
         prop_assert!(found, "byte {}", at);
@@ -150,8 +150,11 @@ fn what_is_broken_is_refused_with_its_place_or_skipped_and_listed() {
     ];
     for (name, bytes, reason) in cases {
         fs::write(source.join("c1").join(name), bytes).unwrap();
-        let told = packed(&source, &packing(&out)).unwrap_err().to_string();
-        assert!(told.contains(&format!("c1/{name}")) && told.contains(reason) && told.contains("--skip-bad"), "{told}");
+        let message = packed(&source, &packing(&out)).unwrap_err().to_string();
+        assert!(
+            message.contains(&format!("c1/{name}")) && message.contains(reason) && message.contains("--skip-bad"),
+            "{message}"
+        );
         assert!(!out.exists());
         fs::remove_file(source.join("c1").join(name)).unwrap();
     }
@@ -175,8 +178,8 @@ fn a_cut_source_keeps_what_is_whole() {
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() * 3 / 5 + 100]).unwrap();
         let Ok(list) = Source::open(&source, SetPart::Train) else { panic!("{set:?} cannot be listed") };
-        let told = pack(&list, &packing(&out), |_| true).unwrap_err().to_string();
-        assert!(told.contains("--skip-bad"), "{told}");
+        let message = pack(&list, &packing(&out), |_| true).unwrap_err().to_string();
+        assert!(message.contains("--skip-bad"), "{message}");
         let Ok(outcome) = pack(&list, &Packing { skip_bad: true, ..packing(&out) }, |_| true) else { continue };
         assert!(!outcome.skipped.is_empty() && outcome.header.samples < 40, "{set:?}: {outcome:?}");
         let read = Packed::open(&out).unwrap();

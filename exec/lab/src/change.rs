@@ -45,13 +45,13 @@ pub fn change(name: &LabName, text: &str, change: Change) -> Result<String, Fail
     for step in steps(&lab.plan, cable, change)? {
         run(&step)?;
     }
-    let told = format!("{} - {}: {change}", cable.ends[0].name, cable.ends[1].name);
+    let summary = format!("{} - {}: {change}", cable.ends[0].name, cable.ends[1].name);
     match change {
         Change::Heal => drop(lab.changes.remove(&number)),
-        Change::Cut | Change::Slow(_) => drop(lab.changes.insert(number, told.clone())),
+        Change::Cut | Change::Slow(_) => drop(lab.changes.insert(number, summary.clone())),
     }
     save(&lab)?;
-    Ok(told)
+    Ok(summary)
 }
 
 /// A cable that is slowed is plugged in again if it was cut.

@@ -35,7 +35,7 @@ pub use input::add_input;
 pub(crate) use interval::interval;
 pub use kept::{Kept, difference, lay_over, save};
 pub use moves::add_moves;
-pub use needs::{Subject, check_room, missing};
+pub use needs::{Subject, check_memory, missing};
 pub(crate) use row::of_layers;
 pub use row::{CalibrationRow, rows};
 

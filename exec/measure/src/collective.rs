@@ -27,7 +27,7 @@ const MOST: u64 = 200;
 
 /// A collective that is ready to run.
 #[derive(Debug, Clone)]
-pub struct Meeting {
+pub struct CollectiveRun {
     schedule: Arc<Schedule>,
     window: u32,
     /// The sum of all contributions, by the element's number modulo [`PERIOD`].
@@ -74,9 +74,9 @@ struct Memory {
     scratch: Vec<f32>,
 }
 
-impl Meeting {
+impl CollectiveRun {
     /// A collective with this schedule.
-    pub fn new(schedule: Schedule) -> Meeting {
+    pub fn new(schedule: Schedule) -> CollectiveRun {
         let contributing = (0..schedule.members()).filter(|member| schedule.contributes(*member));
         let mut sums = [0.0; PERIOD];
         for member in contributing {
@@ -88,7 +88,7 @@ impl Meeting {
                 begins.extend(row.iter().scan(0, |at, count| Some(std::mem::replace(at, *at + count))));
             }
         }
-        Meeting { window: schedule.window(), schedule: Arc::new(schedule), sums, begins }
+        CollectiveRun { window: schedule.window(), schedule: Arc::new(schedule), sums, begins }
     }
 
     /// Bytes of memory per member.
@@ -193,17 +193,17 @@ fn value(member: u32, element: u64) -> f32 {
 /// # Errors
 /// A rank that fails.
 pub fn measure(
-    meeting: Meeting,
+    collective: CollectiveRun,
     repetitions: Option<u32>,
     launch: &mut Launch,
     patience: Duration,
     shown: &Estimate,
 ) -> Result<Option<Measured>, Failure> {
-    let members = meeting.schedule.members();
-    let states: Vec<Memory> = launch.here(members).map(|rank| meeting.memory(rank)).collect();
+    let members = collective.schedule.members();
+    let states: Vec<Memory> = launch.here(members).map(|rank| collective.memory(rank)).collect();
     let moves = AtomicU64::new(0);
     let watch = Watch { moves: &moves, shown };
-    let body = |end: &mut dyn Transport, memory: &mut Memory| member(&meeting, end, memory, repetitions, &watch);
+    let body = |end: &mut dyn Transport, memory: &mut Memory| member(&collective, end, memory, repetitions, &watch);
     let late = || end_late(patience, "no repetition has ended");
     let results = shown.beside(|| patiently(patience, &moves, late, || launch.run_ranks(members, states, body)));
     shown.end();
@@ -229,19 +229,19 @@ impl Watch<'_> {
 }
 
 fn member(
-    meeting: &Meeting,
+    collective: &CollectiveRun,
     end: &mut dyn Transport,
     memory: &mut Memory,
     repetitions: Option<u32>,
     watch: &Watch<'_>,
 ) -> Result<Option<Measured>, TransportError> {
     let (rank, ranks) = (end.rank().0, end.ranks());
-    let mut part = meeting.part(rank, memory);
+    let mut part = collective.part(rank, memory);
     // One checked run and one that determines the number of the others, which is not yet known.
     let least = 2 + repetitions.map_or(FEWEST, u64::from);
     watch.show(rank, 0, least);
     part.complete(end)?;
-    let wrong = meeting.wrong(rank, &memory.output);
+    let wrong = collective.wrong(rank, &memory.output);
     watch.show(rank, 1, least);
     memory.input.fill(0.0);
     memory.output.fill(0.0);
@@ -310,7 +310,7 @@ mod tests {
             let algorithm: Algorithm = algorithm.parse().unwrap();
             let schedule = Schedule::new(&collective, &algorithm, &Group::flat(3), 101, 0).unwrap();
             let (mut launch, patience) = (Launch::Threads, Duration::from_secs(60));
-            let measured = measure(Meeting::new(schedule), Some(3), &mut launch, patience, &Estimate::silent());
+            let measured = measure(CollectiveRun::new(schedule), Some(3), &mut launch, patience, &Estimate::silent());
             let measured = measured.unwrap().unwrap();
             assert_eq!((measured.seconds.len(), measured.wrong), (3, 0), "{collective} {algorithm}");
         }
@@ -319,11 +319,11 @@ mod tests {
     #[test]
     fn a_wrong_element_is_counted() {
         let schedule = Schedule::new(&Collective::AllReduce, &Algorithm::ring(), &Group::flat(2), 8, 0).unwrap();
-        let meeting = Meeting::new(schedule);
+        let collective = CollectiveRun::new(schedule);
         // 0 1 2 … and 3 4 5 … add up to 3 5 7 …
         let mut output: Vec<f32> = (0..8).map(|e| 3.0 + 2.0 * e as f32).collect();
-        assert_eq!(meeting.wrong(1, &output), 0);
+        assert_eq!(collective.wrong(1, &output), 0);
         output[5] += 1.0;
-        assert_eq!(meeting.wrong(1, &output), 1);
+        assert_eq!(collective.wrong(1, &output), 1);
     }
 }

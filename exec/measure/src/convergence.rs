@@ -60,7 +60,7 @@ impl Convergence {
     pub fn load(path: &Path) -> Result<Convergence, InputError> {
         let file = path.display().to_string();
         let cure = "name a table of epochs or a report of exec run";
-        let text = read_text(path, RECORD).map_err(|error| InputError::flag("target", &file, error.told(cure)))?;
+        let text = read_text(path, RECORD).map_err(|error| InputError::flag("target", &file, error.with_cure(cure)))?;
         match path.extension().is_some_and(|extension| extension == "json") {
             true => logged::parse(&file, &text),
             false => table::parse(&file, &text),
@@ -69,7 +69,7 @@ impl Convergence {
 
     /// Fills in the times to the target of `rows`; the notes state their sources, and the batch beyond which a larger
     /// one does not pay.
-    pub fn tell(&self, rows: &mut [PredictedRow]) -> Vec<String> {
+    pub fn annotate(&self, rows: &mut [PredictedRow]) -> Vec<String> {
         let mut notes = vec![format!("time to accuracy: {} of {}, {}", self.target, self.model, self.source)];
         let mut add = |note: String| {
             if !notes.contains(&note) {
@@ -180,7 +180,7 @@ fn pays(rows: &[PredictedRow]) -> Vec<String> {
             *best = (time_s, row);
         }
     }
-    let told = groups.into_iter().filter(|(_, batches)| batches.len() > 1).filter_map(|(key, batches)| {
+    let notes_of_groups = groups.into_iter().filter(|(_, batches)| batches.len() > 1).filter_map(|(key, batches)| {
         let (batch, (time_s, best)) = batches.iter().min_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
         let (cluster, strategy, scenario) = key;
         let scenario = scenario.map(|scenario| format!(", {scenario}")).unwrap_or_default();
@@ -196,7 +196,7 @@ fn pays(rows: &[PredictedRow]) -> Vec<String> {
             ),
         })
     });
-    told.collect()
+    notes_of_groups.collect()
 }
 
 /// `13.2 h`.

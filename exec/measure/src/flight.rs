@@ -56,7 +56,7 @@ impl Record {
     pub fn load(path: &Path) -> Result<Record, InputError> {
         let shown = path.display().to_string();
         let text = read_text(path, RECORD)
-            .map_err(|error| InputError::new(&*shown, "", error.told("name what a stall or SIGUSR1 has left")))?;
+            .map_err(|error| InputError::new(&*shown, "", error.with_cure("name what a stall or SIGUSR1 has left")))?;
         Record::parse(&shown, &text)
     }
 

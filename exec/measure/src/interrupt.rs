@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockstep_report::failure::{Failure, INTERRUPTED};
-use lockstep_report::progress::tell;
+use lockstep_report::progress::print_line;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::flag;
 
@@ -45,12 +45,12 @@ impl Interrupt {
                 std::process::exit(INTERRUPTED);
             }
             if speaks {
-                tell("interrupted: the run ends after a checkpoint; once more ends it at once");
+                print_line("interrupted: the run ends after a checkpoint; once more ends it at once");
             }
             std::thread::spawn(move || {
                 std::thread::sleep(GRACE);
                 if speaks {
-                    tell(&format!("the step under way has not ended in {GRACE:?}: the last checkpoint is kept"));
+                    print_line(&format!("the step under way has not ended in {GRACE:?}: the last checkpoint is kept"));
                 }
                 std::process::exit(INTERRUPTED);
             });

@@ -13,7 +13,7 @@ use lockstep_exec::transport::control;
 use lockstep_experiment::{Experiment, TransportKind};
 use lockstep_report::CheckRow;
 use lockstep_report::failure::{Failure, STALLED};
-use lockstep_report::progress::tell;
+use lockstep_report::progress::print_line;
 use lockstep_topology::{Bytes, Rank};
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +71,7 @@ pub fn job_hosts() -> Result<Option<Vec<CheckRow>>, Failure> {
 
 /// Prints which process waits for which, and what to do; ends the process.
 fn end_apart(what: &str) {
-    tell(&format!(
+    print_line(&format!(
         "{what} within {PATIENCE:?}: open the ports between the hosts, or name the network that all have, as in mpirun --mca \
          btl_tcp_if_include eth0 (srun: OMPI_MCA_btl_tcp_if_include=eth0); two hosts at a time (--host A,B) show which"
     ));
@@ -83,7 +83,7 @@ fn look(launch: &mut Launch, own: Host, names: &[String]) -> Result<Option<Vec<C
     let marked = launch.texts(&mark.path.display().to_string());
     let sees = Path::new(&marked[0]).exists();
     let (now_s, within_s) = moment(launch);
-    let round_trip_s = meet(launch, names)?;
+    let round_trip_s = connect_all(launch, names)?;
     let build = if cfg!(debug_assertions) { "without optimization" } else { "optimized" };
     let facts = Facts {
         host: own.name,
@@ -143,7 +143,7 @@ fn moment(launch: &Launch) -> (f64, f64) {
 }
 
 /// Exchanges messages between every two processes; returns the longest of the pairs' round trips, in seconds.
-fn meet(launch: &mut Launch, names: &[String]) -> Result<f64, Failure> {
+fn connect_all(launch: &mut Launch, names: &[String]) -> Result<f64, Failure> {
     let (waits_for, moves) = (AtomicU32::new(0), AtomicU64::new(0));
     let count = launch.processes();
     let own = launch.here(count).start;

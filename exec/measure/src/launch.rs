@@ -11,7 +11,7 @@ use lockstep_exec::{ExecError, Run, RunOptions, check_run};
 use lockstep_experiment::{Configuration, Experiment, TransportKind};
 use lockstep_models::Program;
 use lockstep_report::failure::{Failure, STALLED};
-use lockstep_report::progress::tell;
+use lockstep_report::progress::print_line;
 use lockstep_topology::{InputError, ranks_of_each};
 
 use crate::devices::devices;
@@ -34,7 +34,7 @@ const OTHERS: &str = "another process of the job has not come so far";
 
 /// Ends this process because `what` has lasted longer than `patience`.
 pub(crate) fn end_late(patience: Duration, what: &str) {
-    tell(&format!("the run has stalled: for {patience:?} {what}"));
+    print_line(&format!("the run has stalled: for {patience:?} {what}"));
     std::process::exit(STALLED);
 }
 
@@ -137,7 +137,7 @@ impl Launch {
     }
 
     /// Broadcasts the number of rank 0's process; the others' are ignored.
-    pub fn told(&self, own: u32) -> u32 {
+    pub fn maximum(&self, own: u32) -> u32 {
         match self {
             Launch::Threads => own,
             #[cfg(feature = "mpi")]

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use lockstep_experiment::identity::Identity;
 use lockstep_report::output::{Destination, check_writable, unwritable};
-use lockstep_report::progress::tell;
+use lockstep_report::progress::print_line;
 use lockstep_topology::{ErrorPlace, InputError};
 use serde::{Deserialize, Serialize};
 
@@ -132,7 +132,10 @@ impl Metrics {
         let text = serde_json::to_string(&line).unwrap_or_default();
         // In one call, so that a reader of the file never sees half a line.
         if let Err(error) = file.write_all(format!("{text}\n").as_bytes()).and_then(|()| file.flush()) {
-            tell(&format!("{FLAG}: {}: cannot be written any more: {error}; training continues", self.path.display()));
+            print_line(&format!(
+                "{FLAG}: {}: cannot be written any more: {error}; training continues",
+                self.path.display()
+            ));
             state.0 = None;
         }
     }

@@ -9,7 +9,7 @@ use lockstep_experiment::trained::TrainedRun;
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_models::Program;
 use lockstep_report::failure::STALLED;
-use lockstep_report::progress::tell;
+use lockstep_report::progress::print_line;
 use lockstep_topology::InputError;
 
 use crate::checkpoint::{Checkpoint, Folder, claims_behind};
@@ -96,8 +96,10 @@ impl Operation {
     /// Writes the flight records of this process's ranks (the job has `ranks`), and prints their path.
     pub(crate) fn record(&self, ranks: u32, flights: &[Flight]) {
         match Record::new(ranks, flights).save(&self.flight) {
-            Ok(path) => tell(&format!("flight record: {}; lockstep exec inspect says what is in it", path.display())),
-            Err(error) => tell(&error.to_string()),
+            Ok(path) => {
+                print_line(&format!("flight record: {}; lockstep exec inspect says what is in it", path.display()));
+            }
+            Err(error) => print_line(&error.to_string()),
         }
     }
 
@@ -105,7 +107,7 @@ impl Operation {
     /// the error is returned normally.
     pub(crate) fn end_stalled(&self, processes: u32, error: &ExecError) {
         if processes > 1 {
-            tell(&located(error));
+            print_line(&located(error));
             std::thread::sleep(OTHERS);
             std::process::exit(STALLED);
         }
@@ -113,7 +115,7 @@ impl Operation {
 
     /// Ends this process, whose ranks do not end.
     pub(crate) fn end_stuck(&self, error: &ExecError) {
-        tell(&located(error));
+        print_line(&located(error));
         std::process::exit(STALLED);
     }
 
@@ -124,7 +126,7 @@ impl Operation {
         } else if steps == all || self.folder.as_ref().is_some_and(|folder| folder.is_due(steps)) {
             Order::Save
         } else {
-            Order::GoOn
+            Order::Continue
         }
     }
 

@@ -91,7 +91,7 @@ impl Quiet {
     pub fn measure<T, E>(&mut self, trials: usize, mut measure: impl FnMut() -> Result<T, E>) -> Result<(T, f64), E> {
         let mut best = None;
         for _ in 0..trials.max(1) {
-            let before = self.settle();
+            let before = self.wait_until_steady();
             let value = measure()?;
             let slower = before.max(self.pulse()) / self.usual();
             if best.as_ref().is_none_or(|(_, least)| slower < *least) {
@@ -110,7 +110,7 @@ impl Quiet {
     }
 
     /// Waits for a quiet machine until patience runs out; returns its pulse.
-    fn settle(&mut self) -> f64 {
+    fn wait_until_steady(&mut self) -> f64 {
         loop {
             let pulse = self.pulse();
             if pulse <= TOLERANCE * self.usual() || self.patience.is_zero() {

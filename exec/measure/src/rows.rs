@@ -9,7 +9,7 @@ use lockstep_experiment::trained::TrainedRun;
 use lockstep_experiment::{Configuration, Experiment, Length};
 use lockstep_models::{Periodic, median, quantile};
 use lockstep_report::failure::Failure;
-use lockstep_report::progress::tell;
+use lockstep_report::progress::print_line;
 use lockstep_report::{MeasuredRow, scaling_efficiencies};
 use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
@@ -58,8 +58,8 @@ pub fn rows(
         None => launch.all(experiment.initial_values(model))?,
         Some(_) => None,
     };
-    if let (Some((_, told)), true) = (&initial, launch.speaks()) {
-        tell(told);
+    if let (Some((_, summary)), true) = (&initial, launch.speaks()) {
+        print_line(summary);
     }
     // Where threads decode samples, this is done by tasks of the program.
     let experiment = &Experiment {
@@ -145,7 +145,7 @@ fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> 
         accuracy: evaluation.accuracy(),
         target_accuracy: experiment.target.accuracy,
         target_epochs: experiment.target.accuracy.map(|_| experiment.target.epochs),
-        steps_to_target: run.is_content().then(|| (run.first + run.losses.len() as u64) as u32),
+        steps_to_target: run.is_reached().then(|| (run.first + run.losses.len() as u64) as u32),
         error_pct: error_pct(experiment, &run.evaluations),
         error_mean_pct: None,
         error_std_pct: None,

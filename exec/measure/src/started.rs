@@ -1,7 +1,7 @@
 //! Takes the number of ranks from the launcher, before the processes join each other.
 
 use lockstep_experiment::{Experiment, TransportKind};
-use lockstep_report::progress::tell;
+use lockstep_report::progress::print_line;
 use lockstep_topology::ErrorPlace;
 
 /// Variables with the number of started processes: Open MPI's, those of MPICH and its derivatives, and `srun`'s.
@@ -18,7 +18,7 @@ fn take(experiment: &mut Experiment, started: u32) {
         _ if started <= 1 => {}
         TransportKind::Threads => {
             let flag = ErrorPlace::Flag("transport");
-            tell(&format!(
+            print_line(&format!(
                 "one of {started} processes, each of which trains by itself: for one job of all take {flag} mpi"
             ));
         }

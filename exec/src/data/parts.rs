@@ -11,7 +11,7 @@ use lockstep_topology::{InputError, shard};
 use super::Dataset;
 use super::pixels::Pixels;
 use super::random::{Purpose, shuffle, stream_within};
-use crate::room::check_buffers;
+use crate::capacity::check_buffers;
 
 /// The partition of a set of samples among ranks.
 #[derive(Debug, Clone)]
@@ -70,7 +70,7 @@ impl Parts {
     ///
     /// # Errors
     /// The estimate, and what is left.
-    pub(crate) fn check_room(&self, data: &Dataset, here: &[u32]) -> Result<(), InputError> {
+    pub(crate) fn check_memory(&self, data: &Dataset, here: &[u32]) -> Result<(), InputError> {
         let Pixels::Encoded(samples) = &data.pixels else { return Ok(()) };
         let members = here.iter().map(|rank| self.group(*rank).count).min().unwrap_or(1);
         let part = samples.bytes().div_ceil(u64::from(members));

@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use super::{DeviceError, Loss};
 
-/// A moment on the device's own clock, numbered from 0 in each iteration; its time is known when the iteration settles.
+/// A moment on the device's own clock, numbered from 0 in each iteration; its time is known when the iteration is finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark(pub usize);
 
 /// The results of an iteration of an asynchronous device.
 #[derive(Debug, Clone, Default)]
-pub struct Settled {
+pub struct IterationResults {
     /// The losses of the model's last chain, in the order of their forward passes.
     pub losses: Vec<Loss>,
     /// When each mark was reached, by its number.
@@ -22,7 +22,7 @@ pub struct Settled {
 /// Iterations and times. The defaults are those of a synchronous device.
 pub trait Clock {
     /// Whether calls return before the work is done.
-    fn defers(&self) -> bool {
+    fn is_asynchronous(&self) -> bool {
         false
     }
 
@@ -42,11 +42,11 @@ pub trait Clock {
         Ok(Mark(0))
     }
 
-    /// Ends an iteration: the results of all work since the previous one settle together.
+    /// Ends an iteration: the results of all work since the previous one are reported together.
     ///
     /// # Errors
     /// Device errors.
-    fn seal(&mut self) -> Result<(), DeviceError> {
+    fn end_iteration(&mut self) -> Result<(), DeviceError> {
         Ok(())
     }
 
@@ -54,7 +54,7 @@ pub trait Clock {
     ///
     /// # Errors
     /// Device errors.
-    fn settled(&mut self) -> Result<Option<Settled>, DeviceError> {
-        Ok(Some(Settled::default()))
+    fn finished_iteration(&mut self) -> Result<Option<IterationResults>, DeviceError> {
+        Ok(Some(IterationResults::default()))
     }
 }

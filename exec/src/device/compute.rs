@@ -34,7 +34,7 @@ pub trait Compute {
     /// Device errors.
     fn turn_to(&mut self, labels: &[u32], places: &[u64]) -> Result<(), DeviceError>;
 
-    /// Runs a chain forward. Returns the loss of a loss chain, unless the device defers.
+    /// Runs a chain forward. Returns the loss of a loss chain, unless the device is asynchronous.
     ///
     /// # Errors
     /// Device errors.
@@ -50,7 +50,7 @@ pub trait Compute {
     ///
     /// # Errors
     /// Device errors.
-    fn judge(&mut self, chain: usize, logits: &Place, samples: usize) -> Result<Loss, DeviceError>;
+    fn evaluate(&mut self, chain: usize, logits: &Place, samples: usize) -> Result<Loss, DeviceError>;
 
     /// The losses by sample of the last forward pass of a loss chain; synchronous.
     ///

@@ -40,6 +40,7 @@ mod layout;
 mod layouts;
 mod loss;
 mod matmul;
+mod maxima;
 mod register_tiles;
 mod side_by_side;
 mod tail;

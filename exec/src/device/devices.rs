@@ -8,8 +8,8 @@ use lockstep_topology::{ErrorPlace, InputError};
 
 use super::cpu::{Cpu, Threads, workspace_bytes};
 use super::{Blueprint, Device, DeviceError, Null};
+use crate::capacity;
 use crate::error::ExecError;
-use crate::room;
 
 /// The devices of a run, one for each rank.
 pub trait Devices: fmt::Debug + Send + Sync {
@@ -29,14 +29,14 @@ pub trait Devices: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Reports the estimate, what is left, and what would fit.
-    fn check_room(&self, program: &Program, here: &[u32], threads: usize) -> Result<(), InputError>;
+    fn check_memory(&self, program: &Program, here: &[u32], threads: usize) -> Result<(), InputError>;
 
     /// How many ranks of the first role fit in the memory that is left; as many as requested where that is unknown.
     ///
     /// # Errors
     /// An exchange's algorithm that does not support its group; device errors.
     fn most_ranks(&self, program: &Program, threads: usize) -> Result<u32, ExecError> {
-        Ok(room::most_ranks(program, workspace_bytes(program, &Threads::planned(threads)))?)
+        Ok(capacity::most_ranks(program, workspace_bytes(program, &Threads::planned(threads)))?)
     }
 
     /// Whether the ranks `here`, of this process, can reduce with the devices' own library.
@@ -72,8 +72,8 @@ impl Devices for Cpus {
         Ok(Box::new(Cpu::new(of, threads)))
     }
 
-    fn check_room(&self, program: &Program, here: &[u32], threads: usize) -> Result<(), InputError> {
-        room::check_room(program, here, Some(workspace_bytes(program, &Threads::planned(threads))))
+    fn check_memory(&self, program: &Program, here: &[u32], threads: usize) -> Result<(), InputError> {
+        capacity::check_memory(program, here, Some(workspace_bytes(program, &Threads::planned(threads))))
     }
 }
 
@@ -87,7 +87,7 @@ impl Devices for Nulls {
     }
 
     /// It holds parameters and gradients too.
-    fn check_room(&self, program: &Program, here: &[u32], _: usize) -> Result<(), InputError> {
-        room::check_room(program, here, None)
+    fn check_memory(&self, program: &Program, here: &[u32], _: usize) -> Result<(), InputError> {
+        capacity::check_memory(program, here, None)
     }
 }

@@ -22,7 +22,7 @@ pub struct Null {
     input: Vec<f32>,
     samples: usize,
     /// By chain: whether it ends in a loss.
-    judges: Vec<bool>,
+    losses: Vec<bool>,
 }
 
 impl Null {
@@ -32,14 +32,14 @@ impl Null {
         Null {
             input: vec![0.0; of.input_elements()],
             samples: 0,
-            judges: (0..of.chains.len()).map(is_loss).collect(),
+            losses: (0..of.chains.len()).map(is_loss).collect(),
             buffers: Buffers::of_worker(of.parameters, of.statistics, &of.declared, of.places),
         }
     }
 
     /// The device of a rank that only serves, with buffers at `places` and those that its program declares.
     pub(crate) fn of_server(places: BufferPlaces, declared: &[usize]) -> Null {
-        Null { buffers: Buffers::of_server(places, declared), input: Vec::new(), samples: 0, judges: Vec::new() }
+        Null { buffers: Buffers::of_server(places, declared), input: Vec::new(), samples: 0, losses: Vec::new() }
     }
 
     /// The place of elements `range` of a buffer.
@@ -67,14 +67,14 @@ impl Compute for Null {
     }
 
     fn forward(&mut self, pass: &Forward<'_>) -> Result<Option<Loss>, DeviceError> {
-        Ok(self.judges[pass.chain].then(Loss::default))
+        Ok(self.losses[pass.chain].then(Loss::default))
     }
 
     fn backward(&mut self, _: &Backward<'_>) -> Result<(), DeviceError> {
         Ok(())
     }
 
-    fn judge(&mut self, _: usize, _: &Place, _: usize) -> Result<Loss, DeviceError> {
+    fn evaluate(&mut self, _: usize, _: &Place, _: usize) -> Result<Loss, DeviceError> {
         Ok(Loss::default())
     }
 

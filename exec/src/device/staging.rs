@@ -25,7 +25,7 @@ pub trait Staging {
     ///
     /// # Errors
     /// Device errors.
-    fn bring_out(&mut self, _buffer: Buffer, _range: Range<usize>) -> Result<Option<Arrival>, DeviceError> {
+    fn copy_to_host(&mut self, _buffer: Buffer, _range: Range<usize>) -> Result<Option<Arrival>, DeviceError> {
         Ok(None)
     }
 
@@ -48,7 +48,7 @@ pub trait Staging {
     ///
     /// # Errors
     /// Device errors.
-    fn expose(&mut self) -> Result<Option<Arrival>, DeviceError> {
+    fn fence(&mut self) -> Result<Option<Arrival>, DeviceError> {
         Ok(None)
     }
 
@@ -64,7 +64,7 @@ pub trait Staging {
     ///
     /// # Errors
     /// Device errors.
-    fn bring_in(&mut self, _buffer: Buffer, _range: Range<usize>) -> Result<(), DeviceError> {
+    fn copy_to_device(&mut self, _buffer: Buffer, _range: Range<usize>) -> Result<(), DeviceError> {
         Ok(())
     }
 }

@@ -83,7 +83,7 @@ impl Replica {
         for micro_batch in 0..data.len().div_ceil(self.samples) as u32 {
             self.load_held_out(data, micro_batch)?;
             for chain in 0..self.chains.len() {
-                self.judge(chain, data, micro_batch, &mut evaluation)?;
+                self.evaluate_batch(chain, data, micro_batch, &mut evaluation)?;
             }
         }
         self.device.release();
@@ -105,7 +105,7 @@ impl Replica {
     ///
     /// # Errors
     /// Device errors, and damaged samples.
-    pub(crate) fn judge(
+    pub(crate) fn evaluate_batch(
         &mut self,
         chain: usize,
         data: &Dataset,
@@ -118,7 +118,7 @@ impl Replica {
         }
         let left = data.len() - micro_batch as usize * self.samples;
         let logits = self.output(self.chains[chain].inputs[0]);
-        let found = self.device.judge(chain, &logits, self.samples.min(left))?;
+        let found = self.device.evaluate(chain, &logits, self.samples.min(left))?;
         evaluation.correct += found.correct;
         // Losses are summed first and divided once.
         evaluation.mean_loss += found.sum;

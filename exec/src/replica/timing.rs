@@ -7,7 +7,7 @@ use lockstep_models::{Area, Buffer, Copy, Elementwise, LayerId, Op, Phase, Progr
 use super::{Making, Replica};
 use crate::data::Dataset;
 use crate::device::cpu::Threads;
-use crate::device::{DeviceError, Devices, Mode, Settled};
+use crate::device::{DeviceError, Devices, IterationResults, Mode};
 use crate::error::ExecError;
 use crate::{Arenas, init};
 
@@ -149,23 +149,23 @@ impl Replica {
         self.device.delay(times)
     }
 
-    /// Ends an iteration; [`Replica::settle`] returns its times.
+    /// Ends an iteration; [`Replica::wait_for_iteration`] returns its times.
     ///
     /// # Errors
     /// Device errors.
-    pub fn seal(&mut self) -> Result<(), DeviceError> {
-        self.device.seal()
+    pub fn end_iteration(&mut self) -> Result<(), DeviceError> {
+        self.device.end_iteration()
     }
 
     /// The results of the oldest ended iteration, once it is done.
     ///
     /// # Errors
     /// Device errors; not done after ten minutes.
-    pub fn settle(&mut self) -> Result<Settled, DeviceError> {
+    pub fn wait_for_iteration(&mut self) -> Result<IterationResults, DeviceError> {
         let began = Instant::now();
         loop {
-            if let Some(settled) = self.device.settled()? {
-                return Ok(settled);
+            if let Some(results) = self.device.finished_iteration()? {
+                return Ok(results);
             }
             if began.elapsed() > PATIENCE {
                 let reason = format!("that a step is not done after {} s", PATIENCE.as_secs());

@@ -4,8 +4,8 @@
 use lockstep_models::{Exchange, Program};
 use lockstep_topology::{Collective, ErrorPlace, InputError, Library};
 
+use crate::capacity::check_threads;
 use crate::device::Devices;
-use crate::room::check_threads;
 
 /// Refuses a program that the ranks `here`, those of this process, cannot run with this many threads each, before
 /// anything is allocated. `apart`: each rank of the job is a process of its own.
@@ -46,5 +46,5 @@ pub fn check_run(
         }
         devices.check_sums(&here)?;
     }
-    devices.check_room(program, &here, threads)
+    devices.check_memory(program, &here, threads)
 }

@@ -56,8 +56,8 @@ impl Run {
     }
 
     /// Whether the target accuracy was reached.
-    pub fn is_content(&self) -> bool {
-        self.state.judge.is_content()
+    pub fn is_reached(&self) -> bool {
+        self.state.accuracy_monitor.is_reached()
     }
 
     /// Evaluates the trained model on held-out data.

@@ -67,7 +67,7 @@ impl Worker<'_> {
         }
         let Some(loads) = self.loads() else { return Ok(()) };
         let Some(now) = loads.iter().position(|load| *load == (task, repetition)) else { return Ok(()) };
-        let (program, steps, rank) = (self.setup.program, self.setup.course.steps, self.transport.rank().0);
+        let (program, steps, rank) = (self.setup.program, self.setup.run_length.steps, self.transport.rank().0);
         let next = (now + 1..).map(|load| (batch + (load / loads.len()) as u64, loads[load % loads.len()]));
         let next = next.take_while(|(batch, _)| *batch < steps).map_while(|(batch, (task, repetition))| {
             self.samples_for(task, program.source(rank) * program.accumulate + repetition, batch)

@@ -73,8 +73,8 @@ impl Worker<'_> {
             }
             Op::Compute { chain, phase: Phase::Forward, pass, .. } => {
                 let found = replica.forward(*chain, Mode::Train)?;
-                if replica.defers() && replica.is_last(*chain) {
-                    self.deferred.due(*chain, pass.is_some());
+                if replica.is_asynchronous() && replica.is_last(*chain) {
+                    self.deferred.expect_loss(*chain, pass.is_some());
                 }
                 if let Some(loss) = found {
                     self.count(loss, (*chain, pass.is_some()), (self.iteration, batch))?;
@@ -159,7 +159,7 @@ impl Worker<'_> {
             Ok(found) => found,
             Err(error) => return error.into(),
         };
-        let spoilt = found.is_none() && self.defers();
+        let spoilt = found.is_none() && self.is_asynchronous();
         let name = || self.setup.program.chain_name(found.unwrap_or(loss_chain));
         let layers = (!spoilt).then(name);
         ExecError::Diverged { rank: self.transport.rank().0, step, loss, layers }

@@ -9,21 +9,21 @@ use lockstep_models::Stream;
 use lockstep_topology::Time;
 
 use super::Worker;
-use crate::device::{Mark, Settled};
+use crate::device::{IterationResults, Mark};
 use crate::error::ExecError;
 use crate::replica::Replica;
 
 /// Outstanding results.
 #[derive(Debug, Default)]
 pub(super) struct Deferred {
-    present: Due,
+    present: Outstanding,
     /// Submitted iterations, the oldest first.
-    handed: VecDeque<(Handed, Due)>,
+    submitted: VecDeque<(Submitted, Outstanding)>,
 }
 
 /// The outstanding results of an iteration.
 #[derive(Debug, Default)]
-struct Due {
+struct Outstanding {
     /// For each loss its chain, and whether its samples are those of a pass that all ranks share.
     losses: Vec<(usize, bool)>,
     /// Spans by their number, with the marks of their start and end.
@@ -32,7 +32,7 @@ struct Due {
 
 /// A submitted iteration and its number of samples.
 #[derive(Debug)]
-struct Handed {
+struct Submitted {
     iteration: u32,
     /// Its number since training began.
     batch: u64,
@@ -41,20 +41,20 @@ struct Handed {
 
 impl Deferred {
     /// Records that the loss of a chain is outstanding.
-    pub(super) fn due(&mut self, chain: usize, in_pass: bool) {
+    pub(super) fn expect_loss(&mut self, chain: usize, in_pass: bool) {
         self.present.losses.push((chain, in_pass));
     }
 }
 
 impl Worker<'_> {
     /// Whether the device runs asynchronously.
-    pub(super) fn defers(&self) -> bool {
-        self.memory.replica.as_ref().is_some_and(Replica::defers)
+    pub(super) fn is_asynchronous(&self) -> bool {
+        self.memory.replica.as_ref().is_some_and(Replica::is_asynchronous)
     }
 
     /// Sets a mark before a task, where the device times its tasks.
     pub(super) fn mark(&mut self) -> Result<Option<Mark>, ExecError> {
-        if !self.setup.options.timed || !self.defers() {
+        if !self.setup.options.timed || !self.is_asynchronous() {
             return Ok(None);
         }
         Ok(Some(self.memory.device().mark()?))
@@ -69,52 +69,52 @@ impl Worker<'_> {
     }
 
     /// Ends an iteration, step `batch` since training began, whose tasks have all been submitted.
-    pub(super) fn seal(&mut self, batch: u64) -> Result<(), ExecError> {
-        let handed = Handed { iteration: self.iteration, batch, samples: self.samples };
-        if !self.defers() {
-            self.report(&handed);
+    pub(super) fn end_iteration(&mut self, batch: u64) -> Result<(), ExecError> {
+        let submitted = Submitted { iteration: self.iteration, batch, samples: self.samples };
+        if !self.is_asynchronous() {
+            self.report(&submitted);
             return Ok(());
         }
-        self.memory.device().seal()?;
-        let due = std::mem::take(&mut self.deferred.present);
-        self.deferred.handed.push_back((handed, due));
+        self.memory.device().end_iteration()?;
+        let outstanding = std::mem::take(&mut self.deferred.present);
+        self.deferred.submitted.push_back((submitted, outstanding));
         // Losses of single samples must be read before the next iteration overwrites them.
-        if self.setup.program.takes_losses_by_node() { self.settle(0) } else { Ok(()) }
+        if self.setup.program.takes_losses_by_node() { self.collect_finished(0) } else { Ok(()) }
     }
 
     /// Waits until at most `left` iterations are in flight on the device, moving exchanges along, and records their
     /// results.
-    pub(super) fn settle(&mut self, left: usize) -> Result<(), ExecError> {
-        while self.deferred.handed.len() > left {
-            let settled = self.await_device()?;
-            let Some((handed, due)) = self.deferred.handed.pop_front() else { return Ok(()) };
-            for (of, loss) in due.losses.into_iter().zip(settled.losses) {
-                self.count(loss, of, (handed.iteration, handed.batch))?;
+    pub(super) fn collect_finished(&mut self, left: usize) -> Result<(), ExecError> {
+        while self.deferred.submitted.len() > left {
+            let results = self.await_device()?;
+            let Some((submitted, outstanding)) = self.deferred.submitted.pop_front() else { return Ok(()) };
+            for (of, loss) in outstanding.losses.into_iter().zip(results.losses) {
+                self.count(loss, of, (submitted.iteration, submitted.batch))?;
             }
             let zero = self.clock;
             let time = |at: Instant| Time::from_nanos(at.saturating_duration_since(zero).as_nanos() as u64);
-            for (span, from, to) in due.marks {
+            for (span, from, to) in outstanding.marks {
                 let span = &mut self.spans[span];
-                let passed = |mark: Mark| settled.times.get(mark.0).map_or(span.end, |at| time(*at));
+                let passed = |mark: Mark| results.times.get(mark.0).map_or(span.end, |at| time(*at));
                 (span.start, span.end) = (passed(from), passed(to));
                 span.ready = span.ready.min(span.start);
             }
-            if let (false, Some(end)) = (self.setup.options.timed, settled.end) {
+            if let (false, Some(end)) = (self.setup.options.timed, results.end) {
                 // The step ends when the device is done, not when the last task was submitted.
                 let computes = |task: u32| self.role.tasks[task as usize].stream == Stream::Compute;
-                let of = |iteration| iteration == handed.iteration;
+                let of = |iteration| iteration == submitted.iteration;
                 let last = self.spans.iter().rposition(|span| of(span.iteration) && computes(span.task));
                 if let Some(span) = last.map(|last| &mut self.spans[last]) {
                     span.end = time(end).max(span.start);
                 }
             }
-            self.report(&handed);
+            self.report(&submitted);
         }
         Ok(())
     }
 
     /// Reports an iteration's mean local loss to the observer.
-    fn report(&self, of: &Handed) {
+    fn report(&self, of: &Submitted) {
         let rank = self.transport.rank().0;
         // In a pipeline the first rank that has the loss reports it.
         if rank == self.setup.program.first_with_loss() {
@@ -124,12 +124,12 @@ impl Worker<'_> {
         }
     }
 
-    fn await_device(&mut self) -> Result<Settled, ExecError> {
+    fn await_device(&mut self) -> Result<IterationResults, ExecError> {
         let began = Instant::now();
         loop {
             while self.progress()? {}
-            if let Some(settled) = self.memory.device().settled()? {
-                return Ok(settled);
+            if let Some(results) = self.memory.device().finished_iteration()? {
+                return Ok(results);
             }
             if began.elapsed() > self.setup.guard.limit {
                 return Err(self.give_up(began.elapsed()));

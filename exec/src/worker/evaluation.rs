@@ -1,6 +1,6 @@
 //! Evaluates the model on held-out samples at the ends of the last epochs (Goyal et al. 2017, §5.1).
 
-use lockstep_models::{Judgement, Op, Periodic, Program, Stream};
+use lockstep_models::{Op, Periodic, Program, RunControl, Stream};
 use lockstep_topology::Rank;
 
 use super::Worker;
@@ -14,49 +14,49 @@ use crate::transport::control;
 use crate::whole::{assemble, mean_statistics};
 
 /// Kind of the messages that carry rank 0's decision.
-const JUDGEMENT: u32 = 7;
+const RUN_CONTROL: u32 = 7;
 
 impl Worker<'_> {
     /// Evaluates the model after `done` steps since training began, if one is scheduled, and returns the decision that
     /// all ranks share. The evaluation for the record, on rank 0 alone, is made at the end of an epoch that is
     /// evaluated or checked against the target. The decision ends the run at the target and, at a drop of the learning
     /// rate, restarts learners whose average model did not improve.
-    pub(super) fn review(&mut self, done: u64) -> Result<(Option<Evaluation>, Judgement), ExecError> {
-        let Some(when) = self.setup.options.evaluations else { return Ok((None, Judgement::GoOn)) };
-        let course = &self.setup.course;
-        let falls = self.setup.program.averages() && self.setup.options.optimizer.falls_at(done, course);
-        let due = when.due(done, course);
-        let aims = when.aims(done, course);
+    pub(super) fn review(&mut self, done: u64) -> Result<(Option<Evaluation>, RunControl), ExecError> {
+        let Some(when) = self.setup.options.evaluations else { return Ok((None, RunControl::Continue)) };
+        let run_length = &self.setup.run_length;
+        let falls = self.setup.program.averages() && self.setup.options.optimizer.falls_at(done, run_length);
+        let due = when.due(done, run_length);
+        let aims = when.aims(done, run_length);
         if !(due || falls || aims) {
-            return Ok((None, Judgement::GoOn));
+            return Ok((None, RunControl::Continue));
         }
         let record = self.flight.begin_aside(Aside::Evaluation, self.iteration, self.now());
         let evaluation = self.evaluate(when)?;
         // The message also keeps the other ranks below the stall limit while rank 0 evaluates.
-        let judgement = match &evaluation {
+        let control = match &evaluation {
             Some(evaluation) => {
-                let judgement = self.judge.judge(evaluation.accuracy(), aims, falls);
+                let control = self.accuracy_monitor.decide(evaluation.accuracy(), aims, falls);
                 for rank in 1..self.setup.program.ranks() {
-                    control::send(self.transport, Rank(rank), JUDGEMENT, judgement as u64)?;
+                    control::send(self.transport, Rank(rank), RUN_CONTROL, control as u64)?;
                 }
-                judgement
+                control
             }
-            None => match control::receive(self.transport, Rank(0), JUDGEMENT)? {
-                word if word == Judgement::Restart as u64 => Judgement::Restart,
-                word if word == Judgement::Stop as u64 => Judgement::Stop,
-                _ => Judgement::GoOn,
+            None => match control::receive(self.transport, Rank(0), RUN_CONTROL)? {
+                word if word == RunControl::Restart as u64 => RunControl::Restart,
+                word if word == RunControl::Stop as u64 => RunControl::Stop,
+                _ => RunControl::Continue,
             },
         };
         self.flight.end(record, self.now());
         // Which epochs are the last ones of a run that ends at its target is known only when it ends.
-        Ok((evaluation.filter(|_| due || aims), judgement))
+        Ok((evaluation.filter(|_| due || aims), control))
     }
 
     /// Evaluates the model (with learners, the average model) with the mean of the workers' running statistics; the
     /// result is rank 0's. Restores all state, so training is not affected.
     fn evaluate(&mut self, when: Evaluations<'_>) -> Result<Option<Evaluation>, ExecError> {
-        self.settle(0)?;
-        self.wait_until(Worker::settled)?;
+        self.collect_finished(0)?;
+        self.wait_until(Worker::is_idle)?;
         let setup = self.setup;
         let rank = self.transport.rank().0;
         let Some(work) = setup.periodic.evaluation.as_ref().filter(|work| rank < work.ranks()) else {
@@ -77,7 +77,7 @@ impl Worker<'_> {
         let of_all: Vec<&[f32]> = of_all.iter().map(Vec::as_slice).collect();
         let judged = whole.as_mut().unwrap_or(self.memory.trained());
         judged.set_statistics(&mean_statistics(setup.program, &of_all))?;
-        let evaluation = self.judge(work, whole.as_mut(), when)?;
+        let evaluation = self.evaluate_samples(work, whole.as_mut(), when)?;
         if whole.is_none() {
             self.memory.trained().set_statistics(&own)?;
         }
@@ -88,7 +88,7 @@ impl Worker<'_> {
     }
 
     /// Runs the forward passes of `work`: on rank 0's replica, or on the assembled model where ranks hold parts of it.
-    fn judge(
+    fn evaluate_samples(
         &mut self,
         work: &Program,
         mut whole: Option<&mut Replica>,
@@ -100,20 +100,20 @@ impl Worker<'_> {
         let loops = |task: usize| role.tasks[..task].iter().filter(|task| matches!(task.op, Op::Repeat { .. })).count();
         for (task, repetition) in role.runs().filter(|(task, _)| role.tasks[*task].stream == Stream::Compute) {
             // The last loop evaluates; the loop before it recomputes the statistics.
-            let judges = loops(task) == loops(role.tasks.len());
+            let evaluates = loops(task) == loops(role.tasks.len());
             self.timed(Periodic::Evaluation, (task, repetition), |worker| {
                 let replica = match &mut whole {
                     Some(whole) => whole,
                     None => worker.memory.trained(),
                 };
                 match role.tasks[task].op {
-                    Op::Compute { chain, .. } if judges => {
-                        replica.judge(chain, when.held_out, repetition, &mut evaluation)?;
+                    Op::Compute { chain, .. } if evaluates => {
+                        replica.evaluate_batch(chain, when.held_out, repetition, &mut evaluation)?;
                     }
                     Op::Compute { chain, .. } => {
                         replica.forward(chain, Mode::Statistics { batch: repetition }).map(drop)?;
                     }
-                    _ if judges => replica.load_held_out(when.held_out, repetition)?,
+                    _ if evaluates => replica.load_held_out(when.held_out, repetition)?,
                     _ => replica.load_for_statistics(train, &sampler, repetition)?,
                 }
                 Ok(())

@@ -174,8 +174,8 @@ impl Worker<'_> {
                 slot.record = self.flight.begin_exchange(index, task, iteration, start);
                 match slot.way {
                     Way::Devices(group) => self.memory.device().sum(group, buffer, part)?,
-                    Way::Direct => slot.arrival = self.memory.device().expose()?,
-                    _ => slot.arrival = self.memory.device().bring_out(buffer, part)?,
+                    Way::Direct => slot.arrival = self.memory.device().fence()?,
+                    _ => slot.arrival = self.memory.device().copy_to_host(buffer, part)?,
                 }
                 moved = true;
             }
@@ -193,7 +193,7 @@ impl Worker<'_> {
             };
             if ended {
                 if !matches!(slot.way, Way::Devices(_) | Way::Direct) {
-                    self.memory.device().bring_in(slot.buffer, slot.part())?;
+                    self.memory.device().copy_to_device(slot.buffer, slot.part())?;
                 }
                 slot.running = false;
                 let run = ((slot.started - 1) / slot.each, (slot.started - 1) % slot.each);

@@ -1,6 +1,6 @@
 //! Claims batches, synchronizes learners beside the compute stream, and evaluates formulas.
 
-use lockstep_models::{Course, Elementwise, Op, StepNumbers, TaskId, multiplied_parts};
+use lockstep_models::{Elementwise, Op, RunLength, StepNumbers, TaskId, multiplied_parts};
 
 use super::{Setup, Worker};
 use crate::error::ExecError;
@@ -29,7 +29,7 @@ impl Beside {
 
 impl Worker<'_> {
     /// Whether no exchange is in flight and every iteration that was begun is synchronized.
-    pub(super) fn settled(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         let synchronised = self.beside.tasks.is_empty() || self.beside.iteration >= self.granted;
         synchronised && self.slots.iter().all(|slot| !slot.running)
     }
@@ -64,9 +64,9 @@ impl Worker<'_> {
         (iteration, repetition): (u32, u32),
         batch: u64,
     ) -> Result<(), ExecError> {
-        let Setup { options, course, program, .. } = self.setup;
-        let course = Course { global_batch: program.update_batch(of.range.start), ..*course };
-        let sgd = options.optimizer.step(batch, &course);
+        let Setup { options, run_length, program, .. } = self.setup;
+        let run_length = RunLength { global_batch: program.update_batch(of.range.start), ..*run_length };
+        let sgd = options.optimizer.step(batch, &run_length);
         let (again, moved) = (repetition > 0, iteration != self.without_momentum);
         let numbers = StepNumbers { sgd, learned: self.learned, again, moved };
         let own = program.own_part(&of.range, of.shared, self.transport.rank().0);

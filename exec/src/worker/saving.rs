@@ -55,7 +55,7 @@ impl Worker<'_> {
     /// The order for the step that has ended; the same on all ranks.
     pub(super) fn heed(&mut self) -> Result<Order, ExecError> {
         if !self.setup.options.observer.saves() {
-            return Ok(Order::GoOn);
+            return Ok(Order::Continue);
         }
         if let Some(own) = self.orders.own.take() {
             return Ok(own);
@@ -105,8 +105,8 @@ impl Worker<'_> {
 
     /// Passes the state after `steps` steps to the observer; every rank calls it and returns once the state is saved.
     pub(super) fn save(&mut self, steps: u64, log: &Log) -> Result<(), ExecError> {
-        self.settle(0)?;
-        self.wait_until(Worker::settled)?;
+        self.collect_finished(0)?;
+        self.wait_until(Worker::is_idle)?;
         let record = self.flight.begin_aside(Aside::Saving, self.iteration, self.now());
         let (rank, program) = (self.transport.rank().0, &self.setup.periodic.checkpoint);
         if rank < program.ranks() {
@@ -157,17 +157,17 @@ impl Worker<'_> {
             (weights, velocity) = (vec![replica.parameters()?], replica.velocity()?);
         }
         let statistics = self.statistics_of_all(all)?;
-        let told = collected(all, Periodic::REFERENCES).iter().filter(|model| !model.is_empty());
-        let position = Position::after(steps, program.global_batch(), self.setup.course.steps_per_epoch);
-        let (references, judge) = (told.cloned().collect(), self.judge.clone());
-        Ok(State { position, weights, statistics, velocity, average, references, judge })
+        let references = collected(all, Periodic::REFERENCES).iter().filter(|model| !model.is_empty());
+        let position = Position::after(steps, program.global_batch(), self.setup.run_length.steps_per_epoch);
+        let (references, accuracy_monitor) = (references.cloned().collect(), self.accuracy_monitor.clone());
+        Ok(State { position, weights, statistics, velocity, average, references, accuracy_monitor })
     }
 
     /// The running statistics of all workers, on rank 0.
     pub(super) fn statistics_of_all(&mut self, all: &Collected) -> Result<Vec<Vec<f32>>, ExecError> {
-        let told = collected(all, Periodic::STATISTICS);
-        if !told.is_empty() {
-            return Ok(told.to_vec());
+        let statistics = collected(all, Periodic::STATISTICS);
+        if !statistics.is_empty() {
+            return Ok(statistics.to_vec());
         }
         let own = self.memory.trained().statistics()?;
         Ok(vec![own; self.setup.program.workers() as usize])

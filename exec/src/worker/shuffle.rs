@@ -137,7 +137,7 @@ impl Worker<'_> {
         while let Some(store) = self.store.as_ref().filter(|store| store.shuffles < store.parts.shuffles_before(step)) {
             let group = store.parts.group(rank);
             // A rank that waits here must not owe a message of an earlier exchange.
-            self.wait_until(Worker::settled)?;
+            self.wait_until(Worker::is_idle)?;
             let record = self.flight.begin_aside(Aside::Shuffle, self.iteration, self.now());
             self.shuffle(group)?;
             self.flight.end(record, self.now());

@@ -41,7 +41,7 @@ impl Worker<'_> {
     pub(super) fn wait_napping(&mut self, nap: Duration, condition: impl Fn(&Self) -> bool) -> Result<(), ExecError> {
         let mut last_move = Instant::now();
         let mut messages = self.messages();
-        let (limit, mut told) = (self.setup.guard.limit, false);
+        let (limit, mut reported) = (self.setup.guard.limit, false);
         while !condition(self) {
             if self.progress()? {
                 last_move = Instant::now();
@@ -55,7 +55,7 @@ impl Worker<'_> {
             }
             let waited = last_move.elapsed();
             if waited > limit / 4 {
-                told = true;
+                reported = true;
                 self.tell_waits();
             }
             if waited > limit {
@@ -67,7 +67,7 @@ impl Worker<'_> {
                 self.transport.wait(Some(Instant::now() + nap))?;
             }
         }
-        if told {
+        if reported {
             self.flight.wait_for(std::iter::empty());
         }
         Ok(())

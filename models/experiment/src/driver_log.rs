@@ -42,7 +42,7 @@ pub fn save(claims: &[Claim], path: &Path) -> Result<(), InputError> {
 pub fn load(path: &Path) -> Result<Arc<[Claim]>, InputError> {
     let shown = path.display().to_string();
     let text = read_text(path, RECORD)
-        .map_err(|error| InputError::flag("replay", &*shown, error.told("name a log of the driver")))?;
+        .map_err(|error| InputError::flag("replay", &*shown, error.with_cure("name a log of the driver")))?;
     parse(&shown, &text)
 }
 

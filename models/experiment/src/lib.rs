@@ -72,7 +72,7 @@ impl Experiment {
         match read_text(path, DESCRIPTION) {
             Ok(text) => Experiment::parse(&shown, &text),
             Err(error) => {
-                let message = error.told("name an experiment such as experiments/quickstart.toml");
+                let message = error.with_cure("name an experiment such as experiments/quickstart.toml");
                 Err(InputError::new("EXPERIMENT", shown, message))
             }
         }

@@ -123,12 +123,12 @@ fn distribution(entry: &Entry<'_>, unit: Unit) -> Result<Distribution, InputErro
         _ => Err("give mean and cv, or two quantiles such as p50 and p99".to_owned()),
     };
     let found = found.map_err(|message| entry.error(message))?;
-    let (range, told) = match unit {
+    let (range, required) = match unit {
         Unit::Factor => (FACTORS, "a factor from 0.000001 to 1000000"),
         Unit::Time => (0.0..=LATEST, "an hour at most"),
     };
     if !range.contains(&found.mean()) {
-        return Err(entry.error(format!("the mean is {:e}: it must be {told}", found.mean())));
+        return Err(entry.error(format!("the mean is {:e}: it must be {required}", found.mean())));
     }
     Ok(found)
 }

@@ -35,7 +35,8 @@ impl Recipe {
             Some((name, text)) => Recipe::parse(name, text)?,
             None if Path::new(file).is_file() => {
                 let read = read_text(Path::new(file), DESCRIPTION);
-                let content = read.map_err(|error| InputError::flag("recipe", file, error.told("name another")))?;
+                let content =
+                    read.map_err(|error| InputError::flag("recipe", file, error.with_cure("name another")))?;
                 Recipe::parse(file, &content)?
             }
             None => {

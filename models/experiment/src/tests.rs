@@ -116,11 +116,11 @@ fn a_recipe_is_where_an_experiment_begins() {
     assert_eq!((e.length, e.optimizer.learning_rate, e.optimizer.weight_decay), (Length::Epochs(90), 0.05, 1e-4));
     assert_eq!((e.inits.residual_gamma, e.inits.convolution), (Some(1.0), Some(Init::He)));
     assert_eq!(with("steps = 7\nrecipe = \"goyal2017\"").unwrap().length, Length::Steps(7));
-    let told = e.account_of_training(&e.configurations().unwrap());
+    let message = e.account_of_training(&e.configurations().unwrap());
     for words in ["recipe goyal2017:resnet-50 (Goyal", "rate 0.05 (scaling linear:256)", "target rate 0.00625 at"] {
-        assert!(told.contains(words), "{told}");
+        assert!(message.contains(words), "{message}");
     }
-    assert!(told.contains("initial values: weight "), "{told}");
+    assert!(message.contains("initial values: weight "), "{message}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub struct Logged {
     pub configuration: String,
     /// Its seed.
     pub seed: u64,
-    /// Observations in order; after the last one it settled, or the run ended.
+    /// Observations in order; after the last one it converged, or the run ended.
     pub trials: Vec<Trial>,
 }
 
@@ -28,7 +28,7 @@ impl Logged {
     pub fn load(path: &Path) -> Result<Vec<Logged>, InputError> {
         let error = |message: String| InputError::flag("replay_tuner", path.display().to_string(), message);
         let text = read_text(path, RECORD)
-            .map_err(|fault| error(fault.told("name what exec run wrote as its log of the tuner")))?;
+            .map_err(|fault| error(fault.with_cure("name what exec run wrote as its log of the tuner")))?;
         serde_json::from_str(&text).map_err(|fault| error(format!("is no log of the tuner: {fault}")))
     }
 

@@ -20,8 +20,8 @@ impl Experiment {
         if !file.ends_with(".caffemodel") {
             return Err(refused("is no file of weights that is read: name a .caffemodel".to_owned()));
         }
-        let bytes = read_bytes(Path::new(file)).map_err(|error| refused(error.told("name a .caffemodel")))?;
-        let (values, told) = lockstep_readers::read_caffe_weights(file, &bytes, model)?;
-        Ok(Some((Arc::new(values), told)))
+        let bytes = read_bytes(Path::new(file)).map_err(|error| refused(error.with_cure("name a .caffemodel")))?;
+        let (values, summary) = lockstep_readers::read_caffe_weights(file, &bytes, model)?;
+        Ok(Some((Arc::new(values), summary)))
     }
 }

@@ -65,9 +65,9 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
         }
         None => {}
     }
-    let told = |error: Unreadable| InputError::new(name_or_path, "", format!("the model {}", error.told(CURE)));
+    let refused = |error: Unreadable| InputError::new(name_or_path, "", format!("the model {}", error.with_cure(CURE)));
     if name_or_path.ends_with(".onnx") {
-        let bytes = read_bytes(Path::new(name_or_path)).map_err(told)?;
+        let bytes = read_bytes(Path::new(name_or_path)).map_err(refused)?;
         return onnx::parse(name_or_path, &bytes);
     }
     let is_path =
@@ -79,7 +79,7 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
         return Err(InputError::new("", format!("model \"{name_or_path}\""), message));
     }
     let most = if foreign.is_some() { LONGEST_FOREIGN } else { LONGEST };
-    let text = read_text(Path::new(name_or_path), most).map_err(told)?;
+    let text = read_text(Path::new(name_or_path), most).map_err(refused)?;
     if foreign.is_some() {
         return caffe::parse(name_or_path, &text, given);
     }

@@ -110,8 +110,8 @@ impl Lines {
                 written.inspect_err(|_| drop(file.set_len(self.whole)))
             }
         };
-        let told = |error| format!("cannot be written: {error}; free some space; rerunning the command resumes");
-        written.map_err(|error| wrong(path, &told(error)))?;
+        let reason = |error| format!("cannot be written: {error}; free some space; rerunning the command resumes");
+        written.map_err(|error| wrong(path, &reason(error)))?;
         self.whole += text.len() as u64;
         Ok(())
     }

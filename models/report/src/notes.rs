@@ -36,14 +36,14 @@ impl Notes {
     }
 
     /// The notes below a table of `count` rows; a note that holds for all rows names none.
-    pub fn told(&self, count: usize) -> Vec<String> {
-        let told = |note: &Note| match &note.rows {
+    pub fn lines(&self, count: usize) -> Vec<String> {
+        let line = |note: &Note| match &note.rows {
             None => note.text.clone(),
             Some(rows) if rows.len() == count => note.text.clone(),
             Some(rows) if rows.len() == 1 => format!("{} ({}): {}", numbers(rows), note.first, note.text),
             Some(rows) => format!("{}: {}", numbers(rows), note.text),
         };
-        self.0.iter().map(told).collect()
+        self.0.iter().map(line).collect()
     }
 }
 
@@ -80,17 +80,17 @@ mod tests {
         notes.add_of_row("some", 1, "b");
         notes.add_of_row("some", 4, "c");
         notes.add_of_row("some", 5, "d");
-        let told = [
+        let expected = [
             "measured here",
             "every row has it",
             "row 1 (lenet, 1 rank x 16): alone",
             "rows 2-8: with others",
             "rows 2, 5-6: some",
         ];
-        assert_eq!(notes.told(8), told);
+        assert_eq!(notes.lines(8), expected);
         // A table that ends early has notes about the rows that it has.
         let mut one = Notes::default();
         one.add_of_row("alone", 0, "a");
-        assert_eq!(one.told(1), ["alone"]);
+        assert_eq!(one.lines(1), ["alone"]);
     }
 }

@@ -13,7 +13,7 @@ const TERMINAL: Duration = Duration::from_millis(100);
 const LOG: Duration = Duration::from_secs(2);
 
 /// Writes a line to standard error; where that fails, there is no other place to report it.
-pub fn tell(line: &str) {
+pub fn print_line(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
@@ -187,7 +187,7 @@ impl Estimate {
     }
 
     /// The line now, if the last one is `pause` old.
-    fn told(&self, state: &mut Shown, pause: Duration) -> Option<String> {
+    fn line_now(&self, state: &mut Shown, pause: Duration) -> Option<String> {
         if self.begun.elapsed() < LOG || state.last.elapsed() < pause {
             return None;
         }
@@ -202,13 +202,13 @@ impl Estimate {
                 what.clone_into(&mut state.at.1);
             }
             state.at.0 = share;
-            self.told(state, self.line.pause())
+            self.line_now(state, self.line.pause())
         });
     }
 
     /// Does `work` while a thread keeps displaying progress that `work` does not report itself.
     pub fn beside<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.line.beside(|state| self.told(state, LOG), work)
+        self.line.beside(|state| self.line_now(state, LOG), work)
     }
 
     /// The work is over or given up: removes the line.
@@ -257,19 +257,19 @@ mod tests {
     #[test]
     fn work_with_a_thread_beside_it_is_done_as_without() {
         let here = std::thread::current().id();
-        let told = Mutex::new(0);
-        assert_eq!(beside(|_| *told.lock().unwrap() += 1, || std::thread::current().id()), here);
-        assert_eq!(*told.lock().unwrap(), 0);
+        let ticks = Mutex::new(0);
+        assert_eq!(beside(|_| *ticks.lock().unwrap() += 1, || std::thread::current().id()), here);
+        assert_eq!(*ticks.lock().unwrap(), 0);
         let panics = std::panic::catch_unwind(|| beside(|_| (), || panic!("as it may")));
         assert!(panics.is_err());
         // Work that waits for a report gets one.
         let bell = Condvar::new();
         let count = beside(
             |_| {
-                *told.lock().unwrap() += 1;
+                *ticks.lock().unwrap() += 1;
                 bell.notify_all();
             },
-            || *bell.wait_while(told.lock().unwrap(), |told| *told == 0).unwrap(),
+            || *bell.wait_while(ticks.lock().unwrap(), |ticks| *ticks == 0).unwrap(),
         );
         assert_eq!(count, 1);
     }

@@ -28,7 +28,7 @@ pub(super) struct Runs<'a> {
     /// Reads, decodes and uploads.
     input: [BTreeMap<u32, Vec<usize>>; Stream::INPUT.len()],
     /// For each role and task the number of its exchange, equal in the roles that take part in it.
-    meeting: Vec<Vec<Option<u32>>>,
+    exchange_number: Vec<Vec<Option<u32>>>,
     /// By exchange, iteration and repetition.
     members: BTreeMap<(u32, u32, u32), Vec<usize>>,
 }
@@ -45,7 +45,7 @@ impl<'a> Runs<'a> {
             compute: BTreeMap::new(),
             exchange: BTreeMap::new(),
             input: Default::default(),
-            meeting: program.meetings(),
+            exchange_number: program.exchange_numbers(),
             members: BTreeMap::new(),
             spans,
         };
@@ -62,8 +62,8 @@ impl<'a> Runs<'a> {
                     of_stream.into_iter().for_each(|runs| runs.entry(span.rank).or_default().push(index));
                 }
             }
-            if let Some(meeting) = runs.meeting[role][span.task as usize] {
-                runs.members.entry((meeting, span.iteration, span.repetition)).or_default().push(index);
+            if let Some(exchange_number) = runs.exchange_number[role][span.task as usize] {
+                runs.members.entry((exchange_number, span.iteration, span.repetition)).or_default().push(index);
             }
         }
         runs
@@ -86,8 +86,8 @@ impl<'a> Runs<'a> {
     /// of several. `None` for other tasks.
     pub(super) fn last_member(&self, index: usize, at: Time) -> Option<usize> {
         let span = self.spans[index];
-        let meeting = self.meeting[self.program.role_of(span.rank)][span.task as usize]?;
-        let members = self.members.get(&(meeting, span.iteration, span.repetition))?;
+        let exchange_number = self.exchange_number[self.program.role_of(span.rank)][span.task as usize]?;
+        let members = self.members.get(&(exchange_number, span.iteration, span.repetition))?;
         let came = members.iter().copied().filter(|member| self.spans[*member].start < at);
         came.max_by_key(|member| {
             let member = &self.spans[*member];

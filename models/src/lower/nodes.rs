@@ -94,7 +94,8 @@ impl Tasks<'_> {
         let own = vec![Rows::one(u64::from(self.of.job.batch_per_rank) * elements, 0, 0)];
         let packed = self.pack(format!("pack {name}"), Area::Activation(producer), SCORES, own);
         let all = u64::from(self.sharding().samples_of(pass)) * elements;
-        let gathered = self.meet(format!("gather {name}"), Collective::Gather { root: 0 }, SCORES, all, packed);
+        let gathered =
+            self.node_exchange(format!("gather {name}"), Collective::Gather { root: 0 }, SCORES, all, packed);
         self.end_jobs(format!("end forward jobs {name}"), Some(gathered));
         let rows = self.all_rows(elements);
         let copy = moved(Area::Buffer(Buffer::Declared(SCORES)), Area::Activation(gather), rows);
@@ -129,7 +130,7 @@ impl Tasks<'_> {
     /// Sends each rank of the node its part of a buffer of `elements` a sample.
     fn scatter(&mut self, what: String, buffer: usize, elements: u64, after: TaskId) -> TaskId {
         let all = u64::from(self.sharding().samples_of(self.passes.start)) * elements;
-        self.meet(format!("scatter {what}"), Collective::Scatter { root: 0 }, buffer, all, after)
+        self.node_exchange(format!("scatter {what}"), Collective::Scatter { root: 0 }, buffer, all, after)
     }
 
     /// Copies this rank's part out of a buffer.
@@ -140,7 +141,14 @@ impl Tasks<'_> {
     }
 
     /// An exchange among the ranks of the node.
-    fn meet(&mut self, name: String, collective: Collective, buffer: usize, all: u64, after: TaskId) -> TaskId {
+    fn node_exchange(
+        &mut self,
+        name: String,
+        collective: Collective,
+        buffer: usize,
+        all: u64,
+        after: TaskId,
+    ) -> TaskId {
         let axes = AxisSet::of(&[Axis::Device]);
         let algorithm = self.of.job.activations_along(axes);
         let exchange = Exchange::new(collective, algorithm, axes, Buffer::Declared(buffer), 0..all);

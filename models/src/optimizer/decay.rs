@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Course, number};
+use super::{RunLength, number};
 
 /// The share of the rate that is left at a step.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -72,9 +72,9 @@ pub enum Decay {
 impl Decay {
     /// The share left at `step`; progress runs from 0 at `first`, where the warm-up ends, to 1 at the run's end.
     /// Per-step decays count from `first` too.
-    pub(super) fn share(&self, step: u64, first: u64, course: &Course) -> f64 {
-        let epoch = step as f64 / course.steps_per_epoch as f64;
-        let progress = (step - first) as f64 / course.steps.saturating_sub(first).max(1) as f64;
+    pub(super) fn share(&self, step: u64, first: u64, run_length: &RunLength) -> f64 {
+        let epoch = step as f64 / run_length.steps_per_epoch as f64;
+        let progress = (step - first) as f64 / run_length.steps.saturating_sub(first).max(1) as f64;
         match self {
             Decay::Constant => 1.0,
             Decay::Steps { factor, epochs } => {

@@ -14,9 +14,9 @@ fn goyal(warm_up: WarmUp) -> Optimizer {
     }
 }
 
-fn course(global_batch: u64) -> Course {
+fn run_length(global_batch: u64) -> RunLength {
     let steps_per_epoch = 1_281_167 / global_batch;
-    Course { global_batch, steps_per_epoch, steps: 90 * steps_per_epoch }
+    RunLength { global_batch, steps_per_epoch, steps: 90 * steps_per_epoch }
 }
 
 fn close(got: f64, wanted: f64) {
@@ -29,40 +29,40 @@ fn close(got: f64, wanted: f64) {
 fn gradual_warm_up() {
     let optimizer = goyal(WarmUp::Gradual { epochs: 5.0, from: None });
     for (batch, target) in [(512, 0.2), (1024, 0.4), (8192, 3.2), (65536, 25.6)] {
-        let course = course(batch);
-        let warm = 5 * course.steps_per_epoch;
-        let rates: Vec<f64> = (0..=warm).map(|step| optimizer.rate(step, &course)).collect();
+        let run_length = run_length(batch);
+        let warm = 5 * run_length.steps_per_epoch;
+        let rates: Vec<f64> = (0..=warm).map(|step| optimizer.rate(step, &run_length)).collect();
         assert_eq!(rates[0], 0.1);
         close(rates[warm as usize], target);
         let increment = (target - 0.1) / warm as f64;
         assert!(rates.windows(2).all(|two| (two[1] - two[0] - increment).abs() < 1e-12 * target), "{batch}");
     }
     for batch in [64u64, 128, 256] {
-        assert_eq!(optimizer.rate(0, &course(batch)), 0.1 * (batch as f64 / 256.0));
+        assert_eq!(optimizer.rate(0, &run_length(batch)), 0.1 * (batch as f64 / 256.0));
     }
     // An explicit first rate.
     let from = Optimizer { warm_up: WarmUp::Gradual { epochs: 2.0, from: Some(0.0) }, ..optimizer };
-    assert_eq!(from.rate(0, &course(256)), 0.0);
-    close(from.rate(course(256).steps_per_epoch, &course(256)), 0.05);
+    assert_eq!(from.rate(0, &run_length(256)), 0.0);
+    close(from.rate(run_length(256).steps_per_epoch, &run_length(256)), 0.05);
 }
 
 /// §2.2: η for five epochs, then k·η at once; without warm-up k·η from the first step on.
 #[test]
 fn constant_and_no_warm_up() {
-    let (large, constant) = (course(8192), goyal(WarmUp::Constant { epochs: 5.0, rate: None }));
+    let (large, constant) = (run_length(8192), goyal(WarmUp::Constant { epochs: 5.0, rate: None }));
     let warm = 5 * large.steps_per_epoch;
     assert!((0..warm).all(|step| constant.rate(step, &large) == 0.1));
     assert_eq!(constant.rate(warm, &large), 3.2);
     assert_eq!(goyal(WarmUp::None).rate(0, &large), 3.2);
-    assert_eq!(constant.rate(0, &course(256)), 0.1);
+    assert_eq!(constant.rate(0, &run_length(256)), 0.1);
 }
 
 #[test]
 fn decays() {
-    let course = Course { global_batch: 256, steps_per_epoch: 10, steps: 900 };
+    let run_length = RunLength { global_batch: 256, steps_per_epoch: 10, steps: 900 };
     let rate = |decay: &str, step| {
         let decay = decay.parse().unwrap();
-        Optimizer { learning_rate: 1.0, decay, ..Optimizer::default() }.rate(step, &course)
+        Optimizer { learning_rate: 1.0, decay, ..Optimizer::default() }.rate(step, &run_length)
     };
     for (decay, rates) in [
         ("constant", vec![(0, 1.0), (899, 1.0)]),
@@ -91,12 +91,12 @@ fn decays() {
 /// A continuous decay begins where the warm-up ends, so the rate does not jump there.
 #[test]
 fn warm_up_then_polynomial() {
-    let course = Course { global_batch: 1024, steps_per_epoch: 10, steps: 150 };
+    let run_length = RunLength { global_batch: 1024, steps_per_epoch: 10, steps: 150 };
     let decay = Decay::Polynomial { power: 1.0 };
     let optimizer = Optimizer { decay, ..goyal(WarmUp::Gradual { epochs: 5.0, from: None }) };
-    close(optimizer.rate(50, &course), 0.4);
-    close(optimizer.rate(100, &course), 0.2);
-    assert_eq!(optimizer.rate(150, &course), 0.0);
+    close(optimizer.rate(50, &run_length), 0.4);
+    close(optimizer.rate(100, &run_length), 0.2);
+    assert_eq!(optimizer.rate(150, &run_length), 0.0);
 }
 
 #[test]
@@ -150,21 +150,21 @@ fn texts_are_read_as_they_are_written() {
 }
 
 /// Plain SGD with momentum in f64, straight from Eq. 9: weights after each gradient.
-fn eq_9(optimizer: &Optimizer, gradients: &[f64], course: &Course) -> Vec<f64> {
+fn eq_9(optimizer: &Optimizer, gradients: &[f64], run_length: &RunLength) -> Vec<f64> {
     let (mut w, mut u) = (1.0, 0.0);
     let step = |(step, g): (usize, &f64)| {
         u = optimizer.momentum * u + g + optimizer.weight_decay * w;
-        w -= optimizer.rate(step as u64, course) * u;
+        w -= optimizer.rate(step as u64, run_length) * u;
         w
     };
     gradients.iter().enumerate().map(step).collect()
 }
 
 /// The same with the numbers of the optimizer's steps.
-fn by_steps(optimizer: &Optimizer, gradients: &[f64], course: &Course) -> Vec<f64> {
+fn by_steps(optimizer: &Optimizer, gradients: &[f64], run_length: &RunLength) -> Vec<f64> {
     let (mut w, mut v) = (1.0, 0.0);
     let step = |(at, g): (usize, &f64)| {
-        let rule = optimizer.step(at as u64, course);
+        let rule = optimizer.step(at as u64, run_length);
         let slope = g + f64::from(rule.weight_decay) * w;
         let rate = f64::from(rule.rate);
         v = f64::from(rule.keep) * v + if rule.absorbed { rate * slope } else { slope };
@@ -178,15 +178,15 @@ proptest! {
     /// Remark 2: with the correction Eq. 10 is Eq. 9 under any schedule; without it only until the rate changes.
     #[test]
     fn momentum_correction(gradients in prop::collection::vec(-1.0f64..1.0, 30), warm in 0u32..6, factor in 0.1f64..0.9) {
-        let course = Course { global_batch: 1024, steps_per_epoch: 5, steps: 30 };
+        let run_length = RunLength { global_batch: 1024, steps_per_epoch: 5, steps: 30 };
         let optimizer = Optimizer {
             decay: Decay::Steps { factor, epochs: vec![3.0] },
             weight_decay: 1e-3,
             ..goyal(WarmUp::Gradual { epochs: f64::from(warm), from: None })
         };
-        let wanted = eq_9(&optimizer, &gradients, &course);
+        let wanted = eq_9(&optimizer, &gradients, &run_length);
         for form in [MomentumForm::Separate, MomentumForm::Corrected] {
-            let got = by_steps(&Optimizer { form, ..optimizer.clone() }, &gradients, &course);
+            let got = by_steps(&Optimizer { form, ..optimizer.clone() }, &gradients, &run_length);
             // The steps' numbers are rounded to f32.
             prop_assert!(got.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < 1e-5 * (1.0 + b.abs())), "{form}");
         }
@@ -198,7 +198,7 @@ proptest! {
 /// little history.
 #[test]
 fn without_correction_history_is_too_small() {
-    let course = Course { global_batch: 1, steps_per_epoch: 1, steps: 3 };
+    let run_length = RunLength { global_batch: 1, steps_per_epoch: 1, steps: 3 };
     let optimizer = Optimizer {
         learning_rate: 1.0,
         decay: Decay::Steps { factor: 10.0, epochs: vec![2.0] },
@@ -208,7 +208,7 @@ fn without_correction_history_is_too_small() {
     for (form, wanted) in
         [(MomentumForm::Separate, 17.5), (MomentumForm::Corrected, 17.5), (MomentumForm::Absorbed, 10.75)]
     {
-        let weights = by_steps(&Optimizer { form, ..optimizer.clone() }, &[1.0; 3], &course);
+        let weights = by_steps(&Optimizer { form, ..optimizer.clone() }, &[1.0; 3], &run_length);
         assert_eq!(weights[1] - weights[2], wanted, "{form}");
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Course, number};
+use super::{RunLength, number};
 
 /// The rate before it reaches its scaled value.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -38,11 +38,11 @@ impl WarmUp {
     }
 
     /// Steps before the target.
-    pub(super) fn steps(self, course: &Course) -> u64 {
+    pub(super) fn steps(self, run_length: &RunLength) -> u64 {
         match self {
             WarmUp::None => 0,
             WarmUp::Constant { epochs, .. } | WarmUp::Gradual { epochs, .. } => {
-                (epochs * course.steps_per_epoch as f64).round() as u64
+                (epochs * run_length.steps_per_epoch as f64).round() as u64
             }
         }
     }

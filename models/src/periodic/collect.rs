@@ -13,7 +13,7 @@ pub type Pieces = Vec<(Range<u64>, u64)>;
 
 impl Program {
     /// The parameters of the whole model whose value `rank` sends to rank 0, and those whose momentum it sends.
-    pub fn told(&self, rank: u32) -> [Pieces; 2] {
+    pub fn collected_pieces(&self, rank: u32) -> [Pieces; 2] {
         let role = &self.roles[self.role_of(rank)];
         let own = self.own_parameters(rank);
         let in_place = |ranges: Vec<Range<u64>>| pieces_within(&own, &ranges);
@@ -57,12 +57,12 @@ impl Work<'_> {
     pub(super) fn collect_model(&mut self) {
         let holders = self.of.holders();
         let count = |pieces: &Pieces| pieces.iter().map(|(range, _)| range.end - range.start).sum::<u64>();
-        let told = |rank: u32| match rank {
+        let count = |rank: u32| match rank {
             0 => 0,
-            rank if holders.contains(rank) => self.of.told(rank).iter().map(count).sum(),
+            rank if holders.contains(rank) => self.of.collected_pieces(rank).iter().map(count).sum(),
             _ => 0,
         };
-        let counts: Vec<u64> = (0..self.of.workers()).map(told).collect();
+        let counts: Vec<u64> = (0..self.of.workers()).map(count).collect();
         self.collect("collect model", Periodic::MODEL, counts);
     }
 
@@ -74,8 +74,8 @@ impl Work<'_> {
     /// Rank 0 gets the reference models of all devices but its own.
     pub(super) fn collect_references(&mut self) {
         let elements = self.of.whole_model().parameter_elements();
-        let told = |rank: u32| if rank > 0 && self.of.tells_reference(rank) { elements } else { 0 };
-        self.collect("collect reference models", Periodic::REFERENCES, (0..self.of.workers()).map(told).collect());
+        let count = |rank: u32| if rank > 0 && self.of.tells_reference(rank) { elements } else { 0 };
+        self.collect("collect reference models", Periodic::REFERENCES, (0..self.of.workers()).map(count).collect());
     }
 
     /// Rank 0 gets `counts` elements of the workers, by rank; no task where the others send nothing.

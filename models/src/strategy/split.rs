@@ -65,14 +65,14 @@ impl SplitLayers {
             return Ok((if shares_state { zero::graph(job) } else { ssgd::graph(job) }?, None));
         }
         let outside = mesh.axes().without(axis).without(Axis::Pipeline);
-        let told = |error: InputError| match error.place {
+        let refused = |error: InputError| match error.place {
             ErrorPlace::Flag("ranks") if job.mesh.is_some() => error.at(ErrorPlace::Flag("mesh")),
             ErrorPlace::Flag("strategy") => InputError { value: job.strategy.to_string(), ..error },
             _ => error,
         };
         let front = |id: LayerId| front[id.index()];
         let several = passes.iter().any(|pass| pass.len() > 1);
-        let (model, layers) = shard(&job.model, (axis, ranks), outside, &front, (pairs, several)).map_err(told)?;
+        let (model, layers) = shard(&job.model, (axis, ranks), outside, &front, (pairs, several)).map_err(refused)?;
         let whole = Arc::clone(&job.model);
         let sharding = Sharding { whole, axis, ranks, layers, passes, variable_batch };
         let sharing = if shares_state { Sharing::of(&mesh) } else { None };

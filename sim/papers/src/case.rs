@@ -169,7 +169,7 @@ impl<'a> Case<'a> {
         own.or_else(of_model).or(self.factors.first()).map_or(1.0, |(_, factor)| *factor)
     }
 
-    /// Learners on each device on which the auto-tuner settles, with predictions for each number.
+    /// Learners on each device that the auto-tuner chooses, with predictions for each number.
     fn tuned(&self, experiment: &Experiment) -> Result<u32, Failure> {
         let experiment = &fed(experiment, &self.machine);
         let site = &self.sites[&experiment.cluster];

@@ -107,10 +107,13 @@ mod tests {
         // The sign does not matter, and neither does one point.
         assert_eq!(now(5.9, -4.9, true), Ok(Vec::new()));
         assert_eq!(now(-5.0, 2.5, true).unwrap(), ["p B: 2.5 %, was 4.0 %: better, commit it"]);
-        let told = now(6.5, 4.0, false).unwrap_err().to_string();
-        assert!(told.contains("p A: 6.5 %, was -5.0 %\n  p O held") && told.contains("--write-errors e.csv"), "{told}");
-        let told = check("e.csv", &committed, &[row("A", Some(1.0), None)]).unwrap_err().to_string();
-        assert!(told.contains("p B is gone"), "{told}");
+        let message = now(6.5, 4.0, false).unwrap_err().to_string();
+        assert!(
+            message.contains("p A: 6.5 %, was -5.0 %\n  p O held") && message.contains("--write-errors e.csv"),
+            "{message}"
+        );
+        let message = check("e.csv", &committed, &[row("A", Some(1.0), None)]).unwrap_err().to_string();
+        assert!(message.contains("p B is gone"), "{message}");
         assert_eq!(
             check("e.csv", &format!("{HEADER}\n"), &[row("A", Some(1.0), None)]).unwrap(),
             ["p A is new: commit it"]
@@ -126,8 +129,8 @@ mod tests {
             ("paper,error_pct,holds,row\np,1.0,A\n", "e.csv:2: p,1.0,A: must have four columns"),
             ("paper,error_pct,holds,row\np,x,,A\n", "e.csv:2: p,x,,A: the error must be a number"),
         ] {
-            let told = check("e.csv", text, &[row("A", Some(1.0), None)]).unwrap_err().to_string();
-            assert!(told.starts_with(wanted), "{told}");
+            let message = check("e.csv", text, &[row("A", Some(1.0), None)]).unwrap_err().to_string();
+            assert!(message.starts_with(wanted), "{message}");
         }
     }
 }

@@ -95,7 +95,7 @@ fn figures(out: &mut String, paper: &Paper, points: &[PlotRow]) {
             plotting::svg(plot, &own),
             escaped(&plot.title),
             escaped(&plot.like),
-            escaped(&plotting::told(plot, &own))
+            escaped(&plotting::bounds_line(plot, &own))
         );
     }
     *out += "</div>\n";

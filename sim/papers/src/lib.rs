@@ -34,5 +34,5 @@ mod unit;
 pub use account::{Account, account};
 pub use html::save_papers;
 pub use paper::Paper;
-pub use plotting::told;
+pub use plotting::bounds_line;
 pub use shipped::{PAPERS, Shipped, TABLES};

@@ -22,8 +22,9 @@ impl Paper {
             let message = format!("there is no such paper: there are {names}, or name a .toml file");
             return Err(InputError::new("PAPER", name, message));
         }
-        let text = read_text(Path::new(name), DESCRIPTION)
-            .map_err(|error| InputError::new("PAPER", name, error.told("name one of lockstep's, or a .toml file")))?;
+        let text = read_text(Path::new(name), DESCRIPTION).map_err(|error| {
+            InputError::new("PAPER", name, error.with_cure("name one of lockstep's, or a .toml file"))
+        })?;
         Paper::parse(name, &text)
     }
 

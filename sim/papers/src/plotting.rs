@@ -21,7 +21,7 @@ use super::paper::Paper;
 use super::plot::Plot;
 use super::shipped::Shipped;
 
-pub use bounds::told;
+pub use bounds::bounds_line;
 pub(super) use draw::svg;
 pub(super) use point::predicted;
 
@@ -39,7 +39,7 @@ pub(super) fn plots(paper: &Paper, file: &str) -> Result<Vec<Plot>, InputError> 
         Ok(text) => read::parse(paper, &beside.display().to_string(), &text),
         Err(error) if error.is_missing() => Ok(Vec::new()),
         Err(error) => {
-            let message = error.told("it holds the paper's figures");
+            let message = error.with_cure("it holds the paper's figures");
             Err(InputError::new("PAPER", beside.display().to_string(), message))
         }
     }

@@ -24,7 +24,7 @@ pub enum Quantity {
     Throughput,
     /// Seconds that a learning task takes: one micro-batch's load, forward and backward passes.
     TaskTime,
-    /// Learners on each device on which the auto-tuner settles.
+    /// Learners on each device that the auto-tuner chooses.
     TunedLearners,
     /// Throughput over that of another configuration.
     Speedup {

@@ -189,7 +189,7 @@ fn a_fit_finds_what_made_its_rows() {
     for row in &found.rows {
         assert!(row.counted && row.left_out && row.error_pct.unwrap().abs() < 1.0, "{row:?}");
     }
-    let note = found.notes.iter().find(|note| note.contains("fitted launch")).expect("it is told");
+    let note = found.notes.iter().find(|note| note.contains("fitted launch")).expect("a note");
     assert!(note.contains("kernels wait") && note.contains("without mlp"), "{note}");
     // As many rows as fitted numbers: nothing is left to test the fit with.
     let one = account(&[paper(&format!("{}{rows}", fit("\"mlp\""))).unwrap()], |_, _| ()).unwrap();

@@ -44,7 +44,7 @@ impl Known {
         for (row, efficiency) in rows.iter_mut().zip(scaling_efficiencies(&found.keys)) {
             row.scaling_efficiency = efficiency;
         }
-        let notes = found.notes.told(rows.len());
+        let notes = found.notes.lines(rows.len());
         use_them(rows, notes, found.configurations)
     }
 

@@ -33,9 +33,9 @@ pub fn tune(
     let devices = f64::from(configuration.job.workers);
     let mut tuner = Tuner::new(&[most], true, experiment.tuner_threshold);
     let mut images_per_s = alone.images_per_s;
-    while !tuner.settled() {
+    while !tuner.converged() {
         let learners = tuner.observe(&[images_per_s / devices])[0];
-        if !tuner.settled() {
+        if !tuner.converged() {
             let mut next = experiment.with_learners(configuration, learners).map_err(input)?;
             images_per_s = predict(&mut next, experiment, cluster, costs, setup)?.images_per_s;
         }

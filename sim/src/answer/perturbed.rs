@@ -144,6 +144,12 @@ impl Costs for Perturbed<'_> {
         cost
     }
 
+    fn repeated(&self, pair: Pair, bytes: u64) -> Option<(f64, f64)> {
+        // Measured, so none of it depends on the cluster.
+        let factor = if self.times.contains(&OwnTime::MessageBytes) { self.factor } else { 1.0 };
+        self.inner.repeated(pair, bytes).map(|(copy, sum)| (copy * factor, sum * factor))
+    }
+
     fn library(&self, of: Library, devices: &[&Device], elements: u64) -> Option<f64> {
         // Measured, so none of it depends on the cluster.
         let factor = if self.times.contains(&OwnTime::Library) { self.factor } else { 1.0 };

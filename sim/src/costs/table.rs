@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use lockstep_models::profile::{ComputeEntry, GpuEntry, MoveEntry, Point, Profile, TransportEntry, chain_key};
+use lockstep_models::profile::{
+    ComputeEntry, GpuEntry, MoveEntry, Point, Profile, RepeatedEntry, TransportEntry, chain_key,
+};
 use lockstep_models::{Node, Op, Partition, Phase, Program, SampleMove};
 use lockstep_topology::cluster::{Device, DeviceKind, Route, Stack};
 use lockstep_topology::{InputError, Library};
@@ -209,6 +211,19 @@ fn interpolate(samples: &[Sample], size: f64) -> (f64, f64) {
     }
 }
 
+/// Seconds to copy and to add a byte of a buffer of `bytes`: linear in the logarithm of the size between measured
+/// sizes, and those of the nearest size beyond them.
+fn by_size(entries: &[RepeatedEntry], bytes: u64) -> Option<(f64, f64)> {
+    let of = |entry: &RepeatedEntry| (entry.copy.value, entry.sum.value);
+    let below = entries.iter().filter(|entry| entry.bytes <= bytes).max_by_key(|entry| entry.bytes);
+    let above = entries.iter().filter(|entry| entry.bytes > bytes).min_by_key(|entry| entry.bytes);
+    let (Some(below), Some(above)) = (below, above) else { return below.or(above).map(of) };
+    let ratio = |to: u64| libm::log(to as f64 / below.bytes as f64);
+    let share = ratio(bytes) / ratio(above.bytes);
+    let ((copy, sum), (copy_above, sum_above)) = (of(below), of(above));
+    Some((copy + (copy_above - copy) * share, sum + (sum_above - sum) * share))
+}
+
 impl Costs for Table {
     fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost {
         let roof = Roofline.compute(device, program, chain, phase, samples);
@@ -267,6 +282,15 @@ impl Costs for Table {
         }
     }
 
+    fn repeated(&self, pair: Pair, bytes: u64) -> Option<(f64, f64)> {
+        let entry = match pair {
+            Pair::Memory => &self.memory,
+            Pair::Host => self.mpi.as_ref()?,
+            Pair::Wire => return None,
+        };
+        by_size(&entry.repeated, bytes)
+    }
+
     fn library(&self, of: Library, devices: &[&Device], elements: u64) -> Option<f64> {
         let first = *devices.first().filter(|_| self.is_at_home && of == Library::Devices)?;
         let alike = |device: &&Device| match (&device.kind, &first.kind) {
@@ -313,7 +337,21 @@ impl Costs for Table {
 
 #[cfg(test)]
 mod tests {
+    use lockstep_models::profile::Interval;
+
     use super::*;
+
+    #[test]
+    fn sizes_by_hand() {
+        let entry = |bytes: u64, copy: f64| {
+            let [copy, sum] = [copy, 2.0 * copy].map(Interval::exact);
+            RepeatedEntry { bytes, copy, sum }
+        };
+        let entries = [entry(1024, 1.0), entry(4096, 3.0)];
+        assert_eq!(by_size(&entries, 2048), Some((2.0, 4.0))); // half way from 2^10 to 2^12
+        assert_eq!([1, 1024, 4096, 1 << 30].map(|bytes| by_size(&entries, bytes).unwrap().0), [1.0, 1.0, 3.0, 3.0]);
+        assert_eq!(by_size(&[], 1024), None);
+    }
 
     #[test]
     fn interpolation_by_hand() {

@@ -129,8 +129,8 @@ impl<'a> Shadow<'a> {
         Ok(())
     }
 
-    pub(super) fn whole(&mut self, meeting: u32, seconds: &Seconds<'_>) -> Result<(), InputError> {
-        self.wholes.insert(meeting, seconds(self.platform)?);
+    pub(super) fn whole(&mut self, group_exchange: u32, seconds: &Seconds<'_>) -> Result<(), InputError> {
+        self.wholes.insert(group_exchange, seconds(self.platform)?);
         Ok(())
     }
 
@@ -263,7 +263,7 @@ impl<'a> Shadows<'a> {
     }
 
     /// The derivative of an exchange that is known as a whole.
-    pub(super) fn of_whole(&self, meeting: u32) -> Dual {
-        self.time(|shadow| shadow.wholes.get(&meeting).copied().unwrap_or(0.0))
+    pub(super) fn of_whole(&self, group_exchange: u32) -> Dual {
+        self.time(|shadow| shadow.wholes.get(&group_exchange).copied().unwrap_or(0.0))
     }
 }

@@ -150,8 +150,8 @@ impl Trace for Tracked<'_> {
                 at.add(f64::from(latencies), &path.latency);
             }
             Took::Bytes { path, bytes } => at.add(bytes, &self.paths[path as usize].byte),
-            Took::Whole { meeting } => {
-                if let Some((_, by)) = self.wholes.iter().find(|(known, _)| *known == meeting) {
+            Took::Whole { group_exchange } => {
+                if let Some((_, by)) = self.wholes.iter().find(|(known, _)| *known == group_exchange) {
                     at.add(1.0, by);
                 }
             }
@@ -194,10 +194,10 @@ impl Trace for Tracked<'_> {
         Ok(())
     }
 
-    fn whole(&mut self, meeting: u32, seconds: &Seconds<'_>) -> Result<(), InputError> {
+    fn whole(&mut self, group_exchange: u32, seconds: &Seconds<'_>) -> Result<(), InputError> {
         if let Some(shadows) = &mut self.shadows {
-            shadows.each(|shadow| shadow.whole(meeting, seconds))?;
-            self.wholes.push((meeting, shadows.of_whole(meeting)));
+            shadows.each(|shadow| shadow.whole(group_exchange, seconds))?;
+            self.wholes.push((group_exchange, shadows.of_whole(group_exchange)));
         }
         Ok(())
     }

@@ -16,11 +16,11 @@ impl<F: Fluid> Engine<'_, F> {
     pub(super) fn start_exchange(&mut self, rank: u32, task: u32, cursor: Cursor) -> Result<(), InputError> {
         let role = self.role(rank);
         let task_plan = &role.tasks[task as usize];
-        let Some(meets) = &task_plan.meets else { return Ok(()) };
+        let Some(groups) = &task_plan.groups else { return Ok(()) };
         let run = task_plan.run(cursor.iteration, cursor.repetition);
-        let meeting = meets.of(rank);
-        let member = self.plan.meetings[meeting as usize].member(rank);
-        let id = self.flight(meeting, member, run);
+        let group_exchange = groups.of(rank);
+        let member = self.plan.group_exchanges[group_exchange as usize].member(rank);
+        let id = self.flight(group_exchange, member, run);
         self.started_flights += 1;
         let flight = self.flights.at_mut(id);
         flight.serial = Some(self.started_flights);
@@ -29,37 +29,37 @@ impl<F: Fluid> Engine<'_, F> {
         flight.repetition = cursor.repetition;
         flight.start = self.now;
         self.ranks[rank as usize].flights.push(id);
-        if self.is_whole(meeting)? {
-            self.join_whole(meeting, id)
-        } else if self.is_pipeline(meeting)? {
-            self.join_pipeline(meeting, member, id)
+        if self.is_whole(group_exchange)? {
+            self.join_whole(group_exchange, id)
+        } else if self.is_pipeline(group_exchange)? {
+            self.join_pipeline(group_exchange, member, id)
         } else {
             self.fill(id)
         }
     }
 
     /// The flight of a member, created on first use.
-    pub(super) fn flight(&mut self, meeting: u32, member: u32, run: u64) -> u32 {
-        if let Some(id) = self.meetings.find(meeting, member, run) {
+    pub(super) fn flight(&mut self, group_exchange: u32, member: u32, run: u64) -> u32 {
+        if let Some(id) = self.open_exchanges.find(group_exchange, member, run) {
             return id;
         }
-        let rank = self.plan.meetings[meeting as usize].members.rank(member);
-        let id = self.flights.put(Flight::new(rank, meeting, run));
-        self.meetings.add(meeting, member, run, id);
+        let rank = self.plan.group_exchanges[group_exchange as usize].members.rank(member);
+        let id = self.flights.put(Flight::new(rank, group_exchange, run));
+        self.open_exchanges.add(group_exchange, member, run, id);
         id
     }
 
     /// The flight of the member that flight `id` sends to.
     pub(super) fn flight_sent_to(&mut self, id: u32, member: u32) -> u32 {
-        let Flight { meeting, run, sent_to: (recent, known), .. } = *self.flights.at(id);
+        let Flight { group_exchange, run, sent_to: (recent, known), .. } = *self.flights.at(id);
         if recent == member && known != u32::MAX {
             let other = self.flights.at(known);
-            let rank = self.plan.meetings[meeting as usize].members.rank(member);
-            if other.open && (other.meeting, other.run, other.rank) == (meeting, run, rank) {
+            let rank = self.plan.group_exchanges[group_exchange as usize].members.rank(member);
+            if other.open && (other.group_exchange, other.run, other.rank) == (group_exchange, run, rank) {
                 return known;
             }
         }
-        let known = self.flight(meeting, member, run);
+        let known = self.flight(group_exchange, member, run);
         self.flights.at_mut(id).sent_to = (member, known);
         known
     }
@@ -68,16 +68,16 @@ impl<F: Fluid> Engine<'_, F> {
     fn fill(&mut self, id: u32) -> Result<(), InputError> {
         let plan = self.plan;
         let flight = self.flights.at(id);
-        let meeting = &plan.meetings[flight.meeting as usize];
-        let member = meeting.member(flight.rank);
-        let lanes = meeting.schedule.lanes();
+        let group_exchange = &plan.group_exchanges[flight.group_exchange as usize];
+        let member = group_exchange.member(flight.rank);
+        let lanes = group_exchange.schedule.lanes();
         loop {
             let flight = self.flights.at_mut(id);
-            if flight.span() >= meeting.window.max(1) || flight.next == lanes {
+            if flight.span() >= group_exchange.window.max(1) || flight.next == lanes {
                 break;
             }
             let lane = flight.next;
-            flight.start_lane(meeting.schedule.lane(member, lane));
+            flight.start_lane(group_exchange.schedule.lane(member, lane));
             if self.step(id, lane)? {
                 self.flights.at_mut(id).retire();
             }
@@ -91,8 +91,12 @@ impl<F: Fluid> Engine<'_, F> {
 
     /// The exchange is over on the member of this flight.
     pub(super) fn end_exchange(&mut self, id: u32) {
-        let Flight { rank, meeting, task, iteration, repetition, start, run, .. } = *self.flights.at(id);
-        self.meetings.remove(meeting, self.plan.meetings[meeting as usize].member(rank), run);
+        let Flight { rank, group_exchange, task, iteration, repetition, start, run, .. } = *self.flights.at(id);
+        self.open_exchanges.remove(
+            group_exchange,
+            self.plan.group_exchanges[group_exchange as usize].member(rank),
+            run,
+        );
         self.flights.at_mut(id).open = false;
         self.flights.drop(id);
         self.forget_rings();
@@ -114,7 +118,7 @@ impl<F: Fluid> Engine<'_, F> {
                 Some(step) => {
                     run.waiting = Some(step);
                     if let Some(message) = flight.inbox.take(lane, step.peer) {
-                        self.meet(id, lane, message)?;
+                        self.match_message(id, lane, message)?;
                     }
                     return Ok(false);
                 }

@@ -47,7 +47,7 @@ impl LaneRun {
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     pub(crate) rank: u32,
-    pub(crate) meeting: u32,
+    pub(crate) group_exchange: u32,
     /// The number of the run of the exchange, over iterations and repetitions.
     pub(crate) run: u64,
     /// The number of its start among all flights; `None` before it.
@@ -73,8 +73,8 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    pub(super) fn new(rank: u32, meeting: u32, run: u64) -> Flight {
-        Flight { rank, meeting, run, sent_to: (0, u32::MAX), open: true, ..Flight::default() }
+    pub(super) fn new(rank: u32, group_exchange: u32, run: u64) -> Flight {
+        Flight { rank, group_exchange, run, sent_to: (0, u32::MAX), open: true, ..Flight::default() }
     }
 
     /// Adds the next lane.
@@ -109,28 +109,30 @@ impl Flight {
 
 /// The flights of each exchange's members.
 #[derive(Debug)]
-pub(crate) struct Meetings {
+pub(crate) struct OpenExchanges {
     /// By exchange and member: runs in flight and their flights; there are never many.
     open: Vec<Vec<Vec<(u64, u32)>>>,
 }
 
-impl Meetings {
-    pub(super) fn new(plan: &Plan) -> Meetings {
+impl OpenExchanges {
+    pub(super) fn new(plan: &Plan) -> OpenExchanges {
         let ranks = plan.ranks();
-        let members = |meeting: &crate::plan::Meeting| vec![Vec::new(); meeting.schedule.members().min(ranks) as usize];
-        Meetings { open: plan.meetings.iter().map(members).collect() }
+        let members = |group_exchange: &crate::plan::GroupExchange| {
+            vec![Vec::new(); group_exchange.schedule.members().min(ranks) as usize]
+        };
+        OpenExchanges { open: plan.group_exchanges.iter().map(members).collect() }
     }
 
-    pub(super) fn find(&self, meeting: u32, member: u32, run: u64) -> Option<u32> {
-        let open = &self.open[meeting as usize][member as usize];
+    pub(super) fn find(&self, group_exchange: u32, member: u32, run: u64) -> Option<u32> {
+        let open = &self.open[group_exchange as usize][member as usize];
         open.iter().find(|(other, _)| *other == run).map(|(_, flight)| *flight)
     }
 
-    pub(super) fn add(&mut self, meeting: u32, member: u32, run: u64, flight: u32) {
-        self.open[meeting as usize][member as usize].push((run, flight));
+    pub(super) fn add(&mut self, group_exchange: u32, member: u32, run: u64, flight: u32) {
+        self.open[group_exchange as usize][member as usize].push((run, flight));
     }
 
-    pub(super) fn remove(&mut self, meeting: u32, member: u32, run: u64) {
-        self.open[meeting as usize][member as usize].retain(|(other, _)| *other != run);
+    pub(super) fn remove(&mut self, group_exchange: u32, member: u32, run: u64) {
+        self.open[group_exchange as usize][member as usize].retain(|(other, _)| *other != run);
     }
 }

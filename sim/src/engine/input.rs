@@ -93,7 +93,7 @@ impl<F: Fluid> Engine<'_, F> {
         stream.ended = Some(self.now);
         stream.cursor.step(&role.input[number]);
         self.complete(rank, Span { rank, task, iteration, repetition, ready: start, start, end: self.now });
-        self.settle(rank)
+        self.start_ready(rank)
     }
 
     /// The batch that the next load of `rank` takes is on its device. Where the rank has waited for the threads, its

@@ -65,8 +65,8 @@ impl<F: Fluid> Engine<'_, F> {
     /// Posts the message of a send.
     pub(super) fn post(&mut self, id: u32, lane: u32, step: LaneStep) -> Result<(), InputError> {
         let flight = self.flights.at(id);
-        let (meeting, from_rank) = (flight.meeting, flight.rank);
-        let plan = &self.plan.meetings[meeting as usize];
+        let (group_exchange, from_rank) = (flight.group_exchange, flight.rank);
+        let plan = &self.plan.group_exchanges[group_exchange as usize];
         let (to_rank, buffered) = (plan.members.rank(step.peer), plan.schedule.buffered_sends());
         let bytes = step.elements() * plan.element_bytes;
         let connection = connection(plan, lane);
@@ -126,7 +126,7 @@ impl<F: Fluid> Engine<'_, F> {
             run.matched.is_none() && run.waiting.is_some_and(|step| step.peer == member)
         };
         if receiver.lane(lane).as_ref().is_some_and(waits) {
-            self.meet(to_flight, lane, message)
+            self.match_message(to_flight, lane, message)
         } else {
             receiver.inbox.put(lane, member, message);
             Ok(())
@@ -134,7 +134,7 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// Matches a lane with the message that it waits for.
-    pub(super) fn meet(&mut self, id: u32, lane: u32, message: u32) -> Result<(), InputError> {
+    pub(super) fn match_message(&mut self, id: u32, lane: u32, message: u32) -> Result<(), InputError> {
         if let Some(run) = self.flights.at_mut(id).lane(lane) {
             run.matched = Some(message);
         }
@@ -287,7 +287,7 @@ impl<F: Fluid> Engine<'_, F> {
 
     /// The class and seconds of the work that receives the message which `lane` waits for, and its action.
     pub(super) fn receive_work(&mut self, id: u32, lane: u32) -> (ClassId, f64, Work) {
-        let element_bytes = self.plan.meetings[self.flights.at(id).meeting as usize].element_bytes;
+        let element_bytes = self.plan.group_exchanges[self.flights.at(id).group_exchange as usize].element_bytes;
         let run = self.flights.at_mut(id).lane(lane).expect("an arrival belongs to a lane in flight");
         let step = run.waiting.expect("an arrival belongs to a receive");
         let message = run.matched.expect("an arrival is a message");

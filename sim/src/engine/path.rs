@@ -13,7 +13,7 @@ use crate::costs::{MessageCost, Pair};
 use crate::fluid::{ClassId, Fluid};
 use crate::machine::Resources;
 use crate::network::{Carrier, Connections, Pace, Terms};
-use crate::plan::Meeting;
+use crate::plan::GroupExchange;
 use crate::platform::Platform;
 
 /// A path between two devices.
@@ -46,8 +46,8 @@ pub(crate) type Connection = (Option<Wire>, u32);
 pub(super) const PLAIN: Connection = (None, 0);
 
 /// The connection that the messages of a lane take between two ranks.
-pub(super) fn connection(meeting: &Meeting, lane: u32) -> Connection {
-    meeting.algorithm.wire().map_or(PLAIN, |wire| (Some(wire), lane % meeting.schedule.channels()))
+pub(super) fn connection(group_exchange: &GroupExchange, lane: u32) -> Connection {
+    group_exchange.algorithm.wire().map_or(PLAIN, |wire| (Some(wire), lane % group_exchange.schedule.channels()))
 }
 
 /// All paths in use.
@@ -152,6 +152,8 @@ pub(crate) fn path_between<F: Fluid>(
         Some(terms) => MessageCost { eager_bytes: terms.slots.0, ..MessageCost::default() },
         None => platform.costs.message(pair, receiver, route),
     };
+    let repeated = platform.repeated_bytes.and_then(|bytes| platform.costs.repeated(pair, bytes));
+    let cost = repeated.map_or(cost, |(copy, sum)| MessageCost { copy, sum, ..cost });
     let figures = [cost.latency, cost.wake, cost.overhead, cost.copy, cost.sum, cost.memory, cost.send];
     if figures.iter().any(|figure| !(*figure >= 0.0 && figure.is_finite())) {
         let value = format!("message to {}: {cost:?}", receiver.name);

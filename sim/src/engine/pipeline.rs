@@ -16,7 +16,7 @@ use super::{Engine, Event, overflow};
 use crate::costs::Pair;
 use crate::fluid::{ClassId, Fluid};
 use crate::network::Carrier;
-use crate::plan::{Apart, Meeting};
+use crate::plan::{Apart, GroupExchange};
 
 /// Longer rings are left to the event loop, which reports errors about them: 53 days, a quarter of the range of time.
 pub(super) const LONGEST_S: f64 = (1_u64 << 62) as f64 * 1e-12;
@@ -33,22 +33,22 @@ pub(super) struct Pipeline {
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// Whether `meeting` runs without events; determined when its first member starts it.
-    pub(crate) fn is_pipeline(&mut self, meeting: u32) -> Result<bool, InputError> {
-        if !self.pipelines.contains_key(&meeting) {
-            let pipeline = self.pipeline(meeting)?;
-            self.pipelines.insert(meeting, pipeline);
+    /// Whether the group exchange runs without events; determined when its first member starts it.
+    pub(crate) fn is_pipeline(&mut self, group_exchange: u32) -> Result<bool, InputError> {
+        if !self.pipelines.contains_key(&group_exchange) {
+            let pipeline = self.pipeline(group_exchange)?;
+            self.pipelines.insert(group_exchange, pipeline);
         }
-        Ok(self.pipelines[&meeting].is_some())
+        Ok(self.pipelines[&group_exchange].is_some())
     }
 
     /// A member of a pipeline has started; with the last one, all of their ends are known.
-    pub(super) fn join_pipeline(&mut self, meeting: u32, member: u32, flight: u32) -> Result<(), InputError> {
-        let Some(Some(mut pipeline)) = self.pipelines.remove(&meeting) else { return Ok(()) };
+    pub(super) fn join_pipeline(&mut self, group_exchange: u32, member: u32, flight: u32) -> Result<(), InputError> {
+        let Some(Some(mut pipeline)) = self.pipelines.remove(&group_exchange) else { return Ok(()) };
         pipeline.started.push((member, flight));
         let all = pipeline.started.len() == self.ranks.len();
-        let passed = if all { self.pass(meeting, &mut pipeline) } else { Ok(()) };
-        self.pipelines.insert(meeting, Some(pipeline));
+        let passed = if all { self.pass(group_exchange, &mut pipeline) } else { Ok(()) };
+        self.pipelines.insert(group_exchange, Some(pipeline));
         passed
     }
 
@@ -57,12 +57,12 @@ impl<F: Fluid> Engine<'_, F> {
         let rank = self.flights.at(flight).rank;
         self.end_kernel(rank, flight)?;
         self.end_exchange(flight);
-        self.settle(rank)
+        self.start_ready(rank)
     }
 
-    fn pipeline(&mut self, meeting: u32) -> Result<Option<Pipeline>, InputError> {
+    fn pipeline(&mut self, group_exchange: u32) -> Result<Option<Pipeline>, InputError> {
         let plan = self.plan;
-        let plan = &plan.meetings[meeting as usize];
+        let plan = &plan.group_exchanges[group_exchange as usize];
         let (members, ranks) = (plan.schedule.members(), self.ranks.len() as u32);
         let alone = plan.apart.is_some()
             && plan.members == Members::range(0, members)
@@ -150,9 +150,9 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// All members have started: computes when each of them is through.
-    fn pass(&mut self, meeting: u32, pipeline: &mut Pipeline) -> Result<(), InputError> {
+    fn pass(&mut self, group_exchange: u32, pipeline: &mut Pipeline) -> Result<(), InputError> {
         let plan = self.plan;
-        let Meeting { schedule, element_bytes, .. } = &plan.meetings[meeting as usize];
+        let GroupExchange { schedule, element_bytes, .. } = &plan.group_exchanges[group_exchange as usize];
         let (members, ranks) = (schedule.members(), self.ranks.len());
         if self.now.0 > u64::MAX / 2 {
             return Err(overflow());

@@ -213,7 +213,7 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// Begins the iterations and starts the exchanges of `rank` that can.
-    pub(super) fn settle(&mut self, rank: u32) -> Result<(), InputError> {
+    pub(super) fn start_ready(&mut self, rank: u32) -> Result<(), InputError> {
         let plan = self.plan;
         let role = &plan.roles[self.ranks[rank as usize].role as usize];
         while std::mem::take(&mut self.ranks[rank as usize].changed) {

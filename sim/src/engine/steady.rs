@@ -8,7 +8,7 @@
 //! continue by events from round K. What ends and starts, and what is still on its way when something starts, remains
 //! with the event loop.
 
-mod course;
+mod ring_run;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use super::{Engine, Event};
 use crate::costs::Pair;
 use crate::fluid::{ClassId, Fluid};
 use crate::network::Carrier;
-use crate::plan::Meeting;
-use course::{Course, Ring};
+use crate::plan::GroupExchange;
+use ring_run::{Ring, RingRun};
 
 /// Rounds for which this is worth the effort.
 const WORTHWHILE: u32 = 32;
@@ -64,7 +64,7 @@ pub(super) struct Steady {
 #[derive(Debug)]
 struct Watch {
     /// By exchange, in ascending order.
-    courses: Vec<Course>,
+    runs: Vec<RingRun>,
     /// Ranks that have not got there.
     left: usize,
     /// Whether they pause.
@@ -87,14 +87,14 @@ impl<F: Fluid> Engine<'_, F> {
         if !possible || self.flights.len() != self.ranks.len() || !self.all_exchange() {
             return Ok(());
         }
-        let Some(mut courses) = self.courses()? else { return Ok(()) };
-        for course in &mut courses {
-            course.at = 1 + course.flights.iter().map(|id| self.flights.at(*id).received).max().unwrap_or(0);
-            if course.at + WORTHWHILE > course.ring.rounds {
+        let Some(mut runs) = self.runs()? else { return Ok(()) };
+        for ring_run in &mut runs {
+            ring_run.at = 1 + ring_run.flights.iter().map(|id| self.flights.at(*id).received).max().unwrap_or(0);
+            if ring_run.at + WORTHWHILE > ring_run.ring.rounds {
                 return Ok(());
             }
         }
-        self.watch(courses, false);
+        self.watch(runs, false);
         Ok(())
     }
 
@@ -125,50 +125,52 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// The rings in flight, if all ranks are in rings and these do not affect each other.
-    fn courses(&mut self) -> Result<Option<Vec<Course>>, InputError> {
+    fn runs(&mut self) -> Result<Option<Vec<RingRun>>, InputError> {
         let mut members: BTreeMap<(u32, u64), Vec<(u32, u32)>> = BTreeMap::new();
         for state in &self.ranks {
             let Some(id) = state.flights.first() else { return Ok(None) };
             let flight = self.flights.at(*id);
-            let member = self.plan.meetings[flight.meeting as usize].member(flight.rank);
-            members.entry((flight.meeting, flight.run)).or_default().push((member, *id));
+            let member = self.plan.group_exchanges[flight.group_exchange as usize].member(flight.rank);
+            members.entry((flight.group_exchange, flight.run)).or_default().push((member, *id));
         }
-        let mut courses: Vec<Course> = Vec::with_capacity(members.len());
-        for ((meeting, _), mut flights) in members {
-            let Some(ring) = self.ring(meeting)? else { return Ok(None) };
+        let mut runs: Vec<RingRun> = Vec::with_capacity(members.len());
+        for ((group_exchange, _), mut flights) in members {
+            let Some(ring) = self.ring(group_exchange)? else { return Ok(None) };
             flights.sort_unstable();
-            if flights.len() != ring.edges.len() || courses.last().is_some_and(|course| course.meeting == meeting) {
+            if flights.len() != ring.edges.len()
+                || runs.last().is_some_and(|ring_run| ring_run.group_exchange == group_exchange)
+            {
                 return Ok(None);
             }
             let flights: Vec<u32> = flights.into_iter().map(|(_, id)| id).collect();
-            courses.push(Course::new(meeting, ring, flights));
+            runs.push(RingRun::new(group_exchange, ring, flights));
         }
-        let meetings: Vec<u32> = courses.iter().map(|course| course.meeting).collect();
-        let together = match self.steady.together.get(&meetings) {
+        let group_exchanges: Vec<u32> = runs.iter().map(|ring_run| ring_run.group_exchange).collect();
+        let together = match self.steady.together.get(&group_exchanges) {
             Some(known) => *known,
             None => {
-                let paths: Vec<u32> = courses.iter().flat_map(|course| &course.ring.paths).copied().collect();
-                let classes: Vec<ClassId> = courses.iter().flat_map(|course| &course.ring.classes).copied().collect();
+                let paths: Vec<u32> = runs.iter().flat_map(|ring_run| &ring_run.ring.paths).copied().collect();
+                let classes: Vec<ClassId> = runs.iter().flat_map(|ring_run| &ring_run.ring.classes).copied().collect();
                 let apart = !self.resources.crowded(&classes) && !self.share_ports(&paths);
-                self.steady.together.insert(meetings, apart);
+                self.steady.together.insert(group_exchanges, apart);
                 apart
             }
         };
-        Ok(together.then_some(courses))
+        Ok(together.then_some(runs))
     }
 
     /// The ring of an exchange, computed on first use.
-    fn ring(&mut self, meeting: u32) -> Result<Option<Arc<Ring>>, InputError> {
-        if !self.steady.rings.contains_key(&meeting) {
-            let ring = self.ring_of(meeting)?.map(Arc::new);
-            self.steady.rings.insert(meeting, ring);
+    fn ring(&mut self, group_exchange: u32) -> Result<Option<Arc<Ring>>, InputError> {
+        if !self.steady.rings.contains_key(&group_exchange) {
+            let ring = self.ring_of(group_exchange)?.map(Arc::new);
+            self.steady.rings.insert(group_exchange, ring);
         }
-        Ok(self.steady.rings[&meeting].clone())
+        Ok(self.steady.rings[&group_exchange].clone())
     }
 
-    fn ring_of(&mut self, meeting: u32) -> Result<Option<Ring>, InputError> {
+    fn ring_of(&mut self, group_exchange: u32) -> Result<Option<Ring>, InputError> {
         let plan = self.plan;
-        let plan = &plan.meetings[meeting as usize];
+        let plan = &plan.group_exchanges[group_exchange as usize];
         let members = plan.schedule.members();
         let Some(phases) = plan.schedule.pipeline() else { return Ok(None) };
         let rounds: u32 = phases.iter().map(|phase| phase.rounds).sum();
@@ -202,59 +204,59 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(fits.then_some(ring))
     }
 
-    /// Sets the numbers of received messages, from the courses, at which ranks are checked.
-    fn watch(&mut self, courses: Vec<Course>, decided: bool) {
+    /// Sets the numbers of received messages, from the runs, at which ranks are checked.
+    fn watch(&mut self, runs: Vec<RingRun>, decided: bool) {
         let mut left = 0;
-        for course in &courses {
-            left += course.flights.len();
-            course.flights.iter().for_each(|id| self.flights.at_mut(*id).mark = course.at);
+        for ring_run in &runs {
+            left += ring_run.flights.len();
+            ring_run.flights.iter().for_each(|id| self.flights.at_mut(*id).mark = ring_run.at);
         }
-        self.steady.watch = Some(Watch { courses, left, decided });
+        self.steady.watch = Some(Watch { runs, left, decided });
     }
 
     /// An exchange ends, so something else may start: rings are left to the event loop.
     pub(super) fn forget_rings(&mut self) {
         let Some(watch) = self.steady.watch.take() else { return };
         debug_assert!(!watch.decided, "ranks continue by events before any of them is through");
-        watch.courses.iter().flat_map(|course| &course.flights).for_each(|id| self.flights.at_mut(*id).mark = 0);
+        watch.runs.iter().flat_map(|ring_run| &ring_run.flights).for_each(|id| self.flights.at_mut(*id).mark = 0);
     }
 
     /// The rank of a flight has received the message that is checked, which arrived, and was through its sender's port,
     /// at these times; returns whether the rank pauses.
     pub(super) fn marked(&mut self, id: u32, (there, through): (Time, Time)) -> Result<bool, InputError> {
         let flight = self.flights.at(id);
-        let member = self.plan.meetings[flight.meeting as usize].member(flight.rank) as usize;
+        let member = self.plan.group_exchanges[flight.group_exchange as usize].member(flight.rank) as usize;
         let Some(watch) = &mut self.steady.watch else { return Ok(false) };
-        let Ok(at) = watch.courses.binary_search_by_key(&flight.meeting, |course| course.meeting) else {
+        let Ok(at) = watch.runs.binary_search_by_key(&flight.group_exchange, |ring_run| ring_run.group_exchange) else {
             return Ok(false);
         };
-        let (course, decided) = (&mut watch.courses[at], watch.decided);
+        let (ring_run, decided) = (&mut watch.runs[at], watch.decided);
         if decided {
-            debug_assert_eq!(course.states[member].done, self.now.0, "the recurrence is what happens");
+            debug_assert_eq!(ring_run.states[member].done, self.now.0, "the recurrence is what happens");
         } else {
-            let path = self.paths.at(course.ring.paths[member]);
+            let path = self.paths.at(ring_run.ring.paths[member]);
             // Where sending takes no time a port is always free.
             let port = if path.terms.send > Time::ZERO { through.0 } else { 0 };
-            course.states[member] = State { done: self.now.0, there: there.0, port };
+            ring_run.states[member] = State { done: self.now.0, there: there.0, port };
         }
         watch.left -= 1;
         if watch.left == 0
             && let Some(watch) = self.steady.watch.take()
         {
-            if decided { self.hand_back(watch.courses)? } else { self.decide(watch.courses) }
+            if decided { self.hand_back(watch.runs)? } else { self.decide(watch.runs) }
         }
         Ok(decided)
     }
 
     /// All ranks have recorded a round: computes what follows, and lets them pause if that pays off.
-    fn decide(&mut self, mut courses: Vec<Course>) {
-        for course in &mut courses {
-            let reached = course.flights.iter().map(|id| self.flights.at(*id).received).max().unwrap_or(0);
-            course.advance(reached + 1);
+    fn decide(&mut self, mut runs: Vec<RingRun>) {
+        for ring_run in &mut runs {
+            let reached = ring_run.flights.iter().map(|id| self.flights.at(*id).received).max().unwrap_or(0);
+            ring_run.advance(reached + 1);
         }
-        if self.now.0 < u64::MAX / 2 && course::choose(&mut courses) {
+        if self.now.0 < u64::MAX / 2 && ring_run::choose(&mut runs) {
             self.steady.factor = 1;
-            self.watch(courses, true);
+            self.watch(runs, true);
         } else {
             // A check costs about as much as the events between two checks.
             self.steady.factor = (self.steady.factor.max(1) * 4).min(1 << 20);
@@ -262,15 +264,16 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// All ranks pause: each continues by events when it is through the last round that was computed.
-    fn hand_back(&mut self, courses: Vec<Course>) -> Result<(), InputError> {
+    fn hand_back(&mut self, runs: Vec<RingRun>) -> Result<(), InputError> {
         #[cfg(test)]
         WORKED_OUT_TIMES.set(WORKED_OUT_TIMES.get() + 1);
-        for course in courses {
-            let (ring, passed) = (&course.ring, course.until - course.at);
-            let phases = ring.between(course.at..course.until);
+        for ring_run in runs {
+            let (ring, passed) = (&ring_run.ring, ring_run.until - ring_run.at);
+            let phases = ring.between(ring_run.at..ring_run.until);
             let phases: Vec<_> = phases.into_iter().map(|(_, phase)| phase).collect();
-            let Meeting { members, element_bytes, .. } = &self.plan.meetings[course.meeting as usize];
-            for (member, (id, state)) in (0..).zip(course.flights.iter().zip(&course.then)) {
+            let GroupExchange { members, element_bytes, .. } =
+                &self.plan.group_exchanges[ring_run.group_exchange as usize];
+            for (member, (id, state)) in (0..).zip(ring_run.flights.iter().zip(&ring_run.then)) {
                 let (from, to) = hop(member, ring.edges.len() as u32, ring.members);
                 let between = (members.rank(from), members.rank(to));
                 let path = ring.paths[member as usize];
@@ -300,6 +303,6 @@ impl<F: Fluid> Engine<'_, F> {
         self.units[unit as usize].idle_since = Some(self.now);
         self.touch(unit);
         self.go_on(id, 0)?;
-        self.settle(rank)
+        self.start_ready(rank)
     }
 }

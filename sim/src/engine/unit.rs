@@ -217,7 +217,7 @@ impl<F: Fluid> Engine<'_, F> {
         for (flight, lane) in taken {
             self.send_taken(flight, lane)?;
         }
-        self.settle(rank)
+        self.start_ready(rank)
     }
 
     /// Notifies the sender's unit that a send of `lane` was received: it sees that now if it is idle, else
@@ -230,7 +230,7 @@ impl<F: Fluid> Engine<'_, F> {
             return Ok(());
         }
         self.send_taken(flight, lane)?;
-        self.settle(rank)
+        self.start_ready(rank)
     }
 
     /// Gives `rank` a message that one of its lanes waits for.

@@ -37,11 +37,11 @@ impl<F: Fluid> Engine<'_, F> {
 
     /// The rank that has not received what `lane` of `flight` sent.
     fn holder(&self, flight: &Flight, lane: u32) -> Option<u32> {
-        let members = &self.plan.meetings[flight.meeting as usize].members;
+        let members = &self.plan.group_exchanges[flight.group_exchange as usize].members;
         let orbits = self.resources.orbits();
         let holds = |rank: u32| {
             let (sender, rank) = (members.member(orbits.seen_from(rank, flight.rank))?, orbits.representative(rank));
-            let other = self.meetings.find(flight.meeting, members.member(rank)?, flight.run)?;
+            let other = self.open_exchanges.find(flight.group_exchange, members.member(rank)?, flight.run)?;
             self.flights.at(other).inbox.first(lane, sender).map(|_| rank)
         };
         self.ranks[flight.rank as usize].peers.iter().find_map(|peer| holds(peer.rank))
@@ -49,6 +49,6 @@ impl<F: Fluid> Engine<'_, F> {
 
     /// The rank that is `member` of a flight's exchange.
     fn member(&self, flight: &Flight, member: u32) -> u32 {
-        self.plan.meetings[flight.meeting as usize].members.rank(member)
+        self.plan.group_exchanges[flight.group_exchange as usize].members.rank(member)
     }
 }

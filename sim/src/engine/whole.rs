@@ -13,7 +13,7 @@ use super::input::STREAMS;
 use super::{Engine, Event, overflow};
 use crate::fluid::{ActivityId, ClassId, Fluid};
 use crate::nccl;
-use crate::plan::{FP32_BYTES, Meeting};
+use crate::plan::{FP32_BYTES, GroupExchange};
 use crate::platform::Platform;
 use crate::trace::{Slot, Took};
 
@@ -58,20 +58,21 @@ impl Wholes {
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// Whether `meeting` is known as a whole; determined when its first member starts it.
-    pub(super) fn is_whole(&mut self, meeting: u32) -> Result<bool, InputError> {
-        if !self.wholes.known.contains_key(&meeting) {
-            let whole = self.whole(meeting)?;
-            self.wholes.known.insert(meeting, whole);
+    /// Whether the group exchange is known as a whole; determined when its first member starts it.
+    pub(super) fn is_whole(&mut self, group_exchange: u32) -> Result<bool, InputError> {
+        if !self.wholes.known.contains_key(&group_exchange) {
+            let whole = self.whole(group_exchange)?;
+            self.wholes.known.insert(group_exchange, whole);
         }
-        Ok(self.wholes.known[&meeting].is_some())
+        Ok(self.wholes.known[&group_exchange].is_some())
     }
 
-    fn whole(&mut self, meeting: u32) -> Result<Option<Whole>, InputError> {
-        let (number, meeting) = (meeting, &self.plan.meetings[meeting as usize]);
-        let members = || meeting.members.iter();
-        let Some((seconds, modelled)) = seconds_of(self.platform, meeting)? else { return Ok(None) };
-        let on = |platform: &Platform<'_>| Ok(seconds_of(platform, meeting)?.map_or(0.0, |(seconds, _)| seconds));
+    fn whole(&mut self, group_exchange: u32) -> Result<Option<Whole>, InputError> {
+        let (number, group_exchange) = (group_exchange, &self.plan.group_exchanges[group_exchange as usize]);
+        let members = || group_exchange.members.iter();
+        let Some((seconds, modelled)) = seconds_of(self.platform, group_exchange)? else { return Ok(None) };
+        let on =
+            |platform: &Platform<'_>| Ok(seconds_of(platform, group_exchange)?.map_or(0.0, |(seconds, _)| seconds));
         self.resources.fluid.whole(number, &on)?;
         if !(seconds >= 0.0 && seconds.is_finite()) {
             let message = "a library's sum must take zero seconds or more, and finitely many";
@@ -101,15 +102,15 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// A member has started such an exchange; with the last one, its end is known.
-    pub(super) fn join_whole(&mut self, meeting: u32, flight: u32) -> Result<(), InputError> {
+    pub(super) fn join_whole(&mut self, group_exchange: u32, flight: u32) -> Result<(), InputError> {
         let rank = self.flights.at(flight).rank;
-        let Some(Some(whole)) = self.wholes.known.get_mut(&meeting) else { return Ok(()) };
+        let Some(Some(whole)) = self.wholes.known.get_mut(&group_exchange) else { return Ok(()) };
         whole.started.push(flight);
         if let Some(class) = whole.kernels.get(&rank).copied() {
             self.wholes.kernels.entry(rank).or_default().queue.push_back((flight, class));
             self.launch(rank)?;
         }
-        let Some(Some(whole)) = self.wholes.known.get_mut(&meeting) else { return Ok(()) };
+        let Some(Some(whole)) = self.wholes.known.get_mut(&group_exchange) else { return Ok(()) };
         if whole.started.len() < whole.ranks.len() {
             return Ok(());
         }
@@ -124,14 +125,14 @@ impl<F: Fluid> Engine<'_, F> {
         let (ranks, flights) = (whole.ranks.clone(), std::mem::take(&mut whole.started));
         let since = last.filter(|_| begin > self.now).map_or(Slot::Now, Slot::Free);
         for flight in flights {
-            self.keep(Slot::Through(flight), since, Took::Whole { meeting });
+            self.keep(Slot::Through(flight), since, Took::Whole { group_exchange });
             self.events.push(end, Event::Through(flight));
         }
         if F::TRACES {
             // The slot of the rank that is free last is written last, since `since` may refer to it.
             let (first, rest): (Vec<u32>, Vec<u32>) = ranks.into_iter().partition(|rank| Some(*rank) == last);
             for rank in rest.into_iter().chain(first) {
-                self.keep(Slot::Free(rank), since, Took::Whole { meeting });
+                self.keep(Slot::Free(rank), since, Took::Whole { group_exchange });
             }
         }
         Ok(())
@@ -168,22 +169,25 @@ impl<F: Fluid> Engine<'_, F> {
 ///
 /// # Errors
 /// A request that the machine or the collective does not serve.
-fn seconds_of(platform: &Platform<'_>, meeting: &Meeting) -> Result<Option<(f64, Option<Answer>)>, InputError> {
-    let Some(library) = meeting.algorithm.library() else { return Ok(None) };
-    let members = || meeting.members.iter();
+fn seconds_of(
+    platform: &Platform<'_>,
+    group_exchange: &GroupExchange,
+) -> Result<Option<(f64, Option<Answer>)>, InputError> {
+    let Some(library) = group_exchange.algorithm.library() else { return Ok(None) };
+    let members = || group_exchange.members.iter();
     let devices: Vec<_> =
         members().map(|rank| &platform.cluster.devices()[platform.placement.device(Rank(rank)).0 as usize]).collect();
-    let (collective, elements) = (meeting.schedule.collective(), meeting.schedule.elements());
+    let (collective, elements) = (group_exchange.schedule.collective(), group_exchange.schedule.elements());
     let measured = match collective {
         // Measured in fp32.
-        Collective::AllReduce if meeting.element_bytes == FP32_BYTES => {
+        Collective::AllReduce if group_exchange.element_bytes == FP32_BYTES => {
             platform.costs.library(library, &devices, elements)
         }
         _ => None,
     };
-    let modelled = match (measured, meeting.algorithm.nccl()) {
+    let modelled = match (measured, group_exchange.algorithm.nccl()) {
         (None, Some(request)) => {
-            let bytes = elements.saturating_mul(meeting.element_bytes);
+            let bytes = elements.saturating_mul(group_exchange.element_bytes);
             platform.costs.modelled(platform.cluster, &|cluster| {
                 let platform = Platform { cluster, ..*platform };
                 nccl::library(&platform, members(), &request, collective, bytes)

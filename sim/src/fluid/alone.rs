@@ -75,7 +75,7 @@ impl System {
         if let Some(known) = self.upcoming {
             return known;
         }
-        self.settle();
+        self.update_speeds();
         self.alone_due = self.next_alone();
         let shared = self.schedule.first().map(|(time, _)| time);
         let next = shared.into_iter().chain(self.alone_due).chain(self.cells.next_due()).min();

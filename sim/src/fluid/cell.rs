@@ -106,13 +106,13 @@ impl System {
     }
 
     /// Updates speeds and ends in changed cells.
-    pub(super) fn settle_cells(&mut self) {
+    pub(super) fn update_cells(&mut self) {
         while let Some(cell) = self.cells.changed.pop() {
-            self.settle_cell(cell);
+            self.update_cell(cell);
         }
     }
 
-    fn settle_cell(&mut self, number: u32) {
+    fn update_cell(&mut self, number: u32) {
         let cell = &mut self.cells.all[number as usize];
         cell.changed = false;
         if cell.classes.is_empty() {

@@ -32,7 +32,7 @@ pub(super) struct Cell {
     pub(super) resources: Vec<u32>,
     /// Classes with members, in the order in which they became busy.
     pub(super) classes: Vec<u32>,
-    /// Whether classes or capacities have changed since it was settled.
+    /// Whether classes or capacities have changed since its speeds were updated.
     pub(super) changed: bool,
     /// When its first activity is done; [`Time::MAX`] where none is.
     pub(super) due: Time,
@@ -51,7 +51,7 @@ pub(super) struct Cells {
     pub(super) changed: Vec<u32>,
     /// When the first activity of each cell is done.
     pub(super) schedule: Schedule,
-    /// Speeds of the cell that is being settled.
+    /// Speeds of the cell that is being updated.
     pub(super) speeds: Vec<f64>,
     /// Its tight resources, and the classes that use them.
     pub(super) tight: Vec<u32>,
@@ -59,8 +59,8 @@ pub(super) struct Cells {
 }
 
 impl Cells {
-    /// Whether nothing has changed since cells were settled.
-    pub(super) fn settled(&self) -> bool {
+    /// Whether nothing has changed since the speeds of cells were updated.
+    pub(super) fn is_current(&self) -> bool {
         self.changed.is_empty()
     }
 

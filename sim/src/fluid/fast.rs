@@ -1,6 +1,6 @@
 //! Implements the incremental system: an event costs as much as the component that it changes.
 //!
-//! Starts and ends only record which classes they touched; `settle` (in `settle.rs`) updates the shares when their
+//! Starts and ends only record which classes they touched; `update_speeds` (in `update_speeds.rs`) updates the shares when their
 //! result is needed, so any number of events at one instant is solved once.
 
 use lockstep_topology::{InputError, Time};
@@ -52,7 +52,7 @@ impl Fluid for System {
 
     fn set_capacity(&mut self, resource: ResourceId, capacity: f64) -> Result<(), InputError> {
         check_capacity(capacity)?;
-        self.settle();
+        self.update_speeds();
         self.upcoming = None;
         let Resource { capacity: shared, nominal, tapped, .. } = &mut self.resources[resource.0 as usize];
         (*nominal, *shared) = (capacity, left(capacity, *tapped));
@@ -214,7 +214,7 @@ impl Fluid for System {
     }
 
     fn speed(&mut self, class: ClassId) -> f64 {
-        self.settle();
+        self.update_speeds();
         self.classes.paces[class.0 as usize].speed
     }
 
@@ -231,7 +231,7 @@ impl Fluid for System {
     }
 
     fn load(&mut self, resource: ResourceId) -> f64 {
-        self.settle();
+        self.update_speeds();
         if self.resources[resource.0 as usize].cell != NONE {
             return self.load_in_cell(resource.0);
         }

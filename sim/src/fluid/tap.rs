@@ -130,7 +130,7 @@ impl System {
         resources[number as usize].users.iter().all(|user| classes.paces[user.group as usize].keeps_due(*now))
     }
 
-    /// The capacity of a resource has changed: its users settle anew, with the present bounds.
+    /// The capacity of a resource has changed: updates the speeds of its users, with the present bounds.
     pub(super) fn rebound(&mut self, resource: u32) {
         // Changes from here on are recorded for the next settling.
         self.instant += 1;

@@ -29,7 +29,7 @@ pub(super) fn how(role: &RolePlan, task: u32) -> Option<Apart> {
     let mut slots = role.compute.iter().chain(&role.exchange);
     let apart = slots.all(sorted) && next_waits && role.exchange.iter().all(|slot| over(slot.task));
     let needs = &role.tasks[task as usize].needs;
-    let computed = |need: &Need| need.is_of_this_iteration() && role.tasks[need.task].meets.is_none();
+    let computed = |need: &Need| need.is_of_this_iteration() && role.tasks[need.task].groups.is_none();
     let at_once = role.exchange.len() == 1 && !needs.is_empty() && needs.iter().all(computed);
     apart.then_some(if at_once || role.tasks.len() == 1 { Apart::AtOnce } else { Apart::Sometime })
 }
@@ -84,7 +84,10 @@ mod tests {
     fn apart(job: Job) -> (usize, usize) {
         let program = job.program().expect("a program");
         let plan = Plan::new(&program, program.ranks()).expect("a plan");
-        (plan.meetings.iter().filter(|meeting| meeting.apart.is_some()).count(), plan.meetings.len())
+        (
+            plan.group_exchanges.iter().filter(|group_exchange| group_exchange.apart.is_some()).count(),
+            plan.group_exchanges.len(),
+        )
     }
 
     #[test]

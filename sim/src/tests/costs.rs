@@ -27,6 +27,7 @@ pub(super) fn profile(program: &Program, chain: usize) -> Profile {
         cold: Some(Interval::exact(1.5e-10)),
         sum: Interval { value: 2e-10, low: 1.9e-10, high: 2.2e-10 },
         slowdown: 1.5,
+        repeated: Vec::new(),
     };
     let point = |elements| Point { elements, seconds: Interval::exact(1e-3), slowdown: 1.8 };
     Profile {

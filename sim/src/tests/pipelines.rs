@@ -184,7 +184,7 @@ fn passes(world: &World, costs: &dyn Costs, algorithm: &str, elements: u64, chun
     let group = Group::flat(world.placement.ranks());
     let schedule = Schedule::new(&Collective::AllReduce, &algorithm.parse()?, &group, elements, chunk)?;
     let window = schedule.window();
-    let plan = Plan::meeting("allreduce".into(), &Algorithm::ring(), schedule, window);
+    let plan = Plan::of_collective("allreduce".into(), &Algorithm::ring(), schedule, window);
     let platform = world.platform(costs, NetworkModel::MaxMin);
     let resources = Resources::new(&platform, System::new(), Orbits::all());
     let jobs = vec![0; plan.ranks() as usize];

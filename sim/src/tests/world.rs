@@ -96,6 +96,7 @@ impl World {
             costs,
             network,
             conditions: crate::Conditions::none(),
+            repeated_bytes: None,
         }
     }
 }

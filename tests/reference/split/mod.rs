@@ -18,7 +18,7 @@ use lockstep_exec::data::{Dataset, Sampler};
 use lockstep_exec::device::cpu::add_into;
 use lockstep_exec::init;
 use lockstep_models::{
-    Axis, Course, Gather, LayerId, Model, Optimizer, Parameter, Program, SgdStep, ShardLayer, Sharding,
+    Axis, Gather, LayerId, Model, Optimizer, Parameter, Program, RunLength, SgdStep, ShardLayer, Sharding,
 };
 use lockstep_topology::InputError;
 
@@ -44,7 +44,7 @@ pub(super) fn train(
     let (whole, samples, workers) = (&sharding.whole, program.batch_per_rank, program.pools.iter().sum::<u32>());
     let sampler = Sampler::new(data.len(), samples, program.accumulate, &program.pools, seed)?;
     let steps_per_epoch = sampler.batches_per_epoch();
-    let course = |global_batch| Course { global_batch, steps_per_epoch, steps: u64::from(steps) };
+    let run_length = |global_batch| RunLength { global_batch, steps_per_epoch, steps: u64::from(steps) };
     let global_batch = program.global_batch();
     let scale = 1.0 / global_batch as f32;
     let before = |id: LayerId| !sharding.in_passes(own_id(sharding, id));
@@ -82,7 +82,7 @@ pub(super) fn train(
             of_pass.return_gradients(boundary, pass, &mut of_worker);
             if sharding.variable_batch {
                 let batch = u64::from(sharding.pass_samples());
-                let numbers = optimizer.step(step, &course(batch));
+                let numbers = optimizer.step(step, &run_length(batch));
                 // The gradient is a mean over all samples so far. The rate has changed since the last step, for which
                 // momentum is corrected once, not since the last pass.
                 let part = (global_batch as f64 / batch as f64) as f32;
@@ -101,7 +101,7 @@ pub(super) fn train(
                 }
             }
         }
-        let numbers = optimizer.step(step, &course(global_batch));
+        let numbers = optimizer.step(step, &run_length(global_batch));
         if !sums.is_empty() {
             let sum = if sums.len() == 1 { sums.remove(0) } else { sum_of_parts(program, sharding, &sums)? };
             weights.update(whole, &back, (&numbers, 1.0), &sum);

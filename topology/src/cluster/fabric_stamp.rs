@@ -33,7 +33,7 @@ pub(super) fn stamp_fabrics(
         attached.push(ports);
     }
     for (table, ports) in tables.iter().zip(attached) {
-        let (shape, ports) = settle(table, ports, builder)?;
+        let (shape, ports) = resolve(table, ports, builder)?;
         stamp(table, shape, ports, builder)?;
     }
     Ok(())
@@ -79,7 +79,7 @@ fn ports(
 }
 
 /// The shape for this many ports, and the slot of each port in the order of the wires.
-fn settle(
+fn resolve(
     table: &FabricTable<'_>,
     ports: Vec<u32>,
     builder: &Builder,

@@ -43,7 +43,8 @@ pub(super) fn prove<I: Iterator<Item = LaneStep>>(
             continue;
         }
         for (range, values) in replay.segments() {
-            let result = contract.settle(range.clone(), Some(index), |member| values[member as usize], &expressions)?;
+            let result =
+                contract.combine(range.clone(), Some(index), |member| values[member as usize], &expressions)?;
             results.push((range.clone(), result));
             match touched.last_mut() {
                 Some((last, same)) if last.end == range.start && *same == index => last.end = range.end,
@@ -59,7 +60,7 @@ pub(super) fn prove<I: Iterator<Item = LaneStep>>(
     let mut untouched = |gap: Range<u64>| {
         contract.parts(gap).try_for_each(|part| {
             let initial = |member| contract.initial(member, part.start);
-            results.push((part.clone(), contract.settle(part.clone(), None, initial, &expressions)?));
+            results.push((part.clone(), contract.combine(part.clone(), None, initial, &expressions)?));
             Ok(())
         })
     };

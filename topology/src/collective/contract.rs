@@ -94,7 +94,7 @@ impl Contract {
     }
 
     /// The result in `range` (inside one shard), from each member's final value; or why there is none.
-    pub(super) fn settle(
+    pub(super) fn combine(
         &self,
         range: Range<u64>,
         lane: Option<u32>,

@@ -32,7 +32,7 @@ impl<L: Library> Answer<L> {
     /// The device is out of memory or lost, or the library refuses the call or does not have it.
     pub(super) fn done(self) -> Result<(), DeviceError> {
         match self.code {
-            Some(code) => L::judge(code, self.call),
+            Some(code) => L::check(code, self.call),
             None => Err(missing(self.call)),
         }
     }

@@ -1,7 +1,7 @@
 //! Sums among GPUs by NCCL, with one communicator for each group of ranks.
 //!
 //! No call blocks: communicators are non-blocking, so an operation may continue after its call returns, and
-//! [`Communicator::settled`] reports when it is over. A waiting caller can check the clock and give up. cudarc's safe
+//! [`Communicator::is_ready`] reports when it is over. A waiting caller can check the clock and give up. cudarc's safe
 //! communicators block inside calls.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
@@ -54,7 +54,7 @@ impl Communicator {
         Ok(GroupId(id.internal.map(|byte| byte as u8)))
     }
 
-    /// Starts to join a group as number `member` of `members`; settled when all have joined.
+    /// Starts to join a group as number `member` of `members`; ready when all have joined.
     ///
     /// # Errors
     /// NCCL refuses: its message, and for two ranks on one GPU the cure.
@@ -75,7 +75,7 @@ impl Communicator {
     ///
     /// # Errors
     /// A failure since, here or on another member's GPU.
-    pub fn settled(&self) -> Result<bool, DeviceError> {
+    pub fn is_ready(&self) -> Result<bool, DeviceError> {
         let mut code = ncclResult_t::ncclSuccess;
         self.context.within(|| {
             // SAFETY: the communicator is alive, and the status outlives the call.
@@ -86,7 +86,7 @@ impl Communicator {
     }
 
     /// Sums `elements` fp32 numbers at `address` over the members, in stream order; each member gets the sum in place.
-    /// The sum is enqueued on the stream once the communicator is settled.
+    /// The sum is enqueued on the stream once the communicator is ready.
     ///
     /// # Errors
     /// NCCL refuses, or the device is lost.
@@ -105,7 +105,7 @@ impl Communicator {
         })
     }
 
-    /// Starts to leave the group; settled when all members have done so.
+    /// Starts to leave the group; ready when all members have done so.
     ///
     /// # Errors
     /// NCCL errors.

@@ -46,11 +46,11 @@ pub(super) trait Library {
     ///
     /// # Errors
     /// It is not success.
-    fn judge(code: u32, call: &str) -> Result<(), DeviceError>;
+    fn check(code: u32, call: &str) -> Result<(), DeviceError>;
 }
 
 impl Library for Cudnn {
-    fn judge(code: u32, call: &str) -> Result<(), DeviceError> {
+    fn check(code: u32, call: &str) -> Result<(), DeviceError> {
         if code == Cudnn::CUDNN_STATUS_SUCCESS as u32 {
             return Ok(());
         }
@@ -66,7 +66,7 @@ impl Library for Cudnn {
 }
 
 impl Library for Cublas {
-    fn judge(code: u32, call: &str) -> Result<(), DeviceError> {
+    fn check(code: u32, call: &str) -> Result<(), DeviceError> {
         if code == Cublas::CUBLAS_STATUS_SUCCESS as u32 {
             return Ok(());
         }

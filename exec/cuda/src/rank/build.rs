@@ -7,12 +7,12 @@ use lockstep_exec::device::{Blueprint, DeviceError};
 use lockstep_models::Buffer;
 
 use super::chains::form;
-use super::due::Due;
 use super::groups::Groups;
 use super::held::Held;
 use super::in_flight::InFlight;
 use super::lanes::{Lane, Lanes};
 use super::needs::Needs;
+use super::outstanding::Outstanding;
 use super::samples::Samples;
 use super::{GpuPort, Gpus, Masks, Rank};
 use crate::Activation;
@@ -28,7 +28,7 @@ impl<A: Activation> Rank<A> {
         let mut lanes = Lanes::new(context)?;
         let executor = |lane| Executor::new(lanes.stream(lane), &gpu.modules, Limits::default());
         let mut computing = executor(Lane::Compute)?;
-        let needs = Needs::settled::<A>((gpus, rank), &of, &mut computing)?;
+        let needs = Needs::fitted::<A>((gpus, rank), &of, &mut computing)?;
         computing.take(needs.workspace)?;
         let averages = of.program.averages();
         let beside = if averages { Some(executor(Lane::Average)?) } else { None };
@@ -72,7 +72,7 @@ impl<A: Activation> Rank<A> {
             averages,
             gathered: Vec::new(),
             pending: None,
-            due: Due::new(context, &lanes)?,
+            outstanding: Outstanding::new(context, &lanes)?,
             leaving: Vec::new(),
             left: 0,
             spare: Vec::new(),

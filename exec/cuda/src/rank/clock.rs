@@ -1,6 +1,6 @@
 //! Implements a rank's marks and iterations on its GPU's clock.
 
-use lockstep_exec::device::{Clock, DeviceError, Mark, Settled};
+use lockstep_exec::device::{Clock, DeviceError, IterationResults, Mark};
 
 use super::Rank;
 use super::lanes::Lane;
@@ -11,7 +11,7 @@ use crate::driver::{DeviceMemory, Fill};
 const BALLAST: u64 = 64 << 20;
 
 impl<A: Activation> Clock for Rank<A> {
-    fn defers(&self) -> bool {
+    fn is_asynchronous(&self) -> bool {
         true
     }
 
@@ -34,16 +34,16 @@ impl<A: Activation> Clock for Rank<A> {
     fn mark(&mut self) -> Result<Mark, DeviceError> {
         // The deferred launch belongs to the next chain, marked or not: times are those of a step without marks.
         self.give_gathered()?;
-        self.due.mark(&mut self.lanes)
+        self.outstanding.mark(&mut self.lanes)
     }
 
-    fn seal(&mut self) -> Result<(), DeviceError> {
+    fn end_iteration(&mut self) -> Result<(), DeviceError> {
         self.flush()?;
-        self.due.seal(&mut self.lanes)
+        self.outstanding.end_iteration(&mut self.lanes)
     }
 
-    fn settled(&mut self) -> Result<Option<Settled>, DeviceError> {
+    fn finished_iteration(&mut self) -> Result<Option<IterationResults>, DeviceError> {
         self.gpu.context.bind()?;
-        self.due.settled()
+        self.outstanding.finished_iteration()
     }
 }

@@ -56,7 +56,7 @@ impl<A: Activation> Compute for Rank<A> {
                 if is_last {
                     self.flush()?;
                     if let Work::Loss(loss, _) = &self.in_flight[self.at].chains[pass.chain].work {
-                        self.due.bring(loss, &mut self.lanes)?;
+                        self.outstanding.bring(loss, &mut self.lanes)?;
                     }
                 }
             }
@@ -122,7 +122,7 @@ impl<A: Activation> Compute for Rank<A> {
         Ok(())
     }
 
-    fn judge(&mut self, chain: usize, logits: &Place, samples: usize) -> Result<Loss, DeviceError> {
+    fn evaluate(&mut self, chain: usize, logits: &Place, samples: usize) -> Result<Loss, DeviceError> {
         self.gather();
         let logits = self.view(logits, ViewMut::new(0, 0))?.view();
         let labels = self.samples.labels();

@@ -30,7 +30,7 @@ impl Devices for Gpus {
     }
 
     /// GPU memory is checked when its ranks are made.
-    fn check_room(&self, _: &Program, _: &[u32], _: usize) -> Result<(), InputError> {
+    fn check_memory(&self, _: &Program, _: &[u32], _: usize) -> Result<(), InputError> {
         Ok(())
     }
 

@@ -81,7 +81,7 @@ impl Groups {
 
     pub(super) fn is_ready(&mut self, number: usize, lanes: &mut Lanes) -> Result<bool, DeviceError> {
         let group = self.of(number)?;
-        if !group.communicator.settled()? {
+        if !group.communicator.is_ready()? {
             return Ok(false);
         }
         if group.step == Step::Give {

@@ -65,7 +65,7 @@ impl Needs {
     /// The needs of a rank with all its samples.
     ///
     /// # Errors
-    /// As [`Needs::settled`], except for too little memory.
+    /// As [`Needs::fitted`], except for too little memory.
     pub(super) fn whole(gpus: &Gpus, of: &Blueprint<'_>, executor: &mut Executor) -> Result<Needs, DeviceError> {
         match Scalar::of(gpus.precision) {
             Scalar::F32 => Needs::of::<f32>(of, gpus, Share::all(of), Some(executor)),
@@ -83,7 +83,7 @@ impl Needs {
     ///
     /// # Errors
     /// Too little memory; a library has no algorithm for a pass.
-    pub(super) fn settled<A: Activation>(
+    pub(super) fn fitted<A: Activation>(
         (gpus, rank): (&Gpus, u32),
         of: &Blueprint<'_>,
         executor: &mut Executor,

@@ -17,7 +17,7 @@ impl<A: Activation> Staging for Rank<A> {
         self.held_mut(buffer).host()
     }
 
-    fn bring_out(&mut self, buffer: Buffer, range: Range<usize>) -> Result<Option<Arrival>, DeviceError> {
+    fn copy_to_host(&mut self, buffer: Buffer, range: Range<usize>) -> Result<Option<Arrival>, DeviceError> {
         self.flush()?;
         self.lanes.order(Lane::Out, &[Lane::Compute, Lane::Average, Lane::In])?;
         let event = self.event()?;
@@ -28,7 +28,7 @@ impl<A: Activation> Staging for Rank<A> {
         self.leave_behind(event).map(Some)
     }
 
-    fn expose(&mut self) -> Result<Option<Arrival>, DeviceError> {
+    fn fence(&mut self) -> Result<Option<Arrival>, DeviceError> {
         self.flush()?;
         self.lanes.order(Lane::Out, &[Lane::Compute, Lane::Average, Lane::In])?;
         let event = self.event()?;
@@ -61,7 +61,7 @@ impl<A: Activation> Staging for Rank<A> {
         Ok(true)
     }
 
-    fn bring_in(&mut self, buffer: Buffer, range: Range<usize>) -> Result<(), DeviceError> {
+    fn copy_to_device(&mut self, buffer: Buffer, range: Range<usize>) -> Result<(), DeviceError> {
         self.gpu.context.bind()?;
         let (device, host, bytes) = self.held_mut(buffer).both(&range)?;
         let stream = self.lanes.give(Lane::In);

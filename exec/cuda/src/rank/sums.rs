@@ -44,7 +44,7 @@ impl Group {
     }
 
     /// Waits until all members have reached barrier number `number`.
-    fn meet(&self, number: u32) -> Result<(), Cause> {
+    fn barrier(&self, number: u32) -> Result<(), Cause> {
         self.met.fetch_add(1, Ordering::SeqCst);
         self.wait(|| Ok(self.met.load(Ordering::SeqCst) >= number * self.members))
     }
@@ -95,17 +95,17 @@ impl Gpus {
         let memory = DeviceMemory::new(context, "what is added up", bytes, Fill::Zeros)?;
         let (stream, summed) = (Stream::new(context, Priority::High)?, Event::new(context, false)?);
         let communicator = Communicator::begin(context, &group.id, number, group.members)?;
-        group.wait(|| communicator.settled())?;
-        let (mut all, mut meetings) = (Vec::new(), 0);
+        group.wait(|| communicator.is_ready())?;
+        let (mut all, mut barriers) = (Vec::new(), 0);
         for elements in elements {
             let mut own = Vec::new();
             for repetition in 0..=repetitions {
-                meetings += 1;
-                group.meet(meetings)?;
+                barriers += 1;
+                group.barrier(barriers)?;
                 let begun = Instant::now();
                 // SAFETY: there are that many elements, with no other user.
                 unsafe { communicator.sum(&stream, memory.address(), *elements) }?;
-                group.wait(|| communicator.settled())?;
+                group.wait(|| communicator.is_ready())?;
                 summed.record(&stream)?;
                 group.wait(|| summed.finished())?;
                 if repetition > 0 {
@@ -115,7 +115,7 @@ impl Gpus {
             all.push(own);
         }
         communicator.finish()?;
-        group.wait(|| communicator.settled())?;
+        group.wait(|| communicator.is_ready())?;
         communicator.close()?;
         Ok(all)
     }

@@ -48,11 +48,11 @@ pub fn list(bytes: &[u8]) -> Vec<SampleEntry> {
 }
 
 fn members(bytes: &[u8], open: &mut Open, found: &mut Vec<SampleEntry>) -> Result<(), String> {
-    let told = |error: std::io::Error| error.to_string();
+    let as_text = |error: std::io::Error| error.to_string();
     let mut after = 0;
     let mut archive = Archive::new(Cursor::new(bytes));
-    for member in archive.entries_with_seek().map_err(told)? {
-        let mut member = member.map_err(told)?;
+    for member in archive.entries_with_seek().map_err(as_text)? {
+        let mut member = member.map_err(as_text)?;
         after = member
             .raw_file_position()
             .checked_add(member.size())

@@ -1,11 +1,11 @@
 //! Times single messages between two ranks, of this process or of two: latency α, overhead o, and per byte β (copied,
-//! and copied into memory that no cache holds) and γ (summed).
+//! and copied into memory that no cache holds) and γ (summed), also of buffers that are used again and again.
 
 use std::time::Instant;
 
 use lockstep_exec::Pins;
 use lockstep_exec::transport::{Combine, Region, RegionMut, Tag, Transport, TransportError, control, memory};
-use lockstep_models::profile::{Interval, TransportEntry};
+use lockstep_models::profile::{Interval, RepeatedEntry, TransportEntry};
 use lockstep_report::failure::Failure;
 use lockstep_topology::Rank;
 
@@ -22,6 +22,10 @@ const ELSEWHERE: usize = 8 << 20;
 const COLD: usize = 4 * LARGE;
 /// Receive buffers that such messages use in turn: 64 MiB in all, more than most last-level caches.
 const PLACES: usize = 8;
+/// Elements of buffers that are used again and again, 16 KiB to 32 MiB, and how often each is timed.
+const REPEATED: [(usize, usize); 5] = [(1 << 12, 100), (1 << 15, 100), (1 << 18, 50), (1 << 21, 20), (1 << 23, 10)];
+/// The first messages with such a buffer bring it into caches; only the others count.
+const WARMING: usize = 2;
 /// Messages of one element in a burst, for measuring the overhead of one.
 const BURST: usize = 64;
 /// Kinds of the control messages of pairs in two processes: a common start, and the receiver's measurements.
@@ -37,6 +41,8 @@ struct Side {
     /// On the sender cold data, on the receiver the receive buffers in turn; empty until then.
     cold: Vec<f32>,
     place: usize,
+    /// The buffer that is used again and again, and scratch for it; empty until then.
+    repeated: [Vec<f32>; 2],
     elsewhere: Elsewhere,
 }
 
@@ -44,7 +50,7 @@ impl Side {
     fn new() -> Side {
         let elsewhere = Elsewhere::new(ELSEWHERE);
         let (data, [sums, scratch]) = (vec![1.0; LARGE], [0, 1].map(|_| vec![0.0; LARGE]));
-        Side { data, sums, scratch, cold: Vec::new(), place: 0, elsewhere }
+        Side { data, sums, scratch, cold: Vec::new(), place: 0, repeated: Default::default(), elsewhere }
     }
 }
 
@@ -65,6 +71,8 @@ struct Times {
     cold: Vec<f64>,
     sum: Vec<f64>,
     both: Vec<f64>,
+    /// By size of [`REPEATED`]: copies, then sums.
+    repeated: Vec<[Vec<f64>; 2]>,
 }
 
 /// Measures the transport between threads of this process.
@@ -114,15 +122,24 @@ pub(super) fn between_processes(launch: &mut Launch, repetitions: usize) -> Resu
         let times = pair.times(side, repetitions)?;
         if own != 0 {
             let sent = [&times.overhead, &times.copy, &times.cold, &times.sum, &times.both];
-            let values = sent.into_iter().flatten().map(|seconds| *seconds as f32).collect();
+            let sent = sent.into_iter().chain(times.repeated.iter().flatten());
+            let values = sent.flatten().map(|seconds| *seconds as f32).collect();
             control::send_elements(pair.end, Rank(0), MEASURED, values)?;
             return Ok(None);
         }
-        let values = control::receive_elements(pair.end, Rank(other), MEASURED, 5 * repetitions)?;
-        let mut lists = values.chunks(repetitions).map(|list| list.iter().map(|value| f64::from(*value)).collect());
-        let mut next = || lists.next().unwrap_or_default();
-        let receiver =
-            Times { overhead: next(), copy: next(), cold: next(), sum: next(), both: next(), ..Times::default() };
+        let count = 5 * repetitions + REPEATED.iter().map(|(_, repetitions)| 2 * repetitions).sum::<usize>();
+        let values = control::receive_elements(pair.end, Rank(other), MEASURED, count)?;
+        let mut values = values.into_iter().map(f64::from);
+        let mut list = |repetitions| values.by_ref().take(repetitions).collect();
+        let receiver = Times {
+            overhead: list(repetitions),
+            copy: list(repetitions),
+            cold: list(repetitions),
+            sum: list(repetitions),
+            both: list(repetitions),
+            repeated: REPEATED.map(|(_, repetitions)| [list(repetitions), list(repetitions)]).into(),
+            ..Times::default()
+        };
         Ok(Some(entry(&times, &receiver)))
     });
     let measured = measured.map_err(|error| Failure::Run(error.to_string()))?;
@@ -138,7 +155,14 @@ fn entry(first: &Times, receiver: &Times) -> TransportEntry {
     let (copy, cold, sum) = (bytes(&receiver.copy), Some(cold), bytes(&receiver.sum));
     let both = interval(first.both.iter().chain(&receiver.both).map(per_byte).collect());
     let latency = interval(first.round_trip.iter().map(|t| (t / 2.0 - overhead.value).max(0.0)).collect());
-    TransportEntry { latency, wake: None, overhead, copy, cold, sum, slowdown: (both.value / sum.value).max(1.0) }
+    let repeated = REPEATED.iter().zip(&receiver.repeated).map(|((elements, _), [copies, sums])| {
+        let bytes = 4 * *elements as u64;
+        let each = |seconds: &f64| (seconds - overhead.value).max(0.0) / bytes as f64;
+        let [copy, sum] = [copies, sums].map(|times| interval(times.iter().map(each).collect()));
+        RepeatedEntry { bytes, copy, sum }
+    });
+    let (repeated, slowdown) = (repeated.collect(), (both.value / sum.value).max(1.0));
+    TransportEntry { latency, wake: None, overhead, copy, cold, sum, slowdown, repeated }
 }
 
 impl Pair<'_> {
@@ -152,6 +176,10 @@ impl Pair<'_> {
             times.cold.push(self.cold(side)?);
             times.sum.push(self.large(side, Combine::Sum, false)?);
             times.both.push(self.large(side, Combine::Sum, true)?);
+        }
+        for (elements, repetitions) in REPEATED {
+            let mut times_of = |combine| self.repeated(side, elements, combine, repetitions);
+            times.repeated.push([times_of(Combine::Copy)?, times_of(Combine::Sum)?]);
         }
         Ok(times)
     }
@@ -270,6 +298,40 @@ impl Pair<'_> {
         sent.map_or(Ok(()), |id| self.sent(id))?;
         self.begin()?;
         Ok(seconds)
+    }
+
+    /// Times messages with a buffer of `elements` that nothing evicts from caches in between.
+    fn repeated(
+        &mut self,
+        side: &mut Side,
+        elements: usize,
+        combine: Combine,
+        repetitions: usize,
+    ) -> Result<Vec<f64>, TransportError> {
+        let sends = self.sends();
+        let [data, scratch] = &mut side.repeated;
+        data.resize(data.len().max(elements), 1.0);
+        scratch.resize(data.len(), 0.0);
+        let mut all = Vec::with_capacity(repetitions);
+        for number in 0..WARMING + repetitions {
+            let mut sent = None;
+            if sends {
+                // A member of a collective has just written what it sends.
+                data[..elements].iter_mut().for_each(|value| *value = -*value);
+                sent = Some(self.post(&data[..elements], 5)?);
+            }
+            self.begin()?;
+            let start = Instant::now();
+            if !sends {
+                self.receive(&mut data[..elements], scratch, 5, combine)?;
+            }
+            if number >= WARMING {
+                all.push(start.elapsed().as_secs_f64());
+            }
+            sent.map_or(Ok(()), |id| self.sent(id))?;
+            self.begin()?;
+        }
+        Ok(all)
     }
 
     /// Times one larger message, which its sender has just written, into memory that no cache holds.

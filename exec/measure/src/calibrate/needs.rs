@@ -90,7 +90,7 @@ pub fn missing(programs: Vec<(Program, Arc<Dataset>)>, profile: Option<&Profile>
 ///
 /// # Errors
 /// The first batch that does not fit, with the estimate and the memory left.
-pub fn check_room(subjects: &[Subject], cores: usize) -> Result<(), InputError> {
+pub fn check_memory(subjects: &[Subject], cores: usize) -> Result<(), InputError> {
     for Subject { program, role, .. } in subjects {
         let workspace = workspace_bytes(program, &Threads::one()) as u128;
         let each = u128::from(Memory::of_role(program, *role, 1)?.total_unplanned()) + workspace;

@@ -102,6 +102,12 @@ pub fn rows(profile: &Profile) -> Vec<CalibrationRow> {
         for (what, figure, scale) in figures.into_iter().chain(cold).chain(wake) {
             rows.push(CalibrationRow::of(format!("message ({name}): {what}"), None, figure, scale, transport.slowdown));
         }
+        for entry in &transport.repeated {
+            for (what, figure) in [("copy", entry.copy), ("sum", entry.sum)] {
+                let what = format!("message ({name}): {what} of a repeated buffer, per MiB");
+                rows.push(CalibrationRow::of(what, Some(entry.bytes / 4), figure, mib, transport.slowdown));
+            }
+        }
     }
     rows
 }

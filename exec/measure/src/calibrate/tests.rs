@@ -17,6 +17,7 @@ pub(super) fn empty() -> Profile {
         cold: None,
         sum: exact(2e-10),
         slowdown: 1.0,
+        repeated: Vec::new(),
     };
     let Host { name, cpu, cores, date } = Host::find();
     Profile {

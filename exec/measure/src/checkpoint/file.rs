@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use lockstep_exec::replica::Evaluation;
 use lockstep_exec::{Log, Position, State};
-use lockstep_models::{Claim, Judge, Model};
+use lockstep_models::{AccuracyMonitor, Claim, Model};
 use lockstep_topology::{InputError, Time};
 use safetensors::tensor::{SafeTensors, TensorView};
 use safetensors::{Dtype, serialize};
@@ -111,7 +111,8 @@ impl Checkpoint {
     /// # Errors
     /// A header longer than the format allows.
     pub fn to_bytes(&self, model: &Model) -> Result<Vec<u8>, String> {
-        let State { position, weights, statistics: of_workers, velocity, average, references, judge } = &self.state;
+        let State { position, weights, statistics: of_workers, velocity, average, references, accuracy_monitor } =
+            &self.state;
         let trained = average.as_ref().map_or(&weights[0], |(average, _)| average);
         let parameters: Vec<_> = model.layers().iter().flat_map(|node| &node.parameters).collect();
         let mut tensors = Vec::new();
@@ -146,8 +147,8 @@ impl Checkpoint {
             workers: of_workers.len(),
             previous: previous.is_some(),
             references: references.len(),
-            judge_before: judge.before().map(f64::to_bits),
-            judge_recent: judge.recent().iter().copied().map(f64::to_bits).collect(),
+            judge_before: accuracy_monitor.before().map(f64::to_bits),
+            judge_recent: accuracy_monitor.recent().iter().copied().map(f64::to_bits).collect(),
             evaluations: self.log.evaluations.iter().map(evaluation).collect(),
             restarts: self.log.restarts.clone(),
             identity: self.identity.clone(),
@@ -253,7 +254,7 @@ impl Checkpoint {
             velocity,
             average,
             references: references?,
-            judge: Judge::default().recalling(
+            accuracy_monitor: AccuracyMonitor::default().resuming(
                 header.judge_before.map(f64::from_bits),
                 header.judge_recent.iter().copied().map(f64::from_bits).collect(),
             ),

@@ -49,7 +49,7 @@ pub struct Folder {
     every: Every,
     _lock: Lock,
     last: Mutex<Instant>,
-    /// Whether checkpoints of later steps in the folder belong to a course that has been abandoned.
+    /// Whether checkpoints of later steps in the folder belong to a run_length that has been abandoned.
     goes_back: bool,
 }
 
@@ -144,14 +144,14 @@ pub fn latest(path: &Path, mut passed: impl FnMut(&InputError)) -> Result<(Check
     let wrong = |message: String| InputError::flag("resume", path.display().to_string(), message);
     let cure = &format!("name the folder that {} named, or a file in it", ErrorPlace::Flag("checkpoint"));
     if !path.is_dir() {
-        let bytes = read_bytes(path).map_err(|error| wrong(error.told(cure)))?;
+        let bytes = read_bytes(path).map_err(|error| wrong(error.with_cure(cure)))?;
         return Ok((Checkpoint::from_bytes(&path.display().to_string(), &bytes)?, path.to_owned()));
     }
     let all = list(path).map_err(|error| wrong(format!("cannot be read: {error}; {cure}")))?;
     let mut last = None;
     for (_, path) in all.into_iter().rev() {
         let shown = path.display().to_string();
-        let read = read_bytes(&path).map_err(|error| InputError::new(&*shown, "", error.told("")));
+        let read = read_bytes(&path).map_err(|error| InputError::new(&*shown, "", error.with_cure("")));
         match read.and_then(|bytes| Checkpoint::from_bytes(&shown, &bytes)) {
             Ok(checkpoint) => return Ok((checkpoint, path)),
             // Earlier checkpoints would be of the newer program too.

@@ -13,16 +13,16 @@ fn row(global_batch: u64, images_per_s: f64) -> PredictedRow {
     PredictedRow { setting, images_per_s, cluster: "here".into(), ..PredictedRow::default() }
 }
 
-fn told(table: &str, rows: &[(u64, f64)]) -> (Vec<PredictedRow>, Vec<String>) {
+fn annotated(table: &str, rows: &[(u64, f64)]) -> (Vec<PredictedRow>, Vec<String>) {
     let mut rows: Vec<PredictedRow> = rows.iter().map(|(batch, rate)| row(*batch, *rate)).collect();
-    let notes = table::parse("t.toml", table).unwrap().tell(&mut rows);
+    let notes = table::parse("t.toml", table).unwrap().annotate(&mut rows);
     (rows, notes)
 }
 
 #[test]
 fn epochs_times_what_an_epoch_takes() {
     // 4,000 samples at 100 a second; at a batch of 32, halfway between on a scale of logarithms, √(4 · 8) epochs.
-    let (rows, notes) = told(TABLE, &[(16, 100.0), (32, 150.0), (64, 180.0), (128, 200.0), (8, 50.0)]);
+    let (rows, notes) = annotated(TABLE, &[(16, 100.0), (32, 150.0), (64, 180.0), (128, 200.0), (8, 50.0)]);
     let times: Vec<Option<f64>> = rows.iter().map(|row| row.time_to_target_s).collect();
     assert_eq!((times[0], times[2], times[3], times[4]), (Some(40.0), Some(8000.0 / 180.0), None, None));
     assert!((times[1].unwrap() - 1000.0 * 32f64.sqrt() / 150.0).abs() < 1e-9, "{times:?}");
@@ -47,13 +47,13 @@ fn epochs_times_what_an_epoch_takes() {
 fn runs_that_differ_make_an_interval() {
     // 3, 4, 5 epochs: mean 4, deviation 1; t(0.975, 2) = 4.3027 times 1/√3 is 2.4842 epochs.
     let table = TABLE.replace("epochs = 4", "epochs = [3, 5, 4]");
-    let (rows, _) = told(&table, &[(16, 100.0)]);
+    let (rows, _) = annotated(&table, &[(16, 100.0)]);
     let interval = (rows[0].time_to_target_low_s.unwrap(), rows[0].time_to_target_high_s.unwrap());
     assert!((interval.0 - 15.158).abs() < 1e-2 && (interval.1 - 64.842).abs() < 1e-2, "{interval:?}");
 
     // An error bar of the prediction widens it: 62.1 % and 30 % combine to 68.97 %.
     let mut rows = [PredictedRow { error_bar_pct: Some(30.0), ..row(16, 100.0) }];
-    table::parse("t.toml", &table).unwrap().tell(&mut rows);
+    table::parse("t.toml", &table).unwrap().annotate(&mut rows);
     assert!((rows[0].time_to_target_high_s.unwrap() - 67.589).abs() < 1e-2, "{rows:?}");
 }
 
@@ -61,15 +61,15 @@ fn runs_that_differ_make_an_interval() {
 fn points_hold_for_what_they_name() {
     let of_learners =
         TABLE.replace("epochs = 4 }", "epochs = 4, learners = 2 }, { global_batch = 16, epochs = 2, learners = 1 }");
-    assert_eq!(told(&of_learners, &[(16, 100.0)]).0[0].time_to_target_s, Some(20.0));
+    assert_eq!(annotated(&of_learners, &[(16, 100.0)]).0[0].time_to_target_s, Some(20.0));
     let of_sma = TABLE.replace("epochs = 4", "epochs = 4, strategy = \"sma\"");
-    assert_eq!(told(&of_sma, &[(16, 100.0)]).0[0].time_to_target_s, None);
+    assert_eq!(annotated(&of_sma, &[(16, 100.0)]).0[0].time_to_target_s, None);
     let (rows, notes) =
-        told(&TABLE.replace("epochs = 8", "epochs = 8, missed = 2"), &[(16, 100.0), (32, 1.0), (64, 1.0)]);
+        annotated(&TABLE.replace("epochs = 8", "epochs = 8, missed = 2"), &[(16, 100.0), (32, 1.0), (64, 1.0)]);
     let known: Vec<bool> = rows.iter().map(|row| row.time_to_target_s.is_some()).collect();
     assert_eq!(known, [true, false, false], "a mean of those that got there would be too good");
     assert!(notes.iter().any(|note| note.contains("at 64 2 of 3 runs did not get there")), "{notes:?}");
-    let (_, notes) = told(&TABLE.replace("lenet", "mlp"), &[(16, 1.0)]);
+    let (_, notes) = annotated(&TABLE.replace("lenet", "mlp"), &[(16, 1.0)]);
     assert!(notes[1].contains("of lenet nothing is known there"), "{notes:?}");
 }
 

@@ -59,18 +59,18 @@ fn alone(rank: &mut Rank<'_>, steps: u32) -> Result<Steps, ExecError> {
     rank.hand_over()?;
     for step in 0..WARM_UP + steps {
         rank.hand_over()?;
-        let settled = rank.settle()?;
+        let results = rank.wait_for_iteration()?;
         if step >= WARM_UP {
-            if let (Some(before), Some(end)) = (before, settled.end) {
+            if let (Some(before), Some(end)) = (before, results.end) {
                 found.steps.push(end.saturating_duration_since(before).as_secs_f64());
             }
-            if let [before, after, ..] = settled.times[..] {
+            if let [before, after, ..] = results.times[..] {
                 found.loads.push(after.saturating_duration_since(before).as_secs_f64());
             }
         }
-        before = settled.end;
+        before = results.end;
     }
-    rank.settle()?;
+    rank.wait_for_iteration()?;
     Ok(found)
 }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use lockstep_exec::ExecError;
 use lockstep_exec::data::Dataset;
-use lockstep_exec::device::{DeviceError, Devices, Settled};
+use lockstep_exec::device::{DeviceError, Devices, IterationResults};
 use lockstep_exec::replica::Replica;
 use lockstep_models::{Elementwise, Op, Optimizer, Program};
 
@@ -64,8 +64,8 @@ impl Rank<'_> {
         for task in 0..self.tasks.len() {
             self.run(task)?;
         }
-        self.replica.seal()?;
-        Ok(self.replica.settle().map(drop)?)
+        self.replica.end_iteration()?;
+        Ok(self.replica.wait_for_iteration().map(drop)?)
     }
 
     /// Submits a step, with a mark before its load and one after.
@@ -80,12 +80,12 @@ impl Rank<'_> {
                 self.replica.mark()?;
             }
         }
-        Ok(self.replica.seal()?)
+        Ok(self.replica.end_iteration()?)
     }
 
     /// Waits for the oldest submitted step.
-    pub(super) fn settle(&mut self) -> Result<Settled, DeviceError> {
-        self.replica.settle()
+    pub(super) fn wait_for_iteration(&mut self) -> Result<IterationResults, DeviceError> {
+        self.replica.wait_for_iteration()
     }
 
     /// Times each task, `steps` times.
@@ -112,9 +112,9 @@ impl Rank<'_> {
                 self.replica.alone(&update, self.data, &self.indices)?;
                 self.replica.mark()?;
             }
-            self.replica.seal()?;
+            self.replica.end_iteration()?;
             handing = begun.elapsed().as_secs_f64().min(handing);
-            let passed = self.replica.settle()?.times;
+            let passed = self.replica.wait_for_iteration()?.times;
             let seconds = |from: usize| match (passed.get(from), passed.get(from + 1)) {
                 (Some(from), Some(to)) => to.saturating_duration_since(*from).as_secs_f64(),
                 _ => 0.0,

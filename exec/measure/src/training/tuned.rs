@@ -59,14 +59,14 @@ impl Training<'_> {
                     (state.position.epoch * per_epoch + of_epoch) as u32
                 }
             });
-            let count = if tuner.settled() { left } else { SEGMENT.min(left) };
+            let count = if tuner.converged() { left } else { SEGMENT.min(left) };
             let last = count == left;
             // The state is also what a run that has already ended would have left.
             let held_out = self.held_out.filter(|_| last);
             let part = Part { steps: count.max(1), first: losses.len() as u64, start: state.as_ref() };
             let Some(mut measured) = (Training { held_out, ..tuned }).segment(launch, part)? else { return Ok(None) };
             losses.append(&mut measured.run.losses);
-            if !tuner.settled() {
+            if !tuner.converged() {
                 let here =
                     tuned.configuration.job.global_batch() as f64 / measured.run.timeline.step_time_s() / devices;
                 let seen = match log.map(|log| log.get(tuner.trials().len())) {

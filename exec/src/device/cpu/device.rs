@@ -153,7 +153,7 @@ impl Compute for Cpu {
         Ok(())
     }
 
-    fn judge(&mut self, chain: usize, logits: &Place, samples: usize) -> Result<Loss, DeviceError> {
+    fn evaluate(&mut self, chain: usize, logits: &Place, samples: usize) -> Result<Loss, DeviceError> {
         let Work::Loss(loss, _) = &mut self.at_hand.chains[chain].work else { return Ok(Loss::default()) };
         let logits = self.at_hand.tensors.tensor(logits);
         let each = logits.len() / self.at_hand.labels.len();

@@ -37,7 +37,7 @@ pub(super) fn lay(program: &Program, role: &Role, chains: &mut [Chain]) {
         };
         Demand { inputs: chain.inputs.clone(), output: chain.output, fit }
     };
-    settle(&mut found, &chains.iter().map(demand).collect::<Vec<_>>());
+    unify(&mut found, &chains.iter().map(demand).collect::<Vec<_>>());
     for Chain { work, inputs, output, .. } in chains {
         if let (Work::Kernel(kernel), Some(input)) = (work, inputs.first()) {
             kernel.head.lay(found[input.index()], found[output.index()]);
@@ -46,7 +46,7 @@ pub(super) fn lay(program: &Program, role: &Role, chains: &mut [Chain]) {
 }
 
 /// Spreads planes to wherever a chain requires them, until all requirements hold.
-fn settle(found: &mut [Layout], chains: &[Demand]) {
+fn unify(found: &mut [Layout], chains: &[Demand]) {
     loop {
         let before = found.to_vec();
         for Demand { inputs, output, fit } in chains {
@@ -97,7 +97,7 @@ mod tests {
         ] {
             let mut found = vec![s; 7];
             found[0] = p;
-            settle(&mut found, &chains(branch_fit, behind));
+            unify(&mut found, &chains(branch_fit, behind));
             assert_eq!(found, expected, "{branch_fit:?}, {behind:?}");
         }
     }

@@ -7,7 +7,8 @@ use lockstep_models::{Layer, Pool2d, PoolKind, Shape};
 
 use super::elementwise::merge;
 use super::layout::{Fit, Layout, for_side_by_side, side_by_side};
-use super::tail::{Tail, max_forward};
+use super::maxima::max_forward;
+use super::tail::Tail;
 use super::threads::{Disjoint, Threads};
 use super::window::Window;
 use super::{Forward, Gradients, Head, Wanted, only};

@@ -3,6 +3,7 @@
 //!
 //! The unfused layers run the same code on whole planes, so a chain gives the bits of its layers run one by one.
 
+use super::maxima::max_forward;
 use super::window::Window;
 use crate::simd::put;
 
@@ -60,57 +61,4 @@ impl Tail {
 #[inline(always)]
 pub(crate) fn before_relu(d_y: &[f32], y: &[f32]) -> impl Iterator<Item = f32> {
     d_y.iter().zip(y).map(|(d_y, y)| if *y <= 0.0 { 0.0 } else { *d_y })
-}
-
-/// The largest `value(x)` under each window and its place in the plane, the first of equals; padding is never selected.
-#[inline(always)]
-pub(crate) fn max_forward(
-    window: &Window,
-    plane: &[f32],
-    value: impl Fn(f32) -> f32 + Copy,
-    output: &mut [f32],
-    best: &mut [u32],
-) {
-    let width = window.input.1;
-    let rows = output.chunks_exact_mut(window.output.1).zip(best.chunks_exact_mut(window.output.1)).enumerate();
-    let halves = window.kernel == (2, 2)
-        && window.stride == (2, 2)
-        && window.padding == (0, 0)
-        && 2 * window.output.0 <= window.input.0
-        && 2 * window.output.1 <= window.input.1;
-    if halves {
-        for (y, (output, best)) in rows {
-            let upper = plane[2 * y * width..][..width].chunks_exact(2);
-            let lower = plane[(2 * y + 1) * width..][..width].chunks_exact(2);
-            let mut place = (2 * y * width) as u32;
-            for (((out, best), upper), lower) in output.iter_mut().zip(best).zip(upper).zip(lower) {
-                let (mut at, mut largest) = (place, value(upper[0]));
-                for (x, shift) in [(upper[1], 1), (lower[0], width as u32), (lower[1], width as u32 + 1)] {
-                    let larger = value(x) > largest;
-                    largest = if larger { value(x) } else { largest };
-                    at = if larger { place + shift } else { at };
-                }
-                (*out, *best) = (largest, at);
-                place += 2;
-            }
-        }
-        return;
-    }
-    for (y, (output, best)) in rows {
-        for (x, (out, best)) in output.iter_mut().zip(best).enumerate() {
-            let (mut at, mut largest, mut empty) = (0, f32::NEG_INFINITY, true);
-            for row in (0..window.kernel.0).filter_map(|tap| window.input_row(y, tap)) {
-                for tap in 0..window.kernel.1 {
-                    let column = (x * window.stride.1 + tap).wrapping_sub(window.padding.1);
-                    if column < width {
-                        let candidate = value(plane[row * width + column]);
-                        if empty || candidate > largest {
-                            (at, largest, empty) = (row * width + column, candidate, false);
-                        }
-                    }
-                }
-            }
-            (*out, *best) = (largest, at as u32);
-        }
-    }
 }

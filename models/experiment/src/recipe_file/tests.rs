@@ -1,6 +1,6 @@
 //! Tests the papers' rates at listed epochs, and what is refused in a file of recipes.
 
-use lockstep_models::{Course, MomentumForm};
+use lockstep_models::{MomentumForm, RunLength};
 
 use super::*;
 
@@ -8,8 +8,9 @@ use super::*;
 fn rate(name: &str, global_batch: u64, epoch: f64) -> f64 {
     let recipe = Recipe::load(name).unwrap();
     let steps_per_epoch = 1_281_167 / global_batch;
-    let course = Course { global_batch, steps_per_epoch, steps: u64::from(recipe.epochs.unwrap()) * steps_per_epoch };
-    recipe.optimizer.rate((epoch * steps_per_epoch as f64).ceil() as u64, &course)
+    let run_length =
+        RunLength { global_batch, steps_per_epoch, steps: u64::from(recipe.epochs.unwrap()) * steps_per_epoch };
+    recipe.optimizer.rate((epoch * steps_per_epoch as f64).ceil() as u64, &run_length)
 }
 
 #[test]

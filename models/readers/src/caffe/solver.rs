@@ -98,8 +98,8 @@ impl Solver {
     /// An unreadable file, and whatever [`Solver::parse`] refuses.
     pub fn load(path: &str) -> Result<Solver, InputError> {
         let cure = "name a solver.prototxt";
-        let told = |error: lockstep_topology::Unreadable| InputError::flag("solver", path, error.told(cure));
-        let (mut solver, place) = parse(path, &read_text(Path::new(path), DESCRIPTION).map_err(told)?)?;
+        let refused = |error: lockstep_topology::Unreadable| InputError::flag("solver", path, error.with_cure(cure));
+        let (mut solver, place) = parse(path, &read_text(Path::new(path), DESCRIPTION).map_err(refused)?)?;
         let folder = Path::new(path).parent().unwrap_or(Path::new(""));
         let own_name = Path::new(&solver.net).file_name().unwrap_or_default();
         let places = [Path::new(&solver.net).to_owned(), folder.join(&solver.net), folder.join(own_name)];
@@ -109,7 +109,7 @@ impl Solver {
             return Err(InputError::new(place, solver.net, message));
         };
         let text = read_text(Path::new(&found), NET)
-            .map_err(|error| InputError::new(place, &found, error.told("name a net")))?;
+            .map_err(|error| InputError::new(place, &found, error.with_cure("name a net")))?;
         solver.batch = batch_size(&Source { file: &found, text: &text }.read()?)?;
         if solver.batch.is_some() {
             solver.notes.push(format!("the net's data layer: samples come from {}", ErrorPlace::Flag("data")));

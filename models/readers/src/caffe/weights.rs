@@ -83,13 +83,13 @@ pub(crate) fn read(file: &str, bytes: &[u8], model: &Model) -> Result<(InitialVa
         return Err(InputError::new(file, "", message));
     }
     taken.dedup();
-    let mut told = format!("weights of {file}: {} layers", taken.len());
+    let mut summary = format!("weights of {file}: {} layers", taken.len());
     for (what, names) in [("only in the model, which begin as it says", anew), ("only in the file", strange)] {
         if !names.is_empty() {
-            told += &format!("; {what}: {}", listed(&names));
+            summary += &format!("; {what}: {}", listed(&names));
         }
     }
-    Ok((values, told))
+    Ok((values, summary))
 }
 
 /// Whether a file may have values for a layer.

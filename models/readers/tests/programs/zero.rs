@@ -214,8 +214,11 @@ fn what_keeps_gradients_until_the_end_is_refused() {
             change(&mut job);
             job.program().unwrap_err().to_string()
         };
-        let told = refused(|job| job.bucket = Bucket::Tensor);
-        assert!(told.contains("bucket") && told.contains("take layer or a size, or --strategy zero-1"), "{told}");
+        let message = refused(|job| job.bucket = Bucket::Tensor);
+        assert!(
+            message.contains("bucket") && message.contains("take layer or a size, or --strategy zero-1"),
+            "{message}"
+        );
     }
     for (strategy, mesh, cure) in [
         (
@@ -230,16 +233,16 @@ fn what_keeps_gradients_until_the_end_is_refused() {
         ("megatron", "device=2,tensor=2", "megatron:zero-1 have parts along device"),
     ] {
         let mesh = Some(mesh.parse().unwrap());
-        let told = Job { mesh, ..job(strategy, load_model("lenet").unwrap(), 4) }.program().unwrap_err().to_string();
-        assert!(told.contains("mesh") && told.contains(cure), "{told}");
+        let message = Job { mesh, ..job(strategy, load_model("lenet").unwrap(), 4) }.program().unwrap_err().to_string();
+        assert!(message.contains("mesh") && message.contains(cure), "{message}");
     }
     for (written, cure) in [
         ("megatron:zero-2", "megatron has no setting \"zero-2\"; there is: zero-1"),
         ("model-parallel:zero=1", "model-parallel has no setting \"zero=1\"; there is: zero-1"),
         ("hybrid:b:zero-1", "only :variable-batch"),
     ] {
-        let told = written.parse::<lockstep_models::Strategy>().unwrap_err();
-        assert!(told.contains(cure), "{told}");
+        let message = written.parse::<lockstep_models::Strategy>().unwrap_err();
+        assert!(message.contains(cure), "{message}");
     }
     // What stage 1 refuses: dedicated servers do not scatter.
     for (strategy, mesh) in
@@ -258,8 +261,8 @@ fn what_keeps_gradients_until_the_end_is_refused() {
     {
         assert_eq!(written.parse::<lockstep_models::Strategy>().unwrap().to_string(), written);
     }
-    let told = "zero-3:prefetch=-1".parse::<lockstep_models::Strategy>().unwrap_err();
-    assert!(told.contains("must be a number of buckets"), "{told}");
+    let message = "zero-3:prefetch=-1".parse::<lockstep_models::Strategy>().unwrap_err();
+    assert!(message.contains("must be a number of buckets"), "{message}");
     assert!("zero-3:reshard".parse::<lockstep_models::Strategy>().unwrap_err().contains("prefetch=N, no-reshard"));
     // One rank has nothing to scatter.
     let alone = |strategy: &str| Job { accumulate: 2, ..job(strategy, load_model("lenet").unwrap(), 1) }.program();
@@ -323,8 +326,8 @@ fn replicas_add_up_the_parts_that_ranks_share() {
         assert_eq!(of_groups.len(), 5);
         // Parts of another size than those that the reduce-scatter leaves.
         program.roles[0].tasks[id].op = Op::Exchange(Exchange { padded: !pad, ..sum });
-        let told = program.check().unwrap_err().to_string();
-        assert!(told.contains("makes its parts"), "{told}");
+        let message = program.check().unwrap_err().to_string();
+        assert!(message.contains("makes its parts"), "{message}");
     }
 }
 

@@ -103,9 +103,9 @@ pub(super) fn band(
     let (foot, room) = ((top + bottom) / 2.0, WIDTH - MARGIN - right);
     text(out, COLLECTIVE, Anchor::Start, (right, foot - 2.0), room, change.by.unwrap_or("slice"));
     text(out, PLAIN, Anchor::Start, (right, foot + 12.0), room, &format!("along {}", change.axes));
-    let told = told(columns, change);
-    let first = if told.len() > 1 { -2.0 } else { 4.0 };
-    for (number, line) in told.iter().enumerate() {
+    let lines = lines(columns, change);
+    let first = if lines.len() > 1 { -2.0 } else { 4.0 };
+    for (number, line) in lines.iter().enumerate() {
         text(out, SMALL, Anchor::Start, (MARGIN, foot + first + 13.0 * number as f64), LEFT, line);
     }
     bottom
@@ -136,7 +136,7 @@ fn join(strokes: &mut Strokes, (columns, grid): (&Columns<'_>, &Grid), (members,
 }
 
 /// How many groups there are, and how often a step contains the change.
-fn told(columns: &Columns<'_>, change: Change) -> Vec<String> {
+fn lines(columns: &Columns<'_>, change: Change) -> Vec<String> {
     let who = if change.by.is_some() { groups(columns, change.axes) } else { "nothing is sent".to_owned() };
     let often = (change.times > 1).then(|| format!("{} times a step", change.times));
     [who].into_iter().chain(often).collect()

@@ -31,8 +31,9 @@ impl System {
             let message = format!("there are no such curves: there are {names}, or name a .toml file");
             return Err(InputError::new("SYSTEM", name, message));
         }
-        let text = read_text(Path::new(name), DESCRIPTION)
-            .map_err(|error| InputError::new("SYSTEM", name, error.told("name one of lockstep's, or a .toml file")))?;
+        let text = read_text(Path::new(name), DESCRIPTION).map_err(|error| {
+            InputError::new("SYSTEM", name, error.with_cure("name one of lockstep's, or a .toml file"))
+        })?;
         System::parse(name, &text)
     }
 

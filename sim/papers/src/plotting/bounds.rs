@@ -5,7 +5,7 @@ use lockstep_report::PlotRow;
 use lockstep_report::svg::tick;
 
 /// The caption of a plot, and what bounds its predicted points.
-pub fn told(plot: &Plot, points: &[PlotRow]) -> String {
+pub fn bounds_line(plot: &Plot, points: &[PlotRow]) -> String {
     let mut lines: Vec<(&str, String)> = Vec::new();
     for line in &plot.lines {
         let own = |row: &&PlotRow| row.figure == plot.name && row.line == line.name && row.source == "predicted";

@@ -65,9 +65,9 @@ fn lines_are_predictions_of_the_papers_machine() {
     let rates = of("g", "ring", "predicted");
     assert!(rates.len() == 2 && rates[0] < rates[1], "latency bounds small buffers: {rates:?}");
     assert!(
-        told(&paper.plots[1], &found).starts_with("c Predicted bound: waiting: latency"),
+        bounds_line(&paper.plots[1], &found).starts_with("c Predicted bound: waiting: latency"),
         "{}",
-        told(&paper.plots[1], &found)
+        bounds_line(&paper.plots[1], &found)
     );
     let drawn = svg(&paper.plots[0], &found);
     assert_eq!((drawn.matches("<circle").count(), drawn.matches("class=\"p").count()), (4, 2));

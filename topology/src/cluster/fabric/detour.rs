@@ -23,7 +23,7 @@ impl Tree {
         choice: &Choice,
         whole: &dyn Fn(Crossing) -> bool,
     ) -> Option<Vec<Crossing>> {
-        let top = self.meeting(from, to)?;
+        let top = self.common_level(from, to)?;
         self.rise(1, top, (from, to), 0, choice, whole)
     }
 

@@ -73,13 +73,13 @@ impl Tree {
     }
 
     /// The level of the lowest switch above both slots; `None` where they are in different trees.
-    pub(in super::super) fn meeting(&self, from: u64, to: u64) -> Option<usize> {
+    pub(in super::super) fn common_level(&self, from: u64, to: u64) -> Option<usize> {
         (1..=self.down.len()).find(|level| from / self.below(*level) == to / self.below(*level))
     }
 
     /// The wires between switches from one slot to another, in order.
     pub(in super::super) fn way(&self, from: u64, to: u64, choice: &Choice) -> Option<Vec<Crossing>> {
-        let top = self.meeting(from, to)?;
+        let top = self.common_level(from, to)?;
         let mut b = 0;
         let mut ways = Vec::with_capacity(2 * top);
         for level in 1..top {

@@ -1,6 +1,6 @@
 //! Tests solvers: the meaning of each field, rates against Caffe's own rule, and what is refused.
 
-use lockstep_models::Course;
+use lockstep_models::RunLength;
 
 use super::*;
 
@@ -97,9 +97,9 @@ fn rates_are_caffes() {
         );
         let text = if steps.is_empty() || policy == "sigmoid" { text } else { text.replace("power: 0 ", "") };
         let solver = Solver::parse("s", &text).unwrap();
-        let course = Course { global_batch: 64, steps_per_epoch: 9, steps: 60 };
+        let run_length = RunLength { global_batch: 64, steps_per_epoch: 9, steps: 60 };
         for (step, wanted) in (0..).zip(caffes_rates(policy, gamma, power, &steps, 60)) {
-            let got = solver.optimizer.rate(step, &course);
+            let got = solver.optimizer.rate(step, &run_length);
             assert!((got - wanted).abs() < 1e-12, "{policy} at {step}: {got}, not {wanted}");
         }
         // The displayed decay reads back as itself.

@@ -129,7 +129,7 @@ fn whole(form: Form) -> Vec<u8> {
 fn every_layer_gets_its_own_blobs_in_every_form_of_the_file() {
     let model = model();
     for form in [Form::Shape, Form::FourSizes, Form::Doubles, Form::Unpacked] {
-        let (values, told) =
+        let (values, summary) =
             read("w.caffemodel", &whole(form), &model).unwrap_or_else(|error| panic!("{form:?}: {error}"));
         let of = |name: &str| values.parameters.get(name).unwrap_or_else(|| panic!("{name}")).clone();
         assert_eq!(of("c_1.weight"), ramp(54, 1.0));
@@ -138,7 +138,7 @@ fn every_layer_gets_its_own_blobs_in_every_form_of_the_file() {
         assert_eq!((of("d.weight"), of("d.bias")), (ramp(60, 3.0), ramp(5, 7.0)));
         // Sums over four batches.
         assert_eq!(values.statistics["n"], [0.5, 1.0, 2.0, 0.25, 0.75, 1.25]);
-        assert_eq!(told, "weights of w.caffemodel: 3 layers");
+        assert_eq!(summary, "weights of w.caffemodel: 3 layers");
         let mut parameters = vec![f32::NAN; model.parameter_elements() as usize];
         let mut statistics = vec![f32::NAN; model.statistics_elements() as usize];
         values.put(&model, &mut parameters, &mut statistics);
@@ -155,9 +155,12 @@ fn the_first_form_is_read_by_name_too() {
         first("fc8", &[blob(&[1000, 12], &ramp(12_000, 0.0), form)]),
     ]
     .concat();
-    let (values, told) = read("w", &file, &model()).unwrap();
+    let (values, summary) = read("w", &file, &model()).unwrap();
     assert_eq!(values.parameters["c_1.weight"], ramp(54, 1.0));
-    assert_eq!(told, "weights of w: 1 layers; only in the model, which begin as it says: n, d; only in the file: fc8");
+    assert_eq!(
+        summary,
+        "weights of w: 1 layers; only in the model, which begin as it says: n, d; only in the file: fc8"
+    );
 }
 
 #[test]

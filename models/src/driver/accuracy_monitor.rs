@@ -7,9 +7,9 @@
 
 /// What a run does after an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judgement {
+pub enum RunControl {
     /// The consequence of an accuracy.
-    GoOn,
+    Continue,
     /// Learners begin again at the average model.
     Restart,
     /// The target is reached.
@@ -34,7 +34,7 @@ impl Default for Target {
 
 /// Collects the accuracies of a run in their order.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Judge {
+pub struct AccuracyMonitor {
     target: Target,
     /// The accuracy at the last change of the rate.
     before: Option<f64>,
@@ -42,16 +42,16 @@ pub struct Judge {
     recent: Vec<f64>,
 }
 
-impl Judge {
+impl AccuracyMonitor {
     /// Ends the run at `target`.
-    pub fn new(target: Target) -> Judge {
-        Judge { target, before: None, recent: Vec::new() }
+    pub fn new(target: Target) -> AccuracyMonitor {
+        AccuracyMonitor { target, before: None, recent: Vec::new() }
     }
 
     /// The same, where `before` was the accuracy at the last change of the rate, and `recent` those after the
     /// last epochs.
-    pub fn recalling(self, before: Option<f64>, recent: Vec<f64>) -> Judge {
-        Judge { before, recent, ..self }
+    pub fn resuming(self, before: Option<f64>, recent: Vec<f64>) -> AccuracyMonitor {
+        AccuracyMonitor { before, recent, ..self }
     }
 
     /// The accuracy at the last change of the rate.
@@ -65,14 +65,14 @@ impl Judge {
     }
 
     /// The same, with another target.
-    pub fn aiming(&self, target: Target) -> Judge {
-        let mut judge = Judge { target, ..self.clone() };
-        judge.forget();
-        judge
+    pub fn with_target(&self, target: Target) -> AccuracyMonitor {
+        let mut monitor = AccuracyMonitor { target, ..self.clone() };
+        monitor.forget();
+        monitor
     }
 
     /// Whether the median accuracy of the last epochs is the target's or higher.
-    pub fn is_content(&self) -> bool {
+    pub fn is_reached(&self) -> bool {
         let mut sorted = self.recent.clone();
         sorted.sort_by(f64::total_cmp);
         let count = sorted.len();
@@ -83,20 +83,20 @@ impl Judge {
 
     /// Decides after an evaluation: `accuracy` is that after an epoch where `epoch_ends`, and that of the moment before
     /// the rate falls where `rate_falls`; the first time there is nothing that it could have improved on.
-    pub fn judge(&mut self, accuracy: f64, epoch_ends: bool, rate_falls: bool) -> Judgement {
+    pub fn decide(&mut self, accuracy: f64, epoch_ends: bool, rate_falls: bool) -> RunControl {
         if epoch_ends && self.target.accuracy.is_some() {
             self.recent.push(accuracy);
             self.forget();
-            if self.is_content() {
-                return Judgement::Stop;
+            if self.is_reached() {
+                return RunControl::Stop;
             }
         }
         if !rate_falls {
-            return Judgement::GoOn;
+            return RunControl::Continue;
         }
         match self.before.replace(accuracy) {
-            Some(before) if accuracy <= before => Judgement::Restart,
-            _ => Judgement::GoOn,
+            Some(before) if accuracy <= before => RunControl::Restart,
+            _ => RunControl::Continue,
         }
     }
 
@@ -117,39 +117,39 @@ mod tests {
 
     #[test]
     fn restarts_only_without_improvement_since_the_last_rate_step() {
-        let mut judge = Judge::new(at(0.9, 1));
+        let mut monitor = AccuracyMonitor::new(at(0.9, 1));
         let seen = [
-            (0.5, false, Judgement::GoOn),
-            (0.6, true, Judgement::GoOn), // nothing to compare with
-            (0.4, false, Judgement::GoOn),
-            (0.7, true, Judgement::GoOn),
-            (0.8, false, Judgement::GoOn), // between rate steps nothing counts
-            (0.7, true, Judgement::Restart),
-            (0.65, true, Judgement::Restart),
-            (0.7, true, Judgement::GoOn),
-            (0.9, true, Judgement::Stop),
+            (0.5, false, RunControl::Continue),
+            (0.6, true, RunControl::Continue), // nothing to compare with
+            (0.4, false, RunControl::Continue),
+            (0.7, true, RunControl::Continue),
+            (0.8, false, RunControl::Continue), // between rate steps nothing counts
+            (0.7, true, RunControl::Restart),
+            (0.65, true, RunControl::Restart),
+            (0.7, true, RunControl::Continue),
+            (0.9, true, RunControl::Stop),
         ];
         for (accuracy, rate_falls, expected) in seen {
-            assert_eq!(judge.judge(accuracy, true, rate_falls), expected, "{accuracy}");
+            assert_eq!(monitor.decide(accuracy, true, rate_falls), expected, "{accuracy}");
         }
-        assert_eq!(Judge::default().judge(1.0, true, false), Judgement::GoOn);
+        assert_eq!(AccuracyMonitor::default().decide(1.0, true, false), RunControl::Continue);
         // Between the ends of epochs it is not looked for the target.
-        assert_eq!(Judge::new(at(0.9, 1)).judge(1.0, false, true), Judgement::GoOn);
+        assert_eq!(AccuracyMonitor::new(at(0.9, 1)).decide(1.0, false, true), RunControl::Continue);
     }
 
     /// Of 0.5, 0.9, 0.4 and 0.8 the last three have the median 0.8, the three before 0.5.
     #[test]
     fn the_target_is_the_median_of_the_last_epochs() {
-        let mut judge = Judge::new(at(0.8, 3));
-        let seen = [0.5, 0.9, 0.4, 0.8].map(|accuracy| judge.judge(accuracy, true, false));
-        assert_eq!(seen, [Judgement::GoOn, Judgement::GoOn, Judgement::GoOn, Judgement::Stop]);
-        assert_eq!(judge.recent(), [0.9, 0.4, 0.8]);
+        let mut monitor = AccuracyMonitor::new(at(0.8, 3));
+        let seen = [0.5, 0.9, 0.4, 0.8].map(|accuracy| monitor.decide(accuracy, true, false));
+        assert_eq!(seen, [RunControl::Continue, RunControl::Continue, RunControl::Continue, RunControl::Stop]);
+        assert_eq!(monitor.recent(), [0.9, 0.4, 0.8]);
         // Two in the middle: (0.4 + 0.8) / 2 of the last two, (0.8 + 0.7) / 2 with one more.
-        let mut two = judge.aiming(at(0.75, 2));
-        assert_eq!((two.recent(), two.is_content()), (&[0.4, 0.8][..], false));
-        assert_eq!(two.judge(0.7, true, false), Judgement::Stop);
+        let mut two = monitor.with_target(at(0.75, 2));
+        assert_eq!((two.recent(), two.is_reached()), (&[0.4, 0.8][..], false));
+        assert_eq!(two.decide(0.7, true, false), RunControl::Stop);
         // Fewer epochs than are asked for have no such median, however accurate they are.
-        let mut young = Judge::new(at(0.8, 2));
-        assert_eq!(young.judge(1.0, true, false), Judgement::GoOn);
+        let mut young = AccuracyMonitor::new(at(0.8, 2));
+        assert_eq!(young.decide(1.0, true, false), RunControl::Continue);
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn most_ranks(program: &Program, workspace: usize) -> Result<u32, Inp
 ///
 /// # Errors
 /// Reports the estimate, what is left, and what would fit.
-pub(crate) fn check_room(program: &Program, here: &[u32], workspace: Option<usize>) -> Result<(), InputError> {
+pub(crate) fn check_memory(program: &Program, here: &[u32], workspace: Option<usize>) -> Result<(), InputError> {
     // Where free memory is unknown, the system refuses allocations that do not fit.
     let Some(available) = available_memory() else { return Ok(()) };
     check_against(available, program, here.iter().copied(), workspace)
@@ -90,15 +90,15 @@ fn threads_within(most: u64, ranks: u64, each: u64) -> Result<(), InputError> {
     if needed <= most {
         return Ok(());
     }
-    let told = |key, value: u64, cure: String| {
+    let message = |key, value: u64, cure: String| {
         let message = format!(
             "{ranks} ranks in one process, {each} threads each, take {needed} threads, and this system gives {most}: {cure}"
         );
         Err(InputError::flag(key, value.to_string(), message))
     };
     match most / each {
-        0 => told("threads_per_rank", each, format!("take at most one for each core, which are {}", cores())),
-        fit => told("ranks", ranks, format!("take at most {fit} ranks, or more hosts")),
+        0 => message("threads_per_rank", each, format!("take at most one for each core, which are {}", cores())),
+        fit => message("ranks", ranks, format!("take at most {fit} ranks, or more hosts")),
     }
 }
 
@@ -109,7 +109,7 @@ fn threads_within(most: u64, ranks: u64, each: u64) -> Result<(), InputError> {
 /// Reports the estimate, what is left, how many bytes a rank could have, and the `cure`.
 pub fn check_buffers(key: &'static str, value: &str, ranks: u64, each: u128, cure: &str) -> Result<(), InputError> {
     let within = buffers_within(available_memory(), ranks, each);
-    within.map_err(|told| InputError::flag(key, value, format!("{told}: {cure}")))
+    within.map_err(|message| InputError::flag(key, value, format!("{message}: {cure}")))
 }
 
 fn buffers_within(available: Option<u64>, ranks: u64, each: u128) -> Result<(), String> {
@@ -201,8 +201,8 @@ mod tests {
     fn buffers_are_counted_without_overflow() {
         assert_eq!(buffers_within(Some(100), 4, 25), Ok(()));
         assert_eq!(buffers_within(None, 4, u128::MAX), Ok(()));
-        let told = buffers_within(Some(99), 4, 25).unwrap_err();
-        assert_eq!(told, "the buffers of 4 ranks take 100B, 25B each, and this host has 99B left, 24B for each");
+        let message = buffers_within(Some(99), 4, 25).unwrap_err();
+        assert_eq!(message, "the buffers of 4 ranks take 100B, 25B each, and this host has 99B left, 24B for each");
         assert!(buffers_within(Some(u64::MAX), u64::MAX, u128::MAX).is_err());
         let error = check_buffers("bytes", "8000TiB", 2, 1 << 60, "take less").unwrap_err().to_string();
         assert!(error.starts_with("--bytes: 8000TiB: the buffers") && error.ends_with(": take less"), "{error}");

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockstep_exec::device::{DeviceError, Loss, Mark, Settled};
+use lockstep_exec::device::{DeviceError, IterationResults, Loss, Mark};
 
 use super::lanes::{Lane, Lanes};
 use crate::driver::{Context, Event, PinnedMemory};
@@ -25,13 +25,13 @@ struct Iteration {
 }
 
 /// Outstanding results.
-pub(super) struct Due {
+pub(super) struct Outstanding {
     context: Arc<Context>,
     pinned: PinnedMemory,
     /// Losses ever requested.
-    asked: usize,
+    requested: usize,
     /// Losses reported or dropped.
-    told: usize,
+    reported: usize,
     present: Iteration,
     /// Iterations that were ended, each with its end.
     ended: VecDeque<(Iteration, Event)>,
@@ -41,17 +41,17 @@ pub(super) struct Due {
     base: (Event, Instant),
 }
 
-impl Due {
+impl Outstanding {
     /// Without results; waits until earlier work is done.
-    pub(super) fn new(context: &Arc<Context>, lanes: &Lanes) -> Result<Due, DeviceError> {
+    pub(super) fn new(context: &Arc<Context>, lanes: &Lanes) -> Result<Outstanding, DeviceError> {
         let base = Event::new(context, true)?;
         base.record(lanes.stream(Lane::Compute))?;
         base.synchronize()?;
-        Ok(Due {
+        Ok(Outstanding {
             context: Arc::clone(context),
             pinned: PinnedMemory::new(context, (LOSSES * LOSS) as u64)?,
-            asked: 0,
-            told: 0,
+            requested: 0,
+            reported: 0,
             present: Iteration::default(),
             ended: VecDeque::new(),
             spare: Vec::new(),
@@ -61,12 +61,12 @@ impl Due {
 
     /// Starts the copy of a loss to the host, after the last forward pass.
     pub(super) fn bring(&mut self, of: &CrossEntropy, lanes: &mut Lanes) -> Result<(), DeviceError> {
-        if self.asked - self.told == LOSSES {
+        if self.requested - self.reported == LOSSES {
             let reason = format!("{LOSSES} of a step are on their way, and there is room for no more: accumulate less");
             return Err(DeviceError::Refused { call: "a loss".to_owned(), reason });
         }
-        let place = self.asked % LOSSES;
-        self.asked += 1;
+        let place = self.requested % LOSSES;
+        self.requested += 1;
         self.present.losses.push(place);
         let stream = lanes.give(Lane::Compute);
         // SAFETY: there is space for both numbers, which are not read before the iteration's end has passed.
@@ -90,7 +90,7 @@ impl Due {
     }
 
     /// Ends the iteration.
-    pub(super) fn seal(&mut self, lanes: &mut Lanes) -> Result<(), DeviceError> {
+    pub(super) fn end_iteration(&mut self, lanes: &mut Lanes) -> Result<(), DeviceError> {
         let end = self.event()?;
         end.record(lanes.stream(Lane::Compute))?;
         self.ended.push_back((std::mem::take(&mut self.present), end));
@@ -98,9 +98,9 @@ impl Due {
     }
 
     /// The results of the oldest iteration that was ended, if it is done.
-    pub(super) fn settled(&mut self) -> Result<Option<Settled>, DeviceError> {
+    pub(super) fn finished_iteration(&mut self) -> Result<Option<IterationResults>, DeviceError> {
         match self.ended.front() {
-            None => return Ok(Some(Settled::default())),
+            None => return Ok(Some(IterationResults::default())),
             Some((_, end)) if !end.finished()? => return Ok(None),
             Some(_) => {}
         }
@@ -112,12 +112,12 @@ impl Due {
         let times = iteration.marks.iter().map(at).collect::<Result<_, _>>()?;
         let over = at(&end)?;
         let losses = iteration.losses.iter().map(|place| self.loss(*place)).collect();
-        self.told += iteration.losses.len();
+        self.reported += iteration.losses.len();
         self.spare.extend(iteration.marks);
         // Times are relative to the last end, since the device reports them in fp32.
         let (before, _) = std::mem::replace(&mut self.base, (end, over));
         self.spare.push(before);
-        Ok(Some(Settled { losses, times, end: Some(over) }))
+        Ok(Some(IterationResults { losses, times, end: Some(over) }))
     }
 
     fn loss(&self, place: usize) -> Loss {

@@ -1,4 +1,4 @@
-//! Settles an instant's changes: finds the resources that they touch, and which of those can now be filled.
+//! Updates the speeds after changes: finds the resources that they touch, and which of those can now be filled.
 //!
 //! A class is in the lists of its resources while it has members; the demand that its members could make at their
 //! bounds tells whether a resource can bind any class at all. What follows for the speeds is in `component.rs`.
@@ -11,26 +11,26 @@ use super::system::System;
 impl System {
     /// Updates speeds and predictions for what has changed.
     #[inline]
-    pub(super) fn settle(&mut self) {
+    pub(super) fn update_speeds(&mut self) {
         if !(self.touched.is_empty() && self.sapped.is_empty()) {
-            self.settle_changes();
+            self.update_changed();
         }
-        if !self.cells.settled() {
-            self.settle_cells();
+        if !self.cells.is_current() {
+            self.update_cells();
         }
     }
 
-    fn settle_changes(&mut self) {
+    fn update_changed(&mut self) {
         while !(self.touched.is_empty() && self.sapped.is_empty()) {
             if !self.touched.is_empty() {
-                self.settle_touched();
+                self.update_touched();
             }
             // Classes that share tapped resources tap nothing, so this ends after the second time.
             self.sap();
         }
     }
 
-    fn settle_touched(&mut self) {
+    fn update_touched(&mut self) {
         self.instant += 1;
         self.attach_touched();
         for (number, _) in &self.work.changed {
