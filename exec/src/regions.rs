@@ -75,9 +75,9 @@ impl<R: Cut> Regions<R> {
         };
         let first = parts.partition_point(|(before, region)| before + region.elements() <= range.start);
         let met = parts[first..].iter().take_while(|(before, _)| *before < range.end);
-        let met = met.filter(|(_, region)| region.elements() > 0).map(|(before, region)| {
+        let met = met.filter_map(|(before, region)| {
             let (start, end) = (range.start.max(*before), range.end.min(before + region.elements()));
-            region.range(start - before..end - before)
+            (start < end).then(|| region.range(start - before..end - before))
         });
         whole.into_iter().chain(met)
     }
