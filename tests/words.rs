@@ -22,13 +22,21 @@ const RETIRED: [(&str, &str); 12] = [
 ];
 
 /// Names in code with what replaced them.
-const RETIRED_NAMES: [(&str, &str); 6] = [
+const RETIRED_NAMES: [(&str, &str); 14] = [
     ("Bracketing", "ReductionOrder"),
     ("bracketing", "reduction_order"),
     ("Desk", "BatchClaims"),
     ("desk", "claims"),
     ("neck", "bottleneck"),
     ("landing", "receive_buffer"),
+    ("Judgement", "RunControl"),
+    ("Legacy", "RankResult"),
+    ("legacy", "rank_result"),
+    ("Settled", "IterationResults"),
+    ("Meeting", "GroupExchange"),
+    ("bring_out", "copy_to_host"),
+    ("bring_in", "copy_to_device"),
+    ("check_room", "check_memory"),
 ];
 
 /// The prose of a Rust file: its comments, each line with its number.

@@ -72,11 +72,10 @@ fn lay(plan: &Plan, cable: &Cable) -> Vec<Step> {
 /// What waits for more than 10 ms is dropped, as by a switch with small buffers.
 fn shape(plan: &Plan, end: &End, rate: Rate, verb: &str) -> Step {
     let (bits, burst) = (rate.shaped_bit_per_s(), rate.burst_bytes());
+    let (peak, least) = (rate.peak_bit_per_s(), Rate::LEAST_BURST_BYTES);
     let (namespace, interface) = (plan.namespace(end.place), &end.interface);
-    step(
-        "tc",
-        &format!("-n {namespace} qdisc {verb} dev {interface} root tbf rate {bits}bit burst {burst}b latency 10ms"),
-    )
+    let bucket = format!("tbf rate {bits}bit burst {burst}b peakrate {peak}bit minburst {least}b latency 10ms");
+    step("tc", &format!("-n {namespace} qdisc {verb} dev {interface} root {bucket}"))
 }
 
 /// Takes the cable out, or plugs it in again: at its switch, where the host loses its carrier and nothing else.

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 const FRAME: f64 = 1_514.0;
 /// Bytes of payload in it: 20 of IPv4's header, 20 of TCP's and 12 of its timestamp are none (RFC 791, 9293, 7323).
 const PAYLOAD: f64 = 1_448.0;
-/// What may go at once after a pause, in seconds of the rate: timers of a busy machine are late by up to that.
+/// What a late timer may catch up on, in seconds of the rate: timers of a busy machine are late by up to that.
 const BURST_S: f64 = 2e-3;
-/// At least this may: two of the packets that the kernel hands over as one, which [`GSO_BYTES`] limits.
-const LEAST_BURST: f64 = 32_768.0;
+/// How much faster than the rate that goes: a phase of an exchange after a pause would otherwise take no time.
+const PEAK: f64 = 1.1;
 
 /// The longest packet that the kernel hands to the shaper as one; with its default of 64 KiB a small burst halves the rate.
 pub(crate) const GSO_BYTES: u32 = 16_384;
@@ -26,6 +26,9 @@ pub struct Rate {
 }
 
 impl Rate {
+    /// What may go at once: two of the packets that the kernel hands over as one, which [`GSO_BYTES`] limits.
+    pub const LEAST_BURST_BYTES: u64 = 2 * GSO_BYTES as u64;
+
     /// That of a link, times `scale`.
     pub fn of(link: &Link, scale: f64) -> Rate {
         Rate { line_bit_per_s: link.bandwidth.bytes_per_s() * 8.0 * scale, efficiency: link.protocol.efficiency }
@@ -47,9 +50,14 @@ impl Rate {
         (self.payload_bit_per_s() * FRAME / PAYLOAD).round() as u64
     }
 
-    /// Bytes that may pass at once after a pause.
+    /// Bytes that may pass at the peak rate after a pause.
     pub fn burst_bytes(self) -> u64 {
-        (self.shaped_bit_per_s() as f64 / 8.0 * BURST_S).max(LEAST_BURST).round() as u64
+        ((self.shaped_bit_per_s() as f64 / 8.0 * BURST_S).round() as u64).max(Rate::LEAST_BURST_BYTES)
+    }
+
+    /// The rate of what catches up.
+    pub fn peak_bit_per_s(self) -> u64 {
+        (self.shaped_bit_per_s() as f64 * PEAK).round() as u64
     }
 }
 
