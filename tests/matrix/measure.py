@@ -20,6 +20,7 @@ import pathlib
 import platform
 import subprocess
 import sys
+import time
 
 import lab
 from factors import INPUTS, PLACES, STRATEGIES
@@ -36,6 +37,18 @@ DATA = {"lenet": "mnist", "mlp": "mnist", "resnet-32": "synthetic:1024+64"}
 STEPS = 20
 # A row that takes longer hangs.
 LIMIT_S = 900
+# Seconds for which figures of this machine are kept: the pace of a shared one changes within minutes.
+KEPT_S = 180
+PROFILE = WORK / "out" / "this-machine.json"
+
+
+def drop_old_profile():
+    """Removes figures that are older than KEPT_S, so that the next comparison measures them anew."""
+    begun = WORK / "out" / "begun"
+    if not PROFILE.exists() or not begun.exists() or time.time() - begun.stat().st_mtime > KEPT_S:
+        PROFILE.unlink(missing_ok=True)
+        begun.parent.mkdir(exist_ok=True)
+        begun.write_text("")
 
 
 def run(words, row, site):
@@ -107,7 +120,9 @@ def training(row, site):
         lines.append(f'ranks = {PLACES[row["place"]] - served}')
     path = WORK / f"row-{row['number']}.toml"
     path.write_text("\n".join(lines) + "\n")
-    profile = ["--profile", "out/this-machine.json"] if site else []
+    profile = ["--profile", PROFILE] if site else []
+    if not site:
+        drop_old_profile()
     [found] = run([LOCKSTEP, "compare", path, *profile, "--format", "json"], row, site)["rows"]
     return [found[key] for key in ("predicted_step_time_s", "step_time_s", "step_time_p10_s", "step_time_p90_s")]
 
@@ -129,7 +144,10 @@ def placed(rows, where):
     links = None
     for place, group in itertools.groupby(rows, where):
         if place and links is None:
-            host = lab.figures(WORK / "out" / "this-machine.json")
+            PROFILE.unlink(missing_ok=True)
+            layers = ["--model", ",".join(DATA), "--batch-per-rank", "16"]
+            subprocess.run([LOCKSTEP, "calibrate", *layers], cwd=WORK, check=True, capture_output=True)
+            host = lab.figures(PROFILE)
             links = host, lab.latency_s(LOCKSTEP, host, WORK)
             print(f"latency of a lab's links: {1e6 * links[1]:.1f} us", flush=True)
         with lab.up(LOCKSTEP, place, WORK, *links) if place else contextlib.nullcontext() as site:
@@ -156,7 +174,7 @@ def main():
     if not flags.again:
         rows = [row for row in rows if "measured_s" not in known.get(row["number"], {})]
     # Trainings between processes measure their messages; collectives between processes are predicted from these.
-    # A lab stays up for all of its rows; what it predicts with is measured beside the rows of one host.
+    # A lab stays up for all of its rows; what it predicts with is measured before the first of them.
     where = lambda row: row["place"] if row["place"].startswith("lab") else ""
     rows.sort(key=lambda row: (where(row), transport(row), row["strategy"] == "none", row["number"]))
     failed = 0
