@@ -63,6 +63,10 @@ struct Cli {
     /// limit]
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
     columns: Option<u16>,
+
+    /// Leave progress and information out: standard error has only warnings and errors
+    #[arg(short, long, global = true)]
+    quiet: bool,
 }
 
 const EXAMPLE: &str = "Example:
@@ -152,6 +156,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     if let Err(error) = lockstep_exec::Instructions::requested() {
         return finish(Err(error.into()));
+    }
+    if cli.quiet {
+        lockstep_report::progress::set_quiet();
     }
     if let Some(columns) = cli.columns {
         lockstep_report::set_width(columns.into());

@@ -199,6 +199,27 @@ fn a_full_standard_output_is_exit_code_2() {
     }
 }
 
+/// `--quiet` leaves standard error to warnings and errors, and standard output as it is.
+#[test]
+fn quiet_commands_tell_only_what_is_wrong() {
+    let folder = prepared("outputs-quiet");
+    let run = "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --steps 2 --format json";
+    let of = |words: &str| {
+        let output = lockstep(&folder, &words.split_whitespace().collect::<Vec<_>>());
+        let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("text"));
+        (stdout, stderr)
+    };
+    let weights = |stdout: &str| {
+        let answer: serde_json::Value = serde_json::from_str(stdout).expect("JSON");
+        answer["rows"][0]["weights_sha256"].as_str().expect("a digest").to_owned()
+    };
+    let (spoken, quiet) = (of(run), of(&format!("{run} --quiet")));
+    assert!(spoken.1.contains("seed 1") && quiet.1.is_empty(), "{spoken:?}\n{quiet:?}");
+    assert_eq!(weights(&spoken.0), weights(&quiet.0));
+    let (_, wrong) = of("-q models show absent");
+    assert!(wrong.contains("absent"), "{wrong}");
+}
+
 /// The published schemas are those of the printed rows.
 #[test]
 fn published_schemas_are_current() {

@@ -15,7 +15,7 @@ use lockstep_models::profile::{NoiseTrace, Profile};
 use lockstep_predict::PROFILE_PATH;
 use lockstep_report::failure::Failure;
 use lockstep_report::output::make_place;
-use lockstep_report::progress::print_line;
+use lockstep_report::progress::print_information;
 use lockstep_report::{Format, Report};
 use lockstep_sim::{Fit, fits};
 use lockstep_topology::InputError;
@@ -48,7 +48,7 @@ pub(super) struct Calibrate {
 impl Calibrate {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut quiet = Quiet::new(Cores::find());
-        let measuring = |what: &str| print_line(&format!("lockstep: measuring {what}"));
+        let measuring = |what: &str| print_information(&format!("lockstep: measuring {what}"));
         let (mut packed, mut shuffled) = (None, None);
         let (programs, command) = match &self.experiment {
             Some(path) => {

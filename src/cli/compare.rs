@@ -7,7 +7,7 @@ use lockstep_measure::devices::devices;
 use lockstep_measure::launch::Launch;
 use lockstep_report::failure::Failure;
 use lockstep_report::output::check_outputs;
-use lockstep_report::progress::print_line;
+use lockstep_report::progress::{print_information, print_line};
 use lockstep_report::trace::Trace;
 use lockstep_report::{Chart, Format, Lines, Page, Report, print, save_page};
 use lockstep_topology::InputError;
@@ -91,7 +91,7 @@ impl Compare {
         let command = format!("lockstep compare {}", self.experiment.display());
         let timed = self.trace.is_some() || self.html.is_some() || self.explain;
         let asked = Asked { profile: self.profile.as_deref(), command: &command, timed };
-        let note = |text: &str| print_line(&format!("lockstep: {text}"));
+        let note = |text: &str| print_information(&format!("lockstep: {text}"));
         let Some(comparison) = compare(&experiment, &asked, note)? else { return Ok(()) };
         if let Some(path) = &self.trace {
             let mut trace = Trace::new();

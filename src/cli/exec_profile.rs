@@ -11,7 +11,7 @@ use lockstep_measure::quiet::Quiet;
 use lockstep_models::profile::GpuEntry;
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_writable, write_atomically};
-use lockstep_report::progress::print_line;
+use lockstep_report::progress::print_information;
 use lockstep_report::{Format, Report};
 use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
@@ -80,7 +80,7 @@ impl Profile {
         let wanted =
             Wanted { models, batches, learners, device: self.device, steps: self.steps, data: self.data, command };
         let mut quiet = Quiet::new(Cores::find());
-        let found = profile(&wanted, &mut quiet, |what| print_line(&format!("lockstep: measuring {what}")))?;
+        let found = profile(&wanted, &mut quiet, |what| print_information(&format!("lockstep: measuring {what}")))?;
         write_atomically("--output", &self.output, |file| file.write_all(found.to_json().as_bytes()))?;
         let written = self.output.display();
         let mut notes = vec![

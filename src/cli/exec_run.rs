@@ -10,7 +10,7 @@ use lockstep_measure::rows::rows;
 use lockstep_measure::started::take_started;
 use lockstep_report::failure::Failure;
 use lockstep_report::output::check_outputs;
-use lockstep_report::progress::print_line;
+use lockstep_report::progress::print_information;
 use lockstep_report::trace::Trace;
 use lockstep_report::{Format, Report};
 
@@ -86,8 +86,8 @@ impl ExecRun {
                 few @ ..=MOST_LISTED => (0..few).map(seed).collect::<Vec<_>>().join(", "),
                 many => format!("{} to {}", seed(0), seed(many - 1)),
             };
-            print_line(&format!("seed {seeds}, {} configuration(s)", configurations.len()));
-            print_line(&experiment.account_of_training(&configurations));
+            print_information(&format!("seed {seeds}, {} configuration(s)", configurations.len()));
+            print_information(&experiment.account_of_training(&configurations));
         }
         let operation = launch.all(self.operation.open(&experiment, &configurations[0], &launch))?;
         let operation = Operation { timed: self.trace.is_some(), ..operation };

@@ -8,7 +8,7 @@ use lockstep_measure::launch::Launch;
 use lockstep_measure::trained::{Data, RunsFile, answer, merge, plan, share, train};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::check_writable;
-use lockstep_report::progress::{duration, print_line};
+use lockstep_report::progress::{duration, print_information};
 use lockstep_report::{Format, Report};
 
 use super::flags::{SettingFlags, positive};
@@ -59,7 +59,12 @@ impl ExecSweep {
         check_writable("--out", &path)?;
         let mut file = RunsFile::open(&path, &whole, shard)?;
         let left: Vec<_> = plan.iter().filter(|planned| !file.has(planned)).collect();
-        print_line(&format!("{} runs, of which {} are in {}", plan.len(), plan.len() - left.len(), path.display()));
+        print_information(&format!(
+            "{} runs, of which {} are in {}",
+            plan.len(),
+            plan.len() - left.len(),
+            path.display()
+        ));
         let (begun, mut data, command) = (Instant::now(), Data::default(), self.command());
         let now = left.len().min(self.most.map_or(usize::MAX, |most| most as usize));
         for (done, planned) in (1..).zip(&left[..now]) {
@@ -73,7 +78,12 @@ impl ExecSweep {
             file.add(rows)?;
             let rest = begun.elapsed().as_secs_f64() / f64::from(done) * (now - done as usize) as f64;
             let label = planned.configuration.label();
-            print_line(&format!("{}, {label}, seed {}: {summary}; {} left", planned.arm, planned.seed, duration(rest)));
+            print_information(&format!(
+                "{}, {label}, seed {}: {summary}; {} left",
+                planned.arm,
+                planned.seed,
+                duration(rest)
+            ));
         }
         let rows = file.rows();
         let done = plan.iter().filter(|planned| file.has(planned)).count();

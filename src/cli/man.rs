@@ -7,7 +7,7 @@ use clap_mangen::Man;
 
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{make_place, write_atomically};
-use lockstep_report::progress::print_line;
+use lockstep_report::progress::print_information;
 
 /// Flags of `man`.
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ impl Manual {
         command.build();
         make_place("--out", &self.out.join(Man::new(command.clone()).get_filename()))?;
         let pages = write(&command, &self.out)?;
-        print_line(&format!("lockstep: {pages} pages in {}", self.out.display()));
+        print_information(&format!("lockstep: {pages} pages in {}", self.out.display()));
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use lockstep_predict::rows::{Known, find};
 use lockstep_predict::{Predicted, Setup, Site};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::check_outputs;
-use lockstep_report::progress::{Estimate, print_line};
+use lockstep_report::progress::{Estimate, print_information};
 use lockstep_report::trace::Trace;
 use lockstep_report::{Chart, Format, Lines, Page, PredictedRow, Report, print, save_page};
 use lockstep_sim::NetworkModel;
@@ -97,7 +97,7 @@ impl Predict {
             experiment.noise.get_or_insert_default().trials = trials;
             experiment.places.insert("noise".to_owned(), ErrorPlace::Flag("trials"));
         }
-        experiment.account_of_solver().iter().for_each(|line| print_line(line));
+        experiment.account_of_solver().iter().for_each(|line| print_information(line));
         check_outputs(&[("--trace", self.trace.as_deref()), ("--html", self.html.as_deref()), self.driver.output()])?;
         let target = self.target.as_deref().map(Convergence::load).transpose()?.map(Arc::new);
         let known = Arc::new(Known::default());

@@ -9,7 +9,7 @@ use lockstep_experiment::trained::TrainedRun;
 use lockstep_experiment::{Configuration, Experiment, Length};
 use lockstep_models::{Periodic, median, quantile};
 use lockstep_report::failure::Failure;
-use lockstep_report::progress::print_line;
+use lockstep_report::progress::print_information;
 use lockstep_report::{MeasuredRow, scaling_efficiencies};
 use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
@@ -59,7 +59,7 @@ pub fn rows(
         Some(_) => None,
     };
     if let (Some((_, summary)), true) = (&initial, launch.speaks()) {
-        print_line(summary);
+        print_information(summary);
     }
     // Where threads decode samples, this is done by tasks of the program.
     let experiment = &Experiment {
