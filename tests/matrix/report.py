@@ -90,9 +90,13 @@ def page():
         "predicted / measured - 1. Calibration knows single layers and messages, none of these configurations.",
         "",
     ]
+    missing = [place for place in PLACES if all(row["place"] != place for row in rows)]
+    if missing:
+        yield from [f"Not measured yet: {', '.join(missing)}.", ""]
     yield from table("ranks", [("with cores of their own", own), ("sharing cores", shared), ("all", rows)])
-    yield f"Of {pairs} pairs that differ in the algorithm alone and by more than 5 % in time, {right} are predicted in the measured order."
-    yield ""
+    if pairs:
+        yield f"Of {pairs} pairs that differ in the algorithm alone and by more than 5 % in time, {right} are predicted in the measured order."
+        yield ""
     for factor in FACTORS:
         yield f"## By {factor}"
         yield ""

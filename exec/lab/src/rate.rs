@@ -26,7 +26,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// What may go at once: two of the packets that the kernel hands over as one, which [`GSO_BYTES`] limits.
+    /// What may go at once: two of the packets that the kernel hands over as one (16 KiB each).
     pub const LEAST_BURST_BYTES: u64 = 2 * GSO_BYTES as u64;
 
     /// That of a link, times `scale`.
