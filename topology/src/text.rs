@@ -54,7 +54,7 @@ impl Unreadable {
 /// ```
 /// use lockstep_topology::{DESCRIPTION, read_text};
 /// let missing = read_text("absent.toml".as_ref(), DESCRIPTION).unwrap_err();
-/// assert!(missing.is_missing() && missing.told("name a file").ends_with("; name a file"));
+/// assert!(missing.is_missing() && missing.with_cure("name a file").ends_with("; name a file"));
 /// ```
 pub fn read_text(path: &Path, most: Bytes) -> Result<String, Unreadable> {
     let mut bytes = Vec::new();
