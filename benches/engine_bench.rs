@@ -109,7 +109,6 @@ fn ring(cluster: &Cluster, order: &PlacementRule, network: NetworkModel) -> Resu
         costs: &Jittered,
         network,
         conditions: lockstep_sim::Conditions::none(),
-        repeated_bytes: None,
     };
     let run = CollectiveRun {
         collective: Collective::AllReduce,
@@ -145,7 +144,6 @@ fn quickstart() -> Result<u64, SimError> {
                 costs: &Roofline,
                 network,
                 conditions: lockstep_sim::Conditions::none(),
-                repeated_bytes: None,
             };
             let options = SimOptions::default();
             messages += simulate(&program, &platform, options.driver(), &options)?.traffic.total().messages;

@@ -126,7 +126,6 @@ fn main() -> Result<(), SimError> {
         costs: &Roofline,
         network,
         conditions: lockstep_sim::Conditions::none(),
-        repeated_bytes: None,
     };
     let hierarchical: Algorithm = "hierarchical:halving-doubling".parse()?;
     // No channel is shorter than one element for each leader.

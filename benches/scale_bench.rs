@@ -109,7 +109,6 @@ fn allreduce(cluster: &Cluster, algorithm: Algorithm, order: Vec<u32>) -> Result
         costs: &Free,
         network,
         conditions: lockstep_sim::Conditions::none(),
-        repeated_bytes: None,
     };
     let collective = Collective::AllReduce;
     let group = Group::flat(ranks);

@@ -68,7 +68,6 @@ fn predict(job: &Job, cluster: &Cluster, options: &SimOptions) -> Result<Predict
         costs: &Roofline,
         network,
         conditions: Conditions::none(),
-        repeated_bytes: None,
     };
     simulate(&program, &platform, options.driver(), options)
 }

@@ -3,6 +3,7 @@
 use lockstep_models::Driver;
 use lockstep_topology::{Algorithm, Collective, Group, InputError, Schedule, Time};
 
+use crate::costs::{Costs, MessageCost, WithMessages};
 use crate::engine::Engine;
 use crate::error::SimError;
 use crate::fluid::{Fluid, System};
@@ -44,9 +45,13 @@ impl CollectiveRun {
         CollectiveRun { collective, algorithm, group, elements, chunk, window, fold, padded: false, long_way: false }
     }
 
-    /// The platform where ranks do nothing but this collective, again and again on the same buffer.
-    pub(crate) fn alone_on<'a>(&self, platform: &Platform<'a>) -> Platform<'a> {
-        Platform { repeated_bytes: Some(self.elements.saturating_mul(FP32_BYTES)), ..*platform }
+    /// The costs where ranks do nothing but this collective, again and again on the same buffer.
+    pub(crate) fn repeated<'a>(&self, costs: &'a dyn Costs) -> impl Costs + use<'a> {
+        let bytes = self.elements.saturating_mul(FP32_BYTES);
+        WithMessages::new(costs, move |pair, cost| match costs.repeated(pair, bytes) {
+            Some((copy, sum)) => MessageCost { copy, sum, ..cost },
+            None => cost,
+        })
     }
 }
 
@@ -73,7 +78,8 @@ pub struct CollectiveTime {
 /// # Errors
 /// An algorithm that cannot serve the group, members without a place, devices that cannot reach each other.
 pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Result<CollectiveTime, SimError> {
-    Ok(simulate_collective_with(System::new(), run, &run.alone_on(platform))?.0)
+    let costs = run.repeated(platform.costs);
+    Ok(simulate_collective_with(System::new(), run, &Platform { costs: &costs, ..*platform })?.0)
 }
 
 /// As [`simulate_collective`], with a fluid solver of choice (empty), and the derivatives of the time if it

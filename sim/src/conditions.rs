@@ -80,7 +80,7 @@ impl Conditions {
         let reasons = [
             (!self.noise.is_empty(), "each rank has its own noise"),
             (!self.slow.is_empty(), "some ranks are slow"),
-            (!self.background.is_empty(), "other traffic groups some ranks' messages"),
+            (!self.background.is_empty(), "other traffic meets some ranks' messages"),
         ];
         reasons.into_iter().find(|(holds, _)| *holds).map(|(_, reason)| reason)
     }

@@ -6,11 +6,13 @@
 
 mod fill;
 mod generation;
+mod messages;
 mod near;
 mod roofline;
 mod table;
 
 pub use generation::kernel_error;
+pub(crate) use messages::WithMessages;
 #[cfg(test)]
 pub(crate) use near::estimated;
 pub use roofline::Roofline;

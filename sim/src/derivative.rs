@@ -58,8 +58,11 @@ pub(crate) fn differentiate_collective(
     changed: &[Platform<'_>],
 ) -> Result<(Time, Option<Dual>), SimError> {
     let run = CollectiveRun { long_way: true, ..run.clone() };
-    let here = run.alone_on(platform);
-    let changed: Vec<Platform<'_>> = changed.iter().map(|changed| run.alone_on(changed)).collect();
+    let costs = run.repeated(platform.costs);
+    let here = Platform { costs: &costs, ..*platform };
+    let costs: Vec<_> = changed.iter().map(|changed| run.repeated(changed.costs)).collect();
+    let both = changed.iter().zip(&costs);
+    let changed: Vec<Platform<'_>> = both.map(|(changed, costs)| Platform { costs, ..*changed }).collect();
     let (found, by) = simulate_collective_with(Tracked::new(&here, &changed), &run, &here)?;
     Ok((found.time, by))
 }

@@ -33,8 +33,6 @@ pub struct Platform<'a> {
     pub network: NetworkModel,
     /// The disturbances of the run.
     pub conditions: &'a Conditions,
-    /// Bytes of the one buffer of each rank that its messages use again and again, where nothing else is in its caches.
-    pub repeated_bytes: Option<u64>,
 }
 
 impl<'a> Platform<'a> {
@@ -46,7 +44,7 @@ impl<'a> Platform<'a> {
         costs: &'a dyn Costs,
     ) -> Platform<'a> {
         let (network, conditions) = (NetworkModel::MaxMin, Conditions::none());
-        Platform { cluster, placement, hosting, costs, network, conditions, repeated_bytes: None }
+        Platform { cluster, placement, hosting, costs, network, conditions }
     }
 
     /// How many ranks compute on the cores that `device` computes on.

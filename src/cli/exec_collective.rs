@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use lockstep_exec::{ASIDE, check_buffers, check_threads};
-use lockstep_measure::collective::{CollectiveRun, measure};
+use lockstep_measure::collective::{PreparedCollective, measure};
 use lockstep_measure::launch::Launch;
 use lockstep_measure::operation::STALL_LIMIT;
 use lockstep_models::quantile;
@@ -71,12 +71,12 @@ impl ExecCollective {
             let run = collective_run(flags, &group, bytes)?;
             let schedule = Schedule::new(&run.collective, &run.algorithm, &run.group, run.elements, run.chunk);
             let schedule = schedule.map_err(at_algorithm)?;
-            launch.all(check_buffers("bytes", &bytes.to_string(), here, CollectiveRun::bytes(&schedule), CURE))?;
+            launch.all(check_buffers("bytes", &bytes.to_string(), here, PreparedCollective::bytes(&schedule), CURE))?;
             meant.push((run, schedule));
         }
         let mut rows = Vec::new();
         for (run, schedule) in meant {
-            let collective = CollectiveRun::new(schedule);
+            let collective = PreparedCollective::new(schedule);
             let contributors = collective.contributors();
             let shown = if launch.speaks() { Estimate::new("measuring") } else { Estimate::silent() };
             let measured = measure(collective, self.repetitions, &mut launch, limit * ASIDE, &shown)?;

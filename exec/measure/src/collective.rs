@@ -27,7 +27,7 @@ const MOST: u64 = 200;
 
 /// A collective that is ready to run.
 #[derive(Debug, Clone)]
-pub struct CollectiveRun {
+pub struct PreparedCollective {
     schedule: Arc<Schedule>,
     window: u32,
     /// The sum of all contributions, by the element's number modulo [`PERIOD`].
@@ -74,9 +74,9 @@ struct Memory {
     scratch: Vec<f32>,
 }
 
-impl CollectiveRun {
+impl PreparedCollective {
     /// A collective with this schedule.
-    pub fn new(schedule: Schedule) -> CollectiveRun {
+    pub fn new(schedule: Schedule) -> PreparedCollective {
         let contributing = (0..schedule.members()).filter(|member| schedule.contributes(*member));
         let mut sums = [0.0; PERIOD];
         for member in contributing {
@@ -88,7 +88,7 @@ impl CollectiveRun {
                 begins.extend(row.iter().scan(0, |at, count| Some(std::mem::replace(at, *at + count))));
             }
         }
-        CollectiveRun { window: schedule.window(), schedule: Arc::new(schedule), sums, begins }
+        PreparedCollective { window: schedule.window(), schedule: Arc::new(schedule), sums, begins }
     }
 
     /// Bytes of memory per member.
@@ -193,7 +193,7 @@ fn value(member: u32, element: u64) -> f32 {
 /// # Errors
 /// A rank that fails.
 pub fn measure(
-    collective: CollectiveRun,
+    collective: PreparedCollective,
     repetitions: Option<u32>,
     launch: &mut Launch,
     patience: Duration,
@@ -229,7 +229,7 @@ impl Watch<'_> {
 }
 
 fn member(
-    collective: &CollectiveRun,
+    collective: &PreparedCollective,
     end: &mut dyn Transport,
     memory: &mut Memory,
     repetitions: Option<u32>,
@@ -310,7 +310,8 @@ mod tests {
             let algorithm: Algorithm = algorithm.parse().unwrap();
             let schedule = Schedule::new(&collective, &algorithm, &Group::flat(3), 101, 0).unwrap();
             let (mut launch, patience) = (Launch::Threads, Duration::from_secs(60));
-            let measured = measure(CollectiveRun::new(schedule), Some(3), &mut launch, patience, &Estimate::silent());
+            let measured =
+                measure(PreparedCollective::new(schedule), Some(3), &mut launch, patience, &Estimate::silent());
             let measured = measured.unwrap().unwrap();
             assert_eq!((measured.seconds.len(), measured.wrong), (3, 0), "{collective} {algorithm}");
         }
@@ -319,7 +320,7 @@ mod tests {
     #[test]
     fn a_wrong_element_is_counted() {
         let schedule = Schedule::new(&Collective::AllReduce, &Algorithm::ring(), &Group::flat(2), 8, 0).unwrap();
-        let collective = CollectiveRun::new(schedule);
+        let collective = PreparedCollective::new(schedule);
         // 0 1 2 … and 3 4 5 … add up to 3 5 7 …
         let mut output: Vec<f32> = (0..8).map(|e| 3.0 + 2.0 * e as f32).collect();
         assert_eq!(collective.wrong(1, &output), 0);

@@ -121,11 +121,7 @@ impl Cores {
         if ranks * threads <= processors {
             return apart(self.0.concat());
         }
-        // The first thread of every core, then the second one, and so on.
-        let most = self.0.iter().map(Vec::len).max().unwrap_or(0);
-        let turns: Vec<usize> =
-            (0..most).flat_map(|turn| self.0.iter().filter_map(move |core| core.get(turn).copied())).collect();
-        vec![turns; ranks]
+        vec![self.0.concat(); ranks]
     }
 }
 
@@ -161,8 +157,8 @@ mod tests {
         assert_eq!(plan(&two, 8, 2)[..2], [[0, 8], [1, 9]]);
         // Eighteen ranks on sixteen threads: nine share each socket.
         let crowded = plan(&two, 18, 1);
-        assert_eq!(crowded[..9], vec![vec![0, 1, 2, 3, 8, 9, 10, 11]; 9]);
-        assert_eq!(crowded[9..], vec![vec![4, 5, 6, 7, 12, 13, 14, 15]; 9]);
+        assert_eq!(crowded[..9], vec![vec![0, 8, 1, 9, 2, 10, 3, 11]; 9]);
+        assert_eq!(crowded[9..], vec![vec![4, 12, 5, 13, 6, 14, 7, 15]; 9]);
         // Three ranks of eight threads on sixteen: each gets a socket.
         let shared = plan(&two, 3, 8);
         assert!(shared.iter().all(|place| place.len() == 8), "{shared:?}");

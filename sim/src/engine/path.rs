@@ -152,8 +152,6 @@ pub(crate) fn path_between<F: Fluid>(
         Some(terms) => MessageCost { eager_bytes: terms.slots.0, ..MessageCost::default() },
         None => platform.costs.message(pair, receiver, route),
     };
-    let repeated = platform.repeated_bytes.and_then(|bytes| platform.costs.repeated(pair, bytes));
-    let cost = repeated.map_or(cost, |(copy, sum)| MessageCost { copy, sum, ..cost });
     let figures = [cost.latency, cost.wake, cost.overhead, cost.copy, cost.sum, cost.memory, cost.send];
     if figures.iter().any(|figure| !(*figure >= 0.0 && figure.is_finite())) {
         let value = format!("message to {}: {cost:?}", receiver.name);

@@ -88,9 +88,9 @@ impl<F: Fluid> Engine<'_, F> {
             return Ok(());
         }
         let Some(mut runs) = self.runs()? else { return Ok(()) };
-        for ring_run in &mut runs {
-            ring_run.at = 1 + ring_run.flights.iter().map(|id| self.flights.at(*id).received).max().unwrap_or(0);
-            if ring_run.at + WORTHWHILE > ring_run.ring.rounds {
+        for run in &mut runs {
+            run.at = 1 + run.flights.iter().map(|id| self.flights.at(*id).received).max().unwrap_or(0);
+            if run.at + WORTHWHILE > run.ring.rounds {
                 return Ok(());
             }
         }
@@ -137,20 +137,19 @@ impl<F: Fluid> Engine<'_, F> {
         for ((group_exchange, _), mut flights) in members {
             let Some(ring) = self.ring(group_exchange)? else { return Ok(None) };
             flights.sort_unstable();
-            if flights.len() != ring.edges.len()
-                || runs.last().is_some_and(|ring_run| ring_run.group_exchange == group_exchange)
+            if flights.len() != ring.edges.len() || runs.last().is_some_and(|run| run.group_exchange == group_exchange)
             {
                 return Ok(None);
             }
             let flights: Vec<u32> = flights.into_iter().map(|(_, id)| id).collect();
             runs.push(RingRun::new(group_exchange, ring, flights));
         }
-        let group_exchanges: Vec<u32> = runs.iter().map(|ring_run| ring_run.group_exchange).collect();
+        let group_exchanges: Vec<u32> = runs.iter().map(|run| run.group_exchange).collect();
         let together = match self.steady.together.get(&group_exchanges) {
             Some(known) => *known,
             None => {
-                let paths: Vec<u32> = runs.iter().flat_map(|ring_run| &ring_run.ring.paths).copied().collect();
-                let classes: Vec<ClassId> = runs.iter().flat_map(|ring_run| &ring_run.ring.classes).copied().collect();
+                let paths: Vec<u32> = runs.iter().flat_map(|run| &run.ring.paths).copied().collect();
+                let classes: Vec<ClassId> = runs.iter().flat_map(|run| &run.ring.classes).copied().collect();
                 let apart = !self.resources.crowded(&classes) && !self.share_ports(&paths);
                 self.steady.together.insert(group_exchanges, apart);
                 apart
@@ -204,12 +203,12 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(fits.then_some(ring))
     }
 
-    /// Sets the numbers of received messages, from the runs, at which ranks are checked.
+    /// Sets the numbers of received messages, from the runs of rings, at which ranks are checked.
     fn watch(&mut self, runs: Vec<RingRun>, decided: bool) {
         let mut left = 0;
-        for ring_run in &runs {
-            left += ring_run.flights.len();
-            ring_run.flights.iter().for_each(|id| self.flights.at_mut(*id).mark = ring_run.at);
+        for run in &runs {
+            left += run.flights.len();
+            run.flights.iter().for_each(|id| self.flights.at_mut(*id).mark = run.at);
         }
         self.steady.watch = Some(Watch { runs, left, decided });
     }
@@ -218,7 +217,7 @@ impl<F: Fluid> Engine<'_, F> {
     pub(super) fn forget_rings(&mut self) {
         let Some(watch) = self.steady.watch.take() else { return };
         debug_assert!(!watch.decided, "ranks continue by events before any of them is through");
-        watch.runs.iter().flat_map(|ring_run| &ring_run.flights).for_each(|id| self.flights.at_mut(*id).mark = 0);
+        watch.runs.iter().flat_map(|run| &run.flights).for_each(|id| self.flights.at_mut(*id).mark = 0);
     }
 
     /// The rank of a flight has received the message that is checked, which arrived, and was through its sender's port,
@@ -227,17 +226,17 @@ impl<F: Fluid> Engine<'_, F> {
         let flight = self.flights.at(id);
         let member = self.plan.group_exchanges[flight.group_exchange as usize].member(flight.rank) as usize;
         let Some(watch) = &mut self.steady.watch else { return Ok(false) };
-        let Ok(at) = watch.runs.binary_search_by_key(&flight.group_exchange, |ring_run| ring_run.group_exchange) else {
+        let Ok(at) = watch.runs.binary_search_by_key(&flight.group_exchange, |run| run.group_exchange) else {
             return Ok(false);
         };
-        let (ring_run, decided) = (&mut watch.runs[at], watch.decided);
+        let (run, decided) = (&mut watch.runs[at], watch.decided);
         if decided {
-            debug_assert_eq!(ring_run.states[member].done, self.now.0, "the recurrence is what happens");
+            debug_assert_eq!(run.states[member].done, self.now.0, "the recurrence is what happens");
         } else {
-            let path = self.paths.at(ring_run.ring.paths[member]);
+            let path = self.paths.at(run.ring.paths[member]);
             // Where sending takes no time a port is always free.
             let port = if path.terms.send > Time::ZERO { through.0 } else { 0 };
-            ring_run.states[member] = State { done: self.now.0, there: there.0, port };
+            run.states[member] = State { done: self.now.0, there: there.0, port };
         }
         watch.left -= 1;
         if watch.left == 0
@@ -250,9 +249,9 @@ impl<F: Fluid> Engine<'_, F> {
 
     /// All ranks have recorded a round: computes what follows, and lets them pause if that pays off.
     fn decide(&mut self, mut runs: Vec<RingRun>) {
-        for ring_run in &mut runs {
-            let reached = ring_run.flights.iter().map(|id| self.flights.at(*id).received).max().unwrap_or(0);
-            ring_run.advance(reached + 1);
+        for run in &mut runs {
+            let reached = run.flights.iter().map(|id| self.flights.at(*id).received).max().unwrap_or(0);
+            run.advance(reached + 1);
         }
         if self.now.0 < u64::MAX / 2 && ring_run::choose(&mut runs) {
             self.steady.factor = 1;
@@ -267,13 +266,12 @@ impl<F: Fluid> Engine<'_, F> {
     fn hand_back(&mut self, runs: Vec<RingRun>) -> Result<(), InputError> {
         #[cfg(test)]
         WORKED_OUT_TIMES.set(WORKED_OUT_TIMES.get() + 1);
-        for ring_run in runs {
-            let (ring, passed) = (&ring_run.ring, ring_run.until - ring_run.at);
-            let phases = ring.between(ring_run.at..ring_run.until);
+        for run in runs {
+            let (ring, passed) = (&run.ring, run.until - run.at);
+            let phases = ring.between(run.at..run.until);
             let phases: Vec<_> = phases.into_iter().map(|(_, phase)| phase).collect();
-            let GroupExchange { members, element_bytes, .. } =
-                &self.plan.group_exchanges[ring_run.group_exchange as usize];
-            for (member, (id, state)) in (0..).zip(ring_run.flights.iter().zip(&ring_run.then)) {
+            let GroupExchange { members, element_bytes, .. } = &self.plan.group_exchanges[run.group_exchange as usize];
+            for (member, (id, state)) in (0..).zip(run.flights.iter().zip(&run.then)) {
                 let (from, to) = hop(member, ring.edges.len() as u32, ring.members);
                 let between = (members.rank(from), members.rank(to));
                 let path = ring.paths[member as usize];

@@ -9,7 +9,9 @@ use lockstep_topology::cluster::DeviceId;
 use super::*;
 use crate::{Roofline, Table};
 use lockstep_models::profile::chain_key;
-use lockstep_models::profile::{ComputeEntry, Interval, PROFILE_VERSION, Point, Profile, TransportEntry};
+use lockstep_models::profile::{
+    ComputeEntry, Interval, PROFILE_VERSION, Point, Profile, RepeatedEntry, TransportEntry,
+};
 
 pub(super) fn profile(program: &Program, chain: usize) -> Profile {
     let entry = |samples, seconds, slowdown| ComputeEntry {
@@ -84,6 +86,34 @@ fn a_table_answers_what_was_measured_and_says_what_was_not() {
     let nothing = Table::new(&nothing).expect("a profile");
     assert_eq!(other(&nothing), Roofline.compute(device, &program, 2, Phase::Forward, 8).seconds);
     assert!(nothing.notes(&program).iter().all(|note| note.ends_with("taken from a roofline")));
+}
+
+/// A collective alone takes what it takes where all messages have the figures of repeated buffers, differentiated too;
+/// other messages keep theirs.
+#[test]
+fn a_collective_alone_repeats_its_buffer() {
+    let (program, world) = (program(&mlp(2)), World::host(2, 2));
+    let plain = profile(&program, 0);
+    let figures = [3e-10, 7e-10].map(Interval::exact);
+    let mut slow = plain.clone();
+    [slow.memory.copy, slow.memory.sum] = figures;
+    let mut repeating = plain.clone();
+    let [copy, sum] = figures;
+    repeating.memory.repeated = vec![RepeatedEntry { bytes: 1024, copy, sum }];
+    let [plain, slow, repeating] = [plain, slow, repeating].map(|profile| Table::new(&profile).expect("a profile"));
+    let run = CollectiveRun::new(Collective::AllReduce, Algorithm::ring(), Group::flat(2), 1 << 20);
+    let time = |table: &Table| {
+        let platform = world.platform(table, NetworkModel::MaxMin);
+        let time = simulate_collective(&run, &platform).expect("runs").time;
+        let (differentiated, _) = crate::derivative::differentiate_collective(&run, &platform, &[]).expect("runs");
+        assert_eq!(time, differentiated);
+        time
+    };
+    assert_eq!(time(&repeating), time(&slow));
+    assert!(time(&plain) < time(&slow));
+    let route = world.cluster.route(DeviceId(0), DeviceId(0)).expect("to itself");
+    let message = |table: &Table| table.message(Pair::Memory, &world.cluster.devices()[0], &route);
+    assert_eq!(message(&repeating), message(&plain));
 }
 
 #[test]

@@ -96,7 +96,6 @@ impl World {
             costs,
             network,
             conditions: crate::Conditions::none(),
-            repeated_bytes: None,
         }
     }
 }

@@ -67,7 +67,6 @@ fn seconds(collective: &Collective, algorithm: &str, ranks: u32, elements: u64, 
         costs: &costs,
         network,
         conditions: lockstep_sim::Conditions::none(),
-        repeated_bytes: None,
     };
     let nodes = algorithm.starts_with("hierarchical").then(|| Group::nodes(&vec![2; ranks as usize / 2]));
     let run = CollectiveRun {

@@ -81,7 +81,6 @@ impl Exchange {
             costs,
             network,
             conditions: lockstep_sim::Conditions::none(),
-            repeated_bytes: None,
         };
         let options = SimOptions { warm_up: 0, counted: 1, ..SimOptions::default() };
         let prediction = simulate(&program, &platform, options.driver(), &options).expect("no deadlock");

@@ -287,12 +287,24 @@ impl Pair<'_> {
     fn large(&mut self, side: &mut Side, combine: Combine, both: bool) -> Result<f64, TransportError> {
         side.elsewhere.walk();
         side.data.iter_mut().for_each(|value| *value *= 0.5); // a sender has just written what it sends
-        let first = self.sends();
-        let sent = if first || both { Some(self.post(&side.data, 3)?) } else { None };
+        let (first, Side { data, sums, scratch, .. }) = (self.sends(), side);
+        self.message(3, (first || both).then_some(data), (!first || both).then_some((sums, scratch)), combine)
+    }
+
+    /// Times a message that has already been sent when it is received: what this side sends, and its receive buffer with
+    /// scratch.
+    fn message(
+        &mut self,
+        tag: u32,
+        send: Option<&mut [f32]>,
+        receive: Option<(&mut [f32], &mut [f32])>,
+        combine: Combine,
+    ) -> Result<f64, TransportError> {
+        let sent = send.map(|data| self.post(data, tag)).transpose()?;
         self.begin()?;
         let start = Instant::now();
-        if !first || both {
-            self.receive(&mut side.sums, &mut side.scratch, 3, combine)?;
+        if let Some((into, scratch)) = receive {
+            self.receive(into, scratch, tag, combine)?;
         }
         let seconds = start.elapsed().as_secs_f64();
         sent.map_or(Ok(()), |id| self.sent(id))?;
@@ -312,26 +324,19 @@ impl Pair<'_> {
         let [data, scratch] = &mut side.repeated;
         data.resize(data.len().max(elements), 1.0);
         scratch.resize(data.len(), 0.0);
-        let mut all = Vec::with_capacity(repetitions);
-        for number in 0..WARMING + repetitions {
-            let mut sent = None;
-            if sends {
+        let mut all = Vec::with_capacity(WARMING + repetitions);
+        for _ in 0..WARMING + repetitions {
+            let buffer = &mut data[..elements];
+            let (send, receive) = if sends {
                 // A member of a collective has just written what it sends.
-                data[..elements].iter_mut().for_each(|value| *value = -*value);
-                sent = Some(self.post(&data[..elements], 5)?);
-            }
-            self.begin()?;
-            let start = Instant::now();
-            if !sends {
-                self.receive(&mut data[..elements], scratch, 5, combine)?;
-            }
-            if number >= WARMING {
-                all.push(start.elapsed().as_secs_f64());
-            }
-            sent.map_or(Ok(()), |id| self.sent(id))?;
-            self.begin()?;
+                buffer.iter_mut().for_each(|value| *value = -*value);
+                (Some(buffer), None)
+            } else {
+                (None, Some((buffer, &mut scratch[..])))
+            };
+            all.push(self.message(5, send, receive, combine)?);
         }
-        Ok(all)
+        Ok(all.split_off(WARMING))
     }
 
     /// Times one larger message, which its sender has just written, into memory that no cache holds.
@@ -339,21 +344,12 @@ impl Pair<'_> {
         let sends = self.sends();
         // Ones, since zeros would be lazily mapped pages, which the system clears at the first write.
         side.cold.resize(if sends { COLD } else { PLACES * COLD }, 1.0);
-        let mut sent = None;
         if sends {
             side.cold.iter_mut().for_each(|value| *value *= 0.5);
-            sent = Some(self.post(&side.cold, 4)?);
+            return self.message(4, Some(&mut side.cold), None, Combine::Copy);
         }
-        self.begin()?;
-        let start = Instant::now();
-        if !sends {
-            let place = side.place * COLD;
-            side.place = (side.place + 1) % PLACES;
-            self.receive(&mut side.cold[place..place + COLD], &mut side.scratch, 4, Combine::Copy)?;
-        }
-        let seconds = start.elapsed().as_secs_f64();
-        sent.map_or(Ok(()), |id| self.sent(id))?;
-        self.begin()?;
-        Ok(seconds)
+        let place = side.place * COLD;
+        side.place = (side.place + 1) % PLACES;
+        self.message(4, None, Some((&mut side.cold[place..place + COLD], &mut side.scratch)), Combine::Copy)
     }
 }

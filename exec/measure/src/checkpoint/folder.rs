@@ -49,7 +49,7 @@ pub struct Folder {
     every: Every,
     _lock: Lock,
     last: Mutex<Instant>,
-    /// Whether checkpoints of later steps in the folder belong to a run_length that has been abandoned.
+    /// Whether checkpoints of later steps in the folder belong to a run that has been abandoned.
     goes_back: bool,
 }
 

@@ -58,7 +58,7 @@ pub(super) struct RingRun {
 }
 
 impl RingRun {
-    /// A ring_run of which nothing is known yet.
+    /// A run of which nothing is known yet.
     pub(super) fn new(group_exchange: u32, ring: Arc<Ring>, flights: Vec<u32>) -> RingRun {
         let states = vec![State { done: 0, there: 0, port: 0 }; flights.len()];
         RingRun { group_exchange, ring, flights, at: 0, states, until: 0, then: Vec::new() }
@@ -78,7 +78,7 @@ impl RingRun {
     fn ahead(&self) -> (Vec<(u32, Vec<State>)>, u64) {
         let left = std::iter::successors(Some(LAST), |left| left.checked_mul(2));
         let left: Vec<u32> = left.take_while(|left| self.at + left < self.ring.rounds).collect();
-        let mut ring_run = RingRun {
+        let mut run = RingRun {
             flights: Vec::new(),
             ring: Arc::clone(&self.ring),
             then: Vec::new(),
@@ -87,29 +87,29 @@ impl RingRun {
         };
         let mut ahead = Vec::with_capacity(left.len());
         for left in left.into_iter().rev() {
-            ring_run.advance(self.ring.rounds - left);
-            ahead.push((left, ring_run.states.clone()));
+            run.advance(self.ring.rounds - left);
+            ahead.push((left, run.states.clone()));
         }
-        ring_run.advance(self.ring.rounds);
+        run.advance(self.ring.rounds);
         ahead.reverse();
-        (ahead, ring_run.states.iter().map(|state| state.done).min().unwrap_or(0))
+        (ahead, run.states.iter().map(|state| state.done).min().unwrap_or(0))
     }
 }
 
-/// Chooses the last round of each ring_run that is computed without events: when all ranks are through it none is at
+/// Chooses the last round of each run that is computed without events: when all ranks are through it none is at
 /// the end of its ring, and none is through it before all have reached the present of their runs. False without
 /// such a round.
 pub(super) fn choose(runs: &mut [RingRun]) -> bool {
-    let now = runs.iter().flat_map(|ring_run| &ring_run.states).map(|state| state.done).max().unwrap_or(0);
+    let now = runs.iter().flat_map(|run| &run.states).map(|state| state.done).max().unwrap_or(0);
     let ahead: Vec<_> = runs.iter().map(RingRun::ahead).collect();
     let end = ahead.iter().map(|(_, end)| *end).min().unwrap_or(0);
     let rounds = ahead.iter().map(|(ahead, _)| ahead.len()).min().unwrap_or(0);
     let fits = |state: &State| state.done > now && state.done.max(state.there).max(state.port) < end;
     let chosen = (0..rounds).find(|at| ahead.iter().all(|(ahead, _)| ahead[*at].1.iter().all(fits)));
     let Some(at) = chosen else { return false };
-    for (ring_run, (mut ahead, _)) in runs.iter_mut().zip(ahead) {
+    for (run, (mut ahead, _)) in runs.iter_mut().zip(ahead) {
         let (left, states) = ahead.swap_remove(at);
-        (ring_run.until, ring_run.then) = (ring_run.ring.rounds - left, states);
+        (run.until, run.then) = (run.ring.rounds - left, states);
     }
     true
 }
