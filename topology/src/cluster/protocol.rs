@@ -159,9 +159,9 @@ impl Stack {
             Stack::Plain => (0, 0, UNLIMITED, Rendezvous::None, None, "nothing but latency and line rate"),
             Stack::Peer => (0, 0, UNLIMITED, Rendezvous::None, None, "in the latency that was measured"),
             Stack::Tcp => {
-                let source = "a system call a message; eager size and window are Open MPI's and Linux's defaults \
-                              (btl_tcp_eager_limit, tcp_wmem)";
-                (1_000, 1_000, Bytes(64 << 10), Rendezvous::Write, Some(Bytes(4 << 20)), source)
+                let source = "a system call a message; pieces go without a handshake, as exec sets Open MPI \
+                              (btl_tcp_eager_limit); the window is Linux's default (tcp_wmem)";
+                (1_000, 1_000, UNLIMITED, Rendezvous::Write, Some(Bytes(4 << 20)), source)
             }
             Stack::Roce | Stack::InfiniBand => {
                 let source = "a doorbell and a completion a message; eager size is Open MPI's default \

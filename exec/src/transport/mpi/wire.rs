@@ -5,6 +5,7 @@
 //! Where the library is CUDA-aware it reads and writes device memory by address; sums there are the device's. Errors
 //! inside the library end the job (MPI's default error handler), as this project wants.
 
+mod eager;
 mod numbers;
 
 use std::cell::Cell;
@@ -20,6 +21,7 @@ use crate::device::DeviceError;
 
 /// Elements of a piece: 512 KiB, half of a usual second-level cache.
 const PIECE: usize = 128 * 1024;
+const PIECE_BYTES: usize = PIECE * size_of::<f32>();
 
 /// The most elements in one call of the library's allreduce, whose counts are 32-bit.
 const LIBRARY_PIECE: usize = 1 << 28;
@@ -76,6 +78,7 @@ impl Wire {
             if initialised != 0 {
                 return Err(TransportError::Unsupported("MPI starts once in a process".to_owned()));
             }
+            eager::raise_limits();
             ffi::MPI_Init_thread(ptr::null_mut(), ptr::null_mut(), ffi::RSMPI_THREAD_FUNNELED, &mut provided);
             let mut comm = ffi::RSMPI_COMM_NULL;
             ffi::MPI_Comm_dup(ffi::RSMPI_COMM_WORLD, &mut comm);
