@@ -16,12 +16,14 @@ mod driver_flags;
 mod exec_collective;
 mod exec_devices;
 mod exec_inspect;
+mod exec_links;
 mod exec_profile;
 mod exec_run;
 mod exec_sweep;
 mod flags;
 mod lab;
 mod lab_rows;
+mod link_rows;
 mod man;
 mod models;
 mod models_layouts;
@@ -129,6 +131,8 @@ enum Exec {
     Sweep(exec_sweep::ExecSweep),
     /// Measure one collective
     Collective(exec_collective::ExecCollective),
+    /// Measure the paths between the hosts of a job, beside what a cluster file says of them
+    Links(exec_links::Links),
     /// Look at what runs can compute on, and say why something cannot be used
     Devices(exec_devices::Devices),
     /// Measure this machine's GPU: layers, copies, learners
@@ -171,6 +175,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Exec(Exec::Run(command)) => command.run(),
         Command::Exec(Exec::Sweep(command)) => command.run(),
         Command::Exec(Exec::Collective(command)) => command.run(),
+        Command::Exec(Exec::Links(command)) => command.run(),
         Command::Exec(Exec::Devices(command)) => command.run(),
         Command::Exec(Exec::Profile(command)) => command.run(),
         Command::Exec(Exec::Inspect(command)) => command.run(),

@@ -152,6 +152,32 @@ fn a_lab_is_as_its_file_says_and_leaves_nothing() {
     assert_eq!(lockstep(&folder, &["lab", "down", &one]).status.code(), Some(2));
 }
 
+#[cfg(feature = "mpi")]
+#[test]
+fn the_paths_between_hosts_are_measured_beside_their_file() {
+    let folder = cluster_folder("lab-links");
+    let alone = lockstep(&folder, &["exec", "links", "--cluster", "three.toml"]);
+    assert_eq!(alone.status.code(), Some(2), "{alone:?}");
+    assert!(String::from_utf8_lossy(&alone.stderr).contains("needs two hosts or more"), "{alone:?}");
+    if !labs_work(&folder) {
+        return;
+    }
+    let name = lab_name("links");
+    let _up = Up(&folder, name.clone());
+    stdout(&folder, &["lab", "up", "three.toml", "--name", &name]);
+    let links = [env!("CARGO_BIN_EXE_lockstep"), "exec", "links", "--cluster", "three.toml", "--format", "json"];
+    let shown = stdout(&folder, &[&["lab", "run", &name, "--hosts", "2", "--"], &links[..]].concat());
+    let json: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+    let rows = json["rows"].as_array().expect("rows");
+    let ends: Vec<_> = rows.iter().map(|row| (row["from"].as_str().unwrap(), row["to"].as_str().unwrap())).collect();
+    assert_eq!(ends, [("node0", "node1"), ("node1", "node0")]);
+    for row in rows {
+        // The shaper lets no more through, but for what catches up after a pause.
+        let (rate, payload) = (row["rate_Mbitps"].as_f64().unwrap(), row["predicted_rate_Mbitps"].as_f64().unwrap());
+        assert!(rate > 0.0 && rate < 1.2 * payload && row["links"] == 2, "{row}");
+    }
+}
+
 #[test]
 fn a_cut_link_carries_nothing_until_it_is_healed() {
     let folder = cluster_folder("lab-cut");

@@ -217,6 +217,14 @@ impl<'a, F: Fluid> Resources<'a, F> {
         Ok(all)
     }
 
+    /// The cores of a CPU.
+    ///
+    /// # Errors
+    /// Errors of the solver.
+    pub(crate) fn cores(&mut self, cpu: &Device) -> Result<ResourceId, InputError> {
+        self.device(cpu).map(|resources| resources.cores)
+    }
+
     /// The class of tasks on `device` that cost `cost` and run on up to `threads` cores, a unit of work being a second
     /// of one of them.
     ///

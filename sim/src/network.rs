@@ -49,6 +49,11 @@ impl Pace {
     }
 }
 
+/// The rate at which one core can send or receive on a route; infinite where the stack takes no time of cores.
+fn core_rate(route: &Route) -> f64 {
+    route.transport.protocol.core_bandwidth.map_or(f64::INFINITY, |core| core.bytes_per_s())
+}
+
 impl<F: Fluid> Resources<'_, F> {
     /// Prepares the transfers over `route`, at their `pace`, which take `taps` of the memories at its ends; called once
     /// for each route, at its first message.
@@ -56,11 +61,12 @@ impl<F: Fluid> Resources<'_, F> {
     /// Under α-β a message takes its bytes at the least rate and cap of its route, whatever else is sent: the network
     /// of the closed forms (Hockney 1994). Under max-min each wire is a resource that the transfers crossing it
     /// share; a wire crossed twice is used twice, and a link that is not shared (one core's copying) caps each
-    /// transfer instead.
+    /// transfer instead. Where the stack takes time of cores, so are the cores of the two hosts.
     ///
     /// # Errors
     /// Links of a bandwidth that the solver refuses.
     pub(crate) fn carrier(&mut self, route: &Route, pace: Pace, taps: &[Use]) -> Result<Carrier, InputError> {
+        let pace = pace.below(core_rate(route));
         match self.platform.network {
             NetworkModel::AlphaBeta => {
                 Ok(Carrier::Alone((route.transport.rate.bytes_per_s() / pace.load).min(pace.cap)))
@@ -80,7 +86,7 @@ impl<F: Fluid> Resources<'_, F> {
         taps: &[Use],
     ) -> Result<ClassId, InputError> {
         let mut cap = route.transport.cap.map_or(cap, |own| own.bytes_per_s().min(cap));
-        let mut uses = Vec::with_capacity(route.links.len());
+        let mut uses = Vec::with_capacity(route.links.len() + 2);
         for id in &route.links {
             let link = self.platform.cluster.link(*id);
             match link.sharing {
@@ -88,6 +94,22 @@ impl<F: Fluid> Resources<'_, F> {
                 Sharing::Shared => uses.push(Use { resource: self.wire(link)?, per_speed: load }),
             }
         }
+        self.stack(route, &mut uses)?;
         self.transfer(cap, &uses, taps)
+    }
+
+    /// Adds the cores that a transfer's stack takes: on the host of the sending port, and on that of the receiving one.
+    fn stack(&mut self, route: &Route, uses: &mut Vec<Use>) -> Result<(), InputError> {
+        let (cluster, transport) = (self.platform.cluster, &route.transport);
+        let per_byte = 1.0 / core_rate(route);
+        if per_byte == 0.0 {
+            return Ok(());
+        }
+        let ends = [cluster.link(transport.sender).from, cluster.link(transport.receiver).to];
+        for host in ends.into_iter().filter_map(|end| cluster.vertex(end).host) {
+            let cpu = &cluster.devices()[cluster.hosts()[host.0 as usize].devices[0].0 as usize];
+            uses.push(Use { resource: self.cores(cpu)?, per_speed: per_byte });
+        }
+        Ok(())
     }
 }

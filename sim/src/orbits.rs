@@ -79,6 +79,19 @@ impl Orbits {
         Ok(())
     }
 
+    /// The reverse of a direction between two ranks, as its representative sees it.
+    ///
+    /// # Errors
+    /// Where both are images of one: they take turns on a stream, so they are not equal.
+    pub(crate) fn reverse(&self, (from, to): (u32, u32)) -> Result<(u32, u32), InputError> {
+        let back = (self.representative(to), self.seen_from(to, from));
+        if back == (from, to) && from != to {
+            let message = "a connection serves two directions in turn that are equal otherwise";
+            return Err(InputError::new(UNFOLDABLE, "", message));
+        }
+        Ok(back)
+    }
+
     /// The largest smaller group of the same kind; after that, every rank by itself.
     pub(crate) fn coarser(&self) -> Orbits {
         Orbits { fold: self.fold().and_then(Fold::coarser).map(Arc::new) }

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::collective_beside::BesideRow;
 use super::lab_rows::{CableRow, LabRow};
+use super::link_rows::PathRow;
 use crate::compare::CompareRow;
 
 /// Name and schema of the JSON form of each command, as in `docs/schema/NAME.json`.
@@ -20,6 +21,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("sim-sweep", schema::<FrontRow>()),
         ("sim-sweep-rows", schema_for!(SweepRow).into()),
         ("exec-run", schema::<MeasuredRow>()),
+        ("exec-links", schema::<PathRow>()),
         ("exec-sweep", schema::<ArmRow>()),
         ("exec-sweep-rows", schema_for!(EpochRow).into()),
         ("compare", schema::<CompareRow>()),

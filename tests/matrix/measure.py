@@ -4,6 +4,7 @@
     python3 tests/matrix/measure.py                     all rows of the places that this machine has, those already measured left out
     python3 tests/matrix/measure.py --rows 4,17 --again these rows, also where they were measured
     python3 tests/matrix/measure.py --places threads,mpi,lab    hosts of a lab need root
+    python3 tests/matrix/measure.py --predict           predicts rows of labs again, from what was calibrated before them
 
 Trainings go through `lockstep compare`, which predicts first; collectives through `lockstep exec collective` beside `lockstep sim
 collective`. Calibration runs single layers and messages, never a row. Interrupted, it resumes behind the last row. Nothing else should use the
@@ -81,12 +82,21 @@ def transport(row):
     return "threads" if row["place"].startswith("threads") else "mpi"
 
 
+def collective_flags(row):
+    return ["--ranks", str(PLACES[row["place"]]), "--algorithm", row["algorithm"], "--bytes", row["load"], "--transport", transport(row), "--format", "json"]
+
+
+def predicted_collective(row, site):
+    """Predicted seconds of a collective."""
+    [predicted] = predict([LOCKSTEP, "sim", "collective", "--cluster", site[1] if site else "this-machine", *collective_flags(row)])["rows"]
+    return predicted["time_us"] / 1e6
+
+
 def collective(row, site):
     """Predicted and measured seconds of a collective, and the range from the 10th to the 90th percentile."""
-    flags = ["--ranks", str(PLACES[row["place"]]), "--algorithm", row["algorithm"], "--bytes", row["load"], "--transport", transport(row), "--format", "json"]
-    [predicted] = predict([LOCKSTEP, "sim", "collective", "--cluster", site[1] if site else "this-machine", *flags])["rows"]
-    [measured] = run([LOCKSTEP, "exec", "collective", *flags], row, site)["rows"]
-    return [seconds / 1e6 for seconds in (predicted["time_us"], measured["time_us"], measured["time_p10_us"], measured["time_p90_us"])]
+    predicted = predicted_collective(row, site)
+    [measured] = run([LOCKSTEP, "exec", "collective", *collective_flags(row)], row, site)["rows"]
+    return [predicted, *(measured[key] / 1e6 for key in ("time_us", "time_p10_us", "time_p90_us"))]
 
 
 def settings(flags):
@@ -97,8 +107,8 @@ def settings(flags):
         yield f"{key} = {value if value.isdigit() or value in ('true', 'false') else json.dumps(value)}"
 
 
-def training(row, site):
-    """As `collective`, of a training step."""
+def experiment(row, site):
+    """The path of a row's experiment."""
     data = DATA[row["load"]]
     if row["input"] == "packed file":
         pack = WORK / "images.pack"
@@ -120,6 +130,12 @@ def training(row, site):
         lines.append(f'ranks = {PLACES[row["place"]] - served}')
     path = WORK / f"row-{row['number']}.toml"
     path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def training(row, site):
+    """As `collective`, of a training step."""
+    path = experiment(row, site)
     profile = ["--profile", PROFILE] if site else []
     if not site:
         drop_old_profile()
@@ -138,18 +154,35 @@ def measured(row, site):
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
 
 
+def predicted_again(row):
+    """A measured row of a lab with a new prediction."""
+    site = None, WORK / f"{row['place']}.toml"
+    if row["strategy"] == "none":
+        seconds = predicted_collective(row, site)
+    else:
+        [predicted] = predict([LOCKSTEP, "sim", "predict", experiment(row, site), "--profile", PROFILE, "--format", "json"])["rows"]
+        seconds = predicted["step_time_s"]
+    return {**row, "predicted_s": seconds, "error_pct": 100 * (seconds / row["measured_s"] - 1)}
+
+
+def lab_links():
+    """Calibrates this machine: figures of a lab's hosts, and of its links."""
+    PROFILE.unlink(missing_ok=True)
+    layers = ["--model", ",".join(DATA), "--batch-per-rank", "16"]
+    subprocess.run([LOCKSTEP, "calibrate", *layers], cwd=WORK, check=True, capture_output=True)
+    host = lab.figures(PROFILE)
+    links = lab.links(LOCKSTEP, host, WORK)
+    print(f"a lab's links: latency {1e6 * links[0]:.1f} us, {1e-9 * links[1]:.2f} GB/s a core", flush=True)
+    return host, links
+
+
 def placed(rows, where):
     """Each row with its lab, if it is on one, and its place in the order."""
     count = itertools.count(1)
     links = None
     for place, group in itertools.groupby(rows, where):
         if place and links is None:
-            PROFILE.unlink(missing_ok=True)
-            layers = ["--model", ",".join(DATA), "--batch-per-rank", "16"]
-            subprocess.run([LOCKSTEP, "calibrate", *layers], cwd=WORK, check=True, capture_output=True)
-            host = lab.figures(PROFILE)
-            links = host, lab.latency_s(LOCKSTEP, host, WORK)
-            print(f"latency of a lab's links: {1e6 * links[1]:.1f} us", flush=True)
+            links = lab_links()
         with lab.up(LOCKSTEP, place, WORK, *links) if place else contextlib.nullcontext() as site:
             yield from ((row, site, next(count)) for row in group)
 
@@ -160,15 +193,28 @@ def cpu():
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
 
 
+def save(known):
+    """Writes all rows, whole or not at all."""
+    part = MEASURED.with_suffix(".tmp")
+    part.write_text("".join(json.dumps(known[number]) + "\n" for number in sorted(known)))
+    part.replace(MEASURED)
+
+
 def main():
     flags = argparse.ArgumentParser(description="Measures rows of the validation matrix.")
     flags.add_argument("--rows", help="numbers of rows, with commas between them")
     flags.add_argument("--places", default="threads,mpi", help="beginnings of places, with commas between them [default: threads,mpi]")
+    flags.add_argument("--predict", action="store_true", help="predict measured rows of labs again, and measure nothing")
     flags.add_argument("--again", action="store_true", help="measure rows again that were measured")
     flags = flags.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     rows = [json.loads(line) for line in DRAWN.read_text().splitlines()]
     known = {row["number"]: row for row in map(json.loads, MEASURED.read_text().splitlines())} if MEASURED.exists() else {}
+    if flags.predict:
+        # Profile and cluster files are those of the last lab that this checkout measured.
+        known = {number: predicted_again(row) if "measured_s" in row and row["place"].startswith("lab") else row for number, row in known.items()}
+        save(known)
+        return
     chosen = {int(number) for number in flags.rows.split(",")} if flags.rows else {row["number"] for row in rows}
     rows = [row for row in rows if row["number"] in chosen and row["place"].startswith(tuple(flags.places.split(",")))]
     if not flags.again:
@@ -184,10 +230,7 @@ def main():
         known[row["number"]] = found
         told = found.get("failed") or f"predicted {found['predicted_s']:.6f} s, measured {found['measured_s']:.6f} s, {found['error_pct']:+.1f} %"
         print(f"{done}/{len(rows)} row {row['number']}: {row['load']}, {row['algorithm']}, {row['place']}, {row['strategy']}, {row['input']}: {told}", flush=True)
-        whole = "".join(json.dumps(known[number]) + "\n" for number in sorted(known))
-        part = MEASURED.with_suffix(".tmp")
-        part.write_text(whole)
-        part.replace(MEASURED)
+        save(known)
     if failed:
         sys.exit(f"{failed} of {len(rows)} rows failed")
 

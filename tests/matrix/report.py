@@ -3,19 +3,23 @@
 
     python3 tests/matrix/report.py            fails if docs/validation.md is another
     python3 tests/matrix/report.py --write    writes it
+    python3 tests/matrix/report.py --html matrix.html    writes the rows as a page with charts and a table that filters and sorts
 """
 
+import argparse
 import itertools
 import json
 import pathlib
 import statistics
 import sys
 
+import pages
 from factors import FACTORS, PLACES
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DRAWN = ROOT / "tests" / "matrix" / "drawn.jsonl"
 MEASURED = ROOT / "tests" / "matrix" / "measured.jsonl"
+ORDER = ROOT / "tests" / "matrix" / "order.jsonl"
 PAGE = ROOT / "docs" / "validation.md"
 WORST = 10
 # Pairs of algorithms whose times differ by less have no order.
@@ -33,8 +37,8 @@ def within(row):
 
 
 def oversubscribed(row):
-    """Whether ranks share cores."""
-    return PLACES[row["place"]] > row["cores"]
+    """Whether ranks share cores, and these bound a step: not links of 100 Mbit/s."""
+    return PLACES[row["place"]] > row["cores"] and "100Mbit" not in row["place"]
 
 
 def figures(rows):
@@ -52,17 +56,36 @@ def table(title, groups):
 
 
 def order(rows):
-    """Pairs of rows that differ in nothing but the algorithm and by more than 5 % in time, and how many are predicted in that order."""
+    """Pairs of rows that differ by more than 5 % in time, and how many are predicted in that order."""
     pairs = right = 0
-    others = [factor for factor in FACTORS if factor != "algorithm"]
     for one, two in itertools.combinations(rows, 2):
-        if any(one[factor] != two[factor] for factor in others):
-            continue
         if abs(one["measured_s"] - two["measured_s"]) <= ORDERED * min(one["measured_s"], two["measured_s"]):
             continue
         pairs += 1
         right += (one["measured_s"] < two["measured_s"]) == (one["predicted_s"] < two["predicted_s"])
     return pairs, right
+
+
+def order_table(rows):
+    """Lines on rows of `order.py`, which measures all algorithms in the same places."""
+    cases = {}
+    for row in rows:
+        cases.setdefault((row["place"], row["load"]), []).append(row)
+    counted = {case: order(of) for case, of in cases.items()}
+    pairs, right = map(sum, zip(*counted.values()))
+    yield from [
+        "## Order of algorithms",
+        "",
+        f"`python3 tests/matrix/order.py` measures every algorithm in the same places. Of {pairs} pairs whose times differ by more than",
+        f"{100 * ORDERED:.0f} %, {right} ({100 * right / pairs:.0f} %) are predicted in the measured order.",
+        "",
+        "| place | load | pairs | in order | median error, % | fastest measured | fastest predicted |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for (place, load), of in cases.items():
+        fastest = [min(of, key=lambda row: row[key])["algorithm"] for key in ("measured_s", "predicted_s")]
+        yield f"| {place} | {load} | {counted[place, load][0]} | {counted[place, load][1]} | {statistics.median(map(error, of)):.1f} | {' | '.join(fastest)} |"
+    yield ""
 
 
 def row_line(row):
@@ -80,7 +103,6 @@ def page():
     machines = sorted({f"{row['cpu']}, {row['cores']} cores" for row in rows})
     dates = sorted(row["date"] for row in rows)
     own, shared = [row for row in rows if not oversubscribed(row)], [row for row in rows if oversubscribed(row)]
-    pairs, right = order(rows)
     yield from [
         "# Predicted and measured: the validation matrix",
         "",
@@ -89,18 +111,22 @@ def page():
         "`python3 tests/matrix/measure.py` measures them, `python3 tests/matrix/report.py --write` writes this page. An error is",
         "predicted / measured - 1. Calibration knows single layers and messages, none of these configurations.",
         "",
+        "![predicted by measured time of every row](validation.svg)",
+        "",
+        "`.venv/bin/python tests/matrix/plot.py` draws the picture; `python3 tests/matrix/report.py --html matrix.html` makes a page of the rows with",
+        "charts, filters and a table that sorts.",
+        "",
     ]
     missing = [place for place in PLACES if all(row["place"] != place for row in rows)]
     if missing:
         yield from [f"Not measured yet: {', '.join(missing)}.", ""]
-    yield from table("ranks", [("with cores of their own", own), ("sharing cores", shared), ("all", rows)])
-    if pairs:
-        yield f"Of {pairs} pairs that differ in the algorithm alone and by more than 5 % in time, {right} are predicted in the measured order."
-        yield ""
+    yield from table("ranks", [("with cores of their own, or on links of 100 Mbit/s", own), ("sharing cores", shared), ("all", rows)])
     for factor in FACTORS:
         yield f"## By {factor}"
         yield ""
         yield from table(factor, [(value, [row for row in rows if row[factor] == value]) for value in FACTORS[factor]])
+    if ORDER.exists():
+        yield from order_table([row for row in map(json.loads, ORDER.read_text().splitlines()) if "measured_s" in row])
     head = ["| row | configuration | predicted, ms | measured, ms | p10, ms | p90, ms | error, % |", "|---|---|---|---|---|---|---|"]
     yield from [f"## The {WORST} largest errors", "", *head]
     yield from map(row_line, sorted(rows, key=error, reverse=True)[:WORST])
@@ -112,8 +138,17 @@ def page():
 
 
 def main():
+    flags = argparse.ArgumentParser(description="Reports what the validation matrix measured.")
+    flags.add_argument("--write", action="store_true", help="write docs/validation.md in place of comparing it")
+    flags.add_argument("--html", type=pathlib.Path, metavar="FILE", help="write the rows as a page")
+    flags = flags.parse_args()
+    if flags.html:
+        rows = [{**row, "ranks_share_cores": oversubscribed(row)} for row in map(json.loads, MEASURED.read_text().splitlines()) if "measured_s" in row]
+        note = f"{len(rows)} of {len(DRAWN.read_text().splitlines())} configurations, measured by tests/matrix/measure.py"
+        flags.html.write_text(pages.text(rows, [note]))
+        return
     text = "\n".join(page()) + "\n"
-    if "--write" in sys.argv:
+    if flags.write:
         PAGE.write_text(text)
     elif not PAGE.exists() or PAGE.read_text() != text:
         sys.exit(f"{PAGE.relative_to(ROOT)} is not what tests/matrix/measured.jsonl says: write it with --write")

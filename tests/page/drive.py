@@ -1,6 +1,6 @@
 """Uses pages of `--html` in headless Chromium: load, filter, search, sort, hover, zoom; nothing may be logged as an error.
 
-    python tests/page/drive.py FOLDER    opens predict.html, sweep.html, compare.html and papers.html of FOLDER and leaves screenshots there
+    python tests/page/drive.py FOLDER    opens predict.html, sweep.html, compare.html, papers.html and matrix.html of FOLDER and leaves screenshots there
 """
 
 import pathlib
@@ -13,7 +13,7 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 
 FOLDER = pathlib.Path(sys.argv[1]).resolve()
 # The pages, and a column of numbers to sort by.
-PAGES = {"predict": "images_per_s", "sweep": "images_per_s", "compare": "images_per_s", "papers": "predicted"}
+PAGES = {"predict": "images_per_s", "sweep": "images_per_s", "compare": "images_per_s", "papers": "predicted", "matrix": "measured_s"}
 
 
 def browser(width, height):

@@ -13,6 +13,7 @@ mod layers;
 mod messages;
 mod moves;
 mod needs;
+mod paths;
 mod roof;
 mod row;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub(crate) use interval::interval;
 pub use kept::{Kept, difference, lay_over, save};
 pub use moves::add_moves;
 pub use needs::{Subject, check_memory, missing};
+pub use paths::{MeasuredPath, paths};
 pub(crate) use row::of_layers;
 pub use row::{CalibrationRow, rows};
 

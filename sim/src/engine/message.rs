@@ -44,6 +44,8 @@ pub(crate) struct Message {
     matched: bool,
     /// Whether the sender's lane still counts it.
     counted: bool,
+    /// Whether its request was answered on a stream.
+    granted: bool,
     /// When it, or its announcement, was through the sender's port.
     through: Time,
     /// Its delay beyond its latency, and the factor on its bytes.
@@ -76,7 +78,7 @@ impl<F: Fluid> Engine<'_, F> {
         let costs = self.paths.at(path);
         let wire = costs.pair == Pair::Wire;
         let latency = if from_rank == to_rank { Time::ZERO } else { costs.latency };
-        let eager = wire && bytes <= costs.cost.eager_bytes;
+        let eager = wire && costs.is_eager(bytes, buffered);
         let counted = !(buffered || eager);
         let mut through = self.now;
         let state = match wire {
@@ -100,6 +102,7 @@ impl<F: Fluid> Engine<'_, F> {
             state,
             matched: false,
             counted,
+            granted: false,
             through,
             noise: self.platform.conditions.noise.message(self.platform.conditions.trial, from_rank, to_rank, earlier),
         };
@@ -153,19 +156,53 @@ impl<F: Fluid> Engine<'_, F> {
     /// Both sides know of a message beyond the eager size, the receiver since it was `announced`: completes
     /// the handshake.
     fn answer(&mut self, message: u32, announced: Time) -> Result<(), InputError> {
+        if !self.grant(message, announced)? {
+            return Ok(());
+        }
         let state = self.messages.at_mut(message);
         state.state = State::UnderWay;
         let (number, path) = (state.path, self.paths.at(state.path));
         let answered = self.now.max(announced) + path.terms.send + path.latency;
         let (at, event, latencies) = match path.terms.rendezvous {
             Rendezvous::None => return self.leave(message),
-            Rendezvous::Write => (answered, Event::Leave(message), 1),
+            Rendezvous::Write | Rendezvous::Stream => (answered, Event::Leave(message), 1),
             // The sender's NIC serves the read without its driver.
             Rendezvous::Read => (answered + path.latency + state.noise.0, Event::Depart(message), 2),
         };
         let since = if announced > self.now { Slot::Announced(message) } else { Slot::Now };
         self.keep(Slot::Message(message), since, Took::Path { path: number, sends: 1, latencies });
         self.events.push(at, event);
+        Ok(())
+    }
+
+    /// Whether the request of a message may be answered now. On a stream the answer waits behind the data of its own
+    /// direction, so that of two messages between two ranks the second waits for the first.
+    fn grant(&mut self, message: u32, announced: Time) -> Result<bool, InputError> {
+        let Message { from_rank, to_rank, connection, path, .. } = *self.messages.at(message);
+        if self.paths.at(path).terms.rendezvous != Rendezvous::Stream {
+            return Ok(true);
+        }
+        let (receiver, sender) = self.resources.orbits().reverse((from_rank, to_rank))?;
+        let back = self.peer(receiver, sender, connection)?;
+        if back.granted > 0 {
+            back.held.push_back((message, announced));
+            return Ok(false);
+        }
+        self.known_peer(from_rank, to_rank, connection).granted += 1;
+        self.messages.at_mut(message).granted = true;
+        Ok(true)
+    }
+
+    /// A granted message between two ranks has arrived: answers the requests that waited for it.
+    fn release(&mut self, (from, to): (u32, u32), connection: Connection) -> Result<(), InputError> {
+        let peer = self.known_peer(from, to, connection);
+        peer.granted -= 1;
+        if peer.granted > 0 {
+            return Ok(());
+        }
+        for (message, announced) in std::mem::take(&mut peer.held) {
+            self.answer(message, announced)?;
+        }
         Ok(())
     }
 
@@ -243,7 +280,7 @@ impl<F: Fluid> Engine<'_, F> {
         let incast = *incast;
         state.state = State::There { posted: self.now, wakes: self.now };
         let Message { from_rank, to_rank, connection, from_flight, lane, matched, .. } = *state;
-        let counted = std::mem::take(&mut state.counted);
+        let (counted, granted) = (std::mem::take(&mut state.counted), std::mem::take(&mut state.granted));
         self.keep(Slot::Seen(message), Slot::Now, Took::Nothing);
         if matched {
             self.offer(message);
@@ -256,6 +293,9 @@ impl<F: Fluid> Engine<'_, F> {
             self.flow(next)?;
         } else if let Some(port) = incast {
             self.connections.incasts.leave(port, &mut self.resources)?;
+        }
+        if granted {
+            self.release((from_rank, to_rank), connection)?;
         }
         if counted { self.tell_sender(from_rank, from_flight, lane) } else { Ok(()) }
     }

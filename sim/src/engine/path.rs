@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lockstep_topology::cluster::{DeviceId, DeviceKind, Route};
+use lockstep_topology::cluster::{DeviceId, DeviceKind, PIECE, Rendezvous, Route};
 use lockstep_topology::nccl::Wire;
 use lockstep_topology::{Action, ErrorPlace, InputError, Rank as RankId, Time};
 
@@ -32,6 +32,12 @@ pub(crate) struct Path {
 }
 
 impl Path {
+    /// Whether a message needs no handshake: one up to the eager size, or that is sent in pieces of it (not `whole`).
+    pub(crate) fn is_eager(&self, bytes: u64, whole: bool) -> bool {
+        let eager = self.cost.eager_bytes;
+        bytes <= eager || (!whole && self.terms.rendezvous == Rendezvous::Stream && PIECE.0 <= eager)
+    }
+
     /// Seconds of the receiver's work for a message of `bytes` with `action`.
     pub(crate) fn receive_seconds(&self, action: Action, bytes: u64) -> f64 {
         let per_byte = if action == Action::RecvSum { self.cost.sum } else { self.cost.copy };
@@ -75,6 +81,10 @@ pub(crate) struct Peer {
     pub(super) line: VecDeque<u32>,
     /// When the last message over links arrived.
     pub(super) there: Time,
+    /// Messages on their way whose requests were answered on a stream.
+    pub(super) granted: u32,
+    /// Messages from the peer, and when they were announced, whose answers wait behind the granted ones.
+    pub(super) held: VecDeque<(u32, Time)>,
 }
 
 impl<F: Fluid> Engine<'_, F> {
@@ -98,8 +108,8 @@ impl<F: Fluid> Engine<'_, F> {
             Ok(at) => at,
             Err(at) => {
                 let path = self.path(from, to, connection)?;
-                let (line, there) = (VecDeque::new(), Time::ZERO);
-                let peer = Peer { rank: to, connection, path, messages: 0, bytes: 0, line, there };
+                let (line, held, there) = (VecDeque::new(), VecDeque::new(), Time::ZERO);
+                let peer = Peer { rank: to, connection, path, messages: 0, bytes: 0, line, there, granted: 0, held };
                 self.ranks[from as usize].peers.insert(at, peer);
                 at
             }

@@ -78,7 +78,8 @@ impl<F: Fluid> Engine<'_, F> {
         for rank in 0..ranks {
             let (from, to) = hop(rank, ranks, members);
             let path = self.path(from, to, PLAIN)?;
-            let Some(edge) = self.edge(path, (&phases, plan.element_bytes), plan.apart == Some(Apart::AtOnce)) else {
+            let (at_once, whole) = (plan.apart == Some(Apart::AtOnce), plan.schedule.buffered_sends());
+            let Some(edge) = self.edge(path, (&phases, plan.element_bytes), (at_once, whole)) else {
                 return Ok(None);
             };
             // A message that flows before its receiver has started, or after its sender has ended, takes memory
@@ -109,19 +110,21 @@ impl<F: Fluid> Engine<'_, F> {
         &mut self,
         path: u32,
         (phases, element_bytes): (&[PipelinePhase], u64),
-        at_once: bool,
+        (at_once, whole): (bool, bool),
     ) -> Option<Edge> {
         let path = self.paths.at(path);
         let bytes = [0, 1].map(|more| element_bytes * (phases[0].elements + more));
         let wire = path.pair == Pair::Wire;
         let [how, longer] = bytes.map(|bytes| match wire {
             false => How::Memory,
-            true if bytes <= path.cost.eager_bytes => How::Eager,
+            true if path.is_eager(bytes, whole) => How::Eager,
             true => How::Held(path.terms.rendezvous),
         });
         let steady = path.terms.ramp.is_none() && path.terms.incast.is_none();
-        // A sender that is ahead announces later messages before earlier ones leave, through the same port.
-        let announces = how == How::Held(Rendezvous::Write) && path.terms.send > Time::ZERO;
+        // A sender that is ahead announces later messages before earlier ones leave, through the same port; on a stream
+        // directions wait for each other.
+        let announces =
+            how == How::Held(Rendezvous::Write) && path.terms.send > Time::ZERO || how == How::Held(Rendezvous::Stream);
         // A message posted before it started wakes a thread that is not just done with something else.
         let sleeps = how == How::Memory && !at_once;
         if !steady || announces || sleeps || how != longer {

@@ -190,7 +190,11 @@ impl<F: Fluid> Engine<'_, F> {
         for member in 0..simulated {
             let (from, to) = hop(member, simulated, members);
             let path = self.path(own(from), own(to), PLAIN)?;
-            let Some(edge) = self.edge(path, (&ring.phases, plan.element_bytes), true) else { return Ok(None) };
+            let Some(edge) =
+                self.edge(path, (&ring.phases, plan.element_bytes), (true, plan.schedule.buffered_sends()))
+            else {
+                return Ok(None);
+            };
             let known = self.paths.at(path);
             ring.classes.push(known.receive);
             if let (Carrier::Shared(class), Pair::Wire) = (known.carrier, known.pair) {

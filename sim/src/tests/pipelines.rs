@@ -85,6 +85,7 @@ fn stars() -> impl Strategy<Value = Star> {
         Just("protocol = \"plain\"\neager = \"0B\"\nsend_overhead = \"1us\""),
         Just("protocol = \"plain\"\neager = \"0B\"\nrendezvous = \"read\"\nsend_overhead = \"1us\""),
         Just("protocol = \"plain\"\neager = \"0B\"\nrendezvous = \"write\""),
+        Just("protocol = \"plain\"\neager = \"0B\"\nrendezvous = \"stream\"\nsend_overhead = \"1us\""),
         Just("protocol = \"plain\"\nslow_start = \"100B\""),
         Just("protocol = \"tcp\""),
         Just("protocol = \"infiniband\""),
@@ -95,7 +96,7 @@ fn stars() -> impl Strategy<Value = Star> {
 fn costs() -> impl Strategy<Value = Uneven> {
     let zero = |most: f64| prop_oneof![Just(0.0), 0.0..most];
     let sizes = prop_oneof![Just(0u64), Just(60), Just(u64::MAX)];
-    let rendezvous = prop_oneof![Just("none"), Just("read"), Just("write")];
+    let rendezvous = prop_oneof![Just("none"), Just("read"), Just("write"), Just("stream")];
     let message = (zero(1e-5), zero(1e-5), zero(1e-8), zero(1e-8), sizes, zero(2e-6), rendezvous);
     let work = (zero(1e-4), zero(1e-4), zero(1e-5), prop_oneof![Just(0.0), 0.0..0.6]);
     (message, work).prop_map(|((latency, overhead, copy, sum, eager_bytes, send, rendezvous), c)| {

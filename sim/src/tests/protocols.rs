@@ -1,6 +1,6 @@
 //! Compares the cost of a message on links with the closed forms of `network/connection.rs`, in both networks.
 
-use lockstep_topology::cluster::{Protocol, Stack};
+use lockstep_topology::cluster::{Protocol, Rendezvous, Stack};
 
 use super::*;
 use crate::Roofline;
@@ -11,8 +11,13 @@ const BOTH: [NetworkModel; 2] = [NetworkModel::AlphaBeta, NetworkModel::MaxMin];
 
 /// Hosts of one core on a switch, one 1 GB/s link each with these keys.
 fn star(hosts: u32, keys: &str) -> World {
+    star_of(hosts, "", keys)
+}
+
+/// The same, with keys of the cluster.
+fn star_of(hosts: u32, cluster: &str, keys: &str) -> World {
     let text = format!(
-        "name = \"star\"\n[[host]]\nname = \"node\"\ncount = {hosts}\n[host.cpu]\ncores = 1\nflops_per_core = \"1PFLOP/s\"\n\
+        "name = \"star\"\n{cluster}\n[[host]]\nname = \"node\"\ncount = {hosts}\n[host.cpu]\ncores = 1\nflops_per_core = \"1PFLOP/s\"\n\
          memory_bandwidth = \"1000TB/s\"\nmemory = \"16GiB\"\nmessage_latency = \"1us\"\nmessage_bandwidth = \"8GB/s\"\n\
          [[switch]]\nname = \"switch\"\n[[link]]\nkind = \"ethernet\"\nbetween = [\"node*.cpu\", \"switch\"]\n\
          latency = \"5us\"\nbandwidth = \"1GB/s\"\n{keys}\n"
@@ -55,6 +60,45 @@ fn plain_links_are_latency_and_bytes() {
 }
 
 #[test]
+fn a_stack_that_runs_on_cores_is_as_fast_as_they_are() {
+    let bytes = 1 << 20;
+    for network in BOTH {
+        let took = message(&plain("core_bandwidth = \"0.5GB/s\""), bytes, network);
+        assert_close(took, L + bytes as f64 / 0.5e9, "one core");
+        let took = message(&plain("core_bandwidth = \"4GB/s\""), bytes, network);
+        assert_close(took, L + bytes as f64 * 1e-9, "faster than the wire");
+    }
+    // Two hosts on the one core of a machine, both sending half of the bytes: four ends share it.
+    for (core, rate) in [(2.0, 0.5e9), (8.0, 1e9)] {
+        let world = star_of(2, "shared_cores = true", &plain(&format!("core_bandwidth = \"{core}GB/s\"")));
+        let took = timed(&world, Collective::AllGather, "direct", bytes, NetworkModel::MaxMin);
+        assert_close(took, L + bytes as f64 / 2.0 / rate, "both ways");
+    }
+}
+
+#[test]
+fn on_a_stream_directions_take_turns_beyond_the_eager_size() {
+    let bytes = 2 << 20;
+    let flow = bytes as f64 / 2.0 * 1e-9;
+    for (keys, expected) in [
+        ("rendezvous = \"write\"\neager = \"0B\"", 3.0 * L + flow),
+        // The second answer sets off when the first message has arrived.
+        ("rendezvous = \"stream\"\neager = \"0B\"", 3.0 * L + flow + 2.0 * L + flow),
+        // In pieces, each of them eager.
+        ("rendezvous = \"stream\"\neager = \"512KiB\"", L + flow),
+    ] {
+        for network in BOTH {
+            let took = timed(&star(2, &plain(keys)), Collective::AllGather, "direct", bytes, network);
+            assert_close(took, expected, keys);
+        }
+    }
+    // A library sends whole messages: two rounds of halves, in turn.
+    let keys = plain("rendezvous = \"stream\"\neager = \"512KiB\"");
+    let library = timed(&star(2, &keys), Collective::AllReduce, "library:mpi", 2 * bytes, NetworkModel::MaxMin);
+    assert!(library > 4.0 * bytes as f64 * 1e-9, "{library}");
+}
+
+#[test]
 fn headers_take_their_share() {
     for network in BOTH {
         for (mtu, share) in [(1500, 1448.0 / 1538.0), (9000, 8948.0 / 9038.0)] {
@@ -74,7 +118,8 @@ fn every_stack_pays_its_closed_form() {
         for network in BOTH {
             for bytes in [4u64, 4096, 1 << 20] {
                 let trips = match rendezvous.name() {
-                    _ if bytes <= eager.0 => o + L,
+                    // Pieces of a stream are eager.
+                    _ if bytes <= eager.0 || rendezvous == Rendezvous::Stream => o + L,
                     "none" => o + L,
                     "read" => 2.0 * (o + L) + L,
                     _ => 3.0 * (o + L),

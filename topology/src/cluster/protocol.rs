@@ -44,7 +44,16 @@ pub enum Rendezvous {
     Read,
     /// The sender announces, the receiver answers, the sender writes.
     Write,
+    /// As `Write`, over one connection for both directions: an answer waits behind the data of its direction. Pieces of
+    /// [`PIECE`] that are eager need no handshake.
+    Stream,
 }
+
+/// The pieces in which lockstep's own algorithms send over a [`Rendezvous::Stream`]; a library sends messages whole.
+pub const PIECE: Bytes = Bytes(512 << 10);
+
+/// Room for a library's headers beside a piece.
+const HEADERS: u64 = 4 << 10;
 
 /// A receiver's port that more than a number of senders reach at once: switch buffers overflow and retransmissions take
 /// up the rest.
@@ -75,6 +84,9 @@ pub struct Protocol {
     pub window: Option<Bytes>,
     /// The initial window of a connection; it grows by what is acknowledged, so it doubles each round trip.
     pub slow_start: Option<Bytes>,
+    /// Payload that one core of a host sends or receives, per second: the processor's time for the stack. `None`: it takes
+    /// none beside the overheads.
+    pub core_bandwidth: Option<Bandwidth>,
     /// The effect of many senders on one receiver's port.
     pub incast: Option<Incast>,
     /// The most that one copy between a CPU and a GPU of its host gets from pageable memory.
@@ -159,9 +171,9 @@ impl Stack {
             Stack::Plain => (0, 0, UNLIMITED, Rendezvous::None, None, "nothing but latency and line rate"),
             Stack::Peer => (0, 0, UNLIMITED, Rendezvous::None, None, "in the latency that was measured"),
             Stack::Tcp => {
-                let source = "a system call a message; pieces go without a handshake, as exec sets Open MPI \
+                let source = "a system call a message; the eager size is a piece, as exec sets Open MPI \
                               (btl_tcp_eager_limit); the window is Linux's default (tcp_wmem)";
-                (1_000, 1_000, UNLIMITED, Rendezvous::Write, Some(Bytes(4 << 20)), source)
+                (1_000, 1_000, Bytes(PIECE.0 + HEADERS), Rendezvous::Stream, Some(Bytes(4 << 20)), source)
             }
             Stack::Roce | Stack::InfiniBand => {
                 let source = "a doorbell and a completion a message; eager size is Open MPI's default \
@@ -192,6 +204,7 @@ impl Stack {
             rendezvous,
             window,
             slow_start: None,
+            core_bandwidth: None,
             incast: None,
             pageable: None,
             peer: None,
@@ -207,6 +220,7 @@ impl Protocol {
     /// Efficiencies, incast and copies belong to single links, and are `self`'s here.
     pub(super) fn and(&self, other: &Protocol) -> Protocol {
         let fewer = |a: Option<Bytes>, b: Option<Bytes>| a.into_iter().chain(b).min();
+        let slower = |a: &Bandwidth, b: &Bandwidth| a.bytes_per_s().total_cmp(&b.bytes_per_s());
         Protocol {
             send_overhead: self.send_overhead.max(other.send_overhead),
             receive_overhead: self.receive_overhead.max(other.receive_overhead),
@@ -214,6 +228,7 @@ impl Protocol {
             rendezvous: self.rendezvous.max(other.rendezvous),
             window: fewer(self.window, other.window),
             slow_start: fewer(self.slow_start, other.slow_start),
+            core_bandwidth: self.core_bandwidth.into_iter().chain(other.core_bandwidth).min_by(slower),
             ..self.clone()
         }
     }
@@ -223,4 +238,4 @@ crate::named!(Stack, "protocol":
     Plain = "plain", Tcp = "tcp", Roce = "roce", Efa = "efa", InfiniBand = "infiniband", Gemini = "gemini", NvLink = "nvlink", Pcie = "pcie",
     HostBridge = "host-bridge", Memory = "memory"; Peer = "peer");
 
-crate::named!(Rendezvous, "rendezvous": None = "none", Read = "read", Write = "write");
+crate::named!(Rendezvous, "rendezvous": None = "none", Read = "read", Write = "write", Stream = "stream");

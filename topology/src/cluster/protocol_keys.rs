@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 /// Keys of a link that are read here.
-pub(super) const KEYS: [&str; 13] = [
+pub(super) const KEYS: [&str; 14] = [
     "protocol",
     "mtu",
     "efficiency",
@@ -18,6 +18,7 @@ pub(super) const KEYS: [&str; 13] = [
     "rendezvous",
     "window",
     "slow_start",
+    "core_bandwidth",
     "incast_senders",
     "incast_goodput",
     "pageable_bandwidth",
@@ -63,6 +64,7 @@ pub(super) fn read(
     protocol.slow_start = table.read("slow_start", "\"14600B\"", size)?;
     protocol.incast = incast(table)?;
     let rate = |key| table.read(key, "\"6GB/s\"", Bandwidth::from_str);
+    protocol.core_bandwidth = rate("core_bandwidth")?;
     protocol.pageable = rate("pageable_bandwidth")?;
     protocol.peer = rate("peer_bandwidth")?;
     if protocol != defaults {

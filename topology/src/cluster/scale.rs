@@ -111,6 +111,8 @@ impl Protocol {
         Protocol {
             send_overhead: stretched(self.send_overhead, times),
             receive_overhead: stretched(self.receive_overhead, times),
+            // A core's time per byte.
+            core_bandwidth: self.core_bandwidth.map(|core| Bandwidth::new(core.bytes_per_s() / times).unwrap_or(core)),
             pageable: self.pageable.map(rate),
             peer: self.peer.map(rate),
             ..self.clone()

@@ -55,11 +55,11 @@ impl Side {
 }
 
 /// Two measuring ranks, from the view of one of them.
-struct Pair<'a> {
-    end: &'a mut dyn Transport,
-    peer: Rank,
+pub(super) struct Pair<'a> {
+    pub(super) end: &'a mut dyn Transport,
+    pub(super) peer: Rank,
     /// How they start together: a gate of their process, or a message each way.
-    gate: Option<&'a Gate>,
+    pub(super) gate: Option<&'a Gate>,
 }
 
 /// Measurements of one side, in seconds.
@@ -222,12 +222,12 @@ impl Pair<'_> {
         }
     }
 
-    fn send(&mut self, data: &[f32], tag: u32) -> Result<(), TransportError> {
+    pub(super) fn send(&mut self, data: &[f32], tag: u32) -> Result<(), TransportError> {
         let id = self.post(data, tag)?;
         self.sent(id)
     }
 
-    fn receive(
+    pub(super) fn receive(
         &mut self,
         into: &mut [f32],
         scratch: &mut [f32],

@@ -19,9 +19,8 @@ use super::super::{Combine, Region, RegionMut, TransportError};
 use super::{Fault, aware};
 use crate::device::DeviceError;
 
-/// Elements of a piece: 512 KiB, half of a usual second-level cache.
-const PIECE: usize = 128 * 1024;
-const PIECE_BYTES: usize = PIECE * size_of::<f32>();
+/// Elements of a piece: half of a usual second-level cache.
+const PIECE: usize = lockstep_topology::cluster::PIECE.0 as usize / size_of::<f32>();
 
 /// The most elements in one call of the library's allreduce, whose counts are 32-bit.
 const LIBRARY_PIECE: usize = 1 << 28;

@@ -35,7 +35,7 @@ fn every_figure_has_a_source_and_is_shown() {
     }
     let ethernet = ["node*.eth0 - switch", "8", "ethernet", "10.000", "3.125", "full", "assumed"];
     assert_eq!(tables[2].rows[2], ethernet);
-    let tcp = ["node*.eth0 - switch", "tcp", "94.1", "1.000", "1.000", "unlimited", "write", "window 4MiB"];
+    let tcp = ["node*.eth0 - switch", "tcp", "94.1", "1.000", "1.000", "516KiB", "stream", "window 4MiB"];
     assert_eq!(tables[3].rows[2][..8], tcp);
     assert_eq!(tables[0].rows[0][..3], ["node0..node7", "8", "32"]);
 }

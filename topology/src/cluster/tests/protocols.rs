@@ -74,7 +74,7 @@ fn a_message_is_set_up_once_by_the_stack_that_reaches_farthest() {
     let (tcp, verbs) = (Stack::Tcp.defaults(), Stack::InfiniBand.defaults());
     let both = tcp.and(&verbs);
     assert_eq!((both.send_overhead, both.eager), (tcp.send_overhead, verbs.eager));
-    assert_eq!((both.rendezvous, both.window), (Rendezvous::Write, tcp.window));
+    assert_eq!((both.rendezvous, both.window), (Rendezvous::Stream, tcp.window));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn wrong_figures_are_refused_with_their_cure() {
         ("mtu = 1500\nefficiency = 0.5", "and efficiency are both given"),
         ("send_overhead = \"-1us\"", "must be from 0"),
         ("eager = \"lots\"", "does not start with a number"),
-        ("rendezvous = \"romantic\"", "is no rendezvous: write none, read or write"),
+        ("rendezvous = \"romantic\"", "is no rendezvous: write none, read, write or stream"),
         ("window = \"0B\"", "must be positive"),
         ("slow_start = \"0B\"", "must be positive"),
         ("incast_senders = 4", "needs incast_goodput"),

@@ -23,8 +23,8 @@ pub(super) static ENTRY: Entry = Entry {
 
 /// Binary blocks of members.
 #[derive(Debug)]
-struct HalvingDoubling {
-    members: u32,
+pub(super) struct HalvingDoubling {
+    pub(super) members: u32,
 }
 
 impl Lanes for HalvingDoubling {

@@ -29,12 +29,12 @@ pub(super) static ENTRY: Entry = Entry {
 /// Members that halve. A lane is a range of the buffer. Lanes of an allreduce have a part for each member; of the
 /// others, messages carry the intersection of the lane with some members' parts of the buffer.
 #[derive(Debug, Clone, Copy)]
-struct RecursiveHalving {
-    members: u32,
+pub(super) struct RecursiveHalving {
+    pub(super) members: u32,
     /// Whether parts are summed (reduce-scatter).
-    reduce: bool,
+    pub(super) reduce: bool,
     /// Whether parts are broadcast (allgather).
-    gather: bool,
+    pub(super) gather: bool,
 }
 
 impl RecursiveHalving {

@@ -78,7 +78,7 @@ fn log(p: u64) -> u64 {
 }
 
 /// The table of `docs/collectives.md`, for p = 2, 4, 8, 16, 32 and n a multiple of p (and of the number of servers).
-const TABLE: [Row; 28] = [
+const TABLE: [Row; 27] = [
     Row {
         collective: "allreduce",
         algorithm: "ring",
@@ -148,13 +148,6 @@ const TABLE: [Row; 28] = [
         algorithm: "double-tree:2",
         rounds: |p| 2 * log(p),
         most: |p, n| if p == 2 { n } else { 2 * n },
-        total: |p, n| 2 * n * (p - 1),
-    },
-    Row {
-        collective: "allreduce",
-        algorithm: "library:mpi",
-        rounds: |p| 2 * (p - 1),
-        most: |p, n| 2 * n * (p - 1) / p,
         total: |p, n| 2 * n * (p - 1),
     },
     Row {
