@@ -45,9 +45,10 @@ impl CollectiveRun {
         CollectiveRun { collective, algorithm, group, elements, chunk, window, fold, padded: false, long_way: false }
     }
 
-    /// The costs where ranks do nothing but this collective, again and again on the same buffer.
+    /// The costs where ranks do nothing but this collective, again and again on the same buffer. Two ranks were timed:
+    /// the buffers of more take as much more of the caches that all share.
     pub(crate) fn repeated<'a>(&self, costs: &'a dyn Costs) -> impl Costs + use<'a> {
-        let bytes = self.elements.saturating_mul(FP32_BYTES);
+        let bytes = self.elements.saturating_mul(FP32_BYTES).saturating_mul(u64::from(self.group.members())) / 2;
         WithMessages::new(costs, move |pair, cost| match costs.repeated(pair, bytes) {
             Some((copy, sum)) => MessageCost { copy, sum, ..cost },
             None => cost,

@@ -42,7 +42,7 @@ const ROWS: [Row; 18] = [
     ("allreduce", "parameter-server:1", false, |_| 2.0 * message(1.0)),
     ("allreduce", "parameter-server:2", false, |_| 2.0 * message(2.0)),
     ("allreduce", "parameter-server:1:dedicated", false, |_| 2.0 * message(1.0)),
-    ("allreduce", "library:mpi", true, |p| 2.0 * (p - 1.0) * message(p)),
+    ("allreduce", "library:mpi", true, |p| 2.0 * (1..=log(p) as i32).map(|k| message(2f64.powi(k))).sum::<f64>()),
     // Nodes of two: a message up, the ring of the leaders, a message down.
     ("allreduce", "hierarchical:ring", true, |p| 2.0 * message(1.0) + 2.0 * (p / 2.0 - 1.0) * message(p / 2.0)),
     ("allreduce", "hierarchical:binomial-tree", false, |p| 2.0 * log(p) * message(1.0)),
