@@ -35,7 +35,10 @@ MEASURED = ROOT / "tests" / "matrix" / "measured.jsonl"
 WORK = ROOT / "target" / "matrix"
 # Samples of each load, where its set is generated.
 DATA = {"lenet": "mnist", "mlp": "mnist", "resnet-32": "synthetic:1024+64"}
-STEPS = 20
+# Steps of each of a comparison's rounds: where a step takes microseconds, so many that a round lasts long enough to be timed.
+STEPS = {"lenet": 50, "resnet-32": 20, "mlp": 1000}
+# The same on hosts of a lab.
+LAB_STEPS = {"lenet": 20, "resnet-32": 10, "mlp": 50}
 # A row that takes longer hangs.
 LIMIT_S = 900
 # Seconds for which figures of this machine are kept: the pace of a shared one changes within minutes.
@@ -119,7 +122,7 @@ def experiment(row, site):
         data = str(pack)
     flags = STRATEGIES[row["strategy"]] + INPUTS[row["input"]]
     lines = [
-        f'name = "row-{row["number"]}"', f'model = "{row["load"]}"', f'data = "{data}"', "batch_per_rank = 16", f"steps = {STEPS}",
+        f'name = "row-{row["number"]}"', f'model = "{row["load"]}"', f'data = "{data}"', "batch_per_rank = 16", f"steps = {(LAB_STEPS if site else STEPS)[row['load']]}",
         f'algorithm = "{row["algorithm"]}"', f'transport = "{transport(row)}"', *settings(flags),
     ]
     if site:

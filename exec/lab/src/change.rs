@@ -5,7 +5,7 @@ use std::fmt;
 use lockstep_report::Failure;
 use lockstep_topology::{Bandwidth, InputError, nearest};
 
-use crate::commands::{Step, plug, reshape};
+use crate::commands::{Step, ask_again, plug, reshape};
 use crate::name::LabName;
 use crate::plan::{Cable, Plan};
 use crate::state::{Lock, known, save};
@@ -64,9 +64,14 @@ fn steps(plan: &Plan, cable: &Cable, change: Change) -> Result<Vec<Step>, InputE
                 format!("slows nothing: take from 131072 bit/s to less than the link's {} Mbit/s", line * 1e-6);
             return Err(InputError::new("RATE", format!("{} Mbit/s", rate.bytes_per_s() * 8e-6), message));
         }
-        Change::Slow(rate) => [reshape(plan, cable, |end| end.rate.at(rate)), vec![plug(plan, cable, "up")]].concat(),
-        Change::Heal => [reshape(plan, cable, |end| end.rate), vec![plug(plan, cable, "up")]].concat(),
+        Change::Slow(rate) => [reshape(plan, cable, |end| end.rate.at(rate)), plugged(plan, cable)].concat(),
+        Change::Heal => [reshape(plan, cable, |end| end.rate), plugged(plan, cable)].concat(),
     })
+}
+
+/// Plugs a cable in.
+fn plugged(plan: &Plan, cable: &Cable) -> Vec<Step> {
+    [vec![plug(plan, cable, "up")], ask_again(plan)].concat()
 }
 
 /// The names by which each end of a cable is known: host or switch, and NIC.
@@ -128,13 +133,14 @@ mod tests {
         let namespace = plan.lab.switches();
         assert_eq!(of(Change::Cut), Ok(vec![format!("ip -n {namespace} link set c1b down")]));
         let healed = of(Change::Heal).unwrap();
-        assert_eq!(healed.last(), Some(&format!("ip -n {namespace} link set c1b up")));
+        assert_eq!(healed[2], format!("ip -n {namespace} link set c1b up"));
+        assert!(healed[3..].iter().all(|step| step.ends_with("neigh flush all")) && healed.len() == 3 + 4, "{healed:?}");
         // What `up` said of the two ends, but for the verb.
         let first: Vec<String> = crate::commands::up(&plan).iter().map(Step::to_string).collect();
         for step in healed.iter().filter(|step| step.starts_with("tc ")) {
             assert!(first.contains(&step.replace("qdisc change", "qdisc add")), "{step}");
         }
         assert!(of(Change::Slow("100Mbit/s".parse().unwrap())).is_err(), "as fast as it is");
-        assert_eq!(of(Change::Slow("10Mbit/s".parse().unwrap())).unwrap().len(), 3);
+        assert_eq!(of(Change::Slow("10Mbit/s".parse().unwrap())).unwrap().len(), 3 + 4);
     }
 }

@@ -84,6 +84,12 @@ pub fn plug(plan: &Plan, cable: &Cable, word: &str) -> Step {
     step("ip", &format!("-n {} link set {} {word}", plan.namespace(at.place), at.interface))
 }
 
+/// Makes each host ask anew for its neighbours' addresses: while a question from before a cable was plugged in is open,
+/// connections fail at once when it ends without an answer.
+pub fn ask_again(plan: &Plan) -> Vec<Step> {
+    plan.hosts.iter().map(|host| step("ip", &format!("-n {} neigh flush all", host.namespace))).collect()
+}
+
 /// Gives both directions of the cable other rates.
 pub fn reshape(plan: &Plan, cable: &Cable, rate: impl Fn(&End) -> Rate) -> Vec<Step> {
     cable.ends.iter().map(|end| shape(plan, end, rate(end), "change")).collect()
