@@ -40,8 +40,20 @@ pub fn up(plan: &Plan) -> Vec<Step> {
         steps.push(step("ip", &line));
         steps.push(step("ip", &format!("-n {switches} link set b{number} up")));
     }
+    // Rules for packets that are routed are none of a switch's, and cost as much time as forwarding.
+    let filters = ["iptables", "ip6tables", "arptables"].map(|table| format!("net/bridge/bridge-nf-call-{table}"));
+    steps.extend(filters.iter().map(|key| setting(&switches, key, "0")));
+    // The host's choice may pace its streams: a lab is the same on every machine, and every kernel has this one.
+    steps.extend(plan.hosts.iter().map(|host| setting(&host.namespace, "net/ipv4/tcp_congestion_control", "reno")));
     steps.extend(plan.cables.iter().flat_map(|cable| lay(plan, cable)));
     steps
+}
+
+/// Writes a setting of the kernel in a namespace, where it has that setting.
+fn setting(namespace: &str, key: &str, value: &str) -> Step {
+    let write = format!("[ ! -e /proc/sys/{key} ] || echo {value} >/proc/sys/{key}");
+    let words = ["netns", "exec", namespace, "sh", "-c", &write];
+    Step { program: "ip", arguments: words.map(str::to_owned).to_vec() }
 }
 
 /// Makes a cable and plugs it in.

@@ -106,7 +106,7 @@ proptest! {
         for step in commands::up(&plan) {
             match step.arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
                 ["netns", "add", namespace] => prop_assert!(made.insert(namespace.to_owned())),
-                ["-n", namespace, ..] => prop_assert!(made.contains(namespace), "{}", step),
+                ["-n", namespace, ..] | ["netns", "exec", namespace, ..] => prop_assert!(made.contains(namespace), "{}", step),
                 _ => prop_assert!(false, "{}", step),
             }
             if let Some(at) = step.arguments.iter().skip(1).position(|word| word == "netns").filter(|_| step.arguments[0] == "-n") {
