@@ -175,21 +175,23 @@ pub fn compare(
 
     lay_out(experiment, &mut configurations)?;
     let mut last: Vec<Measured> = Vec::new();
-    let (mut trials, mut slowest) = (0, 1.0f64);
-    // Processes of one job would disturb each other's pulses, and could not agree on what to repeat.
-    let alone = matches!(launch, Launch::Threads);
+    let (mut trials, mut farthest) = (0, 1.0f64);
     for round in 1..=ROUNDS {
         if launch.speaks() {
             note(&format!("training, round {round} of {ROUNDS}"));
         }
         for (index, configuration) in configurations.iter().enumerate() {
-            let mut train_once = || {
+            let mut train_once = |launch: &mut Launch| {
                 trials += 1;
                 Training { experiment, configuration, seed: experiment.seed, data: &train, held_out: None, operation }
-                    .run(&mut launch)
+                    .run(launch)
             };
-            let (measured, slower) = if alone { quiet.measure(TRIALS, train_once)? } else { (train_once()?, 1.0) };
-            slowest = slowest.max(slower);
+            // The pace of one host says nothing about the others.
+            let (measured, off) = match here.hosts {
+                1 => quiet.measure_together(TRIALS, &mut launch, train_once)?,
+                _ => (train_once(&mut launch)?, 1.0),
+            };
+            farthest = farthest.max(off);
             let Some(mut measured) = measured else { continue };
             compared[index].measured.push(take(&mut measured.run.timeline));
             if round == 1 {
@@ -210,9 +212,9 @@ pub fn compare(
             .push(format!("a reference benchmark took {change:.0} % {how} time while training than while calibrating"));
     }
     let repeated = trials - ROUNDS as usize * configurations.len();
-    if Quiet::disturbed(slowest) {
+    if Quiet::disturbed(farthest) {
         notes.push(format!(
-            "the machine ran up to {slowest:.1} times slower than usual while it was measured: quiet it and compare again"
+            "the machine's pace was up to {farthest:.1} times that of the calibration: quiet it and compare again"
         ));
     }
 

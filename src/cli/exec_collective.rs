@@ -1,12 +1,16 @@
 //! Runs `lockstep exec collective`: measures one collective.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use lockstep_exec::{ASIDE, check_buffers, check_threads};
 use lockstep_measure::collective::{PreparedCollective, measure};
+use lockstep_measure::host::Cores;
 use lockstep_measure::launch::Launch;
 use lockstep_measure::operation::STALL_LIMIT;
+use lockstep_measure::quiet::Quiet;
+use lockstep_models::profile::Profile;
 use lockstep_models::quantile;
 use lockstep_report::failure::Failure;
 use lockstep_report::progress::Estimate;
@@ -18,6 +22,8 @@ use super::operation_flags::seconds;
 use super::sim_collective::{at_algorithm, collective_run};
 use lockstep_experiment::{Experiment, TransportKind};
 
+/// Attempts at a size until one is at the pace of the profile.
+const TRIALS: usize = 5;
 /// The cure where buffers do not fit.
 const CURE: &str = "take a smaller size or fewer ranks";
 
@@ -30,12 +36,15 @@ const CURE: &str = "take a smaller size or fewer ranks";
 pub(super) struct ExecCollective {
     #[command(flatten)]
     collective: CollectiveFlags,
-    /// Timed repetitions; else as many as fit into a second, from 5 to 200
+    /// Timed repetitions; else as many as fit into a second, from 5 to 2,000
     #[arg(long, value_name = "N", value_parser = positive, allow_hyphen_values = true)]
     repetitions: Option<u32>,
     /// End the run when a repetition takes ten times so long [default: 60s]
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     stall_limit: Option<Duration>,
+    /// Measure at the pace at which this profile was measured, which predicts it; repeated where the machine is disturbed
+    #[arg(long, value_name = "PROFILE")]
+    pace_of: Option<PathBuf>,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -74,12 +83,20 @@ impl ExecCollective {
             launch.all(check_buffers("bytes", &bytes.to_string(), here, PreparedCollective::bytes(&schedule), CURE))?;
             meant.push((run, schedule));
         }
+        let mut quiet = launch.all(self.pace_of.as_ref().map(|path| at_pace(path, flags.transport)).transpose())?;
+        let mut farthest = 1.0f64;
         let mut rows = Vec::new();
         for (run, schedule) in meant {
             let collective = PreparedCollective::new(schedule);
             let contributors = collective.contributors();
             let shown = if launch.speaks() { Estimate::new("measuring") } else { Estimate::silent() };
-            let measured = measure(collective, self.repetitions, &mut launch, limit * ASIDE, &shown)?;
+            let once =
+                |launch: &mut Launch| measure(collective.clone(), self.repetitions, launch, limit * ASIDE, &shown);
+            let (measured, off) = match &mut quiet {
+                Some(quiet) => quiet.measure_together(TRIALS, &mut launch, once)?,
+                None => (once(&mut launch)?, 1.0),
+            };
+            farthest = farthest.max(off);
             let Some(mut measured) = measured else { continue };
             measured.seconds.sort_by(f64::total_cmp);
             let time = quantile(&measured.seconds, 0.5);
@@ -104,10 +121,28 @@ impl ExecCollective {
             return Ok(());
         }
         let wrong: u64 = rows.iter().filter_map(|row| row.wrong).sum();
-        Report::new(rows, flags.algorithm.executed(flags.ranks)).print(self.format)?;
+        let mut notes = flags.algorithm.executed(flags.ranks);
+        if Quiet::disturbed(farthest) {
+            let place = self.pace_of.iter().map(|path| path.display()).next();
+            let place = place.map(|place| place.to_string()).unwrap_or_default();
+            notes.push(format!(
+                "the machine's pace was up to {farthest:.1} times that of {place}: calibrate and measure again"
+            ));
+        }
+        Report::new(rows, notes).print(self.format)?;
         if wrong > 0 {
             return Err(Failure::Run(format!("{wrong} elements differ from what the collective means: this is a bug")));
         }
         Ok(())
     }
+}
+
+/// Detects when this machine is at another pace than that of a profile.
+fn at_pace(path: &Path, transport: TransportKind) -> Result<Quiet, Failure> {
+    let cores = if transport == TransportKind::Threads { Cores::find() } else { Cores::of_host() };
+    let quiet = Quiet::new(cores);
+    Ok(match Profile::load(path)?.pulse_s {
+        Some(pulse_s) => quiet.since(pulse_s),
+        None => quiet,
+    })
 }

@@ -37,8 +37,9 @@ WORK = ROOT / "target" / "matrix"
 DATA = {"lenet": "mnist", "mlp": "mnist", "resnet-32": "synthetic:1024+64"}
 # Steps of each of a comparison's rounds: where a step takes microseconds, so many that a round lasts long enough to be timed.
 STEPS = {"lenet": 50, "resnet-32": 20, "mlp": 1000}
-# The same on hosts of a lab.
+# The same on hosts of a lab, and where these have links of 100 Mbit/s.
 LAB_STEPS = {"lenet": 20, "resnet-32": 10, "mlp": 50}
+SLOW_LAB_STEPS = {"lenet": 5, "resnet-32": 5, "mlp": 20}
 # A row that takes longer hangs.
 LIMIT_S = 900
 # Seconds for which figures of this machine are kept: the pace of a shared one changes within minutes.
@@ -98,7 +99,8 @@ def predicted_collective(row, site):
 def collective(row, site):
     """Predicted and measured seconds of a collective, and the range from the 10th to the 90th percentile."""
     predicted = predicted_collective(row, site)
-    [measured] = run([LOCKSTEP, "exec", "collective", *collective_flags(row)], row, site)["rows"]
+    pace = [] if site else ["--pace-of", PROFILE]
+    [measured] = run([LOCKSTEP, "exec", "collective", *collective_flags(row), *pace], row, site)["rows"]
     return [predicted, *(measured[key] / 1e6 for key in ("time_us", "time_p10_us", "time_p90_us"))]
 
 
@@ -108,6 +110,12 @@ def settings(flags):
     for flag in words:
         key, value = flag.removeprefix("--").replace("-", "_"), next(words)
         yield f"{key} = {value if value.isdigit() or value in ('true', 'false') else json.dumps(value)}"
+
+
+def steps(row):
+    """Steps of a row in each of a comparison's rounds."""
+    of_place = STEPS if not row["place"].startswith("lab") else SLOW_LAB_STEPS if "100Mbit" in row["place"] else LAB_STEPS
+    return of_place[row["load"]]
 
 
 def experiment(row, site):
@@ -122,7 +130,7 @@ def experiment(row, site):
         data = str(pack)
     flags = STRATEGIES[row["strategy"]] + INPUTS[row["input"]]
     lines = [
-        f'name = "row-{row["number"]}"', f'model = "{row["load"]}"', f'data = "{data}"', "batch_per_rank = 16", f"steps = {(LAB_STEPS if site else STEPS)[row['load']]}",
+        f'name = "row-{row["number"]}"', f'model = "{row["load"]}"', f'data = "{data}"', "batch_per_rank = 16", f"steps = {steps(row)}",
         f'algorithm = "{row["algorithm"]}"', f'transport = "{transport(row)}"', *settings(flags),
     ]
     if site:

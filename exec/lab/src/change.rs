@@ -134,7 +134,10 @@ mod tests {
         assert_eq!(of(Change::Cut), Ok(vec![format!("ip -n {namespace} link set c1b down")]));
         let healed = of(Change::Heal).unwrap();
         assert_eq!(healed[2], format!("ip -n {namespace} link set c1b up"));
-        assert!(healed[3..].iter().all(|step| step.ends_with("neigh flush all")) && healed.len() == 3 + 4, "{healed:?}");
+        assert!(
+            healed[3..].iter().all(|step| step.ends_with("neigh flush all")) && healed.len() == 3 + 4,
+            "{healed:?}"
+        );
         // What `up` said of the two ends, but for the verb.
         let first: Vec<String> = crate::commands::up(&plan).iter().map(Step::to_string).collect();
         for step in healed.iter().filter(|step| step.starts_with("tc ")) {

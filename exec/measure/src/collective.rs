@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use lockstep_exec::exchange::{Buffers, Exchange, scratch_elements};
-use lockstep_exec::patiently;
-use lockstep_exec::transport::{Region, RegionMut, Transport, TransportError, control};
+use lockstep_exec::transport::{RegionMut, Transport, TransportError, control};
+use lockstep_exec::{Arena, patiently};
 use lockstep_report::failure::Failure;
 use lockstep_report::progress::Estimate;
 use lockstep_topology::{Collective, Rank, Schedule};
@@ -23,7 +23,7 @@ const RESULT: u32 = 2;
 /// Target seconds of all timed repetitions, and their least and most number.
 const SECONDS: f64 = 1.0;
 const FEWEST: u64 = 5;
-const MOST: u64 = 200;
+const MOST: u64 = 2_000;
 
 /// A collective that is ready to run.
 #[derive(Debug, Clone)]
@@ -67,11 +67,19 @@ impl Part {
     }
 }
 
-/// Memory of one member.
+/// Memory of one member, in whole pages: of buffers at other offsets, a sum of 64 KiB took twice as long.
 struct Memory {
-    input: Vec<f32>,
-    output: Vec<f32>,
-    scratch: Vec<f32>,
+    input: Arena,
+    output: Arena,
+    scratch: Arena,
+}
+
+impl Memory {
+    /// The values of `arena`, for the one member that has it.
+    fn values(arena: &mut Arena) -> &mut [f32] {
+        // SAFETY: the borrow is exclusive, and nothing is in flight where this is called.
+        unsafe { arena.slice_mut(0..arena.len()) }
+    }
 }
 
 impl PreparedCollective {
@@ -111,25 +119,21 @@ impl PreparedCollective {
 
     fn memory(&self, member: u32) -> Memory {
         let elements = self.schedule.elements();
-        let values: Vec<f32> = (0..elements).map(|element| value(member, element)).collect();
-        let scratch = scratch_elements(&self.schedule, self.window) as usize;
-        let input = if self.separate() { values.clone() } else { Vec::new() };
-        Memory { input, output: values, scratch: vec![0.0; scratch] }
+        let scratch = Arena::of_pages(scratch_elements(&self.schedule, self.window) as usize);
+        let values = |elements: u64| {
+            let mut arena = Arena::of_pages(elements as usize);
+            (0..).zip(Memory::values(&mut arena)).for_each(|(element, to)| *to = value(member, element));
+            arena
+        };
+        Memory { input: values(if self.separate() { elements } else { 0 }), output: values(elements), scratch }
     }
 
     /// The part of `member`; its memory must outlive the transport.
-    fn part(&self, member: u32, memory: &mut Memory) -> Part {
-        // SAFETY: the memory belongs to the caller of the ranks and outlives every endpoint; it is not accessed while
-        // the exchange is in flight.
-        let (input, output, scratch) = unsafe {
-            (
-                Region::new(memory.input.as_ptr(), memory.input.len()),
-                RegionMut::new(memory.output.as_mut_ptr(), memory.output.len()),
-                RegionMut::new(memory.scratch.as_mut_ptr(), memory.scratch.len()),
-            )
-        };
+    fn part(&self, member: u32, memory: &Memory) -> Part {
+        let [input, output, scratch] =
+            [&memory.input, &memory.output, &memory.scratch].map(|arena| arena.region(0..arena.len()));
         let buffers =
-            if self.separate() { Buffers::separate(input, output) } else { Buffers::in_place(output, scratch) };
+            if self.separate() { Buffers::separate(input.read(), output) } else { Buffers::in_place(output, scratch) };
         let ranks: Arc<[Rank]> = (0..self.schedule.members()).map(Rank).collect();
         if self.schedule.buffered_sends() {
             return Part::Library(ranks, output);
@@ -200,10 +204,16 @@ pub fn measure(
     shown: &Estimate,
 ) -> Result<Option<Measured>, Failure> {
     let members = collective.schedule.members();
-    let states: Vec<Memory> = launch.here(members).map(|rank| collective.memory(rank)).collect();
+    let here = launch.here(members);
+    let states: Vec<Memory> = here.clone().map(|rank| collective.memory(rank)).collect();
+    // As in a training.
+    let pins = launch.pins(members).map_err(run_failure)?;
     let moves = AtomicU64::new(0);
     let watch = Watch { moves: &moves, shown };
-    let body = |end: &mut dyn Transport, memory: &mut Memory| member(&collective, end, memory, repetitions, &watch);
+    let body = |end: &mut dyn Transport, memory: &mut Memory| {
+        let _bound = pins.bind((end.rank().0 - here.start) as usize);
+        member(&collective, end, memory, repetitions, &watch)
+    };
     let late = || end_late(patience, "no repetition has ended");
     let results = shown.beside(|| patiently(patience, &moves, late, || launch.run_ranks(members, states, body)));
     shown.end();
@@ -241,10 +251,10 @@ fn member(
     let least = 2 + repetitions.map_or(FEWEST, u64::from);
     watch.show(rank, 0, least);
     part.complete(end)?;
-    let wrong = collective.wrong(rank, &memory.output);
+    let wrong = collective.wrong(rank, Memory::values(&mut memory.output));
     watch.show(rank, 1, least);
-    memory.input.fill(0.0);
-    memory.output.fill(0.0);
+    Memory::values(&mut memory.input).fill(0.0);
+    Memory::values(&mut memory.output).fill(0.0);
     let mut once = |end: &mut dyn Transport| {
         part.again();
         control::barrier(end)?;

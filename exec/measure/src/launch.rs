@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
 use lockstep_exec::transport::{Transport, TransportError, memory};
-use lockstep_exec::{ExecError, Run, RunOptions, check_run};
+use lockstep_exec::{ExecError, Pins, Run, RunOptions, check_run};
 use lockstep_experiment::{Configuration, Experiment, TransportKind};
 use lockstep_models::Program;
 use lockstep_report::failure::{Failure, STALLED};
@@ -225,6 +225,21 @@ impl Launch {
             Launch::Mpi { processes, .. } => {
                 let each = ranks / processes.count();
                 processes.process() * each..(processes.process() + 1) * each
+            }
+        }
+    }
+
+    /// The processors of each of this process's ranks, if `ranks` with a thread each are divided among all.
+    ///
+    /// # Errors
+    /// Ranks that cannot be divided.
+    pub fn pins(&self, ranks: u32) -> Result<Pins, TransportError> {
+        match self {
+            Launch::Threads => Ok(Pins::new(ranks as usize, 1)),
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, .. } => {
+                let hosts = blocks(ranks, processes.count()).map_err(TransportError::Unsupported)?;
+                Ok(processes.pins(&hosts, 1))
             }
         }
     }

@@ -1,16 +1,18 @@
-//! `Quiet`: detects when something else slows down the cores of this machine, and repeats disturbed measurements.
+//! `Quiet`: detects when the cores of this machine change their pace, and repeats disturbed measurements.
 //!
-//! On shared machines a neighbour on the same core halves its speed for seconds, and no counter of the system shows it.
-//! So a reference benchmark is timed on all cores at once (a pulse) before and after each measurement; a measurement on
-//! a machine slower than it has been before is repeated.
+//! On shared machines a neighbour on the same core halves its speed for seconds, and a hypervisor moves cores onto one
+//! and apart again; no counter of the system shows either. So a reference benchmark is timed on all cores at once (a
+//! pulse) before and after each measurement, and a measurement at another pace than that of the calibration is repeated.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use lockstep_exec::device::cpu::{ChainLayer, Kernel, Mode, Threads};
 use lockstep_models::{Dense, Layer, Shape, median};
+use lockstep_report::failure::Failure;
 
 use crate::host::Cores;
+use crate::launch::Launch;
 
 /// A pulse this many times longer than usual indicates a disturbance: those of a quiet machine spread less.
 const TOLERANCE: f64 = 1.15;
@@ -28,13 +30,19 @@ const PULSES: usize = 5;
 const SIDE: usize = 768;
 const SAMPLES: usize = 16;
 
+/// How many times one time is the other, whichever is longer.
+fn apart(one: f64, other: f64) -> f64 {
+    (one / other).max(other / one)
+}
+
 /// The pulses of this machine.
 pub struct Quiet {
     cores: Cores,
     /// Seconds of all pulses so far, ascending.
     seen: Vec<f64>,
-    /// Pulses since [`Quiet::renewed`], and the median of those before.
+    /// Pulses since [`Quiet::renewed`].
     now: Vec<f64>,
+    /// The pulse at the measurement with which this one is compared.
     earlier: Option<f64>,
     /// The rest of [`PATIENCE`].
     patience: Duration,
@@ -62,63 +70,94 @@ impl Quiet {
         (0..LOOKS).for_each(|_| {
             self.pulse();
         });
-        let ratio = self.usual() / then_s;
-        (1.0 / TOLERANCE..=TOLERANCE).contains(&ratio)
+        apart(self.usual(), then_s) <= TOLERANCE
     }
 
-    /// Starts a new measurement that is compared with one made when a pulse took `then_s`.
+    /// Starts a new measurement at the pace at which a pulse took `then_s`.
     pub fn since(self, then_s: f64) -> Quiet {
-        Quiet { earlier: Some(then_s), ..self.renewed() }
+        Quiet { patience: PATIENCE, now: Vec::new(), earlier: Some(then_s), ..self }
     }
 
-    /// Starts a new measurement with the full patience; earlier pulses stay known.
+    /// Starts a new measurement at the pace of this one, with the full patience; earlier pulses stay known.
     pub fn renewed(self) -> Quiet {
-        let earlier = (!self.now.is_empty()).then(|| median(self.now));
+        let earlier = self.pulse_s();
         Quiet { patience: PATIENCE, now: Vec::new(), earlier, ..self }
     }
 
     /// The slowdown of pulses since [`Quiet::renewed`]; `None` where there were none before.
     pub fn drift(&self) -> Option<f64> {
-        let earlier = self.earlier.filter(|_| !self.now.is_empty())?;
-        Some(median(self.now.clone()) / earlier)
+        Some(self.pulse_s()? / self.earlier?)
     }
 
-    /// Waits for a quiet machine and calls `measure`, again if it was disturbed, at most `trials` times. Returns the
-    /// result of the least disturbed call, with the slowdown of its longer pulse.
+    /// Waits for the machine's usual pace and calls `measure`, again if it was disturbed, at most `trials` times.
+    /// Returns the result of the least disturbed call, with its factor from the usual pace.
     ///
     /// # Errors
     /// The first error of `measure`.
     pub fn measure<T, E>(&mut self, trials: usize, mut measure: impl FnMut() -> Result<T, E>) -> Result<(T, f64), E> {
         let mut best = None;
         for _ in 0..trials.max(1) {
-            let before = self.wait_until_steady();
+            let before = self.settle();
             let value = measure()?;
-            let slower = before.max(self.pulse()) / self.usual();
-            if best.as_ref().is_none_or(|(_, least)| slower < *least) {
-                best = Some((value, slower));
+            let off = before.max(self.look());
+            if best.as_ref().is_none_or(|(_, least)| off < *least) {
+                best = Some((value, off));
             }
-            if slower <= TOLERANCE {
+            if !Quiet::disturbed(off) {
                 break;
             }
         }
         Ok(best.expect("there was a trial"))
     }
 
-    /// Whether `slower`, as returned by [`Quiet::measure`], indicates a disturbance.
-    pub fn disturbed(slower: f64) -> bool {
-        slower > TOLERANCE
+    /// As [`Quiet::measure`], of work that all processes of a job do together. Each calls it with a `Quiet` of its own,
+    /// and that of rank 0's process decides while the others sleep.
+    ///
+    /// # Errors
+    /// The first error of `measure`.
+    pub fn measure_together<T>(
+        &mut self,
+        trials: usize,
+        launch: &mut Launch,
+        mut measure: impl FnMut(&mut Launch) -> Result<T, Failure>,
+    ) -> Result<(T, f64), Failure> {
+        let mut best = None;
+        for _ in 0..trials.max(1) {
+            let before = launch.first(|| Ok(self.settle()))?;
+            let value = measure(launch)?;
+            let after = launch.first(|| Ok(self.look()))?;
+            let off = before.zip(after).map_or(1.0, |(before, after)| before.max(after));
+            if best.as_ref().is_none_or(|(_, least)| off < *least) {
+                best = Some((value, off));
+            }
+            if launch.maximum(u32::from(Quiet::disturbed(off))) == 0 {
+                break;
+            }
+        }
+        Ok(best.expect("there was a trial"))
     }
 
-    /// Waits for a quiet machine until patience runs out; returns its pulse.
-    fn wait_until_steady(&mut self) -> f64 {
+    /// Whether `off`, as returned by [`Quiet::measure`], indicates a disturbance.
+    pub fn disturbed(off: f64) -> bool {
+        off > TOLERANCE
+    }
+
+    /// Waits for the usual pace until patience runs out; returns the factor from it.
+    fn settle(&mut self) -> f64 {
         loop {
-            let pulse = self.pulse();
-            if pulse <= TOLERANCE * self.usual() || self.patience.is_zero() {
-                return pulse;
+            let off = self.look();
+            if !Quiet::disturbed(off) || self.patience.is_zero() {
+                return off;
             }
             std::thread::sleep(PAUSE);
             self.patience = self.patience.saturating_sub(PAUSE);
         }
+    }
+
+    /// Times a pulse; returns its factor from the pace of the earlier measurement, or from the usual one.
+    fn look(&mut self) -> f64 {
+        let pulse = self.pulse();
+        self.earlier.map_or_else(|| pulse / self.usual(), |earlier| apart(pulse, earlier))
     }
 
     /// The pulse of the quiet machine: the lower quartile, since disturbances only add time.
@@ -196,5 +235,15 @@ mod tests {
         let mut quiet = quiet.since(pulse / 2.0);
         assert!(quiet.drift().is_none() && quiet.measure(1, || Ok::<_, ()>(())).is_ok());
         assert!(quiet.drift().is_some_and(|drift| drift > 0.0));
+    }
+
+    #[test]
+    fn another_pace_is_a_disturbance_whichever_way() {
+        let off = |earlier: f64| {
+            let mut quiet = Quiet::new(Cores::of(1)).since(earlier);
+            quiet.patience = Duration::ZERO;
+            quiet.settle()
+        };
+        assert!(Quiet::disturbed(off(1e3)) && Quiet::disturbed(off(1e-9)));
     }
 }

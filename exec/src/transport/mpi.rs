@@ -85,7 +85,7 @@ impl Processes {
 
     /// The processors of this process's ranks, with rank r in process `hosts[r]` and `threads` threads per rank: those
     /// that the launcher has bound the process to, or its part of those that it shares with others of the job.
-    pub(crate) fn pins(&self, hosts: &[u32], threads: usize) -> Pins {
+    pub fn pins(&self, hosts: &[u32], threads: usize) -> Pins {
         self.neighbours.pins(hosts, threads)
     }
 

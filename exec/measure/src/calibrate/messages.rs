@@ -24,6 +24,8 @@ const COLD: usize = 4 * LARGE;
 const PLACES: usize = 8;
 /// Elements of buffers that are used again and again, 16 KiB to 32 MiB, and how often each is timed.
 const REPEATED: [(usize, usize); 5] = [(1 << 12, 100), (1 << 15, 100), (1 << 18, 50), (1 << 21, 20), (1 << 23, 10)];
+/// Rounds in which all of this is timed: two cores of a virtual machine are near each other or far for a tenth of a second.
+const ROUNDS: usize = 10;
 /// The first messages with such a buffer bring it into caches; only the others count.
 const WARMING: usize = 2;
 /// Messages of one element in a burst, for measuring the overhead of one.
@@ -166,20 +168,23 @@ fn entry(first: &Times, receiver: &Times) -> TransportEntry {
 }
 
 impl Pair<'_> {
-    /// Times everything, `repetitions` times.
+    /// Times everything, `repetitions` times, all kinds of messages in turn.
     fn times(&mut self, side: &mut Side, repetitions: usize) -> Result<Times, TransportError> {
-        let mut times = Times::default();
-        for _ in 0..repetitions {
-            times.round_trip.push(self.round_trip(side)?);
-            times.overhead.push(self.burst(side)?);
-            times.copy.push(self.large(side, Combine::Copy, false)?);
-            times.cold.push(self.cold(side)?);
-            times.sum.push(self.large(side, Combine::Sum, false)?);
-            times.both.push(self.large(side, Combine::Sum, true)?);
-        }
-        for (elements, repetitions) in REPEATED {
-            let mut times_of = |combine| self.repeated(side, elements, combine, repetitions);
-            times.repeated.push([times_of(Combine::Copy)?, times_of(Combine::Sum)?]);
+        let mut times = Times { repeated: vec![Default::default(); REPEATED.len()], ..Times::default() };
+        for round in 0..ROUNDS {
+            let share = |repetitions: usize| (round + 1) * repetitions / ROUNDS - round * repetitions / ROUNDS;
+            for _ in 0..share(repetitions) {
+                times.round_trip.push(self.round_trip(side)?);
+                times.overhead.push(self.burst(side)?);
+                times.copy.push(self.large(side, Combine::Copy, false)?);
+                times.cold.push(self.cold(side)?);
+                times.sum.push(self.large(side, Combine::Sum, false)?);
+                times.both.push(self.large(side, Combine::Sum, true)?);
+            }
+            for ((elements, repetitions), [copies, sums]) in REPEATED.into_iter().zip(&mut times.repeated) {
+                copies.extend(self.repeated(side, elements, Combine::Copy, share(repetitions))?);
+                sums.extend(self.repeated(side, elements, Combine::Sum, share(repetitions))?);
+            }
         }
         Ok(times)
     }

@@ -15,7 +15,10 @@ const LOOKS: u32 = 8;
 
 /// A wait this long is for a rank that computes: sleeping then leaves it the core, and adds little to the wait.
 const WATCHFUL: Duration = Duration::from_millis(1);
-const NAP: Duration = Duration::from_micros(20);
+/// The share of the wait so far that a rank sleeps between polls, and its limits: messages move on only at polls.
+const NAP_SHARE: u32 = 16;
+const SHORTEST_NAP: Duration = Duration::from_micros(20);
+const LONGEST_NAP: Duration = Duration::from_micros(200);
 
 /// A rank that is a process of its own.
 #[derive(Debug)]
@@ -111,10 +114,11 @@ impl Transport for SingleEnd<'_> {
             }
             // Another rank may share this core, perhaps the one we wait for.
             if look.is_multiple_of(LOOKS) {
-                if began.elapsed() < WATCHFUL {
+                let waited = began.elapsed();
+                if waited < WATCHFUL {
                     std::thread::yield_now();
                 } else {
-                    std::thread::sleep(NAP);
+                    std::thread::sleep((waited / NAP_SHARE).clamp(SHORTEST_NAP, LONGEST_NAP));
                 }
             }
         }
