@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes docs/validation.md from tests/matrix/measured.jsonl: errors by factor, the worst rows, and all rows.
+"""Writes docs/validation.md from tests/matrix/measured.jsonl: errors by factor, the worst rows with causes (tests/matrix/causes.json), and all rows.
 
-    python3 tests/matrix/report.py            fails if docs/validation.md is another
-    python3 tests/matrix/report.py --write    writes it
+    python3 tests/matrix/report.py            fails if docs/validation.md or docs/validation-matrix.html is another
+    python3 tests/matrix/report.py --write    writes both
     python3 tests/matrix/report.py --html matrix.html    writes the rows as a page with charts and a table that filters and sorts
 """
 
@@ -20,7 +20,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DRAWN = ROOT / "tests" / "matrix" / "drawn.jsonl"
 MEASURED = ROOT / "tests" / "matrix" / "measured.jsonl"
 ORDER = ROOT / "tests" / "matrix" / "order.jsonl"
+CAUSES = ROOT / "tests" / "matrix" / "causes.json"
 PAGE = ROOT / "docs" / "validation.md"
+HTML = ROOT / "docs" / "validation-matrix.html"
 WORST = 10
 # Pairs of algorithms whose times differ by less have no order.
 ORDERED = 0.05
@@ -113,8 +115,8 @@ def page():
         "",
         "![predicted by measured time of every row](validation.svg)",
         "",
-        "`.venv/bin/python tests/matrix/plot.py` draws the picture; `python3 tests/matrix/report.py --html matrix.html` makes a page of the rows with",
-        "charts, filters and a table that sorts.",
+        "`.venv/bin/python tests/matrix/plot.py` draws the picture. [validation-matrix.html](validation-matrix.html) has all rows with charts, filters and a",
+        "table that sorts: open it in a browser.",
         "",
     ]
     missing = [place for place in PLACES if all(row["place"] != place for row in rows)]
@@ -128,13 +130,21 @@ def page():
     if ORDER.exists():
         yield from order_table([row for row in map(json.loads, ORDER.read_text().splitlines()) if "measured_s" in row])
     head = ["| row | configuration | predicted, ms | measured, ms | p10, ms | p90, ms | error, % |", "|---|---|---|---|---|---|---|"]
-    yield from [f"## The {WORST} largest errors", "", *head]
-    yield from map(row_line, sorted(rows, key=error, reverse=True)[:WORST])
+    causes = json.loads(CAUSES.read_text())
+    yield from [f"## The {WORST} largest errors", "", head[0] + " cause |", head[1] + "---|"]
+    for row in sorted(rows, key=error, reverse=True)[:WORST]:
+        yield f"{row_line(row)} {causes.get(str(row['number']), 'not known')} |"
     if failed:
         yield from ["", "## Failed", "", "| row | reason |", "|---|---|"]
         yield from (f"| {row['number']} | {row['failed']} |" for row in failed)
     yield from ["", "## All rows", "", *head]
     yield from map(row_line, rows)
+
+
+def html():
+    """The text of the page with charts."""
+    rows = [{**row, "ranks_share_cores": oversubscribed(row)} for row in map(json.loads, MEASURED.read_text().splitlines()) if "measured_s" in row]
+    return pages.text(rows, [f"{len(rows)} of {len(DRAWN.read_text().splitlines())} configurations, measured by tests/matrix/measure.py"])
 
 
 def main():
@@ -143,15 +153,13 @@ def main():
     flags.add_argument("--html", type=pathlib.Path, metavar="FILE", help="write the rows as a page")
     flags = flags.parse_args()
     if flags.html:
-        rows = [{**row, "ranks_share_cores": oversubscribed(row)} for row in map(json.loads, MEASURED.read_text().splitlines()) if "measured_s" in row]
-        note = f"{len(rows)} of {len(DRAWN.read_text().splitlines())} configurations, measured by tests/matrix/measure.py"
-        flags.html.write_text(pages.text(rows, [note]))
+        flags.html.write_text(html())
         return
-    text = "\n".join(page()) + "\n"
-    if flags.write:
-        PAGE.write_text(text)
-    elif not PAGE.exists() or PAGE.read_text() != text:
-        sys.exit(f"{PAGE.relative_to(ROOT)} is not what tests/matrix/measured.jsonl says: write it with --write")
+    for path, text in [(PAGE, "\n".join(page()) + "\n"), (HTML, html())]:
+        if flags.write:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            sys.exit(f"{path.relative_to(ROOT)} is not what tests/matrix/measured.jsonl says: write it with --write")
 
 
 if __name__ == "__main__":

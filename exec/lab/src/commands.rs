@@ -5,7 +5,7 @@
 use std::fmt;
 
 use crate::plan::{Cable, End, Place, Plan};
-use crate::rate::{GSO_BYTES, Rate};
+use crate::rate::Rate;
 
 /// One call of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,7 @@ fn lay(plan: &Plan, cable: &Cable) -> Vec<Step> {
     let mut steps = vec![step("ip", &pair)];
     for end in &cable.ends {
         let set = format!("-n {} link set {}", plan.namespace(end.place), end.interface);
-        steps.push(step("ip", &format!("{set} gso_max_size {GSO_BYTES}")));
+        steps.push(step("ip", &format!("{set} gso_max_size {}", end.rate.packet_bytes())));
         steps.push(shape(plan, end, end.rate, "add"));
         match end.place {
             Place::Host(host) => {
@@ -84,7 +84,7 @@ fn lay(plan: &Plan, cable: &Cable) -> Vec<Step> {
 /// What waits for more than 10 ms is dropped, as by a switch with small buffers.
 fn shape(plan: &Plan, end: &End, rate: Rate, verb: &str) -> Step {
     let (bits, burst) = (rate.shaped_bit_per_s(), rate.burst_bytes());
-    let (peak, least) = (rate.peak_bit_per_s(), Rate::LEAST_BURST_BYTES);
+    let (peak, least) = (rate.peak_bit_per_s(), rate.least_burst_bytes());
     let (namespace, interface) = (plan.namespace(end.place), &end.interface);
     let bucket = format!("tbf rate {bits}bit burst {burst}b peakrate {peak}bit minburst {least}b latency 10ms");
     step("tc", &format!("-n {namespace} qdisc {verb} dev {interface} root {bucket}"))

@@ -13,8 +13,11 @@ const BURST_S: f64 = 2e-3;
 /// How much faster than the rate that goes: a phase of an exchange after a pause would otherwise take no time.
 const PEAK: f64 = 1.1;
 
-/// The longest packet that the kernel hands to the shaper as one; with its default of 64 KiB a small burst halves the rate.
-pub(crate) const GSO_BYTES: u32 = 16_384;
+/// What the longest packet that the kernel hands to the shaper as one takes, in seconds: what passes at once after a pause is two of
+/// them, and short messages are to take their time.
+const PACKET_S: f64 = 134e-6;
+/// Its limits in bytes: two frames, and a quarter of the kernel's default, with which a small burst halves the rate.
+const PACKET_BYTES: (f64, f64) = (2.0 * FRAME, 16_384.0);
 
 /// The rate of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -26,9 +29,6 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// What may go at once: two of the packets that the kernel hands over as one (16 KiB each).
-    pub const LEAST_BURST_BYTES: u64 = 2 * GSO_BYTES as u64;
-
     /// That of a link, times `scale`.
     pub fn of(link: &Link, scale: f64) -> Rate {
         Rate { line_bit_per_s: link.bandwidth.bytes_per_s() * 8.0 * scale, efficiency: link.protocol.efficiency }
@@ -50,9 +50,19 @@ impl Rate {
         (self.payload_bit_per_s() * FRAME / PAYLOAD).round() as u64
     }
 
+    /// The longest packet that the kernel hands over as one.
+    pub fn packet_bytes(self) -> u64 {
+        (self.shaped_bit_per_s() as f64 / 8.0 * PACKET_S).clamp(PACKET_BYTES.0, PACKET_BYTES.1).round() as u64
+    }
+
+    /// What may go at once.
+    pub fn least_burst_bytes(self) -> u64 {
+        2 * self.packet_bytes()
+    }
+
     /// Bytes that may pass at the peak rate after a pause.
     pub fn burst_bytes(self) -> u64 {
-        ((self.shaped_bit_per_s() as f64 / 8.0 * BURST_S).round() as u64).max(Rate::LEAST_BURST_BYTES)
+        ((self.shaped_bit_per_s() as f64 / 8.0 * BURST_S).round() as u64).max(self.least_burst_bytes())
     }
 
     /// The rate of what catches up.
@@ -71,7 +81,8 @@ mod tests {
         assert_eq!(rate.shaped_bit_per_s(), (1e9 * 1_514.0_f64 / 1_538.0).round() as u64);
         assert_eq!(rate.burst_bytes(), (2e6 * 1_514.0_f64 / 1_538.0 / 8.0).round() as u64);
         let slow = rate.at("100Mbit/s".parse().unwrap());
-        assert_eq!(slow.burst_bytes(), 32_768);
+        assert_eq!((rate.packet_bytes(), slow.packet_bytes(), slow.least_burst_bytes()), (16_384, 3_028, 6_056));
+        assert_eq!(rate.at("1Mbit/s".parse().unwrap()).burst_bytes(), 6_056);
         assert!((slow.payload_bit_per_s() - 94.15e6).abs() < 1e4);
     }
 }

@@ -99,7 +99,7 @@ impl Quiet {
         for _ in 0..trials.max(1) {
             let before = self.settle();
             let value = measure()?;
-            let off = before.max(self.look());
+            let off = self.off_since(before);
             if best.as_ref().is_none_or(|(_, least)| off < *least) {
                 best = Some((value, off));
             }
@@ -125,8 +125,7 @@ impl Quiet {
         for _ in 0..trials.max(1) {
             let before = launch.first(|| Ok(self.settle()))?;
             let value = measure(launch)?;
-            let after = launch.first(|| Ok(self.look()))?;
-            let off = before.zip(after).map_or(1.0, |(before, after)| before.max(after));
+            let off = launch.first(|| Ok(before.map_or(1.0, |before| self.off_since(before))))?.unwrap_or(1.0);
             if best.as_ref().is_none_or(|(_, least)| off < *least) {
                 best = Some((value, off));
             }
@@ -142,22 +141,27 @@ impl Quiet {
         off > TOLERANCE
     }
 
-    /// Waits for the usual pace until patience runs out; returns the factor from it.
+    /// Waits for the usual pace until patience runs out; returns the last pulse.
     fn settle(&mut self) -> f64 {
         loop {
-            let off = self.look();
-            if !Quiet::disturbed(off) || self.patience.is_zero() {
-                return off;
+            let pulse = self.pulse();
+            if !Quiet::disturbed(self.off(pulse)) || self.patience.is_zero() {
+                return pulse;
             }
             std::thread::sleep(PAUSE);
             self.patience = self.patience.saturating_sub(PAUSE);
         }
     }
 
-    /// Times a pulse; returns its factor from the pace of the earlier measurement, or from the usual one.
-    fn look(&mut self) -> f64 {
-        let pulse = self.pulse();
+    /// The factor of a pulse from the pace of the earlier measurement, or from the usual one.
+    fn off(&self, pulse: f64) -> f64 {
         self.earlier.map_or_else(|| pulse / self.usual(), |earlier| apart(pulse, earlier))
+    }
+
+    /// The larger factor of a pulse before a measurement and of one now.
+    fn off_since(&mut self, before: f64) -> f64 {
+        let after = self.pulse();
+        self.off(before).max(self.off(after))
     }
 
     /// The pulse of the quiet machine: the lower quartile, since disturbances only add time.
@@ -242,7 +246,8 @@ mod tests {
         let off = |earlier: f64| {
             let mut quiet = Quiet::new(Cores::of(1)).since(earlier);
             quiet.patience = Duration::ZERO;
-            quiet.settle()
+            let before = quiet.settle();
+            quiet.off_since(before)
         };
         assert!(Quiet::disturbed(off(1e3)) && Quiet::disturbed(off(1e-9)));
     }

@@ -140,7 +140,16 @@ impl<F: Fluid> Engine<'_, F> {
                 return Ok(());
             }
         }
-        self.go_on(id, lane)
+        self.unblock(id, lane)
+    }
+
+    /// Continues a lane after a receive, where a library's sends block once these are done too.
+    fn unblock(&mut self, id: u32, lane: u32) -> Result<(), InputError> {
+        let flight = self.flights.at_mut(id);
+        let blocking = self.plan.group_exchanges[flight.group_exchange as usize].schedule.buffered_sends();
+        let Some(run) = flight.lane(lane) else { return Ok(()) };
+        run.blocked = blocking && run.outstanding > 0;
+        if run.blocked { Ok(()) } else { self.go_on(id, lane) }
     }
 
     /// Continues a lane that waits for nothing more, and starts others where it is through.
@@ -157,6 +166,9 @@ impl<F: Fluid> Engine<'_, F> {
         let flight = self.flights.at_mut(id);
         let Some(run) = flight.lane(lane) else { return Ok(()) };
         run.outstanding -= 1;
+        if run.blocked {
+            return self.unblock(id, lane);
+        }
         if run.through() {
             flight.retire();
             self.fill(id)?;

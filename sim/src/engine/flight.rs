@@ -19,13 +19,15 @@ pub(crate) struct LaneRun {
     pub(crate) matched: Option<u32>,
     /// Sends that have not been received.
     pub(crate) outstanding: u32,
+    /// Whether the next step waits for these.
+    pub(crate) blocked: bool,
     /// Whether all its steps are done.
     pub(crate) ended: bool,
 }
 
 impl LaneRun {
     pub(super) fn new(steps: Lane) -> LaneRun {
-        LaneRun { steps, waiting: None, matched: None, outstanding: 0, ended: false }
+        LaneRun { steps, waiting: None, matched: None, outstanding: 0, blocked: false, ended: false }
     }
 
     pub(super) fn next(&mut self) -> Option<LaneStep> {

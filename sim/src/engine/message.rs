@@ -79,7 +79,9 @@ impl<F: Fluid> Engine<'_, F> {
         let wire = costs.pair == Pair::Wire;
         let latency = if from_rank == to_rank { Time::ZERO } else { costs.latency };
         let eager = wire && costs.is_eager(bytes, buffered);
-        let counted = !(buffered || eager);
+        // A library's send of such a message blocks.
+        let blocks = wire && costs.terms.rendezvous == Rendezvous::Stream;
+        let counted = !eager && (!buffered || blocks);
         let mut through = self.now;
         let state = match wire {
             true if eager || costs.terms.rendezvous == Rendezvous::None => State::Held { announced: self.now },
