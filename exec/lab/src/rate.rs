@@ -13,11 +13,11 @@ const BURST_S: f64 = 2e-3;
 /// How much faster than the rate that goes: a phase of an exchange after a pause would otherwise take no time.
 const PEAK: f64 = 1.1;
 
-/// What the longest packet that the kernel hands to the shaper as one takes, in seconds: what passes at once after a pause is two of
-/// them, and short messages are to take their time.
+/// What the longest packet that the kernel hands to the shaper as one takes, in seconds: it passes at once after a pause, and short
+/// messages are to take their time. As long may a timer be late without a loss of rate.
 const PACKET_S: f64 = 134e-6;
-/// Its limits in bytes: two frames, and a quarter of the kernel's default, with which a small burst halves the rate.
-const PACKET_BYTES: (f64, f64) = (2.0 * FRAME, 16_384.0);
+/// Its limits in bytes: with shorter packets the kernel takes more time of the cores, with longer ones a small burst halves the rate.
+const PACKET_BYTES: (f64, f64) = (8_192.0, 16_384.0);
 
 /// The rate of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -55,9 +55,10 @@ impl Rate {
         (self.shaped_bit_per_s() as f64 / 8.0 * PACKET_S).clamp(PACKET_BYTES.0, PACKET_BYTES.1).round() as u64
     }
 
-    /// What may go at once.
+    /// What may go at once: a packet with the headers of its frames, and what a late timer catches up on.
     pub fn least_burst_bytes(self) -> u64 {
-        2 * self.packet_bytes()
+        let late = self.shaped_bit_per_s() as f64 / 8.0 * PACKET_S;
+        (self.packet_bytes() as f64 * FRAME / PAYLOAD + FRAME + late).round() as u64
     }
 
     /// Bytes that may pass at the peak rate after a pause.
@@ -81,8 +82,8 @@ mod tests {
         assert_eq!(rate.shaped_bit_per_s(), (1e9 * 1_514.0_f64 / 1_538.0).round() as u64);
         assert_eq!(rate.burst_bytes(), (2e6 * 1_514.0_f64 / 1_538.0 / 8.0).round() as u64);
         let slow = rate.at("100Mbit/s".parse().unwrap());
-        assert_eq!((rate.packet_bytes(), slow.packet_bytes(), slow.least_burst_bytes()), (16_384, 3_028, 6_056));
-        assert_eq!(rate.at("1Mbit/s".parse().unwrap()).burst_bytes(), 6_056);
+        assert_eq!((rate.packet_bytes(), slow.packet_bytes(), slow.least_burst_bytes()), (16_384, 8_192, 11_728));
+        assert_eq!(rate.at("1Mbit/s".parse().unwrap()).burst_bytes(), 10_096);
         assert!((slow.payload_bit_per_s() - 94.15e6).abs() < 1e4);
     }
 }

@@ -96,6 +96,13 @@ fn on_a_stream_directions_take_turns_beyond_the_eager_size() {
     let keys = plain("rendezvous = \"stream\"\neager = \"512KiB\"");
     let library = timed(&star(2, &keys), Collective::AllReduce, "library:mpi", 2 * bytes, NetworkModel::MaxMin);
     assert!(library > 4.0 * bytes as f64 * 1e-9, "{library}");
+    // Its sends block, so a round of halving or doubling begins when both directions of the last one are over.
+    let buffer = 32 * bytes;
+    for network in BOTH {
+        let library = timed(&star(4, &keys), Collective::AllReduce, "library:mpi", buffer, network);
+        let turns = 2.0 * (0.5 + 0.25 + 0.25 + 0.5) * buffer as f64 * 1e-9;
+        assert!((library / turns - 1.0).abs() < 0.01, "{library} and {turns}");
+    }
 }
 
 #[test]
