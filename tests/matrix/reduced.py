@@ -11,10 +11,11 @@ import json
 import os
 import sys
 
-from measure import DRAWN, WORK, measured
+from measure import DRAWN, PROFILE, WORK, measured
 
-# Collectives of 64 KiB to 25 MiB, and LeNet and the MLP with each kind of strategy and input, on one and two threads.
-ROWS = [236, 181, 41, 88, 9, 92, 223, 42, 214, 216, 59, 243]
+# LeNet and the MLP with each kind of strategy and input on one and two threads, and collectives of 25 and 100 MiB, which are predicted from
+# messages that the trainings before them had measured. Shorter ones depend on how near the hypervisor puts two cores.
+ROWS = [88, 190, 9, 92, 223, 42, 214, 216, 59, 243, 41, 72]
 FACTOR = 2.0
 ATTEMPTS = 3
 # Runnable threads for each core, over a minute, beyond which others use the machine: a row has a thread a core.
@@ -33,6 +34,8 @@ def main():
     for number in ROWS:
         row = drawn[number]
         for attempt in range(1, ATTEMPTS + 1):
+            if attempt > 1 and row["strategy"] != "none":
+                PROFILE.unlink(missing_ok=True)
             found = measured(row, None)
             if not is_off(found):
                 break
