@@ -122,9 +122,8 @@ impl ExecCollective {
         }
         let wrong: u64 = rows.iter().filter_map(|row| row.wrong).sum();
         let mut notes = flags.algorithm.executed(flags.ranks);
-        if Quiet::disturbed(farthest) {
-            let place = self.pace_of.iter().map(|path| path.display()).next();
-            let place = place.map(|place| place.to_string()).unwrap_or_default();
+        if let Some(path) = self.pace_of.as_ref().filter(|_| Quiet::disturbed(farthest)) {
+            let place = path.display();
             notes.push(format!(
                 "the machine's pace was up to {farthest:.1} times that of {place}: calibrate and measure again"
             ));

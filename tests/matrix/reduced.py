@@ -22,9 +22,14 @@ ATTEMPTS = 3
 BUSY = 1.5
 
 
+def is_within(predicted_s, measured_s):
+    """Whether a prediction is off by the factor at most."""
+    return 1 / FACTOR <= predicted_s / measured_s <= FACTOR
+
+
 def is_off(found):
     """Whether a row failed, or its prediction is off by more than the factor."""
-    return "failed" in found or not 1 / FACTOR <= found["predicted_s"] / found["measured_s"] <= FACTOR
+    return "failed" in found or not is_within(found["predicted_s"], found["measured_s"])
 
 
 def main():

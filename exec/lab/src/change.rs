@@ -5,7 +5,7 @@ use std::fmt;
 use lockstep_report::Failure;
 use lockstep_topology::{Bandwidth, InputError, nearest};
 
-use crate::commands::{Step, ask_again, plug, reshape};
+use crate::commands::{Step, flush_neighbours, plug, reshape};
 use crate::name::LabName;
 use crate::plan::{Cable, Plan};
 use crate::state::{Lock, known, save};
@@ -71,7 +71,7 @@ fn steps(plan: &Plan, cable: &Cable, change: Change) -> Result<Vec<Step>, InputE
 
 /// Plugs a cable in.
 fn plugged(plan: &Plan, cable: &Cable) -> Vec<Step> {
-    [vec![plug(plan, cable, "up")], ask_again(plan)].concat()
+    [vec![plug(plan, cable, "up")], flush_neighbours(plan)].concat()
 }
 
 /// The names by which each end of a cable is known: host or switch, and NIC.

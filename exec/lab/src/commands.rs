@@ -40,10 +40,10 @@ pub fn up(plan: &Plan) -> Vec<Step> {
         steps.push(step("ip", &line));
         steps.push(step("ip", &format!("-n {switches} link set b{number} up")));
     }
-    // Rules for packets that are routed are none of a switch's, and cost as much time as forwarding.
+    // A switch filters no packets, and the kernel's filters take as long as forwarding.
     let filters = ["iptables", "ip6tables", "arptables"].map(|table| format!("net/bridge/bridge-nf-call-{table}"));
     steps.extend(filters.iter().map(|key| setting(&switches, key, "0")));
-    // The host's choice may pace its streams: a lab is the same on every machine, and every kernel has this one.
+    // The host's default differs from machine to machine and may pace streams; every kernel has reno.
     steps.extend(plan.hosts.iter().map(|host| setting(&host.namespace, "net/ipv4/tcp_congestion_control", "reno")));
     steps.extend(plan.cables.iter().flat_map(|cable| lay(plan, cable)));
     steps
@@ -96,9 +96,9 @@ pub fn plug(plan: &Plan, cable: &Cable, word: &str) -> Step {
     step("ip", &format!("-n {} link set {} {word}", plan.namespace(at.place), at.interface))
 }
 
-/// Makes each host ask anew for its neighbours' addresses: while a question from before a cable was plugged in is open,
-/// connections fail at once when it ends without an answer.
-pub fn ask_again(plan: &Plan) -> Vec<Step> {
+/// Drops each host's neighbour table: a resolution that began before a cable was plugged in fails afterwards, and new
+/// connections with it.
+pub fn flush_neighbours(plan: &Plan) -> Vec<Step> {
     plan.hosts.iter().map(|host| step("ip", &format!("-n {} neigh flush all", host.namespace))).collect()
 }
 

@@ -13,8 +13,8 @@ const BURST_S: f64 = 2e-3;
 /// How much faster than the rate that goes: a phase of an exchange after a pause would otherwise take no time.
 const PEAK: f64 = 1.1;
 
-/// What the longest packet that the kernel hands to the shaper as one takes, in seconds: it passes at once after a pause, and short
-/// messages are to take their time. As long may a timer be late without a loss of rate.
+/// Seconds of the longest packet that the kernel hands to the shaper as one, which passes at once after a pause; a timer may be late by as much
+/// without a loss of rate.
 const PACKET_S: f64 = 134e-6;
 /// Its limits in bytes: with shorter packets the kernel takes more time of the cores, with longer ones a small burst halves the rate.
 const PACKET_BYTES: (f64, f64) = (8_192.0, 16_384.0);
@@ -50,20 +50,24 @@ impl Rate {
         (self.payload_bit_per_s() * FRAME / PAYLOAD).round() as u64
     }
 
+    /// Bytes that the shaper counts in that time.
+    fn bytes_in(self, seconds: f64) -> f64 {
+        self.shaped_bit_per_s() as f64 / 8.0 * seconds
+    }
+
     /// The longest packet that the kernel hands over as one.
     pub fn packet_bytes(self) -> u64 {
-        (self.shaped_bit_per_s() as f64 / 8.0 * PACKET_S).clamp(PACKET_BYTES.0, PACKET_BYTES.1).round() as u64
+        self.bytes_in(PACKET_S).clamp(PACKET_BYTES.0, PACKET_BYTES.1).round() as u64
     }
 
     /// What may go at once: a packet with the headers of its frames, and what a late timer catches up on.
     pub fn least_burst_bytes(self) -> u64 {
-        let late = self.shaped_bit_per_s() as f64 / 8.0 * PACKET_S;
-        (self.packet_bytes() as f64 * FRAME / PAYLOAD + FRAME + late).round() as u64
+        (self.packet_bytes() as f64 * FRAME / PAYLOAD + FRAME + self.bytes_in(PACKET_S)).round() as u64
     }
 
     /// Bytes that may pass at the peak rate after a pause.
     pub fn burst_bytes(self) -> u64 {
-        ((self.shaped_bit_per_s() as f64 / 8.0 * BURST_S).round() as u64).max(self.least_burst_bytes())
+        (self.bytes_in(BURST_S).round() as u64).max(self.least_burst_bytes())
     }
 
     /// The rate of what catches up.

@@ -95,19 +95,12 @@ impl Quiet {
     /// # Errors
     /// The first error of `measure`.
     pub fn measure<T, E>(&mut self, trials: usize, mut measure: impl FnMut() -> Result<T, E>) -> Result<(T, f64), E> {
-        let mut best = None;
-        for _ in 0..trials.max(1) {
+        least_disturbed(trials, || {
             let before = self.settle();
             let value = measure()?;
             let off = self.off_since(before);
-            if best.as_ref().is_none_or(|(_, least)| off < *least) {
-                best = Some((value, off));
-            }
-            if !Quiet::disturbed(off) {
-                break;
-            }
-        }
-        Ok(best.expect("there was a trial"))
+            Ok((value, off, Quiet::disturbed(off)))
+        })
     }
 
     /// As [`Quiet::measure`], of work that all processes of a job do together. Each calls it with a `Quiet` of its own,
@@ -121,19 +114,12 @@ impl Quiet {
         launch: &mut Launch,
         mut measure: impl FnMut(&mut Launch) -> Result<T, Failure>,
     ) -> Result<(T, f64), Failure> {
-        let mut best = None;
-        for _ in 0..trials.max(1) {
+        least_disturbed(trials, || {
             let before = launch.first(|| Ok(self.settle()))?;
             let value = measure(launch)?;
             let off = launch.first(|| Ok(before.map_or(1.0, |before| self.off_since(before))))?.unwrap_or(1.0);
-            if best.as_ref().is_none_or(|(_, least)| off < *least) {
-                best = Some((value, off));
-            }
-            if launch.maximum(u32::from(Quiet::disturbed(off))) == 0 {
-                break;
-            }
-        }
-        Ok(best.expect("there was a trial"))
+            Ok((value, off, launch.maximum(u32::from(Quiet::disturbed(off))) != 0))
+        })
     }
 
     /// Whether `off`, as returned by [`Quiet::measure`], indicates a disturbance.
@@ -177,6 +163,21 @@ impl Quiet {
         self.now.push(pulse);
         pulse
     }
+}
+
+/// The result of `trial` with the least factor, called until it does not ask for another, at most `trials` times.
+fn least_disturbed<T, E>(trials: usize, mut trial: impl FnMut() -> Result<(T, f64, bool), E>) -> Result<(T, f64), E> {
+    let mut best = None;
+    for _ in 0..trials.max(1) {
+        let (value, off, again) = trial()?;
+        if best.as_ref().is_none_or(|(_, least)| off < *least) {
+            best = Some((value, off));
+        }
+        if !again {
+            break;
+        }
+    }
+    Ok(best.expect("there was a trial"))
 }
 
 /// Median seconds of a few pulses, each that of the slowest core.

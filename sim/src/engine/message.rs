@@ -79,7 +79,7 @@ impl<F: Fluid> Engine<'_, F> {
         let wire = costs.pair == Pair::Wire;
         let latency = if from_rank == to_rank { Time::ZERO } else { costs.latency };
         let eager = wire && costs.is_eager(bytes, buffered);
-        // A library's send of such a message blocks.
+        // A library's send of such a message blocks. Without turns both directions of a round end together.
         let blocks = wire && costs.terms.rendezvous == Rendezvous::Stream;
         let counted = !eager && (!buffered || blocks);
         let mut through = self.now;
