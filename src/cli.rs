@@ -49,7 +49,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use lockstep_report::failure::Failure;
-use lockstep_report::progress::print_line;
+use lockstep_report::log::{Verbosity, print_line, set_verbosity};
 
 pub use flags::CollectiveFlags;
 pub use schemas::schemas;
@@ -69,6 +69,10 @@ struct Cli {
     /// Leave progress and information out: standard error has only warnings and errors
     #[arg(short, long, global = true)]
     quiet: bool,
+
+    /// Show the phases of the work on standard error, each with the time that it took
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    verbose: bool,
 }
 
 const EXAMPLE: &str = "Example:
@@ -161,9 +165,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Err(error) = lockstep_exec::Instructions::requested() {
         return finish(Err(error.into()));
     }
-    if cli.quiet {
-        lockstep_report::progress::set_quiet();
-    }
+    set_verbosity(match (cli.quiet, cli.verbose) {
+        (true, _) => Verbosity::Quiet,
+        (_, true) => Verbosity::Verbose,
+        _ => Verbosity::Normal,
+    });
     if let Some(columns) = cli.columns {
         lockstep_report::set_width(columns.into());
     }

@@ -220,6 +220,28 @@ fn quiet_commands_tell_only_what_is_wrong() {
     assert!(wrong.contains("absent"), "{wrong}");
 }
 
+/// `--verbose` adds the phases of the work to standard error, and leaves standard output as it is.
+#[test]
+fn verbose_commands_tell_the_phases_of_the_work() {
+    let folder = prepared("outputs-verbose");
+    let of = |words: &str| {
+        let output = lockstep(&folder, &words.split_whitespace().collect::<Vec<_>>());
+        [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("text"))
+    };
+    let predict = "sim predict --model lenet --cluster ethernet-4 --ranks 4 --trace steps.json";
+    let ([plain, silent], [same, phases]) = (of(predict), of(&format!("{predict} --verbose")));
+    assert!(silent.is_empty() && plain == same, "{silent}\n{plain}\n{same}");
+    let lines: Vec<&str> = phases.lines().collect();
+    let what = ["cluster ethernet-4: ", ": program: ", ": simulation: ", "steps.json written"];
+    assert_eq!(lines.len(), what.len(), "{phases}");
+    for (line, what) in lines.iter().zip(what) {
+        let at = line.strip_prefix('[').and_then(|line| line.split_once(" s] ")).expect("seconds in brackets");
+        assert!(at.0.trim().parse::<f64>().is_ok() && at.1.contains(what), "{line}");
+    }
+    let [_, wrong] = of("-q -v models list");
+    assert!(wrong.contains("--verbose"), "{wrong}");
+}
+
 /// The published schemas are those of the printed rows.
 #[test]
 fn published_schemas_are_current() {

@@ -9,8 +9,9 @@ use lockstep_data::generate::{Like, generate};
 use lockstep_data::{Packed, Packing, SetPart, Source, pack};
 use lockstep_measure::interrupt::on_interrupt;
 use lockstep_report::failure::Failure;
+use lockstep_report::log::print_line;
 use lockstep_report::output::{Destination, check_writable};
-use lockstep_report::progress::{Estimate, print_line};
+use lockstep_report::progress::Estimate;
 use lockstep_report::{CheckRow, Format, PackRow, Report, SampleGroupRow, SampleRow};
 use lockstep_topology::{Bytes, InputError};
 

@@ -10,8 +10,8 @@ use lockstep_measure::profile::{Wanted, gpu_rows, profile};
 use lockstep_measure::quiet::Quiet;
 use lockstep_models::profile::GpuEntry;
 use lockstep_report::failure::Failure;
+use lockstep_report::log::print_information;
 use lockstep_report::output::{check_writable, write_atomically};
-use lockstep_report::progress::print_information;
 use lockstep_report::{Format, Report};
 use lockstep_topology::{Bytes, ErrorPlace, InputError};
 

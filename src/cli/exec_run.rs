@@ -9,8 +9,8 @@ use lockstep_measure::operation::Operation;
 use lockstep_measure::rows::rows;
 use lockstep_measure::started::take_started;
 use lockstep_report::failure::Failure;
+use lockstep_report::log::print_information;
 use lockstep_report::output::check_outputs;
-use lockstep_report::progress::print_information;
 use lockstep_report::trace::Trace;
 use lockstep_report::{Format, Report};
 

@@ -7,8 +7,9 @@ use clap::Args;
 use lockstep_measure::launch::Launch;
 use lockstep_measure::trained::{Data, RunsFile, answer, merge, plan, share, train};
 use lockstep_report::failure::Failure;
+use lockstep_report::log::print_information;
 use lockstep_report::output::check_writable;
-use lockstep_report::progress::{duration, print_information};
+use lockstep_report::progress::duration;
 use lockstep_report::{Format, Report};
 
 use super::flags::{SettingFlags, positive};

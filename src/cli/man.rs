@@ -6,8 +6,8 @@ use clap::{Args, Command};
 use clap_mangen::Man;
 
 use lockstep_report::failure::Failure;
+use lockstep_report::log::print_information;
 use lockstep_report::output::{make_place, write_atomically};
-use lockstep_report::progress::print_information;
 
 /// Flags of `man`.
 #[derive(Debug, Args)]

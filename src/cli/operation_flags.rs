@@ -11,7 +11,7 @@ use lockstep_measure::launch::Launch;
 use lockstep_measure::metrics::Metrics;
 use lockstep_measure::operation::{Operation, STALL_LIMIT};
 use lockstep_report::failure::Failure;
-use lockstep_report::progress;
+use lockstep_report::log;
 use lockstep_topology::InputError;
 
 use super::flags::parsed;
@@ -98,7 +98,7 @@ impl OperationFlags {
         let speaks = launch.speaks();
         let print = |text: &str| {
             if speaks {
-                progress::print_line(text);
+                log::print_line(text);
             }
         };
         let mut operation = Operation {

@@ -91,17 +91,18 @@ def collective_flags(row):
 
 
 def predicted_collective(row, site):
-    """Predicted seconds of a collective."""
+    """Predicted seconds of a collective, and what bounds it."""
     [predicted] = predict([LOCKSTEP, "sim", "collective", "--cluster", site[1] if site else "this-machine", *collective_flags(row)])["rows"]
-    return predicted["time_us"] / 1e6
+    return {"predicted_s": predicted["time_us"] / 1e6, "bound": predicted["bound"]}
 
 
 def collective(row, site):
-    """Predicted and measured seconds of a collective, and the range from the 10th to the 90th percentile."""
+    """Figures of a collective: predicted and measured seconds, the range from the 10th to the 90th percentile, and the predicted bound."""
     predicted = predicted_collective(row, site)
     pace = [] if site else ["--pace-of", PROFILE]
     [measured] = run([LOCKSTEP, "exec", "collective", *collective_flags(row), *pace], row, site)["rows"]
-    return [predicted, *(measured[key] / 1e6 for key in ("time_us", "time_p10_us", "time_p90_us"))]
+    times = {key: measured[key] / 1e6 for key in ("time_us", "time_p10_us", "time_p90_us")}
+    return {**predicted, "measured_s": times["time_us"], "measured_p10_s": times["time_p10_us"], "measured_p90_s": times["time_p90_us"]}
 
 
 def settings(flags):
@@ -151,17 +152,18 @@ def training(row, site):
     if not site:
         drop_old_profile()
     [found] = run([LOCKSTEP, "compare", path, *profile, "--format", "json"], row, site)["rows"]
-    return [found[key] for key in ("predicted_step_time_s", "step_time_s", "step_time_p10_s", "step_time_p90_s")]
+    keys = {"predicted_s": "predicted_step_time_s", "bound": "bound", "measured_s": "step_time_s"}
+    return {key: found[of] for key, of in keys.items()} | {f"measured_{at}_s": found[f"step_time_{at}_s"] for at in ("p10", "p90")}
 
 
 def measured(row, site):
     """The row with its figures, or with what went wrong."""
     try:
-        predicted, seconds, low, high = (collective if row["strategy"] == "none" else training)(row, site)
+        figures = (collective if row["strategy"] == "none" else training)(row, site)
     except (RuntimeError, subprocess.TimeoutExpired) as failure:
         return {**row, "failed": str(failure)}
-    figures = {"predicted_s": predicted, "measured_s": seconds, "measured_p10_s": low, "measured_p90_s": high}
-    return {**row, **figures, "error_pct": 100 * (predicted / seconds - 1), "cores": len(os.sched_getaffinity(0)), "cpu": cpu(),
+    error_pct = 100 * (figures["predicted_s"] / figures["measured_s"] - 1)
+    return {**row, **figures, "error_pct": error_pct, "cores": len(os.sched_getaffinity(0)), "cpu": cpu(),
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
 
 
@@ -169,11 +171,11 @@ def predicted_again(row):
     """A measured row of a lab with a new prediction."""
     site = None, WORK / f"{row['place']}.toml"
     if row["strategy"] == "none":
-        seconds = predicted_collective(row, site)
+        figures = predicted_collective(row, site)
     else:
         [predicted] = predict([LOCKSTEP, "sim", "predict", experiment(row, site), "--profile", PROFILE, "--format", "json"])["rows"]
-        seconds = predicted["step_time_s"]
-    return {**row, "predicted_s": seconds, "error_pct": 100 * (seconds / row["measured_s"] - 1)}
+        figures = {"predicted_s": predicted["step_time_s"], "bound": predicted["bound"]}
+    return {**row, **figures, "error_pct": 100 * (figures["predicted_s"] / row["measured_s"] - 1)}
 
 
 def lab_links():

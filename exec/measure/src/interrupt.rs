@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockstep_report::failure::{Failure, INTERRUPTED};
-use lockstep_report::progress::print_line;
+use lockstep_report::log::print_line;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::flag;
 

@@ -13,7 +13,7 @@ use lockstep_exec::transport::control;
 use lockstep_experiment::{Experiment, TransportKind};
 use lockstep_report::CheckRow;
 use lockstep_report::failure::{Failure, STALLED};
-use lockstep_report::progress::print_line;
+use lockstep_report::log::print_line;
 use lockstep_topology::{Bytes, Rank};
 use serde::{Deserialize, Serialize};
 

@@ -11,7 +11,7 @@ use lockstep_exec::{ExecError, Pins, Run, RunOptions, check_run};
 use lockstep_experiment::{Configuration, Experiment, TransportKind};
 use lockstep_models::Program;
 use lockstep_report::failure::{Failure, STALLED};
-use lockstep_report::progress::print_line;
+use lockstep_report::log::print_line;
 use lockstep_topology::{InputError, ranks_of_each};
 
 use crate::devices::devices;

@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use lockstep_experiment::identity::Identity;
+use lockstep_report::log::print_line;
 use lockstep_report::output::{Destination, check_writable, unwritable};
-use lockstep_report::progress::print_line;
 use lockstep_topology::{ErrorPlace, InputError};
 use serde::{Deserialize, Serialize};
 

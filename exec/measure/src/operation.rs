@@ -9,7 +9,7 @@ use lockstep_experiment::trained::TrainedRun;
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_models::Program;
 use lockstep_report::failure::STALLED;
-use lockstep_report::progress::print_line;
+use lockstep_report::log::print_line;
 use lockstep_topology::InputError;
 
 use crate::checkpoint::{Checkpoint, Folder, claims_behind};

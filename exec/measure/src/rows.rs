@@ -9,7 +9,7 @@ use lockstep_experiment::trained::TrainedRun;
 use lockstep_experiment::{Configuration, Experiment, Length};
 use lockstep_models::{Periodic, median, quantile};
 use lockstep_report::failure::Failure;
-use lockstep_report::progress::print_information;
+use lockstep_report::log::print_information;
 use lockstep_report::{MeasuredRow, scaling_efficiencies};
 use lockstep_topology::{Cluster, ErrorPlace, InputError};
 

@@ -1,7 +1,7 @@
 //! Takes the number of ranks from the launcher, before the processes join each other.
 
 use lockstep_experiment::{Experiment, TransportKind};
-use lockstep_report::progress::print_line;
+use lockstep_report::log::print_line;
 use lockstep_topology::ErrorPlace;
 
 /// Variables with the number of started processes: Open MPI's, those of MPICH and its derivatives, and `srun`'s.

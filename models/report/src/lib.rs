@@ -11,6 +11,7 @@ mod layout_picture;
 mod layout_row;
 pub mod lines;
 mod listing_row;
+pub mod log;
 pub mod notes;
 pub mod output;
 mod page;

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use lockstep_topology::{ErrorPlace, InputError};
 
+use crate::log::print_detail;
+
 pub use destination::Destination;
 
 /// Writes the output of `fill` to `path`; errors name `place`, the flag.
@@ -27,7 +29,9 @@ pub fn write_atomically(
 ) -> Result<(), InputError> {
     let place = place.into();
     let destination = Destination::find(path).map_err(|message| wrong(&place, path, message))?;
-    destination.write(fill).map_err(|error| unwritable(&place, path, &error))
+    destination.write(fill).map_err(|error| unwritable(&place, path, &error))?;
+    print_detail(&format_args!("{} written", path.display()));
+    Ok(())
 }
 
 /// Checks beforehand that `path` can be written, instead of after hours of work, and returns what it leads to.

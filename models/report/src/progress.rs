@@ -4,34 +4,15 @@
 //! For long work that reports nothing itself, a thread reports after 2, 4, 8 … seconds, then each minute.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::log::{Verbosity, writes};
 
 /// Between two updates on a terminal.
 const TERMINAL: Duration = Duration::from_millis(100);
 /// Between two lines of a log.
 const LOG: Duration = Duration::from_secs(2);
-
-/// Whether progress and information are left out.
-static QUIET: AtomicBool = AtomicBool::new(false);
-
-/// Leaves progress and information out from now on; warnings and errors stay.
-pub fn set_quiet() {
-    QUIET.store(true, Ordering::Relaxed);
-}
-
-/// Writes an error or a warning to standard error; where that fails, there is no other place to report it.
-pub fn print_line(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
-}
-
-/// Writes a line of information, unless the command is to be quiet.
-pub fn print_information(line: &str) {
-    if !QUIET.load(Ordering::Relaxed) {
-        print_line(line);
-    }
-}
 
 /// The longest interval between two reports of the thread.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -77,7 +58,7 @@ struct Line<S> {
 
 impl<S: Send> Line<S> {
     fn new(shown: bool, state: S) -> Line<S> {
-        let shown = shown && !QUIET.load(Ordering::Relaxed);
+        let shown = shown && writes(Verbosity::Normal);
         Line { shown, terminal: io::stderr().is_terminal(), state: Mutex::new((state, 0)) }
     }
 

@@ -9,6 +9,7 @@ use crate::periodic::periodic;
 use crate::setup::Setup;
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_report::failure::Failure;
+use lockstep_report::log::timed;
 
 /// The prediction of one configuration.
 pub struct Predicted {
@@ -58,14 +59,16 @@ pub fn predict(
 ) -> Result<Predicted, Failure> {
     let input = |error| Failure::Input(experiment.locate(error));
     let (placement, hosting) = configuration.place(cluster, experiment).map_err(input)?;
-    let program = configuration.program().map_err(input)?;
+    let label = configuration.label();
+    let program = timed(&format_args!("{label}: program"), || configuration.program()).map_err(input)?;
     let platform = setup.on(Platform::new(cluster, &placement, &hosting, costs));
     let mut driver = setup.options.driver();
     if let Some(claims) = experiment.replay.as_deref().filter(|_| program.claims()) {
         driver = driver.replaying(&program, claims).map_err(input)?;
     }
-    let mut prediction =
-        simulate(&program, &platform, driver, &setup.options).map_err(|error| failure(error, experiment))?;
+    let simulated =
+        timed(&format_args!("{label}: simulation"), || simulate(&program, &platform, driver, &setup.options));
+    let mut prediction = simulated.map_err(|error| failure(error, experiment))?;
     let step_time_s = prediction.timeline.step_time_s();
     let of = (&program, &platform);
     let periodic = periodic(configuration, experiment, of, setup, &mut prediction.timeline)

@@ -14,6 +14,7 @@ use crate::trials::{Spread, spread};
 use crate::tune::tune;
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_report::failure::Failure;
+use lockstep_report::log::timed;
 use lockstep_report::notes::Notes;
 use lockstep_report::progress::Estimate;
 use lockstep_report::{PredictedRow, scaling_efficiencies};
@@ -119,7 +120,8 @@ pub fn find(
                 trials => {
                     let platform = predicted.platform(&site.cluster, &costs, setup);
                     let mut progress = |of_this: f64| estimate.show(share(of_this), &label);
-                    let found = spread(cores, &platform, setup, trials, &predicted, &mut progress);
+                    let what = format_args!("{label}: {trials} simulations with noise");
+                    let found = timed(&what, || spread(cores, &platform, setup, trials, &predicted, &mut progress));
                     Some(found.map_err(|error| failure(error, experiment))?)
                 }
             };
@@ -134,7 +136,9 @@ pub fn find(
             }
             if setup.explain {
                 let mut progress = |of_this: f64| estimate.show(share(of_this), &label);
-                let answer = explain(configuration, experiment, site, &costs, setup, &predicted, &mut progress)?;
+                let answer = timed(&format_args!("{label}: explanation"), || {
+                    explain(configuration, experiment, site, &costs, setup, &predicted, &mut progress)
+                })?;
                 row.error_bar_pct = answer.error_bar.relative_pct;
                 row.explanation = Some(answer);
             }

@@ -13,6 +13,7 @@ use lockstep_topology::cluster::{CpuSpec, DeviceKind, GpuSpec, HostGpu, Origin};
 use lockstep_topology::{Bandwidth, Bytes, Cluster, ErrorPlace, InputError, Time};
 
 use lockstep_experiment::{Device, Experiment, THIS_MACHINE, TransportKind};
+use lockstep_report::log::timed;
 
 /// The default path of this machine's profile, written by `lockstep calibrate`.
 pub const PROFILE_PATH: &str = "out/this-machine.json";
@@ -69,6 +70,11 @@ impl Site {
     /// # Errors
     /// An unknown cluster, a profile that is missing or broken, a device that the figures do not cover.
     pub fn open(experiment: &Experiment, profile: Option<&Path>) -> Result<Site, InputError> {
+        timed(&format_args!("cluster {}", experiment.cluster), || Site::read(experiment, profile))
+    }
+
+    /// As [`Site::open`].
+    fn read(experiment: &Experiment, profile: Option<&Path>) -> Result<Site, InputError> {
         if experiment.on_this_machine() {
             let path = profile.map_or_else(|| PathBuf::from(PROFILE_PATH), Path::to_path_buf);
             if profile.is_none() && !path.exists() {

@@ -5,6 +5,7 @@ use lockstep_exec::{
 };
 use lockstep_experiment::Length;
 use lockstep_report::failure::Failure;
+use lockstep_report::log::timed;
 use lockstep_report::progress::Progress;
 use lockstep_topology::{ErrorPlace, InputError};
 
@@ -140,7 +141,8 @@ impl Training<'_> {
             replay: replay.as_deref(),
             observer: &observer,
         };
-        let run = progress.beside(|| launch.run(&program, data, &options));
+        let what = format_args!("{label}: {steps} steps");
+        let run = progress.beside(|| timed(&what, || launch.run(&program, data, &options)));
         progress.end();
         let mut run = run.map_err(|error| match error {
             ExecError::Input(error) => Failure::Input(experiment.locate(error)),

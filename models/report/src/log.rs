@@ -1,0 +1,64 @@
+//! Writes lines to standard error: errors and warnings, information, and with `--verbose` what each phase took.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Instant;
+
+/// How much a command writes to standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verbosity {
+    /// Errors and warnings.
+    Quiet,
+    /// Also progress and information.
+    Normal,
+    /// Also the phases of the work, each with the time that it took.
+    Verbose,
+}
+
+static VERBOSITY: AtomicU8 = AtomicU8::new(Verbosity::Normal as u8);
+
+/// When the command began.
+static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// Sets how much is written from now on. Times count from the first call.
+pub fn set_verbosity(verbosity: Verbosity) {
+    VERBOSITY.store(verbosity as u8, Ordering::Relaxed);
+    LazyLock::force(&BEGUN);
+}
+
+/// Whether lines of this level are written.
+pub(crate) fn writes(level: Verbosity) -> bool {
+    VERBOSITY.load(Ordering::Relaxed) >= level as u8
+}
+
+/// Writes an error or a warning; where that fails, there is no other place to report it.
+pub fn print_line(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Writes a line of information, unless the command is to be quiet; with `--verbose`, with the seconds since the command
+/// began.
+pub fn print_information(line: &str) {
+    if writes(Verbosity::Verbose) {
+        print_detail(&line);
+    } else if writes(Verbosity::Normal) {
+        print_line(line);
+    }
+}
+
+/// With `--verbose`, writes a line with the seconds since the command began.
+pub fn print_detail(line: &impl Display) {
+    if writes(Verbosity::Verbose) {
+        print_line(&format!("[{:9.3} s] {line}", BEGUN.elapsed().as_secs_f64()));
+    }
+}
+
+/// Does `work`; with `--verbose`, writes what it was and the seconds that it took.
+pub fn timed<T>(phase: &impl Display, work: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let result = work();
+    print_detail(&format_args!("{phase}: {:.3} s", begun.elapsed().as_secs_f64()));
+    result
+}
