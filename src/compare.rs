@@ -151,10 +151,10 @@ pub fn compare(
     let unlike = launch.all(alike::check(experiment, here))?;
     let mut configurations = experiment.configurations()?;
     launch.all(launch.check(experiment, &configurations))?;
-    let place = if launch.speaks() { make_place("out", &predictions_path(experiment)) } else { Ok(()) };
+    let place = if launch.prints() { make_place("out", &predictions_path(experiment)) } else { Ok(()) };
     launch.all(place)?;
     let mut quiet = Quiet::new(cores);
-    let kept = (launch.speaks() && ground::calibrates(experiment, asked)).then(|| {
+    let kept = (launch.prints() && ground::calibrates(experiment, asked)).then(|| {
         let path = Path::new(PROFILE_PATH);
         Kept::open(path, &mut quiet)
     });
@@ -177,7 +177,7 @@ pub fn compare(
     let mut last: Vec<Measured> = Vec::new();
     let (mut trials, mut farthest) = (0, 1.0f64);
     for round in 1..=ROUNDS {
-        if launch.speaks() {
+        if launch.prints() {
             note(&format!("training, round {round} of {ROUNDS}"));
         }
         for (index, configuration) in configurations.iter().enumerate() {
@@ -203,7 +203,7 @@ pub fn compare(
             }
         }
     }
-    if !launch.speaks() {
+    if !launch.prints() {
         return Ok(None);
     }
     if let Some(drift) = quiet.drift() {

@@ -294,14 +294,14 @@ fn a_recipe_with_several_seeds() {
                  --learning-rate 0.02 --scaling linear:100 --warm-up gradual:1";
     let arguments: Vec<&str> = flags.split_whitespace().collect();
     let rows = rows(&folder, "exec-run", &arguments);
-    let errors: Vec<f64> = rows.iter().map(|row| number(row, "error_pct")).collect();
+    let errors: Vec<f64> = rows.iter().map(|row| number(row, "test_error_pct")).collect();
     assert_eq!(rows.iter().map(|row| number(row, "seed")).collect::<Vec<_>>(), [1.0, 2.0]);
     assert!(errors.iter().all(|error| (1.0..50.0).contains(error)), "{errors:?}");
     for row in &rows {
         let (mean, deviation) = ((errors[0] + errors[1]) / 2.0, (errors[0] - errors[1]).abs() / 2f64.sqrt());
         assert!(
-            (number(row, "error_mean_pct") - mean).abs() < 1e-9
-                && (number(row, "error_std_pct") - deviation).abs() < 1e-9
+            (number(row, "test_error_mean_pct") - mean).abs() < 1e-9
+                && (number(row, "test_error_std_pct") - deviation).abs() < 1e-9
         );
         assert!((number(row, "learning_rate") - 0.04).abs() < 1e-12, "0.02 · 200 / 100");
     }

@@ -37,7 +37,7 @@ pub(crate) use decoders::MadeTimes;
 pub(crate) use feed::{Feed, Samples};
 pub use finish::Finish;
 pub use lockstep_data::Picture;
-pub(crate) use message::{Coming, Room};
+pub(crate) use message::{Coming, Reserved};
 pub use normalisation::Normalisation;
 pub use packing::PackedMoves;
 pub use parts::Parts;

@@ -175,7 +175,7 @@ fn body(
             weights = memory.be_average(shared)?;
             let previous = if outcome.moves { Some(memory.model(shared.previous)?) } else { None };
             average = Some((model, previous));
-            if setup.program.tells_reference(end.rank().0) {
+            if setup.program.sends_reference(end.rank().0) {
                 reference = memory.model(shared.consensus)?;
             }
         }

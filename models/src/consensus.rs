@@ -42,7 +42,7 @@ impl Program {
     }
 
     /// Whether `rank` is the first learner of its device, which passes on the reference model.
-    pub fn tells_reference(&self, rank: u32) -> bool {
+    pub fn sends_reference(&self, rank: u32) -> bool {
         self.reference_of(rank).is_some() && self.mesh.coordinate(Axis::Learner, rank) == 0
     }
 }

@@ -89,7 +89,7 @@ impl ExecCollective {
         for (run, schedule) in meant {
             let collective = PreparedCollective::new(schedule);
             let contributors = collective.contributors();
-            let shown = if launch.speaks() { Estimate::new("measuring") } else { Estimate::silent() };
+            let shown = if launch.prints() { Estimate::new("measuring") } else { Estimate::silent() };
             let once =
                 |launch: &mut Launch| measure(collective.clone(), self.repetitions, launch, limit * ASIDE, &shown);
             let (measured, off) = match &mut quiet {
@@ -117,7 +117,7 @@ impl ExecCollective {
                 ..CollectiveRow::default()
             });
         }
-        if !launch.speaks() {
+        if !launch.prints() {
             return Ok(());
         }
         let wrong: u64 = rows.iter().filter_map(|row| row.wrong).sum();

@@ -48,7 +48,7 @@ impl Links {
         let checked = check_hosts(&self.cluster, &cluster, &hosts);
         launch.all(checked.map_err(Failure::Input))?;
         let names = launch.texts(&lockstep_measure::host::Host::find().name);
-        let shown = if launch.speaks() { Estimate::new("measuring") } else { Estimate::silent() };
+        let shown = if launch.prints() { Estimate::new("measuring") } else { Estimate::silent() };
         let Some(measured) = paths(&mut launch, &shown)? else { return Ok(()) };
         let row = |path: &MeasuredPath| PathRow::of(path, &names, &cluster);
         let rows = measured.iter().map(row).collect::<Result<Vec<_>, InputError>>()?;

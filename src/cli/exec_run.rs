@@ -80,7 +80,7 @@ impl ExecRun {
         self.driver.apply(&mut experiment, &configurations)?;
         self.operation.check(&experiment, &configurations)?;
         let mut launch = Launch::new(&experiment, self.operation.stall_limit())?;
-        if launch.speaks() {
+        if launch.prints() {
             let seed = |more: u32| experiment.seed.wrapping_add(u64::from(more)).to_string();
             let seeds = match experiment.seeds {
                 few @ ..=MOST_LISTED => (0..few).map(seed).collect::<Vec<_>>().join(", "),
@@ -109,7 +109,7 @@ impl ExecRun {
         if !experiment.device.learns() {
             notes.push("the null device computes nothing: losses and accuracies say nothing".to_owned());
         }
-        if !launch.speaks() {
+        if !launch.prints() {
             return Ok(());
         }
         self.driver.save(&claims)?;

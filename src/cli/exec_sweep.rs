@@ -73,7 +73,7 @@ impl ExecSweep {
             let summary = match rows.last() {
                 Some(row) if row.diverged_step.is_some() => "diverged".to_owned(),
                 row => {
-                    row.and_then(|row| row.error_pct).map_or_else(String::new, |error| format!("error {error:.2} %"))
+                    row.and_then(|row| row.test_error_pct).map_or_else(String::new, |error| format!("test error {error:.2} %"))
                 }
             };
             file.add(rows)?;

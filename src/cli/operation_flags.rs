@@ -95,9 +95,9 @@ impl OperationFlags {
         configuration: &Configuration,
         launch: &Launch,
     ) -> Result<Operation, Failure> {
-        let speaks = launch.speaks();
+        let prints = launch.prints();
         let print = |text: &str| {
-            if speaks {
+            if prints {
                 log::print_line(text);
             }
         };
@@ -109,7 +109,7 @@ impl OperationFlags {
             fault: self.fault,
             ..Operation::default()
         };
-        if let (Some(path), true) = (&self.metrics, speaks) {
+        if let (Some(path), true) = (&self.metrics, prints) {
             operation.metrics = Some(Metrics::open(path)?);
         }
         if let Some(path) = &self.resume {
@@ -118,13 +118,13 @@ impl OperationFlags {
             warning.iter().for_each(|warning| print(warning));
         }
         if let Some(path) = &self.checkpoint {
-            operation.interrupt = Interrupt::listen(speaks)?;
-            if speaks {
+            operation.interrupt = Interrupt::listen(prints)?;
+            if prints {
                 let every = self.checkpoint_every.unwrap_or(Every::Time(Duration::from_secs(300)));
                 let (folder, dead) = Folder::open(path, every)?;
                 dead.iter().for_each(|dead| print(&format!("{dead} has ended without giving {} back", path.display())));
                 operation.folder = Some(match &operation.resumed {
-                    Some((_, from)) => folder.going_on_from(from),
+                    Some((_, from)) => folder.resumed_from(from),
                     None => folder,
                 });
             }

@@ -49,7 +49,7 @@ pub(super) fn messages(
     if launch.maximum(u32::from(unknown)) == 0 {
         return Ok(None);
     }
-    if launch.speaks() {
+    if launch.prints() {
         note("measuring messages between processes");
     }
     of_processes(launch)

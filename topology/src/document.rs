@@ -216,7 +216,7 @@ impl<'a> Table<'a> {
 }
 
 /// The names nearest to `wanted`, or the `others` where none is near; joined by commas.
-pub fn near_or<'a>(
+pub fn nearest_or_all<'a>(
     wanted: &str,
     names: impl IntoIterator<Item = &'a str>,
     others: impl FnOnce() -> Vec<&'a str>,

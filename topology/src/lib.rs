@@ -21,7 +21,7 @@ pub use collective::{
 };
 pub use input_error::{ErrorPlace, InputError, nearest};
 pub use named::unknown_name;
-pub use placement::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank, blocks, ranks_of_each};
+pub use placement::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank, blocks};
 pub use symmetry::{Fold, Levels, Permutations};
 pub use text::{DESCRIPTION, RECORD, Unreadable, read_bytes, read_text};
 pub use units::{Bandwidth, Bytes, Time};

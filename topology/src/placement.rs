@@ -10,7 +10,7 @@ mod tests;
 
 use crate::InputError;
 use crate::cluster::{Cluster, DeviceId, DeviceKind, HostId};
-pub use hosting::{Hosting, HostingRule, blocks, ranks_of_each};
+pub use hosting::{Hosting, HostingRule, blocks};
 
 /// A logical participant of a job, numbered from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -259,7 +259,7 @@ impl<A: Activation> Rank<A> {
     }
 
     /// Registers a copy to the host that is complete when `event` has passed.
-    fn leave_behind(&mut self, event: Event) -> Result<Arrival, DeviceError> {
+    fn register_copy(&mut self, event: Event) -> Result<Arrival, DeviceError> {
         event.record(self.lanes.give(Lane::Out))?;
         self.left += 1;
         self.leaving.push((self.left, event));

@@ -79,7 +79,7 @@ fn end_apart(what: &str) {
 }
 
 fn look(launch: &mut Launch, own: Host, names: &[String]) -> Result<Option<Vec<CheckRow>>, Failure> {
-    let mark = Mark::put(launch.speaks());
+    let mark = Mark::put(launch.prints());
     let marked = launch.texts(&mark.path.display().to_string());
     let sees = Path::new(&marked[0]).exists();
     let (now_s, within_s) = moment(launch);
@@ -100,7 +100,7 @@ fn look(launch: &mut Launch, own: Host, names: &[String]) -> Result<Option<Vec<C
     let text = serde_json::to_string(&facts).map_err(|error| Failure::Run(error.to_string()))?;
     let all = launch.texts(&text);
     drop(mark);
-    if !launch.speaks() {
+    if !launch.prints() {
         return Ok(None);
     }
     let all = all.iter().map(|text| serde_json::from_str(text)).collect::<Result<Vec<Facts>, _>>();

@@ -12,7 +12,7 @@ use lockstep_experiment::{Configuration, Experiment, TransportKind};
 use lockstep_models::Program;
 use lockstep_report::failure::{Failure, STALLED};
 use lockstep_report::log::print_line;
-use lockstep_topology::{InputError, ranks_of_each};
+use lockstep_topology::{InputError, blocks};
 
 use crate::devices::devices;
 
@@ -21,7 +21,6 @@ use {
     crate::run_failure::run_failure,
     lockstep_exec::transport::mpi::Processes,
     lockstep_exec::{ASIDE, patiently},
-    lockstep_topology::blocks,
     std::sync::atomic::AtomicU64,
 };
 
@@ -89,7 +88,7 @@ impl Launch {
     }
 
     /// Whether this process prints: the only one, or rank 0's.
-    pub fn speaks(&self) -> bool {
+    pub fn prints(&self) -> bool {
         match self {
             Launch::Threads => true,
             #[cfg(feature = "mpi")]
@@ -200,11 +199,12 @@ impl Launch {
     pub fn check(&self, experiment: &Experiment, configurations: &[Configuration]) -> Result<(), InputError> {
         let devices = devices(experiment)?;
         let check = |configuration: &Configuration| {
-            let ranks = configuration.job.ranks();
-            self.check_ranks(ranks).map_err(|message| InputError::flag("ranks", ranks.to_string(), message))?;
+            let (ranks, servers) = (configuration.job.ranks(), configuration.job.servers());
+            let processes = blocks(ranks, servers, self.processes())
+                .map_err(|message| InputError::flag("ranks", ranks.to_string(), message))?;
             let apart = !matches!(self, Launch::Threads) && self.processes() == ranks;
             let threads = experiment.threads_per_rank as usize;
-            check_run(&configuration.program()?, self.here(ranks), &*devices, threads, apart)
+            check_run(&configuration.program()?, self.own(&processes), &*devices, threads, apart)
         };
         configurations.iter().try_for_each(check).map_err(|error| experiment.locate(error))
     }
@@ -214,19 +214,19 @@ impl Launch {
     /// # Errors
     /// The mismatch, with a cure.
     pub fn check_ranks(&self, ranks: u32) -> Result<(), String> {
-        ranks_of_each(ranks, self.processes()).map(drop)
+        blocks(ranks, 0, self.processes()).map(drop)
+    }
+
+    /// The ranks of this process, with rank r in process `processes[r]`, ascending.
+    fn own(&self, processes: &[u32]) -> Range<u32> {
+        let own = self.process();
+        processes.partition_point(|process| *process < own) as u32..processes.partition_point(|process| *process <= own) as u32
     }
 
     /// The ranks of this process, if `ranks` are divided among all.
     pub fn here(&self, ranks: u32) -> Range<u32> {
-        match self {
-            Launch::Threads => 0..ranks,
-            #[cfg(feature = "mpi")]
-            Launch::Mpi { processes, .. } => {
-                let each = ranks / processes.count();
-                processes.process() * each..(processes.process() + 1) * each
-            }
-        }
+        let each = ranks / self.processes();
+        self.process() * each..(self.process() + 1) * each
     }
 
     /// The processors of each of this process's ranks, if `ranks` with a thread each are divided among all.
@@ -238,7 +238,7 @@ impl Launch {
             Launch::Threads => Ok(Pins::new(ranks as usize, 1)),
             #[cfg(feature = "mpi")]
             Launch::Mpi { processes, .. } => {
-                let hosts = blocks(ranks, processes.count()).map_err(TransportError::Unsupported)?;
+                let hosts = blocks(ranks, 0, processes.count()).map_err(TransportError::Unsupported)?;
                 Ok(processes.pins(&hosts, 1))
             }
         }
@@ -262,7 +262,7 @@ impl Launch {
             }
             #[cfg(feature = "mpi")]
             Launch::Mpi { processes, .. } => {
-                let hosts = blocks(ranks, processes.count()).map_err(TransportError::Unsupported)?;
+                let hosts = blocks(ranks, 0, processes.count()).map_err(TransportError::Unsupported)?;
                 processes.run(&hosts, 0, states, body)
             }
         }
@@ -274,6 +274,15 @@ impl Launch {
             Launch::Threads => 1,
             #[cfg(feature = "mpi")]
             Launch::Mpi { processes, .. } => processes.count(),
+        }
+    }
+
+    /// The number of this process.
+    fn process(&self) -> u32 {
+        match self {
+            Launch::Threads => 0,
+            #[cfg(feature = "mpi")]
+            Launch::Mpi { processes, .. } => processes.process(),
         }
     }
 
@@ -291,8 +300,9 @@ impl Launch {
             Launch::Threads => lockstep_exec::run(program, data, options).map(Some),
             #[cfg(feature = "mpi")]
             Launch::Mpi { processes, .. } => {
-                let hosts = blocks(program.ranks(), processes.count())
-                    .map_err(|message| InputError::flag("ranks", program.ranks().to_string(), message))?;
+                let (ranks, servers) = (program.ranks(), program.ranks() - program.workers());
+                let hosts = blocks(ranks, servers, processes.count())
+                    .map_err(|message| InputError::flag("ranks", ranks.to_string(), message))?;
                 lockstep_exec::run_processes(processes, &hosts, program, data, options)
             }
         }

@@ -58,7 +58,7 @@ pub fn rows(
         None => launch.all(experiment.initial_values(model))?,
         Some(_) => None,
     };
-    if let (Some((_, summary)), true) = (&initial, launch.speaks()) {
+    if let (Some((_, summary)), true) = (&initial, launch.prints()) {
         print_information(summary);
     }
     // Where threads decode samples, this is done by tasks of the program.
@@ -80,7 +80,7 @@ pub fn rows(
             rows.push(row(experiment, &mut measured, &held_out)?);
             each(configuration, &measured);
         }
-        tell_spread(&mut rows[first..]);
+        fill_in_spread(&mut rows[first..]);
         let key = |row: &MeasuredRow| (configuration.batch_key, row.setting.ranks, row.images_per_s);
         keys.extend(rows[first..].iter().map(key));
     }
@@ -93,12 +93,13 @@ pub fn rows(
 
 /// Fills in the mean and standard deviation of the error over the rows of one configuration, one per seed (Goyal et al.
 /// 2017, §5.1).
-fn tell_spread(rows: &mut [MeasuredRow]) {
-    let errors: Vec<f64> = rows.iter().filter_map(|row| row.error_pct).collect();
+fn fill_in_spread(rows: &mut [MeasuredRow]) {
+    let errors: Vec<f64> = rows.iter().filter_map(|row| row.test_error_pct).collect();
     let spread = mean_and_deviation(&errors);
     for row in rows {
-        (row.error_mean_pct, row.error_std_pct) =
-            (spread.map(|(mean, _)| mean), spread.map(|(_, deviation)| deviation));
+        row.test_error_mean_pct = spread.map(|(mean, _)| mean);
+        row.test_error_std_pct = spread.map(|(_, deviation)| deviation);
+        (row.error_mean_pct, row.error_std_pct) = (row.test_error_mean_pct, row.test_error_std_pct);
     }
 }
 
@@ -119,6 +120,7 @@ fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> 
     let mut times = run.timeline.step_times_s();
     times.sort_by(f64::total_cmp);
     let step_time_s = run.timeline.step_time_s();
+    let test_error_pct = test_error_pct(experiment, &run.evaluations);
     let [shuffle_s, evaluation_s, checkpoint_s] = Periodic::ALL.map(|kind| run.timeline.periodic_time_s(kind));
     Ok(MeasuredRow {
         setting: configuration.setting(),
@@ -146,7 +148,10 @@ fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> 
         target_accuracy: experiment.target.accuracy,
         target_epochs: experiment.target.accuracy.map(|_| experiment.target.epochs),
         steps_to_target: run.is_reached().then(|| (run.first + run.losses.len() as u64) as u32),
-        error_pct: error_pct(experiment, &run.evaluations),
+        test_error_pct,
+        test_error_mean_pct: None,
+        test_error_std_pct: None,
+        error_pct: test_error_pct,
         error_mean_pct: None,
         error_std_pct: None,
         restarts: program.averages().then_some(run.restarts.len() as u32),
@@ -159,7 +164,7 @@ fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> 
 
 /// The error of a run by epochs: the median over its last ones (Goyal et al. 2017, §5.1), or over as many as there are.
 /// Earlier evaluations of a run that was resumed, that learners joined or that checked for a target do not count.
-fn error_pct(experiment: &Experiment, evaluations: &[Evaluation]) -> Option<f64> {
+fn test_error_pct(experiment: &Experiment, evaluations: &[Evaluation]) -> Option<f64> {
     if !matches!(experiment.length, Length::Epochs(_)) {
         return None;
     }

@@ -22,7 +22,7 @@ fn take(experiment: &mut Experiment, started: u32) {
                 "one of {started} processes, each of which trains by itself: for one job of all take {flag} mpi"
             ));
         }
-        TransportKind::Mpi if !experiment.says("ranks") => {
+        TransportKind::Mpi if !experiment.sets("ranks") => {
             // Each learner is a rank.
             let learners = experiment.learners.max(1);
             experiment.ranks = vec![if started.is_multiple_of(learners) { started / learners } else { started }];

@@ -37,7 +37,7 @@ impl Coming<'_> {
 
 /// Receive memory for packed samples; values are received directly into their slots.
 #[derive(Default)]
-pub(crate) struct Room(Vec<Arc<[MaybeUninit<f32>]>>);
+pub(crate) struct Reserved(Vec<Arc<[MaybeUninit<f32>]>>);
 
 /// Most elements of memory of departed samples that is kept: a chunk.
 const SPARE: usize = Partition::CHUNK as usize;
@@ -177,7 +177,7 @@ impl Dataset {
     ///
     /// # Panics
     /// When space for values has not been reserved: moving them could break other messages in flight.
-    pub(crate) fn room_for(&mut self, coming: Coming<'_>) -> (Room, Vec<RegionMut>) {
+    pub(crate) fn reserve_for(&mut self, coming: Coming<'_>) -> (Reserved, Vec<RegionMut>) {
         let lie = self.start();
         self.label_coming(coming);
         assert!(lie == self.start(), "room is reserved");
@@ -190,7 +190,7 @@ impl Dataset {
                     // SAFETY: inside of the vector, in a slot without a sample, which only this message writes.
                     unsafe { RegionMut::new(start.add(slot * each), each) }
                 };
-                (Room::default(), coming.pairs().map(place).collect())
+                (Reserved::default(), coming.pairs().map(place).collect())
             }
             Pixels::Encoded(samples) => {
                 let spare = Arc::make_mut(samples).spare();
@@ -199,14 +199,14 @@ impl Dataset {
                     Some(values) => overwritable(values),
                     None => Arc::new_uninit_slice(*elements),
                 };
-                let mut room: Vec<Arc<[MaybeUninit<f32>]>> = lengths.iter().map(memory).collect();
+                let mut reserved: Vec<Arc<[MaybeUninit<f32>]>> = lengths.iter().map(memory).collect();
                 let place = |(values, elements): (&mut Arc<[MaybeUninit<f32>]>, &usize)| {
                     let values = Arc::get_mut(values).expect("new memory, and spare memory, has one owner");
                     // SAFETY: only messages use it until it is taken, and they write it before it is read.
                     unsafe { RegionMut::new(values.as_mut_ptr().cast(), *elements) }
                 };
-                let places = room.iter_mut().zip(&lengths).map(place).collect();
-                (Room(room), places)
+                let places = reserved.iter_mut().zip(&lengths).map(place).collect();
+                (Reserved(reserved), places)
             }
         }
     }
@@ -215,10 +215,10 @@ impl Dataset {
     ///
     /// # Safety
     /// All have arrived.
-    pub(crate) unsafe fn take(&mut self, room: Room, coming: Coming<'_>) {
+    pub(crate) unsafe fn take(&mut self, reserved: Reserved, coming: Coming<'_>) {
         if let Pixels::Encoded(samples) = &mut self.pixels {
             let samples = Arc::make_mut(samples);
-            for (values, (sample, slot)) in room.0.into_iter().zip(coming.pairs()) {
+            for (values, (sample, slot)) in reserved.0.into_iter().zip(coming.pairs()) {
                 // SAFETY: the message has written all of it, by the caller's promise.
                 samples.put(slot, unsafe { values.assume_init() }, coming.length(sample));
             }

@@ -7,7 +7,7 @@ use lockstep_topology::Time;
 
 use super::Worker;
 use super::shuffle::Deal;
-use crate::data::{Coming, Room};
+use crate::data::{Coming, Reserved};
 use crate::error::ExecError;
 use crate::exchange::{Buffers, Exchange, Progress};
 
@@ -20,45 +20,45 @@ struct Chunk {
     leaving: Vec<u32>,
     /// The slots of the samples that it receives, and their memory.
     slots: Vec<u32>,
-    room: Room,
+    reserved: Reserved,
 }
 
 impl Worker<'_> {
     /// Sends chunk by chunk: a chunk starts when the earlier chunk that the program makes it wait for has arrived.
     pub(super) fn deal_in_place(&mut self, group: RankRange, role: &Role, deal: &mut Deal) -> Result<(), ExecError> {
-        let mut flying = VecDeque::new();
+        let mut in_flight = VecDeque::new();
         for (task, round) in role.runs() {
             let earlier = role.tasks[task].after.iter().find(|after| after.task == task);
             let at_once = earlier.map_or(1, |after| after.lag);
             if round == 0 {
-                self.make_room(deal, at_once);
+                self.reserve(deal, at_once);
             }
-            if flying.len() == at_once as usize {
-                self.land(task, deal, &mut flying)?;
+            if in_flight.len() == at_once as usize {
+                self.finish_first(task, deal, &mut in_flight)?;
             }
-            flying.extend(self.set_off(group, deal, round, at_once)?);
+            in_flight.extend(self.start_chunk(group, deal, round, at_once)?);
         }
-        while let (false, Some((task, _))) = (flying.is_empty(), role.runs().last()) {
-            self.land(task, deal, &mut flying)?;
+        while let (false, Some((task, _))) = (in_flight.is_empty(), role.runs().last()) {
+            self.finish_first(task, deal, &mut in_flight)?;
         }
         Ok(())
     }
 
     /// Allocates memory for the most samples at any time, since samples in flight cannot be moved.
-    fn make_room(&mut self, deal: &Deal, at_once: u32) {
+    fn reserve(&mut self, deal: &Deal, at_once: u32) {
         let Some(store) = &mut self.store else { return };
         let rounds = &deal.moves.rounds;
         let (mut held, mut most) = (store.data.len() - store.free.len(), store.data.len());
         for (number, round) in rounds.iter().enumerate() {
-            let landed = number.checked_sub(at_once as usize);
-            held = held + round.taken.len() - landed.map_or(0, |landed| rounds[landed].sent.len());
+            let arrived = number.checked_sub(at_once as usize);
+            held = held + round.taken.len() - arrived.map_or(0, |arrived| rounds[arrived].sent.len());
             most = most.max(held);
         }
         store.data.reserve(most);
     }
 
     /// Starts the exchange of a chunk.
-    fn set_off(
+    fn start_chunk(
         &mut self,
         group: RankRange,
         deal: &mut Deal,
@@ -69,19 +69,19 @@ impl Worker<'_> {
         let Some(store) = &mut self.store else { return Ok(None) };
         let (leaving, slots) = (store.leaving(deal, round as usize), store.seat(deal, round as usize));
         let moves = &deal.moves.rounds[round as usize];
-        let (room, places) = store.data.room_for(Coming { whole, samples: &moves.came, slots: &slots });
+        let (reserved, places) = store.data.reserve_for(Coming { whole, samples: &moves.came, slots: &slots });
         let buffers = Buffers::scattered(store.data.places(&leaving), places);
         let mut exchange = self.exchange_of(group, &moves.counts, round % at_once, buffers)?;
         exchange.progress(self.transport)?;
-        Ok(Some(Chunk { round, start, exchange, leaving, slots, room }))
+        Ok(Some(Chunk { round, start, exchange, leaving, slots, reserved }))
     }
 
     /// Waits until the first chunk has arrived, and moves the others along meanwhile.
-    fn land(&mut self, task: TaskId, deal: &Deal, flying: &mut VecDeque<Chunk>) -> Result<(), ExecError> {
+    fn finish_first(&mut self, task: TaskId, deal: &Deal, in_flight: &mut VecDeque<Chunk>) -> Result<(), ExecError> {
         loop {
             self.transport.poll()?;
             let mut done = Vec::new();
-            for chunk in flying.iter_mut() {
+            for chunk in in_flight.iter_mut() {
                 done.push(chunk.exchange.turn(self.transport)?);
             }
             if done.first() != Some(&Progress::Waiting) {
@@ -89,11 +89,11 @@ impl Worker<'_> {
             }
             self.transport.wait(None)?;
         }
-        let (Some(chunk), Some(store)) = (flying.pop_front(), &mut self.store) else { return Ok(()) };
-        let Chunk { round, start, exchange, leaving, slots, room } = chunk;
+        let (Some(chunk), Some(store)) = (in_flight.pop_front(), &mut self.store) else { return Ok(()) };
+        let Chunk { round, start, exchange, leaving, slots, reserved } = chunk;
         let samples = &deal.moves.rounds[round as usize].came;
         // SAFETY: the exchange is over.
-        unsafe { store.data.take(room, Coming { whole: self.setup.data, samples, slots: &slots }) };
+        unsafe { store.data.take(reserved, Coming { whole: self.setup.data, samples, slots: &slots }) };
         store.release(leaving);
         self.count_sent(exchange.sent().map(|(to, traffic)| (to, *traffic)));
         self.note_periodic(Periodic::Shuffle, (task, round), start);

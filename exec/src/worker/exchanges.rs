@@ -252,7 +252,7 @@ impl Worker<'_> {
     }
 
     /// Records in the flight recorder which ranks exchanges and claims wait for.
-    pub(super) fn tell_waits(&self) {
+    pub(super) fn record_waits(&self) {
         let mut peers: Vec<u32> = self
             .slots
             .iter()

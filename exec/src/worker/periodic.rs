@@ -60,7 +60,7 @@ impl Worker<'_> {
     fn own_values(&mut self, exchange: &Exchange) -> Result<Vec<f32>, ExecError> {
         let (program, rank) = (self.setup.program, self.transport.rank().0);
         if exchange.buffer == Periodic::REFERENCES {
-            let shared = program.shared_models(rank).filter(|_| rank > 0 && program.tells_reference(rank));
+            let shared = program.shared_models(rank).filter(|_| rank > 0 && program.sends_reference(rank));
             return Ok(shared.map(|shared| self.memory.model(shared.consensus)).transpose()?.unwrap_or_default());
         }
         let replica = self.memory.trained();

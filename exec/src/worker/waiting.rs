@@ -56,7 +56,7 @@ impl Worker<'_> {
             let waited = last_move.elapsed();
             if waited > limit / 4 {
                 reported = true;
-                self.tell_waits();
+                self.record_waits();
             }
             if waited > limit {
                 return Err(self.give_up(waited));

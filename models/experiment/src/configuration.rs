@@ -96,7 +96,7 @@ impl Configuration {
         if self.learners > 1 {
             placement = self.share_devices(cluster, &placement)?;
         }
-        let hosting = Hosting::new(&placement, &experiment.hosting(self.job.ranks())?)?;
+        let hosting = Hosting::new(&placement, &experiment.hosting(&self.job)?)?;
         if !experiment.on_this_machine() && self.learners == 1 {
             let ranks: Vec<_> = placement.all().collect();
             self.job.node_sizes = Some(placement.node_sizes(&ranks));
@@ -117,7 +117,7 @@ impl Configuration {
 
     /// Learners of one device sum their differences there before the ring goes across devices (Koliousis et al. 2019,
     /// §4.2), so for a hierarchical algorithm devices are the nodes.
-    pub(super) fn lie_on_devices(&mut self) {
+    pub(super) fn group_by_device(&mut self) {
         self.job.learners = self.learners;
         if self.learners > 1 {
             let devices = self.job.workers / self.learners;
@@ -259,7 +259,7 @@ impl Experiment {
             scenario: None,
         };
         configuration.job.node_sizes = Some(self.nodes_here(configuration.job.ranks())?);
-        configuration.lie_on_devices();
+        configuration.group_by_device();
         Ok(configuration)
     }
 
@@ -293,11 +293,11 @@ impl Experiment {
 
     /// How ranks are grouped into processes: threads share one on each host; MPI has one for each rank, or as many as
     /// `mpirun` started.
-    fn hosting(&self, ranks: u32) -> Result<HostingRule, InputError> {
+    fn hosting(&self, job: &Job) -> Result<HostingRule, InputError> {
         match (self.transport, self.processes) {
-            (TransportKind::Mpi, Some(processes)) => blocks(ranks, processes)
+            (TransportKind::Mpi, Some(processes)) => blocks(job.ranks(), job.servers(), processes)
                 .map(HostingRule::Listed)
-                .map_err(|message| InputError::flag("ranks", ranks.to_string(), message)),
+                .map_err(|message| InputError::flag("ranks", job.ranks().to_string(), message)),
             (transport, _) => Ok(transport.hosting()),
         }
     }

@@ -179,7 +179,7 @@ impl Experiment {
     }
 
     /// Whether the file or a flag has a value for `key`.
-    pub fn says(&self, key: &str) -> bool {
+    pub fn sets(&self, key: &str) -> bool {
         self.places.contains_key(key)
     }
 

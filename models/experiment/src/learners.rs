@@ -166,7 +166,7 @@ impl Experiment {
             other.job.algorithm = default_method(learners);
         }
         other.job.node_sizes = Some(self.nodes_here(other.job.ranks())?);
-        other.lie_on_devices();
+        other.group_by_device();
         Ok(other)
     }
 }

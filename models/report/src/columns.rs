@@ -11,8 +11,8 @@ pub trait Row: Serialize {
     /// More such fields, of this kind of row alone.
     const OWN_SETTING: &'static [&'static str] = &[];
 
-    /// Fields with an inner structure, which only JSON carries.
-    const NESTED: &'static [&'static str] = &[];
+    /// Fields that only JSON carries: those with an inner structure, and former names.
+    const JSON_ONLY: &'static [&'static str] = &[];
 
     /// Fields that tables omit because the text below contains them.
     const BELOW: &'static [&'static str] = &[];
@@ -52,7 +52,7 @@ impl Columns {
         let mut columns = Columns { names: Vec::new(), rows: Vec::new() };
         for row in rows {
             let Ok(Value::Object(fields)) = serde_json::to_value(row) else { unreachable!("a row is a plain struct") };
-            let fields = || fields.iter().filter(|(name, _)| !R::NESTED.contains(&name.as_str()));
+            let fields = || fields.iter().filter(|(name, _)| !R::JSON_ONLY.contains(&name.as_str()));
             if columns.names.is_empty() {
                 columns.names = fields().map(|(name, _)| name.clone()).collect();
             }

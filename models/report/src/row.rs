@@ -119,7 +119,7 @@ pub struct PredictedRow {
 
 impl Row for PredictedRow {
     const SETTING: &'static [&'static str] = SETTING;
-    const NESTED: &'static [&'static str] = &["explanation"];
+    const JSON_ONLY: &'static [&'static str] = &["explanation"];
 }
 
 /// A row of `exec run`.
@@ -177,10 +177,16 @@ pub struct MeasuredRow {
     /// Optimizer steps after which it was, at the end of an epoch; `null` where it was not.
     pub steps_to_target: Option<u32>,
     /// Percent of held-out samples that are not: the median after each of the last five epochs; only of runs by epochs.
-    pub error_pct: Option<f64>,
-    /// Mean of `error_pct` over the configuration's seeds; only of several.
-    pub error_mean_pct: Option<f64>,
+    pub test_error_pct: Option<f64>,
+    /// Mean of `test_error_pct` over the configuration's seeds; only of several.
+    pub test_error_mean_pct: Option<f64>,
     /// Their sample standard deviation.
+    pub test_error_std_pct: Option<f64>,
+    /// `test_error_pct` by its former name, in JSON for one release.
+    pub error_pct: Option<f64>,
+    /// `test_error_mean_pct` by its former name, in JSON for one release.
+    pub error_mean_pct: Option<f64>,
+    /// `test_error_std_pct` by its former name, in JSON for one release.
     pub error_std_pct: Option<f64>,
     /// How often learners began again at their average model, because it had not improved when the rate fell; `null` where
     /// all ranks train one model.
@@ -197,6 +203,7 @@ pub struct MeasuredRow {
 
 impl Row for MeasuredRow {
     const SETTING: &'static [&'static str] = SETTING;
+    const JSON_ONLY: &'static [&'static str] = &["error_pct", "error_mean_pct", "error_std_pct"];
 }
 
 /// A row of `sim collective` and `exec collective`: the columns of nccl-tests.

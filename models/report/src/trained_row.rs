@@ -30,7 +30,8 @@ pub struct EpochRow {
     /// Share of held-out samples that are classified correctly, from 0 to 1.
     pub accuracy: Option<f64>,
     /// Percent of them that are not.
-    pub error_pct: Option<f64>,
+    #[serde(alias = "error_pct")]
+    pub test_error_pct: Option<f64>,
     /// The step, counted from 0, in which the loss was no number and the run ended; such a run has this one row.
     pub diverged_step: Option<u64>,
     /// Median seconds per step of the run.
@@ -83,8 +84,12 @@ pub struct ArmRow {
     /// Runs whose loss was no number.
     pub diverged: u32,
     /// Percent of held-out samples that are classified wrongly after the last epoch, mean over the runs that did not diverge.
-    pub error_mean_pct: Option<f64>,
+    pub test_error_mean_pct: Option<f64>,
     /// Half the width of that mean's 95 % interval (Student's); of two runs or more.
+    pub test_error_interval_pct: Option<f64>,
+    /// `test_error_mean_pct` by its former name, in JSON for one release.
+    pub error_mean_pct: Option<f64>,
+    /// `test_error_interval_pct` by its former name, in JSON for one release.
     pub error_interval_pct: Option<f64>,
     /// Seconds of training, evaluations left out, mean over the same runs.
     pub seconds: Option<f64>,
@@ -92,6 +97,7 @@ pub struct ArmRow {
 
 impl Row for ArmRow {
     const SETTING: &'static [&'static str] = &["ranks", "epochs", "runs"];
+    const JSON_ONLY: &'static [&'static str] = &["error_mean_pct", "error_interval_pct"];
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::{Area, Buffer, Op, Phase, Program, Role, Stream, Task, TaskId};
 
 use super::arrange::{Storage, arrange, live_bytes};
-use super::places::{Places, rooms};
+use super::places::{Places, padding_by_end};
 use super::plan::Reuse;
 use super::{ELEMENT_BYTES, LINE_BYTES};
 
@@ -39,11 +39,11 @@ impl Places {
 /// `apart` elements do.
 fn sharing(program: &Program, role: &Role, apart: usize) -> Option<Places> {
     let lives = lives(program, role)?;
-    let rooms = rooms(program, role, Buffer::Gradients);
+    let padding_by_end = padding_by_end(program, role, Buffer::Gradients);
     let storage = |life: &GradientLife| {
-        let room = rooms.get(&life.range.end).copied().unwrap_or(0);
+        let padding = padding_by_end.get(&life.range.end).copied().unwrap_or(0);
         Storage {
-            bytes: ((life.range.end - life.range.start + room) * ELEMENT_BYTES).next_multiple_of(LINE_BYTES),
+            bytes: ((life.range.end - life.range.start + padding) * ELEMENT_BYTES).next_multiple_of(LINE_BYTES),
             first: life.first,
             last: life.last,
             again: None,

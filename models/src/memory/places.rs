@@ -43,13 +43,13 @@ impl Places {
             Buffer::Weights if !program.shares_parameters() => Vec::new(),
             Buffer::Weights | Buffer::Gradients => program.parameters_of(role),
         };
-        let rooms = rooms(program, role, buffer);
+        let padding_by_end = padding_by_end(program, role, buffer);
         let (mut pieces, mut at) = (Vec::new(), 0);
         for range in own {
             let mut start = range.start;
-            for (end, room) in rooms.range(range.start..=range.end).map(|(end, room)| (*end, *room)) {
+            for (end, padding) in padding_by_end.range(range.start..=range.end).map(|(end, padding)| (*end, *room)) {
                 pieces.push((start as usize..end as usize, at as usize));
-                at += end - start + room;
+                at += end - start + padding;
                 start = end;
             }
             if start < range.end || range.is_empty() {
@@ -111,14 +111,14 @@ impl Places {
 }
 
 /// By the end of a range whose exchange is padded: the number of padding elements.
-pub(super) fn rooms(program: &Program, role: &Role, buffer: Buffer) -> BTreeMap<u64, u64> {
-    let mut rooms: BTreeMap<u64, u64> = BTreeMap::new();
+pub(super) fn padding_by_end(program: &Program, role: &Role, buffer: Buffer) -> BTreeMap<u64, u64> {
+    let mut padding_by_end: BTreeMap<u64, u64> = BTreeMap::new();
     for (_, exchange) in role.exchanges().filter(|(_, exchange)| exchange.padded && exchange.buffer == buffer) {
         let padding = program.padding(exchange);
         if padding > 0 {
-            let room = rooms.entry(exchange.range.end).or_default();
-            *room = padding.max(*room);
+            let most = padding_by_end.entry(exchange.range.end).or_default();
+            *most = padding.max(*most);
         }
     }
-    rooms
+    padding_by_end
 }

@@ -10,7 +10,7 @@ use crate::{Buffer, Op, Phase, Program, Role, TaskId};
 
 use super::arrange::{Storage, arrange};
 use super::gradients::{merged, parameters_of};
-use super::places::{Places, rooms};
+use super::places::{Places, padding_by_end};
 use super::plan::Reuse;
 use super::{ELEMENT_BYTES, LINE_BYTES};
 
@@ -27,11 +27,11 @@ impl Places {
 
 /// Buckets in memory that earlier ones have freed; `None` where layers read what no copy has begun.
 fn sharing(program: &Program, role: &Role) -> Option<Places> {
-    let rooms = rooms(program, role, Buffer::Weights);
+    let padding_by_end = padding_by_end(program, role, Buffer::Weights);
     let lives = merged(uses(program, role));
     let storage = |(range, tasks): &(Range<u64>, Vec<TaskId>)| {
-        let room = rooms.get(&range.end).copied().unwrap_or(0);
-        let bytes = ((range.end - range.start + room) * ELEMENT_BYTES).next_multiple_of(LINE_BYTES);
+        let padding = padding_by_end.get(&range.end).copied().unwrap_or(0);
+        let bytes = ((range.end - range.start + padding) * ELEMENT_BYTES).next_multiple_of(LINE_BYTES);
         let mut lives = lives_of(role, range, tasks)?.into_iter();
         let (first, last) = lives.next()?;
         let again = lives.reduce(|a, b| (a.0, b.1));

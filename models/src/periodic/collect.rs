@@ -74,7 +74,7 @@ impl Work<'_> {
     /// Rank 0 gets the reference models of all devices but its own.
     pub(super) fn collect_references(&mut self) {
         let elements = self.of.whole_model().parameter_elements();
-        let count = |rank: u32| if rank > 0 && self.of.tells_reference(rank) { elements } else { 0 };
+        let count = |rank: u32| if rank > 0 && self.of.sends_reference(rank) { elements } else { 0 };
         self.collect("collect reference models", Periodic::REFERENCES, (0..self.of.workers()).map(count).collect());
     }
 

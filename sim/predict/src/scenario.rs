@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lockstep_sim::{Background, Conditions, Load, NetworkModel, Slowdown};
 use lockstep_topology::cluster::{DeviceId, HostId, LinkId};
-use lockstep_topology::document::near_or;
+use lockstep_topology::document::nearest_or_all;
 use lockstep_topology::{Bytes, Cluster, ErrorPlace, InputError, Time};
 
 use crate::setup::{NOISY_STEPS, Setup};
@@ -215,7 +215,7 @@ fn named<'a, T>(all: impl Iterator<Item = (&'a str, T)> + Clone, pattern: &str, 
     let found: Vec<T> = all.clone().filter(|(name, _)| Cluster::matches(pattern, name)).map(|(_, id)| id).collect();
     if found.is_empty() {
         let names = || all.clone().take(HINTS).map(|(name, _)| name);
-        let hint = near_or(pattern, names(), || names().take(3).collect());
+        let hint = nearest_or_all(pattern, names(), || names().take(3).collect());
         return Err(format!("{pattern:?} is no {kind}; did you mean {hint}?"));
     }
     Ok(found)

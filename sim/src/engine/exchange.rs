@@ -149,11 +149,11 @@ impl<F: Fluid> Engine<'_, F> {
         let blocking = self.plan.group_exchanges[flight.group_exchange as usize].schedule.buffered_sends();
         let Some(run) = flight.lane(lane) else { return Ok(()) };
         run.blocked = blocking && run.outstanding > 0;
-        if run.blocked { Ok(()) } else { self.go_on(id, lane) }
+        if run.blocked { Ok(()) } else { self.continue_lane(id, lane) }
     }
 
     /// Continues a lane that waits for nothing more, and starts others where it is through.
-    pub(super) fn go_on(&mut self, id: u32, lane: u32) -> Result<(), InputError> {
+    pub(super) fn continue_lane(&mut self, id: u32, lane: u32) -> Result<(), InputError> {
         if self.step(id, lane)? {
             self.flights.at_mut(id).retire();
             self.fill(id)?;

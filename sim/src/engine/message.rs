@@ -299,7 +299,7 @@ impl<F: Fluid> Engine<'_, F> {
         if granted {
             self.release((from_rank, to_rank), connection)?;
         }
-        if counted { self.tell_sender(from_rank, from_flight, lane) } else { Ok(()) }
+        if counted { self.notify_sender(from_rank, from_flight, lane) } else { Ok(()) }
     }
 
     /// The last of the messages from `rank` that were computed without events has arrived: the line behind it advances.
@@ -343,6 +343,6 @@ impl<F: Fluid> Engine<'_, F> {
     pub(super) fn consume(&mut self, message: u32) -> Result<(), InputError> {
         let Message { from_rank, from_flight, lane, counted, .. } = *self.messages.at(message);
         self.messages.drop(message);
-        if counted { self.tell_sender(from_rank, from_flight, lane) } else { Ok(()) }
+        if counted { self.notify_sender(from_rank, from_flight, lane) } else { Ok(()) }
     }
 }

@@ -186,14 +186,14 @@ impl<F: Fluid> Engine<'_, F> {
             let between = hop(member, ranks as u32, members);
             let (phases, path) = (&pipeline.phases, pipeline.paths[own]);
             let passed = Passed { phases, element_bytes: *element_bytes, path, between, member, members };
-            self.leave_behind(&passed, states[own])?;
+            self.set_final_state(&passed, states[own])?;
             self.take(&passed);
         }
         Ok(())
     }
 
     /// Leaves the state that the event loop would have after these messages: counts, and the state of lines and ports.
-    pub(super) fn leave_behind(&mut self, passed: &Passed<'_>, state: State) -> Result<(), InputError> {
+    pub(super) fn set_final_state(&mut self, passed: &Passed<'_>, state: State) -> Result<(), InputError> {
         let &Passed { phases, element_bytes, path, between: (from, to), member, members } = passed;
         let (mut messages, mut bytes) = (0, 0);
         for phase in phases {

@@ -281,7 +281,7 @@ impl<F: Fluid> Engine<'_, F> {
                 let path = ring.paths[member as usize];
                 let (phases, element_bytes, members) = (&phases, *element_bytes, ring.members);
                 let what = Passed { phases, element_bytes, path, between, member, members };
-                self.leave_behind(&what, *state)?;
+                self.set_final_state(&what, *state)?;
                 self.take_one_by_one(&what);
                 if self.paths.at(path).pair == Pair::Wire && Time(state.there) > self.now {
                     self.known_peer(between.0, between.1, PLAIN).line.push_back(WORKED_OUT);
@@ -304,7 +304,7 @@ impl<F: Fluid> Engine<'_, F> {
         let unit = self.exchange_unit(rank);
         self.units[unit as usize].idle_since = Some(self.now);
         self.touch(unit);
-        self.go_on(id, 0)?;
+        self.continue_lane(id, 0)?;
         self.start_ready(rank)
     }
 }

@@ -222,7 +222,7 @@ impl<F: Fluid> Engine<'_, F> {
 
     /// Notifies the sender's unit that a send of `lane` was received: it sees that now if it is idle, else
     /// when it looks.
-    pub(super) fn tell_sender(&mut self, rank: u32, flight: u32, lane: u32) -> Result<(), InputError> {
+    pub(super) fn notify_sender(&mut self, rank: u32, flight: u32, lane: u32) -> Result<(), InputError> {
         let unit = self.exchange_unit(rank);
         let state = &mut self.units[unit as usize];
         if state.busy.is_some() {

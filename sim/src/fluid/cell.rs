@@ -122,7 +122,7 @@ impl System {
         let Some(key) = self.key(number) else {
             self.solve_cell(number);
             let speeds = std::mem::take(&mut self.cells.speeds);
-            self.go_on(number, &speeds);
+            self.set_speeds(number, &speeds);
             self.cells.speeds = speeds;
             return;
         };
@@ -146,11 +146,11 @@ impl System {
                 speeds
             }
         };
-        self.go_on(number, &speeds);
+        self.set_speeds(number, &speeds);
     }
 
     /// Sets the speeds of a cell's classes, and enters its next end.
-    fn go_on(&mut self, number: u32, speeds: &[f64]) {
+    fn set_speeds(&mut self, number: u32, speeds: &[f64]) {
         let cell = &mut self.cells.all[number as usize];
         let mut first = Time::MAX;
         for (class, speed) in cell.classes.iter().zip(speeds) {

@@ -15,7 +15,7 @@ use super::work::{Component, Work};
 
 impl System {
     /// Whether all that has changed belongs to the kept component, or connects to nothing else.
-    pub(super) fn stays_in_kept(&self) -> bool {
+    pub(super) fn is_confined_to_kept(&self) -> bool {
         let work = &self.work;
         let kept_by = work.kept_by;
         if kept_by == 0 || work.turns == 0 {
@@ -68,7 +68,7 @@ impl System {
     }
 
     /// Searches from the changes and solves each component found.
-    pub(super) fn solve_found(&mut self) {
+    pub(super) fn solve_changed(&mut self) {
         let mut seeds = std::mem::take(&mut self.work.seeds);
         for (number, was_tight) in &self.work.changed {
             let resource = &mut self.resources[*number as usize];

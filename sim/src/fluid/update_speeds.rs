@@ -47,14 +47,14 @@ impl System {
         }
         work.alive.iter().for_each(|class| classes.redraft(*class, is_tight));
         let repairs = self.work.kept_by != 0 && self.work.choice.repairs();
-        if self.stays_in_kept() || (repairs && self.absorb()) {
+        if self.is_confined_to_kept() || (repairs && self.absorb()) {
             let mut kept = self.refresh_kept();
             if !(repairs && self.repair(&mut kept)) {
                 self.solve(&mut kept);
             }
             self.work.kept = kept;
         } else {
-            self.solve_found();
+            self.solve_changed();
         }
         self.work.alive.clear();
         self.work.changed.clear();

@@ -2,7 +2,7 @@
 
 use super::pattern::matches;
 use super::{Cluster, Device, LinkId, VertexKind};
-use crate::document::near_or;
+use crate::document::nearest_or_all;
 use crate::{Bandwidth, Time};
 use petgraph::unionfind::UnionFind;
 use petgraph::visit::EdgeRef;
@@ -32,7 +32,7 @@ impl Cluster {
             let linked = || self.graph.node_weights().filter(|vertex| vertex.kind != VertexKind::Memory);
             if !linked().any(|vertex| matches(pattern, &vertex.name)) {
                 let names = || linked().map(|vertex| vertex.name.as_str());
-                let hint = near_or(pattern, names().take(HINTS), || names().take(3).collect());
+                let hint = nearest_or_all(pattern, names().take(HINTS), || names().take(3).collect());
                 return Err(format!("{pattern:?} matches nothing; did you mean {hint}?"));
             }
         }

@@ -2,7 +2,7 @@
 
 use super::pattern::{matches, prefix, range};
 use crate::InputError;
-use crate::document::{Entry, near_or};
+use crate::document::{Entry, nearest_or_all};
 
 /// Names with their positions, sorted by name.
 pub(super) struct Names<'a> {
@@ -58,7 +58,7 @@ impl<'a> Names<'a> {
         }
         // Enough names to be helpful; comparing with a million would take longer than reading the file.
         let names = || self.sorted.iter().take(5_000).map(|(name, _)| *name);
-        let hint = near_or(wanted, names(), || names().take(3).collect());
+        let hint = nearest_or_all(wanted, names(), || names().take(3).collect());
         let what = if prefix(wanted) == wanted { "there is no such thing" } else { "matches nothing" };
         format!("{what}; did you mean {hint}?")
     }

@@ -7,7 +7,7 @@ use super::fabric_table::{FabricTable, fabric_keys, read_fabric};
 use super::file::ClusterTable;
 use super::{MOST_DEVICES, Origin};
 use crate::InputError;
-use crate::document::{Entry, Source, Spot, near_or};
+use crate::document::{Entry, Source, Spot, nearest_or_all};
 use std::sync::Arc;
 
 /// The networks' text.
@@ -101,7 +101,7 @@ fn network<'a>(name: &str, plain: bool, spot: &Spot<'a>) -> Result<Result<Fabric
             }
             None => {
                 let names = || names.iter().map(String::as_str);
-                let hint = near_or(name, names(), || names().collect());
+                let hint = nearest_or_all(name, names(), || names().collect());
                 Err(format!("there is no network {name:?}; did you mean {hint}?"))
             }
         })

@@ -7,39 +7,32 @@ use crate::InputError;
 use crate::cluster::HostId;
 use std::collections::BTreeMap;
 
-/// The process of each rank where consecutive ranks share one, equally many in each.
+/// The process of each rank where consecutive ranks share one, equally many in each. Where they do not divide, but the
+/// workers divide among the other processes, each of the `servers`, which are the last ranks, has a process of its own.
 ///
 /// # Errors
 /// Why it does not divide, with a cure.
 ///
 /// ```
 /// # use lockstep_topology::blocks;
-/// assert_eq!(blocks(6, 2).unwrap(), [0, 0, 0, 1, 1, 1]);
-/// assert!(blocks(4, 3).unwrap_err().contains("mpirun -n 4"));
+/// assert_eq!(blocks(6, 0, 2).unwrap(), [0, 0, 0, 1, 1, 1]);
+/// assert_eq!(blocks(5, 1, 3).unwrap(), [0, 0, 1, 1, 2]);
+/// assert!(blocks(4, 0, 3).unwrap_err().contains("mpirun -n 4"));
 /// ```
-pub fn blocks(ranks: u32, processes: u32) -> Result<Vec<u32>, String> {
-    let each = ranks_of_each(ranks, processes)?;
-    Ok((0..ranks).map(|rank| rank / each).collect())
-}
-
-/// Ranks in each process where all have equally many.
-///
-/// # Errors
-/// Why it does not divide, with a cure.
-///
-/// ```
-/// # use lockstep_topology::ranks_of_each;
-/// assert_eq!(ranks_of_each(6, 2), Ok(3));
-/// assert!(ranks_of_each(4, 3).is_err());
-/// ```
-pub fn ranks_of_each(ranks: u32, processes: u32) -> Result<u32, String> {
-    if processes == 0 || !ranks.is_multiple_of(processes) {
+pub fn blocks(ranks: u32, servers: u32, processes: u32) -> Result<Vec<u32>, String> {
+    if processes > 0 && ranks.is_multiple_of(processes) {
+        let each = ranks / processes;
+        return Ok((0..ranks).map(|rank| rank / each).collect());
+    }
+    let (workers, others) = (ranks - servers, processes.saturating_sub(servers));
+    if servers == 0 || others == 0 || !workers.is_multiple_of(others) {
         return Err(format!(
             "mpirun started {processes} processes, among which {ranks} ranks do not divide: take mpirun -n {ranks}, or a \
              number that divides {ranks}"
         ));
     }
-    Ok(ranks / processes)
+    let each = workers / others;
+    Ok((0..workers).map(|rank| rank / each).chain(others..processes).collect())
 }
 
 /// How ranks are grouped into processes.

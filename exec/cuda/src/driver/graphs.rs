@@ -13,7 +13,7 @@ use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use lockstep_exec::device::DeviceError;
 
 use super::executor::Executor;
-use super::prints::{Forms, Print, make_room};
+use super::prints::{Forms, Print, evict_least_recent};
 use super::status::{Status, refused};
 use crate::command::Command;
 
@@ -131,7 +131,7 @@ impl Graphs {
     /// As [`Executor::play`].
     unsafe fn steady(&mut self, commands: &[Command], print: u64) -> Result<(), DeviceError> {
         let Some(at) = self.lists.iter().position(|list| list.print == print) else {
-            make_room(&mut self.lists, self.kept, |list| list.used);
+            evict_least_recent(&mut self.lists, self.kept, |list| list.used);
             self.lists.push(List { print, state: State::Seen, used: self.clock });
             // SAFETY: as the caller promises.
             return unsafe { self.eagerly(commands) };

@@ -75,7 +75,7 @@ impl Forms {
         let key = hash(list.iter().map(|print| print.form));
         let at = self.all.iter().position(|form| form.key == key && form.last.len() == list.len());
         let at = at.unwrap_or_else(|| {
-            make_room(&mut self.all, most, |form| form.used);
+            evict_least_recent(&mut self.all, most, |form| form.used);
             let last = list.iter().map(|print| print.whole).collect();
             self.all.push(Form { key, last, changing: vec![false; list.len()], used: now });
             self.all.len() - 1
@@ -99,7 +99,7 @@ impl Forms {
 }
 
 /// Removes the least recently used element if there are `most` already.
-pub(super) fn make_room<T>(all: &mut Vec<T>, most: usize, used: impl Fn(&T) -> u64) {
+pub(super) fn evict_least_recent<T>(all: &mut Vec<T>, most: usize, used: impl Fn(&T) -> u64) {
     if all.len() >= most {
         let oldest = (0..all.len()).min_by_key(|at| used(&all[*at]));
         oldest.map(|at| all.swap_remove(at));

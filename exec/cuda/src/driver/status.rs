@@ -97,12 +97,12 @@ fn named(code: u32, name: Option<NameOf>) -> String {
 /// The error for full memory: `what` asked for `asked` bytes.
 pub(super) fn full(what: &str, asked: u64) -> DeviceError {
     // A full device still reports its free memory; a lost one does not.
-    let (free, total) = room().unwrap_or((0, 0));
+    let (free, total) = free_and_total_bytes().unwrap_or((0, 0));
     DeviceError::OutOfMemory { what: what.to_owned(), asked, free, total }
 }
 
 /// Free and total bytes of the current context's device.
-pub(super) fn room() -> Result<(u64, u64), CUresult> {
+pub(super) fn free_and_total_bytes() -> Result<(u64, u64), CUresult> {
     match mem_get_info() {
         Ok((free, total)) => Ok((free as u64, total as u64)),
         Err(DriverError(code)) => Err(code),
@@ -120,7 +120,7 @@ fn untold(call: &str) -> String {
 /// A library on top of the driver knows less than the driver, which repeats why a device was lost.
 pub(super) fn refused_or_lost(call: &str, failed: bool, reason: String) -> DeviceError {
     let call = call.to_owned();
-    match room() {
+    match free_and_total_bytes() {
         Err(code) if is_lost(code) => DeviceError::Lost { call, reason: format!("{reason}, {}", words(code)) },
         _ if failed => DeviceError::Lost { call, reason },
         _ => DeviceError::Refused { call, reason },

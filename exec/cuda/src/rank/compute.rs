@@ -15,7 +15,7 @@ use crate::{Activation, View, ViewMut};
 impl<A: Activation> Compute for Rank<A> {
     fn input(&mut self) -> Result<&mut [f32], DeviceError> {
         self.gpu.context.bind()?;
-        self.samples.room()
+        self.samples.next_buffer()
     }
 
     fn load(&mut self) -> Result<(), DeviceError> {
@@ -56,7 +56,7 @@ impl<A: Activation> Compute for Rank<A> {
                 if is_last {
                     self.flush()?;
                     if let Work::Loss(loss, _) = &self.in_flight[self.at].chains[pass.chain].work {
-                        self.outstanding.bring(loss, &mut self.lanes)?;
+                        self.outstanding.copy_loss(loss, &mut self.lanes)?;
                     }
                 }
             }

@@ -121,7 +121,7 @@ impl Samples {
     }
 
     /// The next host buffer, once it is free.
-    pub(super) fn room(&mut self) -> Result<&mut [f32], DeviceError> {
+    pub(super) fn next_buffer(&mut self) -> Result<&mut [f32], DeviceError> {
         let slot = &self.slots[1 - self.turn];
         slot.copied.synchronize()?;
         // SAFETY: the memory has that many elements, initialised at allocation; no copy reads it any more, and `self`

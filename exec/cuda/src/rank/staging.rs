@@ -25,14 +25,14 @@ impl<A: Activation> Staging for Rank<A> {
         let stream = self.lanes.give(Lane::Out);
         // SAFETY: both are this rank's, with that many bytes; messages read the host's after the event has passed.
         unsafe { stream.download(host, device, bytes) }?;
-        self.leave_behind(event).map(Some)
+        self.register_copy(event).map(Some)
     }
 
     fn fence(&mut self) -> Result<Option<Arrival>, DeviceError> {
         self.flush()?;
         self.lanes.order(Lane::Out, &[Lane::Compute, Lane::Average, Lane::In])?;
         let event = self.event()?;
-        self.leave_behind(event).map(Some)
+        self.register_copy(event).map(Some)
     }
 
     fn region(&self, buffer: Buffer, range: Range<usize>) -> Option<RegionMut> {

@@ -33,7 +33,7 @@ impl<const NUMBER: usize> Launch for Fault<NUMBER> {
 
 /// Whether the twin ends when it runs the fault.
 fn is_found<const NUMBER: usize>() -> bool {
-    let Some(mut twin) = Twin::speaking_to(Stdio::null()) else { return true };
+    let Some(mut twin) = Twin::with_stderr(Stdio::null()) else { return true };
     let (mut memory, elements) = (Memory::odd(), 8);
     let y = memory.put(&vec![0.0f32; elements as usize]);
     let fault = Fault::<NUMBER> { y: y.write(), elements };

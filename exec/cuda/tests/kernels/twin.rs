@@ -21,11 +21,11 @@ pub(crate) struct Twin {
 impl Twin {
     /// Starts it, if there is a compiler.
     pub(crate) fn start() -> Option<Twin> {
-        Twin::speaking_to(Stdio::inherit())
+        Twin::with_stderr(Stdio::inherit())
     }
 
     /// Starts it, with standard error going to `errors`.
-    pub(crate) fn speaking_to(errors: Stdio) -> Option<Twin> {
+    pub(crate) fn with_stderr(errors: Stdio) -> Option<Twin> {
         let mut child = Command::new(program()?)
             .env("ASAN_OPTIONS", "detect_leaks=0:detect_stack_use_after_return=0")
             .stdin(Stdio::piped())

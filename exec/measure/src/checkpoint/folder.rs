@@ -78,7 +78,7 @@ impl Folder {
     /// steps are deleted when the next one is written. With a larger batch there are fewer steps, and the latest
     /// checkpoint must be the one with the most steps.
     #[must_use]
-    pub fn going_on_from(self, from: &Path) -> Folder {
+    pub fn resumed_from(self, from: &Path) -> Folder {
         let same = |folder: &Path| folder.canonicalize().ok() == self.path.canonicalize().ok();
         let goes_back = from.parent().is_some_and(same);
         Folder { goes_back, ..self }

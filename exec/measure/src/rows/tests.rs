@@ -43,7 +43,7 @@ fn middle(errors: &[f64]) -> f64 {
 fn the_error_of_a_run_is_the_median_of_its_last_five_epochs() {
     let row = |epochs, more: &str| trained(epochs, &format!("ranks = 2\n{more}")).0;
     let after: Vec<f64> = (1..=7).map(|epochs| 100.0 * (1.0 - row(epochs, "").accuracy)).collect();
-    let error = row(7, "").error_pct.unwrap();
+    let error = row(7, "").test_error_pct.unwrap();
     assert_eq!(error, middle(&after), "{after:?}");
     // It differs from the alternatives: the last one, the best, the mean, the median of all.
     let best = after.iter().copied().fold(f64::INFINITY, f64::min);
@@ -52,14 +52,14 @@ fn the_error_of_a_run_is_the_median_of_its_last_five_epochs() {
     for other in [after[6], best, after[2..].iter().sum::<f64>() / 5.0, sorted[3]] {
         assert_ne!(error, other, "{after:?}");
     }
-    assert_eq!(row(3, "").error_pct, Some(middle(&after[..3])), "a run of three has three");
+    assert_eq!(row(3, "").test_error_pct, Some(middle(&after[..3])), "a run of three has three");
     // A run that ends at its target has its own last epochs.
     let best = after[..6].iter().copied().fold(f64::INFINITY, f64::min);
     let ends = after.iter().position(|error| *error == best).unwrap() + 1;
     let reached = row(7, &format!("target_accuracy = {}", 1.0 - best / 100.0 - 1e-9));
     assert_eq!(reached.steps_to_target, Some(ends as u32 * row(1, "").steps));
-    assert_eq!(reached.error_pct, Some(middle(&after[..ends])));
-    assert_eq!(row(7, "target_accuracy = 1.0").error_pct, Some(error), "looking for a target changes nothing");
+    assert_eq!(reached.test_error_pct, Some(middle(&after[..ends])));
+    assert_eq!(row(7, "target_accuracy = 1.0").test_error_pct, Some(error), "looking for a target changes nothing");
 }
 
 /// Where learners join, a run is trained in several parts, each of which knows only its own last epochs.
@@ -67,7 +67,7 @@ fn the_error_of_a_run_is_the_median_of_its_last_five_epochs() {
 fn a_run_that_learners_joined_is_judged_by_its_last_five_epochs_too() {
     let (row, seen) = trained(8, "ranks = 1\nstrategy = \"sma\"\ngrowth = [\"2@4\"]");
     assert_eq!(seen.len(), 8, "four epochs with one learner, four with two");
-    assert_eq!(row.error_pct, Some(middle(&seen)));
+    assert_eq!(row.test_error_pct, Some(middle(&seen)));
     let mut sorted = seen.clone();
     sorted.sort_by(f64::total_cmp);
     assert_ne!(middle(&seen), (sorted[3] + sorted[4]) / 2.0, "not the median of all: {seen:?}");

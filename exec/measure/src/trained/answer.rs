@@ -24,9 +24,10 @@ fn same(one: &EpochRow, other: &EpochRow) -> bool {
 fn arm(kind: &EpochRow, ends: &[&EpochRow]) -> ArmRow {
     let runs: Vec<&EpochRow> = ends.iter().copied().filter(|row| same(kind, row)).collect();
     let whole = || runs.iter().filter(|row| row.diverged_step.is_none());
-    let errors: Vec<f64> = whole().filter_map(|row| row.error_pct).collect();
+    let errors: Vec<f64> = whole().filter_map(|row| row.test_error_pct).collect();
     let seconds: Vec<f64> = whole().filter_map(|row| Some(row.step_time_s? * row.steps as f64)).collect();
     let mean = |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+    let (test_error_mean_pct, test_error_interval_pct) = (mean(&errors), reach(&errors));
     ArmRow {
         arm: kind.arm.clone(),
         ranks: kind.setting.ranks,
@@ -35,8 +36,10 @@ fn arm(kind: &EpochRow, ends: &[&EpochRow]) -> ArmRow {
         epochs: runs.iter().map(|row| row.epoch).max().unwrap_or(0),
         runs: runs.len() as u32,
         diverged: (runs.len() - whole().count()) as u32,
-        error_mean_pct: mean(&errors),
-        error_interval_pct: reach(&errors),
+        test_error_mean_pct,
+        test_error_interval_pct,
+        error_mean_pct: test_error_mean_pct,
+        error_interval_pct: test_error_interval_pct,
         seconds: mean(&seconds),
     }
 }

@@ -114,7 +114,9 @@ fn known(
         }
         _ => foreign(line),
     };
-    let header = form.header();
+    // The former name of a column stays readable for one release.
+    let former = form.header().replace("test_error_pct", "error_pct");
+    let header = if text.starts_with(&former) { former } else { form.header() };
     if !text.starts_with(&header) {
         // Torn when the last run was interrupted, unless it was never our file.
         return if header.starts_with(text) { Ok((Vec::new(), 0)) } else { Err(foreign(0)) };

@@ -123,7 +123,7 @@ fn rows(blank: &EpochRow, measured: &Measured, steps: &[(u64, u64)]) -> Vec<Epoc
             train_loss: Some(losses.iter().sum::<f64>() / losses.len() as f64),
             held_out_loss: Some(evaluation.mean_loss),
             accuracy: Some(evaluation.accuracy()),
-            error_pct: Some(100.0 * (1.0 - evaluation.accuracy())),
+            test_error_pct: Some(100.0 * (1.0 - evaluation.accuracy())),
             step_time_s: Some(run.timeline.step_time_s()),
             ..blank.clone()
         });

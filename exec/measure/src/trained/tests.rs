@@ -18,7 +18,7 @@ fn planned(text: &str) -> Result<Vec<Planned>, String> {
 }
 
 /// Trains up to `most` of the runs of `plan` that `path` lacks, and returns the file's content.
-fn go_on(path: &Path, plan: &[Planned], most: usize) -> String {
+fn resume(path: &Path, plan: &[Planned], most: usize) -> String {
     let mut file = RunsFile::open(path, plan, None).unwrap();
     let left: Vec<&Planned> = plan.iter().filter(|planned| !file.has(planned)).collect();
     for planned in left.into_iter().take(most) {
@@ -72,14 +72,14 @@ fn what_cannot_be_is_refused_with_line_and_cure() {
 fn a_sweep_that_was_torn_goes_on_to_the_same_rows() {
     let kept = tempfile::tempdir().unwrap();
     let (folder, plan) = (kept.path().to_path_buf(), planned(TEXT).unwrap());
-    let whole = go_on(&folder.join("whole.csv"), &plan, 4);
+    let whole = resume(&folder.join("whole.csv"), &plan, 4);
     assert_eq!(whole.lines().count(), 1 + 4 * 2);
     let path = folder.join("part.csv");
-    let part = go_on(&path, &plan, 2);
+    let part = resume(&path, &plan, 2);
     assert!(whole.starts_with(&part) && part.len() < whole.len());
     for torn in [3, part.len() / 2, part.len() - 40, part.len(), part.len() + 5, whole.len() - 1] {
         std::fs::write(&path, &whole[..torn]).unwrap();
-        assert_eq!(go_on(&path, &plan, 4), whole, "torn after {torn} bytes");
+        assert_eq!(resume(&path, &plan, 4), whole, "torn after {torn} bytes");
     }
     // More seeds are more runs of the same sweep.
     let more = planned(&TEXT.replace("seeds = 2", "seeds = 3")).unwrap();
@@ -91,7 +91,7 @@ fn a_sweep_that_was_torn_goes_on_to_the_same_rows() {
     let rows = answer(RunsFile::open(&path, &plan, None).unwrap().rows());
     let found: Vec<(&str, u32, u32)> = rows.iter().map(|row| (row.arm.as_str(), row.runs, row.epochs)).collect();
     assert_eq!(found, [("small", 2, 2), ("large", 2, 2)]);
-    assert!(rows.iter().all(|row| row.error_mean_pct.is_some() && row.error_interval_pct.is_some()));
+    assert!(rows.iter().all(|row| row.test_error_mean_pct.is_some() && row.test_error_interval_pct.is_some()));
 }
 
 /// For any number of shards, trained in any order and interrupted anywhere, the merged file is that of a single
@@ -100,7 +100,7 @@ fn a_sweep_that_was_torn_goes_on_to_the_same_rows() {
 fn merged_shards_are_the_whole_sweep() {
     let kept = tempfile::tempdir().unwrap();
     let plan = planned(&TEXT.replace("seeds = 2", "seeds = 3")).unwrap();
-    let whole = go_on(&kept.path().join("whole.csv"), &plan, 6);
+    let whole = resume(&kept.path().join("whole.csv"), &plan, 6);
     let all = |line: &str| line.to_owned() + "\n";
     let rows_of = |run: &str| whole.lines().filter(|line| line.starts_with(run)).map(all).collect::<String>();
     let header = all(whole.lines().next().unwrap());
@@ -163,7 +163,7 @@ fn a_file_of_something_else_is_left_alone() {
     let kept = tempfile::tempdir().unwrap();
     let (folder, plan) = (kept.path().to_path_buf(), planned(TEXT).unwrap());
     let path = folder.join("rows.csv");
-    let rows = go_on(&path, &plan, 1);
+    let rows = resume(&path, &plan, 1);
     let hash = &plan[0].run;
     for (text, message) in [
         ("a,b\n1,2\n".to_owned(), "line 1 is of no run of this sweep"),
@@ -188,9 +188,9 @@ fn a_run_that_diverges_is_a_row() {
     let rows = train(&planned(&text).unwrap()[0], &mut Data::default(), "test").unwrap();
     let [row] = rows.as_slice() else { panic!("{} rows", rows.len()) };
     let step = row.diverged_step.unwrap();
-    assert_eq!((row.epoch, row.steps, row.error_pct), (1 + (step / 4) as u32, step, None));
+    assert_eq!((row.epoch, row.steps, row.test_error_pct), (1 + (step / 4) as u32, step, None));
     let arm = &answer(&rows)[0];
-    assert_eq!((arm.runs, arm.diverged, arm.error_mean_pct), (1, 1, None));
+    assert_eq!((arm.runs, arm.diverged, arm.test_error_mean_pct), (1, 1, None));
 }
 
 /// One learner, then two, then four: each epoch has as many steps as their batches give, α follows, and each seed is

@@ -98,7 +98,7 @@ impl Training<'_> {
         let program = self.program()?;
         let label = configuration.label();
         let counted = (before, before + u64::from(steps));
-        let progress = Progress::new(launch.speaks(), &label, counted, program.global_batch());
+        let progress = Progress::new(launch.prints(), &label, counted, program.global_batch());
         let last_epochs = if matches!(experiment.length, Length::Epochs(_)) { experiment.judged_epochs } else { 0 };
         let recompute_bn = experiment.recompute_bn;
         let first = operation.first(&program, data.len());

@@ -29,7 +29,7 @@ impl Hardware {
     }
 
     /// The number of ranks that have a GPU each, or a core each where there are none.
-    pub(super) fn room(&self) -> u32 {
+    pub(super) fn most_ranks(&self) -> u32 {
         let devices = || self.cluster().devices().iter();
         let gpus = devices().filter(|device| matches!(device.kind, DeviceKind::Gpu(_))).count() as u32;
         let cores = |kind: &DeviceKind| if let DeviceKind::Cpu(cpu) = kind { cpu.cores } else { 0 };

@@ -79,8 +79,8 @@ impl<'a> Points<'a> {
         };
         // Dedicated servers need places too.
         let servers = |algorithm: &Algorithm| algorithm.servers() - algorithm.switches();
-        let room = || hardware.room().saturating_sub(servers(&variant.algorithms[0])).max(1);
-        let ranks = variant.ranks.first().copied().unwrap_or_else(room);
+        let most = || hardware.most_ranks().saturating_sub(servers(&variant.algorithms[0])).max(1);
+        let ranks = variant.ranks.first().copied().unwrap_or_else(most);
         let variant = Experiment { ranks: vec![ranks], ..variant };
         match self.predicted(point, &variant, &hardware, self.labelled(index, ranks, &variant)) {
             Ok(row) => Ok(row),
