@@ -156,7 +156,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => {
             // `lockstep` or `lockstep sim` alone lists the commands.
             if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-                // Without a standard error the exit code says it.
+                // Without standard error the exit code shows it.
                 let _ = writeln!(std::io::stderr(), "{}", error.render());
             }
             return finish(Err(usage::explain(&error).into()));

@@ -257,8 +257,8 @@ impl Exchange {
                 }
                 continue;
             }
-            // The peer has consumed what it must have by now (the checker proves it); the transport may not have
-            // noticed yet.
+            // The peer has already received these sends (the checker proves it); the transport may not have noticed
+            // yet.
             if self.buffers.in_place && overlaps(&slot.sends, &range) {
                 retire(&mut slot.sends, transport)?;
                 if overlaps(&slot.sends, &range) {

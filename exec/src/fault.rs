@@ -66,7 +66,7 @@ impl InjectedFault {
     /// Triggers the fault in the middle of an operation; does nothing if the fault is about exchanges.
     pub(crate) fn strike(&self) {
         let signal = |name: &str| {
-            // If the command fails, the run goes without its fault, which its test notices.
+            // If the command fails, no fault is injected, which the test notices.
             let _ = std::process::Command::new("kill").args([name, &std::process::id().to_string()]).status();
         };
         match self.kind {

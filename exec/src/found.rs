@@ -1,4 +1,4 @@
-//! Collects what the ranks of a process share beside their results: the first failure of their own, and rank 0's model.
+//! Collects what a process's ranks share beside results: the first non-transport failure, and rank 0's model.
 
 use std::sync::Mutex;
 

@@ -18,7 +18,7 @@ pub(crate) struct RankResult {
     pub weights: Vec<f32>,
     /// The reference model of its device, from the device's first learner.
     pub reference: Vec<f32>,
-    /// Fingerprint of the parameters that all workers share; `None` for ranks that only serve.
+    /// Fingerprint of the parameters that all workers share; `None` for dedicated servers.
     pub fingerprint: Option<[u64; 4]>,
     /// Fingerprint of all of the rank's parameters, where other ranks hold other parts of the model.
     pub part_fingerprint: Option<[u64; 4]>,

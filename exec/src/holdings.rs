@@ -18,13 +18,13 @@ use crate::whole;
 
 /// All memory that messages of a rank read and write; it outlives the rank's transport.
 pub(crate) struct Memory {
-    /// `None` for ranks that only serve.
+    /// `None` for dedicated servers.
     pub replica: Option<Replica>,
-    /// The device of a rank that only serves: memory without arithmetic; empty where there is a replica.
+    /// The device of a dedicated server: memory without arithmetic; empty where there is a replica.
     server: Null,
     /// Scratch for sums in flight, one per exchange task.
     pub scratch: Vec<Arena>,
-    /// The memory that rank 0's orders are sent from, and space for one that arrives.
+    /// The send buffer of rank 0's orders, and a receive buffer for one.
     pub orders: Arena,
 }
 

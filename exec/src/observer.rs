@@ -45,7 +45,7 @@ pub trait Observer: Sync {
     /// Called once with the reason when the job is given up, before it ends.
     fn stalled(&self, _error: &ExecError) {}
 
-    /// Called when ranks of a job that was given up do not end: only the end of the process helps.
+    /// Called when ranks of a job that was given up do not end; the process must be ended.
     fn stuck(&self, error: &ExecError) {
         eprintln!("{error}");
     }

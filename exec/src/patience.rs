@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The limit of operations that are not exchanges (an evaluation, a checkpoint, the start), in stall limits.
 pub const ASIDE: u32 = 10;
 
-/// Does `work` on this thread. If `moves` does not increase for `limit` meanwhile, calls `late` once on another thread.
+/// Runs `work` on this thread. If `moves` does not increase for `limit` meanwhile, calls `late` once on another thread.
 ///
 /// For calls before and after a run: a call into MPI that waits for all processes does not return when one never comes.
 pub fn patiently<T>(limit: Duration, moves: &AtomicU64, late: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {

@@ -11,8 +11,7 @@ use std::ptr::NonNull;
 use crate::device_error::DeviceError;
 use crate::simd::add_into;
 
-/// A device as the end of messages in its own memory: the receiver's device copies or sums straight out of the
-/// sender's.
+/// A device as the endpoint of messages in its memory: the receiver's device copies or sums directly from the sender's.
 pub trait Port: Any + Send + Sync {
     /// Makes its device current on this thread, for libraries that take device addresses.
     ///

@@ -25,7 +25,7 @@ pub use evaluation::Evaluation;
 /// A fused chain of layers in the graph.
 struct Chain {
     layers: Vec<LayerId>,
-    /// What its dropout layer draws by: the layer's number in the whole model, and the index in a sample of its first
+    /// The keys of its dropout's draws: the layer's number in the whole model, and the index in a sample of its first
     /// element.
     draws: (u32, u64),
     /// The positions of its tasks in the role.
@@ -319,8 +319,8 @@ impl Replica {
     }
 
     /// The first chain before the loss whose output for the current micro-batch is not finite everywhere. Runs the
-    /// chains again, since outputs that are no longer needed have been overwritten. Where a device is asynchronous, the step may
-    /// already have spoilt the parameters; then the chain cannot be found.
+    /// chains again, since outputs that are no longer needed have been overwritten. On an asynchronous device the
+    /// parameters may no longer be finite either; then the chain cannot be found.
     ///
     /// # Errors
     /// Device errors.

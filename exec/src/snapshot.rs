@@ -19,7 +19,7 @@ pub enum Order {
 /// All orders; an order is sent as its index in this list.
 pub(crate) const ORDERS: [Order; 3] = [Order::Continue, Order::Save, Order::SaveAndStop];
 
-/// Memory for sending orders: each order's number, and space for one that arrives.
+/// Memory for sending orders: each order's number, and a receive buffer for one.
 pub(crate) const ORDER_ELEMENTS: [f32; 4] = [0.0, 1.0, 2.0, -1.0];
 
 /// A training after a step.

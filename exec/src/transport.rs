@@ -1,8 +1,8 @@
-//! Defines how messages travel between ranks: post, poll, and one blocking wait.
+//! Defines the interface of messages between ranks: post, poll, and one blocking wait.
 //!
 //! A rank on a CPU is one thread that computes and makes communication progress between its tasks, so nothing here
 //! blocks but [`Transport::wait`], and a transport has no thread of its own where each rank is a process or a thread.
-//! Messages are not copied on the way where possible: the receiver copies or sums straight out of the sender's memory.
+//! Where possible there is no intermediate copy: the receiver copies or sums directly from the sender's memory.
 
 use std::fmt;
 use std::time::Instant;
@@ -62,8 +62,8 @@ pub struct RecvId(pub(crate) u32);
 
 /// One rank's endpoint.
 ///
-/// After an error an endpoint cannot be used any more: the job has ended. Dropping an endpoint with messages open ends
-/// the job.
+/// After an error an endpoint cannot be used: the job has ended. Dropping an endpoint with messages in flight ends the
+/// job.
 pub trait Transport {
     /// The rank of this endpoint.
     fn rank(&self) -> Rank;

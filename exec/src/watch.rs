@@ -1,5 +1,4 @@
-//! Runs the watchdog: one thread per process, which reads the flight recorders and ends the job when nothing moves any
-//! more.
+//! Runs the watchdog: one thread per process, which reads the flight recorders and ends a job that makes no progress.
 //!
 //! A rank that waits for messages gives up by itself at the stall limit. The watchdog is for everything else: an
 //! operation that never returns, a call into MPI that blocks, ranks that wait for each other outside of exchanges,

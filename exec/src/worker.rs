@@ -119,7 +119,7 @@ pub(crate) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// Prepares the rank at `transport`'s end; `clock` is the run's time zero.
+    /// Prepares the rank of this endpoint; `clock` is the run's time zero.
     pub(crate) fn new(
         setup: &'a Setup<'a>,
         transport: &'a mut dyn Transport,

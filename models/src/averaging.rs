@@ -1,4 +1,4 @@
-//! Model averaging: the buffers and constants with which learners, each with its own model, follow their average model.
+//! Defines model averaging: buffers and constants with which learners, each with its own model, follow their average.
 //!
 //! One iteration of Koliousis et al. 2019, Alg. 1, for learner j, all of it from the old w_j and z:
 //!
@@ -33,7 +33,7 @@ pub enum Assignment {
     /// Each learner has its own, equally many, and takes the next one when it is free.
     #[default]
     Own,
-    /// The same batches, assigned in turn: while the learner whose turn it is is busy, those after it wait, free or not
+    /// The same batches, assigned round-robin: while the next learner is busy, those after it wait even if free
     /// (Koliousis et al. 2019, §4.3: schedulers that "wait for a given replica to become available").
     RoundRobin,
     /// A free learner takes the next one, until the iteration has none left.
@@ -43,7 +43,7 @@ pub enum Assignment {
 /// The constants of model averaging.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Averaging {
-    /// α: the part of a learner's distance from the average model that each synchronisation takes back.
+    /// α: the part of a learner's distance from the average model that each synchronisation removes.
     pub alpha: f64,
     /// μ: the momentum of the average model; `None`: the optimizer's. Learners themselves have none.
     pub momentum: Option<f64>,
@@ -51,7 +51,7 @@ pub struct Averaging {
     pub period: u32,
     /// Which learner takes which batch.
     pub assignment: Assignment,
-    /// α': the part of a reference model's distance from the average model that each synchronisation takes back; `None`
+    /// α': the part of a reference model's distance from the average model that each synchronisation removes; `None`
     /// where there are no reference models, one for the learners of each device (Koliousis et al. 2019, §3.3).
     pub reference_alpha: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! Lets one list of tasks serve ranks that differ: holds a value for each coordinate on an axis of the mesh.
+//! Holds a value for each coordinate on an axis of the mesh, so that ranks that differ share one list of tasks.
 
 use std::sync::Arc;
 

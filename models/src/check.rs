@@ -89,7 +89,7 @@ impl Program {
                 if after.task >= role.tasks.len() {
                     return Err(fault(role, &task.name, "waits for a task that does not exist"));
                 }
-                // Forward references within an iteration are how a cycle would arise.
+                // Without forward references within an iteration there is no cycle.
                 if after.lag == 0 && after.task >= id {
                     return Err(fault(
                         role,
@@ -173,7 +173,7 @@ impl Program {
             let Exchange { collective, .. } = exchange;
             matches!(collective, Collective::Scatter { .. } | Collective::Gather { .. } | Collective::GatherV { .. })
         };
-        // Only scatters and gathers leave ranks with parts, so without them there is no need to ask each rank.
+        // Only after scatters and gathers do ranks hold parts; without them each rank holds the whole.
         if !role.exchanges().any(|(_, exchange)| exchange.buffer == all && rooted(exchange)) {
             return self.elements(all);
         }
@@ -249,7 +249,7 @@ impl Program {
         if !matches!(task.stream, Stream::Exchange | Stream::Receive) {
             return Err(fault(role, &task.name, "an exchange belongs on the exchange stream"));
         }
-        // MPI's call stalls whatever else its process has in flight, and NCCL's must come in the same order everywhere.
+        // MPI's call blocks all else that its process has in flight; NCCL's must have the same order on all ranks.
         let library = exchange.algorithm.library().is_some();
         if library && !alone::is_alone(role, id, exchange) {
             return Err(fault(role, &task.name, "a library's collective runs alone: allow one exchange at a time"));

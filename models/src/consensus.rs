@@ -23,7 +23,7 @@ impl SharedModels {
 }
 
 impl Program {
-    /// Whether workers are learners: each trains a model of its own, and a run is about their average.
+    /// Whether workers are learners: each trains a model of its own, and a run yields their average.
     pub fn averages(&self) -> bool {
         self.averaging.is_some()
     }
@@ -41,7 +41,7 @@ impl Program {
         Some(self.mesh.coordinate(Axis::Device, rank)).filter(|device| *device > 0 && rank < self.workers())
     }
 
-    /// Whether `rank` is the first learner of its device, which passes on the reference model.
+    /// Whether `rank` is the first learner of its device, which sends the reference model.
     pub fn sends_reference(&self, rank: u32) -> bool {
         self.reference_of(rank).is_some() && self.mesh.coordinate(Axis::Learner, rank) == 0
     }

@@ -1,7 +1,7 @@
-//! Copies: moves data inside a rank's memory, between activations and the buffers that exchanges read and write.
+//! Copies data inside a rank's memory, between activations and the buffers that exchanges read and write.
 //!
-//! Exchanges work on contiguous blocks of one member each, layers on samples with all their features; a copy packs the
-//! one into the other or back. It is a task like any other, so simulator and executor both count its bytes.
+//! Exchanges work on contiguous blocks of one member each, layers on samples with all their features; a copy converts
+//! one to the other. It is a task like any other, so simulator and executor both count its bytes.
 
 use crate::{Buffer, LayerId, Turns};
 

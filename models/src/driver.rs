@@ -1,9 +1,8 @@
-//! The driver: makes every choice that depends on what happens at run time, as one pure state machine.
+//! Drives runs: makes every choice that depends on what happens at run time, as one pure state machine.
 //!
 //! Simulator and executor ask it the same questions, with simulated and with measured times; a program itself holds
-//! no choice. Synchronous SGD asks only which batch comes next and when to stop. Learners that take batches in
-//! turn, or first come, first served, also claim their batches of an iteration. Claims are recorded, and a record
-//! can be replayed.
+//! no choice. Synchronous SGD asks only which batch comes next and when to stop. Learners with round-robin or
+//! first-come batches also claim their batches of an iteration. Claims are recorded, and a record can be replayed.
 
 mod accuracy_monitor;
 mod claims;
@@ -58,8 +57,8 @@ impl Driver {
         Driver { first, steps, claims: Claims::default() }
     }
 
-    /// The same, for the ranks of `program`: those that claim batches get an iteration's micro-batches in turn, or
-    /// first come, first served, unless a record is replayed.
+    /// The same, for the ranks of `program`: those that claim batches get an iteration's micro-batches round-robin or
+    /// first come, first served, unless replaying.
     pub fn serving(self, program: &Program) -> Driver {
         if self.claims.replays() {
             return self;
@@ -105,7 +104,7 @@ impl Driver {
         self.claims.replays()
     }
 
-    /// The rank whose turn it is, where ranks take turns; others wait for it.
+    /// The next rank of a round-robin assignment; others wait for it.
     pub fn turn(&self) -> Option<u32> {
         self.claims.turn()
     }

@@ -40,9 +40,9 @@ pub enum Coefficient {
     /// m where the optimizer looks ahead along its momentum; else absent.
     Ahead,
     /// The factor of the optimizer's step on the weights: γ, or 1 where the momentum includes the rate. Absent unless
-    /// the optimizer looks ahead, or does not.
+    /// the optimizer does as `ahead` says.
     Taken {
-        /// Which of the two.
+        /// With look-ahead.
         ahead: bool,
     },
 }

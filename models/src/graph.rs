@@ -1,4 +1,4 @@
-//! The graph of one optimizer step: a node per layer pass or collective, an edge per tensor with its layout.
+//! Defines the graph of one optimizer step: a node per layer pass or collective, an edge per tensor with its layout.
 //!
 //! A node is executed by the whole group of workers, so the graph does not grow with ranks or accumulation. A strategy
 //! is a choice of layouts. A collective occurs exactly where a layout must change; [`Graph::check`] refuses anything

@@ -13,7 +13,7 @@ use crate::{Buffer, Exchange, Program, Role};
 impl Program {
     /// What `rank` holds of a declared buffer: all of it, unless the buffer occurs in scatters and gathers alone. Then
     /// it is what they cover where the rank is their root, and else the rank's own part. Copies count from its first
-    /// element. Of what stages of a pipeline pass on it holds nothing, unless the rank's sends or receives it.
+    /// element. Of a buffer that pipeline stages send it holds nothing, unless it sends or receives it.
     pub fn held(&self, index: usize, rank: u32) -> Range<u64> {
         let all = 0..self.elements(Buffer::Declared(index));
         let mut held: Option<Range<u64>> = None;

@@ -1,4 +1,4 @@
-//! The layers of a model: the list of all kinds, a file for each.
+//! Lists the kinds of layers of a model, each with a file of its own.
 //!
 //! A kind's file holds its settings, everything derived from them ([`LayerRule`]), and its form in files ([`Kind`]).
 //! Its line here makes its variant and its row of [`KINDS`]. Sizes come from files, so products and sums of them are

@@ -23,7 +23,7 @@ impl Job {
     /// Builds and checks the strategy's graph, with each rank's model where that is not all of the job's.
     ///
     /// # Errors
-    /// Sizes of zero, sizes that overflow, what the strategy does not serve.
+    /// Sizes of zero, sizes that overflow, unsupported settings.
     pub fn graph(&self) -> Result<(Graph, Option<Shard>), InputError> {
         for (name, value) in [
             ("ranks", self.workers),
@@ -57,7 +57,7 @@ impl Job {
     /// Builds graph and program and applies the passes, checking each.
     ///
     /// # Errors
-    /// As [`Job::graph`], or an algorithm that cannot serve the group.
+    /// As [`Job::graph`], or an algorithm that does not fit the group.
     pub fn program(&self) -> Result<Program, InputError> {
         self.check_gradients()?;
         let (graph, shard) = self.graph()?;
@@ -86,7 +86,7 @@ struct Lowering<'a> {
     sharding: Option<&'a Arc<Sharding>>,
     /// The chain of each layer that computes.
     chain_of: &'a [Option<usize>],
-    /// Which layers the stages of a pipeline have; one stage where passes of micro-batches take turns in one rank.
+    /// Which layers the stages of a pipeline have; one stage where passes of micro-batches alternate in one rank.
     stages: Option<&'a Stages>,
 }
 
@@ -94,7 +94,7 @@ impl Lowering<'_> {
     /// The roles of all ranks, and the buffers that they declare.
     ///
     /// # Errors
-    /// Micro-batches that the schedule of a pipeline does not serve.
+    /// Micro-batches that the schedule of a pipeline does not take.
     fn roles(self) -> Result<(Vec<Role>, Vec<Declared>), InputError> {
         let Lowering { graph, job, model, sharding, .. } = self;
         let mut buffers = match sharding {
@@ -126,7 +126,7 @@ impl Lowering<'_> {
 /// Lowers a checked graph; every layer is a chain of its own until a pass fuses them.
 ///
 /// # Errors
-/// Micro-batches that a schedule does not serve, a sampling that does not fit the nodes.
+/// Micro-batches that a schedule does not take, a sampling that does not fit the nodes.
 fn lower(graph: &Graph, job: &Job, shard: Option<&Shard>, stages: Option<&Stages>) -> Result<Program, InputError> {
     let (model, sharding) = (shard.map_or(&job.model, |(model, _)| model), shard.map(|(_, sharding)| sharding));
     let (chains, chain_of) = chain_of_layers(model);

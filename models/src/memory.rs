@@ -55,7 +55,7 @@ impl Memory {
     /// for momentum, 0 for plain SGD.
     ///
     /// # Errors
-    /// An exchange's algorithm that cannot serve its group.
+    /// An exchange's algorithm that does not fit its group.
     pub fn of_role(program: &Program, role: usize, optimizer_elements: u64) -> Result<Memory, InputError> {
         let role = &program.roles[role];
         let model = &program.model;

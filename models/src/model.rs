@@ -1,4 +1,4 @@
-//! The model: a DAG of layers with every shape, parameter and consumer worked out once, when it is built.
+//! Defines the model: a DAG of layers, with every shape, parameter and consumer computed once, when it is built.
 //!
 //! Layers are stored in topological order (file order wherever that is one), so a loop over [`Model::layers`] is a
 //! forward pass and the reverse a backward pass. Every `Model` is valid.

@@ -1,4 +1,4 @@
-//! The optimizer: momentum SGD, its learning rate over a run, and one step of it as a formula and in numbers.
+//! Defines the optimizer: momentum SGD, its learning rate over a run, and one step of it as a formula and in numbers.
 //!
 //! Pure functions of step and sizes, so that simulator, executor and the one-rank reference apply the same numbers.
 
@@ -53,7 +53,7 @@ pub struct Optimizer {
     pub nesterov: bool,
     /// λ: the part of a weight that is added to its gradient, apart from the loss (Goyal et al. 2017, Eq. 8).
     pub weight_decay: f64,
-    /// Whether batch norm's γ and β (and a scale's parameters) decay too; Goyal et al. 2017, §5.1, spare them.
+    /// Whether batch norm's γ and β (and a scale's parameters) decay too; not in Goyal et al. 2017, §5.1.
     pub decay_batch_norm: bool,
 }
 

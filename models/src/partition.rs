@@ -1,4 +1,4 @@
-//! `Partition`: assigns the samples of a set to the memories of ranks, and says how often they are shuffled.
+//! `Partition`: assigns the samples of a set to the memories of ranks, and sets how often they are shuffled.
 //!
 //! Nodes are divided into groups, and each group owns the whole set (Kumar et al. 2018 §4.1): with one group every
 //! node holds 1/N of it, with as many groups as nodes each node holds all. The ranks of a node hold equal parts of

@@ -1,4 +1,4 @@
-//! Passes: transform a program before simulator and executor get it, so both see the same tasks.
+//! Transforms a program, pass by pass, before simulator and executor get it, so both see the same tasks.
 
 mod fuse;
 mod input;

@@ -1,4 +1,4 @@
-//! The profile: reads and checks what `lockstep calibrate` and `lockstep exec profile` measured on one host, as JSON.
+//! Reads and checks profiles: what `lockstep calibrate` and `lockstep exec profile` measured on one host, as JSON.
 //! Predictions are made of single layers and single messages; of whole steps a profile only has how much longer
 //! learners on one GPU take than one alone.
 //!

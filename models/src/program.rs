@@ -1,4 +1,4 @@
-//! The program: the tasks of each role of ranks in one iteration, the same value for simulator and executor.
+//! Defines the program: the tasks of each role of ranks in one iteration, the same value for simulator and executor.
 //!
 //! A role is a set of ranks that do the same, so a program for ten thousand ranks is as small as one for two. Tasks of
 //! one stream run in program order; `after` adds dependencies between streams and iterations. Ranks interact only in
@@ -28,7 +28,7 @@ pub struct Role {
 
 impl Role {
     /// Whether the gradients that `task`, a backward pass, makes are added to those of an earlier pass of this
-    /// repetition, or of an earlier repetition (`again`), because no formula has used those up yet.
+    /// repetition, or of an earlier repetition (`again`), because no formula has consumed them.
     pub fn adds_gradients(&self, task: TaskId, again: bool) -> bool {
         let Op::Compute { chain, phase, .. } = self.tasks[task].op else { return false };
         let makes =
@@ -169,7 +169,7 @@ impl Program {
         self.sharding.as_ref().map_or(batch, |sharding| sharding.update_batch(&self.model, start, batch))
     }
 
-    /// Ranks that train; dedicated servers come on top.
+    /// Ranks that train, without dedicated servers.
     pub fn workers(&self) -> u32 {
         self.mesh.ranks()
     }
@@ -208,7 +208,7 @@ impl Program {
         self.roles.iter().flat_map(|role| &role.tasks).any(|task| matches!(task.op, Op::Read { .. }))
     }
 
-    /// Whether workers claim their batches from the driver, in turn, or first come, first served.
+    /// Whether workers claim batches from the driver: round-robin, or first come, first served.
     pub fn claims(&self) -> bool {
         self.averaging.is_some_and(|averaging| averaging.assignment != Assignment::Own)
     }
@@ -290,7 +290,7 @@ impl Program {
     /// The steps of an exchange in the group of `rank`, not expanded.
     ///
     /// # Errors
-    /// When the algorithm cannot serve the group.
+    /// When the algorithm does not fit the group.
     pub fn schedule(&self, exchange: &Exchange, rank: u32) -> Result<Schedule, InputError> {
         self.schedule_among(exchange, &self.group_of(exchange, rank))
     }
@@ -298,7 +298,7 @@ impl Program {
     /// The steps of an exchange in a group of these members, not expanded.
     ///
     /// # Errors
-    /// When the algorithm cannot serve the group.
+    /// When the algorithm does not fit the group.
     pub fn schedule_among(&self, exchange: &Exchange, members: &Members) -> Result<Schedule, InputError> {
         let elements = self.elements_of(exchange, members);
         let group = self.nodes_of(exchange, members);

@@ -1,4 +1,4 @@
-//! `RankRange`: a range of ranks.
+//! Defines `RankRange`: a range of ranks.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! `Span`: one run of one task.
+//! Defines `Span`: one run of one task.
 
 use lockstep_topology::Time;
 

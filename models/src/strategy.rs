@@ -1,4 +1,4 @@
-//! Strategies: each chooses layouts and builds the graph of one step.
+//! Lists the strategies: each chooses layouts and builds the graph of one step.
 //!
 //! A new strategy is one file and one line here; simulator and executor see only the program.
 
@@ -39,7 +39,7 @@ trait Plan {
     /// part of the job's.
     ///
     /// # Errors
-    /// A model that it cannot split, ranks that it cannot arrange, settings that it does not serve.
+    /// A model that it cannot split, ranks that it cannot arrange, unsupported settings.
     fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError>;
 
     /// The axes that a mesh may have; none where they follow from the cluster's nodes or the learners of a device.
@@ -154,7 +154,7 @@ impl Strategy {
     /// The graph of one optimizer step of `job`, with the model that each rank has where it is not all of the job's.
     ///
     /// # Errors
-    /// A model that the strategy cannot split, groups that do not divide the ranks, settings that it does not serve.
+    /// A model that the strategy cannot split, groups that do not divide the ranks, unsupported settings.
     pub fn graph(&self, job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
         self.check_mesh(job)?;
         self.plan().graph(job)
@@ -175,7 +175,7 @@ impl Strategy {
         self.plan().period()
     }
 
-    /// Refuses a mesh with axes that it has no use for.
+    /// Refuses a mesh with axes that it does not use.
     fn check_mesh(&self, job: &Job) -> Result<(), InputError> {
         let Some(mesh) = &job.mesh else { return Ok(()) };
         let refused = |message: String| Err(InputError::flag("mesh", mesh.to_string(), message));

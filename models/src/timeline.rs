@@ -1,4 +1,4 @@
-//! The timeline: records when each task of each rank was ready, started and ended, predicted or measured in one form.
+//! Records when each task of each rank was ready, started and ended: a timeline, predicted or measured in one form.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -161,9 +161,8 @@ impl Timeline {
         steps.into_iter().zip(waits).map(of_step).collect()
     }
 
-    /// Seconds that each shuffle, evaluation or checkpoint took: to its last task's end on any rank, from its first
-    /// task's begin, or from the last rank's end of the step before where that is later, since until then the time
-    /// is the step's.
+    /// Seconds of each shuffle, evaluation or checkpoint: from its first task's start, or the last rank's end of the
+    /// step before if that is later (the time until then is the step's), to its last task's end on any rank.
     ///
     /// ```
     /// use lockstep_models::{Periodic, PeriodicSpan, Span, Timeline};

@@ -1,4 +1,4 @@
-//! Totals of a run: counts how often each task of a role ran in each iteration and for how long, in place of its spans.
+//! Totals a run's spans: counts how often each task of a role ran in each iteration and for how long, in their place.
 //!
 //! It replaces the spans of runs of more than a million tasks. Sums are whole picoseconds, so they do not depend
 //! on the order.

@@ -1,4 +1,4 @@
-//! `TransformAt`: says which side crops, flips and normalises decoded samples.
+//! `TransformAt`: selects the side that crops, flips and normalises decoded samples.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! The auto-tuner: finds how many learners share a device from throughputs alone (Koliousis et al. 2019, §3.4, Alg. 2).
+//! Auto-tunes how many learners share a device, from throughputs alone (Koliousis et al. 2019, §3.4, Alg. 2).
 //!
 //! A pure state machine that simulator and executor feed at barriers between iterations. Alg. 2 as printed adds a
 //! learner while throughput grows by more than a threshold, takes one away when it falls, and compares with the last

@@ -1,6 +1,6 @@
 //! Explains a prediction: what bounds it, what would change it, what memory it needs.
 //!
-//! Everything is worked out of a finished prediction, or by simulating again: with derivatives, or on a platform with
+//! Everything is computed from a finished prediction, or by simulating again: with derivatives, or on a platform with
 //! other figures.
 
 mod bound;

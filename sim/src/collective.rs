@@ -32,7 +32,7 @@ pub struct CollectiveRun {
     pub window: u32,
     /// Whether members that a declared symmetry makes equal are simulated once.
     pub fold: FoldRule,
-    /// Whether it is rounded up to equal parts where members then fold.
+    /// Whether it is padded to equal parts if members then fold.
     pub padded: bool,
     /// Whether every message is an event even where times follow by recurrence; they are equal, to the picosecond.
     pub long_way: bool,
@@ -45,8 +45,8 @@ impl CollectiveRun {
         CollectiveRun { collective, algorithm, group, elements, chunk, window, fold, padded: false, long_way: false }
     }
 
-    /// The costs where ranks do nothing but this collective, again and again on the same buffer. Two ranks were timed:
-    /// the buffers of more take as much more of the caches that all share.
+    /// The costs when ranks only repeat this collective on the same buffer. Two ranks were timed: the buffers of more
+    /// ranks take proportionally more of the shared caches.
     pub(crate) fn repeated<'a>(&self, costs: &'a dyn Costs) -> impl Costs + use<'a> {
         let bytes = self.elements.saturating_mul(FP32_BYTES).saturating_mul(u64::from(self.group.members())) / 2;
         WithMessages::new(costs, move |pair, cost| match costs.repeated(pair, bytes) {
@@ -83,8 +83,7 @@ pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Resu
     Ok(simulate_collective_with(System::new(), run, &Platform { costs: &costs, ..*platform })?.0)
 }
 
-/// As [`simulate_collective`], with a fluid solver of choice (empty), and the derivatives of the time if it
-/// computes them.
+/// As [`simulate_collective`], with a given fluid solver (empty), and the derivatives of the time if it computes them.
 ///
 /// # Errors
 /// As there.

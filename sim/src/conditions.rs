@@ -1,5 +1,5 @@
-//! `Conditions`: disturbances of a run that belong neither to program nor to platform, so that the same job can be
-//! predicted with and without them.
+//! `Conditions`: states disturbances of a run, apart from program and platform, so that the same job can be predicted
+//! with and without them.
 
 use lockstep_topology::Time;
 use lockstep_topology::cluster::{DeviceId, HostId};
@@ -70,7 +70,7 @@ static UNDISTURBED: Conditions = Conditions {
 };
 
 impl Conditions {
-    /// Nothing disturbs.
+    /// No disturbances.
     pub fn none() -> &'static Conditions {
         &UNDISTURBED
     }

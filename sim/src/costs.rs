@@ -111,8 +111,8 @@ pub trait Costs: Send + Sync {
         self.load(device, program, samples.try_into().unwrap_or(u32::MAX))
     }
 
-    /// For samples that a shuffle copies one by one from a rank's part to another's in memory: seconds per byte, and the
-    /// share of the memory bandwidth meanwhile; `None` where that was not measured.
+    /// For samples that a shuffle copies one by one from a rank's part to another's in memory: seconds per byte, and
+    /// the share of the memory bandwidth meanwhile; `None` where not measured.
     fn sample_copy(&self) -> Option<(f64, f64)> {
         self.adjusted().and_then(|inner| inner.sample_copy())
     }
@@ -131,8 +131,7 @@ pub trait Costs: Send + Sync {
         self.adjusted().and_then(|inner| inner.repeated(pair, bytes))
     }
 
-    /// Seconds in which a library adds up `elements` elements on `devices`, a member on each, if that was
-    /// measured as a whole.
+    /// Seconds of a library's sum of `elements` elements on `devices`, a member on each, if measured as a whole.
     fn library(&self, of: Library, devices: &[&Device], elements: u64) -> Option<f64> {
         self.adjusted().and_then(|inner| inner.library(of, devices, elements))
     }

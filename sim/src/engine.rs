@@ -2,8 +2,8 @@
 //!
 //! A rank follows the executor's rules; they are in `rank.rs` (tasks), `exchange.rs` (lanes), `message.rs` (messages)
 //! and `unit.rs` (which comes first). An instant has two phases: first everything that happened takes effect, then
-//! every idle unit picks what it does next. So the order of events within an instant decides nothing but which message
-//! is first through a NIC.
+//! every idle unit picks what it does next. So the order of events within an instant decides only which message leaves
+//! a NIC first.
 
 mod background;
 mod exchange;
@@ -81,7 +81,7 @@ enum Event {
     Done(u32),
     /// The latency of the rank's upload is over: its bytes begin to flow.
     Flow(u32),
-    /// The run of a pipeline, or of a collective that is known as a whole, has ended.
+    /// The run of a pipeline, or of a collective with a known total time, has ended.
     Through(u32),
     /// The rank of a ring continues by events.
     Resume(u32),
@@ -92,7 +92,7 @@ enum Event {
 }
 
 impl Event {
-    /// Where the derivatives of its time are kept; `None` for events that never occur where they are requested.
+    /// The slot of its time's derivatives; `None` for events that never occur when derivatives are requested.
     fn slot(self) -> Option<Slot> {
         match self {
             Event::Leave(message) | Event::Depart(message) | Event::Arrive(message) => Some(Slot::Message(message)),
@@ -126,17 +126,17 @@ pub(crate) struct Engine<'a, F> {
     started_flights: u64,
     /// By exchange, once determined: those that run without events.
     pipelines: BTreeMap<u32, Option<Pipeline>>,
-    /// Rings that need no events for a while.
+    /// Rings computed without events for now.
     steady: Steady,
-    /// Exchanges that are known as a whole.
+    /// Exchanges with a known total time.
     wholes: Wholes,
     messages: Slab<Message>,
     paths: Paths,
     connections: Connections,
     background: Vec<background::Flow>,
-    /// By list of jobs: from the begin of an upload to when its bytes begin to flow.
+    /// By list of jobs: time from the start of an upload until its bytes flow.
     pub(crate) upload_latencies: Vec<Time>,
-    /// The offset of a rank's other jobs, for a device that transforms samples, where it does so when threads are late.
+    /// Offset of a rank's job list for a device that transforms samples, if it does so once threads are late.
     pub(crate) late: Option<u32>,
     /// Ranks that compute a task of the forward pass, and those that the driver has stopped.
     forward: u32,
@@ -163,7 +163,7 @@ pub(crate) struct Outcome {
 }
 
 impl<'a, F: Fluid> Engine<'a, F> {
-    /// Everything at its start; `jobs` gives the index into `job_lists` of each rank.
+    /// A run at its start; `jobs` gives each rank's index into `job_lists`.
     pub(crate) fn new(
         plan: &'a Plan,
         driver: Driver,
@@ -204,8 +204,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
         }
     }
 
-    /// Runs until nothing is left to happen; spans and pairs of ranks up to `max_written` are written out
-    /// for all ranks.
+    /// Runs until no event is left; spans and pairs of ranks up to `max_written` are written out for all ranks.
     ///
     /// # Errors
     /// A deadlock, an invalid route or cost, or a time beyond the range.
@@ -297,7 +296,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
                 self.happens(Slot::Touched(unit));
                 self.pick(unit)?;
             }
-            // A rank that takes its turn enables the rank whose turn is next.
+            // A rank's claim may enable the rank whose turn is next.
             if self.dirty.is_empty() {
                 break;
             }
@@ -307,7 +306,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
         if self.background.is_empty() { Ok(()) } else { self.attend_background() }
     }
 
-    /// Makes the moment kept in `slot` the present.
+    /// Sets the present to the moment in `slot`.
     fn happens(&mut self, slot: Slot) {
         self.keep(Slot::Now, slot, Took::Nothing);
     }

@@ -1,4 +1,4 @@
-//! `SimError`: why there is no prediction: invalid input, or ranks that wait for each other.
+//! `SimError`: says why there is no prediction: invalid input, or a deadlock of ranks.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! `Events`: a queue of events in integer time, first in first out among equals.
+//! `Events`: queues events in integer time, first in first out among equals.
 //!
 //! Equal times are common (symmetric ranks), so the order of insertion decides and two runs agree to the byte. The
 //! queue is a hierarchical timing wheel (Varghese and Lauck 1987): level l has 64 slots of 64^l picoseconds, and an
@@ -45,7 +45,7 @@ struct Place {
 pub struct Events<E> {
     /// All slots, level by level; each in order of insertion.
     slots: Vec<Vec<(u64, E)>>,
-    /// Which slots of each level hold something.
+    /// The non-empty slots of each level.
     filled: [u64; LEVELS],
     /// Not later than any event.
     base: u64,

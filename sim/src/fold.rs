@@ -1,4 +1,4 @@
-//! Folding: simulates only one of the ranks that a declared symmetry makes equal, exactly.
+//! Folds runs: simulates one of the ranks that a declared symmetry makes equal, exactly.
 //!
 //! The group that algorithms, cluster, placement and hosting have in common acts freely on ranks, so each orbit has as
 //! many ranks as there are permutations, and the first block of ranks holds one of each. Speeds are unique (max-min),
@@ -26,7 +26,7 @@ use crate::orbits::{Orbits, UNFOLDABLE};
 use crate::platform::Platform;
 use crate::traffic::Traffic;
 
-/// Spans, or pairs of ranks, that a folded run writes out for all ranks where nothing else is asked for.
+/// Spans, or pairs of ranks, that a folded run writes out for all ranks by default.
 pub(crate) const WRITTEN_OUT: u64 = 1 << 20;
 
 /// Whether ranks are folded.
@@ -183,8 +183,8 @@ pub(crate) fn of_schedule(
     fold(vec![Some(met)], padding, (schedule.members(), 1), platform)
 }
 
-/// How ranks fold that take part in these exchanges, rounded up by `padding`, and do the same otherwise, in blocks of
-/// `block` ranks.
+/// How the ranks of these exchanges, padded by `padding`, fold in blocks of `block` ranks, where they otherwise do the
+/// same.
 fn fold(
     exchanges: Vec<Option<Met>>,
     padding: f64,
@@ -197,7 +197,7 @@ fn fold(
             None => Some(Permutations::Identity),
             Some(met) => met.block.map(|members| met.schedule.symmetry().among_blocks(members)),
         };
-        // Any permutation of blocks takes groups within them to each other.
+        // Any permutation of blocks maps groups within them to each other.
         let Some(own) = own.map(|own| own.of_blocks(block)) else { continue };
         group = Some(group.map_or(own, |group: Permutations| group.common(own, ranks)));
     }
@@ -224,7 +224,7 @@ fn fold(
     }
 }
 
-/// Runs `run` folded; with fewer permutations, or in the end with every rank, where a route turns out not to fold.
+/// Runs `run` folded; if a route does not fold, with fewer permutations, in the end with every rank.
 pub(crate) fn or_unfolded<T>(
     (mut orbits, mut folding): (Orbits, Folding),
     mut run: impl FnMut(Orbits) -> Result<T, SimError>,

@@ -1,4 +1,4 @@
-//! `Input`: how samples get from storage to a device while it computes (Kumar et al. 2018, §4.1).
+//! `Input`: states how samples get from storage to a computing device (Kumar et al. 2018, §4.1).
 //!
 //! Ranks of a host share its storage and its threads. A batch is read, then decoded: cropped, flipped and normalised
 //! with it; then it is copied to the device, and its load begins. These are tasks of the program; up to `prefetch`
@@ -68,11 +68,11 @@ pub enum CopiedBy {
     Load,
 }
 
-/// The share of reads that miss a cache of the share `cached` of the set, where each epoch reads every sample once in a new random order and
-/// the cache evicts the least recently used.
+/// The share of reads that miss a cache of the share `cached` of the set, if each epoch reads every sample once in a
+/// new random order and the cache evicts the least recently used.
 ///
-/// A sample read at place u of an epoch and v of the next (as shares) has 1 − u·(1 − v) of the set read in between, counted once. It is still there
-/// where that is less than c, that is with probability c + (1 − c)·ln(1 − c), about c²/2.
+/// Between place u of an epoch and v of the next (as shares) 1 − u·(1 − v) of the set is read, counted once. A sample
+/// is still cached if that is less than c: with probability c + (1 − c)·ln(1 − c), about c²/2.
 pub(crate) fn missed_share(cached: f64) -> f64 {
     let left = 1.0 - cached;
     if left > 0.0 { left * (1.0 - libm::log(left)) } else { 0.0 }

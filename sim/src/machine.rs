@@ -149,7 +149,7 @@ impl<'a, F: Fluid> Resources<'a, F> {
         Ok(id)
     }
 
-    /// The class of what a link carries without being shared out, and the part of `bytes` that counts: for a wire that
+    /// The class of bytes that a link carries without sharing, and the part of `bytes` that counts: for a wire that
     /// represents others, the bytes of one.
     ///
     /// # Errors
@@ -161,7 +161,7 @@ impl<'a, F: Fluid> Resources<'a, F> {
         Ok((class, bytes / crowd))
     }
 
-    /// From now on `cause` leaves `share` of a resource (above 0; 1: it is over); several causes multiply.
+    /// Lets `cause` leave `share` of a resource from now on (above 0; 1: it is over); causes multiply.
     ///
     /// Activities in progress continue with what they then get; transfers of the α-β network keep their rate.
     ///

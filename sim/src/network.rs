@@ -49,7 +49,7 @@ impl Pace {
     }
 }
 
-/// The rate at which one core can send or receive on a route; infinite where the stack takes no time of cores.
+/// The rate at which one core can send or receive on a route; infinite where the stack uses no cores.
 fn core_rate(route: &Route) -> f64 {
     route.transport.protocol.core_bandwidth.map_or(f64::INFINITY, |core| core.bytes_per_s())
 }
@@ -59,9 +59,9 @@ impl<F: Fluid> Resources<'_, F> {
     /// for each route, at its first message.
     ///
     /// Under α-β a message takes its bytes at the least rate and cap of its route, whatever else is sent: the network
-    /// of the closed forms (Hockney 1994). Under max-min each wire is a resource that the transfers crossing it
-    /// share; a wire crossed twice is used twice, and a link that is not shared (one core's copying) caps each
-    /// transfer instead. Where the stack takes time of cores, so are the cores of the two hosts.
+    /// of the closed forms (Hockney 1994). Under max-min each wire is a resource that the transfers crossing it share;
+    /// a wire crossed twice is used twice, and a link that is not shared (one core's copying) caps each transfer
+    /// instead. If the stack uses cores, the two hosts' cores are resources, too.
     ///
     /// # Errors
     /// Links of a bandwidth that the solver refuses.

@@ -37,7 +37,7 @@ pub fn simulate_periodic(
     Ok(spans.collect())
 }
 
-/// The costs of messages whose bytes are in no cache: every byte of a shuffle is sent once. Messages hold packed samples
+/// The costs of messages whose bytes are not cached: every byte of a shuffle is sent once. Messages hold packed samples
 /// where it `packs`; else each is a sample.
 fn sent_once(costs: &dyn Costs, packs: bool) -> impl Costs + '_ {
     WithMessages::new(costs, move |pair, warm| match costs.sample_copy().filter(|_| pair == Pair::Memory && !packs) {

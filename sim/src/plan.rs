@@ -1,7 +1,7 @@
 //! `Plan`: converts a program to the dense tables that the event loop reads, with its exchanges by group.
 //!
-//! The exchanges of two roles belong together where they are equal, the n-th of its kind with the n-th; so if a role
-//! lacks one, the others wait in exactly that one, and the deadlock can be named.
+//! Equal exchanges of two roles are matched, the n-th of its kind with the n-th; so if a role lacks one, the others
+//! wait in exactly that one, and the deadlock can be named.
 
 mod apart;
 
@@ -97,7 +97,7 @@ pub(crate) struct GroupExchange {
     pub(crate) members: Members,
     /// The algorithm.
     pub(crate) algorithm: Algorithm,
-    /// Whether its members do nothing else while it is under way, and there are no other ranks.
+    /// Whether its members do nothing else while it is in flight, and there are no other ranks.
     pub(crate) apart: Option<Apart>,
 }
 
@@ -111,7 +111,7 @@ impl GroupExchange {
 /// How an exchange that is apart from all other tasks starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Apart {
-    /// In the very instant in which its rank has computed what it needs, or as the first thing of all.
+    /// At the instant at which its rank has computed what it needs, or as the first task.
     AtOnce,
     /// At any time.
     Sometime,
@@ -144,7 +144,7 @@ impl Cursor {
         stream.get(self.position as usize).map(|slot| slot.task)
     }
 
-    /// Leaves the repeated part that it is at the beginning of.
+    /// Leaves the repeated part at whose start it is.
     pub(crate) fn leave(&mut self, stream: &[Slot]) {
         let last = stream[self.position as usize..].iter().position(|slot| slot.repeat.is_some());
         self.position += last.map_or(0, |last| last as u32);

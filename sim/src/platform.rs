@@ -1,4 +1,4 @@
-//! `Platform`: where the ranks of a program run, and how they are priced.
+//! `Platform`: states where the ranks of a program run, and at what cost.
 
 use lockstep_topology::cluster::{Device, DeviceId, DeviceKind};
 use lockstep_topology::{Cluster, Hosting, InputError, Placement};

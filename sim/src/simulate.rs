@@ -34,8 +34,8 @@ pub struct SimOptions {
     pub threads_per_rank: u32,
     /// Whether ranks that a declared symmetry makes equal are simulated once.
     pub fold: FoldRule,
-    /// Whether periodic repetitions and iterations are simulated one by one anyway, and message by message what
-    /// otherwise follows by recurrence; the times are equal, to the picosecond.
+    /// Whether periodic repetitions and iterations are simulated one by one, and messages one by one instead of by
+    /// recurrence; the times are equal, to the picosecond.
     pub long_way: bool,
     /// Most runs of tasks of which the timeline keeps spans; of more it keeps totals.
     pub max_spans: usize,
@@ -90,7 +90,7 @@ pub struct Prediction {
 /// Predicts the timeline of `program` on `platform`, for the iterations that `driver` asks for.
 ///
 /// # Errors
-/// Ranks without a place, devices that cannot reach each other, costs that are no numbers; a deadlock.
+/// Ranks without a place, devices that cannot reach each other, invalid costs; a deadlock.
 pub fn simulate(
     program: &Program,
     platform: &Platform<'_>,
@@ -100,7 +100,7 @@ pub fn simulate(
     simulate_with(System::new(), program, platform, driver, options)
 }
 
-/// As [`simulate`], with a fluid solver of choice (empty): the slow one is the reference for the fast one.
+/// As [`simulate`], with a given fluid solver (empty): the slow one is the reference for the fast one.
 ///
 /// # Errors
 /// As there.
@@ -152,7 +152,7 @@ pub(crate) fn simulate_folded<F: Fluid + Clone>(
         let mut found = jobs(program, threads, &mut resources, (supply.as_ref(), false))?;
         let late = supply.and_then(Supply::when_late);
         let late = late.map(|late| jobs(program, threads, &mut resources, (Some(&late), false))).transpose()?;
-        // The lists of a rank that was late come after those of all.
+        // The lists of ranks with late threads follow all others.
         let late = late.map(|late| found.append(late));
         let JobLists { lists, of_rank, upload_latencies, .. } = found;
         let orbits = resources.orbits().clone();
@@ -194,7 +194,7 @@ pub(crate) struct JobLists {
     pub(crate) of_rank: Vec<u32>,
     /// By list: the first one whose jobs cost the same.
     pub(crate) like: Vec<u32>,
-    /// By list: from the begin of an upload to when its bytes begin to flow.
+    /// By list: time from the start of an upload until its bytes flow.
     upload_latencies: Vec<Time>,
 }
 

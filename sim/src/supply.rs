@@ -24,7 +24,7 @@ pub(crate) struct Supply<'a> {
     transform_at: TransformAt,
     /// Whether devices transform samples; else threads do.
     on_device: bool,
-    /// Seconds that a shuffle adds to each step between two of them, in which no rank loads.
+    /// Seconds that a shuffle adds to each step between two; no rank loads meanwhile.
     shuffle_s: f64,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Supply<'a> {
             return self.on_device.then_some(transformed);
         }
         let seconds = transformed.seconds + self.shuffle_s / f64::from(per_step.max(1));
-        // Nothing of the device is used while samples are shuffled.
+        // A shuffle of samples uses nothing of the device.
         let share = if seconds > 0.0 { transformed.seconds / seconds } else { 0.0 };
         Some(Cost { seconds, memory: transformed.memory * share, occupancy: transformed.occupancy * share })
     }

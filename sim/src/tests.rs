@@ -1,4 +1,4 @@
-//! Tests of the engine: a small world with chosen costs, and properties that must hold in it.
+//! Tests the engine: a small world with chosen costs, and properties that must hold in it.
 
 mod answers;
 mod closed_forms;

@@ -1,7 +1,7 @@
 //! Traces a run for derivatives: which moment each moment follows, and by what.
 //!
-//! The engine reports it to every solver. One that records it (`derivative.rs`) works out derivatives; for the others
-//! it costs nothing.
+//! The engine reports it to every solver. One that records it (`derivative.rs`) computes derivatives; for the others it
+//! costs nothing.
 
 mod dual;
 
@@ -29,15 +29,19 @@ pub enum Slot {
     Seen(u32),
     /// When a port is free.
     Port(u32),
+    /// When the bytes in a port's transmit queue have left.
+    Sent(u32),
+    /// When the bytes of the message that enters such a queue begin to leave it.
+    Begins,
     /// When a unit is done.
     Done(u32),
     /// When a unit is woken.
     Wake(u32),
     /// When a unit had new work.
     Touched(u32),
-    /// When a flight ends that is known as a whole.
+    /// When a flight with a known total time ends.
     Through(u32),
-    /// When a rank has done the last exchange that is known as a whole.
+    /// When a rank has done its last exchange with a known total time.
     Free(u32),
 }
 
@@ -57,6 +61,13 @@ pub enum Took {
     },
     /// Bytes on a path that they share with nothing.
     Bytes {
+        /// The path.
+        path: u32,
+        /// How many.
+        bytes: f64,
+    },
+    /// Bytes that leave a transmit queue.
+    Queued {
         /// The path.
         path: u32,
         /// How many.

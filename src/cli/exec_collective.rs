@@ -64,7 +64,7 @@ impl ExecCollective {
         }
         let limit = self.stall_limit.unwrap_or(STALL_LIMIT);
         let mut launch = Launch::new(&Experiment { transport: flags.transport, ..Experiment::default() }, limit)?;
-        // A rank plays each switch.
+        // Each switch is a rank.
         let ranks = flags.ranks.saturating_add(flags.algorithm.switches());
         launch
             .check_ranks(ranks)

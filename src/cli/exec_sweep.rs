@@ -72,9 +72,9 @@ impl ExecSweep {
             let rows = train(planned, &mut data, &command)?;
             let summary = match rows.last() {
                 Some(row) if row.diverged_step.is_some() => "diverged".to_owned(),
-                row => {
-                    row.and_then(|row| row.test_error_pct).map_or_else(String::new, |error| format!("test error {error:.2} %"))
-                }
+                row => row
+                    .and_then(|row| row.test_error_pct)
+                    .map_or_else(String::new, |error| format!("test error {error:.2} %")),
             };
             file.add(rows)?;
             let rest = begun.elapsed().as_secs_f64() / f64::from(done) * (now - done as usize) as f64;

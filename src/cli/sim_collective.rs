@@ -95,7 +95,7 @@ impl SimCollective {
         let experiment =
             Experiment { cluster: self.cluster.clone(), transport: flags.transport, ..Experiment::default() };
         let site = Site::open(&experiment, self.profile.as_deref())?;
-        // Ranks are those with data, and play switches on this machine, as in the executor.
+        // Ranks are those with data; here switches are ranks too, as in the executor.
         let switches = flags.algorithm.switches();
         let played = if experiment.on_this_machine() { switches } else { 0 };
         let placement = Placement::new(&site.cluster, flags.ranks.saturating_add(played), &PlacementRule::Pack)?;

@@ -77,7 +77,7 @@ def cluster(place, host, links):
     latency_s, core_bytes_s = links
     cpu, latency = CPU.format(**host), f"{1e9 * latency_s:.1f}ns"
     lines = [f'name = "{place.replace("+", "-")}"', 'provenance = "assumed"', "shared_cores = true"]
-    link = f'[[link]]\nkind = "ethernet"\nbetween = ["{{}}", "{{}}"]\nlatency = "{{}}"\nbandwidth = "{{}}"\ncore_bandwidth = "{core_bytes_s:.0f}B/s"'
+    link = f'[[link]]\nkind = "ethernet"\nbetween = ["{{}}", "{{}}"]\nlatency = "{{}}"\nbandwidth = "{{}}"\ncore_bandwidth = "{core_bytes_s:.0f}B/s"\ntransmit_queue = "10ms"'
 
     def add(name, count):
         lines.append(f'[[host]]\nname = "{name}"\ncount = {count}\n{cpu}')

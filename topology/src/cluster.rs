@@ -1,7 +1,7 @@
-//! `Cluster`: hosts, devices, NICs, switches and the links between them, as one graph with deterministic routes.
+//! `Cluster`: holds hosts, devices, NICs, switches and their links as one graph with deterministic routes.
 //!
 //! Everything that a simulator shares among transfers is a [`Link`] with its [`WireId`], and everything that computes
-//! is a [`Device`]; the TOML file, the presets and a calibrated host all end in the same structure through `build.rs`.
+//! is a [`Device`]; the TOML file, the presets and a calibrated host all become the same structure through `build.rs`.
 
 mod build;
 mod change;
@@ -203,8 +203,8 @@ impl Cluster {
         self.devices.get(id.0 as usize)
     }
 
-    /// The device whose cores and memory `device` computes with: itself, or the first host's CPU where all hosts share the cores of
-    /// one machine, as those of a lab do (`shared_cores`).
+    /// The device whose cores and memory `device` uses: itself, or the first host's CPU where all hosts share the cores
+    /// of one machine, as those of a lab do (`shared_cores`).
     pub fn cores_of(&self, device: &Device) -> DeviceId {
         match &device.kind {
             DeviceKind::Cpu(_) if self.shared_cores => self.hosts[0].devices[0],
@@ -238,7 +238,7 @@ impl Cluster {
             .fabrics
             .iter()
             .map(|fabric| fabric.grain(self.hosts.len() as u32, |port| self.vertex(port).host.map(|host| host.0)));
-        // GPUs that are equally near to several NICs of a fabric take turns.
+        // GPUs equally near to several NICs of a fabric rotate over them.
         let alike = self.fabrics.is_empty() || self.devices.len() == self.hosts.len();
         grains.fold(searched, |most, grain| most.zip(grain).map(|(a, b)| a.max(b))).map(|grain| (grain, alike))
     }

@@ -1,7 +1,7 @@
-//! Collectives and the algorithms that perform them, each written once as lazy lanes of steps.
+//! Defines collectives and their algorithms, each written once as lazy lanes of steps.
 //!
-//! A [`Collective`] says what holds afterwards, an [`Algorithm`] how it is reached, and a [`Schedule`] combines the two
-//! for one [`Group`] and one buffer. The simulator times its steps and the executor performs them; neither knows which
+//! A [`Collective`] defines the result, an [`Algorithm`] how it is reached, and a [`Schedule`] combines the two for one
+//! [`Group`] and one buffer. The simulator times its steps and the executor performs them; neither knows which
 //! collective it is. [`check`] proves a schedule against the meaning of its collective without running it.
 //!
 //! # What a lane means
@@ -9,15 +9,15 @@
 //! - A lane is a chain of [`LaneStep`]s on one member; its steps run in order. A `Send` is posted and does not wait, a
 //!   receive waits for its message.
 //! - Messages of one (sender, receiver, lane) are matched in order and have equal lengths. No message is empty.
-//! - Lanes of the same index on different members belong together and are otherwise independent: they touch disjoint
+//! - Lanes of one index on different members belong together; those of different indices are independent: disjoint
 //!   elements. A member starts its lanes in index order and has at most [`Schedule::window`] in flight, so that the
 //!   lowest unfinished lane always progresses, whatever the window.
 //! - Sums into one element happen inside one lane, so in one fixed order: results are repeatable to the bit.
 //! - Sends need no copy: the receiver may read the sent range until its receive is done. No step of the sender's lane
 //!   writes that range before its receiver has certainly consumed it, and a lane ends on its sender only when its sends
 //!   have been consumed. [`check`] proves the first by vector clocks; the code that runs lanes ensures the second.
-//! - All collectives but `AllToAllV` work in place on one buffer, and a receive lands where the sender read. What is
-//!   not part of the result is scratch afterwards: `Reduce` and the reduce-scatters leave partial sums in it.
+//! - All collectives but `AllToAllV` work in place on one buffer, and a receive writes the range sent. What is not part
+//!   of the result is scratch afterwards: `Reduce` and the reduce-scatters leave partial sums in it.
 
 mod algorithm;
 mod algorithms;

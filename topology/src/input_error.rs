@@ -1,4 +1,4 @@
-//! `InputError`: the one form of an error in a user's input: file, line, value, what is wrong, and the cure.
+//! `InputError`: reports an error in a user's input: file, line, value, what is wrong, and the cure.
 
 use std::fmt::{self, Write};
 

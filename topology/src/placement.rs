@@ -22,14 +22,14 @@ pub struct Rank(pub u32);
 /// only when each has one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlacementRule {
-    /// Fill a host's cores or GPUs before the next host's: neighbouring ranks share hosts. Where hosts share the cores of one machine
-    /// ([`Cluster::shares_cores`]), none has cores of its own to fill: ranks on CPUs go as with `Scatter`, as a lab starts them.
+    /// Fill a host's cores or GPUs before the next host's: neighbouring ranks share hosts. Where hosts share one
+    /// machine's cores ([`Cluster::shares_cores`]), none has its own: ranks on CPUs go as by `Scatter`, as in a lab.
     Pack,
     /// Round-robin over the hosts, a rank each: neighbouring ranks are on different hosts.
     Scatter,
     /// Put this many on each host before the next one's, spread over its devices.
     PerHost(u32),
-    /// The device of each rank in turn.
+    /// The device of each rank.
     Listed(Vec<DeviceId>),
 }
 

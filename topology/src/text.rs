@@ -46,7 +46,7 @@ impl Unreadable {
     }
 }
 
-/// The text in the file at `path`, of at most `most` bytes; no more are read, whatever the path leads to.
+/// The text in the file at `path`, of at most `most` bytes; no more are read, whatever the file.
 ///
 /// # Errors
 /// A file that cannot be read, is longer, or is not UTF-8.

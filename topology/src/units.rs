@@ -172,8 +172,8 @@ impl FromStr for Bandwidth {
     }
 }
 
-/// A size in bytes. Text has binary suffixes (`4KiB`, `100MiB`, `2GiB`), decimal ones as on data sheets (`kB`, `192GB`), or plain bytes
-/// (`512`, `512B`); output has binary ones.
+/// A size in bytes. Text has binary suffixes (`4KiB`, `100MiB`, `2GiB`), decimal ones as on data sheets (`kB`,
+/// `192GB`), or plain bytes (`512`, `512B`); output is binary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(pub u64);
 

@@ -217,7 +217,7 @@ impl<A: Activation> Rank<A> {
         self.lanes.synchronize()
     }
 
-    /// A tensor of the micro-batch; `own` is the tensor for a place in place.
+    /// A tensor of the micro-batch; `own` is the tensor for `InPlace`.
     fn view(&mut self, place: &Place, own: ViewMut<A>) -> Result<ViewMut<A>, DeviceError> {
         Ok(match place {
             Place::Nothing => ViewMut::new(0, 0),

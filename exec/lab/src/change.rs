@@ -14,7 +14,7 @@ use crate::tools::{check, run};
 /// What is done to a cable.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Change {
-    /// Nothing passes any more.
+    /// It carries no packets.
     Cut,
     /// Both directions have this line rate.
     Slow(Bandwidth),
@@ -54,7 +54,7 @@ pub fn change(name: &LabName, text: &str, change: Change) -> Result<String, Fail
     Ok(summary)
 }
 
-/// A cable that is slowed is plugged in again if it was cut.
+/// Slowing a cut cable plugs it in again.
 fn steps(plan: &Plan, cable: &Cable, change: Change) -> Result<Vec<Step>, InputError> {
     let line = cable.ends[0].rate.line_bit_per_s.min(cable.ends[1].rate.line_bit_per_s);
     Ok(match change {
@@ -138,7 +138,7 @@ mod tests {
             healed[3..].iter().all(|step| step.ends_with("neigh flush all")) && healed.len() == 3 + 4,
             "{healed:?}"
         );
-        // What `up` said of the two ends, but for the verb.
+        // `up`'s commands for both ends, except the verb.
         let first: Vec<String> = crate::commands::up(&plan).iter().map(Step::to_string).collect();
         for step in healed.iter().filter(|step| step.starts_with("tc ")) {
             assert!(first.contains(&step.replace("qdisc change", "qdisc add")), "{step}");

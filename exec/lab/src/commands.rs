@@ -1,6 +1,6 @@
 //! Writes a plan as commands of `ip` and `tc`, in their order.
 //!
-//! Interfaces are made in the namespaces where they belong, so nothing of a lab is seen outside of them.
+//! Interfaces are created in their namespaces, so nothing of a lab is visible outside of these.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ fn step(program: &'static str, line: &str) -> Step {
     Step { program, arguments: line.split(' ').map(str::to_owned).collect() }
 }
 
-/// What makes the lab, from nothing.
+/// The steps that build the lab.
 pub fn up(plan: &Plan) -> Vec<Step> {
     let switches = plan.lab.switches();
     let namespaces: Vec<&str> =
@@ -79,18 +79,18 @@ fn lay(plan: &Plan, cable: &Cable) -> Vec<Step> {
     steps
 }
 
-/// Sets the rate of what leaves at an end; `verb` is `add` for the first time, then `change`.
+/// Sets the egress rate of an end; `verb` is `add` for the first time, then `change`.
 ///
-/// What waits for more than 10 ms is dropped, as by a switch with small buffers.
 fn shape(plan: &Plan, end: &End, rate: Rate, verb: &str) -> Step {
     let (bits, burst) = (rate.shaped_bit_per_s(), rate.burst_bytes());
     let (peak, least) = (rate.peak_bit_per_s(), rate.least_burst_bytes());
     let (namespace, interface) = (plan.namespace(end.place), &end.interface);
-    let bucket = format!("tbf rate {bits}bit burst {burst}b peakrate {peak}bit minburst {least}b latency 10ms");
+    let queue = rate.queue_us;
+    let bucket = format!("tbf rate {bits}bit burst {burst}b peakrate {peak}bit minburst {least}b latency {queue}us");
     step("tc", &format!("-n {namespace} qdisc {verb} dev {interface} root {bucket}"))
 }
 
-/// Takes the cable out, or plugs it in again: at its switch, where the host loses its carrier and nothing else.
+/// Unplugs the cable, or plugs it in again: at its switch, where the host loses its carrier and nothing else.
 pub fn plug(plan: &Plan, cable: &Cable, word: &str) -> Step {
     let at = cable.ends.iter().find(|end| matches!(end.place, Place::Switch(_))).unwrap_or(&cable.ends[0]);
     step("ip", &format!("-n {} link set {} {word}", plan.namespace(at.place), at.interface))

@@ -1,4 +1,4 @@
-//! Takes a lab down: ends the processes inside, then removes namespaces with all their interfaces, files and the record.
+//! Takes a lab down: ends its processes, then removes namespaces with all their interfaces, files and the record.
 
 use std::fs;
 use std::io;
@@ -13,14 +13,14 @@ use crate::name::LabName;
 use crate::state::{LabParts, Lock, OWN_FILES, folder, known, survey};
 use crate::tools::{check, run};
 
-/// Between two looks whether processes have ended, and how many.
+/// Interval of checks for ended processes, and their number.
 const PAUSE: Duration = Duration::from_millis(20);
 const LOOKS: u32 = 250;
 
-/// Takes the lab down, or all labs, whatever there is of them; hands back their names.
+/// Takes the lab down, or all labs, even incomplete ones; returns their names.
 ///
 /// # Errors
-/// A lab of which there is nothing, processes that do not end, what cannot be removed.
+/// A lab that does not exist, processes that do not end, parts that cannot be removed.
 pub fn down(name: Option<&LabName>) -> Result<Vec<LabName>, Failure> {
     check(&["ip"])?;
     let _lock = Lock::take()?;
@@ -32,7 +32,7 @@ pub fn down(name: Option<&LabName>) -> Result<Vec<LabName>, Failure> {
     chosen.map(|found| remove(&found).map(|()| found.name)).collect()
 }
 
-/// Removes what there is of the lab of this name; the caller holds the lock.
+/// Removes all parts of the lab of this name; the caller holds the lock.
 ///
 /// # Errors
 /// As [`down`].
@@ -48,7 +48,7 @@ fn remove(found: &LabParts) -> Result<(), Failure> {
         run(&ip(&["netns", "delete", namespace]))?;
     }
     found.own_files.iter().try_for_each(|own| delete(own))?;
-    // It was made for the labs if nothing else is in it.
+    // If it is empty, it was made for the labs.
     let _ = fs::remove_dir(OWN_FILES);
     delete(&folder(&found.name))
 }
@@ -67,7 +67,7 @@ fn delete(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Kills what runs in the namespace until nothing does: what is killed may have started something meanwhile.
+/// Kills processes in the namespace until none is left: a killed one may have started another meanwhile.
 fn end_processes(namespace: &str) -> Result<(), Failure> {
     for _ in 0..LOOKS {
         let listed = run(&ip(&["netns", "pids", namespace]))?;
@@ -76,7 +76,7 @@ fn end_processes(namespace: &str) -> Result<(), Failure> {
             return Ok(());
         }
         for pid in pids {
-            // One that has ended since is what is wanted.
+            // It may have ended meanwhile.
             let _ = kill_process(pid, Signal::KILL);
         }
         std::thread::sleep(PAUSE);

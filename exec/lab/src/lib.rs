@@ -1,7 +1,7 @@
-//! Builds clusters in a box: the hosts of a cluster file as network namespaces of this Linux machine, its switches as bridges, its
-//! links as veth pairs of the links' rates.
+//! Builds clusters in a box: the hosts of a cluster file as network namespaces of this Linux machine, its switches as
+//! bridges, its links as veth pairs of the same rates.
 //!
-//! [`Plan`] is what a lab consists of and [`commands`] how it is made, both pure; the rest runs them and takes them back.
+//! [`Plan`] describes a lab and [`commands`] builds it, both pure; the rest runs the commands and undoes them.
 
 #![forbid(unsafe_code)]
 

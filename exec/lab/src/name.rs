@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What the names of all namespaces of all labs begin with.
+/// The prefix of the names of all labs' namespaces.
 const PREFIX: &str = "lockstep.";
 /// Characters of a name at most.
 const LONGEST: usize = 16;

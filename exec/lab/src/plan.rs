@@ -1,4 +1,4 @@
-//! `Plan`: what a cluster becomes in a lab: namespaces with addresses, bridges, cables with the rate of each direction.
+//! `Plan`: maps a cluster to a lab: namespaces with addresses, bridges, cables with the rate of each direction.
 
 use std::net::Ipv4Addr;
 
@@ -12,9 +12,9 @@ use crate::tree::closing_edge;
 
 /// Hosts, and switches, of a lab at most.
 pub const MOST_HOSTS: usize = 64;
-/// What all hosts of a lab may send together, in bit/s of their line rates: one core passes about so much through veth pairs and bridges.
+/// Limit on the sum of all hosts' line rates, in bit/s: about what one core forwards through veth pairs and bridges.
 pub(crate) const MOST_BIT_PER_S: f64 = 10e9;
-/// The slowest link: one packet that the kernel hands over as one takes a second on it.
+/// The slowest link: the longest packet handed to the shaper takes a second on it.
 const LEAST_BIT_PER_S: f64 = 131_072.0;
 /// The longest name of a host that Linux takes.
 const LONGEST_NAME: usize = 63;
@@ -30,7 +30,7 @@ pub struct LabHost {
     pub address: Ipv4Addr,
 }
 
-/// What a cable ends at.
+/// A cable's endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
     /// A host: position in [`Plan::hosts`].
@@ -46,9 +46,9 @@ pub struct End {
     pub place: Place,
     /// The NIC, CPU or switch of the cluster file: `node0.eth0`.
     pub name: String,
-    /// The interface that it is.
+    /// Its interface.
     pub interface: String,
-    /// The rate of what leaves here.
+    /// Its egress rate.
     pub rate: Rate,
 }
 
@@ -89,8 +89,8 @@ impl Plan {
     /// The lab of a cluster with addresses 10.213.`subnet`.1 and up, all rates times `scale`.
     ///
     /// # Errors
-    /// One host or more than [`MOST_HOSTS`], a host with several cables, a loop, a link whose directions share their rate, rates that one
-    /// machine does not carry.
+    /// One host or more than [`MOST_HOSTS`], a host with several cables, a loop, a link whose directions share their
+    /// rate, rates that one machine does not reach.
     pub fn new(cluster: &Cluster, lab: &LabName, subnet: u8, scale: f64) -> Result<Plan, InputError> {
         let refuse = |value: &str, message: String| InputError::new(cluster.name(), value, message);
         if !(scale > 0.0 && scale <= 1.0) {
@@ -142,7 +142,7 @@ impl Plan {
         }
     }
 
-    /// The name in the cluster file of what a cable ends at: of the host or of the switch.
+    /// The name of a cable's endpoint in the cluster file: a host or a switch.
     pub fn name(&self, place: Place) -> &str {
         match place {
             Place::Host(host) => &self.hosts[host].name,
@@ -150,7 +150,7 @@ impl Plan {
         }
     }
 
-    /// What `/etc/hosts` says on each host.
+    /// `/etc/hosts` of each host.
     pub fn hosts_file(&self) -> String {
         let lines = self.hosts.iter().map(|host| format!("{} {}\n", host.address, host.name));
         std::iter::once("127.0.0.1 localhost\n".to_owned()).chain(lines).collect()
@@ -197,7 +197,7 @@ fn cables(cluster: &Cluster, between: &[&Vertex], scale: f64) -> Result<Vec<Cabl
     Ok(cables)
 }
 
-/// Refuses what bridges and hosts with one interface cannot be, as (what, why and the cure).
+/// Refuses what bridges and one-interface hosts cannot form, as (what, why and the cure).
 fn check_shape(hosts: &[LabHost], between: &[&Vertex], cables: &[Cable]) -> Result<(), (String, String)> {
     for (number, host) in hosts.iter().enumerate() {
         let own = cables.iter().flat_map(|cable| &cable.ends).filter(|end| end.place == Place::Host(number)).count();
@@ -220,7 +220,7 @@ fn check_shape(hosts: &[LabHost], between: &[&Vertex], cables: &[Cable]) -> Resu
     Err((format!("{} - {}", one.name, other.name), message.to_owned()))
 }
 
-/// Refuses more than one machine carries.
+/// Refuses rates beyond one machine.
 fn check_rates(cables: &[Cable], scale: f64) -> Result<(), InputError> {
     let from_hosts = cables.iter().flat_map(|cable| &cable.ends).filter(|end| matches!(end.place, Place::Host(_)));
     let sum: f64 = from_hosts.map(|end| end.rate.line_bit_per_s).sum();

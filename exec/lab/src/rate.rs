@@ -1,4 +1,4 @@
-//! `Rate`: how fast one direction of a cable is, as the cluster file, a program and the kernel's shaper count bytes.
+//! `Rate`: converts a direction's rate between the byte counts of the cluster file, programs and the kernel's shaper.
 
 use lockstep_topology::Bandwidth;
 use lockstep_topology::cluster::Link;
@@ -8,30 +8,43 @@ use serde::{Deserialize, Serialize};
 const FRAME: f64 = 1_514.0;
 /// Bytes of payload in it: 20 of IPv4's header, 20 of TCP's and 12 of its timestamp are none (RFC 791, 9293, 7323).
 const PAYLOAD: f64 = 1_448.0;
-/// What a late timer may catch up on, in seconds of the rate: timers of a busy machine are late by up to that.
+/// The most that a late timer catches up on, in seconds of the rate: timers of a busy machine are up to that late.
 const BURST_S: f64 = 2e-3;
-/// How much faster than the rate that goes: a phase of an exchange after a pause would otherwise take no time.
+/// The factor over the rate when catching up: a phase of an exchange after a pause would otherwise take no time.
 const PEAK: f64 = 1.1;
 
-/// Seconds of the longest packet that the kernel hands to the shaper as one, which passes at once after a pause; a timer may be late by as much
-/// without a loss of rate.
+/// Seconds of the longest packet that the kernel hands to the shaper, which passes at once after a pause; a timer may
+/// be late by as much without a loss of rate.
 const PACKET_S: f64 = 134e-6;
-/// Its limits in bytes: with shorter packets the kernel takes more time of the cores, with longer ones a small burst halves the rate.
+/// Its limits in bytes: shorter packets take more of the cores' time, with longer ones a small burst halves the rate.
 const PACKET_BYTES: (f64, f64) = (8_192.0, 16_384.0);
 
 /// The rate of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
-    /// On the wire, headers and gaps included, as cluster files say it.
+    /// On the wire, headers and gaps included, as in cluster files.
     pub line_bit_per_s: f64,
     /// The share of it that is payload, by the link's protocol.
     pub efficiency: f64,
+    /// Microseconds for which packets may wait in the shaper's queue; longer ones are dropped.
+    #[serde(default = "usual_queue_us")]
+    pub queue_us: u64,
+}
+
+/// The queue where a cluster file gives none: a switch with small buffers.
+const fn usual_queue_us() -> u64 {
+    10_000
 }
 
 impl Rate {
     /// That of a link, times `scale`.
     pub fn of(link: &Link, scale: f64) -> Rate {
-        Rate { line_bit_per_s: link.bandwidth.bytes_per_s() * 8.0 * scale, efficiency: link.protocol.efficiency }
+        let queue_us = match link.protocol.transmit_queue.as_secs_f64() {
+            0.0 => usual_queue_us(),
+            seconds => ((1e6 * seconds).round() as u64).max(1),
+        };
+        let line_bit_per_s = link.bandwidth.bytes_per_s() * 8.0 * scale;
+        Rate { line_bit_per_s, efficiency: link.protocol.efficiency, queue_us }
     }
 
     /// The same protocol at another line rate.
@@ -39,13 +52,13 @@ impl Rate {
         Rate { line_bit_per_s: line.bytes_per_s() * 8.0, ..self }
     }
 
-    /// What a simulated message, and one stream of TCP in the lab, gets of it.
+    /// The rate of a simulated message, and of one TCP stream in the lab.
     pub fn payload_bit_per_s(self) -> f64 {
         self.line_bit_per_s * self.efficiency
     }
 
-    /// What the shaper is told: it counts frames without preamble, checksum and gap, so that the payload is that of the link whatever
-    /// its protocol. payload x 1514 / 1448; for TCP over Ethernet this is line x 1514 / 1538.
+    /// The shaper's rate: it counts frames without preamble, checksum and gap; the payload is the link's for any
+    /// protocol. payload x 1514 / 1448; for TCP over Ethernet this is line x 1514 / 1538.
     pub fn shaped_bit_per_s(self) -> u64 {
         (self.payload_bit_per_s() * FRAME / PAYLOAD).round() as u64
     }
@@ -55,12 +68,12 @@ impl Rate {
         self.shaped_bit_per_s() as f64 / 8.0 * seconds
     }
 
-    /// The longest packet that the kernel hands over as one.
+    /// The longest packet that the shaper gets.
     pub fn packet_bytes(self) -> u64 {
         self.bytes_in(PACKET_S).clamp(PACKET_BYTES.0, PACKET_BYTES.1).round() as u64
     }
 
-    /// What may go at once: a packet with the headers of its frames, and what a late timer catches up on.
+    /// The burst: a packet with the headers of its frames, and what a late timer catches up on.
     pub fn least_burst_bytes(self) -> u64 {
         (self.packet_bytes() as f64 * FRAME / PAYLOAD + FRAME + self.bytes_in(PACKET_S)).round() as u64
     }
@@ -70,7 +83,7 @@ impl Rate {
         (self.bytes_in(BURST_S).round() as u64).max(self.least_burst_bytes())
     }
 
-    /// The rate of what catches up.
+    /// The rate of catching up.
     pub fn peak_bit_per_s(self) -> u64 {
         (self.shaped_bit_per_s() as f64 * PEAK).round() as u64
     }
@@ -82,7 +95,7 @@ mod tests {
 
     #[test]
     fn tcp_over_ethernet_loses_to_the_shaper_what_it_does_not_count() {
-        let rate = Rate { line_bit_per_s: 1e9, efficiency: 1_448.0 / 1_538.0 };
+        let rate = Rate { line_bit_per_s: 1e9, efficiency: 1_448.0 / 1_538.0, queue_us: usual_queue_us() };
         assert_eq!(rate.shaped_bit_per_s(), (1e9 * 1_514.0_f64 / 1_538.0).round() as u64);
         assert_eq!(rate.burst_bytes(), (2e6 * 1_514.0_f64 / 1_538.0 / 8.0).round() as u64);
         let slow = rate.at("100Mbit/s".parse().unwrap());

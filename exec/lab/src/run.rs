@@ -1,4 +1,4 @@
-//! Runs a command on the hosts of a lab: as one job of Open MPI, or plainly on each.
+//! Runs a command on the hosts of a lab: as one job of Open MPI, or once on each.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -13,10 +13,10 @@ use crate::plan::{LabHost, Plan};
 use crate::state::{Lab, folder};
 use crate::tools::{check, command};
 
-/// Sets the host's name, which each process has in a UTS namespace of its own, and becomes the command.
+/// Sets the host's name, which each process has in a UTS namespace of its own, and execs the command.
 const ENTER: &str = r#"echo "$0" >/proc/sys/kernel/hostname && exec "$@""#;
 
-/// What `mpirun` is called with beside hosts, agent and folder: TCP alone, over the lab's one interface; ranks share few cores.
+/// Arguments of `mpirun` besides hosts, agent and folder: TCP alone, over the lab's one interface; ranks share cores.
 const OPEN_MPI: [&str; 24] = [
     "--allow-run-as-root",
     "--oversubscribe",
@@ -65,7 +65,7 @@ pub fn run_mpi(lab: &Lab, hosts: Option<usize>, words: &[OsString]) -> Result<()
     arguments.extend(OPEN_MPI.map(OsString::from));
     // Not by its path alone: the folder may be mounted without execution.
     arguments.extend(["--mca".into(), "plm_rsh_agent".into(), format!("sh {}/agent", folder.display()).into()]);
-    // Sockets and files of the job go away with the lab.
+    // Job sockets and files are removed with the lab.
     arguments.extend(["--mca".into(), "orte_tmpdir_base".into(), folder.join("tmp").into()]);
     arguments.extend(["--host".into(), names.join(",").into(), "-np".into(), hosts.len().to_string().into()]);
     arguments.extend(words.iter().cloned());
@@ -73,7 +73,7 @@ pub fn run_mpi(lab: &Lab, hosts: Option<usize>, words: &[OsString]) -> Result<()
     passed_on(&lab.plan.lab, status)
 }
 
-/// The command on each of the first `hosts` hosts at once, lines of its output behind the host's name.
+/// The command on each of the first `hosts` hosts at once; output lines begin with the host's name.
 ///
 /// # Errors
 /// No root; more hosts than there are; [`Failure::Ended`] with the exit code of the first host where it is not 0.
@@ -106,7 +106,7 @@ pub fn run_each(lab: &Lab, hosts: Option<usize>, words: &[OsString]) -> Result<(
     }
 }
 
-/// The first hosts of the lab, all unless a number is asked for.
+/// The first hosts of the lab, all without a number.
 fn first(plan: &Plan, count: Option<usize>) -> Result<&[LabHost], InputError> {
     let all = plan.hosts.len();
     let few = plan.hosts.get(..count.unwrap_or(all)).filter(|hosts| !hosts.is_empty());
@@ -137,7 +137,7 @@ fn not_started(error: io::Error) -> Failure {
     Failure::Run(format!("ip netns exec: {error}"))
 }
 
-/// The exit code of the command as this one's: 128 + the number of a signal that ended it.
+/// Passes on the command's exit code: 128 + the number of a signal that ended it.
 fn passed_on(who: impl std::fmt::Display, status: ExitStatus) -> Result<(), Failure> {
     if status.success() {
         return Ok(());

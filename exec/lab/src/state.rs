@@ -1,6 +1,6 @@
-//! Says which labs there are: from the kernel's namespaces, `/etc/netns` and the records in `/run/lockstep-lab`.
+//! Lists existing labs: from the kernel's namespaces, `/etc/netns` and the records in `/run/lockstep-lab`.
 //!
-//! A lab's record is written last, so what has parts and no record is left over from a command that was killed.
+//! A lab's record is written last, so parts without a record are left over from a command that was killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -21,25 +21,25 @@ const NAMESPACES: &str = "/run/netns";
 /// Files that `ip netns exec` shows in place of those of `/etc`, a folder for each namespace.
 pub(crate) const OWN_FILES: &str = "/etc/netns";
 
-/// A lab that is there, as its record says.
+/// A lab that exists, as recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lab {
     /// What it is made of.
     pub plan: Plan,
     /// The third byte of its addresses.
     pub subnet: u8,
-    /// What was done to cables since: by their numbers, in words.
+    /// Changes of cables since: by their numbers, in words.
     pub changes: BTreeMap<usize, String>,
 }
 
-/// What there is of a lab.
+/// The parts of a lab.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabParts {
     /// Its name.
     pub name: LabName,
     /// Its record; `None` where it was not finished or the record is not readable.
     pub lab: Option<Lab>,
-    /// Its namespaces that there are.
+    /// Its existing namespaces.
     pub namespaces: Vec<String>,
     /// Its folders in `/etc/netns`.
     pub own_files: Vec<PathBuf>,
@@ -63,7 +63,7 @@ fn record(name: &LabName) -> PathBuf {
     folder(name).join("lab.json")
 }
 
-/// Held while labs come, go or change; the kernel drops it when the process ends.
+/// Held to make, remove or change labs; the kernel drops it as the process ends.
 pub(crate) struct Lock(#[allow(dead_code, reason = "it is released when it is dropped")] File);
 
 impl Lock {
@@ -96,7 +96,7 @@ fn entries(folder: &str) -> Result<Vec<String>, Failure> {
     }
 }
 
-/// All labs of which there is anything, by name.
+/// All labs, even incomplete ones, by name.
 ///
 /// # Errors
 /// Folders that cannot be read.
@@ -121,7 +121,7 @@ pub fn survey() -> Result<Vec<LabParts>, Failure> {
 /// The lab of this name.
 ///
 /// # Errors
-/// None of this name, with the nearest; one that is not whole.
+/// None of this name, with the nearest; an incomplete one.
 pub fn known(name: &LabName) -> Result<Lab, Failure> {
     let all = survey()?;
     let Some(found) = all.iter().find(|found| found.name == *name) else {
@@ -137,7 +137,7 @@ pub fn known(name: &LabName) -> Result<Lab, Failure> {
     Ok(found.whole().cloned().ok_or_else(broken)?)
 }
 
-/// Writes the lab's record, whole or not at all.
+/// Writes the lab's record atomically.
 ///
 /// # Errors
 /// A folder that cannot be written to.

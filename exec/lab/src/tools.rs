@@ -1,4 +1,4 @@
-//! Runs the system's programs, and says what to install where one is missing or the user may not.
+//! Runs the system's programs, and reports a missing one with its package, or missing rights.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ const PACKAGES: [(&str, &str); 4] =
 /// Where programs for root are; the search path of other users may lack these.
 const ROOTS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
-/// What labs call beside `mpirun`, where it is, and the package that has it.
+/// The programs of labs beside `mpirun`, each with its path and package.
 pub fn tools() -> impl Iterator<Item = (&'static str, Option<PathBuf>, &'static str)> {
     PACKAGES
         .into_iter()
@@ -61,10 +61,10 @@ pub(crate) fn command(program: &str) -> Command {
     Command::new(find(program).unwrap_or_else(|| program.into()))
 }
 
-/// Runs a step and hands back what it printed.
+/// Runs a step and returns its output.
 ///
 /// # Errors
-/// The step with what it says on standard error.
+/// The step with its standard error.
 pub(crate) fn run(step: &Step) -> Result<String, Failure> {
     let failed = |why: &str| Failure::Run(format!("{step}: {why}"));
     let output = command(step.program).args(&step.arguments).stdin(Stdio::null()).output();

@@ -1,4 +1,4 @@
-//! Brings a lab up, and takes back what was made of it where a step fails.
+//! Brings a lab up, and removes its parts where a step fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,7 +21,7 @@ use crate::tools::{check, run};
 /// # Errors
 /// No root, no `ip` or `tc`; a name that is taken; what [`Plan::new`] refuses; a step that the kernel refuses.
 pub fn up(cluster: &Cluster, name: &LabName, scale: f64) -> Result<Lab, Failure> {
-    // What is wrong with the cluster is wrong on any machine.
+    // A fault of the cluster is reported on any machine.
     Plan::new(cluster, name, 0, scale)?;
     check(&["ip", "tc", "unshare"])?;
     let _lock = Lock::take()?;
@@ -36,7 +36,7 @@ pub fn up(cluster: &Cluster, name: &LabName, scale: f64) -> Result<Lab, Failure>
     let subnet = free.ok_or_else(|| InputError::flag("name", name.as_str(), "256 labs are up: take some down"))?;
     let lab = Lab { plan: Plan::new(cluster, name, subnet, scale)?, subnet, changes: BTreeMap::new() };
     make(&lab).inspect_err(|_| {
-        // The first failure is the one to tell; `lab list` shows what is left if this fails too.
+        // The first failure is reported; `lab list` shows what is left if this fails too.
         let _ = take_back(name);
     })?;
     Ok(lab)

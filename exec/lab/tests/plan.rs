@@ -1,4 +1,4 @@
-//! Holds plans and their commands against closed forms over random trees, and names what is refused.
+//! Compares plans and their commands with closed forms over random trees, and tests what is refused.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ const NIC: &str = "[[host.nic]]\nname = \"eth0\"\n[[host.link]]\nkind = \"pcie\"
 
 fn trees() -> impl Strategy<Value = Tree> {
     let rates = || 1u32..500;
-    // Switches that nothing hangs under are refused by no rule, and are idle bridges.
+    // Switches with nothing under them are allowed, as idle bridges.
     (
         prop::collection::vec((any::<prop::sample::Index>(), rates()), 1..5),
         prop::collection::vec((any::<prop::sample::Index>(), rates()), 2..12),
@@ -98,7 +98,7 @@ proptest! {
         }
     }
 
-    /// Whatever else it takes, nothing is made in the namespace that all programs share, and what is used was made before.
+    /// Nothing is created in the namespace that all programs share, and what is used was created before.
     #[test]
     fn nothing_is_made_outside_of_the_lab(tree in trees()) {
         let plan = Plan::new(&tree.cluster(), &name(), 0, 1.0).expect("a plan");
@@ -128,7 +128,7 @@ fn two_labs_share_neither_names_nor_addresses() {
     assert_eq!(plans[0].hosts_file().lines().count(), 5);
 }
 
-/// 8 hosts of 1 Gbit/s under two leaves of four, each with one uplink: 1 Gbit/s of four, which is four times fewer than its hosts have.
+/// 8 hosts of 1 Gbit/s under two leaves of four, each with one uplink: 1 Gbit/s for four hosts of 1 Gbit/s.
 #[test]
 fn an_oversubscribed_tree_keeps_its_uplinks() {
     let text = format!(

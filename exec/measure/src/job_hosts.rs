@@ -1,5 +1,5 @@
-//! Checks the hosts of a job: reports their facts, tests that every two processes reach each other, and says what to do
-//! where they do not.
+//! Checks the hosts of a job: reports their facts, tests that every two processes reach each other, and advises where
+//! they do not.
 //!
 //! It runs where a job would run, under its launcher, so it sees what a job would see.
 

@@ -220,7 +220,8 @@ impl Launch {
     /// The ranks of this process, with rank r in process `processes[r]`, ascending.
     fn own(&self, processes: &[u32]) -> Range<u32> {
         let own = self.process();
-        processes.partition_point(|process| *process < own) as u32..processes.partition_point(|process| *process <= own) as u32
+        processes.partition_point(|process| *process < own) as u32
+            ..processes.partition_point(|process| *process <= own) as u32
     }
 
     /// The ranks of this process, if `ranks` are divided among all.

@@ -1,8 +1,8 @@
 //! `Quiet`: detects when the cores of this machine change their pace, and repeats disturbed measurements.
 //!
-//! On shared machines a neighbour on the same core halves its speed for seconds, and a hypervisor moves cores onto one
-//! and apart again; no counter of the system shows either. So a reference benchmark is timed on all cores at once (a
-//! pulse) before and after each measurement, and a measurement at another pace than that of the calibration is repeated.
+//! On shared machines a neighbour on the same core halves its speed for seconds, and a hypervisor maps several cores to
+//! one for a while; no system counter shows either. So a reference benchmark is timed on all cores at once (a pulse)
+//! before and after each measurement, and a measurement at another pace than that of the calibration is repeated.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ const PULSES: usize = 5;
 const SIDE: usize = 768;
 const SAMPLES: usize = 16;
 
-/// How many times one time is the other, whichever is longer.
+/// The ratio of two times, the longer to the shorter.
 fn apart(one: f64, other: f64) -> f64 {
     (one / other).max(other / one)
 }
@@ -165,7 +165,7 @@ impl Quiet {
     }
 }
 
-/// The result of `trial` with the least factor, called until it does not ask for another, at most `trials` times.
+/// Calls `trial` until it asks for no other, at most `trials` times; returns the result with the least factor.
 fn least_disturbed<T, E>(trials: usize, mut trial: impl FnMut() -> Result<(T, f64, bool), E>) -> Result<(T, f64), E> {
     let mut best = None;
     for _ in 0..trials.max(1) {

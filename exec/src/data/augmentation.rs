@@ -18,7 +18,7 @@ const ASPECT: (f64, f64) = (3.0 / 4.0, 4.0 / 3.0);
 /// Attempts to draw a crop before the whole image is taken.
 const ATTEMPTS: u32 = 10;
 
-/// How a training sample is augmented, and what its random numbers are drawn by.
+/// How a training sample is augmented, and the keys of its random numbers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Augmented<'a> {
     pub(super) how: &'a Augmentation,

@@ -297,7 +297,7 @@ impl Decoders {
 }
 
 impl Shared {
-    /// The loop of a thread, until it is told to end.
+    /// The loop of a thread, until it is stopped.
     fn work(&self) {
         let mut queue = lock(&self.queue);
         loop {

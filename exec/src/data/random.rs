@@ -48,7 +48,7 @@ pub(crate) fn stream_within(seed: u64, purpose: Purpose, index: u64, part: u64) 
 pub(crate) fn below(rng: &mut ChaCha8Rng, bound: u32) -> u32 {
     let mut product = u64::from(rng.next_u32()) * u64::from(bound);
     let threshold = bound.wrapping_neg() % bound;
-    // The low half is below 2³² mod bound exactly for the draws that some results would get once too often.
+    // The low half is below 2³² mod bound for exactly the surplus draws that would bias some results.
     while (product as u32) < threshold {
         product = u64::from(rng.next_u32()) * u64::from(bound);
     }

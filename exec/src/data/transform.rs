@@ -1,5 +1,5 @@
-//! `Transform`: the steps from a decoded picture to a sample: a window of it is resampled and normalised, and the result
-//! may be scaled, shifted and mirrored.
+//! `Transform`: makes a sample of a decoded picture: resamples and normalises a window of it, and may scale, shift and
+//! mirror the result.
 //!
 //! Random numbers are drawn before, so the threads that decode and a device that transforms make the same samples.
 

@@ -12,7 +12,7 @@ use super::Values;
 
 /// Gradients, parameters, buffers declared by the program, and other training state.
 pub(crate) struct Buffers {
-    /// `None` on ranks that only serve, which sum what others send in place.
+    /// `None` on dedicated servers, which sum what others send in place.
     parameters: Option<Arena>,
     /// Gathered parameters; empty where the rank holds all of them.
     weights: Arena,
@@ -40,7 +40,7 @@ impl Buffers {
         Buffers { parameters, weights, gradients, places, declared, momentum, statistics }
     }
 
-    /// The buffers of a rank that only serves.
+    /// The buffers of a dedicated server.
     pub(crate) fn of_server(places: BufferPlaces, declared: &[usize]) -> Buffers {
         let elements = [Buffer::Parameters, Buffer::Gradients].map(|buffer| places.of(buffer).elements());
         let (gradients, declared) = (zeros(elements[0].max(elements[1])), all(declared));

@@ -37,7 +37,7 @@ impl Null {
         }
     }
 
-    /// The device of a rank that only serves, with buffers at `places` and those that its program declares.
+    /// The device of a dedicated server, with buffers at `places` and those that its program declares.
     pub(crate) fn of_server(places: BufferPlaces, declared: &[usize]) -> Null {
         Null { buffers: Buffers::of_server(places, declared), input: Vec::new(), samples: 0, losses: Vec::new() }
     }

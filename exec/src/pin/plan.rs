@@ -3,7 +3,7 @@
 //! Ranks are divided among the memory nodes in proportion to their cores, neighbours in the same node, so that all
 //! memory channels are used and a ring leaves a node once. Within a node each rank gets its own cores as long as there
 //! are enough, then hardware threads; where there are too few, all share the processors of their node, and the system
-//! balances them: bound to one processor each, stages of a pipeline and a third rank on two cores wait for it.
+//! balances them: bound to one each, pipeline stages and a third rank on two cores would wait for it.
 
 use std::collections::BTreeMap;
 

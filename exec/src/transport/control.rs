@@ -1,4 +1,4 @@
-//! Sends small blocking messages outside of every exchange: a value to and from a neighbour, and a barrier.
+//! Sends small blocking messages outside of exchanges: a value to and from another rank, and a barrier.
 //!
 //! A run uses them around its iterations (common start, clock ping-pong). They are built on post and wait alone.
 
@@ -102,7 +102,7 @@ pub fn receive_elements(
     pass(end, None, Some((from, count)), kind)
 }
 
-/// Sends `value` to `to` and receives one from `from`, at the same time.
+/// Sends `value` to `to` while receiving one from `from`.
 ///
 /// # Errors
 /// When the job has ended.

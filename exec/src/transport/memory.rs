@@ -1,4 +1,4 @@
-//! Connects ranks that are threads of one process: the receiver copies or sums straight out of the sender's memory.
+//! Connects ranks that are threads of one process: the receiver copies or sums directly from the sender's memory.
 //!
 //! A send leaves an envelope in the receiver's mailbox; the receiver matches it with its receive, makes one pass over
 //! both memories and wakes the sender. A rank with nothing to do sleeps (after a short spin, where there are cores to

@@ -11,7 +11,7 @@ use super::compute::samples_of;
 use crate::data::{Feed, MadeTimes};
 use crate::error::ExecError;
 
-/// How long a worker waits for samples before it makes progress on exchanges again, with some in flight and without.
+/// Longest wait for samples before a worker makes progress on exchanges: with an exchange in flight, and without.
 const LOOK: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(100)];
 
 impl Worker<'_> {
@@ -33,7 +33,7 @@ impl Worker<'_> {
                 times = replica.wait_for(data, (&indices, place), Instant::now() + look)?;
             }
         }
-        // The first batch has nothing ahead of it.
+        // The first batch cannot be made ahead.
         let first = (self.iteration, repetition) == (0, 0);
         if let (Some(times), Some(replica)) = (times, &self.memory.replica)
             && times.decoded.1 > asked

@@ -2,9 +2,8 @@
 //!
 //! A request is one word sent to rank 0, and the answer is one word back. Rank 0 has no thread for this: it polls for
 //! requests where it polls for all messages, between two compute tasks and while it waits, and answers those that have
-//! arrived before it takes a batch itself. A request that is out of turn is answered when its turn comes. The
-//! requesting rank moves its exchanges along meanwhile. At the end each learner sends a final message that it requests
-//! no more.
+//! arrived before it takes a batch itself. An out-of-turn request is answered at its turn. Meanwhile the requesting
+//! rank makes progress on its exchanges. At the end each learner sends a final message: it requests no more.
 
 use std::cell::Cell;
 use std::sync::PoisonError;

@@ -1,4 +1,4 @@
-//! Sends the samples of a shuffle to their next ranks, several chunks in flight at a time.
+//! Sends the samples of a shuffle to their new ranks, with several chunks in flight.
 
 use std::collections::VecDeque;
 
@@ -76,7 +76,7 @@ impl Worker<'_> {
         Ok(Some(Chunk { round, start, exchange, leaving, slots, reserved }))
     }
 
-    /// Waits until the first chunk has arrived, and moves the others along meanwhile.
+    /// Waits until the first chunk has arrived, making progress on the others.
     fn finish_first(&mut self, task: TaskId, deal: &Deal, in_flight: &mut VecDeque<Chunk>) -> Result<(), ExecError> {
         loop {
             self.transport.poll()?;

@@ -82,8 +82,7 @@ impl Worker<'_> {
         if self.setup.program.takes_losses_by_node() { self.collect_finished(0) } else { Ok(()) }
     }
 
-    /// Waits until at most `left` iterations are in flight on the device, moving exchanges along, and records their
-    /// results.
+    /// Waits until at most `left` iterations are in flight on the device, advances exchanges, and records results.
     pub(super) fn collect_finished(&mut self, left: usize) -> Result<(), ExecError> {
         while self.deferred.submitted.len() > left {
             let results = self.await_device()?;

@@ -1,5 +1,5 @@
-//! Runs a worker's exchanges: prepared once, started when their dependencies are done, moved along whenever there is
-//! time.
+//! Runs a worker's exchanges: prepares each once, starts it when its dependencies are done, and advances it between
+//! tasks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -148,7 +148,7 @@ impl Worker<'_> {
             && self.setup.options.devices.reach(&mut group.iter().filter(near))?)
     }
 
-    /// Starts exchanges that are ready and moves those that run; returns whether one was started or ended.
+    /// Starts exchanges that are ready and advances those in flight; returns whether one started or ended.
     pub(super) fn progress(&mut self) -> Result<bool, ExecError> {
         self.transport.poll()?;
         let mut moved = self.serve_claims()?;

@@ -2,9 +2,9 @@
 //! the run ends there.
 //!
 //! All ranks must stop after the same step, and none may wait for a message when there is no order. So rank 0 sends its
-//! order before it computes the step, and the others read it after they have computed it: by then it has long arrived.
-//! Rank 0 alone writes: where all ranks train one model its copy is everyone's, a file renamed by one process is there
-//! whole or not at all, and any number of ranks can resume from a single file.
+//! order before it computes the step, and the others read it after they have computed it; it has arrived by then. Rank
+//! 0 alone writes: where all ranks train one model their copies are equal, a file renamed by one process is complete or
+//! absent, and any number of ranks can resume from a single file.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ use crate::whole::assemble;
 
 /// Kind of the messages that carry orders.
 const ORDER: u32 = 8;
-/// Kind of the message that says that rank 0 has saved the state.
+/// Kind of the message that rank 0 has saved the state.
 const KEPT: u32 = 11;
 
 /// Orders of rank 0 that are in flight.

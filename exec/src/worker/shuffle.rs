@@ -113,7 +113,7 @@ impl Store {
         self.data.unpack(unsafe { self.on_their_way[1].slice(0..taken) }, coming);
     }
 
-    /// The same for a step before the next shuffle; `None` after it.
+    /// As `drawn`, for steps before the next shuffle; `None` after.
     pub(super) fn drawn_unshuffled(&self, step: u64, rank: u32, repetition: u32) -> Option<Vec<u32>> {
         (self.parts.shuffles_before(step) == self.shuffles).then(|| self.drawn(step, rank, repetition))
     }
@@ -131,12 +131,12 @@ fn touched(elements: usize) -> Arena {
 }
 
 impl Worker<'_> {
-    /// Moves the rank's samples to where they are before step `step`, together with the other ranks of its group.
+    /// Performs the shuffles due before step `step`, together with the other ranks of its group.
     pub(super) fn shuffle_before(&mut self, step: u64) -> Result<(), ExecError> {
         let rank = self.transport.rank().0;
         while let Some(store) = self.store.as_ref().filter(|store| store.shuffles < store.parts.shuffles_before(step)) {
             let group = store.parts.group(rank);
-            // A rank that waits here must not owe a message of an earlier exchange.
+            // A rank that waits here must have no earlier exchange in flight.
             self.wait_until(Worker::is_idle)?;
             let record = self.flight.begin_aside(Aside::Shuffle, self.iteration, self.now());
             self.shuffle(group)?;

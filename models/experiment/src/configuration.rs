@@ -115,7 +115,7 @@ impl Configuration {
         Placement::within(cluster, self.job.ranks(), &PlacementRule::Listed(listed), limits)
     }
 
-    /// Learners of one device sum their differences there before the ring goes across devices (Koliousis et al. 2019,
+    /// Learners of one device sum their differences there before the ring crosses devices (Koliousis et al. 2019,
     /// §4.2), so for a hierarchical algorithm devices are the nodes.
     pub(super) fn group_by_device(&mut self) {
         self.job.learners = self.learners;
@@ -135,8 +135,8 @@ impl Experiment {
     /// Ranks are on one node until [`Configuration::place`] says otherwise.
     ///
     /// # Errors
-    /// No model, an unknown one, a global batch that does not divide, or an algorithm that cannot serve; each program
-    /// is built once to find out.
+    /// No model, an unknown one, a global batch that does not divide, or an unsuitable algorithm; each program is built
+    /// once to find out.
     pub fn configurations(&self) -> Result<Vec<Configuration>, InputError> {
         self.check_tuning()?;
         self.check_growth()?;

@@ -35,7 +35,7 @@ const MESHES: [&[(Axis, u32)]; 6] = [
     &[(Axis::Pipeline, 2), (Axis::Tensor, 2)],
 ];
 
-/// Strategies, and some whose settings change what they serve.
+/// Strategies, and some whose settings change what they take.
 fn strategies() -> impl Iterator<Item = &'static str> {
     Strategy::forms().chain(["zero-3:no-reshard", "sma:reference-models", "hybrid:b:variable-batch"])
 }

@@ -1,6 +1,6 @@
-//! The table of settings: everything that an experiment can say, a row each, in the order in which help lists their flags.
+//! Lists the settings: everything that an experiment can state, a row each, in the order of their flags in the help.
 //!
-//! A row gives the field of `Experiment` (where it has one of its own) with its default, and what `Setting` says of it. It is read
+//! A row gives the field of `Experiment` (where it has one of its own) with its default, and its `Setting`. It is read
 //! twice: `experiment` takes the fields, `settings` the rest. Names in a row are those of that module.
 
 macro_rules! rows {
@@ -128,7 +128,7 @@ macro_rules! rows {
         "pad" pad: bool = true,
         "Whether exchanges are rounded up to equal parts of all members; --no-pad, or --pad=false, leaves them as long as their buckets", {
             value: "true|false", default: "true", how: &One(CHOICE, |e, pad| e.pad = pad), flag_of: PREDICT | RUN | SWEEP,
-            // Nothing is what rows and checkpoints of builds that knew no padding say.
+            // Rows and checkpoints of builds without padding have no value.
             trained: Some((Trained::With, |run| {
                 let job = &run.configuration.job;
                 (job.pad && job.workers > 1).then(|| "true".to_owned())
@@ -220,7 +220,7 @@ macro_rules! rows {
          tenth is held out, or TRAIN.pack+HELD_OUT.pack", {
             value: "DATA", default: "synthetic", how: &One(TEXT, |e, data| e.data = data),
             flag_of: PREDICT | RUN | TRAIN, identify: |e, all| {
-                // A prediction knows of the data only how long its shuffles take.
+                // Predictions depend on the data only by its shuffles' time.
                 if e.sampling.shuffles() { all.set("data", &e.data) }
             },
             trained: Some((Trained::As, |run| Some(run.experiment.data.clone()))),

@@ -1,8 +1,8 @@
 //! `Shard`: assigns the rows of a sweep to one of several jobs, without communication between them.
 //!
-//! Rows are dealt in rounds: each round of N consecutive rows gives every shard one, in an order that is drawn from
-//! the rows' numbers. Shards differ by one row at most, and no list whose length divides N gives one shard all the
-//! large clusters.
+//! Rows are assigned in rounds: each round of N consecutive rows gives every shard one, in an order drawn from the
+//! rows' numbers. Shards differ by one row at most, and no list whose length divides N gives one shard all the large
+//! clusters.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

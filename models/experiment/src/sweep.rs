@@ -23,7 +23,7 @@ pub const MOST_POINTS: u64 = 2_000_000;
 /// One cluster of a sweep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The position of the entry that asked for it; `dgx-a100:1..8` asks for four.
+    /// The position of the entry that it is from; `dgx-a100:1..8` names four.
     pub entry: usize,
     /// As in the key `cluster`.
     pub name: String,
@@ -77,7 +77,7 @@ pub struct Sweep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point(u64);
 
-/// Points that ask for the same work on the same sort of cluster; a front compares them.
+/// Points with the same work on the same kind of cluster; a front compares them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Question {
     /// The entry of the list of clusters.
@@ -111,7 +111,7 @@ pub struct Plan {
 }
 
 impl Sweep {
-    /// The sweep that an experiment and its lists ask for; reads the models.
+    /// The sweep of an experiment and its lists; reads the models.
     ///
     /// # Errors
     /// No model, an unknown one, a range that is none, more than [`MOST_POINTS`] points, scenarios, learners

@@ -1,4 +1,4 @@
-//! Tests of reading experiments and expanding them.
+//! Tests reading experiments and expanding them.
 
 use lockstep_models::{Augmentation, Bucket, Decay, Init, InitRules, MomentumForm, Optimizer, Scaling, Target, WarmUp};
 use lockstep_topology::cluster::HostId;

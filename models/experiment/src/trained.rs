@@ -1,4 +1,4 @@
-//! `Trained`: says which trainings a setting distinguishes; `TrainedRun`: a training with its identity.
+//! Defines which trainings a setting distinguishes (`Trained`), and a training with its identity (`TrainedRun`).
 
 use lockstep_models::{Axis, Job};
 

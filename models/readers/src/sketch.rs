@@ -1,4 +1,4 @@
-//! `Sketch`: a model under construction from another framework's file: layers in order of creation, with their shapes.
+//! `Sketch`: builds a model from another framework's file: layers in order of creation, with their shapes.
 
 use std::collections::BTreeMap;
 

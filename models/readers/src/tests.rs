@@ -1,4 +1,4 @@
-//! Tests of models, by subject.
+//! Tests models, by subject.
 
 mod bad_input;
 mod blocks;

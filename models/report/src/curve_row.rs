@@ -1,4 +1,4 @@
-//! Rows of measured curves of collectives: a curve's errors, and a point of one.
+//! Defines the rows of measured curves of collectives: a curve's errors, and a point of one.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! The rows of `lockstep data`: packed sets, samples, and statistics of groups of samples.
+//! Defines the rows of `lockstep data`: packed sets, samples, and statistics of groups of samples.
 
 use schemars::JsonSchema;
 use serde::Serialize;

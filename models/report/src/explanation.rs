@@ -1,4 +1,4 @@
-//! The explanation of a prediction in JSON; names end in their unit, shares run from 0 to 1.
+//! Defines the explanation of a prediction in JSON; names end in their unit, shares run from 0 to 1.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! `Failure`: why a command ended without its result, with its exit code for scripts.
+//! Defines `Failure`: why a command ended without its result, with its exit code for scripts.
 
 use std::fmt;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! The rows of `models layouts`: the layouts of a strategy's tensors over the ranks.
+//! Defines the rows of `models layouts`: the layouts of a strategy's tensors over the ranks.
 
 use schemars::JsonSchema;
 use serde::Serialize;

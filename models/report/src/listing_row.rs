@@ -1,4 +1,4 @@
-//! The rows of commands that list or look: models, layers, memory, clusters, checks.
+//! Defines the rows of commands that list or check: models, layers, memory, clusters, checks.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -55,7 +55,7 @@ pub fn print_detail(line: &impl Display) {
     }
 }
 
-/// Does `work`; with `--verbose`, writes what it was and the seconds that it took.
+/// Runs `work`; with `--verbose`, writes what it was and the seconds that it took.
 pub fn timed<T>(phase: &impl Display, work: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let result = work();

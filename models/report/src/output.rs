@@ -1,5 +1,5 @@
-//! Writes outputs that flags name: files that appear whole or not at all, and streams that are written into; checked
-//! before the work.
+//! Writes outputs that flags name: files, replaced atomically, and streams, which are written into; checked before the
+//! work.
 
 mod destination;
 #[cfg(test)]

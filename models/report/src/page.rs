@@ -131,7 +131,7 @@ fn text<R: Row + JsonSchema>(page: &Page<'_>, report: &Report<R>) -> String {
     )
 }
 
-/// Writes the page that `--html` names, whole or not at all.
+/// Writes the page that `--html` names, atomically.
 ///
 /// # Errors
 /// A place that cannot be written.

@@ -1,4 +1,4 @@
-//! The row of `lockstep papers`.
+//! Defines the row of `lockstep papers`.
 
 use schemars::JsonSchema;
 use serde::Serialize;

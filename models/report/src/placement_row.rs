@@ -1,4 +1,4 @@
-//! The rows of `models plan --mesh`: where ranks are, and what a step exchanges along which axes.
+//! Defines the rows of `models plan --mesh`: where ranks are, and what a step exchanges along which axes.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! The row of `lockstep papers --figures`.
+//! Defines the row of `lockstep papers --figures`.
 
 use schemars::JsonSchema;
 use serde::Serialize;

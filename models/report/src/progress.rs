@@ -17,7 +17,7 @@ const LOG: Duration = Duration::from_secs(2);
 /// The longest interval between two reports of the thread.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Does `work` on this thread; meanwhile another one calls `tell` after 2, 4, 8 … seconds with the time elapsed.
+/// Runs `work` on this thread; meanwhile another one calls `tell` after 2, 4, 8 … seconds with the time elapsed.
 fn beside<T>(tell: impl Fn(Duration) + Sync, work: impl FnOnce() -> T) -> T {
     /// Signals that the work has ended, also where it panics.
     struct Ending<'a>(&'a Mutex<bool>, &'a Condvar);
@@ -82,7 +82,7 @@ impl<S: Send> Line<S> {
         if self.terminal { TERMINAL } else { LOG }
     }
 
-    /// Does `work`; meanwhile writes the text that `text` makes of the state from time to time.
+    /// Runs `work`; meanwhile writes the text that `text` makes of the state from time to time.
     fn beside<T>(&self, text: impl Fn(&mut S) -> Option<String> + Sync, work: impl FnOnce() -> T) -> T {
         if self.shown { beside(|_| self.write(&text), work) } else { work() }
     }
@@ -137,7 +137,7 @@ impl Progress {
         });
     }
 
-    /// Does `work`, and reports a step that takes long while it runs.
+    /// Runs `work`, and reports a step that takes long while it runs.
     pub fn beside<T>(&self, work: impl FnOnce() -> T) -> T {
         let under_way = |state: &mut State| {
             let (done, since) = state.last;
@@ -204,7 +204,7 @@ impl Estimate {
         });
     }
 
-    /// Does `work` while a thread keeps displaying progress that `work` does not report itself.
+    /// Runs `work` while a thread keeps displaying progress that `work` does not report itself.
     pub fn beside<T>(&self, work: impl FnOnce() -> T) -> T {
         self.line.beside(|state| self.line_now(state, LOG), work)
     }

@@ -1,4 +1,4 @@
-//! `Report`: the rows that a command answers with, and their three forms: table, CSV, JSON.
+//! `Report`: formats the rows of a command's answer as table, CSV or JSON.
 //!
 //! A row is a serde struct whose field names carry the units; all three forms come from the one serialization, so that
 //! a column is called the same everywhere and no form can forget one.

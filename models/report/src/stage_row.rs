@@ -1,4 +1,4 @@
-//! The rows of `models plan`: the stages of a pipeline.
+//! Defines the rows of `models plan`: the stages of a pipeline.
 
 use schemars::JsonSchema;
 use serde::Serialize;

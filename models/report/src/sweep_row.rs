@@ -1,4 +1,4 @@
-//! The rows of `sim sweep`: one for each point in its file, and those of the front on standard output.
+//! Defines the rows of `sim sweep`: one for each point in its file, and those of the front on standard output.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -113,7 +113,7 @@ impl Trace {
         out.write_all(b"]}\n")
     }
 
-    /// Writes the file that `--trace` names, whole or not at all.
+    /// Writes the file that `--trace` names, atomically.
     ///
     /// # Errors
     /// A place that cannot be written.

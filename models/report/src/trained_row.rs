@@ -1,4 +1,4 @@
-//! The rows of `exec sweep`: one for each epoch of each run in its file, and one for each arm on standard output.
+//! Defines the rows of `exec sweep`: one for each epoch of a run in its file, one for each arm on standard output.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

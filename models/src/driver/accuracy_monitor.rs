@@ -8,9 +8,9 @@
 /// What a run does after an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunControl {
-    /// The consequence of an accuracy.
+    /// It continues.
     Continue,
-    /// Learners begin again at the average model.
+    /// Learners restart from the average model.
     Restart,
     /// The target is reached.
     Stop,
@@ -82,7 +82,7 @@ impl AccuracyMonitor {
     }
 
     /// Decides after an evaluation: `accuracy` is that after an epoch where `epoch_ends`, and that of the moment before
-    /// the rate falls where `rate_falls`; the first time there is nothing that it could have improved on.
+    /// the rate falls where `rate_falls`; the first time there is no earlier one to improve on.
     pub fn decide(&mut self, accuracy: f64, epoch_ends: bool, rate_falls: bool) -> RunControl {
         if epoch_ends && self.target.accuracy.is_some() {
             self.recent.push(accuracy);
@@ -133,7 +133,7 @@ mod tests {
             assert_eq!(monitor.decide(accuracy, true, rate_falls), expected, "{accuracy}");
         }
         assert_eq!(AccuracyMonitor::default().decide(1.0, true, false), RunControl::Continue);
-        // Between the ends of epochs it is not looked for the target.
+        // Between the ends of epochs the target is not checked.
         assert_eq!(AccuracyMonitor::new(at(0.9, 1)).decide(1.0, false, true), RunControl::Continue);
     }
 

@@ -1,5 +1,5 @@
-//! Assigns the micro-batches of an iteration to ranks that claim them: first come, first served, in turn, or
-//! from a record.
+//! Assigns the micro-batches of an iteration to ranks that claim them: first come, first served, round-robin, or from a
+//! record.
 
 use lockstep_topology::{InputError, Time};
 
@@ -39,7 +39,7 @@ enum Rule {
         /// By iteration, how many are taken.
         taken: Vec<u32>,
     },
-    /// To one rank after the other, each its own.
+    /// Round-robin, to each rank its own.
     InTurn {
         workers: u32,
         /// Micro-batches of each in an iteration.
@@ -71,7 +71,7 @@ impl Claims {
         Claims { rule: Rule::FirstCome { batches, taken: Vec::new() }, record: Vec::new() }
     }
 
-    /// `each` micro-batches an iteration for each of `workers` ranks, in turn: first one for every rank in rank order,
+    /// `each` micro-batches an iteration for each of `workers` ranks, round-robin: one for every rank in rank order,
     /// then a second one, and so on.
     pub(super) fn in_turn(workers: u32, each: u32) -> Claims {
         Claims { rule: Rule::InTurn { workers, each, given: 0 }, record: Vec::new() }
@@ -108,7 +108,7 @@ impl Claims {
         matches!(self.rule, Rule::Replay(_))
     }
 
-    /// The rank that the next micro-batch is for, where they are assigned in turn.
+    /// The rank of the next micro-batch, where they are assigned round-robin.
     pub(super) fn turn(&self) -> Option<u32> {
         match self.rule {
             Rule::InTurn { workers, given, .. } => Some((given % u64::from(workers)) as u32),

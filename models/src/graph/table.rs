@@ -1,4 +1,4 @@
-//! Lists the layouts of a step's tensors, and what changes them: the table of layouts that a strategy amounts to.
+//! Lists the layouts of a step's tensors, and what changes them: a strategy as a table of layouts.
 
 use petgraph::Direction;
 use petgraph::graph::NodeIndex;

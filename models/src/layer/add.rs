@@ -1,4 +1,4 @@
-//! The sum of two or more inputs of one shape.
+//! Adds two or more inputs of one shape.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Batch normalisation.
+//! Defines batch normalisation.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! A bias per channel as a layer of its own: after a sum over ranks.
+//! Adds a bias per channel, as a layer of its own: after a sum over ranks.
 
 use super::*;
 

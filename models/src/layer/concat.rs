@@ -1,4 +1,4 @@
-//! Inputs side by side along channels.
+//! Concatenates inputs along channels.
 
 use lockstep_topology::InputError;
 

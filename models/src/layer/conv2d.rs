@@ -1,4 +1,4 @@
-//! Two-dimensional convolution.
+//! Defines two-dimensional convolution.
 
 use super::window::{check_window, places, too_large};
 use super::*;

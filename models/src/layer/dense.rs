@@ -1,4 +1,4 @@
-//! Fully connected layer.
+//! Defines the fully connected layer.
 
 use super::conv2d::{product_work, weight_and_bias};
 use super::*;

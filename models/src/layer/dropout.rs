@@ -1,4 +1,4 @@
-//! Dropout: random zeros in training.
+//! Defines dropout: random zeros in training.
 
 use super::*;
 

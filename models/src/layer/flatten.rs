@@ -1,4 +1,4 @@
-//! Flattening, `c × h × w → (c·h·w) × 1 × 1`: the same memory.
+//! Flattens, `c × h × w → (c·h·w) × 1 × 1`, in the same memory.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! GELU by its tanh approximation: x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³))) (Hendrycks and Gimpel 2016, §2).
+//! Defines GELU approximated by tanh: x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³))) (Hendrycks and Gimpel 2016, §2).
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Global average pooling: the mean of each channel, `c × h × w → c × 1 × 1`.
+//! Defines global average pooling: the mean of each channel, `c × h × w → c × 1 × 1`.
 
 use super::*;
 

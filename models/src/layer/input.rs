@@ -1,4 +1,4 @@
-//! The samples themselves: exactly one per model, its first node.
+//! Defines the input, the samples themselves: exactly one per model, its first node.
 
 use super::*;
 

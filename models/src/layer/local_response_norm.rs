@@ -1,4 +1,4 @@
-//! Local response normalisation across channels.
+//! Defines local response normalisation across channels.
 
 use super::window::MAX_WINDOW;
 use super::*;

@@ -1,4 +1,4 @@
-//! Independent logistic units, one per class, and the sum of their cross-entropies against a label's one-hot vector
+//! Defines independent logistic units, one per class, and the sum of their cross-entropies against a one-hot label
 //! (Krizhevsky 2014, §5): needs no sum over classes, and is a softmax's cross-entropy otherwise.
 
 use super::softmax_cross_entropy::SoftmaxCrossEntropy;

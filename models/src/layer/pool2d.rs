@@ -1,4 +1,4 @@
-//! Pooling over windows: their largest value or their mean.
+//! Pools over windows: takes their largest value or their mean.
 
 use lockstep_topology::InputError;
 

@@ -1,4 +1,4 @@
-//! Rectified linear unit: max(x, 0).
+//! Defines the rectified linear unit: max(x, 0).
 
 use super::*;
 

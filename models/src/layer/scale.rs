@@ -1,4 +1,4 @@
-//! A factor and an optional bias per channel: Caffe's `Scale`.
+//! Applies a factor and an optional bias per channel: Caffe's `Scale`.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The shape of a sample.
+//! Defines the shape of a sample.
 
 use std::fmt;
 

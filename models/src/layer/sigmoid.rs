@@ -1,4 +1,4 @@
-//! Sigmoid: 1 / (1 + e⁻ˣ).
+//! Defines the sigmoid: 1 / (1 + e⁻ˣ).
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! SiLU, or swish: x / (1 + e⁻ˣ) (Hendrycks and Gimpel 2016, §2).
+//! Defines SiLU, or swish: x / (1 + e⁻ˣ) (Hendrycks and Gimpel 2016, §2).
 
 use super::*;
 

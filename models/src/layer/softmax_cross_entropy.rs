@@ -1,4 +1,4 @@
-//! Softmax and cross-entropy against the labels: the model's last node, its loss a mean over the global batch.
+//! Defines softmax and cross-entropy against the labels: the model's last node, its loss a mean over the global batch.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Hyperbolic tangent: (eˣ − e⁻ˣ) / (eˣ + e⁻ˣ).
+//! Defines the hyperbolic tangent: (eˣ − e⁻ˣ) / (eˣ + e⁻ˣ).
 
 use super::*;
 

@@ -25,7 +25,7 @@ const EACH: usize = 2;
 /// A role for each stage; buffers of the borders between chunks come after `first` others.
 ///
 /// # Errors
-/// Micro-batches that the schedule does not serve.
+/// Micro-batches that the schedule does not take.
 pub(super) fn roles(of: Lowering<'_>, stages: &Stages, first: usize) -> Result<Vec<Role>, InputError> {
     let Lowering { graph, job, .. } = of;
     let schedule = job.schedule;

@@ -1,6 +1,6 @@
 //! Places the gradients of parameters: buckets with disjoint lifetimes share memory (Rajbhandari et al. 2020 §5.2).
 //!
-//! A bucket's gradients live from the first backward pass that writes them to the formula that uses them up: the
+//! A bucket's gradients live from the first backward pass that writes them to the formula that consumes them: an
 //! update, or the sum of micro-batches. Where these follow the whole backward pass all lifetimes overlap, and each
 //! bucket has its own memory.
 
@@ -13,14 +13,14 @@ use super::places::{Places, padding_by_end};
 use super::plan::Reuse;
 use super::{ELEMENT_BYTES, LINE_BYTES};
 
-/// Parameters whose gradients are made, exchanged and used up together.
+/// Parameters whose gradients are made, exchanged, consumed together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GradientLife {
     /// Elements of the parameter arena.
     pub range: Range<u64>,
     /// The task of the role that writes the first of them.
     pub first: TaskId,
-    /// The formula that uses them up.
+    /// Their consuming formula.
     pub last: TaskId,
 }
 
@@ -101,8 +101,8 @@ pub(super) fn merged(uses: Vec<(Range<u64>, TaskId)>) -> Vec<(Range<u64>, Vec<Ta
     merged
 }
 
-/// Ranges of gradients with the tasks that write, exchange or use them up, by their start. `None` where formulas that
-/// name them run beside the compute stream, where copies do, in the stages of a pipeline, and where ranks share layers.
+/// Ranges of gradients with the tasks that write, exchange or consume them, by start. `None` where formulas that name
+/// them run beside the compute stream, where copies do, in the stages of a pipeline, and where ranks share layers.
 fn uses(program: &Program, role: &Role) -> Option<Vec<(Range<u64>, TaskId)>> {
     // Ranks that share layers run through them several times in a step, and accumulate the gradients of the passes.
     if program.sharding.is_some() {

@@ -47,7 +47,7 @@ impl Places {
         let (mut pieces, mut at) = (Vec::new(), 0);
         for range in own {
             let mut start = range.start;
-            for (end, padding) in padding_by_end.range(range.start..=range.end).map(|(end, padding)| (*end, *room)) {
+            for (end, padding) in padding_by_end.range(range.start..=range.end).map(|(end, padding)| (*end, *padding)) {
                 pieces.push((start as usize..end as usize, at as usize));
                 at += end - start + padding;
                 start = end;

@@ -1,4 +1,4 @@
-//! The order of one stage: the sequence of passes of micro-batches, and how many tasks each pass has.
+//! Defines the order of one stage: the sequence of passes of micro-batches, and how many tasks each pass has.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -94,7 +94,7 @@ impl PipelineSchedule {
         PipelineStep { micro_batch: round * stages + within % stages, chunk: own * stages + stage, pass }
     }
 
-    /// Refuses numbers that it does not serve.
+    /// Refuses numbers that it does not take.
     fn refuse(self, stages: u32, micro_batches: u32) -> Result<(), InputError> {
         for (key, number) in [("stages", stages), ("micro_batches", micro_batches)] {
             if number == 0 {

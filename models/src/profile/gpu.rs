@@ -1,5 +1,5 @@
-//! The GPU part of a profile: layers and steps on one GPU, the copies that reach it, and the slowdown of learners
-//! that share it.
+//! Defines the GPU part of a profile: layers and steps on one GPU, the copies that reach it, and the slowdown of
+//! learners that share it.
 
 use serde::{Deserialize, Serialize};
 

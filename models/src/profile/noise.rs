@@ -1,5 +1,5 @@
-//! `NoiseTrace`: a record of noise in a profile: how many times longer than its median work takes from
-//! moment to moment.
+//! Defines `NoiseTrace`, the noise in a profile: how many times longer than its median work takes from moment to
+//! moment.
 
 use serde::{Deserialize, Serialize};
 

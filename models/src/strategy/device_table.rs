@@ -1,5 +1,5 @@
-//! The data-parallel table of Torch before its optimisation: a node's batch goes through its first device (Kumar et al.
-//! 2018 §4.3, Fig. 3).
+//! Builds Torch's data-parallel table before its optimisation: a node's batch passes through its first device (Kumar et
+//! al. 2018 §4.3, Fig. 3).
 //!
 //! The first rank of each node takes the samples of all its ranks and scatters them; scores are gathered there, this
 //! one rank computes the loss over all of them, and its gradients are scattered. The rest is as in `ssgd`, which is the
@@ -58,7 +58,7 @@ fn graph(job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
     Ok((graph, Some((Arc::new(model), Arc::new(sharding)))))
 }
 
-/// Refuses settings that the table does not serve.
+/// Refuses settings that the table does not take.
 fn refuse(job: &Job) -> Result<(), InputError> {
     if job.accumulate > 1 {
         let message = format!("{NAME} scatters one batch a step: take 1, and a larger batch per rank");

@@ -1,5 +1,5 @@
-//! Synchronous elastic averaging SGD (Zhang, Choromanska and LeCun 2015), as Koliousis et al. 2019, §5.5, compare it
-//! with SMA: the same without momentum.
+//! Builds synchronous elastic averaging SGD (Zhang, Choromanska and LeCun 2015), as Koliousis et al. 2019, §5.5,
+//! compare it with SMA: the same without momentum.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Uses gradients up during the backward passes, so that their memory is free for others (Rajbhandari et
-//! al. 2020 §5.2).
+//! Consumes gradients during the backward passes, so that their memory is free for others (Rajbhandari et al. 2020
+//! §5.2).
 //!
 //! Updates and backward passes queue on one stream, so after an update a later bucket's gradients may use the memory of
 //! the updated ones. With several micro-batches, ranks accumulate their parts of each one's gradients at the same
@@ -95,8 +95,8 @@ impl Uses {
         uses
     }
 
-    /// Sums the gradients of each bucket as soon as they are made, and uses the sum up after the backward passes that
-    /// this overlaps: for an update, or for the sums of all micro-batches. Returns what the updates make, by bucket.
+    /// Sums the gradients of each bucket as soon as they are made, and consumes the sum after the backward passes this
+    /// overlaps: for an update, or for the sums of all micro-batches. Returns what the updates make, by bucket.
     pub(super) fn update_early(
         &self,
         (graph, order): (&mut Graph, &mut Order),

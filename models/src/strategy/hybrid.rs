@@ -1,5 +1,5 @@
-//! Krizhevsky's hybrid: data-parallel convolutions, model-parallel dense layers, and three schemes for the transition
-//! between them.
+//! Builds Krizhevsky's hybrid: data-parallel convolutions, model-parallel dense layers, and three schemes for the
+//! transition between them.
 //!
 //! The dense layers run in partial passes (Krizhevsky 2014 §4). Scheme (a) has one pass, of the samples of all ranks.
 //! Schemes (b) and (c) have as many passes as ranks: one rank's samples each, or an equal share of every rank's. Groups

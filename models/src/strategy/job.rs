@@ -287,12 +287,12 @@ impl Job {
         self.workers.saturating_add(self.servers())
     }
 
-    /// Ranks that only serve.
+    /// Dedicated servers.
     pub fn servers(&self) -> u32 {
         if self.workers > 1 { self.algorithm.servers() } else { 0 }
     }
 
-    /// The switches among the ranks that only serve.
+    /// The switches among the dedicated servers.
     pub fn switches(&self) -> u32 {
         if self.workers > 1 { self.algorithm.switches() } else { 0 }
     }

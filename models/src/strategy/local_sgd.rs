@@ -1,5 +1,5 @@
-//! Local SGD (Stich 2019, "Local SGD Converges Fast and Communicates Little", Alg. 1): each rank takes τ steps of SGD
-//! by itself, then all continue from the mean of their models.
+//! Builds local SGD (Stich 2019, "Local SGD Converges Fast and Communicates Little", Alg. 1): each rank takes τ steps
+//! of SGD by itself, then all continue from the mean of their models.
 //!
 //! Between two means models differ, so weights and gradients are `own`. The weights themselves are exchanged, a partial
 //! sum of k means. The next step needs the mean, so an exchange overlaps nothing but the exchanges of other buckets.

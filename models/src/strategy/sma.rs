@@ -1,5 +1,5 @@
-//! Synchronous model averaging (Koliousis et al. 2019, Alg. 1): learners with their own models, and momentum on their
-//! average; optionally with a reference model on each device (§3.3).
+//! Builds synchronous model averaging (Koliousis et al. 2019, Alg. 1): learners with their own models, and momentum on
+//! their average; optionally with a reference model on each device (§3.3).
 
 use std::fmt;
 

@@ -84,7 +84,7 @@ impl SplitLayers {
 /// The setting of `name`, a strategy that splits layers along `tensor`, with which its ranks shard the optimizer state.
 const SHARES_STATE: &str = "zero-1";
 
-/// Reads what follows the colon after such a name: whether they do.
+/// Reads the settings after such a name: whether its ranks do.
 pub(super) fn parse(name: &str, settings: &str) -> Result<bool, String> {
     match settings {
         "" => Ok(false),
@@ -111,7 +111,7 @@ pub(super) fn everything(ranks: u32, samples: u32) -> Vec<Piece> {
     (0..ranks).map(|worker| Piece { worker, first: 0, count: samples }).collect()
 }
 
-/// Refuses settings that strategies with split layers do not serve.
+/// Refuses settings that strategies with split layers do not take.
 fn refuse(job: &Job, varies: bool) -> Result<(), InputError> {
     let strategy = &job.strategy;
     if job.accumulate > 1 && varies {

@@ -1,4 +1,4 @@
-//! Synchronous data-parallel SGD: batch-split activations, replicated weights, partial-sum gradients, an
+//! Builds synchronous data-parallel SGD: batch-split activations, replicated weights, partial-sum gradients, an
 //! allreduce per bucket.
 //!
 //! A bucket's allreduce depends only on the backward passes of its own layers, so it overlaps the rest of the backward

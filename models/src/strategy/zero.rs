@@ -1,5 +1,5 @@
-//! ZeRO, stage 1: synchronous data-parallel SGD with the optimizer state sharded over ranks (Rajbhandari et
-//! al. 2020 §5.1).
+//! Builds ZeRO, stage 1: synchronous data-parallel SGD with the optimizer state sharded over ranks (Rajbhandari et al.
+//! 2020 §5.1).
 //!
 //! A bucket's gradients are reduce-scattered, each rank updates the part of the parameters whose momentum it keeps, and
 //! the parts are gathered before the next step. Gathers run in forward order, so the next step overlaps them.

@@ -1,5 +1,5 @@
-//! ZeRO, stage 2: as stage 1, and gradients that have been used up free their memory for others (Rajbhandari et
-//! al. 2020 §5.2).
+//! Builds ZeRO, stage 2: as stage 1, and gradients free their memory for others once consumed (Rajbhandari et al. 2020
+//! §5.2).
 //!
 //! A bucket is updated as soon as its gradients are made, during the reduce-scatters of later ones, so the memory plan
 //! can place the gradients of early layers where those of late ones were. With several micro-batches each is

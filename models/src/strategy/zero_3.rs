@@ -1,8 +1,8 @@
-//! ZeRO, stage 3, or fully sharded data parallelism: each rank also keeps only a part of the parameters (Rajbhandari et
-//! al. 2020 §5.3).
+//! Builds ZeRO, stage 3, or fully sharded data parallelism: each rank also keeps only a part of the parameters
+//! (Rajbhandari et al. 2020 §5.3).
 //!
 //! A bucket is gathered before the layers that read it, and its memory is freed after them; backward passes gather it
-//! again. Gradients are reduce-scattered and used up as in stage 2. Zhao et al. 2023 ("PyTorch FSDP", §3.3) gather
+//! again. Gradients are reduce-scattered and consumed as in ZeRO-2. Zhao et al. 2023 ("PyTorch FSDP", §3.3) gather
 //! `prefetch` buckets ahead of the one in use.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! `Case`: a paper's machine and models with all adjustments, and the figures predicted with them.
+//! `Case`: predicts figures with a paper's machine and models, all adjustments applied.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

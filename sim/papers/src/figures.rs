@@ -1,4 +1,4 @@
-//! `Figure`: the prediction of one configuration; and the cores on which configurations are simulated in parallel.
+//! `Figure`: predicts one configuration, and holds the cores that simulate configurations in parallel.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};

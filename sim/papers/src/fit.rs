@@ -1,8 +1,8 @@
 //! `[[fit]]`: fits parameters of a machine to the paper's own rows, and predicts each row with a fit to the others.
 //!
 //! A parameter gets the value with the least sum of squared logarithms of predicted over published. Predictions are
-//! smooth in it, so they are interpolated between a few simulations, each at the expected minimum; parameters take
-//! turns until none moves. Everything is a function of the file.
+//! smooth in it, so they are interpolated between a few simulations, each at the expected minimum; parameters alternate
+//! until none moves. Everything is a function of the file.
 
 use super::case::{Case, Known};
 use super::figures::Cores;
@@ -102,7 +102,7 @@ fn turn(
             }
         }
         None => {
-            // Whatever the parameter does not affect, anchors perhaps, is found once by the first simulation.
+            // What the parameter does not affect, such as anchors, is found once by the first simulation.
             trials.push((0, simulate(0)?));
             let others: [Result<(u32, Vec<f64>), Failure>; 2] = std::thread::scope(|scope| {
                 let simulate = &simulate;

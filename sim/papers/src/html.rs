@@ -1,4 +1,4 @@
-//! Writes the page of `lockstep papers --html`: all rows, to filter and sort, and by paper its figures and its machine with
+//! Writes the page of `lockstep papers --html`: all rows, to filter and sort, and by paper its figures and machine with
 //! the provenance of each number.
 
 use std::fmt::Write as _;

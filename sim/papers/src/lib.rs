@@ -2,10 +2,10 @@
 //! published one.
 //!
 //! A paper is one file of `experiments/papers`: what its experiments have in common, and a row for each published
-//! figure. A machine's figures are in its cluster file and belong to no row. At most one row of a configuration, on
-//! whatever number of ranks, is an anchor, to which the cost of computation is scaled. Figures of a machine that no
-//! source gives are fitted to rows that say so; the errors of those rows are then those of a fit without them. Every
-//! row is printed, also those that fail.
+//! figure. A machine's figures are in its cluster file and belong to no row. At most one row of a configuration, on any
+//! number of ranks, is an anchor, to which the cost of computation is scaled. Figures of a machine that no source gives
+//! are fitted to rows that say so; the errors of those rows are then those of a fit without them. Every row is printed,
+//! also those that fail.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `Machine`: parameters of a paper's machine that no data sheet states, to be fitted to the paper's own figures.
+//! `Machine`: holds parameters of a paper's machine that no data sheet states, fitted to the paper's own figures.
 //!
 //! Each parameter is one number for the whole machine. Two of them belong to its software: a step begins with a time
 //! in which the host works and the GPU does not, and that time varies, so that ranks which wait for each other begin

@@ -1,4 +1,4 @@
-//! `Plot`: what is drawn of a paper. Lines of configurations that differ in one key, and published points on them.
+//! `Plot`: describes a paper's plot. Lines of configurations that differ in one key, and published points on them.
 
 use lockstep_report::svg::Spacing;
 use lockstep_topology::ErrorPlace;

@@ -1,4 +1,4 @@
-//! `Quantity`: what a published figure measures.
+//! `Quantity`: states what a figure measures.
 
 use super::computed::Computed;
 use super::unit::Dimension;

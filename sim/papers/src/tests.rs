@@ -1,5 +1,4 @@
-//! Tests of papers: which files are refused, that anchors are reproduced, and that computed rows equal
-//! published figures.
+//! Tests papers: which files are refused, that anchors are reproduced, and that computed rows equal published figures.
 
 mod links;
 
@@ -221,6 +220,6 @@ fn jitter_of_hosts_is_what_drawn_steps_come_to() {
     let ((still, exposed), (drawn, _)) = (mean_s(0.0), mean_s(0.05));
     let jitter = Parameter::HostJitter;
     let late = machine::host_s(&[(&jitter, 0.05 * (still - exposed))], 8, 1);
-    // The mean of 400 maxima of eight is known to 2 %; part of the lateness is made up for inside the exchange.
+    // The mean of 400 maxima of eight is known to 2 %; part of the lateness is recovered inside the exchange.
     assert!(late > 0.02 * still && ((drawn - still) / late - 1.0).abs() < 0.1, "{still} {drawn} {late}");
 }

@@ -1,4 +1,4 @@
-//! `Unit`: units of published figures and their dimensions.
+//! `Unit`: lists units of published figures and dimensions.
 
 use std::str::FromStr;
 

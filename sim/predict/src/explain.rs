@@ -1,4 +1,4 @@
-//! `explain`: works out everything behind one predicted row, as the row's `explanation`.
+//! `explain`: derives everything behind one predicted row, as the row's `explanation`.
 
 mod collective;
 mod error_bar;

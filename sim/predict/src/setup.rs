@@ -1,4 +1,4 @@
-//! `Setup`: how the predictions of an experiment are made: network, noise and trials.
+//! `Setup`: states how an experiment is predicted: network, noise and trials.
 
 use lockstep_models::{READ_AHEAD, TransformAt};
 use lockstep_sim::{Conditions, CopiedBy, Input, Jitter, NetworkModel, Platform, SampleSource, SimOptions, fits};
@@ -50,7 +50,7 @@ impl Setup {
         let trials = if varies { trials } else { 0 };
         let input = experiment.input.as_ref().map(|stated| stated.input()).transpose();
         let input = input.map_err(|error| experiment.locate(error))?.or_else(|| decoded(experiment, site));
-        // A pipeline has reached its pace when every buffer has been used.
+        // A pipeline is in steady state when every buffer has been used.
         let filling = input.as_ref().map_or(0, |input| input.prefetch.min(64) + 2);
         let options = SimOptions { counted, warm_up: usual.warm_up + filling, ..usual };
         Ok(Setup {

@@ -1,4 +1,4 @@
-//! `Site`: the cluster of a prediction, with the costs of tasks and messages there.
+//! `Site`: holds a prediction's cluster with the costs of tasks and messages there.
 //!
 //! It is either a preset or a cluster file priced by data sheets, or a profile that `lockstep calibrate` or `lockstep
 //! exec profile` measured, which has its own one-host cluster and may also price the CPUs and GPUs of another.

@@ -1,5 +1,5 @@
-//! What-if sweeps: thousands of predictions over lists of settings, streamed to a file that a rerun resumes, and for
-//! each question the front of configurations that no other beats.
+//! Sweeps lists of what-if settings: thousands of predictions, streamed to a file that a rerun resumes, and for each
+//! question the front of configurations that no other beats.
 
 mod answer;
 mod collector;

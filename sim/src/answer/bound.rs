@@ -1,7 +1,7 @@
-//! Finds what bounds a step: the resource that is busy for the largest share of it, or waiting, where no resource is.
+//! Finds the bottleneck of a step: the resource that is busy for its largest share, or waiting, where none is.
 //!
 //! A CPU counts as busy when the threads of its ranks are, not when all its cores are. The part of the step that is
-//! neither computation nor the busiest link is waiting: for members that come late, else for latencies.
+//! neither computation nor the busiest link is waiting: for late members, else for latencies.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub struct Bound {
     pub classes: Vec<ClassUse>,
     /// Share of the step in which nothing is busy, because of latencies.
     pub latency: f64,
-    /// And because of members that come late.
+    /// And because of late members.
     pub imbalance: f64,
     /// Seconds of a step in which a worker waits for communication ([`Timeline::exposed_comm_s`]).
     pub exposed_s: f64,
@@ -117,11 +117,11 @@ fn unfilled(platform: &Platform<'_>, utilisation: &[Utilisation], computing: f64
     filled.map_or(0.0, |filled| (computing - filled).max(0.0))
 }
 
-/// What bounds a collective alone: the busiest resource; or waiting for messages that are under way, where no resource
-/// is busy for longer than the time in which the busiest one is not.
+/// What bounds a collective alone: the busiest resource; or waiting for messages in flight, where even the busiest
+/// resource is idle for longer than it is busy.
 ///
-/// All members start at once, so none is late. What a message takes on other wires counts as waiting here: in a tree
-/// one level works at a time.
+/// All members start at once, so none is late. A message's time on other wires counts as waiting here: in a tree one
+/// level works at a time.
 pub fn collective_bound(cluster: &Cluster, time: &CollectiveTime) -> Bound {
     let classes = class_uses(cluster, &time.utilisation);
     let (busiest, share) = classes.first().map_or((String::new(), 0.0), |class| (class.busiest.clone(), class.share));

@@ -1,7 +1,7 @@
 //! Multiplies a parameter of a cluster or of costs, wherever the costs come from.
 //!
 //! Costs may follow from the cluster's figures, or hold times of their own (what was measured, a constant per message).
-//! Which is which can be asked of any costs: they are homogeneous, so multiplying their own times by f is the same as
+//! Any costs can be split into the two: they are homogeneous, so multiplying their own times by f is the same as
 //! multiplying every rate of the cluster by f, dividing its latencies by f, and stretching the answer f times.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub enum OwnTime {
     MessageOverhead,
     /// β and γ: of the receiver per byte copied or added.
     MessageBytes,
-    /// Of collectives that are known as a whole.
+    /// Of collectives with a known total time.
     Library,
 }
 

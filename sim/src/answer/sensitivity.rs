@@ -48,7 +48,7 @@ impl Sensitivity {
         Sensitivity { parameter, elasticity: if parameter.is_rate() { -change } else { change } }
     }
 
-    /// d log time / d log of the inverse of a time: by how much more speed shortens the step, as a negative number.
+    /// d log time / d log of the inverse of a time: how far higher speed shortens the step, as a negative number.
     pub(super) fn to_faster(self) -> f64 {
         if self.parameter.is_rate() { self.elasticity } else { -self.elasticity }
     }
@@ -70,7 +70,7 @@ pub fn parameters(program: &Program, platform: &Platform<'_>, traffic: &Traffic)
     parameters_of(platform, traffic, &neighbours)
 }
 
-/// The same, where collectives that are known as a whole use the routes between these neighbours.
+/// The same, where collectives with a known total time use the routes between these neighbours.
 fn parameters_of(
     platform: &Platform<'_>,
     traffic: &Traffic,
@@ -125,7 +125,7 @@ pub fn collective_sensitivities(
     time: &CollectiveTime,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Vec<Sensitivity>, SimError> {
-    // A collective that is known as a whole sends no counted messages; the routes between neighbours are used.
+    // A collective with a known total time sends no counted messages; the routes between neighbours are used.
     let whole = run.algorithm.library().is_some();
     let last = if whole { run.group.members().saturating_sub(1) } else { 0 };
     let neighbours = (0..last).map(|rank| (rank, rank + 1)).collect();

@@ -53,8 +53,8 @@ const TILES: &[[f64; 2]] = &[
     [32.0, 32.0],
 ];
 
-/// Volta, fp32: fitted to DeepBench's V100 from 0.5 ms on; convolutions, of which that leaves 0.83 to 1 and 0.55 to 0.8
-/// open, to four frameworks' ResNet-50 on one V100 (`experiments/training`).
+/// Volta, fp32: fitted to DeepBench's V100 from 0.5 ms on; convolutions, which that leaves within 0.83 to 1 and 0.55 to
+/// 0.8, to four frameworks' ResNet-50 on one V100 (`experiments/training`).
 const VOLTA_FP32: Kernels = Kernels {
     tiles: TILES,
     product: 0.93,

@@ -12,7 +12,7 @@ pub(crate) struct WithMessages<'a, C> {
 }
 
 impl<'a, C: Fn(Pair, MessageCost) -> MessageCost + Send + Sync> WithMessages<'a, C> {
-    /// `change` is given what carries a message, and its cost.
+    /// `change` gets a message's carrier and its cost.
     pub(crate) fn new(inner: &'a dyn Costs, change: C) -> WithMessages<'a, C> {
         WithMessages { inner, change }
     }

@@ -1,4 +1,4 @@
-//! The roofline: prices a layer by its FLOPs at a share of the peak, or its bytes at the memory's bandwidth.
+//! Prices a layer by the roofline: its FLOPs at a share of the peak, or its bytes at the memory's bandwidth.
 //!
 //! Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 2009. The shares are
 //! assumed, by kind of layer on a CPU, by generation on a GPU ([`generation`](super::generation)); a measured

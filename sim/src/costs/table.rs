@@ -1,4 +1,4 @@
-//! The measured table: prices tasks by a calibrated profile, interpolated over sizes.
+//! Prices tasks by a measured table: a calibrated profile, interpolated over sizes.
 //!
 //! A layer that was not measured is estimated from the most similar measured layers (`near.rs`), and is listed
 //! in the notes.

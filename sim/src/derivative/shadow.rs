@@ -163,6 +163,8 @@ pub(super) struct PathBy {
     pub(super) sum: Dual,
     /// Seconds per byte, where bytes share nothing.
     pub(super) byte: Dual,
+    /// Seconds per byte in the transmit queue.
+    pub(super) queued: Dual,
     pub(super) carry: Option<TakesBy>,
     pub(super) receive: TakesBy,
 }
@@ -248,6 +250,7 @@ impl<'a> Shadows<'a> {
                 Carrier::Alone(rate) => 1.0 / rate,
                 Carrier::Shared(_) => 0.0,
             }),
+            queued: self.time(|shadow| shadow.paths[path(shadow)].terms.queue.map_or(0.0, |queue| queue.byte_s)),
             carry: self.takes(|shadow| match shadow.paths[path(shadow)].carrier {
                 Carrier::Alone(_) => None,
                 Carrier::Shared(class) => Some(class),
@@ -262,7 +265,7 @@ impl<'a> Shadows<'a> {
         self.own.paths.last().is_some_and(|path| path.terms.ramp.is_some() || path.terms.incast.is_some())
     }
 
-    /// The derivative of an exchange that is known as a whole.
+    /// The derivative of an exchange with a known total time.
     pub(super) fn of_whole(&self, group_exchange: u32) -> Dual {
         self.time(|shadow| shadow.wholes.get(&group_exchange).copied().unwrap_or(0.0))
     }

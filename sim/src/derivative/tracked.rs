@@ -33,7 +33,7 @@ pub(crate) struct Tracked<'a> {
     shadows: Option<Shadows<'a>>,
     speeds: Speeds,
     now: Dual,
-    slots: [Vec<Dual>; 9],
+    slots: [Vec<Dual>; 11],
     /// The class of the activity with each token, and the derivative of the mark at which it is done; of units and
     /// of messages.
     marks: [Vec<(u32, Dual)>; 2],
@@ -85,6 +85,8 @@ impl<'a> Tracked<'a> {
             Slot::Touched(index) => (6, index),
             Slot::Through(index) => (7, index),
             Slot::Free(index) => (8, index),
+            Slot::Sent(index) => (9, index),
+            Slot::Begins => (10, 0),
         };
         let (all, index) = (&mut self.slots[kind], index as usize);
         if all.len() <= index {
@@ -150,6 +152,7 @@ impl Trace for Tracked<'_> {
                 at.add(f64::from(latencies), &path.latency);
             }
             Took::Bytes { path, bytes } => at.add(bytes, &self.paths[path as usize].byte),
+            Took::Queued { path, bytes } => at.add(bytes, &self.paths[path as usize].queued),
             Took::Whole { group_exchange } => {
                 if let Some((_, by)) = self.wholes.iter().find(|(known, _)| *known == group_exchange) {
                     at.add(1.0, by);

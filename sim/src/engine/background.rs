@@ -16,7 +16,7 @@ pub(super) struct Flow {
     class: ClassId,
     load: Load,
     running: Option<(ActivityId, f64)>,
-    /// Iterations whose bytes have been requested, and those whose bytes have arrived.
+    /// Iterations whose bytes were requested, and those whose bytes have arrived.
     asked: u32,
     carried: u32,
 }
@@ -39,7 +39,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// Starts the bytes of one flow: those of an iteration, or more than any run lasts.
+    /// Starts one flow: the bytes of an iteration, or more than any run can carry.
     fn run_flow(&mut self, index: usize) -> Result<(), InputError> {
         let flow = &mut self.background[index];
         let bytes = match flow.load {
@@ -82,8 +82,8 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// Starts and stops the flows of forward passes, once it is known what every rank does from now on; stops all flows
-    /// with the last rank.
+    /// Starts and stops the flows of forward passes after every unit has picked its work; stops all flows once all
+    /// ranks are finished.
     pub(super) fn attend_background(&mut self) -> Result<(), InputError> {
         let finished = |rank: u32| self.ranks[rank as usize].finished(self.role(rank));
         if self.stopped as usize == self.ranks.len() && (0..self.stopped).all(finished) {

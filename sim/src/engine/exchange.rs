@@ -1,5 +1,5 @@
-//! Simulates exchanges in flight: lanes start in order, at most `window` from the lowest that is not through, and step
-//! until they wait.
+//! Simulates exchanges in flight: lanes start in order, at most `window` from the lowest unfinished one, and step until
+//! they wait.
 //!
 //! The steps come from the schedule, one at a time; nothing here depends on the collective.
 
@@ -64,7 +64,7 @@ impl<F: Fluid> Engine<'_, F> {
         known
     }
 
-    /// Starts lanes while the window allows it, and ends the exchange when all are through.
+    /// Starts lanes while the window allows it, and ends the exchange once all are done.
     fn fill(&mut self, id: u32) -> Result<(), InputError> {
         let plan = self.plan;
         let flight = self.flights.at(id);
@@ -104,7 +104,7 @@ impl<F: Fluid> Engine<'_, F> {
         self.complete(rank, Span { rank, task, iteration, repetition, ready: start, start, end: self.now });
     }
 
-    /// Steps a lane until it waits or ends; returns whether it is through.
+    /// Steps a lane until it waits or ends; returns whether it finished.
     fn step(&mut self, id: u32, lane: u32) -> Result<bool, InputError> {
         loop {
             let flight = self.flights.at_mut(id);
@@ -143,7 +143,7 @@ impl<F: Fluid> Engine<'_, F> {
         self.unblock(id, lane)
     }
 
-    /// Continues a lane after a receive, where a library's sends block once these are done too.
+    /// Continues a lane after a receive; if a library's sends block, once these are done too.
     fn unblock(&mut self, id: u32, lane: u32) -> Result<(), InputError> {
         let flight = self.flights.at_mut(id);
         let blocking = self.plan.group_exchanges[flight.group_exchange as usize].schedule.buffered_sends();
@@ -152,7 +152,7 @@ impl<F: Fluid> Engine<'_, F> {
         if run.blocked { Ok(()) } else { self.continue_lane(id, lane) }
     }
 
-    /// Continues a lane that waits for nothing more, and starts others where it is through.
+    /// Continues a lane that no longer waits, and starts others if it is finished.
     pub(super) fn continue_lane(&mut self, id: u32, lane: u32) -> Result<(), InputError> {
         if self.step(id, lane)? {
             self.flights.at_mut(id).retire();

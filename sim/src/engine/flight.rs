@@ -1,6 +1,6 @@
-//! `Flight`: an exchange in flight on one member: its lanes, and the messages that came before they were waited for.
+//! `Flight`: tracks an exchange in flight on one member: its lanes, and messages posted before their receive.
 //!
-//! A flight begins to exist when its member starts it or when the first message for it is posted, whichever is first.
+//! A flight is created when its member starts it or when the first message for it is posted, whichever is first.
 
 use std::collections::VecDeque;
 
@@ -60,14 +60,14 @@ pub(crate) struct Flight {
     pub(crate) start: Time,
     /// The lane that starts next.
     pub(crate) next: u32,
-    /// Lanes that have started, from `base` on; those before are through.
+    /// Lanes started so far, from `base` on; those before are finished.
     lanes: VecDeque<LaneRun>,
     base: u32,
     /// Posted messages that no lane waits for yet.
     pub(crate) inbox: Inbox,
-    /// The member that it has last sent to, and that one's flight.
+    /// The member it last sent to, and that member's flight.
     pub(super) sent_to: (u32, u32),
-    /// Messages that were received, and after how many of them rings are checked (`steady.rs`); 0: never.
+    /// Messages received, and the count at which rings are checked (`steady.rs`); 0: never.
     pub(super) received: u32,
     pub(super) mark: u32,
     /// Whether it has not ended.
@@ -85,22 +85,22 @@ impl Flight {
         self.next += 1;
     }
 
-    /// A lane that has started and may still have something to do.
+    /// A lane that has started and may be unfinished.
     pub(crate) fn lane(&mut self, lane: u32) -> Option<&mut LaneRun> {
         self.lanes.get_mut(lane.checked_sub(self.base)? as usize)
     }
 
-    /// The lanes that are not through, with their indices.
+    /// The unfinished lanes, with their indices.
     pub(crate) fn active_lanes(&self) -> impl Iterator<Item = (u32, &LaneRun)> {
         (self.base..).zip(&self.lanes).filter(|(_, lane)| !lane.through())
     }
 
-    /// Lanes from the lowest that is not through to the last that has started: what the window counts.
+    /// Lanes from the lowest unfinished one to the last one started: what the window counts.
     pub(super) fn span(&self) -> u32 {
         self.lanes.len() as u32
     }
 
-    /// Drops the lanes that are through, up to the lowest that is not.
+    /// Drops the finished lanes below the lowest unfinished one.
     pub(super) fn retire(&mut self) {
         while self.lanes.front().is_some_and(LaneRun::through) {
             self.lanes.pop_front();

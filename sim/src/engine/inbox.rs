@@ -1,4 +1,4 @@
-//! `Inbox`: messages that came before a lane waited for them: a few are scanned, the many of a server sorted.
+//! `Inbox`: holds messages posted before their receive: a few are scanned, the many of a server sorted.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! Simulates input tasks: a rank's reads, decodes and uploads, one after the other each, beside its units.
+//! Simulates input tasks: a rank's reads, decodes and uploads, each in sequence, beside its units.
 //!
-//! They belong to the host's storage, threads and links and not to the rank's units, so nothing of the rank but its
-//! loads delays them, and they run ahead of the rank's iteration. After the last iteration there is nothing to read.
+//! They use the host's storage, threads and links, not the rank's units. So only the rank's loads delay them, and they
+//! run ahead of the rank's iteration. After the last iteration there is nothing to read.
 
 use lockstep_models::{Span, Stream};
 use lockstep_topology::{InputError, Time};
@@ -15,7 +15,7 @@ use crate::trace::{Slot, Took};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InputStream {
     pub(super) cursor: Cursor,
-    /// Since when its task is in progress.
+    /// Start of the task in progress.
     busy: Option<Time>,
     /// When it finished the last one.
     ended: Option<Time>,
@@ -63,7 +63,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// Begins the work of the task in progress of a stream of `rank`.
+    /// Begins the work of the current task of a stream of `rank`.
     pub(super) fn begin_input(&mut self, rank: u32, number: usize) -> Result<(), InputError> {
         let state = &self.ranks[rank as usize];
         let stream = &self.plan.roles[state.role as usize].input[number];
@@ -96,9 +96,9 @@ impl<F: Fluid> Engine<'_, F> {
         self.start_ready(rank)
     }
 
-    /// The batch that the next load of `rank` takes is on its device. Where the rank has waited for the threads, its
-    /// device transforms from now on: not where it has waited for a copy that queued behind others, and not for the
-    /// first batch, which has nothing ahead of it.
+    /// The batch for the next load of `rank` is on its device. If the rank has waited for the threads, its device
+    /// transforms from now on. A wait for a copy queued behind others does not count, nor does one for the first batch,
+    /// with none ahead.
     pub(super) fn has_batch(&mut self, rank: u32) {
         let Some(behind) = self.late else { return };
         let now = self.now;

@@ -2,9 +2,9 @@
 //!
 //! Between ranks on one CPU the message has arrived when it is posted, and the receiver's thread does the work of
 //! carrying it. Over links a transfer carries it: out of the sender's NIC, then latency, then bytes, one message of a
-//! pair of ranks after the other, as on one connection. Beyond the eager size it leaves only when its receive is waited
-//! for, after the handshake of its path (`network/connection.rs`), and its send completes when the last byte has
-//! arrived (at once, up to that size: the library copies).
+//! pair of ranks at a time, as on one connection. Above the eager size it leaves once its receive is waited for, after
+//! the rendezvous of its path (`network/connection.rs`), and its send completes when the last byte has arrived. An
+//! eager send completes at once: the library copies.
 
 use lockstep_topology::cluster::Rendezvous;
 use lockstep_topology::{Action, InputError, LaneStep, Time};
@@ -46,21 +46,21 @@ pub(crate) struct Message {
     counted: bool,
     /// Whether its request was answered on a stream.
     granted: bool,
-    /// When it, or its announcement, was through the sender's port.
+    /// When it, or its announcement, had left the sender's port.
     through: Time,
     /// Its delay beyond its latency, and the factor on its bytes.
     noise: (Time, f64),
 }
 
 impl Message {
-    /// When it arrived, once it has, and when it was through the sender's port.
+    /// When it arrived, if it has, and when it had left the sender's port.
     pub(super) fn passed(&self) -> (Time, Time) {
         let there = if let State::There { posted, .. } = self.state { posted } else { Time::ZERO };
         (there, self.through)
     }
 }
 
-/// The placeholder in a line for messages that were computed without events.
+/// The placeholder in a queue for messages computed without events.
 pub(super) const WORKED_OUT: u32 = u32::MAX;
 
 impl<F: Fluid> Engine<'_, F> {
@@ -79,7 +79,7 @@ impl<F: Fluid> Engine<'_, F> {
         let wire = costs.pair == Pair::Wire;
         let latency = if from_rank == to_rank { Time::ZERO } else { costs.latency };
         let eager = wire && costs.is_eager(bytes, buffered);
-        // A library's send of such a message blocks. Without turns both directions of a round end together.
+        // A library's send on a stream blocks. Elsewhere both directions of a round end together.
         let blocks = wire && costs.terms.rendezvous == Rendezvous::Stream;
         let counted = !eager && (!buffered || blocks);
         let mut through = self.now;
@@ -155,8 +155,7 @@ impl<F: Fluid> Engine<'_, F> {
         }
     }
 
-    /// Both sides know of a message beyond the eager size, the receiver since it was `announced`: completes
-    /// the handshake.
+    /// Answers a message beyond the eager size, known to its receiver since `announced`: completes the rendezvous.
     fn answer(&mut self, message: u32, announced: Time) -> Result<(), InputError> {
         if !self.grant(message, announced)? {
             return Ok(());
@@ -177,8 +176,8 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// Whether the request of a message may be answered now. On a stream the answer waits behind the data of its own
-    /// direction, so that of two messages between two ranks the second waits for the first.
+    /// Whether the request of a message may be answered now. On a stream the answer queues behind data of its own
+    /// direction, so of two opposing messages of two ranks the second waits for the first.
     fn grant(&mut self, message: u32, announced: Time) -> Result<bool, InputError> {
         let Message { from_rank, to_rank, connection, path, .. } = *self.messages.at(message);
         if self.paths.at(path).terms.rendezvous != Rendezvous::Stream {
@@ -212,25 +211,39 @@ impl<F: Fluid> Engine<'_, F> {
     pub(super) fn leave(&mut self, message: u32) -> Result<(), InputError> {
         let state = self.messages.at_mut(message);
         state.state = State::UnderWay;
-        let (number, noise) = (state.path, state.noise.0);
+        let (number, bytes, noise) = (state.path, state.bytes, state.noise.0);
         let path = self.paths.at(number);
         let (port, send, latency) = (path.terms.port, path.terms.send, path.latency);
+        let span = path.terms.queue.and_then(|queue| queue.span(bytes));
         let through = self.through_port(port, number, send);
         self.messages.at_mut(message).through = through;
-        let departs = through + latency + noise;
+        let (begins, since) = match span {
+            Some(span) => self.through_queue((port, number), through, (bytes, span)),
+            None => (through, Slot::Port(port)),
+        };
+        let departs = begins + latency + noise;
         if departs == self.now {
             return self.depart(message);
         }
-        self.keep(Slot::Message(message), Slot::Port(port), Took::LATENCY.on(number));
+        self.keep(Slot::Message(message), since, Took::LATENCY.on(number));
         self.events.push(departs, Event::Depart(message));
         Ok(())
     }
 
-    /// When a message that enters a port now is through it.
+    /// When a message that enters a port now leaves it.
     fn through_port(&mut self, port: u32, path: u32, send: Time) -> Time {
         let since = if self.connections.ports.free(port) > self.now { Slot::Port(port) } else { Slot::Now };
         self.keep(Slot::Port(port), since, Took::SEND.on(path));
         self.connections.ports.pass(port, self.now, send)
+    }
+
+    /// When the bytes of a message that enters a transmit queue at `at` begin to leave it, and what that follows.
+    fn through_queue(&mut self, (port, path): (u32, u32), at: Time, (bytes, span): (u64, Time)) -> (Time, Slot) {
+        let since = if self.connections.ports.sent(port) > at { Slot::Sent(port) } else { Slot::Port(port) };
+        let begins = self.connections.ports.queue(port, at, span);
+        self.keep(Slot::Begins, since, Took::Nothing);
+        self.keep(Slot::Sent(port), since, Took::Queued { path, bytes: bytes as f64 });
+        (begins, Slot::Begins)
     }
 
     /// The latency is over: the bytes flow as soon as those of earlier messages between the two ranks have.
@@ -302,7 +315,7 @@ impl<F: Fluid> Engine<'_, F> {
         if counted { self.notify_sender(from_rank, from_flight, lane) } else { Ok(()) }
     }
 
-    /// The last of the messages from `rank` that were computed without events has arrived: the line behind it advances.
+    /// The last of the messages from `rank` computed without events has arrived: the queue behind it advances.
     pub(super) fn cleared(&mut self, rank: u32) -> Result<(), InputError> {
         let peers = &mut self.ranks[rank as usize].peers;
         let Some(peer) = peers.iter_mut().find(|peer| peer.line.front() == Some(&WORKED_OUT)) else { return Ok(()) };

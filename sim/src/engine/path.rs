@@ -25,14 +25,14 @@ pub(crate) struct Path {
     pub(crate) cost: MessageCost,
     /// What carries the bytes over links.
     pub(crate) carrier: Carrier,
-    /// The cost of messages on links besides that.
+    /// Other costs of messages on links.
     pub(crate) terms: Terms,
     /// The class of the receiver's work.
     pub(crate) receive: ClassId,
 }
 
 impl Path {
-    /// Whether a message needs no handshake: one up to the eager size, or that is sent in pieces of it (not `whole`).
+    /// Whether a message is eager: up to the eager size, or sent in pieces of that size (not `whole`).
     pub(crate) fn is_eager(&self, bytes: u64, whole: bool) -> bool {
         let eager = self.cost.eager_bytes;
         bytes <= eager || (!whole && self.terms.rendezvous == Rendezvous::Stream && PIECE.0 <= eager)
@@ -77,18 +77,18 @@ pub(crate) struct Peer {
     path: u32,
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
-    /// Messages on links whose latency is over: the bytes of the first one flow, the others wait behind it.
+    /// Messages on links whose latency is over: the bytes of the first flow, the others queue.
     pub(super) line: VecDeque<u32>,
     /// When the last message over links arrived.
     pub(super) there: Time,
-    /// Messages on their way whose requests were answered on a stream.
+    /// Messages in flight whose requests were answered on a stream.
     pub(super) granted: u32,
     /// Messages from the peer, and when they were announced, whose answers wait behind the granted ones.
     pub(super) held: VecDeque<(u32, Time)>,
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// The path of a message, which is counted, and how many came before it.
+    /// Counts a message; returns its path and how many preceded it.
     pub(super) fn path_for(
         &mut self,
         (from, to): (u32, u32),
@@ -143,7 +143,7 @@ impl<F: Fluid> Engine<'_, F> {
 /// The path from one device to another, along a route.
 ///
 /// # Errors
-/// Costs that are no numbers, a route that does not fold or that a protocol does not serve.
+/// Invalid costs, a route that does not fold or that a protocol does not support.
 pub(crate) fn path_between<F: Fluid>(
     resources: &mut Resources<'_, F>,
     connections: &mut Connections,
@@ -188,7 +188,7 @@ pub(crate) fn path_between<F: Fluid>(
     Ok(Path { pair, latency, cost, carrier, terms, receive })
 }
 
-/// Two devices, the carrier of messages from the one to the other, and NCCL's protocol, if any.
+/// Two devices, the carrier of messages from first to second, and NCCL's protocol, if any.
 pub(crate) type Key = (DeviceId, DeviceId, Pair, Option<Wire>);
 
 /// The devices and carrier of two ranks.

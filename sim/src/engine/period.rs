@@ -1,13 +1,12 @@
-//! Skips periodic iterations: if the last rank begins an iteration in the state in which it began an earlier one, only
-//! later, then the iterations between the two repeat for ever, and all but the end of them is a product.
+//! Skips periodic iterations: if the last rank begins an iteration in the same state as an earlier one, shifted in
+//! time, then the iterations between repeat, and all but the end of the run is computed as a multiple.
 //!
 //! Nothing in the engine depends on absolute time, so equal states have equal futures, to the picosecond. States are
-//! compared where they are small: every rank has begun the iteration, no exchange is in flight, and each computes
-//! what cannot have been slowed down, so that its start determines it. Where that never happens, every iteration is
-//! simulated. Ranks that stop in the last iteration do not begin another. So the last one passes like those before if
-//! a rank that begins an iteration has nothing left of the one before that this could slow down; else it is
-//! simulated. Ranks whose shares differ in length may come back to a state only after many iterations, because delays
-//! move round a ring.
+//! compared where they are small: every rank has begun the iteration, no exchange is in flight, and each computes what
+//! cannot have been slowed down, so that its start determines it. Where that never happens, every iteration is
+//! simulated. Ranks that stop in the last iteration do not begin another. So the last one equals those before if a rank
+//! that begins an iteration has no work left from the one before that this could slow down; else it is simulated. Ranks
+//! whose shares differ in length may return to a state only after many iterations, because delays move around a ring.
 
 use lockstep_topology::Time;
 
@@ -30,10 +29,10 @@ struct RankState {
     ahead: u32,
     /// Its present compute task.
     compute: Cursor,
-    /// How long ago that was ready, and began.
+    /// How long ago it was ready, and began.
     ready: Option<Time>,
     busy: Option<Time>,
-    /// Whether it does that many repetitions in one.
+    /// Whether it runs repetitions as one event.
     repeats: bool,
 }
 
@@ -47,7 +46,7 @@ struct State {
     windows: Vec<(u64, Time)>,
 }
 
-/// Such a moment, with what had been done by then.
+/// Such a moment, with the work done by then.
 #[derive(Debug)]
 struct Moment {
     iteration: u32,
@@ -70,7 +69,7 @@ pub(super) struct Periods {
 }
 
 impl Periods {
-    /// Before `ranks` ranks begin anything.
+    /// Before any of `ranks` ranks starts.
     pub(super) fn new(ranks: usize) -> Periods {
         Periods { behind: ranks, ..Periods::default() }
     }
@@ -138,8 +137,8 @@ impl<F: Fluid> Engine<'_, F> {
         self.ranks.iter().all(|rank| rank.begun == begun && rank.sole && rank.begun_free)
     }
 
-    /// Records the rest of the run as repetitions of what passed between the last moment and the present, which is in
-    /// the same state; `None`, without changes, where the last iteration may differ.
+    /// Records the rest of the run as repetitions of the time from the last moment to the present, in the same state;
+    /// `None`, without changes, where the last iteration may differ.
     fn end_like(&mut self, from: &Moment, to: &Moment, log: Option<Vec<Taken>>) -> Option<()> {
         let (span, steps) = (to.at - from.at, self.driver.steps());
         let times = steps.checked_sub(to.iteration).filter(|times| *times > 0)?;
@@ -170,7 +169,7 @@ impl<F: Fluid> Engine<'_, F> {
         }
     }
 
-    /// Records what passed between two moments in the same state as often as it fits in `left` iterations; `None` where
+    /// Repeats the record between two moments in the same state as often as fits in `left` iterations; `None` where
     /// that exceeds the range of time, or where spans became totals meanwhile.
     fn skip(&mut self, from: &Moment, to: &Moment, left: u32) -> Option<()> {
         let (span, period) = (to.at - from.at, to.iteration - from.iteration);
@@ -199,8 +198,8 @@ impl<F: Fluid> Engine<'_, F> {
         })
     }
 
-    /// When the last message over links from or to each rank arrived, or its last collective that is known as a
-    /// whole ended.
+    /// When the last message over links from or to each rank arrived, or its last collective with a known total time
+    /// ended.
     fn last_transfers(&self) -> Vec<Time> {
         let mut last = vec![Time::ZERO; self.ranks.len()];
         for (from, rank) in self.ranks.iter().enumerate() {
@@ -230,7 +229,7 @@ impl<F: Fluid> Engine<'_, F> {
             None => (None, false),
             Some(Busy::Repeat(since)) => (Some(since), true),
             Some(Busy::Compute(since)) => {
-                // Ranks of one device slow each other down, and so do messages in transfer meanwhile.
+                // Ranks of one device slow each other down, and so do messages in flight meanwhile.
                 let taken_in = self.units[self.exchange_unit(rank) as usize].idle_since.filter(|_| state.apart);
                 let alone = state.sole && taken_in.unwrap_or(last_transfer).max(last_transfer) <= since;
                 (alone || since == self.now).then_some((Some(since), false))?

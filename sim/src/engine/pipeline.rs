@@ -3,8 +3,8 @@
 //! Three conditions are checked first, else the event loop does the work. The plan says that members do nothing else
 //! meanwhile, and that there are no other ranks. The platform says that no resource can be filled by all messages and
 //! receives at once and that no two edges of the ring queue at one port, so each message takes its time alone. And no
-//! member can be through before all have started, as every end depends on every start; so when the last one starts,
-//! nothing has happened that the event loop should have seen.
+//! member can finish before all have started, as every end depends on every start; so when the last one starts, the
+//! event loop has missed nothing.
 
 use lockstep_models::Members;
 use lockstep_topology::cluster::Rendezvous;
@@ -52,7 +52,7 @@ impl<F: Fluid> Engine<'_, F> {
         passed
     }
 
-    /// The member of `flight` is through.
+    /// The member of `flight` finishes.
     pub(super) fn through(&mut self, flight: u32) -> Result<(), InputError> {
         let rank = self.flights.at(flight).rank;
         self.end_kernel(rank, flight)?;
@@ -104,8 +104,8 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(Some(Pipeline { phases, edges, paths, started: Vec::with_capacity(ranks as usize) }))
     }
 
-    /// What a path makes of the blocks of `phases`, at this many bytes per element; `None` where messages of one length
-    /// do not always take the same.
+    /// The times of the blocks of `phases` on a path, at this many bytes per element; `None` where equal lengths do not
+    /// always take the same time.
     pub(super) fn edge(
         &mut self,
         path: u32,
@@ -120,12 +120,12 @@ impl<F: Fluid> Engine<'_, F> {
             true if path.is_eager(bytes, whole) => How::Eager,
             true => How::Held(path.terms.rendezvous),
         });
-        let steady = path.terms.ramp.is_none() && path.terms.incast.is_none();
+        let steady = path.terms.ramp.is_none() && path.terms.incast.is_none() && path.terms.queue.is_none();
         // A sender that is ahead announces later messages before earlier ones leave, through the same port; on a stream
         // directions wait for each other.
         let announces =
             how == How::Held(Rendezvous::Write) && path.terms.send > Time::ZERO || how == How::Held(Rendezvous::Stream);
-        // A message posted before it started wakes a thread that is not just done with something else.
+        // A message posted before the receiver starts wakes a thread that has been idle.
         let sleeps = how == How::Memory && !at_once;
         if !steady || announces || sleeps || how != longer {
             return None;
@@ -148,11 +148,11 @@ impl<F: Fluid> Engine<'_, F> {
         let on_links = paths.iter().map(|path| self.paths.at(*path)).filter(|path| path.pair == Pair::Wire);
         let mut ports: Vec<(u32, Time)> = on_links.map(|path| (path.terms.port, path.terms.send)).collect();
         ports.sort_unstable();
-        // The one that takes longer comes second.
+        // The longer one comes second.
         ports.windows(2).any(|pair| pair[0].0 == pair[1].0 && pair[1].1 > Time::ZERO)
     }
 
-    /// All members have started: computes when each of them is through.
+    /// All members have started: computes when each of them finishes.
     fn pass(&mut self, group_exchange: u32, pipeline: &mut Pipeline) -> Result<(), InputError> {
         let plan = self.plan;
         let GroupExchange { schedule, element_bytes, .. } = &plan.group_exchanges[group_exchange as usize];
@@ -174,7 +174,7 @@ impl<F: Fluid> Engine<'_, F> {
         }
         for (member, flight) in std::mem::take(&mut pipeline.started) {
             let (own, next) = (member as usize, (member as usize + 1) % ranks);
-            // A rank is through when its own last send completes, unless that was copied.
+            // A rank finishes when its own last send completes, unless that was copied.
             let rid = match pipeline.edges[next].how {
                 How::Memory => states[next].done,
                 How::Held(_) => states[next].there,
@@ -192,7 +192,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// Leaves the state that the event loop would have after these messages: counts, and the state of lines and ports.
+    /// Sets the state that the event loop would have after these messages: counts, and the state of peers and ports.
     pub(super) fn set_final_state(&mut self, passed: &Passed<'_>, state: State) -> Result<(), InputError> {
         let &Passed { phases, element_bytes, path, between: (from, to), member, members } = passed;
         let (mut messages, mut bytes) = (0, 0);

@@ -1,10 +1,10 @@
 //! Simulates one rank: its two streams, iteration by iteration.
 //!
 //! The compute stream runs task by task. Exchanges start in program order among themselves, each when what it is
-//! `after` is done and its own previous run is. A rank asks the driver for its next iteration when its compute stream
-//! is through this one and all its exchanges have started; so it never runs ahead of its exchanges, and those may
-//! overlap iterations. Tasks of the synchronisation stream run as soon as what they are `after` is done, where messages
-//! are handled.
+//! `after` is done and its own previous run is. A rank asks the driver for its next iteration once its compute stream
+//! has finished this one and all exchanges have started; so it never runs ahead of its exchanges, and those may overlap
+//! iterations. Tasks of the synchronisation stream run as soon as what they are `after` is done, where messages are
+//! handled.
 
 use lockstep_models::{Answer, Decision, Need, Observation, Span, Stream};
 use lockstep_topology::cluster::{DeviceId, DeviceKind};
@@ -157,7 +157,7 @@ impl Rank {
         role.synchronisation.is_empty() || self.synchronisation.iteration >= iteration
     }
 
-    /// Whether it has computed all of that, and has started all of its exchanges.
+    /// Whether it has computed all these, and has started all their exchanges.
     fn through(&self, role: &RolePlan) -> bool {
         let through = |cursor: Cursor, stream: &[Slot]| stream.is_empty() || cursor.iteration >= self.begun;
         through(self.compute, &role.compute)

@@ -4,10 +4,10 @@
 //! Where every message of a pair of ranks takes as long as the last one of its length, what rank r does in round k
 //! follows from what r and r − 1 did in round k − 1, with no queue of events. The recurrence does not depend on
 //! absolute time: if all of its numbers are shifted by a span, all that follows shifts by that span. So where blocks
-//! are equal and the state after p rounds is the state before them, later by one span, it will always be so, and the
-//! rest of a phase is skipped by whole periods, exactly. Slow links, where messages wait for their receive, set a
-//! common pace (p = 1); where they need not, delays travel around the ring, and the state recurs after as many rounds
-//! as there are ranks.
+//! are equal and the state after p rounds is the state before them, later by one span, this repeats, and the rest of a
+//! phase is skipped by whole periods, exactly. Slow links, where messages wait for their receive, set a common pace
+//! (p = 1); where they need not, delays travel around the ring, and the state recurs after as many rounds as there are
+//! ranks.
 
 use lockstep_topology::PipelinePhase;
 use lockstep_topology::cluster::Rendezvous;
@@ -40,7 +40,7 @@ pub(super) enum How {
 pub(super) struct State {
     /// When its last receive was done; before the first round, when it started.
     pub(super) done: u64,
-    /// When the last message to it arrived, and was through its sender's port.
+    /// When the last message to it arrived, and had left its sender's port.
     pub(super) there: u64,
     pub(super) port: u64,
 }
@@ -83,7 +83,7 @@ impl Edge {
         State { done: begin + self.work[phase][length], there, port }
     }
 
-    /// A message that is through its port at `port`.
+    /// A message that leaves its port at `port`.
     #[inline]
     fn arrive(&self, flow: u64, own: State, port: u64) -> (u64, u64, u64) {
         let there = own.there.max(port + self.latency) + flow;
@@ -139,7 +139,7 @@ pub(super) fn advance(
     states
 }
 
-/// The ends of the runs of ranks that receive blocks of one length in round `k`, and which length.
+/// Runs of ranks that receive blocks of one length in round `k`: their ends, and the length.
 fn stretches(phase: &PipelinePhase, k: u32, members: u32, ranks: usize) -> impl Iterator<Item = (usize, usize)> {
     // Rank m receives block m − back − k: block 0 arrives at this one.
     let first = ((u64::from(phase.back) + u64::from(k)) % u64::from(members)) as usize;

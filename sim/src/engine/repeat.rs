@@ -23,8 +23,8 @@ fn part(role: &RolePlan, position: u32) -> Option<(&[Slot], u32)> {
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// Makes `rank`, and those that share its device, do from now on all repetitions of the compute stream but the
-    /// last; false where something might disturb them, and at the first.
+    /// Makes `rank`, and those that share its device, run all further repetitions of the compute stream but the last as
+    /// one event; false at the first, and if others might disturb.
     pub(super) fn repetitions(&mut self, rank: u32) -> bool {
         let state = &self.ranks[rank as usize];
         let role = &self.plan.roles[state.role as usize];
@@ -41,7 +41,7 @@ impl<F: Fluid> Engine<'_, F> {
         done
     }
 
-    /// Whether `mate` is about to begin at this instant what `rank` is, with nothing else of it in progress.
+    /// Whether `mate` is about to begin now the same task as `rank`, with nothing else in progress.
     fn in_step(&mut self, mate: u32, rank: u32) -> bool {
         if self.units[2 * mate as usize].busy.is_some() || self.compute_ready(mate) != Some(self.now) {
             return false;
@@ -83,7 +83,7 @@ impl<F: Fluid> Engine<'_, F> {
         Some(())
     }
 
-    /// One repetition of `rank` from now on, task by task, beside as many others as make `crowd` ranks.
+    /// One repetition of `rank` from now on, task by task, with `crowd` ranks on its device.
     fn once(&mut self, rank: u32, slots: &[Slot], crowd: u32) -> Vec<Span> {
         let state = &self.ranks[rank as usize];
         let (cursor, jobs) = (state.compute, &self.job_lists[state.jobs as usize]);

@@ -1,4 +1,4 @@
-//! `Slab`: a vector with holes, for values with dense numbers that come and go by the million.
+//! `Slab`: stores millions of short-lived values under dense numbers, in a vector with holes.
 
 /// Values under reusable numbers.
 #[derive(Debug)]
@@ -8,7 +8,7 @@ pub(crate) struct Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Nothing.
+    /// Empty.
     pub(crate) fn new() -> Slab<T> {
         Slab { items: Vec::new(), free: Vec::new() }
     }

@@ -1,5 +1,5 @@
-//! Applies slowdowns in a run: at each beginning and end, what the ranks concerned have under way continues at
-//! the new pace.
+//! Applies slowdowns in a run: at each start and end, work in progress on the ranks concerned continues at the new
+//! pace.
 
 use lockstep_topology::{InputError, Rank as RankId, Time};
 
@@ -27,7 +27,7 @@ impl<F: Fluid> Engine<'_, F> {
         self.change_paces()
     }
 
-    /// Gives every rank its pace of this moment.
+    /// Sets every rank to its present pace.
     pub(super) fn change_paces(&mut self) -> Result<(), InputError> {
         if self.platform.conditions.slow.is_empty() {
             return Ok(());

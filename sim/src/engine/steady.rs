@@ -1,12 +1,11 @@
 //! Computes rings by a recurrence instead of events while only rings run, until shortly before the first of them ends.
 //!
-//! A ring that starts while its ranks compute is left to the event loop. Once each rank is in one ring and nothing
-//! else can start before some ring ends, messages take what they take alone, if no resource can be filled by all of
-//! them and no two queue at one port; all later rounds then follow from one (`recurrence.rs`). So a round is recorded
-//! as ranks pass it. After the last rank, all later rounds are known: if there is a round K that every rank passes
-//! before the first ring ends, and later than all are now, ranks pause at the next round that none has reached, and
-//! continue by events from round K. What ends and starts, and what is still on its way when something starts, remains
-//! with the event loop.
+//! A ring that starts while its ranks compute is left to the event loop. Once each rank is in one ring and nothing else
+//! can start before some ring ends, messages take their time alone, if no resource can be filled by all of them and no
+//! two queue at one port; all later rounds then follow from one (`recurrence.rs`). So a round is recorded as ranks pass
+//! it. After the last rank, all later rounds are known: if every rank passes some round K before the first ring ends,
+//! and later than now, ranks pause at the next round that none has reached, and continue by events from round K. Starts
+//! and ends, and messages in flight when something starts, remain with the event loop.
 
 mod ring_run;
 
@@ -28,7 +27,7 @@ use crate::network::Carrier;
 use crate::plan::GroupExchange;
 use ring_run::{Ring, RingRun};
 
-/// Rounds for which this is worth the effort.
+/// Fewest rounds for which this pays off.
 const WORTHWHILE: u32 = 32;
 
 /// Messages per rank between two checks of the rings.
@@ -51,7 +50,7 @@ pub(super) struct Steady {
     /// Messages posted since the last check, and the factor on the interval until the next one.
     pub(super) posted: u64,
     factor: u64,
-    /// Whether plan and conditions allow it at all, once determined.
+    /// Whether plan and conditions allow it, once determined.
     possible: Option<bool>,
     /// By exchange, once determined.
     rings: BTreeMap<u32, Option<Arc<Ring>>>,
@@ -65,14 +64,14 @@ pub(super) struct Steady {
 struct Watch {
     /// By exchange, in ascending order.
     runs: Vec<RingRun>,
-    /// Ranks that have not got there.
+    /// Ranks still short of it.
     left: usize,
     /// Whether they pause.
     decided: bool,
 }
 
 impl Steady {
-    /// Whether it is time to check the rings of `ranks` ranks.
+    /// Whether the rings of `ranks` ranks are due for a check.
     pub(super) fn wants_a_look(&self, ranks: usize) -> bool {
         self.posted >= PATIENCE * ranks as u64 * self.factor.max(1) && self.watch.is_none()
     }
@@ -177,7 +176,7 @@ impl<F: Fluid> Engine<'_, F> {
         let turns = orbits
             .fold()
             .is_none_or(|fold| matches!(fold.group(), Permutations::Rotations { .. } | Permutations::Grid { .. }));
-        // The first members are simulated, and represent the others in turn.
+        // The first members are simulated and represent the rest cyclically.
         let own = |member: u32| plan.members.rank(member);
         let simulated = (0..members).take_while(|member| own(*member) < self.ranks.len() as u32).count() as u32;
         if rounds < WORTHWHILE || !turns || simulated == 0 || !members.is_multiple_of(simulated) {
@@ -207,7 +206,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(fits.then_some(ring))
     }
 
-    /// Sets the numbers of received messages, from the runs of rings, at which ranks are checked.
+    /// Sets the counts of received messages, from the runs of rings, at which ranks are checked.
     fn watch(&mut self, runs: Vec<RingRun>, decided: bool) {
         let mut left = 0;
         for run in &runs {
@@ -224,8 +223,8 @@ impl<F: Fluid> Engine<'_, F> {
         watch.runs.iter().flat_map(|run| &run.flights).for_each(|id| self.flights.at_mut(*id).mark = 0);
     }
 
-    /// The rank of a flight has received the message that is checked, which arrived, and was through its sender's port,
-    /// at these times; returns whether the rank pauses.
+    /// The rank of a flight has received the message that is checked, which arrived, and left its sender's port, at
+    /// these times; returns whether the rank pauses.
     pub(super) fn marked(&mut self, id: u32, (there, through): (Time, Time)) -> Result<bool, InputError> {
         let flight = self.flights.at(id);
         let member = self.plan.group_exchanges[flight.group_exchange as usize].member(flight.rank) as usize;
@@ -266,7 +265,7 @@ impl<F: Fluid> Engine<'_, F> {
         }
     }
 
-    /// All ranks pause: each continues by events when it is through the last round that was computed.
+    /// All ranks pause: each continues by events after its last computed round.
     fn hand_back(&mut self, runs: Vec<RingRun>) -> Result<(), InputError> {
         #[cfg(test)]
         WORKED_OUT_TIMES.set(WORKED_OUT_TIMES.get() + 1);
@@ -298,7 +297,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// The rank of a flight is through the last round that was computed, as if it had just received a message.
+    /// The rank of a flight has finished the last computed round, as if it had just received a message.
     pub(super) fn resume(&mut self, id: u32) -> Result<(), InputError> {
         let rank = self.flights.at(id).rank;
         let unit = self.exchange_unit(rank);

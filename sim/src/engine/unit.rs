@@ -1,9 +1,9 @@
 //! Simulates a unit of a rank, which works on one thing at a time, and picks what it does next.
 //!
 //! On a CPU a rank is one thread: before each compute task, and while it waits, it handles the messages that have
-//! arrived, first come first, and then what synchronises. On a GPU unit 0 computes and unit 1 does all that. A
-//! message wakes an idle thread after its latency; a busy one finds it as soon as it looks, unless it was posted at
-//! this very instant.
+//! arrived, in order of arrival, and then synchronises. On a GPU unit 0 computes and unit 1 does the rest. A message
+//! wakes an idle thread after its latency; a busy one finds it when it next polls, unless it was posted at that
+//! instant.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,9 +17,9 @@ use crate::trace::{Slot, Took, Work};
 /// A message that a lane can receive. Ordered by what a thread handles first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Arrival {
-    /// When it could first be seen by a thread that looks.
+    /// When a thread that polls can first see it.
     pub(crate) posted: Time,
-    /// When it wakes a thread that does not.
+    /// When it wakes an idle thread.
     pub(crate) wakes: Time,
     /// The number of its exchange, counted over the run.
     pub(crate) serial: u64,
@@ -32,13 +32,13 @@ pub(crate) struct Arrival {
 /// What keeps a unit busy.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Busy {
-    /// The next task of the compute stream, since when.
+    /// The next task of the compute stream; its start.
     Compute(Time),
-    /// The next task that synchronises, since when.
+    /// The next task that synchronises; its start.
     Synchronise(Time),
     /// A message.
     Receive { flight: u32, lane: u32 },
-    /// Repetitions of its compute stream, since when; they are already recorded.
+    /// Repetitions of its compute stream, with their start; already recorded.
     Repeat(Time),
 }
 
@@ -220,8 +220,8 @@ impl<F: Fluid> Engine<'_, F> {
         self.start_ready(rank)
     }
 
-    /// Notifies the sender's unit that a send of `lane` was received: it sees that now if it is idle, else
-    /// when it looks.
+    /// Notifies the sender's unit that a send of `lane` was received: it sees that now if idle, else when it next
+    /// polls.
     pub(super) fn notify_sender(&mut self, rank: u32, flight: u32, lane: u32) -> Result<(), InputError> {
         let unit = self.exchange_unit(rank);
         let state = &mut self.units[unit as usize];
@@ -238,7 +238,7 @@ impl<F: Fluid> Engine<'_, F> {
         let (unit, now) = (self.exchange_unit(rank), self.now);
         let state = &mut self.units[unit as usize];
         state.arrivals.push(Reverse(arrival));
-        // A unit that picks in this instant anyway, or later on, schedules its waking then.
+        // A unit that picks at this instant, or later, schedules its wake-up then.
         if state.busy.is_some() || state.wakes.is_some_and(|wakes| wakes <= arrival.wakes) {
             return;
         }

@@ -1,11 +1,11 @@
-//! Finds what a rank waits for when nothing can happen any more and it is not through.
+//! Finds what an unfinished rank waits for when no event is left.
 
 use super::{Engine, Flight};
 use crate::deadlock::{Waiting, WaitsFor};
 use crate::fluid::Fluid;
 
 impl<F: Fluid> Engine<'_, F> {
-    /// What `rank` waits for, now that nothing happens any more; `None` if it is through.
+    /// What `rank` waits for, now that no event is left; `None` if it is finished.
     pub(super) fn waiting(&self, rank: u32) -> Option<Waiting> {
         let (state, role) = (&self.ranks[rank as usize], self.role(rank));
         if state.finished(role) {

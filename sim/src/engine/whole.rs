@@ -1,7 +1,7 @@
-//! Simulates library collectives that are known as a whole, measured or by NCCL's model: each ends a fixed time after
-//! its last member has started it, and a member's run one after the other. They use wires without sharing. For NCCL's
-//! it is known how many multiprocessors they hold, and how much of a GPU's memory bandwidth they use, from start to
-//! end: kernels beside them are slower.
+//! Simulates library collectives with a known total time, measured or by NCCL's model: each ends a fixed time after its
+//! last member has started it, and a member's run in sequence. They use wires without sharing. NCCL's hold a known
+//! number of multiprocessors, and use a known share of a GPU's memory bandwidth, from start to end: kernels beside them
+//! are slower.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -58,7 +58,7 @@ impl Wholes {
 }
 
 impl<F: Fluid> Engine<'_, F> {
-    /// Whether the group exchange is known as a whole; determined when its first member starts it.
+    /// Whether the exchange has a known total time; determined when its first member starts it.
     pub(super) fn is_whole(&mut self, group_exchange: u32) -> Result<bool, InputError> {
         if !self.wholes.known.contains_key(&group_exchange) {
             let whole = self.whole(group_exchange)?;
@@ -151,7 +151,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// The kernel of a flight that was known as a whole ends.
+    /// Ends the kernel of a flight with a known total time.
     pub(super) fn end_kernel(&mut self, rank: u32, flight: u32) -> Result<(), InputError> {
         let Some(kernels) = self.wholes.kernels.get_mut(&rank) else { return Ok(()) };
         if kernels.queue.front().is_some_and(|(first, _)| *first == flight) {
@@ -164,8 +164,8 @@ impl<F: Fluid> Engine<'_, F> {
     }
 }
 
-/// How long an exchange takes as a whole, and the result of NCCL's model where that is used; `None` where it is known
-/// by its lanes only.
+/// The total time of an exchange, and the result of NCCL's model where that is used; `None` where it is known only by
+/// its lanes.
 ///
 /// # Errors
 /// A request that the machine or the collective does not serve.

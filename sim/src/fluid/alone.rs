@@ -1,8 +1,8 @@
 //! Handles activities that have all their resources to themselves: they run at their class's bound, without solving.
 //!
-//! Most transfers and nearly all kernels never contend. Such an activity only marks what it holds and enters its end;
-//! when another joins it on a resource it enters the lists, with its progress, and is solved as all others are. Its
-//! speed alone and its end are those that the solver would find, to the bit.
+//! Most transfers and nearly all kernels never contend. Such an activity only marks what it holds and schedules its
+//! end; when another joins it on a resource it enters the lists, with its progress, and is solved like all others. Its
+//! speed and its end are those that the solver would find, to the bit.
 
 use lockstep_topology::Time;
 
@@ -57,7 +57,7 @@ impl System {
         self.hold(class, FREE);
     }
 
-    /// The one activity of a class that was alone has been taken out.
+    /// The one activity of a class that was alone was removed.
     pub(super) fn end_alone(&mut self, class: u32) {
         self.give_up(class);
         let (group, pace) = self.classes.both(class);
@@ -111,8 +111,7 @@ impl System {
 
     /// The first end of those that are alone.
     fn next_alone(&mut self) -> Option<Time> {
-        // An entry counts while its class is still alone and ends then; others were left behind when another
-        // class joined.
+        // An entry counts while its class is still alone and ends then; others became stale when another class joined.
         let counts = |class: u32, time: Time| {
             self.classes.groups[class as usize].alone && self.classes.paces[class as usize].due == time
         };

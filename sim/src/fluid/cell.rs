@@ -57,7 +57,7 @@ impl System {
         }
     }
 
-    /// Members of a class in a cell have been taken out.
+    /// Members of a class in a cell were removed.
     pub(super) fn left_cell(&mut self, cell: u32, class: u32) {
         self.cells.change(cell);
         let cell = &mut self.cells.all[cell as usize];

@@ -74,7 +74,7 @@ pub(super) struct Group {
     pub(super) attached: u32,
     pub(super) first_use: u32,
     pub(super) uses: u32,
-    /// How often the class was asked for and not released.
+    /// Requests for the class that were not released.
     pub(super) pins: u32,
     /// The next class of the same hash.
     chain: u32,
@@ -184,7 +184,7 @@ impl Pace {
     }
 }
 
-/// Hashes are mixed before they come here.
+/// Hashes are mixed before they get here.
 #[derive(Debug, Clone, Default)]
 struct Mixed(u64);
 

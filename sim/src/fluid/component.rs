@@ -14,7 +14,7 @@ use super::system::System;
 use super::work::{Component, Work};
 
 impl System {
-    /// Whether all that has changed belongs to the kept component, or connects to nothing else.
+    /// Whether all changes are in the kept component, or connect to nothing else.
     pub(super) fn is_confined_to_kept(&self) -> bool {
         let work = &self.work;
         let kept_by = work.kept_by;

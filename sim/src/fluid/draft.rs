@@ -1,5 +1,5 @@
-//! `Draft`: the fields of a class that progressive filling reads and writes, kept separate so that many of them fit
-//! in the cache.
+//! `Draft`: holds fields of a class that progressive filling reads and writes, separate so that many of them fit in the
+//! cache.
 
 /// Tight resources of a class that are stored in the draft.
 const AT_HAND: usize = 4;

@@ -1,7 +1,7 @@
 //! Implements the incremental system: an event costs as much as the component that it changes.
 //!
-//! Starts and ends only record which classes they touched; `update_speeds` (in `update_speeds.rs`) updates the shares when their
-//! result is needed, so any number of events at one instant is solved once.
+//! Starts and ends only record which classes they touched; `update_speeds.rs` updates the shares when their result is
+//! needed, so any number of events at one instant is solved once.
 
 use lockstep_topology::{InputError, Time};
 

@@ -1,5 +1,5 @@
-//! `Levels`: a heap of the levels that may be reached next, with four children per node, whose top is mostly
-//! raised a little.
+//! `Levels`: keeps the levels that may be reached next in a heap with four children per node; its top mostly rises a
+//! little.
 //!
 //! Progressive filling spends a third of its time here. Four children are adjacent in a cache line, and are compared as
 //! whole numbers.

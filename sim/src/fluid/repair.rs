@@ -1,4 +1,4 @@
-//! Repairs: finds new speeds for the few classes of a kept component that an instant's changes reach.
+//! Repairs the speeds of the few classes of a kept component that an instant's changes reach.
 //!
 //! Speeds are right where each class runs at its bound or uses a full resource, its bottleneck, on which no activity
 //! consumes more ([the certificate](crate::fluid)). A change invalidates this for few classes: the users of the

@@ -95,7 +95,7 @@ impl Part<'_> {
         {
             let level = self.fills[whose as usize].level();
             if level > at {
-                // Others have got lower levels since it was recorded; it fills later, or never.
+                // Others got lower levels since it was recorded; it fills later, or never.
                 if level < f64::INFINITY {
                     levels.raise_first(level);
                 } else {
@@ -145,7 +145,7 @@ impl Part<'_> {
         }
     }
 
-    /// Fixes a class's speed, which is the level of `bottleneck` or its bound, and takes what it uses off its resources.
+    /// Fixes a class's speed, the level of `bottleneck` or its bound, and subtracts its use from its resources.
     #[inline(always)]
     fn give(&mut self, class: u32, speed: f64, bottleneck: u32, turn: u32) {
         let draft = &mut self.drafts[class as usize];

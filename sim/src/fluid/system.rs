@@ -1,4 +1,4 @@
-//! `System`: the state of the incremental system: its resources and activities.
+//! `System`: holds the state of the incremental system: resources, activities.
 
 use lockstep_topology::Time;
 
@@ -55,7 +55,7 @@ pub struct System {
     pub(super) capacities: u64,
     /// One group of each component that has a completion ahead, at the component's next one.
     pub(super) schedule: Schedule,
-    /// Activities with nothing to do, which end before the clock moves: number and token.
+    /// Activities without work, which end before the clock moves: number and token.
     pub(super) at_once: Vec<(u64, u64)>,
     /// Numbers and tokens of activities that end at one instant, to be sorted.
     pub(super) done: Vec<(u64, u64)>,

@@ -1,9 +1,9 @@
-//! Taps: uses of a resource that have priority before others share it, like transfers' use of memory bandwidth.
+//! Models taps: uses of a resource with priority over those that share it, as transfers use memory bandwidth.
 //!
 //! A tap never binds its own activity: a link is much slower than the memory at its end, so a fair share of the memory
 //! is more than what a transfer needs, and max-min sharing gives each transfer all of that. Fixing it beforehand gives
-//! the same sharing for the price of two small systems instead of a large one with all devices that have traffic. What
-//! is left has a floor, [`LEAST_LEFT`], so that an unbalanced platform slows others down and does not stop them.
+//! the same sharing with two small systems instead of a large one of all devices that have traffic. What is left has a
+//! floor, [`LEAST_LEFT`], so that an unbalanced platform slows others down and does not stop them.
 
 use super::classes::{Link, NONE, Taps};
 use super::resource::{FREE, Resource, Role, SHARED, User};

@@ -1,8 +1,8 @@
-//! Renumbers the ranks of a program, so that equal ranks are consecutive as folding needs them.
+//! Renumbers the ranks of a program, so that equal ranks are consecutive, as folding requires.
 //!
-//! Stages of a pipeline differ, but the ranks of one that differ along `data` do not; and those along `tensor` do the
-//! same at the same time. Folding exchanges blocks of consecutive ranks, so the simulation numbers ranks by their
-//! coordinates on such axes first. Its results are converted back to the program's own numbers.
+//! Stages of a pipeline differ, but ranks of one stage along `data` do not; and those along `tensor` do the same at the
+//! same time. Folding exchanges blocks of consecutive ranks, so the simulation numbers ranks by their coordinates on
+//! such axes first. Its results are converted back to the program's own numbers.
 
 use std::collections::BTreeSet;
 
@@ -66,13 +66,12 @@ pub(crate) fn best(program: &Program, platform: &Platform<'_>, rule: FoldRule) -
     }
 }
 
-/// Whether ranks along `axis` do the same, and their exchanges along it are unchanged when each takes the place
-/// of the next.
+/// Whether ranks along `axis` do the same, and a rotation by one leaves their exchanges along it unchanged.
 fn turns_by_one(program: &Program, axis: Axis) -> bool {
     program.mesh.size(axis) > 1 && rotation(program, axis) == Some(1)
 }
 
-/// The fewest coordinates by which ranks along `axis` may be rotated, as far as the program is concerned.
+/// The fewest coordinates by which ranks along `axis` may be rotated, as far as the program allows.
 fn rotation(program: &Program, axis: Axis) -> Option<u32> {
     if copies_differ(program, axis) {
         return None;

@@ -15,7 +15,7 @@ pub(crate) struct Upload {
     pub(crate) class: ClassId,
     /// Its work.
     pub(crate) seconds: f64,
-    /// From its begin to when its bytes begin to flow.
+    /// From its start until its bytes flow.
     pub(crate) latency: Time,
 }
 

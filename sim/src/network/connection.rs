@@ -8,13 +8,13 @@
 //! - rendezvous by write: the announcement o + L, the answer o + L, the bytes o + L + n/B;
 //! - rendezvous by read: the announcement o + L, the request o + L, and the NIC by itself L + n/B.
 //!
-//! Only the sender's port makes messages wait for each other; answers and requests pass the receiver's between them.
+//! Messages queue only at the sender's port; answers and requests do not queue at the receiver's.
 
 use lockstep_topology::cluster::{Rendezvous, Route};
 use lockstep_topology::{InputError, Time};
 
 use super::incast::Incasts;
-use super::ports::Ports;
+use super::ports::{Ports, TransmitQueue};
 use super::slow_start::{Ramp, Windows};
 use super::{Carrier, Pace};
 use crate::costs::MessageCost;
@@ -28,6 +28,8 @@ pub(crate) struct Terms {
     pub(crate) port: u32,
     /// The sender's time per message.
     pub(crate) send: Time,
+    /// The transmit queue of that port, if it has one.
+    pub(crate) queue: Option<TransmitQueue>,
     /// How messages beyond the eager size find their receiver.
     pub(crate) rendezvous: Rendezvous,
     /// How connections start, unless with their whole window.
@@ -66,8 +68,13 @@ impl Connections {
             ramp = Ramp::new(first.0, round_trip, rate, |cap| resources.carrier(route, pace.below(cap), taps))?;
         }
         let receiver = cluster.link(transport.receiver);
-        if cost.send > 0.0 {
-            resources.orbits().check_port(cluster, cluster.link(transport.sender))?;
+        let sender = cluster.link(transport.sender);
+        let most = sender.protocol.transmit_queue;
+        let byte_s = 1.0 / sender.payload().bytes_per_s();
+        let queues = most > Time::ZERO && matches!(carrier, Carrier::Shared(_));
+        let queue = queues.then_some(TransmitQueue { most, byte_s });
+        if cost.send > 0.0 || queue.is_some() {
+            resources.orbits().check_port(cluster, sender)?;
         }
         if receiver.protocol.incast.is_some() {
             resources.orbits().check_port(cluster, receiver)?;
@@ -81,6 +88,6 @@ impl Connections {
             (None, _) | (_, Carrier::Alone(_)) => None,
         };
         let (port, send) = (self.ports.of(transport.sender), Time::from_secs_f64(cost.send));
-        Ok((carrier, Terms { port, send, rendezvous: cost.rendezvous, ramp, incast }))
+        Ok((carrier, Terms { port, send, queue, rendezvous: cost.rendezvous, ramp, incast }))
     }
 }

@@ -1,8 +1,7 @@
 //! Models incast: a receiver's port that too many senders reach at once loses packets, and delivers less than its rate.
 //!
-//! A step, and stated by the cluster file: up to a number of senders the port is whole, beyond it a share is
-//! left. The causes (buffers that overflow, timeouts of whole windows: Vasudevan et al., SIGCOMM 2009) depend on
-//! switch and stack.
+//! A step that the cluster file states: up to a number of senders the full rate, beyond it a share. The causes (buffers
+//! that overflow, timeouts of whole windows: Vasudevan et al., SIGCOMM 2009) depend on switch and stack.
 
 use std::collections::BTreeMap;
 

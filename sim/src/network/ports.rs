@@ -1,7 +1,7 @@
 //! Models ports: messages leave a NIC one after the other, each taking the sender's time per message.
 //!
-//! Only that time queues. The bytes that follow share the wire with those of other messages, so a port that is through
-//! with a message's set-up begins the next one's while the first still flows.
+//! Only that time queues, unless the link has a transmit queue: then the bytes of short messages leave one after the
+//! other, too. Other bytes share the wire, so a port begins the next message's set-up while the first one's bytes still flow.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,27 @@ use lockstep_topology::cluster::LinkId;
 #[derive(Debug, Default)]
 pub(crate) struct Ports {
     known: BTreeMap<LinkId, u32>,
-    /// When each is done with what has queued so far.
+    /// When each has served its queue.
     free: Vec<Time>,
+    /// When the bytes in each one's transmit queue have left.
+    sent: Vec<Time>,
+}
+
+/// The transmit queue of a port.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct TransmitQueue {
+    /// The longest that a message may take the port and still queue.
+    pub(super) most: Time,
+    /// Seconds that the port takes for a byte.
+    pub(crate) byte_s: f64,
+}
+
+impl TransmitQueue {
+    /// How long a message of `bytes` takes the port, if it queues.
+    pub(crate) fn span(&self, bytes: u64) -> Option<Time> {
+        let span = Time::from_secs_f64(self.byte_s * bytes as f64);
+        (span <= self.most).then_some(span)
+    }
 }
 
 impl Ports {
@@ -23,21 +42,35 @@ impl Ports {
         let port = *self.known.entry(link).or_insert(next);
         if port == next {
             self.free.push(Time::ZERO);
+            self.sent.push(Time::ZERO);
         }
         port
     }
 
-    /// The time from `now` until each port is free.
+    /// The times from `now` until each port is free, and until its transmit queue is empty.
     pub(crate) fn waits(&self, now: Time) -> Vec<Time> {
-        self.free.iter().map(|free| Time::max(*free, now) - now).collect()
+        self.free.iter().chain(&self.sent).map(|free| Time::max(*free, now) - now).collect()
     }
 
-    /// When a port is done with what has queued so far.
+    /// When the bytes in a port's transmit queue have left.
+    pub(crate) fn sent(&self, port: u32) -> Time {
+        self.sent[port as usize]
+    }
+
+    /// When the bytes of a message begin to leave that take the port for `span`, queued at `at`.
+    pub(crate) fn queue(&mut self, port: u32, at: Time, span: Time) -> Time {
+        let sent = &mut self.sent[port as usize];
+        let begins = Time::max(*sent, at);
+        *sent = begins + span;
+        begins
+    }
+
+    /// When a port has served its queue.
     pub(crate) fn free(&self, port: u32) -> Time {
         self.free[port as usize]
     }
 
-    /// When a message that arrives `now` and takes `span` is through, after those that came before.
+    /// When a message that arrives `now` and takes `span` leaves, after those before it.
     pub(crate) fn pass(&mut self, port: u32, now: Time, span: Time) -> Time {
         let free = &mut self.free[port as usize];
         *free = Time::max(*free, now) + span;
@@ -58,7 +91,13 @@ mod tests {
         assert_eq!(ports.pass(a, Time(12), Time(5)), Time(20));
         assert_eq!(ports.pass(b, Time(12), Time(5)), Time(17));
         assert_eq!(ports.pass(a, Time(30), Time(5)), Time(35));
-        // A message that takes no time still waits for its turn.
+        // Bytes queue by themselves: those of the second message wait until the first one's have left.
+        assert_eq!(ports.queue(a, Time(15), Time(100)), Time(15));
+        assert_eq!((ports.queue(a, Time(20), Time(10)), ports.sent(a)), (Time(115), Time(125)));
+        assert_eq!(ports.waits(Time(30)), [Time(5), Time(0), Time(95), Time(0)]);
+        let queue = TransmitQueue { most: Time::from_secs_f64(1e-3), byte_s: 1e-6 };
+        assert_eq!((queue.span(1000), queue.span(1001)), (Some(Time::from_secs_f64(1e-3)), None));
+        // A message that takes no time still queues.
         assert_eq!(ports.pass(a, Time(31), Time(0)), Time(35));
     }
 }

@@ -1,8 +1,8 @@
 //! Draws stated noise: what varies, by which distribution, independently from draw to draw.
 //!
 //! Work varies by factors that multiply: one for each run of a task, one for all work of a rank in an iteration, one
-//! for all its work ever. A message varies in its delay in seconds and in a factor on its bytes, like that of packets
-//! that are sent again.
+//! for all its work ever. A message varies in its delay in seconds and in a factor on its bytes, as with retransmitted
+//! packets.
 
 use lockstep_topology::Time;
 

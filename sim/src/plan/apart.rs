@@ -1,7 +1,7 @@
-//! Finds the exchanges that are apart: while one of them is under way, its members do nothing else.
+//! Finds the exchanges that are apart: while one of them is in flight, its members do nothing else.
 //!
-//! Then nothing else uses what such an exchange takes of the platform, and its course follows from when its members
-//! start it. That is known from the plan alone, before anything runs.
+//! Then nothing else uses the resources of such an exchange, and its times follow from when its members start it. That
+//! is known from the plan alone, before anything runs.
 
 use lockstep_models::Need;
 
@@ -11,7 +11,7 @@ use super::{Apart, RolePlan, Slot};
 ///
 /// *Before* are those that are certainly done when it starts, *after* those that certainly do not start until it is
 /// done, both in its own iteration. The iterations around are then apart as well: a rank begins the next one when its
-/// compute stream is through this one and all exchanges have started, and it is not through before what comes after.
+/// compute stream has finished this one and all exchanges have started, so not before what comes after.
 pub(super) fn how(role: &RolePlan, task: u32) -> Option<Apart> {
     // Tasks of the synchronisation stream are not sorted here.
     // Nor are tasks that read, decode and upload ahead, which take cores and links from messages.

@@ -79,13 +79,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn derivatives_are_differences((job, costs) in jobs(), world in 0..4, alpha_beta in any::<bool>()) {
+    fn derivatives_are_differences((job, costs) in jobs(), world in 0..5, alpha_beta in any::<bool>()) {
         let program = program(&job);
         let ranks = program.ranks();
         let world = match world {
             0 => World::star(ranks),
             1 => World::host(2, ranks),
             2 => World::host(ranks + 1, ranks),
+            3 => World::wired(ranks, "latency = \"4us\"\nbandwidth = \"1GB/s\"\ntransmit_queue = \"1ms\""),
             _ => World::new(tree(2, 2, 2, 2), ranks, &HostingRule::PerRank),
         };
         let network = if alpha_beta { NetworkModel::AlphaBeta } else { NetworkModel::MaxMin };

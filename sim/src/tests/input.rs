@@ -92,7 +92,7 @@ fn the_slowest_stage_decides() {
                 ahead => computes.max(read).max(decoded).max(copied).max(all / f64::from(ahead)),
             };
             let found = mean_s(&prediction);
-            // Ranks that share a resource may take turns at it where it does not bound.
+            // Ranks may alternate on a shared resource where it is not the bottleneck.
             let close = (found / expected - 1.0).abs() < if gpus == 1 { 1e-3 } else { 0.05 };
             assert!(close, "{gpus}, {storage}, {threads}, {prefetch}: {found}, {expected}");
             let (first, second) = if read > decoded { (read, decoded) } else { (decoded, read) };

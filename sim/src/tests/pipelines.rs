@@ -87,6 +87,7 @@ fn stars() -> impl Strategy<Value = Star> {
         Just("protocol = \"plain\"\neager = \"0B\"\nrendezvous = \"write\""),
         Just("protocol = \"plain\"\neager = \"0B\"\nrendezvous = \"stream\"\nsend_overhead = \"1us\""),
         Just("protocol = \"plain\"\nslow_start = \"100B\""),
+        Just("protocol = \"plain\"\ntransmit_queue = \"1us\""),
         Just("protocol = \"tcp\""),
         Just("protocol = \"infiniband\""),
     ];

@@ -82,7 +82,7 @@ fn on_a_stream_directions_take_turns_beyond_the_eager_size() {
     let flow = bytes as f64 / 2.0 * 1e-9;
     for (keys, expected) in [
         ("rendezvous = \"write\"\neager = \"0B\"", 3.0 * L + flow),
-        // The second answer sets off when the first message has arrived.
+        // The second answer leaves when the first message has arrived.
         ("rendezvous = \"stream\"\neager = \"0B\"", 3.0 * L + flow + 2.0 * L + flow),
         // In pieces, each of them eager.
         ("rendezvous = \"stream\"\neager = \"512KiB\"", L + flow),
@@ -165,12 +165,29 @@ fn a_late_receive_pays_what_is_left_of_the_handshake() {
 
 #[test]
 fn a_nic_sets_messages_up_one_by_one() {
-    // Rank 0 sends to 2 and to 1 at once, each 7 µs of its NIC: the second is through after 14 µs, and has the
-    // wire to itself.
+    // Rank 0 sends to 2 and to 1 at once, each 7 µs of its NIC: the second leaves after 14 µs, and has the wire to
+    // itself.
     for network in BOTH {
         let keys = plain("send_overhead = \"7us\"");
         let found = timed(&star(3, &keys), Collective::Broadcast { root: 0 }, "binomial-tree", 4_000, network);
         assert_close(found, 2.0 * 7e-6 + L + 4e-6, "two messages of one NIC");
+    }
+}
+
+#[test]
+fn short_messages_leave_a_transmit_queue_one_after_the_other() {
+    // Rank 0 sends 10 µs of bytes to 2 and to 1 at once, and 2 passes them on to 3.
+    let found = |keys: &str| {
+        let world = star(4, &plain(keys));
+        timed(&world, Collective::Broadcast { root: 0 }, "binomial-tree", 10_000, NetworkModel::MaxMin)
+    };
+    assert_close(found(""), 2.0 * L + 20e-6 + 10e-6, "both share the wire");
+    assert_close(found("transmit_queue = \"10us\""), 2.0 * L + 2.0 * 10e-6, "the first has the wire to itself");
+    assert_close(found("transmit_queue = \"9us\""), 2.0 * L + 20e-6 + 10e-6, "too long to queue");
+    // A queue changes nothing where a port has one message at a time.
+    for keys in ["", "transmit_queue = \"1s\""] {
+        let ring = timed(&star(4, &plain(keys)), Collective::AllGather, "ring", 40_000, NetworkModel::MaxMin);
+        assert_close(ring, 3.0 * (L + 10e-6), "a ring");
     }
 }
 

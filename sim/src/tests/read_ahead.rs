@@ -67,10 +67,10 @@ fn the_slowest_task_decides() {
             let (found, by) = predicted(gpus, 1e-3, 1, Some(ahead), Some(files(decode, threads, storage)));
             let all = f64::from(gpus);
             let read = all * 8.0 * 1e5 / storage;
-            // The CPU has four cores, on which more threads take turns.
+            // The CPU has four cores, which more threads time-share.
             let decoded = all * 8.0 * decode * 1e-3 / f64::from(threads.min(4));
             let expected = computes.max(read).max(decoded).max((read + decoded) / f64::from(ahead));
-            // Ranks that share a resource may take turns at it where it does not bound.
+            // Ranks may alternate on a shared resource where it is not the bottleneck.
             let close = (found / expected - 1.0).abs() < if gpus == 1 { 1e-3 } else { 0.05 };
             assert!(close, "{gpus}, {storage}, {decode}, {threads}, {ahead}: {found}, {expected}");
             if read > 1.2 * computes.max(decoded) && ahead > 1 {

@@ -1,4 +1,4 @@
-//! `World`: clusters with ranks on them, for the tests of this crate.
+//! `World`: builds clusters with ranks on them for the crate's tests.
 
 use lockstep_topology::cluster::{CpuSpec, Origin};
 use lockstep_topology::{Bandwidth, Bytes, Cluster, Hosting, HostingRule, Placement, PlacementRule, Time};

@@ -1,4 +1,4 @@
-//! `Dual`: the derivatives of one number, by up to [`LANES`] parameters.
+//! `Dual`: holds a number's derivatives by up to [`LANES`] parameters.
 
 /// Parameters that one simulation differentiates by at most.
 pub(crate) const LANES: usize = 16;

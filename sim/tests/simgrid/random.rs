@@ -1,4 +1,4 @@
-//! Seeded random numbers for cases, so that the seed in a failure's message is enough to repeat it.
+//! Draws seeded random numbers for cases, so that the seed in a failure's message repeats it.
 
 /// SplitMix64 (Steele et al. 2014).
 pub(crate) struct Random(u64);

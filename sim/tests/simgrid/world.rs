@@ -48,7 +48,7 @@ impl Exchange {
         Schedule::new(&self.collective, &self.algorithm, &Group::flat(ranks), self.elements, 0).expect("it serves")
     }
 
-    /// When each rank is through with it, in seconds: it computes for its skew and then joins.
+    /// When each rank finishes it, in seconds: it computes for its skew and then joins.
     pub(crate) fn ends(&self, cluster: &Cluster, places: &[DeviceId], costs: &Flat) -> Vec<f64> {
         let ranks = places.len() as u32;
         let model = Arc::new(lockstep_readers::load_model("mlp").expect("in the zoo"));

@@ -60,7 +60,7 @@ pub fn import_machine(file: &str, text: &str, import: &Import) -> Result<String,
         return Err(InputError::flag("network", network, format!("{file} has no NIC to join: leave it out")));
     }
     let toml = write::toml(&machine, import);
-    // Whatever a reader accepts must be a cluster, with two hosts too.
+    // What a reader accepts must be a cluster, with two hosts too.
     let parse = |text: &str| {
         let wrong = |error: InputError| InputError::new(file, error.value, format!("is no cluster: {}", error.message));
         Cluster::parse(file, text).map_err(wrong)

@@ -17,7 +17,7 @@ impl Cluster {
     }
 
     /// The wires between things that match two patterns, in either order, one direction of each, by number; `*` alone
-    /// matches whatever is at the other end.
+    /// matches any other end.
     ///
     /// # Errors
     /// A pattern that matches nothing, with the nearest names, or things that no wire joins.

@@ -47,7 +47,7 @@ impl Cluster {
             exits.iter().filter(|exit| Some((exit.step.links, exit.step.latency)) == least).copied().collect::<Vec<_>>()
         };
         let (near_exits, near_entries) = (nearest(&exits), nearest(&entries));
-        // Devices that are equally near to several NICs take turns.
+        // Devices equally near to several NICs rotate over them.
         let [first, second] = [(from, &near_exits), (to, &near_entries)].map(|(device, near)| {
             let position = device.id.0 - self.hosts[device.host.0 as usize].devices[0].0;
             (position.saturating_sub(1) as usize + choice.flow as usize) % near.len().max(1)

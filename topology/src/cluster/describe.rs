@@ -140,7 +140,9 @@ pub(super) fn link_row(between: &str, count: u64, wire: &Wire) -> Vec<String> {
 /// The row of what messages pay on equal wires.
 pub(super) fn protocol_row(between: &str, protocol: &Protocol) -> Vec<String> {
     let size = |bytes: Bytes| if bytes == UNLIMITED { "unlimited".to_string() } else { bytes.to_string() };
+    let queue = protocol.transmit_queue;
     let limits = [
+        (queue > Time::ZERO).then(|| format!("queue of {} us", micros(queue))),
         protocol.window.map(|window| format!("window {window}")),
         protocol.slow_start.map(|first| format!("slow start from {first}")),
         protocol.core_bandwidth.map(|rate| format!("{rate} a core")),

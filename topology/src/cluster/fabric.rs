@@ -1,5 +1,4 @@
-//! `Fabric`: switches between hosts that a few figures describe (a fat tree, rails, a torus), with routes in
-//! closed form.
+//! `Fabric`: models switches between hosts by a few figures (a fat tree, rails, a torus), with routes in closed form.
 //!
 //! Its switches and wires are ordinary vertices and links of the cluster's graph. Only the route between two of its
 //! ports is computed instead of searched, so a route among 100,000 hosts costs time in proportion to its length.
@@ -99,7 +98,7 @@ impl Fabric {
         LinkId(self.first.0 + 2 * self.ports.len() as u32 + 2 * wire as u32 + u32::from(back))
     }
 
-    /// From now on those of these links (sorted) that are its own carry nothing.
+    /// Marks those of these links (sorted) that are its own as failed.
     pub(super) fn fail(&mut self, failed: &[LinkId]) {
         let wires = match &self.shape {
             Shape::Tree(tree) => (1..tree.down.len()).map(|level| tree.wires(level)).sum::<u64>(),

@@ -29,7 +29,7 @@ pub struct GpuSpec {
     pub launch: Time,
     /// Its NVLinks, where it has any.
     pub nvlink: Option<Lanes>,
-    /// Its PCI Express lanes, where the source tells.
+    /// Its PCI Express lanes, where stated.
     pub pcie: Option<Lanes>,
 }
 

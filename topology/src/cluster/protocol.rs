@@ -1,7 +1,7 @@
-//! `Protocol`: the cost of a message on a link besides its bytes at the line rate, by the stack that carries it.
+//! `Protocol`: prices a message on a link besides its bytes at the line rate, by the stack that carries it.
 //!
 //! Every kind of link has a stack and every stack its defaults; a cluster file overrides single figures.
-//! `docs/fabrics.md` works an example for each and names the sources.
+//! `docs/fabrics.md` has an example of each and names the sources.
 
 use super::{LinkKind, Origin, Provenance};
 use crate::{Bandwidth, Bytes, Time};
@@ -44,7 +44,7 @@ pub enum Rendezvous {
     Read,
     /// The sender announces, the receiver answers, the sender writes.
     Write,
-    /// As `Write`, over one connection for both directions: an answer waits behind the data of its direction. Pieces of
+    /// As `Write`, over one connection for both directions: an answer queues behind data of its direction. Pieces of
     /// [`PIECE`] that are eager need no handshake.
     Stream,
 }
@@ -76,16 +76,19 @@ pub struct Protocol {
     pub send_overhead: Time,
     /// The time that each message keeps the receiver's thread busy.
     pub receive_overhead: Time,
-    /// Messages up to this size set off before their receive is posted.
+    /// Messages up to this size leave before their receive is posted.
     pub eager: Bytes,
     /// How larger ones find their receiver.
     pub rendezvous: Rendezvous,
+    /// The longest wait in the sender's transmit queue. Messages that take the port at most this long leave one after the
+    /// other, whatever their receivers; longer ones share it. Zero: all share it.
+    pub transmit_queue: Time,
     /// Bytes that one connection may have unacknowledged: its rate is at most this per round trip.
     pub window: Option<Bytes>,
     /// The initial window of a connection; it grows by what is acknowledged, so it doubles each round trip.
     pub slow_start: Option<Bytes>,
-    /// Payload that one core of a host sends or receives, per second: the processor's time for the stack. `None`: it takes
-    /// none beside the overheads.
+    /// Payload that one core of a host sends or receives, per second: the processor's time for the stack. `None`: none
+    /// beside the overheads.
     pub core_bandwidth: Option<Bandwidth>,
     /// The effect of many senders on one receiver's port.
     pub incast: Option<Incast>,
@@ -202,6 +205,7 @@ impl Stack {
             receive_overhead: Time::from_nanos(receive),
             eager,
             rendezvous,
+            transmit_queue: Time::ZERO,
             window,
             slow_start: None,
             core_bandwidth: None,
@@ -217,7 +221,7 @@ impl Protocol {
     /// The cost of a message that goes through `self` and then through `other`: the more expensive of the two in
     /// each respect.
     ///
-    /// Efficiencies, incast and copies belong to single links, and are `self`'s here.
+    /// Efficiencies, queues, incast and copies belong to single links, and are `self`'s here.
     pub(super) fn and(&self, other: &Protocol) -> Protocol {
         let fewer = |a: Option<Bytes>, b: Option<Bytes>| a.into_iter().chain(b).min();
         let slower = |a: &Bandwidth, b: &Bandwidth| a.bytes_per_s().total_cmp(&b.bytes_per_s());

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 /// Keys of a link that are read here.
-pub(super) const KEYS: [&str; 14] = [
+pub(super) const KEYS: [&str; 15] = [
     "protocol",
     "mtu",
     "efficiency",
@@ -16,6 +16,7 @@ pub(super) const KEYS: [&str; 14] = [
     "receive_overhead",
     "eager",
     "rendezvous",
+    "transmit_queue",
     "window",
     "slow_start",
     "core_bandwidth",
@@ -60,6 +61,7 @@ pub(super) fn read(
     set(&mut protocol.receive_overhead, time("receive_overhead")?);
     set(&mut protocol.eager, table.read("eager", "\"64KiB\"", eager)?);
     set(&mut protocol.rendezvous, table.read("rendezvous", "\"read\"", Rendezvous::from_str)?);
+    set(&mut protocol.transmit_queue, time("transmit_queue")?);
     set(&mut protocol.window, table.read("window", "\"4MiB\"", window)?);
     protocol.slow_start = table.read("slow_start", "\"14600B\"", size)?;
     protocol.incast = incast(table)?;

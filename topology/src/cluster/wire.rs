@@ -1,4 +1,4 @@
-//! `Wire`: a wire between two vertices, before it has its own links.
+//! `Wire`: holds a wire between two vertices before it has links.
 
 use std::sync::Arc;
 

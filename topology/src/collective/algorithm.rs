@@ -1,5 +1,5 @@
-//! `Algorithm`: an algorithm as written on the command line and in experiments: an entry of the registry and
-//! its parameters.
+//! `Algorithm`: names an algorithm as on the command line and in experiments: an entry of the registry and its
+//! parameters.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

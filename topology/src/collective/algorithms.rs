@@ -282,7 +282,7 @@ pub(super) mod tests {
             let refusal = text.parse::<Algorithm>().expect_err(text);
             assert!(refusal.to_string().contains(cure), "{text}: {refusal}");
         }
-        // However deep it nests, and whatever is at the bottom.
+        // At any depth, and with anything innermost.
         assert!("hierarchical:".repeat(1 << 20).parse::<Algorithm>().is_err());
     }
 }

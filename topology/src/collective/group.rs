@@ -1,4 +1,4 @@
-//! `Group`: the members of a collective, and which of them share a node.
+//! `Group`: lists the members of a collective, and which share a node.
 //!
 //! Members are numbered 0.. inside the group; which rank each one is belongs to the program, not to the algorithm.
 

@@ -1,4 +1,4 @@
-//! `Lane`: the steps of one member, one after the other.
+//! `Lane`: yields the steps of one member in order.
 //!
 //! Steps are computed by number instead of kept by a state machine: a lane is then an index over pure arithmetic.
 

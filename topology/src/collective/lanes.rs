@@ -1,4 +1,4 @@
-//! `Lanes`: the trait of every algorithm: the lanes of a collective among members, and figures of them in closed form.
+//! `Lanes`: defines the trait of algorithms: a collective's lanes among members, and their figures in closed form.
 
 use std::fmt;
 

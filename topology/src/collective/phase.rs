@@ -1,4 +1,4 @@
-//! `PipelinePhase`: rounds in which every member sends a block to the next one.
+//! `PipelinePhase`: models rounds in which each member sends the next a block.
 
 use std::ops::Range;
 

@@ -132,7 +132,7 @@ impl Schedule {
     }
 
     /// Lanes in flight on a member that keep the pipeline full, at least 1 and at most [`Schedule::lanes`]: those that
-    /// start while the first one is on its way through a chain or tree, and two wherever one keeps the links busy.
+    /// start while the first one is in flight in a chain or tree, and two where one keeps the links busy.
     pub fn window(&self) -> u32 {
         self.lanes.window().min(self.lanes()).max(1)
     }

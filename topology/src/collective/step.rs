@@ -1,4 +1,4 @@
-//! `LaneStep`: one step of a lane: a message posted, or a message awaited.
+//! `LaneStep`: describes a step of a lane: a message posted or awaited.
 //!
 //! Small and `Copy`, because a ring of 4,096 members pulls thirty million of them.
 

@@ -1,4 +1,4 @@
-//! Tests of the collectives: all algorithms × all groups × all lengths, against the checker and against plain integers.
+//! Tests the collectives: all algorithms × all groups × all lengths, against the checker and against plain integers.
 
 mod channels;
 mod closed_forms;

@@ -1,4 +1,4 @@
-//! `Entry`: a value of a file with its place, and its conversions.
+//! `Entry`: holds and converts a value of a file with its place.
 
 use std::ops::{Range, RangeInclusive};
 

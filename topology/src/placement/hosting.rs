@@ -44,7 +44,7 @@ pub enum HostingRule {
     PerHost,
     /// One process for all.
     Single,
-    /// The process of each rank in turn.
+    /// The process of each rank.
     Listed(Vec<u32>),
 }
 

@@ -1,4 +1,4 @@
-//! Tests of placements and hostings: counts worked by hand, and properties over random clusters of hosts.
+//! Tests placements and hostings: counts worked by hand, and properties over random clusters of hosts.
 
 use super::*;
 use crate::cluster::Cluster;
@@ -141,5 +141,26 @@ proptest! {
         let packed = hosts(&Placement::new(&cluster, ranks, &PlacementRule::Pack).unwrap());
         prop_assert!(packed.is_sorted(), "{:?}", packed);
         prop_assert!(Placement::new(&cluster, most + 1, &PlacementRule::Pack).is_err());
+    }
+
+    /// Ranks ascend over all processes, workers are equally many wherever there are any, and a process has its own
+    /// server only where no equal division exists.
+    #[test]
+    fn processes_have_equally_many_workers(workers in 1u32..24, servers in 0u32..4, processes in 1u32..12) {
+        let ranks = workers + servers;
+        let Ok(found) = blocks(ranks, servers, processes) else {
+            prop_assert!(ranks % processes != 0);
+            return Ok(());
+        };
+        prop_assert_eq!((found.len(), found[0], *found.last().unwrap()), (ranks as usize, 0, processes - 1));
+        prop_assert!(found.windows(2).all(|two| two[1] - two[0] <= 1));
+        let count = |process: u32| found.iter().filter(|of| **of == process).count();
+        let counts: Vec<usize> = (0..processes).map(count).collect();
+        if ranks % processes != 0 {
+            let (of_workers, of_servers) = counts.split_at((processes - servers) as usize);
+            prop_assert!(of_workers.iter().all(|of| *of == of_workers[0]) && of_servers.iter().all(|of| *of == 1));
+        } else {
+            prop_assert!(counts.iter().all(|of| *of == counts[0]));
+        }
     }
 }

@@ -32,7 +32,7 @@ impl Fold {
     /// The permutations of `group`, a group of permutations of all ranks, that are symmetries of the ranks' placement.
     ///
     /// # Errors
-    /// Only the identity is left: a text for people says why.
+    /// Only the identity is left: the text says why.
     pub fn new(
         group: Permutations,
         cluster: &Cluster,
@@ -62,7 +62,7 @@ impl Fold {
     /// are `fed` with samples by their hosts' first CPUs, those routes too.
     ///
     /// # Errors
-    /// A text for people says why they do not.
+    /// The text says why they do not.
     pub fn along_routes(
         group: Permutations,
         cluster: &Cluster,

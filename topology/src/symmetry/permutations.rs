@@ -1,9 +1,9 @@
-//! `Permutations`: the groups of permutations that collectives have, each moving blocks of consecutive members without
+//! `Permutations`: describes collectives' groups of permutations, each moving blocks of consecutive members without
 //! fixed points.
 //!
-//! A ring is unchanged when every member moves on by one; halving-doubling when all numbers are XORed with one mask.
-//! Both act regularly on blocks of `unit` members: exactly one permutation takes a given block to another given one, so
-//! the first block holds one representative of each orbit. A larger unit is a smaller group of the same kind.
+//! A ring is unchanged when every member moves by one; halving-doubling when all numbers are XORed with one mask. Both
+//! act regularly on blocks of `unit` members: exactly one permutation takes a given block to another given one, so the
+//! first block holds one representative of each orbit. A larger unit is a smaller group of the same kind.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
-//! Which of cuDNN's algorithms a pass of a convolution takes: the first in cuDNN's own order that is allowed.
+//! Selects cuDNN's algorithm for a pass of a convolution: the first in cuDNN's own order that is allowed.
 //!
-//! cudarc's safe convolutions take the first proposal, whether or not it repeats. The functions of the three passes differ in their
-//! names and in the order of descriptors alone, so they are found by name, and algorithms are numbers.
+//! cudarc's safe convolutions take the first proposal, deterministic or not. The functions of the three passes differ
+//! only in names and in the order of descriptors, so they are looked up by name, and algorithms are numbers.
 
 use std::ffi::{c_int, c_void};
 
@@ -15,13 +15,13 @@ use super::plans::Limits;
 use super::status::refused;
 use crate::command::{Convolution, ConvolutionPass};
 
-/// Answers that cuDNN is asked for: more than any pass has algorithms.
+/// Proposals requested from cuDNN: more than any pass has algorithms.
 const ASKED: usize = 16;
 
 /// A descriptor of any kind, or memory.
 pub(super) type Pointer = *mut c_void;
 
-/// `cudnnConvolutionFwdAlgoPerf_t` and its twins, with numbers for what they have as enums: a newer cuDNN has more of them.
+/// `cudnnConvolutionFwdAlgoPerf_t` and its counterparts, with numbers for enums, which a newer cuDNN extends.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 struct Proposal {
@@ -37,25 +37,25 @@ const _: () = assert!(size_of::<Proposal>() == size_of::<dnn::cudnnConvolutionFw
 const _: () = assert!(size_of::<Proposal>() == size_of::<dnn::cudnnConvolutionBwdDataAlgoPerf_t>());
 const _: () = assert!(size_of::<Proposal>() == size_of::<dnn::cudnnConvolutionBwdFilterAlgoPerf_t>());
 
-/// Proposals for two operands, a window and a result: how many are asked for and given, and where to.
+/// Proposals for two operands, a window and a result: the numbers requested and returned, and where.
 #[rustfmt::skip]
 type Propose = unsafe extern "C" fn(
     dnn::cudnnHandle_t, Pointer, Pointer, Pointer, Pointer, c_int, *mut c_int, *mut Proposal) -> u32;
-/// The bytes of workspace that an algorithm wants for the same.
+/// The bytes of workspace that an algorithm needs for these.
 type Measure = unsafe extern "C" fn(dnn::cudnnHandle_t, Pointer, Pointer, Pointer, Pointer, u32, *mut usize) -> u32;
-/// The pass: a factor, both operands' descriptors and tensors, window, algorithm, workspace, what of the result is kept, and the result.
+/// The pass: α, both operands' descriptors and tensors, window, algorithm, workspace, β, and the result's.
 #[rustfmt::skip]
 type Play = unsafe extern "C" fn(
     dnn::cudnnHandle_t, *const f32, Pointer, Pointer, Pointer, Pointer, Pointer, u32, Pointer, usize, *const f32, Pointer, Pointer,
 ) -> u32;
-/// The forward pass, which then adds a tensor times a factor and a bias, and rectifies.
+/// The forward pass, then a tensor added times a factor, a bias added, and a ReLU.
 #[rustfmt::skip]
 type PlayBiased = unsafe extern "C" fn(
     dnn::cudnnHandle_t, *const f32, Pointer, Pointer, Pointer, Pointer, Pointer, u32, Pointer, usize, *const f32, Pointer, Pointer,
     Pointer, Pointer, Pointer, Pointer, Pointer,
 ) -> u32;
 
-/// What cuDNN has for a pass.
+/// A pass's cuDNN functions.
 #[derive(Debug)]
 struct Functions {
     names: [&'static str; 3],
@@ -63,15 +63,15 @@ struct Functions {
     measure: Measure,
     play: Play,
     play_biased: PlayBiased,
-    /// How many algorithms the bindings know, which are numbered from 0 on.
+    /// The number of algorithms that the bindings know, from 0 on.
     algorithms: u32,
-    /// The one that repeats and takes any sizes.
+    /// The deterministic one for all sizes.
     last_resort: u32,
 }
 
 const BIASED: &str = "cudnnConvolutionBiasActivationForward";
 
-/// The names of a pass' functions.
+/// Names of a pass's functions.
 macro_rules! names {
     ($pass:literal) => {
         [
@@ -105,7 +105,7 @@ impl Functions {
             ),
         };
         let [propose, measure, play] = names;
-        // SAFETY: the library is loaded, and its functions have these types: descriptors are pointers, enums as wide as an int.
+        // SAFETY: the library is loaded, and its functions have these types: descriptors are pointers, enums int-wide.
         unsafe {
             let library = dnn::culib();
             let (propose, measure) = (found(library, propose)?, found(library, measure)?);
@@ -128,7 +128,7 @@ pub(super) struct Pass {
     pub(super) workspace: usize,
 }
 
-/// What a pass works on, the operands as [`Convolve`](crate::Convolve) has them.
+/// The tensors of a pass, with the operands of [`Convolve`](crate::Convolve).
 pub(super) struct Tensors {
     pub(super) left: Pointer,
     pub(super) right: Pointer,
@@ -185,8 +185,8 @@ impl Pass {
         }
     }
 
-    /// Takes the first algorithm within the limit of the workspace, else the one that wants the least, and sets the window to its
-    /// mathematics.
+    /// Selects the first algorithm within the workspace limit, else the one that needs the least, and sets the window's
+    /// math type.
     fn choose(&mut self, handle: dnn::cudnnHandle_t, of: &Convolution, limits: Limits) -> Result<(), DeviceError> {
         let plain = math(of.precision);
         self.window.set_math(plain)?;
@@ -197,11 +197,11 @@ impl Pass {
                 && proposal.algorithm < self.functions.algorithms
         });
         let known = |proposal: &Proposal| Some((proposal.algorithm, kind_of_math(proposal.math)?));
-        // With tensor cores the last resort may want more workspace than is allowed: it copies what has its channels first.
+        // With tensor cores the last resort may exceed the workspace limit: it copies tensors with channels first.
         let last = [plain, dnn::cudnnMathType_t::CUDNN_FMA_MATH].map(|math| (self.functions.last_resort, math));
         let mut least: Option<(usize, u32, dnn::cudnnMathType_t)> = None;
         for (algorithm, math) in allowed.filter_map(known).chain(last) {
-            // cuDNN names for fp32 a kind of mathematics that rounds factors; what was asked for is kept to.
+            // For fp32 cuDNN proposes a math type that rounds factors; the requested type is kept.
             let math = if of.precision == Precision::F32 { plain } else { math };
             self.window.set_math(math)?;
             match self.measured(handle, algorithm) {
@@ -224,14 +224,14 @@ impl Pass {
         let [first, second, result] = self.shapes();
         let (mut answers, mut count) = (vec![Proposal::default(); ASKED], 0);
         let (window, asked, into) = (self.window.raw().cast(), ASKED as c_int, answers.as_mut_ptr());
-        // SAFETY: the descriptors are alive, and there is room for as many answers as are asked for.
+        // SAFETY: the descriptors are alive, with space for as many answers as requested.
         let code = unsafe { (self.functions.propose)(handle, first, second, window, result, asked, &mut count, into) };
         self.answer(0, code).done()?;
         answers.truncate(usize::try_from(count).unwrap_or(0));
         Ok(answers)
     }
 
-    /// The bytes that an algorithm wants, as the window is set.
+    /// An algorithm's workspace in bytes, as the window is set.
     fn measured(&self, handle: dnn::cudnnHandle_t, algorithm: u32) -> Result<usize, DeviceError> {
         let [first, second, result] = self.shapes();
         let (window, mut bytes) = (self.window.raw().cast(), 0);
@@ -240,10 +240,10 @@ impl Pass {
         self.answer(1, code).done().map(|()| bytes)
     }
 
-    /// Gives the pass to cuDNN.
+    /// Runs the pass by cuDNN.
     ///
     /// # Safety
-    /// The tensors have the convolution's sizes, the workspace has as many bytes as the pass wants.
+    /// The tensors have the convolution's sizes, the workspace as many bytes as the pass needs.
     pub(super) unsafe fn play(
         &self,
         handle: dnn::cudnnHandle_t,
@@ -257,14 +257,14 @@ impl Pass {
         };
         let (kept, algorithm, play) = (if accumulate { ONE } else { ZERO }, self.algorithm, self.functions.play);
         let (space, bytes) = (of.workspace, self.workspace);
-        // SAFETY: the descriptors are alive and describe what the caller says is there; factors are the host's.
+        // SAFETY: the descriptors are alive and describe the tensors, as promised; factors are the host's.
         let code = unsafe {
             play(handle, ONE, one, first, two, second, window, algorithm, space, bytes, kept, result, of.result)
         };
         self.answer(2, code).done()
     }
 
-    /// Gives the forward pass with what is behind it to cuDNN, which may decline.
+    /// Runs the forward pass, bias and ReLU by cuDNN, which may decline.
     ///
     /// # Safety
     /// As [`Pass::play`].
@@ -291,14 +291,14 @@ impl Pass {
     }
 }
 
-/// The kind of mathematics that has a number, if the bindings know it.
+/// The math type of this number, if the bindings know it.
 fn kind_of_math(number: u32) -> Option<dnn::cudnnMathType_t> {
     use dnn::cudnnMathType_t::*;
     let all = [CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION, CUDNN_FMA_MATH];
     all.into_iter().find(|one| *one as u32 == number)
 }
 
-/// What cuDNN may do with the factors: as its documentation has it, the default rounds those in fp32 where it can.
+/// What cuDNN may do with the factors: by its documentation, the default rounds fp32 ones where it can.
 fn math(precision: Precision) -> dnn::cudnnMathType_t {
     match precision {
         Precision::F32 => dnn::cudnnMathType_t::CUDNN_FMA_MATH,
@@ -307,7 +307,7 @@ fn math(precision: Precision) -> dnn::cudnnMathType_t {
     }
 }
 
-/// A precision that no kernel here has tensors of.
+/// The error: no kernel here has this precision.
 pub(super) fn unserved(precision: Precision) -> DeviceError {
     let reason = format!("`{precision}`: kernels are of fp32, tf32 and bf16");
     DeviceError::Refused { call: "precision".to_owned(), reason }

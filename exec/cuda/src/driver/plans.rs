@@ -1,4 +1,4 @@
-//! Plans of cuDNN and cuBLASLt: an algorithm with what it takes, made within limits when a command is first prepared, and kept.
+//! Caches plans of cuDNN and cuBLASLt: algorithms chosen within limits when a command is first prepared.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,9 +12,9 @@ use super::status::refused;
 /// What libraries may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes that an algorithm's workspace has at most, where there is one that needs no more.
+    /// Most bytes of an algorithm's workspace, unless every algorithm needs more.
     pub workspace: u64,
-    /// Whether only algorithms that give the same bits each time are taken.
+    /// Whether only deterministic algorithms are allowed.
     pub repeatable: bool,
 }
 

@@ -10,7 +10,7 @@ pub(super) fn parts(count: u32, channels: u32, plane: u32) -> Parts {
     if plane == 1 { Parts::of_rows(count, channels) } else { Parts::of(count) }
 }
 
-/// The partial sums of `d_y`, a batch of images; further fields make them sums of a product or behind a ReLU.
+/// The partial sums of `d_y`, a batch of images; further fields make them sums of a product or after a ReLU.
 pub(super) fn sums<A: Activation>(script: &mut Script<'_>, d_y: View<A>, image: Image) -> ChannelSlopes<A> {
     let (_, channels, plane) = image.batch(1);
     let parts = parts((d_y.elements() / u64::from(channels)) as u32, channels, plane);

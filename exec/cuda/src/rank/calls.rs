@@ -1,8 +1,8 @@
 //! Lists the library calls of a rank's passes before its memory is allocated.
 //!
 //! What a library needs for a call depends on sizes and on the alignment of addresses. Every block of device memory
-//! begins at a multiple of 256, and the places of tensors within their block are known; so calls on made-up blocks look
-//! to the libraries like the later ones.
+//! begins at a multiple of 256, and the places of tensors within their block are known; so the libraries treat calls on
+//! made-up blocks like the later ones.
 
 use std::ops::Range;
 

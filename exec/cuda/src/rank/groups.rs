@@ -99,7 +99,7 @@ impl Groups {
         Ok(true)
     }
 
-    /// Aborts all of them: operations that can never complete end.
+    /// Aborts all of them, to end what can never complete.
     pub(super) fn abandon(&mut self) {
         self.0.clear();
     }

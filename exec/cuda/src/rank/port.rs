@@ -1,4 +1,4 @@
-//! Receives messages in a GPU's own memory: the receiver's GPU copies or sums straight out of the sender's.
+//! Receives messages in a GPU's memory: the receiver's GPU copies or sums directly from the sender's.
 
 use std::any::Any;
 use std::sync::Arc;

@@ -176,14 +176,14 @@ impl Samples {
         Ok(())
     }
 
-    /// Turns to the other slot, behind the passes that read the current one.
+    /// Switches slots, after the passes that read the current one.
     fn turn_slot(&mut self, lanes: &mut Lanes) -> Result<(), DeviceError> {
         self.slots[self.turn].used.record(lanes.stream(Lane::Compute))?;
         self.turn = 1 - self.turn;
         Ok(())
     }
 
-    /// Copies `bytes` bytes of the current slot to the device, once computation on what is there is done.
+    /// Copies `bytes` bytes of the current slot to the device, once computation on its samples is done.
     fn upload(
         &self,
         (pinned, device): (&PinnedMemory, &DeviceMemory),

@@ -1,4 +1,4 @@
-//! Convolutions by cuDNN against plain loops.
+//! Compares cuDNN's convolutions with plain loops.
 
 use lockstep_cuda::driver::Limits;
 use lockstep_cuda::{Command, Convolution, ConvolutionPass, Convolve};
@@ -96,7 +96,7 @@ fn by_loops(of: &Convolution, pass: ConvolutionPass, left: &[f32], right: &[f32]
 const PASSES: [ConvolutionPass; 3] =
     [ConvolutionPass::Forward, ConvolutionPass::BackwardData, ConvolutionPass::BackwardWeight];
 
-/// Elements of a pass' operands and of its result.
+/// Elements of a pass's operands and result.
 fn operands(of: &Convolution, pass: ConvolutionPass) -> [usize; 3] {
     let [input, filters, output] = sizes(of);
     match pass {
@@ -106,7 +106,7 @@ fn operands(of: &Convolution, pass: ConvolutionPass) -> [usize; 3] {
     }
 }
 
-/// Sums of whole numbers are exact, so one algorithm that does not repeat, or one wrong product, shows.
+/// Sums of whole numbers are exact, so a nondeterministic algorithm, or one wrong product, shows.
 #[test]
 fn passes_are_those_of_plain_loops() {
     scene("convolutions::passes_are_those_of_plain_loops", &[], |_, places| {
@@ -204,7 +204,7 @@ fn factors_are_rounded_only_where_that_was_asked_for() {
     });
 }
 
-/// Algorithms are chosen, and memory is taken, before the first of the commands; what cannot be done is refused then.
+/// Algorithms are chosen, and memory is allocated, before the first command; what cannot be done is refused then.
 #[test]
 fn plans_are_made_before_they_are_played() {
     scene("convolutions::plans_are_made_before_they_are_played", &[], |_, places| {
@@ -224,7 +224,7 @@ fn plans_are_made_before_they_are_played() {
         executor.prepare(&all).expect("all passes have an algorithm");
         assert_eq!((executor.workspace_bytes(), bench.context.memory().expect("an answer").0), (taken, free));
 
-        // Without a workspace the forward pass has an algorithm; the backward passes that repeat take as little as there is.
+        // Without a workspace the forward pass has an algorithm; deterministic backward passes take the least.
         let mut poor = bench.executor(Limits { workspace: 0, repeatable: true });
         poor.prepare(&all[..1]).expect("an algorithm without a workspace");
         assert_eq!(poor.workspace_bytes(), 0);

@@ -1,4 +1,4 @@
-//! Tests sums among GPUs over pretend libraries (`tests/gpu/pretend`): ranks on several GPUs train alike whichever way
+//! Tests sums among GPUs over pretend libraries (`tests/gpu/pretend`): ranks on several GPUs train alike whatever path
 //! gradients take.
 //!
 //! Each test runs in a process of its own, as the driver's tests do: the libraries read their settings once.
@@ -155,7 +155,7 @@ fn the_host_holds_what_messages_read_there_alone() {
     });
 }
 
-/// A sum that never ends is given up: its streams are free again, or the run would not end.
+/// A sum that never ends is aborted: its streams are free again, or the run would not end.
 #[test]
 fn a_sum_that_stalls_ends_the_run() {
     let settings = [("PRETEND_DEVICES", "2"), ("PRETEND_FAULT", "stall:5")];

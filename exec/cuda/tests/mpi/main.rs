@@ -24,7 +24,7 @@ use launch::Scenario;
 /// Overrides the MPI library's answer.
 const AWARE: &str = "LOCKSTEP_CUDA_AWARE_MPI";
 
-/// Strategies and algorithms; in the last one a rank serves on the host.
+/// Strategies and algorithms; the last one has a server on the host.
 const TRAININGS: [(&str, &str); 8] = [
     ("ssgd", "ring"),
     ("ssgd", "halving-doubling"),

@@ -1,7 +1,7 @@
 //! Times single operations on one core and on all cores at once, with caches in the state that a training step leaves.
 //!
 //! A loop over one layer would find everything in the nearest cache and be too optimistic: in a step, other layers run
-//! in between. So the operations of a model take turns, in another random order each time, and each is timed by itself.
+//! in between. So the operations of a model are interleaved, in a new random order each time, and each is timed alone.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -106,15 +106,15 @@ type Log = Vec<(usize, f64)>;
 /// One pass on the given number of threads; returns each thread's log.
 type Pass<'a> = dyn Fn(&Cores, usize) -> Vec<Log> + 'a;
 
-/// Numbered operations that take turns, on several threads at once.
+/// Numbered operations to interleave, on several threads at once.
 pub(super) struct Turns<'a> {
     operations: usize,
     pass: Box<Pass<'a>>,
 }
 
 impl<'a> Turns<'a> {
-    /// `operations` tasks, each `repetitions` times in a pass. `make` builds a thread's own state; `prepare` brings the
-    /// caches into place; `run` is timed. A panic in any of them is propagated to the caller, and there is no figure
+    /// `operations` tasks, each `repetitions` times in a pass. `make` builds a thread's own state; `prepare` sets the
+    /// caches' contents; `run` is timed. A panic in any of them is propagated to the caller, and there is no figure
     /// then.
     pub(super) fn new<S>(
         operations: usize,
@@ -171,7 +171,7 @@ impl Turns<'_> {
 
 /// Measures each of `sets` on one and on all of the cores of `quiet`, with the noise observed.
 ///
-/// A machine's speed drifts within seconds, so the passes of all sets take turns: all see the same drift.
+/// A machine's speed drifts within seconds, so the passes of all sets alternate: all see the same drift.
 pub(super) fn measure(sets: &[Turns], quiet: &mut Quiet) -> Vec<(Vec<Figure>, NoiseTrace)> {
     let cores = *quiet.cores();
     let all = cores.count();

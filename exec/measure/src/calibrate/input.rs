@@ -20,8 +20,8 @@ use super::bench::at_once;
 use super::{TRIALS, interval};
 use crate::quiet::Quiet;
 
-/// Samples to decode, spread over the set, and how often. They are as many as of a batch, so that caches hold no more
-/// of them than in training.
+/// Samples to decode, spread over the set, and how often. Their number is a batch's, so that caches hold no more of
+/// them than in training.
 const SAMPLES: usize = 64;
 const PASSES: usize = 4;
 /// Most bytes of the file to read, and the bytes of a sequential and of a random read.

@@ -59,7 +59,7 @@ fn most_samples(program: &Program, role: usize) -> u32 {
     of.max().unwrap_or(0)
 }
 
-/// The tasks of a role, as operations that take turns.
+/// The tasks of a role, as operations to interleave.
 pub(super) fn turns(subject: &Subject, repetitions: usize) -> Turns<'_> {
     let Subject { program, role, data } = subject;
     let data: &Dataset = data;

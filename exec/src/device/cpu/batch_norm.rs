@@ -76,8 +76,8 @@ impl BatchNorm {
 }
 
 impl Head for BatchNorm {
-    /// `statistics`: running means, then running variances, updated in training. The running variance takes the unbiased one
-    /// of the batch, as the paper's Algorithm 2 wants (the biased one if there is but one element).
+    /// `statistics`: running means, then running variances, updated in training. The running variance uses the batch's
+    /// unbiased one, as the paper's Algorithm 2 does (the biased one if there is but one element).
     fn forward(&mut self, of: Forward<'_>, _: &mut Workspace) {
         let Forward { mode, parameters, statistics, output, .. } = of;
         let input = of.inputs[0];

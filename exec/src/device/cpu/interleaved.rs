@@ -22,8 +22,8 @@ use super::winograd_weights::WeightGradient;
 use super::{Forward, Gradients, Head};
 use crate::workspace::Workspace;
 
-/// Elements of an image's input or output beyond which sums over taps find N of them in no cache, and matrix products
-/// are faster; Winograd's products take blocks of them and have no such limit.
+/// Elements of an image's input or output beyond which N of them fit in no cache, and matrix products beat sums over
+/// taps; Winograd's products take blocks of them and have no such limit.
 const CACHED: usize = 1 << 16;
 
 /// A convolution with its tail.

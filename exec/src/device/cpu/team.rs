@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 /// Polls of a signal before a waiting thread goes to sleep: some tens of microseconds.
 const LOOKS: usize = 4000;
-/// Polls between which a waiting thread offers its core to others, for when threads outnumber cores.
+/// Polls after which a waiting thread yields its core, for when threads outnumber cores.
 const OFFER_EVERY: usize = 32;
 
 /// A number shared between threads; threads wait for its change by spinning at first, then asleep.

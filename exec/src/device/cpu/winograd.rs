@@ -77,7 +77,7 @@ impl<const N: usize> Winograd<N> {
     }
 
     /// Convolves `images`, `[channels, height, width]`, to `output`, `[out_channels, height, width]`, with transformed
-    /// filters; backward the two sides change places.
+    /// filters; backward the two sides are swapped.
     pub(crate) fn convolve(
         &self,
         images: &[[f32; N]],

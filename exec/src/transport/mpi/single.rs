@@ -9,13 +9,13 @@ use super::super::{Combine, RecvId, Region, RegionMut, SendId, Tag, Transport, T
 use super::tags::Tags;
 use super::wire::Wire;
 
-/// Polls of the wire before the core is offered to other threads. Where ranks outnumber cores, the library may yield at
-/// every poll by itself; yielding again before the next poll would wait for everyone's turn twice.
+/// Polls of the wire before the rank yields its core. Where ranks outnumber cores, the library may itself yield at
+/// every poll; a second yield before the next poll would wait for all other ranks twice.
 const LOOKS: u32 = 8;
 
-/// A wait this long is for a rank that computes: sleeping then leaves it the core, and adds little to the wait.
+/// After this long the awaited rank is computing: sleeping leaves it the core and adds little to the wait.
 const WATCHFUL: Duration = Duration::from_millis(1);
-/// The share of the wait so far that a rank sleeps between polls, and its limits: messages move on only at polls.
+/// A nap between polls is the wait so far divided by this, within limits: messages progress only at polls.
 const NAP_SHARE: u32 = 16;
 const SHORTEST_NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_micros(200);

@@ -3,7 +3,7 @@
 //! Messages are sent in pieces that stay in cache, so that a sum reads data just received, and the sum of one piece
 //! overlaps the transfer of the next. Sender and receiver cut messages alike because lengths are equal by contract.
 //! Where the library is CUDA-aware it reads and writes device memory by address; sums there are the device's. Errors
-//! inside the library end the job (MPI's default error handler), as this project wants.
+//! inside the library end the job, as intended (MPI's default error handler).
 
 mod eager;
 mod numbers;

@@ -1,4 +1,4 @@
-//! Tests of Caffe's files: networks of the zoo in both forms, the translation of each layer, and what is refused.
+//! Tests Caffe's files: networks of the zoo in both forms, the translation of each layer, and what is refused.
 
 use proptest::prelude::*;
 
@@ -101,7 +101,7 @@ fn layers_become_layers() {
         ("Scale", "scale_param { bias_term: true }", Layer::Scale(Scale { bias: true })),
     ] {
         let text = one(kind, fields);
-        // The loss takes scores: what is an image goes through one more layer.
+        // The loss takes scores: an image needs one more layer before it.
         let text = text.replace(
             "layer { name: \"loss\"",
             "layer { name: \"s\" type: \"InnerProduct\" bottom: \"y\" top: \"y\" inner_product_param { num_output: 3 } }\n\

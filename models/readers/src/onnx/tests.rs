@@ -1,4 +1,4 @@
-//! Tests of ONNX files: small ones written here, those of the `onnx` package against the zoo, and broken ones.
+//! Tests ONNX files: small ones written here, those of the `onnx` package against the zoo, and broken ones.
 
 mod broken;
 mod files;

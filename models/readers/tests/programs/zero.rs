@@ -37,9 +37,9 @@ fn buckets() -> impl Strategy<Value = Bucket> {
     prop_oneof![Just(Bucket::Layer), Just(Bucket::Whole), sizes]
 }
 
-/// Runs the tasks of a role on the numbers of parameters: tasks that exchange gradients or use them up must find those
-/// of their own parameters where they should be, each of every micro-batch once, and tasks that read parameters those
-/// that are not updated yet.
+/// Runs the tasks of a role on the numbers of parameters: tasks that exchange or consume gradients must find those of
+/// their own parameters where they should be, each of every micro-batch once, and tasks that read parameters those that
+/// are not updated yet.
 fn run(program: &Program) -> Result<(), String> {
     let (gradients, role) = (gradients(program), &program.roles[0]);
     let mut arena: Vec<Option<u64>> = vec![None; gradients.elements()];
@@ -192,7 +192,7 @@ fn other_strategies_keep_all_gradients() {
             let algorithm = algorithm.parse().unwrap();
             let lenet = load_model("lenet").unwrap();
             let job = Job { bucket, fuse, accumulate, algorithm, ..job(strategy, lenet, 4) };
-            // Not every strategy serves all of them.
+            // Not every strategy takes all of them.
             let Ok(program) = job.program() else { continue };
             for role in &program.roles {
                 let what = format!("{strategy} {bucket} {} {}", role.name, job.algorithm);
@@ -269,9 +269,9 @@ fn what_keeps_gradients_until_the_end_is_refused() {
     assert_eq!(alone("zero-2").unwrap().roles, alone("ssgd").unwrap().roles);
 }
 
-/// Of L equal layers gathered p ahead, p + 1 are in memory at once, and each is gathered twice but for those that
-/// backward passes come to before they are free; without resharding all are there, gathered once (Rajbhandari et
-/// al. 2020 §5.3).
+/// Of L equal layers gathered p ahead, p + 1 are in memory at once, and each is gathered twice, except those that
+/// backward passes reach before they are freed; without resharding all stay, gathered once (Rajbhandari et al. 2020
+/// §5.3).
 #[test]
 fn gathered_parameters_take_the_layers_in_use_and_those_ahead() {
     for (layers, prefetch) in [(6, 0), (6, 1), (6, 2), (9, 1), (9, 3)] {

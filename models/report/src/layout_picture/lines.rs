@@ -1,4 +1,4 @@
-//! `Line`: a row of the picture: a row of the table, or the result of a change that no row of the table follows.
+//! Defines picture rows (`Line`): rows of the table, or results of changes that no row of the table follows.
 
 use lockstep_models::{AxisSet, LayerId, Layout, LayoutRow};
 

@@ -1,4 +1,4 @@
-//! Tests of the picture: parts tile a tensor, every rank and every collective is shown, no two texts overlap.
+//! Tests the picture: parts tile a tensor, every rank and every collective is shown, no two texts overlap.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Tests of outputs: files, links, devices and folders, each checked beforehand and when it is written.
+//! Tests outputs: files, links, devices and folders, each checked beforehand and when it is written.
 
 use super::*;
 

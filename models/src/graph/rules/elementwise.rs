@@ -74,7 +74,7 @@ pub(super) fn allows(formula: &Formula, inputs: &[Placed], outputs: &[Placed]) -
         inputs.iter().find(of).or_else(|| outputs.iter().find(of)).map(|(_, layout)| *layout)
     };
     let mut values: Vec<(Operand, Origin)> = Vec::new();
-    // Twice: what no other node sees depends on what the step before made of it.
+    // Twice: a buffer that only this node sees depends on the previous step.
     for _ in 0..2 {
         for buffer in formula.buffers() {
             let operand = Operand::Buffer(buffer);

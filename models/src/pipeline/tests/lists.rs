@@ -63,7 +63,7 @@ fn holds(lists: &Lists, chunks: u32, micro_batches: u32) -> bool {
     count as u32 == 2 * all * micro_batches && once && ascends && ticks(lists, chunks, |_, _| 1).is_some()
 }
 
-/// Schedules with the micro-batches that they serve.
+/// Schedules with the micro-batches that they take.
 fn settings() -> impl Strategy<Value = (PipelineSchedule, u32, u32)> {
     (0..3_u32, 1..6_u32, 1..7_u32, 2..4_u32).prop_map(|(which, stages, micro_batches, chunks)| match which {
         0 => (PipelineSchedule::GPipe, stages, micro_batches),

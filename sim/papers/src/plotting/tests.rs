@@ -1,5 +1,5 @@
-//! Tests of plots: which files are refused, the positions of published points, and that the papers' own files draw
-//! what they say.
+//! Tests plots: which files are refused, the positions of published points, and that the papers' own files draw what
+//! they say.
 
 use super::*;
 use crate::{PAPERS, Shipped, account};

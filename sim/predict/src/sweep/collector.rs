@@ -170,7 +170,7 @@ impl Collector {
     }
 }
 
-/// The points of a shard: only predicted points are dealt out, since the others only repeat their figures.
+/// The points of a shard: only predicted points are assigned, since the others only repeat their figures.
 pub(super) fn points_of(shard: Shard, plan: &Plan) -> Vec<u32> {
     let predicted: Vec<u32> = (0..plan.points.len() as u32).filter(|point| !plan.same_as.contains_key(point)).collect();
     shard.rows(predicted.len() as u32).map(|row| predicted[row as usize]).collect()

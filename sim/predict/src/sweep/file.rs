@@ -98,7 +98,7 @@ impl RowsFile {
             }
             let expected = self.opening(lines, due);
             if line.last() != Some(&b'\n') {
-                // Torn where the last run was interrupted, unless it never was ours.
+                // Torn where the last run was interrupted, unless it is not ours.
                 let shared = line.len().min(expected.len());
                 if line[..shared] != expected.as_bytes()[..shared] {
                     return Err(self.foreign(lines, &line));

@@ -1,4 +1,4 @@
-//! Tests of whole sweeps: the order of rows, resuming, sharing, refusals.
+//! Tests whole sweeps: the order of rows, resuming, sharing, refusals.
 
 mod shards;
 

@@ -11,7 +11,7 @@ use crate::fluid::ClassId;
 /// Fewest rounds at the end of a ring that are left to the event loop; multiples by powers of two are tried.
 const LAST: u32 = 8;
 
-/// A ring whose messages always take the same.
+/// A ring with constant message times.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     pub(super) members: u32,
@@ -58,7 +58,7 @@ pub(super) struct RingRun {
 }
 
 impl RingRun {
-    /// A run of which nothing is known yet.
+    /// A run before any round is known.
     pub(super) fn new(group_exchange: u32, ring: Arc<Ring>, flights: Vec<u32>) -> RingRun {
         let states = vec![State { done: 0, there: 0, port: 0 }; flights.len()];
         RingRun { group_exchange, ring, flights, at: 0, states, until: 0, then: Vec::new() }
@@ -73,8 +73,8 @@ impl RingRun {
         self.at = to.max(self.at);
     }
 
-    /// The members before the last rounds, by the number of rounds left, ascending; and when the first of
-    /// them is through.
+    /// The members before the last rounds, by the number of rounds left, ascending; and when the first of them
+    /// finishes.
     fn ahead(&self) -> (Vec<(u32, Vec<State>)>, u64) {
         let left = std::iter::successors(Some(LAST), |left| left.checked_mul(2));
         let left: Vec<u32> = left.take_while(|left| self.at + left < self.ring.rounds).collect();
@@ -96,9 +96,8 @@ impl RingRun {
     }
 }
 
-/// Chooses the last round of each run that is computed without events: when all ranks are through it none is at
-/// the end of its ring, and none is through it before all have reached the present of their runs. False without
-/// such a round.
+/// Chooses the last round of each run that is computed without events: when all ranks have finished it none is at the
+/// end of its ring, and none finishes it before all have reached the present of their runs. False without such a round.
 pub(super) fn choose(runs: &mut [RingRun]) -> bool {
     let now = runs.iter().flat_map(|run| &run.states).map(|state| state.done).max().unwrap_or(0);
     let ahead: Vec<_> = runs.iter().map(RingRun::ahead).collect();

@@ -1,4 +1,4 @@
-//! `Element`: an element of an XML file that knows its line: children, attributes, and errors about them.
+//! `Element`: wraps an element of an XML file, with its line: children, attributes, and their errors.
 
 use std::ops::RangeInclusive;
 

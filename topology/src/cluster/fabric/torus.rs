@@ -1,4 +1,4 @@
-//! `Torus`: a torus of any number of dimensions with dimension-ordered routes, in closed form.
+//! `Torus`: finds dimension-ordered routes in a torus of any dimensions, in closed form.
 //!
 //! Router r has coordinate (r / stride_i) mod n_i in dimension i, the first dimension being the fastest. A dimension of
 //! two routers has one wire between them, not two; a dimension of one has none.

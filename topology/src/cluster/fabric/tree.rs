@@ -1,4 +1,4 @@
-//! `Tree`: fat trees of any number of levels as extended generalised fat trees (Öhring et al. 1995), in closed form.
+//! `Tree`: models fat trees of any depth as extended generalised fat trees (Öhring et al. 1995), in closed form.
 //!
 //! A switch of level l is (a, b): a numbers the subtree below it, b its copy among those that serve the same subtree.
 //! With m_l children and w_l parents there are a < trees * m_{l+1} … m_L and b < w_2 … w_l. Stars and rails are trees

@@ -135,7 +135,7 @@ fn rails_join_equal_nics_and_a_cpu_takes_the_first_that_meets() {
         names.collect::<Vec<_>>()
     };
     assert_eq!(rail(&rails, 0), ["h1.n0", "f.rail0", "h4.n0", "h4.cpu"]);
-    // Flows of one pair take the NICs in turn.
+    // Flows of one pair rotate over the NICs.
     assert_eq!(rail(&rails, 2), ["h1.n2", "f.rail2", "h4.n2", "h4.cpu"]);
     let joined = cluster(6, 3, &fabric("rails", "h*.n*", "spines = 2\nparallel = 3")).unwrap();
     // Six hosts on each of three rails, three rails by 2 x 3 cables: 18 / 2 wires halve it.

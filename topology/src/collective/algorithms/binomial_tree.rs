@@ -1,4 +1,4 @@
-//! Binomial tree: the parent of member v is v with its lowest one bit cleared.
+//! Runs a binomial tree: member v's parent is v without its lowest one bit.
 //!
 //! ⌊log2 p⌋ dependent messages each way and the whole buffer on each edge. The root serves ⌈log2 p⌉ children one after
 //! the other, so in time it is Iandola 2016 §6.2, Eq. 4 (their "reduction tree"); Thakur 2005 §3.

@@ -1,4 +1,4 @@
-//! Direct exchange: every part goes directly to its owner, which sums it, and from the owner directly to all members.
+//! Exchanges directly: sends every part to its owner, which sums it and sends the sum to all members.
 //!
 //! One round each way: p − 1 messages of other members' parts to be summed, p − 1 of the own part to be spread. With
 //! even parts that is n(p − 1)/p elements each way, as a ring sends; Krizhevsky 2014 §4.1 synchronises weights so.

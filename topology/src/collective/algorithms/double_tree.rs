@@ -1,5 +1,4 @@
-//! Double trees over channels: two complementary binary trees between nodes, a chain inside each, both
-//! pipelined in chunks.
+//! Runs double trees over channels: two complementary binary trees between nodes, a chain in each, pipelined in chunks.
 //!
 //! Sanders, Speck and Träff 2009 (two-tree algorithms); NCCL's `trees.cc` and `connect.cc`. A node that is inner in one
 //! tree is a leaf of the other, each of which carries half of a channel's share, so that all links work both ways: a

@@ -1,4 +1,4 @@
-//! Halving-doubling with binary blocks: pairs at distance 1, 2, 4 … exchange halves of halves, then the way back.
+//! Halves and doubles with binary blocks: pairs at distance 1, 2, 4 … exchange halves of halves, then reverse.
 //!
 //! Goyal 2017 §4.1; Rabenseifner 2004; Thakur 2005. For p a power of two: 2·log2 p rounds and 2n(p − 1)/p elements sent
 //! per member. Any other p is split into blocks, one for each bit of p, the largest first. After each block has halved,
@@ -70,7 +70,7 @@ struct Halves {
     start: u64,
     length: u64,
     block: Block,
-    /// The next smaller block, whose sums come here.
+    /// The next smaller block, which sends its sums.
     smaller: Option<Block>,
     /// The next larger block, to which our sums go.
     larger: Option<Block>,

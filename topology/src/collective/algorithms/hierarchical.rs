@@ -1,4 +1,4 @@
-//! Hierarchical allreduce: sum in each node, any algorithm across the nodes' leaders, broadcast in each node.
+//! Runs a hierarchical allreduce: sum in each node, any algorithm across leaders, broadcast in each node.
 //!
 //! Goyal 2017 §4.1 and §4.2. In a node the members form a chain to their leader, the first of them, and back. The three
 //! phases are pipelined by chunk and not separated by barriers: a lane carries its chunk through all three, and lanes

@@ -1,4 +1,4 @@
-//! k-ary tree: up and down a tree in which each inner member has k children, numbered breadth first.
+//! Sums up and broadcasts down a k-ary tree: inner members have k children, numbered breadth first.
 //!
 //! Iandola 2016 §6.2: the branching factor is the base of the logarithm in a tree's time. With all members below the
 //! root it is a server. [`Kary`] places members for chains and colours, too.

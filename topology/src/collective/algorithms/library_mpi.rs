@@ -1,4 +1,4 @@
-//! `MPI_Allreduce`, called by the transport. Its lanes are those of the algorithm that Open MPI's `tuned` component takes
+//! Calls `MPI_Allreduce` in the transport. Its lanes are those of the algorithm that Open MPI's `tuned` component takes
 //! by its fixed rules since version 4.1, by members and bytes.
 
 use super::binomial_tree;

@@ -1,4 +1,4 @@
-//! Multi-colour k-ary trees: the buffer in k shards, each summed up and broadcast down its own tree.
+//! Runs multi-colour k-ary trees: each of k shards is summed up and broadcast down its own tree.
 //!
 //! Kumar 2018 §4.2 and Fig. 2. Each tree is a k-ary tree numbered breadth first with I = ⌈(N − 1)/k⌉ inner members, and
 //! colour c's begins at member ⌊c·N/k⌋. Wherever k·I ≤ N the inner members of the colours are disjoint: 4 colours on 8

@@ -4,8 +4,8 @@
 //! of the buffer: the switch hands the head the sum of its share (`multimem.ld_reduce`), and the head stores it back to
 //! all (`multimem.st`). So a member of p sends n(1 + 1/p) elements up its own links and receives n. A reduce-scatter is
 //! the first half, an allgather the second. Switches are the last members and have no data, one for each node; members
-//! are shared out among nodes in order. Between nodes the heads of a share are a double tree (`nvls_tree.rs`), or
-//! switches of the network add for them too (`nvls_collnet.rs`).
+//! are divided among nodes in order. Between nodes the heads of a share are a double tree (`nvls_tree.rs`), or switches
+//! of the network add for them too (`nvls_collnet.rs`).
 
 use super::double_tree;
 use super::prelude::*;
@@ -176,7 +176,7 @@ impl Lanes for Nvls {
         if self.contributors == 1 && self.rails == 0 { 0 } else { split.longest() }
     }
 
-    /// The lanes that start while the first one is under way.
+    /// The lanes that start while the first one is in flight.
     fn window(&self) -> u32 {
         // A switch between nodes receives from them, and sends to them, one after the other.
         let in_turn = if self.rails > 0 { 2 * self.nodes } else { 0 };

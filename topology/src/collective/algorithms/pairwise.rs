@@ -1,4 +1,4 @@
-//! Pairwise alltoallv: step s exchanges with the members at distance s, the member's own block at distance 0.
+//! Runs a pairwise alltoallv: step s exchanges with members at distance s, the own block at distance 0.
 //!
 //! p − 1 rounds and a message to itself; each member sends its row of counts. Thakur 2005 §3.3 (long messages). Send
 //! ranges index the sender's row (blocks by destination), receive ranges the receiver's column (blocks by source).

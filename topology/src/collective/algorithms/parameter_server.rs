@@ -1,4 +1,4 @@
-//! Parameter server: each server owns a shard, sums all members' parts of it in member order and sends the sum back.
+//! Runs parameter servers: each owns a shard, sums all members' parts of it in member order and sends the sum back.
 //!
 //! Iandola 2016 §6.1 (one dedicated server, Eq. 3: p·n in and p·n out of it) and its pools of servers. Dedicated
 //! servers are the last members; they contribute nothing and their buffer is scratch. Otherwise the first members

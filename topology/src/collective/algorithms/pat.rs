@@ -1,7 +1,7 @@
-//! Parallel aggregated trees: every part has its own binomial tree, all trees at once, the farthest members first.
+//! Runs parallel aggregated trees: a binomial tree for every part, all at once, the farthest members first.
 //!
 //! NCCL's PAT (2.23 and later, for one GPU a node): an allgather in ⌈log2 p⌉ rounds as Bruck's (1997), with the
-//! distances in reverse order, so that little goes far and much goes near. In the round of distance d member m sends to
+//! distances in reverse order, so that few parts go far and many go near. In the round of distance d member m sends to
 //! m + d what it has of m, m − 2d, m − 4d, … A reduce-scatter is the same backwards, from near to far. A member sends
 //! each of p − 1 parts once: n(p − 1)/p elements. Parts of a round are separate messages here, since a message is a
 //! range of the buffer; NCCL packs them.

@@ -1,4 +1,4 @@
-//! Pipelined chain: chunks are summed along the ring to one root and return in the opposite direction.
+//! Runs a pipelined chain: chunks are summed along the ring to one root and return the opposite way.
 //!
 //! Kumar 2018 §5.1 calls it the pipelined ring. A chunk passes p − 1 members up and p − 1 down; with enough chunks in
 //! flight the latency is hidden and a member inside the chain sends 2n elements: n towards the root, n away from it.

@@ -1,4 +1,4 @@
-//! Recursive doubling: pairs at distance 1, 2, 4 … exchange and add the whole buffer.
+//! Doubles recursively: pairs at distance 1, 2, 4 … exchange and add whole buffers.
 //!
 //! The schedule that Open MPI documents for small allreduces (`coll_tuned`, `coll_base_allreduce.c`; Thakur 2005
 //! §4.4): ⌊log2 p⌋ rounds of n elements, and for p not a power of two the first 2r members, r = p − 2^⌊log2 p⌋, pair

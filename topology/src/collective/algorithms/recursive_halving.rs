@@ -1,5 +1,5 @@
-//! Recursive halving: pairs at distance p/2, p/4, … 1 exchange the half of their block that the other half needs
-//! summed, and on the way back what they have.
+//! Halves recursively: pairs at distance p/2, p/4, … 1 exchange the half of their block that the partner sums, and on
+//! the way back what they have.
 //!
 //! Reduce-scatter of Thakur et al. 2005 §4.1, as in MPICH, and its reverse as the allgather: for p a power of two log2
 //! p rounds each, and n(p − 1)/p elements sent by each member. For any other p the first 2r members, r = p − 2^⌊log2

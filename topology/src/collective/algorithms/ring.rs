@@ -1,4 +1,4 @@
-//! Ring (bucket) algorithm: each block travels around the ring, once to be summed and once to be broadcast.
+//! Runs the ring (bucket) algorithm: each block travels around the ring, once summed and once broadcast.
 //!
 //! p − 1 steps each way, so 2(p − 1) for an allreduce, with 2n(p − 1)/p elements sent per member: the least there is,
 //! at a latency that grows with p. Goyal 2017 §4.1 ("bucket"); Patarasuk and Yuan 2009. Block b starts at member b + 1

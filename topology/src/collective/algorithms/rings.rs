@@ -1,5 +1,5 @@
-//! Rings over channels: each carries its share of the buffer around its own order, and leaves and enters nodes on
-//! its own rail.
+//! Runs rings over channels: each carries its share of the buffer in its own order, and leaves and enters nodes on its
+//! rail.
 //!
 //! Channel c enters a node of s members at member c and leaves it at c − 1 (mod s); every second node is traversed in
 //! reverse, so that what leaves on a rail enters on the same one: with as many channels as NICs all of them work at

@@ -1,4 +1,4 @@
-//! Scatter and gather: the root sends every member its part, or collects the parts, with one message to or from each.
+//! Scatters and gathers: the root sends every member its part, or collects the parts, one message per member.
 //!
 //! One round; the root sends (or receives) n(p − 1)/p elements through its own wire. A data-parallel table that moves a
 //! node's whole batch through its first GPU does both in every step (Kumar et al. 2018 §4.3).
@@ -44,7 +44,7 @@ impl Rooted {
 }
 
 impl Lanes for Rooted {
-    /// The root exchanges with the others in turn, the nearest first.
+    /// The root exchanges with the others in order, nearest first.
     fn lane(&self, member: u32, index: u32, split: &Split) -> Lane {
         let (&Rooted { members, root, scatter, .. }, &Split { elements, chunks, .. }) = (self, split);
         let starts = self.starts.clone();

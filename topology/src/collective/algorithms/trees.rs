@@ -1,4 +1,4 @@
-//! Reduce up a rooted tree, broadcast down it: what binomial trees, chains, k-ary trees and servers have in common.
+//! Reduces up a rooted tree and broadcasts down it, for binomial trees, chains, k-ary trees and servers.
 //!
 //! A place defines parents and children; this file defines their steps. On an edge of the tree the whole extent of the
 //! lane passes once up and once down, so an allreduce sends n·(children + 1) elements from an inner member.
@@ -80,7 +80,7 @@ pub(super) struct Trees<F> {
     /// Rounds of one way.
     pub(super) depth: u32,
     pub(super) is_pipelined: bool,
-    /// Children that a root receives from, and sends to, one after the other while further lanes are under way: those
+    /// Children that a root receives from, and sends to, one after the other while further lanes are in flight: those
     /// of a switch.
     pub(super) in_turn: u32,
     pub(super) ways: Ways,
@@ -122,7 +122,7 @@ impl<P: Place, F: Fn(u32, u32) -> Option<P> + Send + Sync> Lanes for Trees<F> {
         if self.members == 1 { 0 } else { split.longest() }
     }
 
-    /// The lanes that start while the first one is under way.
+    /// The lanes that start while the first one is in flight.
     fn window(&self) -> u32 {
         (self.rounds().saturating_add(2 * self.in_turn)).saturating_mul(self.trees)
     }

@@ -1,4 +1,4 @@
-//! Tests of NCCL's model: known channels, choices, closed forms of its times, refusals.
+//! Tests NCCL's model: known channels, choices, closed forms of its times, refusals.
 
 use super::search::search;
 use super::*;

@@ -28,7 +28,7 @@ pub struct Terms {
     pub load: f64,
     /// The limit of a channel.
     pub channel: Bandwidth,
-    /// Bytes that set off before a receive is posted.
+    /// Bytes sent before a receive is posted.
     pub slots: Bytes,
 }
 

@@ -1,4 +1,4 @@
-//! Tests of channels on nodes: which rails bytes take between nodes, and how many leave a node.
+//! Tests channels on nodes: which rails bytes take between nodes, and how many leave a node.
 
 use super::super::{Action, Algorithm, Collective, Group, Schedule, check};
 

@@ -164,8 +164,7 @@ fn overwriting_before_consumption_is_refused() {
     assert!(matches!(broken.reason, Reason::Overwrites { .. }), "{broken}");
 }
 
-/// A message back that is not caused by the consumption does not prove it: 2 tells 0 to continue while 1
-/// may still read.
+/// A message back that is not caused by the consumption does not prove it: 2 lets 0 continue while 1 may still read.
 #[test]
 fn an_unrelated_message_does_not_prove_consumption() {
     let broken = written(&[

@@ -114,7 +114,7 @@ fn the_chain_returns_in_the_opposite_direction() {
     assert_eq!((schedule.lanes(), schedule.window()), (2, 2));
     assert_eq!(shown(&schedule, 1, 1), ["RecvSum 2 4..8", "Send 0 4..8", "RecvInto 0 4..8", "Send 2 4..8"]);
     assert_eq!(shown(&schedule, 3, 0), ["Send 2 0..4", "RecvInto 2 0..4"]);
-    // enough chunks: one starts in each of the 2(p − 1) rounds that the first one is under way
+    // enough chunks: one starts in each of the 2(p − 1) rounds that the first one is in flight
     assert_eq!(allreduce("pipelined-chain", 4, 1000, 4).window(), 6);
 }
 

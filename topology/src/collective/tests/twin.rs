@@ -1,5 +1,4 @@
-//! The slow, obvious executor of lanes: every member's buffer in full, a window of lanes in flight, sends
-//! without a copy.
+//! Runs lanes the slow, obvious way: every member's buffer in full, a window of lanes in flight, sends without a copy.
 //!
 //! A message only refers to the sender's range; the receiver reads the sender's buffer when it consumes it. The order
 //! in which members and lanes take their steps is drawn at random, so a range written too early shows as a wrong sum.
@@ -8,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::super::{Action, Collective, LaneStep, Schedule, shard};
 
-/// The order in which members take turns, and how many lanes each has in flight.
+/// The order in which members step, and how many lanes each has in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Order {
     /// The seed of the random order.

@@ -1,12 +1,12 @@
-//! Lets Open MPI send a piece over TCP without a handshake.
+//! Raises Open MPI's eager limits: a piece over TCP needs no rendezvous.
 //!
-//! Two processes share one connection. Where both send, the answer to a request to send waits behind the data of the
-//! other direction, and the two directions take turns: 1 MiB each way by double trees over 100 Mbit/s takes 127 ms,
-//! and 90 ms without handshakes. The receiver may hold a message that it has not asked for yet once more.
+//! Two processes share one connection. Where both send by rendezvous, the answer to a request to send queues behind the
+//! data of the other direction, and the two directions alternate: 1 MiB each way by double trees over 100 Mbit/s takes
+//! 127 ms, and 90 ms by eager sends. The receiver may copy an unexpected message once more.
 
 use lockstep_topology::cluster::Stack;
 
-/// The limits, by the names that Open MPI reads: of messages without a handshake, and of what goes with a request.
+/// Open MPI's names of the limits: of eager messages, and of the data sent with a rendezvous request.
 const LIMITS: [&str; 2] = ["OMPI_MCA_btl_tcp_eager_limit", "OMPI_MCA_btl_tcp_rndv_eager_limit"];
 
 /// Raises the limits for this process to those of [`Stack::Tcp`], except where the environment sets them. Other

@@ -1,4 +1,4 @@
-//! Tests of shards: together they are the whole sweep, and incomplete ones are refused.
+//! Tests shards: together they are the whole sweep, and incomplete ones are refused.
 
 use lockstep_experiment::shard::Shard;
 use proptest::prelude::*;
@@ -34,8 +34,7 @@ fn merged(sweep: &Sweep, out: &std::path::Path, shards: u32) -> Result<String, F
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// However many shards there are, in whatever order they run and wherever each was torn, together they are the
-    /// whole sweep.
+    /// Any number of shards, run in any order and torn anywhere, are together the whole sweep.
     #[test]
     fn merged_shards_are_the_whole_sweep(
         of in 1u32..50,
