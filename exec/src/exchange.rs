@@ -2,7 +2,7 @@
 //!
 //! The engine knows sends, receives and sums, but no collective by name. Channels (lanes in the code) provide
 //! concurrency: at most `window` are in flight, started in order, each advanced until it waits. After creation nothing
-//! is allocated but a channel's iterator state, which the schedule keeps on the stack.
+//! is allocated on the heap.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -50,7 +50,7 @@ impl Shard {
     /// Refuses to merge a shard of which the file at `path` holds `found` of `due` points or runs.
     ///
     /// # Errors
-    /// As said, with the cure.
+    /// Fewer or more points than `due`, with the cure.
     pub fn refuse_part(self, path: &Path, (found, due): (usize, usize), what: &str) -> Result<(), InputError> {
         if found == due {
             return Ok(());

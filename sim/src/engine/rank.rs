@@ -1,4 +1,4 @@
-//! Simulates one rank: its two streams, iteration by iteration.
+//! Simulates one rank: its streams, iteration by iteration.
 //!
 //! The compute stream runs task by task. Exchanges start in program order among themselves, each when what it is
 //! `after` is done and its own previous run is. A rank asks the driver for its next iteration once its compute stream

@@ -109,7 +109,6 @@ impl Cluster {
         Route { links, latency, bandwidth, transport }
     }
 
-    /// The best way between two different devices.
     /// The share of its wire's `rate` that each crossing of a link gets: a wire that is crossed twice is
     /// divided by two.
     pub(super) fn shares(&self, links: &[LinkId], rate: impl Fn(&Link) -> Bandwidth) -> impl Iterator<Item = f64> {
@@ -120,6 +119,7 @@ impl Cluster {
         })
     }
 
+    /// The best way between two different devices.
     fn search(&self, from: &Device, to: &Device, choice: &Choice) -> Option<Vec<LinkId>> {
         let passes = |vertex: &Vertex| match vertex.kind {
             VertexKind::Switch => true,

@@ -61,8 +61,8 @@ impl Training<'_> {
             });
             let count = if tuner.converged() { left } else { SEGMENT.min(left) };
             let last = count == left;
-            // The state is also what a run that has already ended would have left.
             let held_out = self.held_out.filter(|_| last);
+            // A run that has already ended takes one more step, to return its state.
             let part = Part { steps: count.max(1), first: losses.len() as u64, start: state.as_ref() };
             let Some(mut measured) = (Training { held_out, ..tuned }).segment(launch, part)? else { return Ok(None) };
             losses.append(&mut measured.run.losses);
