@@ -11,7 +11,7 @@ PAGE = pathlib.Path(__file__).resolve().parent.parent.parent / "models" / "repor
 COLUMNS = {
     "number": "Number of the configuration in tests/matrix/drawn.jsonl.",
     **{factor: f"Factor of the matrix: {factor}." for factor in FACTORS},
-    "ranks_share_cores": "Whether ranks outnumber the machine's cores, and no link bounds them.",
+    "ranks_share_cores": "Whether ranks outnumber the machine's cores, and communication does not bound them.",
     "predicted_s": "Predicted time of a step, or of a collective alone.",
     "measured_s": "Measured time: the median.",
     "measured_p10_s": "10th percentile of the measured times.",

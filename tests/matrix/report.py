@@ -39,8 +39,8 @@ def within(row):
 
 
 def oversubscribed(row):
-    """Whether ranks share cores, and the prediction names no link (`A > B`) as the bound."""
-    return PLACES[row["place"]] > row["cores"] and " > " not in row["bound"]
+    """Whether ranks share cores, and the predicted bound is neither a link (`A > B`) nor waiting for messages in flight."""
+    return PLACES[row["place"]] > row["cores"] and " > " not in row["bound"] and row["bound"] != "waiting: latency"
 
 
 def figures(rows):
@@ -122,7 +122,7 @@ def page():
     missing = [place for place in PLACES if all(row["place"] != place for row in rows)]
     if missing:
         yield from [f"Not measured yet: {', '.join(missing)}.", ""]
-    yield from table("ranks", [("with cores of their own, or bounded by a link", own), ("sharing cores", shared), ("all", rows)])
+    yield from table("ranks", [("with cores of their own, or bounded by communication", own), ("sharing cores", shared), ("all", rows)])
     for factor in FACTORS:
         yield f"## By {factor}"
         yield ""
