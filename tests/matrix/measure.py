@@ -161,7 +161,8 @@ def measured(row, site):
     try:
         figures = (collective if row["strategy"] == "none" else training)(row, site)
     except (RuntimeError, subprocess.TimeoutExpired) as failure:
-        return {**row, "failed": str(failure)}
+        # The row's own files; where the checkout lies is of no interest.
+        return {**row, "failed": str(failure).replace(f"{WORK}/", "")}
     error_pct = 100 * (figures["predicted_s"] / figures["measured_s"] - 1)
     return {**row, **figures, "error_pct": error_pct, "cores": len(os.sched_getaffinity(0)), "cpu": cpu(),
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
