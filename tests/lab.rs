@@ -106,7 +106,10 @@ fn a_lab_is_as_its_file_says_and_leaves_nothing() {
     let _one = Up(&folder, one.clone());
     let shown = stdout(&folder, &["lab", "up", "three.toml", "--name", &one]);
     // 100 Mbit/s x 1448 / 1538 of payload; nothing is visible outside.
-    assert!(shown.contains("94.15") && shown.contains("latency is this kernel's own"), "{shown}");
+    assert!(
+        shown.contains("94.15") && shown.contains("latency is this kernel's own") && shown.contains("transmit_queue"),
+        "{shown}"
+    );
     assert_eq!(outside(), links);
 
     let names = on_each(&folder, &one, "uname -n");

@@ -2,12 +2,12 @@
 
 use std::net::Ipv4Addr;
 
-use lockstep_topology::cluster::{Vertex, VertexId};
+use lockstep_topology::cluster::{Link, Vertex, VertexId};
 use lockstep_topology::{Cluster, ErrorPlace, InputError, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::name::LabName;
-use crate::rate::Rate;
+use crate::rate::{Rate, usual_queue_us};
 use crate::tree::closing_edge;
 
 /// Hosts, and switches, of a lab at most.
@@ -124,13 +124,21 @@ impl Plan {
         check_shape(&hosts, &between, &cables).map_err(|(value, message)| refuse(&value, message))?;
         check_rates(&cables, scale)?;
         let switches = between.iter().map(|switch| switch.name.clone()).collect();
-        let left_out = vec![
+        let outside = |end: VertexId| cluster.vertex(end).host;
+        let of_lab = |link: &&Link| outside(link.from) != outside(link.to) || outside(link.from).is_none();
+        let queues = cluster.links().iter().filter(of_lab).all(|link| link.protocol.transmit_queue > Time::ZERO);
+        let mut left_out = vec![
             "latency is this kernel's own, file_latency_us is that of the cluster file".to_owned(),
             format!(
                 "GPUs, memories and links within hosts are not imitated: all hosts share this machine's cores{}",
                 if cluster.shares_cores() { "" } else { "; shared_cores = true in the file predicts so" }
             ),
         ];
+        if !queues {
+            let usual = usual_queue_us() / 1_000;
+            let predicted = format!("transmit_queue = \"{usual}ms\" on each [[link]] predicts so");
+            left_out.push(format!("short messages of a port queue for up to {usual} ms; {predicted}"));
+        }
         Ok(Plan { lab: lab.clone(), cluster: cluster.name().to_owned(), hosts, switches, cables, left_out })
     }
 

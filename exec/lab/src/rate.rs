@@ -32,7 +32,7 @@ pub struct Rate {
 }
 
 /// The queue where a cluster file gives none: a switch with small buffers.
-const fn usual_queue_us() -> u64 {
+pub(crate) const fn usual_queue_us() -> u64 {
     10_000
 }
 
