@@ -40,6 +40,8 @@ STEPS = {"lenet": 50, "resnet-32": 20, "mlp": 1000}
 # The same on hosts of a lab, and where these have links of 100 Mbit/s.
 LAB_STEPS = {"lenet": 20, "resnet-32": 10, "mlp": 50}
 SLOW_LAB_STEPS = {"lenet": 5, "resnet-32": 5, "mlp": 20}
+# The median, and the ends of the range, as keys name them.
+AT = ["", "_p10", "_p90"]
 # A row that takes longer hangs.
 LIMIT_S = 900
 # Seconds for which figures of this machine are kept: the pace of a shared one changes within minutes.
@@ -101,8 +103,7 @@ def collective(row, site):
     predicted = predicted_collective(row, site)
     pace = [] if site else ["--pace-of", PROFILE]
     [measured] = run([LOCKSTEP, "exec", "collective", *collective_flags(row), *pace], row, site)["rows"]
-    times = {key: measured[key] / 1e6 for key in ("time_us", "time_p10_us", "time_p90_us")}
-    return {**predicted, "measured_s": times["time_us"], "measured_p10_s": times["time_p10_us"], "measured_p90_s": times["time_p90_us"]}
+    return predicted | {f"measured{at}_s": measured[f"time{at}_us"] / 1e6 for at in AT}
 
 
 def settings(flags):
@@ -152,8 +153,8 @@ def training(row, site):
     if not site:
         drop_old_profile()
     [found] = run([LOCKSTEP, "compare", path, *profile, "--format", "json"], row, site)["rows"]
-    keys = {"predicted_s": "predicted_step_time_s", "bound": "bound", "measured_s": "step_time_s"}
-    return {key: found[of] for key, of in keys.items()} | {f"measured_{at}_s": found[f"step_time_{at}_s"] for at in ("p10", "p90")}
+    predicted = {"predicted_s": found["predicted_step_time_s"], "bound": found["bound"]}
+    return predicted | {f"measured{at}_s": found[f"step_time{at}_s"] for at in AT}
 
 
 def measured(row, site):

@@ -1,6 +1,5 @@
 //! Writes lines to standard error: errors and warnings, information, and with `--verbose` what each phase took.
 
-use std::fmt::Display;
 use std::io::{self, Write};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -42,23 +41,23 @@ pub fn print_line(line: &str) {
 /// began.
 pub fn print_information(line: &str) {
     if writes(Verbosity::Verbose) {
-        print_detail(&line);
+        print_detail(|| line.to_owned());
     } else if writes(Verbosity::Normal) {
         print_line(line);
     }
 }
 
 /// With `--verbose`, writes a line with the seconds since the command began.
-pub fn print_detail(line: &impl Display) {
+pub fn print_detail(line: impl FnOnce() -> String) {
     if writes(Verbosity::Verbose) {
-        print_line(&format!("[{:9.3} s] {line}", BEGUN.elapsed().as_secs_f64()));
+        print_line(&format!("[{:9.3} s] {}", BEGUN.elapsed().as_secs_f64(), line()));
     }
 }
 
 /// Runs `work`; with `--verbose`, writes what it was and the seconds that it took.
-pub fn timed<T>(phase: &impl Display, work: impl FnOnce() -> T) -> T {
+pub fn timed<T>(phase: impl FnOnce() -> String, work: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let result = work();
-    print_detail(&format_args!("{phase}: {:.3} s", begun.elapsed().as_secs_f64()));
+    print_detail(|| format!("{}: {:.3} s", phase(), begun.elapsed().as_secs_f64()));
     result
 }

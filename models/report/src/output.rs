@@ -30,7 +30,7 @@ pub fn write_atomically(
     let place = place.into();
     let destination = Destination::find(path).map_err(|message| wrong(&place, path, message))?;
     destination.write(fill).map_err(|error| unwritable(&place, path, &error))?;
-    print_detail(&format_args!("{} written", path.display()));
+    print_detail(|| format!("{} written", path.display()));
     Ok(())
 }
 

@@ -59,15 +59,16 @@ pub fn predict(
 ) -> Result<Predicted, Failure> {
     let input = |error| Failure::Input(experiment.locate(error));
     let (placement, hosting) = configuration.place(cluster, experiment).map_err(input)?;
-    let label = configuration.label();
-    let program = timed(&format_args!("{label}: program"), || configuration.program()).map_err(input)?;
+    let program = timed(|| format!("{}: program", configuration.label()), || configuration.program()).map_err(input)?;
     let platform = setup.on(Platform::new(cluster, &placement, &hosting, costs));
     let mut driver = setup.options.driver();
     if let Some(claims) = experiment.replay.as_deref().filter(|_| program.claims()) {
         driver = driver.replaying(&program, claims).map_err(input)?;
     }
-    let simulated =
-        timed(&format_args!("{label}: simulation"), || simulate(&program, &platform, driver, &setup.options));
+    let simulated = timed(
+        || format!("{}: simulation", configuration.label()),
+        || simulate(&program, &platform, driver, &setup.options),
+    );
     let mut prediction = simulated.map_err(|error| failure(error, experiment))?;
     let step_time_s = prediction.timeline.step_time_s();
     let of = (&program, &platform);

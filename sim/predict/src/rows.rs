@@ -120,8 +120,8 @@ pub fn find(
                 trials => {
                     let platform = predicted.platform(&site.cluster, &costs, setup);
                     let mut progress = |of_this: f64| estimate.show(share(of_this), &label);
-                    let what = format_args!("{label}: {trials} simulations with noise");
-                    let found = timed(&what, || spread(cores, &platform, setup, trials, &predicted, &mut progress));
+                    let what = || format!("{label}: {trials} simulations with noise");
+                    let found = timed(what, || spread(cores, &platform, setup, trials, &predicted, &mut progress));
                     Some(found.map_err(|error| failure(error, experiment))?)
                 }
             };
@@ -136,9 +136,10 @@ pub fn find(
             }
             if setup.explain {
                 let mut progress = |of_this: f64| estimate.show(share(of_this), &label);
-                let answer = timed(&format_args!("{label}: explanation"), || {
-                    explain(configuration, experiment, site, &costs, setup, &predicted, &mut progress)
-                })?;
+                let answer = timed(
+                    || format!("{label}: explanation"),
+                    || explain(configuration, experiment, site, &costs, setup, &predicted, &mut progress),
+                )?;
                 row.error_bar_pct = answer.error_bar.relative_pct;
                 row.explanation = Some(answer);
             }

@@ -70,7 +70,7 @@ impl Site {
     /// # Errors
     /// An unknown cluster, a profile that is missing or broken, a device that the figures do not cover.
     pub fn open(experiment: &Experiment, profile: Option<&Path>) -> Result<Site, InputError> {
-        timed(&format_args!("cluster {}", experiment.cluster), || Site::read(experiment, profile))
+        timed(|| format!("cluster {}", experiment.cluster), || Site::read(experiment, profile))
     }
 
     /// As [`Site::open`].

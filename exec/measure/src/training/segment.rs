@@ -141,8 +141,8 @@ impl Training<'_> {
             replay: replay.as_deref(),
             observer: &observer,
         };
-        let what = format_args!("{label}: {steps} steps");
-        let run = progress.beside(|| timed(&what, || launch.run(&program, data, &options)));
+        let what = || format!("{label}: {steps} steps");
+        let run = progress.beside(|| timed(what, || launch.run(&program, data, &options)));
         progress.end();
         let mut run = run.map_err(|error| match error {
             ExecError::Input(error) => Failure::Input(experiment.locate(error)),
