@@ -52,11 +52,11 @@ def main():
     flags.add_argument("--rate", default="1Gbit", help="rate of the hosts' links [default: 1Gbit]")
     flags.add_argument("--repetitions", type=int, default=3, help="jobs of each [default: 3]")
     flags = flags.parse_args()
-    work = ROOT / "target" / "matrix"
+    work = ROOT / "target" / "lab-allreduce"
     work.mkdir(parents=True, exist_ok=True)
     print("hosts  bytes   lockstep                    ms     default ms   best of the library  ms     default/ours  best/ours  share of a stream")
     for hosts in map(int, flags.hosts.split(",")):
-        with lab.up(LOCKSTEP, f"lab-{hosts}-{flags.rate}", work, HOST, (1e-6, 1e15)) as (name, _):
+        with lab.up(LOCKSTEP, f"lab-{hosts}-{flags.rate}", work, HOST, lab.FREE) as (name, _):
             stream = stream_bytes_s(name)
             for size in flags.bytes.split(","):
                 ways = {("ours", own): (own, {}) for own in OURS}

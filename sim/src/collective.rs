@@ -4,16 +4,21 @@ use lockstep_models::Driver;
 use lockstep_topology::{Algorithm, Collective, Group, InputError, Schedule, Time};
 
 use crate::costs::{Costs, MessageCost, WithMessages};
-use crate::engine::Engine;
+use crate::engine::{Engine, Outcome};
 use crate::error::SimError;
 use crate::fluid::{Fluid, System};
 use crate::fold::{self, FoldRule, Folding};
 use crate::machine::{Resources, Utilisation};
 use crate::nccl;
+use crate::network::Waits;
+use crate::orbits::Orbits;
 use crate::plan::{FP32_BYTES, Plan};
 use crate::platform::Platform;
 use crate::trace::Dual;
 use crate::traffic::Traffic;
+
+/// The most repetitions until bursts settle.
+const MOST_RUNS: usize = 64;
 
 /// A collective to time.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,7 +103,7 @@ pub(crate) fn simulate_collective_with<F: Fluid + Clone>(
     let window = if run.window == 0 { schedule.window() } else { run.window };
     let padded = if run.padded { schedule.padded() } else { schedule.clone() };
     let orbits = fold::of_schedule(&padded, run.elements, platform, run.fold);
-    let (outcome, folding) = fold::or_unfolded(orbits, |orbits| {
+    let simulate = |orbits: Orbits, bursts: Waits| {
         // Rounding up pays off only where members fold.
         let schedule = if orbits.fold().is_some() { padded.clone() } else { schedule.clone() };
         let ranks = orbits.count(schedule.members());
@@ -110,8 +115,10 @@ pub(crate) fn simulate_collective_with<F: Fluid + Clone>(
         resources.fluid.prepare(None, 1, &orbits)?;
         let mut engine = Engine::new(&plan, Driver::fixed(1), resources, vec![vec![None]], &jobs);
         engine.long_way = run.long_way;
+        engine.follow(bursts);
         engine.run(fold::WRITTEN_OUT)
-    })?;
+    };
+    let (outcome, folding) = fold::or_unfolded(orbits, |orbits| settled(|bursts| simulate(orbits.clone(), bursts)))?;
     let time = outcome.end;
     let seconds = time.as_secs_f64();
     let algbw = if seconds > 0.0 { (run.elements * FP32_BYTES) as f64 / seconds } else { 0.0 };
@@ -119,6 +126,21 @@ pub(crate) fn simulate_collective_with<F: Fluid + Clone>(
     let (traffic, utilisation) = (outcome.traffic, outcome.utilisation);
     let by = outcome.derivatives.and_then(|ends| ends.first().copied());
     Ok((CollectiveTime { time, algbw, busbw, traffic, utilisation, folding }, by))
+}
+
+/// The first run after which buckets of links with bursts are as full as before it, when a collective is repeated; without
+/// bursts the first run.
+fn settled(simulate: impl Fn(Waits) -> Result<Outcome, SimError>) -> Result<Outcome, SimError> {
+    let mut last = simulate(Waits::new())?;
+    let mut before = Waits::new();
+    for _ in 0..MOST_RUNS {
+        if last.bursts == before {
+            break;
+        }
+        before = last.bursts;
+        last = simulate(before.clone())?;
+    }
+    Ok(last)
 }
 
 /// NCCL's choice for a run, e.g. `NCCL 2.27 takes Tree/LL128, 16 channels`; `None` for other algorithms, and where its

@@ -60,7 +60,7 @@ pub enum Pair {
 pub struct MessageCost {
     /// α: seconds from the post until an idle receiver sees it, the latency of a route not included.
     pub latency: f64,
-    /// Seconds more where ranks outnumber the cores of a CPU: a waiting receiver then sleeps and must be woken.
+    /// Seconds more for each other rank on the receiver's core: ranks that wait run in turn.
     pub wake: f64,
     /// o: seconds of the receiver's thread per message.
     pub overhead: f64,

@@ -36,7 +36,7 @@ use crate::event::Events;
 use crate::fluid::{ClassId, Finished, Fluid};
 use crate::fold;
 use crate::machine::{Resources, Utilisation};
-use crate::network::Connections;
+use crate::network::{Bursts, Connections, Waits};
 use crate::plan::Plan;
 use crate::platform::Platform;
 use crate::trace::{Dual, Slot, Took};
@@ -158,6 +158,8 @@ pub(crate) struct Outcome {
     pub(crate) traffic: Traffic,
     pub(crate) utilisation: Vec<Utilisation>,
     pub(crate) claims: Vec<Claim>,
+    /// The waits until buckets of links are full, after the end.
+    pub(crate) bursts: Waits,
     /// Derivatives of the ends of iterations, if they were computed.
     pub(crate) derivatives: Option<Vec<Dual>>,
 }
@@ -281,7 +283,13 @@ impl<'a, F: Fluid> Engine<'a, F> {
         let traffic = Traffic::of(self.ranks.iter().map(|rank| rank.peers.iter().map(sent)));
         let (spans, traffic) = fold::write_out(self.resources.orbits(), spans, traffic, max_written);
         let (utilisation, claims) = (self.resources.utilisation(end), self.driver.record().to_vec());
-        Ok(Outcome { spans, totals, end, traffic, utilisation, claims, derivatives })
+        let bursts = self.connections.bursts.waits(end);
+        Ok(Outcome { spans, totals, end, traffic, utilisation, claims, bursts, derivatives })
+    }
+
+    /// The run follows one that ended with these waits until buckets of links are full.
+    pub(crate) fn follow(&mut self, bursts: Waits) {
+        self.connections.bursts = Bursts::after(bursts);
     }
 
     /// Lets every unit that may have work pick what it does next, in order of ranks.

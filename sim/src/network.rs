@@ -2,12 +2,15 @@
 //!
 //! Bytes are those of the payload: a wire's capacity is its line rate less headers.
 
+mod bursts;
 mod connection;
 mod incast;
 mod ports;
 mod slow_start;
 
+pub(crate) use bursts::{Bursts, Piece, Waits};
 pub(crate) use connection::{Connections, Terms};
+pub(crate) use ports::TransmitQueue;
 
 use lockstep_topology::InputError;
 use lockstep_topology::cluster::{Route, Sharing};
@@ -32,15 +35,22 @@ pub(crate) struct Pace {
     pub(crate) cap: f64,
     /// Bytes of the wires' payload that each of its own takes.
     load: f64,
+    /// The part of that which it takes of links with bursts.
+    of_bursts: f64,
 }
 
 impl Pace {
     /// All of it.
-    pub(crate) const OF_THE_ROUTE: Pace = Pace { cap: f64::INFINITY, load: 1.0 };
+    pub(crate) const OF_THE_ROUTE: Pace = Pace { cap: f64::INFINITY, load: 1.0, of_bursts: 1.0 };
 
     /// The limits of a protocol of NCCL.
     pub(crate) fn of(terms: &lockstep_topology::nccl::Terms) -> Pace {
-        Pace { cap: terms.channel.bytes_per_s(), load: terms.load }
+        Pace { cap: terms.channel.bytes_per_s(), load: terms.load, ..Pace::OF_THE_ROUTE }
+    }
+
+    /// The same with `share` of its load on links with bursts.
+    fn of_bursts(self, share: f64) -> Pace {
+        Pace { of_bursts: share, ..self }
     }
 
     /// The same, and at most `cap` bytes per second.
@@ -82,7 +92,7 @@ impl<F: Fluid> Resources<'_, F> {
     pub(crate) fn sharing(
         &mut self,
         route: &Route,
-        Pace { cap, load }: Pace,
+        Pace { cap, load, of_bursts }: Pace,
         taps: &[Use],
     ) -> Result<ClassId, InputError> {
         let mut cap = route.transport.cap.map_or(cap, |own| own.bytes_per_s().min(cap));
@@ -91,7 +101,13 @@ impl<F: Fluid> Resources<'_, F> {
             let link = self.platform.cluster.link(*id);
             match link.sharing {
                 Sharing::PerTransfer => cap = cap.min(link.payload().bytes_per_s()),
-                Sharing::Shared => uses.push(Use { resource: self.wire(link)?, per_speed: load }),
+                Sharing::Shared if link.protocol.burst.is_none() => {
+                    uses.push(Use { resource: self.wire(link)?, per_speed: load });
+                }
+                Sharing::Shared if of_bursts > 0.0 => {
+                    uses.push(Use { resource: self.wire(link)?, per_speed: load * of_bursts });
+                }
+                Sharing::Shared => {}
             }
         }
         self.stack(route, &mut uses)?;

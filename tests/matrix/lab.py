@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import subprocess
+import typing
 
 CPU = """
 [host.cpu]
@@ -15,6 +16,7 @@ memory_bandwidth = "{memory_bandwidth:.0f}B/s"
 memory = "2GiB"
 message_latency = "{message_latency_ns:.1f}ns"
 message_bandwidth = "{message_bandwidth:.0f}B/s"
+message_wake = "{wake_ns:.1f}ns"
 """
 
 
@@ -31,9 +33,27 @@ def figures(profile):
     }
 
 
+class Links(typing.NamedTuple):
+    """Figures of a lab's links and ranks that the kernel does not let it choose."""
+
+    # Of a link, in seconds.
+    latency_s: float
+    # Bytes per second that a core sends or receives.
+    core_bytes_s: float
+    # CPU time of a message, in seconds.
+    message_s: float = 0.0
+    # What a message waits for each other rank on its receiver's core, in seconds.
+    wake_s: float = 0.0
+
+
 # A prediction without what is to be found.
-NO_LATENCY_S, FREE_BYTES_S = 1e-9, 1e15
-ALLREDUCE = ["--ranks", "2", "--algorithm", "ring", "--transport", "mpi", "--format", "json", "--bytes"]
+FREE = Links(1e-9, 1e15)
+# Hosts that share cores, and the bytes that they sum: no load of the matrix.
+CROWD, CROWD_BYTES = 8, "4KiB"
+
+
+def _allreduce(ranks, algorithm, size):
+    return ["--ranks", str(ranks), "--algorithm", algorithm, "--transport", "mpi", "--format", "json", "--bytes", size]
 
 
 def _time(words, folder):
@@ -41,32 +61,74 @@ def _time(words, folder):
     return json.loads(subprocess.run(words, cwd=folder, check=True, capture_output=True, text=True).stdout)["rows"][0]["time_us"] * 1e-6
 
 
-def _predicted(lockstep, file, size, folder):
-    return _time([lockstep, "sim", "collective", "--cluster", file, *ALLREDUCE, size], folder)
+def _predicted(lockstep, file, flags, folder):
+    return _time([lockstep, "sim", "collective", "--cluster", file, *flags], folder)
 
 
-def _measured(lockstep, name, size, folder):
+def _measured(lockstep, name, flags, folder):
     """The median of five."""
-    return sorted(_time([lockstep, "lab", "run", name, "--", lockstep, "exec", "collective", *ALLREDUCE, size], folder) for _ in range(5))[2]
+    return sorted(_time([lockstep, "lab", "run", name, "--", lockstep, "exec", "collective", *flags], folder) for _ in range(5))[2]
+
+
+def _solve(predicted, measured, least, most):
+    """The value between two with which a prediction, which grows with it, takes as long as measured."""
+    while most / least > 1.01:
+        middle = (least * most) ** 0.5
+        least, most = (middle, most) if predicted(middle) < measured else (least, middle)
+    return most
 
 
 def links(lockstep, host, folder):
-    """Figures of a lab's links that the kernel does not let it choose: the latency, in seconds, and the bytes per second that a core sends or receives.
+    """Figures of a lab's links, from collectives that are no rows of the matrix.
 
     The latency is that of a sum of 8 bytes by two ranks on two hosts, which sends one message after the other over two links each, less what a
     prediction without latency says. The rate of a core is the one with which a prediction takes as long as a sum of 25 MiB over links that are
-    faster than cores."""
-    with up(lockstep, "lab-2-1Gbit", folder, host, (NO_LATENCY_S, FREE_BYTES_S)) as (name, file):
-        latency_s = max(_measured(lockstep, name, "8", folder) - _predicted(lockstep, file, "8", folder), 0.0) / 4
-    place = "lab-2-5Gbit"
-    with up(lockstep, place, folder, host, (latency_s, FREE_BYTES_S)) as (name, file):
-        measured = _measured(lockstep, name, "25MiB", folder)
-        slow, fast = 1e7, 1e11
-        while fast / slow > 1.01:
-            middle = (slow * fast) ** 0.5
-            file.write_text(cluster(place, host, (latency_s, middle)))
-            slow, fast = (middle, fast) if _predicted(lockstep, file, "25MiB", folder) > measured else (slow, middle)
-    return latency_s, fast
+    faster than cores. The CPU time of a message, and the wait for other ranks' turns, are those with which predictions take as long as sums of 4 KiB
+    by eight hosts that share the cores: all messages at once, and one after the other."""
+    pair = _allreduce(2, "ring", "8")
+    with up(lockstep, "lab-2-1Gbit", folder, host, FREE) as (name, file):
+        latency_s = max(_measured(lockstep, name, pair, folder) - _predicted(lockstep, file, pair, folder), 0.0) / 4
+    found = Links(latency_s, FREE.core_bytes_s)
+
+    def solved(place, flags, measured, change, least, most):
+        """`found` with the figure that `change` sets, fitted to a measured time."""
+
+        def predicted(value):
+            (folder / f"{place}.toml").write_text(cluster(place, host, change(value)))
+            return _predicted(lockstep, folder / f"{place}.toml", flags, folder)
+
+        return change(_solve(predicted, measured, least, most))
+
+    place, flags = "lab-2-5Gbit", _allreduce(2, "ring", "25MiB")
+    with up(lockstep, place, folder, host, found) as (name, _):
+        measured = _measured(lockstep, name, flags, folder)
+    # A larger rate takes less time.
+    found = solved(place, flags, measured, lambda byte_s: found._replace(core_bytes_s=1 / byte_s), 1e-11, 1e-7)
+
+    place, (at_once, in_turn) = f"lab-{CROWD}-1Gbit", (_allreduce(CROWD, algorithm, CROWD_BYTES) for algorithm in ("direct", "ring"))
+    with up(lockstep, place, folder, host, found) as (name, _):
+        times = [_measured(lockstep, name, flags, folder) for flags in (at_once, in_turn)]
+    # The latency contains the CPU time of one message.
+    message = lambda seconds: found._replace(message_s=seconds, latency_s=max(latency_s - seconds / 2, 0.0))
+    for _ in range(3):
+        found = solved(place, at_once, times[0], message, 1e-7, 1e-3)
+        if host["cores"] < CROWD:
+            found = solved(place, in_turn, times[1], lambda seconds: found._replace(wake_s=seconds), 1e-7, 1e-3)
+    return found
+
+
+# The line rate of a slow host.
+SLOW = "100Mbit/s"
+
+
+def burst(rate):
+    """Keys of a link's burst: as `lab up` shapes a link without them."""
+    number, unit = re.fullmatch(r"([0-9]+)([MG])bit/s", rate).groups()
+    bits_s = int(number) * {"M": 1e6, "G": 1e9}[unit]
+    bytes_s = bits_s / 8 * 1448 / 1538
+    packet = min(max(134e-6 * bytes_s * 1514 / 1448, 8192), 16384)
+    at_once = packet + 1448 + 134e-6 * bytes_s
+    return f'burst = "{max(2e-3 * bytes_s, at_once):.0f}B"\nburst_bandwidth = "{1.1 * bits_s / 1e6:.0f}Mbit/s"\nburst_at_once = "{at_once:.0f}B"'
 
 
 def cluster(place, host, links):
@@ -74,10 +136,9 @@ def cluster(place, host, links):
     uplink is as fast as one host)."""
     hosts, rate, kind = re.fullmatch(r"lab-([0-9+]+)-([0-9]+[MG]bit)(-.*)?", place).groups()
     rate = rate.replace("bit", "bit/s")
-    latency_s, core_bytes_s = links
-    cpu, latency = CPU.format(**host), f"{1e9 * latency_s:.1f}ns"
+    cpu, latency = CPU.format(**host, wake_ns=1e9 * links.wake_s), f"{1e9 * links.latency_s:.1f}ns"
     lines = [f'name = "{place.replace("+", "-")}"', 'provenance = "assumed"', "shared_cores = true"]
-    link = f'[[link]]\nkind = "ethernet"\nbetween = ["{{}}", "{{}}"]\nlatency = "{{}}"\nbandwidth = "{{}}"\ncore_bandwidth = "{core_bytes_s:.0f}B/s"\ntransmit_queue = "10ms"'
+    link = f'[[link]]\nkind = "ethernet"\nbetween = ["{{}}", "{{}}"]\nlatency = "{{}}"\nbandwidth = "{{}}"\ncore_bandwidth = "{links.core_bytes_s:.0f}B/s"\nreceive_overhead = "{1e9 * links.message_s:.1f}ns"\ntransmit_queue = "10ms"\n{{}}'
 
     def add(name, count):
         lines.append(f'[[host]]\nname = "{name}"\ncount = {count}\n{cpu}')
@@ -87,17 +148,17 @@ def cluster(place, host, links):
         for rack, count in enumerate(counts):
             add(f"rack{rack}n", count)
         lines += ['[[switch]]\nname = "leaf"\ncount = {}'.format(len(counts))]
-        lines += [link.format(f"rack{rack}n*.cpu", f"leaf{rack}", latency, rate) for rack in range(len(counts))]
-        lines.append(link.format("leaf0", "leaf1", latency, rate))
+        lines += [link.format(f"rack{rack}n*.cpu", f"leaf{rack}", latency, rate, burst(rate)) for rack in range(len(counts))]
+        lines.append(link.format("leaf0", "leaf1", latency, rate, burst(rate)))
     else:
         count = int(hosts)
         lines.append('[[switch]]\nname = "switch"')
         slow = kind == "-one-slow"
         add("node", count - slow)
-        lines.append(link.format("node*.cpu", "switch", latency, rate))
+        lines.append(link.format("node*.cpu", "switch", latency, rate, burst(rate)))
         if slow:
             add("slow", 1)
-            lines.append(link.format("slow0.cpu", "switch", latency, "100Mbit/s"))
+            lines.append(link.format("slow0.cpu", "switch", latency, SLOW, burst(SLOW)))
     return "\n".join(lines) + "\n"
 
 

@@ -187,7 +187,8 @@ def lab_links():
     subprocess.run([LOCKSTEP, "calibrate", *layers], cwd=WORK, check=True, capture_output=True)
     host = lab.figures(PROFILE)
     links = lab.links(LOCKSTEP, host, WORK)
-    print(f"a lab's links: latency {1e6 * links[0]:.1f} us, {1e-9 * links[1]:.2f} GB/s a core", flush=True)
+    figures = f"latency {1e6 * links.latency_s:.1f} us, {1e-9 * links.core_bytes_s:.2f} GB/s a core, {1e6 * links.message_s:.1f} us a message"
+    print(f"a lab's links: {figures}, {1e6 * links.wake_s:.1f} us for a turn of another rank", flush=True)
     return host, links
 
 

@@ -55,7 +55,7 @@ pub use parts::{
     VertexId, VertexKind, WireId,
 };
 use petgraph::graph::{DiGraph, NodeIndex};
-pub use protocol::{Incast, PIECE, Protocol, Rendezvous, Stack};
+pub use protocol::{Burst, Incast, PIECE, Protocol, Rendezvous, Stack};
 pub use provenance::{Origin, Provenance};
 pub use route::Route;
 pub use scale::Figure;

@@ -83,7 +83,7 @@ fn lay(plan: &Plan, cable: &Cable) -> Vec<Step> {
 ///
 fn shape(plan: &Plan, end: &End, rate: Rate, verb: &str) -> Step {
     let (bits, burst) = (rate.shaped_bit_per_s(), rate.burst_bytes());
-    let (peak, least) = (rate.peak_bit_per_s(), rate.least_burst_bytes());
+    let (peak, least) = (rate.peak_bit_per_s(), rate.at_once_bytes());
     let (namespace, interface) = (plan.namespace(end.place), &end.interface);
     let queue = rate.queue_us;
     let bucket = format!("tbf rate {bits}bit burst {burst}b peakrate {peak}bit minburst {least}b latency {queue}us");

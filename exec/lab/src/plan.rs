@@ -1,5 +1,6 @@
 //! `Plan`: maps a cluster to a lab: namespaces with addresses, bridges, cables with the rate of each direction.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use lockstep_topology::cluster::{Link, Vertex, VertexId};
@@ -139,6 +140,7 @@ impl Plan {
             let predicted = format!("transmit_queue = \"{usual}ms\" on each [[link]] predicts so");
             left_out.push(format!("short messages of a port queue for up to {usual} ms; {predicted}"));
         }
+        left_out.extend(bursts(&cables));
         Ok(Plan { lab: lab.clone(), cluster: cluster.name().to_owned(), hosts, switches, cables, left_out })
     }
 
@@ -203,6 +205,21 @@ fn cables(cluster: &Cluster, between: &[&Vertex], scale: f64) -> Result<Vec<Cabl
         cables.push(Cable { ends, latency_ps: link.latency.0 });
     }
     Ok(cables)
+}
+
+/// What the cluster file does not say about bursts of its links.
+fn bursts(cables: &[Cable]) -> impl Iterator<Item = String> {
+    let rates = cables.iter().flat_map(|cable| &cable.ends).map(|end| end.rate).filter(|rate| rate.burst.is_none());
+    let notes: BTreeSet<String> = rates
+        .map(|rate| {
+            let line = 1e-6 * rate.line_bit_per_s;
+            format!(
+                "links at {line} Mbit/s pass bytes faster after a pause; {} on each [[link]] predicts so",
+                rate.burst_keys()
+            )
+        })
+        .collect();
+    notes.into_iter()
 }
 
 /// Refuses what bridges and one-interface hosts cannot form, as (what, why and the cure).

@@ -226,6 +226,7 @@ impl Site {
             memory_bandwidth: rate("memory_bandwidth", profile.memory_bandwidth)?,
             // Not measured, so whether a job fits is unknown.
             memory: Bytes(0),
+            message_wake: Time::from_secs_f64(profile.memory.wake.map_or(0.0, |wake| wake.value)),
         };
         let latency = Time::from_secs_f64(profile.memory.latency.value);
         let bandwidth = rate("memory.copy", 1.0 / profile.memory.copy.value)?;

@@ -223,6 +223,10 @@ impl Costs for Roofline {
     fn message(&self, pair: Pair, receiver: &Device, route: &Route) -> MessageCost {
         let roof = Roof::of(receiver);
         let protocol = &route.transport.protocol;
+        let wake = match &receiver.kind {
+            DeviceKind::Cpu(cpu) => cpu.message_wake.as_secs_f64(),
+            DeviceKind::Gpu(_) | DeviceKind::Switch(_) => 0.0,
+        };
         match pair {
             // No thread: bytes pass its adders as they come, the first contribution too.
             Pair::Wire if matches!(receiver.kind, DeviceKind::Switch(_)) => MessageCost {
@@ -239,6 +243,7 @@ impl Costs for Roofline {
                 let rate = route.bandwidth.bytes_per_s();
                 MessageCost {
                     latency: route.latency.as_secs_f64(),
+                    wake,
                     copy: copies / rate,
                     sum: (copies - 1.0 + SUM_TRAFFIC / COPY_TRAFFIC) / rate,
                     memory: (COPY_TRAFFIC * rate / roof.memory_s).min(1.0),
@@ -246,6 +251,7 @@ impl Costs for Roofline {
                 }
             }
             Pair::Wire => MessageCost {
+                wake,
                 overhead: protocol.receive_overhead.as_secs_f64(),
                 sum: SUM_TRAFFIC / roof.bytes_s,
                 memory: (roof.bytes_s / roof.memory_s).min(1.0),

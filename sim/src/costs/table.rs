@@ -170,7 +170,8 @@ impl Table {
     fn transport(&self, entry: &TransportEntry) -> MessageCost {
         MessageCost {
             latency: entry.latency.value,
-            wake: entry.wake.map_or(0.0, |wake| wake.value),
+            // Between processes it is not measured; ranks in turn are the same there.
+            wake: entry.wake.or(self.memory.wake).map_or(0.0, |wake| wake.value),
             overhead: entry.overhead.value,
             copy: entry.copy.value,
             cold: entry.cold.map(|cold| cold.value),

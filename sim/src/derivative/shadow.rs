@@ -260,9 +260,12 @@ impl<'a> Shadows<'a> {
     }
 
     /// Whether messages of the last path do something that is not differentiated: windows that grow, ports that
-    /// depend on senders.
+    /// depend on senders, bursts.
     pub(super) fn last_path_varies(&self) -> bool {
-        self.own.paths.last().is_some_and(|path| path.terms.ramp.is_some() || path.terms.incast.is_some())
+        self.own
+            .paths
+            .last()
+            .is_some_and(|path| path.terms.ramp.is_some() || path.terms.incast.is_some() || path.terms.bursts.is_some())
     }
 
     /// The derivative of an exchange with a known total time.

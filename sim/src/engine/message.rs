@@ -14,7 +14,7 @@ use super::unit::Arrival;
 use super::{Engine, Event, MESSAGE};
 use crate::costs::Pair;
 use crate::fluid::{ClassId, Fluid};
-use crate::network::{Carrier, Terms};
+use crate::network::{Carrier, Piece, Terms, TransmitQueue};
 use crate::trace::{Slot, Took, Work};
 
 /// The state of a message.
@@ -50,6 +50,8 @@ pub(crate) struct Message {
     through: Time,
     /// Its delay beyond its latency, and the factor on its bytes.
     noise: (Time, f64),
+    /// On links with bursts: what has yet to flow.
+    pieces: [Option<Piece>; 2],
 }
 
 impl Message {
@@ -106,6 +108,7 @@ impl<F: Fluid> Engine<'_, F> {
             counted,
             granted: false,
             through,
+            pieces: [None; 2],
             noise: self.platform.conditions.noise.message(self.platform.conditions.trial, from_rank, to_rank, earlier),
         };
         let message = self.messages.put(message);
@@ -170,6 +173,9 @@ impl<F: Fluid> Engine<'_, F> {
             // The sender's NIC serves the read without its driver.
             Rendezvous::Read => (answered + path.latency + state.noise.0, Event::Depart(message), 2),
         };
+        if let Event::Depart(_) = event {
+            self.burst(message, answered);
+        }
         let since = if announced > self.now { Slot::Announced(message) } else { Slot::Now };
         self.keep(Slot::Message(message), since, Took::Path { path: number, sends: 1, latencies });
         self.events.push(at, event);
@@ -214,12 +220,15 @@ impl<F: Fluid> Engine<'_, F> {
         let (number, bytes, noise) = (state.path, state.bytes, state.noise.0);
         let path = self.paths.at(number);
         let (port, send, latency) = (path.terms.port, path.terms.send, path.latency);
-        let span = path.terms.queue.and_then(|queue| queue.span(bytes));
+        let queue = path.terms.queue.filter(|queue| queue.takes(bytes));
         let through = self.through_port(port, number, send);
         self.messages.at_mut(message).through = through;
-        let (begins, since) = match span {
-            Some(span) => self.through_queue((port, number), through, (bytes, span)),
-            None => (through, Slot::Port(port)),
+        let (begins, since) = match queue {
+            Some(queue) => self.through_queue(message, (port, number), queue),
+            None => {
+                self.burst(message, through);
+                (through, Slot::Port(port))
+            }
         };
         let departs = begins + latency + noise;
         if departs == self.now {
@@ -237,13 +246,26 @@ impl<F: Fluid> Engine<'_, F> {
         self.connections.ports.pass(port, self.now, send)
     }
 
-    /// When the bytes of a message that enters a transmit queue at `at` begin to leave it, and what that follows.
-    fn through_queue(&mut self, (port, path): (u32, u32), at: Time, (bytes, span): (u64, Time)) -> (Time, Slot) {
-        let since = if self.connections.ports.sent(port) > at { Slot::Sent(port) } else { Slot::Port(port) };
-        let begins = self.connections.ports.queue(port, at, span);
+    /// When the bytes of a message that enters a transmit queue begin to leave it, and what that follows.
+    fn through_queue(&mut self, message: u32, (port, path): (u32, u32), queue: TransmitQueue) -> (Time, Slot) {
+        let (at, sent) = (self.messages.at(message).through, self.connections.ports.sent(port));
+        let (begins, since) = if sent > at { (sent, Slot::Sent(port)) } else { (at, Slot::Port(port)) };
+        let bytes = self.burst(message, begins);
+        self.connections.ports.queue(port, begins, queue.span(bytes));
         self.keep(Slot::Begins, since, Took::Nothing);
-        self.keep(Slot::Sent(port), since, Took::Queued { path, bytes: bytes as f64 });
+        self.keep(Slot::Sent(port), since, Took::Queued { path, bytes });
         (begins, Slot::Begins)
+    }
+
+    /// Lets the bytes of a message pass its links' bursts, if they have any, from `at` on; returns the bytes that take as
+    /// long without.
+    fn burst(&mut self, message: u32, at: Time) -> f64 {
+        let Message { path, bytes, pieces, .. } = self.messages.at_mut(message);
+        let bytes = *bytes as f64;
+        let Some(links) = self.paths.at(*path).terms.bursts.as_ref().filter(|_| bytes > 0.0) else { return bytes };
+        let loaded;
+        (loaded, *pieces) = self.connections.bursts.pass(links, bytes, at);
+        loaded
     }
 
     /// The latency is over: the bytes flow as soon as those of earlier messages between the two ranks have.
@@ -268,7 +290,10 @@ impl<F: Fluid> Engine<'_, F> {
             let windows = &mut self.connections.windows;
             (carrier, bytes) = windows.piece((from_rank, to_rank), ramp, carrier, bytes, self.now);
         }
-        let bytes = bytes as f64 * factor;
+        let mut bytes = bytes as f64 * factor;
+        if let Some(piece) = self.messages.at_mut(message).pieces.iter_mut().find_map(Option::take) {
+            (carrier, bytes) = (piece.carrier, piece.bytes * factor);
+        }
         match carrier {
             Carrier::Alone(bytes_per_s) => {
                 let end = self.now + Time::from_secs_f64(bytes / bytes_per_s);
@@ -284,7 +309,7 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(())
     }
 
-    /// The last byte has arrived, or the last before the connection's window grows.
+    /// The last byte has arrived, or the last of a piece.
     pub(super) fn arrive(&mut self, message: u32) -> Result<(), InputError> {
         let state = self.messages.at_mut(message);
         let Terms { ramp, incast, .. } = &self.paths.at(state.path).terms;
@@ -293,6 +318,9 @@ impl<F: Fluid> Engine<'_, F> {
             return self.flow(message);
         }
         let incast = *incast;
+        if state.pieces.iter().any(Option::is_some) {
+            return self.flow(message);
+        }
         state.state = State::There { posted: self.now, wakes: self.now };
         let Message { from_rank, to_rank, connection, from_flight, lane, matched, .. } = *state;
         let (counted, granted) = (std::mem::take(&mut state.counted), std::mem::take(&mut state.granted));

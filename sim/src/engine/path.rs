@@ -181,9 +181,12 @@ pub(crate) fn path_between<F: Fluid>(
         None if pair == Pair::Wire => route.latency,
         None => Time::ZERO,
     };
-    let sleeps = matches!(&receiver.kind, DeviceKind::Cpu(cpu) if platform.ranks_beside(receiver.id) > cpu.cores);
-    let wake = if sleeps { cost.wake } else { 0.0 };
-    let latency = Time::from_secs_f64(cost.latency + wake) + on_links;
+    // Other ranks on the receiver's core.
+    let beside = match &receiver.kind {
+        DeviceKind::Cpu(cpu) => f64::from(platform.ranks_beside(receiver.id)) / f64::from(cpu.cores) - 1.0,
+        DeviceKind::Gpu(_) | DeviceKind::Switch(_) => 0.0,
+    };
+    let latency = Time::from_secs_f64(cost.latency + cost.wake * beside.max(0.0)) + on_links;
     let receive = resources.receive(receiver, &cost)?;
     Ok(Path { pair, latency, cost, carrier, terms, receive })
 }

@@ -40,7 +40,7 @@ struct RankState {
 #[derive(Debug, PartialEq)]
 struct State {
     ranks: Vec<RankState>,
-    /// The time until each port is free.
+    /// The time until each port is free, and until each bucket of a link with bursts is full.
     ports: Vec<Time>,
     /// Bytes that each connection's window counts, and how long ago the last of them arrived.
     windows: Vec<(u64, Time)>,
@@ -191,11 +191,9 @@ impl<F: Fluid> Engine<'_, F> {
         }
         let last = self.last_transfers();
         let ranks = (0..).zip(last).map(|(rank, last)| self.rank_state(rank, iteration, last));
-        Some(State {
-            ranks: ranks.collect::<Option<_>>()?,
-            ports: self.connections.ports.waits(self.now),
-            windows: self.connections.windows.states(self.now),
-        })
+        let mut ports = self.connections.ports.waits(self.now);
+        ports.extend(self.connections.bursts.waits(self.now).as_flattened());
+        Some(State { ranks: ranks.collect::<Option<_>>()?, ports, windows: self.connections.windows.states(self.now) })
     }
 
     /// When the last message over links from or to each rank arrived, or its last collective with a known total time

@@ -15,7 +15,7 @@ use super::recurrence::{Edge, How, State, advance};
 use super::{Engine, Event, overflow};
 use crate::costs::Pair;
 use crate::fluid::{ClassId, Fluid};
-use crate::network::Carrier;
+use crate::network::{Carrier, Terms};
 use crate::plan::{Apart, GroupExchange};
 
 /// Longer rings are left to the event loop, which reports errors about them: 53 days, a quarter of the range of time.
@@ -120,7 +120,8 @@ impl<F: Fluid> Engine<'_, F> {
             true if path.is_eager(bytes, whole) => How::Eager,
             true => How::Held(path.terms.rendezvous),
         });
-        let steady = path.terms.ramp.is_none() && path.terms.incast.is_none() && path.terms.queue.is_none();
+        let Terms { ramp, incast, queue, bursts, .. } = &path.terms;
+        let steady = ramp.is_none() && incast.is_none() && queue.is_none() && bursts.is_none();
         // A sender that is ahead announces later messages before earlier ones leave, through the same port; on a stream
         // directions wait for each other.
         let announces =

@@ -13,6 +13,7 @@
 use lockstep_topology::cluster::{Rendezvous, Route};
 use lockstep_topology::{InputError, Time};
 
+use super::bursts::{BurstPath, Bursts, LEVELS};
 use super::incast::Incasts;
 use super::ports::{Ports, TransmitQueue};
 use super::slow_start::{Ramp, Windows};
@@ -30,6 +31,8 @@ pub(crate) struct Terms {
     pub(crate) send: Time,
     /// The transmit queue of that port, if it has one.
     pub(crate) queue: Option<TransmitQueue>,
+    /// Where the path has links with bursts.
+    pub(crate) bursts: Option<BurstPath>,
     /// How messages beyond the eager size find their receiver.
     pub(crate) rendezvous: Rendezvous,
     /// How connections start, unless with their whole window.
@@ -44,6 +47,7 @@ pub(crate) struct Connections {
     pub(crate) ports: Ports,
     pub(crate) windows: Windows,
     pub(crate) incasts: Incasts,
+    pub(crate) bursts: Bursts,
 }
 
 impl Connections {
@@ -79,6 +83,11 @@ impl Connections {
         if receiver.protocol.incast.is_some() {
             resources.orbits().check_port(cluster, receiver)?;
         }
+        // A connection that starts slowly sends too few bytes for a burst.
+        let bursts = match (carrier, &ramp) {
+            (Carrier::Shared(_), None) => self.bursts(route, pace, taps, resources)?,
+            (Carrier::Alone(_), _) | (_, Some(_)) => None,
+        };
         let incast = match (receiver.protocol.incast, carrier) {
             (Some(incast), Carrier::Shared(_)) => {
                 let wire = resources.wire(receiver)?;
@@ -88,6 +97,30 @@ impl Connections {
             (None, _) | (_, Carrier::Alone(_)) => None,
         };
         let (port, send) = (self.ports.of(transport.sender), Time::from_secs_f64(cost.send));
-        Ok((carrier, Terms { port, send, queue, rendezvous: cost.rendezvous, ramp, incast }))
+        Ok((carrier, Terms { port, send, queue, bursts, rendezvous: cost.rendezvous, ramp, incast }))
+    }
+
+    /// The part of `route` that bursts concern, if it has such links.
+    fn bursts<F: Fluid>(
+        &mut self,
+        route: &Route,
+        pace: Pace,
+        taps: &[Use],
+        resources: &mut Resources<'_, F>,
+    ) -> Result<Option<BurstPath>, InputError> {
+        let cluster = resources.platform.cluster;
+        let mut links = Vec::new();
+        for link in route.links.iter().map(|id| cluster.link(*id)) {
+            if let Some(burst) = link.protocol.burst {
+                resources.orbits().check_port(cluster, link)?;
+                links.push(self.bursts.of(resources.wire(link)?, link, burst));
+            }
+        }
+        if links.is_empty() {
+            return Ok(None);
+        }
+        let level = |level: u32| resources.carrier(route, pace.of_bursts(f64::from(level) / f64::from(LEVELS)), taps);
+        let carriers = (0..=LEVELS).map(level).collect::<Result<_, _>>()?;
+        Ok(Some(BurstPath { links, carriers }))
     }
 }

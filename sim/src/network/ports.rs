@@ -28,10 +28,14 @@ pub(crate) struct TransmitQueue {
 }
 
 impl TransmitQueue {
-    /// How long a message of `bytes` takes the port, if it queues.
-    pub(crate) fn span(&self, bytes: u64) -> Option<Time> {
-        let span = Time::from_secs_f64(self.byte_s * bytes as f64);
-        (span <= self.most).then_some(span)
+    /// How long `bytes` take the port.
+    pub(crate) fn span(&self, bytes: f64) -> Time {
+        Time::from_secs_f64(self.byte_s * bytes)
+    }
+
+    /// Whether a message of `bytes` queues.
+    pub(crate) fn takes(&self, bytes: u64) -> bool {
+        self.span(bytes as f64) <= self.most
     }
 }
 
@@ -96,7 +100,7 @@ mod tests {
         assert_eq!((ports.queue(a, Time(20), Time(10)), ports.sent(a)), (Time(115), Time(125)));
         assert_eq!(ports.waits(Time(30)), [Time(5), Time(0), Time(95), Time(0)]);
         let queue = TransmitQueue { most: Time::from_secs_f64(1e-3), byte_s: 1e-6 };
-        assert_eq!((queue.span(1000), queue.span(1001)), (Some(Time::from_secs_f64(1e-3)), None));
+        assert_eq!((queue.span(1e3), queue.takes(1_000), queue.takes(1_001)), (Time::from_secs_f64(1e-3), true, false));
         // A message that takes no time still queues.
         assert_eq!(ports.pass(a, Time(31), Time(0)), Time(35));
     }

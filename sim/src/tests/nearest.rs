@@ -29,6 +29,7 @@ fn host(profile: &Profile) -> Cluster {
         flops_per_core_s: profile.flops_per_core_s,
         memory_bandwidth: Bandwidth::new(profile.memory_bandwidth).expect("positive"),
         memory: lockstep_topology::Bytes(0),
+        message_wake: Time(0),
     };
     let source = Origin::Measured.with("lockstep calibrate");
     let bandwidth = Bandwidth::new(1e10).expect("positive");

@@ -88,6 +88,7 @@ fn stars() -> impl Strategy<Value = Star> {
         Just("protocol = \"plain\"\neager = \"0B\"\nrendezvous = \"stream\"\nsend_overhead = \"1us\""),
         Just("protocol = \"plain\"\nslow_start = \"100B\""),
         Just("protocol = \"plain\"\ntransmit_queue = \"1us\""),
+        Just("protocol = \"plain\"\nburst = \"2000B\"\nburst_bandwidth = \"2000GB/s\"\nburst_at_once = \"100B\""),
         Just("protocol = \"tcp\""),
         Just("protocol = \"infiniband\""),
     ];

@@ -191,6 +191,33 @@ fn short_messages_leave_a_transmit_queue_one_after_the_other() {
     }
 }
 
+/// A repeated message of n bytes: what the pause of L gains passes at the peak rate and at once, the rest at the
+/// bandwidth, as long as the bucket holds that.
+#[test]
+fn after_a_pause_a_burst_passes_faster() {
+    let burst = |bytes: &str| plain(&format!("burst = \"{bytes}\"\nburst_bandwidth = \"2GB/s\""));
+    let at_once = |bytes: &str| format!("{}\nburst_at_once = \"{bytes}\"", burst("100kB"));
+    let found = |keys: &str, bytes| message(keys, bytes, NetworkModel::MaxMin);
+    assert_close(found(&burst("100kB"), 40_000), 40e-6, "the link never rests: n / r");
+    assert_close(found(&burst("5000B"), 40_000), L + 35e-6, "a bucket that holds less than the pause gains");
+    assert_close(found(&burst("100kB"), 10_000), L + 5e-6, "all at the peak rate");
+    assert_close(found(&at_once("4000B"), 10_000), L + 3e-6, "4,000 bytes of it at once");
+    assert_close(message(&burst("100kB"), 40_000, NetworkModel::AlphaBeta), L + 40e-6, "closed forms have no bursts");
+    // Two messages leave one port, the second with what the first has left.
+    let broadcast = |keys: &str| {
+        timed(&star(4, &plain(keys)), Collective::Broadcast { root: 0 }, "binomial-tree", 10_000, NetworkModel::MaxMin)
+    };
+    let slow = broadcast("");
+    assert!(broadcast("burst = \"100kB\"\nburst_bandwidth = \"2GB/s\"") < slow, "{slow}");
+}
+
+/// A burst spares links, not the cores that carry the bytes.
+#[test]
+fn cores_carry_every_byte_of_a_burst() {
+    let keys = "core_bandwidth = \"0.5GB/s\"\nburst = \"1MiB\"\nburst_bandwidth = \"4GB/s\"\nburst_at_once = \"100kB\"";
+    assert_close(message(&plain(keys), 4_000, NetworkModel::MaxMin), L + 8e-6, "a core's rate");
+}
+
 #[test]
 fn a_window_is_a_rate_per_round_trip() {
     for network in BOTH {

@@ -28,7 +28,8 @@ impl World {
     /// One host with this many cores, its ranks in one process.
     pub(crate) fn host(cores: u32, ranks: u32) -> World {
         let bandwidth = Bandwidth::new(1e10).expect("positive");
-        let cpu = CpuSpec { cores, flops_per_core_s: 1e11, memory_bandwidth: bandwidth, memory: Bytes(1 << 34) };
+        let (memory, message_wake) = (Bytes(1 << 34), Time(0));
+        let cpu = CpuSpec { cores, flops_per_core_s: 1e11, memory_bandwidth: bandwidth, memory, message_wake };
         let provenance = Origin::Assumed.with("a test");
         let cluster = Cluster::one_host(cpu, Time(1_000_000), bandwidth, &[], provenance).expect("a host");
         World::new(cluster, ranks, &HostingRule::Single)

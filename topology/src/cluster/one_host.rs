@@ -91,7 +91,13 @@ mod tests {
     #[test]
     fn gpus_meet_in_the_memory_of_their_host() {
         let rate = |bytes_per_s: f64| Bandwidth::new(bytes_per_s).expect("positive");
-        let cpu = CpuSpec { cores: 2, flops_per_core_s: 1e11, memory_bandwidth: rate(1e11), memory: Bytes(0) };
+        let cpu = CpuSpec {
+            cores: 2,
+            flops_per_core_s: 1e11,
+            memory_bandwidth: rate(1e11),
+            memory: Bytes(0),
+            message_wake: Time::ZERO,
+        };
         let spec = GpuSpec::measured("a GPU", 80, 1e13, rate(1e12), Bytes(1 << 30), Time(1));
         let gpu = HostGpu { spec: Arc::new(spec), latency: Time(5_000_000), bandwidth: rate(1e10), direct: None };
         let measured = || Origin::Measured.with("a test");

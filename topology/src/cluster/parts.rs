@@ -107,6 +107,9 @@ pub struct CpuSpec {
     pub memory_bandwidth: Bandwidth,
     /// Size of the host's memory.
     pub memory: Bytes,
+    /// The longer wait of a message whose receiver shares its core, for each other rank on that core: ranks that wait
+    /// run in turn.
+    pub message_wake: Time,
 }
 
 /// One direction of a wire.

@@ -65,6 +65,18 @@ pub struct Incast {
     pub goodput: f64,
 }
 
+/// A token bucket: after a pause, a link passes some bytes faster than its bandwidth. In t seconds these are at most
+/// min(M + p t, b + r t) with r its bandwidth (RFC 2215, section 3.6).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Burst {
+    /// Payload that may pass at the peak rate beyond what the bandwidth passes, b.
+    pub bytes: Bytes,
+    /// The peak rate over the bandwidth, p / r: above 1.
+    pub peak: f64,
+    /// Payload that may pass at once, M.
+    pub at_once: Bytes,
+}
+
 /// The cost of a message on a link besides its bytes at the line rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Protocol {
@@ -90,6 +102,8 @@ pub struct Protocol {
     /// Payload that one core of a host sends or receives, per second: the processor's time for the stack. `None`: none
     /// beside the overheads.
     pub core_bandwidth: Option<Bandwidth>,
+    /// What passes faster after a pause.
+    pub burst: Option<Burst>,
     /// The effect of many senders on one receiver's port.
     pub incast: Option<Incast>,
     /// The most that one copy between a CPU and a GPU of its host gets from pageable memory.
@@ -209,6 +223,7 @@ impl Stack {
             window,
             slow_start: None,
             core_bandwidth: None,
+            burst: None,
             incast: None,
             pageable: None,
             peer: None,
@@ -221,7 +236,7 @@ impl Protocol {
     /// The cost of a message that goes through `self` and then through `other`: the more expensive of the two in
     /// each respect.
     ///
-    /// Efficiencies, queues, incast and copies belong to single links, and are `self`'s here.
+    /// Efficiencies, queues, bursts, incast and copies belong to single links, and are `self`'s here.
     pub(super) fn and(&self, other: &Protocol) -> Protocol {
         let fewer = |a: Option<Bytes>, b: Option<Bytes>| a.into_iter().chain(b).min();
         let slower = |a: &Bandwidth, b: &Bandwidth| a.bytes_per_s().total_cmp(&b.bytes_per_s());

@@ -1,14 +1,14 @@
 //! Reads a link's keys for the cost of messages: `protocol`, and one for each figure that differs from its default.
 
 use super::protocol::UNLIMITED;
-use super::{Incast, LinkKind, Protocol, Provenance, Rendezvous, Stack};
+use super::{Burst, Incast, LinkKind, Protocol, Provenance, Rendezvous, Stack};
 use crate::document::{Entry, Table};
 use crate::{Bandwidth, Bytes, InputError, Time};
 use std::str::FromStr;
 use std::sync::Arc;
 
 /// Keys of a link that are read here.
-pub(super) const KEYS: [&str; 15] = [
+pub(super) const KEYS: [&str; 18] = [
     "protocol",
     "mtu",
     "efficiency",
@@ -20,6 +20,9 @@ pub(super) const KEYS: [&str; 15] = [
     "window",
     "slow_start",
     "core_bandwidth",
+    "burst",
+    "burst_bandwidth",
+    "burst_at_once",
     "incast_senders",
     "incast_goodput",
     "pageable_bandwidth",
@@ -35,12 +38,13 @@ pub(super) fn plain(root: &Table<'_>) -> Result<bool, InputError> {
     Ok(root.read("protocol", "\"plain\"", only)?.is_some())
 }
 
-/// The protocol of a link of `kind`: the defaults of its stack, overridden by the table.
+/// The protocol of a link of `kind` and `bandwidth`: the defaults of its stack, overridden by the table.
 pub(super) fn read(
     table: &Table<'_>,
     kind: LinkKind,
     source: &Arc<Provenance>,
     plain: bool,
+    bandwidth: Bandwidth,
 ) -> Result<Arc<Protocol>, InputError> {
     let named = table.read("protocol", "\"tcp\"", Stack::from_str)?;
     let unnamed = if plain { Stack::Plain } else { Stack::of(kind) };
@@ -64,6 +68,7 @@ pub(super) fn read(
     set(&mut protocol.transmit_queue, time("transmit_queue")?);
     set(&mut protocol.window, table.read("window", "\"4MiB\"", window)?);
     protocol.slow_start = table.read("slow_start", "\"14600B\"", size)?;
+    protocol.burst = burst(table, bandwidth)?;
     protocol.incast = incast(table)?;
     let rate = |key| table.read(key, "\"6GB/s\"", Bandwidth::from_str);
     protocol.core_bandwidth = rate("core_bandwidth")?;
@@ -79,6 +84,32 @@ fn set<T>(figure: &mut T, given: Option<T>) {
     if let Some(given) = given {
         *figure = given;
     }
+}
+
+fn burst(table: &Table<'_>, bandwidth: Bandwidth) -> Result<Option<Burst>, InputError> {
+    let bytes = table.read("burst", "\"250kB\"", size)?;
+    let peak = table.read("burst_bandwidth", "\"10Gbit/s\"", Bandwidth::from_str)?;
+    let at_once = table.read("burst_at_once", "\"16KiB\"", size)?;
+    let (bytes, peak) = match (bytes, peak) {
+        (Some(bytes), Some(peak)) => (bytes, peak.bytes_per_s() / bandwidth.bytes_per_s()),
+        (None, None) if at_once.is_none() => return Ok(None),
+        (Some(_), None) => {
+            let message = "needs burst_bandwidth beside it, e.g. burst_bandwidth = \"10Gbit/s\"";
+            return Err(table.error_at("burst", message));
+        }
+        (None, _) => {
+            let key = if peak.is_some() { "burst_bandwidth" } else { "burst_at_once" };
+            return Err(table.error_at(key, "needs burst beside it, e.g. burst = \"250kB\""));
+        }
+    };
+    if peak <= 1.0 {
+        return Err(table.error_at("burst_bandwidth", "must be above the link's bandwidth"));
+    }
+    let at_once = at_once.unwrap_or(Bytes(0));
+    if at_once > bytes {
+        return Err(table.error_at("burst_at_once", "must be at most burst"));
+    }
+    Ok(Some(Burst { bytes, peak, at_once }))
 }
 
 fn incast(table: &Table<'_>) -> Result<Option<Incast>, InputError> {

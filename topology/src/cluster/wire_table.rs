@@ -34,7 +34,7 @@ pub(super) fn wire(table: &Table<'_>, key: &str, inherited: &Arc<Provenance>, pl
         latency: table.required("latency", "\"2us\"", Time::from_str)?,
         bandwidth: rate.bandwidth,
         duplex: table.read("duplex", "\"full\"", Duplex::from_str)?.unwrap_or(Duplex::Full),
-        protocol: protocol_keys::read(table, kind, &provenance, plain)?,
+        protocol: protocol_keys::read(table, kind, &provenance, plain, rate.bandwidth)?,
         provenance,
     })
 }

@@ -76,6 +76,7 @@ fn one_measured_host_is_a_cluster() {
         flops_per_core_s: 50e9,
         memory_bandwidth: "20GB/s".parse().unwrap(),
         memory: Bytes(1 << 33),
+        message_wake: Time::ZERO,
     };
     let (latency, rate) = (Time::from_nanos(900), "15GB/s".parse().unwrap());
     let source = Origin::Measured.with("lockstep calibrate");
