@@ -4,7 +4,7 @@
     python3 tests/matrix/measure.py                     all rows of the places that this machine has, those already measured left out
     python3 tests/matrix/measure.py --rows 4,17 --again these rows, also where they were measured
     python3 tests/matrix/measure.py --places threads,mpi,lab    hosts of a lab need root
-    python3 tests/matrix/measure.py --predict           predicts rows of labs again, from what was calibrated before them
+    python3 tests/matrix/measure.py --predict           predicts rows of labs again, from the last calibration
 
 Trainings go through `lockstep compare`, which predicts first; collectives through `lockstep exec collective` beside `lockstep sim
 collective`. Calibration runs single layers and messages, never a row. Interrupted, it resumes behind the last row. Nothing else should use the
@@ -165,8 +165,11 @@ def measured(row, site):
         # The row's own files; where the checkout lies is of no interest.
         return {**row, "failed": str(failure).replace(f"{WORK}/", "")}
     error_pct = 100 * (figures["predicted_s"] / figures["measured_s"] - 1)
-    return {**row, **figures, "error_pct": error_pct, "cores": len(os.sched_getaffinity(0)), "cpu": cpu(),
-            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    return {**row, **figures, "error_pct": error_pct, "cores": len(os.sched_getaffinity(0)), "cpu": cpu(), "date": now()}
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def predicted_again(row):
@@ -177,7 +180,7 @@ def predicted_again(row):
     else:
         [predicted] = predict([LOCKSTEP, "sim", "predict", experiment(row, site), "--profile", PROFILE, "--format", "json"])["rows"]
         figures = {"predicted_s": predicted["step_time_s"], "bound": predicted["bound"]}
-    return {**row, **figures, "error_pct": 100 * (figures["predicted_s"] / row["measured_s"] - 1)}
+    return {**row, **figures, "error_pct": 100 * (figures["predicted_s"] / row["measured_s"] - 1), "predicted_again": now()}
 
 
 def lab_links():

@@ -2,7 +2,7 @@
 """Measures every algorithm of the matrix in the same places, so that their predicted order can be compared with the measured one.
 
     python3 tests/matrix/order.py              needs root; adds to tests/matrix/order.jsonl what is not there
-    python3 tests/matrix/order.py --predict    predicts again, from what was calibrated before the labs
+    python3 tests/matrix/order.py --predict    predicts again, from the last calibration
 
 `tests/matrix/report.py` counts the pairs. LOCKSTEP names the program, built with `--features mpi`.
 """

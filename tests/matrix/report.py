@@ -120,6 +120,9 @@ def page():
         "",
     ]
     missing = [place for place in PLACES if all(row["place"] != place for row in rows)]
+    again = sorted(row["predicted_again"] for row in rows if "predicted_again" in row)
+    if again:
+        yield from [f"{len(again)} rows of labs were predicted again after they were measured, on {again[-1]}, from a calibration of that day.", ""]
     if missing:
         yield from [f"Not measured yet: {', '.join(missing)}.", ""]
     yield from table("ranks", [("with cores of their own, or bounded by communication", own), ("sharing cores", shared), ("all", rows)])
