@@ -124,7 +124,8 @@ impl Rate {
     pub fn burst_keys(self) -> String {
         let payload = |frames: u64| (frames as f64 * PAYLOAD / FRAME).round();
         let (burst, at_once) = (payload(self.burst_bytes()), payload(self.at_once_bytes()));
-        let peak = self.line_bit_per_s * self.burst.map_or(PEAK, |burst| burst.peak) * 1e-6;
+        // In kbit/s, which no file states more exactly.
+        let peak = (self.line_bit_per_s * self.burst.map_or(PEAK, |burst| burst.peak) * 1e-3).round() / 1e3;
         format!("burst = \"{burst}B\", burst_bandwidth = \"{peak}Mbit/s\", burst_at_once = \"{at_once}B\"")
     }
 }
@@ -140,6 +141,8 @@ mod tests {
         assert_eq!(rate.burst_bytes(), (2e6 * 1_514.0_f64 / 1_538.0 / 8.0).round() as u64);
         let slow = rate.at("100Mbit/s".parse().unwrap());
         assert_eq!((rate.packet_bytes(), slow.packet_bytes(), slow.at_once_bytes()), (16_384, 8_192, 11_728));
+        let keys = "burst = \"23537B\", burst_bandwidth = \"110Mbit/s\", burst_at_once = \"11217B\"";
+        assert_eq!(slow.burst_keys(), keys);
         assert_eq!(rate.at("1Mbit/s".parse().unwrap()).burst_bytes(), 10_096);
         assert!((slow.payload_bit_per_s() - 94.15e6).abs() < 1e4);
     }

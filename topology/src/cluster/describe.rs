@@ -146,7 +146,7 @@ pub(super) fn protocol_row(between: &str, protocol: &Protocol) -> Vec<String> {
         protocol.window.map(|window| format!("window {window}")),
         protocol.slow_start.map(|first| format!("slow start from {first}")),
         protocol.core_bandwidth.map(|rate| format!("{rate} a core")),
-        protocol.burst.map(|burst| format!("bursts of {} at {:.3}", burst.bytes, burst.peak)),
+        protocol.burst.map(|burst| format!("bursts of {} at {:.3} times the rate", burst.bytes, burst.peak)),
         protocol.incast.map(|i| format!("{} % beyond {} senders", i.goodput * 100.0, i.senders)),
         protocol.pageable.map(|rate| format!("pageable copies {rate}")),
         protocol.peer.map(|rate| format!("peer to peer {rate}")),
