@@ -8,7 +8,7 @@ fn main() {
     println!("cargo:rustc-env=LOCKSTEP_VERSION={}", version());
 }
 
-/// `0.1.0 (a35bdad8, 2026-11-26)`; without commit in debug builds, which would be built anew with each, and outside of a
+/// `0.1.0 (a35bdad8, 2026-11-26)`; without commit in debug builds, which would be rebuilt with each, and outside of a
 /// git checkout.
 fn version() -> String {
     let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();

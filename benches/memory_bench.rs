@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lockstep_exec::exchange::{Buffers, Exchange};
+use lockstep_exec::exchange::{Buffers, RunningExchange};
 use lockstep_exec::transport::memory::{self, SPIN};
 use lockstep_exec::transport::{Combine, Region, RegionMut, Tag, Transport, TransportError, control};
 use lockstep_topology::collective::{Algorithm, Collective, Group, Schedule};
@@ -101,7 +101,7 @@ fn allreduce(
     // SAFETY: the state outlives the transport and is not accessed here.
     let whole = unsafe { RegionMut::new(buffer.as_mut_ptr(), buffer.len()) };
     let buffers = Buffers::in_place(whole, RegionMut::empty());
-    let mut exchange = Exchange::new(schedule.clone(), end.rank().0, ranks, 0, buffers, schedule.window());
+    let mut exchange = RunningExchange::new(schedule.clone(), end.rank().0, ranks, 0, buffers, schedule.window());
     let mut times = Vec::with_capacity(repetitions);
     for repetition in 0..repetitions {
         control::barrier(end)?;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lockstep_exec::exchange::{Buffers, Exchange, scratch_elements};
+use lockstep_exec::exchange::{Buffers, RunningExchange, scratch_elements};
 use lockstep_exec::transport::mpi::Processes;
 use lockstep_exec::transport::{RegionMut, Transport, TransportError, control};
 use lockstep_topology::collective::{Algorithm, Collective, Group, Schedule};
@@ -88,15 +88,13 @@ fn measure(
     let start = buffer.as_mut_ptr();
     // SAFETY: buffer and scratch outlive the transport; they are accessed only between exchanges.
     let whole = unsafe { RegionMut::new(start, buffer.len()) };
-    let mut exchanges: Vec<Option<Exchange>> = Vec::new();
+    let mut exchanges: Vec<Option<RunningExchange>> = Vec::new();
     for (number, (subject, scratch)) in subjects.iter().zip(scratch).enumerate() {
         // SAFETY: as above.
         let buffers = Buffers::in_place(whole, unsafe { RegionMut::new(scratch.as_mut_ptr(), scratch.len()) });
-        exchanges.push(
-            subject.schedule.clone().map(|(schedule, window)| {
-                Exchange::new(schedule, member, ranks.clone(), number as u32, buffers, window)
-            }),
-        );
+        exchanges.push(subject.schedule.clone().map(|(schedule, window)| {
+            RunningExchange::new(schedule, member, ranks.clone(), number as u32, buffers, window)
+        }));
     }
     let mut samples = vec![Vec::new(); subjects.len()];
     for repetition in 0..repetitions + 2 {

@@ -61,19 +61,21 @@ struct Cli {
     #[command(subcommand)]
     command: Command,
 
-    /// Characters within which tables are printed; wider ones continue below [default: the terminal's width, else no
-    /// limit]
-    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    /// Width of tables in characters; wider tables continue below [default: the terminal's, else unlimited]
+    #[arg(long, global = true, display_order = LAST, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
     columns: Option<u16>,
 
-    /// Leave progress and information out: standard error has only warnings and errors
-    #[arg(short, long, global = true)]
+    /// Print only warnings and errors to standard error
+    #[arg(short, long, global = true, display_order = LAST)]
     quiet: bool,
 
-    /// Show the phases of the work on standard error, each with the time that it took
-    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    /// Print each phase of the work with its time to standard error
+    #[arg(short, long, global = true, display_order = LAST, conflicts_with = "quiet")]
     verbose: bool,
 }
+
+/// Place in `--help` of the flags that every command has: behind its own.
+const LAST: usize = 900;
 
 const EXAMPLE: &str = "Example:
   lockstep compare experiments/quickstart.toml
@@ -81,10 +83,10 @@ const EXAMPLE: &str = "Example:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Predict: how long does it take?
+    /// Predict step times, sweeps and collectives
     #[command(subcommand)]
     Sim(Sim),
-    /// Execute: train for real and measure
+    /// Train for real, and measure
     #[command(subcommand)]
     Exec(Exec),
     /// Predict and execute an experiment, and show the error per configuration
@@ -105,7 +107,7 @@ enum Command {
     /// Pack data sets into files that are read at random; check, show, count and generate them
     #[command(subcommand)]
     Data(data::Data),
-    /// Look at what this machine offers, and say what to do where something is missing
+    /// Check what this machine offers, and print how to install what is missing
     Doctor(doctor::Doctor),
     /// Print the JSON schema of a command's `--format json`
     Schema(schema::Schema),
@@ -137,11 +139,11 @@ enum Exec {
     Collective(exec_collective::ExecCollective),
     /// Measure the paths between the hosts of a job, beside what a cluster file says of them
     Links(exec_links::Links),
-    /// Look at what runs can compute on, and say why something cannot be used
+    /// List the devices that runs can use, and why others cannot be used
     Devices(exec_devices::Devices),
     /// Measure this machine's GPU: layers, copies, learners
     Profile(exec_profile::Profile),
-    /// Say who waits for whom in a job that stood still
+    /// Report which ranks wait for which in a stalled job
     Inspect(exec_inspect::Inspect),
 }
 

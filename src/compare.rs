@@ -20,7 +20,7 @@ use lockstep_measure::operation::{Operation, STALL_LIMIT};
 use lockstep_measure::quiet::Quiet;
 use lockstep_measure::rows::lay_out;
 use lockstep_measure::run_failure::run_failure;
-use lockstep_measure::training::{Measured, Training};
+use lockstep_measure::training::{MeasuredTraining, Training};
 use lockstep_models::{INPUT_WAIT, Periodic, Timeline, WAIT, median, quantile};
 use lockstep_predict::{PROFILE_PATH, Setup, rows as predict};
 use lockstep_report::failure::Failure;
@@ -174,7 +174,7 @@ pub fn compare(
     };
 
     lay_out(experiment, &mut configurations)?;
-    let mut last: Vec<Measured> = Vec::new();
+    let mut last: Vec<MeasuredTraining> = Vec::new();
     let (mut trials, mut farthest) = (0, 1.0f64);
     for round in 1..=ROUNDS {
         if launch.prints() {
@@ -214,7 +214,7 @@ pub fn compare(
     let repeated = trials - ROUNDS as usize * configurations.len();
     if Quiet::disturbed(farthest) {
         notes.push(format!(
-            "the machine's pace was up to {farthest:.1} times that of the calibration: quiet it and compare again"
+            "the machine's speed changed by up to {farthest:.1} times against the calibration: quiet it and compare again"
         ));
     }
 
@@ -289,7 +289,7 @@ fn predict_all(experiment: &Experiment, ground: &Ground, unlike: Vec<String>) ->
     })?;
     notes.extend(of_ground.iter().cloned().chain(unlike));
     if experiment.loaded.is_some_and(|loaded| loaded.encoded.is_some()) && setup.conditions.input.is_none() {
-        notes.push("reading and decoding samples takes no time here, for no profile says what it takes".to_owned());
+        notes.push("reading and decoding samples takes no time here: no profile has measured it".to_owned());
     }
     for job in compared.iter().map(|one| &one.configuration.job).filter(|job| job.workers > 1) {
         for note in job.algorithm.executed(job.workers) {

@@ -199,7 +199,7 @@ fn one_run_at_a_time_writes_to_a_folder() {
     drop(first);
     assert!(Folder::open(&path, Every::Steps(1)).unwrap().1.is_none(), "it was given back");
     // A dead run has left its name, but not its lock.
-    let host = lockstep_measure::host::Host::find().name;
+    let host = lockstep_measure::host::HostInfo::find().name;
     let of = |host: &str| format!("{{\"pid\":77,\"host\":{host:?},\"since\":\"then\"}}");
     fs::write(path.join("lock"), of(&host)).unwrap();
     // The names of drafts contain the process id; older ones did not.
@@ -231,7 +231,7 @@ fn a_failed_write_names_the_last_good_one() {
 #[test]
 fn folders_that_cannot_be_are_refused() {
     let message = Folder::open(Path::new("/proc/no/checkpoints"), Every::Steps(1)).unwrap_err().to_string();
-    assert!(message.contains("--checkpoint: /proc/no/checkpoints: cannot be made"), "{message}");
+    assert!(message.contains("--checkpoint: /proc/no/checkpoints: cannot be created"), "{message}");
     let message = latest(Path::new("no-such-folder"), |_| ()).unwrap_err().to_string();
     assert!(message.contains("no-such-folder") && message.contains("cannot be read"), "{message}");
     // It exists, but nothing can be created in it, even by root.

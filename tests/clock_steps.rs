@@ -65,7 +65,7 @@ fn a_wall_clock_that_jumps_changes_nothing() {
     let stuck = run(&folder, Some(&clock), &["--steps", "400", "--stall-limit", "0.5", "--fault", "hang:1@3"]);
     let said = String::from_utf8_lossy(&stuck.stderr).into_owned();
     assert_eq!(stuck.status.code(), Some(3), "{said}");
-    let year = lockstep_measure::host::Host::find().date[..4].parse::<u32>().unwrap();
+    let year = lockstep_measure::host::HostInfo::find().date[..4].parse::<u32>().unwrap();
     assert!(said.contains("found on ") && !said.contains(&format!(", {year}-")), "{said}");
     assert!((year - 42..year - 38).any(|year| said.contains(&format!(", {year}-"))), "{said}");
 }

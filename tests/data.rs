@@ -106,7 +106,7 @@ fn outputs_that_are_no_files_and_flags_without_sense_are_refused() {
     refused(&["data", "pack", "nothing", "--out", "a.pack"], "cannot be listed");
     refused(&["data", "generate", "--shape", "mnist", "--samples", "3", "--out", "in"], "has files already");
     refused(&["data", "generate", "--shape", "cifar", "--samples", "3", "--classes", "11", "--out", "x"], "at most 10");
-    refused(&["data", "show", "in/train-images-idx3-ubyte"], "is no packed set");
+    refused(&["data", "show", "in/train-images-idx3-ubyte"], "is not a packed set");
     stdout(&folder, &["data", "pack", "in", "--out", "a.pack"]);
     refused(&["data", "show", "a.pack", "3"], "name one from 0 to 2");
     fs::create_dir(folder.join("empty")).expect("a folder");

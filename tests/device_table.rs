@@ -113,8 +113,8 @@ fn what_the_table_does_not_serve_is_refused() {
         job.program().unwrap_err().to_string()
     };
     assert!(refused(|job| job.accumulate = 2).contains("a larger batch per rank"));
-    assert!(refused(|job| job.algorithm = "parameter-server:1:dedicated".parse().unwrap()).contains("take ring"));
-    assert!(refused(|job| job.batch_per_rank = u32::MAX).contains("take a smaller batch"));
+    assert!(refused(|job| job.algorithm = "parameter-server:1:dedicated".parse().unwrap()).contains("use ring"));
+    assert!(refused(|job| job.batch_per_rank = u32::MAX).contains("use a smaller batch"));
 }
 
 /// A single device shares with no other.

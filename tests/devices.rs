@@ -25,5 +25,5 @@ fn devices_are_there_or_say_why_not() {
     let output = lockstep(&folder, &["exec", "devices", "--cuda-libraries", "nowhere"]);
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8(output.stderr).expect("UTF-8");
-    assert!(error.starts_with("--cuda-libraries: nowhere: is no folder"), "{error}");
+    assert!(error.starts_with("--cuda-libraries: nowhere: is not a folder"), "{error}");
 }

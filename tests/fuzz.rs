@@ -73,7 +73,7 @@ fn broken(whole: &[u8], stream: &mut Stream) -> Vec<u8> {
                 let noise: Vec<u8> = (0..b).map(|_| stream.next() as u8).collect();
                 bytes.splice(a..a, noise);
             }
-            // In place of the text after a `=` or a `:`, where most values are.
+            // Instead of the text after a `=` or a `:`, where most values are.
             _ => {
                 let from = (a..bytes.len()).find(|at| matches!(bytes[*at], b'=' | b':')).map_or(end, |at| at + 1);
                 let to =

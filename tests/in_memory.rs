@@ -84,7 +84,7 @@ fn strategies_that_draw_otherwise_are_refused() {
         let sampling = "partitioned".parse().unwrap();
         let job = Job { strategy: strategy.parse().unwrap(), sampling, ..Job::new(model, 4, 8) };
         let refused = job.program().unwrap_err().to_string();
-        assert!(refused.contains("take one-shuffle or per-node"), "{strategy}: {refused}");
+        assert!(refused.contains("use one-shuffle or per-node"), "{strategy}: {refused}");
     }
     let model = Arc::new(lockstep_readers::load_model("mlp").unwrap());
     let job = Job { sampling: "partitioned:groups=2".parse().unwrap(), ..Job::new(model, 3, 8) };

@@ -156,7 +156,7 @@ fn summed(workers: u32, scale: f32) -> Vec<f32> {
 }
 
 /// Remark 3: allreduce sums, so the loss is divided by kn; divided by n the gradient is k times too large. "Cancelling k"
-/// (rate η and 1/n in place of k·η and 1/(kn)) gives the right step without decay and a k-th of the decay with it.
+/// (rate η and 1/n instead of k·η and 1/(kn)) gives the right step without decay and a k-th of the decay with it.
 #[test]
 fn the_loss_is_normalised_by_the_whole_batch() {
     let (k, n) = (4, 16.0);

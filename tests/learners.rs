@@ -276,7 +276,7 @@ fn restarts(job: &Job, epochs: u32) {
     assert_eq!(still.restarts, steps, "at the first rate step there is nothing to compare with");
     assert_eq!(still.evaluations.len(), 2, "looking for restarts puts nothing else on record");
     let (average, previous) = still.state().average.unwrap();
-    assert!(previous.is_none(), "the last rate step ends the run: momentum begins anew");
+    assert!(previous.is_none(), "the last rate step ends the run: momentum begins again");
     let state = still.state();
     assert!(state.weights.iter().chain(&state.references).all(|weights| bits(weights) == bits(&average)));
     // S-SGD has no average model to restart from.
@@ -333,7 +333,7 @@ fn commands_with_learners() {
 
     for (arguments, message) in [
         (with(&["--learners", "2"]), "--learners: 2: ssgd has no learners"),
-        (with(&["--strategy", "sma:mu=1"]), "is no setting of it"),
+        (with(&["--strategy", "sma:mu=1"]), "is not a setting of it"),
         (
             with(&["--strategy", "sma", "--driver-log", "x.jsonl"]),
             "only learners that are served first come, or in turn",

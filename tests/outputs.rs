@@ -40,7 +40,7 @@ fn prepared(name: &str) -> PathBuf {
     folder
 }
 
-/// The command's words with `path` in place of `@`, and the path with its ending.
+/// The command's words with `path` instead of `@`, and the path with its ending.
 fn words(command: &str, path: &str) -> (Vec<String>, String) {
     let words: Vec<String> = command.split_whitespace().map(|word| word.replace('@', path)).collect();
     let named = words.iter().find(|word| word.starts_with(path)).expect("a path").clone();
@@ -248,7 +248,7 @@ fn published_schemas_are_current() {
     for (name, schema) in lockstep::cli::schemas() {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("docs/schema/{name}.json"));
         let text = fs::read_to_string(&path).unwrap_or_default();
-        let cure = format!("write it anew: cargo run -- schema {name} > docs/schema/{name}.json");
+        let cure = format!("write it again: cargo run -- schema {name} > docs/schema/{name}.json");
         assert!(text == format!("{schema:#}\n"), "{} is not current; {cure}", path.display());
     }
 }

@@ -142,7 +142,7 @@ fn documented_pictures_are_those_of_the_tool() {
         stdout(&folder, &[&words[..], &["--plot", file]].concat());
         let [drawn, committed] = [folder.join(file), kept.join(file)].map(|path| fs::read(path).unwrap_or_default());
         let command = format!("{} --plot docs/layouts/{file}", words.join(" "));
-        assert!(drawn == committed, "docs/layouts/{file} is not current; draw it anew: cargo run -- {command}");
+        assert!(drawn == committed, "docs/layouts/{file} is not current; draw it again: cargo run -- {command}");
         assert!(text.contains(&format!("\nlockstep {command}\n")), "docs/strategies.md does not list {command}");
         assert!(drawn.len() < 30_000, "{file} has {} bytes", drawn.len());
         shown.push(file.to_owned());
@@ -167,7 +167,7 @@ fn documented_pictures_of_stages_are_those_of_the_tool() {
         let [now, committed] = [folder.join(file), kept.join(file)].map(|path| fs::read(path).unwrap_or_default());
         assert!(
             now == committed,
-            "docs/stages/{file} is not current; draw it anew: cargo run -- models plan {command}"
+            "docs/stages/{file} is not current; draw it again: cargo run -- models plan {command}"
         );
         assert!(text.contains(&format!("](stages/{file})")), "docs/strategies.md does not show {file}");
         drawn.push(file.to_owned());

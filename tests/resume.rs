@@ -183,12 +183,12 @@ proptest! {
         };
         prop_assert_eq!(served(&all), served(&whole.claims));
         // Resuming does not need the log: with new assignments each batch is still taken once.
-        let (_, anew) = case.resumed(&bytes, None);
-        prop_assert_eq!(anew.claims.len() as u32, (STEPS - stop as u32) * workers);
+        let (_, fresh) = case.resumed(&bytes, None);
+        prop_assert_eq!(fresh.claims.len() as u32, (STEPS - stop as u32) * workers);
     }
 }
 
-/// On another number of ranks no sample of the epoch is repeated: the rest of it is divided anew.
+/// On another number of ranks no sample of the epoch is repeated: the rest of it is divided again.
 #[test]
 fn another_number_of_ranks_takes_no_sample_twice() {
     let model = Arc::new(lockstep_readers::load_model("mlp").unwrap());
@@ -261,7 +261,7 @@ fn the_command_keeps_resumes_and_refuses() {
     let more = [&["--steps", "40", "--resume", "kept"][..], &kept].concat();
     let second = with(&more);
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert!(said.contains("after 20 steps; now --steps 40 in place of 20"), "{said}");
+    assert!(said.contains("after 20 steps; now --steps 40 instead of 20"), "{said}");
     let resumed = row(&second);
     for column in ["state_sha256", "weights_sha256", "accuracy", "train_loss", "steps"] {
         assert_eq!(resumed[column], whole[column], "{column}");
@@ -281,7 +281,7 @@ fn the_command_keeps_resumes_and_refuses() {
     refused(&["--steps", "50", "--strategy", "sma", "--resume", "kept"], 2, "--strategy: sma");
     refused(&["--steps", "50", "--seeds", "2", "--resume", "kept"], 2, "one seed");
     refused(&["--steps", "50", "--resume", "nowhere"], 2, "--resume: nowhere: cannot be read");
-    refused(&["--steps", "5", "--checkpoint", "/proc/none"], 2, "--checkpoint: /proc/none: cannot be made");
+    refused(&["--steps", "5", "--checkpoint", "/proc/none"], 2, "--checkpoint: /proc/none: cannot be created");
     refused(&["--steps", "5", "--checkpoint-every", "5"], 2, "--checkpoint");
     // If it is torn, the one before is used, on another number of ranks, and its rate is reported.
     let bytes = std::fs::read(&newest).unwrap();
@@ -291,7 +291,7 @@ fn the_command_keeps_resumes_and_refuses() {
     let said = String::from_utf8_lossy(&third.stderr).into_owned();
     assert!(said.contains("step-0000000040.safetensors: is torn"), "{said}");
     assert!(
-        said.contains("after 32 steps") && said.contains("--ranks 3 in place of 2") && said.contains("target rate"),
+        said.contains("after 32 steps") && said.contains("--ranks 3 instead of 2") && said.contains("target rate"),
         "{said}"
     );
     assert_eq!(row(&third)["steps"], 60);

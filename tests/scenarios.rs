@@ -65,7 +65,7 @@ fn what_cannot_be_is_refused_with_the_nearest_names() {
     let folder = folder("bad-scenarios");
     std::fs::write(folder.join("two-leaves.toml"), file(&page, "two-leaves.toml")).expect("written");
     let cases: &[(&str, &[&str])] = &[
-        ("slow = { hosts = \"nod3\", factor = 2.0 }", &["is no host", "node3"]),
+        ("slow = { hosts = \"nod3\", factor = 2.0 }", &["is not a host", "node3"]),
         ("slow = { ranks = [2], factor = 2.0 }", &["no rank 2", "at most 2"]),
         (
             "slow = [{ hosts = \"node0\", factor = 2 }, { hosts = \"node*\", factor = 3 }]",
@@ -80,7 +80,7 @@ fn what_cannot_be_is_refused_with_the_nearest_names() {
             &["another entry", "each link once"],
         ),
         ("traffic = { from = \"node0.cpu\", to = \"node0.cpu\", bytes = \"1MiB\" }", &["to itself"]),
-        ("traffic = { from = \"node0\", to = \"node1.cpu\", bytes = \"1MiB\" }", &["is no device", "node0.cpu"]),
+        ("traffic = { from = \"node0\", to = \"node1.cpu\", bytes = \"1MiB\" }", &["is not a device", "node0.cpu"]),
         ("slow = { hosts = \"node3\", factor = 2.0 }", &["hits no rank", "node0 to node1", "say nothing"]),
     ];
     for (entry, words) in cases {

@@ -142,7 +142,7 @@ fn meshes_that_no_pipeline_serves_are_refused() {
     let split = Job { strategy: "hybrid:b".parse().unwrap(), ..base("1f1b") };
     assert!(refused(split).contains("has no axis pipeline"));
     let sampling = Job { sampling: "partitioned".parse().unwrap(), ..base("1f1b") };
-    assert!(refused(sampling).contains("take one-shuffle or per-node"));
+    assert!(refused(sampling).contains("use one-shuffle or per-node"));
     // Stages are on different nodes, and neither draws samples for the other.
     let apart = |axes: &[(Axis, u32)]| Job {
         sampling: "per-node".parse().unwrap(),

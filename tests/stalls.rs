@@ -140,7 +140,7 @@ fn sigusr1_writes_what_ranks_do_and_training_goes_on() {
 fn what_is_no_record_is_refused() {
     let folder = folder("stall-inspect");
     std::fs::write(folder.join("a.json"), "{\"version\": 1}").unwrap();
-    for (file, message) in [("a.json", "is no flight record"), ("b.json", "cannot be read")] {
+    for (file, message) in [("a.json", "is not a flight record"), ("b.json", "cannot be read")] {
         let output = lockstep(&folder, &["exec", "inspect", file]);
         assert!(output.status.code() == Some(2) && said(&output).contains(message), "{}", said(&output));
     }

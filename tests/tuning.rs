@@ -52,7 +52,7 @@ fn tuning_is_refused_where_it_makes_no_sense() {
         change(&mut experiment);
         experiment.configurations().err().map(|error| error.to_string()).unwrap_or_default()
     };
-    assert!(with(|e| e.strategy = "ssgd".parse().unwrap()).contains("take the strategy sma"));
+    assert!(with(|e| e.strategy = "ssgd".parse().unwrap()).contains("use the strategy sma"));
     assert!(with(|e| e.batch = lockstep_experiment::Batch::Global(vec![128])).contains("give the batch per rank"));
     assert!(experiment("auto", "dgx1-v100", 16).refuse_tuning("a sweep").is_err());
     assert!(Experiment::parse("x.toml", "name = \"x\"\nmodel = \"mlp\"\nlearners = 0\n").is_err());

@@ -1,12 +1,13 @@
 //! Checks the words of comments, documents and names: retired ones, which an engineer of the field would have to decode, are
 //! refused.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::architecture::{root, sources};
 
 /// Words and phrases with what to write instead; longer ones first where one contains another.
-const RETIRED: [(&str, &str); 12] = [
+const RETIRED: [(&str, &str); 15] = [
     ("nobody", "name the thing that does not: `no rank`, `nothing`"),
     ("so many", "the number's name: `N`, `that many`"),
     ("gone on with", "resumed"),
@@ -19,6 +20,9 @@ const RETIRED: [(&str, &str); 12] = [
     ("as ever", "leave it out"),
     ("stands for", "represents, means"),
     ("whoever", "the rank, process or user that"),
+    ("anew", "again"),
+    ("in place of", "instead of"),
+    ("is no way", "cannot, is not"),
 ];
 
 /// Names in code with what replaced them.
@@ -111,6 +115,47 @@ fn retired_names_stay_retired() {
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// The name of the public type that a line declares.
+fn declared_type(line: &str) -> Option<&str> {
+    let rest = line.trim_start().strip_prefix("pub ")?;
+    let kinds = ["struct ", "enum ", "trait ", "type ", "union "];
+    let name = kinds.iter().find_map(|kind| rest.strip_prefix(kind))?;
+    name.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next()
+}
+
+/// A reader who meets a name knows which type it is without its path.
+#[test]
+fn no_two_public_types_share_a_name() {
+    let mut declared: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for path in sources() {
+        let name = path.strip_prefix(root()).unwrap_or(&path).display().to_string();
+        if name.split('/').any(|part| part == "tests" || part == "tests.rs") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("a readable file");
+        for (number, line) in (1..).zip(text.lines()) {
+            if let Some(of) = declared_type(line) {
+                declared.entry(of.to_owned()).or_default().push(format!("{name}:{number}"));
+            }
+        }
+    }
+    assert!(declared.len() > 400, "the sources are where this test looks for them");
+    let doubled: Vec<String> = declared
+        .iter()
+        .filter(|(_, places)| places.len() > 1)
+        .map(|(name, places)| format!("{name} is declared in {}: rename one", places.join(" and ")))
+        .collect();
+    assert!(doubled.is_empty(), "{}", doubled.join("\n"));
+}
+
+#[test]
+fn declarations_of_public_types_are_found() {
+    assert_eq!(declared_type("    pub struct Exchange<'a> {"), Some("Exchange"));
+    assert_eq!(declared_type("pub type Sums = Option<f64>;"), Some("Sums"));
+    assert_eq!(declared_type("pub(crate) struct Exchange;"), None);
+    assert_eq!(declared_type("/// pub struct Exchange"), None);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::init;
 use crate::state::{Position, State};
 
 impl State {
-    /// The state before the first step, with `values` in place of those drawn from `seed`; learners and their average
+    /// The state before the first step, with `values` instead of those drawn from `seed`; learners and their average
     /// model all start from it.
     ///
     /// # Panics

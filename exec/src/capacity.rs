@@ -64,7 +64,7 @@ fn check_against(
     let fixed = memory.total() - by_samples + workspace;
     let samples = (available / learners.max(1)).saturating_sub(fixed).saturating_mul(batch) / by_samples.max(1);
     let cure = match (samples, available / (fixed + by_samples).max(1)) {
-        (0, 0) => "not one sample of one rank fits: take a smaller model".to_owned(),
+        (0, 0) => "not one sample of one rank fits: use a smaller model".to_owned(),
         (0, ranks) => format!("{ranks} such ranks fit"),
         (samples, 0) => format!("about {samples} samples per rank fit"),
         (samples, ranks) => format!("about {samples} samples per rank fit, or {ranks} such ranks"),
@@ -92,13 +92,13 @@ fn threads_within(most: u64, ranks: u64, each: u64) -> Result<(), InputError> {
     }
     let message = |key, value: u64, cure: String| {
         let message = format!(
-            "{ranks} ranks in one process, {each} threads each, take {needed} threads, and this system gives {most}: {cure}"
+            "{ranks} ranks in one process, {each} threads each, need {needed} threads, and this system gives {most}: {cure}"
         );
         Err(InputError::flag(key, value.to_string(), message))
     };
     match most / each {
-        0 => message("threads_per_rank", each, format!("take at most one for each core, which are {}", cores())),
-        fit => message("ranks", ranks, format!("take at most {fit} ranks, or more hosts")),
+        0 => message("threads_per_rank", each, format!("use at most one for each core, which are {}", cores())),
+        fit => message("ranks", ranks, format!("use at most {fit} ranks, or more hosts")),
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(threads_within(12, 4, 3), Ok(()));
         let error = threads_within(11, 4, 3).unwrap_err();
         assert_eq!((&error.place, error.value.as_str()), (&ErrorPlace::Flag("ranks"), "4"));
-        assert!(error.message.contains("take 12 threads") && error.message.contains("at most 3 ranks"), "{error}");
+        assert!(error.message.contains("need 12 threads") && error.message.contains("at most 3 ranks"), "{error}");
         let error = threads_within(11, 1, 12).unwrap_err();
         assert_eq!((&error.place, error.value.as_str()), (&ErrorPlace::Flag("threads_per_rank"), "12"));
         assert!(threads_within(u64::from(u32::MAX), u64::MAX, 2).is_err());
@@ -204,7 +204,7 @@ mod tests {
         let message = buffers_within(Some(99), 4, 25).unwrap_err();
         assert_eq!(message, "the buffers of 4 ranks take 100B, 25B each, and this host has 99B left, 24B for each");
         assert!(buffers_within(Some(u64::MAX), u64::MAX, u128::MAX).is_err());
-        let error = check_buffers("bytes", "8000TiB", 2, 1 << 60, "take less").unwrap_err().to_string();
-        assert!(error.starts_with("--bytes: 8000TiB: the buffers") && error.ends_with(": take less"), "{error}");
+        let error = check_buffers("bytes", "8000TiB", 2, 1 << 60, "use less").unwrap_err().to_string();
+        assert!(error.starts_with("--bytes: 8000TiB: the buffers") && error.ends_with(": use less"), "{error}");
     }
 }

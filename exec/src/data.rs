@@ -95,7 +95,7 @@ impl Dataset {
     ) -> Result<Dataset, InputError> {
         let error = |value: String, message: String| Err(InputError::new(place, value, message));
         if labels.is_empty() || shape.elements() == 0 {
-            return error(format!("{} samples of {shape}", labels.len()), "there is nothing in it: give images".into());
+            return error(format!("{} samples of {shape}", labels.len()), "is empty: give images".into());
         }
         if u32::try_from(labels.len()).is_err() {
             return error(format!("{} samples", labels.len()), format!("more than {} are too many", u32::MAX));
@@ -105,7 +105,7 @@ impl Dataset {
             return error(format!("{values} values"), format!("do not make {labels} images of {shape}, one per label"));
         }
         if let Some(at) = labels.iter().position(|label| *label >= classes) {
-            let message = format!("of sample {at} must be below {classes}, the number of classes: mend the labels");
+            let message = format!("of sample {at} must be below {classes}, the number of classes: fix the labels");
             return error(format!("label {}", labels[at]), message);
         }
         let pixels = Pixels::Values(images);
@@ -198,7 +198,7 @@ impl Dataset {
     fn check_takes(&self, model: &str, input: Shape, classes: u32) -> Result<(), InputError> {
         if self.shape() != input {
             let cure = match self.has_patches(input) {
-                true => format!("take patches of them ({} patch)", ErrorPlace::Flag("augment")),
+                true => format!("use patches of them ({} patch)", ErrorPlace::Flag("augment")),
                 false => {
                     format!("choose other data ({} synthetic fits every model) or a model", ErrorPlace::Flag("data"))
                 }
@@ -231,7 +231,7 @@ impl Dataset {
             && (height < input.height || width < input.width)
         {
             let message =
-                format!("are too small for patches of {input}: take scale in place of patch, or pack larger images");
+                format!("are too small for patches of {input}: use scale instead of patch, or pack larger images");
             return Err(InputError::new(&self.place, format!("images of {height} × {width} and larger"), message));
         }
         if !self.has_patches(input) {

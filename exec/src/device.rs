@@ -1,6 +1,6 @@
 //! Defines the devices that ranks compute on: what the executor asks of a device, one trait per part.
 //!
-//! A [`Device`] is the memory of one rank and the arithmetic on it. The replica names the tensors that a task reads and
+//! A [`RankDevice`] is the memory of one rank and the arithmetic on it. The replica names the tensors that a task reads and
 //! writes by their places in the memory plan; the device knows where that memory is. Messages access device memory
 //! directly where all members of an exchange have devices that can access each other, or that MPI can access. Otherwise
 //! a device with memory of its own copies ranges of its buffers to the host before an exchange and back after it.
@@ -38,6 +38,6 @@ pub use storage::{Storage, Values};
 /// One rank's memory and arithmetic.
 ///
 /// Every call may report that the device is lost or out of memory; the CPU never does.
-pub trait Device: Compute + Storage + Staging + Groups + Clock + Send {}
+pub trait RankDevice: Compute + Storage + Staging + Groups + Clock + Send {}
 
-impl<D: Compute + Storage + Staging + Groups + Clock + Send> Device for D {}
+impl<D: Compute + Storage + Staging + Groups + Clock + Send> RankDevice for D {}

@@ -63,7 +63,7 @@ impl fmt::Display for ExecError {
                         f.write_str("the next step has spoilt the parameters, and which layer did is not known")?;
                     }
                 }
-                f.write_str(": take a lower learning rate or a longer warm-up, or look at the data")
+                f.write_str(": use a lower learning rate or a longer warm-up, or look at the data")
             }
             ExecError::Elsewhere => f.write_str("another process failed, and reports the cause"),
             ExecError::Stall { rank, seconds, report } => {

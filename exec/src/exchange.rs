@@ -69,7 +69,7 @@ pub fn scratch_elements(schedule: &Schedule, window: u32) -> u64 {
 
 /// Number of messages and bytes of payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Traffic {
+pub struct ExchangeTraffic {
     /// Number of messages.
     pub messages: u64,
     /// Their payload in bytes.
@@ -99,7 +99,7 @@ struct Slot {
 
 /// One member's run of a [`Schedule`], restarted for every iteration.
 #[derive(Debug)]
-pub struct Exchange {
+pub struct RunningExchange {
     schedule: Arc<Schedule>,
     member: u32,
     ranks: Arc<[Rank]>,
@@ -110,10 +110,10 @@ pub struct Exchange {
     first: u32,
     /// Channels from this one on have not started.
     next: u32,
-    sent: Vec<Traffic>,
+    sent: Vec<ExchangeTraffic>,
 }
 
-impl Exchange {
+impl RunningExchange {
     /// The part of member `member`, where member i of the schedule is rank `ranks[i]` of the transport.
     ///
     /// `number` identifies the exchange and is the same on all members, as is `window`, the most channels in flight.
@@ -127,7 +127,7 @@ impl Exchange {
         number: u32,
         buffers: Buffers,
         window: u32,
-    ) -> Exchange {
+    ) -> RunningExchange {
         assert_eq!(ranks.len(), schedule.members() as usize, "one rank for each member");
         assert!(member < schedule.members(), "member {member} of {}", schedule.members());
         // Where a member holds a part, ranges outside of it are refused when a step names them.
@@ -136,8 +136,8 @@ impl Exchange {
         let window = window.clamp(1, schedule.lanes().max(1));
         let slot = |_| Slot { lane: None, held: None, receives: Vec::new(), from: 0, sends: Vec::new() };
         let slots = (0..window).map(slot).collect();
-        let sent = vec![Traffic::default(); ranks.len()];
-        Exchange { schedule, member, ranks, number, buffers, slots, first: 0, next: 0, sent }
+        let sent = vec![ExchangeTraffic::default(); ranks.len()];
+        RunningExchange { schedule, member, ranks, number, buffers, slots, first: 0, next: 0, sent }
     }
 
     /// Starts the next run, with the same buffers.
@@ -168,7 +168,7 @@ impl Exchange {
         self.turn(transport)
     }
 
-    /// As [`Exchange::progress`], after one poll that serves all exchanges of a rank: with a poll for each, one
+    /// As [`RunningExchange::progress`], after one poll that serves all exchanges of a rank: with a poll for each, one
     /// exchange's poll would consume the events of another, and the wait that follows would sleep through them.
     ///
     /// # Errors
@@ -210,7 +210,7 @@ impl Exchange {
     }
 
     /// Traffic to each member over all runs so far.
-    pub fn sent(&self) -> impl Iterator<Item = (Rank, &Traffic)> {
+    pub fn sent(&self) -> impl Iterator<Item = (Rank, &ExchangeTraffic)> {
         self.ranks.iter().copied().zip(&self.sent)
     }
 

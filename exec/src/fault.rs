@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 /// The kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FaultKind {
     /// The rank panics.
     Panic,
     /// An operation of the rank never returns.
@@ -20,20 +20,20 @@ pub enum Kind {
 }
 
 /// Names of faults.
-const KINDS: [(&str, Kind); 6] = [
-    ("panic", Kind::Panic),
-    ("hang", Kind::Hang),
-    ("skip", Kind::Skip),
-    ("order", Kind::Order),
-    ("kill", Kind::Kill),
-    ("stop", Kind::Stop),
+const KINDS: [(&str, FaultKind); 6] = [
+    ("panic", FaultKind::Panic),
+    ("hang", FaultKind::Hang),
+    ("skip", FaultKind::Skip),
+    ("order", FaultKind::Order),
+    ("kill", FaultKind::Kill),
+    ("stop", FaultKind::Stop),
 ];
 
 /// A fault on one rank in one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InjectedFault {
     /// The kind.
-    pub kind: Kind,
+    pub kind: FaultKind,
     /// The rank.
     pub rank: u32,
     /// The step, counted from the start of training.
@@ -70,13 +70,13 @@ impl InjectedFault {
             let _ = std::process::Command::new("kill").args([name, &std::process::id().to_string()]).status();
         };
         match self.kind {
-            Kind::Panic => panic!("a fault on purpose"),
-            Kind::Hang => loop {
+            FaultKind::Panic => panic!("a fault on purpose"),
+            FaultKind::Hang => loop {
                 std::thread::park();
             },
-            Kind::Kill => signal("-KILL"),
-            Kind::Stop => signal("-STOP"),
-            Kind::Skip | Kind::Order => {}
+            FaultKind::Kill => signal("-KILL"),
+            FaultKind::Stop => signal("-STOP"),
+            FaultKind::Skip | FaultKind::Order => {}
         }
     }
 }
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn faults_are_read() {
-        assert_eq!("hang:1@30".parse(), Ok(InjectedFault { kind: Kind::Hang, rank: 1, step: 30 }));
+        assert_eq!("hang:1@30".parse(), Ok(InjectedFault { kind: FaultKind::Hang, rank: 1, step: 30 }));
         for text in ["", "hang", "hang:1", "fire:1@2", "hang:-1@2", "hang:1@"] {
             assert!(text.parse::<InjectedFault>().unwrap_err().contains("KIND:RANK@STEP"), "{text}");
         }

@@ -145,7 +145,7 @@ impl Drop for Closing<'_> {
 /// An operation of a rank, as reported.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Operation {
+pub struct FlightOperation {
     /// Its index among the operations of its rank, from 0.
     pub number: u64,
     /// The task's name, as in timelines.
@@ -171,7 +171,7 @@ pub struct Flight {
     /// The rank.
     pub rank: u32,
     /// Its last operations in the order in which they began.
-    pub operations: Vec<Operation>,
+    pub operations: Vec<FlightOperation>,
     /// Ranks whose messages it waits for, once it has waited for some time.
     pub waits_for: Vec<u32>,
     /// Seconds since its last progress.
@@ -266,7 +266,7 @@ impl<'a> Flights<'a> {
         }
     }
 
-    fn operation(&self, rank: u32, number: u64, what: u64, begun: u64, ended: u64) -> Operation {
+    fn operation(&self, rank: u32, number: u64, what: u64, begun: u64, ended: u64) -> FlightOperation {
         let (code, iteration) = (what as u32, what >> 32);
         let role = &self.program.roles[self.program.role_of(rank)];
         let task = role.tasks.get(code as usize);
@@ -282,7 +282,7 @@ impl<'a> Flights<'a> {
             }
             _ => None,
         });
-        Operation {
+        FlightOperation {
             number,
             name: task.map_or(aside.unwrap_or("unknown"), |task| &task.name).to_owned(),
             step: self.first + iteration,

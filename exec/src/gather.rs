@@ -3,7 +3,7 @@
 use lockstep_models::{AccuracyMonitor, Periodic, PeriodicSpan, Span};
 use lockstep_topology::{Rank, Time};
 
-use crate::exchange::Traffic;
+use crate::exchange::ExchangeTraffic;
 use crate::transport::{Transport, TransportError, control};
 use crate::worker::Outcome;
 
@@ -98,7 +98,7 @@ fn decode(words: &[u64]) -> RankResult {
         start: Time(w[3]),
         end: Time(w[4]),
     };
-    let traffic = |w: &[u64]| Traffic { messages: w[0], bytes: w[1] };
+    let traffic = |w: &[u64]| ExchangeTraffic { messages: w[0], bytes: w[1] };
     let spans = list().chunks_exact(5).map(span).collect();
     let kinds = list().iter().map(|kind| Periodic::ALL[*kind as usize]);
     let periodic = kinds.zip(list().chunks_exact(5).map(span)).map(|(kind, span)| PeriodicSpan { kind, span });
@@ -147,8 +147,8 @@ mod tests {
             accuracy_monitor: AccuracyMonitor::default(),
             moves: rank > 1,
             stopped: false,
-            sent: vec![Traffic { messages: 2, bytes: 1 << 50 }],
-            periodic_sent: vec![Traffic { messages: 3, bytes: 5 }],
+            sent: vec![ExchangeTraffic { messages: 2, bytes: 1 << 50 }],
+            periodic_sent: vec![ExchangeTraffic { messages: 3, bytes: 5 }],
             direct: u64::from(rank),
         };
         let fingerprint = (rank > 0).then_some([1, 2, 3, 4]);

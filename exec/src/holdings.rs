@@ -7,7 +7,7 @@ use lockstep_models::{Area, Buffer, Copy, Role, SharedModels, Stream};
 
 use crate::arena::Arena;
 use crate::device::cpu::Threads;
-use crate::device::{Compute, Device, DeviceError, Null, Spot, Storage, Values};
+use crate::device::{Compute, DeviceError, Null, RankDevice, Spot, Storage, Values};
 use crate::error::ExecError;
 use crate::init;
 use crate::replica::{Making, Replica};
@@ -84,7 +84,7 @@ impl Memory {
     }
 
     /// The rank's device.
-    pub(crate) fn device(&mut self) -> &mut dyn Device {
+    pub(crate) fn device(&mut self) -> &mut dyn RankDevice {
         match &mut self.replica {
             Some(replica) => replica.device(),
             None => &mut self.server,
@@ -142,7 +142,7 @@ impl Memory {
 }
 
 /// Sets models to the contents of `from`.
-fn assign(device: &mut dyn Device, models: [Option<Buffer>; 2], from: Buffer) -> Result<(), DeviceError> {
+fn assign(device: &mut dyn RankDevice, models: [Option<Buffer>; 2], from: Buffer) -> Result<(), DeviceError> {
     models.into_iter().flatten().try_for_each(|model| device.assign(model, from))
 }
 

@@ -57,11 +57,11 @@ pub use arena::Arena;
 pub use capacity::{check_buffers, check_threads};
 pub use error::ExecError;
 pub use fault::InjectedFault;
-pub use flight::{Flight, OPERATIONS, Operation};
+pub use flight::{Flight, FlightOperation, OPERATIONS};
 pub use memory_left::available_memory;
 pub use observer::{Observer, OnLoad};
 pub use patience::{ASIDE, patiently};
-pub use pin::{Bound, Pins};
+pub use pin::{BoundThread, Pins};
 pub use pool::{Arenas, Pool};
 #[cfg(feature = "mpi")]
 pub use run::run_processes;

@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use lockstep_models::{Buffer, Exchange as ProgramExchange, Periodic, Pieces, Program};
+use lockstep_models::{Buffer, Exchange, Periodic, Pieces, Program};
 use lockstep_topology::{InputError, Rank};
 
 use crate::arena::Arena;
 use crate::data::Dataset;
 use crate::error::ExecError;
-use crate::exchange::{Buffers, Exchange, Traffic};
+use crate::exchange::{Buffers, ExchangeTraffic, RunningExchange};
 use crate::transport::{RegionMut, Transport};
 
 /// The programs of the work between steps.
@@ -50,7 +50,7 @@ impl PeriodicPrograms {
     }
 
     /// The exchange of a checkpoint by which rank 0 collects the parts of the model.
-    pub(crate) fn collects_model(&self) -> Option<&ProgramExchange> {
+    pub(crate) fn collects_model(&self) -> Option<&Exchange> {
         let exchanges = self.checkpoint.roles[0].exchanges();
         exchanges.map(|(_, exchange)| exchange).find(|exchange| exchange.buffer == Periodic::MODEL)
     }
@@ -69,7 +69,7 @@ pub(crate) struct Gathered {
     /// By worker; on rank 0 alone.
     pub parts: Vec<Vec<f32>>,
     /// Traffic to each peer.
-    pub sent: Vec<(Rank, Traffic)>,
+    pub sent: Vec<(Rank, ExchangeTraffic)>,
 }
 
 /// Runs a gather of periodic work with `own` as this rank's part. Returns the parts by worker on rank 0, and nothing
@@ -79,7 +79,7 @@ pub(crate) struct Gathered {
 /// When the job has ended.
 pub(crate) fn collect(
     end: &mut dyn Transport,
-    (program, exchange, number): (&Program, &ProgramExchange, u32),
+    (program, exchange, number): (&Program, &Exchange, u32),
     own: Vec<f32>,
 ) -> Result<Gathered, ExecError> {
     let rank = end.rank().0;
@@ -104,7 +104,7 @@ pub(crate) fn collect(
     let buffers = Buffers::in_place(memory.region(0..memory.len()), RegionMut::empty()).from_element(first);
     let ranks: Arc<[Rank]> = members.iter().map(Rank).collect();
     let window = schedule.window();
-    let mut gather = Exchange::new(Arc::clone(&schedule), member, ranks, number, buffers, window);
+    let mut gather = RunningExchange::new(Arc::clone(&schedule), member, ranks, number, buffers, window);
     gather.complete(end)?;
     let sent = gather.sent().map(|(to, traffic)| (to, *traffic)).collect();
     if !is_root {

@@ -65,8 +65,8 @@ impl Pins {
 
     /// Restricts the calling thread, and threads that it starts meanwhile, to the processors of rank number `index` of
     /// this process until the result is dropped. Does nothing where there are none or the system refuses.
-    pub fn bind(&self, index: usize) -> Bound<'_> {
-        Bound::to(self.places.get(index).map_or(&[], Vec::as_slice))
+    pub fn bind(&self, index: usize) -> BoundThread<'_> {
+        BoundThread::to(self.places.get(index).map_or(&[], Vec::as_slice))
     }
 }
 
@@ -83,18 +83,18 @@ fn here() -> Vec<Processor> {
 /// A thread bound to some processors; when dropped, the previous affinity is restored.
 #[must_use = "a thread is bound as long as this lives"]
 #[derive(Debug)]
-pub struct Bound<'a> {
+pub struct BoundThread<'a> {
     places: &'a [usize],
     before: Vec<usize>,
 }
 
-impl<'a> Bound<'a> {
+impl<'a> BoundThread<'a> {
     /// Restricts the calling thread, and threads that it starts meanwhile, to these processors until the result is
     /// dropped.
-    pub(crate) fn to(places: &'a [usize]) -> Bound<'a> {
+    pub(crate) fn to(places: &'a [usize]) -> BoundThread<'a> {
         let before = if places.is_empty() { Vec::new() } else { processors::allowed() };
         let is_bound = !before.is_empty() && processors::allow(places);
-        Bound { places: if is_bound { places } else { &[] }, before }
+        BoundThread { places: if is_bound { places } else { &[] }, before }
     }
 
     /// The processors, by the operating system's numbers; none where the thread is not bound.
@@ -103,7 +103,7 @@ impl<'a> Bound<'a> {
     }
 }
 
-impl Drop for Bound<'_> {
+impl Drop for BoundThread<'_> {
     fn drop(&mut self) {
         if !self.places.is_empty() {
             processors::allow(&self.before);

@@ -16,7 +16,9 @@ use lockstep_models::{Area, Copy, LayerId, Model, Op, Optimizer, Phase, Program,
 
 use crate::data::Feed;
 use crate::device::cpu::Threads;
-use crate::device::{Backward, Blueprint, Cpus, Device, DeviceError, Devices, Draw, Forward, Loss, Mode, Place, Spot};
+use crate::device::{
+    Backward, Blueprint, Cpus, DeviceError, Devices, Draw, Forward, Loss, Mode, Place, RankDevice, Spot,
+};
 use crate::init;
 use crate::pool::Arenas;
 
@@ -57,7 +59,7 @@ pub struct Replica {
     labels: Vec<u32>,
     /// The places of buffers.
     places: BufferPlaces,
-    device: Box<dyn Device>,
+    device: Box<dyn RankDevice>,
     feed: Feed,
 }
 
@@ -157,7 +159,7 @@ impl Replica {
     }
 
     /// Its device.
-    pub(crate) fn device(&mut self) -> &mut dyn Device {
+    pub(crate) fn device(&mut self) -> &mut dyn RankDevice {
         &mut *self.device
     }
 

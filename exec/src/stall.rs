@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use lockstep_topology::Bytes;
 
-use crate::flight::{Flight, Operation};
+use crate::flight::{Flight, FlightOperation};
 
 /// Most ranks without a record that a report lists.
 const MOST_NAMED: usize = 16;
@@ -22,18 +22,18 @@ pub struct Diagnosis {
 impl Flight {
     /// The current operation: of those not ended, the one that began first (an exchange that everything else queues
     /// behind).
-    pub fn present(&self) -> Option<&Operation> {
+    pub fn present(&self) -> Option<&FlightOperation> {
         self.operations.iter().find(|operation| operation.ended_s.is_none())
     }
 
     /// The operation that ended last.
-    pub fn last_ended(&self) -> Option<&Operation> {
+    pub fn last_ended(&self) -> Option<&FlightOperation> {
         let ended = self.operations.iter().filter(|operation| operation.ended_s.is_some());
         ended.max_by(|a, b| a.ended_s.unwrap_or_default().total_cmp(&b.ended_s.unwrap_or_default()))
     }
 
     /// The operation that has begun and not ended and is not a collective, such as a computation.
-    pub(crate) fn stuck_in(&self) -> Option<&Operation> {
+    pub(crate) fn stuck_in(&self) -> Option<&FlightOperation> {
         self.operations.iter().rev().find(|operation| operation.ended_s.is_none() && operation.collective.is_none())
     }
 
@@ -41,7 +41,7 @@ impl Flight {
         let mut line = format!("rank {}: ", self.rank);
         let waits: Vec<String> = self.waits_for.iter().map(|rank| format!("rank {rank}")).collect();
         let idle = format!("{:.1} s", self.idle_s);
-        let in_step = |operation: &Operation| format!("`{}`, step {}", operation.name, operation.step);
+        let in_step = |operation: &FlightOperation| format!("`{}`, step {}", operation.name, operation.step);
         let said = match (self.stuck_in(), self.present()) {
             _ if self.over => line.write_str("has ended"),
             (Some(operation), _) => write!(line, "in {} for {idle}", in_step(operation)),
@@ -113,7 +113,7 @@ pub fn diagnose(flights: &[Flight], ranks: u32) -> Diagnosis {
         .map(|rank| match known.get(rank).and_then(|flight| flight.stuck_in().or(flight.present())) {
             Some(one) => format!("rank {rank}, in `{}`, step {}", one.name, one.step),
             None if known.contains_key(rank) => format!("rank {rank}"),
-            None => format!("rank {rank}, or whom it waits for: there is no record of it here"),
+            None => format!("rank {rank}, or the rank that it waits for, has no record here"),
         })
         .collect();
     let _ = match causes.is_empty() {
@@ -154,13 +154,13 @@ fn culprits(known: &BTreeMap<u32, &Flight>, missing: &[u32], unknown: &[u32], ra
 mod tests {
     use super::*;
 
-    fn operation(number: u64, collective: Option<u64>, ended_s: Option<f64>) -> Operation {
+    fn operation(number: u64, collective: Option<u64>, ended_s: Option<f64>) -> FlightOperation {
         let name = if collective.is_some() { "allreduce" } else { "forward" }.to_owned();
         let what = collective.map(|_| ("ring".to_owned(), 1024, 0, 3));
-        Operation { number, name, step: 7, collective, what, begun_s: 1.0, ended_s, is_aside: false }
+        FlightOperation { number, name, step: 7, collective, what, begun_s: 1.0, ended_s, is_aside: false }
     }
 
-    fn flight(rank: u32, operations: Vec<Operation>, started: u32, waits_for: &[u32]) -> Flight {
+    fn flight(rank: u32, operations: Vec<FlightOperation>, started: u32, waits_for: &[u32]) -> Flight {
         let waits_for = waits_for.to_vec();
         Flight { rank, operations, waits_for, idle_s: 2.0, over: false, started: vec![started] }
     }
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(found.culprits, [1]);
         assert!(found.report.contains("nothing known here of rank 1"), "{}", found.report);
         assert!(
-            found.report.ends_with("cause: rank 1, or whom it waits for: there is no record of it here"),
+            found.report.ends_with("cause: rank 1, or the rank that it waits for, has no record here"),
             "{}",
             found.report
         );

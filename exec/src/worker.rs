@@ -28,7 +28,7 @@ use lockstep_models::{
 use lockstep_topology::Time;
 
 use crate::error::ExecError;
-use crate::exchange::Traffic;
+use crate::exchange::ExchangeTraffic;
 use crate::flight::Recorder;
 use crate::holdings::Memory;
 use crate::replica::Evaluation;
@@ -59,9 +59,9 @@ pub(crate) struct Outcome {
     /// Whether it was stopped early.
     pub stopped: bool,
     /// Per peer rank.
-    pub sent: Vec<Traffic>,
+    pub sent: Vec<ExchangeTraffic>,
     /// The same for work between steps.
-    pub periodic_sent: Vec<Traffic>,
+    pub periodic_sent: Vec<ExchangeTraffic>,
     /// Messages sent directly from a device's memory, without a copy on the host.
     pub direct: u64,
 }
@@ -115,7 +115,7 @@ pub(crate) struct Worker<'a> {
     store: Option<Store>,
     /// Work between steps: when its tasks ran, and what it sent to each rank.
     periodic: Vec<PeriodicSpan>,
-    periodic_sent: Vec<Traffic>,
+    periodic_sent: Vec<ExchangeTraffic>,
 }
 
 impl<'a> Worker<'a> {
@@ -168,7 +168,7 @@ impl<'a> Worker<'a> {
             turned: None,
             store: None,
             periodic: Vec::new(),
-            periodic_sent: vec![Traffic::default(); program.ranks() as usize],
+            periodic_sent: vec![ExchangeTraffic::default(); program.ranks() as usize],
         };
         worker.meet_groups()?;
         let numbers = program.exchange_numbers().swap_remove(program.role_of(worker.transport.rank().0));

@@ -32,7 +32,9 @@ impl FromStr for Augmentation {
                     _ => return Err(format!("crop={pixels}: must be 1 to 1024 pixels")),
                 },
                 _ => {
-                    return Err(format!("{part:?} is no augmentation: write none, or some of patch,scale,crop=4,flip"));
+                    return Err(format!(
+                        "{part:?} is not an augmentation: write none, or some of patch,scale,crop=4,flip"
+                    ));
                 }
             }
         }

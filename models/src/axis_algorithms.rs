@@ -45,7 +45,7 @@ impl FromStr for AxisAlgorithms {
         let mut all: Vec<(Axis, Algorithm)> = Vec::new();
         for part in text.split(',') {
             let Some((axis, algorithm)) = part.split_once('=') else {
-                return Err(format!("{part:?} is no axis with its algorithm: write data=ring,tensor=direct"));
+                return Err(format!("{part:?} is not an axis with its algorithm: write data=ring,tensor=direct"));
             };
             let axis: Axis = axis.trim().parse()?;
             let algorithm: Algorithm =

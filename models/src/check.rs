@@ -217,12 +217,12 @@ impl Program {
         }
         if self.ranks() > self.workers() && self.group_count(exchange) > 1 {
             let kind = exchange.algorithm.kind_of_servers();
-            let message = format!("has {kind}, which serve one group, and not {}: take ring", task.name);
+            let message = format!("has {kind}, which serve one group, and not {}: use ring", task.name);
             return Err(InputError::flag("algorithm", exchange.algorithm.to_string(), message));
         }
         if self.ranks() > self.workers() && exchange.buffer == Buffer::Weights {
             let kind = exchange.algorithm.kind_of_servers();
-            let message = format!("has {kind}, which have no place for what {} gathers: take ring", task.name);
+            let message = format!("has {kind}, which have no place for what {} gathers: use ring", task.name);
             return Err(InputError::flag("algorithm", exchange.algorithm.to_string(), message));
         }
         if exchange.range.end + exchange.turns.end() > self.elements(exchange.buffer)

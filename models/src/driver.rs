@@ -11,7 +11,7 @@ use lockstep_topology::{InputError, Time};
 
 pub use accuracy_monitor::{AccuracyMonitor, RunControl, Target};
 use claims::Claims;
-pub use claims::{Answer, Claim};
+pub use claims::{Claim, ClaimAnswer};
 
 use crate::{Assignment, Program};
 
@@ -95,7 +95,7 @@ impl Driver {
     }
 
     /// The micro-batch of a rank that is free.
-    pub fn claim(&mut self, observation: &Observation) -> Answer {
+    pub fn claim(&mut self, observation: &Observation) -> ClaimAnswer {
         self.claims.take(observation)
     }
 

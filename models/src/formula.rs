@@ -190,7 +190,7 @@ impl Formula {
         self.buffers().iter().map(of).sum()
     }
 
-    /// The same with one buffer in place of another.
+    /// The same with one buffer instead of another.
     #[must_use]
     pub fn replacing(&self, buffer: Buffer, by: Buffer) -> Formula {
         let replaced = |operand| if operand == Operand::Buffer(buffer) { Operand::Buffer(by) } else { operand };

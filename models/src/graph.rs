@@ -72,7 +72,7 @@ impl Tensor {
 
 /// What a node does.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Work {
+pub enum NodeWork {
     /// Takes samples from the input pool.
     Load,
     /// A layer's pass.
@@ -117,13 +117,13 @@ pub enum Scope {
     Step,
 }
 
-impl Work {
+impl NodeWork {
     /// For a node that changes a layout: by which collective (`None` where every rank already has what it needs), and
     /// along which axes.
     fn change(&self) -> Option<(Option<&Collective>, AxisSet)> {
         match self {
-            Work::Relayout { collective, axes, .. } => Some((collective.as_ref(), *axes)),
-            Work::Collective { collective, axes, .. } => Some((Some(collective), *axes)),
+            NodeWork::Relayout { collective, axes, .. } => Some((collective.as_ref(), *axes)),
+            NodeWork::Collective { collective, axes, .. } => Some((Some(collective), *axes)),
             _ => None,
         }
     }
@@ -131,9 +131,9 @@ impl Work {
 
 /// A node of the graph.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Node {
+pub struct GraphNode {
     /// What it does.
-    pub work: Work,
+    pub work: NodeWork,
     /// How often.
     pub scope: Scope,
 }
@@ -153,7 +153,7 @@ pub struct Edge {
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
     /// Nodes in an order in which they can run; edges by tensor.
-    pub dag: DiGraph<Node, Edge>,
+    pub dag: DiGraph<GraphNode, Edge>,
     /// The workers, over whose axes tensors are laid out.
     pub mesh: Mesh,
     /// By layer: whether each feature of the output depends on one feature of the inputs alone.
@@ -184,8 +184,8 @@ impl Graph {
     }
 
     /// Adds a node.
-    pub fn node(&mut self, work: Work, scope: Scope) -> NodeIndex {
-        self.dag.add_node(Node { work, scope })
+    pub fn node(&mut self, work: NodeWork, scope: Scope) -> NodeIndex {
+        self.dag.add_node(GraphNode { work, scope })
     }
 
     /// Adds the optimizer's step on a range of the parameters.
@@ -196,7 +196,7 @@ impl Graph {
     /// Adds a formula on a range of buffers, between passes.
     pub fn arithmetic(&mut self, formula: Formula, range: Range<u64>, scope: Scope) -> NodeIndex {
         let of = Elementwise::new(formula, range);
-        self.node(Work::Elementwise { of, stream: Stream::Compute }, scope)
+        self.node(NodeWork::Elementwise { of, stream: Stream::Compute }, scope)
     }
 
     /// Adds a tensor of this step.
@@ -265,7 +265,7 @@ impl Graph {
     /// different layouts.
     fn check_weights(&self) -> Result<(), LayoutError> {
         let of_layer = |node: NodeIndex| match self.dag[node].work {
-            Work::Layer(id, _) => Some(id),
+            NodeWork::Layer(id, _) => Some(id),
             _ => None,
         };
         let mut gradients: HashMap<LayerId, Layout> = HashMap::new();
@@ -292,8 +292,8 @@ impl Graph {
         Ok(())
     }
 
-    fn is_by_channel(&self, work: &Work) -> bool {
-        matches!(work, Work::Layer(id, _) if self.by_channel.get(id.index()) == Some(&true))
+    fn is_by_channel(&self, work: &NodeWork) -> bool {
+        matches!(work, NodeWork::Layer(id, _) if self.by_channel.get(id.index()) == Some(&true))
     }
 
     /// The tensors at a node in one direction with their layouts, each pair once.
@@ -330,7 +330,7 @@ fn refusal(rule: Rule<'_>, inputs: &[Placed], outputs: &[Placed]) -> LayoutError
     };
     let (takes, gives) = (list(inputs), list(outputs));
     let work = match work {
-        Work::Elementwise { of, .. } => format!("{} of elements {:?}", of.formula.name(), of.range),
+        NodeWork::Elementwise { of, .. } => format!("{} of elements {:?}", of.formula.name(), of.range),
         work => format!("{work:?}"),
     };
     LayoutError(format!("on axis {axis} {work} takes [{takes}] and gives [{gives}]: no rule allows that; {cure}"))

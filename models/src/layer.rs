@@ -1,6 +1,6 @@
 //! Lists the kinds of layers of a model, each with a file of its own.
 //!
-//! A kind's file holds its settings, everything derived from them ([`LayerRule`]), and its form in files ([`Kind`]).
+//! A kind's file holds its settings, everything derived from them ([`LayerRule`]), and its form in files ([`LayerKind`]).
 //! Its line here makes its variant and its row of [`KINDS`]. Sizes come from files, so products and sums of them are
 //! computed in `u64` and limited before they become a `u32` again.
 
@@ -18,7 +18,7 @@ use std::fmt;
 
 pub use attributes::{Attributes, Maker};
 pub use init::{Init, InitRules, Inits};
-pub use kind::{Arity, CaffeKind, FeatureRule, InputUse, KernelClass, Kind, MatrixProduct, fills_groups};
+pub use kind::{Arity, CaffeKind, FeatureRule, InputUse, KernelClass, LayerKind, MatrixProduct, fills_groups};
 pub use pool2d::PoolKind;
 pub use rule::{LayerRule, Learned, OfKind};
 pub use shape::Shape;
@@ -32,7 +32,7 @@ macro_rules! layers {
     (@rule $layer:ident $file:ident $variant:ident $settings:ident) => { $layer };
     (@of_kind $file:ident KIND, $type:ident $($settings:ident)?) => {
         impl OfKind for $file::$type {
-            fn kind(&self) -> &'static Kind {
+            fn kind(&self) -> &'static LayerKind {
                 &$file::KIND
             }
         }
@@ -52,7 +52,7 @@ macro_rules! layers {
         }
 
         /// Every kind that a file can ask for.
-        pub const KINDS: &[Kind] = &[$($($file::$kind,)*)*];
+        pub const KINDS: &[LayerKind] = &[$($($file::$kind,)*)*];
 
         impl Layer {
             /// The rules of its kind.

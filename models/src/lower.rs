@@ -46,7 +46,7 @@ impl Job {
     fn check_gradients(&self) -> Result<(), InputError> {
         if self.gradients == Gradients::Half && !self.precision.copies_weights() {
             let message = format!(
-                "gradients are computed in fp32 where precision is {}: take bf16, fp16 or fp8, or leave it out",
+                "gradients are computed in fp32 where precision is {}: use bf16, fp16 or fp8, or leave it out",
                 self.precision
             );
             return Err(InputError::flag("gradients", self.gradients.to_string(), message));

@@ -15,8 +15,8 @@ mod weights;
 use lockstep_topology::InputError;
 
 use crate::{Buffer, Op, Program, Role, TaskId};
-pub use activations::{Content, Reads, Tensor, activations};
-pub use arrange::{Arrangement, Storage, arrange, live_bytes};
+pub use activations::{Content, PlannedTensor, Reads, activations};
+pub use arrange::{Allocation, Arrangement, arrange, live_bytes};
 pub use buffer_places::BufferPlaces;
 pub use gradients::{GradientLife, lives};
 pub use places::Places;

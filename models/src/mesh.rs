@@ -46,7 +46,7 @@ impl Mesh {
         }
         match axes.iter().try_fold(1u32, |ranks, (_, size)| ranks.checked_mul(*size)) {
             Some(_) => Ok(mesh),
-            None => refused(format!("its sizes make more than {} ranks: take fewer", u32::MAX)),
+            None => refused(format!("its sizes make more than {} ranks: use fewer", u32::MAX)),
         }
     }
 
@@ -228,7 +228,7 @@ impl FromStr for Mesh {
     /// Reads `data=4,tensor=2`, outer axes first.
     fn from_str(text: &str) -> Result<Mesh, String> {
         let axis = |part: &str| {
-            let cure = || format!("{part:?} is no axis with its size: write data=4,tensor=2, outer axes first");
+            let cure = || format!("{part:?} is not an axis with its size: write data=4,tensor=2, outer axes first");
             let (name, size) = part.split_once('=').ok_or_else(cure)?;
             Ok((name.trim().parse::<Axis>()?, size.trim().parse::<u32>().map_err(|_| cure())?))
         };
@@ -318,7 +318,7 @@ mod tests {
         let refused = |axes: &[(Axis, u32)]| Mesh::new(axes).unwrap_err().to_string();
         assert!(refused(&[(Axis::Data, 0)]).contains("at least 1"));
         assert!(refused(&[(Axis::Data, 2), (Axis::Data, 3)]).contains("twice"));
-        assert!(refused(&[(Axis::Data, 1 << 16), (Axis::Tensor, 1 << 16)]).contains("take fewer"));
+        assert!(refused(&[(Axis::Data, 1 << 16), (Axis::Tensor, 1 << 16)]).contains("use fewer"));
         assert!(Mesh::of_nodes(&[2, 0]).is_err() && Mesh::of_nodes(&[]).is_err());
     }
 }

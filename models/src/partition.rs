@@ -44,7 +44,7 @@ impl Partition {
     pub fn new(nodes: &[u32], groups: u32, shuffle_every: Option<u32>) -> Result<Partition, InputError> {
         let count = nodes.len() as u32;
         if groups == 0 || !count.is_multiple_of(groups) {
-            let message = format!("groups do not divide {count} nodes: take a divisor of {count}, or other nodes");
+            let message = format!("groups do not divide {count} nodes: use a divisor of {count}, or other nodes");
             return Err(InputError::flag("sampling", format!("groups={groups}"), message));
         }
         let mut first = 0;

@@ -23,7 +23,7 @@ pub enum Periodic {
     Checkpoint,
 }
 
-lockstep_topology::named!(Periodic, "periodic": Shuffle = "shuffle", Evaluation = "evaluation", Checkpoint = "checkpoint");
+lockstep_topology::named!(Periodic, "kind of periodic work": Shuffle = "shuffle", Evaluation = "evaluation", Checkpoint = "checkpoint");
 
 impl Periodic {
     /// Samples in transfer from their old ranks to their new ones.

@@ -6,7 +6,7 @@
 //! activations and their gradients take 16 each, and convolutions and products read a copy of the weights in the
 //! precision's own format.
 
-use lockstep_topology::cluster::Precision as Format;
+use lockstep_topology::cluster::PeakPrecision as Format;
 
 /// The format of factors in convolutions and products, and of activations; sums are fp32 throughout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]

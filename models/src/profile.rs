@@ -238,7 +238,8 @@ impl Profile {
     /// As [`Profile::load`].
     pub fn parse(file: &str, text: &str) -> Result<Profile, InputError> {
         let profile: Profile = serde_json::from_str(text).map_err(|error| {
-            let message = format!("is no profile of this version ({error}): write a new one with lockstep calibrate");
+            let message =
+                format!("is not a profile of this version ({error}): write a new one with lockstep calibrate");
             InputError::new(ErrorPlace::line(file, error.line()), "", message)
         })?;
         profile.check(file)?;
@@ -271,7 +272,7 @@ impl Profile {
     /// Names the entry and the figure.
     pub fn check(&self, file: &str) -> Result<(), InputError> {
         let wrong =
-            |value: String, message: &str| Err(InputError::new(file, value, format!("{message}: calibrate anew")));
+            |value: String, message: &str| Err(InputError::new(file, value, format!("{message}: calibrate again")));
         if !(OLDEST_VERSION..=PROFILE_VERSION).contains(&self.version) {
             return wrong(format!("version = {}", self.version), "is of another version");
         }
@@ -311,7 +312,7 @@ impl Profile {
             for entry in compute {
                 let name = format!("{device}{} {}", entry.phase, entry.chain);
                 if !["forward", "backward-data", "backward-weight", "backward"].contains(&entry.phase.as_str()) {
-                    return wrong(format!("{device}phase = {:?}", entry.phase), "is no phase");
+                    return wrong(format!("{device}phase = {:?}", entry.phase), "is not a phase");
                 }
                 if entry.samples == 0 {
                     return wrong(format!("{name}: samples = 0"), "must be at least 1");

@@ -95,7 +95,7 @@ impl FromStr for Sampling {
                         Some(("shuffle-every", Some(steps))) => shuffle_every = Some(steps),
                         _ => {
                             let cure = "write groups=2 or shuffle-every=100, each at least 1";
-                            return Err(format!("{setting:?} is no setting of partitioned: {cure}"));
+                            return Err(format!("{setting:?} is not a setting of partitioned: {cure}"));
                         }
                     }
                 }

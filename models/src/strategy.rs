@@ -69,7 +69,7 @@ macro_rules! name_alone {
         fn parse(settings: &str) -> Result<Self, String> {
             match settings {
                 "" => Ok(Self),
-                _ => Err(format!("{settings:?} says nothing: {} has no settings", $name)),
+                _ => Err(format!("{settings:?} has no effect: {} has no settings", $name)),
             }
         }
 
@@ -201,12 +201,12 @@ impl Strategy {
         if let Some(axis) = sharing.filter(|_| in_parts) {
             let sampling = job.sampling;
             return refused(format!(
-                "ranks along {axis} share samples, and with {sampling} each has its own: take one-shuffle or per-node"
+                "ranks along {axis} share samples, and with {sampling} each has its own: use one-shuffle or per-node"
             ));
         }
         if mesh.size(Axis::Pipeline) > 1 && job.servers() > 0 {
             let kind = job.algorithm.kind_of_servers();
-            return refused(format!("{} has {kind}, which serve no stages: take ring", job.algorithm));
+            return refused(format!("{} has {kind}, which serve no stages: use ring", job.algorithm));
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ mod subject;
 pub use bound::{Bound, ClassUse, IMBALANCE, LATENCY, UNFILLED, bound, class_uses, collective_bound};
 pub use device_memory::{DeviceMemory, fullest_device};
 pub use hiding::{HIDDEN, Hiding, hiding};
-pub use perturbed::{OwnTime, Parameter};
+pub use perturbed::{CostParameter, OwnTime};
 pub use sensitivity::{Sensitivity, collective_sensitivities, parameters};
 #[cfg(test)]
 pub(crate) use sensitivity::{collective_derivatives, on_scaled};

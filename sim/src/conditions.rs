@@ -12,7 +12,7 @@ use crate::noise::Jitter;
 pub struct Conditions {
     /// Stated noise.
     pub noise: Jitter,
-    /// The number of this run among several with one seed; another number draws all noise anew.
+    /// The number of this run among several with one seed; another number draws all noise again.
     pub trial: u32,
     /// Slowdowns.
     pub slow: Vec<Slowdown>,

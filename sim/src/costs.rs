@@ -2,7 +2,7 @@
 //! that they use.
 //!
 //! The fluid solver decides how much slower they get beside others. There are two implementations: [`Roofline`] needs
-//! only data sheets, [`Table`] figures measured on the machine.
+//! only data sheets, [`CostTable`] figures measured on the machine.
 
 mod fill;
 mod generation;
@@ -16,11 +16,11 @@ pub(crate) use messages::WithMessages;
 #[cfg(test)]
 pub(crate) use near::estimated;
 pub use roofline::Roofline;
-pub use table::Table;
+pub use table::CostTable;
 
 use lockstep_models::{Phase, Program, SampleMove};
 use lockstep_topology::cluster::{Device, Rendezvous, Route};
-use lockstep_topology::nccl::Answer;
+use lockstep_topology::nccl::NcclAnswer;
 use lockstep_topology::{Cluster, InputError, Library};
 
 use crate::noise::Noise;
@@ -83,7 +83,7 @@ pub struct MessageCost {
 }
 
 /// The result of a library's model for a collective on a cluster.
-pub type Modelled<'a> = dyn Fn(&Cluster) -> Result<Option<Answer>, InputError> + 'a;
+pub type Modelled<'a> = dyn Fn(&Cluster) -> Result<Option<NcclAnswer>, InputError> + 'a;
 
 /// A source of costs; equal questions get equal answers.
 pub trait Costs: Send + Sync {
@@ -140,7 +140,7 @@ pub trait Costs: Send + Sync {
     ///
     /// # Errors
     /// Errors of `of`.
-    fn modelled(&self, cluster: &Cluster, of: &Modelled<'_>) -> Result<Option<Answer>, InputError> {
+    fn modelled(&self, cluster: &Cluster, of: &Modelled<'_>) -> Result<Option<NcclAnswer>, InputError> {
         self.adjusted().map_or_else(|| of(cluster), |inner| inner.modelled(cluster, of))
     }
 

@@ -151,7 +151,7 @@ pub(crate) struct Engine<'a, F> {
 /// The result of a run.
 pub(crate) struct Outcome {
     pub(crate) spans: Vec<Span>,
-    /// In place of the spans, if those were too many.
+    /// Instead of the spans, if those were too many.
     pub(crate) totals: Totals,
     /// When the last task ended.
     pub(crate) end: Time,
@@ -337,6 +337,6 @@ impl<'a, F: Fluid> Engine<'a, F> {
 
 fn overflow() -> InputError {
     let message =
-        "the simulated time is beyond 213 days: take fewer iterations, or look for a cost that is far too high";
+        "the simulated time is beyond 213 days: use fewer iterations, or look for a cost that is far too high";
     InputError::new("simulation", "", message)
 }

@@ -113,7 +113,7 @@ pub(crate) fn of_program(program: &Program, platform: &Platform<'_>, rule: FoldR
         return (Orbits::all(), Folding::Refused("ranks have different roles".into()));
     }
     if copies_differ(program, axis) {
-        return (Orbits::all(), Folding::Refused("ranks copy unlike numbers of elements".into()));
+        return (Orbits::all(), Folding::Refused("ranks copy different numbers of elements".into()));
     }
     let met = |exchange: &Exchange, rank: u32| {
         let schedule = program.schedule(exchange, rank).ok()?;

@@ -35,7 +35,7 @@ mod traffic;
 
 pub use collective::{CollectiveRun, CollectiveTime, nccl_choice, simulate_collective};
 pub use conditions::{Background, Conditions, Load, Slowdown};
-pub use costs::{Cost, Costs, MessageCost, Modelled, Pair, Roofline, Table};
+pub use costs::{Cost, CostTable, Costs, MessageCost, Modelled, Pair, Roofline};
 pub use deadlock::{Waiting, WaitsFor};
 pub use error::SimError;
 pub use fold::{FoldRule, Folding};

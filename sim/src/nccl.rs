@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lockstep_topology::cluster::{Link, LinkId, LinkKind, VertexKind};
-use lockstep_topology::nccl::{Answer, Call, Machine, Request, answer};
+use lockstep_topology::nccl::{NcclAnswer, NcclCall, NcclMachine, Request, answer};
 use lockstep_topology::{Collective, InputError, Rank};
 
 use crate::platform::Platform;
@@ -22,19 +22,19 @@ pub(crate) fn library(
     request: &Request,
     collective: &Collective,
     bytes: u64,
-) -> Result<Option<Answer>, InputError> {
+) -> Result<Option<NcclAnswer>, InputError> {
     let ranks: Vec<u32> = ranks.collect();
     let Some(first) = ranks.first().copied() else { return Ok(None) };
     let devices: Vec<_> = ranks.iter().map(|rank| platform.placement.device(Rank(*rank))).collect();
     let in_process = ranks.iter().filter(|rank| platform.hosting.share(Rank(first), Rank(**rank))).count();
-    match Machine::of(platform.cluster, &devices, in_process as u32)? {
-        Some(machine) => answer(&machine, request, &Call { collective, bytes }).map(Some),
+    match NcclMachine::of(platform.cluster, &devices, in_process as u32)? {
+        Some(machine) => answer(&machine, request, &NcclCall { collective, bytes }).map(Some),
         None => Ok(None),
     }
 }
 
 /// The bytes that NCCL's call sends over the NVLinks of `ranks`, and over the networks' links of their hosts' NICs.
-pub(crate) fn wires(platform: &Platform<'_>, ranks: &BTreeSet<u32>, answer: &Answer) -> BTreeMap<LinkId, f64> {
+pub(crate) fn wires(platform: &Platform<'_>, ranks: &BTreeSet<u32>, answer: &NcclAnswer) -> BTreeMap<LinkId, f64> {
     let cluster = platform.cluster;
     let vertices: BTreeSet<u32> = ranks
         .iter()

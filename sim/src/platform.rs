@@ -9,7 +9,7 @@ use crate::costs::Costs;
 /// The network model of a platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NetworkModel {
-    /// Every transfer has its route to itself.
+    /// Every transfer has its route alone.
     AlphaBeta,
     /// Transfers share each wire max-min fair.
     #[default]

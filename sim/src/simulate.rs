@@ -341,7 +341,7 @@ fn check(task: &str, cost: Cost) -> Result<(), InputError> {
         return Ok(());
     }
     let message = if cost.seconds >= longest && cost.seconds.is_finite() {
-        "takes longer than the 213 days that are simulated: take a smaller batch, or look for a rate that is far too low"
+        "takes longer than the 213 days that are simulated: use a smaller batch, or look for a rate that is far too low"
     } else {
         "seconds and memory share must be zero or positive, and finite; look into the profile or the cluster"
     };

@@ -131,7 +131,7 @@ fn held(input: &Input, platform: &Platform<'_>, nodes: u32, groups: u32) -> Resu
         && held.bytes > cpu.memory.0
     {
         let message = format!(
-            "{} of the set on each node do not fit into its {}: take fewer groups, or source = \"files\"",
+            "{} of the set on each node do not fit into its {}: use fewer groups, or source = \"files\"",
             Bytes(held.bytes),
             cpu.memory
         );

@@ -94,7 +94,7 @@ impl Took {
 
 /// The activity that starts next.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Work {
+pub enum TraceWork {
     /// A task of a list of jobs.
     Job {
         /// The list.
@@ -129,7 +129,7 @@ pub trait Trace {
 
     /// Reports what starts next.
     #[inline]
-    fn about(&mut self, _work: Work) {}
+    fn about(&mut self, _work: TraceWork) {}
 
     /// A task of `iteration` ends now.
     #[inline]

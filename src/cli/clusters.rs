@@ -1,7 +1,9 @@
 //! Runs `lockstep clusters list`, `show`, `gpus` and `check`.
 
 use clap::Subcommand;
-use lockstep_topology::cluster::{CatalogueGpu, DeviceKind, GpuSpec, Lanes, Precision, Table, catalogue};
+use lockstep_topology::cluster::{
+    CatalogueGpu, DescriptionTable, DeviceKind, GpuSpec, Lanes, PeakPrecision, catalogue,
+};
 use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
 use super::clusters_import::ClustersImport;
@@ -42,7 +44,7 @@ pub(super) enum Clusters {
         #[arg(long, value_enum, default_value = "table")]
         format: Format,
     },
-    /// Read cluster files and say whether they make sense
+    /// Validate cluster files
     #[command(after_help = "Example:
   lockstep clusters check my-cluster.toml")]
     Check {
@@ -102,7 +104,7 @@ fn file(name: &str) -> Result<&'static str, InputError> {
         return Ok(text);
     }
     load(name)?;
-    let message = "is no file that comes with lockstep: name one as lockstep clusters list does, without a number of hosts or a network";
+    let message = "is not a file that comes with lockstep: name one as lockstep clusters list does, without a number of hosts or a network";
     Err(InputError::new("CLUSTER", name, message))
 }
 
@@ -199,7 +201,7 @@ fn figure(gpu: &GpuSpec, key: &str) -> String {
         "nvlink" => lanes(gpu.nvlink),
         "pcie" => lanes(gpu.pcie),
         _ => {
-            let precision = Precision::ALL.into_iter().find(|precision| precision.name() == key);
+            let precision = PeakPrecision::ALL.into_iter().find(|precision| precision.name() == key);
             let peak = precision.and_then(|precision| gpu.peak(precision));
             peak.map_or(String::new(), |peak| format!("{}", (peak / 1e9).round() / 1e3))
         }
@@ -207,7 +209,7 @@ fn figure(gpu: &GpuSpec, key: &str) -> String {
 }
 
 /// A row for each cell except the name.
-fn details(table: &Table) -> Vec<DetailRow> {
+fn details(table: &DescriptionTable) -> Vec<DetailRow> {
     let cells = |row: &Vec<String>| {
         let item = row[0].clone();
         let named = table.columns.iter().zip(row).skip(1);

@@ -8,12 +8,12 @@ use lockstep_measure::launch::Launch;
 use lockstep_report::failure::Failure;
 use lockstep_report::log::{print_information, print_line};
 use lockstep_report::output::check_outputs;
-use lockstep_report::trace::Trace;
-use lockstep_report::{Chart, Format, Lines, Page, Report, print, save_page};
+use lockstep_report::trace::TraceFile;
+use lockstep_report::{Chart, Format, Page, Report, TimelineLines, print, save_page};
 use lockstep_topology::InputError;
 
 use crate::compare::{Asked, Compared, compare};
-use lockstep_experiment::{Device, Experiment, TransportKind};
+use lockstep_experiment::{DeviceChoice, Experiment, TransportKind};
 
 /// Charts of a comparison's page.
 const CHARTS: &[Chart] = &[
@@ -79,7 +79,7 @@ impl Compare {
         for configuration in &configurations {
             configuration.program().map_err(|error| experiment.locate(error))?;
         }
-        if experiment.device != Device::Cpu && experiment.on_this_machine() && self.profile.is_none() {
+        if experiment.device != DeviceChoice::Cpu && experiment.on_this_machine() && self.profile.is_none() {
             let message = "is not what lockstep calibrate measures: give the --profile that lockstep exec profile has written of it, \
                            or name a cluster that has one";
             return Err(experiment.locate(InputError::flag("device", experiment.device.to_string(), message)).into());
@@ -94,7 +94,7 @@ impl Compare {
         let note = |text: &str| print_information(&format!("lockstep: {text}"));
         let Some(comparison) = compare(&experiment, &asked, note)? else { return Ok(()) };
         if let Some(path) = &self.trace {
-            let mut trace = Trace::new();
+            let mut trace = TraceFile::new();
             for compared in &comparison.compared {
                 let label = compared.configuration.label();
                 let (program, periodic) = (&compared.program, &compared.periodic);
@@ -109,9 +109,9 @@ impl Compare {
         if let Some(path) = &self.html {
             let lines = |one: &Compared| {
                 let (label, measured) = (one.configuration.label(), one.measured.first()?);
-                Lines::compared(&label, &one.program, &one.prediction.timeline, measured)
+                TimelineLines::compared(&label, &one.program, &one.prediction.timeline, measured)
             };
-            let timelines: Vec<Lines> = comparison.compared.iter().filter_map(lines).collect();
+            let timelines: Vec<TimelineLines> = comparison.compared.iter().filter_map(lines).collect();
             let title = format!("{}: predicted and measured", experiment.name);
             let page = Page { title: &title, charts: CHARTS, timelines: &timelines, ..Page::default() };
             save_page(path, &page, &report)?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::{Subcommand, ValueEnum};
-use lockstep_data::format::{ENTRY, Encoding, Entry};
+use lockstep_data::format::{ENTRY, Encoding, IndexEntry};
 use lockstep_data::generate::{Like, generate};
 use lockstep_data::{Packed, Packing, SetPart, Source, pack};
 use lockstep_measure::interrupt::on_interrupt;
@@ -24,7 +24,7 @@ pub(super) enum Data {
     /// Pack a set into one file with an index: image folders, tar shards, IDX, CIFAR's binaries, Caffe's LMDB
     #[command(after_help = "Examples:
   lockstep data pack imagenet/train --out train.pack --short-side 256 --shuffle-seed 1
-      JPEG files with a longer short side are resized and encoded anew, the others are kept as they are
+      JPEG files with a longer short side are resized and re-encoded, the others are kept as they are
   lockstep data pack fashion-mnist --part held-out --out test.pack
   Rerunning the command resumes a pack that was killed.")]
     Pack {
@@ -52,7 +52,7 @@ pub(super) enum Data {
         #[arg(long, value_enum, default_value = "table")]
         format: Format,
     },
-    /// Hold every sample of packed files to its checksum
+    /// Verify the checksum of every sample in packed files
     #[command(after_help = "Example:
   lockstep data check train.pack test.pack")]
     Check {
@@ -102,7 +102,7 @@ pub(super) enum Data {
         /// Classes; without it as many as the set has
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         classes: Option<u32>,
-        /// The same number gives the same set
+        /// Seed: the same number gives the same set
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Threads; without it one for each core
@@ -184,7 +184,7 @@ impl Data {
 fn packed(source: &Path, part: SetPart, packing: &Packing, format: Format) -> Result<(), Failure> {
     // For a link its target is written; a pack is resumed and renamed, which pipes and devices do not support.
     let Destination::File(out) = check_writable("--out", &packing.out)? else {
-        let message = "must be a file, for a pack is resumed from what lies beside it";
+        let message = "must be a file: a pack is resumed from the files beside it";
         return Err(InputError::flag("out", packing.out.display().to_string(), message).into());
     };
     on_interrupt(|| print_line("interrupted: rerunning the command resumes the pack"))?;
@@ -228,7 +228,7 @@ fn checked(file: &Path) -> Result<CheckRow, InputError> {
         return Err(first);
     }
     if !packed.is_dense() {
-        let message = "bytes between the samples or behind the header are not as they were written: pack it anew";
+        let message = "bytes between the samples or behind the header are not as they were written: pack it again";
         return Err(InputError::new(file.display().to_string(), "", message));
     }
     let bytes = Bytes(packed.header().index + (samples * ENTRY) as u64);
@@ -243,7 +243,7 @@ fn shown(packed: &Packed, sample: Option<u64>, format: Format) -> Result<(), Fai
         None => 0..samples.min(10),
         Some(sample) if sample < samples as u64 => sample as usize..sample as usize + 1,
         Some(sample) => {
-            let message = format!("there are {samples}: name one from 0 to {}", samples - 1);
+            let message = format!("there are {samples} samples: name one from 0 to {}", samples - 1);
             return Err(InputError::new("SAMPLE", sample.to_string(), message).into());
         }
     };
@@ -265,7 +265,7 @@ fn shown(packed: &Packed, sample: Option<u64>, format: Format) -> Result<(), Fai
 /// Counts all samples, those of each class, and those of each size: a histogram in powers of two.
 fn groups(packed: &Packed) -> Vec<SampleGroupRow> {
     let entries = packed.entries();
-    let group = |group: String, of: &dyn Fn(&Entry) -> bool, bar: bool| {
+    let group = |group: String, of: &dyn Fn(&IndexEntry) -> bool, bar: bool| {
         let (mut samples, mut sums) = (0u64, [0.0; 3]);
         for entry in entries.iter().filter(|entry| of(entry)) {
             samples += 1;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
-use lockstep_cuda::{Places, probe};
+use lockstep_cuda::{LibraryPlaces, probe};
 use lockstep_exec::Instructions;
 use lockstep_lab::tools;
 use lockstep_measure::job_hosts::job_hosts;
@@ -126,7 +126,7 @@ fn mpi() -> CheckRow {
     };
     let output = Command::new(&mpirun).arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    let found = text.lines().next().unwrap_or("a version that it does not tell").to_owned();
+    let found = text.lines().next().unwrap_or("of unknown version").to_owned();
     let found = format!("{found}, {}", direct_messages(&mpirun));
     if HAS_MPI { ok("mpi", found) } else { missing("mpi", format!("{found}, but not in this binary"), build) }
 }
@@ -163,7 +163,7 @@ fn direct_messages(mpirun: &Path) -> &'static str {
 }
 
 fn cuda() -> CheckRow {
-    match probe(&Places::usual()) {
+    match probe(&LibraryPlaces::usual()) {
         Ok(machine) => {
             let gpus: Vec<&str> = machine.gpus.iter().map(|gpu| gpu.name.as_str()).collect();
             ok("cuda", gpus.join(", "))

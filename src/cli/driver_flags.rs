@@ -14,7 +14,7 @@ pub(super) struct DriverFlags {
     /// Write which learner got which batch, a line of JSON each (--strategy sma:first-come or sma:round-robin)
     #[arg(long, value_name = "FILE")]
     driver_log: Option<PathBuf>,
-    /// Give learners the batches that such a log says, predicted or measured
+    /// Assign batches to learners as a log of --driver-log says, predicted or measured
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
 }
@@ -38,14 +38,14 @@ impl DriverFlags {
         for (flag, path) in asked.into_iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?))) {
             let refused = |message: &str| Err(InputError::new(flag, path.display().to_string(), message));
             let [configuration] = configurations else {
-                return refused("a log is of one configuration: take one model, batch, algorithm and number of ranks");
+                return refused("a log is of one configuration: use one model, batch, algorithm and number of ranks");
             };
             if experiment.seeds > 1 || !experiment.scenarios.is_empty() {
-                return refused("a log is of one run: take one seed and no scenarios");
+                return refused("a log is of one run: use one seed and no scenarios");
             }
             if !configuration.program()?.claims() {
                 return refused(
-                    "only learners that are served first come, or in turn, leave a log: take --strategy sma:first-come",
+                    "only learners that are served first come, or in turn, leave a log: use --strategy sma:first-come",
                 );
             }
         }

@@ -25,7 +25,7 @@ use lockstep_experiment::{Experiment, TransportKind};
 /// Attempts at a size until one is at the pace of the profile.
 const TRIALS: usize = 5;
 /// The cure where buffers do not fit.
-const CURE: &str = "take a smaller size or fewer ranks";
+const CURE: &str = "use a smaller size or fewer ranks";
 
 /// Flags of `exec collective`.
 #[derive(Debug, Args)]
@@ -55,11 +55,11 @@ impl ExecCollective {
         let flags = &self.collective;
         flags.collective(1)?;
         if flags.algorithm.library() == Some(Library::Devices) {
-            let message = "adds up what lies on GPUs, and here buffers lie on the host: take ring, or library:mpi";
+            let message = "sums buffers on GPUs, and these are on the host: use ring, or library:mpi";
             return Err(InputError::flag("algorithm", flags.algorithm.to_string(), message).into());
         }
         if flags.algorithm.library().is_some() && flags.transport != TransportKind::Mpi {
-            let message = "calls MPI: add --transport mpi, or take an algorithm of lockstep's own, such as ring";
+            let message = "calls MPI: add --transport mpi, or use an algorithm of lockstep's own, such as ring";
             return Err(InputError::flag("algorithm", flags.algorithm.to_string(), message).into());
         }
         let limit = self.stall_limit.unwrap_or(STALL_LIMIT);
@@ -125,12 +125,14 @@ impl ExecCollective {
         if let Some(path) = self.pace_of.as_ref().filter(|_| Quiet::disturbed(farthest)) {
             let place = path.display();
             notes.push(format!(
-                "the machine's pace was up to {farthest:.1} times that of {place}: calibrate and measure again"
+                "the machine's speed changed by up to {farthest:.1} times against {place}: calibrate and measure again"
             ));
         }
         Report::new(rows, notes).print(self.format)?;
         if wrong > 0 {
-            return Err(Failure::Run(format!("{wrong} elements differ from what the collective means: this is a bug")));
+            return Err(Failure::Run(format!(
+                "{wrong} elements differ from the collective's definition: this is a bug"
+            )));
         }
         Ok(())
     }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use lockstep_cuda::{Found, Gpu, Missing, Places, probe};
-use lockstep_measure::host::Host;
+use lockstep_cuda::{Found, Gpu, LibraryPlaces, Missing, probe};
+use lockstep_measure::host::HostInfo;
 use lockstep_report::failure::Failure;
 use lockstep_report::{CheckRow, Format, Report};
 use lockstep_topology::{Bytes, InputError};
@@ -25,15 +25,15 @@ pub(super) struct Devices {
 
 impl Devices {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let mut places = Places::usual();
+        let mut places = LibraryPlaces::usual();
         if let Some(folder) = &self.cuda_libraries {
             if !folder.is_dir() {
-                let cure = "is no folder; name the one that holds libnvrtc.so.13, or leave the flag out";
+                let cure = "is not a folder; name the one that holds libnvrtc.so.13, or leave the flag out";
                 return Err(InputError::flag("cuda_libraries", folder.display().to_string(), cure).into());
             }
             places = places.with(folder);
         }
-        let host = Host::find();
+        let host = HostInfo::find();
         let mut rows = vec![CheckRow::ok("cpu", format!("{}, {} cores for this process", host.cpu, host.cores))];
         let (found, missing, gpus, devices) = match probe(&places) {
             Ok(machine) => (machine.found, machine.missing, machine.gpus, None),

@@ -11,7 +11,7 @@ use lockstep_report::failure::Failure;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   lockstep exec inspect flight-*.json
-      who waits for whom in a job that stood still, or was sent SIGUSR1, when its processes wrote these")]
+      which ranks waited for which when a stalled job, or one that got SIGUSR1, wrote these")]
 pub(super) struct Inspect {
     /// Flight records of one job, of as many of its processes as there are
     #[arg(required = true, value_name = "FILE")]

@@ -47,7 +47,7 @@ impl Links {
         let hosts = launch.hosts();
         let checked = check_hosts(&self.cluster, &cluster, &hosts);
         launch.all(checked.map_err(Failure::Input))?;
-        let names = launch.texts(&lockstep_measure::host::Host::find().name);
+        let names = launch.texts(&lockstep_measure::host::HostInfo::find().name);
         let shown = if launch.prints() { Estimate::new("measuring") } else { Estimate::silent() };
         let Some(measured) = paths(&mut launch, &shown)? else { return Ok(()) };
         let row = |path: &MeasuredPath| PathRow::of(path, &names, &cluster);

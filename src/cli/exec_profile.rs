@@ -16,7 +16,7 @@ use lockstep_report::{Format, Report};
 use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
 use super::flags::{parsed, positive};
-use lockstep_experiment::Device;
+use lockstep_experiment::DeviceChoice;
 
 /// Flags of `exec profile`.
 #[derive(Debug, Args)]
@@ -29,8 +29,8 @@ pub(super) struct Profile {
     #[arg(long, value_delimiter = ',', value_name = "MODEL,…", default_value = "lenet")]
     model: Vec<String>,
     /// What is measured: cuda, cuda:tf32 or cuda:bf16
-    #[arg(long, value_parser = parsed::<Device>, default_value = "cuda")]
-    device: Device,
+    #[arg(long, value_parser = parsed::<DeviceChoice>, default_value = "cuda")]
+    device: DeviceChoice,
     /// Batches at which layers are measured
     #[arg(long, value_delimiter = ',', value_name = "N,…", default_value = "16,32,64", value_parser = positive)]
     #[arg(allow_hyphen_values = true)]

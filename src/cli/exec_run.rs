@@ -11,7 +11,7 @@ use lockstep_measure::started::take_started;
 use lockstep_report::failure::Failure;
 use lockstep_report::log::print_information;
 use lockstep_report::output::check_outputs;
-use lockstep_report::trace::Trace;
+use lockstep_report::trace::TraceFile;
 use lockstep_report::{Format, Report};
 
 use super::driver_flags::DriverFlags;
@@ -53,7 +53,7 @@ pub(super) struct ExecRun {
     /// With --learners auto: write what the tuner observed
     #[arg(long, value_name = "FILE")]
     tuner_log: Option<PathBuf>,
-    /// With --learners auto: decide as that log of --tuner-log says, which trains the same bits
+    /// With --learners auto: repeat the decisions of a log of --tuner-log, which trains the same bits
     #[arg(long, value_name = "FILE")]
     replay_tuner: Option<PathBuf>,
     /// Write a Chrome/Perfetto trace of all configurations
@@ -91,7 +91,7 @@ impl ExecRun {
         }
         let operation = launch.all(self.operation.open(&experiment, &configurations[0], &launch))?;
         let operation = Operation { timed: self.trace.is_some(), ..operation };
-        let mut trace = Trace::new();
+        let mut trace = TraceFile::new();
         let (mut claims, mut tuned, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         let rows = rows(&experiment, &operation, &mut launch, |configuration, measured| {
             claims.clone_from(&measured.run.claims);
@@ -107,7 +107,7 @@ impl ExecRun {
             }
         })?;
         if !experiment.device.learns() {
-            notes.push("the null device computes nothing: losses and accuracies say nothing".to_owned());
+            notes.push("the null device computes nothing: losses and accuracies have no meaning".to_owned());
         }
         if !launch.prints() {
             return Ok(());

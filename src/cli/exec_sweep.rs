@@ -35,7 +35,7 @@ pub(super) struct ExecSweep {
     shards: ShardFlags,
     #[command(flatten)]
     settings: SettingFlags<TRAIN>,
-    /// Do at most N runs, and leave the others to the next command
+    /// Run at most N runs, and leave the others to the next command
     #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
     most: Option<u32>,
     /// How to print the arms

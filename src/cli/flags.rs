@@ -182,7 +182,7 @@ impl CollectiveFlags {
             return self.collective.parse().map_err(located);
         }
         if self.ranks > MOST {
-            let message = format!("an alltoallv has a count per pair: take at most {MOST} ranks");
+            let message = format!("an alltoallv has a count per pair: use at most {MOST} ranks");
             return Err(InputError::flag("ranks", self.ranks.to_string(), message));
         }
         let ranks = u64::from(self.ranks);

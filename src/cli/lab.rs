@@ -14,7 +14,7 @@ use super::lab_rows::{LabRow, cable_rows};
 /// What can be asked about labs.
 #[derive(Debug, Subcommand)]
 pub(super) enum Lab {
-    /// Make a cluster's hosts, switches and links on this machine, as root
+    /// Create a cluster's hosts, switches and links on this machine, as root
     #[command(after_help = "Example:
   sudo lockstep lab up ethernet-4 --scale 0.1
       four hosts on links of 1 Gbit/s, a tenth of the file's, in network namespaces of their own")]

@@ -1,6 +1,6 @@
 //! Defines the rows of `lab up` and `lab list`.
 
-use lockstep_lab::{LabParts, Plan};
+use lockstep_lab::{LabParts, LabPlan};
 use lockstep_report::Row;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -30,7 +30,7 @@ pub(super) struct CableRow {
 impl Row for CableRow {}
 
 /// Both directions of each link.
-pub(super) fn cable_rows(plan: &Plan) -> Vec<CableRow> {
+pub(super) fn cable_rows(plan: &LabPlan) -> Vec<CableRow> {
     let directions = plan.cables.iter().flat_map(|cable| {
         let [one, other] = &cable.ends;
         [(cable, one, other), (cable, other, one)]
@@ -39,8 +39,8 @@ pub(super) fn cable_rows(plan: &Plan) -> Vec<CableRow> {
         from: from.name.clone(),
         to: to.name.clone(),
         address: match from.place {
-            lockstep_lab::Place::Host(host) => plan.hosts[host].address.to_string(),
-            lockstep_lab::Place::Switch(_) => String::new(),
+            lockstep_lab::LabPlace::Host(host) => plan.hosts[host].address.to_string(),
+            lockstep_lab::LabPlace::Switch(_) => String::new(),
         },
         line_mbit_per_s: from.rate.line_bit_per_s * 1e-6,
         payload_mbit_per_s: from.rate.payload_bit_per_s() * 1e-6,

@@ -27,7 +27,7 @@ pub(super) enum Models {
     #[command(after_help = "Examples:
   lockstep models show lenet
   lockstep models show resnet-50 --memory --batch 16
-      what training it takes of a device's memory, as planned and with a buffer for each operator's output")]
+      the device memory that training takes, as planned and with a buffer for each operator's output")]
     Show {
         /// Name of a model, or a .toml, .onnx or .prototxt file, e.g. lenet, alexnet:ungrouped or resnet-50:image=64
         model: String,

@@ -31,7 +31,7 @@ pub(super) struct ModelsLayouts {
     /// Ranks that train
     #[arg(long, value_name = "N", default_value = "4", value_parser = positive, allow_hyphen_values = true)]
     ranks: u32,
-    /// Axes of the ranks with their sizes, outer axes first, e.g. data=4,tensor=2; in place of ranks
+    /// Axes of the ranks with their sizes, outer axes first, e.g. data=4,tensor=2; instead of ranks
     #[arg(long, value_name = "AXIS=N,…", conflicts_with = "ranks")]
     mesh: Option<Mesh>,
     /// Micro-batches per step and rank
@@ -58,7 +58,7 @@ impl ModelsLayouts {
         let ranks = self.mesh.as_ref().map_or(self.ranks, Mesh::ranks);
         let each = self.ranks_per_node.unwrap_or(ranks);
         if !ranks.is_multiple_of(each) {
-            let message = format!("does not divide {ranks} ranks: take a divisor");
+            let message = format!("does not divide {ranks} ranks: use a divisor");
             return Err(InputError::flag("ranks_per_node", each.to_string(), message).into());
         }
         let job = Job {

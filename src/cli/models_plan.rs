@@ -50,14 +50,14 @@ pub(super) struct ModelsPlan {
     /// With --mesh: algorithms of the exchanges along single axes, e.g. tensor=library:nccl
     #[arg(long, value_name = "AXIS=A,…", requires = "mesh")]
     axis_algorithms: Option<AxisAlgorithms>,
-    /// With --mesh, in CSV and JSON: what is listed
+    /// With --mesh, in CSV and JSON: what to list
     #[arg(long, value_enum, default_value = "transitions", requires = "mesh")]
     list: List,
     /// Where to cut: layers (equal numbers of them), work (least FLOPs in the slowest), or the first layer of each chunk but the
     /// first: at=conv3,fc1
     #[arg(long, value_name = "C", default_value = "work")]
     cut: StageCut,
-    /// In which order stages take the passes of micro-batches: gpipe, 1f1b or interleaved:V, with V chunks of layers a stage
+    /// Order in which stages run the passes of micro-batches: gpipe, 1f1b or interleaved:V (V chunks of layers per stage)
     #[arg(long, value_name = "S", default_value = "1f1b")]
     schedule: PipelineSchedule,
     /// Micro-batches of a step
@@ -66,7 +66,7 @@ pub(super) struct ModelsPlan {
     /// Samples of a micro-batch
     #[arg(long, value_name = "N", default_value = "32", value_parser = positive, allow_hyphen_values = true)]
     batch: u32,
-    /// Refuse a schedule in which a stage holds activations of more micro-batches at once, counted for each chunk
+    /// Refuse a schedule in which a stage holds activations of more micro-batches at once, counted per chunk
     #[arg(long, value_name = "N", value_parser = positive, allow_hyphen_values = true)]
     max_in_flight: Option<u32>,
     /// Draw the stages and their passes to an .svg file

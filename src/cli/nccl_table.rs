@@ -36,12 +36,12 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Vec<MeasuredSize>, InputEr
         let Some(column) = column else {
             return Err(wrong(words[0], "comes before the header, the line with size and time: keep that line"));
         };
-        let Some(time) = words.get(column) else { return Err(wrong(words[0], "has no time: the line was cut")) };
+        let Some(time) = words.get(column) else { return Err(wrong(words[0], "has no time: the line was truncated")) };
         match time.parse::<f64>() {
             Ok(time_us) if time_us > 0.0 && time_us.is_finite() => {
                 rows.extend((bytes >= 4).then_some(MeasuredSize { bytes: Bytes(bytes), time_us }));
             }
-            _ => return Err(wrong(time, "is no time above 0 in microseconds: take the table as it was printed")),
+            _ => return Err(wrong(time, "is not a time above 0 in microseconds: use the table as it was printed")),
         }
     }
     if rows.is_empty() {
@@ -145,9 +145,9 @@ mod tests {
         for (text, expected) in [
             ("", "t: has no size with a time"),
             ("64 16 float sum -1 11.5\n", "t:1: 64: comes before the header"),
-            ("# size count type time\n64 16\n", "t:2: 64: has no time: the line was cut"),
-            ("# size count type time\n64 16 float -3\n", "t:2: -3: is no time above 0"),
-            ("# size count type time\n64 16 float nan\n", "t:2: nan: is no time above 0"),
+            ("# size count type time\n64 16\n", "t:2: 64: has no time: the line was truncated"),
+            ("# size count type time\n64 16 float -3\n", "t:2: -3: is not a time above 0"),
+            ("# size count type time\n64 16 float nan\n", "t:2: nan: is not a time above 0"),
         ] {
             let error = parse("t", text).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");

@@ -33,7 +33,7 @@ pub(super) struct OperationFlags {
     /// Append a line of JSON for each step to this file: step, loss on rank 0, images_per_s, elapsed_s
     #[arg(long, value_name = "FILE.jsonl")]
     metrics: Option<PathBuf>,
-    /// End the run with a report of who waits for whom when nothing has moved for so long [default: 60s]
+    /// End the run with a report of which ranks wait for which when nothing has progressed for this long [default: 60s]
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     stall_limit: Option<Duration>,
     /// Where a stall, or SIGUSR1, leaves what each rank did last, for exec inspect [default: the present folder]
@@ -63,18 +63,18 @@ impl OperationFlags {
     /// Several configurations or seeds, or an auto-tuned number of learners.
     pub(super) fn check(&self, experiment: &Experiment, configurations: &[Configuration]) -> Result<(), InputError> {
         if !self.flight.is_dir() {
-            let message = "is no folder: make it, or name another";
+            let message = "is not a folder: make it, or name another";
             return Err(InputError::flag("flight", self.flight.display().to_string(), message));
         }
         let asked = [("--checkpoint", &self.checkpoint), ("--resume", &self.resume)];
         for (flag, path) in asked.into_iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?))) {
             let refused = |message: &str| Err(InputError::new(flag, path.display().to_string(), message));
             if configurations.len() != 1 || experiment.seeds > 1 {
-                return refused("a checkpoint is of one run: take one configuration and one seed");
+                return refused("a checkpoint is of one run: use one configuration and one seed");
             }
             experiment.refuse_growth("a checkpoint")?;
             if experiment.tunes {
-                return refused("a checkpoint is of a number of learners: give one in place of --learners auto");
+                return refused("a checkpoint is of a number of learners: give one instead of --learners auto");
             }
         }
         Ok(())

@@ -26,16 +26,16 @@ Marks: c the paper contradicts itself, o an ordering, s statistical, = computed,
 pub(super) struct Papers {
     /// Which: names, or .toml files of the same form; without any, all that come with lockstep
     papers: Vec<String>,
-    /// Also writes a page: all rows, to filter and sort, figures, machines with the provenance of their numbers
+    /// Also write a page: all rows, to filter and sort, figures, machines with the provenance of their numbers
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Prints the points of the papers' figures in place of the rows: predicted, published, perfect scaling
+    /// Print the points of the papers' figures instead of the rows: predicted, published, perfect scaling
     #[arg(long)]
     figures: bool,
-    /// Fails where a row is worse than this file says by more than one percentage point
+    /// Fail if a row is worse than in this file by more than one percentage point
     #[arg(long, value_name = "FILE")]
     check: Option<PathBuf>,
-    /// Writes the file that --check reads
+    /// Write the file that --check reads
     #[arg(long, value_name = "FILE", conflicts_with = "check")]
     write_errors: Option<PathBuf>,
     /// How to print

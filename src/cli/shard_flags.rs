@@ -4,16 +4,16 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use clap::Args;
-use lockstep_experiment::shard::{Shard, shards};
+use lockstep_experiment::shard::{SweepShard, shards};
 use lockstep_topology::InputError;
 
 /// Which part of a sweep a command does.
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct ShardFlags {
-    /// Do one of N even parts, I from 1: the rows of --out rows.csv go to rows.I-of-N.csv
+    /// Run shard I of N, I from 1: the rows of --out rows.csv go to rows.I-of-N.csv
     #[arg(long, value_name = "I/N", requires = "out", conflicts_with = "merge")]
-    pub(super) shard: Option<Shard>,
-    /// Put the files of all N parts together into --out: the same command with this in place of --shard
+    pub(super) shard: Option<SweepShard>,
+    /// Merge the files of all N shards into --out: the same command with this instead of --shard
     #[arg(long, value_name = "N", requires = "out", value_parser = shards, allow_hyphen_values = true)]
     pub(super) merge: Option<u32>,
 }
@@ -40,7 +40,7 @@ impl ShardFlags {
 }
 
 /// The progress of a shard, and the next command.
-pub(super) fn part_note(shard: Shard, done: u64, all: usize, path: &Path, what: &str) -> String {
+pub(super) fn part_note(shard: SweepShard, done: u64, all: usize, path: &Path, what: &str) -> String {
     let next = match done == all as u64 {
         true => format!("--merge {} puts all shards together", shard.of()),
         false => "rerunning the command resumes".to_owned(),

@@ -85,7 +85,7 @@ impl SimCollective {
         flags.collective(1)?;
         let measured = self.beside.as_deref().map(measured).transpose()?;
         if measured.is_some() && self.format == CollectiveFormat::NcclTests {
-            let message = "has no column for what was measured: take table, csv or json";
+            let message = "has no column for what was measured: use table, csv or json";
             return Err(InputError::flag("format", "nccl-tests", message).into());
         }
         let sizes: Vec<Bytes> = match &measured {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use lockstep_papers::curves::{System, curves, curves_page};
+use lockstep_papers::curves::{MeasuredSystem, curves, curves_page};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::{Format, Report};
@@ -19,10 +19,10 @@ use lockstep_sim::SimError;
 pub(super) struct SimCurves {
     /// Which systems: names, or .toml files of the same form; without any, all that come with lockstep
     systems: Vec<String>,
-    /// Prints every point in place of a row a curve
+    /// Print every point instead of one row per curve
     #[arg(long)]
     points: bool,
-    /// Also writes a page for a browser: a picture a system, dots measured, lines predicted
+    /// Also write a page for a browser: a picture a system, dots measured, lines predicted
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// How to print
@@ -33,9 +33,9 @@ pub(super) struct SimCurves {
 impl SimCurves {
     pub(super) fn run(self) -> Result<(), Failure> {
         check_outputs(&[("--html", self.html.as_deref())])?;
-        let all = || System::names().map(str::to_owned).collect();
+        let all = || MeasuredSystem::names().map(str::to_owned).collect();
         let names: Vec<String> = if self.systems.is_empty() { all() } else { self.systems };
-        let systems = names.iter().map(|name| System::load(name)).collect::<Result<Vec<_>, _>>()?;
+        let systems = names.iter().map(|name| MeasuredSystem::load(name)).collect::<Result<Vec<_>, _>>()?;
         let answer = curves(&systems).map_err(|error| match error {
             SimError::Input(error) => Failure::Input(error),
             other => Failure::Run(other.to_string()),

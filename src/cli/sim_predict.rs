@@ -14,8 +14,8 @@ use lockstep_report::failure::Failure;
 use lockstep_report::log::print_information;
 use lockstep_report::output::check_outputs;
 use lockstep_report::progress::Estimate;
-use lockstep_report::trace::Trace;
-use lockstep_report::{Chart, Format, Lines, Page, PredictedRow, Report, print, save_page};
+use lockstep_report::trace::TraceFile;
+use lockstep_report::{Chart, Format, Page, PredictedRow, Report, TimelineLines, print, save_page};
 use lockstep_sim::NetworkModel;
 use lockstep_topology::{ErrorPlace, InputError};
 
@@ -29,7 +29,7 @@ use lockstep_experiment::{Configuration, trials};
 pub(super) enum Network {
     /// Transfers share each link max-min fair.
     MaxMin,
-    /// Every transfer has its route to itself.
+    /// Every transfer has its route alone.
     AlphaBeta,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Predict {
     /// How transfers share links
     #[arg(long, value_enum, default_value = "max-min")]
     network: Network,
-    /// Simulations with noise drawn anew, for quantiles of the step time; see [noise] in docs/scenarios.md
+    /// Number of simulations with noise, for quantiles of the step time; see [noise] in docs/scenarios.md
     #[arg(long, value_parser = trials, value_name = "N", allow_hyphen_values = true)]
     trials: Option<u32>,
     /// How many samples training takes to an accuracy, by global batch: a table of epochs, or a report of exec run
@@ -129,16 +129,16 @@ impl Predict {
             setup.options.max_written = 0;
         }
         if experiment.loaded.is_some_and(|loaded| loaded.encoded.is_some()) && setup.conditions.input.is_none() {
-            let message = "holds samples that threads decode, and no profile says what reading, decoding and transforming them takes: run \
-                           lockstep calibrate on an experiment with these data, or say it in [input]";
+            let message = "holds samples that threads decode, and no profile has measured how long reading, decoding and transforming them takes: run \
+                           lockstep calibrate on an experiment with these data, or state it in [input]";
             return Err(experiment.locate(InputError::flag("data", experiment.data.clone(), message)).into());
         }
-        let (mut trace, mut claims, mut timelines) = (Trace::new(), Vec::new(), Vec::new());
+        let (mut trace, mut claims, mut timelines) = (TraceFile::new(), Vec::new(), Vec::new());
         let each = |configuration: &Configuration, predicted: &Predicted| {
             claims.clone_from(&predicted.prediction.claims);
             if self.html.is_some() {
                 let timeline = &predicted.prediction.timeline;
-                timelines.extend(Lines::predicted(&configuration.label(), &predicted.program, timeline));
+                timelines.extend(TimelineLines::predicted(&configuration.label(), &predicted.program, timeline));
             }
             if self.trace.is_some() {
                 let label = format!("predicted {}", configuration.label());
@@ -163,7 +163,7 @@ fn print_report(
     mut rows: Vec<PredictedRow>,
     mut notes: Vec<String>,
     target: Option<&Convergence>,
-    (format, html): (Format, Option<(&Path, &[Lines])>),
+    (format, html): (Format, Option<(&Path, &[TimelineLines])>),
 ) -> Result<(), Failure> {
     notes.extend(target.map(|target| target.annotate(&mut rows)).unwrap_or_default());
     let explained: String = rows.iter().map(text).collect();

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use lockstep_measure::interrupt::on_interrupt;
-use lockstep_predict::sweep::{Answer, Collector, How, Points, RowsFile, check, estimate, identity, merge, run, svg};
+use lockstep_predict::sweep::{
+    Collector, How, Points, RowsFile, SweepAnswer, check, estimate, identity, merge, run, svg,
+};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::progress::{Estimate, duration};
@@ -131,7 +133,7 @@ impl SimSweep {
         let (seconds, timed) = estimate(points, order, jobs)?;
         let allowed = u64::from(count).min(MOST_POINTS);
         let message = format!(
-            "the sweep has {count} points, which take about {} on {jobs} threads, judging by {timed} of them: leave values \
+            "the sweep has {count} points, which take about {} on {jobs} threads, estimated from {timed} of them: leave values \
              out, or allow it with --max-points {allowed}",
             duration(seconds)
         );
@@ -151,7 +153,7 @@ fn answer(
     interrupted: bool,
 ) -> Result<(), Failure> {
     let (sweep, plan) = (collector.sweep(), collector.plan());
-    collector.with(|answer: &Answer, file| {
+    collector.with(|answer: &SweepAnswer, file| {
         if let (Some(shard), Some((file, _))) = (collector.shard(), &file) {
             // The front of a part of the points is not meaningful.
             let note = part_note(shard, answer.rows, collector.order().len(), file.path(), "points");

@@ -33,18 +33,18 @@ pub(super) fn explain(error: &clap::Error) -> InputError {
         ErrorKind::UnknownArgument => {
             let meant = text(ContextKind::SuggestedArg);
             let cure = if meant.is_empty() { help.to_owned() } else { format!("did you mean {meant}?") };
-            InputError::new("command line", flag, format!("is no argument of this command; {cure}"))
+            InputError::new("command line", flag, format!("is not an argument of this command; {cure}"))
         }
         ErrorKind::InvalidSubcommand => {
             let meant = text(ContextKind::SuggestedSubcommand);
             let cure = if meant.is_empty() { help.to_owned() } else { format!("did you mean {meant}?") };
-            InputError::new("command line", text(ContextKind::InvalidSubcommand), format!("is no command; {cure}"))
+            InputError::new("command line", text(ContextKind::InvalidSubcommand), format!("is not a command; {cure}"))
         }
         ErrorKind::MissingRequiredArgument => InputError::new("command line", "", format!("{flag} is missing; {help}")),
         ErrorKind::ArgumentConflict => {
             let other = text(ContextKind::PriorArg);
             let other = other.split(" <").next().unwrap_or_default();
-            InputError::new(flag, "", format!("cannot stand beside {other}: give one of the two"))
+            InputError::new(flag, "", format!("cannot be combined with {other}: give one of the two"))
         }
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             InputError::new("command line", "", format!("a command is missing; {help}"))

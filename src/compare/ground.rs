@@ -7,7 +7,7 @@ use lockstep_exec::data::Dataset;
 use lockstep_measure::calibrate::{
     Kept, add, add_input, add_moves, check_memory, difference, missing, of_experiment, of_host, of_processes, save,
 };
-use lockstep_measure::host::Host;
+use lockstep_measure::host::HostInfo;
 use lockstep_measure::launch::Launch;
 use lockstep_measure::quiet::Quiet;
 use lockstep_models::profile::TransportEntry;
@@ -15,7 +15,7 @@ use lockstep_predict::{PROFILE_PATH, Site};
 use lockstep_report::failure::Failure;
 
 use super::Asked;
-use lockstep_experiment::{Configuration, Device, Experiment, TransportKind};
+use lockstep_experiment::{Configuration, DeviceChoice, Experiment, TransportKind};
 
 /// The machines for which predictions are made, with notes on their source.
 pub(super) struct Ground {
@@ -27,7 +27,7 @@ pub(super) struct Ground {
 
 /// Whether this machine is measured for an experiment.
 pub(super) fn calibrates(experiment: &Experiment, asked: &Asked<'_>) -> bool {
-    experiment.on_this_machine() && asked.profile.is_none() && experiment.device == Device::Cpu
+    experiment.on_this_machine() && asked.profile.is_none() && experiment.device == DeviceChoice::Cpu
 }
 
 /// Times messages between processes, if the experiment uses them and no valid profile has them. Every process calls it;
@@ -69,13 +69,13 @@ pub(super) fn ground(
 ) -> Result<Ground, Failure> {
     let Some(Kept { profile: kept, why }) = kept else {
         let site = Site::open(experiment, asked.profile)?;
-        let of_another = |profile| difference(profile, &Host::find(), quiet.cores().count());
+        let of_another = |profile| difference(profile, &HostInfo::find(), quiet.cores().count());
         let at_home = site.profile.as_ref().filter(|profile| experiment.on_this_machine() && profile.gpus.is_empty());
         let notes = at_home.and_then(of_another).map(|why| format!("the profile may not hold here: {why}"));
         return Ok(Ground { site, notes: notes.into_iter().collect(), measured: false });
     };
     if let Some(why) = why {
-        note(&format!("{why}: measured anew"));
+        note(&format!("{why}: measured again"));
     }
     let subjects = missing(of_experiment(experiment, configurations)?, kept.as_ref());
     check_memory(&subjects, quiet.cores().count()).map_err(|error| experiment.locate(error))?;

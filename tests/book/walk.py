@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Types the walk "Add an algorithm" of docs/tutorial.md in a copy of the last commit, and fails where a command does: `python3 tests/book/walk.py FOLDER`.
 
-FOLDER is made anew; programs are built in FOLDER-target, which is kept.
+FOLDER is recreated; programs are built in FOLDER-target, which is kept.
 """
 
 import os

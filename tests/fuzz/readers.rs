@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use lockstep_data::cifar::{self, Form};
-use lockstep_data::format::{Entry, Header, checksum};
+use lockstep_data::cifar::{self, RecordForm};
+use lockstep_data::format::{Header, IndexEntry, checksum};
 use lockstep_data::{SampleEntry, lmdb, shards};
 use lockstep_experiment::Experiment;
 use lockstep_machines::{Import, import_machine};
@@ -128,7 +128,7 @@ pub(crate) fn packed(input: &[u8]) -> bool {
         let header = Header::decode(bytes, bytes.len() as u64)?;
         let entries = header.entries(&bytes[header.index as usize..])?;
         header.figures(bytes)?;
-        let inside = |entry: &Entry| !bytes[entry.offset as usize..][..entry.length as usize].is_empty();
+        let inside = |entry: &IndexEntry| !bytes[entry.offset as usize..][..entry.length as usize].is_empty();
         assert!(entries.iter().all(inside), "samples have bytes");
         Ok::<(), String>(())
     };
@@ -171,7 +171,7 @@ pub(crate) fn idx(input: &[u8]) -> bool {
 
 /// A binary of CIFAR's two sets.
 pub(crate) fn cifar(input: &[u8]) -> bool {
-    listed(input, &cifar::list(input, Form::Hundred)) | listed(input, &cifar::list(input, Form::Ten))
+    listed(input, &cifar::list(input, RecordForm::Hundred)) | listed(input, &cifar::list(input, RecordForm::Ten))
 }
 
 /// An LMDB database.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the validation matrix: configurations that cover all pairs of factors, before anything is measured.
 
-    python3 tests/matrix/draw.py            draws anew with the committed seed and fails if tests/matrix/drawn.jsonl differs
+    python3 tests/matrix/draw.py            draws again with the committed seed and fails if tests/matrix/drawn.jsonl differs
     python3 tests/matrix/draw.py --write    writes it
 
 Factors are what is exchanged or trained, the algorithm, the place, the strategy and how samples come. `lockstep sim predict` and
@@ -120,7 +120,7 @@ def main():
     if "--write" in sys.argv:
         DRAWN.write_text(text)
     elif DRAWN.read_text() != text:
-        sys.exit(f"{DRAWN.relative_to(ROOT)} is not what the seed draws: what lockstep serves has changed; draw anew with --write")
+        sys.exit(f"{DRAWN.relative_to(ROOT)} is not what the seed draws: what lockstep serves has changed; draw again with --write")
 
 
 main()

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import typing
 
@@ -48,8 +49,11 @@ class Links(typing.NamedTuple):
 
 # A prediction without what is to be found.
 FREE = Links(1e-9, 1e15)
-# Hosts that share cores, and the bytes that they sum: no load of the matrix.
-CROWD, CROWD_BYTES = 8, "4KiB"
+# Hosts for each core of this machine that calibrate what sharing cores costs, and the bytes that they sum: no load of the matrix. Short messages cost
+# their number, long ones their bytes, and that many links at 1 Gbit/s carry more than the cores send and receive.
+CROWD_PER_CORE, SHORT, LONG = 4, "4KiB", "2MiB"
+# Times that each is measured, one after the other, so that all see the same pace of the machine.
+ROUNDS = 5
 
 
 def _allreduce(ranks, algorithm, size):
@@ -65,9 +69,10 @@ def _predicted(lockstep, file, flags, folder):
     return _time([lockstep, "sim", "collective", "--cluster", file, *flags], folder)
 
 
-def _measured(lockstep, name, flags, folder):
-    """The median of five."""
-    return sorted(_time([lockstep, "lab", "run", name, "--", lockstep, "exec", "collective", *flags], folder) for _ in range(5))[2]
+def _measured(lockstep, name, cases, folder):
+    """The median of each case."""
+    rounds = [[_time([lockstep, "lab", "run", name, "--", lockstep, "exec", "collective", *flags], folder) for flags in cases] for _ in range(ROUNDS)]
+    return [statistics.median(times) for times in zip(*rounds)]
 
 
 def _solve(predicted, measured, least, most):
@@ -82,38 +87,35 @@ def links(lockstep, host, folder):
     """Figures of a lab's links, from collectives that are no rows of the matrix.
 
     The latency is that of a sum of 8 bytes by two ranks on two hosts, which sends one message after the other over two links each, less what a
-    prediction without latency says. The rate of a core is the one with which a prediction takes as long as a sum of 25 MiB over links that are
-    faster than cores. The CPU time of a message, and the wait for other ranks' turns, are those with which predictions take as long as sums of 4 KiB
-    by eight hosts that share the cores: all messages at once, and one after the other."""
+    prediction without latency says. The others come from sums by more hosts than there are cores, all messages at once (`direct`) and one after the
+    other (`ring`): the rate of a core is the one with which predictions take as long as long sums of both kinds together, the CPU time of a message
+    and the wait for other ranks' turns those with which they take as long as short sums, at once and in turn."""
     pair = _allreduce(2, "ring", "8")
     with up(lockstep, "lab-2-1Gbit", folder, host, FREE) as (name, file):
-        latency_s = max(_measured(lockstep, name, pair, folder) - _predicted(lockstep, file, pair, folder), 0.0) / 4
-    found = Links(latency_s, FREE.core_bytes_s)
+        [measured_s] = _measured(lockstep, name, [pair], folder)
+        latency_s = max(measured_s - _predicted(lockstep, file, pair, folder), 0.0) / 4
+    crowd = CROWD_PER_CORE * host["cores"]
+    place, file = f"lab-{crowd}-1Gbit", folder / f"lab-{crowd}-1Gbit.toml"
+    at_once, in_turn, *long = cases = [_allreduce(crowd, algorithm, size) for size in (SHORT, LONG) for algorithm in ("direct", "ring")]
+    with up(lockstep, place, folder, host, FREE) as (name, _):
+        at_once_s, in_turn_s, *long_s = _measured(lockstep, name, cases, folder)
 
-    def solved(place, flags, measured, change, least, most):
-        """`found` with the figure that `change` sets, fitted to a measured time."""
+    def solved(cases, measured_s, change, least, most):
+        """The figures with the one that `change` sets, fitted to the measured seconds of all cases together."""
 
-        def predicted(value):
-            (folder / f"{place}.toml").write_text(cluster(place, host, change(value)))
-            return _predicted(lockstep, folder / f"{place}.toml", flags, folder)
+        def predicted_s(value):
+            file.write_text(cluster(place, host, change(value)))
+            return sum(_predicted(lockstep, file, flags, folder) for flags in cases)
 
-        return change(_solve(predicted, measured, least, most))
+        return change(_solve(predicted_s, measured_s, least, most))
 
-    place, flags = "lab-2-5Gbit", _allreduce(2, "ring", "25MiB")
-    with up(lockstep, place, folder, host, found) as (name, _):
-        measured = _measured(lockstep, name, flags, folder)
-    # A larger rate takes less time.
-    found = solved(place, flags, measured, lambda byte_s: found._replace(core_bytes_s=1 / byte_s), 1e-11, 1e-7)
-
-    place, (at_once, in_turn) = f"lab-{CROWD}-1Gbit", (_allreduce(CROWD, algorithm, CROWD_BYTES) for algorithm in ("direct", "ring"))
-    with up(lockstep, place, folder, host, found) as (name, _):
-        times = [_measured(lockstep, name, flags, folder) for flags in (at_once, in_turn)]
-    # The latency contains the CPU time of one message.
-    message = lambda seconds: found._replace(message_s=seconds, latency_s=max(latency_s - seconds / 2, 0.0))
+    found = Links(latency_s, 1e9)
     for _ in range(3):
-        found = solved(place, at_once, times[0], message, 1e-7, 1e-3)
-        if host["cores"] < CROWD:
-            found = solved(place, in_turn, times[1], lambda seconds: found._replace(wake_s=seconds), 1e-7, 1e-3)
+        # A larger rate takes less time.
+        found = solved(long, sum(long_s), lambda byte_s: found._replace(core_bytes_s=1 / byte_s), 1e-11, 1e-7)
+        # The latency contains the CPU time of one message.
+        found = solved([at_once], at_once_s, lambda seconds: found._replace(message_s=seconds, latency_s=max(latency_s - seconds / 2, 0.0)), 1e-7, 1e-3)
+        found = solved([in_turn], in_turn_s, lambda seconds: found._replace(wake_s=seconds), 1e-7, 1e-3)
     return found
 
 

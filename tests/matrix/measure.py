@@ -49,13 +49,25 @@ KEPT_S = 180
 PROFILE = WORK / "out" / "this-machine.json"
 
 
-def drop_old_profile():
-    """Removes figures that are older than KEPT_S, so that the next comparison measures them anew."""
-    begun = WORK / "out" / "begun"
-    if not PROFILE.exists() or not begun.exists() or time.time() - begun.stat().st_mtime > KEPT_S:
-        PROFILE.unlink(missing_ok=True)
+def drop_old(profile):
+    """Removes figures that are older than KEPT_S, so that they are measured again; whether there are none."""
+    begun = profile.with_suffix(".begun")
+    if not profile.exists() or not begun.exists() or time.time() - begun.stat().st_mtime > KEPT_S:
+        profile.unlink(missing_ok=True)
         begun.parent.mkdir(exist_ok=True)
         begun.write_text("")
+    return not profile.exists()
+
+
+def profile_of(row):
+    """The profile with the layers of a lab row's model."""
+    return WORK / "out" / f"{row['place']}-{row['load']}.json"
+
+
+def calibrate(load, profile):
+    """Measures the layers of a model, and this machine."""
+    words = [LOCKSTEP, "calibrate", "--model", load, "--batch-per-rank", "16", "--profile", profile]
+    subprocess.run(words, cwd=WORK, check=True, capture_output=True)
 
 
 def run(words, row, site):
@@ -149,9 +161,11 @@ def experiment(row, site):
 def training(row, site):
     """As `collective`, of a training step."""
     path = experiment(row, site)
-    profile = ["--profile", PROFILE] if site else []
+    profile = ["--profile", profile_of(row)] if site else []
     if not site:
-        drop_old_profile()
+        drop_old(PROFILE)
+    elif drop_old(profile_of(row)):
+        calibrate(row["load"], profile_of(row))
     [found] = run([LOCKSTEP, "compare", path, *profile, "--format", "json"], row, site)["rows"]
     predicted = {"predicted_s": found["predicted_step_time_s"], "bound": found["bound"]}
     return predicted | {f"measured{at}_s": found[f"step_time{at}_s"] for at in AT}
@@ -178,17 +192,17 @@ def predicted_again(row):
     if row["strategy"] == "none":
         figures = predicted_collective(row, site)
     else:
-        [predicted] = predict([LOCKSTEP, "sim", "predict", experiment(row, site), "--profile", PROFILE, "--format", "json"])["rows"]
+        [predicted] = predict([LOCKSTEP, "sim", "predict", experiment(row, site), "--profile", profile_of(row), "--format", "json"])["rows"]
         figures = {"predicted_s": predicted["step_time_s"], "bound": predicted["bound"]}
     return {**row, **figures, "error_pct": 100 * (figures["predicted_s"] / row["measured_s"] - 1), "predicted_again": now()}
 
 
 def lab_links():
     """Calibrates this machine: figures of a lab's hosts, and of its links."""
-    PROFILE.unlink(missing_ok=True)
-    layers = ["--model", ",".join(DATA), "--batch-per-rank", "16"]
-    subprocess.run([LOCKSTEP, "calibrate", *layers], cwd=WORK, check=True, capture_output=True)
-    host = lab.figures(PROFILE)
+    profile = WORK / "out" / "host.json"
+    profile.unlink(missing_ok=True)
+    calibrate("mlp", profile)
+    host = lab.figures(profile)
     links = lab.links(LOCKSTEP, host, WORK)
     figures = f"latency {1e6 * links.latency_s:.1f} us, {1e-9 * links.core_bytes_s:.2f} GB/s a core, {1e6 * links.message_s:.1f} us a message"
     print(f"a lab's links: {figures}, {1e6 * links.wake_s:.1f} us for a turn of another rank", flush=True)
@@ -198,11 +212,8 @@ def lab_links():
 def placed(rows, where):
     """Each row with its lab, if it is on one, and its place in the order."""
     count = itertools.count(1)
-    links = None
     for place, group in itertools.groupby(rows, where):
-        if place and links is None:
-            links = lab_links()
-        with lab.up(LOCKSTEP, place, WORK, *links) if place else contextlib.nullcontext() as site:
+        with lab.up(LOCKSTEP, place, WORK, *lab_links()) if place else contextlib.nullcontext() as site:
             yield from ((row, site, next(count)) for row in group)
 
 
@@ -230,7 +241,7 @@ def main():
     rows = [json.loads(line) for line in DRAWN.read_text().splitlines()]
     known = {row["number"]: row for row in map(json.loads, MEASURED.read_text().splitlines())} if MEASURED.exists() else {}
     if flags.predict:
-        # Profile and cluster files are those of the last lab that this checkout measured.
+        # Profiles and cluster files are those with which this checkout measured each lab.
         known = {number: predicted_again(row) if "measured_s" in row and row["place"].startswith("lab") else row for number, row in known.items()}
         save(known)
         return
@@ -239,7 +250,7 @@ def main():
     if not flags.again:
         rows = [row for row in rows if "measured_s" not in known.get(row["number"], {})]
     # Trainings between processes measure their messages; collectives between processes are predicted from these.
-    # A lab stays up for all of its rows; what it predicts with is measured before the first of them.
+    # A lab stays up for all of its rows; figures of its links are measured before the first of them.
     where = lambda row: row["place"] if row["place"].startswith("lab") else ""
     rows.sort(key=lambda row: (where(row), transport(row), row["strategy"] == "none", row["number"]))
     failed = 0

@@ -25,13 +25,11 @@ def main():
         save(map(predicted_again, rows))
         return
     known = {(row["place"], row["load"], row["algorithm"]) for row in rows if "measured_s" in row}
-    links = None
     for place, loads in CASES.items():
         missing = [(load, algorithm) for load in loads for algorithm in ALGORITHMS if (place, load, algorithm) not in known]
         if not missing:
             continue
-        links = links or lab_links()
-        with lab.up(LOCKSTEP, place, WORK, *links) as site:
+        with lab.up(LOCKSTEP, place, WORK, *lab_links()) as site:
             for load, algorithm in missing:
                 row = {"number": len(rows) + 1, "load": load, "algorithm": algorithm, "place": place, "strategy": "none", "input": "none"}
                 rows.append(measured(row, site))

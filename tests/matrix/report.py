@@ -152,7 +152,7 @@ def html():
 
 def main():
     flags = argparse.ArgumentParser(description="Reports what the validation matrix measured.")
-    flags.add_argument("--write", action="store_true", help="write both pages in place of comparing them")
+    flags.add_argument("--write", action="store_true", help="write both pages instead of comparing them")
     flags.add_argument("--html", type=pathlib.Path, metavar="FILE", help="write the rows as a page")
     flags = flags.parse_args()
     if flags.html:

@@ -40,11 +40,11 @@ use std::path::Path;
 
 use crate::{DESCRIPTION, ErrorPlace, InputError, nearest, read_text};
 pub use copy::HostBuffer;
-pub use describe::Table;
+pub use describe::DescriptionTable;
 use fabric::Fabric;
 pub use fabric::Routing;
 pub use flops::{parse_flops, show_flops};
-pub use gpu::{Architecture, GpuSpec, Lanes, Precision};
+pub use gpu::{Architecture, GpuSpec, Lanes, PeakPrecision};
 pub use gpu_table::{CatalogueGpu, catalogue};
 pub use link_kind::{Duplex, LinkKind};
 pub use one_host::HostGpu;
@@ -59,7 +59,7 @@ pub use protocol::{Burst, Incast, PIECE, Protocol, Rendezvous, Stack};
 pub use provenance::{Origin, Provenance};
 pub use route::Route;
 pub use scale::Figure;
-pub use transport::Transport;
+pub use transport::RouteTransport;
 
 /// A cluster may have at most this many devices.
 pub const MOST_DEVICES: u64 = 4_000_000;
@@ -112,7 +112,7 @@ pub struct Cluster {
     /// Node weights are the named things, edge weights the position in `links`; a failed link has no edge.
     graph: DiGraph<Vertex, LinkId>,
     /// What `clusters show` prints, gathered while building: a line per table of the file, not per host.
-    tables: Vec<Table>,
+    tables: Vec<DescriptionTable>,
     fabrics: Vec<Fabric>,
     /// Vertices on fabrics, with the fabric and the port there, sorted.
     attached: Vec<(VertexId, u32, u32)>,
@@ -276,7 +276,7 @@ impl Cluster {
 
     /// The tables of `clusters show`: hosts, GPUs and links with their parameters and the source of each figure, a row
     /// per table of the file.
-    pub fn describe(&self) -> &[Table] {
+    pub fn describe(&self) -> &[DescriptionTable] {
         &self.tables
     }
 }

@@ -19,7 +19,7 @@ const SHOWN: usize = 60;
 
 /// A text and its name in errors.
 #[derive(Debug, Clone, Copy)]
-pub struct Source<'a> {
+pub struct SourceText<'a> {
     /// Name of the file as it was given.
     pub file: &'a str,
     /// Its content.
@@ -28,14 +28,14 @@ pub struct Source<'a> {
 
 /// A parsed file.
 pub struct Document<'a> {
-    source: Source<'a>,
+    source: SourceText<'a>,
     tree: Spanned<DeTable<'a>>,
 }
 
 /// A table, called `title` in errors.
 #[derive(Debug, Clone, Copy)]
 pub struct Table<'a> {
-    source: Source<'a>,
+    source: SourceText<'a>,
     title: &'a str,
     table: &'a DeTable<'a>,
     offset: usize,
@@ -43,13 +43,13 @@ pub struct Table<'a> {
 
 /// A piece of a file that errors may refer to later.
 #[derive(Debug, Clone)]
-pub struct Spot<'a> {
-    source: Source<'a>,
+pub struct TextSpot<'a> {
+    source: SourceText<'a>,
     offset: usize,
     shown: Cow<'a, str>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> SourceText<'a> {
     /// Parses the text.
     ///
     /// # Errors
@@ -67,22 +67,22 @@ impl<'a> Source<'a> {
         self.spot(span).error(message)
     }
 
-    pub(crate) fn spot(&self, span: Range<usize>) -> Spot<'a> {
+    pub(crate) fn spot(&self, span: Range<usize>) -> TextSpot<'a> {
         let piece = self.text.get(span.clone()).unwrap_or("");
         let line = piece.lines().next().unwrap_or("").trim();
         let shown = match line.char_indices().nth(SHOWN) {
             Some((end, _)) => Cow::Owned(format!("{}…", &line[..end])),
             None => Cow::Borrowed(line),
         };
-        Spot { source: *self, offset: span.start, shown }
+        TextSpot { source: *self, offset: span.start, shown }
     }
 }
 
-impl<'a> Spot<'a> {
+impl<'a> TextSpot<'a> {
     /// The same place with another text for its content.
     #[must_use]
-    pub fn showing(self, shown: impl Into<Cow<'a, str>>) -> Spot<'a> {
-        Spot { shown: shown.into(), ..self }
+    pub fn showing(self, shown: impl Into<Cow<'a, str>>) -> TextSpot<'a> {
+        TextSpot { shown: shown.into(), ..self }
     }
 
     /// An error about it.
@@ -195,7 +195,7 @@ impl<'a> Table<'a> {
     }
 
     /// The beginning of the table.
-    pub fn spot(&self) -> Spot<'a> {
+    pub fn spot(&self) -> TextSpot<'a> {
         self.source.spot(self.offset..self.offset).showing(self.title)
     }
 

@@ -10,7 +10,7 @@ use std::fmt::Display;
 /// enum Side { Left, Right }
 /// lockstep_topology::named!(Side, "side": Left = "left", Right = "right");
 /// assert_eq!("left".parse(), Ok(Side::Left));
-/// assert_eq!("up".parse::<Side>(), Err("\"up\" is no side: write left or right".to_owned()));
+/// assert_eq!("up".parse::<Side>(), Err("\"up\" is not a side: write left or right".to_owned()));
 /// assert_eq!(Side::ALL.map(|side| side.to_string()), ["left", "right"]);
 /// ```
 #[macro_export]
@@ -49,7 +49,8 @@ macro_rules! named {
 
 /// The error message for a text that is none of `names`.
 pub fn unknown_name(text: &str, what: &str, names: &[&str]) -> String {
-    format!("{text:?} is no {what}: write {}", listed(names))
+    let article = if what.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    format!("{text:?} is not {article} {what}: write {}", listed(names))
 }
 
 /// `ring, direct or tree`.

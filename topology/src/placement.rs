@@ -121,7 +121,7 @@ impl Placement {
                         _ => String::new(),
                     };
                     let message = format!(
-                        "cluster {} has places for {most}, {each} per {per}{on_host}; take fewer ranks or a larger cluster",
+                        "cluster {} has places for {most}, {each} per {per}{on_host}; use fewer ranks or a larger cluster",
                         cluster.name()
                     );
                     return wrong(ranks.to_string(), message);

@@ -104,7 +104,7 @@ impl FromStr for Time {
             "us" | "µs" => 1e-6,
             "ms" => 1e-3,
             "s" => 1.0,
-            _ => return Err(format!("{text:?} is no time; write it like 25us, 1.5ms or 2s")),
+            _ => return Err(format!("{text:?} is not a time; write it like 25us, 1.5ms or 2s")),
         };
         let seconds = number * scale;
         if !(0.0..=1.8e7).contains(&seconds) {
@@ -152,7 +152,7 @@ impl FromStr for Bandwidth {
 
     /// Reads decimal rates in bytes or bits: `3GB/s`, `25Gbit/s`, `800MB/s`, `1Tbit/s`.
     fn from_str(text: &str) -> Result<Bandwidth, String> {
-        let cure = || format!("{text:?} is no bandwidth; write it like 3GB/s or 25Gbit/s");
+        let cure = || format!("{text:?} is not a bandwidth; write it like 3GB/s or 25Gbit/s");
         let (number, unit) = split_unit(text)?;
         let per_second = unit.strip_suffix("/s").ok_or_else(cure)?;
         let (prefix, bytes) = match (per_second.strip_suffix("bit"), per_second.strip_suffix('B')) {
@@ -203,7 +203,7 @@ impl FromStr for Bytes {
             "MB" => 1_000_000,
             "GB" => 1_000_000_000,
             "TB" => 1_000_000_000_000,
-            _ => return Err(format!("{text:?} is no size; write it like 25MiB, 192GB or 512B")),
+            _ => return Err(format!("{text:?} is not a size; write it like 25MiB, 192GB or 512B")),
         };
         let bytes = number * scale as f64;
         if !(0.0..9.0e15).contains(&bytes) {

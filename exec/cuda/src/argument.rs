@@ -150,7 +150,7 @@ impl<T> ViewMut<T> {
 
 /// The memory of a tensor argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tensor {
+pub struct TensorArgument {
     /// Address on the device.
     pub address: u64,
     /// Bytes that the kernel may access.
@@ -167,7 +167,7 @@ pub struct Argument {
     /// The value as passed, little-endian; for a tensor its address.
     pub value: Vec<u8>,
     /// The tensor, if the address is not null.
-    pub tensor: Option<Tensor>,
+    pub tensor: Option<TensorArgument>,
 }
 
 /// A type that can be an argument.
@@ -185,7 +185,7 @@ pub trait ToArgument {
 fn tensor<T>(name: &'static str, address: u64, elements: u64, extent: u64, written: bool) -> Argument {
     assert!(extent <= elements, "{name} holds {elements} elements, the kernel takes {extent}");
     let bytes = extent * size_of::<T>() as u64;
-    Argument { name, value: address.to_le_bytes().to_vec(), tensor: Some(Tensor { address, bytes, written }) }
+    Argument { name, value: address.to_le_bytes().to_vec(), tensor: Some(TensorArgument { address, bytes, written }) }
 }
 
 fn null(name: &'static str) -> Argument {
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(true.argument("rectified", 0).value, [1]);
         let there = ViewMut::<f32>::new(0x1_0000, 7).argument("y", 5);
         assert_eq!(there.value, [0, 0, 1, 0, 0, 0, 0, 0]);
-        assert_eq!(there.tensor, Some(Tensor { address: 0x1_0000, bytes: 20, written: true }));
+        assert_eq!(there.tensor, Some(TensorArgument { address: 0x1_0000, bytes: 20, written: true }));
         assert_eq!(None::<View<f64>>.argument("x", 5), null("x"));
         assert_eq!((<Option<View<f64>>>::TYPE, <ViewMut<u16>>::TYPE), ("const double*", "u16*"));
     }

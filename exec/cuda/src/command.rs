@@ -6,13 +6,13 @@
 use lockstep_models::{Precision, Shape};
 
 use super::argument::Scalar;
-use super::kernel::Call;
+use super::kernel::KernelCall;
 
 /// One command on a stream. Addresses are the device's.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
     /// A kernel launch.
-    Launch(Call),
+    Launch(KernelCall),
     /// Zeroes `bytes` bytes from `address` on.
     Zero {
         /// Start address.

@@ -3,8 +3,8 @@
 //! | type | role |
 //! |---|---|
 //! | [`Context`] | the primary context of a GPU, shared by all ranks of a process on that GPU, each in its own thread |
-//! | [`Stream`], [`Event`] | ordered work on the device, and points in it; neither blocks the submitting thread |
-//! | [`DeviceMemory`], [`PinnedMemory`] | device memory, and page-locked host memory for asynchronous copies |
+//! | [`GpuStream`], [`Event`] | ordered work on the device, and points in it; neither blocks the submitting thread |
+//! | [`GpuMemory`], [`PinnedMemory`] | device memory, and page-locked host memory for asynchronous copies |
 //! | [`Modules`], [`Cache`] | the project's kernels, compiled by NVRTC for the device's architecture, cached on disk |
 //! | [`Executor`] | executes [`Command`](super::Command)s on one stream, by kernels, cuDNN and cuBLASLt |
 //! | [`Communicator`] | sums among the GPUs of a group of ranks, by NCCL |
@@ -46,8 +46,8 @@ pub use cache::Cache;
 pub use context::Context;
 pub use executor::Executor;
 pub use graphs::{Counts, Graphs};
-pub use memory::{DeviceMemory, Fill, PinnedMemory};
+pub use memory::{Fill, GpuMemory, PinnedMemory};
 pub use modules::Modules;
 pub use nccl::Communicator;
-pub use plans::Limits;
-pub use stream::{Event, Priority, Stream};
+pub use plans::WorkspaceLimits;
+pub use stream::{Event, GpuStream, Priority};

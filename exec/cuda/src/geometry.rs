@@ -63,7 +63,7 @@ impl Geometry {
     }
 
     /// One block for each part of each tile of channels that are last, with shared memory for eight doubles per thread.
-    pub fn columns(channels: u32, parts: Parts) -> Geometry {
+    pub fn columns(channels: u32, parts: BlockParts) -> Geometry {
         let blocks = channels.div_ceil(tile_width(channels)) * parts.parts;
         Geometry { blocks, threads: BLOCK, shared_bytes: 64 * BLOCK, strided: false }
     }
@@ -82,13 +82,13 @@ impl Geometry {
 /// How the elements of a channel are cut into parts that blocks sum; in the kernels `struct Parts`.
 ///
 /// ```
-/// use lockstep_cuda::Parts;
+/// use lockstep_cuda::BlockParts;
 ///
 /// assert_eq!(Parts::of(100), Parts::of(100));
 /// assert_eq!((Parts::of(8192).parts, Parts::of(8193).parts), (1, 2));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parts {
+pub struct BlockParts {
     /// Elements of a channel.
     pub count: u32,
     /// Their number.
@@ -97,21 +97,21 @@ pub struct Parts {
     pub length: u32,
 }
 
-impl Parts {
+impl BlockParts {
     /// The parts of `count` elements: of 8,192 elements, or longer so that there are at most 256 parts; all but the
     /// last have the same length, a multiple of four.
-    pub fn of(count: u32) -> Parts {
+    pub fn of(count: u32) -> BlockParts {
         let length = count.div_ceil(MOST_PARTS).max(LEAST_PART).next_multiple_of(GROUP as u32);
-        Parts { count, parts: count.div_ceil(length).max(1), length }
+        BlockParts { count, parts: count.div_ceil(length).max(1), length }
     }
 
     /// The parts of `rows` rows of `channels` channels that are last: enough for about 1,024 blocks, at most 256 parts,
     /// and at least 8,192 elements per block.
-    pub fn of_rows(rows: u32, channels: u32) -> Parts {
+    pub fn of_rows(rows: u32, channels: u32) -> BlockParts {
         let width = tile_width(channels);
         let wanted = COLUMN_BLOCKS.div_ceil(channels.div_ceil(width)).min(MOST_PARTS);
         let length = rows.div_ceil(wanted).max(LEAST_PART / width);
-        Parts { count: rows, parts: rows.div_ceil(length).max(1), length }
+        BlockParts { count: rows, parts: rows.div_ceil(length).max(1), length }
     }
 }
 
@@ -120,7 +120,7 @@ fn tile_width(channels: u32) -> u32 {
     GROUP as u32 * channels.div_ceil(GROUP as u32).next_power_of_two().min(MOST_LANES)
 }
 
-impl ToArgument for Parts {
+impl ToArgument for BlockParts {
     const TYPE: &'static str = "Parts";
 
     fn argument(&self, name: &'static str, _: u64) -> Argument {
@@ -146,7 +146,7 @@ mod tests {
         // 64 channels are two tiles of 32. Of 100,352 rows ⌈100,352 / 256⌉ = 392 are a part, so there are 512 blocks; of 2,048
         // channels there are 64 tiles and 16 parts of 392 rows. A tile of four channels takes 2,048 rows at least.
         for (rows, channels, parts, blocks) in [(100_352, 64, 256, 512), (6_272, 2048, 16, 1024), (2_049, 3, 2, 2)] {
-            let all = Parts::of_rows(rows, channels);
+            let all = BlockParts::of_rows(rows, channels);
             assert_eq!((all.parts, Geometry::columns(channels, all).blocks), (parts, blocks), "{rows} × {channels}");
         }
         // Zero work is still a launch, and a launch is not larger than a device needs.
@@ -156,7 +156,7 @@ mod tests {
     proptest! {
         #[test]
         fn parts_cover_a_channel_once(count in 1..=u32::MAX) {
-            let Parts { parts, length, .. } = Parts::of(count);
+            let BlockParts { parts, length, .. } = BlockParts::of(count);
             prop_assert!(parts <= MOST_PARTS && length % 4 == 0 && length >= LEAST_PART);
             // The last part begins inside the channel and ends at its end or beyond.
             prop_assert!(u64::from(parts - 1) * u64::from(length) < u64::from(count));
@@ -165,11 +165,11 @@ mod tests {
 
         #[test]
         fn parts_cover_all_rows_once(rows in 1..=u32::MAX, channels in 1..=1u32 << 20) {
-            let Parts { count, parts, length } = Parts::of_rows(rows, channels);
+            let BlockParts { count, parts, length } = BlockParts::of_rows(rows, channels);
             prop_assert!(count == rows && parts <= MOST_PARTS);
             prop_assert!(u64::from(parts - 1) * u64::from(length) < u64::from(rows));
             prop_assert!(u64::from(parts) * u64::from(length) >= u64::from(rows));
-            prop_assert!(parts == 1 || u64::from(Geometry::columns(channels, Parts::of_rows(rows, channels)).blocks) <= 2048);
+            prop_assert!(parts == 1 || u64::from(Geometry::columns(channels, BlockParts::of_rows(rows, channels)).blocks) <= 2048);
         }
 
         #[test]

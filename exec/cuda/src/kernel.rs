@@ -2,7 +2,7 @@
 //! and its source.
 //!
 //! The structs' fields are the kernels' parameters in order. Compilation checks that each source's parameters have the
-//! types that the structs pass; [`Launch::call`] checks that each tensor is as long as the kernel expects.
+//! types that the structs pass; [`KernelLaunch::call`] checks that each tensor is as long as the kernel expects.
 
 use std::fmt;
 
@@ -11,17 +11,17 @@ use super::geometry::Geometry;
 
 /// A file of kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Source {
+pub struct KernelSource {
     /// The file's name, for compiler messages.
     pub name: &'static str,
     /// The file's text, which needs a unit around it.
     pub text: &'static str,
 }
 
-/// The [`Source`] of a file in the folder `kernels`.
+/// The [`KernelSource`] of a file in the folder `kernels`.
 macro_rules! source {
     ($file:literal) => {
-        $crate::kernel::Source {
+        $crate::kernel::KernelSource {
             name: $file,
             text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/kernels/", $file)),
         }
@@ -31,14 +31,14 @@ pub(crate) use source;
 
 /// A compilation unit: a file, for given scalars of activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unit {
+pub struct SourceUnit {
     /// The file.
-    pub source: Source,
+    pub source: KernelSource,
     /// Scalars of the activations: one, one read and one written, or none in a file without activations.
     pub scalars: &'static [Scalar],
 }
 
-impl fmt::Display for Unit {
+impl fmt::Display for SourceUnit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.source.name)?;
         self.scalars.iter().try_for_each(|scalar| write!(f, " {}", scalar.name()))
@@ -47,9 +47,9 @@ impl fmt::Display for Unit {
 
 /// A kernel of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct KernelEntry {
     /// The file that holds it, compiled for its scalars.
-    pub unit: Unit,
+    pub unit: SourceUnit,
     /// Its name in the file.
     pub name: &'static str,
     /// Its symbol: the name with the scalars.
@@ -60,9 +60,9 @@ pub struct Entry {
 
 /// A launch as passed to a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct KernelCall {
     /// The kernel.
-    pub entry: Entry,
+    pub entry: KernelEntry,
     /// Its blocks.
     pub geometry: Geometry,
     /// Its arguments, in order.
@@ -70,15 +70,15 @@ pub struct Call {
 }
 
 /// A kernel with its arguments.
-pub trait Launch {
+pub trait KernelLaunch {
     /// The kernel.
-    const ENTRY: Entry;
+    const ENTRY: KernelEntry;
 
     /// The launch.
     ///
     /// # Panics
     /// When a tensor is shorter than the kernel expects.
-    fn call(&self) -> Call;
+    fn call(&self) -> KernelCall;
 }
 
 /// The number of elements of a tensor.
@@ -137,10 +137,10 @@ macro_rules! kernels {
         }
     )*) => {
         /// The kernels of this file, for all scalars.
-        pub(crate) fn entries() -> Vec<$crate::kernel::Entry> {
+        pub(crate) fn entries() -> Vec<$crate::kernel::KernelEntry> {
             #[allow(unused_imports, reason = "a file may have none")]
-            use $crate::kernel::Launch;
-            let all: &[&[$crate::kernel::Entry]] = &[$(&$crate::kernel::instances!($name $($(, $scalar)+)?)),*];
+            use $crate::kernel::KernelLaunch;
+            let all: &[&[$crate::kernel::KernelEntry]] = &[$(&$crate::kernel::instances!($name $($(, $scalar)+)?)),*];
             all.concat()
         }
         $(
@@ -149,15 +149,15 @@ macro_rules! kernels {
             #[allow(missing_docs, reason = "the fields are the kernel's parameters, which its comment explains")]
             pub struct $name $(<$($scalar),+>)? { $(pub $field: $type,)* }
 
-            impl $(<$($scalar: $crate::Activation),+>)? $crate::kernel::Launch for $name $(<$($scalar),+>)? {
-                const ENTRY: $crate::kernel::Entry = $crate::kernel::Entry {
-                    unit: $crate::kernel::Unit { source: $source, scalars: &[$($($scalar::SCALAR),+)?] },
+            impl $(<$($scalar: $crate::Activation),+>)? $crate::kernel::KernelLaunch for $name $(<$($scalar),+>)? {
+                const ENTRY: $crate::kernel::KernelEntry = $crate::kernel::KernelEntry {
+                    unit: $crate::kernel::SourceUnit { source: $source, scalars: &[$($($scalar::SCALAR),+)?] },
                     name: stringify!($function),
                     function: $crate::kernel::symbol!($function $(, $($scalar),+)?),
                     types: &[$(<$type as $crate::ToArgument>::TYPE),*],
                 };
 
-                fn call(&self) -> $crate::kernel::Call {
+                fn call(&self) -> $crate::kernel::KernelCall {
                     #[allow(unused_variables, reason = "not all are sizes")]
                     let $name { $($field),* } = *self;
                     $(let $size = $value;)*
@@ -165,7 +165,7 @@ macro_rules! kernels {
                         let extent: Option<u64> = None$(.or(Some($extent)))?;
                         $crate::ToArgument::argument(&self.$field, stringify!($field), extent.unwrap_or(0))
                     }),*];
-                    $crate::kernel::Call { entry: Self::ENTRY, geometry: $geometry, arguments }
+                    $crate::kernel::KernelCall { entry: Self::ENTRY, geometry: $geometry, arguments }
                 }
             }
         )*

@@ -1,6 +1,6 @@
 //! Lowers a fused chain of layers to lists of commands for a GPU: pure data, made without a GPU.
 //!
-//! [`Kernel`] is the counterpart of the CPU's kernel: it accepts the same chains, and its passes compute the same
+//! [`ChainKernel`] is the counterpart of the CPU's kernel: it accepts the same chains, and its passes compute the same
 //! values within rounding. State kept from a forward to a backward pass (places of maxima, a dropout's mask, a batch's
 //! statistics) has memory of its own, allocated once from a [`Space`]; temporaries of a pass are in scratch, which all
 //! kernels of a stream share.
@@ -50,13 +50,13 @@ mod turning;
 mod weights;
 
 use super::Activation;
-use super::kernel::Entry;
+use super::kernel::KernelEntry;
 use head::{Head, Wanted};
 
 pub use joining::Pending;
-pub use kernel::Kernel;
-pub use loss::CrossEntropy;
-pub use pass::{Form, Forward, Gradients, Space};
+pub use kernel::ChainKernel;
+pub use loss::CrossEntropyKernels;
+pub use pass::{ForwardPass, PassGradients, Space, TensorForm};
 pub use turning::arrange;
 
 /// Declares the modules of layers, each with a function that makes its head and with its own kernels.
@@ -73,7 +73,7 @@ macro_rules! layers {
         }
 
         /// These kernels, each for all its scalars.
-        pub(super) fn entries() -> Vec<Entry> {
+        pub(super) fn entries() -> Vec<KernelEntry> {
             [$($layer::entries()),*].concat()
         }
 

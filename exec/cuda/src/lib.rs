@@ -6,7 +6,7 @@
 //! GPU, and [`driver`] executes such lists on one with NVIDIA's libraries, which [`probe`] finds or reports as missing.
 //! The folder `kernels` holds the sources, which NVRTC compiles at run time; kernels on activations are compiled once
 //! per [`Scalar`]. [`table`] and the layers' files have a struct for each kernel whose fields are its arguments;
-//! [`Launch::call`] makes the launch, and checks that each tensor is as long as the kernel expects. Convolutions and
+//! [`KernelLaunch::call`] makes the launch, and checks that each tensor is as long as the kernel expects. Convolutions and
 //! dense layers have no kernels here: cuDNN and cuBLASLt provide them.
 //!
 //! ```
@@ -35,14 +35,14 @@ mod rank;
 mod rates;
 pub mod table;
 
-pub use argument::{Activation, Argument, Bf16, Element, Scalar, Tensor, ToArgument, View, ViewMut};
+pub use argument::{Activation, Argument, Bf16, Element, Scalar, TensorArgument, ToArgument, View, ViewMut};
 pub use command::{Command, Convolution, ConvolutionPass, Convolve, Multiply};
-pub use geometry::{BLOCK, Geometry, Parts, WARP};
-pub use kernel::{Call, Entry, Launch, Unit};
-pub use libraries::{Found, Missing, NvidiaLibrary, Places};
+pub use geometry::{BLOCK, BlockParts, Geometry, WARP};
+pub use kernel::{KernelCall, KernelEntry, KernelLaunch, SourceUnit};
+pub use libraries::{Found, LibraryPlaces, Missing, NvidiaLibrary};
 pub use nvrtc::{CompileError, Nvrtc};
 pub use pictures::{picture_word_count, picture_words};
 pub use probe::{Gpu, Machine, Unavailable, probe};
 pub use program::PRELUDE;
-pub use rank::{Direct, Gpus, Sums};
+pub use rank::{Direct, GpuSums, Gpus};
 pub use rates::{Rates, Way, free_memory, rates};

@@ -102,7 +102,7 @@ impl fmt::Display for Missing {
 
 /// Folders in which libraries are searched, some before and some after the loader's own.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Places {
+pub struct LibraryPlaces {
     before: Vec<PathBuf>,
     after: Vec<PathBuf>,
 }
@@ -117,23 +117,23 @@ const USUAL: [&str; 6] = [
     "/usr/lib/aarch64-linux-gnu",
 ];
 
-impl Places {
+impl LibraryPlaces {
     /// The usual folders, and the Python environment in `.venv` of the working folder.
-    pub fn usual() -> Places {
+    pub fn usual() -> LibraryPlaces {
         let after = USUAL.iter().map(PathBuf::from).collect();
-        Places { before: Vec::new(), after }.with_python(Path::new(".venv"))
+        LibraryPlaces { before: Vec::new(), after }.with_python(Path::new(".venv"))
     }
 
     /// Searches `folder` before all others.
     #[must_use]
-    pub fn with(mut self, folder: &Path) -> Places {
+    pub fn with(mut self, folder: &Path) -> LibraryPlaces {
         self.before.insert(0, folder.to_owned());
         self
     }
 
     /// Searches NVIDIA's packages in a Python environment, after all others.
     #[must_use]
-    pub fn with_python(mut self, environment: &Path) -> Places {
+    pub fn with_python(mut self, environment: &Path) -> LibraryPlaces {
         for python in folders(&environment.join("lib")) {
             for package in folders(&python.join("site-packages/nvidia")) {
                 self.after.push(package.join("lib"));
@@ -155,7 +155,7 @@ fn folders(of: &Path) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// It is not found, or cannot be loaded.
-pub(super) fn load(library: NvidiaLibrary, places: &Places) -> Result<Found, Missing> {
+pub(super) fn load(library: NvidiaLibrary, places: &LibraryPlaces) -> Result<Found, Missing> {
     let mut tried = Vec::new();
     let inside = |folder: &PathBuf| folder.join(library.file());
     let before = places.before.iter().map(inside);
@@ -216,7 +216,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("lockstep-libraries-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         std::fs::write(folder.join(NvidiaLibrary::Cudnn.file()), "no library").expect("a file");
-        let places = Places { before: vec!["/nowhere".into(), folder.clone()], after: vec!["/nowhere/else".into()] };
+        let places =
+            LibraryPlaces { before: vec!["/nowhere".into(), folder.clone()], after: vec!["/nowhere/else".into()] };
         let missing = load(NvidiaLibrary::Cudnn, &places);
         std::fs::remove_dir_all(&folder).expect("a folder to remove");
         // On a machine with the library there is nothing to test.

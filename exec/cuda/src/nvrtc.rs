@@ -8,8 +8,8 @@ use cudarc::nvrtc::sys::{
     nvrtcGetCUBIN, nvrtcGetCUBINSize, nvrtcGetNumSupportedArchs, nvrtcGetSupportedArchs, nvrtcProgram, nvrtcVersion,
 };
 
-use super::kernel::Unit;
-use super::libraries::{Found, Missing, NvidiaLibrary, Places, load};
+use super::kernel::SourceUnit;
+use super::libraries::{Found, LibraryPlaces, Missing, NvidiaLibrary, load};
 
 /// The loaded compiler.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ impl Nvrtc {
     ///
     /// # Errors
     /// It is not found.
-    pub fn load(places: &Places) -> Result<Nvrtc, Missing> {
+    pub fn load(places: &LibraryPlaces) -> Result<Nvrtc, Missing> {
         load(NvidiaLibrary::Nvrtc, places).map(|found| Nvrtc { found })
     }
 
@@ -85,7 +85,7 @@ impl Nvrtc {
     ///
     /// # Errors
     /// The compiler's log: the architecture is not supported, or the unit is wrong.
-    pub fn compile(&self, unit: Unit, architecture: i32) -> Result<Vec<u8>, CompileError> {
+    pub fn compile(&self, unit: SourceUnit, architecture: i32) -> Result<Vec<u8>, CompileError> {
         self.compile_text(&unit.to_string(), &unit.program(), architecture)
     }
 

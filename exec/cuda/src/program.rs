@@ -1,30 +1,30 @@
 //! Assembles the source text of each unit, with a check that its kernels have the parameter types of the table.
 
-use super::kernel::{Entry, Unit};
+use super::kernel::{KernelEntry, SourceUnit};
 use super::{layers, table};
 
 /// The beginning of every unit.
 pub const PRELUDE: &str = include_str!("kernels/prelude.cuh");
 
-impl Entry {
+impl KernelEntry {
     /// All kernels, each for all its scalars.
-    pub fn all() -> Vec<Entry> {
+    pub fn all() -> Vec<KernelEntry> {
         [table::entries(), layers::entries()].concat()
     }
 }
 
-impl Unit {
+impl SourceUnit {
     /// All units that have kernels.
-    pub fn all() -> Vec<Unit> {
-        let mut units: Vec<Unit> = Entry::all().into_iter().map(|entry| entry.unit).collect();
+    pub fn all() -> Vec<SourceUnit> {
+        let mut units: Vec<SourceUnit> = KernelEntry::all().into_iter().map(|entry| entry.unit).collect();
         units.sort_by_key(|unit| (unit.source.name, unit.scalars));
         units.dedup();
         units
     }
 
     /// Its kernels.
-    pub fn entries(self) -> impl Iterator<Item = Entry> {
-        Entry::all().into_iter().filter(move |entry| entry.unit == self)
+    pub fn entries(self) -> impl Iterator<Item = KernelEntry> {
+        KernelEntry::all().into_iter().filter(move |entry| entry.unit == self)
     }
 
     /// The full text for the compiler: [`PRELUDE`] and the unit itself.
@@ -48,7 +48,7 @@ impl Unit {
             unit.push_str(&format!("typedef {} {name};\n", scalar.in_cuda()));
         }
         unit.push_str(&format!("#line 1 \"{name}\"\n{text}#line 1 \"table\"\n"));
-        for Entry { function, types, .. } in self.entries() {
+        for KernelEntry { function, types, .. } in self.entries() {
             let types = types.join(", ");
             unit.push_str(&format!(
                 "static_assert(Alike<decltype(&{function}), void (*)({types})>::value, \"{function}\");\n"
@@ -81,15 +81,17 @@ mod tests {
     #[test]
     fn the_table_has_every_kernel_of_the_sources() {
         let mut defined = Vec::new();
-        for unit in Unit::all() {
+        for unit in SourceUnit::all() {
             for rest in unit.source.text.split("KERNEL(").skip(1) {
                 let name = rest.split(')').next().expect("a name");
                 let symbol = |symbol, scalar: &Scalar| format!("{symbol}_{}", scalar.name());
                 defined.push((unit.to_string(), name, unit.scalars.iter().fold(name.to_owned(), symbol)));
             }
         }
-        let listed: Vec<_> =
-            Entry::all().iter().map(|entry| (entry.unit.to_string(), entry.name, entry.function.to_owned())).collect();
+        let listed: Vec<_> = KernelEntry::all()
+            .iter()
+            .map(|entry| (entry.unit.to_string(), entry.name, entry.function.to_owned()))
+            .collect();
         assert_eq!(BTreeSet::from_iter(&listed), BTreeSet::from_iter(&defined));
         assert_eq!(listed.len(), defined.len());
         let names: BTreeSet<&str> = listed.iter().map(|(_, _, function)| function.as_str()).collect();
@@ -110,7 +112,7 @@ mod tests {
                 (false, false) => 1,
             };
             if name.ends_with(".cu") {
-                let units = Unit::all().iter().filter(|unit| unit.source.name == name).count();
+                let units = SourceUnit::all().iter().filter(|unit| unit.source.name == name).count();
                 assert_eq!(units, expected, "{name}");
                 files += 1;
             }

@@ -50,20 +50,20 @@ use self::in_flight::InFlight;
 use self::lanes::{Lane, Lanes};
 use self::outstanding::{Outstanding, bytes};
 use self::samples::Samples;
-use super::driver::{DeviceMemory, Event, Executor, Graphs};
-use super::layers::{CrossEntropy, Kernel, Pending};
+use super::driver::{Event, Executor, GpuMemory, Graphs};
+use super::layers::{ChainKernel, CrossEntropyKernels, Pending};
 use super::{Activation, Command, View, ViewMut};
 use port::GpuPort;
 
 pub use direct::Direct;
 pub use gpus::Gpus;
-pub use sums::Sums;
+pub use sums::GpuSums;
 
 /// What a chain computes.
 enum Work<A> {
-    Kernel(Kernel<A>),
+    Kernel(ChainKernel<A>),
     /// A loss, and its weight in the sum of losses.
-    Loss(CrossEntropy, f32),
+    Loss(CrossEntropyKernels, f32),
     /// Nothing: other ranks run it.
     Elsewhere,
 }
@@ -81,8 +81,8 @@ struct Chain<A> {
 
 /// Bit masks of the parameters subject to weight decay: the usual ones, and all.
 struct Masks {
-    own: DeviceMemory,
-    all: DeviceMemory,
+    own: GpuMemory,
+    all: GpuMemory,
 }
 
 /// The source or destination of a copy.
@@ -114,7 +114,7 @@ pub(crate) struct Rank<A> {
     statistics: Held,
     masks: Masks,
     /// Scratch of kernels during a pass.
-    scratch: DeviceMemory,
+    scratch: GpuMemory,
     samples: Samples,
     /// Elements of a micro-batch's arena.
     elements: usize,
@@ -131,13 +131,13 @@ pub(crate) struct Rank<A> {
     left: u64,
     spare: Vec<Event>,
     /// The memory written by fills that delay the device.
-    ballast: Option<DeviceMemory>,
+    ballast: Option<GpuMemory>,
     /// Groups that sum by NCCL.
     groups: Groups,
     /// The endpoint of messages to its memory. It is never moved, since regions point to it.
     port: Box<GpuPort>,
     /// Receive buffers for partial sums from other processes.
-    receive_buffers: Vec<DeviceMemory>,
+    receive_buffers: Vec<GpuMemory>,
 }
 
 impl<A: Activation> Rank<A> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use lockstep_exec::device::DeviceError;
 
-use super::driver::{Context, DeviceMemory, Event, Fill, PinnedMemory, Priority, Stream};
-use super::libraries::Places;
+use super::driver::{Context, Event, Fill, GpuMemory, GpuStream, PinnedMemory, Priority};
+use super::libraries::LibraryPlaces;
 
 /// Consecutive fills, whose total time is divided among them.
 const BURST: u32 = 64;
@@ -41,7 +41,7 @@ pub struct Rates {
 /// # Errors
 /// There is no such GPU, or it is lost.
 pub fn free_memory(ordinal: u32) -> Result<u64, DeviceError> {
-    Ok(Context::open(&Places::usual(), ordinal)?.memory()?.0)
+    Ok(Context::open(&LibraryPlaces::usual(), ordinal)?.memory()?.0)
 }
 
 /// Times copies of `bytes` bytes in each direction, `repetitions` times after one warm-up.
@@ -49,10 +49,10 @@ pub fn free_memory(ordinal: u32) -> Result<u64, DeviceError> {
 /// # Errors
 /// There is no such GPU, too little memory on it or the host, or it is lost.
 pub fn rates(ordinal: u32, bytes: u64, repetitions: u32) -> Result<Rates, DeviceError> {
-    let places = Places::usual();
+    let places = LibraryPlaces::usual();
     let context = Context::open(&places, ordinal)?;
-    let stream = Stream::new(&context, Priority::Usual)?;
-    let memory = |what: &str| DeviceMemory::new(&context, what, bytes, Fill::Zeros);
+    let stream = GpuStream::new(&context, Priority::Usual)?;
+    let memory = |what: &str| GpuMemory::new(&context, what, bytes, Fill::Zeros);
     let (from, to) = (memory("the source of copies")?, memory("the target of copies")?);
     let pinned = PinnedMemory::new(&context, bytes)?;
     let clock = Clock { stream: &stream, events: [Event::new(&context, true)?, Event::new(&context, true)?] };
@@ -95,15 +95,15 @@ pub fn rates(ordinal: u32, bytes: u64, repetitions: u32) -> Result<Rates, Device
 
 /// The next GPU of the machine, with memory there.
 fn peer(
-    places: &Places,
+    places: &LibraryPlaces,
     context: &Arc<Context>,
     bytes: u64,
-) -> Result<Option<(Arc<Context>, DeviceMemory)>, DeviceError> {
+) -> Result<Option<(Arc<Context>, GpuMemory)>, DeviceError> {
     let Ok(there) = Context::open(places, context.ordinal() + 1) else {
         context.bind()?;
         return Ok(None);
     };
-    let memory = DeviceMemory::new(&there, "the target of copies", bytes, Fill::Zeros)?;
+    let memory = GpuMemory::new(&there, "the target of copies", bytes, Fill::Zeros)?;
     context.bind()?;
     // Without peer access the driver copies through the host, and that time is the result.
     context.reach(&there)?;
@@ -112,7 +112,7 @@ fn peer(
 
 /// Two events on a stream.
 struct Clock<'a> {
-    stream: &'a Stream,
+    stream: &'a GpuStream,
     events: [Event; 2],
 }
 

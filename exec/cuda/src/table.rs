@@ -17,21 +17,21 @@ pub use moves::*;
 pub use parameters::*;
 pub use pictures::*;
 
-use super::kernel::{Entry, Source, source};
+use super::kernel::{KernelEntry, KernelSource, source};
 
-const BATCH_NORM: Source = source!("batch_norm.cu");
-const BUFFERS: Source = source!("buffers.cu");
-const CHANNELS: Source = source!("channels.cu");
-const COLUMNS: Source = source!("columns.cu");
-const ELEMENTWISE: Source = source!("elementwise.cu");
-const LOSSES: Source = source!("losses.cu");
-const MOVES: Source = source!("moves.cu");
-const OPTIMIZER: Source = source!("optimizer.cu");
-const PICTURES: Source = source!("pictures.cu");
-const STATISTICS: Source = source!("statistics.cu");
+const BATCH_NORM: KernelSource = source!("batch_norm.cu");
+const BUFFERS: KernelSource = source!("buffers.cu");
+const CHANNELS: KernelSource = source!("channels.cu");
+const COLUMNS: KernelSource = source!("columns.cu");
+const ELEMENTWISE: KernelSource = source!("elementwise.cu");
+const LOSSES: KernelSource = source!("losses.cu");
+const MOVES: KernelSource = source!("moves.cu");
+const OPTIMIZER: KernelSource = source!("optimizer.cu");
+const PICTURES: KernelSource = source!("pictures.cu");
+const STATISTICS: KernelSource = source!("statistics.cu");
 
 /// These kernels, each for all its scalars.
-pub(crate) fn entries() -> Vec<Entry> {
+pub(crate) fn entries() -> Vec<KernelEntry> {
     [
         batch_norm::entries(),
         channels::entries(),

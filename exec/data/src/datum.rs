@@ -21,7 +21,7 @@ pub struct Datum {
     /// Class.
     #[prost(int32, optional, tag = "5")]
     pub label: Option<i32>,
-    /// Values in place of bytes, which image sets do not use.
+    /// Values instead of bytes, which image sets do not use.
     #[prost(float, repeated, tag = "6")]
     pub float_data: Vec<f32>,
     /// Whether `data` is an encoded image.
@@ -31,7 +31,7 @@ pub struct Datum {
 
 /// A checked sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sample {
+pub struct DatumSample {
     /// Shape of a raw array; `None` for an encoded image.
     pub shape: Option<Shape>,
     /// Class.
@@ -43,9 +43,9 @@ pub struct Sample {
 /// Reads the sample in a `Datum`'s bytes.
 ///
 /// # Errors
-/// Not a `Datum`, floats in place of bytes, a negative label, or a shape that does not match the data.
-pub fn read(bytes: &[u8]) -> Result<Sample, String> {
-    let datum = Datum::decode(bytes).map_err(|error| format!("is no Datum: {error}"))?;
+/// Not a `Datum`, floats instead of bytes, a negative label, or a shape that does not match the data.
+pub fn read(bytes: &[u8]) -> Result<DatumSample, String> {
+    let datum = Datum::decode(bytes).map_err(|error| format!("is not a Datum: {error}"))?;
     if !datum.float_data.is_empty() {
         return Err("keeps floats; images are kept as bytes".to_owned());
     }
@@ -56,12 +56,12 @@ pub fn read(bytes: &[u8]) -> Result<Sample, String> {
         return Err("has no data".to_owned());
     }
     if datum.encoded.unwrap_or(false) {
-        return Ok(Sample { shape: None, label, data });
+        return Ok(DatumSample { shape: None, label, data });
     }
     let size = |value: Option<i32>| value.and_then(|value| u16::try_from(value).ok()).map_or(0, u32::from);
     let shape = Shape { channels: size(datum.channels), height: size(datum.height), width: size(datum.width) };
     if shape.elements() != data.len() as u64 {
         return Err(format!("its {} bytes are no array of {shape}", data.len()));
     }
-    Ok(Sample { shape: Some(shape), label, data })
+    Ok(DatumSample { shape: Some(shape), label, data })
 }

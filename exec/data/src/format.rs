@@ -51,7 +51,7 @@ pub struct Header {
 
 /// The location of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct IndexEntry {
     /// First byte, from the file's beginning.
     pub offset: u64,
     /// Bytes, at least 1.
@@ -80,7 +80,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
-impl Entry {
+impl IndexEntry {
     /// Encodes the 24 bytes.
     pub fn encode(&self) -> [u8; ENTRY] {
         let mut bytes = [0; ENTRY];
@@ -97,9 +97,9 @@ impl Entry {
     ///
     /// # Panics
     /// For fewer bytes.
-    pub fn decode(bytes: &[u8]) -> Entry {
+    pub fn decode(bytes: &[u8]) -> IndexEntry {
         let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        Entry {
+        IndexEntry {
             offset: u64_at(bytes, 0),
             length: u32_at(bytes, 8),
             label: u32_at(bytes, 12),
@@ -146,7 +146,7 @@ impl Header {
     /// # Errors
     /// Damaged figures, or a number of channels other than the samples'.
     pub fn figures(&self, page: &[u8]) -> Result<(Option<Normalisation>, usize), String> {
-        let damaged = || "the figures of the channels (from byte 64) are damaged: pack it anew".to_owned();
+        let damaged = || "the figures of the channels (from byte 64) are damaged: pack it again".to_owned();
         let page = page.get(..BLOB as usize).ok_or_else(damaged)?;
         let channels = match (u32_at(page, HEADER), self.encoding) {
             (0, _) => return Ok((None, HEADER)),
@@ -177,33 +177,33 @@ impl Header {
     /// Another kind of file, another version, a damaged header, or one that does not match the file's length.
     pub fn decode(bytes: &[u8], length: u64) -> Result<Header, String> {
         if bytes.len() < HEADER || bytes[..8] != MAGIC {
-            return Err("is no packed set: its first bytes must be `lockpack`".to_owned());
+            return Err("is not a packed set: its first bytes must be `lockpack`".to_owned());
         }
         let version = u32_at(bytes, 8);
         if version != VERSION {
-            return Err(format!("version {version} of the form is unknown, this build reads {VERSION}: pack it anew"));
+            return Err(format!("version {version} of the form is unknown, this build reads {VERSION}: pack it again"));
         }
         if checksum(&bytes[..HEADER - 4]) != u32_at(bytes, HEADER - 4) {
-            return Err("the header is damaged (bytes 0 to 63 do not have their checksum): pack it anew".to_owned());
+            return Err("the header is damaged (bytes 0 to 63 do not have their checksum): pack it again".to_owned());
         }
         let at = |at| u32_at(bytes, at);
         let encoding = match at(12) {
             0 => Encoding::Raw(Shape { channels: at(28), height: at(32), width: at(36) }),
             1 => Encoding::Jpeg { short_side: at(40), quality: at(44) },
-            kind => return Err(format!("encoding {kind} is unknown: pack it anew")),
+            kind => return Err(format!("encoding {kind} is unknown: pack it again")),
         };
         let (samples, classes, index) = (u64_at(bytes, 16), at(24), u64_at(bytes, 48));
         let header = Header { encoding, samples, classes, index, index_checksum: at(56) };
         let expected = samples.checked_mul(ENTRY as u64).and_then(|bytes| bytes.checked_add(index));
         if samples == 0 || samples > u64::from(u32::MAX) || index < BLOB || expected != Some(length) {
             return Err(format!(
-                "{samples} samples with their index at byte {index} do not make a file of {length} bytes: it is cut or damaged, pack it anew"
+                "{samples} samples with their index at byte {index} do not make a file of {length} bytes: it is truncated or damaged, pack it again"
             ));
         }
         if let Encoding::Raw(shape) = encoding
             && !(1..=MOST_SAMPLE_BYTES).contains(&shape.elements())
         {
-            return Err(format!("samples of {shape} are empty or too large: the header is damaged, pack it anew"));
+            return Err(format!("samples of {shape} are empty or too large: the header is damaged, pack it again"));
         }
         Ok(header)
     }
@@ -213,18 +213,18 @@ impl Header {
     /// # Errors
     /// A damaged index, or the first entry outside the samples' range, without bytes, of a wrong size or with an
     /// invalid label.
-    pub fn entries(&self, bytes: &[u8]) -> Result<Vec<Entry>, String> {
+    pub fn entries(&self, bytes: &[u8]) -> Result<Vec<IndexEntry>, String> {
         if bytes.len() as u64 != self.samples.saturating_mul(ENTRY as u64) {
-            return Err("the index is cut: pack it anew".to_owned());
+            return Err("the index is truncated: pack it again".to_owned());
         }
         if checksum(bytes) != self.index_checksum {
             let (from, to) = (self.index, self.index + bytes.len() as u64 - 1);
             return Err(format!(
-                "the index is damaged (bytes {from} to {to} do not have their checksum): pack it anew"
+                "the index is damaged (bytes {from} to {to} do not have their checksum): pack it again"
             ));
         }
         let entry = |(number, bytes): (usize, &[u8])| {
-            let entry = Entry::decode(bytes);
+            let entry = IndexEntry::decode(bytes);
             let end = entry.offset.checked_add(u64::from(entry.length));
             let inside = entry.offset >= BLOB && entry.length > 0 && end.is_some_and(|end| end <= self.index);
             let fits = match self.encoding {
@@ -235,7 +235,7 @@ impl Header {
                 return Ok(entry);
             }
             Err(format!(
-                "sample {number}: {} bytes at {} of class {} do not fit the header: pack it anew",
+                "sample {number}: {} bytes at {} of class {} do not fit the header: pack it again",
                 entry.length, entry.offset, entry.label
             ))
         };

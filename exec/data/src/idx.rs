@@ -51,7 +51,7 @@ pub fn part(folder: &Path, prefix: &str) -> Result<Images, InputError> {
     let (place, images) = read(folder, &format!("{prefix}-images"), &[3, 4])?;
     let (labels_place, labels) = read(folder, &format!("{prefix}-labels"), &[1])?;
     if images.dims[0] != labels.dims[0] {
-        let message = format!("{place} has {} images: take both files from one set", images.dims[0]);
+        let message = format!("{place} has {} images: use both files from one set", images.dims[0]);
         return Err(InputError::new(labels_place, format!("{} labels", labels.dims[0]), message));
     }
     let size = &images.dims[1..];
@@ -126,7 +126,7 @@ fn decode_plain(place: &str, mut file: impl Read, allowed: &[u8]) -> Result<Idx,
     let claim = dims.iter().map(u32::to_string).collect::<Vec<_>>().join("×");
     match bytes.filter(|bytes| *bytes <= MAX_BYTES) {
         None => Err(error(claim, format!("more than {MAX_BYTES} values are too many: the header is damaged"))),
-        Some(0) => Err(error(claim, "there is nothing in it: give a file with samples".into())),
+        Some(0) => Err(error(claim, "is empty: give a file with samples".into())),
         Some(bytes) => {
             let values = take(place, &mut file, bytes, &format!("the {claim} values"))?;
             let mut rest = Vec::new();
@@ -151,7 +151,7 @@ fn take(place: &str, file: &mut impl Read, count: u64, what: &str) -> Result<Vec
         return Ok(bytes);
     }
     let cause = result.err().map_or(String::new(), |error| format!(" ({error})"));
-    let message = format!("{count} expected for {what}: the file is cut short or damaged{cause}, restore it");
+    let message = format!("{count} expected for {what}: the file is truncated or damaged{cause}, restore it");
     Err(InputError::new(place, format!("{} bytes found", bytes.len()), message))
 }
 

@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use crate::format::{BLOB, ENTRY, Entry};
+use crate::format::{BLOB, ENTRY, IndexEntry};
 
 /// Most bytes of a record.
 const MOST: usize = 1 << 16;
@@ -17,7 +17,7 @@ const MOST: usize = 1 << 16;
 /// The result of an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Record {
-    Packed(Entry),
+    Packed(IndexEntry),
     Skipped(String),
 }
 
@@ -68,7 +68,7 @@ impl Record {
 
     fn decode(payload: &[u8]) -> Option<Record> {
         match payload.split_first()? {
-            (0, entry) if entry.len() == ENTRY => Some(Record::Packed(Entry::decode(entry))),
+            (0, entry) if entry.len() == ENTRY => Some(Record::Packed(IndexEntry::decode(entry))),
             (1, reason) => Some(Record::Skipped(String::from_utf8_lossy(reason).into_owned())),
             _ => None,
         }

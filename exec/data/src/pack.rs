@@ -12,7 +12,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sha2::Digest;
 
-use crate::format::{BLOB, ENTRY, Encoding, Entry, Header, MOST_SAMPLE_BYTES};
+use crate::format::{BLOB, ENTRY, Encoding, Header, IndexEntry, MOST_SAMPLE_BYTES};
 use crate::journal::{Journal, Record};
 use crate::packed;
 use crate::picture::{self, QUALITY};
@@ -135,7 +135,7 @@ pub fn pack(source: &Source, packing: &Packing, progress: impl FnMut(usize) -> b
     })?;
     kept?;
 
-    let entries: Vec<&Entry> =
+    let entries: Vec<&IndexEntry> =
         done.iter().filter_map(|record| if let Record::Packed(entry) = record { Some(entry) } else { None }).collect();
     let skipped = done.iter().zip(&order).filter_map(|(record, item)| match record {
         Record::Skipped(reason) => Some(Skipped { name: source.name(*item as usize), reason: reason.clone() }),
@@ -170,7 +170,7 @@ pub fn pack(source: &Source, packing: &Packing, progress: impl FnMut(usize) -> b
 
 /// The error for a broken sample.
 fn refused(source: &Source, item: u32, reason: &str) -> InputError {
-    let message = format!("{reason}; mend it, or leave out what is broken with {}", ErrorPlace::Flag("skip_bad"));
+    let message = format!("{reason}; fix it, or leave out what is broken with {}", ErrorPlace::Flag("skip_bad"));
     InputError::new(source.name(item as usize), "", message)
 }
 
@@ -216,7 +216,7 @@ fn write(
             let (record, data) = match ready {
                 Ok(Ready { bytes, label, width, height }) => {
                     let (length, checksum) = (bytes.len() as u32, crc32fast::hash(&bytes));
-                    (Record::Packed(Entry { offset: at, length, label, checksum, width, height }), bytes)
+                    (Record::Packed(IndexEntry { offset: at, length, label, checksum, width, height }), bytes)
                 }
                 Err(reason) if packing.skip_bad => (Record::Skipped(reason), Cow::Borrowed(&[][..])),
                 Err(reason) => {

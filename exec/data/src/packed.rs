@@ -7,7 +7,7 @@ use std::path::Path;
 use lockstep_topology::InputError;
 use memmap2::{Advice, Mmap};
 
-use crate::format::{BLOB, Encoding, Entry, Header};
+use crate::format::{BLOB, Encoding, Header, IndexEntry};
 use crate::normalisation::Normalisation;
 use crate::picture;
 
@@ -18,7 +18,7 @@ pub struct Packed {
     file: File,
     map: Mmap,
     header: Header,
-    entries: Vec<Entry>,
+    entries: Vec<IndexEntry>,
     figures: Option<Normalisation>,
     /// Where the zeros of the first page begin.
     zeros: usize,
@@ -81,7 +81,7 @@ impl Packed {
     }
 
     /// An entry for each sample.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[IndexEntry] {
         &self.entries
     }
 
@@ -137,7 +137,7 @@ impl Packed {
             return Ok(());
         }
         let (from, to) = (entry.offset, entry.offset + u64::from(entry.length) - 1);
-        let message = format!("bytes {from} to {to} do not have their checksum: the file is damaged, pack it anew");
+        let message = format!("bytes {from} to {to} do not have their checksum: the file is damaged, pack it again");
         Err(InputError::new(&self.place, format!("sample {sample}"), message))
     }
 
@@ -164,7 +164,7 @@ impl Packed {
 }
 
 /// Reads header and entries from the bytes of a whole file.
-pub(crate) fn read(bytes: &[u8]) -> Result<(Header, Vec<Entry>), String> {
+pub(crate) fn read(bytes: &[u8]) -> Result<(Header, Vec<IndexEntry>), String> {
     let header = Header::decode(bytes, bytes.len() as u64)?;
     let entries = header.entries(&bytes[header.index as usize..])?;
     Ok((header, entries))

@@ -54,11 +54,11 @@ fn decoder(jpeg: &[u8], colour: ColorSpace) -> JpegDecoder<ZCursor<&[u8]>> {
 /// Not a JPEG, a truncated header, or more than [`MOST_PIXELS`].
 pub fn size(jpeg: &[u8]) -> Result<(u16, u16, u8), String> {
     if !jpeg.starts_with(&[0xff, 0xd8]) {
-        return Err("is no JPEG file (its first bytes must be ff d8)".to_owned());
+        return Err("is not a JPEG file (its first bytes must be ff d8)".to_owned());
     }
     let mut decoder = decoder(jpeg, ColorSpace::RGB);
-    decoder.decode_headers().map_err(|error| format!("is no JPEG file that can be read: {}", as_text(&error)))?;
-    let Some(info) = decoder.info() else { return Err("is no JPEG file that can be read: no header".to_owned()) };
+    decoder.decode_headers().map_err(|error| format!("is not a JPEG file that can be read: {}", as_text(&error)))?;
+    let Some(info) = decoder.info() else { return Err("is not a JPEG file that can be read: no header".to_owned()) };
     let pixels = u64::from(info.width) * u64::from(info.height);
     if pixels == 0 || pixels > MOST_PIXELS {
         let (width, height) = (info.width, info.height);
@@ -81,7 +81,7 @@ pub fn decode(jpeg: &[u8]) -> Result<Picture, String> {
     }
     // A decoder may pad truncated data; a whole file ends with its marker.
     if !jpeg.windows(2).rev().any(|pair| pair == [0xff, 0xd9]) {
-        return Err(broken(&"it has no end, so it is cut"));
+        return Err(broken(&"it has no end, so it is truncated"));
     }
     Ok(Picture { width, height, channels, pixels })
 }

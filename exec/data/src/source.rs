@@ -102,7 +102,7 @@ impl Source {
         if path.is_file() {
             return match path.extension().is_some_and(|extension| extension == "tar") {
                 true => Source::of_shards(place, vec![path.to_owned()]),
-                false => Err(error("is no tar shard (.tar); give one, or a folder".to_owned())),
+                false => Err(error("is not a tar shard (.tar); give one, or a folder".to_owned())),
             };
         }
         let names = folder::names(path).map_err(|failure| error(format!("cannot be listed: {failure}")))?;

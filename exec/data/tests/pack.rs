@@ -145,8 +145,8 @@ fn what_is_broken_is_refused_with_its_place_or_skipped_and_listed() {
         ("bomb.jpg", &bomb, "65535 x 65535"),
         ("cut.jpg", &good[..good.len() - 9], "broken JPEG"),
         ("empty.jpg", b"", "has 0 bytes"),
-        ("text.jpg", b"not an image", "is no JPEG"),
-        ("z.png", b"\x89PNG\r\n\x1a\n", "is no JPEG"),
+        ("text.jpg", b"not an image", "is not a JPEG"),
+        ("z.png", b"\x89PNG\r\n\x1a\n", "is not a JPEG"),
     ];
     for (name, bytes, reason) in cases {
         fs::write(source.join("c1").join(name), bytes).unwrap();

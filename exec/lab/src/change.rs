@@ -5,9 +5,9 @@ use std::fmt;
 use lockstep_report::Failure;
 use lockstep_topology::{Bandwidth, InputError, nearest};
 
-use crate::commands::{Step, flush_neighbours, plug, reshape};
+use crate::commands::{LabStep, flush_neighbours, plug, reshape};
 use crate::name::LabName;
-use crate::plan::{Cable, Plan};
+use crate::plan::{Cable, LabPlan};
 use crate::state::{Lock, known, save};
 use crate::tools::{check, run};
 
@@ -55,13 +55,15 @@ pub fn change(name: &LabName, text: &str, change: Change) -> Result<String, Fail
 }
 
 /// Slowing a cut cable plugs it in again.
-fn steps(plan: &Plan, cable: &Cable, change: Change) -> Result<Vec<Step>, InputError> {
+fn steps(plan: &LabPlan, cable: &Cable, change: Change) -> Result<Vec<LabStep>, InputError> {
     let line = cable.ends[0].rate.line_bit_per_s.min(cable.ends[1].rate.line_bit_per_s);
     Ok(match change {
         Change::Cut => vec![plug(plan, cable, "down")],
         Change::Slow(rate) if !(131_072.0..line).contains(&(rate.bytes_per_s() * 8.0)) => {
-            let message =
-                format!("slows nothing: take from 131072 bit/s to less than the link's {} Mbit/s", line * 1e-6);
+            let message = format!(
+                "does not slow the link: write a rate from 131072 bit/s to less than the link's {} Mbit/s",
+                line * 1e-6
+            );
             return Err(InputError::new("RATE", format!("{} Mbit/s", rate.bytes_per_s() * 8e-6), message));
         }
         Change::Slow(rate) => [reshape(plan, cable, |end| end.rate.at(rate)), plugged(plan, cable)].concat(),
@@ -70,17 +72,17 @@ fn steps(plan: &Plan, cable: &Cable, change: Change) -> Result<Vec<Step>, InputE
 }
 
 /// Plugs a cable in.
-fn plugged(plan: &Plan, cable: &Cable) -> Vec<Step> {
+fn plugged(plan: &LabPlan, cable: &Cable) -> Vec<LabStep> {
     [vec![plug(plan, cable, "up")], flush_neighbours(plan)].concat()
 }
 
 /// The names by which each end of a cable is known: host or switch, and NIC.
-fn ends(plan: &Plan, cable: &Cable) -> [[String; 2]; 2] {
+fn ends(plan: &LabPlan, cable: &Cable) -> [[String; 2]; 2] {
     [&cable.ends[0], &cable.ends[1]].map(|end| [plan.name(end.place).to_owned(), end.name.clone()])
 }
 
 /// The cable that a text names. Names have hyphens too, so every cable's own names are tried.
-fn find(plan: &Plan, text: &str) -> Result<usize, InputError> {
+fn find(plan: &LabPlan, text: &str) -> Result<usize, InputError> {
     let mut names: Vec<(String, usize)> = Vec::new();
     for (number, cable) in plan.cables.iter().enumerate() {
         let [one, other] = ends(plan, cable);
@@ -99,7 +101,7 @@ fn find(plan: &Plan, text: &str) -> Result<usize, InputError> {
     names.dedup();
     let near = nearest(text, names.iter().map(|(name, _)| name.as_str()));
     let near = if near.is_empty() { vec![names[names.len() - 1].0.as_str(), names[0].0.as_str()] } else { near };
-    Err(InputError::new("LINK", text, format!("no cable is called so; did you mean {}?", near.join(" or "))))
+    Err(InputError::new("LINK", text, format!("no link has that name; did you mean {}?", near.join(" or "))))
 }
 
 #[cfg(test)]
@@ -107,9 +109,9 @@ mod tests {
     use super::*;
     use lockstep_topology::Cluster;
 
-    fn plan() -> Plan {
+    fn plan() -> LabPlan {
         let cluster = Cluster::load("ethernet-4").unwrap();
-        Plan::new(&cluster, &"a".parse().unwrap(), 0, 0.01).unwrap()
+        LabPlan::new(&cluster, &"a".parse().unwrap(), 0, 0.01).unwrap()
     }
 
     #[test]
@@ -128,7 +130,7 @@ mod tests {
         let plan = plan();
         let cable = &plan.cables[1];
         let of = |change: Change| {
-            steps(&plan, cable, change).map(|steps| steps.iter().map(Step::to_string).collect::<Vec<_>>())
+            steps(&plan, cable, change).map(|steps| steps.iter().map(LabStep::to_string).collect::<Vec<_>>())
         };
         let namespace = plan.lab.switches();
         assert_eq!(of(Change::Cut), Ok(vec![format!("ip -n {namespace} link set c1b down")]));
@@ -139,7 +141,7 @@ mod tests {
             "{healed:?}"
         );
         // `up`'s commands for both ends, except the verb.
-        let first: Vec<String> = crate::commands::up(&plan).iter().map(Step::to_string).collect();
+        let first: Vec<String> = crate::commands::up(&plan).iter().map(LabStep::to_string).collect();
         for step in healed.iter().filter(|step| step.starts_with("tc ")) {
             assert!(first.contains(&step.replace("qdisc change", "qdisc add")), "{step}");
         }

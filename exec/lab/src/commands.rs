@@ -4,35 +4,35 @@
 
 use std::fmt;
 
-use crate::plan::{Cable, End, Place, Plan};
+use crate::plan::{Cable, End, LabPlace, LabPlan};
 use crate::rate::Rate;
 
 /// One call of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct LabStep {
     /// `ip` or `tc`.
     pub program: &'static str,
     /// Its arguments.
     pub arguments: Vec<String>,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for LabStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.program, self.arguments.join(" "))
     }
 }
 
 /// A command whose words are separated by spaces; names of interfaces and namespaces have none.
-fn step(program: &'static str, line: &str) -> Step {
-    Step { program, arguments: line.split(' ').map(str::to_owned).collect() }
+fn step(program: &'static str, line: &str) -> LabStep {
+    LabStep { program, arguments: line.split(' ').map(str::to_owned).collect() }
 }
 
 /// The steps that build the lab.
-pub fn up(plan: &Plan) -> Vec<Step> {
+pub fn up(plan: &LabPlan) -> Vec<LabStep> {
     let switches = plan.lab.switches();
     let namespaces: Vec<&str> =
         std::iter::once(switches.as_str()).chain(plan.hosts.iter().map(|host| host.namespace.as_str())).collect();
-    let mut steps: Vec<Step> = namespaces.iter().map(|name| step("ip", &format!("netns add {name}"))).collect();
+    let mut steps: Vec<LabStep> = namespaces.iter().map(|name| step("ip", &format!("netns add {name}"))).collect();
     steps.extend(namespaces.iter().map(|name| step("ip", &format!("-n {name} link set lo up"))));
     for number in 0..plan.switches.len() {
         // Without a spanning tree ports forward at once; without snooping multicast needs no querier.
@@ -50,14 +50,14 @@ pub fn up(plan: &Plan) -> Vec<Step> {
 }
 
 /// Writes a setting of the kernel in a namespace, where it has that setting.
-fn setting(namespace: &str, key: &str, value: &str) -> Step {
+fn setting(namespace: &str, key: &str, value: &str) -> LabStep {
     let write = format!("[ ! -e /proc/sys/{key} ] || echo {value} >/proc/sys/{key}");
     let words = ["netns", "exec", namespace, "sh", "-c", &write];
-    Step { program: "ip", arguments: words.map(str::to_owned).to_vec() }
+    LabStep { program: "ip", arguments: words.map(str::to_owned).to_vec() }
 }
 
 /// Makes a cable and plugs it in.
-fn lay(plan: &Plan, cable: &Cable) -> Vec<Step> {
+fn lay(plan: &LabPlan, cable: &Cable) -> Vec<LabStep> {
     let [one, other] = &cable.ends;
     let [near, far] = [one, other].map(|end| plan.namespace(end.place));
     let pair = format!("-n {near} link add {} type veth peer name {} netns {far}", one.interface, other.interface);
@@ -67,12 +67,12 @@ fn lay(plan: &Plan, cable: &Cable) -> Vec<Step> {
         steps.push(step("ip", &format!("{set} gso_max_size {}", end.rate.packet_bytes())));
         steps.push(shape(plan, end, end.rate, "add"));
         match end.place {
-            Place::Host(host) => {
+            LabPlace::Host(host) => {
                 let host = &plan.hosts[host];
                 let line = format!("-n {} address add {}/24 dev {}", host.namespace, host.address, end.interface);
                 steps.push(step("ip", &line));
             }
-            Place::Switch(switch) => steps.push(step("ip", &format!("{set} master b{switch}"))),
+            LabPlace::Switch(switch) => steps.push(step("ip", &format!("{set} master b{switch}"))),
         }
         steps.push(step("ip", &format!("{set} up")));
     }
@@ -81,7 +81,7 @@ fn lay(plan: &Plan, cable: &Cable) -> Vec<Step> {
 
 /// Sets the egress rate of an end; `verb` is `add` for the first time, then `change`.
 ///
-fn shape(plan: &Plan, end: &End, rate: Rate, verb: &str) -> Step {
+fn shape(plan: &LabPlan, end: &End, rate: Rate, verb: &str) -> LabStep {
     let (bits, burst) = (rate.shaped_bit_per_s(), rate.burst_bytes());
     let (peak, least) = (rate.peak_bit_per_s(), rate.at_once_bytes());
     let (namespace, interface) = (plan.namespace(end.place), &end.interface);
@@ -91,18 +91,18 @@ fn shape(plan: &Plan, end: &End, rate: Rate, verb: &str) -> Step {
 }
 
 /// Unplugs the cable, or plugs it in again: at its switch, where the host loses its carrier and nothing else.
-pub fn plug(plan: &Plan, cable: &Cable, word: &str) -> Step {
-    let at = cable.ends.iter().find(|end| matches!(end.place, Place::Switch(_))).unwrap_or(&cable.ends[0]);
+pub fn plug(plan: &LabPlan, cable: &Cable, word: &str) -> LabStep {
+    let at = cable.ends.iter().find(|end| matches!(end.place, LabPlace::Switch(_))).unwrap_or(&cable.ends[0]);
     step("ip", &format!("-n {} link set {} {word}", plan.namespace(at.place), at.interface))
 }
 
 /// Drops each host's neighbour table: a resolution that began before a cable was plugged in fails afterwards, and new
 /// connections with it.
-pub fn flush_neighbours(plan: &Plan) -> Vec<Step> {
+pub fn flush_neighbours(plan: &LabPlan) -> Vec<LabStep> {
     plan.hosts.iter().map(|host| step("ip", &format!("-n {} neigh flush all", host.namespace))).collect()
 }
 
 /// Gives both directions of the cable other rates.
-pub fn reshape(plan: &Plan, cable: &Cable, rate: impl Fn(&End) -> Rate) -> Vec<Step> {
+pub fn reshape(plan: &LabPlan, cable: &Cable, rate: impl Fn(&End) -> Rate) -> Vec<LabStep> {
     cable.ends.iter().map(|end| shape(plan, end, rate(end), "change")).collect()
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lockstep_report::Failure;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::commands::Step;
+use crate::commands::LabStep;
 use crate::name::LabName;
 use crate::state::{LabParts, Lock, OWN_FILES, folder, known, survey};
 use crate::tools::{check, run};
@@ -53,8 +53,8 @@ fn remove(found: &LabParts) -> Result<(), Failure> {
     delete(&folder(&found.name))
 }
 
-fn ip(arguments: &[&str]) -> Step {
-    Step { program: "ip", arguments: arguments.iter().map(|&argument| argument.to_owned()).collect() }
+fn ip(arguments: &[&str]) -> LabStep {
+    LabStep { program: "ip", arguments: arguments.iter().map(|&argument| argument.to_owned()).collect() }
 }
 
 /// Removes a folder, if it is there.

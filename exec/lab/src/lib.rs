@@ -1,7 +1,7 @@
 //! Builds clusters in a box: the hosts of a cluster file as network namespaces of this Linux machine, its switches as
 //! bridges, its links as veth pairs of the same rates.
 //!
-//! [`Plan`] describes a lab and [`commands`] builds it, both pure; the rest runs the commands and undoes them.
+//! [`LabPlan`] describes a lab and [`commands`] builds it, both pure; the rest runs the commands and undoes them.
 
 #![forbid(unsafe_code)]
 
@@ -20,7 +20,7 @@ mod up;
 pub use change::{Change, change};
 pub use down::down;
 pub use name::LabName;
-pub use plan::{Cable, End, LabHost, MOST_HOSTS, Place, Plan};
+pub use plan::{Cable, End, LabHost, LabPlace, LabPlan, MOST_HOSTS};
 pub use rate::Rate;
 pub use run::{run_each, run_mpi};
 pub use state::{Lab, LabParts, known, survey};

@@ -33,10 +33,10 @@ pub struct LabHost {
 
 /// A cable's endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Place {
-    /// A host: position in [`Plan::hosts`].
+pub enum LabPlace {
+    /// A host: position in [`LabPlan::hosts`].
     Host(usize),
-    /// A switch: position in [`Plan::switches`].
+    /// A switch: position in [`LabPlan::switches`].
     Switch(usize),
 }
 
@@ -44,7 +44,7 @@ pub enum Place {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct End {
     /// What it is plugged into.
-    pub place: Place,
+    pub place: LabPlace,
     /// The NIC, CPU or switch of the cluster file: `node0.eth0`.
     pub name: String,
     /// Its interface.
@@ -71,7 +71,7 @@ impl Cable {
 
 /// All of a lab.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct LabPlan {
     /// The lab's name.
     pub lab: LabName,
     /// The cluster's name.
@@ -86,16 +86,16 @@ pub struct Plan {
     pub left_out: Vec<String>,
 }
 
-impl Plan {
+impl LabPlan {
     /// The lab of a cluster with addresses 10.213.`subnet`.1 and up, all rates times `scale`.
     ///
     /// # Errors
     /// One host or more than [`MOST_HOSTS`], a host with several cables, a loop, a link whose directions share their
     /// rate, rates that one machine does not reach.
-    pub fn new(cluster: &Cluster, lab: &LabName, subnet: u8, scale: f64) -> Result<Plan, InputError> {
+    pub fn new(cluster: &Cluster, lab: &LabName, subnet: u8, scale: f64) -> Result<LabPlan, InputError> {
         let refuse = |value: &str, message: String| InputError::new(cluster.name(), value, message);
         if !(scale > 0.0 && scale <= 1.0) {
-            let message = "is no factor for all rates: write a number above 0 and at most 1, as in 0.1";
+            let message = "is not a factor for all rates: write a number above 0 and at most 1, as in 0.1";
             return Err(InputError::flag("scale", scale.to_string(), message));
         }
         let count = cluster.hosts().len();
@@ -118,7 +118,7 @@ impl Plan {
         }
         let between: Vec<&Vertex> = cluster.switches().filter(|switch| switch.host.is_none()).collect();
         if between.len() > MOST_HOSTS {
-            let message = format!("a lab has at most {MOST_HOSTS} switches: take larger ones");
+            let message = format!("a lab has at most {MOST_HOSTS} switches: use larger ones");
             return Err(refuse(&format!("switches {}", between.len()), message));
         }
         let cables = cables(cluster, &between, scale)?;
@@ -141,22 +141,22 @@ impl Plan {
             left_out.push(format!("short messages of a port queue for up to {usual} ms; {predicted}"));
         }
         left_out.extend(bursts(&cables));
-        Ok(Plan { lab: lab.clone(), cluster: cluster.name().to_owned(), hosts, switches, cables, left_out })
+        Ok(LabPlan { lab: lab.clone(), cluster: cluster.name().to_owned(), hosts, switches, cables, left_out })
     }
 
     /// The namespace that this is in.
-    pub fn namespace(&self, place: Place) -> String {
+    pub fn namespace(&self, place: LabPlace) -> String {
         match place {
-            Place::Host(host) => self.hosts[host].namespace.clone(),
-            Place::Switch(_) => self.lab.switches(),
+            LabPlace::Host(host) => self.hosts[host].namespace.clone(),
+            LabPlace::Switch(_) => self.lab.switches(),
         }
     }
 
     /// The name of a cable's endpoint in the cluster file: a host or a switch.
-    pub fn name(&self, place: Place) -> &str {
+    pub fn name(&self, place: LabPlace) -> &str {
         match place {
-            Place::Host(host) => &self.hosts[host].name,
-            Place::Switch(switch) => &self.switches[switch],
+            LabPlace::Host(host) => &self.hosts[host].name,
+            LabPlace::Switch(switch) => &self.switches[switch],
         }
     }
 
@@ -170,8 +170,8 @@ impl Plan {
 /// The links between hosts and switches.
 fn cables(cluster: &Cluster, between: &[&Vertex], scale: f64) -> Result<Vec<Cable>, InputError> {
     let place = |id: VertexId| match cluster.vertex(id).host {
-        Some(host) => Some(Place::Host(host.0 as usize)),
-        None => between.iter().position(|switch| switch.id == id).map(Place::Switch),
+        Some(host) => Some(LabPlace::Host(host.0 as usize)),
+        None => between.iter().position(|switch| switch.id == id).map(LabPlace::Switch),
     };
     let mut cables = Vec::new();
     for link in cluster.links().iter().filter(|link| link.id < link.reverse) {
@@ -187,12 +187,12 @@ fn cables(cluster: &Cluster, between: &[&Vertex], scale: f64) -> Result<Vec<Cabl
             );
         }
         let number = cables.len();
-        let end = |place: Place, id: VertexId, side: char, rate: Rate| End {
+        let end = |place: LabPlace, id: VertexId, side: char, rate: Rate| End {
             place,
             name: cluster.vertex(id).name.clone(),
             interface: match place {
-                Place::Host(_) => "e0".to_owned(),
-                Place::Switch(_) => format!("c{number}{side}"),
+                LabPlace::Host(_) => "e0".to_owned(),
+                LabPlace::Switch(_) => format!("c{number}{side}"),
             },
             rate,
         };
@@ -225,7 +225,7 @@ fn bursts(cables: &[Cable]) -> impl Iterator<Item = String> {
 /// Refuses what bridges and one-interface hosts cannot form, as (what, why and the cure).
 fn check_shape(hosts: &[LabHost], between: &[&Vertex], cables: &[Cable]) -> Result<(), (String, String)> {
     for (number, host) in hosts.iter().enumerate() {
-        let own = cables.iter().flat_map(|cable| &cable.ends).filter(|end| end.place == Place::Host(number)).count();
+        let own = cables.iter().flat_map(|cable| &cable.ends).filter(|end| end.place == LabPlace::Host(number)).count();
         if own != 1 {
             let message = format!(
                 "has {own} links to other hosts and switches, and a host of a lab has one: keep one NIC a host"
@@ -234,20 +234,20 @@ fn check_shape(hosts: &[LabHost], between: &[&Vertex], cables: &[Cable]) -> Resu
         }
     }
     let number = |end: &End| match end.place {
-        Place::Host(host) => host,
-        Place::Switch(switch) => hosts.len() + switch,
+        LabPlace::Host(host) => host,
+        LabPlace::Switch(switch) => hosts.len() + switch,
     };
     let edges = cables.iter().map(|cable| [number(&cable.ends[0]), number(&cable.ends[1])]);
     let Some(closing) = closing_edge(hosts.len() + between.len(), edges) else { return Ok(()) };
     let [one, other] = &cables[closing].ends;
-    let message = "closes a loop, and bridges choose among no ways (they have no ECMP): make the network a tree, with one spine or core \
+    let message = "closes a loop, and the bridges of a lab have no ECMP: make the network a tree, with one spine or core \
                    (up = [1], or kind = \"star\") and trunk_bandwidth for the rate that several had together";
     Err((format!("{} - {}", one.name, other.name), message.to_owned()))
 }
 
 /// Refuses rates beyond one machine.
 fn check_rates(cables: &[Cable], scale: f64) -> Result<(), InputError> {
-    let from_hosts = cables.iter().flat_map(|cable| &cable.ends).filter(|end| matches!(end.place, Place::Host(_)));
+    let from_hosts = cables.iter().flat_map(|cable| &cable.ends).filter(|end| matches!(end.place, LabPlace::Host(_)));
     let sum: f64 = from_hosts.map(|end| end.rate.line_bit_per_s).sum();
     // Sums of rates that are written to a few digits.
     if sum <= MOST_BIT_PER_S * (1.0 + 1e-9) {
@@ -258,7 +258,7 @@ fn check_rates(cables: &[Cable], scale: f64) -> Result<(), InputError> {
     let digit = 10f64.powi(1 - most.log10().floor() as i32);
     let most = (most * digit * (1.0 + 1e-9)).floor() / digit;
     let message = format!(
-        "its hosts send {:.3} Gbit/s together, more than the {} Gbit/s that one machine carries: take {most} or less, fewer hosts, or \
+        "its hosts send {:.3} Gbit/s together, more than the {} Gbit/s that one machine carries: use {most} or less, fewer hosts, or \
          slower links",
         sum * 1e-9,
         MOST_BIT_PER_S * 1e-9

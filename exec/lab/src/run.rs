@@ -9,7 +9,7 @@ use lockstep_report::Failure;
 use lockstep_topology::InputError;
 
 use crate::name::LabName;
-use crate::plan::{LabHost, Plan};
+use crate::plan::{LabHost, LabPlan};
 use crate::state::{Lab, folder};
 use crate::tools::{check, command};
 
@@ -107,10 +107,10 @@ pub fn run_each(lab: &Lab, hosts: Option<usize>, words: &[OsString]) -> Result<(
 }
 
 /// The first hosts of the lab, all without a number.
-fn first(plan: &Plan, count: Option<usize>) -> Result<&[LabHost], InputError> {
+fn first(plan: &LabPlan, count: Option<usize>) -> Result<&[LabHost], InputError> {
     let all = plan.hosts.len();
     let few = plan.hosts.get(..count.unwrap_or(all)).filter(|hosts| !hosts.is_empty());
-    let message = || format!("the lab has {all} hosts: take 1 to {all}");
+    let message = || format!("the lab has {all} hosts: use 1 to {all}");
     few.ok_or_else(|| InputError::flag("hosts", count.unwrap_or(all).to_string(), message()))
 }
 

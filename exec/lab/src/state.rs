@@ -12,20 +12,20 @@ use lockstep_topology::{InputError, nearest};
 use serde::{Deserialize, Serialize};
 
 use crate::name::LabName;
-use crate::plan::Plan;
+use crate::plan::LabPlan;
 
 /// A folder for each lab.
 const RECORDS: &str = "/run/lockstep-lab";
 /// The names of all network namespaces, as `ip netns` keeps them.
 const NAMESPACES: &str = "/run/netns";
-/// Files that `ip netns exec` shows in place of those of `/etc`, a folder for each namespace.
+/// Files that `ip netns exec` shows instead of those of `/etc`, a folder for each namespace.
 pub(crate) const OWN_FILES: &str = "/etc/netns";
 
 /// A lab that exists, as recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lab {
     /// What it is made of.
-    pub plan: Plan,
+    pub plan: LabPlan,
     /// The third byte of its addresses.
     pub subnet: u8,
     /// Changes of cables since: by their numbers, in words.

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use lockstep_report::Failure;
 use lockstep_topology::InputError;
 
-use crate::commands::Step;
+use crate::commands::LabStep;
 
 /// Programs with the Debian package that has each.
 const PACKAGES: [(&str, &str); 4] =
@@ -65,7 +65,7 @@ pub(crate) fn command(program: &str) -> Command {
 ///
 /// # Errors
 /// The step with its standard error.
-pub(crate) fn run(step: &Step) -> Result<String, Failure> {
+pub(crate) fn run(step: &LabStep) -> Result<String, Failure> {
     let failed = |why: &str| Failure::Run(format!("{step}: {why}"));
     let output = command(step.program).args(&step.arguments).stdin(Stdio::null()).output();
     let output = output.map_err(|error| failed(&error.to_string()))?;

@@ -11,7 +11,7 @@ use lockstep_topology::{Cluster, InputError};
 use crate::commands;
 use crate::down::take_back;
 use crate::name::LabName;
-use crate::plan::Plan;
+use crate::plan::LabPlan;
 use crate::run::agent;
 use crate::state::{Lab, Lock, OWN_FILES, folder, save, survey};
 use crate::tools::{check, run};
@@ -19,22 +19,22 @@ use crate::tools::{check, run};
 /// Makes the lab of a cluster under this name, all rates times `scale`.
 ///
 /// # Errors
-/// No root, no `ip` or `tc`; a name that is taken; what [`Plan::new`] refuses; a step that the kernel refuses.
+/// No root, no `ip` or `tc`; a name that is taken; what [`LabPlan::new`] refuses; a step that the kernel refuses.
 pub fn up(cluster: &Cluster, name: &LabName, scale: f64) -> Result<Lab, Failure> {
     // A fault of the cluster is reported on any machine.
-    Plan::new(cluster, name, 0, scale)?;
+    LabPlan::new(cluster, name, 0, scale)?;
     check(&["ip", "tc", "unshare"])?;
     let _lock = Lock::take()?;
     let all = survey()?;
     if let Some(found) = all.iter().find(|found| found.name == *name) {
         let what = if found.whole().is_some() { "is up already" } else { "is a leftover" };
-        let message = format!("{what}: lockstep lab down {name}, or take another name");
+        let message = format!("{what}: lockstep lab down {name}, or use another name");
         return Err(InputError::flag("name", name.as_str(), message).into());
     }
     let taken: BTreeSet<u8> = all.iter().filter_map(|found| Some(found.lab.as_ref()?.subnet)).collect();
     let free = (0..=u8::MAX).find(|subnet| !taken.contains(subnet));
     let subnet = free.ok_or_else(|| InputError::flag("name", name.as_str(), "256 labs are up: take some down"))?;
-    let lab = Lab { plan: Plan::new(cluster, name, subnet, scale)?, subnet, changes: BTreeMap::new() };
+    let lab = Lab { plan: LabPlan::new(cluster, name, subnet, scale)?, subnet, changes: BTreeMap::new() };
     make(&lab).inspect_err(|_| {
         // The first failure is reported; `lab list` shows what is left if this fails too.
         let _ = take_back(name);

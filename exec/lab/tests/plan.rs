@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lockstep_lab::{LabName, Place, Plan, commands};
+use lockstep_lab::{LabName, LabPlace, LabPlan, commands};
 use lockstep_topology::Cluster;
 use proptest::prelude::*;
 
@@ -60,7 +60,7 @@ fn name() -> LabName {
 
 fn refusal(text: &str, scale: f64) -> String {
     let cluster = if text.contains('\n') { Cluster::parse("c.toml", text) } else { Cluster::load(text) };
-    Plan::new(&cluster.expect("a cluster"), &name(), 0, scale).expect_err("refused").to_string()
+    LabPlan::new(&cluster.expect("a cluster"), &name(), 0, scale).expect_err("refused").to_string()
 }
 
 proptest! {
@@ -69,7 +69,7 @@ proptest! {
     #[test]
     fn a_tree_is_one_veth_pair_a_link(tree in trees(), subnet: u8) {
         let (hosts, switches) = (tree.hosts.len(), tree.trunks.len() + 1);
-        let plan = Plan::new(&tree.cluster(), &name(), subnet, 1.0).expect("a plan");
+        let plan = LabPlan::new(&tree.cluster(), &name(), subnet, 1.0).expect("a plan");
         prop_assert_eq!(plan.cables.len(), hosts + switches - 1);
         let lines: Vec<String> = commands::up(&plan).iter().map(ToString::to_string).collect();
         let count = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
@@ -87,7 +87,7 @@ proptest! {
         prop_assert_eq!(interfaces.len(), 2 * plan.cables.len());
         prop_assert!(ends().all(|end| end.interface.len() <= 15), "what Linux takes");
         for end in ends() {
-            if let Place::Host(host) = end.place {
+            if let LabPlace::Host(host) = end.place {
                 prop_assert_eq!(end.rate.line_bit_per_s, f64::from(tree.hosts[host].1) * 1e6);
             }
             // A link over Ethernet carries 1,448 bytes of payload in 1,538 on the wire, of which the shaper counts 1,514.
@@ -101,7 +101,7 @@ proptest! {
     /// Nothing is created in the namespace that all programs share, and what is used was created before.
     #[test]
     fn nothing_is_made_outside_of_the_lab(tree in trees()) {
-        let plan = Plan::new(&tree.cluster(), &name(), 0, 1.0).expect("a plan");
+        let plan = LabPlan::new(&tree.cluster(), &name(), 0, 1.0).expect("a plan");
         let mut made = BTreeSet::new();
         for step in commands::up(&plan) {
             match step.arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -120,8 +120,8 @@ proptest! {
 fn two_labs_share_neither_names_nor_addresses() {
     let cluster = Cluster::load("ethernet-4").expect("a preset");
     let plans = [("a", 0), ("a-b", 1)]
-        .map(|(name, subnet)| Plan::new(&cluster, &name.parse().unwrap(), subnet, 0.1).expect("a plan"));
-    let of = |plan: &Plan| {
+        .map(|(name, subnet)| LabPlan::new(&cluster, &name.parse().unwrap(), subnet, 0.1).expect("a plan"));
+    let of = |plan: &LabPlan| {
         plan.hosts.iter().flat_map(|host| [host.namespace.clone(), host.address.to_string()]).collect::<BTreeSet<_>>()
     };
     assert!(of(&plans[0]).is_disjoint(&of(&plans[1])));
@@ -136,9 +136,10 @@ fn an_oversubscribed_tree_keeps_its_uplinks() {
          kind = \"fat-tree\"\nattach = \"node*.eth0\"\ndown = [4, 2]\nup = [1]\nwire = \"ethernet\"\nlatency = \"5us\"\n\
          bandwidth = \"1Gbit/s\"\ntrunk_bandwidth = \"500Mbit/s\"\n"
     );
-    let plan = Plan::new(&Cluster::parse("t.toml", &text).expect("a cluster"), &name(), 0, 1.0).expect("a plan");
+    let plan = LabPlan::new(&Cluster::parse("t.toml", &text).expect("a cluster"), &name(), 0, 1.0).expect("a plan");
     assert_eq!((plan.switches.len(), plan.cables.len()), (3, 10));
-    let trunks = plan.cables.iter().filter(|cable| cable.ends.iter().all(|end| matches!(end.place, Place::Switch(_))));
+    let trunks =
+        plan.cables.iter().filter(|cable| cable.ends.iter().all(|end| matches!(end.place, LabPlace::Switch(_))));
     let rates: Vec<[f64; 2]> = trunks.map(|cable| [0, 1].map(|end| cable.ends[end].rate.line_bit_per_s)).collect();
     assert_eq!(rates, [[5e8; 2]; 2]);
     let loops = text.replace("up = [1]", "up = [2]");
@@ -151,8 +152,8 @@ fn what_a_lab_cannot_be_is_refused_with_the_cure() {
     for (cluster, scale, words) in [
         ("workstation", 1.0, ["hosts 1", "ethernet-4:8"]),
         ("ethernet-4:65", 0.001, ["hosts 65", "from 2 to 64"]),
-        ("ethernet-4", 1.0, ["40.000 Gbit/s", "take 0.25 or less"]),
-        ("ethernet-4:3", 1.0, ["30.000 Gbit/s", "take 0.33 or less"]),
+        ("ethernet-4", 1.0, ["40.000 Gbit/s", "use 0.25 or less"]),
+        ("ethernet-4:3", 1.0, ["30.000 Gbit/s", "use 0.33 or less"]),
         ("ethernet-4", 0.0, ["--scale", "above 0"]),
         ("ethernet-4", f64::NAN, ["--scale", "above 0"]),
         ("ethernet-4", 1e-6, ["node0.eth0 - switch", "131072 bit/s"]),
@@ -161,7 +162,7 @@ fn what_a_lab_cannot_be_is_refused_with_the_cure() {
         let error = refusal(cluster, scale);
         assert!(words.iter().all(|word| error.contains(word)), "{cluster}: {error}");
     }
-    assert!(Plan::new(&Cluster::load("ethernet-4").unwrap(), &name(), 0, 0.25).is_ok());
+    assert!(LabPlan::new(&Cluster::load("ethernet-4").unwrap(), &name(), 0, 0.25).is_ok());
 }
 
 #[test]

@@ -28,7 +28,7 @@ use lockstep_models::{Bucket, Job, Model, Program};
 use lockstep_report::failure::Failure;
 use lockstep_topology::InputError;
 
-use crate::host::Host;
+use crate::host::HostInfo;
 use crate::launch::Launch;
 use crate::quiet::Quiet;
 
@@ -36,7 +36,7 @@ pub use input::add_input;
 pub(crate) use interval::interval;
 pub use kept::{Kept, difference, lay_over, save};
 pub use moves::add_moves;
-pub use needs::{Subject, check_memory, missing};
+pub use needs::{CalibrationSubject, check_memory, missing};
 pub use paths::{MeasuredPath, paths};
 pub(crate) use row::of_layers;
 pub use row::{CalibrationRow, rows};
@@ -58,7 +58,7 @@ const MOST_NOISE: usize = 40_000;
 /// # Errors
 /// A measurement that fails.
 pub fn of_host(command: &str, quiet: &mut Quiet, mut note: impl FnMut(&str)) -> Result<Profile, Failure> {
-    let host = Host::find();
+    let host = HostInfo::find();
     let cores = *quiet.cores();
     note("the roofs of this host");
     let (flops_per_core_s, memory_bandwidth) = (roof::flops_per_core_s(), roof::memory_bandwidth(quiet));
@@ -104,7 +104,13 @@ pub fn of_processes(launch: &mut Launch) -> Result<Option<TransportEntry>, Failu
 /// Times the tasks of `subjects` and adds the figures to a profile of this host, replacing older ones of the same
 /// operations. `command` is recorded, `note` is called with what is being measured, and `quiet` discards disturbed
 /// measurements.
-pub fn add(profile: &mut Profile, subjects: &[Subject], command: &str, quiet: &mut Quiet, mut note: impl FnMut(&str)) {
+pub fn add(
+    profile: &mut Profile,
+    subjects: &[CalibrationSubject],
+    command: &str,
+    quiet: &mut Quiet,
+    mut note: impl FnMut(&str),
+) {
     if subjects.is_empty() {
         return;
     }
@@ -112,7 +118,7 @@ pub fn add(profile: &mut Profile, subjects: &[Subject], command: &str, quiet: &m
     let turns: Vec<_> = subjects.iter().map(|subject| layers::turns(subject, REPETITIONS)).collect();
     let measured = bench::measure(&turns, quiet);
     let mut fresh = Profile {
-        date: Host::find().date,
+        date: HostInfo::find().date,
         command: command.to_owned(),
         compute: Vec::new(),
         update: Vec::new(),
@@ -135,9 +141,9 @@ pub fn add(profile: &mut Profile, subjects: &[Subject], command: &str, quiet: &m
 }
 
 /// `layers of lenet at 16 and 64 samples, in parts of 2 ranks`: describes the measured layers.
-fn account(subjects: &[Subject]) -> String {
+fn account(subjects: &[CalibrationSubject]) -> String {
     let mut whose: Vec<String> = Vec::new();
-    for Subject { program, .. } in subjects {
+    for CalibrationSubject { program, .. } in subjects {
         let parts = match program.weight_parts() {
             1 => String::new(),
             ranks => format!(" (parts of {ranks} ranks)"),

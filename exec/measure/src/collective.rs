@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use lockstep_exec::exchange::{Buffers, Exchange, scratch_elements};
+use lockstep_exec::exchange::{Buffers, RunningExchange, scratch_elements};
 use lockstep_exec::transport::{RegionMut, Transport, TransportError, control};
 use lockstep_exec::{Arena, patiently};
 use lockstep_report::failure::Failure;
@@ -38,7 +38,7 @@ pub struct PreparedCollective {
 
 /// The measurements, in the process of rank 0.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Measured {
+pub struct MeasuredCollective {
     /// For each repetition, the time of its slowest member.
     pub seconds: Vec<f64>,
     /// Elements of the first run, over all members, that differ from the collective's definition.
@@ -47,7 +47,7 @@ pub struct Measured {
 
 /// One member's part: of lockstep's own algorithm, or a call of the MPI library's allreduce among ranks.
 enum Part {
-    Own(Exchange),
+    Own(RunningExchange),
     Library(Arc<[Rank]>, RegionMut),
 }
 
@@ -138,7 +138,7 @@ impl PreparedCollective {
         if self.schedule.buffered_sends() {
             return Part::Library(ranks, output);
         }
-        Part::Own(Exchange::new(Arc::clone(&self.schedule), member, ranks, 0, buffers, self.window))
+        Part::Own(RunningExchange::new(Arc::clone(&self.schedule), member, ranks, 0, buffers, self.window))
     }
 
     /// Elements of `member` that differ from the collective's definition.
@@ -202,7 +202,7 @@ pub fn measure(
     launch: &mut Launch,
     patience: Duration,
     shown: &Estimate,
-) -> Result<Option<Measured>, Failure> {
+) -> Result<Option<MeasuredCollective>, Failure> {
     let members = collective.schedule.members();
     let here = launch.here(members);
     let states: Vec<Memory> = here.clone().map(|rank| collective.memory(rank)).collect();
@@ -244,7 +244,7 @@ fn member(
     memory: &mut Memory,
     repetitions: Option<u32>,
     watch: &Watch<'_>,
-) -> Result<Option<Measured>, TransportError> {
+) -> Result<Option<MeasuredCollective>, TransportError> {
     let (rank, ranks) = (end.rank().0, end.ranks());
     let mut part = collective.part(rank, memory);
     // One checked run and one that determines the number of the others, which is not yet known.
@@ -292,7 +292,7 @@ fn member(
         }
     }
     let seconds = slowest.into_iter().map(|nanos| nanos.max(1) as f64 * 1e-9).collect();
-    Ok(Some(Measured { seconds, wrong: all_wrong }))
+    Ok(Some(MeasuredCollective { seconds, wrong: all_wrong }))
 }
 
 #[cfg(test)]

@@ -102,7 +102,7 @@ impl Convergence {
     fn samples(&self, row: &PredictedRow) -> Result<Samples, String> {
         let setting = &row.setting;
         if setting.model != self.model {
-            return Err(format!("of {} nothing is known there: no time to accuracy", setting.model));
+            return Err(format!("nothing is known of {} there: no time to accuracy", setting.model));
         }
         let fits = |point: &&Point| {
             point.strategy.as_ref().is_none_or(|strategy| *strategy == setting.strategy)
@@ -125,7 +125,7 @@ impl Convergence {
             (Some((least, _)), Some((most, _))) => format!("known from {least} to {most}"),
             _ => format!("not known for {}, {} learner(s) a device", setting.strategy, setting.learners),
         };
-        Err(format!("global batch {batch}: how many samples it takes is {range}, and not guessed beyond"))
+        Err(format!("global batch {batch}: the number of samples to the target is {range}, and not extrapolated"))
     }
 }
 
@@ -184,12 +184,12 @@ fn pays(rows: &[PredictedRow]) -> Vec<String> {
         let (batch, (time_s, best)) = batches.iter().min_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
         let (cluster, strategy, scenario) = key;
         let scenario = scenario.map(|scenario| format!(", {scenario}")).unwrap_or_default();
-        let first = format!("{cluster}, {strategy}{scenario}: a global batch of {batch} is there first, after {}", time(*time_s));
+        let first = format!("{cluster}, {strategy}{scenario}: a global batch of {batch} reaches the target first, after {}", time(*time_s));
         Some(match batches.range(batch + 1..).next() {
-            None => format!("{first}; no larger one was asked for that is known"),
+            None => format!("{first}; the samples that a larger one needs are not known"),
             Some((larger, (later_s, then))) => format!(
-                "{first}; from there a larger one does not pay: with {larger} a second brings {:.2} times the samples, of \
-                 which {:.2} times as many are needed, so {}",
+                "{first}; a larger one does not pay: with {larger}, throughput is {:.2} times as high and {:.2} times as \
+                 many samples are needed, so {}",
                 then.images_per_s / best.images_per_s,
                 later_s * then.images_per_s / (time_s * best.images_per_s),
                 time(*later_s),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lockstep_cuda::Gpus;
 use lockstep_exec::device::{Cpus, DeviceError, Devices, Nulls};
-use lockstep_experiment::{Device, Experiment};
+use lockstep_experiment::{DeviceChoice, Experiment};
 use lockstep_topology::{ErrorPlace, InputError};
 
 /// The devices of the runs of an experiment.
@@ -15,7 +15,7 @@ pub fn devices(experiment: &Experiment) -> Result<Arc<dyn Devices>, InputError> 
     let device = experiment.computes_on()?;
     Ok(match gpus(device).map_err(|error| experiment.locate(error))? {
         Some(gpus) => Arc::new(gpus),
-        None if device == Device::Null => Arc::new(Nulls),
+        None if device == DeviceChoice::Null => Arc::new(Nulls),
         None => Arc::new(Cpus),
     })
 }
@@ -24,8 +24,8 @@ pub fn devices(experiment: &Experiment) -> Result<Arc<dyn Devices>, InputError> 
 ///
 /// # Errors
 /// As [`devices`].
-pub fn gpus(device: Device) -> Result<Option<Gpus>, InputError> {
-    let Device::Cuda(precision) = device else { return Ok(None) };
+pub fn gpus(device: DeviceChoice) -> Result<Option<Gpus>, InputError> {
+    let DeviceChoice::Cuda(precision) = device else { return Ok(None) };
     let opened = Gpus::open(precision).map_err(|error| {
         let cure = match error {
             DeviceError::Unavailable(_) => {

@@ -8,7 +8,7 @@ use lockstep_report::output::write_atomically;
 use lockstep_topology::{ErrorPlace, InputError, RECORD, read_text};
 use serde::{Deserialize, Serialize};
 
-use crate::host::Host;
+use crate::host::HostInfo;
 
 /// The version of the format.
 const VERSION: u32 = 1;
@@ -33,7 +33,7 @@ pub struct Record {
 impl Record {
     /// A record of this process, now.
     pub fn new(ranks: u32, flights: &[Flight]) -> Record {
-        let host = Host::find();
+        let host = HostInfo::find();
         let (pid, flights) = (std::process::id(), flights.to_vec());
         Record { version: VERSION, host: host.name, pid, written: host.date, ranks, flights }
     }
@@ -66,8 +66,9 @@ impl Record {
     /// Not a flight record.
     pub fn parse(shown: &str, text: &str) -> Result<Record, InputError> {
         let wrong = |message: String| InputError::new(shown, "", message);
-        let record: Record = serde_json::from_str(text)
-            .map_err(|error| wrong(format!("is no flight record: {error}; name what a stall or SIGUSR1 has left")))?;
+        let record: Record = serde_json::from_str(text).map_err(|error| {
+            wrong(format!("is not a flight record: {error}; name what a stall or SIGUSR1 has left"))
+        })?;
         match record.version {
             VERSION => Ok(record),
             other => Err(wrong(format!("has version {other} of the format, and this program reads {VERSION}"))),

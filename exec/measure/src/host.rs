@@ -6,7 +6,7 @@ use lockstep_exec::Pins;
 
 /// A description of this host, now.
 #[derive(Debug, Clone)]
-pub struct Host {
+pub struct HostInfo {
     /// Its name.
     pub name: String,
     /// Its CPU, as the CPU names itself.
@@ -17,14 +17,14 @@ pub struct Host {
     pub date: String,
 }
 
-impl Host {
+impl HostInfo {
     /// Gathers the description; what cannot be found is "unknown".
-    pub fn find() -> Host {
+    pub fn find() -> HostInfo {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let or_unknown = |text: String| if text.is_empty() { "unknown".to_owned() } else { text };
         let info = read("/proc/cpuinfo");
         let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-        Host {
+        HostInfo {
             name: or_unknown(read("/proc/sys/kernel/hostname").trim().to_owned()),
             cpu: or_unknown(model.map(|(_, name)| name.trim().to_owned()).unwrap_or_default()),
             cores: given(),

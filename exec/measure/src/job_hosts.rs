@@ -17,7 +17,7 @@ use lockstep_report::log::print_line;
 use lockstep_topology::{Bytes, Rank};
 use serde::{Deserialize, Serialize};
 
-use crate::host::{Host, now_s};
+use crate::host::{HostInfo, now_s};
 use crate::launch::Launch;
 use crate::operation::STALL_LIMIT;
 
@@ -58,7 +58,7 @@ struct Facts {
 /// No MPI in this binary; a lost message.
 pub fn job_hosts() -> Result<Option<Vec<CheckRow>>, Failure> {
     let asked = Experiment { transport: TransportKind::Mpi, ..Experiment::default() };
-    let own = Host::find();
+    let own = HostInfo::find();
     let apart = || end_apart(&format!("a process on {} does not meet all others", own.name));
     let joined = patiently(PATIENCE, &AtomicU64::new(0), apart, || {
         let launch = Launch::new(&asked, STALL_LIMIT)?;
@@ -78,7 +78,7 @@ fn end_apart(what: &str) {
     std::process::exit(STALLED);
 }
 
-fn look(launch: &mut Launch, own: Host, names: &[String]) -> Result<Option<Vec<CheckRow>>, Failure> {
+fn look(launch: &mut Launch, own: HostInfo, names: &[String]) -> Result<Option<Vec<CheckRow>>, Failure> {
     let mark = Mark::put(launch.prints());
     let marked = launch.texts(&mark.path.display().to_string());
     let sees = Path::new(&marked[0]).exists();
@@ -236,7 +236,7 @@ fn of_host(own: &[&Facts], first: &Facts) -> Vec<CheckRow> {
         alike(
             "cpu",
             |facts| &facts.cpu,
-            "predictions take one CPU for all, and other instructions round otherwise: take hosts of one kind",
+            "predictions take one CPU for all, and other instructions round otherwise: use hosts of one kind",
         ),
         row("cores", cores, one.cores < processes && one.cores > 1, fewer.to_owned()),
         row("reached", format!("by all others, {:.2} ms there and back", longest * 1e3), false, String::new()),
@@ -250,7 +250,7 @@ fn of_host(own: &[&Facts], first: &Facts) -> Vec<CheckRow> {
             "/dev/shm",
             shared,
             little,
-            "MPI needs it between processes of a host: mount a tmpfs there (containers: --shm-size=1g), or take mpirun \
+            "MPI needs it between processes of a host: mount a tmpfs there (containers: --shm-size=1g), or use mpirun \
              --mca btl tcp,self"
                 .to_owned(),
         ),
@@ -258,7 +258,10 @@ fn of_host(own: &[&Facts], first: &Facts) -> Vec<CheckRow> {
             "folder",
             seen,
             !sees,
-            format!("checkpoints must be seen by all: start in a folder that {} and this host share, as on NFS", first.host),
+            format!(
+                "checkpoints must be seen by all: start in a folder that {} and this host share, as on NFS",
+                first.host
+            ),
         ),
     ]
 }

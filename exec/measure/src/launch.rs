@@ -29,7 +29,7 @@ pub const HAS_MPI: bool = cfg!(feature = "mpi");
 
 /// What a process waits for that none of its ranks can report.
 #[cfg(feature = "mpi")]
-const OTHERS: &str = "another process of the job has not come so far";
+const OTHERS: &str = "another process of the job has not reached this point";
 
 /// Ends this process because `what` has lasted longer than `patience`.
 pub(crate) fn end_late(patience: Duration, what: &str) {
@@ -71,7 +71,7 @@ impl Launch {
             TransportKind::Mpi => {
                 let message = "this binary was built without MPI: install an MPI library (apt-get install libopenmpi-dev \
                                openmpi-bin libclang-dev), build with cargo build --release --features mpi, and start with \
-                               mpirun -n RANKS; or take threads";
+                               mpirun -n RANKS; or use threads";
                 Err(experiment.locate(InputError::flag("transport", "mpi", message)).into())
             }
         }
@@ -180,7 +180,7 @@ impl Launch {
             Launch::Threads => vec![0],
             #[cfg(feature = "mpi")]
             Launch::Mpi { processes, .. } => {
-                let name = crate::host::Host::find().name;
+                let name = crate::host::HostInfo::find().name;
                 // FNV-1a.
                 let hash = name
                     .bytes()

@@ -82,7 +82,7 @@ impl Operation {
             "" => String::new(),
             changes => format!("; now {changes}, target rate {rate}"),
         };
-        Ok(Some(format!("going on from {shown}, after {} steps{changes}", checkpoint.steps)))
+        Ok(Some(format!("resuming from {shown}, after {} steps{changes}", checkpoint.steps)))
     }
 
     /// Steps of `program` already done when its run begins, with `samples` samples per epoch.

@@ -17,11 +17,11 @@ mod whole;
 
 use std::sync::Arc;
 
-use lockstep_cuda::{Direct, Gpu, Gpus, Places, Rates, Way, free_memory, probe, rates};
+use lockstep_cuda::{Direct, Gpu, Gpus, LibraryPlaces, Rates, Way, free_memory, probe, rates};
 use lockstep_exec::ExecError;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::{DeviceError, Devices};
-use lockstep_experiment::Device;
+use lockstep_experiment::DeviceChoice;
 use lockstep_models::memory::Memory;
 use lockstep_models::profile::{
     ComputeEntry, CopyEntry, DirectEntry, GpuEntry, HardwareEntry, MemoryEntry, Point, Profile, SumEntry, chain_key,
@@ -54,7 +54,7 @@ pub struct Wanted {
     /// Numbers of concurrent learners, ascending.
     pub learners: Vec<u32>,
     /// The device: a kind of `cuda`.
-    pub device: Device,
+    pub device: DeviceChoice,
     /// Steps whose median is each figure.
     pub steps: u32,
     /// The data set.
@@ -70,10 +70,11 @@ pub struct Wanted {
 /// No GPU, data that cannot be loaded, no batch that fits, a lost device.
 pub fn profile(wanted: &Wanted, quiet: &mut Quiet, mut note: impl FnMut(&str)) -> Result<Profile, Failure> {
     let Some(gpus) = gpus(wanted.device)? else {
-        let message = "is no GPU: take cuda, cuda:tf32 or cuda:bf16, or measure the CPU with lockstep calibrate";
+        let message = "is not a GPU: use cuda, cuda:tf32 or cuda:bf16, or measure the CPU with lockstep calibrate";
         return Err(InputError::flag("device", wanted.device.to_string(), message).into());
     };
-    let machine = probe(&Places::usual()).map_err(|why| run_failure(DeviceError::Unavailable(why.to_string())))?;
+    let machine =
+        probe(&LibraryPlaces::usual()).map_err(|why| run_failure(DeviceError::Unavailable(why.to_string())))?;
     let mut sets: Vec<(Program, Dataset)> = Vec::new();
     for model in &wanted.models {
         for batch in &wanted.batches {
@@ -207,7 +208,7 @@ impl Found<'_> {
     ) -> Result<GpuEntry, Failure> {
         if self.sets.is_empty() {
             let batches: Vec<String> = wanted.batches.iter().map(u32::to_string).collect();
-            let message = format!("none of them fits on {}: take smaller ones", of.gpu.name);
+            let message = format!("none of them fits on {}: use smaller ones", of.gpu.name);
             return Err(InputError::flag("batch_per_rank", batches.join(","), message).into());
         }
         let learners = learners::entries(&self.learners);

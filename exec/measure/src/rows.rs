@@ -16,7 +16,7 @@ use lockstep_topology::{Cluster, ErrorPlace, InputError};
 use crate::launch::Launch;
 use crate::operation::Operation;
 use crate::run_failure::run_failure;
-use crate::training::{Measured, Training};
+use crate::training::{MeasuredTraining, Training};
 
 /// Places the configurations' ranks as on the experiment's cluster, so that a hierarchical method runs the same program
 /// as in the simulator; on this machine all ranks share a node.
@@ -43,7 +43,7 @@ pub fn rows(
     experiment: &Experiment,
     operation: &Operation,
     launch: &mut Launch,
-    mut each: impl FnMut(&Configuration, &Measured),
+    mut each: impl FnMut(&Configuration, &MeasuredTraining),
 ) -> Result<Vec<MeasuredRow>, Failure> {
     let experiment = &launch.experiment(experiment);
     let mut configurations = experiment.configurations()?;
@@ -114,8 +114,8 @@ fn mean_and_deviation(values: &[f64]) -> Option<(f64, f64)> {
     Some((mean, (squares / (count - 1.0)).sqrt()))
 }
 
-fn row(experiment: &Experiment, measured: &mut Measured, held_out: &Dataset) -> Result<MeasuredRow, Failure> {
-    let Measured { configuration, program, run, seed, .. } = measured;
+fn row(experiment: &Experiment, measured: &mut MeasuredTraining, held_out: &Dataset) -> Result<MeasuredRow, Failure> {
+    let MeasuredTraining { configuration, program, run, seed, .. } = measured;
     let evaluation = run.evaluate(held_out).map_err(run_failure)?;
     let mut times = run.timeline.step_times_s();
     times.sort_by(f64::total_cmp);

@@ -3,7 +3,7 @@
 use lockstep_exec::ExecError;
 use lockstep_report::Failure;
 
-use crate::host::Host;
+use crate::host::HostInfo;
 
 /// The failure of a command whose run ended with `error`.
 pub fn run_failure(error: impl Into<ExecError>) -> Failure {
@@ -18,6 +18,6 @@ pub fn run_failure(error: impl Into<ExecError>) -> Failure {
 
 /// A run's error with where and when it was found.
 pub fn located(error: &ExecError) -> String {
-    let host = Host::find();
+    let host = HostInfo::find();
     format!("{error} (found on {}, {})", host.name, host.date)
 }

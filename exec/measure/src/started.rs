@@ -19,7 +19,7 @@ fn take(experiment: &mut Experiment, started: u32) {
         TransportKind::Threads => {
             let flag = ErrorPlace::Flag("transport");
             print_line(&format!(
-                "one of {started} processes, each of which trains by itself: for one job of all take {flag} mpi"
+                "one of {started} processes, each of which trains by itself: for one job of all use {flag} mpi"
             ));
         }
         TransportKind::Mpi if !experiment.sets("ranks") => {

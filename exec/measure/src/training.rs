@@ -35,7 +35,7 @@ pub struct Training<'a> {
 }
 
 /// The results of a run, as far as they are in this process.
-pub struct Measured {
+pub struct MeasuredTraining {
     /// The configuration that was run, with the number of learners that the auto-tuner chose, if it ran.
     pub configuration: Configuration,
     /// The executed program.
@@ -55,7 +55,7 @@ impl Training<'_> {
     ///
     /// # Errors
     /// Data that do not fit, a loss that is not finite, or a rank that panics or stalls.
-    pub fn run(self, launch: &mut Launch) -> Result<Option<Measured>, Failure> {
+    pub fn run(self, launch: &mut Launch) -> Result<Option<MeasuredTraining>, Failure> {
         let Training { experiment, configuration, operation, .. } = self;
         if experiment.tunes {
             return self.tuned(launch);
@@ -69,7 +69,7 @@ impl Training<'_> {
         let left = u64::from(all).saturating_sub(first);
         if let (0, Some((_, path))) = (left, &operation.resumed) {
             let resume = ErrorPlace::Flag("resume");
-            let message = format!("all {all} steps are done: ask for more of them, or begin anew without {resume}");
+            let message = format!("all {all} steps are done: ask for more of them, or start over without {resume}");
             return Err(InputError::flag("resume", path.display().to_string(), message).into());
         }
         if let (Some((checkpoint, _)), Some(metrics)) = (&operation.resumed, &operation.metrics) {
@@ -82,7 +82,7 @@ impl Training<'_> {
 
     /// Trains while learners join: a segment for each number of learners, resumed by the next one. New learners start
     /// from the average model, and α follows their number.
-    fn grown(self, launch: &mut Launch, epochs: u32) -> Result<Option<Measured>, Failure> {
+    fn grown(self, launch: &mut Launch, epochs: u32) -> Result<Option<MeasuredTraining>, Failure> {
         let (mut state, mut begun): (Option<State>, u32) = (None, 0);
         let (mut losses, mut evaluations, mut whole) = (Vec::new(), Vec::new(), None);
         for (learners, end) in self.experiment.stages(epochs) {
@@ -100,7 +100,7 @@ impl Training<'_> {
                 break;
             }
         }
-        Ok(whole.map(|mut measured: Measured| {
+        Ok(whole.map(|mut measured: MeasuredTraining| {
             (measured.run.losses, measured.run.evaluations, measured.run.first) = (losses, evaluations, 0);
             measured
         }))
@@ -126,7 +126,7 @@ impl Training<'_> {
             Length::Epochs(epochs) => {
                 let per_epoch = self.data.len() as u64 / program.global_batch();
                 u32::try_from(u64::from(epochs) * per_epoch).map_err(|_| {
-                    let message = "gives more than 2^32 steps: take fewer epochs";
+                    let message = "gives more than 2^32 steps: use fewer epochs";
                     self.experiment.locate(InputError::flag("epochs", epochs.to_string(), message))
                 })
             }

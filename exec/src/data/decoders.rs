@@ -17,7 +17,7 @@ use super::augmentation::Augmented;
 use super::pixels::Encoded;
 use super::transform::{Decoded, Untransformed};
 use crate::arena::Arena;
-use crate::pin::{self, Bound};
+use crate::pin::{self, BoundThread};
 
 /// Decoding threads of a process, started on first use.
 #[derive(Debug)]
@@ -282,12 +282,12 @@ impl Decoders {
         }
         let shared = Arc::new(Shared::default());
         let mut running = Running { shared: shared.clone(), threads: Vec::new() };
-        let _unbound = Bound::to(&self.processors);
+        let _unbound = BoundThread::to(&self.processors);
         for _ in 0..self.threads {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name("decode".to_owned()).spawn(move || shared.work());
             running.threads.push(thread.map_err(|failure| {
-                let message = format!("the system gives no further thread ({failure}): take fewer");
+                let message = format!("the system gives no further thread ({failure}): use fewer");
                 InputError::flag("decode_threads", self.threads.to_string(), message)
             })?);
         }
@@ -350,7 +350,7 @@ mod tests {
         let free = pin::allowed();
         let decoders = Decoders::new(3);
         let own = [free[0]];
-        let _bound = Bound::to(&own);
+        let _bound = BoundThread::to(&own);
         decoders.start().expect("three threads");
         // A thread names itself once it runs.
         let until = Instant::now() + Duration::from_secs(20);

@@ -57,7 +57,7 @@ impl Parts {
         let least = samples / most;
         if least < batch {
             let message = format!(
-                "{most} ranks that hold {samples} samples together have {least} each, less than a batch of {batch}: take \
+                "{most} ranks that hold {samples} samples together have {least} each, less than a batch of {batch}: use \
                  more groups, a smaller batch, or more data"
             );
             return Err(InputError::flag("sampling", "partitioned", message));
@@ -78,7 +78,7 @@ impl Parts {
         let shuffles = self.partition.shuffle_every.is_some() && members > 1;
         let chunks = if shuffles { 2 * part.min(4 * self.partition.chunk) } else { 0 };
         let each = u128::from(part + chunks);
-        let cure = "let more ranks hold the set together (fewer groups, more hosts), or take one-shuffle, which leaves it in its file";
+        let cure = "let more ranks hold the set together (fewer groups, more hosts), or use one-shuffle, which leaves it in its file";
         check_buffers("sampling", "partitioned", here.len() as u64, each, cure)
     }
 
@@ -218,7 +218,7 @@ mod tests {
                 prop_assert_eq!(all, (0..samples).collect::<Vec<_>>());
                 let moves: Vec<Moves> = group.iter().map(|rank| parts.moves(rank, shuffles, rounds, |_| 1)).collect();
                 let members = group.count as usize;
-                // Performed on numbers in place of samples.
+                // Performed on numbers instead of samples.
                 for to in 0..members {
                     let mut part = vec![u32::MAX; held[to].len()];
                     for (new, old) in &moves[to].kept {

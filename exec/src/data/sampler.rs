@@ -83,7 +83,7 @@ impl Sampler {
                 batch_per_rank.to_string(),
                 format!(
                     "a global batch takes {global} samples ({batch_per_rank} per rank × {accumulate} micro-batches × \
-                     {workers} workers), but only {samples} are there to train on: take a smaller batch or more data"
+                     {workers} workers), but only {samples} are there to train on: use a smaller batch or more data"
                 ),
             ));
         }
@@ -257,7 +257,7 @@ mod tests {
             (1, 1, 1, 0, "--ranks: 0: must"),
             (1_000, 64, 4, 4, "takes 1024 samples (64 per rank × 4 micro-batches × 4 workers), but only 1000"),
             (1 << 32, 1, 1, 1, "--data: 4294967296: more than 4294967295 samples are too many"),
-            (u32::MAX as usize, u32::MAX, u32::MAX, u32::MAX, "take a smaller batch or more data"),
+            (u32::MAX as usize, u32::MAX, u32::MAX, u32::MAX, "use a smaller batch or more data"),
         ] {
             let error = Sampler::new(samples, batch, accumulate, &[workers], 1).unwrap_err().to_string();
             assert!(error.contains(message), "{error} lacks {message}");

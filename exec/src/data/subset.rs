@@ -36,10 +36,10 @@ impl Subset {
             let all = data.len() as u32;
             let error = |cure: String| Err(InputError::flag("data", what, cure));
             if count > all {
-                return error(format!("there are {all} samples {part}: take that many at most"));
+                return error(format!("there are {all} samples {part}: use that many at most"));
             }
             if count == 0 {
-                return error(format!("no sample {part} is too few: take more"));
+                return error(format!("no sample {part} is too few: use more"));
             }
             let (rest, mut drawn) = stratified(data.labels(), data.classes(), count, all, SEED);
             // Rounding leaves some samples: one more of as many classes, at most one of each.

@@ -61,7 +61,7 @@ fn patches_of_larger_images_fit_a_smaller_model() {
         lockstep_readers::parse_model("patches.toml", &text).unwrap()
     };
     let error = Dataset::load("mnist", &of(24)).unwrap_err().to_string();
-    assert!(error.contains("images of 1×28×28: the model mlp takes 1×24×24: take patches of them"), "{error}");
+    assert!(error.contains("images of 1×28×28: the model mlp takes 1×24×24: use patches of them"), "{error}");
     let patch: Augmentation = "patch".parse().unwrap();
     let (train, held_out) = Dataset::load_augmented("mnist", &of(24), patch).unwrap();
     let (whole, whole_held_out) = Dataset::load("mnist", &of(28)).unwrap();
@@ -87,7 +87,7 @@ fn patches_of_larger_images_fit_a_smaller_model() {
 fn a_set_that_is_none_is_refused() {
     let shape = Shape::flat(2);
     for (shape, images, labels, message) in [
-        (shape, vec![], vec![], "p: 0 samples of 2×1×1: there is nothing in it"),
+        (shape, vec![], vec![], "p: 0 samples of 2×1×1: is empty"),
         (Shape::flat(0), vec![], vec![0], "there is nothing in it"),
         (shape, vec![0.0; 3], vec![0, 1], "p: 3 values: do not make 2 images of 2×1×1"),
         (shape, vec![0.0; 4], vec![0, 3], "p: label 3: of sample 1 must be below 3, the number of classes"),
@@ -149,8 +149,8 @@ fn a_subset_is_fixed_and_has_its_share_of_each_class() {
     let mean = train.values().iter().map(|pixel| f64::from(*pixel)).sum::<f64>() / train.values().len() as f64;
     assert!(mean.abs() < 1e-4, "{mean}");
     for (what, message) in [
-        ("mnist:4001+100", "there are 4000 samples to train on: take that many at most"),
-        ("mnist:400+0", "no sample held out is too few: take more"),
+        ("mnist:4001+100", "there are 4000 samples to train on: use that many at most"),
+        ("mnist:400+0", "no sample held out is too few: use more"),
         ("mnsit:400+100", "there is no such folder or file: "),
     ] {
         let error = Dataset::load(what, &mlp).unwrap_err().to_string();

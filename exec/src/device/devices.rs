@@ -7,7 +7,7 @@ use lockstep_models::memory::Flattening;
 use lockstep_topology::{ErrorPlace, InputError};
 
 use super::cpu::{Cpu, Threads, workspace_bytes};
-use super::{Blueprint, Device, DeviceError, Null};
+use super::{Blueprint, DeviceError, Null, RankDevice};
 use crate::capacity;
 use crate::error::ExecError;
 
@@ -17,7 +17,7 @@ pub trait Devices: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Device errors: its memory is too small for the blueprint.
-    fn device(&self, rank: u32, of: Blueprint<'_>, threads: &Threads) -> Result<Box<dyn Device>, DeviceError>;
+    fn device(&self, rank: u32, of: Blueprint<'_>, threads: &Threads) -> Result<Box<dyn RankDevice>, DeviceError>;
 
     /// What flattening an image does in the device's memory layout.
     fn flattening(&self) -> Flattening {
@@ -45,9 +45,8 @@ pub trait Devices: fmt::Debug + Send + Sync {
     /// There is no such library, or it does not support these ranks.
     fn check_sums(&self, _here: &[u32]) -> Result<(), InputError> {
         let device = ErrorPlace::Flag("device");
-        let message = format!(
-            "adds up on NVIDIA's GPUs: add {device} cuda, or take an algorithm of lockstep's own, such as ring"
-        );
+        let message =
+            format!("sums on NVIDIA's GPUs: add {device} cuda, or use an algorithm of lockstep's own, such as ring");
         Err(InputError::flag("algorithm", "library:nccl", message))
     }
 
@@ -68,7 +67,7 @@ pub trait Devices: fmt::Debug + Send + Sync {
 pub struct Cpus;
 
 impl Devices for Cpus {
-    fn device(&self, _: u32, of: Blueprint<'_>, threads: &Threads) -> Result<Box<dyn Device>, DeviceError> {
+    fn device(&self, _: u32, of: Blueprint<'_>, threads: &Threads) -> Result<Box<dyn RankDevice>, DeviceError> {
         Ok(Box::new(Cpu::new(of, threads)))
     }
 
@@ -82,7 +81,7 @@ impl Devices for Cpus {
 pub struct Nulls;
 
 impl Devices for Nulls {
-    fn device(&self, _: u32, of: Blueprint<'_>, _: &Threads) -> Result<Box<dyn Device>, DeviceError> {
+    fn device(&self, _: u32, of: Blueprint<'_>, _: &Threads) -> Result<Box<dyn RankDevice>, DeviceError> {
         Ok(Box::new(Null::new(of)))
     }
 

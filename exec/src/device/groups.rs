@@ -29,7 +29,7 @@ impl GroupId {
 
 /// The error of devices without such groups.
 fn none() -> DeviceError {
-    DeviceError::Refused { call: "library:nccl".to_owned(), reason: "it adds up on NVIDIA's GPUs alone".to_owned() }
+    DeviceError::Refused { call: "library:nccl".to_owned(), reason: "it sums on NVIDIA's GPUs alone".to_owned() }
 }
 
 /// Sums by a library of the devices. The defaults are those of a device whose sums are messages.

@@ -67,7 +67,7 @@ impl Replica {
     }
 
     /// Prepares a task to run alone: labels for as many samples as a pass takes (possibly those of several workers),
-    /// and in place of other ranks' data that a copy would have brought, this rank's own, repeated.
+    /// and instead of other ranks' data that a copy would have brought, this rank's own, repeated.
     ///
     /// # Errors
     /// Device errors.

@@ -26,7 +26,7 @@ pub fn check_run(
     };
     if !apart && calls(Library::Transport) {
         let message = format!(
-            "calls MPI, with one rank in each process: start with mpirun -n RANKS and {} mpi, or take an algorithm of \
+            "calls MPI, with one rank in each process: start with mpirun -n RANKS and {} mpi, or use an algorithm of \
              lockstep's own, such as ring",
             ErrorPlace::Flag("transport")
         );
@@ -38,7 +38,7 @@ pub fn check_run(
         let by_devices = |exchange: &&Exchange| exchange.algorithm.library() == Some(Library::Devices);
         if let Some(other) = exchanges.find(|one| by_devices(one) && one.collective != Collective::AllReduce) {
             let message = format!(
-                "of the devices' library, runs call the allreduce alone, and {} is predicted only: take an algorithm of lockstep's \
+                "of the devices' library, runs call the allreduce alone, and {} is predicted only: use an algorithm of lockstep's \
                  own, such as ring",
                 other.collective
             );

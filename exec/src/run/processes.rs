@@ -29,7 +29,7 @@ pub fn run_processes(
     let own = set_up_process(program, data, options, &here, hosts);
     let limit = options.stall_limit * ASIDE;
     let unwell = processes.first_unwell(own.is_ok(), limit, || {
-        let report = "before the first step: another process of the job has not come so far".to_owned();
+        let report = "before the first step: another process of the job has not reached this point".to_owned();
         let rank = here.first().copied().unwrap_or_default();
         let error = ExecError::Stall { rank, seconds: limit.as_secs_f64(), report };
         options.observer.stuck(&error);

@@ -4,7 +4,7 @@ use lockstep_models::{Claim, Periodic, Program, Timeline};
 
 use crate::data::Dataset;
 use crate::error::ExecError;
-use crate::exchange::Traffic;
+use crate::exchange::ExchangeTraffic;
 use crate::replica::{Evaluation, Replica};
 use crate::state::State;
 
@@ -17,9 +17,9 @@ pub struct Run {
     /// Accuracy and loss on held-out samples at the ends of the epochs that are evaluated.
     pub evaluations: Vec<Evaluation>,
     /// Messages and bytes of steps, `[from][to]`.
-    pub traffic: Vec<Vec<Traffic>>,
+    pub traffic: Vec<Vec<ExchangeTraffic>>,
     /// The same for shuffles, evaluations and checkpoints together.
-    pub periodic_traffic: Vec<Vec<Traffic>>,
+    pub periodic_traffic: Vec<Vec<ExchangeTraffic>>,
     /// The work between steps: shuffles where ranks hold parts of the samples, evaluations if any, checkpoints.
     pub periodic: Vec<(Periodic, Program)>,
     /// Messages of exchanges that were sent directly from a device's memory.

@@ -123,7 +123,7 @@ pub(crate) fn run_ends<W: Transport + Send, S: Send, T: Send, E: Display>(
                 Err(error) => {
                     // Running ranks would wait for ranks that never start: the abort reaches them, or they see that the
                     // endpoints are gone.
-                    let cause = format!("the system gives no thread for it: {error}; take fewer ranks");
+                    let cause = format!("the system gives no thread for it: {error}; use fewer ranks");
                     ends.by_ref().take(1).for_each(|mut end| end.abort(&cause));
                     drop(ends);
                     threads.into_iter().for_each(|thread| drop(thread.join()));

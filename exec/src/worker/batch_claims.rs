@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use lockstep_models::{Answer, Claim, Observation};
+use lockstep_models::{Claim, ClaimAnswer, Observation};
 use lockstep_topology::Rank;
 
 use super::{Setup, Worker};
@@ -167,9 +167,9 @@ impl Worker<'_> {
                     let Some(iteration) = *requested else { continue };
                     let observation = Observation { rank: *rank, iteration, at };
                     let answer = match setup.driver.lock().unwrap_or_else(PoisonError::into_inner).claim(&observation) {
-                        Answer::Wait => continue,
-                        Answer::Nothing => NOTHING,
-                        Answer::Take(batch) => u64::from(batch) + 1,
+                        ClaimAnswer::Wait => continue,
+                        ClaimAnswer::Nothing => NOTHING,
+                        ClaimAnswer::Take(batch) => u64::from(batch) + 1,
                     };
                     (*requested, moved) = (None, true);
                     words.post_send(self.transport, scratch, (*rank, ANSWER, answer))?;
@@ -196,15 +196,15 @@ impl Worker<'_> {
             let answer = words.word(&self.memory.scratch);
             return Ok((answer != NOTHING).then(|| answer as u32 - 1));
         }
-        let answer = Cell::new(Answer::Wait);
+        let answer = Cell::new(ClaimAnswer::Wait);
         self.wait_napping(NAP, |worker| {
             let observation = Observation { rank, iteration, at: worker.now() };
             answer.set(worker.driver(|driver| driver.claim(&observation)));
-            answer.get() != Answer::Wait
+            answer.get() != ClaimAnswer::Wait
         })?;
         match answer.get() {
-            Answer::Take(batch) => Ok(Some(batch)),
-            Answer::Wait | Answer::Nothing => Ok(None),
+            ClaimAnswer::Take(batch) => Ok(Some(batch)),
+            ClaimAnswer::Wait | ClaimAnswer::Nothing => Ok(None),
         }
     }
 

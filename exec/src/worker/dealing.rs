@@ -9,13 +9,13 @@ use super::Worker;
 use super::shuffle::Deal;
 use crate::data::{Coming, Reserved};
 use crate::error::ExecError;
-use crate::exchange::{Buffers, Exchange, Progress};
+use crate::exchange::{Buffers, Progress, RunningExchange};
 
 /// A chunk in flight.
 struct Chunk {
     round: u32,
     start: Time,
-    exchange: Exchange,
+    exchange: RunningExchange,
     /// The slots of the samples that it sends.
     leaving: Vec<u32>,
     /// The slots of the samples that it receives, and their memory.

@@ -10,14 +10,14 @@ use lockstep_topology::{Library, Rank, Time};
 use super::Worker;
 use crate::device::Arrival;
 use crate::error::ExecError;
-use crate::exchange::{Buffers, Exchange, Progress, Traffic, scratch_elements};
-use crate::fault::Kind;
+use crate::exchange::{Buffers, ExchangeTraffic, Progress, RunningExchange, scratch_elements};
+use crate::fault::FaultKind;
 use crate::transport::RegionMut;
 
 /// An exchange task, its engine, and its progress.
 pub(super) struct Slot {
     task: TaskId,
-    exchange: Exchange,
+    exchange: RunningExchange,
     way: Way,
     pub(super) running: bool,
     /// The copy from the device to the host, while it is in flight.
@@ -114,7 +114,7 @@ impl Worker<'_> {
         };
         self.slots.push(Slot {
             task,
-            exchange: Exchange::new(Arc::new(schedule), member, ranks, number, buffers, window),
+            exchange: RunningExchange::new(Arc::new(schedule), member, ranks, number, buffers, window),
             way,
             running: false,
             arrival: None,
@@ -245,10 +245,10 @@ impl Worker<'_> {
         else {
             return false;
         };
-        if fault.kind == Kind::Order && index < 2 {
+        if fault.kind == FaultKind::Order && index < 2 {
             self.slots[index].exchange.pose_as(1 - index as u32);
         }
-        fault.kind == Kind::Skip && index == 0
+        fault.kind == FaultKind::Skip && index == 0
     }
 
     /// Records in the flight recorder which ranks exchanges and claims wait for.
@@ -266,8 +266,8 @@ impl Worker<'_> {
         self.flight.wait_for(peers.into_iter());
     }
 
-    pub(super) fn sent(&self) -> Vec<Traffic> {
-        let mut sent = vec![Traffic::default(); self.setup.program.ranks() as usize];
+    pub(super) fn sent(&self) -> Vec<ExchangeTraffic> {
+        let mut sent = vec![ExchangeTraffic::default(); self.setup.program.ranks() as usize];
         for slot in &self.slots {
             for (rank, traffic) in slot.exchange.sent() {
                 sent[rank.0 as usize].messages += traffic.messages;

@@ -5,7 +5,7 @@ use lockstep_topology::{Rank, Time};
 
 use super::Worker;
 use crate::error::ExecError;
-use crate::exchange::Traffic;
+use crate::exchange::ExchangeTraffic;
 use crate::periodic::{Collected, collect};
 use crate::whole::own_pieces;
 
@@ -31,7 +31,7 @@ impl Worker<'_> {
     }
 
     /// Adds traffic of periodic work to its totals.
-    pub(super) fn count_sent(&mut self, sent: impl Iterator<Item = (Rank, Traffic)>) {
+    pub(super) fn count_sent(&mut self, sent: impl Iterator<Item = (Rank, ExchangeTraffic)>) {
         for (to, traffic) in sent {
             let all = &mut self.periodic_sent[to.0 as usize];
             all.messages += traffic.messages;

@@ -15,7 +15,7 @@ use super::{Setup, Worker};
 use crate::arena::Arena;
 use crate::data::{Coming, Dataset, Moves, Parts, Round};
 use crate::error::ExecError;
-use crate::exchange::{Buffers, Exchange};
+use crate::exchange::{Buffers, RunningExchange};
 use crate::flight::Aside;
 
 /// A rank's part of the samples.
@@ -215,7 +215,7 @@ impl Worker<'_> {
         counts: &[u64],
         turn: u32,
         buffers: Buffers,
-    ) -> Result<Exchange, InputError> {
+    ) -> Result<RunningExchange, InputError> {
         let counts: Arc<[u64]> = counts.into();
         let members = group.count as usize;
         let sums = |of: &dyn Fn(usize, usize) -> usize| {
@@ -227,6 +227,6 @@ impl Worker<'_> {
         let window = schedule.window();
         let ranks: Arc<[Rank]> = group.iter().map(Rank).collect();
         let (member, number) = (self.transport.rank().0 - group.first, self.setup.periodic.number + turn);
-        Ok(Exchange::new(Arc::new(schedule), member, ranks, number, buffers, window))
+        Ok(RunningExchange::new(Arc::new(schedule), member, ranks, number, buffers, window))
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lockstep_exec::exchange::{Buffers, Exchange, scratch_elements};
+use lockstep_exec::exchange::{Buffers, RunningExchange, scratch_elements};
 use lockstep_exec::transport::{Region, RegionMut, Transport, TransportError};
 use lockstep_topology::Rank;
 use lockstep_topology::collective::{Algorithm, Collective, Group, ReductionOrder, Schedule, check};
@@ -102,7 +102,7 @@ impl Memory {
     }
 
     /// The exchange of `member`, ready to run. The memory must outlive the transport.
-    pub(crate) fn exchange(&mut self, case: &Case, member: u32, ranks: &Arc<[Rank]>, number: u32) -> Exchange {
+    pub(crate) fn exchange(&mut self, case: &Case, member: u32, ranks: &Arc<[Rank]>, number: u32) -> RunningExchange {
         // SAFETY: the memory outlives the transport, as `run` promises, and is not accessed until the exchange is done.
         let (input, output, scratch) = unsafe {
             (
@@ -115,12 +115,12 @@ impl Memory {
             Collective::AllToAllV { .. } => Buffers::separate(input, output),
             _ => Buffers::in_place(output, scratch),
         };
-        Exchange::new(case.schedule.clone(), member, ranks.clone(), number, buffers, case.window)
+        RunningExchange::new(case.schedule.clone(), member, ranks.clone(), number, buffers, case.window)
     }
 }
 
 /// Asserts the data that `member` must hold after `case`, and the traffic that it must have sent.
-pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &Exchange, integers: bool) {
+pub(crate) fn verify(case: &Case, member: u32, memory: &Memory, exchange: &RunningExchange, integers: bool) {
     let schedule = &case.schedule;
     let (members, elements) = (schedule.members(), schedule.elements());
     let place = || {
@@ -211,7 +211,7 @@ pub(crate) fn run_together(
     let ranks: Arc<[Rank]> = (0..end.ranks()).map(Rank).collect();
     let member = end.rank().0;
     for (cases, memory) in cases.chunks(12).zip(memory.chunks_mut(12)) {
-        let mut exchanges: Vec<Exchange> = cases
+        let mut exchanges: Vec<RunningExchange> = cases
             .iter()
             .zip(&mut *memory)
             .enumerate()

@@ -5,7 +5,7 @@ mod cases;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockstep_exec::exchange::Exchange;
+use lockstep_exec::exchange::RunningExchange;
 use lockstep_exec::transport::{TransportError, memory};
 use lockstep_topology::Rank;
 
@@ -112,7 +112,7 @@ fn a_rank_that_fails_in_the_middle_ends_all_others() {
         let began = Instant::now();
         let error = memory::run(states, 0, |end, memory| {
             let ranks: Arc<[Rank]> = (0..members).map(Rank).collect();
-            let mut exchange: Exchange = memory.exchange(case, end.rank().0, &ranks, 0);
+            let mut exchange: RunningExchange = memory.exchange(case, end.rank().0, &ranks, 0);
             if end.rank() == Rank(2) {
                 exchange.progress(end).map_err(|error| error.to_string())?;
                 match how {

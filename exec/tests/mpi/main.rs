@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::cpu::{Mode, Threads};
-use lockstep_exec::exchange::Exchange;
+use lockstep_exec::exchange::RunningExchange;
 use lockstep_exec::replica::Replica;
 use lockstep_exec::transport::mpi::Processes;
 use lockstep_exec::transport::{Combine, Region, RegionMut, Tag, Transport, TransportError, control};
@@ -212,7 +212,7 @@ fn library_step(end: &mut dyn Transport) -> Result<(), TransportError> {
 fn fail(end: &mut dyn Transport, all: &[Case], memory: &mut [Memory], how: &str) -> Result<(), TransportError> {
     let at = all.iter().position(|case| case.algorithm.to_string() == "ring" && case.schedule.lanes() > 20).unwrap();
     let ranks: Arc<[Rank]> = (0..end.ranks()).map(Rank).collect();
-    let mut exchange: Exchange = memory[at].exchange(&all[at], end.rank().0, &ranks, 0);
+    let mut exchange: RunningExchange = memory[at].exchange(&all[at], end.rank().0, &ranks, 0);
     if end.rank() != Rank(1) {
         return exchange.complete(end);
     }

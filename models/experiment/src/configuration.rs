@@ -9,7 +9,7 @@ use lockstep_topology::{
 
 use crate::experiment::{Batch, Experiment};
 use crate::input::Stated as StatedInput;
-use crate::published::Point;
+use crate::published::PublishedPoint;
 use crate::scenario::NONE;
 use crate::transport::TransportKind;
 use lockstep_report::Setting;
@@ -193,7 +193,7 @@ impl Experiment {
     /// The published figure for a configuration.
     pub fn published_for(&self, configuration: &Configuration) -> Option<f64> {
         let job = &configuration.job;
-        let fits = |point: &&Point| {
+        let fits = |point: &&PublishedPoint| {
             point.ranks == job.workers / configuration.learners
                 && point.batch_per_rank.is_none_or(|batch| batch == job.batch_per_rank)
                 && point.algorithm.as_ref().is_none_or(|algorithm| *algorithm == job.algorithm)
@@ -214,11 +214,11 @@ impl Experiment {
     ) -> Result<Configuration, InputError> {
         let devices = ranks;
         let Some(ranks) = devices.checked_mul(self.learners) else {
-            let message = format!("times {devices} ranks are more than 2^32: take fewer");
+            let message = format!("times {devices} ranks are more than 2^32: use fewer");
             return Err(self.locate(InputError::flag("learners", self.learners.to_string(), message)));
         };
         if self.learners > 1 && self.strategy.averaging(ranks, self.learners).is_none() {
-            let message = format!("{} has no learners that could share a device: take the strategy sma", self.strategy);
+            let message = format!("{} has no learners that could share a device: use the strategy sma", self.strategy);
             return Err(self.locate(InputError::flag("learners", self.learners.to_string(), message)));
         }
         let (batch_per_rank, batch_key) = match &self.batch {
@@ -272,7 +272,7 @@ impl Experiment {
         if decodes || self.transform_at == TransformAt::Host {
             return Ok(());
         }
-        let message = "these data need no decoding, so nothing is transformed: take packed JPEG files (lockstep data pack), \
+        let message = "these data need no decoding, so nothing is transformed: use packed JPEG files (lockstep data pack), \
                        or host";
         Err(self.locate(InputError::flag("transform_at", self.transform_at.to_string(), message)))
     }
@@ -284,7 +284,7 @@ impl Experiment {
         let of_process = self.processes.filter(|count| here && ranks.is_multiple_of(*count)).map(|count| ranks / count);
         let Some(each) = self.ranks_per_node.filter(|_| here).or(of_process) else { return Ok(vec![ranks]) };
         if ranks > each && !ranks.is_multiple_of(each) {
-            let message = format!("do not divide {ranks} ranks: take a number that does, or a cluster with such hosts");
+            let message = format!("do not divide {ranks} ranks: use a number that does, or a cluster with such hosts");
             return Err(self.locate(InputError::flag("ranks_per_node", each.to_string(), message)));
         }
         let each = each.min(ranks);
@@ -312,7 +312,7 @@ impl Experiment {
         let parts = u64::from(sources) * u64::from(micro_batches);
         if !global.is_multiple_of(parts) {
             let message = format!(
-                "does not divide among {sources} {what} x {micro_batches} micro-batches: take a multiple of {parts}",
+                "does not divide among {sources} {what} x {micro_batches} micro-batches: use a multiple of {parts}",
             );
             return Err(self.locate(InputError::flag("global_batch", global.to_string(), message)));
         }

@@ -7,7 +7,7 @@ use lockstep_models::Precision;
 
 /// The device that computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Device {
+pub enum DeviceChoice {
     /// The cores of this machine.
     #[default]
     Cpu,
@@ -17,40 +17,40 @@ pub enum Device {
     Cuda(Precision),
 }
 
-impl Device {
+impl DeviceChoice {
     /// Whether losses and weights are meaningful.
     pub fn learns(self) -> bool {
-        self != Device::Null
+        self != DeviceChoice::Null
     }
 
     /// Whether ranks have GPUs.
     pub fn is_gpu(self) -> bool {
-        matches!(self, Device::Cuda(_))
+        matches!(self, DeviceChoice::Cuda(_))
     }
 }
 
-impl fmt::Display for Device {
+impl fmt::Display for DeviceChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Device::Cpu => "cpu",
-            Device::Null => "null",
-            Device::Cuda(Precision::F32) => "cuda",
-            Device::Cuda(precision) => return write!(f, "cuda:{precision}"),
+            DeviceChoice::Cpu => "cpu",
+            DeviceChoice::Null => "null",
+            DeviceChoice::Cuda(Precision::F32) => "cuda",
+            DeviceChoice::Cuda(precision) => return write!(f, "cuda:{precision}"),
         })
     }
 }
 
-impl FromStr for Device {
+impl FromStr for DeviceChoice {
     type Err = String;
 
     /// Reads `cpu`, `null`, `cuda` or `cuda:f32`, `cuda:fp32`, `cuda:tf32` and `cuda:bf16`.
-    fn from_str(text: &str) -> Result<Device, String> {
+    fn from_str(text: &str) -> Result<DeviceChoice, String> {
         match text {
-            "cpu" => Ok(Device::Cpu),
-            "null" => Ok(Device::Null),
-            "cuda" | "cuda:f32" | "cuda:fp32" => Ok(Device::Cuda(Precision::F32)),
-            "cuda:tf32" => Ok(Device::Cuda(Precision::Tf32)),
-            "cuda:bf16" => Ok(Device::Cuda(Precision::Bf16)),
+            "cpu" => Ok(DeviceChoice::Cpu),
+            "null" => Ok(DeviceChoice::Null),
+            "cuda" | "cuda:f32" | "cuda:fp32" => Ok(DeviceChoice::Cuda(Precision::F32)),
+            "cuda:tf32" => Ok(DeviceChoice::Cuda(Precision::Tf32)),
+            "cuda:bf16" => Ok(DeviceChoice::Cuda(Precision::Bf16)),
             _ => Err(format!("{text:?}: unknown device: write cpu, cuda, cuda:tf32, cuda:bf16 or null")),
         }
     }
@@ -63,9 +63,9 @@ mod tests {
     #[test]
     fn devices_are_read_as_they_are_written() {
         for text in ["cpu", "null", "cuda", "cuda:tf32", "cuda:bf16"] {
-            assert_eq!(text.parse::<Device>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
         }
-        assert_eq!("cuda:f32".parse(), Ok(Device::Cuda(Precision::F32)));
-        assert!("gpu".parse::<Device>().unwrap_err().contains("cuda:bf16"));
+        assert_eq!("cuda:f32".parse(), Ok(DeviceChoice::Cuda(Precision::F32)));
+        assert!("gpu".parse::<DeviceChoice>().unwrap_err().contains("cuda:bf16"));
     }
 }

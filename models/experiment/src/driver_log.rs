@@ -54,7 +54,7 @@ pub fn parse(shown: &str, text: &str) -> Result<Arc<[Claim]>, InputError> {
     let claim = |(number, line): (usize, &str)| match serde_json::from_str(line) {
         Ok(Line { iteration, rank, micro_batch, at_ps }) => Ok(Claim { iteration, rank, micro_batch, at: Time(at_ps) }),
         Err(error) => {
-            let message = format!("is no line of a log: {error}; replay a log of the driver");
+            let message = format!("is not a line of a log: {error}; replay a log of the driver");
             Err(InputError::new(ErrorPlace::line(shown, number + 1), line, message))
         }
     };

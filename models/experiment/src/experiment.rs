@@ -11,13 +11,13 @@ use lockstep_models::{
 use lockstep_readers::Solver;
 use lockstep_topology::{Algorithm, Bytes, ErrorPlace, InputError};
 
-use crate::device::Device;
+use crate::device::DeviceChoice;
 use crate::growth::Growth;
 use crate::input::Stated as StatedInput;
-use crate::noise::Noise;
+use crate::noise::StatedNoise;
 use crate::published::{Anchor, Published};
 use crate::recipe::Recipe;
-use crate::scale::Scale;
+use crate::scale::ClusterScale;
 use crate::scenario::Scenario;
 use crate::transport::TransportKind;
 use crate::tuner_log::Logged;
@@ -101,13 +101,13 @@ impl PartialEq for Choice {
     }
 }
 
-/// The lists that `[sweep]` gives in place of the experiment's single values.
+/// The lists that `[sweep]` gives instead of the experiment's single values.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Axes {
     /// Keys with their lists, under the key that they replace, if there is one, else their own.
     pub lists: BTreeMap<&'static str, (&'static str, Vec<Choice>)>,
     /// Figures of the clusters, each with its factors.
-    pub scales: Vec<Scale>,
+    pub scales: Vec<ClusterScale>,
 }
 
 /// Defines `Experiment` and its default from the rows, and from what has no row.
@@ -168,7 +168,7 @@ macro_rules! fields {
 rows!(fields);
 
 impl Experiment {
-    /// Whether the file or a flag sets `key`, in place of the default.
+    /// Whether the file or a flag sets `key`, instead of the default.
     pub fn states(&self, key: &str) -> bool {
         self.places.contains_key(key)
     }

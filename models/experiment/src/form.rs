@@ -219,7 +219,7 @@ pub fn name(entry: &Entry<'_>) -> Result<String, InputError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let wrong = match name {
         "" => "is empty".to_owned(),
-        "." | ".." => "is no name that a file can have".to_owned(),
+        "." | ".." => "is not a name that a file can have".to_owned(),
         _ if length > LONGEST_NAME => format!("has {length} characters"),
         _ => match name.chars().find(|c| !allowed(*c)) {
             None => return Ok(name.to_owned()),
@@ -227,6 +227,6 @@ pub fn name(entry: &Entry<'_>) -> Result<String, InputError> {
         },
     };
     Err(entry.error(format!(
-        "{wrong}: files are named after it, so take 1 to {LONGEST_NAME} letters (a to z), digits, -, _ and ."
+        "{wrong}: files are named after it, so use 1 to {LONGEST_NAME} letters (a to z), digits, -, _ and ."
     )))
 }

@@ -54,7 +54,7 @@ impl FromStr for Learners {
         match (text.trim(), text.trim().parse::<u32>()) {
             ("auto", _) => Ok(Learners::Auto),
             (_, Ok(each @ 1..=1024)) => Ok(Learners::Each(each)),
-            _ => Err(format!("{text:?} is no number of learners: write auto, or 1 to 1024")),
+            _ => Err(format!("{text:?} is not a number of learners: write auto, or 1 to 1024")),
         }
     }
 }
@@ -89,17 +89,15 @@ impl Experiment {
         let Some(last) = self.growth.last() else { return Ok(()) };
         let ascending = self.growth.windows(2).all(|pair| pair[0].epoch < pair[1].epoch);
         let message = match (self.length, &self.optimizer.decay) {
-            _ if self.strategy.averaging(1, 1).is_none() => {
-                "learners are those of sma and ea-sgd: take such a strategy"
-            }
+            _ if self.strategy.averaging(1, 1).is_none() => "learners are those of sma and ea-sgd: use such a strategy",
             _ if self.tunes => "learners = \"auto\" finds their number: give the one to begin with",
             _ if !ascending => "epochs must ascend",
             (_, decay) if decay.counts_steps() => {
-                "a rate that falls towards the run's end or by steps needs one program from its beginning: take steps by epochs, \
+                "a rate that falls towards the run's end or by steps needs one program from its beginning: use steps by epochs, \
                  or a constant"
             }
-            (Length::Steps(_), _) => "is by epochs: give epochs in place of steps",
-            (Length::Epochs(epochs), _) if last.epoch >= epochs => "begins after the last epoch: take more epochs",
+            (Length::Steps(_), _) => "is by epochs: give epochs instead of steps",
+            (Length::Epochs(epochs), _) if last.epoch >= epochs => "begins after the last epoch: use more epochs",
             _ => return Ok(()),
         };
         Err(self.locate(InputError::flag("growth", self.growth_text(), message)))
@@ -130,12 +128,10 @@ impl Experiment {
     pub(crate) fn check_tuning(&self) -> Result<(), InputError> {
         let error = |message| Err(self.locate(InputError::flag("learners", "auto", message)));
         if self.tunes && self.strategy.averaging(1, 1).is_none() {
-            return error(
-                "learners share a device only where each has a model of its own: take the strategy sma or ea-sgd",
-            );
+            return error("learners share a device only where each has its own model: use the strategy sma or ea-sgd");
         }
         if self.tunes && matches!(self.batch, Batch::Global(_)) {
-            return error("each learner has a batch of its own, whatever their number: give the batch per rank");
+            return error("each learner has its own batch: give the batch per rank");
         }
         Ok(())
     }

@@ -48,7 +48,7 @@ use std::path::Path;
 use lockstep_topology::{DESCRIPTION, InputError, read_text};
 
 pub use configuration::Configuration;
-pub use device::Device;
+pub use device::DeviceChoice;
 pub use experiment::{Arm, Axes, Batch, Choice, Experiment, Length, THIS_MACHINE};
 pub use growth::Growth;
 pub use input::Stated as StatedInput;

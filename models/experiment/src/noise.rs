@@ -8,7 +8,7 @@ use lockstep_topology::document::{Entry, Table};
 
 /// The noise that an experiment states.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Noise {
+pub struct StatedNoise {
     /// The distributions.
     pub jitter: Jitter,
     /// Whether tasks vary by the distribution that fits the profile's record best.
@@ -19,10 +19,10 @@ pub struct Noise {
     pub trials: u32,
 }
 
-impl Noise {
+impl StatedNoise {
     /// Adds what decides predictions: each distribution by its family and parameters.
     pub fn identify(&self, identity: &mut Identity) {
-        let Noise { jitter, fitted_kernel, fitted_step, trials } = self;
+        let StatedNoise { jitter, fitted_kernel, fitted_step, trials } = self;
         let Jitter { seed, kernel, step, rank, latency, bandwidth } = jitter;
         identity.set("noise.seed", seed);
         identity.set("noise.trials", trials);
@@ -72,9 +72,10 @@ enum Unit {
 }
 
 /// Reads `[noise]`.
-pub(crate) fn read(entry: &Entry<'_>) -> Result<Noise, InputError> {
+pub(crate) fn read(entry: &Entry<'_>) -> Result<StatedNoise, InputError> {
     let section = entry.section("[noise]", &KEYS)?;
-    let mut noise = Noise { trials: 1, jitter: Jitter { seed: 1, ..Jitter::default() }, ..Noise::default() };
+    let mut noise =
+        StatedNoise { trials: 1, jitter: Jitter { seed: 1, ..Jitter::default() }, ..StatedNoise::default() };
     for entry in section.entries() {
         let fitted = entry.is("fitted");
         match entry.key() {
@@ -92,7 +93,7 @@ pub(crate) fn read(entry: &Entry<'_>) -> Result<Noise, InputError> {
     Ok(noise)
 }
 
-/// `{ family = "gamma", mean = 1.1, cv = 0.2 }`, or two quantiles in place of mean and cv.
+/// `{ family = "gamma", mean = 1.1, cv = 0.2 }`, or two quantiles instead of mean and cv.
 fn distribution(entry: &Entry<'_>, unit: Unit) -> Result<Distribution, InputError> {
     let keys: Vec<&'static str> = ["family", "mean", "cv"].into_iter().chain(QUANTILES.map(|(key, _)| key)).collect();
     let title = "(a distribution) like { family = \"lognormal\", cv = 0.1 }";

@@ -3,7 +3,7 @@
 use lockstep_models::{Gradients, Precision};
 use lockstep_topology::InputError;
 
-use crate::device::Device;
+use crate::device::DeviceChoice;
 use crate::experiment::Experiment;
 
 impl Experiment {
@@ -13,8 +13,8 @@ impl Experiment {
     /// Both are given and differ.
     pub fn numbers(&self) -> Result<Precision, InputError> {
         match (self.device, self.precision) {
-            (Device::Cuda(of), None) => Ok(of),
-            (Device::Cuda(of), Some(precision)) if of != Precision::F32 && of != precision => {
+            (DeviceChoice::Cuda(of), None) => Ok(of),
+            (DeviceChoice::Cuda(of), Some(precision)) if of != Precision::F32 && of != precision => {
                 let message = format!("is not what device = \"{}\" computes in: leave one of the two out", self.device);
                 Err(self.locate(InputError::flag("precision", precision.to_string(), message)))
             }
@@ -26,7 +26,7 @@ impl Experiment {
     ///
     /// # Errors
     /// A precision that no kernel of the device supports.
-    pub fn computes_on(&self) -> Result<Device, InputError> {
+    pub fn computes_on(&self) -> Result<DeviceChoice, InputError> {
         let precision = self.numbers()?;
         let refused = |key, value: String, message: &str| Err(self.locate(InputError::flag(key, value, message)));
         if self.gradients != Gradients::F32 {
@@ -35,15 +35,15 @@ impl Experiment {
             return refused("gradients", self.gradients.to_string(), message);
         }
         match (self.device, precision) {
-            (Device::Cuda(_), Precision::F16 | Precision::F8) => {
-                let message = "no kernel of measured runs computes in it: take fp32, tf32 or bf16, or predict with lockstep sim predict";
+            (DeviceChoice::Cuda(_), Precision::F16 | Precision::F8) => {
+                let message = "no kernel of measured runs computes in it: use fp32, tf32 or bf16, or predict with lockstep sim predict";
                 refused("precision", precision.to_string(), message)
             }
-            (Device::Cuda(_), _) => Ok(Device::Cuda(precision)),
+            (DeviceChoice::Cuda(_), _) => Ok(DeviceChoice::Cuda(precision)),
             (device, Precision::F32) => Ok(device),
             (device, _) => {
                 let message = format!(
-                    "device = \"{device}\" computes in fp32: take device = \"cuda\" (tf32, bf16), or leave it out"
+                    "device = \"{device}\" computes in fp32: use device = \"cuda\" (tf32, bf16), or leave it out"
                 );
                 refused("precision", precision.to_string(), &message)
             }

@@ -5,7 +5,7 @@ use lockstep_topology::InputError;
 
 use crate::experiment::Experiment;
 use crate::form::{CHOICE, MOMENTUM, NOT_NEGATIVE, word};
-use crate::setting::{One, ROW, RUN, Reading, Reads, Setting};
+use crate::setting::{One, ROW, RUN, ReadBy, Reading, SettingEntry};
 use lockstep_topology::document::Entry;
 
 const fn row(
@@ -14,12 +14,12 @@ const fn row(
     value: &'static str,
     default: &'static str,
     how: &'static dyn Reading,
-) -> Setting {
-    Setting { key, help, value, default, how, table: Some("optimizer"), flag_of: RUN, reads: Reads::Run, ..ROW }
+) -> SettingEntry {
+    SettingEntry { key, help, value, default, how, table: Some("optimizer"), flag_of: RUN, reads: ReadBy::Run, ..ROW }
 }
 
 /// The settings in the table `[optimizer]`.
-pub(crate) static OPTIMIZER: &[Setting] = &[
+pub(crate) static OPTIMIZER: &[SettingEntry] = &[
     row(
         "learning_rate",
         "Learning rate of SGD",

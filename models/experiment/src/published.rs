@@ -62,12 +62,12 @@ pub struct Published {
     /// Author and place.
     pub source: String,
     /// The figures.
-    pub points: Vec<Point>,
+    pub points: Vec<PublishedPoint>,
 }
 
 /// One published figure.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Point {
+pub struct PublishedPoint {
     /// Number of ranks.
     pub ranks: u32,
     /// Of this batch; `None`: of any.
@@ -101,7 +101,7 @@ pub(crate) fn published(entry: &Entry<'_>) -> Result<Published, InputError> {
     for item in section.need("points", "[{ ranks = 8, images_per_s = 1500.0 }]")?.items()? {
         let keys = ["ranks", "batch_per_rank", "algorithm", "images_per_s"];
         let point = item.section("a published point", &keys)?;
-        points.push(Point {
+        points.push(PublishedPoint {
             ranks: point.need("ranks", "8")?.count()?,
             batch_per_rank: point.get("batch_per_rank").map(|entry| entry.count()).transpose()?,
             algorithm: point.get("algorithm").map(|entry| entry.read(str::parse)).transpose()?,

@@ -43,7 +43,7 @@ impl Items<RankCount> for Ranges {
     }
 
     fn again(&self, count: &RankCount, key: &str) -> String {
-        format!("{count} ranks stand twice in {key}: leave one out")
+        format!("{count} ranks appear twice in {key}: leave one out")
     }
 }
 
@@ -111,11 +111,11 @@ fn doublings(first: &str, last: &str) -> Result<Vec<u32>, String> {
             }
             Ok(all)
         }
-        (Some(first), Some(last)) => Err(format!("{first}..{last} is no range: write the smaller number first")),
+        (Some(first), Some(last)) => Err(format!("{first}..{last} is not a range: write the smaller number first")),
         _ if [first, last].iter().any(|text| is_large(text)) => {
             Err(format!("{first}..{last} is too large: numbers go up to {}", u32::MAX))
         }
-        _ => Err(format!("{first}..{last} is no range: write it like 1..32, which is 1, 2, 4, 8, 16, 32")),
+        _ => Err(format!("{first}..{last} is not a range: write it like 1..32, which is 1, 2, 4, 8, 16, 32")),
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
         for plain in ["ethernet-4", "dgx-a100:8", "../a..b/x.toml", "c:x..2"] {
             assert_eq!(of(plain), [plain]);
         }
-        assert!(clusters("dgx-a100:4..2").unwrap_err().contains("4..2 is no range"));
+        assert!(clusters("dgx-a100:4..2").unwrap_err().contains("4..2 is not a range"));
         assert!(clusters("dgx-a100:1..4294967296").unwrap_err().contains("up to 4294967295"));
         assert!(clusters("dgx-a100:4..").is_err());
     }

@@ -4,12 +4,12 @@
 use lockstep_topology::InputError;
 
 use crate::experiment::{Arm, Experiment};
-use crate::setting::Setting;
+use crate::setting::SettingEntry;
 use crate::settings::settings;
-use lockstep_topology::document::{Entry, Source, Table};
+use lockstep_topology::document::{Entry, SourceText, Table};
 
 /// The settings that a file has outside of tables.
-fn of_files() -> impl Iterator<Item = &'static Setting> {
+fn of_files() -> impl Iterator<Item = &'static SettingEntry> {
     settings().filter(|setting| setting.in_file && setting.table.is_none())
 }
 
@@ -20,7 +20,7 @@ pub fn keys() -> Vec<&'static str> {
 
 /// The experiment that `text`, the content of `file`, describes.
 pub(crate) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
-    let document = Source { file, text }.parse()?;
+    let document = SourceText { file, text }.parse()?;
     let root = document.table("an experiment", &keys())?;
     root.need("name", "\"lenet-scaling\"")?;
     if root.get("solver").is_none() {
@@ -56,7 +56,7 @@ fn refuse_both(section: &Table<'_>) -> Result<(), InputError> {
     for setting in settings() {
         let Some(other) = setting.instead_of.filter(|other| section.get(other).is_some()) else { continue };
         if let Some(entry) = section.get(setting.key) {
-            return Err(entry.error(format!("{other} is there too: give one of the two")));
+            return Err(entry.error(format!("{other} is given too: keep one of the two")));
         }
     }
     Ok(())
@@ -72,7 +72,7 @@ pub fn set(experiment: &mut Experiment, entry: &Entry<'_>) -> Result<(), InputEr
 }
 
 /// The setting under a key that [`keys`] has.
-fn setting(key: &str) -> &'static Setting {
+fn setting(key: &str) -> &'static SettingEntry {
     let found = of_files().find(|setting| setting.key == key);
     found.unwrap_or_else(|| unreachable!("{key} has passed the list of keys"))
 }

@@ -8,8 +8,8 @@ use lockstep_topology::{DESCRIPTION, InputError, nearest, read_text};
 use crate::experiment::{Experiment, Length};
 use crate::optimizer::{self, inits};
 use crate::recipe::Recipe;
-use crate::setting::{Reading, Setting};
-use lockstep_topology::document::{Entry, Source};
+use crate::setting::{Reading, SettingEntry};
+use lockstep_topology::document::{Entry, SourceText};
 
 /// The recipes that come with the project, by file name.
 const FILES: [(&str, &str); 5] = [
@@ -55,7 +55,7 @@ impl Recipe {
         let found = recipes.iter().find(|recipe| own.is_none_or(|own| recipe.name == format!("{file}:{own}")));
         found.cloned().ok_or_else(|| {
             let names: Vec<&str> = recipes.iter().map(|recipe| recipe.name.as_str()).collect();
-            InputError::flag("recipe", text, format!("the file has no such recipe: take one of {}", names.join(", ")))
+            InputError::flag("recipe", text, format!("the file has no such recipe: use one of {}", names.join(", ")))
         })
     }
 
@@ -64,7 +64,7 @@ impl Recipe {
     /// # Errors
     /// File, line, value and cure of the first mistake.
     pub fn parse(file: &str, text: &str) -> Result<Vec<Recipe>, InputError> {
-        let document = Source { file, text }.parse()?;
+        let document = SourceText { file, text }.parse()?;
         let root = document.table("a file of recipes", &["source", "recipe"])?;
         let from = root.need("source", "\"Goyal et al. 2017, section 5.1\"")?.text()?.to_owned();
         root.need("recipe", "[{ name = \"resnet-50\", optimizer = { learning_rate = 0.1 } }]")?
@@ -113,11 +113,11 @@ fn recipe(file: &str, source: &str, item: &Entry<'_>) -> Result<Recipe, InputErr
 pub(crate) struct ByName;
 
 impl Reading for ByName {
-    fn take(&self, experiment: &mut Experiment, _: &Setting, texts: &[String]) -> Result<(), InputError> {
+    fn take(&self, experiment: &mut Experiment, _: &SettingEntry, texts: &[String]) -> Result<(), InputError> {
         texts.iter().try_for_each(|name| Recipe::load(name).map(|recipe| experiment.follow(recipe)))
     }
 
-    fn read(&self, experiment: &mut Experiment, _: &Setting, entry: &Entry<'_>) -> Result<(), InputError> {
+    fn read(&self, experiment: &mut Experiment, _: &SettingEntry, entry: &Entry<'_>) -> Result<(), InputError> {
         if experiment.solver.is_some() {
             return Err(entry.error("a solver says how to train too: give one of the two"));
         }

@@ -150,6 +150,6 @@ mod tests {
     fn the_page_of_refusals_is_current() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/refusals.md");
         let text = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(text == super::refusals_page(), "write it anew: cargo run -- schema refusals > docs/refusals.md");
+        assert!(text == super::refusals_page(), "write it again: cargo run -- schema refusals > docs/refusals.md");
     }
 }

@@ -13,7 +13,7 @@ macro_rules! rows {
                 let model = &run.configuration.job.model;
                 Some(format!("{} ({} parameters)", model.name(), model.parameter_elements()))
             })),
-            axis: Some(Axis {
+            axis: Some(SweepAxis {
                 help: "Models (lockstep models list), or .toml files", value: "M,…",
                 how: &list(TEXT, |e| vec![e.model.clone()], |e, model| e.model = model), ..AXIS
             }),
@@ -22,7 +22,7 @@ macro_rules! rows {
         "Cluster: this-machine (as calibrated), a name (lockstep clusters list), or a .toml file", {
             value: "CLUSTER", default: "this-machine", how: &One(TEXT, |e, cluster| e.cluster = cluster),
             flag_of: PREDICT | RUN, in_arms: false, unlike: Unlike::Refused(unlike::cluster),
-            axis: Some(Axis {
+            axis: Some(SweepAxis {
                 help: "Clusters (lockstep clusters list) or .toml files; dgx-a100:1..32 is 1, 2, 4 … 32 hosts of one",
                 value: "C,…", how: &list(TEXT, |e| vec![e.cluster.clone()], |e, cluster| e.cluster = cluster),
                 nests: Nests::Outside, ..AXIS
@@ -31,7 +31,7 @@ macro_rules! rows {
         "ranks" ranks: Vec<u32> = vec![1], "Numbers of ranks that train, e.g. 8,16,32", {
             value: "N,…", default: "1", how: &Each(COUNT, |e, all| e.ranks = all), flag_of: PREDICT | RUN,
             trained: Some((Trained::With, |run| Some(run.configuration.job.workers.to_string()))),
-            axis: Some(Axis {
+            axis: Some(SweepAxis {
                 help: "Numbers of ranks that train: 8,16, doublings such as 1..1024, or all (one on each GPU, or core where \
                        there is none)",
                 how: &list(Ranges, range::own, range::set), nests: Nests::Inside, ..AXIS
@@ -44,7 +44,7 @@ macro_rules! rows {
          ea-sgd:tau=4:round-robin, local-sgd:tau=4", {
             value: "STRATEGY", default: "ssgd", how: &One(word(), |e, strategy| e.strategy = strategy),
             flag_of: PREDICT | RUN, trained: Some((Trained::As, |run| Some(run.configuration.job.strategy.to_string()))),
-            axis: Some(Axis {
+            axis: Some(SweepAxis {
                 value: "S,…", how: &list(word(), |e| vec![e.strategy.clone()], |e, strategy| e.strategy = strategy), ..AXIS
             }),
         }
@@ -55,13 +55,12 @@ macro_rules! rows {
             trained: Some((Trained::As, |run| run.configuration.job.mesh.as_ref().map(|mesh| mesh.to_string()))),
         }
         "schedule" schedule: PipelineSchedule = PipelineSchedule::OneForwardOneBackward,
-        "In which order the stages of the mesh's axis pipeline take the passes of --accumulate micro-batches: gpipe, 1f1b or \
-         interleaved:V, with V chunks of layers a stage", {
+        "Order in which pipeline stages run the passes of --accumulate micro-batches: gpipe, 1f1b or interleaved:V (V chunks of layers per stage)", {
             value: "S", default: "1f1b", how: &One(word(), |e, schedule| e.schedule = schedule), flag_of: PREDICT | RUN,
             trained: Some((Trained::As, |run| in_stages(run, |job| job.schedule.to_string()))),
         }
         "cut" cut: StageCut = StageCut::Work,
-        "Where layers are cut into the stages of the mesh's axis pipeline: layers (equal numbers of them), work (least FLOPs in the \
+        "Where layers are cut into pipeline stages: layers (equal numbers of them), work (least FLOPs in the \
          slowest), or the first layer of each chunk but the first, e.g. at=conv3,fc1", {
             value: "C", default: "work", how: &One(word(), |e, cut| e.cut = cut), flag_of: PREDICT | RUN,
             trained: Some((Trained::As, |run| in_stages(run, |job| job.cut.to_string()))),
@@ -71,7 +70,7 @@ macro_rules! rows {
          grows (sma, ea-sgd)", {
             value: "M|auto", default: "1", how: &One(learners::FORM, |e, learners: Learners| e.set_learners(learners)),
             flag_of: PREDICT | RUN, trained: Some((Trained::Apart, |run| Some(run.configuration.learners.to_string()))),
-            axis: Some(Axis {
+            axis: Some(SweepAxis {
                 help: "Learners on each device (sma, ea-sgd), e.g. 1,2,4: each rank becomes this number of ranks", value: "M,…",
                 how: &list(learners::NUMBER, |e| vec![e.learners], |e, learners| e.learners = learners), ..AXIS
             }),
@@ -79,21 +78,21 @@ macro_rules! rows {
         "batch_per_rank", "Samples per rank and micro-batch, e.g. 16,64", {
             value: "N,…", default: "32", how: &Each(COUNT, |e, all| e.batch = Batch::PerRank(all)), flag_of: PREDICT | RUN,
             trained: Some((Trained::With, |run| Some(run.configuration.job.batch_per_rank.to_string()))),
-            axis: Some(Axis {
+            axis: Some(SweepAxis {
                 how: &list(COUNT, |e| e.batch.per_rank().to_vec(), |e, size| e.batch = Batch::PerRank(vec![size])), ..AXIS
             }),
         }
         "global_batch", "Samples per step over all ranks, divided among them", {
             value: "N,…", how: &Each(LONG, |e, all| e.batch = Batch::Global(all)), flag_of: PREDICT | RUN,
             instead_of: Some("batch_per_rank"),
-            axis: Some(Axis {
+            axis: Some(SweepAxis {
                 how: &list(LONG, |e| e.batch.global().to_vec(), |e, size| e.batch = Batch::Global(vec![size])), ..AXIS
             }),
         }
         "accumulate" accumulate: u32 = 1, "Micro-batches per step and rank", {
             value: "N", default: "1", how: &One(COUNT, |e, count| e.accumulate = count), flag_of: PREDICT | RUN,
             trained: Some((Trained::With, |run| Some(run.configuration.job.accumulate.to_string()))),
-            axis: Some(Axis {
+            axis: Some(SweepAxis {
                 help: "Micro-batches per step and rank, e.g. 1,4",
                 how: &list(COUNT, |e| vec![e.accumulate], |e, count| e.accumulate = count), ..AXIS
             }),
@@ -102,7 +101,7 @@ macro_rules! rows {
         "Allreduce algorithms, e.g. ring,halving-doubling,multi-color:4,parameter-server:2,hierarchical:ring", {
             value: "A,…", default: "ring", how: &Each(ALGORITHM, |e, all| e.algorithms = all), flag_of: PREDICT | RUN,
             trained: Some((Trained::With, |run| Some(run.configuration.job.algorithm.to_string()))),
-            axis: Some(Axis {
+            axis: Some(SweepAxis {
                 help: "Allreduce algorithms, e.g. ring,hierarchical:halving-doubling", value: "A,…",
                 how: &ALGORITHMS, nests: Nests::Inside, exchanges: true,
             }),
@@ -120,7 +119,7 @@ macro_rules! rows {
         "How gradients are cut into exchanges: a size such as 25MiB, layer, whole, or tensor", {
             value: "BUCKET", default: "25MiB", how: &One(word(), |e, bucket| e.bucket = bucket), flag_of: PREDICT | RUN,
             trained: Some((Trained::With, |run| Some(run.configuration.job.bucket.to_string()))),
-            axis: Some(Axis {
+            axis: Some(SweepAxis {
                 help: "How gradients are cut into exchanges: sizes such as 4MiB, layer, whole, tensor", value: "B,…",
                 how: &list(word(), |e| vec![e.bucket], |e, bucket| e.bucket = bucket), ..AXIS
             }),
@@ -138,21 +137,21 @@ macro_rules! rows {
         "chunk" chunk: Option<Bytes> = None,
         "Bytes per lane of an exchange, e.g. 256KiB; else the algorithm's own choice", {
             value: "SIZE", how: &One(CHUNK, |e, chunk| e.chunk = Some(chunk)), flag_of: PREDICT | RUN,
-            axis: Some(Axis {
+            axis: Some(SweepAxis {
                 help: "Bytes per lane of an exchange, e.g. 256KiB, or auto (the algorithm's own choice)", value: "SIZE,…",
                 how: &CHUNKS, exchanges: true, ..AXIS
             }),
         }
         "concurrent_exchanges" concurrent_exchanges: u32 = 1, "Exchanges in flight at once", {
             value: "N", default: "1", how: &One(COUNT, |e, count| e.concurrent_exchanges = count), flag_of: PREDICT | RUN,
-            axis: Some(Axis {
+            axis: Some(SweepAxis {
                 help: "Exchanges in flight at once, e.g. 1,2,4", exchanges: true,
                 how: &list(COUNT, |e| vec![e.concurrent_exchanges], |e, count| e.concurrent_exchanges = count), ..AXIS
             }),
         }
         "scale", "Factors for figures of the clusters", {
-            in_file: false, in_arms: false, reads: Reads::Prediction,
-            axis: Some(Axis {
+            in_file: false, in_arms: false, reads: ReadBy::Prediction,
+            axis: Some(SweepAxis {
                 help: "Multiply a figure of the clusters, e.g. nic=0.5,1,2 or gpu=1,2 or infiniband-latency=1,4; may be given \
                        several times",
                 value: "NAME=F,…", how: &Scales, nests: Nests::Outside, ..AXIS
@@ -174,14 +173,14 @@ macro_rules! rows {
             flag_of: PREDICT | RUN,
         }
         "sampling" sampling: Sampling = Sampling::OneShuffle,
-        "Who draws samples together: one-shuffle (all ranks), per-node (each node with a seed of its own), or in memory \
+        "Which ranks share a shuffle of the samples: one-shuffle (all ranks), per-node (each node with a seed of its own), or in memory \
          partitioned:groups=2:shuffle-every=100 (nodes of a group hold the set together and shuffle it)", {
             value: "RULE", default: "one-shuffle", how: &One(word(), |e, sampling| e.sampling = sampling),
             flag_of: PREDICT | RUN,
             trained: Some((Trained::With, |run| Some(run.configuration.job.sampling.to_string()))),
             identify: |e, all| all.set("sampling", e.sampling),
         }
-        "device" device: Device = Device::Cpu,
+        "device" device: DeviceChoice = DeviceChoice::Cpu,
         "What measured runs compute on: cpu, cuda (fp32), cuda:tf32, cuda:bf16, or null, on which computing takes no time", {
             value: "DEVICE", default: "cpu", how: &One(word(), |e, device| e.device = device), flag_of: PREDICT | RUN,
             unlike: Unlike::Refused(unlike::device), identify: |e, all| all.set("device", e.device),
@@ -192,7 +191,7 @@ macro_rules! rows {
             value: "NUMBERS", default: "fp32", how: &One(word(), |e, precision| e.precision = Some(precision)),
             flag_of: PREDICT | RUN, unlike: Unlike::Refused(unlike::precision),
             trained: Some((Trained::Apart, |run| run.experiment.precision.map(|precision| precision.to_string()))),
-            axis: Some(Axis {
+            axis: Some(SweepAxis {
                 help: "The numbers in which layers are trained, e.g. fp32,tf32,bf16", value: "P,…",
                 how: &list(word(), |e| e.precision.into_iter().collect(), |e, precision| e.precision = Some(precision)), ..AXIS
             }),
@@ -211,7 +210,7 @@ macro_rules! rows {
             flag_of: PREDICT | RUN | SWEEP, identify: |e, all| all.set("threads_per_rank", e.threads_per_rank),
         }
         "anchor" anchor: Option<Anchor> = None, "Scale computation so that this measured point comes out exactly", {
-            value: "ranks=N,images_per_s=X", flag_of: PREDICT, in_arms: false, reads: Reads::Prediction,
+            value: "ranks=N,images_per_s=X", flag_of: PREDICT, in_arms: false, reads: ReadBy::Prediction,
             how: &One(published::ANCHOR, |e, anchor| e.anchor = Some(anchor)), unlike: Unlike::Refused(unlike::anchor),
             identify: |e, all| e.anchor.iter().for_each(|anchor| anchor.identify(all)),
         }
@@ -227,7 +226,7 @@ macro_rules! rows {
         }
         "decode_threads" decode_threads: Option<u32> = None,
         "Threads of each process that decode samples of packed JPEG files while ranks compute [default: one for each core]", {
-            value: "N", how: &One(COUNT, |e, count| e.decode_threads = Some(count)), flag_of: RUN | TRAIN, reads: Reads::Run,
+            value: "N", how: &One(COUNT, |e, count| e.decode_threads = Some(count)), flag_of: RUN | TRAIN, reads: ReadBy::Run,
         }
         "transform_at" transform_at: TransformAt = TransformAt::Host,
         "Where decoded samples are cropped, flipped and normalised: host (the threads that decode), device (before it computes) or \
@@ -237,51 +236,51 @@ macro_rules! rows {
         }
         "steps", "Optimizer steps", {
             value: "N", default: "50", how: &One(COUNT, |e, steps| e.length = Length::Steps(steps)), flag_of: RUN,
-            reads: Reads::Run, trained: Some((Trained::With, |run| run.experiment.length.steps().map(|steps| steps.to_string()))),
+            reads: ReadBy::Run, trained: Some((Trained::With, |run| run.experiment.length.steps().map(|steps| steps.to_string()))),
         }
         "epochs", "Passes over the training samples; the error is then the median after each of the last 5", {
-            value: "N", how: &One(COUNT, |e, epochs| e.length = Length::Epochs(epochs)), flag_of: RUN, reads: Reads::Run,
+            value: "N", how: &One(COUNT, |e, epochs| e.length = Length::Epochs(epochs)), flag_of: RUN, reads: ReadBy::Run,
             instead_of: Some("steps"),
             trained: Some((Trained::With, |run| run.experiment.length.epochs().map(|epochs| epochs.to_string()))),
         }
         "warmup_steps" warmup_steps: Option<u32> = None,
         "Steps at the start that step times leave out, at most all but one; else 5, or a quarter of the steps if that is less", {
-            value: "N", how: &One(COUNT, |e, steps| e.warmup_steps = Some(steps)), flag_of: RUN, reads: Reads::Run,
+            value: "N", how: &One(COUNT, |e, steps| e.warmup_steps = Some(steps)), flag_of: RUN, reads: ReadBy::Run,
         }
         "seed" seed: u64 = 1, "Seed of initial parameters, of the order of the samples and of dropout", {
             value: "N", default: "1", how: &One(SEED, |e, seed| e.seed = seed), flag_of: RUN, in_arms: false,
-            reads: Reads::Run, identify: |e, all| all.set("seed", e.seed),
+            reads: ReadBy::Run, identify: |e, all| all.set("seed", e.seed),
             trained: Some((Trained::As, |run| Some(run.seed.to_string()))),
         }
         "seeds" seeds: u32 = 1,
         "Number of seeds to train with in turn, e.g. 5: seed, seed + 1, …; the error is shown with mean and standard deviation", {
             value: "N", default: "1", how: &One(COUNT, |e, seeds| e.seeds = seeds), flag_of: RUN | TRAIN, in_arms: false,
-            reads: Reads::Run, unlike: Unlike::Noted(unlike::seeds),
+            reads: ReadBy::Run, unlike: Unlike::Noted(unlike::seeds),
         }
         "augment" augmentation: Augmentation = Augmentation::default(),
         "What is done to training samples: none, or some of patch,scale,crop=4,flip (predictions leave its time out)", {
             value: "WHAT", default: "none", how: &One(word(), |e, augmentation| e.augmentation = augmentation), flag_of: RUN,
-            reads: Reads::Run, unlike: Unlike::Refused(unlike::augmentation),
+            reads: ReadBy::Run, unlike: Unlike::Refused(unlike::augmentation),
             trained: Some((Trained::As, |run| Some(run.experiment.augmentation.to_string()))),
         }
         "target_accuracy",
         "End a run when the model (of learners: their average) is that accurate after an epoch, e.g. 0.99", {
             value: "X", how: &One(ACCURACY, |e, share| e.target.accuracy = Some(share)), flag_of: RUN, in_arms: false,
-            reads: Reads::Run, unlike: Unlike::Noted(unlike::target),
+            reads: ReadBy::Run, unlike: Unlike::Noted(unlike::target),
         }
-        "target_epochs", "Look for it in the median accuracy of the last N epochs, e.g. 5", {
+        "target_epochs", "Compare the median accuracy of the last N epochs with the target, e.g. 5", {
             value: "N", default: "1", how: &One(COUNT, |e, epochs| e.target.epochs = epochs), flag_of: RUN, in_arms: false,
-            reads: Reads::Run,
+            reads: ReadBy::Run,
         }
         "recompute_bn" recompute_bn: bool = false,
         "Recompute batch norm's statistics over an epoch of training samples before each evaluation", {
-            default: "false", how: &One(SWITCH, |e, yes| e.recompute_bn = yes), flag_of: RUN, reads: Reads::Run,
+            default: "false", how: &One(SWITCH, |e, yes| e.recompute_bn = yes), flag_of: RUN, reads: ReadBy::Run,
             unlike: Unlike::Noted(unlike::recompute_bn),
             trained: Some((Trained::Apart, |run| Some(run.experiment.recompute_bn.to_string()))),
         }
         "recipe" recipe: Option<Recipe> = None,
         "Train as a paper did, e.g. goyal2017, iandola2016:nin, or FILE.toml; the flags below replace what it says", {
-            value: "NAME", how: &ByName, flag_of: RUN, reads: Reads::Run, first: true,
+            value: "NAME", how: &ByName, flag_of: RUN, reads: ReadBy::Run, first: true,
             trained: Some((Trained::As, |run| Some(run.recipe()))),
         }
         "solver" solver: Option<Solver> = None,
@@ -290,50 +289,50 @@ macro_rules! rows {
             value: "FILE", how: &BySolver, flag_of: PREDICT | RUN, in_arms: false, first: true,
         }
         "weights" weights: Option<String> = None,
-        "Begin with the weights of a .caffemodel, layers by name; others begin as the model says", {
-            value: "FILE", how: &One(TEXT, |e, file| e.weights = Some(file)), flag_of: RUN, reads: Reads::Run,
+        "Start from the weights of a .caffemodel, matched by layer name; other layers start as the model says", {
+            value: "FILE", how: &One(TEXT, |e, file| e.weights = Some(file)), flag_of: RUN, reads: ReadBy::Run,
             trained: Some((Trained::As, |run| run.experiment.weights.clone())),
         }
         "name" name: String = String::new(), "What the experiment is called; files are named after it", {
-            how: &Table(|e, entry| form::name(entry).map(|name| e.name = name)), reads: Reads::Run,
+            how: &SettingTable(|e, entry| form::name(entry).map(|name| e.name = name)), reads: ReadBy::Run,
             trained: Some((Trained::Apart, |run| Some(run.experiment.name.clone()))),
         }
         "fuse" fuse: bool = true, "Whether a layer and those that change its output element by element are one kernel", {
             default: "true", how: &One(CHOICE, |e, fuse| e.fuse = fuse), identify: |e, all| all.set("fuse", e.fuse),
         }
         "growth" growth: Vec<Growth> = Vec::new(), "Learners that join once some epochs are done, e.g. 4@6", {
-            how: &Each(word(), |e, all| e.growth = all), reads: Reads::Run,
+            how: &Each(word(), |e, all| e.growth = all), reads: ReadBy::Run,
             trained: Some((Trained::Apart, |run| Some(run.experiment.growth_text()))),
         }
         "optimizer" optimizer: Optimizer = Optimizer::default(), "Table of the rate, the momentum and the decays", {
-            how: &Table(optimizer::read), reads: Reads::Run, identify: |e, all| all.set("optimizer", &e.optimizer),
+            how: &SettingTable(optimizer::read), reads: ReadBy::Run, identify: |e, all| all.set("optimizer", &e.optimizer),
         }
         "init" inits: InitRules = InitRules::default(), "Table of initial values that replace the model's", {
-            how: &Table(|e, entry| optimizer::inits(&mut e.inits, entry)), reads: Reads::Run,
+            how: &SettingTable(|e, entry| optimizer::inits(&mut e.inits, entry)), reads: ReadBy::Run,
         }
         "published" published: Option<Published> = None, "Table of figures that others measured, to compare with", {
-            how: &Table(|e, entry| published::published(entry).map(|all| e.published = Some(all))),
-            reads: Reads::Prediction,
+            how: &SettingTable(|e, entry| published::published(entry).map(|all| e.published = Some(all))),
+            reads: ReadBy::Prediction,
         }
-        "noise" noise: Option<Noise> = None, "Table of what varies, and by which distributions", {
-            how: &Table(|e, entry| noise::read(entry).map(|noise| e.noise = Some(noise))), in_arms: false,
+        "noise" noise: Option<StatedNoise> = None, "Table of what varies, and by which distributions", {
+            how: &SettingTable(|e, entry| noise::read(entry).map(|noise| e.noise = Some(noise))), in_arms: false,
             identify: |e, all| e.noise.iter().for_each(|noise| noise.identify(all)),
-            reads: Reads::Prediction, unlike: Unlike::Noted(unlike::noise),
+            reads: ReadBy::Prediction, unlike: Unlike::Noted(unlike::noise),
         }
         "input" input: Option<StatedInput> = None, "Table of how samples reach the devices", {
-            how: &Table(|e, entry| input::read(e.input.as_ref(), entry).map(|input| e.input = Some(input))),
+            how: &SettingTable(|e, entry| input::read(e.input.as_ref(), entry).map(|input| e.input = Some(input))),
             identify: |e, all| e.input.iter().for_each(|input| input.identify(all)),
-            reads: Reads::Prediction, unlike: Unlike::Refused(unlike::input),
+            reads: ReadBy::Prediction, unlike: Unlike::Refused(unlike::input),
         }
-        "sweep" sweep: Axes = Axes::default(), "Table of lists in place of single values, for sim sweep alone", {
-            in_arms: false, reads: Reads::Prediction, unlike: Unlike::Noted(unlike::sweep),
+        "sweep" sweep: Axes = Axes::default(), "Table of lists instead of single values, for sim sweep alone", {
+            in_arms: false, reads: ReadBy::Prediction, unlike: Unlike::Noted(unlike::sweep),
         }
         "arm" arms: Vec<Arm> = Vec::new(), "Tables of ways to train, for exec sweep alone", {
-            in_arms: false, reads: Reads::Run, unlike: Unlike::Noted(unlike::arms),
+            in_arms: false, reads: ReadBy::Run, unlike: Unlike::Noted(unlike::arms),
         }
         "scenario" scenarios: Vec<Scenario> = Vec::new(), "Tables of what may go wrong", {
-            how: &Table(|e, entry| scenario::read(entry).map(|all| e.scenarios = all)), in_arms: false,
-            reads: Reads::Prediction, unlike: Unlike::Noted(unlike::scenarios),
+            how: &SettingTable(|e, entry| scenario::read(entry).map(|all| e.scenarios = all)), in_arms: false,
+            reads: ReadBy::Prediction, unlike: Unlike::Noted(unlike::scenarios),
         }
     } };
 }

@@ -45,7 +45,7 @@ const FACTORS: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 
 /// Figures that are multiplied together, and their factors.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Scale {
+pub struct ClusterScale {
     /// One of [`SCALES`].
     pub name: String,
     /// The figures it includes.
@@ -54,16 +54,16 @@ pub struct Scale {
     pub factors: Vec<f64>,
 }
 
-impl Scale {
+impl ClusterScale {
     /// The scale called `name` with these factors.
     ///
     /// # Errors
     /// An unknown name; a factor outside 10⁻⁶ to 10⁶, or none, or one twice.
-    pub fn new(name: &str, factors: Vec<f64>) -> Result<Scale, String> {
+    pub fn new(name: &str, factors: Vec<f64>) -> Result<ClusterScale, String> {
         let figures = figures(name).ok_or_else(|| {
             let near = nearest(name, SCALES);
             let hint = if near.is_empty() { SCALES[..13].join(", ") } else { near.join(" or ") };
-            format!("{name:?} is nothing that can be scaled; did you mean {hint}?")
+            format!("{name:?} cannot be scaled; did you mean {hint}?")
         })?;
         if factors.is_empty() {
             return Err(format!("{name} needs factors, as in {name}=0.5,1,2"));
@@ -76,13 +76,15 @@ impl Scale {
                 return Err(format!("{name} has the factor {factor:?} twice: leave one out"));
             }
         }
-        Ok(Scale { name: name.to_owned(), figures, factors })
+        Ok(ClusterScale { name: name.to_owned(), figures, factors })
     }
 
     /// The error where two of `all` multiply the same figure.
-    pub fn overlap(all: &[Scale]) -> Option<String> {
+    pub fn overlap(all: &[ClusterScale]) -> Option<String> {
         let pairs = all.iter().enumerate().flat_map(|(index, one)| all[..index].iter().map(move |other| (other, one)));
-        let both = |(one, other): &(&Scale, &Scale)| one.figures.iter().any(|figure| other.figures.contains(figure));
+        let both = |(one, other): &(&ClusterScale, &ClusterScale)| {
+            one.figures.iter().any(|figure| other.figures.contains(figure))
+        };
         let (one, other) = pairs.into_iter().find(both)?;
         Some(format!("{} and {} scale the same figures: leave one out", one.name, other.name))
     }
@@ -99,15 +101,15 @@ impl Scale {
     }
 }
 
-impl FromStr for Scale {
+impl FromStr for ClusterScale {
     type Err = String;
 
     /// Reads `nic=0.5,1,2`.
-    fn from_str(text: &str) -> Result<Scale, String> {
+    fn from_str(text: &str) -> Result<ClusterScale, String> {
         let cure = || format!("{text:?}: write a name and factors, as in nic=0.5,1,2");
         let (name, factors) = text.split_once('=').ok_or_else(cure)?;
         let factor = |text: &str| text.trim().parse::<f64>().map_err(|_| cure());
-        Scale::new(name.trim(), factors.split(',').map(factor).collect::<Result<_, _>>()?)
+        ClusterScale::new(name.trim(), factors.split(',').map(factor).collect::<Result<_, _>>()?)
     }
 }
 
@@ -142,10 +144,10 @@ mod tests {
     #[test]
     fn every_name_stands_for_something() {
         for name in SCALES {
-            let scale = Scale::new(name, vec![2.0]).unwrap();
+            let scale = ClusterScale::new(name, vec![2.0]).unwrap();
             assert_eq!(scale.figures.len(), if name.starts_with("nic") { 3 } else { 1 }, "{name}");
         }
-        let nic: Scale = "nic = 0.5, 1,2".parse().unwrap();
+        let nic: ClusterScale = "nic = 0.5, 1,2".parse().unwrap();
         assert_eq!((nic.name.as_str(), nic.factors), ("nic", vec![0.5, 1.0, 2.0]));
     }
 
@@ -160,18 +162,18 @@ mod tests {
             ("nic=nan", "must be a factor"),
             ("nic=1,1.0", "twice"),
         ] {
-            let error = text.parse::<Scale>().unwrap_err();
+            let error = text.parse::<ClusterScale>().unwrap_err();
             assert!(error.contains(words), "{text}: {error}");
         }
-        let both = ["nic=1,2", "ethernet=1,2"].map(|text| text.parse::<Scale>().unwrap());
-        assert!(Scale::overlap(&both).unwrap().contains("nic and ethernet"));
-        assert_eq!(Scale::overlap(&both[..1]), None);
+        let both = ["nic=1,2", "ethernet=1,2"].map(|text| text.parse::<ClusterScale>().unwrap());
+        assert!(ClusterScale::overlap(&both).unwrap().contains("nic and ethernet"));
+        assert_eq!(ClusterScale::overlap(&both[..1]), None);
     }
 
     #[test]
     fn a_scale_touches_what_is_there() {
         let cluster = Cluster::load("ethernet-gpu-8").unwrap();
-        let touches = |text: &str| text.parse::<Scale>().unwrap().touches(&cluster);
+        let touches = |text: &str| text.parse::<ClusterScale>().unwrap().touches(&cluster);
         assert!(touches("nic=2") && touches("gpu=2") && touches("host-memory=2") && touches("pcie-latency=2"));
         assert!(!touches("infiniband=2") && !touches("nvlink=2"));
     }

@@ -5,8 +5,8 @@ use lockstep_topology::InputError;
 
 use crate::experiment::Experiment;
 use crate::form::Style;
-use crate::scale::{SCALES, Scale};
-use crate::setting::{Reading, Setting};
+use crate::scale::{ClusterScale, SCALES};
+use crate::setting::{Reading, SettingEntry};
 use lockstep_topology::document::Entry;
 
 /// Figures of clusters with their factors.
@@ -18,26 +18,26 @@ impl Reading for Scales {
     }
 
     fn check(&self, text: &str) -> Result<(), String> {
-        text.parse::<Scale>().map(drop)
+        text.parse::<ClusterScale>().map(drop)
     }
 
-    fn take(&self, experiment: &mut Experiment, _: &Setting, texts: &[String]) -> Result<(), InputError> {
-        let all: Vec<Scale> = texts.iter().filter_map(|text| text.parse().ok()).collect();
-        if let Some(both) = Scale::overlap(&all) {
+    fn take(&self, experiment: &mut Experiment, _: &SettingEntry, texts: &[String]) -> Result<(), InputError> {
+        let all: Vec<ClusterScale> = texts.iter().filter_map(|text| text.parse().ok()).collect();
+        if let Some(both) = ClusterScale::overlap(&all) {
             return Err(InputError::flag("scale", all[0].name.clone(), both));
         }
         experiment.sweep.scales = all;
         Ok(())
     }
 
-    fn read(&self, experiment: &mut Experiment, _: &Setting, entry: &Entry<'_>) -> Result<(), InputError> {
+    fn read(&self, experiment: &mut Experiment, _: &SettingEntry, entry: &Entry<'_>) -> Result<(), InputError> {
         let section = entry.section("[sweep.scale]", &SCALES)?;
-        let mut all: Vec<Scale> = Vec::new();
+        let mut all: Vec<ClusterScale> = Vec::new();
         // In the order of the list of names, regardless of the file's.
         for entry in SCALES.iter().filter_map(|name| section.get(name)) {
             let factors = entry.items()?.iter().map(|item| item.number(0.0)).collect::<Result<_, _>>()?;
-            all.push(Scale::new(entry.key(), factors).map_err(|wrong| entry.error(wrong))?);
-            if let Some(both) = Scale::overlap(&all) {
+            all.push(ClusterScale::new(entry.key(), factors).map_err(|wrong| entry.error(wrong))?);
+            if let Some(both) = ClusterScale::overlap(&all) {
                 return Err(entry.error(both));
             }
         }

@@ -102,7 +102,7 @@ pub(crate) fn read(entry: &Entry<'_>) -> Result<Vec<Scenario>, InputError> {
             }
         }
         if scenario.entries.is_empty() {
-            let message = "says nothing: add slow, degraded, failed or traffic, \
+            let message = "has no effect: add slow, degraded, failed or traffic, \
                            e.g. slow = { hosts = \"node3\", factor = 1.5 }";
             return Err(name.error(message));
         }
@@ -124,7 +124,7 @@ fn slow(entry: &Entry<'_>) -> Result<Trouble, InputError> {
         list("ranks")?.iter().map(|item| item.whole(0..=u64::from(u32::MAX)).map(|rank| rank as u32)).collect();
     let ranks = ranks?;
     if hosts.is_empty() == ranks.is_empty() {
-        return Err(entry.error("names whom it slows down by hosts = \"node3\" or ranks = [3], one of the two"));
+        return Err(entry.error("needs either hosts = \"node3\" or ranks = [3]: what it slows down"));
     }
     let factor = positive(&section.need("factor", "1.5")?)?;
     let time = |key: &str| section.get(key).map(|entry| entry.read(str::parse::<Time>)).transpose();
@@ -140,7 +140,7 @@ fn degraded(entry: &Entry<'_>) -> Result<Trouble, InputError> {
     let bandwidth = section.get("bandwidth").map_or(Ok(1.0), |entry| positive(&entry))?;
     let latency = section.get("latency").map_or(Ok(Time::ZERO), |entry| entry.read(str::parse))?;
     if section.get("bandwidth").is_none() && section.get("latency").is_none() {
-        return Err(entry.error("says nothing: give bandwidth = 0.5 (a factor), latency = \"5us\" (on top), or both"));
+        return Err(entry.error("has no effect: give bandwidth = 0.5 (a factor), latency = \"5us\" (on top), or both"));
     }
     Ok(Trouble::Degraded { between: between(&section)?, count: count(&section)?, bandwidth, latency })
 }

@@ -25,7 +25,7 @@ pub const TRAIN: Commands = 8;
 
 /// Which side a setting affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reads {
+pub enum ReadBy {
     /// Predictions and runs.
     Both,
     /// Predictions alone.
@@ -58,7 +58,7 @@ pub trait Reading: Sync {
     ///
     /// # Errors
     /// Values that contradict each other.
-    fn take(&self, _: &mut Experiment, _: &Setting, _: &[String]) -> Result<(), InputError> {
+    fn take(&self, _: &mut Experiment, _: &SettingEntry, _: &[String]) -> Result<(), InputError> {
         Ok(())
     }
 
@@ -66,7 +66,7 @@ pub trait Reading: Sync {
     ///
     /// # Errors
     /// An invalid value, at its line.
-    fn read(&self, experiment: &mut Experiment, setting: &Setting, entry: &Entry<'_>) -> Result<(), InputError>;
+    fn read(&self, experiment: &mut Experiment, setting: &SettingEntry, entry: &Entry<'_>) -> Result<(), InputError>;
 
     /// The list of an axis that is not given: the experiment's own value; empty where another key replaces it.
     fn own(&self, _: &Experiment) -> Vec<Choice> {
@@ -75,7 +75,7 @@ pub trait Reading: Sync {
 }
 
 /// A row of the table.
-pub struct Setting {
+pub struct SettingEntry {
     /// Its key in a file; its flag has hyphens for underscores.
     pub key: &'static str,
     /// Its description, in a line.
@@ -99,7 +99,7 @@ pub struct Setting {
     /// The setting that it replaces: only one of the two may be given.
     pub instead_of: Option<&'static str>,
     /// Which side reads it.
-    pub reads: Reads,
+    pub reads: ReadBy,
     /// What a comparison does where only one side would follow it.
     pub unlike: Unlike,
     /// Adds it to the identity of a sweep; does nothing where it decides no prediction, or is an axis.
@@ -107,11 +107,11 @@ pub struct Setting {
     /// Which trainings it distinguishes, and by which value.
     pub trained: Option<(Trained, Value)>,
     /// The list that a sweep takes for it.
-    pub axis: Option<Axis>,
+    pub axis: Option<SweepAxis>,
 }
 
 /// A setting as an axis of sweeps: a key of `[sweep]`, and a flag of `sim sweep`.
-pub struct Axis {
+pub struct SweepAxis {
     /// Its description, in a line; empty: that of its setting.
     pub help: &'static str,
     /// The placeholder of its values in the flag's help.
@@ -136,23 +136,23 @@ pub enum Nests {
 }
 
 /// The defaults of an axis.
-pub const AXIS: Axis =
-    Axis { help: "", value: "N,…", how: &Table(|_, _| Ok(())), nests: Nests::Between, exchanges: false };
+pub const AXIS: SweepAxis =
+    SweepAxis { help: "", value: "N,…", how: &SettingTable(|_, _| Ok(())), nests: Nests::Between, exchanges: false };
 
 /// The defaults of a row.
-pub const ROW: Setting = Setting {
+pub const ROW: SettingEntry = SettingEntry {
     key: "",
     help: "",
     value: "",
     default: "",
-    how: &Table(|_, _| Ok(())),
+    how: &SettingTable(|_, _| Ok(())),
     flag_of: 0,
     table: None,
     in_file: true,
     in_arms: true,
     first: false,
     instead_of: None,
-    reads: Reads::Both,
+    reads: ReadBy::Both,
     unlike: Unlike::Never,
     identify: |_, _| (),
     trained: None,
@@ -163,7 +163,7 @@ pub const ROW: Setting = Setting {
 #[derive(Clone, Copy)]
 pub struct Flag {
     /// The setting.
-    pub setting: &'static Setting,
+    pub setting: &'static SettingEntry,
     /// Its description, in a line.
     pub help: &'static str,
     /// The placeholder of its value.
@@ -172,7 +172,7 @@ pub struct Flag {
     pub how: &'static dyn Reading,
 }
 
-impl Setting {
+impl SettingEntry {
     /// Its flag of `command`, which takes the list where that is a sweep.
     pub fn flag(&'static self, command: Commands) -> Option<Flag> {
         match &self.axis {
@@ -207,13 +207,13 @@ impl<T> Reading for One<T> {
         (self.0.text)(text).map(drop)
     }
 
-    fn take(&self, experiment: &mut Experiment, _: &Setting, texts: &[String]) -> Result<(), InputError> {
+    fn take(&self, experiment: &mut Experiment, _: &SettingEntry, texts: &[String]) -> Result<(), InputError> {
         let value = (self.0.text)(texts.first().map_or("true", String::as_str));
         (self.1)(experiment, value.map_err(|wrong| InputError::new("", "", wrong))?);
         Ok(())
     }
 
-    fn read(&self, experiment: &mut Experiment, _: &Setting, entry: &Entry<'_>) -> Result<(), InputError> {
+    fn read(&self, experiment: &mut Experiment, _: &SettingEntry, entry: &Entry<'_>) -> Result<(), InputError> {
         (self.1)(experiment, (self.0.entry)(entry)?);
         Ok(())
     }
@@ -235,12 +235,12 @@ impl<T: PartialEq> Reading for Each<T> {
         (self.0.text)(text).map(drop)
     }
 
-    fn take(&self, experiment: &mut Experiment, _: &Setting, texts: &[String]) -> Result<(), InputError> {
+    fn take(&self, experiment: &mut Experiment, _: &SettingEntry, texts: &[String]) -> Result<(), InputError> {
         (self.1)(experiment, self.0.of_texts(texts)?);
         Ok(())
     }
 
-    fn read(&self, experiment: &mut Experiment, _: &Setting, entry: &Entry<'_>) -> Result<(), InputError> {
+    fn read(&self, experiment: &mut Experiment, _: &SettingEntry, entry: &Entry<'_>) -> Result<(), InputError> {
         (self.1)(experiment, self.0.of_entry(entry)?);
         Ok(())
     }
@@ -273,7 +273,7 @@ impl<T: Clone + PartialEq + Send + Sync, I: Items<T>> List<T, I> {
         values.into_iter().map(choice).collect()
     }
 
-    fn put(&self, experiment: &mut Experiment, setting: &Setting, values: Vec<T>) {
+    fn put(&self, experiment: &mut Experiment, setting: &SettingEntry, values: Vec<T>) {
         let slot = setting.instead_of.unwrap_or(setting.key);
         experiment.sweep.lists.insert(slot, (setting.key, self.choices(values)));
     }
@@ -292,12 +292,12 @@ impl<T: Clone + PartialEq + Send + Sync, I: Items<T>> Reading for List<T, I> {
         self.items.text(text).map(drop)
     }
 
-    fn take(&self, experiment: &mut Experiment, setting: &Setting, texts: &[String]) -> Result<(), InputError> {
+    fn take(&self, experiment: &mut Experiment, setting: &SettingEntry, texts: &[String]) -> Result<(), InputError> {
         self.put(experiment, setting, self.items.of_texts(texts)?);
         Ok(())
     }
 
-    fn read(&self, experiment: &mut Experiment, setting: &Setting, entry: &Entry<'_>) -> Result<(), InputError> {
+    fn read(&self, experiment: &mut Experiment, setting: &SettingEntry, entry: &Entry<'_>) -> Result<(), InputError> {
         self.put(experiment, setting, self.items.of_entry(entry)?);
         Ok(())
     }
@@ -308,10 +308,10 @@ impl<T: Clone + PartialEq + Send + Sync, I: Items<T>> Reading for List<T, I> {
 }
 
 /// A table, or anything else that only files have.
-pub struct Table(pub fn(&mut Experiment, &Entry<'_>) -> Result<(), InputError>);
+pub struct SettingTable(pub fn(&mut Experiment, &Entry<'_>) -> Result<(), InputError>);
 
-impl Reading for Table {
-    fn read(&self, experiment: &mut Experiment, _: &Setting, entry: &Entry<'_>) -> Result<(), InputError> {
+impl Reading for SettingTable {
+    fn read(&self, experiment: &mut Experiment, _: &SettingEntry, entry: &Entry<'_>) -> Result<(), InputError> {
         (self.0)(experiment, entry)
     }
 }

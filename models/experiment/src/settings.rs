@@ -14,7 +14,7 @@ use crate::range::{self, Ranges};
 use crate::recipe_file::ByName;
 use crate::scaling::Scales;
 use crate::setting::{
-    AXIS, Axis, Each, List, Nests, One, PREDICT, ROW, RUN, Reads, SWEEP, Setting, TRAIN, Table, list,
+    AXIS, Each, List, Nests, One, PREDICT, ROW, RUN, ReadBy, SWEEP, SettingEntry, SettingTable, SweepAxis, TRAIN, list,
 };
 use crate::solver::BySolver;
 use crate::trained::{Trained, in_stages};
@@ -38,13 +38,13 @@ const ALGORITHMS: List<Option<Algorithm>> = List {
 macro_rules! table {
     ($($key:literal $($field:ident: $type:ty = $default:expr)?, $help:expr, { $($row:tt)* })*) => {
         /// The rows, without those of the table `[optimizer]`.
-        static ROWS: &[Setting] = &[$(Setting { key: $key, help: $help, $($row)* ..ROW },)*];
+        static ROWS: &[SettingEntry] = &[$(SettingEntry { key: $key, help: $help, $($row)* ..ROW },)*];
     };
 }
 
 rows!(table);
 
 /// Every setting.
-pub fn settings() -> impl Iterator<Item = &'static Setting> {
+pub fn settings() -> impl Iterator<Item = &'static SettingEntry> {
     ROWS.iter().chain(OPTIMIZER)
 }

@@ -15,17 +15,17 @@ pub const MOST_SHARDS: u32 = 10_000;
 
 /// One of several parts of a sweep, written `2/4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Shard {
+pub struct SweepShard {
     /// Which, from 1.
     number: u32,
     /// Of how many.
     of: u32,
 }
 
-impl Shard {
+impl SweepShard {
     /// All shards of a sweep that is divided into `of`.
-    pub fn all(of: u32) -> impl Iterator<Item = Shard> {
-        (1..=of).map(move |number| Shard { number, of })
+    pub fn all(of: u32) -> impl Iterator<Item = SweepShard> {
+        (1..=of).map(move |number| SweepShard { number, of })
     }
 
     /// How many there are.
@@ -57,7 +57,7 @@ impl Shard {
         }
         let holds = if path.exists() { format!("holds {found} of {due} {what}") } else { "is missing".to_owned() };
         let (shard, merge) = (ErrorPlace::Flag("shard"), ErrorPlace::Flag("merge"));
-        let message = format!("{holds}: run the same command with {shard} {self} in place of {merge} {}", self.of);
+        let message = format!("{holds}: run the same command with {shard} {self} instead of {merge} {}", self.of);
         Err(InputError::flag("merge", path.display().to_string(), message))
     }
 
@@ -80,22 +80,22 @@ fn mixed(row: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-impl fmt::Display for Shard {
+impl fmt::Display for SweepShard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.number, self.of)
     }
 }
 
-impl FromStr for Shard {
+impl FromStr for SweepShard {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Shard, String> {
+    fn from_str(text: &str) -> Result<SweepShard, String> {
         let wrong = || format!("{text:?}: write I/N, the shard's number from 1 and how many there are, as in 2/4");
         let (number, of) = text.split_once('/').ok_or_else(wrong)?;
         let number: u32 = number.parse().map_err(|_| wrong())?;
         let of = shards(of).map_err(|_| wrong())?;
         if (1..=of).contains(&number) {
-            Ok(Shard { number, of })
+            Ok(SweepShard { number, of })
         } else {
             Err(format!("{text:?}: shards count from 1 to {of}, as do the tasks of an array 1-{of}"))
         }
@@ -108,7 +108,7 @@ impl FromStr for Shard {
 /// No number from 1 to [`MOST_SHARDS`].
 pub fn shards(text: &str) -> Result<u32, String> {
     let count = text.parse().ok().filter(|count| (1..=MOST_SHARDS).contains(count));
-    count.ok_or_else(|| format!("{text:?}: take a number from 1 to {MOST_SHARDS}"))
+    count.ok_or_else(|| format!("{text:?}: use a number from 1 to {MOST_SHARDS}"))
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
         /// Every row is in one shard, and no shard has two more than another.
         #[test]
         fn shards_are_the_whole_and_even(rows in 0u32..400, of in 1u32..60) {
-            let dealt: Vec<Vec<u32>> = Shard::all(of).map(|shard| shard.rows(rows).collect()).collect();
+            let dealt: Vec<Vec<u32>> = SweepShard::all(of).map(|shard| shard.rows(rows).collect()).collect();
             prop_assert!(dealt.iter().all(|rows| rows.is_sorted()));
             let mut all: Vec<u32> = dealt.iter().flatten().copied().collect();
             all.sort_unstable();
@@ -131,7 +131,7 @@ mod tests {
         /// More rows of the same sweep leave each in its shard.
         #[test]
         fn more_rows_move_none(rows in 0u32..200, more in 0u32..200, of in 1u32..20) {
-            for shard in Shard::all(of) {
+            for shard in SweepShard::all(of) {
                 let grown: Vec<u32> = shard.rows(rows + more).filter(|row| *row < rows).collect();
                 prop_assert_eq!(grown, shard.rows(rows).collect::<Vec<_>>());
             }
@@ -139,7 +139,7 @@ mod tests {
 
         #[test]
         fn a_shard_is_what_is_written(of in 1u32..=MOST_SHARDS, number in 1u32..=MOST_SHARDS) {
-            let read = format!("{number}/{of}").parse::<Shard>();
+            let read = format!("{number}/{of}").parse::<SweepShard>();
             prop_assert_eq!(read.ok().map(|shard| shard.to_string()), (number <= of).then(|| format!("{number}/{of}")));
         }
     }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn no_shard_gets_one_value_of_a_list() {
         for (of, length) in [(4, 4), (4, 3), (4, 5), (4, 8), (3, 6), (2, 2), (8, 4)] {
-            for shard in Shard::all(of) {
+            for shard in SweepShard::all(of) {
                 let mut counts = vec![0; length as usize];
                 shard.rows(of * length * 30).for_each(|row| counts[(row % length) as usize] += 1);
                 // Thirty are to be expected of each value.
@@ -160,16 +160,16 @@ mod tests {
     #[test]
     fn what_is_no_shard_is_refused_with_the_cure() {
         for text in ["", "1", "/", "1/", "/2", "a/2", "1/0", "-1/2", "1/2/3", "1/10001"] {
-            assert!(text.parse::<Shard>().unwrap_err().contains("write I/N"), "{text}");
+            assert!(text.parse::<SweepShard>().unwrap_err().contains("write I/N"), "{text}");
         }
         for text in ["0/4", "5/4"] {
-            assert!(text.parse::<Shard>().unwrap_err().contains("an array 1-4"), "{text}");
+            assert!(text.parse::<SweepShard>().unwrap_err().contains("an array 1-4"), "{text}");
         }
     }
 
     #[test]
     fn files_lie_beside_the_whole_one() {
-        let shard: Shard = "2/4".parse().unwrap();
+        let shard: SweepShard = "2/4".parse().unwrap();
         for (whole, file) in [
             ("rows.csv", "rows.2-of-4.csv"),
             ("a.b/rows.x.jsonl", "a.b/rows.x.2-of-4.jsonl"),

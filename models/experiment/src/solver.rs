@@ -5,17 +5,17 @@ use lockstep_topology::InputError;
 use lockstep_topology::document::Entry;
 
 use crate::experiment::{Batch, Experiment, Length};
-use crate::setting::{Reading, Setting};
+use crate::setting::{Reading, SettingEntry};
 
 /// A solver by its file.
 pub(crate) struct BySolver;
 
 impl Reading for BySolver {
-    fn take(&self, experiment: &mut Experiment, _: &Setting, texts: &[String]) -> Result<(), InputError> {
+    fn take(&self, experiment: &mut Experiment, _: &SettingEntry, texts: &[String]) -> Result<(), InputError> {
         texts.iter().try_for_each(|path| experiment.solve(Solver::load(path)?))
     }
 
-    fn read(&self, experiment: &mut Experiment, _: &Setting, entry: &Entry<'_>) -> Result<(), InputError> {
+    fn read(&self, experiment: &mut Experiment, _: &SettingEntry, entry: &Entry<'_>) -> Result<(), InputError> {
         let solver = Solver::load(entry.text()?).map_err(|error| match error.place {
             lockstep_topology::ErrorPlace::Flag(_) => entry.error(error.message),
             _ => error,

@@ -15,14 +15,14 @@ use crate::setting::Nests;
 use crate::settings::settings;
 
 pub use crate::range::{RankCount, clusters, counts};
-pub use crate::scale::{SCALES, Scale};
+pub use crate::scale::{ClusterScale, SCALES};
 
 /// A sweep may have at most this many points, whatever `--max-points` allows.
 pub const MOST_POINTS: u64 = 2_000_000;
 
 /// One cluster of a sweep.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SweepPlace {
     /// The position of the entry that it is from; `dgx-a100:1..8` names four.
     pub entry: usize,
     /// As in the key `cluster`.
@@ -44,13 +44,13 @@ struct List {
 
 impl List {
     /// The position of a point in the list.
-    fn position(&self, point: Point) -> usize {
+    fn position(&self, point: SweepPoint) -> usize {
         (point.0 / self.stride % self.length) as usize
     }
 
     /// A point at another position of the list.
-    fn moved(&self, point: Point, position: usize) -> Point {
-        Point(point.0 - self.position(point) as u64 * self.stride + position as u64 * self.stride)
+    fn moved(&self, point: SweepPoint, position: usize) -> SweepPoint {
+        SweepPoint(point.0 - self.position(point) as u64 * self.stride + position as u64 * self.stride)
     }
 }
 
@@ -62,9 +62,9 @@ pub struct Sweep {
     /// Entries of the list of clusters, as written.
     pub entries: Vec<String>,
     /// The clusters that they expand to.
-    pub places: Vec<Place>,
+    pub places: Vec<SweepPlace>,
     /// Figures to multiply.
-    pub scales: Vec<Scale>,
+    pub scales: Vec<ClusterScale>,
     /// Models.
     pub models: Vec<Arc<Model>>,
     /// The lists, the outermost first.
@@ -75,7 +75,7 @@ pub struct Sweep {
 
 /// One point of a sweep: its number in the product of all lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Point(u64);
+pub struct SweepPoint(u64);
 
 /// Points with the same work on the same kind of cluster; a front compares them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,18 +94,18 @@ pub struct Question {
 
 /// Points that differ in the cluster's size and the ranks alone, among which efficiency is relative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Family {
+pub struct SweepFamily {
     entry: usize,
     /// Whether it is of a single rank, which has no exchanges.
     alone: bool,
-    rest: Point,
+    rest: SweepPoint,
 }
 
 /// The points.
 #[derive(Debug)]
-pub struct Plan {
+pub struct SweepPlan {
     /// By the number of their row.
-    pub points: Vec<Point>,
+    pub points: Vec<SweepPoint>,
     /// For points that are the same as an earlier one, that one's number.
     pub same_as: BTreeMap<u32, u32>,
 }
@@ -119,7 +119,7 @@ impl Sweep {
     pub fn new(experiment: Experiment) -> Result<Sweep, InputError> {
         let mut base = experiment;
         if let Some(scenario) = base.scenarios.first() {
-            let message = "a sweep predicts undisturbed runs: take the scenarios out, or ask sim predict";
+            let message = "a sweep predicts undisturbed runs: remove the scenarios, or ask sim predict";
             return Err(base.locate(InputError::flag("scenario", scenario.name.clone(), message)));
         }
         // A list replaces tuning.
@@ -154,7 +154,7 @@ impl Sweep {
         sweep.entries = sweep.choices("cluster").iter().map(|choice| choice.text.clone()).collect();
         for (entry, text) in sweep.entries.iter().enumerate() {
             let wrong = |message| sweep.base.locate(InputError::flag("cluster", text.clone(), message));
-            sweep.places.extend(clusters(text).map_err(wrong)?.into_iter().map(|name| Place { entry, name }));
+            sweep.places.extend(clusters(text).map_err(wrong)?.into_iter().map(|name| SweepPlace { entry, name }));
         }
         // Ascending; the number that the cluster determines comes last.
         let count = |choice: &Choice| sweep.with(choice).ranks.first().copied().map_or((1, 0), |count| (0, count));
@@ -204,7 +204,7 @@ impl Sweep {
     }
 
     /// The position of a point in a list.
-    pub fn position(&self, point: &Point, key: &str) -> usize {
+    pub fn position(&self, point: &SweepPoint, key: &str) -> usize {
         self.list(key).position(*point)
     }
 
@@ -248,17 +248,17 @@ impl Sweep {
     }
 
     /// The cluster of a point.
-    pub fn place(&self, point: &Point) -> &Place {
+    pub fn place(&self, point: &SweepPoint) -> &SweepPlace {
         &self.places[self.position(point, "cluster")]
     }
 
     /// The model of a point.
-    pub fn model(&self, point: &Point) -> &Arc<Model> {
+    pub fn model(&self, point: &SweepPoint) -> &Arc<Model> {
         &self.models[self.position(point, "model")]
     }
 
     /// The experiment of this point alone; it has no ranks where the cluster determines them.
-    pub fn variant(&self, point: &Point) -> Experiment {
+    pub fn variant(&self, point: &SweepPoint) -> Experiment {
         // A row is the same wherever the experiment's file is.
         let mut variant = Experiment { places: BTreeMap::new(), ..self.base.clone() };
         for list in &self.lists {
@@ -278,22 +278,22 @@ impl Sweep {
 
     /// The question that a point belongs to; `samples` are those of its step, or of a rank and step where the batch
     /// is per rank.
-    pub fn question(&self, point: &Point, samples: u64) -> Question {
+    pub fn question(&self, point: &SweepPoint, samples: u64) -> Question {
         let position = |key| self.position(point, key) as u32;
         let entry = self.place(point).entry as u32;
         Question { entry, scale: position("scale"), model: position("model"), strategy: position("strategy"), samples }
     }
 
     /// The points that a point's efficiency is relative to; `ranks` is what it has.
-    pub fn family(&self, point: &Point, ranks: u32) -> Family {
+    pub fn family(&self, point: &SweepPoint, ranks: u32) -> SweepFamily {
         let alone = ranks == 1;
         let apart = |list: &&List| ["cluster", "ranks"].contains(&list.key) || (alone && list.exchanges);
         let rest = self.lists.iter().filter(apart).fold(*point, |point, list| list.moved(point, 0));
-        Family { entry: self.place(point).entry, alone, rest }
+        SweepFamily { entry: self.place(point).entry, alone, rest }
     }
 
     /// Whether a point's efficiency has a reference.
-    pub fn compares(&self, point: &Point, ranks: u32) -> bool {
+    pub fn compares(&self, point: &SweepPoint, ranks: u32) -> bool {
         let entry = self.place(point).entry;
         let sizes = self.places.iter().filter(|place| place.entry == entry).count();
         ranks == 1 || self.varies("ranks") || (sizes > 1 && self.ranks_are_the_clusters)
@@ -303,19 +303,19 @@ impl Sweep {
     ///
     /// # Errors
     /// Errors of a model's program on two ranks.
-    pub fn plan(&self) -> Result<Plan, InputError> {
+    pub fn plan(&self) -> Result<SweepPlan, InputError> {
         let cuts = self.cuts()?;
         let alone = self.each("ranks", |variant| variant.ranks == [1]);
         let own_device = self.each("learners", |variant| variant.learners == 1);
         let in_flight = self.each("concurrent_exchanges", |variant| variant.concurrent_exchanges);
         let (mut points, mut same_as) = (Vec::new(), BTreeMap::new());
-        let mut known: BTreeMap<Point, u32> = BTreeMap::new();
+        let mut known: BTreeMap<SweepPoint, u32> = BTreeMap::new();
         let exchanges: Vec<&List> = self.lists.iter().filter(|list| list.exchanges).collect();
         let [ranks, learners, model, bucket, flights] =
             ["ranks", "learners", "model", "bucket", "concurrent_exchanges"].map(|key| self.list(key));
         let outermost = &self.lists[0];
         for number in 0..outermost.stride * outermost.length {
-            let point = Point(number);
+            let point = SweepPoint(number);
             let sends_nothing = alone[ranks.position(point)] && own_device[learners.position(point)];
             if sends_nothing && exchanges.iter().any(|list| list.position(point) != 0) {
                 // A single rank exchanges nothing: one point.
@@ -337,7 +337,7 @@ impl Sweep {
             }
             points.push(point);
         }
-        Ok(Plan { points, same_as })
+        Ok(SweepPlan { points, same_as })
     }
 
     /// For each model and bucket, the first bucket with the same cuts, and how many exchanges a step has.

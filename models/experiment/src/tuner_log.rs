@@ -29,7 +29,7 @@ impl Logged {
         let error = |message: String| InputError::flag("replay_tuner", path.display().to_string(), message);
         let text = read_text(path, RECORD)
             .map_err(|fault| error(fault.with_cure("name what exec run wrote as its log of the tuner")))?;
-        serde_json::from_str(&text).map_err(|fault| error(format!("is no log of the tuner: {fault}")))
+        serde_json::from_str(&text).map_err(|fault| error(format!("is not a log of the tuner: {fault}")))
     }
 
     /// Writes runs to `path`.

@@ -4,7 +4,7 @@ use lockstep_models::{Augmentation, Gradients};
 use lockstep_topology::Cluster;
 use lockstep_topology::cluster::DeviceKind;
 
-use crate::device::Device;
+use crate::device::DeviceChoice;
 use crate::experiment::{Axes, Experiment};
 use crate::transport::TransportKind;
 
@@ -57,7 +57,7 @@ pub(crate) fn cluster(experiment: &Experiment, here: Here) -> Option<Wrong> {
     };
     match (gpu, experiment.device.is_gpu()) {
         (Some(gpu), false) => wrong(format!(
-            "has GPUs ({}), which are predicted, and device = \"{}\" is measured: {own}, or take device = \"cuda\"",
+            "has GPUs ({}), which are predicted, and device = \"{}\" is measured: {own}, or use device = \"cuda\"",
             gpu.model, experiment.device
         )),
         (None, true) => wrong(format!(
@@ -76,8 +76,8 @@ pub(crate) fn cluster(experiment: &Experiment, here: Here) -> Option<Wrong> {
 
 pub(crate) fn device(experiment: &Experiment, _: Here) -> Option<Wrong> {
     let message = match experiment.device {
-        Device::Null => {
-            "computing takes no time in measured runs, and predictions count it: take device = \"cpu\", or measure \
+        DeviceChoice::Null => {
+            "computing takes no time in measured runs, and predictions count it: use device = \"cpu\", or measure \
              the exchanges with lockstep exec run"
         }
         _ => return None,
@@ -109,7 +109,7 @@ pub(crate) fn augmentation(experiment: &Experiment, _: Here) -> Option<Wrong> {
 }
 
 pub(crate) fn anchor(experiment: &Experiment, _: Here) -> Option<Wrong> {
-    let message = "scales what is predicted to a measured point, and nothing that is measured: leave it out, or use \
+    let message = "scales what is predicted to a measured point, and not what is measured: leave it out, or use \
                    lockstep sim predict";
     experiment.anchor.as_ref().map(|anchor| (format!("images_per_s = {}", anchor.images_per_s), message.to_owned()))
 }

@@ -18,7 +18,7 @@ impl Experiment {
         let Some(file) = &self.weights else { return Ok(None) };
         let refused = |message: String| self.locate(InputError::flag("weights", file, message));
         if !file.ends_with(".caffemodel") {
-            return Err(refused("is no file of weights that is read: name a .caffemodel".to_owned()));
+            return Err(refused("is not a file of weights that is read: name a .caffemodel".to_owned()));
         }
         let bytes = read_bytes(Path::new(file)).map_err(|error| refused(error.with_cure("name a .caffemodel")))?;
         let (values, summary) = lockstep_readers::read_caffe_weights(file, &bytes, model)?;

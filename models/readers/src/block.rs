@@ -19,7 +19,7 @@ pub(super) const MAX_LAYERS: usize = 20_000;
 
 /// The error message for more.
 pub(super) fn too_many() -> String {
-    format!("the model has more than {MAX_LAYERS} layers: take fewer, or repeat less")
+    format!("the model has more than {MAX_LAYERS} layers: use fewer, or repeat less")
 }
 
 /// Deepest nesting of blocks.
@@ -211,7 +211,7 @@ impl<'a> Unfolding<'a> {
                 let target = if name == "input" { Some(entry) } else { names.get(name).map(|(target, _)| *target) };
                 targets.push(target.ok_or_else(|| {
                     if absent.contains(name) {
-                        return reference.error(format!("\"{name}\" is switched off by its when: take another layer"));
+                        return reference.error(format!("\"{name}\" is switched off by its when: use another layer"));
                     }
                     let known = names.keys().map(String::as_str).chain(["input"]);
                     let cure = suggestion(name, known);

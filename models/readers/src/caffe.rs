@@ -113,8 +113,8 @@ impl<'a> Import<'a> {
         let refuse = |message: String| layer.error(format!("{kind} \"{name}\""), message);
         let inputs: Vec<usize> = bottoms.iter().filter_map(|bottom| self.blobs.get(bottom).copied()).collect();
         let shapes: Vec<Shape> = inputs.iter().map(|input| self.sketch.shape(*input)).collect();
-        let first = || inputs.first().copied().ok_or_else(|| refuse("takes nothing: give it a bottom".to_owned()));
-        let top = || tops.first().copied().ok_or_else(|| refuse("makes nothing: give it a top".to_owned()));
+        let first = || inputs.first().copied().ok_or_else(|| refuse("has no input: give it a bottom".to_owned()));
+        let top = || tops.first().copied().ok_or_else(|| refuse("has no output: give it a top".to_owned()));
         let meaning = match self.given {
             Some(_) if layers::is_data(kind) => Meaning::Samples(vec![1, 1]),
             _ => layers::meaning(kind, layer, &shapes)?,

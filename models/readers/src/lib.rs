@@ -52,7 +52,7 @@ pub fn parse_model(file: &str, text: &str) -> Result<Model, InputError> {
     model_file::parse(file, text, "")
 }
 
-/// The model in `bytes`, the content of the ONNX file `file`; its name is the file's. Parameters are initialized anew:
+/// The model in `bytes`, the content of the ONNX file `file`; its name is the file's. Parameters are initialized again:
 /// of weights only shapes are read.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! Reads a model file: its sizes and variants, its input, and its layers.
 
-use lockstep_topology::document::{Document, Entry, Source};
+use lockstep_topology::document::{Document, Entry, SourceText};
 use lockstep_topology::{Bytes, DESCRIPTION, InputError};
 
 use super::expression::{Arguments, size};
@@ -16,7 +16,7 @@ const KEYS: &[&str] = &["name", "source", "input", "size", "variant", "block", "
 
 /// The model that a text describes, with the variants and sizes of `settings` (`ungrouped,image=64`; empty for none).
 pub(super) fn parse(file: &str, text: &str, settings: &str) -> Result<Model, InputError> {
-    let source = Source { file, text };
+    let source = SourceText { file, text };
     let document = document(source)?;
     let root = document.table("a model", KEYS)?;
     let name = root.need("name", "\"lenet\"")?.text()?;
@@ -34,12 +34,12 @@ pub(super) fn parse(file: &str, text: &str, settings: &str) -> Result<Model, Inp
 
 /// The names of the variants that a text describes.
 pub(super) fn variants(file: &str, text: &str) -> Result<Vec<String>, InputError> {
-    let document = document(Source { file, text })?;
+    let document = document(SourceText { file, text })?;
     let names = sizes::variants(&document.table("a model", KEYS)?)?;
     Ok(names.into_iter().map(str::to_owned).collect())
 }
 
-fn document(source: Source<'_>) -> Result<Document<'_>, InputError> {
+fn document(source: SourceText<'_>) -> Result<Document<'_>, InputError> {
     // Counting a list of layers is fast, parsing it slow.
     let mut headers = source.text.match_indices("[[layer]]").filter(|(at, _)| source.text[..*at].ends_with('\n'));
     if let Some((at, header)) = headers.nth(block::MAX_LAYERS) {

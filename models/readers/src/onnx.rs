@@ -1,7 +1,7 @@
 //! Reads models from ONNX files: the graph becomes layers; of its weights only shapes are read.
 //!
 //! Operators without an equivalent here are refused by name. The softmax at the end, if there is one, becomes the
-//! loss; a loss is appended otherwise. Parameters are initialized anew: a run trains the network, not the weights
+//! loss; a loss is appended otherwise. Parameters are initialized again: a run trains the network, not the weights
 //! in the file.
 
 mod attributes;
@@ -53,7 +53,7 @@ struct Import<'a> {
 /// The model in the bytes of the file `file`.
 pub(super) fn parse(file: &str, bytes: &[u8]) -> Result<Model, InputError> {
     let read = File::read(bytes).map_err(|error| {
-        let message = format!("{}: this is no whole ONNX file; export or copy it again", error.message);
+        let message = format!("{}: this is not a whole ONNX file; export or copy it again", error.message);
         InputError::new(format!("{file}: byte {}", error.offset), "", message)
     })?;
     let Some(graph) = read.graph.filter(|graph| !graph.nodes.is_empty()) else {

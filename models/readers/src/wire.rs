@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
                 let bytes = self.take(4)?;
                 Value::Fixed32(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
             }
-            kind => return self.piece.error(start, format!("a field of wire type {kind}, which there is not")),
+            kind => return self.piece.error(start, format!("a field of the unknown wire type {kind}")),
         };
         match tag >> 3 {
             0 => self.piece.error(start, "a field with the number 0"),

@@ -100,7 +100,7 @@ impl Lines {
                     Some(file) => file,
                     None => {
                         let made = File::options().read(true).write(true).create_new(true).open(behind);
-                        let made = made.map_err(|error| wrong(path, &format!("cannot be made: {error}")))?;
+                        let made = made.map_err(|error| wrong(path, &format!("cannot be created: {error}")))?;
                         lock(path, &made)?;
                         file.insert(made)
                     }

@@ -54,7 +54,7 @@ pub fn check_outputs(outputs: &[(&str, Option<&Path>)]) -> Result<(), InputError
     for (flag, path) in outputs.iter().filter_map(|(flag, path)| Some((*flag, (*path)?))) {
         let Destination::File(file) = check_writable(flag, path)? else { continue };
         if let Some((other, _)) = files.iter().find(|(_, known)| *known == file) {
-            return Err(wrong(flag, path, format!("is the file of {other} too: name another")));
+            return Err(wrong(flag, path, format!("is also the file of {other}: name another")));
         }
         files.push((flag, file));
     }
@@ -68,7 +68,8 @@ pub fn check_outputs(outputs: &[(&str, Option<&Path>)]) -> Result<(), InputError
 pub fn make_place(place: impl Into<ErrorPlace>, path: &Path) -> Result<(), InputError> {
     let place = place.into();
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        let unmade = |error| format!("cannot be made: {error}; name a folder that can be, or run where you may write");
+        let unmade =
+            |error| format!("cannot be created: {error}; name a folder that can be, or run where you may write");
         fs::create_dir_all(folder).map_err(|error| wrong(&place, folder, unmade(error)))?;
     }
     check_writable(place, path).map(drop)

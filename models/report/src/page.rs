@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::Report;
 use crate::columns::{Columns, Row, factors};
 use crate::output::write_atomically;
-pub use lines::Lines;
+pub use lines::TimelineLines;
 
 /// A chart of a report's rows.
 #[derive(Debug, Clone, Serialize)]
@@ -70,7 +70,7 @@ struct Content<'a> {
     factors: Vec<&'static str>,
     notes: &'a [String],
     charts: &'a [Chart],
-    timelines: &'a [Lines],
+    timelines: &'a [TimelineLines],
 }
 
 #[derive(Serialize)]
@@ -88,7 +88,7 @@ pub struct Page<'a> {
     /// Charts of the rows.
     pub charts: &'a [Chart],
     /// Timelines of steps.
-    pub timelines: &'a [Lines],
+    pub timelines: &'a [TimelineLines],
     /// HTML below all else, whose texts are escaped.
     pub sections: &'a str,
     /// Its style.

@@ -99,7 +99,7 @@ impl<S: Send> Line<S> {
 }
 
 /// A run in progress.
-pub struct Progress {
+pub struct ProgressLine {
     line: Line<State>,
     label: String,
     steps: u64,
@@ -113,12 +113,12 @@ struct State {
     last: (u64, Instant),
 }
 
-impl Progress {
+impl ProgressLine {
     /// Progress of a training of `steps` steps of `samples_per_step` samples, of which `done` are done; silent
     /// unless `shown`.
-    pub fn new(shown: bool, label: &str, (done, steps): (u64, u64), samples_per_step: u64) -> Progress {
+    pub fn new(shown: bool, label: &str, (done, steps): (u64, u64), samples_per_step: u64) -> ProgressLine {
         let line = Line::new(shown, State { since: None, last: (done, Instant::now()) });
-        Progress { line, label: label.to_owned(), steps, samples_per_step }
+        ProgressLine { line, label: label.to_owned(), steps, samples_per_step }
     }
 
     /// `done` steps of the training are done, the last one with this mean loss.

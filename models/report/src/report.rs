@@ -21,7 +21,7 @@ pub const VERSION: u32 = 1;
 /// The width of tables where it was set.
 static WIDTH: OnceLock<usize> = OnceLock::new();
 
-/// Sets the width of tables, in characters, in place of the terminal's. The first call counts.
+/// Sets the width of tables, in characters, instead of the terminal's. The first call counts.
 pub fn set_width(characters: usize) {
     // A later call changes nothing.
     let _ = WIDTH.set(characters);

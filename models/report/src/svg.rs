@@ -4,7 +4,7 @@ mod axis;
 
 use std::fmt::{Display, Write as _};
 
-pub use axis::{Axis, Spacing, tick};
+pub use axis::{PlotAxis, Spacing, tick};
 
 /// Strokes of the first seven lines of a picture, of the next seven, and of the rest.
 pub const DASHES: [&str; 3] = ["", " stroke-dasharray=\"6 3\"", " stroke-dasharray=\"2 2\""];

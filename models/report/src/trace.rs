@@ -20,15 +20,15 @@ const INPUT: usize = 1 << 20;
 
 /// Runs to be shown side by side.
 #[derive(Debug, Default)]
-pub struct Trace {
+pub struct TraceFile {
     events: Vec<String>,
     processes: u32,
 }
 
-impl Trace {
+impl TraceFile {
     /// Nothing yet.
-    pub fn new() -> Trace {
-        Trace::default()
+    pub fn new() -> TraceFile {
+        TraceFile::default()
     }
 
     /// Adds a run; `label` (such as `predicted lenet, 2 ranks x 16, ring`) is put before the names of its ranks.
@@ -163,7 +163,7 @@ mod tests {
         let job =
             Job { bucket: Bucket::Layer, ..Job::new(Arc::new(lockstep_readers::load_model("lenet").unwrap()), 3, 4) };
         let program = job.program().unwrap();
-        let mut trace = Trace::new();
+        let mut trace = TraceFile::new();
         for label in ["predicted", "measured \"twice\""] {
             trace.add(label, &program, &[], &overlapping(&program));
         }

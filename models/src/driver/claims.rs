@@ -20,7 +20,7 @@ pub struct Claim {
 
 /// The answer to a rank that asks for a micro-batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum ClaimAnswer {
     /// This one, as a number within the iteration's global batch.
     Take(u32),
     /// None: this iteration has no more for it.
@@ -117,14 +117,14 @@ impl Claims {
     }
 
     /// The answer to a rank that is free.
-    pub(super) fn take(&mut self, observation: &Observation) -> Answer {
+    pub(super) fn take(&mut self, observation: &Observation) -> ClaimAnswer {
         let Observation { rank, iteration, at } = *observation;
         let turn = self.turn();
         let micro_batch = match &mut self.rule {
             Rule::Replay(by_rank) => {
                 let of_rank = by_rank.get_mut(rank as usize);
                 let Some((_, micro_batch)) = of_rank.and_then(|all| all.pop_if(|(of, _)| *of == iteration)) else {
-                    return Answer::Nothing;
+                    return ClaimAnswer::Nothing;
                 };
                 micro_batch
             }
@@ -135,14 +135,14 @@ impl Claims {
                 }
                 let next = taken[index];
                 if next >= *batches {
-                    return Answer::Nothing;
+                    return ClaimAnswer::Nothing;
                 }
                 taken[index] += 1;
                 next
             }
             Rule::InTurn { workers, each, given } => {
                 if turn != Some(rank) {
-                    return Answer::Wait;
+                    return ClaimAnswer::Wait;
                 }
                 let round = *given / u64::from(*workers);
                 *given += 1;
@@ -150,7 +150,7 @@ impl Claims {
             }
         };
         self.record.push(Claim { iteration, rank, micro_batch, at });
-        Answer::Take(micro_batch)
+        ClaimAnswer::Take(micro_batch)
     }
 
     pub(super) fn record(&self) -> &[Claim] {
@@ -164,15 +164,15 @@ mod tests {
 
     use super::*;
 
-    fn answer(claims: &mut Claims, iteration: u32, rank: u32) -> Answer {
+    fn answer(claims: &mut Claims, iteration: u32, rank: u32) -> ClaimAnswer {
         claims.take(&Observation { rank, iteration, at: Time(u64::from(rank)) })
     }
 
     fn ask(claims: &mut Claims, iteration: u32, rank: u32) -> Option<u32> {
         match answer(claims, iteration, rank) {
-            Answer::Take(micro_batch) => Some(micro_batch),
-            Answer::Nothing => None,
-            Answer::Wait => panic!("no learner waits where there are no turns"),
+            ClaimAnswer::Take(micro_batch) => Some(micro_batch),
+            ClaimAnswer::Nothing => None,
+            ClaimAnswer::Wait => panic!("no learner waits where there are no turns"),
         }
     }
 
@@ -182,7 +182,7 @@ mod tests {
         let mut claims = Claims::in_turn(2, 2);
         let asked = [(0, 1), (0, 0), (0, 0), (0, 1), (0, 0), (1, 0), (0, 1), (1, 1), (1, 0), (1, 1)];
         let got = asked.map(|(iteration, rank)| answer(&mut claims, iteration, rank));
-        use Answer::{Take, Wait};
+        use ClaimAnswer::{Take, Wait};
         assert_eq!(got, [Wait, Take(0), Wait, Take(2), Take(1), Wait, Take(3), Wait, Take(0), Take(2)]);
         assert_eq!((claims.turn(), claims.record().len()), (Some(0), 6));
         // A replay need not wait.

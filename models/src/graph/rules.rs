@@ -2,7 +2,7 @@
 
 mod elementwise;
 
-use super::{Tensor, Work};
+use super::{NodeWork, Tensor};
 use crate::layout::transition;
 use crate::{Axis, AxisLayout, Dimension, Pass};
 
@@ -17,7 +17,7 @@ const ELEMENTS: AxisLayout = AxisLayout::Split(Dimension::Element);
 /// A node, the axis on which it is looked at, and whether it is a layer that works channel by channel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rule<'a> {
-    pub(super) work: &'a Work,
+    pub(super) work: &'a NodeWork,
     pub(super) axis: Axis,
     pub(super) by_channel: bool,
 }
@@ -44,10 +44,10 @@ impl Rule<'_> {
             return true;
         }
         match self.work {
-            Work::Load => inputs.is_empty() && (all(outputs, SAMPLES) || all(outputs, AxisLayout::First)),
-            Work::Layer(_, pass) => layer(*pass, self.by_channel, inputs, outputs),
-            Work::Elementwise { of, .. } => elementwise::allows(&of.formula, inputs, outputs),
-            Work::Relayout { .. } | Work::Collective { .. } => false,
+            NodeWork::Load => inputs.is_empty() && (all(outputs, SAMPLES) || all(outputs, AxisLayout::First)),
+            NodeWork::Layer(_, pass) => layer(*pass, self.by_channel, inputs, outputs),
+            NodeWork::Elementwise { of, .. } => elementwise::allows(&of.formula, inputs, outputs),
+            NodeWork::Relayout { .. } | NodeWork::Collective { .. } => false,
         }
     }
 

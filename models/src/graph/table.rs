@@ -4,7 +4,7 @@ use petgraph::Direction;
 use petgraph::graph::NodeIndex;
 use petgraph::visit::EdgeRef;
 
-use super::{Graph, Tensor, Work};
+use super::{Graph, NodeWork, Tensor};
 use crate::{AxisSet, LayerId, Layout};
 
 /// Tensors of one kind in one layout, and what becomes of them.
@@ -74,7 +74,7 @@ impl Graph {
                 let tensor = edge.weight().tensor;
                 let of = |node: NodeIndex| match (tensor, &self.dag[node].work) {
                     (Tensor::Activation(id) | Tensor::ActivationGradient(id), _) => Some(id),
-                    (_, Work::Layer(id, _)) => Some(*id),
+                    (_, NodeWork::Layer(id, _)) => Some(*id),
                     _ => None,
                 };
                 let (kind, layout, change) =

@@ -20,13 +20,13 @@ fn graph() -> Graph {
 fn step(gradient: AxisLayout, collective: Option<Collective>) -> Graph {
     let data = |placement| Layout::new(AxisSet::of(&[Axis::Data]), placement);
     let mut graph = graph();
-    let load = graph.node(Work::Load, Scope::MicroBatch);
-    let weight = graph.node(Work::Layer(LayerId(1), Pass::BackwardWeight), Scope::MicroBatch);
+    let load = graph.node(NodeWork::Load, Scope::MicroBatch);
+    let weight = graph.node(NodeWork::Layer(LayerId(1), Pass::BackwardWeight), Scope::MicroBatch);
     graph.edge(load, weight, Tensor::Activation(LayerId(0)), data(SAMPLES));
     let mut last = weight;
     let mut layout = data(gradient);
     if let Some(collective) = collective {
-        let work = Work::Collective { collective, axes: AxisSet::of(&[Axis::Data]), range: 0..8 };
+        let work = NodeWork::Collective { collective, axes: AxisSet::of(&[Axis::Data]), range: 0..8 };
         last = graph.node(work, Scope::Step);
         graph.edge(weight, last, Tensor::WeightGradient, layout);
         layout = Layout::REPLICATED;
@@ -74,9 +74,9 @@ fn a_collective_works_on_its_own_axes() {
         (both, on_data, "on axis data Collective"),
     ] {
         let mut graph = graph();
-        let load = graph.node(Work::Load, Scope::MicroBatch);
-        let weight = graph.node(Work::Layer(LayerId(1), Pass::BackwardWeight), Scope::MicroBatch);
-        let reduce = Work::Collective { collective: Collective::AllReduce, axes, range: 0..8 };
+        let load = graph.node(NodeWork::Load, Scope::MicroBatch);
+        let weight = graph.node(NodeWork::Layer(LayerId(1), Pass::BackwardWeight), Scope::MicroBatch);
+        let reduce = NodeWork::Collective { collective: Collective::AllReduce, axes, range: 0..8 };
         let reduce = graph.node(reduce, Scope::Step);
         let update = graph.update(0..8, Scope::Step);
         graph.edge(load, weight, Tensor::Activation(LayerId(0)), Layout::new(both, SAMPLES));
@@ -202,7 +202,7 @@ proptest! {
                         Pass::BackwardData => (vec![(Tensor::Weight, of_weight), (gradient, of_data)], gradient, false),
                         Pass::BackwardWeight => (vec![(gradient, of_data), (activation, of_x)], Tensor::WeightGradient, true),
                     };
-                    let rule = Rule { work: &Work::Layer(LayerId(1), pass), axis: Axis::Data, by_channel };
+                    let rule = Rule { work: &NodeWork::Layer(LayerId(1), pass), axis: Axis::Data, by_channel };
                     if !rule.allows(&inputs, &[(output, of_output)]) {
                         continue;
                     }
@@ -256,7 +256,7 @@ proptest! {
         let read = |at: &usize| matches!(OPERANDS[*at], Operand::Buffer(buffer) if formula.reads(buffer));
         let inputs: Vec<_> = (0..3).filter(read).map(|at| (TENSORS[at], layout(at))).collect();
         let of = Elementwise::new(formula.clone(), 0..1);
-        let work = Work::Elementwise { of, stream: Stream::Compute };
+        let work = NodeWork::Elementwise { of, stream: Stream::Compute };
         let rule = Rule { work: &work, axis: Axis::Data, by_channel: false };
         let on_rank = |rank: usize| -> [i64; 4] {
             std::array::from_fn(|at| values[if at < 3 && layout(at) == AxisLayout::Replicated { at } else { 4 * rank + at }])
@@ -282,7 +282,7 @@ proptest! {
         let moves = Formula::new("move").add(z, z, Coefficient::ONE, c);
         let allows = |formula: &Formula, inputs: &[(Tensor, AxisLayout)], output| {
             let of = Elementwise::new(formula.clone(), 0..1);
-            let work = Work::Elementwise { of, stream: Stream::Compute };
+            let work = NodeWork::Elementwise { of, stream: Stream::Compute };
             Rule { work: &work, axis: Axis::Learner, by_channel: false }.allows(inputs, &[output])
         };
         let (own, partial, same) = (AxisLayout::Own, AxisLayout::Partial, AxisLayout::Replicated);

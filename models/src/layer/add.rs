@@ -4,17 +4,17 @@ use super::*;
 
 pub(super) struct Add;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: LayerKind = LayerKind {
     arity: Arity::Several,
     takes_relu: true,
     overwrites: 2,
     caffe: CaffeKind::new(&["Eltwise", "ELTWISE"], &["eltwise_param"], "operation", |of| {
         match of.word("operation")? {
             None | Some("SUM") => Ok(Layer::Add),
-            Some(_) => Err(of.refuse("operation", "only SUM is known here")),
+            Some(_) => Err(of.refuse("operation", "only SUM is supported")),
         }
     }),
-    ..Kind::new("add", |_| Ok(Layer::Add))
+    ..LayerKind::new("add", |_| Ok(Layer::Add))
 };
 
 impl LayerRule for Add {

@@ -11,7 +11,7 @@ pub struct BatchNorm {
     pub momentum: f32,
 }
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: LayerKind = LayerKind {
     statistics: true,
     input_use: InputUse::Always,
     takes_relu: true,
@@ -27,7 +27,7 @@ pub(super) const KIND: Kind = Kind {
             Ok(Layer::BatchNorm(BatchNorm { epsilon, momentum }))
         },
     ),
-    ..Kind::new("batch_norm", |of| {
+    ..LayerKind::new("batch_norm", |of| {
         let (epsilon, momentum) = (of.number("epsilon")?.unwrap_or(1e-5), of.number("momentum")?.unwrap_or(0.9));
         Ok(Layer::BatchNorm(BatchNorm { epsilon, momentum }))
     })

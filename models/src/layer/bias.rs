@@ -4,11 +4,11 @@ use super::*;
 
 pub(super) struct Bias;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Never,
     keys: &["bias_init"],
     family: "scale",
-    ..Kind::new("bias", |_| Ok(Layer::Bias))
+    ..LayerKind::new("bias", |_| Ok(Layer::Bias))
 };
 
 impl LayerRule for Bias {

@@ -6,21 +6,21 @@ use super::*;
 
 pub(super) struct Concat;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: LayerKind = LayerKind {
     arity: Arity::Several,
     features: Ok(FeatureRule::Whole),
     onnx: &[("Concat", |of| along_channels(of, "axis"))],
     caffe: CaffeKind::new(&["Concat", "CONCAT"], &["concat_param"], "axis concat_dim", |of| {
         along_channels(of, if of.size("axis")?.is_some() { "axis" } else { "concat_dim" })
     }),
-    ..Kind::new("concat", |_| Ok(Layer::Concat))
+    ..LayerKind::new("concat", |_| Ok(Layer::Concat))
 };
 
 /// Refuses any axis but channels.
 fn along_channels(of: &dyn Attributes, key: &str) -> Result<Layer, InputError> {
     match of.size(key)? {
         None | Some(1) => Ok(Layer::Concat),
-        Some(_) => Err(of.refuse(key, "only channels, axis 1, are known here")),
+        Some(_) => Err(of.refuse(key, "only channels, axis 1, are supported")),
     }
 }
 

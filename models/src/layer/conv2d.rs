@@ -23,7 +23,7 @@ pub struct Conv2d {
     pub bias: bool,
 }
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::ForParameters,
     takes_relu: true,
     keys: &["out_channels", "kernel", "stride", "padding", "dilation", "groups", "bias", "weight_init", "bias_init"],
@@ -45,7 +45,7 @@ pub(super) const KIND: Kind = Kind {
             }))
         },
     ),
-    ..Kind::new("conv2d", |of| {
+    ..LayerKind::new("conv2d", |of| {
         let missing = |key, example| of.missing(key, example);
         let kernel = of.pair("kernel");
         Ok(Layer::Conv2d(Conv2d {

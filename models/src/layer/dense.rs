@@ -12,7 +12,7 @@ pub struct Dense {
     pub bias: bool,
 }
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::ForParameters,
     flattens: true,
     takes_relu: true,
@@ -27,7 +27,7 @@ pub(super) const KIND: Kind = Kind {
             Ok(Layer::Dense(Dense { out_features, bias: of.boolean("bias_term")?.unwrap_or(true) }))
         },
     ),
-    ..Kind::new("dense", |of| {
+    ..LayerKind::new("dense", |of| {
         let example = "the output's features, e.g. out_features = 10";
         let out_features = of.size("out_features")?.ok_or_else(|| of.missing("out_features", example))?;
         Ok(Layer::Dense(Dense { out_features, bias: of.boolean("bias")?.unwrap_or(true) }))

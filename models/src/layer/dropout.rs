@@ -16,13 +16,13 @@ pub struct Dropout {
 /// A dropped element's mark is a byte: this share of an fp32 element.
 const MASK_ELEMENTS: f64 = 0.25;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: LayerKind = LayerKind {
     overwrites: 1,
     keys: &["rate"],
     caffe: CaffeKind::new(&["Dropout", "DROPOUT"], &["dropout_param"], "dropout_ratio", |of| {
         Ok(Layer::Dropout(Dropout { rate: of.number("dropout_ratio")?.unwrap_or(0.5) }))
     }),
-    ..Kind::new("dropout", |of| Ok(Layer::Dropout(Dropout { rate: of.number("rate")?.unwrap_or(0.5) })))
+    ..LayerKind::new("dropout", |of| Ok(Layer::Dropout(Dropout { rate: of.number("rate")?.unwrap_or(0.5) })))
 };
 
 impl LayerRule for Dropout {

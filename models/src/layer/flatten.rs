@@ -4,14 +4,14 @@ use super::*;
 
 pub(super) struct Flatten;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: LayerKind = LayerKind {
     is_view: true,
     onnx: &[("Flatten", |of| match of.size("axis")? {
         None | Some(1) => Ok(Layer::Flatten),
-        Some(other) => Err(of.refuse("axis", &format!("axis is {other}: only 1 is known here"))),
+        Some(other) => Err(of.refuse("axis", &format!("axis is {other}: only 1 is supported"))),
     })],
     caffe: CaffeKind::new(&["Flatten", "FLATTEN"], &[], "", |_| Ok(Layer::Flatten)),
-    ..Kind::new("flatten", |_| Ok(Layer::Flatten))
+    ..LayerKind::new("flatten", |_| Ok(Layer::Flatten))
 };
 
 impl LayerRule for Flatten {

@@ -7,13 +7,13 @@ use super::*;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Gathered(pub Shape);
 
-const KIND: Kind = Kind {
+const KIND: LayerKind = LayerKind {
     features: Ok(FeatureRule::Whole),
-    ..Kind::new("gather", |of| Err(of.refuse("kind", "no file asks for it")))
+    ..LayerKind::new("gather", |of| Err(of.refuse("kind", "no file asks for it")))
 };
 
 impl OfKind for Gathered {
-    fn kind(&self) -> &'static Kind {
+    fn kind(&self) -> &'static LayerKind {
         &KIND
     }
 }

@@ -4,19 +4,19 @@ use super::*;
 
 pub(super) struct Gelu;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Always,
     onnx: &[("Gelu", |of| match of.word("approximate")? {
         Some("tanh") => Ok(Layer::Gelu),
         _ => Err(of.refuse(
             "approximate",
-            "is exact: only the approximation by tanh is known here, export with approximate = \"tanh\"",
+            "is exact: only the approximation by tanh is supported, export with approximate = \"tanh\"",
         )),
     })],
     family: "curve",
     // The tanh counted as one.
     flops: (9.0, 18.0),
-    ..Kind::new("gelu", |_| Ok(Layer::Gelu))
+    ..LayerKind::new("gelu", |_| Ok(Layer::Gelu))
 };
 
 impl LayerRule for Gelu {}

@@ -4,11 +4,11 @@ use super::*;
 
 pub(super) struct GlobalPool;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: LayerKind = LayerKind {
     family: "pooling",
     class: KernelClass::Planes { overlapping_maxima: false },
     onnx: &[("GlobalAveragePool", |_| Ok(Layer::GlobalPool))],
-    ..Kind::new("global_pool", |_| Ok(Layer::GlobalPool))
+    ..LayerKind::new("global_pool", |_| Ok(Layer::GlobalPool))
 };
 
 impl LayerRule for GlobalPool {

@@ -77,7 +77,7 @@ impl FromStr for Init {
             _ => None,
         };
         read.ok_or_else(|| {
-            format!("{text:?} is no initial value: write he, xavier, gaussian:DEVIATION or constant:VALUE")
+            format!("{text:?} is not an initial value: write he, xavier, gaussian:DEVIATION or constant:VALUE")
         })
     }
 }

@@ -6,14 +6,14 @@ use super::*;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Samples(pub Shape);
 
-const KIND: Kind = Kind {
+const KIND: LayerKind = LayerKind {
     arity: Arity::Nothing,
     features: Ok(FeatureRule::Whole),
-    ..Kind::new("input", |of| Err(of.refuse("kind", "no file asks for it")))
+    ..LayerKind::new("input", |of| Err(of.refuse("kind", "no file asks for it")))
 };
 
 impl OfKind for Samples {
-    fn kind(&self) -> &'static Kind {
+    fn kind(&self) -> &'static LayerKind {
         &KIND
     }
 }

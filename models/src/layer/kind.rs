@@ -3,7 +3,7 @@
 use super::Maker;
 
 /// A kind of layer: how files write it, and what holds for all layers of the kind.
-pub struct Kind {
+pub struct LayerKind {
     /// In model files; [`Layer::kind`](super::Layer::kind) gives the same.
     pub name: &'static str,
     /// Its own keys in model files.
@@ -54,10 +54,10 @@ pub struct CaffeKind {
     pub read: Maker,
 }
 
-impl Kind {
+impl LayerKind {
     /// A kind without keys that changes each element by itself and whose backward passes read neither input nor output.
-    pub(super) const fn new(name: &'static str, read: Maker) -> Kind {
-        Kind {
+    pub(super) const fn new(name: &'static str, read: Maker) -> LayerKind {
+        LayerKind {
             name,
             keys: &[],
             read,

@@ -17,7 +17,7 @@ pub struct LocalResponseNorm {
     pub k: f32,
 }
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Always,
     reads_output: true,
     features: Ok(FeatureRule::Whole),
@@ -30,7 +30,7 @@ pub(super) const KIND: Kind = Kind {
     })],
     caffe: CaffeKind::new(&["LRN"], &["lrn_param"], "local_size alpha beta k norm_region engine", |of| {
         if of.word("norm_region")?.is_some_and(|region| region != "ACROSS_CHANNELS") {
-            return Err(of.refuse("norm_region", "only ACROSS_CHANNELS is known here"));
+            return Err(of.refuse("norm_region", "only ACROSS_CHANNELS is supported"));
         }
         let size = of.size("local_size")?.unwrap_or(5);
         let alpha = divided(of.number("alpha")?.unwrap_or(1.0), size);
@@ -38,7 +38,7 @@ pub(super) const KIND: Kind = Kind {
         Ok(Layer::LocalResponseNorm(LocalResponseNorm { size, alpha, beta, k }))
     }),
     // The figures of Krizhevsky, Sutskever, Hinton 2012, §3.3.
-    ..Kind::new("local_response_norm", |of| {
+    ..LayerKind::new("local_response_norm", |of| {
         let (size, alpha) = (of.size("size")?.unwrap_or(5), of.number("alpha")?.unwrap_or(1e-4));
         let (beta, k) = (of.number("beta")?.unwrap_or(0.75), of.number("k")?.unwrap_or(2.0));
         Ok(Layer::LocalResponseNorm(LocalResponseNorm { size, alpha, beta, k }))

@@ -6,7 +6,7 @@ use super::*;
 
 pub(super) struct LogisticCrossEntropy;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: LayerKind = LayerKind {
     is_loss: true,
     family: "loss",
     features: Ok(FeatureRule::Whole),
@@ -18,7 +18,7 @@ pub(super) const KIND: Kind = Kind {
         "",
         |_| Ok(Layer::LogisticCrossEntropy),
     ),
-    ..Kind::new("logistic_cross_entropy", |_| Ok(Layer::LogisticCrossEntropy))
+    ..LayerKind::new("logistic_cross_entropy", |_| Ok(Layer::LogisticCrossEntropy))
 };
 
 impl LayerRule for LogisticCrossEntropy {

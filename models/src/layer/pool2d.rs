@@ -29,7 +29,7 @@ pub struct Pool2d {
     pub ceil: bool,
 }
 
-pub(super) const MAX: Kind = Kind {
+pub(super) const MAX: LayerKind = LayerKind {
     keys: &["kernel", "stride", "padding", "ceil"],
     family: "pooling",
     caffe: CaffeKind::new(
@@ -39,11 +39,11 @@ pub(super) const MAX: Kind = Kind {
          stride_w pad pad_h pad_w",
         read_caffe,
     ),
-    ..Kind::new("max_pool", |of| read(of, PoolKind::Max))
+    ..LayerKind::new("max_pool", |of| read(of, PoolKind::Max))
 };
 
-pub(super) const AVERAGE: Kind =
-    Kind { name: "average_pool", read: |of| read(of, PoolKind::Average), caffe: None, ..MAX };
+pub(super) const AVERAGE: LayerKind =
+    LayerKind { name: "average_pool", read: |of| read(of, PoolKind::Average), caffe: None, ..MAX };
 
 /// A window moves by its own size unless the file says otherwise.
 fn read(of: &dyn Attributes, kind: PoolKind) -> Result<Layer, InputError> {
@@ -58,7 +58,7 @@ fn read_caffe(of: &dyn Attributes) -> Result<Layer, InputError> {
     let kind = match of.word("pool")? {
         None | Some("MAX") => PoolKind::Max,
         Some("AVE") => PoolKind::Average,
-        Some(_) => return Err(of.refuse("pool", "only MAX and AVE are known here")),
+        Some(_) => return Err(of.refuse("pool", "only MAX and AVE are supported")),
     };
     let padding = of.pair("pad")?.unwrap_or((0, 0));
     if kind == PoolKind::Average && padding != (0, 0) {
@@ -77,7 +77,7 @@ fn read_caffe(of: &dyn Attributes) -> Result<Layer, InputError> {
 }
 
 impl OfKind for Pool2d {
-    fn kind(&self) -> &'static Kind {
+    fn kind(&self) -> &'static LayerKind {
         match self.kind {
             PoolKind::Max => &MAX,
             PoolKind::Average => &AVERAGE,

@@ -4,7 +4,7 @@ use super::*;
 
 pub(super) struct Relu;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: LayerKind = LayerKind {
     reads_output: true,
     overwrites: 1,
     onnx: &[("Relu", |_| Ok(Layer::Relu))],
@@ -16,7 +16,7 @@ pub(super) const KIND: Kind = Kind {
             _ => Ok(Layer::Relu),
         }
     }),
-    ..Kind::new("relu", |_| Ok(Layer::Relu))
+    ..LayerKind::new("relu", |_| Ok(Layer::Relu))
 };
 
 impl LayerRule for Relu {

@@ -1,7 +1,7 @@
 //! `LayerRule`: defines what every kind of layer answers about itself: shapes, parameters, work, memory, splitting,
 //! fusion and costs.
 
-use super::{FeatureRule, Init, InitRules, Inits, KernelClass, Kind, Layer, Shape, Sizes, Work};
+use super::{FeatureRule, Init, InitRules, Inits, KernelClass, Layer, LayerKind, Shape, Sizes, Work};
 
 /// A learnable tensor of a layer, before the model places it.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +19,7 @@ pub struct Learned {
 /// Links a layer to its kind; the list of layers implements it.
 pub trait OfKind {
     /// The description of its kind.
-    fn kind(&self) -> &'static Kind;
+    fn kind(&self) -> &'static LayerKind;
 }
 
 /// The rules of a layer. The defaults are those of a layer that changes each element by itself; a kind overrides

@@ -9,13 +9,13 @@ pub struct Scale {
     pub bias: bool,
 }
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::ForParameters,
     keys: &["bias", "scale_init", "bias_init"],
     caffe: CaffeKind::new(&["Scale"], &["scale_param"], "bias_term filler bias_filler", |of| {
         Ok(Layer::Scale(Scale { bias: of.boolean("bias_term")?.unwrap_or(false) }))
     }),
-    ..Kind::new("scale", |of| Ok(Layer::Scale(Scale { bias: of.boolean("bias")?.unwrap_or(true) })))
+    ..LayerKind::new("scale", |of| Ok(Layer::Scale(Scale { bias: of.boolean("bias")?.unwrap_or(true) })))
 };
 
 impl LayerRule for Scale {

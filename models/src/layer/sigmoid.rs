@@ -4,14 +4,14 @@ use super::*;
 
 pub(super) struct Sigmoid;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: LayerKind = LayerKind {
     reads_output: true,
     family: "curve",
     overwrites: 1,
     onnx: &[("Sigmoid", |_| Ok(Layer::Sigmoid))],
     caffe: CaffeKind::new(&["Sigmoid", "SIGMOID"], &["sigmoid_param"], "", |_| Ok(Layer::Sigmoid)),
     flops: (4.0, 3.0),
-    ..Kind::new("sigmoid", |_| Ok(Layer::Sigmoid))
+    ..LayerKind::new("sigmoid", |_| Ok(Layer::Sigmoid))
 };
 
 impl LayerRule for Sigmoid {}

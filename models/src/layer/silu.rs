@@ -4,15 +4,15 @@ use super::*;
 
 pub(super) struct Silu;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: LayerKind = LayerKind {
     input_use: InputUse::Always,
     onnx: &[("Swish", |of| match of.number("alpha")? {
         None | Some(1.0) => Ok(Layer::Silu),
-        Some(_) => Err(of.refuse("alpha", "must be 1: another slope is not known here")),
+        Some(_) => Err(of.refuse("alpha", "must be 1: another slope is not supported")),
     })],
     family: "curve",
     flops: (4.0, 8.0),
-    ..Kind::new("silu", |_| Ok(Layer::Silu))
+    ..LayerKind::new("silu", |_| Ok(Layer::Silu))
 };
 
 impl LayerRule for Silu {}

@@ -4,7 +4,7 @@ use super::*;
 
 pub(super) struct SoftmaxCrossEntropy;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: LayerKind = LayerKind {
     is_loss: true,
     family: "loss",
     features: Ok(FeatureRule::Whole),
@@ -16,7 +16,7 @@ pub(super) const KIND: Kind = Kind {
         "",
         |_| Ok(Layer::SoftmaxCrossEntropy),
     ),
-    ..Kind::new("softmax_cross_entropy", |_| Ok(Layer::SoftmaxCrossEntropy))
+    ..LayerKind::new("softmax_cross_entropy", |_| Ok(Layer::SoftmaxCrossEntropy))
 };
 
 impl LayerRule for SoftmaxCrossEntropy {

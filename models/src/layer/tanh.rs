@@ -4,7 +4,7 @@ use super::*;
 
 pub(super) struct Tanh;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const KIND: LayerKind = LayerKind {
     reads_output: true,
     family: "curve",
     overwrites: 1,
@@ -12,7 +12,7 @@ pub(super) const KIND: Kind = Kind {
     caffe: CaffeKind::new(&["TanH", "TANH"], &["tanh_param"], "", |_| Ok(Layer::Tanh)),
     // As much as a sigmoid.
     flops: (4.0, 3.0),
-    ..Kind::new("tanh", |_| Ok(Layer::Tanh))
+    ..LayerKind::new("tanh", |_| Ok(Layer::Tanh))
 };
 
 impl LayerRule for Tanh {}

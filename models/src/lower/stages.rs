@@ -13,7 +13,7 @@ use petgraph::graph::NodeIndex;
 
 use super::Lowering;
 use super::tasks::Tasks;
-use crate::graph::{Scope, Work};
+use crate::graph::{NodeWork, Scope};
 use crate::{
     After, Area, Axis, AxisSet, Buffer, ByCoordinate, Copy, Declared, Exchange, LayerId, Model, Op, Pass, PipelinePass,
     PipelineStep, Role, Rows, StageBody, StageOrder, Stages, Stream, Task, TaskId, Turns, pipeline,
@@ -55,10 +55,10 @@ pub(super) fn buffers(of: Lowering<'_>, stages: &Stages) -> Vec<Declared> {
 fn tasks(of: Lowering<'_>, (stages, stage): (&Stages, u32), first: usize, steps: Vec<PipelineStep>) -> Vec<Task> {
     let Lowering { graph, job, model, .. } = of;
     let chunk_of = |node: NodeIndex| match &graph.dag[node].work {
-        Work::Load => 0,
-        Work::Layer(id, _) | Work::Relayout { layer: id, .. } => stages.chunk_of(*id),
-        Work::Collective { range, .. } => chunk_of_parameters(model, stages, range),
-        Work::Elementwise { of, .. } => chunk_of_parameters(model, stages, &of.range),
+        NodeWork::Load => 0,
+        NodeWork::Layer(id, _) | NodeWork::Relayout { layer: id, .. } => stages.chunk_of(*id),
+        NodeWork::Collective { range, .. } => chunk_of_parameters(model, stages, range),
+        NodeWork::Elementwise { of, .. } => chunk_of_parameters(model, stages, &of.range),
     };
     let passes = 0..of.sharding.map_or(1, |sharding| sharding.passes.len());
     let mut tasks = Tasks::new(of, 0, passes);
@@ -75,8 +75,8 @@ fn tasks(of: Lowering<'_>, (stages, stage): (&Stages, u32), first: usize, steps:
     for (chunk, pass) in passes {
         let before_body = tasks.list.len();
         let is_of = |node: &NodeIndex| {
-            let is_backward = |work: &Work| match work {
-                Work::Layer(_, of) | Work::Relayout { pass: of, .. } => *of != Pass::Forward,
+            let is_backward = |work: &NodeWork| match work {
+                NodeWork::Layer(_, of) | NodeWork::Relayout { pass: of, .. } => *of != Pass::Forward,
                 _ => false,
             };
             let forward = !is_backward(&graph.dag[*node].work);

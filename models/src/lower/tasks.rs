@@ -12,7 +12,7 @@ use petgraph::graph::NodeIndex;
 use petgraph::visit::EdgeRef;
 
 use super::{Lowering, bucket_name, devices};
-use crate::graph::{Scope, Tensor, Work};
+use crate::graph::{NodeWork, Scope, Tensor};
 use crate::program::chain_name;
 use crate::{
     After, Averaging, AxisLayout, AxisSet, Bucket, Buffer, Dimension, Elementwise, Exchange, Formula, Op, Optimizer,
@@ -123,19 +123,19 @@ impl<'a> Tasks<'a> {
         let in_pass = graph.dag[node].scope == Scope::Pass;
         let mut before = Vec::new();
         let (op, stream, name) = match &graph.dag[node].work {
-            Work::Load if self.by_node() => return self.pushed(node, Self::load_for_node),
-            Work::Relayout { layer, pass: of, .. } if self.by_node() => {
+            NodeWork::Load if self.by_node() => return self.pushed(node, Self::load_for_node),
+            NodeWork::Relayout { layer, pass: of, .. } if self.by_node() => {
                 return self.pushed(node, |tasks| tasks.relayout_in_node(*layer, *of));
             }
-            Work::Relayout { layer, pass: of, .. } => {
+            NodeWork::Relayout { layer, pass: of, .. } => {
                 return self.pushed(node, |tasks| tasks.relayout(*layer, *of, pass));
             }
-            Work::Load => {
+            NodeWork::Load => {
                 let shared = self.of.sharding.filter(|sharding| sharding.in_all_passes());
                 let samples = shared.map_or(job.batch_per_rank, |sharding| sharding.pass_samples());
                 (Op::Load { samples, pass: shared.map(|_| 0), into: None }, Stream::Compute, "load".to_owned())
             }
-            Work::Layer(id, of) => {
+            NodeWork::Layer(id, of) => {
                 let phase = match of {
                     Pass::Forward => Phase::Forward,
                     Pass::BackwardData => Phase::BackwardData,
@@ -150,14 +150,14 @@ impl<'a> Tasks<'a> {
                 (Op::Compute { chain, phase, samples, pass: of_pass }, Stream::Compute, name)
             }
             // One rank's partial sum is the whole sum: its readers depend on its producer directly.
-            Work::Collective { axes, .. } if axes.iter().all(|axis| graph.mesh.size(axis) == 1) => return,
-            Work::Collective { collective, axes, range } => {
+            NodeWork::Collective { axes, .. } if axes.iter().all(|axis| graph.mesh.size(axis) == 1) => return,
+            NodeWork::Collective { collective, axes, range } => {
                 let (verb, exchange) = self.exchange(node, collective, *axes, range);
                 let jobs = self.list.iter().rposition(|task| matches!(task.op, Op::Host { .. }));
                 before.extend(jobs.filter(|_| self.by_node()).map(|task| After { task, lag: 0 }));
                 (Op::Exchange(exchange), Stream::Exchange, bucket_name(model, verb, range))
             }
-            Work::Elementwise { of, stream } => {
+            NodeWork::Elementwise { of, stream } => {
                 let name = bucket_name(model, of.formula.name(), &of.range) + &self.suffix(in_pass, pass);
                 let shared = self.parts_at(node);
                 let formula = self.in_pass(of);

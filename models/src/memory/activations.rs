@@ -21,7 +21,7 @@ pub enum Content {
 
 /// A tensor with its first and last use, as positions of tasks in their role.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tensor {
+pub struct PlannedTensor {
     /// `conv1`, `conv1 gradient`, `pool1 places`.
     pub name: String,
     /// Its layer.
@@ -101,7 +101,7 @@ impl Uses {
 }
 
 /// The activations of one micro-batch and their gradients; input and parameters are not among them.
-pub fn activations(program: &Program, role: &Role) -> Vec<Tensor> {
+pub fn activations(program: &Program, role: &Role) -> Vec<PlannedTensor> {
     let (model, chains) = (&program.model, Chains::of(program, role));
     let (outputs, gradients) = uses(program, role);
     let mut tensors = Vec::new();
@@ -109,7 +109,7 @@ pub fn activations(program: &Program, role: &Role) -> Vec<Tensor> {
         let mut push = |content: Content, what: &str, bytes: u64, span: (usize, usize)| {
             let (name, bytes) = (format!("{}{what}", node.name), bytes.next_multiple_of(LINE_BYTES));
             let (first, last) = across_repetitions(role, span);
-            tensors.push(Tensor { name, layer, content, bytes, first, last });
+            tensors.push(PlannedTensor { name, layer, content, bytes, first, last });
         };
         let samples = chains.samples_in(model, layer);
         let of_gradient = (Content::Gradient, " gradient", gradients[layer.index()]);

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 /// A piece of memory with its first and last use, as positions of tasks in their role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Storage {
+pub struct Allocation {
     /// Its size.
     pub bytes: u64,
     /// The task that writes it first.
@@ -30,10 +30,10 @@ pub struct Arrangement {
 }
 
 /// What pieces are sorted by.
-type Key = fn(&Storage) -> (Reverse<u64>, usize);
+type Key = fn(&Allocation) -> (Reverse<u64>, usize);
 
 /// Places all pieces.
-pub fn arrange(pieces: &[Storage]) -> Arrangement {
+pub fn arrange(pieces: &[Allocation]) -> Arrangement {
     let orders: [Key; 3] = [
         |piece| (Reverse(piece.bytes), 0),
         |piece| (Reverse(0), piece.first),
@@ -47,7 +47,7 @@ pub fn arrange(pieces: &[Storage]) -> Arrangement {
     [by_use, by_life].into_iter().fold(by_size, |best, other| if other.bytes < best.bytes { other } else { best })
 }
 
-fn in_order(pieces: &[Storage], order: Vec<usize>) -> Arrangement {
+fn in_order(pieces: &[Allocation], order: Vec<usize>) -> Arrangement {
     let mut offsets = vec![0u64; pieces.len()];
     // By offset, to find gaps in ascending order.
     let mut placed: Vec<usize> = Vec::with_capacity(pieces.len());
@@ -71,11 +71,11 @@ fn in_order(pieces: &[Storage], order: Vec<usize>) -> Arrangement {
 }
 
 /// Whether some task needs both in memory.
-fn meet(a: &Storage, b: &Storage) -> bool {
+fn meet(a: &Allocation, b: &Allocation) -> bool {
     a.lives().any(|(first, last)| b.lives().any(|(other, end)| first <= end && other <= last))
 }
 
-impl Storage {
+impl Allocation {
     /// Its lifetimes, each with its first and last task.
     fn lives(&self) -> impl Iterator<Item = (usize, usize)> {
         [(self.first, self.last)].into_iter().chain(self.again)
@@ -83,10 +83,10 @@ impl Storage {
 }
 
 /// The most bytes that are live at any task.
-pub fn live_bytes(pieces: &[Storage]) -> u64 {
+pub fn live_bytes(pieces: &[Allocation]) -> u64 {
     let live = |at: usize| {
-        let there = |piece: &&Storage| piece.lives().any(|(first, last)| first <= at && at <= last);
+        let there = |piece: &&Allocation| piece.lives().any(|(first, last)| first <= at && at <= last);
         pieces.iter().filter(there).map(|piece| piece.bytes).sum()
     };
-    pieces.iter().flat_map(Storage::lives).map(|(first, _)| live(first)).max().unwrap_or(0)
+    pieces.iter().flat_map(Allocation::lives).map(|(first, _)| live(first)).max().unwrap_or(0)
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::{Area, Buffer, Op, Phase, Program, Role, Stream, Task, TaskId};
 
-use super::arrange::{Storage, arrange, live_bytes};
+use super::arrange::{Allocation, arrange, live_bytes};
 use super::places::{Places, padding_by_end};
 use super::plan::Reuse;
 use super::{ELEMENT_BYTES, LINE_BYTES};
@@ -42,14 +42,14 @@ fn sharing(program: &Program, role: &Role, apart: usize) -> Option<Places> {
     let padding_by_end = padding_by_end(program, role, Buffer::Gradients);
     let storage = |life: &GradientLife| {
         let padding = padding_by_end.get(&life.range.end).copied().unwrap_or(0);
-        Storage {
+        Allocation {
             bytes: ((life.range.end - life.range.start + padding) * ELEMENT_BYTES).next_multiple_of(LINE_BYTES),
             first: life.first,
             last: life.last,
             again: None,
         }
     };
-    let pieces: Vec<Storage> = lives.iter().map(storage).collect();
+    let pieces: Vec<Allocation> = lives.iter().map(storage).collect();
     let all = apart as u64 * ELEMENT_BYTES;
     if live_bytes(&pieces) >= all {
         return None;

@@ -9,8 +9,8 @@ use std::ops::Range;
 use crate::{Area, LayerId, Op, Phase, Program, Role};
 
 use super::ELEMENT_BYTES;
-use super::activations::{Chains, Content, Tensor, activations};
-use super::arrange::{Storage, arrange, live_bytes};
+use super::activations::{Chains, Content, PlannedTensor, activations};
+use super::arrange::{Allocation, arrange, live_bytes};
 
 /// How far memory is reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -87,7 +87,7 @@ impl Plan {
         let arrangement = match reuse {
             Reuse::Full | Reuse::Shared | Reuse::Counted => arrange(&pieces),
             _ => arrange(
-                &pieces.iter().map(|piece| Storage { first: 0, last: 0, again: None, ..*piece }).collect::<Vec<_>>(),
+                &pieces.iter().map(|piece| Allocation { first: 0, last: 0, again: None, ..*piece }).collect::<Vec<_>>(),
             ),
         };
         let range = |piece: usize, bytes: u64| {
@@ -155,18 +155,18 @@ fn last_compute(role: &Role) -> Option<(usize, Phase)> {
     })
 }
 
-fn storage(tensor: &Tensor) -> Storage {
-    Storage { bytes: tensor.bytes, first: tensor.first, last: tensor.last, again: None }
+fn storage(tensor: &PlannedTensor) -> Allocation {
+    Allocation { bytes: tensor.bytes, first: tensor.first, last: tensor.last, again: None }
 }
 
 /// The pieces of memory that the tensors need, and the piece of each tensor; what kernels keep has none.
 fn pieces(
     program: &Program,
     role: &Role,
-    tensors: &[Tensor],
+    tensors: &[PlannedTensor],
     (reuse, flattening): (Reuse, Flattening),
-) -> (Vec<Storage>, Vec<Option<usize>>) {
-    let mut pieces: Vec<Storage> = Vec::new();
+) -> (Vec<Allocation>, Vec<Option<usize>>) {
+    let mut pieces: Vec<Allocation> = Vec::new();
     let mut piece_of = vec![None; tensors.len()];
     let chains = Chains::of(program, role);
     // Forward passes in the order in which they run, so that the earlier content of an input's piece is known.
@@ -203,7 +203,7 @@ fn overwritten(
     layers: &[LayerId],
     (forward, flattening): (usize, Flattening),
     bytes: u64,
-    pieces: &[Storage],
+    pieces: &[Allocation],
     output_piece: &[Option<usize>],
 ) -> Option<usize> {
     let head = program.model.node(layers[0]);

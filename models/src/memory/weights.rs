@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::{Buffer, Op, Phase, Program, Role, TaskId};
 
-use super::arrange::{Storage, arrange};
+use super::arrange::{Allocation, arrange};
 use super::gradients::{merged, parameters_of};
 use super::places::{Places, padding_by_end};
 use super::plan::Reuse;
@@ -35,9 +35,9 @@ fn sharing(program: &Program, role: &Role) -> Option<Places> {
         let mut lives = lives_of(role, range, tasks)?.into_iter();
         let (first, last) = lives.next()?;
         let again = lives.reduce(|a, b| (a.0, b.1));
-        Some(Storage { bytes, first, last, again })
+        Some(Allocation { bytes, first, last, again })
     };
-    let pieces: Vec<Storage> = lives.iter().map(storage).collect::<Option<_>>()?;
+    let pieces: Vec<Allocation> = lives.iter().map(storage).collect::<Option<_>>()?;
     let arrangement = arrange(&pieces);
     let place = |((range, _), offset): (&(Range<u64>, _), &u64)| {
         (range.start as usize..range.end as usize, (offset / ELEMENT_BYTES) as usize)

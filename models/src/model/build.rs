@@ -188,7 +188,7 @@ fn check_ends(drafts: &[Draft], links: &DiGraph<(), ()>) -> Result<(), InputErro
     }
     match ends.first().map(|end| &drafts[*end]) {
         Some(end) if !is_loss(end) => {
-            Err(end.error("the model ends here without a loss: add a last layer of kind = \"softmax_cross_entropy\""))
+            Err(end.error("the model ends without a loss: add a last layer of kind = \"softmax_cross_entropy\""))
         }
         _ => Ok(()),
     }

@@ -39,7 +39,7 @@ pub fn node_first(whole: &Model) -> Result<(Model, Vec<ShardLayer>), InputError>
         let scores = node.inputs[0];
         if !whole.consumers(scores).iter().all(is_loss) {
             let message = format!(
-                "{} goes to {} and to other layers, which a loss on the first rank does not allow for: take ssgd",
+                "{} goes to {} and to other layers, which a loss on the first rank does not allow for: use ssgd",
                 whole.node(scores).name,
                 node.name
             );

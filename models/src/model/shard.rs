@@ -237,7 +237,7 @@ pub(crate) fn shard(
     if let Some((_, node)) = whole.iter().find(normalises).filter(|_| several) {
         let message = format!(
             "{} ({}) has statistics of one rank's batch, and would take those of several: give model-parallel or megatron a mesh, \
-             e.g. data=2,tensor=4, or take ssgd",
+             e.g. data=2,tensor=4, or use ssgd",
             node.name,
             node.layer.kind()
         );

@@ -63,7 +63,7 @@ impl FromStr for Scaling {
         };
         read.ok_or_else(|| {
             format!(
-                "{text:?} is no scaling of the rate: write none, linear:BATCH or square-root:BATCH, e.g. linear:256"
+                "{text:?} is not a scaling of the rate: write none, linear:BATCH or square-root:BATCH, e.g. linear:256"
             )
         })
     }

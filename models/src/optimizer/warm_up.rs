@@ -90,7 +90,7 @@ impl FromStr for WarmUp {
         };
         read().ok_or_else(|| {
             format!(
-                "{text:?} is no warm-up: write none, constant:EPOCHS or gradual:EPOCHS, with @RATE behind it for a first \
+                "{text:?} is not a warm-up: write none, constant:EPOCHS or gradual:EPOCHS, with @RATE behind it for a first \
                  rate, e.g. gradual:5@0.1"
             )
         })

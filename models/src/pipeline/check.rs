@@ -20,7 +20,7 @@ use super::{PipelinePass, PipelineStep, times};
 /// assert_eq!(pipeline::check(&lists, 1, 8).unwrap(), [4, 3, 2, 1]);
 /// lists[3].swap(0, 1);
 /// let error = pipeline::check(&lists, 1, 8).unwrap_err().to_string();
-/// assert!(error.contains("backward of chunk 3, micro-batch 0: waits for ever for the forward of chunk 3"), "{error}");
+/// assert!(error.contains("backward of chunk 3, micro-batch 0: waits forever for the forward of chunk 3"), "{error}");
 /// ```
 ///
 /// # Errors
@@ -49,7 +49,7 @@ pub fn check_within(
     for (stage, list) in lists.iter().enumerate() {
         if let Some((count, step)) = in_flight(list).find(|(count, _)| *count > limit) {
             let message = format!(
-                "is activation {count} in flight, and {limit} are allowed: allow {}, or take a schedule that holds fewer",
+                "is activation {count} in flight, and {limit} are allowed: allow {}, or use a schedule that holds fewer",
                 highest[stage]
             );
             return Err(InputError::new(format!("stage {stage}"), step.to_string(), message));
@@ -74,13 +74,13 @@ fn complete(
         let (own, owner) = (step.chunk as usize / stages, step.chunk as usize % stages);
         if own >= chunks as usize {
             let all = stages as u64 * u64::from(chunks);
-            return refuse(step, format!("there are only {all} chunks, counted from 0: take a smaller one"));
+            return refuse(step, format!("there are only {all} chunks, counted from 0: use a smaller one"));
         }
         if owner != stage {
             return refuse(step, format!("the chunk is that of stage {owner}: move the step there"));
         }
         if step.micro_batch >= micro_batches {
-            let message = format!("there are only {micro_batches} micro-batches, counted from 0: take a smaller one");
+            let message = format!("there are only {micro_batches} micro-batches, counted from 0: use a smaller one");
             return refuse(step, message);
         }
         if !seen.insert(*step) {

@@ -52,7 +52,7 @@ impl PipelineSchedule {
     pub fn steps(self, stage: u32, stages: u32, micro_batches: u32) -> Result<Vec<PipelineStep>, InputError> {
         self.refuse(stages, micro_batches)?;
         if stage >= stages {
-            let message = format!("there are only {stages}, counted from 0: take a smaller one");
+            let message = format!("there are only {stages}, counted from 0: use a smaller one");
             return Err(InputError::new("stage", stage.to_string(), message));
         }
         // An earlier stage has more stages after it to wait for, so the first one runs ahead the furthest.
@@ -98,14 +98,14 @@ impl PipelineSchedule {
     fn refuse(self, stages: u32, micro_batches: u32) -> Result<(), InputError> {
         for (key, number) in [("stages", stages), ("micro_batches", micro_batches)] {
             if number == 0 {
-                return Err(InputError::flag(key, "0", "a pipeline needs at least 1: take 1 or more"));
+                return Err(InputError::flag(key, "0", "a pipeline needs at least 1: use 1 or more"));
             }
         }
         let chunks = u128::from(stages) * u128::from(self.chunks());
         let steps = 2 * chunks * u128::from(micro_batches);
         if steps > u128::from(MAX_STEPS) {
             let message = format!(
-                "{chunks} chunks take {steps} steps, and at most {MAX_STEPS} are listed: take fewer micro-batches, stages or chunks"
+                "{chunks} chunks take {steps} steps, and at most {MAX_STEPS} are listed: use fewer micro-batches, stages or chunks"
             );
             return Err(InputError::flag("micro_batches", micro_batches.to_string(), message));
         }
@@ -117,7 +117,7 @@ impl PipelineSchedule {
             let below = micro_batches - micro_batches % stages;
             let near = if below > 0 { format!("{below} or {}", below + stages) } else { stages.to_string() };
             let message =
-                format!("{self} over {stages} stages needs a multiple of {stages} micro-batches: take {near}, or 1f1b");
+                format!("{self} over {stages} stages needs a multiple of {stages} micro-batches: use {near}, or 1f1b");
             return Err(InputError::flag("micro_batches", micro_batches.to_string(), message));
         }
         Ok(())
@@ -126,7 +126,7 @@ impl PipelineSchedule {
 
 /// The error message for too few chunks.
 fn too_few(chunks: &str) -> String {
-    format!("{chunks:?} is no number of chunks from 2: write interleaved:2, or 1f1b for one chunk a stage")
+    format!("{chunks:?} is not a number of chunks from 2: write interleaved:2, or 1f1b for one chunk a stage")
 }
 
 impl fmt::Display for PipelineSchedule {

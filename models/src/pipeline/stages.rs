@@ -53,12 +53,12 @@ impl Stages {
         let layers = model.layers().len();
         let all = u64::from(stages) * u64::from(chunks);
         if all == 0 {
-            return Err(InputError::flag("stages", all.to_string(), "a pipeline needs at least 1: take 1 or more"));
+            return Err(InputError::flag("stages", all.to_string(), "a pipeline needs at least 1: use 1 or more"));
         }
         if all > layers as u64 {
             let each = if chunks > 1 { format!(" of {chunks} chunks each") } else { String::new() };
             let fit = layers as u32 / chunks;
-            let cure = if fit == 0 { "take fewer chunks".to_owned() } else { format!("take at most {fit}") };
+            let cure = if fit == 0 { "use fewer chunks".to_owned() } else { format!("use at most {fit}") };
             let message = format!("{stages} stages{each} need {all} layers, and {} has {layers}: {cure}", model.name());
             return Err(InputError::flag("stages", stages.to_string(), message));
         }

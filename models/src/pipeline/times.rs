@@ -67,7 +67,7 @@ fn stop(lists: &[Vec<PipelineStep>], all: u32, mut stage: usize, spans: &[Vec<Ra
                 format!("which stage {holder} has only after its {first}, and that waits too: change the order")
             }
         };
-        let message = format!("waits for ever for the {before}, {why}");
+        let message = format!("waits forever for the {before}, {why}");
         return InputError::new(format!("stage {stage}"), step.to_string(), message);
     }
 }

@@ -44,7 +44,7 @@ mod factors {
     }
 
     pub(super) fn read<E: Error>(text: &str) -> Result<Vec<f32>, E> {
-        let number = |word: &str| word.parse().map_err(|_| E::custom(format!("{word:?} is no factor")));
+        let number = |word: &str| word.parse().map_err(|_| E::custom(format!("{word:?} is not a factor")));
         text.split_whitespace().map(number).collect()
     }
 

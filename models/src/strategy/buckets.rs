@@ -7,7 +7,7 @@ use lockstep_topology::{Collective, InputError};
 use petgraph::graph::NodeIndex;
 
 use super::data_parallel::Passes;
-use crate::graph::{Scope, Tensor, Work};
+use crate::graph::{NodeWork, Scope, Tensor};
 use crate::{AxisLayout, AxisSet, Bucket, Graph, Job, LayerId, Layout, Model};
 
 /// Layers of a bucket, in backward order, and their range of the gradient arena.
@@ -61,7 +61,7 @@ pub(super) fn update(graph: &mut Graph, bucket: &Ends, scope: Scope, axes: AxisS
     let mut flow: Flow = bucket.makers.iter().map(partial).collect();
     let summed = (axes, AxisLayout::Replicated);
     if !axes.is_empty() {
-        let work = Work::Collective { collective: Collective::AllReduce, axes, range: bucket.range.clone() };
+        let work = NodeWork::Collective { collective: Collective::AllReduce, axes, range: bucket.range.clone() };
         let reduce = graph.node(work, scope);
         flow = through(graph, &flow, (reduce, Tensor::WeightGradient), summed);
     }

@@ -2,7 +2,7 @@
 
 use petgraph::graph::NodeIndex;
 
-use crate::graph::{Scope, Tensor, Work};
+use crate::graph::{NodeWork, Scope, Tensor};
 use crate::{Graph, LayerId, Layout, Model, Pass};
 
 /// The nodes of one micro-batch, by layer.
@@ -26,10 +26,10 @@ pub(super) fn passes(graph: &mut Graph, model: &Model, samples: Layout) -> Passe
     let layers = model.layers().len();
     let all = || (0..layers as u32).map(LayerId);
 
-    let load = graph.node(Work::Load, Scope::MicroBatch);
+    let load = graph.node(NodeWork::Load, Scope::MicroBatch);
     let mut forward = vec![load; layers];
     for id in all().skip(1) {
-        let node = graph.node(Work::Layer(id, Pass::Forward), Scope::MicroBatch);
+        let node = graph.node(NodeWork::Layer(id, Pass::Forward), Scope::MicroBatch);
         for input in &model.node(id).inputs {
             graph.edge(forward[input.0 as usize], node, Tensor::Activation(*input), samples);
         }
@@ -55,7 +55,7 @@ pub(super) fn passes(graph: &mut Graph, model: &Model, samples: Layout) -> Passe
             passes.push(Pass::BackwardData);
         }
         for pass in passes {
-            let this = graph.node(Work::Layer(id, pass), Scope::MicroBatch);
+            let this = graph.node(NodeWork::Layer(id, pass), Scope::MicroBatch);
             for from in upstream[i].clone() {
                 graph.edge(from, this, Tensor::ActivationGradient(id), samples);
             }

@@ -41,7 +41,7 @@ fn graph(job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
     let mut passes: Vec<Vec<Piece>> = Vec::new();
     for ranks in nodes {
         if ranks.checked_mul(job.batch_per_rank).is_none() {
-            let message = format!("{ranks} ranks of a node take more than 2^32 samples at once: take a smaller batch");
+            let message = format!("{ranks} ranks of a node take more than 2^32 samples at once: use a smaller batch");
             return Err(InputError::flag("batch_per_rank", job.batch_per_rank.to_string(), message));
         }
         passes.push(
@@ -61,11 +61,11 @@ fn graph(job: &Job) -> Result<(Graph, Option<Shard>), InputError> {
 /// Refuses settings that the table does not take.
 fn refuse(job: &Job) -> Result<(), InputError> {
     if job.accumulate > 1 {
-        let message = format!("{NAME} scatters one batch a step: take 1, and a larger batch per rank");
+        let message = format!("{NAME} scatters one batch a step: use 1, and a larger batch per rank");
         return Err(InputError::flag("accumulate", job.accumulate.to_string(), message));
     }
     if job.algorithm.servers() > 0 {
-        let message = format!("does not serve {NAME}, whose nodes all train: take ring or parameter-server:1");
+        let message = format!("does not serve {NAME}, whose nodes all train: use ring or parameter-server:1");
         return Err(InputError::flag("algorithm", job.algorithm.to_string(), message));
     }
     Ok(())

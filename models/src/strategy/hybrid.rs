@@ -49,7 +49,7 @@ impl FromStr for Scheme {
             ("b", _) => Ok(Scheme::B),
             ("c", _) => Ok(Scheme::C),
             (_, Some(Some(size))) => Ok(Scheme::Groups(size)),
-            _ => Err(format!("{text:?} is no scheme: write a, b, c or g=2 (groups of 2 ranks)")),
+            _ => Err(format!("{text:?} is not a scheme: write a, b, c or g=2 (groups of 2 ranks)")),
         }
     }
 }
@@ -67,7 +67,7 @@ impl Scheme {
             Scheme::Groups(size) => size,
         };
         if !ranks.is_multiple_of(group) {
-            let message = format!("groups of {group} ranks do not divide {ranks} ranks: take a divisor of {ranks}");
+            let message = format!("groups of {group} ranks do not divide {ranks} ranks: use a divisor of {ranks}");
             return Err(InputError::flag("strategy", format!("hybrid:{self}"), message));
         }
         let pass = |number: u32| {
@@ -131,7 +131,7 @@ fn parse(settings: &str) -> Result<Hybrid, String> {
         (scheme, None | Some("variable-batch")) => {
             Ok(Hybrid { scheme: scheme.parse()?, variable_batch: more.is_some() })
         }
-        (_, Some(more)) => Err(format!("{more:?} says nothing: only :variable-batch may follow a scheme")),
+        (_, Some(more)) => Err(format!("{more:?} has no effect: only :variable-batch may follow a scheme")),
     }
 }
 
@@ -142,7 +142,7 @@ fn parse(settings: &str) -> Result<Hybrid, String> {
 fn front(model: &Model) -> Result<Vec<bool>, InputError> {
     let refuse = |message: String| Err(InputError::flag("strategy", "hybrid", message));
     let Some((dense, node)) = model.iter().find(|(_, node)| node.layer.rule().kind().flattens) else {
-        return refuse(format!("{} has no dense layer to split: take ssgd, or model-parallel", model.name()));
+        return refuse(format!("{} has no dense layer to split: use ssgd, or model-parallel", model.name()));
     };
     let flat = node.inputs[0];
     let is_flat = model.node(flat).layer.rule().kind().is_view && model.consumers(flat).len() == 1;
@@ -162,7 +162,7 @@ fn front(model: &Model) -> Result<Vec<bool>, InputError> {
     match model.iter().map(|(id, _)| id).find(|id| other(*id) || learns(*id) || ends(*id)) {
         None => Ok(front),
         Some(id) => refuse(format!(
-            "in {} more than one tensor leads from convolutions to dense layers ({} beside {}): take ssgd or \
+            "in {} more than one tensor leads from convolutions to dense layers ({} beside {}): use ssgd or \
              model-parallel",
             model.name(),
             model.node(id).name,

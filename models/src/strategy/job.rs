@@ -48,7 +48,7 @@ impl FromStr for Bucket {
             "tensor" => Ok(Bucket::Tensor),
             size => match size.parse::<Bytes>() {
                 Ok(Bytes(0)) | Err(_) => {
-                    Err(format!("{text:?} is no bucket: write layer, whole, tensor or a size like 25MiB"))
+                    Err(format!("{text:?} is not a bucket: write layer, whole, tensor or a size like 25MiB"))
                 }
                 Ok(bytes) => Ok(Bucket::Size(bytes)),
             },
@@ -189,7 +189,7 @@ impl Job {
             (0..).take_while(|chunk| !last(*chunk)).any(|chunk| cut.crossing(model, chunk).contains(&LayerId(0)));
         if reads_samples {
             let message =
-                "leaves layers that read the samples to a later stage: cut behind all of them, or take fewer stages";
+                "leaves layers that read the samples to a later stage: cut behind all of them, or use fewer stages";
             return Err(InputError::flag("cut", self.cut.to_string(), message));
         }
         Ok(Some(cut))
@@ -266,7 +266,7 @@ impl Job {
             return Ok(());
         };
         let message =
-            format!("{} on the axes {mesh} has no axis {axis}: take one of these, or leave it out", self.strategy);
+            format!("{} on the axes {mesh} has no axis {axis}: use one of these, or leave it out", self.strategy);
         Err(InputError::flag("axis_algorithms", format!("{axis}={algorithm}"), message))
     }
 
@@ -314,7 +314,7 @@ impl Job {
     pub(crate) fn check_partition(&self, program: &Program) -> Result<(), InputError> {
         if program.partition.is_some() && (program.sharding.is_some() || self.strategy.trains_apart()) {
             let message =
-                format!("serves ssgd and zero-1 to zero-3, and not {}: take one-shuffle or per-node", self.strategy);
+                format!("serves ssgd and zero-1 to zero-3, and not {}: use one-shuffle or per-node", self.strategy);
             return Err(InputError::flag("sampling", self.sampling.to_string(), message));
         }
         Ok(())
@@ -343,7 +343,7 @@ impl Job {
         if together && nodes == pools.len() {
             return Ok(pools);
         }
-        let message = "draws samples for each node, and ranks that share samples lie on several: take one-shuffle, or data as the outermost axis";
+        let message = "draws samples for each node, and ranks that share samples lie on several: use one-shuffle, or data as the outermost axis";
         Err(InputError::flag("sampling", self.sampling.to_string(), message))
     }
 
@@ -356,12 +356,12 @@ impl Job {
         if self.accumulate > 1 {
             let strategy = ErrorPlace::Flag("strategy");
             let message = format!(
-                "learners update their models after each batch: take 1, or tau in {strategy} to synchronise less often"
+                "learners update their models after each batch: use 1, or tau in {strategy} to synchronise less often"
             );
             return refused("accumulate", self.accumulate.to_string(), &message);
         }
         if !self.workers.is_multiple_of(self.learners.max(1)) {
-            let message = format!("each do not divide {} learners among devices: take a divisor", self.workers);
+            let message = format!("each do not divide {} learners among devices: use a divisor", self.workers);
             return refused("learners", self.learners.to_string(), &message);
         }
         let two_levels = self.averaging().is_some_and(|averaging| averaging.reference_alpha.is_some());
@@ -369,12 +369,12 @@ impl Job {
         let knows = |of: &Algorithm| !of.by_nodes() || of.serves(&Collective::AllReduceOfNodes);
         let serves = |of: &Algorithm| of.library().is_none() && of.servers() == 0 && knows(of);
         if let Some(algorithm) = self.algorithms().find(|of| two_levels && !serves(of)) {
-            let message = "crosses devices by reference models, one of each: take ring, or hierarchical:ring";
+            let message = "crosses devices by reference models, one of each: use ring, or hierarchical:ring";
             return Err(self.of_axis(InputError::flag("algorithm", algorithm.to_string(), message)));
         }
         let all = u64::from(self.workers) * u64::from(self.strategy.period());
         if all > u64::from(u32::MAX) {
-            let message = "gives more than 2^32 batches an iteration: take a smaller tau";
+            let message = "gives more than 2^32 batches an iteration: use a smaller tau";
             return refused("strategy", self.strategy.to_string(), message);
         }
         Ok(())

@@ -12,7 +12,7 @@ use lockstep_topology::{Collective, InputError};
 
 use super::buckets::cuts;
 use super::data_parallel::passes;
-use crate::graph::{Scope, Tensor, Work};
+use crate::graph::{NodeWork, Scope, Tensor};
 use crate::{
     Averaging, Axis, AxisLayout, AxisSet, Buffer, Coefficient, Dimension, Elementwise, Formula, Graph, Job, LayerId,
     Layout, Mesh, Operand, Stream,
@@ -80,7 +80,7 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Result<Graph, InputErro
     let devices = two_levels.then_some((Axis::Device, job.workers / each));
     let mesh: Vec<(Axis, u32)> = devices.into_iter().chain([(Axis::Learner, each)]).collect();
     let mut graph = Graph::new(model, Mesh::new(&mesh)?);
-    let on = |stream, formula, range, skips_first| Work::Elementwise {
+    let on = |stream, formula, range, skips_first| NodeWork::Elementwise {
         of: Elementwise { skips_first, ..Elementwise::new(formula, range) },
         stream,
     };
@@ -116,7 +116,7 @@ pub(super) fn graph(job: &Job, averaging: &Averaging) -> Result<Graph, InputErro
         let range = || cut.range.clone();
         let sum = |graph: &mut Graph, axes| {
             let (collective, axes, range) = (Collective::AllReduce, axes, range());
-            graph.node(Work::Collective { collective, axes, range }, Scope::Step)
+            graph.node(NodeWork::Collective { collective, axes, range }, Scope::Step)
         };
         let (reduce, reference) = if let Some(alpha) = averaging.reference_alpha {
             let on_device = sum(&mut graph, LEARNERS);

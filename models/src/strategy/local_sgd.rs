@@ -13,7 +13,7 @@ use super::data_parallel::passes;
 use super::learners::descend;
 use super::settings::{Settings, write_common};
 use super::{Plan, Shard};
-use crate::graph::{Scope, Tensor, Work};
+use crate::graph::{NodeWork, Scope, Tensor};
 use crate::{
     Assignment, Axis, AxisLayout, AxisSet, Buffer, Coefficient, Dimension, Elementwise, Formula, Graph, Job, Layout,
     Mesh, Operand, Stream,
@@ -60,13 +60,13 @@ impl Plan for LocalSgd {
             .map(|of| Layout::new(LEARNERS, of));
         let passes = passes(&mut graph, model, samples);
         for cut in cuts(job)? {
-            let on = |formula| Work::Elementwise {
+            let on = |formula| NodeWork::Elementwise {
                 of: Elementwise::new(formula, cut.range.clone()),
                 stream: Stream::Compute,
             };
             let (collective, axes, range) = (Collective::AllReduce, LEARNERS, cut.range.clone());
             let step = graph.node(on(descend()), Scope::MicroBatch);
-            let sum = graph.node(Work::Collective { collective, axes, range }, Scope::Step);
+            let sum = graph.node(NodeWork::Collective { collective, axes, range }, Scope::Step);
             let mean = graph.node(on(average(job.workers)), Scope::Step);
             for id in &cut.layers {
                 let Some(gradient) = passes.weight[id.index()] else { continue };

@@ -30,7 +30,7 @@ impl<'a> Settings<'a> {
                 let words: String = words.iter().map(|word| format!(", {word}")).collect();
                 let keys = keys.join("=…, ");
                 return Err(format!(
-                    "{part:?} is no setting of it: write {keys}=…{words}, {ROUND_ROBIN} or {FIRST_COME}"
+                    "{part:?} is not a setting of it: write {keys}=…{words}, {ROUND_ROBIN} or {FIRST_COME}"
                 ));
             };
             if found.iter().any(|(other, _)| *other == key) {

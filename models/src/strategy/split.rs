@@ -12,7 +12,7 @@ use lockstep_topology::{Algorithm, Collective, ErrorPlace, InputError, Library};
 use super::buckets::{Cut, Ends, cuts_of, layers_by_chunk, update};
 use super::zero::{self, Sharing};
 use super::{Shard, ssgd};
-use crate::graph::{Scope, Tensor, Work};
+use crate::graph::{NodeWork, Scope, Tensor};
 use crate::model::{NODE_FIRST, shard};
 use crate::{Axis, AxisSet, Gather, Graph, Job, LayerId, Layout, Mesh, Model, Pass, Piece, Sharding};
 
@@ -116,13 +116,13 @@ fn refuse(job: &Job, varies: bool) -> Result<(), InputError> {
     let strategy = &job.strategy;
     if job.accumulate > 1 && varies {
         let message = format!(
-            "{strategy} updates split layers with each pass, and not once in several micro-batches: take 1 and a larger batch per rank"
+            "{strategy} updates split layers with each pass, and not once in several micro-batches: use 1 and a larger batch per rank"
         );
         return Err(InputError::flag("accumulate", job.accumulate.to_string(), message));
     }
     let unserved = |of: &&Algorithm| of.servers() > 0 || of.library() == Some(Library::Transport);
     if let Some(algorithm) = job.algorithms().find(unserved) {
-        let message = format!("does not serve {strategy}, whose ranks all exchange activations meanwhile: take ring");
+        let message = format!("does not serve {strategy}, whose ranks all exchange activations meanwhile: use ring");
         return Err(job.of_axis(InputError::flag("algorithm", algorithm.to_string(), message)));
     }
     Ok(())
@@ -190,20 +190,20 @@ impl Builder<'_> {
     /// Scatters a node's samples from its first rank, which has loaded them.
     fn hand_out(&mut self, load: NodeIndex) -> NodeIndex {
         let (layer, collective) = (LayerId(0), Some(Collective::Scatter { root: 0 }));
-        let scatter = Work::Relayout { layer, pass: Pass::Forward, collective, axes: self.across() };
+        let scatter = NodeWork::Relayout { layer, pass: Pass::Forward, collective, axes: self.across() };
         let scatter = self.graph.node(scatter, Scope::MicroBatch);
         self.graph.edge(load, scatter, Tensor::Activation(layer), NODE_FIRST);
         scatter
     }
 
     fn forward_passes(&mut self) {
-        let load = self.graph.node(Work::Load, Scope::MicroBatch);
+        let load = self.graph.node(NodeWork::Load, Scope::MicroBatch);
         let input = if self.sharding.by_node() { self.hand_out(load) } else { load };
         self.forward.push(input);
         for id in (1..self.model.layers().len() as u32).map(LayerId) {
             let work = match self.sharding.layers[id.index()].gather {
                 Some(gather) => self.relayout(id, Pass::Forward, gather),
-                None => Work::Layer(id, Pass::Forward),
+                None => NodeWork::Layer(id, Pass::Forward),
             };
             let node = self.graph.node(work, self.scope(id));
             self.take_inputs(id, node);
@@ -216,7 +216,7 @@ impl Builder<'_> {
     }
 
     /// The change of layout of a gather's input (forward), or of its gradient.
-    fn relayout(&self, layer: LayerId, pass: Pass, gather: Gather) -> Work {
+    fn relayout(&self, layer: LayerId, pass: Pass, gather: Gather) -> NodeWork {
         let (forward, backward) = match gather {
             Gather::Samples | Gather::Features => (Some(Collective::AllGather), Some(Collective::ReduceScatter)),
             Gather::Scores => (Some(Collective::AllGather), None),
@@ -227,22 +227,22 @@ impl Builder<'_> {
         let collective = if pass == Pass::Forward { forward } else { backward };
         // Scores are cut where nothing is sent; whole tensors stay whole.
         let stays = collective.is_none() && gather != Gather::Scores;
-        Work::Relayout { layer, pass, collective, axes: if stays { AxisSet::default() } else { self.across() } }
+        NodeWork::Relayout { layer, pass, collective, axes: if stays { AxisSet::default() } else { self.across() } }
     }
 
     fn backward_passes(&mut self, id: LayerId) {
         let (model, layer) = (self.model, &self.sharding.layers[id.index()]);
         let mut works = Vec::new();
         if !model.node(id).parameters.is_empty() {
-            works.push(Work::Layer(id, Pass::BackwardWeight));
+            works.push(NodeWork::Layer(id, Pass::BackwardWeight));
         }
         if model.needs_input_gradient(id) {
             let pass = Pass::BackwardData;
-            works.push(layer.gather.map_or(Work::Layer(id, pass), |gather| self.relayout(id, pass, gather)));
+            works.push(layer.gather.map_or(NodeWork::Layer(id, pass), |gather| self.relayout(id, pass, gather)));
         }
         for work in works {
-            let is_weight = matches!(work, Work::Layer(_, Pass::BackwardWeight));
-            let returns = matches!(work, Work::Relayout { .. });
+            let is_weight = matches!(work, NodeWork::Layer(_, Pass::BackwardWeight));
+            let returns = matches!(work, NodeWork::Relayout { .. });
             let node = self.graph.node(work, self.scope(id));
             for from in self.upstream[id.index()].clone() {
                 self.graph.edge(from, node, Tensor::ActivationGradient(id), layer.gradient);

@@ -13,7 +13,7 @@ use lockstep_topology::{Collective, InputError};
 use super::buckets::{Ends, Flow, cuts, through};
 use super::data_parallel::passes;
 use super::{Plan, Shard, ssgd};
-use crate::graph::{Scope, Tensor, Work};
+use crate::graph::{NodeWork, Scope, Tensor};
 use crate::{Axis, AxisLayout, AxisSet, Dimension, Graph, Job, Layout, Mesh};
 
 /// The axes of its meshes: state is sharded along `device` where there is one, and replicated along `data` (hybrid
@@ -65,8 +65,8 @@ impl Sharing {
         along.into_iter().filter(|axes| axes.iter().any(|axis| mesh.size(axis) > 1)).count()
     }
 
-    fn change(self, collective: Collective, axes: AxisSet, range: &Range<u64>) -> Work {
-        Work::Collective { collective, axes, range: range.clone() }
+    fn change(self, collective: Collective, axes: AxisSet, range: &Range<u64>) -> NodeWork {
+        NodeWork::Collective { collective, axes, range: range.clone() }
     }
 
     /// Sums the gradients of a bucket so that each rank has its part of the sum. Returns the nodes that do so, one

@@ -48,7 +48,7 @@ pub(super) fn check(job: &Job) -> Result<(), InputError> {
     }
     let (strategy, own) = (ErrorPlace::Flag("strategy"), &job.strategy);
     let message = format!(
-        "exchanges of tensors wait for the whole backward pass, and {own} frees gradients during it: take layer or a size, or {strategy} \
+        "exchanges of tensors wait for the whole backward pass, and {own} frees gradients during it: use layer or a size, or {strategy} \
          zero-1"
     );
     Err(InputError::flag("bucket", job.bucket.to_string(), message))

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::case::{Case, Known, at};
 use super::figures::Cores;
 use super::fit::{Found, fit, machine};
-use super::paper::{Fit, Paper};
+use super::paper::{Paper, PaperFit};
 use super::plotting;
 use super::quantity::Quantity;
-use super::row::{Mark, Row};
+use super::row::{CaseRow, RowMark};
 use lockstep_report::failure::Failure;
 use lockstep_report::{PaperRow, PlotRow};
 
@@ -31,7 +31,7 @@ pub fn account(papers: &[Paper], progress: impl Fn(f64, &str) + Sync) -> Result<
     let cores = Cores::all();
     let all = papers.iter().map(|paper| paper.rows.len()).sum::<usize>().max(1) as f64;
     let begun = AtomicUsize::new(0);
-    let each = |row: &Row| progress(begun.fetch_add(1, Ordering::Relaxed) as f64 / all, &row.name);
+    let each = |row: &CaseRow| progress(begun.fetch_add(1, Ordering::Relaxed) as f64 / all, &row.name);
     let found: Vec<Result<Account, Failure>> = std::thread::scope(|scope| {
         let threads: Vec<_> = papers.iter().map(|paper| scope.spawn(|| of_paper(paper, &cores, &each))).collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
@@ -51,7 +51,7 @@ pub fn account(papers: &[Paper], progress: impl Fn(f64, &str) + Sync) -> Result<
 }
 
 /// The rows of one paper.
-fn of_paper(paper: &Paper, cores: &Cores, each: &(impl Fn(&Row) + Sync)) -> Result<Account, Failure> {
+fn of_paper(paper: &Paper, cores: &Cores, each: &(impl Fn(&CaseRow) + Sync)) -> Result<Account, Failure> {
     let known = Known::default();
     let found = fit(paper, cores, &known)?;
     let values: Vec<f64> = found.iter().map(|found| found.value).collect();
@@ -60,13 +60,13 @@ fn of_paper(paper: &Paper, cores: &Cores, each: &(impl Fn(&Row) + Sync)) -> Resu
     notes.extend(paper.common.input.iter().map(|input| format!("{}: {}", paper.name, input.account())));
     for (of, factor) in case.factors() {
         let model = &of.model;
-        let is_its = |row: &&Row| row.mark == Some(Mark::Anchor) && row.at == *of;
+        let is_its = |row: &&CaseRow| row.mark == Some(RowMark::Anchor) && row.at == *of;
         let to = paper.rows.iter().find(is_its).map(|row| format!(" to {} ({})", row.name, row.says));
         let to = to.unwrap_or_default();
         notes.push(format!("{}: computation of {model} is scaled by {factor:.4}{to}", paper.name));
     }
     notes.extend(paper.fits.iter().zip(&found).map(|(fit, found)| fitted(paper, fit, found)));
-    let every: Vec<&Row> = paper.rows.iter().collect();
+    let every: Vec<&CaseRow> = paper.rows.iter().collect();
     case.predict(&every, each)?;
     let rows = cores.each(&paper.rows, |row| printed(&case, paper, row).map_err(|failure| at(row, failure)));
     let mut rows: Vec<PaperRow> = rows.into_iter().collect::<Result<_, _>>()?;
@@ -76,7 +76,7 @@ fn of_paper(paper: &Paper, cores: &Cores, each: &(impl Fn(&Row) + Sync)) -> Resu
 }
 
 /// What is fitted, to what, and what it represents.
-fn fitted(paper: &Paper, fit: &Fit, found: &Found) -> String {
+fn fitted(paper: &Paper, fit: &PaperFit, found: &Found) -> String {
     let show = |value: &f64| fit.parameter.show(*value);
     let mut note =
         format!("{}: fitted {} = {} to {}", paper.name, fit.parameter, show(&found.value), fit.rows.join(", "));
@@ -102,7 +102,7 @@ fn leave_out(paper: &Paper, found: &[Found], rows: &mut [PaperRow]) {
                     row.left_out = true;
                 }
                 _ => {
-                    row.mark = Some(Mark::Fitted.to_string());
+                    row.mark = Some(RowMark::Fitted.to_string());
                     row.counted = false;
                 }
             }
@@ -111,7 +111,7 @@ fn leave_out(paper: &Paper, found: &[Found], rows: &mut [PaperRow]) {
 }
 
 /// A row as it is printed.
-fn printed(case: &Case<'_>, paper: &Paper, row: &Row) -> Result<PaperRow, Failure> {
+fn printed(case: &Case<'_>, paper: &Paper, row: &CaseRow) -> Result<PaperRow, Failure> {
     let holds = match &row.quantity {
         Some(Quantity::Order { cases, grows, per_image }) => Some(case.order(cases, *grows, *per_image)?),
         _ => None,

@@ -6,12 +6,12 @@ use std::sync::{Mutex, PoisonError};
 use lockstep_topology::{ErrorPlace, InputError};
 
 use super::figures::{Cores, Figure, first, setup};
-use super::machine::{Hosted, Machine, Parameter, fed, scaled};
+use super::machine::{Hosted, Machine, MachineParameter, fed, scaled};
 use super::paper::Paper;
 use super::plot::Plot;
 use super::quantity::Quantity;
 use super::read::is_scaling;
-use super::row::{Mark, Row};
+use super::row::{CaseRow, RowMark};
 use lockstep_experiment::Experiment;
 use lockstep_predict::Site;
 use lockstep_predict::anchor::{self, Scaled};
@@ -54,7 +54,7 @@ impl<'a> Case<'a> {
         known: &'a Known,
     ) -> Result<Case<'a>, Failure> {
         let mut case = Case::unanchored(paper, cores, machine, known)?;
-        let anchors: Vec<&Row> = paper.rows.iter().filter(|row| row.mark == Some(Mark::Anchor)).collect();
+        let anchors: Vec<&CaseRow> = paper.rows.iter().filter(|row| row.mark == Some(RowMark::Anchor)).collect();
         let found = cores.each(&anchors, |row| case.anchor(row).map_err(|failure| at(row, failure)));
         for (row, factor) in anchors.iter().zip(found) {
             case.factors.push((row.at.clone(), factor?));
@@ -73,7 +73,7 @@ impl<'a> Case<'a> {
         known: &'a Known,
     ) -> Result<Case<'a>, Failure> {
         let mut sites: BTreeMap<String, Site> = BTreeMap::new();
-        let of_row = |row: &'a Row| row.experiments().into_iter().chain([&row.at]).map(move |at| (Some(row), at));
+        let of_row = |row: &'a CaseRow| row.experiments().into_iter().chain([&row.at]).map(move |at| (Some(row), at));
         let of_plots = paper.plots.iter().flat_map(Plot::experiments).map(|at| (None, at));
         for (row, experiment) in paper.rows.iter().flat_map(of_row).chain(of_plots) {
             if !sites.contains_key(&experiment.cluster) {
@@ -94,7 +94,7 @@ impl<'a> Case<'a> {
     }
 
     /// The factor on computation that reproduces the row.
-    fn anchor(&self, row: &Row) -> Result<f64, Failure> {
+    fn anchor(&self, row: &CaseRow) -> Result<f64, Failure> {
         let wrong = |message: String| InputError::new(&row.place, &row.name, message);
         let (Some(quantity), Some(published)) = (&row.quantity, row.published) else {
             return Err(wrong("an anchor needs a figure".to_owned()).into());
@@ -114,8 +114,8 @@ impl<'a> Case<'a> {
     ///
     /// # Errors
     /// The first configuration that cannot be predicted, at its row.
-    pub(super) fn predict(&self, rows: &[&Row], each: impl Fn(&Row) + Sync) -> Result<(), Failure> {
-        let mut jobs: Vec<(&Row, &Experiment)> = Vec::new();
+    pub(super) fn predict(&self, rows: &[&CaseRow], each: impl Fn(&CaseRow) + Sync) -> Result<(), Failure> {
+        let mut jobs: Vec<(&CaseRow, &Experiment)> = Vec::new();
         for row in rows {
             for experiment in row.experiments() {
                 if !jobs.iter().any(|(_, other)| *other == experiment) {
@@ -150,7 +150,9 @@ impl<'a> Case<'a> {
 
     /// The values of the machine's parameters that experiments do not contain.
     fn values(&self) -> Vec<f64> {
-        let outside = |parameter: &Parameter| !matches!(parameter, Parameter::StorageLatency | Parameter::Callback);
+        let outside = |parameter: &MachineParameter| {
+            !matches!(parameter, MachineParameter::StorageLatency | MachineParameter::Callback)
+        };
         self.machine.iter().filter(|(parameter, _)| outside(parameter)).map(|(_, value)| *value).collect()
     }
 
@@ -198,7 +200,7 @@ impl<'a> Case<'a> {
     ///
     /// # Errors
     /// As [`Figure::of`]; a closed form that does not exist.
-    pub(super) fn value(&self, row: &Row) -> Result<Option<f64>, Failure> {
+    pub(super) fn value(&self, row: &CaseRow) -> Result<Option<f64>, Failure> {
         let at = || self.figure(&row.at);
         let value = match &row.quantity {
             None | Some(Quantity::Order { .. }) => return Ok(None),
@@ -250,7 +252,7 @@ impl<'a> Case<'a> {
 }
 
 /// Reports an error of a row's configuration at the row.
-pub(super) fn at(row: &Row, failure: Failure) -> Failure {
+pub(super) fn at(row: &CaseRow, failure: Failure) -> Failure {
     at_place(&row.place, failure)
 }
 

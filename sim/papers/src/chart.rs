@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use lockstep_report::PaperRow;
-use lockstep_report::svg::{Axis, escaped, significant};
+use lockstep_report::svg::{PlotAxis, escaped, significant};
 
 /// Width of the chart, the ends of its axis, and the height of a row, in points.
 const WIDTH: f64 = 460.0;
@@ -29,7 +29,7 @@ pub(super) fn ratios(rows: &[&PaperRow]) -> String {
         return String::new();
     }
     let end = dots.iter().map(|(_, ratio)| ratio.max(1.0 / ratio)).fold(LEAST_END, f64::max) * 1.05;
-    let axis = Axis::around_one(end, LEFT, RIGHT);
+    let axis = PlotAxis::around_one(end, LEFT, RIGHT);
     let height = TOP + LINE * dots.len() as f64 + 14.0;
     let mut out = format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" font-size=\"12\" \

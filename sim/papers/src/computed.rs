@@ -10,7 +10,7 @@ use lockstep_topology::document::{Entry, Table};
 use lockstep_topology::{Algorithm, Bandwidth, Cluster, Collective, Group, Hosting, HostingRule, InputError};
 use lockstep_topology::{Placement, PlacementRule, Schedule, unknown_name};
 
-use super::unit::Dimension;
+use super::unit::UnitDimension;
 
 /// Bytes of an fp32 element.
 const ELEMENT_BYTES: f64 = 4.0;
@@ -46,7 +46,7 @@ pub struct Computed {
 #[derive(Debug)]
 struct Form {
     name: &'static str,
-    dimension: Dimension,
+    dimension: UnitDimension,
     keys: &'static [&'static str],
     value: fn(&Given) -> Result<f64, InputError>,
 }
@@ -70,7 +70,7 @@ struct Given {
 
 const fn form(
     name: &'static str,
-    dimension: Dimension,
+    dimension: UnitDimension,
     keys: &'static [&'static str],
     value: fn(&Given) -> Result<f64, InputError>,
 ) -> Form {
@@ -79,7 +79,7 @@ const fn form(
 
 /// Every closed form.
 static FORMS: [Form; 18] = {
-    use Dimension::{Number, Rate, Size, Time, Work};
+    use UnitDimension::{Number, Rate, Size, Time, Work};
     [
         // Learnable parameters, and their bytes.
         form("parameters", Number, &["model"], |of| Ok(of.load()?.parameter_elements() as f64)),
@@ -175,7 +175,7 @@ impl Computed {
     }
 
     /// The dimension of its unit.
-    pub fn dimension(&self) -> Dimension {
+    pub fn dimension(&self) -> UnitDimension {
         self.form.dimension
     }
 

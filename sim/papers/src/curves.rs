@@ -19,7 +19,7 @@ pub use errors::{Curves, curves};
 
 /// The curves measured on a machine.
 #[derive(Debug, Clone)]
-pub struct System {
+pub struct MeasuredSystem {
     /// The file's name.
     pub name: String,
     /// Who measured, and where it was published.
@@ -38,18 +38,18 @@ pub struct Curve {
     /// Its name within its system.
     pub name: String,
     /// The collective.
-    pub collective: Measured,
+    pub collective: CurveColumn,
     /// The algorithm of the prediction.
     pub algorithm: Algorithm,
     /// Sizes that count.
     pub counted: std::ops::RangeInclusive<u64>,
     /// The measured points.
-    pub points: Vec<Point>,
+    pub points: Vec<CurvePoint>,
 }
 
 /// A collective of nccl-tests.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Measured {
+pub enum CurveColumn {
     /// One that its name defines completely.
     Named(Collective),
     /// Equal parts of the buffer to every member.
@@ -58,7 +58,7 @@ pub enum Measured {
 
 /// A size, and the measured time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Point {
+pub struct CurvePoint {
     /// Members.
     pub ranks: u32,
     /// Bytes of the whole gathered, scattered or exchanged buffer.
@@ -67,12 +67,12 @@ pub struct Point {
     pub micros: f64,
 }
 
-impl Measured {
+impl CurveColumn {
     /// The collective over a buffer of `bytes` among `ranks`.
     pub fn of(&self, ranks: u32, bytes: u64) -> Collective {
         match self {
-            Measured::Named(collective) => collective.clone(),
-            Measured::AllToAll => {
+            CurveColumn::Named(collective) => collective.clone(),
+            CurveColumn::AllToAll => {
                 let each = bytes / 4 / u64::from(ranks.max(1));
                 Collective::AllToAllV { counts: vec![each; (ranks * ranks) as usize].into() }
             }

@@ -32,7 +32,7 @@ pub fn errors(rows: &[PaperRow]) -> String {
 pub fn check(file: &str, text: &str, rows: &[PaperRow]) -> Result<Vec<String>, Failure> {
     let mut lines = text.lines().zip(1..);
     if lines.next().map(|(header, _)| header) != Some(HEADER) {
-        let message = format!("must begin with {HEADER}: write it anew with {WRITE} {file}");
+        let message = format!("must begin with {HEADER}: write it again with {WRITE} {file}");
         return Err(InputError::new(file, text.lines().next().unwrap_or_default(), message).into());
     }
     let (mut known, mut worse, mut better) = (Vec::new(), Vec::new(), Vec::new());
@@ -71,7 +71,7 @@ pub fn check(file: &str, text: &str, rows: &[PaperRow]) -> Result<Vec<String>, F
     if worse.is_empty() {
         return Ok(better);
     }
-    let cure = format!("if that is right, write {file} anew with {WRITE} {file} and say why");
+    let cure = format!("if that is right, write {file} again with {WRITE} {file} and say why");
     Err(Failure::Run(format!("worse than {file} says:\n  {}\n{cure}", worse.join("\n  "))))
 }
 

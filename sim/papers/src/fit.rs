@@ -6,9 +6,9 @@
 
 use super::case::{Case, Known};
 use super::figures::Cores;
-use super::machine::{Machine, Parameter};
-use super::paper::{Fit, Paper};
-use super::row::Row;
+use super::machine::{Machine, MachineParameter};
+use super::paper::{Paper, PaperFit};
+use super::row::CaseRow;
 use lockstep_report::failure::Failure;
 
 /// A parameter's value and, for each of its rows, the value without that row and the row's prediction over the
@@ -31,17 +31,17 @@ const MOST_TURNS: usize = 4;
 /// Predictions of a fit's rows over published, by position on the grid.
 type Trials = Vec<(u32, Vec<f64>)>;
 
-impl Fit {
+impl PaperFit {
     /// The value at a position on the grid: evenly spaced, for factors evenly in their logarithm.
     fn at(&self, place: u32) -> f64 {
         let (share, [low, high]) = (f64::from(place) / f64::from(GRID), self.between);
         match self.parameter {
-            Parameter::Scale(_) => low * libm::pow(high / low, share),
+            MachineParameter::Scale(_) => low * libm::pow(high / low, share),
             _ => low + (high - low) * share,
         }
     }
 
-    fn rows<'a>(&self, paper: &'a Paper) -> Vec<&'a Row> {
+    fn rows<'a>(&self, paper: &'a Paper) -> Vec<&'a CaseRow> {
         self.rows.iter().filter_map(|name| paper.rows.iter().find(|row| row.name == *name)).collect()
     }
 }
@@ -62,7 +62,7 @@ pub(super) fn fit(paper: &Paper, cores: &Cores, known: &Known) -> Result<Vec<Fou
             break;
         }
     }
-    let found = |(index, fit): (usize, &Fit)| {
+    let found = |(index, fit): (usize, &PaperFit)| {
         let rows = fit.rows.len();
         let without = |left_out: usize| {
             let place = least(&trials[index], Some(left_out));
@@ -86,7 +86,7 @@ fn turn(
     let rows = paper.fits[index].rows(paper);
     let others = places.to_vec();
     let simulate = |place: u32| -> Result<Vec<f64>, Failure> {
-        let value = |(other, fit): (usize, &'_ Fit)| fit.at(if other == index { place } else { others[other] });
+        let value = |(other, fit): (usize, &'_ PaperFit)| fit.at(if other == index { place } else { others[other] });
         let values: Vec<f64> = paper.fits.iter().enumerate().map(value).collect();
         let case = Case::new(paper, cores, machine(paper, &values), known)?;
         case.predict(&rows, |_| ())?;

@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_page_has_all_rows_and_needs_nothing_else() {
         let papers = [Paper::load("krizhevsky2014").unwrap()];
-        let row = |row: &crate::row::Row| PaperRow {
+        let row = |row: &crate::row::CaseRow| PaperRow {
             paper: "krizhevsky2014".into(),
             row: row.name.clone(),
             says: "a < b & c".into(),

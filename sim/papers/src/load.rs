@@ -19,7 +19,7 @@ impl Paper {
         }
         if !name.ends_with(".toml") {
             let names = Shipped::all().map(|shipped| shipped.name).collect::<Vec<_>>().join(", ");
-            let message = format!("there is no such paper: there are {names}, or name a .toml file");
+            let message = format!("unknown paper: known are {names}, or name a .toml file");
             return Err(InputError::new("PAPER", name, message));
         }
         let text = read_text(Path::new(name), DESCRIPTION).map_err(|error| {

@@ -13,12 +13,12 @@ use lockstep_topology::Time;
 use lockstep_topology::cluster::{Device, Route};
 
 use lockstep_experiment::Experiment;
-use lockstep_experiment::sweep::Scale;
+use lockstep_experiment::sweep::ClusterScale;
 use lockstep_predict::Site;
 
 /// The parameter to fit.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Parameter {
+pub enum MachineParameter {
     /// Seconds at the beginning of each micro-batch in which a rank's device is idle.
     StepOverhead,
     /// Standard deviation of a rank's host time in seconds, from step to step and rank to rank.
@@ -31,65 +31,65 @@ pub enum Parameter {
     /// Seconds of a node's main thread at the end of each job of its devices, where a table has such a thread.
     Callback,
     /// A factor on figures of the cluster, by its name in sweeps.
-    Scale(Scale),
+    Scale(ClusterScale),
 }
 
-impl FromStr for Parameter {
+impl FromStr for MachineParameter {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Parameter, String> {
+    fn from_str(text: &str) -> Result<MachineParameter, String> {
         match text {
-            "step-overhead" => Ok(Parameter::StepOverhead),
-            "host-jitter" => Ok(Parameter::HostJitter),
-            "sync-dispatch" => Ok(Parameter::SyncDispatch),
-            "storage-latency" => Ok(Parameter::StorageLatency),
-            "callback" => Ok(Parameter::Callback),
+            "step-overhead" => Ok(MachineParameter::StepOverhead),
+            "host-jitter" => Ok(MachineParameter::HostJitter),
+            "sync-dispatch" => Ok(MachineParameter::SyncDispatch),
+            "storage-latency" => Ok(MachineParameter::StorageLatency),
+            "callback" => Ok(MachineParameter::Callback),
             name => {
-                let scale = Scale::new(name, vec![1.0]);
+                let scale = ClusterScale::new(name, vec![1.0]);
                 let others = "step-overhead, host-jitter, sync-dispatch, storage-latency, callback";
-                scale.map(Parameter::Scale).map_err(|message| format!("{message}; or {others}"))
+                scale.map(MachineParameter::Scale).map_err(|message| format!("{message}; or {others}"))
             }
         }
     }
 }
 
-impl fmt::Display for Parameter {
+impl fmt::Display for MachineParameter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Parameter::StepOverhead => f.write_str("step-overhead"),
-            Parameter::HostJitter => f.write_str("host-jitter"),
-            Parameter::SyncDispatch => f.write_str("sync-dispatch"),
-            Parameter::StorageLatency => f.write_str("storage-latency"),
-            Parameter::Callback => f.write_str("callback"),
-            Parameter::Scale(scale) => f.write_str(&scale.name),
+            MachineParameter::StepOverhead => f.write_str("step-overhead"),
+            MachineParameter::HostJitter => f.write_str("host-jitter"),
+            MachineParameter::SyncDispatch => f.write_str("sync-dispatch"),
+            MachineParameter::StorageLatency => f.write_str("storage-latency"),
+            MachineParameter::Callback => f.write_str("callback"),
+            MachineParameter::Scale(scale) => f.write_str(&scale.name),
         }
     }
 }
 
-impl Parameter {
+impl MachineParameter {
     /// The value that changes nothing.
     pub(super) fn neutral(&self) -> f64 {
-        if matches!(self, Parameter::Scale(_)) { 1.0 } else { 0.0 }
+        if matches!(self, MachineParameter::Scale(_)) { 1.0 } else { 0.0 }
     }
 
     /// The value for display.
     pub(super) fn show(&self, value: f64) -> String {
         match self {
-            Parameter::Scale(_) => format!("{value:.3} times the cluster's"),
+            MachineParameter::Scale(_) => format!("{value:.3} times the cluster's"),
             _ => format!("{:.2} ms", value * 1e3),
         }
     }
 }
 
 /// Values of the parameters that a paper fits, in its order.
-pub(super) type Machine<'a> = Vec<(&'a Parameter, f64)>;
+pub(super) type Machine<'a> = Vec<(&'a MachineParameter, f64)>;
 
 /// The site with a machine's factors on its cluster.
-pub(super) fn scaled(site: &Site, machine: &[(&Parameter, f64)]) -> Site {
-    let scales: Vec<(&Scale, f64)> = machine
+pub(super) fn scaled(site: &Site, machine: &[(&MachineParameter, f64)]) -> Site {
+    let scales: Vec<(&ClusterScale, f64)> = machine
         .iter()
         .filter_map(|(parameter, value)| match parameter {
-            Parameter::Scale(scale) => Some((scale, *value)),
+            MachineParameter::Scale(scale) => Some((scale, *value)),
             _ => None,
         })
         .collect();
@@ -103,14 +103,14 @@ pub(super) fn scaled(site: &Site, machine: &[(&Parameter, f64)]) -> Site {
 }
 
 /// The experiment with a machine's figures of its input, where they apply.
-pub(super) fn fed(experiment: &Experiment, machine: &[(&Parameter, f64)]) -> Experiment {
-    let seconds = |wanted: &Parameter| {
+pub(super) fn fed(experiment: &Experiment, machine: &[(&MachineParameter, f64)]) -> Experiment {
+    let seconds = |wanted: &MachineParameter| {
         let found = machine.iter().find(|(parameter, _)| *parameter == wanted);
         found.map(|(_, value)| Time::from_secs_f64(*value))
     };
     let callback =
-        seconds(&Parameter::Callback).filter(|_| matches!(experiment.strategy, Strategy::FirstDeviceTable(_)));
-    let latency = seconds(&Parameter::StorageLatency);
+        seconds(&MachineParameter::Callback).filter(|_| matches!(experiment.strategy, Strategy::FirstDeviceTable(_)));
+    let latency = seconds(&MachineParameter::StorageLatency);
     let input = experiment.input.as_ref().map(|input| input.with_times(latency, callback));
     Experiment { input, ..experiment.clone() }
 }
@@ -121,9 +121,9 @@ pub(super) fn fed(experiment: &Experiment, machine: &[(&Parameter, f64)]) -> Exp
 /// Host times are normal and independent: the last of n draws is expected z(n) deviations after the mean (the largest
 /// order statistic), and a sum of `period` draws varies by the root of that less. Kernels always take the same time, so
 /// the whole step is late by as much.
-pub(super) fn host_s(machine: &[(&Parameter, f64)], ranks: u32, period: u32) -> f64 {
-    let jitter = of(machine, &Parameter::HostJitter);
-    let overhead = of(machine, &Parameter::StepOverhead);
+pub(super) fn host_s(machine: &[(&MachineParameter, f64)], ranks: u32, period: u32) -> f64 {
+    let jitter = of(machine, &MachineParameter::HostJitter);
+    let overhead = of(machine, &MachineParameter::StepOverhead);
     if jitter == 0.0 { overhead } else { overhead + jitter * deviations(ranks) / f64::from(period.max(1)).sqrt() }
 }
 
@@ -133,7 +133,7 @@ fn deviations(draws: u32) -> f64 {
     Distribution::of_moments(Family::Normal, 10.0, 0.1).map_or(0.0, |of| of.expected_maximum(draws) - 10.0)
 }
 
-fn of(machine: &[(&Parameter, f64)], wanted: &Parameter) -> f64 {
+fn of(machine: &[(&MachineParameter, f64)], wanted: &MachineParameter) -> f64 {
     machine.iter().find(|(parameter, _)| *parameter == wanted).map_or(wanted.neutral(), |(_, value)| *value)
 }
 
@@ -146,8 +146,17 @@ pub(super) struct Hosted<'a> {
 
 impl<'a> Hosted<'a> {
     /// `inner`, plus what the machine's hosts take for a step of `ranks` ranks.
-    pub(super) fn new(inner: &'a dyn Costs, machine: &[(&Parameter, f64)], ranks: u32, period: u32) -> Hosted<'a> {
-        Hosted { inner, overhead_s: host_s(machine, ranks, period), dispatch_s: of(machine, &Parameter::SyncDispatch) }
+    pub(super) fn new(
+        inner: &'a dyn Costs,
+        machine: &[(&MachineParameter, f64)],
+        ranks: u32,
+        period: u32,
+    ) -> Hosted<'a> {
+        Hosted {
+            inner,
+            overhead_s: host_s(machine, ranks, period),
+            dispatch_s: of(machine, &MachineParameter::SyncDispatch),
+        }
     }
 
     /// Seconds before each micro-batch: those of the host, and its part of an iteration's time for triggering
@@ -194,7 +203,7 @@ mod tests {
         for (draws, wanted) in [(1, 0.0), (2, 0.564_190), (3, 0.846_284), (8, 1.423_600)] {
             assert!((deviations(draws) - wanted).abs() < 1e-3, "{draws}: {}", deviations(draws));
         }
-        let jitter = Parameter::HostJitter;
+        let jitter = MachineParameter::HostJitter;
         let late = |period| host_s(&[(&jitter, 0.01)], 8, period);
         assert!((late(1) - 0.014_236).abs() < 1e-5 && (late(4) - late(1) / 2.0).abs() < 1e-12);
     }
@@ -207,7 +216,7 @@ mod tests {
             let model = std::sync::Arc::new(lockstep_readers::load_model("mlp").unwrap());
             let strategy = strategy.parse().unwrap();
             let job = lockstep_models::Job { strategy, ..lockstep_models::Job::new(model, workers, 8) };
-            let dispatch = Parameter::SyncDispatch;
+            let dispatch = MachineParameter::SyncDispatch;
             let costs = Hosted::new(&lockstep_sim::Roofline, &[(&dispatch, 0.001)], workers, 1);
             costs.idle_s(&job.program().unwrap())
         };
@@ -224,7 +233,7 @@ mod tests {
                  \"assumed\", image = \"assumed\", threads = \"assumed\", decode = \"assumed\", storage_bandwidth = \"assumed\" }}\n"
             )
         };
-        let machine = [(Parameter::StorageLatency, 0.02), (Parameter::Callback, 0.003)];
+        let machine = [(MachineParameter::StorageLatency, 0.02), (MachineParameter::Callback, 0.003)];
         let machine: Machine<'_> = machine.iter().map(|(parameter, value)| (parameter, *value)).collect();
         let entered = |strategy: &str, source: &str| {
             let before = Experiment::parse("e.toml", &text(strategy, source)).unwrap();

@@ -1,8 +1,8 @@
 //! `Paper`: holds its published figures, what they have in common, the fits of its machine and its plots.
 
-use super::machine::Parameter;
+use super::machine::MachineParameter;
 use super::plot::Plot;
-use super::row::Row;
+use super::row::CaseRow;
 use lockstep_experiment::Experiment;
 
 /// One paper: its rows and what they have in common.
@@ -15,18 +15,18 @@ pub struct Paper {
     /// What all rows have in common.
     pub common: Experiment,
     /// The fits of its machine, in their order.
-    pub fits: Vec<Fit>,
+    pub fits: Vec<PaperFit>,
     /// The published figures, in the paper's order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<CaseRow>,
     /// Its plots; empty unless asked for.
     pub plots: Vec<Plot>,
 }
 
 /// A parameter to be fitted.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fit {
+pub struct PaperFit {
     /// The parameter of the machine.
-    pub parameter: Parameter,
+    pub parameter: MachineParameter,
     /// Its least and largest value: seconds, a coefficient of variation, or a factor.
     pub between: [f64; 2],
     /// The names of the rows that it is fitted to.

@@ -3,7 +3,7 @@
 use lockstep_report::svg::Spacing;
 use lockstep_topology::ErrorPlace;
 
-use super::row::Row;
+use super::row::CaseRow;
 use super::unit::Unit;
 use lockstep_experiment::Experiment;
 
@@ -59,7 +59,7 @@ pub(super) struct Line {
 #[derive(Debug, Clone)]
 pub(super) enum Of {
     /// A predicted quantity of a configuration, without a published value.
-    Rows(Vec<Row>),
+    Rows(Vec<CaseRow>),
     /// An allreduce alone.
     Exchanges(Vec<Exchange>),
 }
@@ -89,7 +89,7 @@ impl Plot {
     /// The configurations that it shows.
     pub(super) fn experiments(&self) -> impl Iterator<Item = &Experiment> {
         self.lines.iter().flat_map(|line| match &line.of {
-            Of::Rows(rows) => rows.iter().flat_map(Row::experiments).collect::<Vec<_>>(),
+            Of::Rows(rows) => rows.iter().flat_map(CaseRow::experiments).collect::<Vec<_>>(),
             Of::Exchanges(exchanges) => exchanges.iter().map(|exchange| &exchange.at).collect(),
         })
     }

@@ -1,7 +1,7 @@
 //! `Quantity`: states what a figure measures.
 
 use super::computed::Computed;
-use super::unit::Dimension;
+use super::unit::UnitDimension;
 use lockstep_experiment::Experiment;
 use lockstep_topology::InputError;
 use lockstep_topology::document::Table;
@@ -80,12 +80,14 @@ impl Quantity {
     }
 
     /// The dimension of its unit.
-    pub fn dimension(&self) -> Dimension {
+    pub fn dimension(&self) -> UnitDimension {
         match self {
-            Quantity::Time { .. } | Quantity::StepTime | Quantity::TaskTime | Quantity::BackwardTime => Dimension::Time,
-            Quantity::Throughput => Dimension::Throughput,
+            Quantity::Time { .. } | Quantity::StepTime | Quantity::TaskTime | Quantity::BackwardTime => {
+                UnitDimension::Time
+            }
+            Quantity::Throughput => UnitDimension::Throughput,
             Quantity::Computed(computed) => computed.dimension(),
-            _ => Dimension::Number,
+            _ => UnitDimension::Number,
         }
     }
 

@@ -3,13 +3,13 @@
 use lockstep_topology::InputError;
 
 use super::computed::Computed;
-use super::machine::Parameter;
-use super::paper::{Fit, Paper};
+use super::machine::MachineParameter;
+use super::paper::{Paper, PaperFit};
 use super::quantity::Quantity;
-use super::row::{Mark, Row};
+use super::row::{CaseRow, RowMark};
 use super::unit::Unit;
 use lockstep_experiment::{Experiment, read};
-use lockstep_topology::document::{Entry, Source, Table};
+use lockstep_topology::document::{Entry, SourceText, Table};
 
 const KEYS: [&str; 5] = ["name", "source", "experiment", "fit", "row"];
 const FIT_KEYS: [&str; 4] = ["parameter", "between", "rows", "why"];
@@ -39,15 +39,15 @@ impl Paper {
     /// Invalid TOML, unknown or missing keys, units that do not fit, a figure that cannot be an anchor: with file,
     /// line, value and cure.
     pub fn parse(file: &str, text: &str) -> Result<Paper, InputError> {
-        let document = Source { file, text }.parse()?;
+        let document = SourceText { file, text }.parse()?;
         let root = document.table("a paper", &KEYS)?;
         let mut common = Experiment { places: Default::default(), ..Experiment::default() };
         change(&mut common, &root.need("experiment", "{ cluster = \"big-basin-50gbe\" }")?)?;
-        let mut rows: Vec<Row> = Vec::new();
+        let mut rows: Vec<CaseRow> = Vec::new();
         for entry in root.need("row", "[{ row = \"G-1\" }]")?.items()? {
             let row = row(&common, &entry)?;
-            let same = |other: &&Row| other.mark == Some(Mark::Anchor) && is_scaling(&other.at, &row.at);
-            if row.mark == Some(Mark::Anchor)
+            let same = |other: &&CaseRow| other.mark == Some(RowMark::Anchor) && is_scaling(&other.at, &row.at);
+            if row.mark == Some(RowMark::Anchor)
                 && let Some(other) = rows.iter().find(same)
             {
                 let message =
@@ -70,18 +70,18 @@ pub(super) fn is_scaling(one: &Experiment, other: &Experiment) -> bool {
 }
 
 /// The parameters to fit, each to rows that no other is fitted to.
-fn fits(entry: &Entry<'_>, rows: &[Row]) -> Result<Vec<Fit>, InputError> {
-    let mut fits: Vec<Fit> = Vec::new();
+fn fits(entry: &Entry<'_>, rows: &[CaseRow]) -> Result<Vec<PaperFit>, InputError> {
+    let mut fits: Vec<PaperFit> = Vec::new();
     for entry in entry.items()? {
         let table = entry.section("a fit", &FIT_KEYS)?;
-        let parameter: Parameter = table.need("parameter", "\"step-overhead\"")?.read(str::parse)?;
+        let parameter: MachineParameter = table.need("parameter", "\"step-overhead\"")?.read(str::parse)?;
         if fits.iter().any(|other| other.parameter == parameter) {
             return Err(entry.error(format!("{parameter} is fitted twice: leave one out")));
         }
         let between = table.need("between", "[0.0, 0.1]")?;
         let ends = between.items()?.iter().map(|item| item.number(0.0)).collect::<Result<Vec<f64>, _>>()?;
         let [low, high] = ends[..] else { return Err(between.error("must be two numbers")) };
-        let factor = matches!(parameter, Parameter::Scale(_));
+        let factor = matches!(parameter, MachineParameter::Scale(_));
         if low >= high || (factor && low == 0.0) {
             return Err(between.error("must ascend, and factors be above 0"));
         }
@@ -98,7 +98,7 @@ fn fits(entry: &Entry<'_>, rows: &[Row]) -> Result<Vec<Fit>, InputError> {
             names.push(name);
         }
         let why = table.need("why", "\"kernels start late\"")?.text()?.to_owned();
-        fits.push(Fit { parameter, between: [low, high], rows: names, why });
+        fits.push(PaperFit { parameter, between: [low, high], rows: names, why });
     }
     Ok(fits)
 }
@@ -117,17 +117,17 @@ pub(super) fn changed(common: &Experiment, entry: &Entry<'_>) -> Result<Experime
     Ok(experiment)
 }
 
-fn row(common: &Experiment, entry: &Entry<'_>) -> Result<Row, InputError> {
+fn row(common: &Experiment, entry: &Entry<'_>) -> Result<CaseRow, InputError> {
     let row = entry.section("a row", &ROW_KEYS)?;
     let at = row.get("at").map_or(Ok(common.clone()), |entry| changed(common, &entry))?;
-    let mark: Option<Mark> = row.get("mark").map(|entry| entry.read(str::parse)).transpose()?;
+    let mark: Option<RowMark> = row.get("mark").map(|entry| entry.read(str::parse)).transpose()?;
     let quantity = quantity(common, &row, entry)?;
     let unit: Unit = row.get("unit").map_or("1".parse().map_err(|_| entry.error("unit")), |e| e.read(str::parse))?;
     let published = row.get("published").map(|entry| entry.number(0.0)).transpose()?;
     match &quantity {
-        None if !matches!(mark, Some(Mark::Statistical | Mark::Contradiction)) => {
+        None if !matches!(mark, Some(RowMark::Statistical | RowMark::Contradiction)) => {
             return Err(
-                entry.error("says not what it is a figure of: add quantity or computed, or mark = \"s\" or \"c\"")
+                entry.error("does not say what it is a figure of: add quantity or computed, or mark = \"s\" or \"c\"")
             );
         }
         Some(quantity) if quantity.dimension() != unit.of => {
@@ -135,14 +135,14 @@ fn row(common: &Experiment, entry: &Entry<'_>) -> Result<Row, InputError> {
             return Err(row.get("unit").as_ref().unwrap_or(entry).error(message));
         }
         Some(Quantity::Order { .. }) | None => {}
-        Some(Quantity::Computed(_)) if mark == Some(Mark::Ordering) => {}
+        Some(Quantity::Computed(_)) if mark == Some(RowMark::Ordering) => {}
         Some(_) if published.is_none() => return Err(entry.error("lacks published: add the paper's figure")),
         Some(_) => {}
     }
-    if let (Some(Mark::Anchor), Some(quantity), Some(figure)) = (mark, &quantity, published) {
+    if let (Some(RowMark::Anchor), Some(quantity), Some(figure)) = (mark, &quantity, published) {
         quantity.images_per_s(figure, 1).map_err(|message| entry.error(message))?;
     }
-    Ok(Row {
+    Ok(CaseRow {
         name: row.need("row", "\"G-1\"")?.text()?.to_owned(),
         says: row.need("says", "\"90 epochs in one hour\"")?.text()?.to_owned(),
         cite: row.need("cite", "\"section 5\"")?.text()?.to_owned(),

@@ -8,7 +8,7 @@ use lockstep_experiment::Experiment;
 
 /// Why a row's error does not count; only these exempt one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
+pub enum RowMark {
     /// The paper contradicts itself or physics here.
     Contradiction,
     /// Only an ordering or a ratio is claimed.
@@ -23,12 +23,12 @@ pub enum Mark {
     Fitted,
 }
 
-lockstep_topology::named!(Mark, "mark":
+lockstep_topology::named!(RowMark, "mark":
     Contradiction = "c", Ordering = "o", Statistical = "s", Exact = "=", Anchor = "anchor", Fitted = "fitted");
 
 /// One published figure.
 #[derive(Debug, Clone)]
-pub struct Row {
+pub struct CaseRow {
     /// Its name, e.g. `G-3`.
     pub name: String,
     /// What the paper states.
@@ -36,7 +36,7 @@ pub struct Row {
     /// Where it states it.
     pub cite: String,
     /// Why its error does not count, if it does not.
-    pub mark: Option<Mark>,
+    pub mark: Option<RowMark>,
     /// The quantity of the figure; `None` for statistical rows.
     pub quantity: Option<Quantity>,
     /// The configuration that it was measured in; only its first one counts.
@@ -51,7 +51,7 @@ pub struct Row {
     pub place: ErrorPlace,
 }
 
-impl Row {
+impl CaseRow {
     /// The configurations that it refers to, if anything has to be simulated for it.
     pub(super) fn experiments(&self) -> Vec<&Experiment> {
         match &self.quantity {

@@ -4,9 +4,9 @@ mod links;
 
 use lockstep_topology::InputError;
 
-use super::machine::Parameter;
+use super::machine::MachineParameter;
 use super::quantity::Quantity;
-use super::row::Mark;
+use super::row::RowMark;
 use super::*;
 use lockstep_experiment::Experiment;
 
@@ -96,10 +96,10 @@ fn what_makes_no_sense_is_refused_with_its_line() {
         (format!("{ROW}{time}unit = \"GB\"\n"), "p.toml:15: unit = \"GB\": unknown unit"),
         (format!("{ROW}{time}unit = \"%\"\n"), "p.toml:15: unit = \"%\": unit % is none of Time"),
         (format!("{ROW}quantity = \"hours\"\n"), "p.toml:11: quantity = \"hours\": unknown quantity"),
-        (ROW.to_owned(), "says not what it is a figure of"),
+        (ROW.to_owned(), "does not say what it is a figure of"),
         (format!("{ROW}quantity = \"step-time\"\nunit = \"s\"\n"), "lacks published"),
         (format!("{ROW}quantity = \"speedup\"\npublished = 3\n"), "lacks over"),
-        (format!("{ROW}mark = \"d\"\n"), "is no mark: write c, o, s, =, anchor or fitted"),
+        (format!("{ROW}mark = \"d\"\n"), "is not a mark: write c, o, s, =, anchor or fitted"),
         (format!("{ROW}at = {{ rank = 3 }}\n"), "p.toml:11: rank = 3: a configuration has no key rank"),
         (twice, "A is an anchor of lenet already"),
         (
@@ -146,7 +146,9 @@ fn computed_rows_are_what_was_published() {
         for row in &paper.rows {
             assert!(names.insert(row.name.clone()), "{} is given twice", row.name);
             // A row into which a cluster's figures enter is a prediction like others.
-            let (Some(Quantity::Computed(computed)), Some(Mark::Exact)) = (&row.quantity, row.mark) else { continue };
+            let (Some(Quantity::Computed(computed)), Some(RowMark::Exact)) = (&row.quantity, row.mark) else {
+                continue;
+            };
             let (value, published) = (computed.value().unwrap() / row.unit.factor, row.published.unwrap());
             assert!(
                 (value / published - 1.0).abs() < if row.name == "G-7" { 0.025 } else { 0.02 },
@@ -161,8 +163,8 @@ fn computed_rows_are_what_was_published() {
 #[test]
 fn a_fit_finds_what_made_its_rows() {
     let step = |launch: f64, model: &str| {
-        let scale = lockstep_experiment::sweep::Scale::new("launch", vec![1.0]).unwrap();
-        let parameter = Parameter::Scale(scale);
+        let scale = lockstep_experiment::sweep::ClusterScale::new("launch", vec![1.0]).unwrap();
+        let parameter = MachineParameter::Scale(scale);
         let text =
             format!("{ROW}quantity = \"step-time\"\nat = {{ model = \"{model}\" }}\npublished = 1\nunit = \"us\"\n");
         let paper = paper(&text).unwrap();
@@ -218,7 +220,7 @@ fn jitter_of_hosts_is_what_drawn_steps_come_to() {
         (times.iter().sum::<f64>() / times.len() as f64, predicted.exposed_comm_s)
     };
     let ((still, exposed), (drawn, _)) = (mean_s(0.0), mean_s(0.05));
-    let jitter = Parameter::HostJitter;
+    let jitter = MachineParameter::HostJitter;
     let late = machine::host_s(&[(&jitter, 0.05 * (still - exposed))], 8, 1);
     // The mean of 400 maxima of eight is known to 2 %; part of the lateness is recovered inside the exchange.
     assert!(late > 0.02 * still && ((drawn - still) / late - 1.0).abs() < 0.1, "{still} {drawn} {late}");

@@ -10,12 +10,12 @@ pub struct Unit {
     /// How many base units of a prediction (seconds, bytes, FLOPs, 1) make one.
     pub factor: f64,
     /// Its dimension.
-    pub of: Dimension,
+    pub of: UnitDimension,
 }
 
 /// The dimension of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dimension {
+pub enum UnitDimension {
     /// Seconds.
     Time,
     /// Bytes.
@@ -32,7 +32,7 @@ pub enum Dimension {
 
 /// All units.
 const UNITS: [Unit; 15] = {
-    use Dimension::{Number, Rate, Size, Throughput, Time, Work};
+    use UnitDimension::{Number, Rate, Size, Throughput, Time, Work};
     [
         Unit { name: "us", factor: 1e-6, of: Time },
         Unit { name: "ms", factor: 1e-3, of: Time },

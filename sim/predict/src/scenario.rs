@@ -62,7 +62,7 @@ fn understand<'c>(
                     Slowdown { hosts: slowed, ranks: ranks.clone(), factor: *factor, from: *from, until: *until };
                 if let Some(other) = found.conditions.slow.iter().find(|other| meet(other, &slowdown)) {
                     let message = format!(
-                        "slows down whom an entry with factor {} slows down at the same time: merge the two",
+                        "slows down a host or rank that an entry with factor {} slows down at the same time: merge the two",
                         other.factor
                     );
                     return Err(wrong(message));
@@ -83,7 +83,7 @@ fn understand<'c>(
             Trouble::Traffic { from, to, load } => {
                 if network != NetworkModel::MaxMin {
                     let network = ErrorPlace::Flag("network");
-                    return Err(wrong(format!("shares no links in this network: take {network} max-min")));
+                    return Err(wrong(format!("shares no links in this network: use {network} max-min")));
                 }
                 let ends = [from, to].map(|pattern| devices_named(cluster, pattern));
                 let [from, to] = ends.map(|end| end.map_err(wrong));
@@ -123,7 +123,7 @@ impl Understood<'_> {
                     host.map_or_else(String::new, |host| self.cluster.hosts()[host.0 as usize].name.clone())
                 };
                 let (first, last) = (name(used.first()), name(used.last()));
-                return Err(wrong(format!("hits no rank, they are on {first} to {last}: it would say nothing")));
+                return Err(wrong(format!("affects no rank (ranks are on {first} to {last}): leave it out")));
             }
         }
         Ok(())
@@ -216,7 +216,7 @@ fn named<'a, T>(all: impl Iterator<Item = (&'a str, T)> + Clone, pattern: &str, 
     if found.is_empty() {
         let names = || all.clone().take(HINTS).map(|(name, _)| name);
         let hint = nearest_or_all(pattern, names(), || names().take(3).collect());
-        return Err(format!("{pattern:?} is no {kind}; did you mean {hint}?"));
+        return Err(format!("{pattern:?} is not a {kind}; did you mean {hint}?"));
     }
     Ok(found)
 }

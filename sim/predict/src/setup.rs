@@ -37,8 +37,8 @@ impl Setup {
         let (noise, trials) = jitter(experiment, site)?;
         let varies = site.costs.noise().is_some() || !noise.is_empty();
         if trials > 1 && !varies {
-            let message = "trials would all be alike, for nothing varies: state kernel, step, rank, latency or \
-                           bandwidth in [noise], or take a profile that lockstep calibrate recorded noise in";
+            let message = "all trials would be equal, since nothing varies: state kernel, step, rank, latency or \
+                           bandwidth in [noise], or use a profile that lockstep calibrate recorded noise in";
             return Err(experiment.locate(InputError::flag("noise", format!("trials = {trials}"), message)));
         }
         let usual = SimOptions { threads_per_rank: experiment.threads_per_rank, ..SimOptions::default() };

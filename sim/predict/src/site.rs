@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use lockstep_models::Precision;
 use lockstep_models::profile::{GpuEntry, Profile};
-use lockstep_sim::{Costs, Roofline, Table};
+use lockstep_sim::{CostTable, Costs, Roofline};
 use lockstep_topology::cluster::{CpuSpec, DeviceKind, GpuSpec, HostGpu, Origin};
 use lockstep_topology::{Bandwidth, Bytes, Cluster, ErrorPlace, InputError, Time};
 
-use lockstep_experiment::{Device, Experiment, THIS_MACHINE, TransportKind};
+use lockstep_experiment::{DeviceChoice, Experiment, THIS_MACHINE, TransportKind};
 use lockstep_report::log::timed;
 
 /// The default path of this machine's profile, written by `lockstep calibrate`.
@@ -99,7 +99,7 @@ impl Site {
         };
         let profile = Profile::load(path)?;
         let basis = basis_of(&profile, &cluster);
-        let site = Site { cluster, costs: Arc::new(Table::new(&profile)?), profile: Some(profile), basis };
+        let site = Site { cluster, costs: Arc::new(CostTable::new(&profile)?), profile: Some(profile), basis };
         site.check_stated(experiment).map(|()| site)
     }
 
@@ -122,7 +122,7 @@ impl Site {
     }
 
     /// Whether its figures cover `device`; data sheets cover GPUs in any precision.
-    fn is_of(&self, device: Device) -> bool {
+    fn is_of(&self, device: DeviceChoice) -> bool {
         let of = self.device();
         device.to_string() == of || of == "cuda" && device.is_gpu() && self.measured().is_none()
     }
@@ -136,9 +136,9 @@ impl Site {
         let unserved = |gpu: &&GpuSpec| gpu.peak(precision.factors()).is_none();
         let message = match self.measured() {
             _ if precision == Precision::F32 => return Ok(()),
-            Some(of) if of == Device::Cuda(precision).to_string() => return Ok(()),
+            Some(of) if of == DeviceChoice::Cuda(precision).to_string() => return Ok(()),
             Some(of) => format!(
-                "is not what the profile's figures are of, which is {of}: take that, or a {} that lockstep exec profile has \
+                "is not what the profile's figures are of, which is {of}: use that, or a {} that lockstep exec profile has \
                  written in these numbers",
                 ErrorPlace::Flag("profile")
             ),
@@ -152,7 +152,7 @@ impl Site {
                 let served = Precision::ALL.into_iter().filter(|precision| gpu.peak(precision.factors()).is_some());
                 let served: Vec<&str> = served.map(Precision::name).collect();
                 format!(
-                    "is nothing that {} computes in: take {}, or state {} of it in the cluster's file",
+                    "is not a precision of {}: use {}, or state {} of it in the cluster's file",
                     gpu.model,
                     served.join(" or "),
                     precision.factors()
@@ -175,13 +175,15 @@ impl Site {
         }
         let name = self.cluster.name();
         let message = match device {
-            Device::Null => "computes nothing, and a prediction is of computing: leave it out, or run it".to_owned(),
-            Device::Cuda(_) if of == "cpu" => {
-                format!("is nothing that {name} has: leave it out, or name a cluster with GPUs")
+            DeviceChoice::Null => {
+                "computes nothing, and a prediction is of computing: leave it out, or run it".to_owned()
             }
-            Device::Cpu => format!("is not what {name} computes on, which is {of}: take that, or leave it out"),
-            Device::Cuda(_) => format!(
-                "would change nothing, for the figures of {name} are of {of}: take that, leave it out, or give a {} that \
+            DeviceChoice::Cuda(_) if of == "cpu" => {
+                format!("is not in {name}: leave it out, or name a cluster with GPUs")
+            }
+            DeviceChoice::Cpu => format!("is not what {name} computes on, which is {of}: use that, or leave it out"),
+            DeviceChoice::Cuda(_) => format!(
+                "would change nothing, for the figures of {name} are of {of}: use that, leave it out, or give a {} that \
                  lockstep exec profile {} {device} has written on such a GPU",
                 ErrorPlace::Flag("profile"),
                 ErrorPlace::Flag("device")
@@ -200,12 +202,12 @@ impl Site {
             return Ok(());
         }
         let message = match (device, experiment.on_this_machine()) {
-            (Device::Null, _) => "computes nothing, and the prediction is of computing: take exec run".to_owned(),
+            (DeviceChoice::Null, _) => "computes nothing, and the prediction is of computing: use exec run".to_owned(),
             (measured, true) => format!(
-                "is not what the profile's figures are of, which is {of}: take that, or measure with lockstep {}",
-                if measured == Device::Cpu { "calibrate" } else { "exec profile" }
+                "is not what the profile's figures are of, which is {of}: use that, or measure with lockstep {}",
+                if measured == DeviceChoice::Cpu { "calibrate" } else { "exec profile" }
             ),
-            (_, false) => format!("is not what is predicted for {}, which is {of}: take that", self.cluster.name()),
+            (_, false) => format!("is not what is predicted for {}, which is {of}: use that", self.cluster.name()),
         };
         Err(experiment.locate(InputError::flag("device", device.to_string(), message)))
     }
@@ -217,7 +219,7 @@ impl Site {
     pub fn of_profile(profile: &Profile, experiment: &Experiment) -> Result<Site, InputError> {
         let rate = |figure: &str, bytes_per_s: f64| {
             let error =
-                || InputError::new("profile", format!("{figure} = {bytes_per_s}"), "must be positive: calibrate anew");
+                || InputError::new("profile", format!("{figure} = {bytes_per_s}"), "must be positive: calibrate again");
             Bandwidth::new(bytes_per_s).ok_or_else(error)
         };
         let cpu = CpuSpec {
@@ -264,7 +266,7 @@ impl Site {
         }
         Ok(Site {
             cluster: Cluster::one_host(cpu, latency, bandwidth, &gpus, source)?,
-            costs: Arc::new(Table::new(profile)?.at_home()),
+            costs: Arc::new(CostTable::new(profile)?.at_home()),
             profile: Some(profile.clone()),
             basis: format!("costs were measured on {} ({}), {}", profile.host, measured_on, profile.date),
         })

@@ -14,7 +14,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub use answer::{Answer, Dot};
+pub use answer::{Dot, SweepAnswer};
 pub use collector::Collector;
 pub use file::RowsFile;
 pub use front::{Front, PAYS};

@@ -3,7 +3,7 @@
 
 use lockstep_topology::Cluster;
 
-use super::perturbed::{Parameter, Perturbed, counterpart};
+use super::perturbed::{CostParameter, Perturbed, counterpart};
 use crate::derivative::CHANGE;
 use crate::platform::Platform;
 
@@ -19,16 +19,16 @@ enum Part<'a> {
 }
 
 impl<'a> Changed<'a> {
-    pub(super) fn new(platform: &Platform<'a>, parameters: &[Parameter]) -> Changed<'a> {
+    pub(super) fn new(platform: &Platform<'a>, parameters: &[CostParameter]) -> Changed<'a> {
         let longer = 1.0 + CHANGE;
         let counterpart = counterpart(platform.cluster, longer);
-        let part = |parameter: &Parameter| match *parameter {
-            Parameter::Cluster(changed) => {
+        let part = |parameter: &CostParameter| match *parameter {
+            CostParameter::Cluster(changed) => {
                 let factor = if changed.is_rate() { 1.0 / longer } else { longer };
                 let cluster = platform.cluster.scaled(&|figure| if figure == changed { factor } else { 1.0 });
                 Part::Cluster(Box::new(cluster))
             }
-            Parameter::Own(time) => {
+            CostParameter::Own(time) => {
                 Part::Costs(Perturbed::beside(platform.costs, counterpart.clone(), longer, time.alone()))
             }
         };

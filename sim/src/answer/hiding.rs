@@ -8,7 +8,7 @@ use lockstep_models::{Buffer, Program};
 use lockstep_topology::Bandwidth;
 use lockstep_topology::cluster::{Figure, LinkKind};
 
-use super::perturbed::Parameter;
+use super::perturbed::CostParameter;
 use super::subject::Subject;
 use crate::error::SimError;
 use crate::simulate::Prediction;
@@ -44,13 +44,13 @@ pub struct Hiding {
 pub fn hiding(
     subject: &Subject<'_>,
     prediction: &Prediction,
-    parameters: &[Parameter],
+    parameters: &[CostParameter],
     progress: &mut dyn FnMut(usize),
 ) -> Result<Hiding, SimError> {
     let (program, cluster) = (subject.program(), subject.platform().cluster);
     let mut links = Vec::new();
     for parameter in parameters {
-        let Parameter::Cluster(Figure::Bandwidth(kind)) = parameter else { continue };
+        let CostParameter::Cluster(Figure::Bandwidth(kind)) = parameter else { continue };
         if *kind == LinkKind::SharedMemory {
             continue;
         }
@@ -66,8 +66,8 @@ pub fn hiding(
     if links.is_empty() {
         return Ok(Hiding { links, factor: None, floor: now, simple });
     }
-    let scaled_links: Vec<Parameter> =
-        links.iter().map(|(kind, _)| Parameter::Cluster(Figure::Bandwidth(*kind))).collect();
+    let scaled_links: Vec<CostParameter> =
+        links.iter().map(|(kind, _)| CostParameter::Cluster(Figure::Bandwidth(*kind))).collect();
     let mut done = 0;
     let mut at = |factor: f64| -> Result<f64, SimError> {
         progress(done);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use lockstep_models::{Phase, Program, SampleMove};
 use lockstep_topology::cluster::{Cluster, Device, Figure, Route};
-use lockstep_topology::nccl::Answer;
+use lockstep_topology::nccl::NcclAnswer;
 use lockstep_topology::{InputError, Library};
 
 use crate::costs::{Cost, Costs, MessageCost, Modelled, Pair};
@@ -43,17 +43,17 @@ impl OwnTime {
 
 /// One figure, or one sort of figures, that a prediction depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Parameter {
+pub enum CostParameter {
     /// Of the cluster.
     Cluster(Figure),
     /// Of the costs.
     Own(OwnTime),
 }
 
-impl Parameter {
+impl CostParameter {
     /// Whether it is a rate, of which more is faster, and not a time.
     pub fn is_rate(self) -> bool {
-        matches!(self, Parameter::Cluster(figure) if figure.is_rate())
+        matches!(self, CostParameter::Cluster(figure) if figure.is_rate())
     }
 }
 
@@ -156,7 +156,7 @@ impl Costs for Perturbed<'_> {
         Some(self.inner.library(of, devices, elements)? * factor)
     }
 
-    fn modelled(&self, cluster: &Cluster, of: &Modelled<'_>) -> Result<Option<Answer>, InputError> {
+    fn modelled(&self, cluster: &Cluster, of: &Modelled<'_>) -> Result<Option<NcclAnswer>, InputError> {
         let Some(answer) = self.inner.modelled(cluster, of)? else { return Ok(None) };
         if !self.times.contains(&OwnTime::Library) {
             return Ok(Some(answer));
@@ -166,6 +166,6 @@ impl Costs for Perturbed<'_> {
         let slower = counterpart(cluster, 1.0 / self.factor);
         let there = self.inner.modelled(&slower, of)?.map_or(answer.seconds, |answer| answer.seconds);
         let seconds = (1.0 + self.factor) * answer.seconds - there;
-        Ok(Some(Answer { seconds, ..answer }))
+        Ok(Some(NcclAnswer { seconds, ..answer }))
     }
 }

@@ -13,7 +13,7 @@ use lockstep_topology::Rank;
 use lockstep_topology::cluster::{DeviceId, DeviceKind, Figure};
 
 use super::changed::Changed;
-use super::perturbed::{OwnTime, Parameter, Perturbed};
+use super::perturbed::{CostParameter, OwnTime, Perturbed};
 use crate::collective::{CollectiveRun, CollectiveTime, simulate_collective};
 use crate::conditions::Conditions;
 use crate::derivative::differentiate_collective;
@@ -36,7 +36,7 @@ const MOST_MESSAGES: u64 = 1 << 17;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sensitivity {
     /// The parameter.
-    pub parameter: Parameter,
+    pub parameter: CostParameter,
     /// d log step time / d log parameter: −1 for a rate that alone decides, 0 where it does not matter.
     pub elasticity: f64,
 }
@@ -44,7 +44,7 @@ pub struct Sensitivity {
 impl Sensitivity {
     /// The sensitivity to a parameter, where a change that makes everything take longer lengthens the step by this
     /// share of the change.
-    pub(super) fn of(parameter: Parameter, change: f64) -> Sensitivity {
+    pub(super) fn of(parameter: CostParameter, change: f64) -> Sensitivity {
         Sensitivity { parameter, elasticity: if parameter.is_rate() { -change } else { change } }
     }
 
@@ -59,7 +59,11 @@ impl Sensitivity {
 ///
 /// # Errors
 /// Devices that cannot reach each other.
-pub fn parameters(program: &Program, platform: &Platform<'_>, traffic: &Traffic) -> Result<Vec<Parameter>, SimError> {
+pub fn parameters(
+    program: &Program,
+    platform: &Platform<'_>,
+    traffic: &Traffic,
+) -> Result<Vec<CostParameter>, SimError> {
     let mut neighbours = BTreeSet::new();
     for role in &program.roles {
         for (_, exchange) in role.exchanges().filter(|(_, exchange)| exchange.algorithm.library().is_some()) {
@@ -75,8 +79,8 @@ fn parameters_of(
     platform: &Platform<'_>,
     traffic: &Traffic,
     neighbours: &BTreeSet<(u32, u32)>,
-) -> Result<Vec<Parameter>, SimError> {
-    let mut found: BTreeSet<Parameter> = BTreeSet::new();
+) -> Result<Vec<CostParameter>, SimError> {
+    let mut found: BTreeSet<CostParameter> = BTreeSet::new();
     let mut pairs: BTreeSet<(DeviceId, DeviceId)> = BTreeSet::new();
     for (from, to) in neighbours.iter().chain(traffic.pairs.keys()) {
         if pairs.len() == MOST_PAIRS {
@@ -87,9 +91,9 @@ fn parameters_of(
     for (from, to) in &pairs {
         for link in platform.cluster.route(*from, *to)?.links {
             let kind = platform.cluster.link(link).kind;
-            found.insert(Parameter::Cluster(Figure::bandwidth_of(kind)));
-            found.insert(Parameter::Cluster(Figure::Latency(kind)));
-            found.insert(Parameter::Cluster(Figure::Overhead(kind)));
+            found.insert(CostParameter::Cluster(Figure::bandwidth_of(kind)));
+            found.insert(CostParameter::Cluster(Figure::Latency(kind)));
+            found.insert(CostParameter::Cluster(Figure::Overhead(kind)));
         }
     }
     for rank in platform.placement.all() {
@@ -99,15 +103,15 @@ fn parameters_of(
             DeviceKind::Gpu(_) => &[Figure::GpuPeak, Figure::GpuMemory, Figure::Launch],
             DeviceKind::Switch(_) => &[],
         };
-        found.extend(figures.iter().map(|figure| Parameter::Cluster(*figure)));
+        found.extend(figures.iter().map(|figure| CostParameter::Cluster(*figure)));
     }
-    found.insert(Parameter::Own(OwnTime::Kernels));
+    found.insert(CostParameter::Own(OwnTime::Kernels));
     if !traffic.pairs.is_empty() {
         let messages = [OwnTime::MessageLatency, OwnTime::MessageOverhead, OwnTime::MessageBytes];
-        found.extend(messages.map(Parameter::Own));
+        found.extend(messages.map(CostParameter::Own));
     }
     if !neighbours.is_empty() {
-        found.insert(Parameter::Own(OwnTime::Library));
+        found.insert(CostParameter::Own(OwnTime::Library));
     }
     Ok(found.into_iter().collect())
 }
@@ -130,8 +134,11 @@ pub fn collective_sensitivities(
     let last = if whole { run.group.members().saturating_sub(1) } else { 0 };
     let neighbours = (0..last).map(|rank| (rank, rank + 1)).collect();
     let mut parameters = parameters_of(platform, &time.traffic, &neighbours)?;
-    let computes =
-        [Parameter::Own(OwnTime::Kernels), Parameter::Cluster(Figure::CpuPeak), Parameter::Cluster(Figure::GpuPeak)];
+    let computes = [
+        CostParameter::Own(OwnTime::Kernels),
+        CostParameter::Cluster(Figure::CpuPeak),
+        CostParameter::Cluster(Figure::GpuPeak),
+    ];
     parameters.retain(|parameter| !computes.contains(parameter));
     progress(0, 1);
     let seconds = |platform: &Platform<'_>| Ok(simulate_collective(run, platform)?.time.as_secs_f64());
@@ -151,7 +158,7 @@ pub(crate) fn collective_derivatives(
     run: &CollectiveRun,
     platform: &Platform<'_>,
     time: &CollectiveTime,
-    parameters: &[Parameter],
+    parameters: &[CostParameter],
 ) -> Result<Option<Vec<Sensitivity>>, SimError> {
     let plain = *platform.conditions == Conditions::default() && platform.costs.noise().is_none();
     let copies = if time.traffic.copies == 1 { u64::from(time.folding.copies()) } else { 1 };
@@ -165,7 +172,7 @@ pub(crate) fn collective_derivatives(
         let changed = Changed::new(platform, parameters);
         let (found, by) = differentiate_collective(run, platform, &changed.platforms(platform))?;
         let Some(by) = by.filter(|_| found == time.time && seconds > 0.0) else { return Ok(None) };
-        let of = |(lane, parameter): (usize, &Parameter)| Sensitivity::of(*parameter, by.by(lane) / seconds);
+        let of = |(lane, parameter): (usize, &CostParameter)| Sensitivity::of(*parameter, by.by(lane) / seconds);
         all.extend(parameters.iter().enumerate().map(of));
     }
     Ok(Some(all))
@@ -174,7 +181,7 @@ pub(crate) fn collective_derivatives(
 /// How `seconds` depends on each parameter.
 pub(super) fn reactions(
     platform: &Platform<'_>,
-    parameters: &[Parameter],
+    parameters: &[CostParameter],
     progress: &mut dyn FnMut(usize, usize),
     seconds: impl Fn(&Platform<'_>) -> Result<f64, SimError> + Copy,
 ) -> Result<Vec<Sensitivity>, SimError> {
@@ -198,20 +205,20 @@ pub(super) fn strongest_first(all: &mut [Sensitivity]) {
 /// The result of `run` on the platform with these rates and times multiplied.
 pub(crate) fn on_scaled<T>(
     platform: &Platform<'_>,
-    rates: (&[Parameter], f64),
-    times: (&[Parameter], f64),
+    rates: (&[CostParameter], f64),
+    times: (&[CostParameter], f64),
     run: impl FnOnce(&Platform<'_>) -> Result<T, SimError>,
 ) -> Result<T, SimError> {
     let of_cluster = |figure: Figure| {
-        let scaled = |(parameters, factor): (&[Parameter], f64)| {
-            if parameters.contains(&Parameter::Cluster(figure)) { factor } else { 1.0 }
+        let scaled = |(parameters, factor): (&[CostParameter], f64)| {
+            if parameters.contains(&CostParameter::Cluster(figure)) { factor } else { 1.0 }
         };
         scaled(rates) * scaled(times)
     };
     let cluster = platform.cluster.scaled(&of_cluster);
-    let own = |parameter: &Parameter| match parameter {
-        Parameter::Own(time) => Some(*time),
-        Parameter::Cluster(_) => None,
+    let own = |parameter: &CostParameter| match parameter {
+        CostParameter::Own(time) => Some(*time),
+        CostParameter::Cluster(_) => None,
     };
     let own_times: Vec<OwnTime> = times.0.iter().filter_map(own).collect();
     let platform = Platform { cluster: &cluster, ..*platform };

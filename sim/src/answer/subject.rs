@@ -12,7 +12,7 @@ use lockstep_models::Program;
 use lockstep_topology::cluster::Figure;
 
 use super::changed::Changed;
-use super::perturbed::{OwnTime, Parameter};
+use super::perturbed::{CostParameter, OwnTime};
 use super::sensitivity::{SMOOTH, STEP, Sensitivity, on_scaled, reactions, strongest_first};
 use crate::conditions::Conditions;
 use crate::derivative::differentiate;
@@ -99,7 +99,11 @@ impl<'a> Subject<'a> {
     ///
     /// # Errors
     /// As [`simulate`](crate::simulate).
-    pub fn scaled(&self, rates: (&[Parameter], f64), times: (&[Parameter], f64)) -> Result<Prediction, SimError> {
+    pub fn scaled(
+        &self,
+        rates: (&[CostParameter], f64),
+        times: (&[CostParameter], f64),
+    ) -> Result<Prediction, SimError> {
         on_scaled(&self.platform, rates, times, |platform| self.on(platform, &self.options))
     }
 
@@ -116,7 +120,7 @@ impl<'a> Subject<'a> {
     pub fn sensitivities(
         &self,
         prediction: &Prediction,
-        parameters: &[Parameter],
+        parameters: &[CostParameter],
         known: impl FnOnce() -> Result<Option<(SimOptions, Sums)>, SimError>,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<(Vec<Sensitivity>, Basis, SimOptions), SimError> {
@@ -146,7 +150,7 @@ impl<'a> Subject<'a> {
     /// As [`simulate`](crate::simulate).
     pub fn differences(
         &self,
-        parameters: &[Parameter],
+        parameters: &[CostParameter],
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Vec<Sensitivity>, SimError> {
         let seconds = |platform: &Platform<'_>| Ok(self.on(platform, &self.options)?.timeline.step_time_s());
@@ -161,7 +165,7 @@ impl<'a> Subject<'a> {
     pub fn derivatives(
         &self,
         prediction: &Prediction,
-        parameters: &[Parameter],
+        parameters: &[CostParameter],
     ) -> Result<Option<Derivatives>, SimError> {
         for (options, near) in self.attempts(prediction) {
             let long = SimOptions { long_way: true, ..options };
@@ -203,7 +207,7 @@ impl<'a> Subject<'a> {
     fn lanes(
         &self,
         prediction: &Prediction,
-        parameters: &[Parameter],
+        parameters: &[CostParameter],
         (options, near): (&SimOptions, f64),
     ) -> Result<Option<Vec<Sensitivity>>, SimError> {
         let changed = Changed::new(&self.platform, parameters);
@@ -215,7 +219,7 @@ impl<'a> Subject<'a> {
         let (Some(by), Some(step)) = (by, step) else { return Ok(None) };
         let before = step.iteration.checked_sub(1).map(|iteration| &by[iteration as usize]);
         let (end, seconds) = (&by[step.iteration as usize], step.seconds());
-        let of = |(lane, parameter): (usize, &Parameter)| {
+        let of = |(lane, parameter): (usize, &CostParameter)| {
             Sensitivity::of(*parameter, (end.by(lane) - before.map_or(0.0, |begin| begin.by(lane))) / seconds)
         };
         Ok(Some(parameters.iter().enumerate().map(of).collect()))
@@ -226,12 +230,13 @@ impl<'a> Subject<'a> {
     ///
     /// # Errors
     /// As [`simulate`](crate::simulate).
-    pub fn sums(&self, parameters: &[Parameter]) -> Result<Sums, SimError> {
-        let (of_computation, others): (Vec<Parameter>, Vec<Parameter>) = parameters.iter().copied().partition(computes);
+    pub fn sums(&self, parameters: &[CostParameter]) -> Result<Sums, SimError> {
+        let (of_computation, others): (Vec<CostParameter>, Vec<CostParameter>) =
+            parameters.iter().copied().partition(computes);
         if of_computation.is_empty() || others.is_empty() {
             return Ok(None);
         }
-        let (rates, times): (Vec<Parameter>, Vec<Parameter>) =
+        let (rates, times): (Vec<CostParameter>, Vec<CostParameter>) =
             of_computation.into_iter().partition(|parameter| parameter.is_rate());
         let at = |by: f64| -> Result<f64, SimError> {
             let predicted = self.scaled((&rates, libm::exp(by)), (&times, libm::exp(-by)))?;
@@ -244,11 +249,12 @@ impl<'a> Subject<'a> {
 /// d log step / d log of the speed of all computation.
 pub type Sums = Option<f64>;
 
-fn computes(parameter: &Parameter) -> bool {
+fn computes(parameter: &CostParameter) -> bool {
     use Figure::{CpuMemory, CpuPeak, GpuMemory, GpuPeak, Launch};
     matches!(
         parameter,
-        Parameter::Own(OwnTime::Kernels) | Parameter::Cluster(CpuPeak | CpuMemory | GpuPeak | GpuMemory | Launch)
+        CostParameter::Own(OwnTime::Kernels)
+            | CostParameter::Cluster(CpuPeak | CpuMemory | GpuPeak | GpuMemory | Launch)
     )
 }
 

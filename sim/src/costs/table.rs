@@ -42,7 +42,7 @@ struct Measured {
 
 /// Costs as measured on a host; they apply to its CPUs and to GPUs of the measured models, others keep the roofline.
 #[derive(Debug, Clone)]
-pub struct Table {
+pub struct CostTable {
     cpu: Measured,
     /// By model.
     gpus: BTreeMap<String, Measured>,
@@ -119,12 +119,12 @@ fn computed(program: &Program) -> Vec<(usize, Phase, u32)> {
     all
 }
 
-impl Table {
+impl CostTable {
     /// The table of a profile.
     ///
     /// # Errors
     /// Impossible figures.
-    pub fn new(profile: &Profile) -> Result<Table, InputError> {
+    pub fn new(profile: &Profile) -> Result<CostTable, InputError> {
         profile.check("profile")?;
         let cpu = Measured::new(profile.cores, profile.side_by_side, &profile.compute, &profile.update, &profile.load);
         let gpu = |gpu: &GpuEntry| {
@@ -139,7 +139,7 @@ impl Table {
             sums.values_mut().for_each(sort);
             (gpu.model.clone(), Measured { direct_sum, sums, ..measured })
         };
-        Ok(Table {
+        Ok(CostTable {
             cpu,
             gpus: profile.gpus.iter().map(gpu).collect(),
             memory: profile.memory.clone(),
@@ -152,8 +152,8 @@ impl Table {
 
     /// The same for the measured host itself, whose GPUs are connected as they were.
     #[must_use]
-    pub fn at_home(self) -> Table {
-        Table { is_at_home: true, ..self }
+    pub fn at_home(self) -> CostTable {
+        CostTable { is_at_home: true, ..self }
     }
 
     /// The measured figures of devices like this one.
@@ -225,7 +225,7 @@ fn by_size(entries: &[RepeatedEntry], bytes: u64) -> Option<(f64, f64)> {
     Some((copy + (copy_above - copy) * share, sum + (sum_above - sum) * share))
 }
 
-impl Costs for Table {
+impl Costs for CostTable {
     fn compute(&self, device: &Device, program: &Program, chain: usize, phase: Phase, samples: u32) -> Cost {
         let roof = Roofline.compute(device, program, chain, phase, samples);
         let Some(measured) = self.measured(device) else { return roof };

@@ -16,7 +16,7 @@ use crate::engine::path::Key;
 use crate::fluid::{ActivityId, ClassId, Finished, Fluid, ResourceId, System, Use, normalise};
 use crate::orbits::Orbits;
 use crate::platform::Platform;
-use crate::trace::{Dual, Seconds, Slot, Took, Trace, Work};
+use crate::trace::{Dual, Seconds, Slot, Took, Trace, TraceWork};
 
 /// No class.
 const NONE: u32 = u32::MAX;
@@ -40,7 +40,7 @@ pub(crate) struct Tracked<'a> {
     jobs: Vec<Vec<JobBy>>,
     paths: Vec<PathBy>,
     wholes: Vec<(u32, Dual)>,
-    about: Option<Work>,
+    about: Option<TraceWork>,
     ends: Vec<Dual>,
     /// Whether something happened that is not differentiated.
     varies: bool,
@@ -115,13 +115,13 @@ impl<'a> Tracked<'a> {
     fn work_by(&mut self, class: ClassId) -> Dual {
         match self.about.take() {
             None => Dual::ZERO,
-            Some(Work::Job { list, task }) => self.job(list as usize, task as usize, class),
-            Some(Work::Receive { path, bytes, sums }) => {
+            Some(TraceWork::Job { list, task }) => self.job(list as usize, task as usize, class),
+            Some(TraceWork::Receive { path, bytes, sums }) => {
                 let path = &self.paths[path as usize];
                 self.speeds.takes(class.0, &path.receive);
                 path.overhead.plus(bytes as f64, if sums { &path.sum } else { &path.copy })
             }
-            Some(Work::Bytes { path }) => {
+            Some(TraceWork::Bytes { path }) => {
                 if let Some(carry) = &self.paths[path as usize].carry {
                     self.speeds.takes(class.0, carry);
                 }
@@ -162,7 +162,7 @@ impl Trace for Tracked<'_> {
         *self.slot(slot) = at;
     }
 
-    fn about(&mut self, work: Work) {
+    fn about(&mut self, work: TraceWork) {
         self.about = Some(work);
     }
 

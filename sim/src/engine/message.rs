@@ -15,7 +15,7 @@ use super::{Engine, Event, MESSAGE};
 use crate::costs::Pair;
 use crate::fluid::{ClassId, Fluid};
 use crate::network::{Carrier, Piece, Terms, TransmitQueue};
-use crate::trace::{Slot, Took, Work};
+use crate::trace::{Slot, Took, TraceWork};
 
 /// The state of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -302,7 +302,7 @@ impl<F: Fluid> Engine<'_, F> {
             }
             Carrier::Shared(class) => {
                 self.resources.done.take(class, bytes);
-                self.resources.fluid.about(Work::Bytes { path: number });
+                self.resources.fluid.about(TraceWork::Bytes { path: number });
                 self.resources.fluid.start(class, bytes, MESSAGE | u64::from(message))?;
             }
         }
@@ -369,14 +369,14 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// The class and seconds of the work that receives the message which `lane` waits for, and its action.
-    pub(super) fn receive_work(&mut self, id: u32, lane: u32) -> (ClassId, f64, Work) {
+    pub(super) fn receive_work(&mut self, id: u32, lane: u32) -> (ClassId, f64, TraceWork) {
         let element_bytes = self.plan.group_exchanges[self.flights.at(id).group_exchange as usize].element_bytes;
         let run = self.flights.at_mut(id).lane(lane).expect("an arrival belongs to a lane in flight");
         let step = run.waiting.expect("an arrival belongs to a receive");
         let message = run.matched.expect("an arrival is a message");
         let number = self.messages.at(message).path;
         let (path, bytes) = (self.paths.at(number), step.elements() * element_bytes);
-        let work = Work::Receive { path: number, bytes, sums: step.action == Action::RecvSum };
+        let work = TraceWork::Receive { path: number, bytes, sums: step.action == Action::RecvSum };
         (path.receive, path.receive_seconds(step.action, bytes), work)
     }
 

@@ -6,7 +6,7 @@
 //! iterations. Tasks of the synchronisation stream run as soon as what they are `after` is done, where messages are
 //! handled.
 
-use lockstep_models::{Answer, Decision, Need, Observation, Span, Stream};
+use lockstep_models::{ClaimAnswer, Decision, Need, Observation, Span, Stream};
 use lockstep_topology::cluster::{DeviceId, DeviceKind};
 use lockstep_topology::{InputError, Rank as RankId, Time};
 
@@ -17,7 +17,7 @@ use crate::fluid::Fluid;
 use crate::noise::{Noise, Place};
 use crate::plan::{Cursor, Plan, RolePlan, Slot};
 use crate::platform::Platform;
-use crate::trace::Work;
+use crate::trace::TraceWork;
 
 /// A rank's state.
 #[derive(Debug)]
@@ -297,7 +297,7 @@ impl<F: Fluid> Engine<'_, F> {
                     return true;
                 }
                 let answer = self.driver.claim(&Observation { rank, iteration, at: self.now });
-                if answer == Answer::Wait {
+                if answer == ClaimAnswer::Wait {
                     return false;
                 }
                 state.claimed = Some((iteration, repetition));
@@ -306,7 +306,7 @@ impl<F: Fluid> Engine<'_, F> {
                     self.touch(2 * next);
                 }
                 let state = &mut self.ranks[rank as usize];
-                if answer == Answer::Nothing {
+                if answer == ClaimAnswer::Nothing {
                     state.compute.leave(&role.compute);
                     state.leave_out(role, (&role.compute, position), iteration);
                     // Requests of these repetitions are dropped.
@@ -344,17 +344,17 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// The next compute task's work.
-    pub(super) fn next_job(&self, rank: u32) -> Option<(Job, Work)> {
+    pub(super) fn next_job(&self, rank: u32) -> Option<(Job, TraceWork)> {
         let state = &self.ranks[rank as usize];
         self.job(state.jobs, state.compute.task(&self.role(rank).compute)?)
     }
 
-    pub(super) fn job(&self, list: u32, task: u32) -> Option<(Job, Work)> {
-        self.job_lists[list as usize][task as usize].map(|job| (job, Work::Job { list, task }))
+    pub(super) fn job(&self, list: u32, task: u32) -> Option<(Job, TraceWork)> {
+        self.job_lists[list as usize][task as usize].map(|job| (job, TraceWork::Job { list, task }))
     }
 
     /// The work of the next task that synchronises.
-    pub(super) fn next_synchronisation(&self, rank: u32) -> Option<(Job, Work)> {
+    pub(super) fn next_synchronisation(&self, rank: u32) -> Option<(Job, TraceWork)> {
         let state = &self.ranks[rank as usize];
         self.job(state.jobs, state.synchronisation.task(&self.role(rank).synchronisation)?)
     }

@@ -12,7 +12,7 @@ use lockstep_topology::{InputError, Time};
 
 use super::{Engine, Event, Job};
 use crate::fluid::{ActivityId, ClassId, Fluid};
-use crate::trace::{Slot, Took, Work};
+use crate::trace::{Slot, Took, TraceWork};
 
 /// A message that a lane can receive. Ordered by what a thread handles first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,7 +131,7 @@ impl<F: Fluid> Engine<'_, F> {
         }
     }
 
-    fn work(&mut self, unit: u32, busy: Busy, job: Job, work: Work) -> Result<(), InputError> {
+    fn work(&mut self, unit: u32, busy: Busy, job: Job, work: TraceWork) -> Result<(), InputError> {
         let Job { class, seconds } = job;
         let state = &mut self.units[unit as usize];
         state.busy = Some(busy);

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use lockstep_topology::cluster::DeviceKind;
-use lockstep_topology::nccl::Answer;
+use lockstep_topology::nccl::NcclAnswer;
 use lockstep_topology::{Collective, InputError, Rank, Time};
 
 use super::input::STREAMS;
@@ -172,7 +172,7 @@ impl<F: Fluid> Engine<'_, F> {
 fn seconds_of(
     platform: &Platform<'_>,
     group_exchange: &GroupExchange,
-) -> Result<Option<(f64, Option<Answer>)>, InputError> {
+) -> Result<Option<(f64, Option<NcclAnswer>)>, InputError> {
     let Some(library) = group_exchange.algorithm.library() else { return Ok(None) };
     let members = || group_exchange.members.iter();
     let devices: Vec<_> =

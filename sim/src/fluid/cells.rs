@@ -91,7 +91,7 @@ impl Cells {
 }
 
 impl Cell {
-    /// Keeps a solution in place of the oldest.
+    /// Keeps a solution instead of the oldest.
     pub(super) fn keep(&mut self, solution: Solution) {
         if let Some(before) = self.known.get_mut(self.last) {
             before.then = self.next;

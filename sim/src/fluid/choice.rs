@@ -1,9 +1,9 @@
-//! Decides whether a change to the kept component is repaired or solved anew, by cost.
+//! Decides whether a change to the kept component is repaired or solved again, by cost.
 //!
 //! A change reaches few classes where many resources bind a few activities each, and most of them where few resources
 //! bind many. This can change while a component empties, so it is learned. A repair gives up before the round that, if
 //! it keeps growing, makes it cost more than solving. The savings of repairs, less the cost of failed ones, are their
-//! credit. Without credit, changes are solved anew for a pause that doubles each time.
+//! credit. Without credit, changes are solved again for a pause that doubles each time.
 //!
 //! Cost is counted and not timed, so that the same input gives the same choices: it is the number of classes, and of
 //! users in resources' lists, that are visited.

@@ -122,7 +122,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Begins anew at `now`, with `member` alone at `speed`.
+    /// Starts over at `now`, with `member` alone at `speed`.
     pub(super) fn restart(&mut self, member: Member, speed: f64, now: Time) {
         (self.first, self.members) = (member, 1);
         (self.progress, self.last, self.speed) = (0.0, now, speed);

@@ -2,7 +2,7 @@
 //!
 //! Speeds are right where each class runs at its bound or uses a full resource, its bottleneck, on which no activity
 //! consumes more ([the certificate](crate::fluid)). A change invalidates this for few classes: the users of the
-//! resources that it touches. So these alone are filled anew, after subtracting what all others take. Then the others'
+//! resources that it touches. So these alone are filled again, after subtracting what all others take. Then the others'
 //! certificates are checked on every resource that was given out. A class is reached as well if its bottleneck is no
 //! longer full, if another consumes more on its bottleneck, or if it consumes more on a bottleneck that was found. All
 //! reached classes are filled again. When no more are reached every certificate holds, and even use has one set of
@@ -111,7 +111,7 @@ impl System {
         found
     }
 
-    /// Adds a class and its tight resources to what is filled anew.
+    /// Adds a class and its tight resources to what is filled again.
     fn reach(&mut self, class: u32, reached: &mut Reached) {
         let draft = &mut self.classes.drafts[class as usize];
         if std::mem::replace(&mut draft.reached, true) {

@@ -94,7 +94,7 @@ pub(super) struct Work {
 pub(super) struct Keeping {
     /// Classes from which on a component is kept.
     pub(super) large: usize,
-    /// Settlings for which a kept component is used before it is searched anew.
+    /// Settlings for which a kept component is used before it is searched again.
     pub(super) stretch: u32,
 }
 

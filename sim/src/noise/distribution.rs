@@ -107,7 +107,7 @@ impl Distribution {
         let sd = mean * cv;
         let most = |most: f64, why: &str| match cv <= most {
             true => Ok(()),
-            false => Err(format!("cv = {cv}: {why} would reach below zero; take at most {most:.3}, or another family")),
+            false => Err(format!("cv = {cv}: {why} would reach below zero; use at most {most:.3}, or another family")),
         };
         let (a, b) = match family {
             _ if cv == 0.0 => return Ok(Distribution { family: Family::Constant, a: mean, b: 0.0 }),
@@ -150,7 +150,7 @@ impl Distribution {
         };
         let low = |what: &str, value: f64| match value >= 0.0 {
             true => Ok(()),
-            false => Err(format!("{x} and {y}: {what} would be {value:.4}, below zero; take another family")),
+            false => Err(format!("{x} and {y}: {what} would be {value:.4}, below zero; use another family")),
         };
         let (a, b) = match family {
             Family::Constant => return Err("a constant has no two quantiles: give its mean".into()),
@@ -182,7 +182,7 @@ impl Distribution {
                 };
                 let (mut few, mut many) = (0.05f64, 1e6f64);
                 if !(ratio(few) > y / x && ratio(many) < y / x) {
-                    return Err(format!("{x} and {y}: no gamma distribution has such quantiles; take another family"));
+                    return Err(format!("{x} and {y}: no gamma distribution has such quantiles; use another family"));
                 }
                 for _ in 0..100 {
                     let middle = (few * many).sqrt();

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::Roofline;
 use crate::answer::{
-    Hiding, LATENCY, OwnTime, Parameter, Sensitivity, Subject, bound, collective_bound, collective_sensitivities,
+    CostParameter, Hiding, LATENCY, OwnTime, Sensitivity, Subject, bound, collective_bound, collective_sensitivities,
     fullest_device, hiding, parameters,
 };
 use crate::collective::{CollectiveRun, simulate_collective};
@@ -28,12 +28,12 @@ fn euler(all: &[Sensitivity]) -> f64 {
     all.iter().map(|s| if s.parameter.is_rate() { s.elasticity } else { -s.elasticity }).sum()
 }
 
-fn of(all: &[Sensitivity], parameter: Parameter) -> f64 {
+fn of(all: &[Sensitivity], parameter: CostParameter) -> f64 {
     all.iter().find(|s| s.parameter == parameter).map_or(0.0, |s| s.elasticity)
 }
 
 /// Prediction, parameters and sensitivities of a program.
-fn explain(world: &World, costs: &dyn Costs, program: &Program) -> (Prediction, Vec<Parameter>, Vec<Sensitivity>) {
+fn explain(world: &World, costs: &dyn Costs, program: &Program) -> (Prediction, Vec<CostParameter>, Vec<Sensitivity>) {
     let platform = world.platform(costs, NetworkModel::MaxMin);
     let prediction = simulate(program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs");
     let parameters = parameters(program, &platform, &prediction.traffic).expect("routes");
@@ -42,7 +42,7 @@ fn explain(world: &World, costs: &dyn Costs, program: &Program) -> (Prediction, 
     (prediction, parameters, all)
 }
 
-const ETHERNET: Parameter = Parameter::Cluster(Figure::Bandwidth(LinkKind::Ethernet));
+const ETHERNET: CostParameter = CostParameter::Cluster(Figure::Bandwidth(LinkKind::Ethernet));
 
 #[test]
 fn a_ring_on_a_star_by_hand() {
@@ -55,9 +55,9 @@ fn a_ring_on_a_star_by_hand() {
     assert_close(prediction.timeline.step_time_s(), rounds + wire, "the step");
     let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-3, "{found} instead of {expected}");
     close(of(&all, ETHERNET), -wire / (rounds + wire));
-    close(of(&all, Parameter::Cluster(Figure::Latency(LinkKind::Ethernet))), 0.8 * rounds / (rounds + wire));
-    close(of(&all, Parameter::Cluster(Figure::Latency(LinkKind::Pcie))), 0.2 * rounds / (rounds + wire));
-    close(of(&all, Parameter::Cluster(Figure::Bandwidth(LinkKind::Pcie))), 0.0);
+    close(of(&all, CostParameter::Cluster(Figure::Latency(LinkKind::Ethernet))), 0.8 * rounds / (rounds + wire));
+    close(of(&all, CostParameter::Cluster(Figure::Latency(LinkKind::Pcie))), 0.2 * rounds / (rounds + wire));
+    close(of(&all, CostParameter::Cluster(Figure::Bandwidth(LinkKind::Pcie))), 0.0);
     close(euler(&all), -1.0);
     let costs = Flat::default();
     let bound = bound(&program, &world.platform(&costs, NetworkModel::MaxMin), &OPTIONS, &prediction);
@@ -93,7 +93,7 @@ fn a_collective_alone_by_hand() {
         assert_close(time.time.as_secs_f64(), rounds + wire, "the ring");
         assert!((of(&all, ETHERNET) + wire / (rounds + wire)).abs() < 1e-3, "{all:?}");
         assert!((euler(&all) + 1.0).abs() < 1e-3, "{all:?}");
-        assert!(!all.iter().any(|s| s.parameter == Parameter::Own(OwnTime::Kernels)), "nothing computes");
+        assert!(!all.iter().any(|s| s.parameter == CostParameter::Own(OwnTime::Kernels)), "nothing computes");
         let bound = collective_bound(&world.cluster, &time);
         assert!((bound.latency - rounds / (rounds + wire)).abs() < 1e-3, "{bound:?}");
         bound.by
@@ -128,7 +128,7 @@ fn hidden_communication_does_not_matter_and_the_answer_says_so() {
     });
     let (prediction, parameters, all) = explain(&world, &costs, &program);
     assert!(of(&all, ETHERNET).abs() < 1e-3);
-    assert!((of(&all, Parameter::Own(OwnTime::Kernels)) - 1.0).abs() < 1e-3);
+    assert!((of(&all, CostParameter::Own(OwnTime::Kernels)) - 1.0).abs() < 1e-3);
     let platform = world.platform(&costs, NetworkModel::MaxMin);
     let by = bound(&program, &platform, &OPTIONS, &prediction);
     assert!(by.by.ends_with("multiprocessors") && by.share > 0.99, "{by:?}");
@@ -166,7 +166,8 @@ fn scaling_everything_scales_time() {
         let platform = world.platform(&Roofline, NetworkModel::MaxMin);
         let prediction = simulate(&program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs");
         let all = parameters(&program, &platform, &prediction.traffic).expect("routes");
-        let (rates, times): (Vec<Parameter>, Vec<Parameter>) = all.iter().partition(|parameter| parameter.is_rate());
+        let (rates, times): (Vec<CostParameter>, Vec<CostParameter>) =
+            all.iter().partition(|parameter| parameter.is_rate());
         let subject = Subject::new(&program, platform, &OPTIONS);
         let faster = subject.scaled((&rates, 2.0), (&times, 0.5)).expect("runs");
         let faster = faster.timeline.step_time_s();

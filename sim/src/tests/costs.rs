@@ -7,7 +7,7 @@ use lockstep_topology::InputError;
 use lockstep_topology::cluster::DeviceId;
 
 use super::*;
-use crate::{Roofline, Table};
+use crate::{CostTable, Roofline};
 use lockstep_models::profile::chain_key;
 use lockstep_models::profile::{
     ComputeEntry, Interval, PROFILE_VERSION, Point, Profile, RepeatedEntry, TransportEntry,
@@ -61,7 +61,7 @@ pub(super) fn profile(program: &Program, chain: usize) -> Profile {
 fn a_table_answers_what_was_measured_and_says_what_was_not() {
     let (program, world) = (program(&mlp(2)), World::host(2, 2));
     let device = &world.cluster.devices()[0];
-    let table = Table::new(&profile(&program, 1)).expect("a profile");
+    let table = CostTable::new(&profile(&program, 1)).expect("a profile");
     let at_8 = table.compute(device, &program, 1, Phase::Forward, 8);
     assert_close(at_8.seconds, 3e-3, "half way between 4 and 12 samples");
     assert_close(at_8.memory, 1.1 / 2.0, "the slowdown's share of the memory");
@@ -74,16 +74,16 @@ fn a_table_answers_what_was_measured_and_says_what_was_not() {
     assert_eq!((message.wake, message.cold), (4e-5, Some(1.5e-10)));
     assert_eq!(message.memory, 0.75);
     // A layer that was not measured deviates from its estimate as the measured ones do: twice as far, twice as long.
-    let other = |table: &Table| table.compute(device, &program, 2, Phase::Forward, 8).seconds;
+    let other = |table: &CostTable| table.compute(device, &program, 2, Phase::Forward, 8).seconds;
     let mut slower = profile(&program, 1);
     slower.compute.iter_mut().for_each(|entry| entry.seconds = Interval::exact(2.0 * entry.seconds.value));
-    assert_close(other(&Table::new(&slower).expect("a profile")), 2.0 * other(&table), "twice the others");
+    assert_close(other(&CostTable::new(&slower).expect("a profile")), 2.0 * other(&table), "twice the others");
     let notes = table.notes(&program);
     assert!(notes.iter().any(|note| note.contains(&program.chain_name(2)) && note.contains("like it")), "{notes:?}");
     assert!(!notes.iter().any(|note| note.starts_with(&format!("forward {} ", program.chain_name(1)))), "{notes:?}");
     // Without measurements the roofline is used.
     let nothing = Profile { compute: Vec::new(), ..profile(&program, 1) };
-    let nothing = Table::new(&nothing).expect("a profile");
+    let nothing = CostTable::new(&nothing).expect("a profile");
     assert_eq!(other(&nothing), Roofline.compute(device, &program, 2, Phase::Forward, 8).seconds);
     assert!(nothing.notes(&program).iter().all(|note| note.ends_with("taken from a roofline")));
 }
@@ -100,9 +100,9 @@ fn a_collective_alone_repeats_its_buffer() {
     let mut repeating = plain.clone();
     let [copy, sum] = figures;
     repeating.memory.repeated = vec![RepeatedEntry { bytes: 1024, copy, sum }];
-    let [plain, slow, repeating] = [plain, slow, repeating].map(|profile| Table::new(&profile).expect("a profile"));
+    let [plain, slow, repeating] = [plain, slow, repeating].map(|profile| CostTable::new(&profile).expect("a profile"));
     let run = CollectiveRun::new(Collective::AllReduce, Algorithm::ring(), Group::flat(2), 1 << 20);
-    let time = |table: &Table| {
+    let time = |table: &CostTable| {
         let platform = world.platform(table, NetworkModel::MaxMin);
         let time = simulate_collective(&run, &platform).expect("runs").time;
         let (differentiated, _) = crate::derivative::differentiate_collective(&run, &platform, &[]).expect("runs");
@@ -112,7 +112,7 @@ fn a_collective_alone_repeats_its_buffer() {
     assert_eq!(time(&repeating), time(&slow));
     assert!(time(&plain) < time(&slow));
     let route = world.cluster.route(DeviceId(0), DeviceId(0)).expect("to itself");
-    let message = |table: &Table| table.message(Pair::Memory, &world.cluster.devices()[0], &route);
+    let message = |table: &CostTable| table.message(Pair::Memory, &world.cluster.devices()[0], &route);
     assert_eq!(message(&repeating), message(&plain));
 }
 

@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use super::world::tree;
 use super::*;
 use crate::Roofline;
-use crate::answer::{Basis, OwnTime, Parameter, Sensitivity, Subject, collective_derivatives, on_scaled, parameters};
+use crate::answer::{
+    Basis, CostParameter, OwnTime, Sensitivity, Subject, collective_derivatives, on_scaled, parameters,
+};
 use crate::conditions::{Conditions, Slowdown};
 
 const OPTIONS: SimOptions = SimOptions {
@@ -128,7 +130,7 @@ proptest! {
         let Ok(time) = simulate_collective(&run, &platform) else { return Ok(()) };
         let links = [LinkKind::Ethernet, LinkKind::InfiniBand, LinkKind::NvLink, LinkKind::Pcie];
         let figures = links.iter().flat_map(|kind| [Figure::bandwidth_of(*kind), Figure::Latency(*kind)]);
-        let all: Vec<Parameter> = figures.map(Parameter::Cluster).collect();
+        let all: Vec<CostParameter> = figures.map(CostParameter::Cluster).collect();
         let found = collective_derivatives(&run, &platform, &time, &all).expect("runs").expect("it is differentiated");
         for one in found {
             let at = |by: f64| {
@@ -197,11 +199,11 @@ fn rugged(ranks: u32, batch: u32, bucket: Bucket) -> Basis {
     let faster = |s: &Sensitivity| if s.parameter.is_rate() { s.elasticity } else { -s.elasticity };
     let computes = |s: &&Sensitivity| {
         use Figure::{CpuMemory, CpuPeak};
-        matches!(s.parameter, Parameter::Own(OwnTime::Kernels) | Parameter::Cluster(CpuPeak | CpuMemory))
+        matches!(s.parameter, CostParameter::Own(OwnTime::Kernels) | CostParameter::Cluster(CpuPeak | CpuMemory))
     };
     let computation: f64 = found.iter().filter(computes).map(faster).sum();
-    let group: Vec<Parameter> = found.iter().filter(computes).map(|s| s.parameter).collect();
-    let (rates, times): (Vec<Parameter>, Vec<Parameter>) = group.into_iter().partition(|one| one.is_rate());
+    let group: Vec<CostParameter> = found.iter().filter(computes).map(|s| s.parameter).collect();
+    let (rates, times): (Vec<CostParameter>, Vec<CostParameter>) = group.into_iter().partition(|one| one.is_rate());
     let at = |by: f64| {
         let predicted = subject.scaled((&rates, libm::exp(by)), (&times, libm::exp(-by))).expect("runs");
         libm::log(predicted.timeline.step_time_s())

@@ -10,7 +10,7 @@ use lockstep_topology::{Hosting, Placement, PlacementRule};
 
 use super::*;
 use crate::answer::{UNFILLED, bound};
-use crate::{Roofline, Table};
+use crate::{CostTable, Roofline};
 use lockstep_models::profile::{ComputeEntry, GpuEntry, Interval, Point, Profile, chain_key};
 
 /// Kernels that take this long and fill this much of a GPU and of its memory's bandwidth.
@@ -197,7 +197,7 @@ fn a_measured_gpu_is_interpolated_and_its_learners_share_what_they_did() {
     };
     let profile = Profile { gpus: vec![gpu], ..profile(&program, 1) };
     assert_eq!(Profile::parse("p.json", &profile.to_json()).as_ref(), Ok(&profile));
-    let table = Table::new(&profile).expect("a profile");
+    let table = CostTable::new(&profile).expect("a profile");
     // Half way between 16 and 48 samples: 150 us, and 1.25 times that for two at once, each on 1.25/2 of the GPU.
     let cost = table.compute(device, &program, 1, Phase::Forward, 32);
     assert_close(cost.seconds, 1.5e-4, "half way");

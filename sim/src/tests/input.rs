@@ -234,7 +234,7 @@ fn groups_must_divide_nodes_and_fit_their_memory() {
     };
     assert!(refused(in_memory(3, None)).contains("divisor of the 4 nodes"));
     let large = Input { samples: 1 << 21, ..in_memory(4, None) };
-    assert!(refused(large).contains("take fewer groups"));
+    assert!(refused(large).contains("use fewer groups"));
 }
 
 /// Where everything goes through the first device, it copies the batches of all, and its main thread ends

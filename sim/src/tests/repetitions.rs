@@ -1,4 +1,4 @@
-//! Compares shortcuts with the long way: equal micro-batches, and totals in place of spans.
+//! Compares shortcuts with the long way: equal micro-batches, and totals instead of spans.
 
 use std::collections::BTreeMap;
 

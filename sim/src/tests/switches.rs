@@ -150,20 +150,20 @@ fn ranks_of_rings_with_a_protocol_fold() {
 #[test]
 fn what_links_do_not_serve_is_refused_with_the_cure() {
     for (cluster, algorithm, ranks, cure) in [
-        ("dgx-a100", "nvls", 8, "take ring, or a cluster whose NVSwitch does"),
-        ("dgx-h100:2", "nvls", 16, "take as many nodes as hosts"),
-        ("dgx-h100:16", "collnet:16:8", 128, "take a network of rails"),
+        ("dgx-a100", "nvls", 8, "use ring, or a cluster whose NVSwitch does"),
+        ("dgx-h100:2", "nvls", 16, "use as many nodes as hosts"),
+        ("dgx-h100:16", "collnet:16:8", 128, "use a network of rails"),
         ("dgx-h100:2@roce-400g", "collnet:2:8", 16, "a network whose switches do"),
         ("dgx-h100:16", "nvls-collnet:16:8", 8, "8 ranks fill 8 nodes at most"),
         ("dgx-h100:2", "nvls-tree:2", 12, "no switch that adds joins ranks 6 to 11"),
         ("ethernet-4", "rings:2:ll", 4, "leave the protocol out"),
         ("titanx8-pcie3", "rings:2:simple", 8, "leave the protocol out"),
-        ("p4d.24xlarge:2", "rings:4:ll128", 16, "take ll or simple"),
+        ("p4d.24xlarge:2", "rings:4:ll128", 16, "use ll or simple"),
     ] {
         let refusal = seconds(cluster, algorithm, ranks, 1 << 20, FoldRule::Exact).expect_err(cure).to_string();
         assert!(refusal.contains(cure) && refusal.contains("--algorithm"), "{cluster} {algorithm}: {refusal}");
     }
     let refusal =
         seconds("dgx-h100:16", "collnet:16:8", 8, 1 << 20, FoldRule::Exact).expect_err("too few ranks").to_string();
-    assert!(refusal.contains("take at least a node each"), "{refusal}");
+    assert!(refusal.contains("use at least a node each"), "{refusal}");
 }

@@ -50,7 +50,7 @@ def cases(machine: Machine, result: Result, work: pathlib.Path) -> None:
 
 
 def without_dropout(model: str, folder: pathlib.Path) -> str:
-    """The model's file with a rate of 0 in place of every other, or the model's name where it has no dropout."""
+    """The model's file with a rate of 0 instead of every other, or the model's name where it has no dropout."""
     text = (ZOO / f"{model}.toml").read_text()
     changed = re.sub(r"\brate = [0-9.]+", "rate = 0.0", text)
     if changed == text:

@@ -15,7 +15,7 @@ struct Context {
     int ordinal;
     // How often it is retained; 0 is none.
     unsigned retained = 0;
-    // One more for each time that it was made anew: a thread that has an older one current has none.
+    // One more for each time that it was recreated: a thread that has an older one current has none.
     uint64_t generation = 0;
     // What every call says from now on.
     CUresult lost = CUDA_SUCCESS;

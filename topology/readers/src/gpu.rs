@@ -9,7 +9,7 @@ pub(crate) fn named(name: &str) -> Result<CatalogueGpu, InputError> {
     let near = nearest(name, gpus.iter().map(|gpu| gpu.name.as_str())).join(", ");
     let hint = if near.is_empty() { String::new() } else { format!("did you mean {near}? ") };
     let known = gpus.into_iter().find(|gpu| gpu.name == name);
-    known.ok_or_else(|| InputError::flag("gpu", name, format!("is no GPU; {hint}lockstep clusters gpus lists them")))
+    known.ok_or_else(|| InputError::flag("gpu", name, format!("is not a GPU; {hint}lockstep clusters gpus lists them")))
 }
 
 /// The name of a GPU with compute capability `sm` (80 is 8.0), with or without NVLinks, beside an ARM CPU or another.

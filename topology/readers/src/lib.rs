@@ -62,7 +62,8 @@ pub fn import_machine(file: &str, text: &str, import: &Import) -> Result<String,
     let toml = write::toml(&machine, import);
     // What a reader accepts must be a cluster, with two hosts too.
     let parse = |text: &str| {
-        let wrong = |error: InputError| InputError::new(file, error.value, format!("is no cluster: {}", error.message));
+        let wrong =
+            |error: InputError| InputError::new(file, error.value, format!("is not a cluster: {}", error.message));
         Cluster::parse(file, text).map_err(wrong)
     };
     parse(&toml)?;

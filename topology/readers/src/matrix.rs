@@ -54,7 +54,7 @@ fn parse<'a>(file: &'a str, text: &str) -> Result<(Matrix<'a>, BTreeMap<String, 
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
     let header = lines.find(|(_, line)| line.split_whitespace().next().is_some_and(is_gpu));
     let Some((top, header)) = header else {
-        let message = "has no line that starts with GPU0: take NCCL's XML, or what nvidia-smi topo -m prints";
+        let message = "has no line that starts with GPU0: use NCCL's XML, or what nvidia-smi topo -m prints";
         return Err(error(1, "", message.to_owned()));
     };
     // After the devices come `CPU Affinity` and similar columns.
@@ -99,9 +99,12 @@ fn parse<'a>(file: &'a str, text: &str) -> Result<(Matrix<'a>, BTreeMap<String, 
                     let message = format!("leaves open how {wanted} reaches {}; both need a way", columns[column]);
                     return Err(error(line, word, message));
                 }
-                (_, true) => return Err(error(line, word, format!("is where {wanted} meets itself: there is an X"))),
+                (_, true) => {
+                    return Err(error(line, word, format!("is on the diagonal ({wanted} to itself), which has X")));
+                }
                 (..) => {
-                    let message = "is no way that is known here: there are X, NV1 and up, PIX, PXB, PHB, NODE and SYS";
+                    let message =
+                        "is not a supported kind of path: there are X, NV1 and up, PIX, PXB, PHB, NODE and SYS";
                     return Err(error(line, word, message.to_owned()));
                 }
             });
@@ -114,7 +117,7 @@ fn parse<'a>(file: &'a str, text: &str) -> Result<(Matrix<'a>, BTreeMap<String, 
         rows.push(row);
     }
     if rows.len() < columns.len() {
-        let message = format!("is the last of {} rows, of {}: the text was cut", rows.len(), columns.len());
+        let message = format!("is the last of {} rows, of {}: the text was truncated", rows.len(), columns.len());
         let last = rows.last().map_or((top, columns[0]), |row| (row.line, row.name.as_str()));
         return Err(error(last.0, last.1, message));
     }
@@ -132,7 +135,7 @@ fn is_gpu(word: &str) -> bool {
 fn check_symmetry(matrix: &Matrix<'_>) -> Result<(), InputError> {
     for (i, row) in matrix.rows.iter().enumerate() {
         if let Some(twice) = matrix.rows[..i].iter().find(|other| other.name == row.name) {
-            return Err(matrix.error(i, &twice.name, "is there twice: print the matrix again"));
+            return Err(matrix.error(i, &twice.name, "appears twice: print the matrix again"));
         }
         for (j, other) in matrix.rows.iter().enumerate().take(i) {
             if row.cells[j] != other.cells[i] {

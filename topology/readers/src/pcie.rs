@@ -13,11 +13,11 @@ pub(crate) fn lanes(speed: &str, width: &str) -> Result<(Lanes, bool), (&'static
     let gigatransfers = speed.split_once("GT/s").map(|(number, _)| number.trim());
     let generation = match gigatransfers {
         None if speed.trim().is_empty() || speed.trim().to_lowercase().starts_with("unknown") => None,
-        None => return Err(("link_speed", "is no speed: write it like \"16.0 GT/s PCIe\"".to_owned())),
+        None => return Err(("link_speed", "is not a speed: write it like \"16.0 GT/s PCIe\"".to_owned())),
         Some(number) => {
             let number: f64 = number.parse().unwrap_or(0.0);
             let known = [2.5, 5.0, 8.0, 16.0, 32.0, 64.0].into_iter().zip(1..).find(|(speed, _)| *speed == number);
-            let wrong = || "is no speed of PCI Express: there are 2.5, 5, 8, 16, 32 and 64 GT/s".to_owned();
+            let wrong = || "is not a speed of PCI Express: there are 2.5, 5, 8, 16, 32 and 64 GT/s".to_owned();
             Some(known.ok_or_else(|| ("link_speed", wrong()))?.1)
         }
     };
@@ -26,7 +26,7 @@ pub(crate) fn lanes(speed: &str, width: &str) -> Result<(Lanes, bool), (&'static
         "" | "0" | "255" => None,
         text => {
             let known = text.parse().ok().filter(|count| [1, 2, 4, 8, 12, 16, 32].contains(count));
-            Some(known.ok_or_else(|| ("link_width", "is no number of lanes: 1, 2, 4, 8, 12, 16 or 32".to_owned()))?)
+            Some(known.ok_or_else(|| ("link_width", "is not a number of lanes: 1, 2, 4, 8, 12, 16 or 32".to_owned()))?)
         }
     };
     let lanes = Lanes { generation: generation.unwrap_or(UNKNOWN.generation), count: count.unwrap_or(UNKNOWN.count) };

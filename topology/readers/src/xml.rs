@@ -37,7 +37,7 @@ pub(crate) fn read(file: &str, text: &str, model: Option<&str>) -> Result<Machin
     let root = Element { file, text, node: document.root_element() };
     if root.name() != "system" {
         return Err(
-            root.error("is not NCCL's topology, which is one <system>: set NCCL_TOPO_DUMP_FILE and take that file")
+            root.error("is not NCCL's topology, which is one <system>: set NCCL_TOPO_DUMP_FILE and use that file")
         );
     }
     let mut machine = Machine { origin: format!("NCCL's topology in {file}"), ..Machine::default() };
@@ -48,7 +48,7 @@ pub(crate) fn read(file: &str, text: &str, model: Option<&str>) -> Result<Machin
         }
         let number = cpu.whole("numaid", 0..=u32::MAX.into())?;
         if number.is_some() && numbers.contains(&number) {
-            return Err(cpu.error("is there twice by its numaid; remove one"));
+            return Err(cpu.error("appears twice by its numaid; remove one"));
         }
         numbers.push(number);
         hosts.extend(cpu.attribute("host_hash").filter(|hash| !hosts.contains(hash)));
@@ -69,9 +69,7 @@ pub(crate) fn read(file: &str, text: &str, model: Option<&str>) -> Result<Machin
         return Err(twice[1].element.error("has the dev of another GPU: number them from 0"));
     }
     let Some(first) = gpus.first() else {
-        return Err(
-            root.error("has no <gpu>: take the file that NCCL_TOPO_DUMP_FILE names in a job that uses them all")
-        );
+        return Err(root.error("has no <gpu>: use the file that NCCL_TOPO_DUMP_FILE names in a job that uses them all"));
     };
     let model = match model {
         Some(name) => gpu::named(name)?,
@@ -89,7 +87,7 @@ fn read_socket(cpu: Element<'_>) -> Result<crate::machine::Socket, InputError> {
     let threads = match cpu.attribute("affinity") {
         None => 0,
         Some(mask) => socket::threads_of_mask(mask)
-            .ok_or_else(|| cpu.error_in("affinity", "is no mask of threads: hexadecimal words with commas"))?,
+            .ok_or_else(|| cpu.error_in("affinity", "is not a mask of threads: hexadecimal words with commas"))?,
     };
     let [arch, vendor] = ["arch", "vendor"].map(|key| cpu.attribute(key).unwrap_or(""));
     let number = |key| Ok::<_, InputError>(cpu.whole(key, 0..=u32::MAX.into())?.map(|number| number as u32));
@@ -139,9 +137,9 @@ impl<'a> Walk<'_, '_, 'a> {
                 "nic" => self.nic(&[child], name, (pcie::UNKNOWN, true))?,
                 "gpu" => return Err(child.error("must be in a <pci>, which says how it is wired")),
                 _ => {
-                    return Err(child.error(
-                        "is no part of a topology that is known here: remove it, or dump it with another NCCL",
-                    ));
+                    return Err(
+                        child.error("is not a supported part of a topology: remove it, or dump it with another NCCL")
+                    );
                 }
             }
         }
@@ -174,10 +172,10 @@ impl<'a> Walk<'_, '_, 'a> {
             }
             ([], [_, ..], 0) => self.nic(&nics, parent, lanes),
             ([], [], 0) if class.starts_with("0x0302") || class.starts_with("0x0300") => Err(pci.error(
-                "is a GPU without its <gpu>: take the file that NCCL_TOPO_DUMP_FILE names in a job that uses them all",
+                "is a GPU without its <gpu>: use the file that NCCL_TOPO_DUMP_FILE names in a job that uses them all",
             )),
             ([], [], 0) if class.starts_with("0x02") => {
-                Err(pci.error("is a NIC without its <nic> and <net>: take the file that NCCL_TOPO_DUMP_FILE names"))
+                Err(pci.error("is a NIC without its <nic> and <net>: use the file that NCCL_TOPO_DUMP_FILE names"))
             }
             // A bridge without children, or a part that carries no data.
             ([], [], 0) => Ok(()),
@@ -209,7 +207,7 @@ impl<'a> Walk<'_, '_, 'a> {
             ports.push((child.attribute("name").unwrap_or(""), speed as f64 * 1e-3));
         }
         if ports.is_empty() {
-            return Err(nics[0].error("has no <net>: take the file that NCCL_TOPO_DUMP_FILE names"));
+            return Err(nics[0].error("has no <net>: use the file that NCCL_TOPO_DUMP_FILE names"));
         }
         let mut parent = parent.to_owned();
         if ports.len() > 1 {

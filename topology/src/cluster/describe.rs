@@ -12,7 +12,7 @@ use crate::{Bandwidth, Bytes, Time};
 
 /// A titled table of text cells; column names include units.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Table {
+pub struct DescriptionTable {
     /// What the rows are, e.g. `hosts`.
     pub title: &'static str,
     /// Names of the columns.
@@ -36,7 +36,7 @@ pub(super) const FABRICS: usize = 4;
 pub(super) const SUMS: usize = 5;
 
 /// The tables, still empty.
-pub(super) fn tables() -> Vec<Table> {
+pub(super) fn tables() -> Vec<DescriptionTable> {
     let hosts: &[&str] = &[
         "host",
         "count",
@@ -51,7 +51,7 @@ pub(super) fn tables() -> Vec<Table> {
     let gpus: &[&str] =
         &["gpu", "per_host", "model", "multiprocessors", "peak_flops", "memory_bandwidth_GBps", "memory", "provenance"];
     let links: &[&str] = &["link", "count", "kind", "latency_us", "bandwidth_GBps", "duplex", "provenance"];
-    let table = |title, columns| Table { title, columns, rows: Vec::new() };
+    let table = |title, columns| DescriptionTable { title, columns, rows: Vec::new() };
     let protocols: &[&str] = &[
         "link",
         "protocol",

@@ -91,7 +91,7 @@ fn resolve(
         Plan::Given(shape) => shape.clone(),
         Plan::Cube { dimensions, per_router } => Shape::Torus(Torus::near_cube(count, *dimensions, *per_router)),
         Plan::Ports { ports: each, oversubscription, rails } => {
-            let none = || wrong(format!("switches of {each} ports make no tree for {count} hosts; take more ports"));
+            let none = || wrong(format!("switches of {each} ports make no tree for {count} hosts; use more ports"));
             if *rails {
                 return rail_optimised(&ports, *each, *oversubscription, builder).map_or_else(none, Ok);
             }

@@ -5,7 +5,7 @@ use super::values::name;
 use super::wire::Wire;
 use super::wire_table::{link_keys, wire};
 use super::{Provenance, SwitchSpec};
-use crate::document::{Entry, Spot, Table};
+use crate::document::{Entry, Table, TextSpot};
 use crate::{Bandwidth, InputError, Time};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(super) struct FabricTable<'a> {
     /// The sums of each switch that hosts are cabled to, if it adds.
     pub(super) sums: Option<SwitchSpec>,
     /// `name = "ib"` or `network = "…"`.
-    pub(super) spot: Spot<'a>,
+    pub(super) spot: TextSpot<'a>,
 }
 
 impl<'a> FabricTable<'a> {
@@ -71,7 +71,7 @@ impl<'a> FabricTable<'a> {
     pub(super) fn shaped(self, word: &str) -> Result<FabricTable<'a>, String> {
         let Plan::Ports { ports, oversubscription, rails } = self.plan else {
             return Err(format!(
-                "{} is no fat tree of equal switches, so {word} says nothing of it; drop it",
+                "{} is not a fat tree of equal switches, so {word} says nothing of it; drop it",
                 self.name
             ));
         };
@@ -83,13 +83,13 @@ impl<'a> FabricTable<'a> {
         match down.filter(|down| (1..ports).contains(down) && Tree::of_ports(1, ports, f64::from(*down)).is_some()) {
             Some(down) => Ok(FabricTable { plan: plan(down.into(), rails), ..self }),
             None => Err(format!(
-                "{word:?} is no shape of a network of {ports} ports; there are rails, and 2to1 or the like"
+                "{word:?} is not a shape of a network of {ports} ports; there are rails, and 2to1 or the like"
             )),
         }
     }
 
     /// The same, attaching every NIC; `spot` asked for it.
-    pub(super) fn of_every_nic<'b>(self, spot: Spot<'b>) -> FabricTable<'b> {
+    pub(super) fn of_every_nic<'b>(self, spot: TextSpot<'b>) -> FabricTable<'b> {
         FabricTable {
             name: self.name,
             kind: self.kind,
@@ -130,7 +130,7 @@ pub(super) fn read_fabric<'a>(
     let (kind, own) = table.required("kind", "\"fat-tree\"", |text| {
         let known = KINDS.into_iter().find(|(kind, _)| *kind == text);
         let names = KINDS.map(|(kind, _)| kind).join(", ");
-        known.ok_or_else(|| format!("is no kind of fabric; there are {names}"))
+        known.ok_or_else(|| format!("is not a kind of fabric; there are {names}"))
     })?;
     for key in KINDS.into_iter().flat_map(|(_, keys)| keys).filter(|key| !own.contains(key)) {
         if let Some(entry) = table.get(key) {
@@ -260,7 +260,7 @@ fn tree(table: &Table<'_>, rails: bool) -> Result<Plan, InputError> {
         let oversubscription = oversubscription.unwrap_or(1.0);
         let ports = ports as u32;
         if ports < 2 || Tree::of_ports(1, ports, oversubscription).is_none() {
-            return Err(table.error_at("ports", "leaves no port for a host; take more ports or less oversubscription"));
+            return Err(table.error_at("ports", "leaves no port for a host; use more ports or less oversubscription"));
         }
         return Ok(Plan::Ports { ports, oversubscription, rails });
     }

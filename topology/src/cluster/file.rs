@@ -12,7 +12,7 @@ use super::{
     CpuSpec, GpuSpec, LinkKind, MOST_DEVICES, Origin, PeerToPeer, Provenance, SwitchSpec, VertexKind, parse_flops,
     protocol_keys,
 };
-use crate::document::{Document, Entry, Spot, Table};
+use crate::document::{Document, Entry, Table, TextSpot};
 use crate::{Bandwidth, InputError, Time};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub(super) struct ClusterTable<'a> {
     pub(super) network: Option<Entry<'a>>,
     /// Whether links are plain unless they name a protocol.
     pub(super) plain: bool,
-    pub(super) spot: Spot<'a>,
+    pub(super) spot: TextSpot<'a>,
 }
 
 /// A `[[host]]`.
@@ -114,7 +114,7 @@ pub(super) struct Stamp<'a> {
     name: String,
     count: Option<u64>,
     /// Where its table starts.
-    pub(super) spot: Spot<'a>,
+    pub(super) spot: TextSpot<'a>,
 }
 
 impl Stamp<'_> {

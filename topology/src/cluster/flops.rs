@@ -13,7 +13,7 @@ const SCALES: [(&str, f64); 5] = [("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e
 /// assert!(parse_flops("-1TFLOP/s").is_err());
 /// ```
 pub fn parse_flops(text: &str) -> Result<f64, String> {
-    let wrong = || "is no rate of computing; write it like 40GFLOP/s or 15.7TFLOP/s".to_string();
+    let wrong = || "is not a rate of computing; write it like 40GFLOP/s or 15.7TFLOP/s".to_string();
     let rest = text.trim().strip_suffix("FLOP/s").ok_or_else(wrong)?.trim();
     let scaled = SCALES.into_iter().find_map(|(prefix, scale)| Some((rest.strip_suffix(prefix)?, scale)));
     let (number, scale) = scaled.unwrap_or((rest, 1.0));

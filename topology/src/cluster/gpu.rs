@@ -19,7 +19,7 @@ pub struct GpuSpec {
     pub multiprocessors: u32,
     /// Peak single-precision FLOP/s of the whole GPU.
     pub peak_flops_s: f64,
-    /// Peak FLOP/s of the other precisions, in the order of [`Precision::ALL`]; single precision is `peak_flops_s`.
+    /// Peak FLOP/s of the other precisions, in the order of [`PeakPrecision::ALL`]; single precision is `peak_flops_s`.
     pub(super) peaks: [Option<f64>; 6],
     /// Bytes read or written per second in its own memory.
     pub memory_bandwidth: Bandwidth,
@@ -67,9 +67,9 @@ impl GpuSpec {
     }
 
     /// Peak FLOP/s of a precision; `None` where the GPU has no units for it or none is stated.
-    pub fn peak(&self, precision: Precision) -> Option<f64> {
+    pub fn peak(&self, precision: PeakPrecision) -> Option<f64> {
         match precision {
-            Precision::Fp32 => Some(self.peak_flops_s),
+            PeakPrecision::Fp32 => Some(self.peak_flops_s),
             _ => self.peaks[precision as usize],
         }
     }
@@ -104,7 +104,7 @@ crate::named!(Architecture, "architecture":
 
 /// A number format that GPUs multiply in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Precision {
+pub enum PeakPrecision {
     /// Double.
     Fp64,
     /// Single.
@@ -120,7 +120,7 @@ pub enum Precision {
 }
 
 // By the keys of their peaks in a cluster file.
-crate::named!(Precision, "peak":
+crate::named!(PeakPrecision, "peak":
     Fp64 = "peak_fp64", Fp32 = "peak_flops", Tf32 = "peak_tf32", Fp16 = "peak_fp16", Bf16 = "peak_bf16", Fp8 = "peak_fp8");
 
 /// Generation and number of lanes or links: `3.0 x16`.

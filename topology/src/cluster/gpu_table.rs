@@ -2,10 +2,10 @@
 //!
 //! A GPU of a cluster takes from the catalogue what its own table leaves out, so that `model = "h100-sxm"` is enough.
 
-use super::gpu::{Architecture, GpuSpec, Lanes, Precision};
+use super::gpu::{Architecture, GpuSpec, Lanes, PeakPrecision};
 use super::values::{memory, name};
 use super::{Origin, Provenance, parse_flops};
-use crate::document::{Source, Table};
+use crate::document::{SourceText, Table};
 use crate::{Bandwidth, InputError, Time, nearest};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -70,7 +70,7 @@ impl CatalogueGpu {
 /// # Errors
 /// None, unless the shipped file is broken; a test reads it.
 pub fn catalogue() -> Result<Vec<CatalogueGpu>, InputError> {
-    let document = Source { file: "gpus.toml", text: TEXT }.parse()?;
+    let document = SourceText { file: "gpus.toml", text: TEXT }.parse()?;
     // The keys of a `[[host.gpu]]`, and which figures are not from the cited source.
     let keys: Vec<&str> = GPU.iter().copied().filter(|key| *key != "count").chain(["sources"]).collect();
     document.table("the catalogue", &["gpu"])?.tables("gpu", "[[gpu]]", &keys)?.iter().map(entry).collect()
@@ -107,13 +107,13 @@ pub(super) fn host_gpu(
             format!("did you mean {}?", near.join(", "))
         };
         let message = format!(
-            "is not in the catalogue ({hint}); take one from there or add multiprocessors = 80 and the other figures"
+            "is not in the catalogue ({hint}); use one from there or add multiprocessors = 80 and the other figures"
         );
         return Err(table.error_at("model", message));
     }
     let spec = spec(table, known.map(|gpu| &gpu.spec))?;
     let others = ["architecture", "multiprocessors", "memory_bandwidth", "memory", "launch", "nvlink", "pcie"];
-    let figures = Precision::ALL.map(Precision::name).into_iter().chain(others);
+    let figures = PeakPrecision::ALL.map(PeakPrecision::name).into_iter().chain(others);
     let changed: Vec<&str> = figures.filter(|key| table.get(key).is_some()).collect();
     Ok((spec, known.map(|gpu| gpu.all_sources(&changed))))
 }
@@ -125,11 +125,11 @@ const LAUNCH: Time = Time::from_nanos(4_000);
 /// The figures of a table, those that it leaves out from `base`.
 fn spec(table: &Table<'_>, base: Option<&GpuSpec>) -> Result<GpuSpec, InputError> {
     let mut peaks = [None; 6];
-    for precision in Precision::ALL {
+    for precision in PeakPrecision::ALL {
         let given = table.read(precision.name(), "\"15.7TFLOP/s\"", parse_flops)?;
         peaks[precision as usize] = given.or_else(|| base?.peak(precision));
     }
-    let Some(peak_flops_s) = peaks[Precision::Fp32 as usize].take() else {
+    let Some(peak_flops_s) = peaks[PeakPrecision::Fp32 as usize].take() else {
         return Err(table.missing("peak_flops", "\"15.7TFLOP/s\""));
     };
     let architecture = table.read("architecture", "\"volta\"", Architecture::from_str)?;

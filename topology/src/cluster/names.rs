@@ -59,7 +59,7 @@ impl<'a> Names<'a> {
         // Enough names to be helpful; comparing with a million would take longer than reading the file.
         let names = || self.sorted.iter().take(5_000).map(|(name, _)| *name);
         let hint = nearest_or_all(wanted, names(), || names().take(3).collect());
-        let what = if prefix(wanted) == wanted { "there is no such thing" } else { "matches nothing" };
+        let what = if prefix(wanted) == wanted { "no such name" } else { "matches nothing" };
         format!("{what}; did you mean {hint}?")
     }
 }

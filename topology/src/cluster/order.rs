@@ -7,7 +7,7 @@ use super::fabric_table::{FabricTable, fabric_keys, read_fabric};
 use super::file::ClusterTable;
 use super::{MOST_DEVICES, Origin};
 use crate::InputError;
-use crate::document::{Entry, Source, Spot, nearest_or_all};
+use crate::document::{Entry, SourceText, TextSpot, nearest_or_all};
 use std::sync::Arc;
 
 /// The networks' text.
@@ -86,7 +86,7 @@ pub fn networks() -> Result<Vec<String>, InputError> {
 
 /// The network called `name`, or the error where there is none. A name of the catalogue may be followed by shapes:
 /// `infiniband-ndr-rails`, `roce-400g-2to1`, `infiniband-ndr-rails-2to1`.
-fn network<'a>(name: &str, plain: bool, spot: &Spot<'a>) -> Result<Result<FabricTable<'a>, String>, InputError> {
+fn network<'a>(name: &str, plain: bool, spot: &TextSpot<'a>) -> Result<Result<FabricTable<'a>, String>, InputError> {
     read_networks(plain, |tables| {
         let names: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();
         let follows =
@@ -113,7 +113,7 @@ fn read_networks<T>(
     plain: bool,
     take: impl Fn(Vec<FabricTable<'_>>) -> Result<T, InputError>,
 ) -> Result<T, InputError> {
-    let document = Source { file: "networks.toml", text: NETWORKS }.parse()?;
+    let document = SourceText { file: "networks.toml", text: NETWORKS }.parse()?;
     let root = document.table("the networks", &["network"])?;
     let assumed = Arc::new(Origin::Assumed.with(""));
     let tables = root.tables("network", "[[network]]", &fabric_keys())?;

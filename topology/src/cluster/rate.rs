@@ -44,6 +44,6 @@ fn lanes(
     rate: impl Fn(Lanes) -> Option<Bandwidth>,
 ) -> Result<(Bandwidth, Lanes), String> {
     let lanes: Lanes = text.parse()?;
-    let bandwidth = rate(lanes).ok_or_else(|| format!("is no generation of {what}; there are 1.0 to {last}.0"))?;
+    let bandwidth = rate(lanes).ok_or_else(|| format!("is not a generation of {what}; there are 1.0 to {last}.0"))?;
     Ok((bandwidth, lanes))
 }

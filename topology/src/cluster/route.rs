@@ -6,7 +6,7 @@
 
 use super::fabric::{Choice, Routing};
 use super::parts::*;
-use super::{Cluster, Transport};
+use super::{Cluster, RouteTransport};
 use crate::{Bandwidth, InputError, Time};
 use petgraph::Direction;
 use petgraph::graph::NodeIndex;
@@ -24,7 +24,7 @@ pub struct Route {
     /// counting 1/n.
     pub bandwidth: Bandwidth,
     /// The cost of its messages besides that.
-    pub transport: Transport,
+    pub transport: RouteTransport,
 }
 
 impl Cluster {
@@ -66,7 +66,7 @@ impl Cluster {
             let value = format!("{} to {}", from.name, to.name);
             let message = match self.failed.is_empty() {
                 true => "cannot be reached; add a [[link]], or a [[host.link]], on the way between the two",
-                false => "cannot be reached without the links that have failed; let another way stand",
+                false => "cannot be reached without the links that have failed; keep another path",
             };
             return Err(InputError::new(&self.name, value, message));
         };

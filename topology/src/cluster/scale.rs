@@ -1,6 +1,6 @@
 //! Multiplies some of a cluster's figures: what-if questions and sensitivities.
 
-use super::{Cluster, DeviceKind, GpuSpec, LinkKind, Protocol, Route, Transport};
+use super::{Cluster, DeviceKind, GpuSpec, LinkKind, Protocol, Route, RouteTransport};
 use crate::{Bandwidth, Time};
 use std::sync::Arc;
 
@@ -128,7 +128,7 @@ impl Route {
             links: self.links.clone(),
             latency: stretched(self.latency, 1.0 / factor),
             bandwidth: rate(self.bandwidth),
-            transport: Transport {
+            transport: RouteTransport {
                 protocol: Arc::new(self.transport.protocol.scaled(factor, 1.0 / factor)),
                 cap: self.transport.cap.map(rate),
                 rate: rate(self.transport.rate),

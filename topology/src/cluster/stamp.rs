@@ -12,14 +12,14 @@ use super::order::Order;
 use super::size::Size;
 use super::{Cluster, VertexId, VertexKind};
 use crate::InputError;
-use crate::document::{Source, Spot};
+use crate::document::{SourceText, TextSpot};
 
 /// A link of the file may expand to at most this many pairs of ends.
 const MOST_WIRES: u64 = 16_000_000;
 
 /// The cluster that `text`, the content of `file`, describes.
 pub(super) fn parse(file: &str, text: &str, order: &Order) -> Result<Cluster, InputError> {
-    let source = Source { file, text };
+    let source = SourceText { file, text };
     if text.trim().is_empty() {
         return Err(source.error(0..0, "is empty; a cluster has a name and at least one [[host]]"));
     }
@@ -62,7 +62,7 @@ pub(super) fn parse(file: &str, text: &str, order: &Order) -> Result<Cluster, In
 }
 
 /// Refuses what would not fit in memory, before anything is built.
-fn check_size(source: Source<'_>, tables: &ClusterTable<'_>) -> Result<(), InputError> {
+fn check_size(source: SourceText<'_>, tables: &ClusterTable<'_>) -> Result<(), InputError> {
     let Some(first) = tables.hosts.first() else {
         return Err(source.error(0..0, "has no device; add a [[host]] with its [host.cpu]"));
     };
@@ -102,7 +102,7 @@ fn stamp_host(host: &HostTable<'_>, builder: &mut Builder) -> Result<(), InputEr
     let things = || host.things.iter().flat_map(|thing| thing.stamp.names().map(move |name| (name, thing)));
     // Local positions: the CPU is 0, the memory 1, which no link may name.
     let stamps = host.gpus.iter().map(|gpu| &gpu.stamp).chain(host.things.iter().map(|thing| &thing.stamp));
-    let local: Vec<(String, &Spot<'_>)> =
+    let local: Vec<(String, &TextSpot<'_>)> =
         stamps.flat_map(|stamp| stamp.names().map(|name| (name, &stamp.spot))).collect();
     let numbered = local.iter().zip(2..).map(|((name, _), position)| (name.as_str(), position));
     let names = Names::new(std::iter::once(("cpu", 0)).chain(numbered)).map_err(|(name, position)| {
@@ -159,7 +159,7 @@ fn stamp_host(host: &HostTable<'_>, builder: &mut Builder) -> Result<(), InputEr
 }
 
 /// Adds the links between hosts and switches.
-fn wire_up(links: &[LinkTable<'_>], starts: &[(u32, &Spot<'_>)], builder: &mut Builder) -> Result<(), InputError> {
+fn wire_up(links: &[LinkTable<'_>], starts: &[(u32, &TextSpot<'_>)], builder: &mut Builder) -> Result<(), InputError> {
     let linked = builder.vertices().iter().filter(|vertex| vertex.weight.kind != VertexKind::Memory);
     let names = named(linked.map(|vertex| (vertex.weight.name.as_str(), vertex.weight.id.0)), starts)?;
     let mut wires = Vec::new();
@@ -184,7 +184,7 @@ fn wire_up(links: &[LinkTable<'_>], starts: &[(u32, &Spot<'_>)], builder: &mut B
 /// Names of what links may join; `starts` gives the table of one that occurs twice.
 fn named<'a>(
     linked: impl Iterator<Item = (&'a str, u32)>,
-    starts: &[(u32, &Spot<'_>)],
+    starts: &[(u32, &TextSpot<'_>)],
 ) -> Result<Names<'a>, InputError> {
     Names::new(linked).map_err(|(name, position)| {
         let table = starts.partition_point(|(start, _)| *start <= position) - 1;
@@ -197,7 +197,7 @@ fn pairs(link: &LinkTable<'_>, names: &Names<'_>) -> Result<Vec<(u32, u32)>, Inp
     let [one, other] = &link.between;
     let (ones, others) = (names.find(one)?, names.find(other)?);
     if (ones.len() as u64).saturating_mul(others.len() as u64) > MOST_WIRES {
-        let message = format!("joins {} things with {} others, more than {MOST_WIRES} wires", ones.len(), others.len());
+        let message = format!("joins {} parts with {} others, more than {MOST_WIRES} wires", ones.len(), others.len());
         return Err(other.error(message));
     }
     let mut pairs = Vec::new();
@@ -211,7 +211,7 @@ fn pairs(link: &LinkTable<'_>, names: &Names<'_>) -> Result<Vec<(u32, u32)>, Inp
         }
     }
     if pairs.is_empty() {
-        return Err(other.error("joins a thing with itself; name two different ones"));
+        return Err(other.error("joins a part with itself; name two different ones"));
     }
     Ok(pairs)
 }

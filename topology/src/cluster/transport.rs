@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The cost of messages on one route besides latency and line rate.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Transport {
+pub struct RouteTransport {
     /// The figures of a message; its `efficiency` is only one link's.
     pub protocol: Arc<Protocol>,
     /// The first of the links with that protocol: the sender's port, through which messages pass one by one.
@@ -44,7 +44,7 @@ fn reach(kind: LinkKind) -> u8 {
 
 impl Cluster {
     /// The transport of a route over `links` (at least one) of this total latency, from one device to another.
-    pub(super) fn transport(&self, links: &[LinkId], latency: Time, from: &Device, to: &Device) -> Transport {
+    pub(super) fn transport(&self, links: &[LinkId], latency: Time, from: &Device, to: &Device) -> RouteTransport {
         let farthest = links.iter().map(|link| reach(self.link(*link).kind)).max().unwrap_or(0);
         let carrying: Vec<&Link> =
             links.iter().map(|link| self.link(*link)).filter(|link| reach(link.kind) == farthest).collect();
@@ -63,7 +63,7 @@ impl Cluster {
         let shares = self.shares(links, Link::payload);
         let least = shares.chain(cap.map(Bandwidth::bytes_per_s)).fold(f64::MAX, f64::min);
         let rate = Bandwidth::new(least).unwrap_or(first.bandwidth);
-        Transport { protocol, sender: first.id, receiver: last.id, cap, rate }
+        RouteTransport { protocol, sender: first.id, receiver: last.id, cap, rate }
     }
 
     /// The limit of a bus on a single copy between these two devices.

@@ -16,7 +16,7 @@ pub(super) fn provenance(table: &Table<'_>, inherited: &Arc<Provenance>) -> Resu
 pub(super) fn name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     match text {
-        "cpu" | "memory" => Err("is what a host calls its own; take another name".into()),
+        "cpu" | "memory" => Err("is what a host calls its own; use another name".into()),
         _ if !text.is_empty() && text.len() <= 100 && text.chars().all(plain) => Ok(text.to_string()),
         _ => Err("must be a name of letters, digits, - and _".into()),
     }

@@ -20,9 +20,7 @@ pub(super) fn wire(table: &Table<'_>, key: &str, inherited: &Arc<Provenance>, pl
     let rate = rate(table, inherited)?;
     let kind = match (table.read(key, "\"ethernet\"", LinkKind::from_str)?, rate.kind) {
         (Some(kind), Some(implied)) if kind != implied => {
-            return Err(
-                table.error_at(key, format!("is {implied} by the key that gives its rate; take one of the two"))
-            );
+            return Err(table.error_at(key, format!("is {implied} by the key that gives its rate; use one of the two")));
         }
         (Some(kind), _) => kind,
         (None, Some(implied)) => implied,

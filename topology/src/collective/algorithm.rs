@@ -164,7 +164,7 @@ impl Call<'_> {
         if root < members {
             return Ok(root);
         }
-        let cure = format!("there are {members} members: take a root from 0 to {}", members - 1);
+        let cure = format!("there are {members} members: use a root from 0 to {}", members - 1);
         Err(InputError::new("", self.collective.to_string(), cure))
     }
 }

@@ -80,11 +80,7 @@ pub(super) fn lanes(call: &Call<'_>) -> Result<Box<dyn Lanes>, InputError> {
         return (call.algorithm.entry.lanes)(call);
     }
     let serving = ENTRIES.iter().filter(|entry| (entry.serves)(call.collective)).map(|entry| entry.form());
-    Err(call.refuse(format!(
-        "does not serve {}: take {}",
-        call.collective.name(),
-        listed(&serving.collect::<Vec<_>>())
-    )))
+    Err(call.refuse(format!("does not serve {}: use {}", call.collective.name(), listed(&serving.collect::<Vec<_>>()))))
 }
 
 impl Algorithm {
@@ -136,7 +132,7 @@ fn values(entry: &Entry, text: &str, mut rest: Option<&str>) -> Result<Box<[Valu
                 };
                 rest = after;
                 match count.parse() {
-                    Ok(count) if count > most => return Err(refusal(text, format!("{because}: take at most {most}"))),
+                    Ok(count) if count > most => return Err(refusal(text, format!("{because}: use at most {most}"))),
                     Ok(count) if count > 0 => Value::Count(count),
                     _ => return Err(refusal(text, format!("`{count}` must be a whole number of at least 1"))),
                 }
@@ -189,7 +185,7 @@ fn unknown(text: &str) -> InputError {
         .map(|entry| format!("`{}`", entry.name))
         .collect();
     if !members.is_empty() {
-        return refusal(text, format!("unknown {name}: take {}", listed(&members)));
+        return refusal(text, format!("unknown {name}: use {}", listed(&members)));
     }
     let near = nearest(name, forms.iter().map(|form| form.split(':').next().unwrap_or(form)));
     let is_near = |form: &&String| near.is_empty() || near.iter().any(|name| form.starts_with(name));

@@ -177,7 +177,7 @@ impl FromStr for Collective {
             "alltoallv" => Err(InputError::new("", text, "alltoallv needs the count of every pair of members")),
             "reduce-scatterv" | "allgatherv" | "gatherv" => {
                 let message = format!(
-                    "{name} needs a count for every member: strategies have them; take reduce-scatter, allgather or gather"
+                    "{name} needs a count for every member: strategies have them; use reduce-scatter, allgather or gather"
                 );
                 Err(InputError::new("", text, message))
             }

@@ -70,7 +70,7 @@ impl Schedule {
         let (roots, chunks) = (u64::from(lanes.roots()), lanes.chunks(elements, chunk));
         if chunks.saturating_mul(roots) > u64::from(u32::MAX) {
             let least = elements.div_ceil(roots).div_ceil(u64::from(u32::MAX) / roots);
-            let message = format!("gives more than 2^32 lanes: take a chunk of at least {least} elements");
+            let message = format!("gives more than 2^32 lanes: use a chunk of at least {least} elements");
             return Err(InputError::new("", format!("chunk = {chunk}"), message));
         }
         Ok(Schedule {

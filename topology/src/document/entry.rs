@@ -4,13 +4,13 @@ use std::ops::{Range, RangeInclusive};
 
 use toml::de::DeValue;
 
-use super::{Source, Spot, Table};
+use super::{SourceText, Table, TextSpot};
 use crate::{ErrorPlace, InputError};
 
 /// A value under its key, or an item of the list under it.
 #[derive(Debug, Clone)]
 pub struct Entry<'a> {
-    pub(super) source: Source<'a>,
+    pub(super) source: SourceText<'a>,
     pub(super) key: &'a str,
     pub(super) span: Range<usize>,
     pub(super) value: &'a DeValue<'a>,
@@ -25,7 +25,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Its place in the file.
-    pub fn spot(&self) -> Spot<'a> {
+    pub fn spot(&self) -> TextSpot<'a> {
         let spot = self.source.spot(self.span.clone());
         if self.is_item && self.value.is_str() {
             let shown = format!("{}: {}", self.key, spot.shown);

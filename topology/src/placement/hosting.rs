@@ -27,7 +27,7 @@ pub fn blocks(ranks: u32, servers: u32, processes: u32) -> Result<Vec<u32>, Stri
     let (workers, others) = (ranks - servers, processes.saturating_sub(servers));
     if servers == 0 || others == 0 || !workers.is_multiple_of(others) {
         return Err(format!(
-            "mpirun started {processes} processes, among which {ranks} ranks do not divide: take mpirun -n {ranks}, or a \
+            "mpirun started {processes} processes, among which {ranks} ranks do not divide: use mpirun -n {ranks}, or a \
              number that divides {ranks}"
         ));
     }

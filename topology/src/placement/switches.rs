@@ -42,7 +42,7 @@ impl Placement {
         let ranks = self.devices.len();
         if let Some(nodes) = joined.iter().position(Vec::is_empty) {
             let message = format!(
-                "leaves nodes without a rank: {ranks} ranks fill {nodes} nodes at most, so take fewer or more ranks"
+                "leaves nodes without a rank: {ranks} ranks fill {nodes} nodes at most, so use fewer or more ranks"
             );
             return Err(InputError::flag("algorithm", algorithm.to_string(), message));
         }
@@ -88,23 +88,23 @@ fn refusal(cluster: &Cluster, ranks: &[u32], between: bool) -> String {
     let (first, last) = (ranks.first().copied().unwrap_or(0), ranks.last().copied().unwrap_or(0));
     match (between, adds) {
         (false, false) => format!(
-            "adds in the switches of nodes, and none of cluster {name} adds: take ring, or a cluster whose NVSwitch does, such as dgx-h100 \
+            "adds in the switches of nodes, and none of cluster {name} adds: use ring, or a cluster whose NVSwitch does, such as dgx-h100 \
              (sums of a [[host.switch]] says so)"
         ),
         (false, true) => format!(
-            "has nodes of {} ranks, and no switch that adds joins ranks {first} to {last}: take as many nodes as hosts that ranks fill evenly, \
+            "has nodes of {} ranks, and no switch that adds joins ranks {first} to {last}: use as many nodes as hosts that ranks fill evenly, \
              or ring",
             ranks.len()
         ),
         (true, false) => format!(
-            "adds in switches between nodes, and none of cluster {name} adds: take ring, or a network whose switches do, such as \
+            "adds in switches between nodes, and none of cluster {name} adds: use ring, or a network whose switches do, such as \
              infiniband-ndr (sums of a [[fabric]] says so)"
         ),
         (true, true) => {
             let shown: Vec<String> = ranks.iter().take(NAMED).map(u32::to_string).collect();
             let more = if ranks.len() > NAMED { ", …" } else { "" };
             format!(
-                "no switch that adds is cabled to a NIC beside each of the ranks {}{more}: take a network of rails, fewer nodes, or ring",
+                "no switch that adds is cabled to a NIC beside each of the ranks {}{more}: use a network of rails, fewer nodes, or ring",
                 shown.join(", ")
             )
         }

@@ -11,7 +11,7 @@ use lockstep_models::{Precision, Shape};
 
 use super::calls::{Answer, found};
 use super::descriptors::{FilterShape, TensorShape, Window};
-use super::plans::Limits;
+use super::plans::WorkspaceLimits;
 use super::status::refused;
 use crate::command::{Convolution, ConvolutionPass};
 
@@ -148,7 +148,7 @@ impl Pass {
         handle: dnn::cudnnHandle_t,
         of: &Convolution,
         kind: ConvolutionPass,
-        limits: Limits,
+        limits: WorkspaceLimits,
     ) -> Result<Pass, DeviceError> {
         let element = match of.precision {
             Precision::F32 | Precision::Tf32 => dnn::cudnnDataType_t::CUDNN_DATA_FLOAT,
@@ -187,7 +187,12 @@ impl Pass {
 
     /// Selects the first algorithm within the workspace limit, else the one that needs the least, and sets the window's
     /// math type.
-    fn choose(&mut self, handle: dnn::cudnnHandle_t, of: &Convolution, limits: Limits) -> Result<(), DeviceError> {
+    fn choose(
+        &mut self,
+        handle: dnn::cudnnHandle_t,
+        of: &Convolution,
+        limits: WorkspaceLimits,
+    ) -> Result<(), DeviceError> {
         let plain = math(of.precision);
         self.window.set_math(plain)?;
         let proposals = self.proposals(handle)?;

@@ -1,7 +1,7 @@
 //! Caches compiled programs on disk, so that only the first run on a machine waits for the compiler.
 //!
 //! A file's name is derived from everything that its program depends on, and it holds a digest of its content: a file
-//! that is torn, changed or foreign is ignored, and the program is compiled anew. Where the folder cannot be written,
+//! that is torn, changed or foreign is ignored, and the program is recompiled. Where the folder cannot be written,
 //! every run compiles.
 
 use std::fs;

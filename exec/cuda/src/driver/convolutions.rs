@@ -11,12 +11,12 @@ use super::bias;
 use super::calls::call;
 use super::context::Context;
 use super::descriptors::{Rectifier, TensorShape};
-use super::plans::{Limits, Plans};
+use super::plans::{Plans, WorkspaceLimits};
 use super::staging::{self, Staged};
 use super::status::refused;
-use super::stream::Stream;
+use super::stream::GpuStream;
 use crate::command::{Convolution, ConvolutionPass, Convolve};
-use crate::kernel::Call;
+use crate::kernel::KernelCall;
 
 /// cuDNN on a stream, with the plans made so far.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Drop for Handle {
 
 impl Convolutions {
     /// cuDNN for the stream's context, which must be current.
-    pub(super) fn new(stream: &Stream) -> Result<Convolutions, DeviceError> {
+    pub(super) fn new(stream: &GpuStream) -> Result<Convolutions, DeviceError> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the address outlives the call.
         unsafe { call!(dnn::cudnnCreate(&mut raw)) }.done()?;
@@ -65,7 +65,7 @@ impl Convolutions {
     }
 
     /// Makes the plan of a pass unless it exists, and returns the bytes of workspace that it needs.
-    pub(super) fn prepare(&mut self, of: &Convolve, limits: Limits) -> Result<u64, DeviceError> {
+    pub(super) fn prepare(&mut self, of: &Convolve, limits: WorkspaceLimits) -> Result<u64, DeviceError> {
         check(of)?;
         let plan = self.plans.prepare((of.of, of.pass), || {
             let pass = Pass::new(self.handle.raw, &of.of, of.pass, limits)?;
@@ -83,9 +83,9 @@ impl Convolutions {
     pub(super) unsafe fn play(
         &mut self,
         of: &Convolve,
-        stream: &Stream,
+        stream: &GpuStream,
         workspace: u64,
-    ) -> Result<Option<Call>, DeviceError> {
+    ) -> Result<Option<KernelCall>, DeviceError> {
         let plan = self.plans.get((of.of, of.pass))?;
         let staged = Staged::new(of, workspace + staging::behind(plan.pass.workspace as u64));
         // SAFETY: as the caller promises; the workspace has space for the copies.

@@ -7,11 +7,11 @@ use cudarc::driver::sys::{cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2};
 use lockstep_exec::device::DeviceError;
 
 use super::context::Context;
-use super::memory::DeviceMemory;
+use super::memory::GpuMemory;
 use super::status::{Status, refused};
-use super::stream::Stream;
+use super::stream::GpuStream;
 
-impl Stream {
+impl GpuStream {
     /// Copies `bytes` bytes from host address `from` to device address `to`, in stream order.
     ///
     /// # Errors
@@ -55,27 +55,27 @@ impl Stream {
     /// A device is lost.
     ///
     /// # Safety
-    /// As [`Stream::copy`].
+    /// As [`GpuStream::copy`].
     pub unsafe fn send(&self, there: &Context, to: u64, from: u64, bytes: u64) -> Result<(), DeviceError> {
         // SAFETY: as the caller promises.
         unsafe { self.across((there, to), (self.context(), from), bytes) }
     }
 
     /// Copies `bytes` bytes from `from` on `there`'s device to `to` on this stream's, in this stream's order; the path
-    /// is as in [`Stream::send`].
+    /// is as in [`GpuStream::send`].
     ///
     /// # Errors
     /// A device is lost.
     ///
     /// # Safety
-    /// As [`Stream::copy`].
+    /// As [`GpuStream::copy`].
     pub unsafe fn fetch(&self, to: u64, there: &Context, from: u64, bytes: u64) -> Result<(), DeviceError> {
         // SAFETY: as the caller promises.
         unsafe { self.across((self.context(), to), (there, from), bytes) }
     }
 
     /// # Safety
-    /// As [`Stream::copy`].
+    /// As [`GpuStream::copy`].
     unsafe fn across(
         &self,
         (there, to): (&Context, u64),
@@ -107,7 +107,7 @@ impl Stream {
     ///
     /// # Errors
     /// The range exceeds the memory; the device is lost.
-    pub fn write(&self, memory: &DeviceMemory, offset: u64, from: &[u8]) -> Result<(), DeviceError> {
+    pub fn write(&self, memory: &GpuMemory, offset: u64, from: &[u8]) -> Result<(), DeviceError> {
         let bytes = from.len() as u64;
         inside(memory, offset, bytes)?;
         // SAFETY: the range is inside, and both stay borrowed until it is done.
@@ -119,7 +119,7 @@ impl Stream {
     ///
     /// # Errors
     /// The range exceeds the memory; the device is lost.
-    pub fn read(&self, memory: &DeviceMemory, offset: u64, to: &mut [u8]) -> Result<(), DeviceError> {
+    pub fn read(&self, memory: &GpuMemory, offset: u64, to: &mut [u8]) -> Result<(), DeviceError> {
         let bytes = to.len() as u64;
         inside(memory, offset, bytes)?;
         // SAFETY: the range is inside, and both stay borrowed until it is done.
@@ -128,7 +128,7 @@ impl Stream {
     }
 }
 
-fn inside(memory: &DeviceMemory, offset: u64, bytes: u64) -> Result<(), DeviceError> {
+fn inside(memory: &GpuMemory, offset: u64, bytes: u64) -> Result<(), DeviceError> {
     match offset.checked_add(bytes) {
         Some(end) if end <= memory.bytes() => Ok(()),
         _ => Err(refused("a copy", format!("{bytes} bytes from {offset} on do not lie in {}", memory.bytes()))),

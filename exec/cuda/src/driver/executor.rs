@@ -6,12 +6,12 @@ use lockstep_exec::device::DeviceError;
 
 use super::context::Context;
 use super::convolutions::Convolutions;
-use super::memory::{DeviceMemory, Fill};
+use super::memory::{Fill, GpuMemory};
 use super::modules::Modules;
-use super::plans::Limits;
+use super::plans::WorkspaceLimits;
 use super::products::Products;
 use super::status::refused;
-use super::stream::Stream;
+use super::stream::GpuStream;
 use crate::command::Command;
 
 /// Executes commands on one stream. Only [`Executor::choose`] selects algorithms, and only [`Executor::take`] allocates
@@ -20,11 +20,11 @@ use crate::command::Command;
 pub struct Executor {
     convolutions: Convolutions,
     products: Products,
-    workspace: Option<DeviceMemory>,
+    workspace: Option<GpuMemory>,
     moves: u64,
-    limits: Limits,
+    limits: WorkspaceLimits,
     modules: Arc<Modules>,
-    stream: Arc<Stream>,
+    stream: Arc<GpuStream>,
 }
 
 impl Executor {
@@ -32,7 +32,11 @@ impl Executor {
     ///
     /// # Errors
     /// cuDNN or cuBLASLt does not start, or the modules belong to another device.
-    pub fn new(stream: &Arc<Stream>, modules: &Arc<Modules>, limits: Limits) -> Result<Executor, DeviceError> {
+    pub fn new(
+        stream: &Arc<GpuStream>,
+        modules: &Arc<Modules>,
+        limits: WorkspaceLimits,
+    ) -> Result<Executor, DeviceError> {
         let context = stream.context();
         if context.raw() != modules.context().raw() {
             return Err(refused("a stream", "its kernels are loaded on another device".to_owned()));
@@ -43,7 +47,7 @@ impl Executor {
     }
 
     /// Its stream.
-    pub fn stream(&self) -> &Arc<Stream> {
+    pub fn stream(&self) -> &Arc<GpuStream> {
         &self.stream
     }
 
@@ -54,7 +58,7 @@ impl Executor {
 
     /// Bytes of its workspace, which all its commands share.
     pub fn workspace_bytes(&self) -> u64 {
-        self.workspace.as_ref().map_or(0, DeviceMemory::bytes)
+        self.workspace.as_ref().map_or(0, GpuMemory::bytes)
     }
 
     /// Selects the algorithms of `commands`, and returns the largest workspace in bytes that one of them needs;
@@ -85,7 +89,7 @@ impl Executor {
             self.stream.synchronize()?;
             self.workspace = None;
             let what = "the workspace of convolutions and products";
-            self.workspace = Some(DeviceMemory::new(self.context(), what, bytes, Fill::Poison)?);
+            self.workspace = Some(GpuMemory::new(self.context(), what, bytes, Fill::Poison)?);
             self.moves += 1;
         }
         Ok(())
@@ -110,7 +114,7 @@ impl Executor {
     /// Addresses are the device's, with as many bytes as the commands access, until the stream is done.
     pub unsafe fn play(&mut self, commands: &[Command]) -> Result<(), DeviceError> {
         self.prepare(commands)?;
-        let workspace = self.workspace.as_ref().map_or(0, DeviceMemory::address);
+        let workspace = self.workspace.as_ref().map_or(0, GpuMemory::address);
         for command in commands {
             let mut rest = None;
             // SAFETY: as the caller promises.

@@ -24,18 +24,18 @@ pub enum Fill {
 
 /// Device memory, freed when dropped. Its address is a multiple of 256.
 #[derive(Debug)]
-pub struct DeviceMemory {
+pub struct GpuMemory {
     context: Arc<Context>,
     address: u64,
     bytes: u64,
 }
 
-impl DeviceMemory {
+impl GpuMemory {
     /// Allocates `bytes` bytes for `what`, filled before this returns.
     ///
     /// # Errors
     /// Too little memory, with what is free; the device is lost.
-    pub fn new(context: &Arc<Context>, what: &str, bytes: u64, fill: Fill) -> Result<DeviceMemory, DeviceError> {
+    pub fn new(context: &Arc<Context>, what: &str, bytes: u64, fill: Fill) -> Result<GpuMemory, DeviceError> {
         context.within(|| {
             // The driver gives no memory for zero bytes, but an empty tensor has an address too.
             // SAFETY: it is filled below.
@@ -43,7 +43,7 @@ impl DeviceMemory {
                 Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => return Err(full(what, bytes)),
                 given => given.of("cuMemAlloc")?,
             };
-            let memory = DeviceMemory { context: Arc::clone(context), address, bytes };
+            let memory = GpuMemory { context: Arc::clone(context), address, bytes };
             let byte = if fill == Fill::Zeros { 0 } else { 0xff };
             let default = stream::null();
             // SAFETY: the memory has just been allocated with that many bytes.
@@ -70,7 +70,7 @@ impl DeviceMemory {
     }
 }
 
-impl Drop for DeviceMemory {
+impl Drop for GpuMemory {
     fn drop(&mut self) {
         let address = self.address;
         // SAFETY: it is freed only here. The driver waits for pending work on it; on a lost device there is nothing to

@@ -12,8 +12,8 @@ use lockstep_exec::device::DeviceError;
 use super::cache::{Cache, Key};
 use super::context::Context;
 use super::status::{Status, refused};
-use super::stream::Stream;
-use crate::kernel::{Call, Unit};
+use super::stream::GpuStream;
+use crate::kernel::{KernelCall, SourceUnit};
 use crate::nvrtc::{CompileError, Nvrtc, OPTIONS};
 
 /// All kernels of the table, ready to be launched on one device.
@@ -35,7 +35,7 @@ impl Modules {
         let architecture = target(context.architecture(), &nvrtc.architectures().map_err(compiler)?, version)?;
         let mut all = Modules { context: Arc::clone(context), functions: BTreeMap::new(), compiled: 0 };
         context.within(|| {
-            for unit in Unit::all() {
+            for unit in SourceUnit::all() {
                 let text = unit.program();
                 let key = Key { text: &text, options: &OPTIONS, version, architecture };
                 all.load_unit(unit, key, &nvrtc, cache)?;
@@ -58,7 +58,7 @@ impl Modules {
     /// # Safety
     /// Addresses are this device's, or another's that it can access, with as many bytes as the kernel accesses, until
     /// the stream is done.
-    pub(crate) unsafe fn launch(&self, stream: &Stream, call: &Call) -> Result<(), DeviceError> {
+    pub(crate) unsafe fn launch(&self, stream: &GpuStream, call: &KernelCall) -> Result<(), DeviceError> {
         let function = self.function(call.entry.function)?;
         let value = |value: &Vec<u8>| value.as_ptr().cast::<c_void>().cast_mut();
         let mut values: Vec<*mut c_void> = call.arguments.iter().map(|argument| value(&argument.value)).collect();
@@ -80,7 +80,7 @@ impl Modules {
         self.functions.get(name).ok_or_else(|| refused(name, "no kernel of that name".to_owned()))
     }
 
-    fn load_unit(&mut self, unit: Unit, key: Key<'_>, nvrtc: &Nvrtc, cache: &Cache) -> Result<(), DeviceError> {
+    fn load_unit(&mut self, unit: SourceUnit, key: Key<'_>, nvrtc: &Nvrtc, cache: &Cache) -> Result<(), DeviceError> {
         // A cached program that the driver refuses counts as missing.
         let kept = cache.read(key).and_then(|program| self.load_program(unit, &program).ok());
         if kept.is_some() {
@@ -93,7 +93,7 @@ impl Modules {
         Ok(())
     }
 
-    fn load_program(&mut self, unit: Unit, program: &[u8]) -> Result<(), DeviceError> {
+    fn load_program(&mut self, unit: SourceUnit, program: &[u8]) -> Result<(), DeviceError> {
         let module = self.context.cuda().load_module(Ptx::from_binary(program.to_vec())).of("cuModuleLoadData")?;
         for entry in unit.entries() {
             let found = module.load_function(entry.function);

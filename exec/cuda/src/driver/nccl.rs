@@ -16,7 +16,7 @@ use lockstep_exec::device::{DeviceError, GroupId};
 
 use super::context::Context;
 use super::status::refused_or_lost;
-use super::stream::Stream;
+use super::stream::GpuStream;
 
 /// `ncclConfig_t` as of NCCL 2.14, whose fields all later versions know; their additional fields then have defaults.
 #[repr(C)]
@@ -93,7 +93,7 @@ impl Communicator {
     ///
     /// # Safety
     /// There are that many elements, and they are not otherwise accessed until the sum is done.
-    pub unsafe fn sum(&self, stream: &Stream, address: u64, elements: u64) -> Result<(), DeviceError> {
+    pub unsafe fn sum(&self, stream: &GpuStream, address: u64, elements: u64) -> Result<(), DeviceError> {
         let to = address as *mut c_void;
         let (kind, sum) = (ncclDataType_t::ncclFloat32, ncclRedOp_t::ncclSum);
         self.context.within(|| {
@@ -143,7 +143,7 @@ fn done(code: ncclResult_t, call: &str) -> Result<(), DeviceError> {
     // SAFETY: NCCL returns a static text for each of its codes.
     let text = unsafe { CStr::from_ptr(ncclGetErrorString(code)) }.to_string_lossy();
     let cure = if code == ncclResult_t::ncclInvalidUsage {
-        "; each rank needs a GPU of its own: take fewer ranks, or an algorithm of lockstep's own, such as ring"
+        "; each rank needs its own GPU: use fewer ranks, or an algorithm of lockstep's own, such as ring"
     } else {
         "; NCCL_DEBUG=WARN lets it say more"
     };

@@ -11,21 +11,21 @@ use super::status::refused;
 
 /// What libraries may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct WorkspaceLimits {
     /// Most bytes of an algorithm's workspace, unless every algorithm needs more.
     pub workspace: u64,
     /// Whether only deterministic algorithms are allowed.
     pub repeatable: bool,
 }
 
-impl Default for Limits {
+impl Default for WorkspaceLimits {
     /// 256 MiB, and the same bits each time.
-    fn default() -> Limits {
-        Limits { workspace: 256 << 20, repeatable: true }
+    fn default() -> WorkspaceLimits {
+        WorkspaceLimits { workspace: 256 << 20, repeatable: true }
     }
 }
 
-impl Limits {
+impl WorkspaceLimits {
     /// No algorithm for `of` is within them.
     pub(super) fn exceeded(self, call: &str, of: &dyn Debug) -> DeviceError {
         refused(call, format!("no algorithm for {of:?} with a workspace of at most {} bytes", self.workspace))

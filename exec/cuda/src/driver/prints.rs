@@ -21,11 +21,11 @@ pub(super) struct Print {
 /// The forms of lists seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Forms {
-    all: Vec<Form>,
+    all: Vec<TensorForm>,
 }
 
 #[derive(Debug)]
-struct Form {
+struct TensorForm {
     key: u64,
     /// The hash of each command when it was last seen.
     last: Vec<u64>,
@@ -77,10 +77,10 @@ impl Forms {
         let at = at.unwrap_or_else(|| {
             evict_least_recent(&mut self.all, most, |form| form.used);
             let last = list.iter().map(|print| print.whole).collect();
-            self.all.push(Form { key, last, changing: vec![false; list.len()], used: now });
+            self.all.push(TensorForm { key, last, changing: vec![false; list.len()], used: now });
             self.all.len() - 1
         });
-        let Form { last, changing, used, .. } = &mut self.all[at];
+        let TensorForm { last, changing, used, .. } = &mut self.all[at];
         *used = now;
         for (at, print) in list.iter().enumerate() {
             changing[at] |= last[at] != print.whole;
@@ -116,7 +116,7 @@ fn hash(all: impl Iterator<Item = u64>) -> u64 {
 mod tests {
     use super::*;
     use crate::argument::{View, ViewMut};
-    use crate::kernel::Launch;
+    use crate::kernel::KernelLaunch;
     use crate::table::Add;
 
     fn add(address: u64, elements: u32) -> Command {

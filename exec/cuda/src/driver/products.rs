@@ -1,6 +1,6 @@
 //! Multiplies matrices by cuBLASLt, with a plan for each product, made once.
 //!
-//! cudarc's safe products search for an algorithm anew each time, and do not support bf16 factors with an fp32 result.
+//! cudarc's safe products search for an algorithm again each time, and do not support bf16 factors with an fp32 result.
 //!
 //! cuBLASLt's matrices are column-major. A row-major matrix is the transpose of a column-major one, so `C = A·B` is
 //! computed as `Cᵀ = Bᵀ·Aᵀ`: B is passed first, and what was not transposed needs no transposition.
@@ -15,12 +15,12 @@ use super::algorithms::unserved;
 use super::bias;
 use super::calls::call;
 use super::descriptors::{MatrixShape, Multiplier, Operation, Preference};
-use super::plans::{Limits, Plans};
+use super::plans::{Plans, WorkspaceLimits};
 use super::status::refused;
-use super::stream::Stream;
+use super::stream::GpuStream;
 use crate::argument::Scalar;
 use crate::command::Multiply;
-use crate::kernel::Call;
+use crate::kernel::KernelCall;
 use lt::cublasLtMatmulDescAttributes_t as Attribute;
 use lt::cublasLtMatmulPreferenceAttributes_t as Wish;
 
@@ -77,7 +77,7 @@ impl Products {
     }
 
     /// Makes the plan of a product unless it exists, and returns the bytes of workspace that it needs.
-    pub(super) fn prepare(&mut self, of: &Multiply, limits: Limits) -> Result<u64, DeviceError> {
+    pub(super) fn prepare(&mut self, of: &Multiply, limits: WorkspaceLimits) -> Result<u64, DeviceError> {
         check(of)?;
         let plan = self.plans.prepare(key(of), || {
             // Kernels read four floats of a bias at once.
@@ -103,9 +103,9 @@ impl Products {
     pub(super) unsafe fn play(
         &mut self,
         of: &Multiply,
-        stream: &Stream,
+        stream: &GpuStream,
         workspace: u64,
-    ) -> Result<Option<Call>, DeviceError> {
+    ) -> Result<Option<KernelCall>, DeviceError> {
         let plan = self.plans.get(key(of))?;
         if let (true, Some(bias)) = (plan.fuses, of.bias) {
             plan.operation.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
@@ -141,7 +141,7 @@ impl Products {
 }
 
 /// The plan of a product, if cuBLASLt has an algorithm for it; `fused` includes the bias and ReLU.
-fn plan(handle: &Multiplier, of: &Multiply, fused: bool, limits: Limits) -> Result<Option<Plan>, DeviceError> {
+fn plan(handle: &Multiplier, of: &Multiply, fused: bool, limits: WorkspaceLimits) -> Result<Option<Plan>, DeviceError> {
     let (element, factors) = match of.precision {
         Precision::F32 => (lt::cudaDataType::CUDA_R_32F, lt::cublasComputeType_t::CUBLAS_COMPUTE_32F),
         Precision::Tf32 => (lt::cudaDataType::CUDA_R_32F, lt::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32),

@@ -3,7 +3,7 @@
 
 use lockstep_exec::device::DeviceError;
 
-use super::stream::Stream;
+use super::stream::GpuStream;
 use crate::command::{Convolution, ConvolutionPass, Convolve};
 use lockstep_models::Precision;
 
@@ -64,7 +64,7 @@ impl Staged {
     ///
     /// # Safety
     /// The pass's addresses are those of its tensors, and there is space for the copies.
-    pub(super) unsafe fn begin(&self, stream: &Stream) -> Result<(), DeviceError> {
+    pub(super) unsafe fn begin(&self, stream: &GpuStream) -> Result<(), DeviceError> {
         // SAFETY: as the caller promises.
         self.before.iter().try_for_each(|copy| unsafe { stream.copy(copy.to, copy.from, copy.bytes) })
     }
@@ -73,7 +73,7 @@ impl Staged {
     ///
     /// # Safety
     /// As [`Staged::begin`].
-    pub(super) unsafe fn end(&self, stream: &Stream) -> Result<(), DeviceError> {
+    pub(super) unsafe fn end(&self, stream: &GpuStream) -> Result<(), DeviceError> {
         // SAFETY: as the caller promises.
         self.after.iter().try_for_each(|copy| unsafe { stream.copy(copy.to, copy.from, copy.bytes) })
     }

@@ -22,23 +22,23 @@ pub enum Priority {
 
 /// Ordered work. It does not wait for the default stream.
 #[derive(Debug)]
-pub struct Stream {
+pub struct GpuStream {
     context: Arc<Context>,
     cuda: Arc<CudaStream>,
 }
 
-impl Stream {
+impl GpuStream {
     /// A stream of the context's device.
     ///
     /// # Errors
     /// The device is lost, or has no streams left.
-    pub fn new(context: &Arc<Context>, priority: Priority) -> Result<Stream, DeviceError> {
+    pub fn new(context: &Arc<Context>, priority: Priority) -> Result<GpuStream, DeviceError> {
         let cuda = context.within(|| {
             let (least, greatest) = stream::get_priority_range().of("cuCtxGetStreamPriorityRange")?;
             let priority = if priority == Priority::High { greatest } else { least };
             context.cuda().new_stream_with_priority(priority).of("cuStreamCreateWithPriority")
         })?;
-        Ok(Stream { context: Arc::clone(context), cuda })
+        Ok(GpuStream { context: Arc::clone(context), cuda })
     }
 
     /// Its device.
@@ -91,7 +91,7 @@ impl Event {
     ///
     /// # Errors
     /// The device is lost.
-    pub fn record(&self, stream: &Stream) -> Result<(), DeviceError> {
+    pub fn record(&self, stream: &GpuStream) -> Result<(), DeviceError> {
         self.cuda.record(&stream.cuda).of("cuEventRecord")
     }
 

@@ -6,7 +6,7 @@ use lockstep_models::{BatchNorm as Settings, Layer};
 
 use super::head::{Head, Wanted};
 use super::image::Image;
-use super::pass::{Forward, Gradients, own};
+use super::pass::{ForwardPass, PassGradients, own};
 use super::script::Script;
 use super::slopes;
 use crate::kernel::kernels;
@@ -45,7 +45,7 @@ impl BatchNorm {
     /// A forward pass without its last launch, which makes the output.
     fn without_last<A: Activation>(
         &self,
-        of: &Forward<'_, A>,
+        of: &ForwardPass<'_, A>,
         samples: u32,
         script: &mut Script<'_>,
     ) -> BatchNormForward<A> {
@@ -101,12 +101,12 @@ impl BatchNorm {
 }
 
 impl<A: Activation> Head<A> for BatchNorm {
-    fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn forward(&self, of: &ForwardPass<'_, A>, samples: u32, script: &mut Script<'_>) {
         let last = self.without_last(of, samples, script);
         script.launch(&last);
     }
 
-    fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn backward(&self, of: &PassGradients<'_, A>, samples: u32, script: &mut Script<'_>) {
         let (rectified, (samples, channels, plane)) = (self.relu, self.image.batch(samples));
         let (x, means, inverses) = (of.inputs[0], self.means.view(), self.inverses.view());
         let (first, second) = (0..u64::from(channels), u64::from(channels)..self.parameters());
@@ -159,7 +159,7 @@ impl<A: Activation> Head<A> for BatchNorm {
         (self.parameters(), self.parameters())
     }
 
-    fn begin(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) -> Option<BatchNormForward<A>> {
+    fn begin(&self, of: &ForwardPass<'_, A>, samples: u32, script: &mut Script<'_>) -> Option<BatchNormForward<A>> {
         (!self.relu).then(|| self.without_last(of, samples, script))
     }
 }

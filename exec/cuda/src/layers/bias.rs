@@ -4,7 +4,7 @@ use lockstep_models::Layer;
 
 use super::head::{Head, Wanted};
 use super::image::Image;
-use super::pass::{Forward, Gradients};
+use super::pass::{ForwardPass, PassGradients};
 use super::script::Script;
 use super::slopes;
 use crate::Activation;
@@ -25,14 +25,14 @@ struct Bias {
 }
 
 impl<A: Activation> Head<A> for Bias {
-    fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn forward(&self, of: &ForwardPass<'_, A>, samples: u32, script: &mut Script<'_>) {
         let (samples, channels, plane) = self.image.batch(samples);
         let (x, y, summands) = (of.inputs[0], of.output, Some(of.parameters));
         let (factors, rectified, accumulate) = (None, false, false);
         script.launch(&ChannelAffine { x, factors, summands, y, samples, channels, plane, rectified, accumulate });
     }
 
-    fn backward(&self, of: &Gradients<'_, A>, _: u32, script: &mut Script<'_>) {
+    fn backward(&self, of: &PassGradients<'_, A>, _: u32, script: &mut Script<'_>) {
         if let Some((d_parameters, accumulate)) = of.d_parameters {
             let sums = slopes::sums(script, of.d_output, self.image);
             slopes::of_bias(script, &sums, (d_parameters, accumulate));

@@ -3,7 +3,7 @@
 use lockstep_models::Layer;
 
 use super::head::{Head, Wanted};
-use super::pass::{Forward, Gradients};
+use super::pass::{ForwardPass, PassGradients};
 use super::script::{Script, count};
 use crate::Activation;
 use crate::kernel::kernels;
@@ -42,14 +42,14 @@ impl Concat {
 }
 
 impl<A: Activation> Head<A> for Concat {
-    fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn forward(&self, of: &ForwardPass<'_, A>, samples: u32, script: &mut Script<'_>) {
         let ((parts, stride), rows) = (self.parts(), samples * self.rows);
         for (x, (first, length)) in of.inputs.iter().zip(parts) {
             script.rows((*x, 0, length), (of.output, first, stride), (rows, count(length)), false);
         }
     }
 
-    fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn backward(&self, of: &PassGradients<'_, A>, samples: u32, script: &mut Script<'_>) {
         let ((parts, stride), rows) = (self.parts(), samples * self.rows);
         for (target, (first, length)) in of.d_inputs.iter().zip(parts) {
             let Some((d_x, accumulate)) = *target else { continue };

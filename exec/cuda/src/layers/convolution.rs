@@ -8,8 +8,8 @@ use lockstep_models::{Conv2d, Layer, Shape};
 
 use super::head::{Head, Wanted};
 use super::image::Image;
-use super::pass::{Forward, Gradients, own};
-use super::pooling::{MaxPoolBackward, MaxPoolForward, Window};
+use super::pass::{ForwardPass, PassGradients, own};
+use super::pooling::{MaxPoolBackward, MaxPoolForward, PoolingWindow};
 use super::script::{Script, count};
 use super::slopes;
 use super::weights::Weights;
@@ -35,7 +35,7 @@ pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>
     let pool = behind.map(|(layer, pooled)| {
         let inner = Image::new(output, channels_last).planes(1).1;
         let best = own(of.space, u64::from(samples) * pooled.elements());
-        Pool { window: Window::of(layer, output, pooled).inner(inner), output: pooled, best }
+        Pool { window: PoolingWindow::of(layer, output, pooled).inner(inner), output: pooled, best }
     });
     let relu = of.rest.len() > usize::from(pool.is_some());
     Some(Box::new(Convolution { sizes, weights, bias, relu, pool }))
@@ -52,7 +52,7 @@ struct Convolution<A> {
 
 /// The pooling after it.
 struct Pool {
-    window: Window,
+    window: PoolingWindow,
     output: Shape,
     /// The places of the maxima, in the output's layout.
     best: ViewMut<u32>,
@@ -75,7 +75,7 @@ impl<A: Activation> Convolution<A> {
     }
 
     /// The gradient of the products; also computes that of the bias, if it is requested.
-    fn before_tail(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) -> View<A> {
+    fn before_tail(&self, of: &PassGradients<'_, A>, samples: u32, script: &mut Script<'_>) -> View<A> {
         let d_biases = of.d_parameters.filter(|_| self.bias);
         let behind = self.weights.elements()..self.parameters();
         let d_biases = d_biases.map(|(all, accumulate)| (all.part(behind), accumulate));
@@ -111,7 +111,7 @@ impl<A: Activation> Convolution<A> {
 }
 
 impl<A: Activation> Head<A> for Convolution<A> {
-    fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn forward(&self, of: &ForwardPass<'_, A>, samples: u32, script: &mut Script<'_>) {
         let (input, output, weights) = (of.inputs[0], of.output, self.weights.elements());
         let biases = self.bias.then(|| of.parameters.part(weights..self.parameters()));
         let w = self.weights.forward(of.parameters.part(0..weights), script);
@@ -141,7 +141,7 @@ impl<A: Activation> Head<A> for Convolution<A> {
         });
     }
 
-    fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn backward(&self, of: &PassGradients<'_, A>, samples: u32, script: &mut Script<'_>) {
         let (d, weights) = (self.before_tail(of, samples, script).address(), self.weights.elements());
         if let Some((d_input, accumulate)) = of.d_input() {
             let w = self.weights.backward(of.parameters.part(0..weights));

@@ -4,13 +4,13 @@
 /// derivative is computed from, by the kernel's name for it.
 macro_rules! curve {
     ($layer:ident, $file:literal: $forward:ident = $value:ident, $backward:ident = $slope:ident, $at:ident = $tensor:expr) => {
-        use $crate::kernel::{Source, kernels, source};
+        use $crate::kernel::{KernelSource, kernels, source};
         use $crate::layers::head::{Head, Wanted};
-        use $crate::layers::pass::{Forward, Gradients};
+        use $crate::layers::pass::{ForwardPass, PassGradients};
         use $crate::layers::script::{Script, count};
         use $crate::{Activation, Geometry, View, ViewMut};
 
-        const SOURCE: Source = source!($file);
+        const SOURCE: KernelSource = source!($file);
 
         kernels! {
             #[doc = concat!("Output of the layer `", stringify!($layer), "` from its input.")]
@@ -39,14 +39,14 @@ macro_rules! curve {
         struct $layer;
 
         impl<A: Activation> Head<A> for $layer {
-            fn forward(&self, of: &Forward<'_, A>, _: u32, script: &mut Script<'_>) {
+            fn forward(&self, of: &ForwardPass<'_, A>, _: u32, script: &mut Script<'_>) {
                 let (x, y, elements) = (of.inputs[0], of.output, count(of.output.elements()));
                 script.launch(&$forward { x, y, elements });
             }
 
-            fn backward(&self, of: &Gradients<'_, A>, _: u32, script: &mut Script<'_>) {
+            fn backward(&self, of: &PassGradients<'_, A>, _: u32, script: &mut Script<'_>) {
                 let Some((d_x, accumulate)) = of.d_input() else { return };
-                let at: fn(&Gradients<'_, A>) -> View<A> = $tensor;
+                let at: fn(&PassGradients<'_, A>) -> View<A> = $tensor;
                 let (d_y, $at, elements) = (of.d_output, at(of), count(d_x.elements()));
                 script.launch(&$backward { d_y, $at, d_x, elements, accumulate });
             }

@@ -4,7 +4,7 @@ use lockstep_models::{Layer, Precision, Shape};
 
 use super::head::{Head, Wanted};
 use super::image::Image;
-use super::pass::{Forward, Gradients};
+use super::pass::{ForwardPass, PassGradients};
 use super::script::{Script, count};
 use super::slopes;
 use super::weights::Weights;
@@ -63,7 +63,7 @@ impl<A: Activation> Dense<A> {
 }
 
 impl<A: Activation> Head<A> for Dense<A> {
-    fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn forward(&self, of: &ForwardPass<'_, A>, samples: u32, script: &mut Script<'_>) {
         let (x, weights) = (of.inputs[0].address(), self.weights.elements());
         let w = self.weights.forward(of.parameters.part(0..weights), script);
         let bias = self.bias.then(|| of.parameters.part(weights..self.parameters()).address());
@@ -75,7 +75,7 @@ impl<A: Activation> Head<A> for Dense<A> {
         }
     }
 
-    fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn backward(&self, of: &PassGradients<'_, A>, samples: u32, script: &mut Script<'_>) {
         let mut d_products = of.d_output;
         if self.relu {
             d_products = script.before_relu(of.d_output, of.output).view();

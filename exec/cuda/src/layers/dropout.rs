@@ -4,12 +4,12 @@ use lockstep_exec::device::{Draw, Mode};
 use lockstep_models::Layer;
 
 use super::head::{Head, Wanted};
-use super::pass::{Forward, Gradients, own};
+use super::pass::{ForwardPass, PassGradients, own};
 use super::script::{Script, count};
-use crate::kernel::{Source, kernels, product, source};
+use crate::kernel::{KernelSource, kernels, product, source};
 use crate::{Activation, Argument, Geometry, ToArgument, View, ViewMut};
 
-const SOURCE: Source = source!("dropout.cu");
+const SOURCE: KernelSource = source!("dropout.cu");
 
 impl ToArgument for Draw {
     const TYPE: &'static str = "Draws";
@@ -90,7 +90,7 @@ impl Dropout {
 }
 
 impl<A: Activation> Head<A> for Dropout {
-    fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn forward(&self, of: &ForwardPass<'_, A>, samples: u32, script: &mut Script<'_>) {
         let (x, y) = (of.inputs[0], of.output);
         if of.mode == Mode::Train {
             script.launch(&DropoutForward {
@@ -109,7 +109,7 @@ impl<A: Activation> Head<A> for Dropout {
         }
     }
 
-    fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn backward(&self, of: &PassGradients<'_, A>, samples: u32, script: &mut Script<'_>) {
         let Some((d_x, accumulate)) = of.d_input() else { return };
         script.launch(&DropoutBackward {
             d_y: of.d_output,

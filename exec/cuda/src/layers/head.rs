@@ -4,7 +4,7 @@ use lockstep_exec::device::{ChainLayer, Draw};
 use lockstep_models::{Layer, Shape};
 
 use super::image::Image;
-use super::pass::{Form, Forward, Gradients, Space};
+use super::pass::{ForwardPass, PassGradients, Space, TensorForm};
 use super::script::Script;
 use crate::table::BatchNormForward;
 use crate::{Activation, View};
@@ -18,7 +18,7 @@ pub(super) struct Wanted<'a> {
     pub(super) rest: &'a [&'a ChainLayer<'a>],
     /// Samples of the largest batch.
     pub(super) samples: u32,
-    pub(super) form: Form,
+    pub(super) form: TensorForm,
     pub(super) space: &'a mut dyn Space,
 }
 
@@ -36,9 +36,9 @@ impl Wanted<'_> {
 
 /// The layer with the ReLU and the pooling that follow it.
 pub(super) trait Head<A: Activation>: Send {
-    fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>);
+    fn forward(&self, of: &ForwardPass<'_, A>, samples: u32, script: &mut Script<'_>);
 
-    fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>);
+    fn backward(&self, of: &PassGradients<'_, A>, samples: u32, script: &mut Script<'_>);
 
     /// Number of learnable parameters, and of running statistics.
     fn parameters(&self) -> (u64, u64) {
@@ -54,7 +54,7 @@ pub(super) trait Head<A: Activation>: Send {
     }
 
     /// A forward pass without the normalisation that ends it; `None`, with nothing done, if it does not end in one.
-    fn begin(&self, _: &Forward<'_, A>, _: u32, _: &mut Script<'_>) -> Option<BatchNormForward<A>> {
+    fn begin(&self, _: &ForwardPass<'_, A>, _: u32, _: &mut Script<'_>) -> Option<BatchNormForward<A>> {
         None
     }
 

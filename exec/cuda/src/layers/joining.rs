@@ -1,11 +1,11 @@
 //! Fuses an addition into the last launch of the batch normalisation before it, so that the normalised batch need not
 //! be stored.
 
-use super::kernel::Kernel;
-use super::pass::Forward;
+use super::kernel::ChainKernel;
+use super::pass::ForwardPass;
 use super::script::Script;
 use crate::table::BatchNormForward;
-use crate::{Activation, Command, Launch, View, ViewMut};
+use crate::{Activation, Command, KernelLaunch, View, ViewMut};
 
 /// The last launch of a batch normalisation, not yet issued.
 #[derive(Debug, Clone, Copy)]
@@ -18,10 +18,10 @@ impl<A: Activation> Pending<A> {
     }
 }
 
-impl<A: Activation> Kernel<A> {
-    /// As [`Kernel::forward`], for a chain whose output is read by a single addition: returns the last launch of a
+impl<A: Activation> ChainKernel<A> {
+    /// As [`ChainKernel::forward`], for a chain whose output is read by a single addition: returns the last launch of a
     /// batch normalisation without a ReLU instead of issuing it.
-    pub fn begin_forward(&self, of: &Forward<'_, A>, scratch: u64, into: &mut Vec<Command>) -> Option<Pending<A>> {
+    pub fn begin_forward(&self, of: &ForwardPass<'_, A>, scratch: u64, into: &mut Vec<Command>) -> Option<Pending<A>> {
         let mut script = Script::new(into, scratch);
         let samples = self.batch(of.output.elements());
         let pending = if self.turning.is_none() { self.head.begin(of, samples, &mut script) } else { None };
@@ -31,8 +31,8 @@ impl<A: Activation> Kernel<A> {
         pending.map(Pending)
     }
 
-    /// As [`Kernel::forward`], for an addition of two inputs of which `pending` is one: in one launch, if possible.
-    pub fn join_forward(&self, pending: &Pending<A>, of: &Forward<'_, A>, into: &mut Vec<Command>) -> bool {
+    /// As [`ChainKernel::forward`], for an addition of two inputs of which `pending` is one: in one launch, if possible.
+    pub fn join_forward(&self, pending: &Pending<A>, of: &ForwardPass<'_, A>, into: &mut Vec<Command>) -> bool {
         let (Some(rectified), [left, right], true) = (self.head.rectified_sum(), of.inputs, self.turning.is_none())
         else {
             return false;

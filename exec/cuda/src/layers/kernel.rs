@@ -5,14 +5,14 @@ use lockstep_models::Layer;
 
 use super::head::{Head, Wanted};
 use super::made;
-use super::pass::{Form, Forward, Gradients, Space};
+use super::pass::{ForwardPass, PassGradients, Space, TensorForm};
 use super::script::Script;
 use super::sum::Sum;
 use super::turning::Turning;
 use crate::{Activation, Command, Scalar, View, ViewMut};
 
 /// A fused chain of layers for batches of up to a fixed number of samples, whose activations are of type `A`.
-pub struct Kernel<A> {
+pub struct ChainKernel<A> {
     pub(super) head: Box<dyn Head<A>>,
     pub(super) turning: Turning,
     /// Elements per sample, of each input and of the output.
@@ -22,7 +22,7 @@ pub struct Kernel<A> {
     scratch_bytes: u64,
 }
 
-impl<A: Activation> Kernel<A> {
+impl<A: Activation> ChainKernel<A> {
     /// Whether kernels can index a batch's tensors, each of which must have fewer than 2³² elements; otherwise the
     /// batch must be smaller.
     pub fn fits(chain: &[ChainLayer<'_>], samples: u32) -> bool {
@@ -33,8 +33,8 @@ impl<A: Activation> Kernel<A> {
     /// A kernel for `chain`, which must be one that [`cpu::Kernel::fuses`] and whose shapes fit, and batches of up to `samples`.
     ///
     /// # Panics
-    /// When the chain is unsupported, [`Kernel::fits`] is false, or the products' factors have another type.
-    pub fn new(chain: &[ChainLayer<'_>], samples: u32, form: Form, space: &mut dyn Space) -> Kernel<A> {
+    /// When the chain is unsupported, [`ChainKernel::fits`] is false, or the products' factors have another type.
+    pub fn new(chain: &[ChainLayer<'_>], samples: u32, form: TensorForm, space: &mut dyn Space) -> ChainKernel<A> {
         let layers: Vec<&Layer> = chain.iter().map(|member| member.layer).collect();
         assert!(cpu::Kernel::fuses(&layers), "no kernel for the chain {layers:?}");
         assert!(Self::fits(chain, samples), "a batch of {samples} is too large for the chain {layers:?}");
@@ -48,7 +48,7 @@ impl<A: Activation> Kernel<A> {
             }
             None => Box::new(Sum { relu: false }),
         };
-        let mut kernel = Kernel {
+        let mut kernel = ChainKernel {
             turning: Turning::of(chain, &computing, form, head.draws()),
             head,
             inputs: chain[0].inputs.iter().map(|shape| shape.elements()).collect(),
@@ -72,14 +72,14 @@ impl<A: Activation> Kernel<A> {
     }
 
     /// Appends the commands that compute the chain's output from its inputs to `into`.
-    pub fn forward(&self, of: &Forward<'_, A>, scratch: u64, into: &mut Vec<Command>) {
+    pub fn forward(&self, of: &ForwardPass<'_, A>, scratch: u64, into: &mut Vec<Command>) {
         let mut script = Script::new(into, scratch);
         self.write_forward(of, &mut script);
         assert!(script.taken() <= self.scratch_bytes, "a forward pass takes {} bytes of scratch", script.taken());
     }
 
     /// Appends the commands that compute the requested gradients from that of the output to `into`.
-    pub fn backward(&self, of: &Gradients<'_, A>, scratch: u64, into: &mut Vec<Command>) {
+    pub fn backward(&self, of: &PassGradients<'_, A>, scratch: u64, into: &mut Vec<Command>) {
         let mut script = Script::new(into, scratch);
         self.write_backward(of, &mut script);
         assert!(script.taken() <= self.scratch_bytes, "a backward pass takes {} bytes of scratch", script.taken());
@@ -95,12 +95,12 @@ impl<A: Activation> Kernel<A> {
         samples as u32
     }
 
-    fn write_forward(&self, of: &Forward<'_, A>, script: &mut Script<'_>) {
+    fn write_forward(&self, of: &ForwardPass<'_, A>, script: &mut Script<'_>) {
         let samples = self.batch(of.output.elements());
         self.turning.forward(of, samples, script, |of, script| self.head.forward(of, samples, script));
     }
 
-    fn write_backward(&self, of: &Gradients<'_, A>, script: &mut Script<'_>) {
+    fn write_backward(&self, of: &PassGradients<'_, A>, script: &mut Script<'_>) {
         let samples = self.batch(of.d_output.elements());
         self.turning.backward(of, samples, script, |of, script| self.head.backward(of, samples, script));
     }
@@ -128,11 +128,12 @@ impl<A: Activation> Kernel<A> {
         let parameters = weights.view();
         let mut commands = Vec::new();
         let mut forward = Script::new(&mut commands, 0);
-        self.write_forward(&Forward { mode, inputs: &views, parameters, statistics, output }, &mut forward);
+        self.write_forward(&ForwardPass { mode, inputs: &views, parameters, statistics, output }, &mut forward);
         let taken = forward.taken();
         let mut backward = Script::new(&mut commands, 0);
         let (output, d_output, d_parameters) = (output.view(), output.view(), Some((weights, true)));
-        let gradients = Gradients { inputs: &views, output, parameters, d_output, d_inputs: &d_inputs, d_parameters };
+        let gradients =
+            PassGradients { inputs: &views, output, parameters, d_output, d_inputs: &d_inputs, d_parameters };
         self.write_backward(&gradients, &mut backward);
         taken.max(backward.taken())
     }

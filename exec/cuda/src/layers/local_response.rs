@@ -3,12 +3,12 @@
 use lockstep_models::{Layer, LocalResponseNorm, Shape};
 
 use super::head::{Head, Wanted};
-use super::pass::{Forward, Gradients};
+use super::pass::{ForwardPass, PassGradients};
 use super::script::{Script, count};
-use crate::kernel::{Source, kernels, source};
+use crate::kernel::{KernelSource, kernels, source};
 use crate::{Activation, Argument, Geometry, ToArgument, View, ViewMut};
 
-const SOURCE: Source = source!("local_response.cu");
+const SOURCE: KernelSource = source!("local_response.cu");
 
 /// A local response normalisation and the shape that it processes; in the kernels `struct Response`.
 #[derive(Debug, Clone, PartialEq, Copy)]
@@ -88,12 +88,12 @@ struct LocalResponse {
 }
 
 impl<A: Activation> Head<A> for LocalResponse {
-    fn forward(&self, of: &Forward<'_, A>, _: u32, script: &mut Script<'_>) {
+    fn forward(&self, of: &ForwardPass<'_, A>, _: u32, script: &mut Script<'_>) {
         let (x, y, elements) = (of.inputs[0], of.output, count(of.output.elements()));
         script.launch(&LocalResponseForward { x, y, elements, of: self.of });
     }
 
-    fn backward(&self, of: &Gradients<'_, A>, _: u32, script: &mut Script<'_>) {
+    fn backward(&self, of: &PassGradients<'_, A>, _: u32, script: &mut Script<'_>) {
         let Some((d_x, accumulate)) = of.d_input() else { return };
         let (d_y, x, y, elements) = (of.d_output, of.inputs[0], of.output, count(of.d_output.elements()));
         let ratios = script.take(of.d_output.elements());

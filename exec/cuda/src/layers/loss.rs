@@ -8,7 +8,7 @@ use crate::table::{LogisticForward, LossBackward, LossTotals, SoftmaxForward};
 use crate::{Activation, Command, View, ViewMut};
 
 /// Cross-entropy over `classes`; keeps the probabilities for the backward pass, and its results until they are fetched.
-pub struct CrossEntropy {
+pub struct CrossEntropyKernels {
     softmax: bool,
     classes: u32,
     probabilities: ViewMut<f32>,
@@ -20,19 +20,19 @@ pub struct CrossEntropy {
     labels: View<u32>,
 }
 
-impl CrossEntropy {
+impl CrossEntropyKernels {
     /// The loss of `layer`, for batches of up to `samples`.
     ///
     /// # Panics
     /// When the layer is not a loss.
-    pub fn new(layer: &Layer, classes: u32, samples: u32, space: &mut dyn Space) -> CrossEntropy {
+    pub fn new(layer: &Layer, classes: u32, samples: u32, space: &mut dyn Space) -> CrossEntropyKernels {
         let softmax = match layer {
             Layer::SoftmaxCrossEntropy => true,
             Layer::LogisticCrossEntropy => false,
-            other => panic!("{} is no loss", other.kind()),
+            other => panic!("{} is not a loss", other.kind()),
         };
         let rows = u64::from(samples);
-        CrossEntropy {
+        CrossEntropyKernels {
             softmax,
             classes,
             probabilities: own(space, rows * u64::from(classes)),
@@ -47,7 +47,7 @@ impl CrossEntropy {
     /// `logits` is `[samples, classes]`; each label is below `classes`, and labels must stay in place until the
     /// backward pass has run.
     pub fn forward<A: Activation>(&mut self, logits: View<A>, labels: View<u32>, into: &mut Vec<Command>) {
-        let &mut CrossEntropy { classes, probabilities, losses, ranks, totals, counts, .. } = self;
+        let &mut CrossEntropyKernels { classes, probabilities, losses, ranks, totals, counts, .. } = self;
         let samples = count(labels.elements());
         assert_eq!(logits.elements(), labels.elements() * u64::from(classes), "one label per sample");
         self.labels = labels;
@@ -64,7 +64,7 @@ impl CrossEntropy {
     /// The gradient of `scale · Σ losses` of the last forward pass with respect to its logits; `scale` is 1 / (samples
     /// of the global batch). Adds to `d_logits` when `accumulate`.
     pub fn backward<A: Activation>(&self, scale: f32, d_logits: ViewMut<A>, accumulate: bool, into: &mut Vec<Command>) {
-        let &CrossEntropy { classes, labels, .. } = self;
+        let &CrossEntropyKernels { classes, labels, .. } = self;
         let (probabilities, samples) = (self.probabilities.view(), count(labels.elements()));
         assert_eq!(
             d_logits.elements(),

@@ -13,7 +13,7 @@ pub trait Space {
 
 /// The memory layout of activations, and the precision of products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Form {
+pub struct TensorForm {
     /// Precision of the products' factors.
     pub precision: Precision,
     /// Whether a pixel's channels are adjacent: images are `[samples, height, width, channels]`, for activations and
@@ -21,7 +21,7 @@ pub struct Form {
     pub channels_last: bool,
 }
 
-impl Form {
+impl TensorForm {
     /// Whether samples of `shape` have the host's layout: fp32, channels first.
     pub fn is_plain(self, shape: Shape) -> bool {
         Scalar::of(self.precision) == Scalar::F32 && !(self.channels_last && is_image(shape))
@@ -30,7 +30,7 @@ impl Form {
 
 /// The inputs and outputs of a forward pass; tensors are `[samples, elements of the shape]`.
 #[derive(Debug, Clone, Copy)]
-pub struct Forward<'a, A> {
+pub struct ForwardPass<'a, A> {
     /// Training or inference.
     pub mode: Mode,
     /// The chain's inputs. An input of an addition (of two, else the first), a ReLU, sigmoid, tanh, dropout or flatten
@@ -46,7 +46,7 @@ pub struct Forward<'a, A> {
 
 /// The inputs and outputs of a backward pass; gradients that are not requested are not computed.
 #[derive(Debug, Clone, Copy)]
-pub struct Gradients<'a, A> {
+pub struct PassGradients<'a, A> {
     /// Those of the last forward pass; arbitrary where [`lockstep_models::memory::Reads`] says that no kernel reads
     /// them.
     pub inputs: &'a [View<A>],
@@ -64,7 +64,7 @@ pub struct Gradients<'a, A> {
     pub d_parameters: Option<(ViewMut<f32>, bool)>,
 }
 
-impl<A: Activation> Gradients<'_, A> {
+impl<A: Activation> PassGradients<'_, A> {
     /// The gradient of the only input.
     pub(super) fn d_input(&self) -> Option<(ViewMut<A>, bool)> {
         self.d_inputs.first().copied().flatten()

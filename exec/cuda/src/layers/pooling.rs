@@ -7,17 +7,17 @@ use lockstep_models::{Layer, Pool2d, PoolKind, Shape};
 
 use super::head::{Head, Wanted};
 use super::image::Image;
-use super::pass::{Forward, Gradients, own};
+use super::pass::{ForwardPass, PassGradients, own};
 use super::script::Script;
-use crate::kernel::{Source, kernels, product, source};
+use crate::kernel::{KernelSource, kernels, product, source};
 use crate::{Activation, Argument, Geometry, ToArgument, View, ViewMut};
 
-const POOLING: Source = source!("pooling.cu");
-const GLOBAL_POOLING: Source = source!("global_pooling.cu");
+const POOLING: KernelSource = source!("pooling.cu");
+const GLOBAL_POOLING: KernelSource = source!("global_pooling.cu");
 
 /// Pooling windows on a plane; in the kernels `struct Window`. Pairs are (vertical, horizontal).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
+pub struct PoolingWindow {
     input: (u32, u32),
     output: (u32, u32),
     kernel: (u32, u32),
@@ -26,10 +26,10 @@ pub struct Window {
     inner: u32,
 }
 
-impl Window {
+impl PoolingWindow {
     /// The windows of a layer on planes of `input`, one for each place of `output`; channels first.
-    pub fn of(layer: &Pool2d, input: Shape, output: Shape) -> Window {
-        Window {
+    pub fn of(layer: &Pool2d, input: Shape, output: Shape) -> PoolingWindow {
+        PoolingWindow {
             input: (input.height, input.width),
             output: (output.height, output.width),
             kernel: layer.kernel,
@@ -40,8 +40,8 @@ impl Window {
     }
 
     /// The same windows on images whose places have `channels` elements each: channels last.
-    pub fn inner(self, channels: u32) -> Window {
-        Window { inner: channels, ..self }
+    pub fn inner(self, channels: u32) -> PoolingWindow {
+        PoolingWindow { inner: channels, ..self }
     }
 
     fn inputs(self) -> u64 {
@@ -58,7 +58,7 @@ impl Window {
     }
 }
 
-impl ToArgument for Window {
+impl ToArgument for PoolingWindow {
     const TYPE: &'static str = "Window";
 
     fn argument(&self, name: &'static str, _: u64) -> Argument {
@@ -78,7 +78,7 @@ kernels! {
         best: ViewMut<u32>[outputs],
         images: u32,
         channels: u32,
-        window: Window,
+        window: PoolingWindow,
         rectified: bool,
     }
 
@@ -90,7 +90,7 @@ kernels! {
         best: View<u32>[outputs],
         d_x: ViewMut<A>[inputs],
         images: u32,
-        window: Window,
+        window: PoolingWindow,
         rectified: bool,
         accumulate: bool,
     }
@@ -101,7 +101,7 @@ kernels! {
         x: View<A>[u64::from(images) * window.inputs()],
         y: ViewMut<A>[outputs],
         images: u32,
-        window: Window,
+        window: PoolingWindow,
     }
 
     /// The gradient of the input of means.
@@ -110,7 +110,7 @@ kernels! {
         d_y: View<A>[u64::from(images) * window.outputs()],
         d_x: ViewMut<A>[inputs],
         images: u32,
-        window: Window,
+        window: PoolingWindow,
         accumulate: bool,
     }
 
@@ -150,7 +150,7 @@ pub(super) fn made<A: Activation>(of: &mut Wanted<'_>) -> Option<Box<dyn Head<A>
     let kind = match of.layer {
         Layer::GlobalPool => Kind::Global,
         Layer::Pool2d(layer) => {
-            let window = Window::of(layer, of.inputs[0], of.output).inner(of.image().planes(1).1);
+            let window = PoolingWindow::of(layer, of.inputs[0], of.output).inner(of.image().planes(1).1);
             match layer.kind {
                 PoolKind::Max => Kind::Max(window, own(of.space, u64::from(of.samples) * of.output.elements())),
                 PoolKind::Average => Kind::Average(window),
@@ -169,14 +169,14 @@ struct Pooling {
 
 enum Kind {
     /// With the places of the maxima, in the output's layout.
-    Max(Window, ViewMut<u32>),
-    Average(Window),
+    Max(PoolingWindow, ViewMut<u32>),
+    Average(PoolingWindow),
     /// Over whole planes.
     Global,
 }
 
 impl<A: Activation> Head<A> for Pooling {
-    fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn forward(&self, of: &ForwardPass<'_, A>, samples: u32, script: &mut Script<'_>) {
         let (x, y, channels) = (of.inputs[0], of.output, self.input.channels);
         let (images, inner) = self.input.planes(samples);
         match self.kind {
@@ -189,7 +189,7 @@ impl<A: Activation> Head<A> for Pooling {
         }
     }
 
-    fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn backward(&self, of: &PassGradients<'_, A>, samples: u32, script: &mut Script<'_>) {
         let Some((d_x, accumulate)) = of.d_input() else { return };
         let (d_y, (images, inner)) = (of.d_output, self.input.planes(samples));
         match self.kind {

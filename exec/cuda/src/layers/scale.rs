@@ -4,7 +4,7 @@ use lockstep_models::Layer;
 
 use super::head::{Head, Wanted};
 use super::image::Image;
-use super::pass::{Forward, Gradients};
+use super::pass::{ForwardPass, PassGradients};
 use super::script::Script;
 use super::slopes;
 use crate::kernel::kernels;
@@ -47,13 +47,13 @@ impl Scale {
 }
 
 impl<A: Activation> Head<A> for Scale {
-    fn forward(&self, of: &Forward<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn forward(&self, of: &ForwardPass<'_, A>, samples: u32, script: &mut Script<'_>) {
         let summands = self.bias.then(|| of.parameters.part(u64::from(self.image.channels)..self.parameters()));
         let scaled = self.scaled(of.inputs[0], of.parameters, of.output, samples);
         script.launch(&ChannelAffine { summands, ..scaled });
     }
 
-    fn backward(&self, of: &Gradients<'_, A>, samples: u32, script: &mut Script<'_>) {
+    fn backward(&self, of: &PassGradients<'_, A>, samples: u32, script: &mut Script<'_>) {
         if let Some((d_parameters, accumulate)) = of.d_parameters {
             let (channels, all) = (u64::from(self.image.channels), self.parameters());
             let sums = slopes::sums(script, of.d_output, self.image);

@@ -1,7 +1,7 @@
 //! Collects the commands of a pass, and allocates its scratch.
 
 use crate::table::{MoveRows, Permute, ReluBackward};
-use crate::{Activation, Command, Convolve, Launch, Multiply, View, ViewMut};
+use crate::{Activation, Command, Convolve, KernelLaunch, Multiply, View, ViewMut};
 
 /// Alignment of our tensors.
 pub(super) const ALIGNMENT: u64 = 256;
@@ -38,7 +38,7 @@ impl Script<'_> {
         self.take(shift + target.elements()).part(shift..shift + target.elements())
     }
 
-    pub(super) fn launch(&mut self, kernel: &impl Launch) {
+    pub(super) fn launch(&mut self, kernel: &impl KernelLaunch) {
         self.into.push(Command::Launch(kernel.call()));
     }
 

@@ -3,11 +3,11 @@
 use super::image::Image;
 use super::script::Script;
 use crate::table::{ChannelSlopes, ChannelSlopesFinish, ColumnSlopes};
-use crate::{Activation, Parts, View, ViewMut};
+use crate::{Activation, BlockParts, View, ViewMut};
 
 /// The division of each channel's `count` elements into parts, with `channels` channels in planes of `plane`.
-pub(super) fn parts(count: u32, channels: u32, plane: u32) -> Parts {
-    if plane == 1 { Parts::of_rows(count, channels) } else { Parts::of(count) }
+pub(super) fn parts(count: u32, channels: u32, plane: u32) -> BlockParts {
+    if plane == 1 { BlockParts::of_rows(count, channels) } else { BlockParts::of(count) }
 }
 
 /// The partial sums of `d_y`, a batch of images; further fields make them sums of a product or after a ReLU.

@@ -3,7 +3,7 @@
 use lockstep_models::Layer;
 
 use super::head::{Head, Wanted};
-use super::pass::{Forward, Gradients};
+use super::pass::{ForwardPass, PassGradients};
 use super::script::{Script, count};
 use crate::Activation;
 use crate::kernel::kernels;
@@ -26,7 +26,7 @@ pub(super) struct Sum {
 }
 
 impl<A: Activation> Head<A> for Sum {
-    fn forward(&self, of: &Forward<'_, A>, _: u32, script: &mut Script<'_>) {
+    fn forward(&self, of: &ForwardPass<'_, A>, _: u32, script: &mut Script<'_>) {
         let (y, elements) = (of.output, count(of.output.elements()));
         match *of.inputs {
             // Gathered inputs are already in the output.
@@ -46,7 +46,7 @@ impl<A: Activation> Head<A> for Sum {
         }
     }
 
-    fn backward(&self, of: &Gradients<'_, A>, _: u32, script: &mut Script<'_>) {
+    fn backward(&self, of: &PassGradients<'_, A>, _: u32, script: &mut Script<'_>) {
         let (d_y, y, elements) = (of.d_output, of.output, count(of.d_output.elements()));
         let mut targets = of.d_inputs.iter().flatten().copied().peekable();
         while let Some((d_x, accumulate)) = targets.next() {

@@ -4,7 +4,7 @@
 use lockstep_exec::device::{ChainLayer, output_of};
 use lockstep_models::Shape;
 
-use super::pass::{Form, Forward, Gradients, is_image};
+use super::pass::{ForwardPass, PassGradients, TensorForm, is_image};
 use super::script::{Script, count};
 use crate::{Activation, Command, View, ViewMut};
 
@@ -23,7 +23,12 @@ fn sizes(shape: Shape) -> (u32, u32) {
 impl Turning {
     /// The transpositions for a chain, whose layers other than flattenings are `computing`; `numbers`: the first of
     /// them draws a number for each element.
-    pub(super) fn of(chain: &[ChainLayer<'_>], computing: &[&ChainLayer<'_>], form: Form, numbers: bool) -> Turning {
+    pub(super) fn of(
+        chain: &[ChainLayer<'_>],
+        computing: &[&ChainLayer<'_>],
+        form: TensorForm,
+        numbers: bool,
+    ) -> Turning {
         if !form.channels_last {
             return Turning::default();
         }
@@ -52,26 +57,26 @@ impl Turning {
     /// Runs a forward pass on transposed tensors.
     pub(super) fn forward<A: Activation>(
         self,
-        of: &Forward<'_, A>,
+        of: &ForwardPass<'_, A>,
         samples: u32,
         script: &mut Script<'_>,
-        pass: impl FnOnce(&Forward<'_, A>, &mut Script<'_>),
+        pass: impl FnOnce(&ForwardPass<'_, A>, &mut Script<'_>),
     ) {
         let turned = self.input.map(|seen| [turned(script, of.inputs[0], samples, seen)]);
         let inputs = turned.as_ref().map_or(of.inputs, |turned| &turned[..]);
-        let Some((rows, columns)) = self.output else { return pass(&Forward { inputs, ..*of }, script) };
+        let Some((rows, columns)) = self.output else { return pass(&ForwardPass { inputs, ..*of }, script) };
         let output = script.take(of.output.elements());
-        pass(&Forward { inputs, output, ..*of }, script);
+        pass(&ForwardPass { inputs, output, ..*of }, script);
         script.turn(output.view(), of.output, (samples, rows, columns), false);
     }
 
     /// Runs a backward pass on transposed tensors.
     pub(super) fn backward<A: Activation>(
         self,
-        of: &Gradients<'_, A>,
+        of: &PassGradients<'_, A>,
         samples: u32,
         script: &mut Script<'_>,
-        pass: impl FnOnce(&Gradients<'_, A>, &mut Script<'_>),
+        pass: impl FnOnce(&PassGradients<'_, A>, &mut Script<'_>),
     ) {
         let mut of = *of;
         if let Some(seen) = self.output {
@@ -81,11 +86,11 @@ impl Turning {
         let Some((rows, columns)) = self.input else { return pass(&of, script) };
         let inputs = [turned(script, of.inputs[0], samples, (rows, columns))];
         let Some((target, accumulate)) = of.d_input() else {
-            return pass(&Gradients { inputs: &inputs, ..of }, script);
+            return pass(&PassGradients { inputs: &inputs, ..of }, script);
         };
         let d_input: ViewMut<A> = script.take(target.elements());
         let d_inputs = [Some((d_input, false))];
-        pass(&Gradients { inputs: &inputs, d_inputs: &d_inputs, ..of }, script);
+        pass(&PassGradients { inputs: &inputs, d_inputs: &d_inputs, ..of }, script);
         script.turn(d_input.view(), target, (samples, rows, columns), accumulate);
     }
 }
@@ -106,7 +111,7 @@ pub fn arrange<A: Activation>(
     given: View<f32>,
     activations: ViewMut<A>,
     shape: Shape,
-    form: Form,
+    form: TensorForm,
     into: &mut Vec<Command>,
 ) {
     let mut script = Script::new(into, 0);

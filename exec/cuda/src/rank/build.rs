@@ -16,7 +16,7 @@ use super::outstanding::Outstanding;
 use super::samples::Samples;
 use super::{GpuPort, Gpus, Masks, Rank};
 use crate::Activation;
-use crate::driver::{DeviceMemory, Executor, Fill, Graphs, Limits};
+use crate::driver::{Executor, Fill, GpuMemory, Graphs, WorkspaceLimits};
 
 impl<A: Activation> Rank<A> {
     /// As [`device`].
@@ -26,7 +26,7 @@ impl<A: Activation> Rank<A> {
         let context = &gpu.context;
         context.bind()?;
         let mut lanes = Lanes::new(context)?;
-        let executor = |lane| Executor::new(lanes.stream(lane), &gpu.modules, Limits::default());
+        let executor = |lane| Executor::new(lanes.stream(lane), &gpu.modules, WorkspaceLimits::default());
         let mut computing = executor(Lane::Compute)?;
         let needs = Needs::fitted::<A>((gpus, rank), &of, &mut computing)?;
         computing.take(needs.workspace)?;
@@ -60,7 +60,7 @@ impl<A: Activation> Rank<A> {
             momentum: Held::new(context, "the optimizer's momentum", of.places.of(Buffer::Momentum).elements())?,
             statistics: Held::new(context, "running statistics", of.statistics.len())?,
             masks: masks(&of, &lanes, context)?,
-            scratch: DeviceMemory::new(context, "what kernels need in a pass", needs.scratch, Fill::Poison)?,
+            scratch: GpuMemory::new(context, "what kernels need in a pass", needs.scratch, Fill::Poison)?,
             samples: Samples::new(
                 context,
                 (of.input_elements(), of.program.model.input()),
@@ -100,9 +100,9 @@ fn masks(of: &Blueprint<'_>, lanes: &Lanes, context: &Arc<crate::driver::Context
     for parameter in of.program.model.layers().iter().flat_map(|node| &node.parameters).filter(|p| p.decay) {
         parameter.range.clone().for_each(|at| own[at as usize / 32] |= 1 << (at % 32));
     }
-    let put = |words: &[u32]| -> Result<DeviceMemory, DeviceError> {
+    let put = |words: &[u32]| -> Result<GpuMemory, DeviceError> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let memory = DeviceMemory::new(context, "which weights decay", bytes.len() as u64, Fill::Zeros)?;
+        let memory = GpuMemory::new(context, "which weights decay", bytes.len() as u64, Fill::Zeros)?;
         lanes.stream(Lane::Compute).write(&memory, 0, &bytes)?;
         Ok(memory)
     };

@@ -11,7 +11,7 @@ use lockstep_models::{LayerId, Op, Phase};
 
 use super::held::ELEMENT;
 use super::{Chain, Work};
-use crate::layers::{Forward, Gradients, Kernel};
+use crate::layers::{ChainKernel, ForwardPass, PassGradients};
 use crate::{Activation, Command, View, ViewMut};
 
 /// Made-up addresses of blocks, further apart than any block is long.
@@ -104,9 +104,9 @@ impl<'a, A: Activation> Passes<'a, A> {
         self.inputs.iter().map(|id| self.tensor(*id).view()).collect()
     }
 
-    fn forward(&self, kernel: &Kernel<A>, into: &mut Vec<Command>) {
+    fn forward(&self, kernel: &ChainKernel<A>, into: &mut Vec<Command>) {
         // To libraries training and evaluation are the same; in evaluation dropout draws nothing.
-        let forward = Forward {
+        let forward = ForwardPass {
             mode: Mode::Evaluate,
             inputs: &self.inputs(),
             parameters: own(PARAMETERS, &self.chain.parameters).view(),
@@ -117,14 +117,14 @@ impl<'a, A: Activation> Passes<'a, A> {
     }
 
     /// Once as in the first micro-batch of a step, once as in those that accumulate.
-    fn backward(&self, kernel: &Kernel<A>, phase: Phase, into: &mut Vec<Command>) {
+    fn backward(&self, kernel: &ChainKernel<A>, phase: Phase, into: &mut Vec<Command>) {
         let output = self.tensor(self.output);
         let (parameters, inputs) = (&self.chain.parameters, self.inputs());
         for adds in [false, true] {
             let gradient = |id: &LayerId| self.gradient(*id).filter(|_| phase != Phase::BackwardWeight);
             let d_inputs: Vec<_> = self.inputs.iter().map(|id| gradient(id).map(|view| (view, adds))).collect();
             let gradient_of_own = || (own(GRADIENTS, &self.chain.gradients), adds);
-            let gradients = Gradients {
+            let gradients = PassGradients {
                 inputs: &inputs,
                 output: output.view(),
                 parameters: own(PARAMETERS, parameters).view(),

@@ -6,7 +6,7 @@ use lockstep_models::{Area, Op};
 use super::calls::Share;
 use super::{Chain, Gpus, Work};
 use crate::Activation;
-use crate::layers::{CrossEntropy, Form, Kernel, Space};
+use crate::layers::{ChainKernel, CrossEntropyKernels, Space, TensorForm};
 
 /// Allocates consecutive addresses.
 struct Bump {
@@ -23,7 +23,7 @@ impl Space for Bump {
 
 /// The layout of ranks' activations: channels first where copies cut images into parts, since copies know no other
 /// order. Tensors that cross the border of two stages are whole, and both stages use the same layout.
-pub(super) fn form(of: &Blueprint<'_>, gpus: &Gpus) -> Form {
+pub(super) fn form(of: &Blueprint<'_>, gpus: &Gpus) -> TensorForm {
     let is_image = |area: Area| match area {
         Area::Activation(id) | Area::Gradient(id) => {
             let shape = of.program.model.node(id).output;
@@ -41,13 +41,13 @@ pub(super) fn form(of: &Blueprint<'_>, gpus: &Gpus) -> Form {
         }
         _ => false,
     });
-    Form { precision: gpus.precision, channels_last: gpus.channels_last && !cut }
+    TensorForm { precision: gpus.precision, channels_last: gpus.channels_last && !cut }
 }
 
 /// The chains for a share of the samples, with what they keep allocated from `first` on, and its size.
 pub(super) fn chains<A: Activation>(
     of: &Blueprint<'_>,
-    form: Form,
+    form: TensorForm,
     share: Share,
     first: u64,
 ) -> Result<(Vec<Chain<A>>, u64), DeviceError> {
@@ -60,13 +60,13 @@ pub(super) fn chains<A: Activation>(
         let work = if plan.samples == 0 {
             Work::Elsewhere
         } else if head.layer.is_loss() {
-            let loss = CrossEntropy::new(&head.layer, model.classes(), samples, &mut space);
+            let loss = CrossEntropyKernels::new(&head.layer, model.classes(), samples, &mut space);
             Work::Loss(loss, head.loss_weight)
-        } else if Kernel::<A>::fits(&members, samples) {
-            Work::Kernel(Kernel::new(&members, samples, form, &mut space))
+        } else if ChainKernel::<A>::fits(&members, samples) {
+            Work::Kernel(ChainKernel::new(&members, samples, form, &mut space))
         } else {
             let reason = format!(
-                "{} of {samples} samples has a tensor of 2^32 elements or more: take fewer samples per rank",
+                "{} of {samples} samples has a tensor of 2^32 elements or more: use fewer samples per rank",
                 of.program.chain_name(index)
             );
             return Err(DeviceError::Refused { call: "a kernel".to_owned(), reason });

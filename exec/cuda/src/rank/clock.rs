@@ -5,7 +5,7 @@ use lockstep_exec::device::{Clock, DeviceError, IterationResults, Mark};
 use super::Rank;
 use super::lanes::Lane;
 use crate::Activation;
-use crate::driver::{DeviceMemory, Fill};
+use crate::driver::{Fill, GpuMemory};
 
 /// Bytes of a fill that delays a device: more than its caches hold, so that one fill takes tens of microseconds.
 const BALLAST: u64 = 64 << 20;
@@ -19,7 +19,7 @@ impl<A: Activation> Clock for Rank<A> {
         self.flush()?;
         let memory = match self.ballast.take() {
             Some(memory) => memory,
-            None => DeviceMemory::new(&self.gpu.context, "what delays a device", BALLAST, Fill::Poison)?,
+            None => GpuMemory::new(&self.gpu.context, "what delays a device", BALLAST, Fill::Poison)?,
         };
         let (address, bytes) = (memory.address(), memory.bytes());
         self.ballast = Some(memory);

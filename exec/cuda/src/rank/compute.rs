@@ -9,7 +9,7 @@ use lockstep_models::{BoundBuffer, BoundFormula, Buffer, Copy};
 use super::lanes::Lane;
 use super::numbers::numbers;
 use super::{Located, Rank, Work, moves};
-use crate::layers::{self, Gradients};
+use crate::layers::{self, PassGradients};
 use crate::{Activation, View, ViewMut};
 
 impl<A: Activation> Compute for Rank<A> {
@@ -65,7 +65,7 @@ impl<A: Activation> Compute for Rank<A> {
                 let layer_weights = if self.gathers { &self.weights } else { &self.parameters };
                 let parameters = layer_weights.view(&of.parameters);
                 let statistics = self.statistics.view_mut(&of.statistics);
-                let forward = layers::Forward { mode: pass.mode, inputs: &inputs, parameters, statistics, output };
+                let forward = layers::ForwardPass { mode: pass.mode, inputs: &inputs, parameters, statistics, output };
                 if let Some(pending) = pending {
                     if kernel.join_forward(&pending, &forward, &mut self.gathered) {
                         return Ok(None);
@@ -108,7 +108,7 @@ impl<A: Activation> Compute for Rank<A> {
             Work::Kernel(kernel) => {
                 let layer_weights = if self.gathers { &self.weights } else { &self.parameters };
                 let own = |adds| (self.gradients.view_mut(&of.gradients), adds);
-                let gradients = Gradients {
+                let gradients = PassGradients {
                     inputs: &inputs,
                     output,
                     parameters: layer_weights.view(&of.parameters),

@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use lockstep_exec::Arenas;
 use lockstep_exec::device::cpu::Threads;
-use lockstep_exec::device::{Blueprint, Device, DeviceError, Devices};
+use lockstep_exec::device::{Blueprint, DeviceError, Devices, RankDevice};
 use lockstep_exec::{ExecError, init};
 use lockstep_models::Program;
 use lockstep_models::memory::{BufferPlaces, Flattening, Plan};
@@ -13,11 +13,11 @@ use lockstep_topology::InputError;
 use super::lanes::{Lane, Lanes};
 use super::needs::Needs;
 use super::{Gpus, Rank};
-use crate::driver::{Executor, Limits};
+use crate::driver::{Executor, WorkspaceLimits};
 use crate::{Bf16, Scalar};
 
 impl Devices for Gpus {
-    fn device(&self, rank: u32, of: Blueprint<'_>, _: &Threads) -> Result<Box<dyn Device>, DeviceError> {
+    fn device(&self, rank: u32, of: Blueprint<'_>, _: &Threads) -> Result<Box<dyn RankDevice>, DeviceError> {
         Ok(match Scalar::of(self.precision) {
             Scalar::F32 => Box::new(Rank::<f32>::new(self, rank, of)?),
             Scalar::Bf16 => Box::new(Rank::<Bf16>::new(self, rank, of)?),
@@ -49,7 +49,7 @@ impl Devices for Gpus {
             let gpu = self.of(ordinal);
             gpu.context.bind()?;
             let lanes = Lanes::new(&gpu.context)?;
-            let mut executor = Executor::new(lanes.stream(Lane::Compute), &gpu.modules, Limits::default())?;
+            let mut executor = Executor::new(lanes.stream(Lane::Compute), &gpu.modules, WorkspaceLimits::default())?;
             let each = Needs::whole(self, &of, &mut executor)?.total();
             most = most.min(gpu.context.memory()?.0 / each.max(1));
         }
@@ -59,14 +59,14 @@ impl Devices for Gpus {
     fn check_sums(&self, here: &[u32]) -> Result<(), InputError> {
         let refuse = |message: &str| Err(InputError::flag("algorithm", "library:nccl", message));
         if let Some(reason) = self.all.iter().find_map(|gpu| gpu.no_nccl.as_ref()) {
-            return refuse(&format!("needs NCCL, and there is {reason}; or take ring"));
+            return refuse(&format!("needs NCCL, and there is {reason}; or use ring"));
         }
         let mut on: Vec<usize> = here.iter().map(|rank| *rank as usize % self.count()).collect();
         on.sort_unstable();
         if on.windows(2).any(|two| two[0] == two[1]) {
             let (ranks, gpus) = (here.len(), self.count());
             return refuse(&format!(
-                "needs a GPU for each rank, and this process has {ranks} ranks on {gpus} GPUs: take at most {gpus} ranks, or an \
+                "needs a GPU for each rank, and this process has {ranks} ranks on {gpus} GPUs: use at most {gpus} ranks, or an \
                  algorithm of lockstep's own, such as ring"
             ));
         }

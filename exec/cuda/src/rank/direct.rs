@@ -7,7 +7,7 @@ use lockstep_exec::transport::{Combine, Port};
 
 use super::gpus::Gpu;
 use super::{ELEMENT, GpuPort, Gpus};
-use crate::driver::{DeviceMemory, Fill};
+use crate::driver::{Fill, GpuMemory};
 
 /// Times of such messages, in seconds.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -31,7 +31,7 @@ impl Gpus {
             return Ok(None);
         }
         let [here, there] = [ordinal, ordinal + 1].map(|rank| self.of(rank));
-        let memory = |gpu: &Gpu, what| DeviceMemory::new(&gpu.context, what, bytes.max(ELEMENT), Fill::Zeros);
+        let memory = |gpu: &Gpu, what| GpuMemory::new(&gpu.context, what, bytes.max(ELEMENT), Fill::Zeros);
         let (to, from) = (memory(here, "the target of messages")?, memory(there, "the source of messages")?);
         let [port, sender] = [here, there].map(|gpu| GpuPort::new(&gpu.modules, &gpu.taken));
         let (port, sender) = (port?, sender?);

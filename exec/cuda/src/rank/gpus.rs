@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lockstep_exec::device::DeviceError;
 
-use crate::driver::{Cache, Context, DeviceMemory, Event, Fill, Modules};
-use crate::{Missing, Places, probe};
+use crate::driver::{Cache, Context, Event, Fill, GpuMemory, Modules};
+use crate::{LibraryPlaces, Missing, probe};
 use lockstep_models::Precision;
 
 /// An arena that learners of a device use in turn, with an event for the end of its last use.
 pub(super) struct Lent {
-    pub(super) memory: DeviceMemory,
+    pub(super) memory: GpuMemory,
     /// Its number among all arenas made, so that a learner gets its own again.
     pub(super) number: usize,
     pub(super) free: Event,
@@ -50,7 +50,7 @@ impl Gpu {
         if let Some((0 | 1, index)) = best {
             return Ok(pool.free.swap_remove(index));
         }
-        let made = DeviceMemory::new(&self.context, "an arena of activations", bytes, Fill::Poison);
+        let made = GpuMemory::new(&self.context, "an arena of activations", bytes, Fill::Poison);
         match (made, best) {
             (Ok(memory), _) => {
                 pool.made += 1;
@@ -102,7 +102,7 @@ impl Gpus {
     pub fn open(precision: Precision) -> Result<Gpus, DeviceError> {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if open.is_empty() {
-            let places = Places::usual();
+            let places = LibraryPlaces::usual();
             let machine = probe(&places).map_err(|reason| DeviceError::Unavailable(reason.in_short()))?;
             let no_nccl = machine.missing.first().map(Missing::to_string);
             let gpu = |ordinal: usize| -> Result<Arc<Gpu>, DeviceError> {

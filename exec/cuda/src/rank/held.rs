@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockstep_exec::Arena;
 use lockstep_exec::device::DeviceError;
 
-use crate::driver::{Context, DeviceMemory, Fill, PinnedMemory};
+use crate::driver::{Context, Fill, GpuMemory, PinnedMemory};
 use crate::{View, ViewMut};
 
 /// Bytes of an fp32 element.
@@ -14,7 +14,7 @@ pub(super) const ELEMENT: u64 = 4;
 
 /// A buffer on the device.
 pub(super) struct Held {
-    memory: DeviceMemory,
+    memory: GpuMemory,
     elements: usize,
     /// Page-locked, allocated when messages first use it: messages between GPUs with peer access never do.
     host: Option<Arena>,
@@ -23,12 +23,12 @@ pub(super) struct Held {
 impl Held {
     /// A buffer of zeros for `what`.
     pub(super) fn new(context: &Arc<Context>, what: &str, elements: usize) -> Result<Held, DeviceError> {
-        let memory = DeviceMemory::new(context, what, elements as u64 * ELEMENT, Fill::Zeros)?;
+        let memory = GpuMemory::new(context, what, elements as u64 * ELEMENT, Fill::Zeros)?;
         Ok(Held { memory, elements, host: None })
     }
 
     /// The device's memory.
-    pub(super) fn memory(&self) -> &DeviceMemory {
+    pub(super) fn memory(&self) -> &GpuMemory {
         &self.memory
     }
 

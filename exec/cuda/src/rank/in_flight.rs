@@ -11,14 +11,14 @@ use super::gpus::{Gpu, Lent};
 use super::lanes::{Lane, Lanes};
 use super::{Chain, Rank};
 use crate::Activation;
-use crate::driver::{DeviceMemory, Fill};
-use crate::layers::Form;
+use crate::driver::{Fill, GpuMemory};
+use crate::layers::TensorForm;
 
 /// One micro-batch in flight.
 pub(super) struct InFlight<A> {
     pub(super) chains: Vec<Chain<A>>,
     /// What kernels keep between passes.
-    pub(super) kept: DeviceMemory,
+    pub(super) kept: GpuMemory,
     /// Its arena, while it has one.
     pub(super) arena: Option<Lent>,
     preferred: Option<usize>,
@@ -26,8 +26,8 @@ pub(super) struct InFlight<A> {
 
 impl<A: Activation> InFlight<A> {
     /// One without an arena, whose kernels keep `kept` bytes.
-    pub(super) fn new(gpu: &Gpu, of: &Blueprint<'_>, form: Form, kept: u64) -> Result<InFlight<A>, DeviceError> {
-        let kept = DeviceMemory::new(&gpu.context, "what kernels keep", kept, Fill::Poison)?;
+    pub(super) fn new(gpu: &Gpu, of: &Blueprint<'_>, form: TensorForm, kept: u64) -> Result<InFlight<A>, DeviceError> {
+        let kept = GpuMemory::new(&gpu.context, "what kernels keep", kept, Fill::Poison)?;
         let (chains, _) = chains(of, form, Share::all(of), kept.address())?;
         Ok(InFlight { chains, kept, arena: None, preferred: None })
     }

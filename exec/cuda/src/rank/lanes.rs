@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use lockstep_exec::device::DeviceError;
 
-use crate::driver::{Context, Event, Priority, Stream};
+use crate::driver::{Context, Event, GpuStream, Priority};
 
 /// A stream of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ const ALL: [Lane; 6] = [Lane::Compute, Lane::Out, Lane::In, Lane::Average, Lane:
 
 #[derive(Debug)]
 struct Track {
-    stream: Arc<Stream>,
+    stream: Arc<GpuStream>,
     /// Recorded after some of the submitted work.
     tail: Event,
     /// Amount of work submitted so far, and when the tail was recorded.
@@ -51,7 +51,7 @@ impl Lanes {
     pub(super) fn new(context: &Arc<Context>) -> Result<Lanes, DeviceError> {
         let track = |lane: Lane| -> Result<Track, DeviceError> {
             let priority = if lane == Lane::Compute { Priority::Usual } else { Priority::High };
-            let stream = Arc::new(Stream::new(context, priority)?);
+            let stream = Arc::new(GpuStream::new(context, priority)?);
             Ok(Track { stream, tail: Event::new(context, false)?, given: 0, recorded: 0, seen: [0; ALL.len()] })
         };
         let [compute, out, back, average, samples, sum] = ALL.map(track);
@@ -59,14 +59,14 @@ impl Lanes {
     }
 
     /// A stream, to which work is about to be submitted.
-    pub(super) fn give(&mut self, lane: Lane) -> &Arc<Stream> {
+    pub(super) fn give(&mut self, lane: Lane) -> &Arc<GpuStream> {
         let track = &mut self.0[lane as usize];
         track.given += 1;
         &track.stream
     }
 
     /// A stream, to which nothing is submitted.
-    pub(super) fn stream(&self, lane: Lane) -> &Arc<Stream> {
+    pub(super) fn stream(&self, lane: Lane) -> &Arc<GpuStream> {
         &self.0[lane as usize].stream
     }
 

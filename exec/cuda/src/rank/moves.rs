@@ -5,7 +5,7 @@ use std::ops::Range;
 use lockstep_models::{BoundBuffer, BoundFormula, Copy};
 
 use super::Rank;
-use crate::kernel::Launch;
+use crate::kernel::KernelLaunch;
 use crate::table::{EvaluateFormula, FormulaBuffer, FormulaTerms, MoveRows};
 use crate::{Activation, Command, View, ViewMut};
 

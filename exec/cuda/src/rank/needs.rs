@@ -108,7 +108,7 @@ impl Needs {
             *if needs(middle)?.total() <= free { &mut fit } else { &mut beyond } = middle;
         }
         let cure = match fit {
-            0 => "not one sample fits: take a smaller model".to_owned(),
+            0 => "not one sample fits: use a smaller model".to_owned(),
             fit => format!("about {fit} samples per rank fit, or accumulate with {}", ErrorPlace::Flag("accumulate")),
         };
         let what = format!(

@@ -9,7 +9,7 @@ use lockstep_exec::device::{DeviceError, IterationResults, Loss, Mark};
 
 use super::lanes::{Lane, Lanes};
 use crate::driver::{Context, Event, PinnedMemory};
-use crate::{View, layers::CrossEntropy};
+use crate::{View, layers::CrossEntropyKernels};
 
 /// The most losses in flight.
 const LOSSES: usize = 4096;
@@ -60,7 +60,7 @@ impl Outstanding {
     }
 
     /// Starts the copy of a loss to the host, after the last forward pass.
-    pub(super) fn copy_loss(&mut self, of: &CrossEntropy, lanes: &mut Lanes) -> Result<(), DeviceError> {
+    pub(super) fn copy_loss(&mut self, of: &CrossEntropyKernels, lanes: &mut Lanes) -> Result<(), DeviceError> {
         if self.requested - self.reported == LOSSES {
             let reason = format!("{LOSSES} of a step are on their way, and there is room for no more: accumulate less");
             return Err(DeviceError::Refused { call: "a loss".to_owned(), reason });

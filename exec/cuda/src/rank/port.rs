@@ -8,15 +8,15 @@ use lockstep_exec::device::DeviceError;
 use lockstep_exec::transport::{Combine, Port};
 
 use super::ELEMENT;
-use crate::driver::{Context, Modules, Priority, Stream};
-use crate::kernel::Launch;
+use crate::driver::{Context, GpuStream, Modules, Priority};
+use crate::kernel::KernelLaunch;
 use crate::table::AddInto;
 use crate::{View, ViewMut};
 
 /// A rank's endpoint.
 #[derive(Debug)]
 pub(super) struct GpuPort {
-    stream: Stream,
+    stream: GpuStream,
     modules: Arc<Modules>,
     /// Messages received.
     taken: Arc<AtomicU64>,
@@ -24,7 +24,7 @@ pub(super) struct GpuPort {
 
 impl GpuPort {
     pub(super) fn new(modules: &Arc<Modules>, taken: &Arc<AtomicU64>) -> Result<GpuPort, DeviceError> {
-        let stream = Stream::new(modules.context(), Priority::High)?;
+        let stream = GpuStream::new(modules.context(), Priority::High)?;
         Ok(GpuPort { stream, modules: Arc::clone(modules), taken: Arc::clone(taken) })
     }
 

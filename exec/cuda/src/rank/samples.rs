@@ -12,11 +12,11 @@ use lockstep_models::Shape;
 
 use super::held::ELEMENT;
 use super::lanes::{Lane, Lanes};
-use crate::driver::{Context, DeviceMemory, Event, Fill, PinnedMemory};
-use crate::layers::{Form, arrange};
+use crate::driver::{Context, Event, Fill, GpuMemory, PinnedMemory};
+use crate::layers::{TensorForm, arrange};
 use crate::pictures::{picture_word_count, picture_words};
 use crate::table::TransformPictures;
-use crate::{Activation, Command, Launch, Scalar, View, ViewMut};
+use crate::{Activation, Command, KernelLaunch, Scalar, View, ViewMut};
 
 /// The most copies of labels and places in flight.
 const NOTES: usize = 4;
@@ -24,9 +24,9 @@ const NOTES: usize = 4;
 /// A buffer of samples, on the host and on the device.
 struct Slot {
     pinned: PinnedMemory,
-    device: DeviceMemory,
+    device: GpuMemory,
     /// Decoded pictures that the device makes samples of, on both sides.
-    pictures: Option<(PinnedMemory, DeviceMemory)>,
+    pictures: Option<(PinnedMemory, GpuMemory)>,
     /// Passed when the copy is done: the host buffer may be refilled.
     copied: Event,
     /// Passed when computation on it is done: the device buffer may be overwritten.
@@ -42,9 +42,9 @@ struct Note {
 /// The samples of a micro-batch, their labels and their places among all since training began.
 struct Taken {
     /// Where passes read them, if not where the host's copy arrives.
-    arranged: Option<DeviceMemory>,
-    labels: DeviceMemory,
-    places: DeviceMemory,
+    arranged: Option<GpuMemory>,
+    labels: GpuMemory,
+    places: GpuMemory,
     /// Number of samples.
     count: usize,
 }
@@ -59,7 +59,7 @@ pub(super) struct Samples {
     at: usize,
     /// Shape of a sample, and the layout that passes expect.
     shape: Shape,
-    form: Form,
+    form: TensorForm,
     elements: usize,
     notes: Vec<Note>,
     next_note: usize,
@@ -73,26 +73,26 @@ impl Samples {
     pub(super) fn new(
         context: &Arc<Context>,
         (elements, shape): (usize, Shape),
-        form: Form,
+        form: TensorForm,
         (most, in_flight): (usize, usize),
     ) -> Result<Samples, DeviceError> {
         let bytes = elements as u64 * ELEMENT;
         let arranged = arranged_bytes(elements as u64, shape, form, in_flight as u64) / in_flight as u64;
         let taken = |_| -> Result<Taken, DeviceError> {
             let arranged = (arranged > 0)
-                .then(|| DeviceMemory::new(context, "samples as passes take them", arranged, Fill::Poison))
+                .then(|| GpuMemory::new(context, "samples as passes take them", arranged, Fill::Poison))
                 .transpose()?;
             Ok(Taken {
                 arranged,
-                labels: DeviceMemory::new(context, "labels", 4 * most as u64, Fill::Zeros)?,
-                places: DeviceMemory::new(context, "places of samples", 8 * most as u64, Fill::Zeros)?,
+                labels: GpuMemory::new(context, "labels", 4 * most as u64, Fill::Zeros)?,
+                places: GpuMemory::new(context, "places of samples", 8 * most as u64, Fill::Zeros)?,
                 count: 0,
             })
         };
         let slot = || -> Result<Slot, DeviceError> {
             Ok(Slot {
                 pinned: PinnedMemory::new(context, bytes)?,
-                device: DeviceMemory::new(context, "samples", bytes, Fill::Poison)?,
+                device: GpuMemory::new(context, "samples", bytes, Fill::Poison)?,
                 pictures: None,
                 copied: Event::new(context, false)?,
                 used: Event::new(context, false)?,
@@ -154,7 +154,7 @@ impl Samples {
             // Batches differ by the sizes of their pictures.
             let room = bytes + bytes / 4;
             let context = slot.device.context();
-            let device = DeviceMemory::new(context, "decoded pictures", room, Fill::Poison)?;
+            let device = GpuMemory::new(context, "decoded pictures", room, Fill::Poison)?;
             slot.pictures = Some((PinnedMemory::new(context, room)?, device));
         }
         let slot = &self.slots[self.turn];
@@ -186,7 +186,7 @@ impl Samples {
     /// Copies `bytes` bytes of the current slot to the device, once computation on its samples is done.
     fn upload(
         &self,
-        (pinned, device): (&PinnedMemory, &DeviceMemory),
+        (pinned, device): (&PinnedMemory, &GpuMemory),
         bytes: u64,
         lanes: &mut Lanes,
     ) -> Result<(), DeviceError> {
@@ -253,7 +253,7 @@ impl Samples {
 }
 
 /// Bytes of device memory for samples of `elements` elements of each micro-batch `in_flight`, beside the host's copies.
-pub(super) fn arranged_bytes(elements: u64, shape: Shape, form: Form, in_flight: u64) -> u64 {
+pub(super) fn arranged_bytes(elements: u64, shape: Shape, form: TensorForm, in_flight: u64) -> u64 {
     let in_place = in_flight == 1 && form.is_plain(shape);
     if in_place { 0 } else { in_flight * elements * Scalar::of(form.precision).bytes() }
 }

@@ -10,7 +10,7 @@ use lockstep_models::Buffer;
 use super::lanes::Lane;
 use super::{ELEMENT, Rank};
 use crate::Activation;
-use crate::driver::{Communicator, DeviceMemory, Fill};
+use crate::driver::{Communicator, Fill, GpuMemory};
 
 impl<A: Activation> Staging for Rank<A> {
     fn host(&mut self, buffer: Buffer) -> Result<&Arena, DeviceError> {
@@ -43,7 +43,7 @@ impl<A: Activation> Staging for Rank<A> {
 
     fn receive_buffer(&mut self, elements: usize) -> Result<RegionMut, DeviceError> {
         let bytes = elements as u64 * ELEMENT;
-        let memory = DeviceMemory::new(&self.gpu.context, "parts of sums that arrive", bytes, Fill::Poison)?;
+        let memory = GpuMemory::new(&self.gpu.context, "parts of sums that arrive", bytes, Fill::Poison)?;
         let address = memory.address();
         self.receive_buffers.push(memory);
         // SAFETY: as above, and no other pointer to it exists.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lockstep_exec::device::{DeviceError, GroupId};
 
 use super::{ELEMENT, Gpus};
-use crate::driver::{Communicator, DeviceMemory, Event, Fill, Priority, Stream};
+use crate::driver::{Communicator, Event, Fill, GpuMemory, GpuStream, Priority};
 
 /// NCCL is given up after this long without progress.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ struct Group {
 }
 
 /// Seconds of each sum, by number of elements.
-pub type Sums = Vec<(u64, Vec<f64>)>;
+pub type GpuSums = Vec<(u64, Vec<f64>)>;
 
 /// Why a member ended early; `None` if another one failed.
 type Cause = Option<DeviceError>;
@@ -56,7 +56,7 @@ impl Gpus {
     ///
     /// # Errors
     /// NCCL errors, a lost GPU, or too little memory.
-    pub fn sums(&self, members: u32, elements: &[u64], repetitions: u32) -> Result<Option<Sums>, DeviceError> {
+    pub fn sums(&self, members: u32, elements: &[u64], repetitions: u32) -> Result<Option<GpuSums>, DeviceError> {
         if members as usize > self.count() || members < 2 || !self.has_nccl() {
             return Ok(None);
         }
@@ -92,8 +92,8 @@ impl Gpus {
         let context = &self.of(number).context;
         context.bind()?;
         let bytes = elements.iter().copied().max().unwrap_or(0) * ELEMENT;
-        let memory = DeviceMemory::new(context, "what is added up", bytes, Fill::Zeros)?;
-        let (stream, summed) = (Stream::new(context, Priority::High)?, Event::new(context, false)?);
+        let memory = GpuMemory::new(context, "what is added up", bytes, Fill::Zeros)?;
+        let (stream, summed) = (GpuStream::new(context, Priority::High)?, Event::new(context, false)?);
         let communicator = Communicator::begin(context, &group.id, number, group.members)?;
         group.wait(|| communicator.is_ready())?;
         let (mut all, mut barriers) = (Vec::new(), 0);

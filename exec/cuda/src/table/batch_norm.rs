@@ -4,7 +4,7 @@
 
 use super::{BATCH_NORM, COLUMNS, STATISTICS};
 use crate::kernel::{kernels, product};
-use crate::{Geometry, Parts, View, ViewMut};
+use crate::{BlockParts, Geometry, View, ViewMut};
 
 kernels! {
     /// The normalised batch, optionally followed by an addition and a ReLU.
@@ -51,15 +51,15 @@ kernels! {
         partials: ViewMut<f64>[product([channels, parts.parts, 2])],
         channels: u32,
         plane: u32,
-        parts: Parts,
+        parts: BlockParts,
     }
 
-    /// [`BatchNormMoments`] of `[rows, channels]`, by parts of the rows: [`Parts::of_rows`].
+    /// [`BatchNormMoments`] of `[rows, channels]`, by parts of the rows: [`BlockParts::of_rows`].
     ColumnMoments<A> = COLUMNS::column_moments on Geometry::columns(channels, parts); {
         x: View<A>[product([channels, parts.count])],
         partials: ViewMut<f64>[product([channels, parts.parts, 2])],
         channels: u32,
-        parts: Parts,
+        parts: BlockParts,
     }
 
     /// The batch's statistics, and an update of the running ones; `keep` is the weight of their old values.
@@ -70,7 +70,7 @@ kernels! {
         running_means: ViewMut<f32>[channels.into()],
         running_variances: ViewMut<f32>[channels.into()],
         channels: u32,
-        parts: Parts,
+        parts: BlockParts,
         epsilon: f32,
         keep: f32,
     }

@@ -7,7 +7,7 @@
 
 use super::{CHANNELS, COLUMNS, STATISTICS};
 use crate::kernel::{kernels, product};
-use crate::{Geometry, Parts, View, ViewMut};
+use crate::{BlockParts, Geometry, View, ViewMut};
 
 kernels! {
     /// `y ← f·x + s` per channel, rectified or not: a bias, a scale layer, its gradient with respect to `x`.
@@ -41,11 +41,11 @@ kernels! {
         partials: ViewMut<f64>[product([channels, parts.parts, 2])],
         channels: u32,
         plane: u32,
-        parts: Parts,
+        parts: BlockParts,
         rectified: bool,
     }
 
-    /// [`ChannelSlopes`] of `[rows, channels]`, by parts of the rows: [`Parts::of_rows`].
+    /// [`ChannelSlopes`] of `[rows, channels]`, by parts of the rows: [`BlockParts::of_rows`].
     ColumnSlopes<A> = COLUMNS::column_slopes on Geometry::columns(channels, parts),
         all = product([channels, parts.count]); {
         d_y: View<A>[all],
@@ -58,7 +58,7 @@ kernels! {
         masked: Option<ViewMut<A>>[all],
         partials: ViewMut<f64>[product([channels, parts.parts, 2])],
         channels: u32,
-        parts: Parts,
+        parts: BlockParts,
         rectified: bool,
     }
 
@@ -71,7 +71,7 @@ kernels! {
         along: Option<ViewMut<f32>>[channels.into()],
         level: Option<ViewMut<f32>>[channels.into()],
         channels: u32,
-        parts: Parts,
+        parts: BlockParts,
         accumulate: bool,
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use lockstep_cuda::driver::{Cache, Context, DeviceMemory, Executor, Fill, Limits, Modules, Priority, Stream};
-use lockstep_cuda::{Command, Convolution, Places};
+use lockstep_cuda::driver::{Cache, Context, Executor, Fill, GpuMemory, GpuStream, Modules, Priority, WorkspaceLimits};
+use lockstep_cuda::{Command, Convolution, LibraryPlaces};
 use lockstep_models::{Precision, Shape};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -29,51 +29,51 @@ pub(crate) fn pointwise(samples: u32, channels: u32, precision: Precision) -> Co
 /// A device that is open.
 pub(crate) struct Bench {
     pub(crate) context: Arc<Context>,
-    pub(crate) stream: Arc<Stream>,
+    pub(crate) stream: Arc<GpuStream>,
     pub(crate) modules: Arc<Modules>,
 }
 
 /// A tensor that does not begin at the start of its memory.
 pub(crate) struct Placed {
-    memory: DeviceMemory,
+    memory: GpuMemory,
     pub(crate) address: u64,
     half: bool,
     shift: usize,
 }
 
 impl Bench {
-    pub(crate) fn open(places: &Places) -> Bench {
+    pub(crate) fn open(places: &LibraryPlaces) -> Bench {
         let context = Context::open(places, 0).expect("a pretend device");
-        let stream = Arc::new(Stream::new(&context, Priority::Usual).expect("a stream"));
+        let stream = Arc::new(GpuStream::new(&context, Priority::Usual).expect("a stream"));
         let modules = Arc::new(Modules::load(&context, &Cache::none()).expect("all kernels"));
         Bench { context, stream, modules }
     }
 
-    pub(crate) fn executor(&self, limits: Limits) -> Executor {
+    pub(crate) fn executor(&self, limits: WorkspaceLimits) -> Executor {
         Executor::new(&self.stream, &self.modules, limits).expect("an executor")
     }
 
     /// A tensor of bytes that holds `bytes`.
-    pub(crate) fn bytes(&self, bytes: &[u8]) -> DeviceMemory {
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> GpuMemory {
         let memory = self.poisoned(bytes.len());
         self.stream.write(&memory, 0, bytes).expect("a copy");
         memory
     }
 
     /// A tensor of unwritten bytes.
-    pub(crate) fn poisoned(&self, bytes: usize) -> DeviceMemory {
-        DeviceMemory::new(&self.context, "a tensor", bytes as u64, Fill::Poison).expect("memory")
+    pub(crate) fn poisoned(&self, bytes: usize) -> GpuMemory {
+        GpuMemory::new(&self.context, "a tensor", bytes as u64, Fill::Poison).expect("memory")
     }
 
     /// A tensor of fp32.
-    pub(crate) fn floats(&self, values: &[f32]) -> DeviceMemory {
+    pub(crate) fn floats(&self, values: &[f32]) -> GpuMemory {
         self.bytes(&values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>())
     }
 
     /// A tensor of bf16; the values must be representable.
-    fn halves(&self, values: &[f32]) -> DeviceMemory {
+    fn halves(&self, values: &[f32]) -> GpuMemory {
         let half = |value: &f32| {
-            assert_eq!(value.to_bits() & 0xffff, 0, "{value} is no bf16");
+            assert_eq!(value.to_bits() & 0xffff, 0, "{value} is not a bf16");
             ((value.to_bits() >> 16) as u16).to_le_bytes()
         };
         self.bytes(&values.iter().flat_map(half).collect::<Vec<u8>>())
@@ -97,16 +97,16 @@ impl Bench {
     }
 
     /// The content of a tensor of fp32, after all earlier work on the stream.
-    pub(crate) fn read(&self, memory: &DeviceMemory) -> Vec<f32> {
+    pub(crate) fn read(&self, memory: &GpuMemory) -> Vec<f32> {
         self.raw(memory).chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
     }
 
-    fn read_halves(&self, memory: &DeviceMemory) -> Vec<f32> {
+    fn read_halves(&self, memory: &GpuMemory) -> Vec<f32> {
         let wide = |b: &[u8]| f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16);
         self.raw(memory).chunks_exact(2).map(wide).collect()
     }
 
-    fn raw(&self, memory: &DeviceMemory) -> Vec<u8> {
+    fn raw(&self, memory: &GpuMemory) -> Vec<u8> {
         let mut bytes = vec![0; memory.bytes() as usize];
         self.stream.read(memory, 0, &mut bytes).expect("a copy");
         bytes

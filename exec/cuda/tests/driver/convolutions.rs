@@ -1,6 +1,6 @@
 //! Compares cuDNN's convolutions with plain loops.
 
-use lockstep_cuda::driver::Limits;
+use lockstep_cuda::driver::WorkspaceLimits;
 use lockstep_cuda::{Command, Convolution, ConvolutionPass, Convolve};
 use lockstep_exec::device::DeviceError;
 use lockstep_models::{Precision, Shape};
@@ -111,7 +111,7 @@ fn operands(of: &Convolution, pass: ConvolutionPass) -> [usize; 3] {
 fn passes_are_those_of_plain_loops() {
     scene("convolutions::passes_are_those_of_plain_loops", &[], |_, places| {
         let bench = Bench::open(&places);
-        let mut executor = bench.executor(Limits::default());
+        let mut executor = bench.executor(WorkspaceLimits::default());
         for case in 0..90 {
             let rng = &mut rng(case);
             let precision = [Precision::F32, Precision::Tf32, Precision::Bf16][case as usize % 3];
@@ -141,7 +141,7 @@ fn passes_are_those_of_plain_loops() {
 fn biases_and_rectifiers_follow() {
     scene("convolutions::biases_and_rectifiers_follow", &[], |_, places| {
         let bench = Bench::open(&places);
-        let mut executor = bench.executor(Limits::default());
+        let mut executor = bench.executor(WorkspaceLimits::default());
         for case in 0..60 {
             let rng = &mut rng(case);
             let bf16 = case % 3 == 2;
@@ -188,7 +188,7 @@ fn biases_and_rectifiers_follow() {
 fn factors_are_rounded_only_where_that_was_asked_for() {
     scene("convolutions::factors_are_rounded_only_where_that_was_asked_for", &[], |_, places| {
         let bench = Bench::open(&places);
-        let mut executor = bench.executor(Limits::default());
+        let mut executor = bench.executor(WorkspaceLimits::default());
         let fine = 1.0 + 2f32.powi(-12);
         for (precision, expected) in [(Precision::F32, fine), (Precision::Tf32, 1.0)] {
             let of = pointwise(1, 1, precision);
@@ -215,22 +215,22 @@ fn plans_are_made_before_they_are_played() {
             Command::Convolve(Convolve { of, pass, left, right, result, bias, rectified: false, accumulate })
         };
         let all = PASSES.map(|pass| command(pass, None, false));
-        let mut executor = bench.executor(Limits::default());
+        let mut executor = bench.executor(WorkspaceLimits::default());
         assert_eq!(executor.workspace_bytes(), 0);
         executor.prepare(&all).expect("all passes have an algorithm");
         let taken = executor.workspace_bytes();
-        assert!(taken > 0 && taken <= Limits::default().workspace);
+        assert!(taken > 0 && taken <= WorkspaceLimits::default().workspace);
         let free = bench.context.memory().expect("an answer").0;
         executor.prepare(&all).expect("all passes have an algorithm");
         assert_eq!((executor.workspace_bytes(), bench.context.memory().expect("an answer").0), (taken, free));
 
         // Without a workspace the forward pass has an algorithm; deterministic backward passes take the least.
-        let mut poor = bench.executor(Limits { workspace: 0, repeatable: true });
+        let mut poor = bench.executor(WorkspaceLimits { workspace: 0, repeatable: true });
         poor.prepare(&all[..1]).expect("an algorithm without a workspace");
         assert_eq!(poor.workspace_bytes(), 0);
         poor.prepare(&all).expect("algorithms with more than the limit");
         assert!(poor.workspace_bytes() > 0 && poor.workspace_bytes() <= taken);
-        let mut careless = bench.executor(Limits { workspace: 0, repeatable: false });
+        let mut careless = bench.executor(WorkspaceLimits { workspace: 0, repeatable: false });
         careless.prepare(&all).expect("those that do not repeat");
         assert_eq!(careless.workspace_bytes(), 0);
 

@@ -1,6 +1,6 @@
 //! Tests device memory and copies.
 
-use lockstep_cuda::driver::{Context, DeviceMemory, Fill, PinnedMemory, Priority, Stream};
+use lockstep_cuda::driver::{Context, Fill, GpuMemory, GpuStream, PinnedMemory, Priority};
 use lockstep_exec::device::DeviceError;
 
 use crate::scene;
@@ -11,9 +11,9 @@ fn bytes_go_to_a_device_and_back() {
         let contexts = [0, 1].map(|ordinal| Context::open(&places, ordinal).expect("a pretend device"));
         let [here, there] = &contexts;
         here.bind().expect("a thread");
-        let stream = Stream::new(here, Priority::High).expect("a stream");
-        let new = |fill| DeviceMemory::new(here, "a tensor", 1000, fill).expect("memory");
-        let read = |memory: &DeviceMemory, offset, bytes| {
+        let stream = GpuStream::new(here, Priority::High).expect("a stream");
+        let new = |fill| GpuMemory::new(here, "a tensor", 1000, fill).expect("memory");
+        let read = |memory: &GpuMemory, offset, bytes| {
             let mut into = vec![1; bytes];
             stream.read(memory, offset, &mut into).map(|()| into)
         };
@@ -35,7 +35,7 @@ fn bytes_go_to_a_device_and_back() {
         let reached = here.reach(there).expect("an answer");
         assert_eq!(here.reach(there), Ok(reached), "asked again");
         assert_eq!(here.reach(here), Ok(true));
-        let away = DeviceMemory::new(there, "a tensor", 1000, Fill::Poison).expect("memory");
+        let away = GpuMemory::new(there, "a tensor", 1000, Fill::Poison).expect("memory");
         // SAFETY: all have 1,000 bytes and outlive the stream's work, which is awaited before the result is read.
         unsafe {
             for at in 0..1000 {
@@ -46,7 +46,7 @@ fn bytes_go_to_a_device_and_back() {
             stream.fill(poison.address() + 500, 7, 100).expect("a fill");
             stream.send(there, away.address(), poison.address(), 1000).expect("a copy");
             stream.synchronize().expect("the stream");
-            let other = Stream::new(there, Priority::Usual).expect("a stream");
+            let other = GpuStream::new(there, Priority::Usual).expect("a stream");
             there.bind().expect("a thread");
             other.download(back.start(), away.address(), 1000).expect("a copy");
             other.synchronize().expect("the stream");
@@ -66,7 +66,7 @@ fn what_is_dropped_is_given_back() {
         let [here, there] = [0, 1].map(|ordinal| Context::open(&places, ordinal).expect("a pretend device"));
         let free = |context: &Context| context.memory().expect("an answer").0;
         let before = (free(&here), free(&there));
-        let memory = [&here, &there].map(|of| DeviceMemory::new(of, "a tensor", 1 << 20, Fill::Zeros).expect("memory"));
+        let memory = [&here, &there].map(|of| GpuMemory::new(of, "a tensor", 1 << 20, Fill::Zeros).expect("memory"));
         assert!(free(&here) < before.0 && free(&there) < before.1);
         here.bind().expect("a thread");
         std::thread::spawn(move || drop(memory)).join().expect("a thread without a context drops it too");

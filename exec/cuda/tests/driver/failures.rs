@@ -4,8 +4,12 @@ use std::ffi::{CStr, CString, c_char};
 use std::fs;
 use std::path::Path;
 
-use lockstep_cuda::driver::{Cache, Context, DeviceMemory, Executor, Fill, Graphs, Limits, Modules, Priority, Stream};
-use lockstep_cuda::{Command, ConvolutionPass, Convolve, Launch, Multiply, Places, Scalar, View, ViewMut, table};
+use lockstep_cuda::driver::{
+    Cache, Context, Executor, Fill, GpuMemory, GpuStream, Graphs, Modules, Priority, WorkspaceLimits,
+};
+use lockstep_cuda::{
+    Command, ConvolutionPass, Convolve, KernelLaunch, LibraryPlaces, Multiply, Scalar, View, ViewMut, table,
+};
 use lockstep_exec::device::DeviceError;
 use lockstep_models::Precision;
 
@@ -17,7 +21,7 @@ fn a_full_device_says_what_is_free() {
     let settings = [("PRETEND_MEMORY_BYTES", "16777216")];
     scene("failures::a_full_device_says_what_is_free", &settings, |_, places| {
         let context = Context::open(&places, 0).expect("a pretend device");
-        let new = |what, bytes| DeviceMemory::new(&context, what, bytes, Fill::Zeros);
+        let new = |what, bytes| GpuMemory::new(&context, what, bytes, Fill::Zeros);
         let held = new("the first half", 8 << 20).expect("half of it");
         let Err(error) = new("the arena", 12 << 20) else { panic!("it has no 20 MiB") };
         let DeviceError::OutOfMemory { what, asked, free, total } = &error else { panic!("{error:?}") };
@@ -29,7 +33,7 @@ fn a_full_device_says_what_is_free() {
 }
 
 /// A list that adds ones, and the tensors that it uses.
-fn counting(bench: &Bench) -> (Vec<Command>, [DeviceMemory; 2]) {
+fn counting(bench: &Bench) -> (Vec<Command>, [GpuMemory; 2]) {
     let memory = [0.0, 1.0].map(|value| bench.floats(&[value; 8]));
     let y = ViewMut::<f32>::new(memory[0].address(), 8);
     let add = table::Add { a: y.view(), b: View::new(memory[1].address(), 8), y, elements: 8, rectified: false };
@@ -42,7 +46,7 @@ fn a_lost_device_stays_lost() {
     scene("failures::a_lost_device_stays_lost", &[("PRETEND_FAULT", "lost:7")], |_, places| {
         let bench = Bench::open(&places);
         let (list, memory) = counting(&bench);
-        let mut graphs = Graphs::new(bench.executor(Limits::default()), true, 1);
+        let mut graphs = Graphs::new(bench.executor(WorkspaceLimits::default()), true, 1);
         let play = |graphs: &mut Graphs| {
             // SAFETY: the tensors have eight elements and are dropped at the end.
             unsafe { graphs.play(&list) }.and_then(|()| bench.stream.synchronize())
@@ -56,8 +60,8 @@ fn a_lost_device_stays_lost() {
             bench.stream.synchronize().expect_err("it is lost"),
             bench.stream.read(&memory[0], 0, &mut [0; 4]).expect_err("it is lost"),
             bench.context.memory().expect_err("it is lost"),
-            DeviceMemory::new(&bench.context, "more", 8, Fill::Zeros).map(drop).expect_err("it is lost"),
-            Stream::new(&bench.context, Priority::Usual).map(drop).expect_err("it is lost"),
+            GpuMemory::new(&bench.context, "more", 8, Fill::Zeros).map(drop).expect_err("it is lost"),
+            GpuStream::new(&bench.context, Priority::Usual).map(drop).expect_err("it is lost"),
         ];
         for error in errors {
             assert!(matches!(error, DeviceError::Lost { .. }), "{error:?}");
@@ -74,7 +78,7 @@ fn a_wrong_address_loses_the_device() {
         let memory = bench.floats(&[0.0; 8]);
         let (b, y) = (View::<f32>::new(memory.address(), 1 << 17), ViewMut::new(memory.address(), 1 << 17));
         let add = table::Add { a: b, b, y, elements: 1 << 17, rectified: false };
-        let mut executor = bench.executor(Limits::default());
+        let mut executor = bench.executor(WorkspaceLimits::default());
         // SAFETY: the pretend device detects invalid addresses, which is what is tested.
         let given = unsafe { executor.play(&[Command::Launch(add.call())]) };
         let error = given.and_then(|()| bench.stream.synchronize()).expect_err("the memory ends before");
@@ -83,7 +87,7 @@ fn a_wrong_address_loses_the_device() {
     });
 }
 
-fn unavailable(places: &Places, ordinal: u32) -> String {
+fn unavailable(places: &LibraryPlaces, ordinal: u32) -> String {
     match Context::open(places, ordinal) {
         Err(DeviceError::Unavailable(reason)) => reason,
         other => panic!("{other:?}"),
@@ -140,7 +144,7 @@ fn a_missing_library_is_named() {
                 fs::copy(&path, without.join(&name)).expect("a copy");
             }
         }
-        let opened = Context::open(&Places::default().with(&without), 0);
+        let opened = Context::open(&LibraryPlaces::default().with(&without), 0);
         fs::remove_dir_all(&without).expect("the folder");
         // On a machine with the library there is nothing to test.
         let Err(error) = opened else { return };
@@ -168,10 +172,12 @@ fn statuses_that_nobody_knows_are_refusals() {
             let mut refusals = 0;
             for call in 1..=60 {
                 fault(&CString::new(format!("{library}:{call}")).expect("a text"));
-                let done = Executor::new(&bench.stream, &bench.modules, Limits::default()).and_then(|mut executor| {
-                    // SAFETY: the tensors have as many elements as in the commands.
-                    unsafe { executor.play(&[convolution.clone(), product.clone()]) }
-                });
+                let done = Executor::new(&bench.stream, &bench.modules, WorkspaceLimits::default()).and_then(
+                    |mut executor| {
+                        // SAFETY: the tensors have as many elements as in the commands.
+                        unsafe { executor.play(&[convolution.clone(), product.clone()]) }
+                    },
+                );
                 fault(c"");
                 match done {
                     Ok(()) => {
@@ -191,7 +197,7 @@ fn statuses_that_nobody_knows_are_refusals() {
 }
 
 /// 2 · 3 + 1 as a rectified convolution and 2 · 3 as a product, and the tensors: both factors with the bias, and both results.
-fn small(bench: &Bench) -> (Command, Command, [DeviceMemory; 5]) {
+fn small(bench: &Bench) -> (Command, Command, [GpuMemory; 5]) {
     let memory = [2.0, 3.0, f32::NAN, f32::NAN, 1.0].map(|value| bench.floats(&[value]));
     let of = pointwise(1, 1, Precision::F32);
     let [left, right, sum, product, bias] = [0, 1, 2, 3, 4].map(|at: usize| memory[at].address());

@@ -1,7 +1,7 @@
 //! Tests that repeating lists are captured and launched as graphs with the same results.
 
-use lockstep_cuda::driver::{Counts, DeviceMemory, Graphs, Limits};
-use lockstep_cuda::{Command, ConvolutionPass, Convolve, Launch, Multiply, Scalar, View, ViewMut, table};
+use lockstep_cuda::driver::{Counts, GpuMemory, Graphs, WorkspaceLimits};
+use lockstep_cuda::{Command, ConvolutionPass, Convolve, KernelLaunch, Multiply, Scalar, View, ViewMut, table};
 use lockstep_models::{Buffer, Coefficient, Formula, Operand, Precision, SgdStep};
 
 use crate::bench::{Bench, pointwise};
@@ -14,7 +14,7 @@ fn play(graphs: &mut Graphs, commands: &[Command]) {
 }
 
 /// A 1×1 convolution of `size` samples, whose filters' gradient needs a workspace.
-fn convolve(left: &DeviceMemory, right: &DeviceMemory, result: &DeviceMemory, size: u32, channels: u32) -> Command {
+fn convolve(left: &GpuMemory, right: &GpuMemory, result: &GpuMemory, size: u32, channels: u32) -> Command {
     let of = pointwise(size, channels, Precision::F32);
     let (left, right, result) = (left.address(), right.address(), result.address());
     let pass = ConvolutionPass::BackwardWeight;
@@ -55,7 +55,7 @@ fn a_graph_does_what_its_list_did() {
             for memory in [&sum, &product, &gradient] {
                 bench.stream.write(memory, 0, &vec![0; memory.bytes() as usize]).expect("a copy");
             }
-            let mut graphs = Graphs::new(bench.executor(Limits::default()), on, 1);
+            let mut graphs = Graphs::new(bench.executor(WorkspaceLimits::default()), on, 1);
             (0..5).for_each(|_| play(&mut graphs, &list));
             let counts = Counts { eager: 1, caught: 1, launched: 4, refused: 0 };
             assert_eq!(graphs.counts(), if on { counts } else { Counts { eager: 5, ..Counts::default() } });
@@ -71,16 +71,16 @@ fn a_graph_does_what_its_list_did() {
     });
 }
 
-/// A graph contains the workspace's address; when a larger one is allocated it is captured anew.
+/// A graph contains the workspace's address; when a larger one is allocated it is captured again.
 #[test]
 fn graphs_follow_the_workspace() {
     scene("graphs::graphs_follow_the_workspace", &[], |_, places| {
         let bench = Bench::open(&places);
         let tensor = |elements| (bench.floats(&vec![1.0; elements]), bench.floats(&vec![0.0; elements * elements]));
         let ((few, small), (many, large)) = (tensor(4), tensor(60));
-        let list = |of: &DeviceMemory, result: &DeviceMemory, channels| vec![convolve(of, of, result, 1, channels); 2];
+        let list = |of: &GpuMemory, result: &GpuMemory, channels| vec![convolve(of, of, result, 1, channels); 2];
         let (first, second) = (list(&few, &small, 4), list(&many, &large, 60));
-        let mut graphs = Graphs::new(bench.executor(Limits::default()), true, 1);
+        let mut graphs = Graphs::new(bench.executor(WorkspaceLimits::default()), true, 1);
         (0..3).for_each(|_| play(&mut graphs, &first));
         let before = graphs.executor().workspace_bytes();
         (0..2).for_each(|_| play(&mut graphs, &second));
@@ -105,7 +105,7 @@ fn lists_are_told_apart_and_the_oldest_forgotten() {
             let add = table::Add { a: y.view(), b, y, elements: n + 1, rectified: false };
             [Command::Zero { address: ones.address(), bytes: 0 }, Command::Launch(add.call())]
         };
-        let mut graphs = Graphs::new(bench.executor(Limits::default()), true, 1);
+        let mut graphs = Graphs::new(bench.executor(WorkspaceLimits::default()), true, 1);
         for _ in 0..3 {
             (0..3).for_each(|n| play(&mut graphs, &list(n)));
         }
@@ -119,7 +119,7 @@ fn lists_are_told_apart_and_the_oldest_forgotten() {
         assert_eq!(graphs.counts(), Counts { eager: 401, caught: 4, launched: 7, refused: 0 });
         assert_eq!(bench.read(&sum)[..2], [9.0 + 397.0 + 2.0, 6.0 + 397.0 + 1.0]);
         // With two micro-batches in flight twice as many are kept.
-        let mut graphs = Graphs::new(bench.executor(Limits::default()), true, 2);
+        let mut graphs = Graphs::new(bench.executor(WorkspaceLimits::default()), true, 2);
         (0..400).for_each(|n| play(&mut graphs, &list(n)));
         play(&mut graphs, &list(0));
         assert_eq!(graphs.counts(), Counts { eager: 400, caught: 1, launched: 1, refused: 0 });
@@ -132,7 +132,7 @@ fn commands_that_change_are_cut_out() {
     scene("graphs::commands_that_change_are_cut_out", &[], |_, places| {
         let bench = Bench::open(&places);
         let (sum, moved, ones) = (bench.floats(&[0.0; 8]), bench.floats(&[0.0; 8]), bench.floats(&[1.0; 8]));
-        let add = |to: &DeviceMemory| {
+        let add = |to: &GpuMemory| {
             let y = ViewMut::<f32>::new(to.address(), 8);
             let b = View::new(ones.address(), 8);
             Command::Launch(table::Add { a: y.view(), b, y, elements: 8, rectified: false }.call())
@@ -155,7 +155,7 @@ fn commands_that_change_are_cut_out() {
             Command::Launch(step.call())
         };
         let list = |rate| [add(&sum), add(&sum), step(rate), add(&moved), add(&moved)];
-        let mut graphs = Graphs::new(bench.executor(Limits::default()), true, 1);
+        let mut graphs = Graphs::new(bench.executor(WorkspaceLimits::default()), true, 1);
         let rates = [0.5, 0.5, 0.25, 0.125, 0.125, 1.0];
         rates.iter().for_each(|rate| play(&mut graphs, &list(*rate)));
         // Whole, captured as a whole, then in three pieces: two seen, two captured, two launched twice more; one eager

@@ -2,25 +2,25 @@
 
 use std::sync::Arc;
 
-use lockstep_cuda::driver::{DeviceMemory, Event, Limits, Priority, Stream};
-use lockstep_cuda::{Command, Launch, Places, View, ViewMut, table};
+use lockstep_cuda::driver::{Event, GpuMemory, GpuStream, Priority, WorkspaceLimits};
+use lockstep_cuda::{Command, KernelLaunch, LibraryPlaces, View, ViewMut, table};
 
 use crate::bench::{Bench, play};
 use crate::scene;
 
 /// Counts to `rounds` by two streams in turn, each of which adds one to the other's result; `waiting` for each other.
-fn count(places: &Places, rounds: usize, waiting: bool) -> f32 {
+fn count(places: &LibraryPlaces, rounds: usize, waiting: bool) -> f32 {
     let bench = Bench::open(places);
-    let other = Arc::new(Stream::new(&bench.context, Priority::High).expect("a stream"));
+    let other = Arc::new(GpuStream::new(&bench.context, Priority::High).expect("a stream"));
     let [counter, one] = [0.0, 1.0].map(|value: f32| bench.floats(&[value]));
-    let view = |memory: &DeviceMemory| View::<f32>::new(memory.address(), 1);
+    let view = |memory: &GpuMemory| View::<f32>::new(memory.address(), 1);
     let y = ViewMut::new(counter.address(), 1);
     let step = table::Add { a: view(&counter), b: view(&one), y, elements: 1, rectified: false };
     let step = Command::Launch(step.call());
     let streams = [Arc::clone(&bench.stream), Arc::clone(&other)];
     let mut executors = streams.map(|stream| {
         let bench = Bench { stream, context: Arc::clone(&bench.context), modules: Arc::clone(&bench.modules) };
-        bench.executor(Limits::default())
+        bench.executor(WorkspaceLimits::default())
     });
     let done = [(); 2].map(|()| Event::new(&bench.context, false).expect("an event"));
     for round in 0..rounds {
@@ -88,7 +88,7 @@ fn ranks_share_a_device() {
                 let bench = &bench;
                 threads.spawn(move || {
                     bench.context.bind().expect("a thread");
-                    let stream = Arc::new(Stream::new(&bench.context, Priority::Usual).expect("a stream"));
+                    let stream = Arc::new(GpuStream::new(&bench.context, Priority::Usual).expect("a stream"));
                     let (context, modules) = (Arc::clone(&bench.context), Arc::clone(&bench.modules));
                     let own = Bench { context, stream, modules };
                     let (a, b) = (own.floats(&[f32::from(rank); 300]), own.floats(&[1.0; 300]));
@@ -96,7 +96,7 @@ fn ranks_share_a_device() {
                     let step =
                         table::Add { a: y.view(), b: View::new(b.address(), 300), y, elements: 300, rectified: false };
                     let commands = vec![Command::Launch(step.call()); 25];
-                    play(&mut own.executor(Limits::default()), &commands);
+                    play(&mut own.executor(WorkspaceLimits::default()), &commands);
                     own.read(&a).iter().sum()
                 })
             };

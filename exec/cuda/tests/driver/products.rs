@@ -1,6 +1,6 @@
 //! Compares cuBLASLt's matrix products with plain loops.
 
-use lockstep_cuda::driver::Limits;
+use lockstep_cuda::driver::WorkspaceLimits;
 use lockstep_cuda::{Command, Multiply, Scalar};
 use lockstep_exec::device::DeviceError;
 use lockstep_models::Precision;
@@ -43,7 +43,7 @@ const KINDS: [(Precision, Scalar); 4] = [
 fn products_are_those_of_plain_loops() {
     scene("products::products_are_those_of_plain_loops", &[], |_, places| {
         let bench = Bench::open(&places);
-        let mut executor = bench.executor(Limits::default());
+        let mut executor = bench.executor(WorkspaceLimits::default());
         let mut case = 0;
         let endings = [Then::Nothing, Then::Bias, Then::Rectified, Then::Accumulate];
         for (then, transposed) in endings.into_iter().flat_map(|then| (0..4).map(move |t| (then, t))) {
@@ -99,7 +99,7 @@ fn products_are_those_of_plain_loops() {
 fn factors_are_rounded_only_where_that_was_asked_for() {
     scene("products::factors_are_rounded_only_where_that_was_asked_for", &[], |_, places| {
         let bench = Bench::open(&places);
-        let mut executor = bench.executor(Limits::default());
+        let mut executor = bench.executor(WorkspaceLimits::default());
         let fine = 1.0 + 2f32.powi(-12);
         for (precision, expected) in [(Precision::F32, fine), (Precision::Tf32, 1.0)] {
             let [a, b, c] = [fine, 1.0, f32::NAN].map(|value| bench.floats(&[value]));

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lockstep_cuda::Unit;
+use lockstep_cuda::SourceUnit;
 use lockstep_cuda::driver::{Cache, Context, Modules};
 
 use crate::scene;
@@ -15,7 +15,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// The second run compiles nothing; a torn file, and one whose program the driver refuses, are made anew.
+/// The second run compiles nothing; a torn file, and one whose program the driver refuses, are recreated.
 #[test]
 fn programs_are_compiled_once() {
     scene("programs::programs_are_compiled_once", &[], |_, places| {
@@ -23,7 +23,7 @@ fn programs_are_compiled_once() {
         let cache = Cache::at(&folder);
         let context = Context::open(&places, 0).expect("a pretend device");
         let compiled = |cache: &Cache| Modules::load(&context, cache).expect("all kernels").compiled();
-        let units = Unit::all().len();
+        let units = SourceUnit::all().len();
         assert_eq!(compiled(&cache), units);
         assert_eq!(files(&folder).len(), units);
         assert_eq!(compiled(&cache), 0);

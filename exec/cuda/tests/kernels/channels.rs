@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use lockstep_cuda::table::{ChannelAffine, ChannelSlopes, ChannelSlopesFinish};
-use lockstep_cuda::{Bf16, Parts};
+use lockstep_cuda::{Bf16, BlockParts};
 use lockstep_exec::device::cpu::Mode;
 use lockstep_models::{Layer, Scale, Shape};
 use proptest::prelude::*;
@@ -68,7 +68,7 @@ fn scales<A: Real>(
     twin.play(memory, &launch);
     same_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "scale's gradient");
 
-    let parts = Parts::of(samples * plane(shape));
+    let parts = BlockParts::of(samples * plane(shape));
     let sums = ChannelSlopes {
         d_y: d_y.read(),
         x: Some(x.read()),
@@ -102,7 +102,7 @@ fn scales<A: Real>(
     near(&memory.get(held), &merged(&before, &gradient, accumulate), "scale's parameters");
 }
 
-/// relu(x + b), in place, and the gradient before it, in place of the one after it: the tail of a convolution.
+/// relu(x + b), in place, and the gradient before it, instead of the one after it: the tail of a convolution.
 fn biases<A: Real>(
     twin: &mut Twin,
     memory: &mut Memory,
@@ -135,7 +135,7 @@ fn biases<A: Real>(
     let gradient = &affine.backward(&slopes).1[channels..];
     let d_y = memory.hold::<A>(&d);
     let masked = if in_place { d_y } else { memory.space(elements) };
-    let parts = Parts::of(samples * plane(shape));
+    let parts = BlockParts::of(samples * plane(shape));
     let sums = ChannelSlopes {
         d_y: d_y.read(),
         x: None,

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use lockstep_cuda::table::{BatchNormStatistics, ChannelSlopesFinish, ColumnMoments, ColumnSlopes};
-use lockstep_cuda::{Bf16, Parts};
+use lockstep_cuda::{Bf16, BlockParts};
 use proptest::prelude::*;
 use rand::RngExt;
 
@@ -39,7 +39,7 @@ fn play(twin: &RefCell<Twin>) {
     // sums.
     let sizes = prop_oneof![8 => (1..90u32, 1..80u32), 1 => (900..2200u32, 1..40u32), 1 => (300..600u32, 60..100u32), 1 => (2100..3500u32, 17..33u32)];
     let sizes = (sizes, any::<bool>()).prop_map(|((rows, channels), coarse)| {
-        let parts = if coarse { Parts::of(rows) } else { Parts::of_rows(rows, channels) };
+        let parts = if coarse { BlockParts::of(rows) } else { BlockParts::of_rows(rows, channels) };
         (parts, channels)
     });
     let output = proptest::option::of(prop_oneof![Just(Output::Tensor), Just(Output::Input)]);
@@ -66,7 +66,7 @@ fn column<T: Copy>(all: &[T], channels: usize, channel: usize) -> impl Iterator<
     all.iter().skip(channel).step_by(channels).copied()
 }
 
-fn slopes<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (Parts, u32), given: Given) {
+fn slopes<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (BlockParts, u32), given: Given) {
     let (elements, wide) = ((parts.count * channels) as usize, channels as usize);
     let (d, values, outputs) = (memory.reals::<A>(elements), memory.reals::<A>(elements), memory.reals::<A>(elements));
     let [means, inverses, gammas, betas] = [(); 4].map(|()| memory.values(wide));
@@ -131,7 +131,7 @@ fn slopes<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (Par
     }
 }
 
-fn moments<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (Parts, u32), level: f32) {
+fn moments<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (BlockParts, u32), level: f32) {
     let (elements, wide) = ((parts.count * channels) as usize, channels as usize);
     let shifted: Vec<f32> = memory.values(elements).iter().map(|value| level + value).collect();
     let values = rounded::<A>(&shifted);

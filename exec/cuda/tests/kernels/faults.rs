@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Stdio;
 
 use lockstep_cuda::table::AddInto;
-use lockstep_cuda::{BLOCK, Call, Entry, Geometry, Launch, ToArgument, Unit, ViewMut};
+use lockstep_cuda::{BLOCK, Geometry, KernelCall, KernelEntry, KernelLaunch, SourceUnit, ToArgument, ViewMut};
 
 use crate::memory::Memory;
 use crate::program::FAULTS;
@@ -16,18 +16,18 @@ struct Fault<const NUMBER: usize> {
     elements: u32,
 }
 
-impl<const NUMBER: usize> Launch for Fault<NUMBER> {
-    const ENTRY: Entry = Entry {
-        unit: Unit { scalars: &[], ..AddInto::ENTRY.unit },
+impl<const NUMBER: usize> KernelLaunch for Fault<NUMBER> {
+    const ENTRY: KernelEntry = KernelEntry {
+        unit: SourceUnit { scalars: &[], ..AddInto::ENTRY.unit },
         name: FAULTS[NUMBER],
         function: FAULTS[NUMBER],
         types: &["float*", "u32"],
     };
 
-    fn call(&self) -> Call {
+    fn call(&self) -> KernelCall {
         let geometry = Geometry { blocks: 1, threads: BLOCK, shared_bytes: 4 * BLOCK, strided: false };
         let arguments = vec![self.y.argument("y", self.elements.into()), self.elements.argument("elements", 0)];
-        Call { entry: Self::ENTRY, geometry, arguments }
+        KernelCall { entry: Self::ENTRY, geometry, arguments }
     }
 }
 

@@ -15,7 +15,7 @@ mod rounding;
 use std::cell::RefCell;
 
 use lockstep_cuda::Bf16;
-use lockstep_cuda::layers::{Form, Space};
+use lockstep_cuda::layers::{Space, TensorForm};
 use lockstep_exec::device::cpu::Mode;
 use proptest::prelude::*;
 
@@ -100,7 +100,8 @@ impl Space for Own<'_> {
 /// Runs cases of a strategy; `whole` ones have small whole numbers in their tensors.
 fn agree(twin: &RefCell<Twin>, cases: u32, chains: impl Strategy<Value = Chain>, products: bool) {
     let precision = prop_oneof![Just(Precision::F32), Just(Precision::Tf32), Just(Precision::Bf16)];
-    let form = (precision, any::<bool>()).prop_map(|(precision, channels_last)| Form { precision, channels_last });
+    let form =
+        (precision, any::<bool>()).prop_map(|(precision, channels_last)| TensorForm { precision, channels_last });
     let rest = (0..3u32, any::<bool>(), proptest::option::of(0..2usize), 0..5u32, proptest::option::of(0..3u32));
     property((chains, form, rest), cases, |(chain, form, (spare, whole, place, mode, batch)), memory| {
         let whole = products && (whole || form.precision != Precision::F32);
@@ -132,7 +133,7 @@ fn others(twin: &RefCell<Twin>) {
             let [relu, second, channels_last, halves] = flags;
             let shape = Shape { channels, height, width };
             let precision = if halves { Precision::Bf16 } else { Precision::F32 };
-            let form = Form { precision, channels_last };
+            let form = TensorForm { precision, channels_last };
             let joined = Joined { samples, shape, relu, place, second, mode, form };
             match halves {
                 true => joined.agrees::<Bf16>(&mut twin.borrow_mut(), memory),

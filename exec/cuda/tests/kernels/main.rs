@@ -24,7 +24,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use lockstep_cuda::{Entry, Scalar};
+use lockstep_cuda::{KernelEntry, Scalar};
 use lockstep_exec::device::cpu::{ChainLayer, Draw, Kernel, Mode, Threads};
 use lockstep_models::{Layer, Shape};
 use proptest::prelude::*;
@@ -65,7 +65,7 @@ impl Theme {
     /// Runs it, if there is a compiler; then exactly its kernels have been run, each for all scalars.
     fn run_all(&self) {
         let names = self.names();
-        let kernels = Entry::all().into_iter().filter(|entry| names.contains(entry.name));
+        let kernels = KernelEntry::all().into_iter().filter(|entry| names.contains(entry.name));
         let expected: BTreeSet<_> = kernels.map(|entry| (entry.name, entry.function)).collect();
         self.played(|played| assert_eq!(*played, expected));
     }
@@ -85,7 +85,7 @@ impl Theme {
 #[test]
 fn every_kernel_of_the_table_has_a_case() {
     let covered: BTreeSet<&str> = THEMES.iter().flat_map(|theme| theme.names()).collect();
-    let all: BTreeSet<&str> = Entry::all().iter().map(|entry| entry.name).collect();
+    let all: BTreeSet<&str> = KernelEntry::all().iter().map(|entry| entry.name).collect();
     assert_eq!(covered, all);
 }
 

@@ -7,7 +7,7 @@ use lockstep_cuda::table::{
     BatchNormBackward, BatchNormForward, BatchNormInverses, BatchNormMoments, BatchNormStatistics, ChannelSlopes,
     ChannelSlopesFinish,
 };
-use lockstep_cuda::{Bf16, Parts};
+use lockstep_cuda::{Bf16, BlockParts};
 use lockstep_exec::device::cpu::Mode;
 use lockstep_models::{BatchNorm, Layer, Shape};
 use proptest::prelude::*;
@@ -98,7 +98,7 @@ impl Case {
         let (x, held) = (memory.hold::<A>(&values), memory.put(&parameters));
         let (means, inverses) = (memory.space::<f32>(channels), memory.space::<f32>(channels));
         let running = memory.put(&statistics);
-        let parts = Parts::of(samples * plane(shape));
+        let parts = BlockParts::of(samples * plane(shape));
         let moments = BatchNormMoments {
             x: x.read(),
             partials: memory.space(2 * channels * parts.parts as usize).write(),
@@ -199,7 +199,7 @@ impl Case {
         let (d_inputs, gradient) = norm.backward(&slopes);
 
         let d_y = memory.hold::<A>(&d);
-        let parts = Parts::of(samples * plane(shape));
+        let parts = BlockParts::of(samples * plane(shape));
         let sums = ChannelSlopes {
             d_y: d_y.read(),
             x: Some(forward.x),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use lockstep_cuda::{Entry, PRELUDE, Unit};
+use lockstep_cuda::{KernelEntry, PRELUDE, SourceUnit};
 
 /// Set by `tests/run`: a missing compiler is then a failure.
 const REQUIRED: &str = "LOCKSTEP_REQUIRE_TWIN";
@@ -40,9 +40,9 @@ pub(crate) fn program() -> Option<&'static Path> {
 /// table.
 fn text() -> String {
     let mut text = format!("#include \"serve.hpp\"\n#line 1 \"prelude.cuh\"\n{PRELUDE}");
-    Unit::all().into_iter().for_each(|unit| text.push_str(&unit.text()));
+    SourceUnit::all().into_iter().for_each(|unit| text.push_str(&unit.text()));
     text.push_str("#include \"faults.hpp\"\n#line 1 \"list.cpp\"\nconstexpr twin::Play KERNELS[] = {\n");
-    let kernels = Entry::all().into_iter().map(|entry| format!("{}::{}", entry.unit.namespace(), entry.function));
+    let kernels = KernelEntry::all().into_iter().map(|entry| format!("{}::{}", entry.unit.namespace(), entry.function));
     for kernel in kernels.chain(FAULTS.map(str::to_owned)) {
         writeln!(text, "    twin::Bound<&{kernel}>::play,").expect("text grows");
     }

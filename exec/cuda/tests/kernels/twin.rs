@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use lockstep_cuda::{Argument, Call, Entry, Launch};
+use lockstep_cuda::{Argument, KernelCall, KernelEntry, KernelLaunch};
 
 use crate::memory::Memory;
 use crate::program::{FAULTS, program};
@@ -34,7 +34,7 @@ impl Twin {
             .spawn()
             .expect("the twin starts");
         let (to, from) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
-        let names = Entry::all().iter().map(|entry| entry.function).chain(FAULTS).collect();
+        let names = KernelEntry::all().iter().map(|entry| entry.function).chain(FAULTS).collect();
         Some(Twin { child, to, from, names, played: BTreeSet::new() })
     }
 
@@ -47,12 +47,12 @@ impl Twin {
     ///
     /// # Panics
     /// When the twin ends; its messages and those of the sanitizers are on standard error.
-    pub(crate) fn play(&mut self, memory: &mut Memory, launch: &impl Launch) {
+    pub(crate) fn play(&mut self, memory: &mut Memory, launch: &impl KernelLaunch) {
         self.call(memory, &launch.call());
     }
 
     /// Runs a call as passed to a device, like [`Twin::play`].
-    pub(crate) fn call(&mut self, memory: &mut Memory, call: &Call) {
+    pub(crate) fn call(&mut self, memory: &mut Memory, call: &KernelCall) {
         let name = call.entry.function;
         self.played.insert((call.entry.name, name));
         let tensors: Vec<_> = call.arguments.iter().filter_map(|argument| argument.tensor).collect();

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use lockstep_cuda::Bf16;
 use lockstep_cuda::layers::kernels::{
     GlobalPoolBackward, GlobalPoolForward, LocalResponseBackward, LocalResponseForward, LocalResponseRatios,
-    MaxPoolBackward, MaxPoolForward, MeanPoolBackward, MeanPoolForward, Response, Window,
+    MaxPoolBackward, MaxPoolForward, MeanPoolBackward, MeanPoolForward, PoolingWindow, Response,
 };
 use lockstep_models::{Layer, LocalResponseNorm, Pool2d, PoolKind, Shape};
 use proptest::prelude::*;
@@ -131,7 +131,7 @@ fn largest<A: Real>(
     let mut pooled = OnCpu::plain(&pool, &[shape], samples, &[&shifted]);
     let mut relu = OnCpu::plain(&Layer::Relu, &[output], samples, &[&pooled.output]);
     let (images, inner) = layout.images(samples, shape.channels);
-    let window = Window::of(layer, shape, output).inner(inner);
+    let window = PoolingWindow::of(layer, shape, output).inner(inner);
     let outputs = pooled.output.len();
     let lay = |values: &[f32]| layout.of(values, shape.channels, plane(shape));
     let lay_output = |values: &[f32]| layout.of(values, shape.channels, plane(output));
@@ -179,7 +179,7 @@ fn means<A: Real>(
     let pool = Layer::Pool2d(layer.clone());
     let output = pool.output_shape(&[shape]).expect("shapes that fit");
     let (images, inner) = layout.images(samples, shape.channels);
-    let window = Window::of(layer, shape, output).inner(inner);
+    let window = PoolingWindow::of(layer, shape, output).inner(inner);
     let lay = |values: &[f32]| layout.of(values, shape.channels, plane(shape));
     let lay_output = |values: &[f32]| layout.of(values, shape.channels, plane(output));
     let mut expected = OnCpu::plain(&pool, &[shape], samples, &[&values]);

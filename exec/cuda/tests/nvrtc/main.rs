@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lockstep_cuda::table::ReluForward;
-use lockstep_cuda::{Bf16, Launch, Nvrtc, Places, Unit};
+use lockstep_cuda::{Bf16, KernelLaunch, LibraryPlaces, Nvrtc, SourceUnit};
 
 /// Set by `tests/run`: a missing compiler is then a failure.
 const REQUIRED: &str = "LOCKSTEP_REQUIRE_NVRTC";
@@ -13,7 +13,7 @@ const FOLDER: &str = "LOCKSTEP_NVRTC";
 /// The compiler; `None`, with a loud message, where there is none.
 fn nvrtc() -> Option<Nvrtc> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut places = Places::usual().with_python(&workspace.join(".venv"));
+    let mut places = LibraryPlaces::usual().with_python(&workspace.join(".venv"));
     if let Some(folder) = std::env::var_os(FOLDER) {
         places = places.with(Path::new(&folder));
     }
@@ -34,7 +34,7 @@ fn compiled_for(architecture: i32) {
     eprintln!("{}", nvrtc.describe().expect("it has a version"));
     let known = nvrtc.architectures().expect("it has architectures");
     assert!(known.contains(&architecture), "sm_{architecture} is none of {known:?}");
-    for unit in Unit::all() {
+    for unit in SourceUnit::all() {
         let program = nvrtc.compile(unit, architecture).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(program[..4], *b"\x7fELF", "{unit} for sm_{architecture}");
         for entry in unit.entries() {

@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use lockstep_cuda::{Gpus, Places, probe};
+use lockstep_cuda::{Gpus, LibraryPlaces, probe};
 use lockstep_exec::device::{Cpus, Devices};
 use lockstep_models::{Optimizer, Precision};
 
@@ -39,7 +39,7 @@ fn scene(name: &str, settings: &[(&str, &str)], play: fn()) {
     }
     if let Some(folder) = std::env::var_os(SCENE) {
         // Later code that opens the GPUs finds the libraries already loaded.
-        let _ = probe(&Places::usual().with(Path::new(&folder)));
+        let _ = probe(&LibraryPlaces::usual().with(Path::new(&folder)));
         return play();
     }
     let Some(folder) = pretend::folder() else { return };

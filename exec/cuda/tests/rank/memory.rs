@@ -4,8 +4,8 @@
 use std::ffi::{CString, c_char};
 use std::sync::Arc;
 
-use lockstep_cuda::Places;
-use lockstep_cuda::driver::{Context, DeviceMemory, Fill};
+use lockstep_cuda::LibraryPlaces;
+use lockstep_cuda::driver::{Context, Fill, GpuMemory};
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::cpu::Threads;
 use lockstep_exec::device::{DeviceError, Mode};
@@ -29,7 +29,7 @@ fn fault(text: &str) {
 }
 
 fn context() -> Arc<Context> {
-    Context::open(&Places::usual(), 0).expect("the pretend GPU")
+    Context::open(&LibraryPlaces::usual(), 0).expect("the pretend GPU")
 }
 
 fn program(model: Model, batch: u32, accumulate: u32) -> Program {
@@ -73,7 +73,7 @@ fn steps_take_no_memory() {
                     .unwrap_or_else(|error| panic!("model {seed} {precision:?}: {error}"));
                 assert_eq!(context().memory().expect("an answer").0, free, "model {seed} {precision:?} step {number}");
             }
-            let more = DeviceMemory::new(&context(), "more", 8, Fill::Zeros);
+            let more = GpuMemory::new(&context(), "more", 8, Fill::Zeros);
             assert!(matches!(more, Err(DeviceError::OutOfMemory { .. })), "{more:?}");
             fault("");
             workspaces += u32::from(replica.scratch_bytes().1 > 0);
@@ -107,7 +107,7 @@ fn the_plan_is_what_is_taken() {
             let little = (taken - (32 << 10), batch - 2);
             let much = (taken - (taken >> 2), batch / 8);
             for (left, least) in [little, much].into_iter().take(if batch > 64 { 2 } else { 1 }) {
-                let others = DeviceMemory::new(&context, "what others hold", all - left, Fill::Zeros).expect("memory");
+                let others = GpuMemory::new(&context, "what others hold", all - left, Fill::Zeros).expect("memory");
                 let Err(DeviceError::OutOfMemory { what, asked, .. }) = of_batch(batch) else { panic!("{left} bytes") };
                 // Beside the plan there are labels, and gaps of less than 256 bytes between blocks.
                 assert!(asked <= taken && taken - asked < 32 << 10, "{asked} of {taken} bytes");

@@ -11,44 +11,47 @@ const PIXELS: u64 = 3 * 32 * 32;
 
 /// The set that a file belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum RecordForm {
     /// A label below 10.
     Ten,
     /// A coarse label, which is ignored, and a fine one below 100.
     Hundred,
 }
 
-impl Form {
+impl RecordForm {
     /// Number of classes.
     pub fn classes(self) -> u32 {
-        if self == Form::Ten { 10 } else { 100 }
+        if self == RecordForm::Ten { 10 } else { 100 }
     }
 
     /// Bytes before the pixels; the last one is the label.
     fn labels(self) -> u64 {
-        if self == Form::Ten { 1 } else { 2 }
+        if self == RecordForm::Ten { 1 } else { 2 }
     }
 }
 
 /// The files of a part among the names of a folder: `data_batch_N.bin` and `test_batch.bin`, or `train.bin` and `test.bin`.
-pub(super) fn files(names: &[String], part: SetPart) -> Vec<(&str, Form)> {
+pub(super) fn files(names: &[String], part: SetPart) -> Vec<(&str, RecordForm)> {
     let form = |name: &str| match (name, part) {
-        ("train.bin", SetPart::Train) | ("test.bin", SetPart::HeldOut) => Some(Form::Hundred),
-        ("test_batch.bin", SetPart::HeldOut) => Some(Form::Ten),
-        (name, SetPart::Train) if name.starts_with("data_batch_") && name.ends_with(".bin") => Some(Form::Ten),
+        ("train.bin", SetPart::Train) | ("test.bin", SetPart::HeldOut) => Some(RecordForm::Hundred),
+        ("test_batch.bin", SetPart::HeldOut) => Some(RecordForm::Ten),
+        (name, SetPart::Train) if name.starts_with("data_batch_") && name.ends_with(".bin") => Some(RecordForm::Ten),
         _ => None,
     };
     names.iter().filter_map(|name| Some((name.as_str(), form(name)?))).collect()
 }
 
 /// The records of a file.
-pub fn list(bytes: &[u8], form: Form) -> Vec<SampleEntry> {
+pub fn list(bytes: &[u8], form: RecordForm) -> Vec<SampleEntry> {
     let record = (form.labels() + PIXELS) as usize;
     let found = |(number, bytes): (usize, &[u8])| {
         let name = format!("record {number}");
         if bytes.len() < record {
             let left = bytes.len();
-            return SampleEntry::bad(name, format!("has {left} bytes of {record}: the file is cut or no CIFAR binary"));
+            return SampleEntry::bad(
+                name,
+                format!("has {left} bytes of {record}: the file is truncated or no CIFAR binary"),
+            );
         }
         let label = u32::from(bytes[form.labels() as usize - 1]);
         if label >= form.classes() {

@@ -11,7 +11,7 @@ pub(super) fn names(folder: &Path) -> io::Result<Vec<String>> {
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name();
         let Some(name) = name.to_str() else {
-            let message = format!("the name {name:?} is no UTF-8: rename the file");
+            let message = format!("the name {name:?} is not UTF-8: rename the file");
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         };
         if !name.starts_with('.') {

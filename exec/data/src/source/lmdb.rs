@@ -55,7 +55,7 @@ fn meta(bytes: &[u8], at: usize) -> Option<Meta> {
 /// # Errors
 /// Not an LMDB file, or an empty one.
 pub fn list(bytes: &[u8]) -> Result<Vec<SampleEntry>, String> {
-    let first = meta(bytes, 0).ok_or("is no LMDB file of version 1 (64-bit, little-endian)")?;
+    let first = meta(bytes, 0).ok_or("is not an LMDB file of version 1 (64-bit, little-endian)")?;
     let second = meta(bytes, first.page).filter(|second| second.page == first.page);
     let newest = match second {
         Some(second) if second.transaction > first.transaction => second,
@@ -99,7 +99,7 @@ impl Walk<'_> {
             self.nodes(page, depth)
         });
         if visited.is_none() {
-            let reason = "is not there or broken: the file is cut or damaged".to_owned();
+            let reason = "is not there or broken: the file is truncated or damaged".to_owned();
             self.found.push(SampleEntry::bad(format!("page {page}"), reason));
         }
     }

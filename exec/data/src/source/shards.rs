@@ -68,15 +68,15 @@ fn members(bytes: &[u8], open: &mut Open, found: &mut Vec<SampleEntry>) -> Resul
         let (offset, length) = (member.raw_file_position(), member.size());
         let end = offset.checked_add(length);
         if end.is_none_or(|end| end > bytes.len() as u64) {
-            return Err(format!("{path} claims {length} bytes, which the shard does not have: it is cut"));
+            return Err(format!("{path} claims {length} bytes, which the shard does not have: it is truncated"));
         }
         if key != open.key {
             std::mem::replace(open, Open { key: key.to_owned(), ..Open::default() }).close(found);
         }
         match ending.to_ascii_lowercase().as_str() {
-            "jpg" | "jpeg" if open.image.is_some() => return Err(format!("{path} is there twice")),
+            "jpg" | "jpeg" if open.image.is_some() => return Err(format!("{path} appears twice")),
             "jpg" | "jpeg" => open.image = Some((offset, length)),
-            "cls" if open.label.is_some() => return Err(format!("{path} is there twice")),
+            "cls" if open.label.is_some() => return Err(format!("{path} appears twice")),
             "cls" => {
                 let mut text = String::new();
                 let read = Read::take(&mut member, MOST_LABEL + 1).read_to_string(&mut text);
@@ -89,6 +89,6 @@ fn members(bytes: &[u8], open: &mut Open, found: &mut Vec<SampleEntry>) -> Resul
     let end = usize::try_from(after).ok().and_then(|after| bytes.get(after..)?.get(..BLOCK as usize));
     match end {
         Some(end) if end.iter().all(|byte| *byte == 0) => Ok(()),
-        _ => Err("it has no end (a block of zeros), so it is cut".to_owned()),
+        _ => Err("it has no end (a block of zeros), so it is truncated".to_owned()),
     }
 }

@@ -6,7 +6,7 @@ use lockstep_models::profile::{ComputeEntry, PROFILE_VERSION, Point, Profile};
 use lockstep_report::output::{make_place, write_atomically};
 use lockstep_topology::{ErrorPlace, InputError};
 
-use crate::host::Host;
+use crate::host::HostInfo;
 use crate::quiet::Quiet;
 
 /// An older profile as far as it is valid, or why it is not.
@@ -28,9 +28,9 @@ impl Kept {
             Ok(profile) => profile,
             Err(error) => return Kept { profile: None, why: Some(error.to_string()) },
         };
-        let differs = difference(&profile, &Host::find(), quiet.cores().count()).or_else(|| {
+        let differs = difference(&profile, &HostInfo::find(), quiet.cores().count()).or_else(|| {
             let pulse_s = profile.pulse_s?;
-            let why = "this machine runs at another pace than when it was measured";
+            let why = "this machine runs at another speed than when it was measured";
             (!quiet.keeps(pulse_s)).then(|| why.to_owned())
         });
         match differs {
@@ -41,7 +41,7 @@ impl Kept {
 }
 
 /// Why the figures of a profile do not apply to `host` and to this program's kernels.
-pub fn difference(profile: &Profile, host: &Host, cores: usize) -> Option<String> {
+pub fn difference(profile: &Profile, host: &HostInfo, cores: usize) -> Option<String> {
     let Profile { host: name, cpu, kernels, .. } = profile;
     if !profile.gpus.is_empty() {
         return Some("it is of GPUs".to_owned());

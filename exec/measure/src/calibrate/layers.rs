@@ -13,7 +13,7 @@ use lockstep_models::profile::{ComputeEntry, Point, chain_key};
 use lockstep_models::{Elementwise, Op, Optimizer, Program};
 
 use super::bench::{Figure, Turns};
-use super::needs::{Need, Subject};
+use super::needs::{CalibrationSubject, Need};
 
 /// A rank's replica and the samples that it loads.
 struct Rank {
@@ -30,8 +30,8 @@ pub(super) struct Layers {
 
 /// The tasks to time, one per figure. A role without an update whose averaging or copies need one gets an update of all
 /// its parameters.
-fn tasks(subject: &Subject) -> Vec<Op> {
-    let Subject { program, role, .. } = subject;
+fn tasks(subject: &CalibrationSubject) -> Vec<Op> {
+    let CalibrationSubject { program, role, .. } = subject;
     let mut seen = BTreeSet::new();
     let own = program.roles[*role].tasks.iter().map(|task| &task.op);
     let mut tasks: Vec<Op> = own
@@ -60,8 +60,8 @@ fn most_samples(program: &Program, role: usize) -> u32 {
 }
 
 /// The tasks of a role, as operations to interleave.
-pub(super) fn turns(subject: &Subject, repetitions: usize) -> Turns<'_> {
-    let Subject { program, role, data } = subject;
+pub(super) fn turns(subject: &CalibrationSubject, repetitions: usize) -> Turns<'_> {
+    let CalibrationSubject { program, role, data } = subject;
     let data: &Dataset = data;
     let tasks = Arc::new(tasks(subject));
     let samples = most_samples(program, *role);
@@ -92,7 +92,7 @@ pub(super) fn turns(subject: &Subject, repetitions: usize) -> Turns<'_> {
 }
 
 /// Converts the figures of a role's [`turns`].
-pub(super) fn read(subject: &Subject, figures: Vec<Figure>) -> Layers {
+pub(super) fn read(subject: &CalibrationSubject, figures: Vec<Figure>) -> Layers {
     let program = &subject.program;
     let mut layers = Layers { compute: Vec::new(), update: Vec::new(), load: Vec::new() };
     for (op, Figure { seconds, slowdown }) in tasks(subject).into_iter().zip(figures) {
@@ -148,7 +148,7 @@ mod tests {
         for (strategy, accumulate) in [("zero-1", 1), ("zero-2", 2), ("zero-3", 1), ("zero-3", 2)] {
             let strategy = strategy.parse().unwrap();
             let job = Job { strategy, accumulate, bucket: Bucket::Layer, ..Job::new(Arc::clone(&model), 4, 4) };
-            let subject = Subject { program: job.program().unwrap(), role: 0, data: Arc::new(data.clone()) };
+            let subject = CalibrationSubject { program: job.program().unwrap(), role: 0, data: Arc::new(data.clone()) };
             let has = subject.program.updated(&subject.program.roles[0], 0);
             let mut updates = 0;
             for op in tasks(&subject) {

@@ -24,7 +24,7 @@ pub(super) enum Need {
 }
 
 /// A role of a program, one of whose ranks is timed task by task.
-pub struct Subject {
+pub struct CalibrationSubject {
     /// The program.
     pub program: Program,
     /// Index of the role.
@@ -70,7 +70,7 @@ impl Need {
 
 /// The roles to time so that all of `programs` can be predicted, given `profile`; each adds at least one figure that
 /// those before it do not.
-pub fn missing(programs: Vec<(Program, Arc<Dataset>)>, profile: Option<&Profile>) -> Vec<Subject> {
+pub fn missing(programs: Vec<(Program, Arc<Dataset>)>, profile: Option<&Profile>) -> Vec<CalibrationSubject> {
     let mut known = profile.map(Need::known).unwrap_or_default();
     let mut subjects = Vec::new();
     for (program, data) in programs {
@@ -78,7 +78,7 @@ pub fn missing(programs: Vec<(Program, Arc<Dataset>)>, profile: Option<&Profile>
             let needs = Need::of_role(&program, &program.roles[role]);
             if !needs.is_subset(&known) {
                 known.extend(needs);
-                subjects.push(Subject { program: program.clone(), role, data: data.clone() });
+                subjects.push(CalibrationSubject { program: program.clone(), role, data: data.clone() });
             }
         }
     }
@@ -90,8 +90,8 @@ pub fn missing(programs: Vec<(Program, Arc<Dataset>)>, profile: Option<&Profile>
 ///
 /// # Errors
 /// The first batch that does not fit, with the estimate and the memory left.
-pub fn check_memory(subjects: &[Subject], cores: usize) -> Result<(), InputError> {
-    for Subject { program, role, .. } in subjects {
+pub fn check_memory(subjects: &[CalibrationSubject], cores: usize) -> Result<(), InputError> {
+    for CalibrationSubject { program, role, .. } in subjects {
         let workspace = workspace_bytes(program, &Threads::one()) as u128;
         let each = u128::from(Memory::of_role(program, *role, 1)?.total_unplanned()) + workspace;
         let batch = program.batch_per_rank.to_string();

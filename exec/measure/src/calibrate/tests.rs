@@ -1,10 +1,10 @@
-//! Tests what a profile keeps when more is measured, and when it is measured anew.
+//! Tests what a profile keeps when more is measured, and when it is measured again.
 
 use lockstep_models::profile::{ComputeEntry, Interval, NoiseTrace, PROFILE_VERSION, Point, Profile, TransportEntry};
 
 use super::kept::{difference, lay_over};
 use super::{MOST_NOISE, append};
-use crate::host::Host;
+use crate::host::HostInfo;
 
 /// A profile of this host without layers.
 pub(super) fn empty() -> Profile {
@@ -19,7 +19,7 @@ pub(super) fn empty() -> Profile {
         slowdown: 1.0,
         repeated: Vec::new(),
     };
-    let Host { name, cpu, cores, date } = Host::find();
+    let HostInfo { name, cpu, cores, date } = HostInfo::find();
     Profile {
         version: PROFILE_VERSION,
         host: name,
@@ -85,7 +85,7 @@ fn new_figures_replace_their_own_and_leave_those_of_other_models() {
 
 #[test]
 fn a_profile_of_another_machine_or_of_other_kernels_is_not_added_to() {
-    let (host, cores) = (Host::find(), Host::find().cores);
+    let (host, cores) = (HostInfo::find(), HostInfo::find().cores);
     assert_eq!(difference(&empty(), &host, cores), None);
     type Change = fn(&mut Profile);
     let cases: [(&str, Change); 5] = [

@@ -190,11 +190,11 @@ impl Checkpoint {
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(|error| torn(&error.to_string()))?;
         let file = SafeTensors::deserialize(bytes).map_err(|error| torn(&error.to_string()))?;
         let json = metadata.metadata().as_ref().and_then(|all| all.get(KEY));
-        let json = json.ok_or_else(|| wrong("holds tensors, but is no checkpoint of a training".to_owned()))?;
+        let json = json.ok_or_else(|| wrong("holds tensors, but is not a checkpoint of a training".to_owned()))?;
         let version = serde_json::from_str::<serde_json::Value>(json).ok().and_then(|all| all["version"].as_u64());
         if let Some(newer) = version.filter(|version| *version > VERSION) {
             let message =
-                format!("has version {newer} of the format, and this program reads up to {VERSION}: take a newer one");
+                format!("has version {newer} of the format, and this program reads up to {VERSION}: use a newer one");
             return Err(wrong(message));
         }
         let mut header: Header = serde_json::from_str(json).map_err(|error| torn(&error.to_string()))?;

@@ -61,7 +61,7 @@ impl Folder {
     /// A folder that cannot be created or written, or that another run writes to.
     pub fn open(path: &Path, every: Every) -> Result<(Folder, Option<String>), InputError> {
         fs::create_dir_all(path).map_err(|error| {
-            let message = format!("cannot be made: {error}; name a folder that can be written");
+            let message = format!("cannot be created: {error}; name a folder that can be written");
             InputError::flag("checkpoint", path.display().to_string(), message)
         })?;
         let (lock, dead) = Lock::take(path)?;

@@ -11,7 +11,7 @@ use std::path::Path;
 use lockstep_topology::InputError;
 use serde::{Deserialize, Serialize};
 
-use crate::host::Host;
+use crate::host::HostInfo;
 
 /// The run that writes, as recorded in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ impl Start {
 impl Holder {
     /// This process.
     fn find() -> Holder {
-        let own = Host::find();
+        let own = HostInfo::find();
         Holder { pid: std::process::id(), host: own.name, since: own.date, slurm: Start::find() }
     }
 

@@ -24,7 +24,7 @@ impl Checkpoint {
         let before = self.identity.get(flag).map_or("nothing", String::as_str);
         let resume = ErrorPlace::Flag("resume");
         let message =
-            format!("the checkpoint {shown} was trained with {before}: give the same, or begin anew without {resume}");
+            format!("the checkpoint {shown} was trained with {before}: give the same, or start over without {resume}");
         Err(InputError::new(flag, value, message))
     }
 
@@ -38,7 +38,7 @@ impl Checkpoint {
     pub fn changes(&self, setting: &BTreeMap<String, String>) -> String {
         let changed = setting.iter().filter_map(|(flag, value)| {
             let before = self.setting.get(flag).filter(|before| *before != value)?;
-            Some(format!("{flag} {value} in place of {before}"))
+            Some(format!("{flag} {value} instead of {before}"))
         });
         changed.collect::<Vec<_>>().join(", ")
     }

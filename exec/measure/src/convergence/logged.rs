@@ -66,7 +66,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Convergence, InputError> {
     };
     let points: Vec<Point> = points.into_values().collect();
     if points.iter().all(|point| point.samples.is_empty()) {
-        return Err(wrong("no run reached its target", "train longer, or take a lower target"));
+        return Err(wrong("no run reached its target", "train longer, or use a lower target"));
     }
     Ok(Convergence {
         model: first.setting.model.clone(),

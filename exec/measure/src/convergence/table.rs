@@ -1,7 +1,7 @@
 //! Reads a table of epochs to a target, as papers print it.
 
 use lockstep_topology::InputError;
-use lockstep_topology::document::{Entry, Source};
+use lockstep_topology::document::{Entry, SourceText};
 
 use super::{Convergence, Point};
 
@@ -10,7 +10,7 @@ const POINT_KEYS: [&str; 5] = ["global_batch", "epochs", "strategy", "learners",
 
 /// The table in `text`, the content of `file`.
 pub(super) fn parse(file: &str, text: &str) -> Result<Convergence, InputError> {
-    let document = Source { file, text }.parse()?;
+    let document = SourceText { file, text }.parse()?;
     let root = document.table("a table of epochs", &KEYS)?;
     let samples = root.need("samples", "1281167")?.count()? as f64;
     let mut points: Vec<Point> = Vec::new();

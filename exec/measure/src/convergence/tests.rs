@@ -30,15 +30,17 @@ fn epochs_times_what_an_epoch_takes() {
     assert_eq!(rows[0].time_to_target_low_s, None, "one run says nothing of how runs differ");
     let all = notes.join("\n");
     assert!(
-        all.contains("global batch 128: how many samples it takes is known from 16 to 64, and not guessed beyond"),
+        all.contains(
+            "global batch 128: the number of samples to the target is known from 16 to 64, and not extrapolated"
+        ),
         "{all}"
     );
     assert!(
-        all.contains("a global batch of 32 is there first, after 37.712 s; from there a larger one does not pay"),
+        all.contains("a global batch of 32 reaches the target first, after 37.712 s; a larger one does not pay"),
         "{all}"
     );
     assert!(
-        all.contains("with 64 a second brings 1.20 times the samples, of which 1.41 times as many are needed"),
+        all.contains("with 64, throughput is 1.20 times as high and 1.41 times as many samples are needed"),
         "{all}"
     );
 }
@@ -70,7 +72,7 @@ fn points_hold_for_what_they_name() {
     assert_eq!(known, [true, false, false], "a mean of those that got there would be too good");
     assert!(notes.iter().any(|note| note.contains("at 64 2 of 3 runs did not get there")), "{notes:?}");
     let (_, notes) = annotated(&TABLE.replace("lenet", "mlp"), &[(16, 1.0)]);
-    assert!(notes[1].contains("of lenet nothing is known there"), "{notes:?}");
+    assert!(notes[1].contains("nothing is known of lenet there"), "{notes:?}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn trained(epochs: u32, more: &str) -> (MeasuredRow, Vec<f64>) {
     );
     let experiment = Experiment::parse("e.toml", &text).unwrap();
     let mut seen = Vec::new();
-    let note = |_: &Configuration, measured: &Measured| {
+    let note = |_: &Configuration, measured: &MeasuredTraining| {
         seen.extend(measured.run.evaluations.iter().map(|one| 100.0 * (1.0 - one.accuracy())));
     };
     let rows = rows(&experiment, &Operation::default(), &mut Launch::Threads, note).unwrap();
@@ -87,7 +87,7 @@ fn step_times_leave_the_warm_up_out() {
         let text = format!("name = \"e\"\nmodel = \"mlp\"\ndata = \"mnist\"\nsteps = {steps}\n{more}\n");
         let experiment = Experiment::parse("e.toml", &text).unwrap();
         let (mut all, mut counted) = (Vec::new(), Vec::new());
-        let note = |_: &Configuration, measured: &Measured| {
+        let note = |_: &Configuration, measured: &MeasuredTraining| {
             counted = measured.run.timeline.step_times_s();
             // The first step begins before its ranks are ready and is never counted.
             all = Timeline::of(measured.run.timeline.spans.clone(), 1).step_times_s();

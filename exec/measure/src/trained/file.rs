@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Seek};
 use std::path::Path;
 
-use lockstep_experiment::shard::Shard;
+use lockstep_experiment::shard::SweepShard;
 use lockstep_report::lines::{Lines, wrong};
 use lockstep_report::output::write_atomically;
 use lockstep_report::{CsvForm, EpochRow};
@@ -33,7 +33,7 @@ impl RunsFile {
     /// # Errors
     /// A name that is not `.csv`; a file of another kind or in use, a row of another sweep or shard, a row that was
     /// changed.
-    pub fn open(path: &Path, plan: &[Planned], shard: Option<Shard>) -> Result<RunsFile, InputError> {
+    pub fn open(path: &Path, plan: &[Planned], shard: Option<SweepShard>) -> Result<RunsFile, InputError> {
         if path.extension().is_none_or(|extension| extension != "csv") {
             return Err(wrong(path, "must end in .csv"));
         }
@@ -93,7 +93,7 @@ fn known(
     text: &str,
     form: &CsvForm<EpochRow>,
     plan: &[Planned],
-    shard: Option<Shard>,
+    shard: Option<SweepShard>,
 ) -> Result<(Vec<EpochRow>, u64), InputError> {
     let seeds: BTreeMap<&str, u64> =
         share(plan, shard).iter().map(|planned| (planned.run.as_str(), planned.seed)).collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use lockstep_experiment::shard::Shard;
+use lockstep_experiment::shard::SweepShard;
 use lockstep_report::EpochRow;
 use lockstep_topology::InputError;
 
@@ -18,7 +18,7 @@ pub fn merge(out: &Path, plan: &[Planned], shards: u32) -> Result<Vec<EpochRow>,
     // An existing file must be of this sweep too.
     RunsFile::open(out, plan, None)?;
     let mut runs: BTreeMap<String, Vec<EpochRow>> = BTreeMap::new();
-    for shard in Shard::all(shards) {
+    for shard in SweepShard::all(shards) {
         let (own, path) = (share(plan, Some(shard)), shard.file(out));
         let file = RunsFile::open(&path, plan, Some(shard))?;
         let found = own.iter().filter(|planned| file.has(planned)).count();

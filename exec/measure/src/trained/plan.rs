@@ -1,6 +1,6 @@
 //! `Planned`: describes one run of a trained sweep, with its identity.
 
-use lockstep_experiment::shard::Shard;
+use lockstep_experiment::shard::SweepShard;
 use lockstep_experiment::trained::TrainedRun;
 use lockstep_experiment::{Configuration, Experiment, Length, TransportKind};
 use lockstep_models::Target;
@@ -33,7 +33,7 @@ pub fn plan(experiment: &Experiment) -> Result<Vec<Planned>, InputError> {
     for arm in experiment.arms() {
         let own = Experiment { judged_epochs: u32::MAX, target: Target::default(), ..arm.experiment };
         if let Length::Steps(steps) = own.length {
-            let message = "each epoch is judged: give epochs in place of steps";
+            let message = "each epoch is evaluated: give epochs instead of steps";
             return Err(own.locate(InputError::flag("steps", steps.to_string(), message)));
         }
         if own.tunes {
@@ -41,7 +41,7 @@ pub fn plan(experiment: &Experiment) -> Result<Vec<Planned>, InputError> {
             return Err(own.locate(InputError::flag("learners", "auto", message)));
         }
         if own.transport == TransportKind::Mpi {
-            let message = "a trained sweep is one process: take threads, or exec run";
+            let message = "a trained sweep is one process: use threads, or exec run";
             return Err(own.locate(InputError::flag("transport", "mpi", message)));
         }
         let configurations = own.configurations()?;
@@ -49,7 +49,7 @@ pub fn plan(experiment: &Experiment) -> Result<Vec<Planned>, InputError> {
     }
     let each: usize = arms.iter().map(|(_, _, configurations)| configurations.len()).sum();
     if each as u64 * u64::from(experiment.seeds) > MOST {
-        let message = format!("gives {each} runs as many times, and {MOST} are possible: take fewer");
+        let message = format!("takes {each} runs that many times, and at most {MOST} are possible: use fewer");
         return Err(experiment.locate(InputError::flag("seeds", experiment.seeds.to_string(), message)));
     }
     let mut runs = Vec::new();
@@ -70,7 +70,7 @@ pub fn plan(experiment: &Experiment) -> Result<Vec<Planned>, InputError> {
 }
 
 /// The runs of a shard, or all.
-pub fn share(plan: &[Planned], shard: Option<Shard>) -> Vec<&Planned> {
+pub fn share(plan: &[Planned], shard: Option<SweepShard>) -> Vec<&Planned> {
     match shard {
         Some(shard) => shard.rows(plan.len() as u32).map(|row| &plan[row as usize]).collect(),
         None => plan.iter().collect(),

@@ -14,7 +14,7 @@ use super::plan::Planned;
 use crate::launch::Launch;
 use crate::operation::{Operation, STALL_LIMIT};
 use crate::rows::lay_out;
-use crate::training::{Measured, Training};
+use crate::training::{MeasuredTraining, Training};
 
 /// The samples of the last run, which the next one usually shares.
 #[derive(Default)]
@@ -110,7 +110,7 @@ fn steps_by_epoch(planned: &Planned, samples: usize) -> Result<Vec<(u64, u64)>, 
     Ok(steps)
 }
 
-fn rows(blank: &EpochRow, measured: &Measured, steps: &[(u64, u64)]) -> Vec<EpochRow> {
+fn rows(blank: &EpochRow, measured: &MeasuredTraining, steps: &[(u64, u64)]) -> Vec<EpochRow> {
     let run = &measured.run;
     let (mut rows, mut done, mut images) = (Vec::new(), 0, 0);
     for (evaluation, (steps, batch)) in run.evaluations.iter().zip(steps) {

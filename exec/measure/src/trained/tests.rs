@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lockstep_experiment::Experiment;
-use lockstep_experiment::shard::Shard;
+use lockstep_experiment::shard::SweepShard;
 use lockstep_report::EpochRow;
 
 use super::*;
@@ -52,7 +52,7 @@ fn a_plan_has_a_run_for_each_seed_and_arm() {
 #[test]
 fn what_cannot_be_is_refused_with_line_and_cure() {
     for (old, new, message) in [
-        ("epochs = 2", "steps = 2", "e.toml:5: 2: each epoch is judged"),
+        ("epochs = 2", "steps = 2", "e.toml:5: 2: each epoch is evaluated"),
         ("epochs = 2", "epochs = 2\ngrowth = \"2@1\"", "e.toml:6: 2@1: learners are those of sma"),
         ("epochs = 2", "epochs = 2\nstrategy = \"sma\"\nlearners = \"auto\"", "e.toml:7: auto: depends on"),
         ("accumulate = 2", "acumulate = 2", "an arm has no key acumulate: did you mean accumulate?"),
@@ -106,14 +106,14 @@ fn merged_shards_are_the_whole_sweep() {
     let header = all(whole.lines().next().unwrap());
     for of in 1..=8 {
         let out = kept.path().join(format!("rows-{of}.csv"));
-        for shard in Shard::all(of).collect::<Vec<_>>().into_iter().rev() {
+        for shard in SweepShard::all(of).collect::<Vec<_>>().into_iter().rev() {
             let own = share(&plan, Some(shard));
             let text: String = std::iter::once(header.clone()).chain(own.iter().map(|run| rows_of(&run.run))).collect();
             // As a killed shard leaves it.
             std::fs::write(shard.file(&out), &text[..text.len() - 9]).unwrap();
             if let Some(last) = own.last() {
                 let error = merge(&out, &plan, of).unwrap_err().to_string();
-                assert!(error.contains("in place of --merge") && !out.exists(), "{error}");
+                assert!(error.contains("instead of --merge") && !out.exists(), "{error}");
                 let mut file = RunsFile::open(&shard.file(&out), &plan, Some(shard)).unwrap();
                 let left: Vec<&str> = own.iter().filter(|run| !file.has(run)).map(|run| run.run.as_str()).collect();
                 assert_eq!(left, [&last.run]);
@@ -130,7 +130,7 @@ fn merged_shards_are_the_whole_sweep() {
 fn shards_that_are_missing_doubled_or_foreign_are_refused_with_the_cure() {
     let kept = tempfile::tempdir().unwrap();
     let (out, plan) = (kept.path().join("rows.csv"), planned(TEXT).unwrap());
-    let shards: Vec<Shard> = Shard::all(2).collect();
+    let shards: Vec<SweepShard> = SweepShard::all(2).collect();
     for shard in &shards {
         let mut file = RunsFile::open(&shard.file(&out), &plan, Some(*shard)).unwrap();
         for own in share(&plan, Some(*shard)) {
@@ -145,7 +145,7 @@ fn shards_that_are_missing_doubled_or_foreign_are_refused_with_the_cure() {
         assert!(!out.exists());
     };
     std::fs::remove_file(&second).unwrap();
-    refused("is missing: run the same command with --shard 2/2 in place of --merge 2");
+    refused("is missing: run the same command with --shard 2/2 instead of --merge 2");
     std::fs::write(&second, rows.split_inclusive('\n').take(3).collect::<String>()).unwrap();
     refused("holds 1 of 2 runs: run the same command with --shard 2/2");
     std::fs::copy(&first, &second).unwrap();

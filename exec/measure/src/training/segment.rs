@@ -6,10 +6,10 @@ use lockstep_exec::{
 use lockstep_experiment::Length;
 use lockstep_report::failure::Failure;
 use lockstep_report::log::timed;
-use lockstep_report::progress::Progress;
+use lockstep_report::progress::ProgressLine;
 use lockstep_topology::{ErrorPlace, InputError};
 
-use super::{Measured, Training};
+use super::{MeasuredTraining, Training};
 use crate::checkpoint::claims_from;
 use crate::devices::devices;
 use crate::launch::Launch;
@@ -32,7 +32,7 @@ pub(super) struct Part<'a> {
 /// Reports progress and saves checkpoints during a segment.
 struct Follower<'a> {
     of: Training<'a>,
-    progress: &'a Progress,
+    progress: &'a ProgressLine,
     label: &'a str,
     /// Identity of the training, for metrics.
     training: &'a str,
@@ -92,13 +92,13 @@ impl Training<'_> {
     ///
     /// # Errors
     /// As [`Training::run`].
-    pub(super) fn segment(self, launch: &mut Launch, part: Part<'_>) -> Result<Option<Measured>, Failure> {
+    pub(super) fn segment(self, launch: &mut Launch, part: Part<'_>) -> Result<Option<MeasuredTraining>, Failure> {
         let Training { experiment, configuration, seed, data, held_out, operation } = self;
         let Part { steps, first: before, start } = part;
         let program = self.program()?;
         let label = configuration.label();
         let counted = (before, before + u64::from(steps));
-        let progress = Progress::new(launch.prints(), &label, counted, program.global_batch());
+        let progress = ProgressLine::new(launch.prints(), &label, counted, program.global_batch());
         let last_epochs = if matches!(experiment.length, Length::Epochs(_)) { experiment.judged_epochs } else { 0 };
         let recompute_bn = experiment.recompute_bn;
         let first = operation.first(&program, data.len());
@@ -158,6 +158,6 @@ impl Training<'_> {
             }
         }
         let configuration = configuration.clone();
-        Ok(run.map(|run| Measured { configuration, program, run, seed, trials: Vec::new(), tuning: None }))
+        Ok(run.map(|run| MeasuredTraining { configuration, program, run, seed, trials: Vec::new(), tuning: None }))
     }
 }

@@ -10,7 +10,7 @@ use lockstep_models::{Trial, Tuner};
 use lockstep_report::failure::Failure;
 use lockstep_topology::{ErrorPlace, InputError};
 
-use super::{Measured, Part, Training};
+use super::{MeasuredTraining, Part, Training};
 use crate::devices::devices;
 use crate::launch::Launch;
 use crate::run_failure::run_failure;
@@ -23,12 +23,12 @@ impl Training<'_> {
     ///
     /// # Errors
     /// As there; ranks of several processes, and a log that does not fit this run.
-    pub(super) fn tuned(self, launch: &mut Launch) -> Result<Option<Measured>, Failure> {
+    pub(super) fn tuned(self, launch: &mut Launch) -> Result<Option<MeasuredTraining>, Failure> {
         let Training { experiment, configuration, seed, data, .. } = self;
         if experiment.transport == TransportKind::Mpi {
             let transport = ErrorPlace::Flag("transport");
             let message = format!(
-                "learners cannot be added to processes that mpirun started: take {transport} threads, or a number"
+                "learners cannot be added to processes that mpirun started: use {transport} threads, or a number"
             );
             return Err(experiment.locate(InputError::flag("learners", "auto", message)).into());
         }

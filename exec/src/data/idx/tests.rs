@@ -100,10 +100,10 @@ fn a_damaged_folder_is_named_with_the_cure() {
         (replace(0, encode(&[3], &[0, 1, 2])), "magic number 0x00000801: must be 0x00000803 or 0x00000804"),
         (replace(0, b"%PDF-1.7".to_vec()), "magic number 0x25504446"),
         (replace(0, huge), "more than 4294967296 values are too many"),
-        (replace(0, encode(&[0, 1, 2], &[])), "0×1×2: there is nothing in it"),
-        (replace(0, encode(&[3, 0, 2], &[])), "3×0×2: there is nothing in it"),
+        (replace(0, encode(&[0, 1, 2], &[])), "0×1×2: is empty"),
+        (replace(0, encode(&[3, 0, 2], &[])), "3×0×2: is empty"),
         (replace(1, encode(&[2], &[0, 1])), "2 labels: "),
-        (replace(1, encode(&[2], &[0, 1])), "has 3 images: take both files from one set"),
+        (replace(1, encode(&[2], &[0, 1])), "has 3 images: use both files from one set"),
         (replace(3, encode(&[1], &[5])), "label 5: of sample 0 must be below 5"),
         (replace(2, encode(&[1, 2, 1], &[7, 8])), "images of 1×2×1: the training images are 1×1×2"),
     ];

@@ -46,7 +46,7 @@ impl CrossEntropy {
         let link = match layer {
             Layer::SoftmaxCrossEntropy => Link::Softmax,
             Layer::LogisticCrossEntropy => Link::Logistic,
-            other => panic!("{} is no loss", other.kind()),
+            other => panic!("{} is not a loss", other.kind()),
         };
         CrossEntropy {
             link,

@@ -1,5 +1,5 @@
 //! Computes 3 × 3 convolutions of stride 1 over N images side by side with fewer products: 16 for four outputs of a channel
-//! pair in place of 36 (F(2 × 2, 3 × 3) of Lavin and Gray 2016, §4.1).
+//! pair instead of 36 (F(2 × 2, 3 × 3) of Lavin and Gray 2016, §4.1).
 //!
 //! Tiles of 4 × 4 inputs become V = Bᵀ d B, filters U = G g Gᵀ; each of the sixteen places of a tile is then a product
 //! of matrices over channels, M = U V, and Y = Aᵀ M A holds 2 × 2 outputs. The images fill registers, so the transforms

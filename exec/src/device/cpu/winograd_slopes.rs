@@ -103,7 +103,7 @@ unsafe fn input_row_in<R: Register, const N: usize, const ROW: usize>(
     step: usize,
 ) {
     for part in parts::<R, N>() {
-        // Loops in place of closures, which the compiler may leave as calls.
+        // Loops instead of closures, which the compiler may leave as calls.
         let mut columns = [R::splat(0.0); 4];
         for (x, column) in columns.iter_mut().enumerate() {
             let mut d = [R::splat(0.0); 4];

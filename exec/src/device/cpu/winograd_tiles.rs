@@ -132,7 +132,7 @@ unsafe fn transform_input_in<R: Register, const N: usize>(
 ) {
     let (plane, target) = (plane.as_ptr(), target.as_mut_ptr());
     for part in parts::<R, N>() {
-        // Loops in place of closures, which the compiler may leave as calls.
+        // Loops instead of closures, which the compiler may leave as calls.
         let mut columns = [[R::splat(0.0); 4]; 4];
         for (x, column) in columns.iter_mut().enumerate() {
             let mut d = [R::splat(0.0); 4];

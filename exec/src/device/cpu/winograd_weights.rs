@@ -1,5 +1,5 @@
 //! Computes the gradient of 3 × 3 filters of stride 1 with the products of F(2 × 2, 3 × 3): 16 a tile and channel pair
-//! in place of 36.
+//! instead of 36.
 //!
 //! Tiles are transformed in blocks that stay in the second-level cache, four channels side by side, so that a tile of 4
 //! × 4 channel pairs is summed over a block in registers. The inverse transform is applied once, after all images have

@@ -1,4 +1,4 @@
-//! Finds out whether the MPI library accepts addresses of GPU memory in place of host memory ("CUDA-aware").
+//! Finds out whether the MPI library accepts addresses of GPU memory instead of host memory ("CUDA-aware").
 //!
 //! Open MPI, MPICH and their derivatives each have a function that reports it. It is looked up in the running program,
 //! so that any library may be linked; a library without such a function counts as not CUDA-aware.
@@ -27,14 +27,14 @@ pub(super) fn is_aware(speaks: bool) -> Result<bool, TransportError> {
         Some("1") => {
             if speaks && !library_is() {
                 eprintln!(
-                    "lockstep: {SAYS}=1: GPUs' addresses are given to an MPI library that does not say that it takes them"
+                    "lockstep: {SAYS}=1: GPU addresses are passed to an MPI library that does not report support for them"
                 );
             }
             Ok(true)
         }
         _ => {
             let said = said.to_string_lossy();
-            Err(TransportError::Unsupported(format!("{SAYS}={said}: say 1 or 0, or leave it to the MPI library")))
+            Err(TransportError::Unsupported(format!("{SAYS}={said}: write 1 or 0, or leave it to the MPI library")))
         }
     }
 }

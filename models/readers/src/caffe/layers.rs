@@ -131,7 +131,7 @@ fn data(layer: &Message<'_>) -> Result<Vec<u32>, InputError> {
         None => layer.message("data_param")?.size("crop_size", 0)?,
     };
     if side == 0 {
-        let message = "its data lie elsewhere and no crop_size says their shape: say it behind the file's name, as in \
+        let message = "its data are in another file and no crop_size gives their shape: append it to the file's name, as in \
                        net.prototxt:input=3x224x224";
         return Err(layer.error("Data", message));
     }

@@ -146,7 +146,7 @@ fn parse(file: &str, text: &str) -> Result<(Solver, ErrorPlace), InputError> {
         return Err(field.error("gradients are not clipped here: leave it out"));
     }
     let Some(net) = of.get("train_net").or(of.get("net")) else {
-        return Err(of.error("net", "says no net: add net: \"train_val.prototxt\""));
+        return Err(of.error("net", "has no net: add net: \"train_val.prototxt\""));
     };
     let name = net.text()?;
     if !name.ends_with(".prototxt") {
@@ -200,16 +200,16 @@ fn optimizer(of: &Message<'_>) -> Result<Optimizer, InputError> {
         Some(field) => match field.name_of_type()? {
             "SGD" | "0" => false,
             "Nesterov" | "NESTEROV" | "1" => true,
-            _ => return Err(field.error("steps in another way than momentum SGD: take SGD or Nesterov")),
+            _ => return Err(field.error("steps in another way than momentum SGD: use SGD or Nesterov")),
         },
     };
     if let Some(field) = of.get("regularization_type")
         && field.text()? != "L2"
     {
-        return Err(field.error("weights decay by L2 alone here: take \"L2\""));
+        return Err(field.error("weights decay by L2 alone here: use \"L2\""));
     }
     if of.get("base_lr").is_none() {
-        return Err(of.error("base_lr", "says no rate: add base_lr: 0.01"));
+        return Err(of.error("base_lr", "has no learning rate: add base_lr: 0.01"));
     }
     let momentum = positive(of, "momentum", 0.0)?;
     if momentum >= 1.0 {
@@ -233,7 +233,7 @@ fn decay(of: &Message<'_>) -> Result<Decay, InputError> {
     let Some(policy) = of.get("lr_policy") else {
         return Err(of.error(
             "lr_policy",
-            format!("says not how the rate falls: add lr_policy: \"fixed\", or one of {EXAMPLE}"),
+            format!("does not say how the rate falls: add lr_policy: \"fixed\", or one of {EXAMPLE}"),
         ));
     };
     let name = policy.text()?;
@@ -267,7 +267,7 @@ fn decay(of: &Message<'_>) -> Result<Decay, InputError> {
             need("gamma")?;
             Ok(Decay::Sigmoid { slope: of.double("gamma", 0.0)?, middle: steps("stepsize")? })
         }
-        _ => Err(policy.error(format!("there is no such policy: take {EXAMPLE}"))),
+        _ => Err(policy.error(format!("there is no such policy: use {EXAMPLE}"))),
     }
 }
 

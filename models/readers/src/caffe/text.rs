@@ -77,7 +77,7 @@ impl<'a> Message<'a> {
                     true => "leave it out if the network means the same without it".to_owned(),
                     false => format!("did you mean {}?", near.join(" or ")),
                 };
-                Err(field.error(format!("this field is not known here: {cure}")))
+                Err(field.error(format!("this field is not supported: {cure}")))
             }
         }
     }
@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
                 "" if depth > 0 => return Err(self.source.error(offset, "{", "is never closed: add a brace")),
                 "}" if depth == 0 => return Err(self.wrong(offset_of_field, "closes nothing: remove it")),
                 "" | "}" => return Ok(Message { source: self.source, offset, fields }),
-                _ if !is_name(name) => return Err(self.wrong(offset_of_field, "a field begins with its name")),
+                _ if !is_name(name) => return Err(self.wrong(offset_of_field, "a field must begin with its name")),
                 _ => self.field(name, offset_of_field, depth, &mut fields)?,
             }
         }
@@ -262,7 +262,7 @@ impl<'a> Reader<'a> {
             _ if token.starts_with(|letter: char| letter.is_ascii_alphanumeric() || "+-._".contains(letter)) => {
                 Ok(Value::Word(token))
             }
-            _ => Err(self.wrong(start, "is no value")),
+            _ => Err(self.wrong(start, "is not a value")),
         }
     }
 

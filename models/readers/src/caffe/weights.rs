@@ -38,7 +38,7 @@ pub(crate) fn read(file: &str, bytes: &[u8], model: &Model) -> Result<(InitialVa
         return Err(InputError::new(file, "", message));
     }
     let stored = layers(bytes).map_err(|error| {
-        let message = format!("{}: this is no whole .caffemodel; copy it again", error.message);
+        let message = format!("{}: this is not a whole .caffemodel; copy it again", error.message);
         InputError::new(format!("{file}: byte {}", error.offset), "", message)
     })?;
     let mut values = InitialValues::default();
@@ -68,7 +68,7 @@ pub(crate) fn read(file: &str, bytes: &[u8], model: &Model) -> Result<(InitialVa
         }
         taken.push(name);
     }
-    let anew: Vec<&str> = model
+    let fresh: Vec<&str> = model
         .layers()
         .iter()
         .filter(|node| learns(node) && !taken.contains(&node.name))
@@ -77,14 +77,14 @@ pub(crate) fn read(file: &str, bytes: &[u8], model: &Model) -> Result<(InitialVa
     if taken.is_empty() {
         let message = format!(
             "no layer of the model has its name in the file: the model's are {}, the file's {}",
-            listed(&anew),
+            listed(&fresh),
             listed(&strange)
         );
         return Err(InputError::new(file, "", message));
     }
     taken.dedup();
     let mut summary = format!("weights of {file}: {} layers", taken.len());
-    for (what, names) in [("only in the model, which begin as it says", anew), ("only in the file", strange)] {
+    for (what, names) in [("only in the model, which begin as it says", fresh), ("only in the file", strange)] {
         if !names.is_empty() {
             summary += &format!("; {what}: {}", listed(&names));
         }
@@ -162,7 +162,7 @@ impl Blob {
         let shown = |sizes: &[i64]| sizes.iter().map(i64::to_string).collect::<Vec<_>>().join("x");
         if bare(&self.shape) != bare(&wanted) {
             return Err(format!(
-                "has the shape {}, and {what} of the model {}: take the weights of this network, or give the layer another name",
+                "has the shape {}, and {what} of the model {}: use the weights of this network, or give the layer another name",
                 shown(&self.shape),
                 shown(&wanted)
             ));
@@ -176,7 +176,7 @@ impl Blob {
             ));
         }
         match self.values.iter().position(|value| !value.is_finite()) {
-            Some(at) => Err(format!("has {} as its value {at}: train it anew", self.values[at])),
+            Some(at) => Err(format!("has {} as its value {at}: train it again", self.values[at])),
             None => Ok(()),
         }
     }

@@ -16,7 +16,7 @@ impl Attributes for Placed<'_, '_> {
     fn size(&self, key: &str) -> Result<Option<u32>, InputError> {
         let Some(attribute) = self.node.attribute(key) else { return Ok(None) };
         let size = u32::try_from(attribute.integer);
-        size.map(Some).map_err(|_| self.refuse(key, &format!("{key} is {}: it is no size", attribute.integer)))
+        size.map(Some).map_err(|_| self.refuse(key, &format!("{key} is {}: it is not a size", attribute.integer)))
     }
 
     fn pair(&self, key: &str) -> Result<Option<(u32, u32)>, InputError> {
@@ -34,7 +34,7 @@ impl Attributes for Placed<'_, '_> {
 
     fn word(&self, key: &str) -> Result<Option<&str>, InputError> {
         let word = self.node.attribute(key).map(|attribute| std::str::from_utf8(attribute.text)).transpose();
-        word.map_err(|_| self.refuse(key, &format!("{key} is no text")))
+        word.map_err(|_| self.refuse(key, &format!("{key} is not text")))
     }
 
     fn refuse(&self, _: &str, message: &str) -> InputError {
@@ -84,7 +84,7 @@ impl<'a> Node<'a> {
         for (name, only) in wanted {
             let found = self.integer(name, *only);
             if found != *only {
-                return Err(format!("{name} is {found}: only {only} is known here"));
+                return Err(format!("{name} is {found}: only {only} is supported"));
             }
         }
         Ok(())
@@ -108,7 +108,7 @@ impl<'a> Node<'a> {
             pads => pads,
         };
         if pads.len() != 4 {
-            return Err(format!("pads are {pads:?}: only windows over height and width are known here"));
+            return Err(format!("pads are {pads:?}: only windows over height and width are supported"));
         }
         Ok(Window {
             kernel: pair("kernel_shape", kernel)?,
@@ -136,7 +136,7 @@ impl Window {
 /// Two sizes that fit.
 fn pair(name: &str, sizes: &[i64]) -> Result<(u32, u32), String> {
     let [vertical, horizontal] = sizes else {
-        return Err(format!("{name} is {sizes:?}: only windows over height and width are known here"));
+        return Err(format!("{name} is {sizes:?}: only windows over height and width are supported"));
     };
     match (u32::try_from(*vertical), u32::try_from(*horizontal)) {
         (Ok(vertical), Ok(horizontal)) => Ok((vertical, horizontal)),

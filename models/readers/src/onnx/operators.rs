@@ -46,7 +46,7 @@ impl<'a> Import<'a> {
             },
             ("ConstantOfShape", _) => match integers(0) {
                 Some(dims) => Some(Constant { dims, ..Constant::default() }),
-                None => return Err("its shape is no constant of this file: export with fixed shapes".to_owned()),
+                None => return Err("its shape is not a constant of this file: export with fixed shapes".to_owned()),
             },
             ("Identity", Some(constant)) => Some(constant.clone()),
             ("Reshape", Some(constant)) => match integers(1) {
@@ -93,7 +93,7 @@ impl<'a> Import<'a> {
                 };
                 match rate {
                     Some(rate) => Layer::Dropout(Dropout { rate }),
-                    None => return Err("its ratio is no constant of this file: export it as one".to_owned()),
+                    None => return Err("its ratio is not a constant of this file: export it as one".to_owned()),
                 }
             }
             "MaxPool" => self.pool(node, PoolKind::Max)?,
@@ -148,7 +148,7 @@ impl<'a> Import<'a> {
                  {input}: they must agree"
             ));
         }
-        let size = |number: i64| u32::try_from(number).map_err(|_| format!("{number} is no size"));
+        let size = |number: i64| u32::try_from(number).map_err(|_| format!("{number} is not a size"));
         let bias = self.given(node, 2);
         if bias {
             self.per_channel(node, 2, size(out)?)?;
@@ -164,14 +164,14 @@ impl<'a> Import<'a> {
     fn dense(&self, node: &Node<'a>, transposed: bool, bias: bool) -> Result<Layer, String> {
         let weight = self.weight(node, 1)?;
         let [rows, columns] = weight[..] else {
-            return Err(format!("its weight has the shape {weight:?}: only matrices are known here"));
+            return Err(format!("its weight has the shape {weight:?}: only matrices are supported"));
         };
         let (out, features) = if transposed { (rows, columns) } else { (columns, rows) };
         let input = self.shape(node, 0)?;
         if input.height != 1 || input.width != 1 || i64::from(input.channels) != features {
             return Err(format!("its weight takes {features} features, but its input is {input}: they must agree"));
         }
-        let out_features = u32::try_from(out).map_err(|_| format!("{out} is no size"))?;
+        let out_features = u32::try_from(out).map_err(|_| format!("{out} is not a size"))?;
         if bias {
             self.per_channel(node, 2, out_features)?;
         }
@@ -220,13 +220,13 @@ impl<'a> Import<'a> {
     fn flatten(&self, node: &Node<'a>) -> Result<Layer, String> {
         let input = self.shape(node, 0)?;
         let Some(target) = self.constant(node, 1).and_then(|constant| constant.integers.as_deref()) else {
-            return Err("its shape is no constant of this file: export with fixed shapes".to_owned());
+            return Err("its shape is not a constant of this file: export with fixed shapes".to_owned());
         };
         let elements = i64::try_from(input.elements()).unwrap_or(i64::MAX);
         match *target {
             [batch, features] if features == elements || (features == -1 && batch != -1) => Ok(Layer::Flatten),
             _ => Err(format!(
-                "makes {target:?} of samples of {input}: only flattening to [batch, {elements}] is known here"
+                "makes {target:?} of samples of {input}: only flattening to [batch, {elements}] is supported"
             )),
         }
     }
@@ -274,7 +274,7 @@ impl<'a> Import<'a> {
         match self.constant(node, input) {
             Some(constant) if constant.dims.iter().all(|size| *size > 0) => Ok(constant.dims.clone()),
             Some(constant) => Err(format!("its weight \"{name}\" has the shape {:?}", constant.dims)),
-            None => Err(format!("its weight \"{name}\" is no initializer: export with constants folded")),
+            None => Err(format!("its weight \"{name}\" is not an initializer: export with constants folded")),
         }
     }
 
@@ -318,7 +318,7 @@ impl<'a> Import<'a> {
 fn unsqueezed(dims: &[i64], axes: &[i64]) -> Result<Vec<i64>, String> {
     let rank = dims.len() + axes.len();
     if rank > MAX_RANK {
-        return Err(format!("makes a constant of {rank} dimensions: at most {MAX_RANK} are known here"));
+        return Err(format!("makes a constant of {rank} dimensions: at most {MAX_RANK} are supported"));
     }
     let is_one = |place: usize| axes.contains(&(place as i64)) || axes.contains(&(place as i64 - rank as i64));
     let mut rest = dims.iter().copied();

@@ -1,7 +1,7 @@
 //! Tests the meaning of model files: defaults, names, references, blocks, and the resulting DAG.
 
 use super::*;
-use lockstep_models::layer::{KINDS, Kind};
+use lockstep_models::layer::{KINDS, LayerKind};
 
 #[test]
 fn inputs_and_names_have_defaults() {
@@ -99,7 +99,7 @@ fn the_books_examples_are_models() {
     for example in examples {
         parsed(example);
     }
-    for Kind { name: kind, keys, .. } in KINDS {
+    for LayerKind { name: kind, keys, .. } in KINDS {
         let row = book.lines().find(|line| line.starts_with(&format!("| `{kind}` |")));
         let row = row.unwrap_or_else(|| panic!("docs/models.md lacks {kind}"));
         for key in *keys {

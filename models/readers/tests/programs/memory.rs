@@ -9,8 +9,8 @@ use lockstep_models::{Bucket, ByCoordinate, Gradients, Job, Precision, Turns, ra
 
 mod symbolic;
 
-fn piece(bytes: u64, first: usize, last: usize) -> Storage {
-    Storage { bytes, first, last, again: None }
+fn piece(bytes: u64, first: usize, last: usize) -> Allocation {
+    Allocation { bytes, first, last, again: None }
 }
 
 #[test]
@@ -125,7 +125,7 @@ proptest! {
     fn no_plan_is_below_what_is_live_or_above_everything(
         sizes in prop::collection::vec((0u64..100, 0usize..20, 0usize..8), 0..30)
     ) {
-        let pieces: Vec<Storage> = sizes.into_iter().map(|(bytes, first, long)| piece(bytes, first, first + long)).collect();
+        let pieces: Vec<Allocation> = sizes.into_iter().map(|(bytes, first, long)| piece(bytes, first, first + long)).collect();
         let plan = arrange(&pieces);
         prop_assert!(plan.bytes >= live_bytes(&pieces));
         prop_assert!(plan.bytes <= pieces.iter().map(|piece| piece.bytes).sum());

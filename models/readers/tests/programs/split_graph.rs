@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_models::graph::{Tensor, Work};
+use lockstep_models::graph::{NodeWork, Tensor};
 
 use super::*;
 
@@ -20,10 +20,10 @@ fn a_collective_that_is_missing_or_another_one_is_refused() {
         for index in graph.dag.node_indices() {
             let collectives = [Collective::AllGather, Collective::ReduceScatter, Collective::AllReduce].map(Some);
             let others = [None].into_iter().chain(collectives);
-            let Work::Relayout { layer, pass, collective, axes } = graph.dag[index].work.clone() else { continue };
+            let NodeWork::Relayout { layer, pass, collective, axes } = graph.dag[index].work.clone() else { continue };
             for other in others.filter(|other| *other != collective) {
                 let mut wrong = graph.clone();
-                wrong.dag[index].work = Work::Relayout { layer, pass, collective: other.clone(), axes };
+                wrong.dag[index].work = NodeWork::Relayout { layer, pass, collective: other.clone(), axes };
                 assert!(wrong.check().is_err(), "{}: {other:?} for {collective:?}", job.strategy);
                 changed += 1;
             }

@@ -49,11 +49,11 @@ fn names_are_read_as_they_are_written() {
         ("sma:momentum=1", "below 1"),
         ("sma:alpha=0", "above 0"),
         ("sma:alpha=nan", "above 0"),
-        ("ea-sgd:momentum=0.9", "is no setting"),
+        ("ea-sgd:momentum=0.9", "is not a setting"),
         ("ea-sgd:reference-models", "write tau=…, alpha=…, round-robin or first-come"),
-        ("sma:reference-models=2", "is no setting"),
+        ("sma:reference-models=2", "is not a setting"),
         ("sma:first-come:round-robin", "exclude each other"),
-        ("local-sgd:alpha=0.5", "is no setting"),
+        ("local-sgd:alpha=0.5", "is not a setting"),
         ("local-sgd:first-come", "takes its own batches"),
     ] {
         let error = text.parse::<Strategy>().unwrap_err();
@@ -154,7 +154,7 @@ fn reference_models_are_a_level_between() {
         // The first device's reference is the average model.
         let [correct, reference] = [11, 13].map(|task| match &role.tasks[task].op {
             Op::Elementwise(of) => of,
-            other => panic!("{other:?} is no formula"),
+            other => panic!("{other:?} is not a formula"),
         });
         assert_eq!(reference.range.is_empty(), first == 0);
         let towards = if first == 0 { Averaging::AVERAGE } else { Averaging::REFERENCE };
@@ -200,7 +200,7 @@ fn what_learners_cannot_do_is_refused() {
     };
     assert!(refused("sma", |job| job.accumulate = 2).contains("tau in --strategy"));
     assert!(refused("sma:tau=4294967295", |_| ()).contains("smaller tau"));
-    assert!(refused("sma", |job| job.learners = 3).contains("take a divisor"));
+    assert!(refused("sma", |job| job.learners = 3).contains("use a divisor"));
     let server = |job: &mut Job| {
         (job.learners, job.algorithm) = (2, "parameter-server:1:dedicated".parse().unwrap());
     };

@@ -27,5 +27,5 @@ fn scores_that_go_elsewhere_too_are_refused() {
                 { name = \"two\", kind = \"dense\", out_features = 3, inputs = [\"one\"] },\n\
                 { name = \"loss\", kind = \"softmax_cross_entropy\" },\n]\n";
     let refused = node_first(&parse_model("m.toml", text).unwrap()).unwrap_err().to_string();
-    assert!(refused.contains("one goes to side and to other layers") && refused.contains("take ssgd"), "{refused}");
+    assert!(refused.contains("one goes to side and to other layers") && refused.contains("use ssgd"), "{refused}");
 }

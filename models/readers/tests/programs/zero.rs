@@ -216,7 +216,7 @@ fn what_keeps_gradients_until_the_end_is_refused() {
         };
         let message = refused(|job| job.bucket = Bucket::Tensor);
         assert!(
-            message.contains("bucket") && message.contains("take layer or a size, or --strategy zero-1"),
+            message.contains("bucket") && message.contains("use layer or a size, or --strategy zero-1"),
             "{message}"
         );
     }

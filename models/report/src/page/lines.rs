@@ -14,7 +14,7 @@ const MATTERS: f64 = 0.01;
 
 /// Timelines of a step of one configuration.
 #[derive(Debug, Clone, Serialize)]
-pub struct Lines {
+pub struct TimelineLines {
     label: String,
     sides: Vec<Side>,
     /// A text that says which bars are marked.
@@ -44,15 +44,20 @@ struct Bar {
 /// A task of a rank, and its repetition.
 type Key = (u32, u32, u32);
 
-impl Lines {
+impl TimelineLines {
     /// The median step of a prediction alone.
-    pub fn predicted(label: &str, program: &Program, timeline: &Timeline) -> Option<Lines> {
+    pub fn predicted(label: &str, program: &Program, timeline: &Timeline) -> Option<TimelineLines> {
         let (side, _) = side("predicted", program, timeline)?;
-        Some(Lines { label: label.to_owned(), sides: vec![side], differs: String::new() })
+        Some(TimelineLines { label: label.to_owned(), sides: vec![side], differs: String::new() })
     }
 
     /// The median steps of a prediction and of what was measured.
-    pub fn compared(label: &str, program: &Program, predicted: &Timeline, measured: &Timeline) -> Option<Lines> {
+    pub fn compared(
+        label: &str,
+        program: &Program,
+        predicted: &Timeline,
+        measured: &Timeline,
+    ) -> Option<TimelineLines> {
         let (mut first, of_first) = side("predicted", program, predicted)?;
         let (mut second, of_second) = side("measured", program, measured)?;
         let step_ms = second.step_ms;
@@ -74,7 +79,7 @@ impl Lines {
         }
         let differs =
             "Framed: tasks of which the prediction is more than 10 % off, and by more than 1 % of the step.".to_owned();
-        Some(Lines { label: label.to_owned(), sides: vec![first, second], differs })
+        Some(TimelineLines { label: label.to_owned(), sides: vec![first, second], differs })
     }
 }
 

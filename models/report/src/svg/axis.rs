@@ -12,7 +12,7 @@ pub enum Spacing {
 
 /// One axis: its range of values, and its length in points.
 #[derive(Debug, Clone, Copy)]
-pub struct Axis {
+pub struct PlotAxis {
     /// The value at its beginning.
     pub low: f64,
     /// The value at its end.
@@ -24,28 +24,28 @@ pub struct Axis {
     spacing: Spacing,
 }
 
-impl Axis {
+impl PlotAxis {
     /// The axis of `values`, all above zero on a logarithmic one, with a small margin at its ends.
-    pub fn of(values: impl Iterator<Item = f64>, spacing: Spacing, from: f64, to: f64) -> Axis {
+    pub fn of(values: impl Iterator<Item = f64>, spacing: Spacing, from: f64, to: f64) -> PlotAxis {
         let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
         let (low, high) = if low <= high && high > 0.0 { (low, high) } else { (1.0, 10.0) };
         match spacing {
-            Spacing::Linear => Axis { low: 0.0, high: 1.08 * high, from, to, spacing },
+            Spacing::Linear => PlotAxis { low: 0.0, high: 1.08 * high, from, to, spacing },
             Spacing::Log => {
                 let room = (high / low).powf(0.04).max(1.1);
-                Axis { low: low / room, high: high * room, from, to, spacing }
+                PlotAxis { low: low / room, high: high * room, from, to, spacing }
             }
         }
     }
 
     /// The same linear axis from `low`, which is below its end; a logarithmic one unchanged.
-    pub fn begin(self, low: f64) -> Axis {
-        if self.spacing == Spacing::Log || low >= self.high { self } else { Axis { low, ..self } }
+    pub fn begin(self, low: f64) -> PlotAxis {
+        if self.spacing == Spacing::Log || low >= self.high { self } else { PlotAxis { low, ..self } }
     }
 
     /// A logarithmic axis from `1 / end` to `end`.
-    pub fn around_one(end: f64, from: f64, to: f64) -> Axis {
-        Axis { low: 1.0 / end, high: end, from, to, spacing: Spacing::Log }
+    pub fn around_one(end: f64, from: f64, to: f64) -> PlotAxis {
+        PlotAxis { low: 1.0 / end, high: end, from, to, spacing: Spacing::Log }
     }
 
     /// The position of a value.
@@ -111,22 +111,22 @@ mod tests {
 
     #[test]
     fn equal_ratios_or_differences_are_equal_distances() {
-        let axis = Axis { low: 1.0, high: 100.0, from: 0.0, to: 10.0, spacing: Spacing::Log };
+        let axis = PlotAxis { low: 1.0, high: 100.0, from: 0.0, to: 10.0, spacing: Spacing::Log };
         assert_eq!((axis.at(1.0), axis.at(10.0), axis.at(100.0)), (0.0, 5.0, 10.0));
-        let axis = Axis { low: 0.0, high: 100.0, from: 0.0, to: 10.0, spacing: Spacing::Linear };
+        let axis = PlotAxis { low: 0.0, high: 100.0, from: 0.0, to: 10.0, spacing: Spacing::Linear };
         assert_eq!((axis.at(0.0), axis.at(10.0), axis.at(100.0)), (0.0, 1.0, 10.0));
-        let axis = Axis::around_one(4.0, 0.0, 10.0);
+        let axis = PlotAxis::around_one(4.0, 0.0, 10.0);
         assert!((axis.at(1.0) - 5.0).abs() < 1e-12 && (axis.at(2.0) - 7.5).abs() < 1e-12);
         // One value, or none at all, still gives an axis.
         for (values, spacing) in [(vec![5.0], Spacing::Log), (vec![], Spacing::Log), (vec![0.0], Spacing::Linear)] {
-            let axis = Axis::of(values.into_iter(), spacing, 0.0, 10.0);
+            let axis = PlotAxis::of(values.into_iter(), spacing, 0.0, 10.0);
             assert!(axis.low < axis.high && axis.at(5.0).is_finite());
         }
     }
 
     #[test]
     fn ticks_are_round_and_few() {
-        let of = |low: f64, high: f64, spacing| Axis { low, high, from: 0.0, to: 1.0, spacing }.ticks();
+        let of = |low: f64, high: f64, spacing| PlotAxis { low, high, from: 0.0, to: 1.0, spacing }.ticks();
         assert_eq!(of(0.0, 283.0, Spacing::Linear), [0.0, 50.0, 100.0, 150.0, 200.0, 250.0]);
         assert_eq!(of(0.0, 1.5, Spacing::Linear).len(), 4);
         assert_eq!(of(0.9, 1.45, Spacing::Linear).len(), 6);

@@ -42,13 +42,13 @@ pub(super) fn outputs(
 
 fn too_few_rows(node: &Node, ranks: u32) -> InputError {
     let rows = node.output.channels;
-    let message = format!("{} has {rows} rows, too few for {ranks} ranks: take at most {rows}", node.name);
+    let message = format!("{} has {rows} rows, too few for {ranks} ranks: use at most {rows}", node.name);
     InputError::flag("ranks", ranks.to_string(), message)
 }
 
 fn refusal(node: &Node, why: &str) -> InputError {
     let message = format!(
-        "{} ({}) {why}, so that it cannot be split by features: take another model, or ssgd",
+        "{} ({}) {why}, so that it cannot be split by features: use another model, or ssgd",
         node.name,
         node.layer.kind()
     );

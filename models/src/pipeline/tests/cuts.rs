@@ -73,11 +73,11 @@ fn lists_that_do_not_fit_are_refused() {
     let layers = model.layers().len();
     let most = message(layers as u32 + 1, 1, "work");
     assert!(most.starts_with(&format!("--stages: {}: ", layers + 1)), "{most}");
-    assert!(most.ends_with(&format!("random-7 has {layers}: take at most {layers}")), "{most}");
+    assert!(most.ends_with(&format!("random-7 has {layers}: use at most {layers}")), "{most}");
     assert!(
         message(2, layers as u32, "work").contains(&format!("2 stages of {layers} chunks each need {}", 2 * layers))
     );
-    assert!(message(2, u32::MAX, "work").ends_with("take fewer chunks"));
+    assert!(message(2, u32::MAX, "work").ends_with("use fewer chunks"));
     assert!(message(0, 1, "work").contains("at least 1"));
     assert!(message(3, 1, &format!("at={}", name(1))).contains("2 in all, and not 1"));
     assert!(message(2, 1, "at=").contains("1 in all, and not 0"));

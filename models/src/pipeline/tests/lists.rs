@@ -179,7 +179,7 @@ fn errors_name_stage_and_step() {
     // Stage 1 takes 0 a 1 b 2 c.
     assert_eq!(
         message(&|lists| lists[1].swap(0, 2)),
-        "stage 1: backward of chunk 1, micro-batch 0: waits for ever for the forward of chunk 1, micro-batch 0, which comes \
+        "stage 1: backward of chunk 1, micro-batch 0: waits forever for the forward of chunk 1, micro-batch 0, which comes \
          later in the same list: change the order"
     );
     assert_eq!(
@@ -213,7 +213,7 @@ fn errors_name_stage_and_step() {
     });
     assert_eq!(
         waits,
-        "stage 0: backward of chunk 0, micro-batch 0: waits for ever for the backward of chunk 1, micro-batch 0, which stage 1 \
+        "stage 0: backward of chunk 0, micro-batch 0: waits forever for the backward of chunk 1, micro-batch 0, which stage 1 \
          has only after its forward of chunk 1, micro-batch 1, and that waits too: change the order"
     );
 }
@@ -224,7 +224,7 @@ fn a_limit_names_the_step_that_exceeds_it() {
     assert_eq!(check_within(&lists, 1, 4, 4), Ok(vec![4, 4]));
     assert_eq!(
         check_within(&lists, 1, 4, 2).unwrap_err().to_string(),
-        "stage 0: forward of chunk 0, micro-batch 2: is activation 3 in flight, and 2 are allowed: allow 4, or take a schedule \
+        "stage 0: forward of chunk 0, micro-batch 2: is activation 3 in flight, and 2 are allowed: allow 4, or use a schedule \
          that holds fewer"
     );
     let lists = PipelineSchedule::OneForwardOneBackward.lists(2, 4).unwrap();
@@ -240,8 +240,8 @@ fn names_are_read_as_they_are_written() {
         ("f1b1", "write gpipe, 1f1b or interleaved:2"),
         ("interleaved", "write interleaved:2"),
         ("interleaved:1", "or 1f1b for one chunk a stage"),
-        ("interleaved:-1", "is no number of chunks from 2"),
-        ("interleaved:99999999999", "is no number of chunks from 2"),
+        ("interleaved:-1", "is not a number of chunks from 2"),
+        ("interleaved:99999999999", "is not a number of chunks from 2"),
     ] {
         let error = name.parse::<PipelineSchedule>().unwrap_err();
         assert!(error.contains(message), "{error}");
@@ -252,10 +252,10 @@ fn names_are_read_as_they_are_written() {
 fn numbers_that_a_schedule_does_not_serve_are_refused() {
     let interleaved = PipelineSchedule::Interleaved { chunks: 2 };
     for (schedule, stages, micro_batches, message) in [
-        (interleaved, 4, 6, "needs a multiple of 4 micro-batches: take 4 or 8"),
-        (interleaved, 4, 3, "needs a multiple of 4 micro-batches: take 4, or 1f1b"),
+        (interleaved, 4, 6, "needs a multiple of 4 micro-batches: use 4 or 8"),
+        (interleaved, 4, 3, "needs a multiple of 4 micro-batches: use 4, or 1f1b"),
         (PipelineSchedule::Interleaved { chunks: 1 }, 4, 8, "or 1f1b"),
-        (PipelineSchedule::Interleaved { chunks: u32::MAX }, u32::MAX, u32::MAX, "take fewer micro-batches"),
+        (PipelineSchedule::Interleaved { chunks: u32::MAX }, u32::MAX, u32::MAX, "use fewer micro-batches"),
         (PipelineSchedule::GPipe, 0, 1, "at least 1"),
         (PipelineSchedule::GPipe, 1, 0, "at least 1"),
     ] {

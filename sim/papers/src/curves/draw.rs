@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use lockstep_report::CurvePointRow;
-use lockstep_report::svg::{Axis, Frame, Spacing, escaped, points, significant, tick};
+use lockstep_report::svg::{Frame, PlotAxis, Spacing, escaped, points, significant, tick};
 use lockstep_topology::Bytes;
 
-use super::{Curves, System};
+use super::{Curves, MeasuredSystem};
 
 const WIDTH: f64 = 460.0;
 const FRAME: Frame = Frame {
@@ -24,7 +24,7 @@ const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#b8578f", "#b07c00
 const LEGEND: f64 = 18.0;
 
 /// A page of all systems, one file without external resources.
-pub fn curves_page(systems: &[System], curves: &Curves) -> String {
+pub fn curves_page(systems: &[MeasuredSystem], curves: &Curves) -> String {
     let mut out =
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>lockstep: collectives</title></head>\
                    <body style=\"font-family:sans-serif\">\n<h1>Collectives, measured and predicted</h1>\n"
@@ -40,7 +40,7 @@ pub fn curves_page(systems: &[System], curves: &Curves) -> String {
 }
 
 /// One system's picture: time over bytes, or over ranks where all sizes are equal.
-fn picture(system: &System, all: &[CurvePointRow]) -> String {
+fn picture(system: &MeasuredSystem, all: &[CurvePointRow]) -> String {
     let mut of: BTreeMap<usize, Vec<&CurvePointRow>> = BTreeMap::new();
     for point in all.iter().filter(|point| point.system == system.name) {
         if let Some(number) = system.curves.iter().position(|curve| curve.name == point.curve) {
@@ -51,9 +51,9 @@ fn picture(system: &System, all: &[CurvePointRow]) -> String {
     let by_ranks = own().all(|point| own().next().is_some_and(|first| first.bytes == point.bytes));
     let right = |point: &CurvePointRow| if by_ranks { f64::from(point.ranks) } else { point.bytes as f64 };
     let spacing = if by_ranks { Spacing::Linear } else { Spacing::Log };
-    let x = Axis::of(own().map(right), spacing, FRAME.left, FRAME.right);
+    let x = PlotAxis::of(own().map(right), spacing, FRAME.left, FRAME.right);
     let times = own().flat_map(|point| [point.time_us, point.predicted_time_us]);
-    let y = Axis::of(times, Spacing::Log, FRAME.bottom, FRAME.top);
+    let y = PlotAxis::of(times, Spacing::Log, FRAME.bottom, FRAME.top);
     let height = FRAME.bottom + 48.0 + LEGEND * of.len() as f64;
     let mut out = format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" font-size=\"12\" \

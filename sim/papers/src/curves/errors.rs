@@ -5,7 +5,7 @@ use lockstep_sim::SimError;
 
 use super::predict::predict;
 use super::shipped::cluster;
-use super::{Curve, System};
+use super::{Curve, MeasuredSystem};
 
 /// Sizes that count as large.
 const LARGE: u64 = 16 << 20;
@@ -25,7 +25,7 @@ pub struct Curves {
 ///
 /// # Errors
 /// An unknown cluster, ranks without a place, an algorithm that does not serve them.
-pub fn curves(systems: &[System]) -> Result<Curves, SimError> {
+pub fn curves(systems: &[MeasuredSystem]) -> Result<Curves, SimError> {
     let (mut rows, mut points) = (Vec::new(), Vec::new());
     for system in systems {
         let cluster = cluster(&system.cluster)?;
@@ -54,7 +54,7 @@ pub fn curves(systems: &[System]) -> Result<Curves, SimError> {
 }
 
 /// The errors of a curve; `None` where no point counts.
-fn row(system: &System, curve: &Curve, points: &[CurvePointRow]) -> Option<CurveRow> {
+fn row(system: &MeasuredSystem, curve: &Curve, points: &[CurvePointRow]) -> Option<CurveRow> {
     let counted = || points.iter().filter(|point| point.counted);
     let worst = counted().max_by(|one, other| one.log_error.total_cmp(&other.log_error))?;
     Some(CurveRow {

@@ -3,7 +3,7 @@
 use lockstep_sim::{CollectiveRun, Platform, Roofline, SimError, nccl_choice, simulate_collective};
 use lockstep_topology::{Cluster, Group, Hosting, Placement, PlacementRule};
 
-use super::{Curve, Point, System};
+use super::{Curve, CurvePoint, MeasuredSystem};
 
 /// The prediction of a point.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,7 +17,12 @@ pub(super) struct Predicted {
 ///
 /// # Errors
 /// Ranks that have no place, an algorithm that does not serve them.
-pub(super) fn predict(system: &System, cluster: &Cluster, curve: &Curve, point: &Point) -> Result<Predicted, SimError> {
+pub(super) fn predict(
+    system: &MeasuredSystem,
+    cluster: &Cluster,
+    curve: &Curve,
+    point: &CurvePoint,
+) -> Result<Predicted, SimError> {
     let placement = Placement::new(cluster, point.ranks, &PlacementRule::Pack)?;
     let placement = placement.and_switches(cluster, &curve.algorithm.joined(point.ranks), &curve.algorithm)?;
     let hosting = Hosting::new(&placement, &system.hosting)?;

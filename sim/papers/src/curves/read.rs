@@ -4,11 +4,11 @@ use std::path::Path;
 use std::str::FromStr;
 
 use lockstep_experiment::TransportKind;
-use lockstep_topology::document::{Entry, Source, Table};
+use lockstep_topology::document::{Entry, SourceText, Table};
 use lockstep_topology::{Algorithm, Collective, DESCRIPTION, InputError, read_text};
 
 use super::shipped::SYSTEMS;
-use super::{Curve, Measured, Point, System};
+use super::{Curve, CurveColumn, CurvePoint, MeasuredSystem};
 
 const KEYS: [&str; 8] = ["name", "source", "cluster", "ranks", "transport", "algorithm", "bytes", "curve"];
 const CURVE: [&str; 8] = ["name", "collective", "algorithm", "from", "to", "time_us", "busbw", "busbw_by_ranks"];
@@ -17,14 +17,14 @@ const FROM: u64 = 1 << 10;
 /// The most ranks, whose alltoall has a count for each pair.
 const RANKS: u32 = 4096;
 
-impl System {
+impl MeasuredSystem {
     /// The system called `name`, or that of the file at this path.
     ///
     /// # Errors
-    /// An unknown name, an unreadable file, and whatever [`System::parse`] refuses.
-    pub fn load(name: &str) -> Result<System, InputError> {
+    /// An unknown name, an unreadable file, and whatever [`MeasuredSystem::parse`] refuses.
+    pub fn load(name: &str) -> Result<MeasuredSystem, InputError> {
         if let Some((_, text)) = SYSTEMS.into_iter().find(|(own, _)| *own == name) {
-            return System::parse(&format!("experiments/collectives/{name}.toml"), text);
+            return MeasuredSystem::parse(&format!("experiments/collectives/{name}.toml"), text);
         }
         if !name.ends_with(".toml") {
             let names = SYSTEMS.map(|(name, _)| name).join(", ");
@@ -34,7 +34,7 @@ impl System {
         let text = read_text(Path::new(name), DESCRIPTION).map_err(|error| {
             InputError::new("SYSTEM", name, error.with_cure("name one of lockstep's, or a .toml file"))
         })?;
-        System::parse(name, &text)
+        MeasuredSystem::parse(name, &text)
     }
 
     /// The names of those that come with lockstep.
@@ -46,8 +46,8 @@ impl System {
     ///
     /// # Errors
     /// Invalid TOML, unknown or missing keys, points that are no pairs of positive numbers: with file, line and cure.
-    pub fn parse(file: &str, text: &str) -> Result<System, InputError> {
-        let document = Source { file, text }.parse()?;
+    pub fn parse(file: &str, text: &str) -> Result<MeasuredSystem, InputError> {
+        let document = SourceText { file, text }.parse()?;
         let root = document.table("a system", &KEYS)?;
         let transport = root.required("transport", "\"mpi\"", TransportKind::from_str)?;
         let ranks = root.whole("ranks", 1..=RANKS.into())?.map(|ranks| ranks as u32);
@@ -59,7 +59,7 @@ impl System {
         if curves.is_empty() {
             return Err(root.missing("curve", "[{ name = \"allreduce\" }]"));
         }
-        Ok(System {
+        Ok(MeasuredSystem {
             name: root.need("name", "\"a100\"")?.text()?.to_owned(),
             source: root.need("source", "\"who measured\"")?.text()?.to_owned(),
             cluster: root.need("cluster", "\"dgx-a100\"")?.text()?.to_owned(),
@@ -76,8 +76,8 @@ fn curve(
     common: Option<&Algorithm>,
 ) -> Result<Curve, InputError> {
     let collective = table.required("collective", "\"allreduce\"", |text| match text {
-        "alltoall" => Ok(Measured::AllToAll),
-        _ => text.parse::<Collective>().map(Measured::Named),
+        "alltoall" => Ok(CurveColumn::AllToAll),
+        _ => text.parse::<Collective>().map(CurveColumn::Named),
     })?;
     let own = table.read("algorithm", "\"library:nccl\"", Algorithm::from_str)?;
     let algorithm = own.or_else(|| common.cloned()).ok_or_else(|| table.missing("algorithm", "\"library:nccl\""))?;
@@ -87,17 +87,17 @@ fn curve(
     // GB/s on the bus for a buffer.
     let micros = |bytes: u64, ranks, bus: f64| bytes as f64 * factor(ranks) / bus * 1e-3;
     let need_ranks = || ranks.ok_or_else(|| table.missing("ranks", "8, at the head of the file"));
-    let read = |pair: (u64, f64), by_bus: bool| -> Result<Point, InputError> {
+    let read = |pair: (u64, f64), by_bus: bool| -> Result<CurvePoint, InputError> {
         let (ranks, (bytes, value)) = (need_ranks()?, pair);
-        Ok(Point { ranks, bytes, micros: if by_bus { micros(bytes, ranks, value) } else { value } })
+        Ok(CurvePoint { ranks, bytes, micros: if by_bus { micros(bytes, ranks, value) } else { value } })
     };
-    let points: Vec<Point> = if let Some(entry) = table.get("time_us") {
+    let points: Vec<CurvePoint> = if let Some(entry) = table.get("time_us") {
         pairs(&entry, 1 << 50)?.into_iter().map(|pair| read(pair, false)).collect::<Result<_, _>>()?
     } else if let Some(entry) = table.get("busbw") {
         pairs(&entry, 1 << 50)?.into_iter().map(|pair| read(pair, true)).collect::<Result<_, _>>()?
     } else if let Some(entry) = table.get("busbw_by_ranks") {
         let bytes = bytes.ok_or_else(|| table.missing("bytes", "8589934592, at the head of the file"))?;
-        let point = |(ranks, bus)| Point { ranks, bytes, micros: micros(bytes, ranks, bus) };
+        let point = |(ranks, bus)| CurvePoint { ranks, bytes, micros: micros(bytes, ranks, bus) };
         pairs(&entry, RANKS.into())?.into_iter().map(|(ranks, bus)| point((ranks as u32, bus))).collect()
     } else {
         return Err(table.missing("time_us", "[[1024, 35.4]]"));

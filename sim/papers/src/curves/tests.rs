@@ -4,7 +4,8 @@ use super::*;
 
 #[test]
 fn every_curve_is_read_and_predicted() {
-    let systems: Vec<System> = System::names().map(|name| System::load(name).expect(name)).collect();
+    let systems: Vec<MeasuredSystem> =
+        MeasuredSystem::names().map(|name| MeasuredSystem::load(name).expect(name)).collect();
     let all = curves(&systems).expect("predictions");
     assert_eq!(all.rows.len(), 17);
     assert!(all.points.iter().all(|point| point.predicted_time_us > 0.0 && point.log_error.is_finite()));
@@ -20,9 +21,9 @@ fn every_curve_is_read_and_predicted() {
 fn a_bus_bandwidth_is_a_time() {
     let text = "name = \"x\"\nsource = \"y\"\ncluster = \"dgx-a100\"\nranks = 8\ntransport = \"mpi\"\nalgorithm = \"ring\"\n\
                 [[curve]]\nname = \"a\"\ncollective = \"allreduce\"\nbusbw = [[1000000, 175.0]]\n";
-    let system = System::parse("x.toml", text).unwrap();
+    let system = MeasuredSystem::parse("x.toml", text).unwrap();
     // 1 MB · 2 · 7/8 over 175 GB/s.
-    assert_eq!(system.curves[0].points, [Point { ranks: 8, bytes: 1_000_000, micros: 10.0 }]);
+    assert_eq!(system.curves[0].points, [CurvePoint { ranks: 8, bytes: 1_000_000, micros: 10.0 }]);
     for (from, to, cure) in [
         ("[[1000000, 175.0]]", "[[1000000, 0.0]]", "positive"),
         ("[[1000000, 175.0]]", "[[1000000]]", "pair"),
@@ -30,7 +31,7 @@ fn a_bus_bandwidth_is_a_time() {
         ("busbw", "bandwidth", "has no key bandwidth"),
         ("\"mpi\"", "\"tcp\"", "threads or mpi"),
     ] {
-        let refusal = System::parse("x.toml", &text.replace(from, to)).unwrap_err().to_string();
+        let refusal = MeasuredSystem::parse("x.toml", &text.replace(from, to)).unwrap_err().to_string();
         assert!(refusal.contains("x.toml:") && refusal.contains(cure), "{refusal}");
     }
 }

@@ -5,7 +5,7 @@ use lockstep_topology::{Bytes, ErrorPlace, InputError};
 use crate::plot::Across;
 use lockstep_experiment::{Experiment, read};
 use lockstep_report::svg::Spacing;
-use lockstep_topology::document::{Entry, Source, Table};
+use lockstep_topology::document::{Entry, SourceText, Table};
 
 const X_KEYS: [&str; 7] = ["key", "label", "values", "names", "times", "write", "scale"];
 /// The key that is the buffer of an allreduce and not a key of an experiment.
@@ -67,7 +67,7 @@ impl Moved {
 /// The experiment with the TOML value `text` under `key`.
 pub(super) fn set(base: &Experiment, key: &str, text: &str, place: &ErrorPlace) -> Result<Experiment, InputError> {
     let line = format!("{key} = {text}\n");
-    let source = Source { file: "", text: &line };
+    let source = SourceText { file: "", text: &line };
     let here = |error: InputError| error.at(place);
     let document = source.parse().map_err(here)?;
     let section = document.table("a configuration", &read::keys()).map_err(here)?;

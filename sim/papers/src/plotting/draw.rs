@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use crate::plot::{Line, Plot};
 use lockstep_report::PlotRow;
-use lockstep_report::svg::{Axis, DASHES, Frame, escaped, points, significant, tick};
+use lockstep_report::svg::{DASHES, Frame, PlotAxis, escaped, points, significant, tick};
 
 /// Width of the picture and height of its plot, in points; narrow, so that a phone shows it at nearly its size.
 const WIDTH: f64 = 460.0;
@@ -33,10 +33,10 @@ const LEGEND: f64 = 18.0;
 /// The picture of a plot's points.
 pub(crate) fn svg(plot: &Plot, all: &[PlotRow]) -> String {
     let own: Vec<&PlotRow> = all.iter().filter(|row| row.figure == plot.name).collect();
-    let x = Axis::of(own.iter().map(|row| row.x), plot.x.spacing, FRAME.left, FRAME.right);
+    let x = PlotAxis::of(own.iter().map(|row| row.x), plot.x.spacing, FRAME.left, FRAME.right);
     // Perfect scaling may leave the picture; predicted and published points may not.
     let y = own.iter().filter(|row| row.source != "perfect").map(|row| row.y);
-    let y = Axis::of(y, plot.y.spacing, FRAME.bottom, FRAME.top).begin(plot.y.from);
+    let y = PlotAxis::of(y, plot.y.spacing, FRAME.bottom, FRAME.top).begin(plot.y.from);
     let height = FRAME.bottom + 48.0 + LEGEND * plot.lines.len() as f64;
     let mut out = format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" font-size=\"12\" \
@@ -101,7 +101,7 @@ fn named(row: &PlotRow) -> String {
     row.x_name.clone().unwrap_or_else(|| tick(row.x))
 }
 
-fn grid(out: &mut String, plot: &Plot, x: &Axis, y: &Axis) {
+fn grid(out: &mut String, plot: &Plot, x: &PlotAxis, y: &PlotAxis) {
     let mut free_from = 0.0;
     for (value, name) in &plot.x.values {
         let name = name.clone().unwrap_or_else(|| tick(*value));

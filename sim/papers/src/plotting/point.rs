@@ -5,7 +5,7 @@ use crate::figures::Cores;
 use crate::paper::Paper;
 use crate::plot::{Line, Of, Plot};
 use crate::quantity::Quantity;
-use crate::row::Row;
+use crate::row::CaseRow;
 use lockstep_report::PlotRow;
 use lockstep_report::failure::Failure;
 use lockstep_report::svg::Spacing;
@@ -16,7 +16,7 @@ use lockstep_report::svg::Spacing;
 /// A configuration that cannot be predicted, at its line of the file.
 pub(crate) fn predicted(paper: &Paper, case: &Case<'_>, cores: &Cores) -> Result<Vec<PlotRow>, Failure> {
     let lines = || paper.plots.iter().flat_map(|plot| plot.lines.iter().map(move |line| (plot, line)));
-    let rows: Vec<&Row> = lines()
+    let rows: Vec<&CaseRow> = lines()
         .flat_map(|(_, line)| match &line.of {
             Of::Rows(rows) => rows.iter().collect::<Vec<_>>(),
             Of::Exchanges(_) => Vec::new(),

@@ -7,7 +7,7 @@
 use crate::figures::first;
 use crate::paper::Paper;
 use crate::quantity::Quantity;
-use crate::row::Row;
+use crate::row::CaseRow;
 use lockstep_experiment::Experiment;
 use lockstep_report::failure::Failure;
 
@@ -15,7 +15,7 @@ use lockstep_report::failure::Failure;
 ///
 /// # Errors
 /// A configuration that does not exist.
-pub(super) fn published(paper: &Paper, row: &Row, wanted: &Quantity) -> Result<Option<f64>, Failure> {
+pub(super) fn published(paper: &Paper, row: &CaseRow, wanted: &Quantity) -> Result<Option<f64>, Failure> {
     let (Some(figure), Some(quantity)) = (row.published.map(|figure| figure * row.unit.factor), &row.quantity) else {
         return Ok(None);
     };
@@ -42,7 +42,7 @@ pub(super) fn published(paper: &Paper, row: &Row, wanted: &Quantity) -> Result<O
 }
 
 /// The images per second that follow from a row's figure.
-fn images_per_s(paper: &Paper, row: &Row) -> Result<Option<f64>, Failure> {
+fn images_per_s(paper: &Paper, row: &CaseRow) -> Result<Option<f64>, Failure> {
     let Some(figure) = row.published.map(|figure| figure * row.unit.factor) else { return Ok(None) };
     match &row.quantity {
         Some(Quantity::Throughput) => Ok(Some(figure)),
@@ -66,7 +66,7 @@ fn images_per_step_or_run(of: &Quantity, at: &Experiment) -> Result<f64, Failure
 }
 
 /// The multiple of the throughput of `over` that follows from a row's figure.
-fn times(paper: &Paper, row: &Row, over: &Experiment) -> Result<Option<f64>, Failure> {
+fn times(paper: &Paper, row: &CaseRow, over: &Experiment) -> Result<Option<f64>, Failure> {
     if let Some(
         Quantity::Speedup { over: own_over }
         | Quantity::Slowdown { over: own_over }
@@ -82,15 +82,15 @@ fn times(paper: &Paper, row: &Row, over: &Experiment) -> Result<Option<f64>, Fai
 }
 
 /// The row with a time or throughput of exactly this configuration.
-fn absolute<'a>(paper: &'a Paper, of: &Experiment) -> Option<&'a Row> {
-    let absolute = |row: &&Row| {
+fn absolute<'a>(paper: &'a Paper, of: &Experiment) -> Option<&'a CaseRow> {
+    let absolute = |row: &&CaseRow| {
         matches!(row.quantity, Some(Quantity::Time { .. } | Quantity::StepTime | Quantity::Throughput)) && row.at == *of
     };
     paper.rows.iter().find(absolute)
 }
 
 /// The multiple of the throughput of its own `over` that follows from a row's figure.
-fn own(row: &Row, figure: f64) -> Result<Option<f64>, Failure> {
+fn own(row: &CaseRow, figure: f64) -> Result<Option<f64>, Failure> {
     Ok(match &row.quantity {
         Some(Quantity::Speedup { .. }) => Some(figure),
         Some(Quantity::Slowdown { over }) => Some(batch(&row.at)? / batch(over)? / figure),

@@ -9,11 +9,11 @@ use crate::paper::Paper;
 use crate::plot::{Exchange, Line, Of, Plot, Point, Upwards};
 use crate::quantity::Quantity;
 use crate::read::changed;
-use crate::row::Row;
-use crate::unit::{Dimension, Unit};
+use crate::row::CaseRow;
+use crate::unit::{Unit, UnitDimension};
 use lockstep_experiment::Experiment;
 use lockstep_report::failure::Failure;
-use lockstep_topology::document::{Entry, Source, Table};
+use lockstep_topology::document::{Entry, SourceText, Table};
 
 const PLOT_KEYS: [&str; 7] = ["name", "title", "like", "caption", "x", "y", "line"];
 const Y_KEYS: [&str; 8] = ["quantity", "label", "unit", "scale", "from", "epochs", "samples", "bytes"];
@@ -21,7 +21,7 @@ const LINE_KEYS: [&str; 7] = ["name", "at", "over", "over_moves", "computed", "r
 
 /// The plots of `paper` in `text`, the content of `file`.
 pub(super) fn parse(paper: &Paper, file: &str, text: &str) -> Result<Vec<Plot>, InputError> {
-    let document = Source { file, text }.parse()?;
+    let document = SourceText { file, text }.parse()?;
     let root = document.table("a file of figures", &["figure"])?;
     let mut plots: Vec<Plot> = Vec::new();
     for entry in root.need("figure", "[{ name = \"step-time\" }]")?.items()? {
@@ -60,8 +60,8 @@ fn plot(paper: &Paper, entry: &Entry<'_>) -> Result<Plot, InputError> {
 }
 
 /// A row without a published figure.
-fn unpublished(quantity: Quantity, at: Experiment, unit: Unit, place: ErrorPlace) -> Row {
-    Row {
+fn unpublished(quantity: Quantity, at: Experiment, unit: Unit, place: ErrorPlace) -> CaseRow {
+    CaseRow {
         name: String::new(),
         says: String::new(),
         cite: String::new(),
@@ -92,7 +92,7 @@ impl Axes<'_> {
         let of = match self.y.need("quantity", "\"step-time\"")?.text()? {
             kind @ ("exchange-time" | "exchange-rate") => {
                 let rate = kind == "exchange-rate";
-                let wanted = if rate { Dimension::Rate } else { Dimension::Time };
+                let wanted = if rate { UnitDimension::Rate } else { UnitDimension::Time };
                 if self.up.unit.of != wanted {
                     return Err(entry.error(format!("unit {} is none of {wanted:?}", self.up.unit.name)));
                 }
@@ -115,7 +115,7 @@ impl Axes<'_> {
     }
 
     /// Closed forms whose axis is the number of workers.
-    fn closed_form(&self, entry: &Entry<'_>) -> Result<Vec<Row>, InputError> {
+    fn closed_form(&self, entry: &Entry<'_>) -> Result<Vec<CaseRow>, InputError> {
         let form = Computed::read(entry)?;
         let one = |(value, _): &(f64, Option<String>)| {
             let form = form.among(*value as u32).ok_or_else(|| entry.error("is not a figure for that many workers"))?;
@@ -147,7 +147,7 @@ impl Axes<'_> {
         base: &Experiment,
         line: &Table<'_>,
         entry: &Entry<'_>,
-    ) -> Result<Vec<Row>, InputError> {
+    ) -> Result<Vec<CaseRow>, InputError> {
         let moves = line.get("over_moves").map_or(Ok(false), |entry| entry.boolean())?;
         let each = self.x.each(base)?;
         let overs = match line.get("over") {
@@ -193,7 +193,7 @@ impl Axes<'_> {
                 false => Err(entry.error("is of no configuration of this line")),
             };
         }
-        let same = |other: &&Row| match (&other.quantity, &row.quantity) {
+        let same = |other: &&CaseRow| match (&other.quantity, &row.quantity) {
             (Some(Quantity::Computed(ours)), Some(Quantity::Computed(theirs))) => ours == theirs,
             (_, Some(Quantity::Computed(_))) | (Some(Quantity::Computed(_)), _) => false,
             _ => other.at == row.at,

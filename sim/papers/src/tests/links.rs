@@ -3,11 +3,11 @@
 
 use crate::case::{Case, Known};
 use crate::figures::{Cores, Figure};
-use crate::machine::{Machine, Parameter};
+use crate::machine::{Machine, MachineParameter};
 use crate::paper::Paper;
 use crate::shipped::{PAPERS, Shipped};
 use lockstep_experiment::Experiment;
-use lockstep_experiment::sweep::Scale;
+use lockstep_experiment::sweep::ClusterScale;
 use lockstep_predict::Site;
 
 /// Ranks of the largest configuration that is tried, so that the test takes seconds.
@@ -33,7 +33,7 @@ fn configurations(paper: &Paper) -> Vec<Experiment> {
 /// thousandth of it.
 #[test]
 fn a_links_bandwidth_matters_where_it_bounds_and_nowhere_else() {
-    let scale = |name: &str| Parameter::Scale(Scale::new(name, vec![1.0]).unwrap());
+    let scale = |name: &str| MachineParameter::Scale(ClusterScale::new(name, vec![1.0]).unwrap());
     let faster = [(scale("gpu"), 1000.0), (scale("gpu-memory"), 1000.0), (scale("launch"), 0.001)];
     let mut bounded = 0;
     for Shipped { name, .. } in PAPERS {
@@ -50,8 +50,8 @@ fn a_links_bandwidth_matters_where_it_bounds_and_nowhere_else() {
             let before = figures(machine.clone());
             let mut gains = vec![0.0_f64; before.len()];
             for link in LINKS {
-                let twice = Parameter::Scale(Scale::new(link, vec![2.0]).unwrap());
-                if !matches!(&twice, Parameter::Scale(scale) if scale.touches(&site.cluster)) {
+                let twice = MachineParameter::Scale(ClusterScale::new(link, vec![2.0]).unwrap());
+                if !matches!(&twice, MachineParameter::Scale(scale) if scale.touches(&site.cluster)) {
                     continue;
                 }
                 let after = figures(machine.iter().copied().chain([(&twice, 2.0)]).collect());

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use lockstep_models::Op;
 use lockstep_models::profile::{Interval, Profile, TransportEntry, chain_key};
-use lockstep_sim::answer::{OwnTime, Parameter, Sensitivity};
+use lockstep_sim::answer::{CostParameter, OwnTime, Sensitivity};
 use lockstep_sim::costs::kernel_error;
 use lockstep_topology::cluster::{DeviceKind, Figure};
 
@@ -22,7 +22,7 @@ pub(super) fn error_bar(
     site: &Site,
     predicted: &Predicted,
     sensitivities: &[Sensitivity],
-    reacts: impl Iterator<Item = Parameter>,
+    reacts: impl Iterator<Item = CostParameter>,
 ) -> ErrorBar {
     let Some(profile) = &site.profile else {
         let mut kinds: BTreeSet<String> = BTreeSet::new();
@@ -43,8 +43,8 @@ pub(super) fn error_bar(
         };
     };
     let squares = sensitivities.iter().filter_map(|s| match s.parameter {
-        Parameter::Own(time) => Some((s.elasticity * relative(profile, time, predicted)).powi(2)),
-        Parameter::Cluster(_) => None,
+        CostParameter::Own(time) => Some((s.elasticity * relative(profile, time, predicted)).powi(2)),
+        CostParameter::Cluster(_) => None,
     });
     let relative = squares.sum::<f64>().sqrt();
     let step = predicted.step_time_s;
@@ -67,7 +67,8 @@ fn kernels(site: &Site, predicted: &Predicted, sensitivities: &[Sensitivity]) ->
         DeviceKind::Cpu(_) | DeviceKind::Switch(_) => None,
     });
     let single = gpus.map(|gpu| kernel_error(gpu, predicted.program.precision)).reduce(f64::max)?;
-    let of_kernels = |s: &&Sensitivity| matches!(s.parameter, Parameter::Cluster(Figure::GpuPeak | Figure::GpuMemory));
+    let of_kernels =
+        |s: &&Sensitivity| matches!(s.parameter, CostParameter::Cluster(Figure::GpuPeak | Figure::GpuMemory));
     let reacts: f64 = sensitivities.iter().filter(of_kernels).map(|s| s.elasticity.abs()).sum();
     Some((single.exp_m1(), reacts * single.exp_m1()))
 }

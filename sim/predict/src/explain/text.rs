@@ -174,7 +174,7 @@ fn hiding(hiding: &HidingFigures) -> String {
         each.collect::<Vec<_>>().join(", ")
     };
     let mut text = match hiding.factor {
-        _ if hiding.links.is_empty() => "no links: ranks meet in memory, or not at all\n".to_owned(),
+        _ if hiding.links.is_empty() => "no links: ranks exchange through memory, or not at all\n".to_owned(),
         Some(factor) if factor <= 0.001 => {
             "communication is hidden, and would be at a thousandth of the bandwidth\n".to_owned()
         }
@@ -208,7 +208,7 @@ fn reacts_to(reacts: &[SensitivityFigures], still: &[String], sum: f64, hidden: 
     let rows: Vec<Vec<String>> = reacts.iter().map(row).collect();
     let mut text = aligned(&["% per %", "parameter", "from"], &rows);
     if !still.is_empty() {
-        text.push_str(&format!("does not react to: {}\n", still.join(", ")));
+        text.push_str(&format!("independent of: {}\n", still.join(", ")));
         let network = |name: &String| name.ends_with("bandwidth") && !name.contains("memory");
         if hidden && still.iter().any(network) {
             text.push_str("(communication is hidden behind computation)\n");
@@ -216,7 +216,7 @@ fn reacts_to(reacts: &[SensitivityFigures], still: &[String], sum: f64, hidden: 
     }
     if (sum + 1.0).abs() > 0.1 {
         text.push_str(&format!(
-            "their sum should be -1 and is {:.2}: small changes let messages and tasks change places here\n",
+            "their sum should be -1 and is {:.2}: here, small changes reorder messages and tasks\n",
             sum
         ));
     }

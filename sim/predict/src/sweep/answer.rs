@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::front::{Front, PAYS};
-use lockstep_experiment::sweep::{Plan, Question, Sweep};
+use lockstep_experiment::sweep::{Question, Sweep, SweepPlan};
 use lockstep_report::{FrontRow, Setting, SweepRow};
 
 /// One predicted point in a plot.
@@ -21,7 +21,7 @@ pub struct Dot {
 
 /// The state of a sweep.
 #[derive(Debug, Default)]
-pub struct Answer {
+pub struct SweepAnswer {
     /// The front of each question, in the order of the sweep's lists.
     pub fronts: BTreeMap<Question, Front<SweepRow>>,
     /// Every point that fits.
@@ -35,9 +35,9 @@ pub struct Answer {
     first_refused: Option<(u64, String)>,
 }
 
-impl Answer {
+impl SweepAnswer {
     /// Adds a finished row.
-    pub fn add(&mut self, sweep: &Sweep, plan: &Plan, row: &SweepRow) {
+    pub fn add(&mut self, sweep: &Sweep, plan: &SweepPlan, row: &SweepRow) {
         self.rows += 1;
         if let Some(kept) = &mut self.kept {
             kept.push(row.clone());
@@ -71,7 +71,7 @@ impl Answer {
     }
 
     /// The fronts as rows, and the notes below them.
-    pub fn report(&self, sweep: &Sweep, plan: &Plan) -> (Vec<FrontRow>, Vec<String>) {
+    pub fn report(&self, sweep: &Sweep, plan: &SweepPlan) -> (Vec<FrontRow>, Vec<String>) {
         let mut rows = Vec::new();
         let fixed = match sweep.is_weak() {
             true => "images/s; samples per rank and step are fixed",

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::answer::Answer;
+use super::answer::SweepAnswer;
 use super::file::RowsFile;
-use lockstep_experiment::shard::Shard;
-use lockstep_experiment::sweep::{Family, Plan, Sweep};
+use lockstep_experiment::shard::SweepShard;
+use lockstep_experiment::sweep::{Sweep, SweepFamily, SweepPlan};
 use lockstep_report::SweepRow;
 use lockstep_report::failure::Failure;
 
@@ -16,8 +16,8 @@ const AHEAD: u32 = 4096;
 /// The state that all threads and an interrupt share.
 pub struct Collector {
     sweep: Sweep,
-    plan: Plan,
-    shard: Option<Shard>,
+    plan: SweepPlan,
+    shard: Option<SweepShard>,
     /// The points of the rows, ascending.
     order: Vec<u32>,
     state: Mutex<State>,
@@ -34,8 +34,8 @@ struct State {
     repeated: BTreeMap<u32, SweepRow>,
     repeat: BTreeSet<u32>,
     /// Images/s and rank of the first row of each family.
-    first: BTreeMap<Family, f64>,
-    answer: Answer,
+    first: BTreeMap<SweepFamily, f64>,
+    answer: SweepAnswer,
     file: Option<RowsFile>,
     /// Refused rows before the first accepted one: a sweep without any accepted point leaves no file.
     held: Vec<SweepRow>,
@@ -46,13 +46,13 @@ struct State {
 
 impl Collector {
     /// A collector of the rows of `plan`.
-    pub fn new(sweep: Sweep, plan: Plan) -> Collector {
+    pub fn new(sweep: Sweep, plan: SweepPlan) -> Collector {
         Collector::of(sweep, plan, None)
     }
 
     /// A collector of the rows of a shard: of points that are predicted, without columns that depend on rows of
     /// other shards.
-    pub fn of(sweep: Sweep, plan: Plan, shard: Option<Shard>) -> Collector {
+    pub fn of(sweep: Sweep, plan: SweepPlan, shard: Option<SweepShard>) -> Collector {
         let repeat = plan.same_as.values().copied().collect();
         let order = shard.map_or_else(|| (0..plan.points.len() as u32).collect(), |shard| points_of(shard, &plan));
         let state = Mutex::new(State { repeat, ..State::default() });
@@ -70,12 +70,12 @@ impl Collector {
     }
 
     /// Its points.
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &SweepPlan {
         &self.plan
     }
 
     /// The shard, if it is one.
-    pub fn shard(&self) -> Option<Shard> {
+    pub fn shard(&self) -> Option<SweepShard> {
         self.shard
     }
 
@@ -163,7 +163,7 @@ impl Collector {
     }
 
     /// The answer so far, and the file with the number of rows written to it; nothing is added while `use_it` runs.
-    pub fn with<T>(&self, use_it: impl FnOnce(&Answer, Option<(&RowsFile, u32)>) -> T) -> T {
+    pub fn with<T>(&self, use_it: impl FnOnce(&SweepAnswer, Option<(&RowsFile, u32)>) -> T) -> T {
         let state = self.lock();
         let written = state.done - state.held.len() as u32;
         use_it(&state.answer, state.file.as_ref().map(|file| (file, written)))
@@ -171,14 +171,14 @@ impl Collector {
 }
 
 /// The points of a shard: only predicted points are assigned, since the others only repeat their figures.
-pub(super) fn points_of(shard: Shard, plan: &Plan) -> Vec<u32> {
+pub(super) fn points_of(shard: SweepShard, plan: &SweepPlan) -> Vec<u32> {
     let predicted: Vec<u32> = (0..plan.points.len() as u32).filter(|point| !plan.same_as.contains_key(point)).collect();
     shard.rows(predicted.len() as u32).map(|row| predicted[row as usize]).collect()
 }
 
 impl State {
     /// The row with its efficiency.
-    fn complete(&self, sweep: &Sweep, plan: &Plan, row: SweepRow) -> SweepRow {
+    fn complete(&self, sweep: &Sweep, plan: &SweepPlan, row: SweepRow) -> SweepRow {
         let (point, ranks) = (&plan.points[row.point as usize], row.setting.ranks);
         let Some(each) = row.images_per_s.map(|images| images / f64::from(ranks)) else { return row };
         let first = [1, 2].iter().find_map(|size| self.first.get(&sweep.family(point, *size)));
@@ -202,7 +202,7 @@ impl State {
     }
 
     /// Records what later rows and the answer need of a row.
-    fn finish(&mut self, sweep: &Sweep, plan: &Plan, row: &SweepRow) {
+    fn finish(&mut self, sweep: &Sweep, plan: &SweepPlan, row: &SweepRow) {
         let (index, ranks) = (row.point as u32, row.setting.ranks);
         if let Some(images_per_s) = row.images_per_s {
             let family = sweep.family(&plan.points[index as usize], ranks);

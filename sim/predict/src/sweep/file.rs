@@ -146,7 +146,7 @@ impl RowsFile {
             false => "not of this sweep",
         };
         let message = format!(
-            "line {} is {what} ({}): name another file, or remove this one to begin anew",
+            "line {} is {what} ({}): name another file, or remove this one to start over",
             line + 1,
             self.sweep
         );

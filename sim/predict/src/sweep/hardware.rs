@@ -10,7 +10,7 @@ use lockstep_topology::{Cluster, InputError};
 
 use crate::site::Site;
 use lockstep_experiment::Experiment;
-use lockstep_experiment::sweep::{Point, Sweep};
+use lockstep_experiment::sweep::{Sweep, SweepPoint};
 
 /// A site, and its cluster as scaled for a point.
 pub(super) struct Hardware {
@@ -53,8 +53,13 @@ impl Shelf {
     }
 
     /// The hardware of `point`; drops what only points before `oldest` need.
-    pub(super) fn take(&self, sweep: &Sweep, point: &Point, oldest: &Point) -> Result<Arc<Hardware>, InputError> {
-        let at = |point: &Point, key| sweep.position(point, key);
+    pub(super) fn take(
+        &self,
+        sweep: &Sweep,
+        point: &SweepPoint,
+        oldest: &SweepPoint,
+    ) -> Result<Arc<Hardware>, InputError> {
+        let at = |point: &SweepPoint, key| sweep.position(point, key);
         let build = || {
             let site = shared(&self.sites, at(point, "cluster"), at(oldest, "cluster"), || {
                 let cluster = sweep.place(point).name.clone();
@@ -68,7 +73,7 @@ impl Shelf {
             let scaled = factors.iter().any(|factor| *factor != 1.0).then(|| site.cluster.scaled(&factor));
             Ok(Hardware { site, scaled })
         };
-        let key = |point: &Point| (at(point, "cluster"), at(point, "scale"));
+        let key = |point: &SweepPoint| (at(point, "cluster"), at(point, "scale"));
         shared(&self.hardware, key(point), key(oldest), build)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lockstep_experiment::shard::Shard;
+use lockstep_experiment::shard::SweepShard;
 use lockstep_report::SweepRow;
 use lockstep_report::failure::Failure;
 
@@ -23,7 +23,7 @@ pub fn merge(
 ) -> Result<(), Failure> {
     let plan = collector.plan();
     let mut rows: Vec<Option<SweepRow>> = vec![None; plan.points.len()];
-    for shard in Shard::all(shards) {
+    for shard in SweepShard::all(shards) {
         let (own, path) = (points_of(shard, plan), shard.file(out));
         let mut found = 0;
         RowsFile::open(&path, identity, &own, |row| {

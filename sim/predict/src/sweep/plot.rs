@@ -6,9 +6,9 @@
 
 use std::fmt::Write;
 
-use super::answer::{Answer, label};
+use super::answer::{SweepAnswer, label};
 use lockstep_experiment::sweep::Sweep;
-use lockstep_report::svg::{Axis, DASHES, Frame, Spacing, escaped, points, tick};
+use lockstep_report::svg::{DASHES, Frame, PlotAxis, Spacing, escaped, points, tick};
 
 /// Colours that most people can distinguish (Okabe and Ito 2008).
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#333333"];
@@ -28,12 +28,13 @@ const FRAME: Frame = Frame {
 };
 
 /// The picture.
-pub fn svg(answer: &Answer, sweep: &Sweep) -> String {
+pub fn svg(answer: &SweepAnswer, sweep: &Sweep) -> String {
     let weak = sweep.is_weak();
     let height = |images_per_s: f64, step_time_s: f64| if weak { images_per_s } else { step_time_s };
-    let x = Axis::of(answer.dots.iter().map(|dot| f64::from(dot.total_ranks)), Spacing::Log, FRAME.left, FRAME.right);
+    let x =
+        PlotAxis::of(answer.dots.iter().map(|dot| f64::from(dot.total_ranks)), Spacing::Log, FRAME.left, FRAME.right);
     let y = answer.dots.iter().map(|dot| height(dot.images_per_s, dot.step_time_s));
-    let y = Axis::of(y, Spacing::Log, FRAME.bottom, FRAME.top);
+    let y = PlotAxis::of(y, Spacing::Log, FRAME.bottom, FRAME.top);
     let named = answer.fronts.len().min(NAMED);
     let page = FRAME.bottom + 62.0 + 16.0 * (named + usize::from(answer.fronts.len() > NAMED)) as f64;
     let mut out = format!(
@@ -97,7 +98,7 @@ pub fn svg(answer: &Answer, sweep: &Sweep) -> String {
 }
 
 /// Perfect scaling from the first point of a front, to the edge of the plot.
-fn ideal(out: &mut String, x: &Axis, y: &Axis, first: Option<&(f64, f64)>, weak: bool, colour: &str) {
+fn ideal(out: &mut String, x: &PlotAxis, y: &PlotAxis, first: Option<&(f64, f64)>, weak: bool, colour: &str) {
     let Some((ranks, value)) = first else { return };
     let at = |times: f64| if weak { value * times } else { value / times };
     let edge = if weak { y.high / value } else { value / y.low };
@@ -114,7 +115,7 @@ fn ideal(out: &mut String, x: &Axis, y: &Axis, first: Option<&(f64, f64)>, weak:
 }
 
 /// Lines and figures of both axes, and their names.
-fn grid(out: &mut String, x: &Axis, y: &Axis, up: &str) {
+fn grid(out: &mut String, x: &PlotAxis, y: &PlotAxis, up: &str) {
     x.doublings().into_iter().for_each(|value| FRAME.upward(out, x.at(value), value));
     y.ticks().into_iter().for_each(|value| FRAME.across(out, y.at(value), tick(value)));
     let _ = writeln!(

@@ -9,7 +9,7 @@ use super::hardware::{Hardware, Shelf};
 use crate::anchor::{Scaled, fit};
 use crate::predicted::predict;
 use crate::setup::Setup;
-use lockstep_experiment::sweep::{Plan, Point, Sweep};
+use lockstep_experiment::sweep::{Sweep, SweepPlan, SweepPoint};
 use lockstep_experiment::{Batch, Experiment};
 use lockstep_report::failure::Failure;
 use lockstep_report::{Setting, SweepRow};
@@ -28,7 +28,7 @@ pub struct How {
 /// The points of a sweep.
 pub struct Points<'a> {
     sweep: &'a Sweep,
-    plan: &'a Plan,
+    plan: &'a SweepPlan,
     how: &'a How,
     identity: &'a str,
     /// The factor on the cost of computation.
@@ -41,7 +41,7 @@ impl<'a> Points<'a> {
     ///
     /// # Errors
     /// An anchor in a sweep of several models or clusters; an anchor that cannot be reached.
-    pub fn new(sweep: &'a Sweep, plan: &'a Plan, how: &'a How, identity: &'a str) -> Result<Points<'a>, Failure> {
+    pub fn new(sweep: &'a Sweep, plan: &'a SweepPlan, how: &'a How, identity: &'a str) -> Result<Points<'a>, Failure> {
         let mut points = Points { sweep, plan, how, identity, factor: 1.0, shelf: Shelf::new(how.profile.clone()) };
         let (Some(anchor), Some(first)) = (&sweep.base.anchor, plan.points.first()) else { return Ok(points) };
         if sweep.varies("model") || sweep.entries.len() > 1 {
@@ -91,7 +91,7 @@ impl<'a> Points<'a> {
 
     fn predicted(
         &self,
-        point: &Point,
+        point: &SweepPoint,
         experiment: &Experiment,
         hardware: &Hardware,
         label: SweepRow,

@@ -186,7 +186,7 @@ fn what_does_not_fit_is_a_row_and_on_no_front() {
     let text = run_into(&sweep, &folder.join("rows.csv"), 2).unwrap();
     let form = CsvForm::of(&SweepRow::default());
     let rows: Vec<SweepRow> = text.lines().skip(1).map(|line| form.row(line).unwrap()).collect();
-    let mut answer = Answer::default();
+    let mut answer = SweepAnswer::default();
     rows.iter().for_each(|row| answer.add(&sweep, &plan, row));
     let full = rows.iter().filter(|row| row.fits_memory == Some(false)).count();
     let (front, notes) = answer.report(&sweep, &plan);
@@ -299,15 +299,15 @@ fn a_sweep_that_cannot_be_says_where() {
     for (lines, place, words) in [
         ("rank = 2", "s.toml:5", "[sweep] has no key rank: did you mean ranks?"),
         ("ranks = []", "s.toml:5", "at least one"),
-        ("ranks = [2, \"1..4\"]", "s.toml:5", "2 ranks stand twice"),
-        ("ranks = \"4..1\"", "s.toml:5", "is no range"),
+        ("ranks = [2, \"1..4\"]", "s.toml:5", "2 ranks appear twice"),
+        ("ranks = \"4..1\"", "s.toml:5", "is not a range"),
         ("ranks = [0]", "s.toml:5", "from 1"),
         ("bucket = [\"1Mb\"]", "s.toml:5", "layer, whole, tensor or a size"),
         ("chunk = [\"auto\", \"1B\"]", "s.toml:5", "at least one element"),
         ("batch_per_rank = 1\nglobal_batch = 2", "s.toml:6", "one of the two"),
         ("model = [\"mlp\", \"lennet\"]", "s.toml:5", "lenet"),
         ("cluster = [\"ethernet-4\", \"ethernet-5\"]", "s.toml:5", "did you mean"),
-        ("cluster = [\"dgx-a100:8..2\"]", "s.toml:5", "8..2 is no range"),
+        ("cluster = [\"dgx-a100:8..2\"]", "s.toml:5", "8..2 is not a range"),
         ("[sweep.scale]\nnik = 2", "s.toml:6", "did you mean nic?"),
         ("[sweep.scale]\nnic = []", "s.toml:6", "at least one"),
         ("[sweep.scale]\nnic = -1", "s.toml:6", "at least 0"),

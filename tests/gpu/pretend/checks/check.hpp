@@ -80,7 +80,7 @@ inline void* pointer(CUdeviceptr address) { return reinterpret_cast<void*>(addre
 // One of the project's kernels, from one of its files; the text comes from PRETEND_KERNELS.
 CUfunction kernel(const char* file, const std::string& name, const std::string& ending);
 
-// y ← a + b of `count` elements; loads the kernel anew for each context.
+// y ← a + b of `count` elements; loads the kernel again for each context.
 void add(CUdeviceptr a, CUdeviceptr b, CUdeviceptr y, unsigned count, CUstream stream, CUfunction function = nullptr);
 
 // Values that are small integers, so that sums are exact.

@@ -10,14 +10,14 @@ const GOOD: &str =
 fn what_makes_no_sense_is_named_with_its_line_and_cure() {
     assert_eq!(cluster(GOOD, Some("t4")).unwrap().devices().len(), 3);
     for (old, new, expected) in [
-        ("GPU1 PIX", "GPU1 WARP", "t.txt:3: WARP: is no way that is known here"),
-        ("GPU1 PIX", "GPU1 NV-3", "t.txt:3: NV-3: is no way that is known here"),
-        ("GPU1 PIX", "GPU1 NV99999", "t.txt:3: NV99999: is no way that is known here"),
+        ("GPU1 PIX", "GPU1 WARP", "t.txt:3: WARP: is not a supported kind of path"),
+        ("GPU1 PIX", "GPU1 NV-3", "t.txt:3: NV-3: is not a supported kind of path"),
+        ("GPU1 PIX", "GPU1 NV99999", "t.txt:3: NV99999: is not a supported kind of path"),
         ("GPU1 PIX", "GPU1 N/A", "t.txt:3: N/A: leaves open how GPU1 reaches GPU0"),
         ("GPU1 PIX", "GPU1 SYS", "t.txt:3: GPU1 - GPU0: is another way than in the other's row"),
-        ("GPU0 X PIX", "GPU0 PIX PIX", "t.txt:2: PIX: is where GPU0 meets itself"),
+        ("GPU0 X PIX", "GPU0 PIX PIX", "t.txt:2: PIX: is on the diagonal"),
         ("GPU1 PIX X PHB 0-7 0\n", "", "t.txt:3: NIC0: is not the row of GPU1, which comes next"),
-        ("NIC0 PHB PHB X\n", "", "t.txt:3: GPU1: is the last of 2 rows, of 3: the text was cut"),
+        ("NIC0 PHB PHB X\n", "", "t.txt:3: GPU1: is the last of 2 rows, of 3: the text was truncated"),
         ("NIC0 PHB PHB X\n", "NIC0 PHB\n", "t.txt:4: NIC0: has 1 of 3 cells"),
         ("NIC0 PHB PHB X\n", "NIC0 PHB PHB X\nNIC0 PHB PHB X\n", "t.txt:5: NIC0: is a row more than there are columns"),
     ] {
@@ -31,7 +31,7 @@ fn what_makes_no_sense_is_named_with_its_line_and_cure() {
     assert!(refused(GOOD, None).starts_with("--gpu: is needed, since t.txt does not say which GPUs"));
     assert!(refused("", Some("t4")).starts_with("t.txt:1: has no line that starts with GPU0"));
     let twice = "GPU0 GPU0 CPU\nGPU0 X PIX\nGPU0 PIX X\n";
-    assert!(refused(twice, Some("t4")).starts_with("t.txt:3: GPU0: is there twice"));
+    assert!(refused(twice, Some("t4")).starts_with("t.txt:3: GPU0: appears twice"));
 }
 
 proptest! {

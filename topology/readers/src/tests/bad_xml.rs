@@ -20,18 +20,18 @@ fn what_makes_no_sense_is_named_with_its_line_and_cure() {
         (
             "link_speed=\"16.0 GT/s PCIe\"",
             "link_speed=\"-16 GT/s\"",
-            "t.txt:3: link_speed=\"-16 GT/s\": is no speed of PCI",
+            "t.txt:3: link_speed=\"-16 GT/s\": is not a speed of PCI",
         ),
         (
             "link_speed=\"16.0 GT/s PCIe\"",
             "link_speed=\"fast\"",
-            "t.txt:3: link_speed=\"fast\": is no speed: write it like",
+            "t.txt:3: link_speed=\"fast\": is not a speed: write it like",
         ),
-        ("link_width=\"16\"", "link_width=\"99\"", "t.txt:3: link_width=\"99\": is no number of lanes"),
-        ("tclass=\"0x068000\"", "tclass=\"0x123456\"", "t.txt:6: tclass=\"0x123456\": is no end that is known here"),
+        ("link_width=\"16\"", "link_width=\"99\"", "t.txt:3: link_width=\"99\": is not a number of lanes"),
+        ("tclass=\"0x068000\"", "tclass=\"0x123456\"", "t.txt:6: tclass=\"0x123456\": is not a supported end"),
         ("count=\"12\"", "count=\"0\"", "t.txt:6: count=\"0\": must be a whole number from 1 to 1024"),
         ("count=\"12\"", "count=\"13\"", "t.txt:5: <gpu dev=\"0\" sm=\"80\""),
-        (nvlink, "<warp count=\"1\"/>", "t.txt:6: <warp count=\"1\"/>: is no link that is known here"),
+        (nvlink, "<warp count=\"1\"/>", "t.txt:6: <warp count=\"1\"/>: is not a supported link"),
         (nvlink, "<c2c count=\"1\"/>", "t.txt:6: <c2c count=\"1\"/>: needs a count, and a bw in MB/s"),
         ("tclass=\"0x068000\"", "tclass=\"0x030200\"", "t.txt:6: target=\"0000:f0:00.0\": is the busid of no GPU here"),
         ("dev=\"1\" sm", "dev=\"0\" sm", "t.txt:15: <gpu dev=\"0\" sm=\"80\""),
@@ -52,7 +52,7 @@ fn what_makes_no_sense_is_named_with_its_line_and_cure() {
     let error = refused(&DGX_A100.replace("sm=\"80\"", "sm=\"12\""), None);
     assert!(error.contains("sm=\"12\": is of no GPU in the catalogue"), "{error}");
     let error = refused(DGX_A100, Some("h100-smx"));
-    assert!(error.starts_with("--gpu: h100-smx: is no GPU; did you mean h100-sxm"), "{error}");
+    assert!(error.starts_with("--gpu: h100-smx: is not a GPU; did you mean h100-sxm"), "{error}");
     assert!(refused("<topology/>", None).contains("is not NCCL's topology, which is one <system>"));
     let error = refused("<system><cpu numaid=\"0\"/></system>", None);
     assert!(error.contains("has no <gpu>"), "{error}");

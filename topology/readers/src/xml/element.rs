@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use lockstep_topology::document::Source;
+use lockstep_topology::document::SourceText;
 use lockstep_topology::{ErrorPlace, InputError};
 use roxmltree::{Document, Node, ParsingOptions};
 
@@ -54,13 +54,13 @@ impl<'a> Element<'a> {
 
     /// An error about the element.
     pub(super) fn error(&self, message: impl Into<String>) -> InputError {
-        let source = Source { file: self.file, text: self.text };
+        let source = SourceText { file: self.file, text: self.text };
         source.error(self.node.range(), message)
     }
 
     /// An error about one of its attributes.
     pub(super) fn error_in(&self, key: &str, message: impl Into<String>) -> InputError {
-        let source = Source { file: self.file, text: self.text };
+        let source = SourceText { file: self.file, text: self.text };
         match self.node.attribute_node(key) {
             Some(attribute) => source.error(attribute.range(), message),
             None => self.error(message),

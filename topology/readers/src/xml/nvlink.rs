@@ -25,7 +25,7 @@ pub(super) fn read(gpus: &[Gpu<'_>], model: &CatalogueGpu, machine: &mut Machine
                     continue;
                 }
                 "nvlink" => {}
-                _ => return Err(link.error("is no link that is known here: there are <nvlink> and <c2c>")),
+                _ => return Err(link.error("is not a supported link: there are <nvlink> and <c2c>")),
             }
             let Some(count) = link.whole("count", 1..=1_024)? else {
                 return Err(link.error("has no count: add how many NVLinks these are, as count=\"12\""));
@@ -51,7 +51,7 @@ pub(super) fn read(gpus: &[Gpu<'_>], model: &CatalogueGpu, machine: &mut Machine
                 _ => {
                     return Err(link.error_in(
                         "tclass",
-                        "is no end that is known here: a GPU is 0x030200, NVSwitch 0x068000, a CPU 0x068001",
+                        "is not a supported end: a GPU is 0x030200, NVSwitch 0x068000, a CPU 0x068001",
                     ));
                 }
             }
@@ -71,7 +71,7 @@ pub(super) fn read(gpus: &[Gpu<'_>], model: &CatalogueGpu, machine: &mut Machine
     for ((from, to), (count, link)) in &pairs {
         if pairs.get(&(*to, *from)).map(|(back, _)| back) != Some(count) {
             let message =
-                format!("says {count} from gpu{from} to gpu{to}, and its other end says another number: mend one");
+                format!("says {count} from gpu{from} to gpu{to}, and its other end says another number: fix one");
             return Err(link.error(message));
         }
         if from < to {

@@ -63,7 +63,7 @@ fn impossible_fabrics_are_refused_with_their_cure() {
         ("torus", "shape = [4]\ndimensions = 2", "c.toml:12: [[fabric]]: has both shape and dimensions; keep one"),
         ("torus", "shape = [4, 4]\nrouting = \"ecmp\"", "c.toml:20: routing = \"ecmp\": does not go with a torus"),
         ("star", "routing = \"dimension-order\"", "c.toml:19: routing = \"dimension-order\": does not go with a star"),
-        ("star", "routing = \"best\"", "c.toml:19: routing = \"best\": is no routing: write lowest, ecmp"),
+        ("star", "routing = \"best\"", "c.toml:19: routing = \"best\": is not a routing: write lowest, ecmp"),
         ("rails", "ports = 4\nspines = 2", "c.toml:20: spines = 2: has no place beside ports"),
         ("rails", "oversubscription = 2", "c.toml:19: oversubscription = 2: needs ports, of each switch"),
         ("rails", "ports = 2", "c.toml:12: name = \"f\": switches of 2 ports make no tree for 8 hosts"),
@@ -71,7 +71,7 @@ fn impossible_fabrics_are_refused_with_their_cure() {
         ("star", "sums = \"0GB/s\"", "c.toml:19: sums = \"0GB/s\": must be positive"),
         ("star", "seed = -1", "c.toml:19: seed = -1: seed must be a whole number from 0"),
         ("star", "shpae = 1", "c.toml:19: shpae = 1: [[fabric]] has no key shpae: did you mean shape"),
-        ("stra", "", "c.toml:14: kind = \"stra\": is no kind of fabric; there are star, fat-tree, rails, torus"),
+        ("stra", "", "c.toml:14: kind = \"stra\": is not a kind of fabric; there are star, fat-tree, rails, torus"),
         (
             "torus",
             "shape = [4, 4]\ntrunk_bandwidth = [\"1GB/s\", \"2GB/s\", \"3GB/s\"]",

@@ -50,7 +50,7 @@ fn wrong_values_are_named_with_line_and_cure() {
             "nan",
             "cluster.toml:LINE: bandwidth = nan: bandwidth must be a text in quotes, e.g. \"10Gbit/s\"",
         ),
-        ("\"25Gbit/s\"", "\"25Gbps\"", "cluster.toml:LINE: bandwidth = \"25Gbps\": is no bandwidth; write it like"),
+        ("\"25Gbit/s\"", "\"25Gbps\"", "cluster.toml:LINE: bandwidth = \"25Gbps\": is not a bandwidth; write it like"),
         ("\"10us\"", "\"-1us\"", "cluster.toml:LINE: latency = \"-1us\": must be from 0"),
         ("\"14TFLOP/s\"", "\"-1TFLOP/s\"", "cluster.toml:LINE: peak_flops = \"-1TFLOP/s\": must be positive"),
         ("\"16GiB\"", "\"0GiB\"", "cluster.toml:LINE: memory = \"0GiB\": must be positive"),
@@ -66,7 +66,7 @@ fn wrong_values_are_named_with_line_and_cure() {
         (
             "kind = \"ethernet\"",
             "kind = \"token-ring\"",
-            "cluster.toml:LINE: kind = \"token-ring\": is no kind of link",
+            "cluster.toml:LINE: kind = \"token-ring\": is not a kind of link",
         ),
         ("name = \"eth0\"", "name = \"eth.0\"", "cluster.toml:LINE: name = \"eth.0\": must be a name of letters"),
         ("name = \"eth0\"", "name = \"memory\"", "cluster.toml:LINE: name = \"memory\": is what a host calls its own"),
@@ -88,7 +88,7 @@ fn wrong_values_are_named_with_line_and_cure() {
         (
             "latency = \"10us\"",
             "latency = \"10us\"\nduplex = \"no\"",
-            "cluster.toml:52: duplex = \"no\": is no duplex: write full or half",
+            "cluster.toml:52: duplex = \"no\": is not a duplex: write full or half",
         ),
     ] {
         check(from, to, expected);
@@ -104,11 +104,7 @@ fn wrong_names_are_named_with_the_nearest() {
             "[[swich]]",
             "cluster.toml:LINE: [[swich]]: the cluster file has no key swich: did you mean switch?",
         ),
-        (
-            "\"switch\"]",
-            "\"swithc\"]",
-            "cluster.toml:LINE: between: \"swithc\": there is no such thing; did you mean switch?",
-        ),
+        ("\"switch\"]", "\"swithc\"]", "cluster.toml:LINE: between: \"swithc\": no such name; did you mean switch?"),
         (
             "\"node*.eth0\"",
             "\"node*.eht0\"",
@@ -124,13 +120,9 @@ fn wrong_names_are_named_with_the_nearest() {
             "[\"cpu\", \"gup*\"]",
             "cluster.toml:LINE: between: \"gup*\": matches nothing; did you mean cpu, eth0, gpu0?",
         ),
-        (
-            "[\"cpu\", \"gpu*\"]",
-            "[\"memory\", \"gpu*\"]",
-            "cluster.toml:LINE: between: \"memory\": there is no such thing",
-        ),
-        ("\"switch\"]", "\"node1.memory\"]", "cluster.toml:LINE: between: \"node1.memory\": there is no such thing"),
-        ("[\"cpu\", \"gpu*\"]", "[\"cpu\", \"cpu\"]", "cluster.toml:LINE: between: \"cpu\": joins a thing with itself"),
+        ("[\"cpu\", \"gpu*\"]", "[\"memory\", \"gpu*\"]", "cluster.toml:LINE: between: \"memory\": no such name"),
+        ("\"switch\"]", "\"node1.memory\"]", "cluster.toml:LINE: between: \"node1.memory\": no such name"),
+        ("[\"cpu\", \"gpu*\"]", "[\"cpu\", \"cpu\"]", "cluster.toml:LINE: between: \"cpu\": joins a part with itself"),
     ] {
         check(from, to, expected);
     }

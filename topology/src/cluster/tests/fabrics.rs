@@ -208,9 +208,12 @@ fn a_network_is_oversubscribed_in_one_word() {
     let half = bisection("dgx-h100:64@infiniband-ndr-2to1");
     assert!((half / plain - 0.5).abs() < 0.05, "{half} beside {plain}");
     for (name, expected) in [
-        ("dgx-h100:4@infiniband-ndr-star", "\"star\" is no shape of a network of 64 ports; there are rails, and 2to1"),
-        ("dgx-h100:4@infiniband-ndr-64to1", "is no shape of a network"),
-        ("dgx-h100:4@infiniband-ndr-0to1", "is no shape of a network"),
+        (
+            "dgx-h100:4@infiniband-ndr-star",
+            "\"star\" is not a shape of a network of 64 ports; there are rails, and 2to1",
+        ),
+        ("dgx-h100:4@infiniband-ndr-64to1", "is not a shape of a network"),
+        ("dgx-h100:4@infiniband-ndr-0to1", "is not a shape of a network"),
         ("dgx-h100:4@infiniband-nrd-rails", "did you mean infiniband-ndr"),
     ] {
         let refusal = Cluster::load(name).unwrap_err().to_string();

@@ -33,13 +33,14 @@ fn the_catalogue_is_whole_and_every_figure_is_cited_or_marked() {
         assert_eq!(gpu.provenance_of("memory"), &gpu.provenance);
         let spec = &gpu.spec;
         // A format of half the bits is at least as fast; from V100 on, tensor cores multiply halves four times as fast.
-        let [double, single] = [Precision::Fp64, Precision::Fp32].map(|precision| spec.peak(precision).unwrap());
+        let [double, single] =
+            [PeakPrecision::Fp64, PeakPrecision::Fp32].map(|precision| spec.peak(precision).unwrap());
         assert!(double < single, "{}", gpu.name);
-        if let Some(half) = spec.peak(Precision::Fp16) {
+        if let Some(half) = spec.peak(PeakPrecision::Fp16) {
             assert!(half > 1.9 * single, "{}", gpu.name);
         }
-        if let Some(quarter) = spec.peak(Precision::Fp8) {
-            assert!((quarter / spec.peak(Precision::Fp16).unwrap() - 2.0).abs() < 0.01, "{}", gpu.name);
+        if let Some(quarter) = spec.peak(PeakPrecision::Fp8) {
+            assert!((quarter / spec.peak(PeakPrecision::Fp16).unwrap() - 2.0).abs() < 0.01, "{}", gpu.name);
         }
         assert_eq!(spec.pcie.unwrap().count, 16);
         assert!(spec.pcie.unwrap().pcie().is_some());
@@ -51,7 +52,7 @@ fn the_catalogue_is_whole_and_every_figure_is_cited_or_marked() {
 fn a_model_of_the_catalogue_is_enough_and_keys_override() {
     let h100 = cluster("model = \"h100-sxm\"").unwrap();
     let (spec, source) = gpu(&h100);
-    assert_eq!((spec.multiprocessors, spec.peak_flops_s, spec.peak(Precision::Fp8)), (132, 67e12, Some(1979e12)));
+    assert_eq!((spec.multiprocessors, spec.peak_flops_s, spec.peak(PeakPrecision::Fp8)), (132, 67e12, Some(1979e12)));
     assert_eq!(spec.nvlink.unwrap().to_string(), "4.0 x18");
     assert!(source.starts_with("datasheet: NVIDIA H100") && source.contains("multiprocessors datasheet"), "{source}");
     let slower = cluster("model = \"h100-sxm\"\nmemory_bandwidth = \"3TB/s\"\nmultiprocessors = 120").unwrap();
@@ -102,7 +103,7 @@ fn links_take_their_rate_from_generation_and_lanes() {
     assert_eq!(link.provenance.to_string(), "datasheet: PCI Express 4.0, 8 lanes (bandwidth); latency assumed");
     for (keys, expected) in [
         ("pcie = \"4.0 x8\"\nbandwidth = \"1GB/s\"", "c.toml:38: [[host.link]]: has more than one of bandwidth, pcie"),
-        ("pcie = \"9.0 x8\"", "c.toml:42: pcie = \"9.0 x8\": is no generation of PCI Express; there are 1.0 to 6.0"),
+        ("pcie = \"9.0 x8\"", "c.toml:42: pcie = \"9.0 x8\": is not a generation of PCI Express; there are 1.0 to 6.0"),
         ("nvlink = \"2.0 x2\"", "c.toml:39: kind = \"pcie\": is nvlink by the key that gives its rate"),
         ("", "c.toml:38: [[host.link]]: lacks the key bandwidth: add bandwidth = \"10Gbit/s\""),
     ] {

@@ -25,7 +25,7 @@ fn two(all: &str, pcie: &str, ethernet: &str) -> String {
         + &link("link", "ethernet", "h0.n", "h1.n", "1GB/s", ethernet)
 }
 
-fn transport(text: &str, from: &str, to: &str) -> Transport {
+fn transport(text: &str, from: &str, to: &str) -> RouteTransport {
     let cluster = Cluster::parse("two.toml", text).unwrap();
     let [from, to] = [from, to].map(|name| device_named(&cluster, name).id);
     cluster.route(from, to).unwrap().transport
@@ -98,7 +98,7 @@ fn windows_and_copies_cap_a_single_transfer() {
 #[test]
 fn wrong_figures_are_refused_with_their_cure() {
     for (keys, message) in [
-        ("protocol = \"ipx\"", "is no protocol: write plain, tcp, roce"),
+        ("protocol = \"ipx\"", "is not a protocol: write plain, tcp, roce"),
         ("efficiency = 1.5", "must be above 0 and at most 1"),
         ("efficiency = nan", "must be above 0 and at most 1"),
         ("efficiency = 0", "must be above 0 and at most 1"),
@@ -106,7 +106,7 @@ fn wrong_figures_are_refused_with_their_cure() {
         ("mtu = 1500\nefficiency = 0.5", "and efficiency are both given"),
         ("send_overhead = \"-1us\"", "must be from 0"),
         ("eager = \"lots\"", "does not start with a number"),
-        ("rendezvous = \"romantic\"", "is no rendezvous: write none, read, write or stream"),
+        ("rendezvous = \"romantic\"", "is not a rendezvous: write none, read, write or stream"),
         ("window = \"0B\"", "must be positive"),
         ("slow_start = \"0B\"", "must be positive"),
         ("burst = \"1MB\"", "needs burst_bandwidth"),

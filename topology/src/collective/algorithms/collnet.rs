@@ -68,7 +68,7 @@ impl Nodes {
             contributors => {
                 let count = contributors.unwrap_or(0);
                 let message = format!(
-                    "{count} members with data in {nodes} nodes and {rails} switches: take at least a node each"
+                    "{count} members with data in {nodes} nodes and {rails} switches: use at least a node each"
                 );
                 Err(call.refuse(message))
             }

@@ -57,14 +57,14 @@ impl Hierarchical {
     fn new(call: &Call<'_>) -> Result<Hierarchical, InputError> {
         let across = call.algorithm.inner().ok_or_else(|| call.refuse("needs the algorithm across nodes"))?;
         if across.library().is_some() {
-            return Err(call.refuse(format!("a library sees to nodes itself: take `{across}` alone")));
+            return Err(call.refuse(format!("a library sees to nodes itself: use `{across}` alone")));
         }
         if across.by_nodes() {
-            return Err(call.refuse(format!("there are two levels: take `{across}`")));
+            return Err(call.refuse(format!("there are two levels: use `{across}`")));
         }
         if across.servers() > 0 {
             let cure = Algorithm::hierarchical(across.without_words());
-            return Err(call.refuse(format!("leaders contribute for their nodes: take {cure}")));
+            return Err(call.refuse(format!("leaders contribute for their nodes: use {cure}")));
         }
         let starts = call.group.starts();
         let sizes = || starts.iter().flat_map(|starts| starts.windows(2).map(|pair| pair[1] - pair[0]));

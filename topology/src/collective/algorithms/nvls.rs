@@ -56,7 +56,7 @@ impl Nvls {
             }),
             contributors => {
                 let (count, least) = (contributors.unwrap_or(0), if nodes == 1 { "one" } else { "a node each" });
-                let message = format!("{count} members with data and {switches} switches: take at least {least}");
+                let message = format!("{count} members with data and {switches} switches: use at least {least}");
                 Err(call.refuse(message))
             }
         }

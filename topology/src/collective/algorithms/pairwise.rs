@@ -14,7 +14,7 @@ pub(super) static ENTRY: Entry = Entry {
     serves: |collective| matches!(collective, Collective::AllToAllV { .. }),
     lanes: |call| {
         let (Collective::AllToAllV { counts }, members) = (call.collective, call.members()) else {
-            return Err(call.refuse("exchanges counted blocks: take alltoallv"));
+            return Err(call.refuse("exchanges counted blocks: use alltoallv"));
         };
         let pairs = u64::from(members) * u64::from(members);
         if counts.len() as u64 != pairs {

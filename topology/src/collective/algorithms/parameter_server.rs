@@ -25,7 +25,7 @@ pub(super) static ENTRY: Entry = Entry {
             let workers = if dedicated > 0 { ", one of which must be a worker" } else { "" };
             let cure = if most == 0 { "no dedicated server".to_owned() } else { format!("at most {most}") };
             return Err(call.refuse(format!(
-                "{servers} servers among {members} members{workers}: take {cure} and at least 1, or more members"
+                "{servers} servers among {members} members{workers}: use {cure} and at least 1, or more members"
             )));
         }
         let contributors = members - dedicated;

@@ -1,6 +1,6 @@
 //! Counts bytes on the wires: what a call sends over a GPU's NVLinks and over a NIC, flags of the protocols included.
 
-use super::{Call, Choice, Machine, Method, Protocol};
+use super::{Method, NcclCall, NcclChoice, NcclMachine, NcclProtocol};
 use crate::Collective;
 
 /// Bytes in one direction.
@@ -19,7 +19,7 @@ pub struct Carried {
 ///
 /// What a GPU receives is written into a buffer, read from there, and added to what the GPU has or written to its
 /// destination: three accesses of its memory for each byte. An NVSwitch reads the buffer once and writes the sum once.
-pub(super) fn carried(machine: &Machine, call: &Call<'_>, choice: &Choice) -> Carried {
+pub(super) fn carried(machine: &NcclMachine, call: &NcclCall<'_>, choice: &NcclChoice) -> Carried {
     let (ranks, local) = (f64::from(machine.ranks), f64::from(machine.per_node()));
     let others = (ranks - 1.0) / ranks;
     let trees = if machine.nodes == 2 { 1.0 } else { 2.0 };
@@ -38,9 +38,9 @@ pub(super) fn carried(machine: &Machine, call: &Call<'_>, choice: &Choice) -> Ca
         Method::Pairs => ((local - 1.0) / ranks, local * (ranks - local) / ranks),
     };
     let flags = match choice.protocol {
-        Protocol::Ll => 2.0,
-        Protocol::Ll128 => 128.0 / 120.0,
-        Protocol::Simple => 1.0,
+        NcclProtocol::Ll => 2.0,
+        NcclProtocol::Ll128 => 128.0 / 120.0,
+        NcclProtocol::Simple => 1.0,
     };
     let bytes = call.bytes as f64 * flags;
     Carried {

@@ -1,7 +1,7 @@
 //! Counts the channels that a call runs on: fewer for small buffers, and what was requested.
 
 use super::search::Found;
-use super::{Machine, Method, Protocol, Request};
+use super::{Method, NcclMachine, NcclProtocol, Request};
 use crate::InputError;
 
 /// Channels of a call (`src/enqueue.cc`: one fewer while the bytes are fewer than channels × threads × threshold).
@@ -9,10 +9,10 @@ use crate::InputError;
 /// # Errors
 /// More channels than the version has.
 pub(super) fn channels(
-    machine: &Machine,
+    machine: &NcclMachine,
     found: &Found,
     request: &Request,
-    (method, protocol): (Method, Protocol),
+    (method, protocol): (Method, NcclProtocol),
     bytes: u64,
 ) -> Result<u32, InputError> {
     if let Some(asked) = request.channels {
@@ -29,10 +29,10 @@ pub(super) fn channels(
     if method == Method::Pairs {
         return Ok(found.run);
     }
-    let threads: u64 = if protocol == Protocol::Ll128 { 640 } else { 512 };
+    let threads: u64 = if protocol == NcclProtocol::Ll128 { 640 } else { 512 };
     let threshold: u64 = match (method, protocol) {
-        (_, Protocol::Simple) => 64,
-        (Method::Ring, Protocol::Ll) => 8 * u64::from(machine.ranks),
+        (_, NcclProtocol::Simple) => 64,
+        (Method::Ring, NcclProtocol::Ll) => 8 * u64::from(machine.ranks),
         _ => 8,
     };
     Ok((bytes / (threads * threshold)).clamp(1, found.run.into()) as u32)

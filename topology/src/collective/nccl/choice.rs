@@ -7,23 +7,23 @@ use std::fmt;
 use super::channels::channels;
 use super::constants::{self as figures, Hop};
 use super::search::{Found, search};
-use super::{Call, Generation, Machine, Method, Network, Protocol, Request};
+use super::{Generation, Method, NcclCall, NcclMachine, NcclProtocol, Network, Request};
 use crate::{Collective, InputError};
 
 /// NCCL's choice for a call; shown as `Tree/LL128, 16 channels`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Choice {
+pub struct NcclChoice {
     /// How the buffer moves.
     pub method: Method,
     /// How messages are synchronised.
-    pub protocol: Protocol,
+    pub protocol: NcclProtocol,
     /// Channels that run.
     pub channels: u32,
     /// Bytes of the buffer per nanosecond that the model expects, which are GB/s; infinite for pairs.
     pub(super) rate: f64,
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for NcclChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = if self.channels == 1 { "" } else { "s" };
         write!(f, "{}/{}, {} channel{plural}", self.method.title(), self.protocol.title(), self.channels)
@@ -34,21 +34,21 @@ impl fmt::Display for Choice {
 ///
 /// # Errors
 /// A request that the machine or the collective does not serve.
-pub(super) fn choose(machine: &Machine, request: &Request, call: &Call<'_>) -> Result<Choice, InputError> {
+pub(super) fn choose(machine: &NcclMachine, request: &Request, call: &NcclCall<'_>) -> Result<NcclChoice, InputError> {
     let found = search(machine);
     if let Collective::AllToAllV { .. } = call.collective {
         if let Some(method) = request.method {
             return Err(refuse(request, format!("alltoall is pairs of sends and receives: leave {method} out")));
         }
-        let protocol = request.protocol.unwrap_or(Protocol::Simple);
+        let protocol = request.protocol.unwrap_or(NcclProtocol::Simple);
         let channels = channels(machine, &found, request, (Method::Pairs, protocol), call.bytes)?;
-        return Ok(Choice { method: Method::Pairs, protocol, channels, rate: f64::INFINITY });
+        return Ok(NcclChoice { method: Method::Pairs, protocol, channels, rate: f64::INFINITY });
     }
-    let mut best: Option<(f64, Method, Protocol, f64)> = None;
+    let mut best: Option<(f64, Method, NcclProtocol, f64)> = None;
     // Of several reasons, the last: simple is what all of them have.
     let mut reason = None;
     for method in Method::ALL {
-        for protocol in Protocol::ALL {
+        for protocol in NcclProtocol::ALL {
             if request.method.is_some_and(|asked| asked != method)
                 || request.protocol.is_some_and(|asked| asked != protocol)
             {
@@ -68,7 +68,7 @@ pub(super) fn choose(machine: &Machine, request: &Request, call: &Call<'_>) -> R
         return Err(refuse(request, reason.unwrap_or_else(|| "nothing is left to choose from".to_owned())));
     };
     let channels = channels(machine, &found, request, (method, protocol), call.bytes)?;
-    Ok(Choice { method, protocol, channels, rate })
+    Ok(NcclChoice { method, protocol, channels, rate })
 }
 
 /// An error about the request.
@@ -78,11 +78,11 @@ fn refuse(request: &Request, message: String) -> InputError {
 
 /// Whether an algorithm with a protocol serves a collective on a machine; else why not, with the cure.
 fn serves(
-    machine: &Machine,
+    machine: &NcclMachine,
     found: &Found,
     request: &Request,
     collective: &Collective,
-    (method, protocol): (Method, Protocol),
+    (method, protocol): (Method, NcclProtocol),
 ) -> Result<(), String> {
     let nvls = matches!(method, Method::Nvls | Method::NvlsTree);
     let since = if method == Method::Nvls { 17 } else { 18 };
@@ -91,33 +91,33 @@ fn serves(
             Err(format!("pat runs allgather and reduce-scatter: leave it out of {}", collective.name()))
         }
         Method::Pat if request.version.minor < 23 => {
-            Err(format!("NCCL {} has no pat: take 2.23 or later", request.version))
+            Err(format!("NCCL {} has no pat: use 2.23 or later", request.version))
         }
-        Method::Pat if machine.per_node() > 1 => Err("pat is for one GPU a node: take ring".to_owned()),
-        Method::Pat if protocol != Protocol::Simple => Err("pat has the protocol simple alone".to_owned()),
+        Method::Pat if machine.per_node() > 1 => Err("pat is for one GPU a node: use ring".to_owned()),
+        Method::Pat if protocol != NcclProtocol::Simple => Err("pat has the protocol simple alone".to_owned()),
         Method::Pat => Ok(()),
         _ if *collective != Collective::AllReduce && method != Method::Ring => {
-            Err(format!("{} runs on rings: leave {method} out, or take allreduce", collective.name()))
+            Err(format!("{} runs on rings: leave {method} out, or use allreduce", collective.name()))
         }
-        _ if nvls && protocol != Protocol::Simple => Err(format!("{method} has the protocol simple alone")),
+        _ if nvls && protocol != NcclProtocol::Simple => Err(format!("{method} has the protocol simple alone")),
         _ if nvls && request.version.minor < since => {
-            Err(format!("NCCL {} has no {method}: take 2.{since} or later", request.version))
+            Err(format!("NCCL {} has no {method}: use 2.{since} or later", request.version))
         }
         _ if nvls && found.nvls.is_none() => {
-            Err(format!("{method} needs NVSwitch and at least three GPUs of Hopper or later a node: take ring or tree"))
+            Err(format!("{method} needs NVSwitch and at least three GPUs of Hopper or later a node: use ring or tree"))
         }
         Method::Nvls if machine.nodes > 1 => {
-            Err("nvls alone does not leave a node where no switch of the network sums: take nvls-tree".to_owned())
+            Err("nvls alone does not leave a node where no switch of the network sums: use nvls-tree".to_owned())
         }
-        Method::NvlsTree if machine.nodes == 1 => Err("nvls-tree is for several nodes: take nvls".to_owned()),
-        _ if protocol == Protocol::Ll128 && machine.nodes > 1 && machine.network != Network::Rdma => {
-            Err("ll128 needs a network that keeps the order of bytes: take ll or simple".to_owned())
+        Method::NvlsTree if machine.nodes == 1 => Err("nvls-tree is for several nodes: use nvls".to_owned()),
+        _ if protocol == NcclProtocol::Ll128 && machine.nodes > 1 && machine.network != Network::Rdma => {
+            Err("ll128 needs a network that keeps the order of bytes: use ll or simple".to_owned())
         }
-        _ if protocol == Protocol::Ll128
+        _ if protocol == NcclProtocol::Ll128
             && machine.generation == Generation::Blackwell
             && request.version.minor < 25 =>
         {
-            Err(format!("NCCL {} has no ll128 on Blackwell: take 2.25 or later", request.version))
+            Err(format!("NCCL {} has no ll128 on Blackwell: use 2.25 or later", request.version))
         }
         _ => Ok(()),
     }
@@ -132,11 +132,11 @@ struct Expected {
 
 /// The model's time for an algorithm and protocol that serve.
 fn expect(
-    machine: &Machine,
+    machine: &NcclMachine,
     found: &Found,
     request: &Request,
-    call: &Call<'_>,
-    (method, protocol): (Method, Protocol),
+    call: &NcclCall<'_>,
+    (method, protocol): (Method, NcclProtocol),
 ) -> Expected {
     let (ranks, nodes, local) = (f64::from(machine.ranks), f64::from(machine.nodes), f64::from(machine.per_node()));
     let steps = match call.collective {
@@ -171,7 +171,7 @@ fn expect(
                 (_, false) => nodes - 1.0,
             };
             // Posting to the proxy is a floor under each step.
-            let post = if protocol == Protocol::Simple { 3.0 } else { 1.0 };
+            let post = if protocol == NcclProtocol::Simple { 3.0 } else { 1.0 };
             let inside = if machine.nodes > 1 { intra.max(post) } else { intra };
             (steps - across).max(0.0) * inside + across * inter
         }
@@ -182,7 +182,7 @@ fn expect(
     };
     let mut latency = figures::base(version, method, protocol) + walk;
     let each = call.bytes / (u64::from(found.channels.count) * u64::from(machine.ranks)).max(1);
-    let plateau = method == Method::Ring && protocol == Protocol::Simple && machine.nodes > 1 && each >= 64;
+    let plateau = method == Method::Ring && protocol == NcclProtocol::Simple && machine.nodes > 1 && each >= 64;
     if plateau && *call.collective == Collective::AllReduce {
         latency *= if machine.generation == Generation::Volta { 1.9 } else { 1.4 };
     }
@@ -191,17 +191,17 @@ fn expect(
 
 /// Bus bandwidth in GB/s.
 fn bus(
-    machine: &Machine,
+    machine: &NcclMachine,
     found: &Found,
     request: &Request,
     collective: &Collective,
-    (method, protocol): (Method, Protocol),
+    (method, protocol): (Method, NcclProtocol),
 ) -> f64 {
     let (version, generation, nodes) = (request.version, machine.generation, machine.nodes);
     let (count, total) = (f64::from(found.channels.count), found.channels.total());
     let limit = figures::ll_limit(version, generation, nodes);
     match (method, protocol) {
-        (Method::Ring, Protocol::Ll) => {
+        (Method::Ring, NcclProtocol::Ll) => {
             let sums = !matches!(collective, Collective::AllGather | Collective::Broadcast { .. });
             let share = match (version.minor >= 21, nodes == 1 && !sums) {
                 (true, _) => 0.5,
@@ -210,16 +210,16 @@ fn bus(
             };
             limit.min(total * share)
         }
-        (Method::Ring, Protocol::Ll128) => (total * 0.92).min(count * figures::ring_ll128(generation)),
-        (Method::Ring, Protocol::Simple) | (Method::Pairs, _) => total,
+        (Method::Ring, NcclProtocol::Ll128) => (total * 0.92).min(count * figures::ring_ll128(generation)),
+        (Method::Ring, NcclProtocol::Simple) | (Method::Pairs, _) => total,
         (Method::Pat, _) => total * figures::PAT_SHARE,
         (Method::Tree, protocol) => {
             let most = (total * 0.92).min(count * figures::tree(version, generation, nodes));
             match protocol {
-                Protocol::Ll => (most / 3.8).min(limit),
-                Protocol::Ll128 => (most * if nodes == 1 { 7.0 / 9.0 } else { 120.0 / 128.0 })
+                NcclProtocol::Ll => (most / 3.8).min(limit),
+                NcclProtocol::Ll128 => (most * if nodes == 1 { 7.0 / 9.0 } else { 120.0 / 128.0 })
                     .min(count * figures::tree_ll128(version, generation, nodes)),
-                Protocol::Simple => most,
+                NcclProtocol::Simple => most,
             }
         }
         (Method::Nvls | Method::NvlsTree, _) => {

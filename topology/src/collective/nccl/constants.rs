@@ -4,7 +4,7 @@
 //! Source: NVIDIA/nccl, `src/graph/tuning.cc`, tags v2.10.3 (to 2.17), v2.18.5, v2.19.3 (2.19 and 2.20), v2.21 to
 //! v2.28. They decide what NCCL takes, not how long it runs: that is `time.rs`.
 
-use super::{Generation, Method, Protocol, Version};
+use super::{Generation, Method, NcclProtocol, Version};
 
 /// The kinds of links in the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) enum Hop {
 }
 
 /// Microseconds that a call takes besides its steps, by protocol.
-pub(super) fn base(version: Version, method: Method, protocol: Protocol) -> f64 {
+pub(super) fn base(version: Version, method: Method, protocol: NcclProtocol) -> f64 {
     let early = version.minor < 18;
     let row = match method {
         Method::Tree if early => [4.4, 4.4, 0.0],
@@ -31,7 +31,7 @@ pub(super) fn base(version: Version, method: Method, protocol: Protocol) -> f64 
 }
 
 /// Microseconds per step.
-pub(super) fn step(version: Version, hop: Hop, method: Method, protocol: Protocol) -> f64 {
+pub(super) fn step(version: Version, hop: Hop, method: Method, protocol: NcclProtocol) -> f64 {
     let minor = version.minor;
     let early = minor < 18;
     // Between 2.19 and 2.22 a step of Tree/Simple counts as its whole chunk does.
@@ -127,14 +127,15 @@ pub(super) fn nvls_share(generation: Generation) -> f64 {
 /// Microseconds of the walk of PAT among this number of nodes: a share of a step for each level of its trees, and each
 /// rank's part.
 pub(super) fn pat_walk(version: Version, nodes: u32) -> f64 {
-    f64::from(nodes.ilog2()) * step(version, Hop::Network, Method::Pat, Protocol::Simple) / 3.5 + 2.8 * f64::from(nodes)
+    f64::from(nodes.ilog2()) * step(version, Hop::Network, Method::Pat, NcclProtocol::Simple) / 3.5
+        + 2.8 * f64::from(nodes)
 }
 
 /// The share of its bandwidth that PAT reaches.
 pub(super) const PAT_SHARE: f64 = 0.75;
 
 /// The share of their bandwidth that trees reach by size: powers of two from 64 B (`treeCorrectionFactor`).
-pub(super) fn tree_correction(protocol: Protocol, bytes: u64) -> f64 {
+pub(super) fn tree_correction(protocol: NcclProtocol, bytes: u64) -> f64 {
     const LL: [f64; 19] =
         [1.0, 1.0, 1.0, 1.0, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
     const LL128: [f64; 21] =
@@ -144,9 +145,9 @@ pub(super) fn tree_correction(protocol: Protocol, bytes: u64) -> f64 {
         0.9,
     ];
     let row: &[f64] = match protocol {
-        Protocol::Ll => &LL,
-        Protocol::Ll128 => &LL128,
-        Protocol::Simple => &SIMPLE,
+        NcclProtocol::Ll => &LL,
+        NcclProtocol::Ll128 => &LL128,
+        NcclProtocol::Simple => &SIMPLE,
     };
     let place = (bytes >> 6).max(1).ilog2() as usize;
     row.get(place).copied().unwrap_or(1.0)

@@ -21,7 +21,7 @@ pub enum Network {
 
 /// GPUs of one generation on equal nodes, a rank on each.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Machine {
+pub struct NcclMachine {
     /// The number of GPUs.
     pub ranks: u32,
     /// NVLink domains, which may be larger than hosts; else hosts.
@@ -44,14 +44,14 @@ pub struct Machine {
     pub per_process: u32,
 }
 
-impl Machine {
+impl NcclMachine {
     /// The machine that NCCL sees in `devices` of `cluster`, a rank on each in this order; `None` for a single rank,
     /// where a device is no GPU of a known generation, for several generations, ranks that share a GPU, and GPUs of a
     /// node without NVLink.
     ///
     /// # Errors
     /// GPUs that cannot reach each other.
-    pub fn of(cluster: &Cluster, devices: &[DeviceId], per_process: u32) -> Result<Option<Machine>, InputError> {
+    pub fn of(cluster: &Cluster, devices: &[DeviceId], per_process: u32) -> Result<Option<NcclMachine>, InputError> {
         let members: Option<Vec<(&Device, &GpuSpec)>> = devices.iter().map(|id| gpu(cluster, *id)).collect();
         let Some(members) = members.filter(|members| members.len() > 1) else { return Ok(None) };
         let Some(generation) = Generation::of(members[0].1) else { return Ok(None) };
@@ -73,7 +73,7 @@ impl Machine {
         }
         let first = nodes.values().next().map_or(&[][..], Vec::as_slice);
         let last = nodes.values().next_back().map_or(&[][..], Vec::as_slice);
-        let mut machine = Machine {
+        let mut machine = NcclMachine {
             ranks: devices.len() as u32,
             nodes: nodes.len() as u32,
             generation,

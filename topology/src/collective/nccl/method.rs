@@ -35,7 +35,7 @@ impl Method {
 
 /// How a channel's messages are synchronised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Protocol {
+pub enum NcclProtocol {
     /// 4 bytes of data with 4 of flag.
     Ll,
     /// 120 bytes of data in 128.
@@ -44,15 +44,15 @@ pub enum Protocol {
     Simple,
 }
 
-crate::named!(Protocol, "protocol of NCCL": Ll = "ll", Ll128 = "ll128", Simple = "simple");
+crate::named!(NcclProtocol, "protocol of NCCL": Ll = "ll", Ll128 = "ll128", Simple = "simple");
 
-impl Protocol {
+impl NcclProtocol {
     /// Its name in NCCL's own log.
     pub(super) fn title(self) -> &'static str {
         match self {
-            Protocol::Ll => "LL",
-            Protocol::Ll128 => "LL128",
-            Protocol::Simple => "Simple",
+            NcclProtocol::Ll => "LL",
+            NcclProtocol::Ll128 => "LL128",
+            NcclProtocol::Simple => "Simple",
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Chosen with the curves of `experiments/collectives` (fitted) unless a comment names another source.
 //! Microseconds and GB/s.
 
-use super::{Generation, Protocol, Version};
+use super::{Generation, NcclProtocol, Version};
 
 /// The share of the NVLinks' line rate that rings reach with Simple: less packets' headers and synchronisation.
 pub(super) fn ring_share(generation: Generation) -> f64 {
@@ -27,12 +27,12 @@ pub(super) fn of_channel(generation: Generation) -> f64 {
 
 /// The share of the rate of Simple that a protocol leaves. LL's share is of 4 in 8 bytes, halved again across nodes,
 /// where its flags are polled in the host's memory.
-pub(super) fn protocol_share(protocol: Protocol, across: bool) -> f64 {
+pub(super) fn protocol_share(protocol: NcclProtocol, across: bool) -> f64 {
     match protocol {
-        Protocol::Ll if across => 0.25,
-        Protocol::Ll => 0.5,
-        Protocol::Ll128 => 0.83,
-        Protocol::Simple => 1.0,
+        NcclProtocol::Ll if across => 0.25,
+        NcclProtocol::Ll => 0.5,
+        NcclProtocol::Ll128 => 0.83,
+        NcclProtocol::Simple => 1.0,
     }
 }
 

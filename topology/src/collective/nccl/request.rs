@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Method, Protocol};
+use super::{Method, NcclProtocol};
 
 /// A version of NCCL: 2 and its minor number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,7 +39,7 @@ impl FromStr for Version {
             (Some("2"), Some(minor)) if KNOWN.contains(&minor) && patch && parts.next().is_none() => {
                 Ok(Version { minor })
             }
-            _ => Err(format!("`{text}` is no known version of NCCL: take 2.{} to 2.{}", KNOWN.start(), KNOWN.end())),
+            _ => Err(format!("`{text}` is not a known version of NCCL: use 2.{} to 2.{}", KNOWN.start(), KNOWN.end())),
         }
     }
 }
@@ -60,7 +60,7 @@ pub struct Request {
     /// `NCCL_ALGO`.
     pub method: Option<Method>,
     /// `NCCL_PROTO`.
-    pub protocol: Option<Protocol>,
+    pub protocol: Option<NcclProtocol>,
     /// `NCCL_MIN_NCHANNELS` and `NCCL_MAX_NCHANNELS` together.
     pub channels: Option<u32>,
 }
@@ -86,7 +86,7 @@ impl FromStr for Request {
         let mut stage = 0;
         for word in words {
             let method = word.parse::<Method>().ok().filter(|_| stage < 1);
-            let protocol = word.parse::<Protocol>().ok().filter(|_| stage < 2);
+            let protocol = word.parse::<NcclProtocol>().ok().filter(|_| stage < 2);
             let channels = word.parse::<u32>().ok().filter(|_| stage < 3);
             stage = match (method, protocol, channels) {
                 (Some(_), _, _) => {
@@ -97,9 +97,9 @@ impl FromStr for Request {
                     request.protocol = protocol;
                     2
                 }
-                (_, _, Some(0)) => return Err("0 channels carry nothing: take at least 1".to_owned()),
+                (_, _, Some(0)) => return Err("0 channels carry nothing: use at least 1".to_owned()),
                 (_, _, Some(count)) if count > MOST_CHANNELS => {
-                    return Err(format!("{count} channels are more than NCCL can have: take at most {MOST_CHANNELS}"));
+                    return Err(format!("{count} channels are more than NCCL can have: use at most {MOST_CHANNELS}"));
                 }
                 (_, _, Some(_)) => {
                     request.channels = channels;
@@ -109,7 +109,7 @@ impl FromStr for Request {
             };
         }
         let simple_only = matches!(request.method, Some(Method::Nvls | Method::NvlsTree));
-        if simple_only && !matches!(request.protocol, None | Some(Protocol::Simple)) {
+        if simple_only && !matches!(request.protocol, None | Some(NcclProtocol::Simple)) {
             return Err("NVLS has the protocol simple alone: leave the protocol out".to_owned());
         }
         Ok(request)
@@ -122,7 +122,7 @@ fn form(word: &str) -> String {
         "`{word}` does not belong here: write @VERSION, then :ALGORITHM ({}), :PROTOCOL ({}) and :CHANNELS in this order, each if \
          wanted, as in library:nccl@2.27:tree:ll128:8",
         Method::ALL.map(Method::name).join(", "),
-        Protocol::ALL.map(Protocol::name).join(", ")
+        NcclProtocol::ALL.map(NcclProtocol::name).join(", ")
     )
 }
 

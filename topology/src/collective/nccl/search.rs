@@ -5,7 +5,7 @@
 //! links), `connect.cc` (channels are doubled). Between nodes a channel needs a NIC, and a NIC may carry several.
 //! GB/s in one direction.
 
-use super::{Generation, Machine};
+use super::{Generation, NcclMachine};
 
 /// Channels with a speed each.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,7 +55,7 @@ fn nvlink(generation: Generation) -> (f64, f64) {
 }
 
 /// Channels of a machine.
-pub(super) fn search(machine: &Machine) -> Found {
+pub(super) fn search(machine: &NcclMachine) -> Found {
     let (counts, line) = nvlink(machine.generation);
     let inside = if machine.nvlink.is_some() { machine.line() / line * counts } else { f64::INFINITY };
     let late = machine.generation >= Generation::Hopper;
@@ -104,7 +104,7 @@ fn top(generation: Generation) -> f64 {
 
 /// The bandwidth that NCCL counts for a NIC: its line rate in Gbit/s through eight. The payload is up to a tenth less,
 /// so the next higher usual line rate is taken.
-fn line_of_nic(machine: &Machine) -> f64 {
+fn line_of_nic(machine: &NcclMachine) -> f64 {
     const LINES: [f64; 9] = [1.25, 3.125, 5.0, 6.25, 12.5, 25.0, 50.0, 100.0, 200.0];
     let payload = machine.nic.map_or(0.0, |rate| rate.bytes_per_s() * 1e-9);
     LINES.into_iter().find(|line| payload <= line * 1.001 && payload >= line * 0.85).unwrap_or(payload)

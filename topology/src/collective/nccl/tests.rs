@@ -6,16 +6,16 @@ use crate::Cluster;
 use crate::cluster::{DeviceId, DeviceKind};
 
 /// The first `ranks` GPUs of a cluster, a process for each `per_process` of them.
-fn machine(cluster: &str, ranks: usize, per_process: u32) -> Machine {
+fn machine(cluster: &str, ranks: usize, per_process: u32) -> NcclMachine {
     let cluster = Cluster::load(cluster).expect(cluster);
     let gpus = cluster.devices().iter().filter(|device| matches!(device.kind, DeviceKind::Gpu(_)));
     let gpus: Vec<DeviceId> = gpus.map(|gpu| gpu.id).take(ranks).collect();
-    Machine::of(&cluster, &gpus, per_process).expect("a way between all").expect("GPUs with NVLink")
+    NcclMachine::of(&cluster, &gpus, per_process).expect("a way between all").expect("GPUs with NVLink")
 }
 
-fn ask(machine: &Machine, request: &str, collective: &Collective, bytes: u64) -> Answer {
+fn ask(machine: &NcclMachine, request: &str, collective: &Collective, bytes: u64) -> NcclAnswer {
     let request: Request = request.parse().expect(request);
-    answer(machine, &request, &Call { collective, bytes }).expect("an answer")
+    answer(machine, &request, &NcclCall { collective, bytes }).expect("an answer")
 }
 
 fn alltoall(ranks: u64, bytes: u64) -> Collective {
@@ -73,7 +73,7 @@ fn small_buffers_take_ll_and_large_ones_the_full_bandwidth() {
 #[test]
 fn large_buffers_go_at_the_rate_of_what_carries_most() {
     let all = &Collective::AllReduce;
-    let bus = |machine: &Machine, request: &str| {
+    let bus = |machine: &NcclMachine, request: &str| {
         let bytes = 64u64 << 30;
         let seconds = ask(machine, request, all, bytes).seconds;
         bytes as f64 / seconds * 1e-9 * 2.0 * (f64::from(machine.ranks) - 1.0) / f64::from(machine.ranks)
@@ -133,19 +133,19 @@ fn what_a_machine_does_not_serve_is_refused_with_a_cure() {
     let (a100, h100, efa) = (machine("dgx-a100", 8, 1), machine("dgx-h100", 8, 1), machine("p4d.24xlarge:2", 16, 1));
     let gather = Collective::AllGather;
     for (machine, request, collective, cure) in [
-        (&a100, ":nvls", &Collective::AllReduce, "take ring or tree"),
-        (&h100, ":nvls-tree", &Collective::AllReduce, "take nvls"),
+        (&a100, ":nvls", &Collective::AllReduce, "use ring or tree"),
+        (&h100, ":nvls-tree", &Collective::AllReduce, "use nvls"),
         (&h100, "@2.16:nvls", &Collective::AllReduce, "2.17"),
         (&h100, ":tree", &gather, "leave tree out"),
-        (&h100, ":pat", &gather, "take ring"),
+        (&h100, ":pat", &gather, "use ring"),
         (&h100, ":pat", &Collective::AllReduce, "leave it out"),
-        (&h100, "@2.22:pat", &gather, "take 2.23"),
-        (&efa, ":ring:ll128", &Collective::AllReduce, "take ll or simple"),
+        (&h100, "@2.22:pat", &gather, "use 2.23"),
+        (&efa, ":ring:ll128", &Collective::AllReduce, "use ll or simple"),
         (&h100, "@2.20:ring:simple:40", &Collective::AllReduce, "at most 32"),
         (&h100, ":ring", &alltoall(8, 1024), "leave ring out"),
     ] {
         let request: Request = request.parse().unwrap();
-        let refusal = answer(machine, &request, &Call { collective, bytes: 1 << 20 }).unwrap_err();
+        let refusal = answer(machine, &request, &NcclCall { collective, bytes: 1 << 20 }).unwrap_err();
         assert!(refusal.to_string().contains(cure), "{request}: {refusal}");
     }
 }
@@ -156,7 +156,7 @@ fn what_a_machine_does_not_serve_is_refused_with_a_cure() {
 fn trees_of_parts_take_the_sizes_between_ll_and_the_full_bandwidth_at_one_gpu_a_node() {
     let cluster = Cluster::load("dgx-h100:16").unwrap();
     let hosts = cluster.hosts().iter().map(|host| host.devices[1]).collect::<Vec<_>>();
-    let machine = Machine::of(&cluster, &hosts, 1).unwrap().expect("sixteen H100");
+    let machine = NcclMachine::of(&cluster, &hosts, 1).unwrap().expect("sixteen H100");
     let taken = |request: &str, bytes: u64| ask(&machine, request, &Collective::AllGather, bytes).choice.method;
     assert_eq!((taken("@2.27", 1 << 10), taken("@2.27", 1 << 30)), (Method::Ring, Method::Ring));
     assert_eq!((taken("@2.27:simple", 1 << 20), taken("@2.22:simple", 1 << 20)), (Method::Pat, Method::Ring));
@@ -171,6 +171,6 @@ fn devices_of_which_no_figures_are_known_have_no_answer() {
         let cluster = Cluster::load(cluster).unwrap();
         let gpus = cluster.devices().iter().filter(|device| matches!(device.kind, DeviceKind::Gpu(_)));
         let gpus: Vec<DeviceId> = gpus.map(|gpu| gpu.id).take(4).collect();
-        assert_eq!(Machine::of(&cluster, &gpus, 1).unwrap(), None, "{}", cluster.name());
+        assert_eq!(NcclMachine::of(&cluster, &gpus, 1).unwrap(), None, "{}", cluster.name());
     }
 }

@@ -7,11 +7,11 @@
 
 use super::constants::{self as figures, Hop};
 use super::search::search;
-use super::{Call, Choice, Machine, Method, Protocol, Request, pace};
+use super::{Method, NcclCall, NcclChoice, NcclMachine, NcclProtocol, Request, pace};
 use crate::Collective;
 
 /// Seconds of a call.
-pub(super) fn seconds(machine: &Machine, request: &Request, call: &Call<'_>, choice: &Choice) -> f64 {
+pub(super) fn seconds(machine: &NcclMachine, request: &Request, call: &NcclCall<'_>, choice: &NcclChoice) -> f64 {
     let kilobytes = call.bytes as f64 * 1e-3;
     let micros = match choice.method {
         Method::Pairs => pairs(machine, kilobytes),
@@ -31,7 +31,7 @@ pub(super) fn seconds(machine: &Machine, request: &Request, call: &Call<'_>, cho
 }
 
 /// GB/s of Simple on rings: of the GPUs' links, of the channels, and of the NICs.
-fn carried(machine: &Machine, channels: u32) -> f64 {
+fn carried(machine: &NcclMachine, channels: u32) -> f64 {
     let inside = match machine.nvlink {
         Some(_) => machine.line() * pace::ring_share(machine.generation),
         None => f64::INFINITY,
@@ -40,11 +40,11 @@ fn carried(machine: &Machine, channels: u32) -> f64 {
 }
 
 /// Microseconds that a step between nodes takes: NCCL's own, and the links'.
-fn across(machine: &Machine, request: &Request, choice: &Choice) -> f64 {
+fn across(machine: &NcclMachine, request: &Request, choice: &NcclChoice) -> f64 {
     figures::step(request.version, Hop::Network, choice.method, choice.protocol) + machine.latency.as_secs_f64() * 1e6
 }
 
-fn ring(machine: &Machine, request: &Request, call: &Call<'_>, choice: &Choice, kilobytes: f64) -> f64 {
+fn ring(machine: &NcclMachine, request: &Request, call: &NcclCall<'_>, choice: &NcclChoice, kilobytes: f64) -> f64 {
     let (ranks, nodes) = (f64::from(machine.ranks), f64::from(machine.nodes));
     let others = (ranks - 1.0) / ranks;
     let (volume, steps, crossings) = match call.collective {
@@ -58,8 +58,8 @@ fn ring(machine: &Machine, request: &Request, call: &Call<'_>, choice: &Choice, 
     let walk = (steps - crossings) * inside + crossings * across(machine, request, choice);
     // A channel of LL carries few bytes, so its threads are its limit: NCCL's own limit.
     let rate = match choice.protocol {
-        Protocol::Ll => {
-            let share = pace::protocol_share(Protocol::Ll, machine.nodes > 1);
+        NcclProtocol::Ll => {
+            let share = pace::protocol_share(NcclProtocol::Ll, machine.nodes > 1);
             let limit = figures::ll_limit(request.version, machine.generation, machine.nodes);
             (carried(machine, search(machine).run) * share).min(limit)
         }
@@ -69,26 +69,26 @@ fn ring(machine: &Machine, request: &Request, call: &Call<'_>, choice: &Choice, 
 }
 
 /// The pipeline's rate is that of NCCL's own model, which was measured by its authors; the NICs may carry less.
-fn tree(machine: &Machine, request: &Request, choice: &Choice, kilobytes: f64) -> f64 {
+fn tree(machine: &NcclMachine, request: &Request, choice: &NcclChoice, kilobytes: f64) -> f64 {
     let local = f64::from(machine.per_node());
     let inside = match choice.protocol {
         // The first chunk's step, and not the pipeline's, which some versions count.
-        Protocol::Simple => 4.0,
+        NcclProtocol::Simple => 4.0,
         protocol => figures::step(request.version, Hop::NvLink, Method::Tree, protocol),
     };
     let outside = match choice.protocol {
-        Protocol::Simple => 14.0 + machine.latency.as_secs_f64() * 1e6,
+        NcclProtocol::Simple => 14.0 + machine.latency.as_secs_f64() * 1e6,
         _ => across(machine, request, choice),
     };
     let walk = 2.0 * ((local - 1.0) * inside + f64::from(machine.nodes.ilog2()) * outside);
     let whole = search(machine).run;
     let channels = f64::from(choice.channels.min(whole)) / f64::from(whole);
-    let fewer = if choice.protocol == Protocol::Simple || request.channels.is_some() { channels } else { 1.0 };
+    let fewer = if choice.protocol == NcclProtocol::Simple || request.channels.is_some() { channels } else { 1.0 };
     walk + kilobytes / (choice.rate * fewer).min(outward(machine))
 }
 
 /// NCCL's own estimate of its walk and of its share of a ring's rate, since no curve of it is known.
-fn pat(machine: &Machine, request: &Request, choice: &Choice, kilobytes: f64) -> f64 {
+fn pat(machine: &NcclMachine, request: &Request, choice: &NcclChoice, kilobytes: f64) -> f64 {
     let ranks = f64::from(machine.ranks);
     let levels = f64::from(machine.ranks.next_power_of_two().ilog2());
     let walk = figures::pat_walk(request.version, machine.nodes) + levels * machine.latency.as_secs_f64() * 1e6;
@@ -96,13 +96,13 @@ fn pat(machine: &Machine, request: &Request, choice: &Choice, kilobytes: f64) ->
 }
 
 /// GB/s of a buffer that trees between nodes get through a node's NICs.
-fn outward(machine: &Machine) -> f64 {
+fn outward(machine: &NcclMachine) -> f64 {
     let times = if machine.nodes == 2 { 1.0 } else { 2.0 };
     machine.outward() * pace::NIC_SHARE / times
 }
 
 /// A buffer runs in loops of channels × heads chunks, of which one is summed while the one before is multicast.
-fn nvls(machine: &Machine, call: &Call<'_>, choice: &Choice, kilobytes: f64) -> f64 {
+fn nvls(machine: &NcclMachine, call: &NcclCall<'_>, choice: &NcclChoice, kilobytes: f64) -> f64 {
     let heads = machine.per_node();
     let chunk = chunk_kib(choice.channels, heads, call.bytes);
     let volume = 1.0 + 1.0 / f64::from(heads);
@@ -136,7 +136,7 @@ fn chunk_kib(channels: u32, heads: u32, bytes: u64) -> u32 {
 }
 
 /// Rounds of pairs: the bytes that leave a GPU by NVLink, and those that leave its node.
-fn pairs(machine: &Machine, kilobytes: f64) -> f64 {
+fn pairs(machine: &NcclMachine, kilobytes: f64) -> f64 {
     let (ranks, local) = (f64::from(machine.ranks), f64::from(machine.per_node()));
     let inside = match machine.nvlink {
         Some(_) => (local - 1.0) / ranks / (machine.line() * pace::ring_share(machine.generation) * pace::PAIRS_SHARE),

@@ -1,12 +1,12 @@
 //! `Wire`: models a protocol as a property of messages: the cost of a lane's messages where NCCL's kernels carry them,
 //! by its model's own figures.
 //!
-//! A step takes NCCL's latency in place of the links' (between nodes in addition to theirs), flags and synchronisation
+//! A step takes NCCL's latency instead of the links' (between nodes in addition to theirs), flags and synchronisation
 //! leave a share of the wire, a channel is one thread block's copies, and its FIFO takes a number of bytes before the
 //! receiver waits for them.
 
 use super::constants::{self as figures, Hop};
-use super::{Generation, Method, Protocol, Version, pace};
+use super::{Generation, Method, NcclProtocol, Version, pace};
 use crate::cluster::{Cluster, Device, DeviceKind, LinkKind, Route, Stack};
 use crate::{Bandwidth, Bytes, InputError, Time};
 
@@ -16,7 +16,7 @@ pub struct Wire {
     /// The method whose steps are taken.
     pub method: Method,
     /// How they are synchronised.
-    pub protocol: Protocol,
+    pub protocol: NcclProtocol,
 }
 
 /// The cost of a message on a route.
@@ -36,11 +36,11 @@ impl Wire {
     /// The cost of messages over `route` between two GPUs.
     ///
     /// ```
-    /// use lockstep_topology::nccl::{Method, Protocol, Wire};
+    /// use lockstep_topology::nccl::{Method, NcclProtocol, Wire};
     /// let cluster = lockstep_topology::Cluster::load("dgx-h100").unwrap();
     /// let [one, other] = [1, 2].map(|id| &cluster.devices()[id]);
     /// let route = cluster.route(one.id, other.id).unwrap();
-    /// let wire = Wire { method: Method::Ring, protocol: Protocol::Ll128 };
+    /// let wire = Wire { method: Method::Ring, protocol: NcclProtocol::Ll128 };
     /// let terms = wire.on(&cluster, [one, other], &route).unwrap();
     /// assert_eq!((terms.step.as_secs_f64() * 1e6, terms.slots.0), (1.9, 4_608_000));
     /// ```
@@ -68,8 +68,8 @@ impl Wire {
             );
         }
         let stack = route.transport.protocol.stack;
-        if across && protocol == Protocol::Ll128 && !matches!(stack, Stack::InfiniBand | Stack::Roce) {
-            return refuse("needs a network that keeps the order of bytes: take ll or simple");
+        if across && protocol == NcclProtocol::Ll128 && !matches!(stack, Stack::InfiniBand | Stack::Roce) {
+            return refuse("needs a network that keeps the order of bytes: use ll or simple");
         }
         let hop = if across { Hop::Network } else { Hop::NvLink };
         let own = Time::from_secs_f64(figures::step(Version::default(), hop, method, protocol) * 1e-6);
@@ -84,9 +84,9 @@ impl Wire {
         };
         let channel = Bandwidth::new(pace::of_channel(generation) * share * 1e9).expect("positive figures");
         let slots = match protocol {
-            Protocol::Simple => 4 << 20,
-            Protocol::Ll => 256 << 10,
-            Protocol::Ll128 => 4_915_200 / 16 * 15,
+            NcclProtocol::Simple => 4 << 20,
+            NcclProtocol::Ll => 256 << 10,
+            NcclProtocol::Ll128 => 4_915_200 / 16 * 15,
         };
         let step = if across { own + route.latency } else { own };
         Ok(Terms { step, load: 1.0 / (reached * share), channel, slots: Bytes(slots) })

@@ -1,6 +1,6 @@
 //! Runs one chain on both sides: the passes of a training step, and inference.
 
-use lockstep_cuda::layers::{Form, Forward, Gradients, Kernel};
+use lockstep_cuda::layers::{ChainKernel, ForwardPass, PassGradients, TensorForm};
 use lockstep_cuda::{Bf16, Scalar, View, ViewMut};
 use lockstep_exec::device::cpu::{self, ChainLayer, Draw, Mode, Threads};
 use lockstep_models::memory::Reads;
@@ -19,7 +19,7 @@ use crate::{merged, near_within, same, size};
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) chain: Chain,
-    pub(crate) form: Form,
+    pub(crate) form: TensorForm,
     /// Whether all numbers are −1, 0 and 1.
     pub(crate) whole: bool,
     /// Samples that the kernel was made for in excess of the batch.
@@ -32,7 +32,7 @@ pub(crate) struct Case {
 
 /// A kernel that makes commands, and its memory.
 struct Side<'a, A> {
-    kernel: Kernel<A>,
+    kernel: ChainKernel<A>,
     precision: Precision,
     twin: &'a mut Twin,
     memory: &'a mut Memory,
@@ -82,23 +82,23 @@ impl Case {
     }
 
     /// Both sides' kernels, made for the largest batch.
-    fn kernels<A: Real>(&self, memory: &mut Memory) -> (cpu::Kernel, Kernel<A>) {
+    fn kernels<A: Real>(&self, memory: &mut Memory) -> (cpu::Kernel, ChainKernel<A>) {
         let shapes = self.chain.shapes().expect("shapes that fit");
         let members: Vec<ChainLayer<'_>> =
             self.chain.layers.iter().zip(&shapes).map(|(layer, inputs)| ChainLayer { layer, inputs }).collect();
         let samples = self.chain.samples + self.spare;
-        assert!(Kernel::<A>::fits(&members, samples));
+        assert!(ChainKernel::<A>::fits(&members, samples));
         // 2^32 - 1 samples of one element each can still be indexed.
         let one_each = shapes.iter().flatten().all(|shape| size(*shape) == 1);
-        assert!(one_each || !Kernel::<A>::fits(&members, u32::MAX));
+        assert!(one_each || !ChainKernel::<A>::fits(&members, u32::MAX));
         let on_cpu = cpu::Kernel::new(&members, samples as usize, &Threads::one());
-        (on_cpu, Kernel::new(&members, samples, self.form, &mut Own(memory)))
+        (on_cpu, ChainKernel::new(&members, samples, self.form, &mut Own(memory)))
     }
 
     /// The tensors on the twin's side.
     fn side<'a, A: Real>(
         &self,
-        kernel: Kernel<A>,
+        kernel: ChainKernel<A>,
         data: &Data,
         twin: &'a mut Twin,
         memory: &'a mut Memory,
@@ -263,7 +263,7 @@ impl Case {
 }
 
 impl<A: Real> Side<'_, A> {
-    fn play(&mut self, write: impl FnOnce(&Kernel<A>, &mut Vec<lockstep_cuda::Command>)) {
+    fn play(&mut self, write: impl FnOnce(&ChainKernel<A>, &mut Vec<lockstep_cuda::Command>)) {
         let mut commands = Vec::new();
         write(&self.kernel, &mut commands);
         self.memory.poison(self.scratch);
@@ -274,7 +274,7 @@ impl<A: Real> Side<'_, A> {
         let inputs: Vec<View<A>> = self.inputs.iter().map(|input| input.read()).collect();
         let (parameters, statistics, output) = (self.parameters.read(), self.statistics.write(), self.output.write());
         let scratch = self.scratch;
-        let of = Forward { mode, inputs: &inputs, parameters, statistics, output };
+        let of = ForwardPass { mode, inputs: &inputs, parameters, statistics, output };
         self.play(|kernel, into| kernel.forward(&of, scratch, into));
     }
 
@@ -318,7 +318,7 @@ impl<A: Real> Side<'_, A> {
         let added = before.is_some();
         let d_inputs: Vec<Option<(ViewMut<A>, bool)>> =
             targets.iter().map(|target| target.map(|target| (target.write(), added))).collect();
-        let of = Gradients {
+        let of = PassGradients {
             inputs: &inputs,
             output,
             parameters: self.parameters.read(),

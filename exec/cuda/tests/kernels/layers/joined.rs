@@ -1,6 +1,6 @@
 //! Tests an addition that is fused into the launch of the batch normalisation before it.
 
-use lockstep_cuda::layers::{Form, Forward, Kernel};
+use lockstep_cuda::layers::{ChainKernel, ForwardPass, TensorForm};
 use lockstep_cuda::{Scalar, View};
 use lockstep_exec::device::ChainLayer;
 use lockstep_exec::device::cpu::Mode;
@@ -31,7 +31,7 @@ pub(crate) struct Joined {
     /// Whether the normalised batch is the addition's second input.
     pub(crate) second: bool,
     pub(crate) mode: Mode,
-    pub(crate) form: Form,
+    pub(crate) form: TensorForm,
 }
 
 impl Joined {
@@ -41,8 +41,8 @@ impl Joined {
         let norm = Layer::BatchNorm(BatchNorm { epsilon: 1e-3, momentum: 0.9 });
         let (one, two) = ([self.shape], [self.shape; 2]);
         let add = [ChainLayer { layer: &Layer::Add, inputs: &two }, ChainLayer { layer: &Layer::Relu, inputs: &one }];
-        let norm = Kernel::<A>::new(&[ChainLayer { layer: &norm, inputs: &one }], samples, form, &mut Own(memory));
-        let add = Kernel::<A>::new(&add[..1 + usize::from(relu)], samples, form, &mut Own(memory));
+        let norm = ChainKernel::<A>::new(&[ChainLayer { layer: &norm, inputs: &one }], samples, form, &mut Own(memory));
+        let add = ChainKernel::<A>::new(&add[..1 + usize::from(relu)], samples, form, &mut Own(memory));
         let (elements, channels) = (samples as usize * size(self.shape), self.shape.channels as usize);
         let [values, addend] = [0, 1].map(|_| memory.reals::<A>(elements));
         let (parameters, statistics) = (memory.values(2 * channels), vec![0.5; 2 * channels]);
@@ -59,12 +59,12 @@ impl Joined {
                 Place::Input => x,
             };
             let (parameters, statistics) = (weights.read(), running.write());
-            let first = Forward { mode, inputs: &[x.read()], parameters, statistics, output: t.write() };
+            let first = ForwardPass { mode, inputs: &[x.read()], parameters, statistics, output: t.write() };
             let mut both: [View<A>; 2] = [t.read(), other.read()];
             if self.second {
                 both.reverse();
             }
-            let sum = Forward { mode, inputs: &both, parameters, statistics, output: output.write() };
+            let sum = ForwardPass { mode, inputs: &both, parameters, statistics, output: output.write() };
             let mut commands = Vec::new();
             if joins {
                 let pending = norm.begin_forward(&first, scratch, &mut commands).expect("a plain normalisation");
@@ -95,10 +95,10 @@ impl Joined {
         let (one, two) = ([self.shape], [self.shape; 2]);
         let form = self.form;
         let norm = [ChainLayer { layer: &norm, inputs: &one }, ChainLayer { layer: &Layer::Relu, inputs: &one }];
-        let plain = Kernel::<A>::new(&norm[..1], self.samples, form, &mut Own(memory));
-        let rectified = Kernel::<A>::new(&norm, self.samples, form, &mut Own(memory));
+        let plain = ChainKernel::<A>::new(&norm[..1], self.samples, form, &mut Own(memory));
+        let rectified = ChainKernel::<A>::new(&norm, self.samples, form, &mut Own(memory));
         let add = [ChainLayer { layer: &Layer::Add, inputs: &two }];
-        let add = Kernel::<A>::new(&add, self.samples, form, &mut Own(memory));
+        let add = ChainKernel::<A>::new(&add, self.samples, form, &mut Own(memory));
         let elements = self.samples as usize * size(self.shape);
         let [x, t, other] = [0, 1, 2].map(|_| memory.space::<A>(elements + 1));
         let [parameters, statistics] = [0, 1].map(|_| memory.space::<f32>(2 * self.shape.channels as usize));
@@ -106,7 +106,7 @@ impl Joined {
         let (scratch, mut commands) = (memory.room(plain.scratch_bytes()), Vec::new());
         let (start, shifted) = (0..elements, 1..elements + 1);
         let [x_at, t_at, other_at] = [x, t, other].map(|tensor| tensor.part(start.clone()));
-        let first = Forward { mode, inputs: &[x_at.read()], parameters, statistics, output: t_at.write() };
+        let first = ForwardPass { mode, inputs: &[x_at.read()], parameters, statistics, output: t_at.write() };
         assert!(rectified.begin_forward(&first, scratch, &mut commands).is_none());
         let pending = plain.begin_forward(&first, scratch, &mut commands).expect("a plain normalisation");
         let own = memory.space::<A>(elements);
@@ -117,7 +117,7 @@ impl Joined {
             ([other_at, other_at], own),
         ] {
             let inputs = inputs.map(|input| input.read());
-            let sum = Forward { mode, inputs: &inputs, parameters, statistics, output: output.write() };
+            let sum = ForwardPass { mode, inputs: &inputs, parameters, statistics, output: output.write() };
             assert!(!add.join_forward(&pending, &sum, &mut Vec::new()), "{self:?}");
         }
     }

@@ -1,6 +1,6 @@
 //! Tests cross-entropies.
 
-use lockstep_cuda::layers::CrossEntropy;
+use lockstep_cuda::layers::CrossEntropyKernels;
 use lockstep_exec::device::cpu;
 use lockstep_models::{Layer, Precision};
 use rand::RngExt;
@@ -26,7 +26,7 @@ pub(crate) fn agree(
     let mut on_cpu = cpu::CrossEntropy::new(&layer, classes as usize, samples as usize);
     let found = on_cpu.forward(&logits, &labels);
 
-    let mut loss = CrossEntropy::new(&layer, classes, samples + spare, &mut Own(memory));
+    let mut loss = CrossEntropyKernels::new(&layer, classes, samples + spare, &mut Own(memory));
     let (x, y) = (memory.put(&logits), memory.put(&labels));
     let mut commands = Vec::new();
     loss.forward(x.read(), y.read(), &mut commands);

@@ -1,6 +1,6 @@
 //! Bounds the error of products of rounded factors.
 
-use lockstep_cuda::layers::Form;
+use lockstep_cuda::layers::TensorForm;
 use lockstep_cuda::{Bf16, Scalar};
 use lockstep_models::{Layer, Precision};
 
@@ -20,7 +20,7 @@ pub(crate) fn is_bounded(twin: &mut Twin, memory: &mut Memory, chain: Chain, cha
     let layers = chain.layers.into_iter().filter(alone).collect();
     let chain = Chain { layers, ..chain };
     for (precision, unit) in [(Precision::Bf16, 1.0 / 256.0), (Precision::Tf32, 1.0 / 2048.0)] {
-        let form = Form { precision, channels_last };
+        let form = TensorForm { precision, channels_last };
         let case = Case { chain: chain.clone(), form, whole: false, spare: 0, place: None, batch: None };
         let all = match Scalar::of(precision) {
             Scalar::F32 => case.products::<f32>(twin, memory),

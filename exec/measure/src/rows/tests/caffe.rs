@@ -139,7 +139,7 @@ fn definitions(kind: &str) -> tempfile::TempDir {
 }
 
 /// The rows of a run of the definitions in `folder`, with `each` called for its runs.
-fn run(folder: &Path, more: &str, operation: &Operation, mut each: impl FnMut(&Measured)) -> MeasuredRow {
+fn run(folder: &Path, more: &str, operation: &Operation, mut each: impl FnMut(&MeasuredTraining)) -> MeasuredRow {
     let path = |name: &str| folder.join(name).display().to_string();
     let text = format!(
         "name = \"e\"\nsolver = {:?}\nweights = {:?}\ndata = \"synthetic:200\"\n{more}\n",

@@ -112,10 +112,10 @@ fn what_is_wrong_is_told_with_its_line() {
     let base = "net: 'n.prototxt'\nbase_lr: 0.1\nlr_policy: 'fixed'\n";
     let refused = |text: &str| Solver::parse("s.prototxt", text).unwrap_err().to_string();
     for (text, words) in [
-        ("", "net: says no net"),
+        ("", "net: has no net"),
         ("net: 'n.pt'", "s.prototxt:1: net: \"n.pt\": a net's file ends in .prototxt"),
-        ("net: 'n.prototxt'", "says no rate"),
-        ("net: 'n.prototxt' base_lr: 1", "lr_policy: says not how"),
+        ("net: 'n.prototxt'", "has no learning rate"),
+        ("net: 'n.prototxt' base_lr: 1", "lr_policy: does not say how"),
         (&base.replace("fixed", "cosine"), "s.prototxt:3: lr_policy: \"cosine\": there is no such policy"),
         (&base.replace("fixed", "step"), "needs stepsize"),
         (&(base.replace("fixed", "step") + "stepsize: 0"), "of at least 1"),

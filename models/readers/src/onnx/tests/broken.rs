@@ -19,7 +19,7 @@ fn refused(file: &[u8]) -> InputError {
 fn no_protobuf_or_no_graph() {
     let cases: [(&[u8], &str, &str); 6] = [
         (b"", "net.onnx", "holds no graph: is it an ONNX model?"),
-        (b"name = \"lenet\"\n", "net.onnx: byte 0", "wire type 6, which there is not: this is no whole ONNX file"),
+        (b"name = \"lenet\"\n", "net.onnx: byte 0", "the unknown wire type 6: this is not a whole ONNX file"),
         (&[0x3a, 0x05, 0x0a], "net.onnx: byte 2", "5 bytes should follow, but 1 do"),
         (&[0xff; 11], "net.onnx: byte 0", "a number of more than 64 bits"),
         (&[0x02, 0x00], "net.onnx: byte 0", "a field with the number 0"),
@@ -39,7 +39,7 @@ fn nodes() {
     let cases: [(&str, &[i64], Attributes<'_>, &str); 20] = [
         ("Gelu", &[], &[], "export with approximate = \"tanh\""),
         ("Transpose", &[], &[], "there is no layer for Transpose: known are Conv, Gemm"),
-        ("Conv", &[], &[], "its weight \"\" is no initializer"),
+        ("Conv", &[], &[], "its weight \"\" is not an initializer"),
         ("Conv", &[8, 3, 3, 3], &[], "takes 3 channels in each of 1 groups, but its input is 4×6×6"),
         ("Conv", &[8, 4, 3], &[], "only windows over height and width"),
         ("Conv", &[8, 4, 3, 3], &[("kernel_shape", &[5, 5])], "does not fit a kernel of (5, 5)"),
@@ -57,7 +57,7 @@ fn nodes() {
             "only 0",
         ),
         ("Gemm", &[144, 10], &[], "its weight takes 144 features, but its input is 4×6×6"),
-        ("BatchNormalization", &[4], &[], "its weight \"\" is no initializer"),
+        ("BatchNormalization", &[4], &[], "its weight \"\" is not an initializer"),
         ("Add", &[4, 1, 1], &[], "adds a constant where no convolution"),
         ("Mul", &[6], &[], "has the shape [6], but there are 4 channels"),
         ("Mul", &[4], &[], "over 4×6×6 it must be [4, 1, 1]"),
@@ -115,7 +115,7 @@ fn graphs() {
             },
             "y",
             "net.onnx: node 0",
-            "its shape is no constant of this file",
+            "its shape is not a constant of this file",
         ),
         (
             &|w| {

@@ -1,4 +1,4 @@
-//! Runs a program on names in place of numbers: every element of the arena records which tensor was written there last.
+//! Runs a program on names instead of numbers: every element of the arena records which tensor was written there last.
 
 use std::ops::Range;
 

@@ -1,12 +1,12 @@
 //! Tests shards: together they are the whole sweep, and incomplete ones are refused.
 
-use lockstep_experiment::shard::Shard;
+use lockstep_experiment::shard::SweepShard;
 use proptest::prelude::*;
 
 use super::*;
 
 /// Runs a shard of a sweep into its file beside `out`; returns its content at the end, if there is one.
-fn run_shard(sweep: &Sweep, out: &std::path::Path, shard: Shard, jobs: usize) -> Result<String, Failure> {
+fn run_shard(sweep: &Sweep, out: &std::path::Path, shard: SweepShard, jobs: usize) -> Result<String, Failure> {
     let how = How::default();
     let identity = identity(sweep, &how);
     let collector = Collector::of(sweep.clone(), sweep.plan()?, Some(shard));
@@ -53,7 +53,7 @@ proptest! {
         let name = if json { "rows.jsonl" } else { "rows.csv" };
         let whole = run_into(&sweep, &kept.path().join(format!("whole-{name}")), 2).unwrap();
         let out = kept.path().join(name);
-        let shards: Vec<Shard> = Shard::all(of).collect();
+        let shards: Vec<SweepShard> = SweepShard::all(of).collect();
         for shard in shards.iter().rev() {
             let text = run_shard(&sweep, &out, *shard, 2).unwrap();
             if text.is_empty() {
@@ -75,7 +75,7 @@ fn shards_that_are_missing_doubled_or_foreign_are_refused_with_the_cure() {
     let out = kept.path().join("rows.csv");
     let text = "name = \"s\"\nmodel = \"mlp\"\ncluster = \"workstation\"\nranks = [1, 2, 4, 8]\n";
     let (own, other) = (sweep(text), sweep(&text.replace("8]", "16]")));
-    let shards: Vec<Shard> = Shard::all(2).collect();
+    let shards: Vec<SweepShard> = SweepShard::all(2).collect();
     for shard in &shards {
         run_shard(&own, &out, *shard, 1).unwrap();
     }
@@ -87,7 +87,7 @@ fn shards_that_are_missing_doubled_or_foreign_are_refused_with_the_cure() {
         assert!(!out.exists());
     };
     std::fs::remove_file(&second).unwrap();
-    refused("is missing: run the same command with --shard 2/2 in place of --merge 2");
+    refused("is missing: run the same command with --shard 2/2 instead of --merge 2");
     let line = rows.trim_end().rfind('\n').unwrap() + 1;
     std::fs::write(&second, &rows[..line]).unwrap();
     refused("holds 1 of 2 points: run the same command with --shard 2/2");
