@@ -69,7 +69,7 @@ fn a_comparison_measures_what_it_needs_and_keeps_the_rest() {
     let whole = write(&folder, "whole", "model = \"mlp\"\nranks = [1, 2]\nbatch_per_rank = 4\n");
     let stderr = errors(&lockstep(&folder, &["compare", &whole]));
     // A machine whose speed has changed within a minute is measured again, with nothing kept: it says so.
-    if stderr.contains("another pace") {
+    if stderr.contains("another speed") {
         eprintln!("SKIPPED: this machine's pace changes, so that profiles are not kept: {stderr}");
         return;
     }
@@ -80,7 +80,7 @@ fn a_comparison_measures_what_it_needs_and_keeps_the_rest() {
     for file in [&split, &whole] {
         let stderr = errors(&lockstep(&folder, &["compare", file]));
         assert!(
-            stderr.contains("another pace") || !stderr.contains("measuring") && stderr.contains("knows all"),
+            stderr.contains("another speed") || !stderr.contains("measuring") && stderr.contains("knows all"),
             "{stderr}"
         );
     }

@@ -169,7 +169,7 @@ fn no_two_flags_name_one_file() {
     let output = lockstep(&folder, &words.split_whitespace().collect::<Vec<_>>());
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.code() == Some(2) && errors.contains("--plot: ./a.csv: is the file of --out too"),
+        output.status.code() == Some(2) && errors.contains("--plot: ./a.csv: is also the file of --out"),
         "{errors}"
     );
 }

@@ -32,7 +32,7 @@ impl Unreadable {
         match self {
             Unreadable::System(error) if cure.is_empty() => format!("cannot be read: {error}"),
             Unreadable::System(error) => format!("cannot be read: {error}; {cure}"),
-            Unreadable::NoFile => "is not a file: name one".to_owned(),
+            Unreadable::NoFile => "is not a regular file: name one".to_owned(),
             Unreadable::NoText(line) => format!("is not UTF-8 text from line {line} on: save it as UTF-8"),
             Unreadable::TooLong(most) => {
                 format!("is longer than the {most} that are read of such a file: shorten it, or name another")

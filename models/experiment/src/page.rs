@@ -9,7 +9,7 @@ const HEAD: &str = "# Settings
 
 Every setting of an experiment, from the table in `models/experiment/src/rows.rs`; `lockstep schema settings` prints this page. Keys
 are written in the experiment's file ([experiments.md](experiments.md)); a flag has hyphens for underscores: `batch_per_rank` is
-`--batch-per-rank`. *SweepAxis* says that `[sweep]` and `sim sweep` take a list of it ([sweeps.md](sweeps.md)).
+`--batch-per-rank`. *Axis* says that `[sweep]` and `sim sweep` take a list of it ([sweeps.md](sweeps.md)).
 
 | key | what it is | without it | flag of | axis | read by |
 |---|---|---|---|---|---|

@@ -63,7 +63,7 @@ pub struct PredictedRow {
     pub scenario_factor: Option<f64>,
     /// Median seconds per step.
     pub step_time_s: f64,
-    /// Simulations with noise drawn again; `null` in this and the next columns where nothing varies.
+    /// Number of simulations with noise; `null` in this and the next columns where nothing varies.
     pub trials: Option<u32>,
     /// Mean seconds per step over all trials.
     pub step_time_mean_s: Option<f64>,
