@@ -81,7 +81,7 @@ fn what_cannot_be_is_refused_with_the_nearest_names() {
         ),
         ("traffic = { from = \"node0.cpu\", to = \"node0.cpu\", bytes = \"1MiB\" }", &["to itself"]),
         ("traffic = { from = \"node0\", to = \"node1.cpu\", bytes = \"1MiB\" }", &["is not a device", "node0.cpu"]),
-        ("slow = { hosts = \"node3\", factor = 2.0 }", &["affects no rank", "node0 to node1", "say nothing"]),
+        ("slow = { hosts = \"node3\", factor = 2.0 }", &["affects no rank", "node0 to node1", "leave it out"]),
     ];
     for (entry, words) in cases {
         let text = format!(

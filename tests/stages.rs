@@ -121,7 +121,7 @@ fn lists_that_deadlock_or_lack_a_pass_are_refused() {
         program.check().unwrap_err().to_string()
     };
     let swapped = broken(|steps| steps.swap(0, 1));
-    assert!(swapped.contains("stage 1") && swapped.contains("waits for ever"), "{swapped}");
+    assert!(swapped.contains("stage 1") && swapped.contains("waits forever"), "{swapped}");
     let shorter = broken(|steps| steps.truncate(5));
     assert!(shorter.contains("is not in the list"), "{shorter}");
     assert!(pipeline::check(&job.schedule.lists(2, 3).unwrap(), 1, 3).is_ok());
