@@ -214,7 +214,10 @@ const CASES: &[(&str, &[&str])] = &[
         "sim sweep --model mlp --cluster workstation --ranks 1..16 --bucket whole,1KiB,2KiB,4KiB --max-points 5",
         &["--max-points", "20 points", "about", "leave values out", "--max-points 20"],
     ),
-    ("sim sweep --model mlp,lenet --cluster ethernet-4 --anchor ranks=1", &["--anchor", "is not an argument of this command"]),
+    (
+        "sim sweep --model mlp,lenet --cluster ethernet-4 --anchor ranks=1",
+        &["--anchor", "is not an argument of this command"],
+    ),
     (
         "calibrate --model mlp --batch-per-rank 4294967295",
         &["--batch-per-rank", "4294967295", "this host has", "smaller batches"],

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::commands::LabStep;
 use crate::name::LabName;
-use crate::state::{LabParts, Lock, OWN_FILES, folder, known, survey};
+use crate::state::{LabParts, Lock, NAMESPACES, OWN_FILES, folder, known, survey};
 use crate::tools::{check, run};
 
 /// Interval of checks for ended processes, and their number.
@@ -41,12 +42,19 @@ pub(crate) fn take_back(name: &LabName) -> Result<(), Failure> {
 }
 
 fn remove(found: &LabParts) -> Result<(), Failure> {
+    let mut numbered = Vec::new();
     for namespace in &found.namespaces {
-        end_processes(namespace)?;
+        numbered.push((namespace.as_str(), number_of(&Path::new(NAMESPACES).join(namespace))?));
     }
+    numbered.iter().try_for_each(|&namespace| end_processes(namespace))?;
     for namespace in &found.namespaces {
         run(&ip(&["netns", "delete", namespace]))?;
     }
+    // A command that `lab run` was just starting may have entered before its namespace was deleted.
+    if !numbered.is_empty() {
+        std::thread::sleep(PAUSE);
+    }
+    numbered.iter().try_for_each(|&namespace| end_processes(namespace))?;
     found.own_files.iter().try_for_each(|own| delete(own))?;
     // If it is empty, it was made for the labs.
     let _ = fs::remove_dir(OWN_FILES);
@@ -67,11 +75,22 @@ fn delete(folder: &Path) -> Result<(), Failure> {
     }
 }
 
+/// The number of the namespace that a file stands for.
+fn number_of(file: &Path) -> Result<u64, Failure> {
+    fs::metadata(file).map(|of| of.ino()).map_err(|error| Failure::Run(format!("{}: {error}", file.display())))
+}
+
+/// The processes in the network namespace of this number, which may be deleted already.
+fn processes_in(number: u64) -> Vec<Pid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+    let inside = entries.filter(|entry| number_of(&entry.path().join("ns/net")).is_ok_and(|own| own == number));
+    inside.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).collect()
+}
+
 /// Kills processes in the namespace until none is left: a killed one may have started another meanwhile.
-fn end_processes(namespace: &str) -> Result<(), Failure> {
+fn end_processes((namespace, number): (&str, u64)) -> Result<(), Failure> {
     for _ in 0..LOOKS {
-        let listed = run(&ip(&["netns", "pids", namespace]))?;
-        let pids: Vec<Pid> = listed.lines().filter_map(|line| Pid::from_raw(line.trim().parse().ok()?)).collect();
+        let pids = processes_in(number);
         if pids.is_empty() {
             return Ok(());
         }
@@ -81,5 +100,6 @@ fn end_processes(namespace: &str) -> Result<(), Failure> {
         }
         std::thread::sleep(PAUSE);
     }
-    Err(Failure::Run(format!("{namespace}: processes in it do not end; ip netns pids {namespace} lists them")))
+    let pids: Vec<String> = processes_in(number).iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
+    Err(Failure::Run(format!("{namespace}: processes in it do not end: {}", pids.join(", "))))
 }

@@ -17,7 +17,7 @@ use crate::plan::LabPlan;
 /// A folder for each lab.
 const RECORDS: &str = "/run/lockstep-lab";
 /// The names of all network namespaces, as `ip netns` keeps them.
-const NAMESPACES: &str = "/run/netns";
+pub(crate) const NAMESPACES: &str = "/run/netns";
 /// Files that `ip netns exec` shows instead of those of `/etc`, a folder for each namespace.
 pub(crate) const OWN_FILES: &str = "/etc/netns";
 
