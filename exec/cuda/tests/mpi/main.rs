@@ -65,7 +65,7 @@ fn scenarios() -> Vec<Scenario> {
         let lost = Scenario::new("gpus-lost", hosts, Some("the device is lost"));
         all.push(on(lost, "1", "1", "7").with(&[("PRETEND_FAULT", "lost:150")]));
     }
-    all.push(on(Scenario::new("gpus", &[0, 1], Some("say 1 or 0")), "perhaps", "1", "1"));
+    all.push(on(Scenario::new("gpus", &[0, 1], Some("write 1 or 0")), "perhaps", "1", "1"));
     all
 }
 
