@@ -88,7 +88,7 @@ fn a_set_that_is_none_is_refused() {
     let shape = Shape::flat(2);
     for (shape, images, labels, message) in [
         (shape, vec![], vec![], "p: 0 samples of 2×1×1: is empty"),
-        (Shape::flat(0), vec![], vec![0], "there is nothing in it"),
+        (Shape::flat(0), vec![], vec![0], "is empty: give images"),
         (shape, vec![0.0; 3], vec![0, 1], "p: 3 values: do not make 2 images of 2×1×1"),
         (shape, vec![0.0; 4], vec![0, 3], "p: label 3: of sample 1 must be below 3, the number of classes"),
     ] {

@@ -113,7 +113,7 @@ fn what_makes_no_sense_is_refused_with_its_line() {
     let text = format!("{ROW}quantity = \"step-time\"\nat = {{ ranks = 999 }}\npublished = 3\nunit = \"s\"\n");
     let error = account(&[paper(&text).unwrap()], |_, _| ()).unwrap_err().to_string();
     assert!(error.starts_with("p.toml:7: --ranks 999") && error.contains("places for 32"), "{error}");
-    assert!(Paper::load("goyal").unwrap_err().to_string().contains("there are goyal2017"));
+    assert!(Paper::load("goyal").unwrap_err().to_string().contains("known are goyal2017"));
 }
 
 /// A row on one GPU scales its own line alone; the others of NVIDIA's tables are off by 6 % on average at most, of

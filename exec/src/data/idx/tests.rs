@@ -93,7 +93,7 @@ fn a_damaged_folder_is_named_with_the_cure() {
         (replace(0, vec![]), "0 bytes found: 4 expected for the magic number"),
         (replace(0, images[..9].to_vec()), "5 bytes found: 12 expected for the dimensions"),
         (replace(0, images[..20].to_vec()), "4 bytes found: 6 expected for the 3×1×2 values"),
-        (replace(0, compress(&images).unwrap()[..20].to_vec()), "cut short or damaged"),
+        (replace(0, compress(&images).unwrap()[..20].to_vec()), "truncated or damaged"),
         (replace(0, compress(&images).unwrap()[..4].to_vec()), "0 bytes found: 4 expected for the magic number"),
         (replace(0, flipped), "restore the file"),
         (replace(0, [images.clone(), vec![0]].concat()), "promises 6 bytes, but more follow"),

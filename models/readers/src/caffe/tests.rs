@@ -224,7 +224,7 @@ fn what_is_wrong_is_told_with_its_line() {
         (&one("Concat", "bottom: \"x\" concat_param { axis: 2 }"), "axis 1"),
         (&one("ReLU", "include { stage: \"a\" }"), "net.prototxt:3: stage: \"a\": this field is not supported"),
         (&one("ReLU", "include { phase: TEST }"), "takes \"y\", which no layer before it makes in training"),
-        ("layer { name: \"d\" type: \"Data\" top: \"x\" }", "no crop_size says their shape"),
+        ("layer { name: \"d\" type: \"Data\" top: \"x\" }", "no crop_size gives their shape"),
         (&format!("{}x: 1", "a {".repeat(40)), "deeper than 16"),
     ] {
         let error = refused(text);

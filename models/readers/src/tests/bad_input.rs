@@ -150,7 +150,7 @@ fn files() {
         (format!("{head}inputs = [1, 8, 8]\n{end}"), 3, "a model has no key inputs: did you mean input?"),
         (format!("{head}[[layer]\nkind = 3\n"), 3, "not TOML"),
         ("\u{0}".to_owned(), 1, "not TOML"),
-        (format!("{head}[[layer]]\nkind = \"dense\"\nout_features = 2\n"), 3, "ends here without a loss"),
+        (format!("{head}[[layer]]\nkind = \"dense\"\nout_features = 2\n"), 3, "ends without a loss"),
         (format!("{head}{end}"), 3, "put a dense layer before it"),
         (format!("{head}[block.b]\nlayer = []\n{end}"), 4, "layer must not be empty"),
         (format!("{head}[block.b]\nx = 1\n{end}"), 4, "a block has no key x"),

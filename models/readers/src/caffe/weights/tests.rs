@@ -203,7 +203,7 @@ fn what_does_not_fit_is_told_with_layer_blob_and_shapes() {
         ),
         (Vec::new(), "no layer of the model"),
         (b"\x89HDF\r\n".to_vec(), "HDF5"),
-        (b"name: \"net\"".to_vec(), "byte 0: a field of wire type 6"),
+        (b"name: \"net\"".to_vec(), "byte 0: a field of the unknown wire type 6"),
     ] {
         let error = refused(&file);
         assert!(error.starts_with("w.caffemodel") && error.contains(words), "{error} lacks {words}");
