@@ -84,8 +84,8 @@ impl Geometry {
 /// ```
 /// use lockstep_cuda::BlockParts;
 ///
-/// assert_eq!(Parts::of(100), Parts::of(100));
-/// assert_eq!((Parts::of(8192).parts, Parts::of(8193).parts), (1, 2));
+/// assert_eq!(BlockParts::of(100), BlockParts::of(100));
+/// assert_eq!((BlockParts::of(8192).parts, BlockParts::of(8193).parts), (1, 2));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockParts {

@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use lockstep_exec::device::cpu::{ChainLayer, Mode};
-//! use lockstep_cuda::layers::{Form, Forward, Gradients, Kernel, Space};
+//! use lockstep_cuda::layers::{ChainKernel, ForwardPass, PassGradients, Space, TensorForm};
 //! use lockstep_cuda::{Command, View, ViewMut};
 //! use lockstep_models::{Dense, Layer, Shape};
 //!
@@ -24,15 +24,15 @@
 //! let dense = Layer::Dense(Dense { out_features: 4, bias: true });
 //! let (three, four) = ([Shape::flat(3)], [Shape::flat(4)]);
 //! let chain = [ChainLayer { layer: &dense, inputs: &three }, ChainLayer { layer: &Layer::Relu, inputs: &four }];
-//! let kernel = Kernel::<f32>::new(&chain, 2, Form::default(), &mut Bump(0x10_0000));
+//! let kernel = ChainKernel::<f32>::new(&chain, 2, TensorForm::default(), &mut Bump(0x10_0000));
 //! let (x, w, y, d_y) = (View::new(0x1000, 6), View::new(0x2000, 16), ViewMut::new(0x3000, 8), View::new(0x4000, 8));
 //! let mut commands = Vec::new();
 //! let (mode, statistics) = (Mode::Train, ViewMut::new(0, 0));
-//! kernel.forward(&Forward { mode, inputs: &[x], parameters: w, statistics, output: y }, 0x9000, &mut commands);
+//! kernel.forward(&ForwardPass { mode, inputs: &[x], parameters: w, statistics, output: y }, 0x9000, &mut commands);
 //! // cuBLASLt adds the bias and rectifies.
 //! assert!(matches!(&commands[..], [Command::Multiply(product)] if product.rectified && product.a == 0x1000));
 //! let d_parameters = Some((ViewMut::new(0x5000, 16), false));
-//! let of = Gradients { inputs: &[x], output: y.view(), parameters: w, d_output: d_y, d_inputs: &[None], d_parameters };
+//! let of = PassGradients { inputs: &[x], output: y.view(), parameters: w, d_output: d_y, d_inputs: &[None], d_parameters };
 //! kernel.backward(&of, 0x9000, &mut commands);
 //! assert_eq!(commands.len(), 5); // the ReLU, dW, two kernels for the bias
 //! ```

@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use lockstep_cuda::table::Add;
-//! use lockstep_cuda::{Launch, View, ViewMut};
+//! use lockstep_cuda::{KernelLaunch, View, ViewMut};
 //!
 //! // Three tensors of 1,000 elements, at addresses that a device's allocator gave.
 //! let (a, b, y) = (View::<f32>::new(0x1000, 1000), View::new(0x2000, 1000), ViewMut::new(0x3000, 1000));

@@ -180,7 +180,7 @@ fn what_cannot_be_a_cluster_is_refused() {
             &crowd,
             "c.toml:6: ethernet-gpu-8: 15000000 devices, 6000001 NICs, memories and switches and 12000000 wires take about ",
         ),
-        (&mesh, "c.toml:50: between: \"node*.eth0\": joins 9000 things with 9000 others, more than 16000000 wires"),
+        (&mesh, "c.toml:50: between: \"node*.eth0\": joins 9000 parts with 9000 others, more than 16000000 wires"),
     ] {
         let error = Cluster::parse("c.toml", text).map(|_| ()).unwrap_err().to_string();
         assert!(error.starts_with(expected), "\n     got {error}\nexpected {expected}");
