@@ -32,7 +32,8 @@
 //! // cuBLASLt adds the bias and rectifies.
 //! assert!(matches!(&commands[..], [Command::Multiply(product)] if product.rectified && product.a == 0x1000));
 //! let d_parameters = Some((ViewMut::new(0x5000, 16), false));
-//! let of = PassGradients { inputs: &[x], output: y.view(), parameters: w, d_output: d_y, d_inputs: &[None], d_parameters };
+//! let (inputs, output) = (&[x], y.view());
+//! let of = PassGradients { inputs, output, parameters: w, d_output: d_y, d_inputs: &[None], d_parameters };
 //! kernel.backward(&of, 0x9000, &mut commands);
 //! assert_eq!(commands.len(), 5); // the ReLU, dW, two kernels for the bias
 //! ```

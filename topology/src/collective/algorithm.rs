@@ -200,9 +200,9 @@ impl Algorithm {
     /// The protocol of NCCL with which its messages are predicted, where one is named; execution ignores it.
     ///
     /// ```
-    /// use lockstep_topology::{Algorithm, nccl::Protocol};
+    /// use lockstep_topology::{Algorithm, nccl::NcclProtocol};
     /// let rings: Algorithm = "rings:8:ll128".parse()?;
-    /// assert_eq!(rings.wire().map(|wire| wire.protocol), Some(Protocol::Ll128));
+    /// assert_eq!(rings.wire().map(|wire| wire.protocol), Some(NcclProtocol::Ll128));
     /// assert_eq!("rings:8".parse::<Algorithm>()?.wire(), None);
     /// # Ok::<(), lockstep_topology::InputError>(())
     /// ```
