@@ -40,9 +40,9 @@ mod workspace;
 /// The name of the CPU kernels' sources; it changes with their sources and with how they are compiled.
 const KERNELS: &str = env!("LOCKSTEP_KERNELS");
 
-/// Samples that the CPU kernels of this process process side by side: the elements of a register, at least 8.
+/// Most samples that the CPU kernels of this process process side by side: the elements of a register, at least 8.
 pub fn side_by_side() -> usize {
-    device::cpu::side_by_side()
+    device::cpu::most_side_by_side()
 }
 
 /// The name of the CPU kernels of this process: that of their sources, and the instructions if they are not the widest.

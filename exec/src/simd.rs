@@ -61,10 +61,13 @@ pub(crate) fn avx2<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
+/// Whether every processor of the build's target fuses multiplications with additions.
+pub(crate) const FUSED: bool = cfg!(target_arch = "aarch64");
+
 /// `x · factor + addend`, rounded as kernels over registers round it: once where the instructions can, else twice.
 #[cfg(test)]
 pub(crate) fn mul_add(x: f32, factor: f32, addend: f32) -> f32 {
-    let fused = Instructions::current() != Instructions::Portable || cfg!(target_arch = "aarch64");
+    let fused = Instructions::current() != Instructions::Portable || FUSED;
     if fused { x.mul_add(factor, addend) } else { x * factor + addend }
 }
 

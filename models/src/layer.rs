@@ -18,7 +18,7 @@ use std::fmt;
 
 pub use attributes::{Attributes, Maker};
 pub use init::{Init, InitRules, Inits};
-pub use kind::{Arity, CaffeKind, FeatureRule, InputUse, KernelClass, LayerKind, MatrixProduct, fills_groups};
+pub use kind::{Arity, CaffeKind, FeatureRule, InputUse, KernelClass, LayerKind, MatrixProduct, samples_per_group};
 pub use pool2d::PoolKind;
 pub use rule::{LayerRule, Learned, OfKind};
 pub use shape::Shape;

@@ -68,7 +68,7 @@ pub use formula::{BoundBuffer, BoundFormula, BoundTerm, Coefficient, Elementwise
 pub use graph::{Graph, LayoutChange, LayoutRow};
 pub use layer::{
     BatchNorm, Conv2d, Dense, Dropout, Init, InitRules, KernelClass, Layer, LocalResponseNorm, Pass, Pool2d, PoolKind,
-    Scale, Shape, Work, fills_groups,
+    Scale, Shape, Work, samples_per_group,
 };
 pub use layer_id::LayerId;
 pub use layout::{AxisLayout, Dimension, Layout};

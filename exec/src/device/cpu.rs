@@ -64,7 +64,7 @@ pub use crate::workspace::Workspace;
 pub use demand::workspace_bytes;
 pub use device::Cpu;
 pub use formula::{Slice, evaluate};
-pub(crate) use layout::side_by_side;
+pub(crate) use layout::most_side_by_side;
 pub use loss::CrossEntropy;
 pub use threads::Threads;
 

@@ -10,25 +10,31 @@ macro_rules! in_registers {
     ($kernel:ident($($argument:expr),* $(,)?)) => {
         $crate::simd::in_registers!(@
             [$kernel::<$crate::simd::Sixteens, _>], [$kernel::<$crate::simd::Eights, _>],
-            [$kernel::<$crate::simd::Fours, _>],
+            [$kernel::<$crate::simd::Fours<true>, _>], [$kernel::<$crate::simd::Fours<{ $crate::simd::FUSED }>, _>],
             $($argument),*)
     };
     ($kernel:ident[$sixteen:expr, $eight:expr, $four:expr]($($argument:expr),* $(,)?)) => {
         $crate::simd::in_registers!(@
             [$kernel::<$crate::simd::Sixteens, _, { $sixteen }>], [$kernel::<$crate::simd::Eights, _, { $eight }>],
-            [$kernel::<$crate::simd::Fours, _, { $four }>], $($argument),*)
+            [$kernel::<$crate::simd::Fours<true>, _, { $four }>],
+            [$kernel::<$crate::simd::Fours<{ $crate::simd::FUSED }>, _, { $four }>], $($argument),*)
     };
-    (@ [$($sixteens:tt)*], [$($eights:tt)*], [$($fours:tt)*], $($argument:expr),*) => {
+    (@ [$($sixteens:tt)*], [$($eights:tt)*], [$($fused:tt)*], [$($fours:tt)*], $($argument:expr),*) => {
         match $crate::simd::Instructions::current() {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the processor has AVX-512, and the caller has asserted the rest.
-            $crate::simd::Instructions::Avx512 => unsafe {
+            $crate::simd::Instructions::Avx512 if N >= 16 => unsafe {
                 $crate::simd::avx512(#[inline(always)] || $($sixteens)*($($argument),*))
             },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the processor has AVX2 and FMA, and the caller has asserted the rest.
-            $crate::simd::Instructions::Avx2 => unsafe {
+            $crate::simd::Instructions::Avx512 | $crate::simd::Instructions::Avx2 if N >= 8 => unsafe {
                 $crate::simd::avx2(#[inline(always)] || $($eights)*($($argument),*))
+            },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            $crate::simd::Instructions::Avx512 | $crate::simd::Instructions::Avx2 => unsafe {
+                $crate::simd::avx2(#[inline(always)] || $($fused)*($($argument),*))
             },
             // SAFETY: the caller has asserted what the kernel requires.
             _ => unsafe { $($fours)*($($argument),*) },

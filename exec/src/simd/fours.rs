@@ -1,12 +1,12 @@
-//! Implements [`Register`] in plain Rust, for processors without AVX2 and other architectures.
+//! Implements [`Register`] in plain Rust, for four images side by side, processors without AVX2 and other architectures.
 
 use super::register::Register;
 
-/// Four elements.
+/// Four elements; FUSED where the instructions round a product and its sum once.
 #[derive(Clone, Copy)]
-pub(crate) struct Fours([f32; 4]);
+pub(crate) struct Fours<const FUSED: bool>([f32; 4]);
 
-impl Fours {
+impl<const FUSED: bool> Fours<FUSED> {
     #[inline(always)]
     fn with(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
         let ([a, b, c, d], [w, x, y, z]) = (self.0, other.0);
@@ -15,7 +15,7 @@ impl Fours {
 }
 
 // SAFETY: every processor runs plain Rust.
-unsafe impl Register for Fours {
+unsafe impl<const FUSED: bool> Register for Fours<FUSED> {
     const WIDTH: usize = 4;
 
     #[inline(always)]
@@ -32,7 +32,7 @@ unsafe impl Register for Fours {
     #[inline(always)]
     unsafe fn load_if(from: *const f32, condition: bool) -> Self {
         // SAFETY: as above.
-        let found = unsafe { Fours::load(from) };
+        let found = unsafe { Self::load(from) };
         if condition { found } else { Fours([0.0; 4]) }
     }
 
@@ -77,7 +77,7 @@ unsafe impl Register for Fours {
 
     #[inline(always)]
     fn mul_add(self, factor: Self, addend: Self) -> Self {
-        if cfg!(target_arch = "aarch64") {
+        if FUSED {
             let product = |at: usize| self.0[at].mul_add(factor.0[at], addend.0[at]);
             return Fours([product(0), product(1), product(2), product(3)]);
         }

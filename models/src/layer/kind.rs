@@ -139,10 +139,13 @@ pub struct MatrixProduct {
     pub by_place: bool,
 }
 
-/// Whether a CPU's convolutions process `samples` images in groups of `side_by_side`, one in each element of a register: if
-/// the groups are at least two thirds full. Else registers hold places of one image.
-pub fn fills_groups(samples: u64, side_by_side: u64) -> bool {
-    3 * samples >= 2 * samples.next_multiple_of(side_by_side)
+/// How many of `samples` images a CPU's convolutions process side by side: `most`, the elements of a register, or 8 or 4,
+/// if the groups are then at least two thirds full. Else (`None`) registers hold places of one image.
+pub fn samples_per_group(samples: u64, most: u64) -> Option<u64> {
+    [most, 8, 4]
+        .into_iter()
+        .filter(|group| *group <= most)
+        .find(|group| 3 * samples >= 2 * samples.next_multiple_of(*group))
 }
 
 /// How a layer's kernels work, as far as costs distinguish them.

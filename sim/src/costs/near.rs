@@ -7,7 +7,7 @@
 //! estimates it from the others.
 
 use lockstep_models::profile::read_key;
-use lockstep_models::{KernelClass, Node, Pass, Phase, fills_groups};
+use lockstep_models::{KernelClass, Node, Pass, Phase, samples_per_group};
 use lockstep_topology::cluster::{Device, DeviceKind};
 
 use super::roofline::{Numbers, Roof, chain_on, efficiency, moved_by, passes};
@@ -162,12 +162,12 @@ fn likely(
 
 /// How much more work a product does than its FLOPs, because its registers, of `side_by_side` elements, are not full.
 fn filling(node: &Node, pass: Pass, samples: u32, side_by_side: u32) -> f64 {
-    let filled = fills_groups(samples.into(), side_by_side.into());
+    let group = samples_per_group(samples.into(), side_by_side.into()).map(|group| group as f64);
     let (samples, register) = (f64::from(samples), f64::from(side_by_side));
     match node.kernel_class() {
         KernelClass::Product(product) if product.by_place => {
             let places = f64::from(node.output.height) * f64::from(node.output.width);
-            if filled { (samples / register).ceil() * register / samples } else { (register / places).max(1.0) }
+            group.map_or((register / places).max(1.0), |group| (samples / group).ceil() * group / samples)
         }
         // A single sample is a product of a matrix and a vector, which needs no such filling.
         KernelClass::Product(_) if pass == Pass::Forward && samples > 1.0 => (register / samples).max(1.0),

@@ -68,7 +68,7 @@ impl BatchNorm {
         match (self.layout, mean) {
             (Layout::Planes, None) => *total += f64::from(sum(xs, |x| x)),
             (Layout::Planes, Some(mean)) => *total += f64::from(sum(xs, |x| (x - mean) * (x - mean))),
-            (Layout::SideBySide, mean) => for_side_by_side!({
+            (Layout::SideBySide(samples), mean) => for_side_by_side!(samples, {
                 sums::<N>(lines(xs), mean).iter().for_each(|sum| *total += f64::from(*sum));
             }),
         }
@@ -174,7 +174,7 @@ impl Head for BatchNorm {
                             let products = sum_pairs(ds, xs, |d, x| before_relu(d, x) * (x - mean));
                             add(products, sum_pairs(ds, xs, before_relu));
                         }
-                        Layout::SideBySide => for_side_by_side!({
+                        Layout::SideBySide(samples) => for_side_by_side!(samples, {
                             let (ds, xs) = (lines::<N>(&of.d_output[part.clone()]), lines(&input[part]));
                             let [products, sums] = slopes(ds, xs, mean, rectified);
                             products.iter().zip(sums).for_each(|(products, sum)| add(*products, sum));

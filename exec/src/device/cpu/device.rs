@@ -34,7 +34,7 @@ struct Context {
 impl Context {
     fn new(of: &Blueprint<'_>, threads: &Threads) -> Context {
         let mut chains: Vec<Chain> = (0..of.chains.len()).map(|index| Chain::new(of, index, threads)).collect();
-        layouts::lay(of.program, of.role, &mut chains);
+        layouts::lay(of.program, of.role, of.chains.iter().map(|chain| chain.samples), &mut chains);
         let tensors = Tensors::new(of.plan.elements, of.input_elements(), of.arenas);
         Context { chains, tensors, labels: Vec::new(), places: Vec::new() }
     }

@@ -1,16 +1,18 @@
 //! Computes 2-d convolutions of N images at a time, interleaved as `[channel, row, column, image]` with the
-//! padding's zeros. Products are sums over taps, or, for most 3 × 3 filters, those of [`super::winograd`].
+//! padding's zeros. Products are those of [`super::winograd`] for most 3 × 3 filters, else sums over taps for small
+//! images and matrix products for large ones ([`unfolded`]).
 //!
-//! It is used for batches that fill most of the groups of N; other batches, and large images, use
+//! It is used for batches that fill most of the groups of N; other batches, and layers of several channel groups, use
 //! [`super::convolution`]. Groups are processed in the order of the batch, and within one a thread processes whole
 //! channels, so the sums of a gradient have one reduction order for any number of threads.
 
 mod backward;
 mod forward;
+mod unfolded;
 
-use lockstep_models::{Conv2d, Shape, fills_groups};
+use lockstep_models::{Conv2d, Shape};
 
-use super::layout::{Fit, Layout, for_side_by_side, lines, side_by_side};
+use super::layout::{Fit, Layout, for_side_by_side, lines, lines_of_register, side_by_side};
 use super::register_tiles::{CHANNELS, Offsets};
 use super::side_by_side::spread;
 use super::tail::Tail;
@@ -21,10 +23,48 @@ use super::winograd::{self, Winograd};
 use super::winograd_weights::WeightGradient;
 use super::{Forward, Gradients, Head};
 use crate::workspace::Workspace;
+use unfolded::Unfolded;
 
 /// Elements of an image's input or output beyond which N of them fit in no cache, and matrix products beat sums over
-/// taps; Winograd's products take blocks of them and have no such limit.
+/// taps.
 const CACHED: usize = 1 << 16;
+
+/// [`CACHED`], or fewer elements where lines fill a part of a register: sums over taps use that part alone.
+fn cached<const N: usize>() -> usize {
+    CACHED >> (2 * (lines_of_register::<N>() - 1))
+}
+
+/// How products are computed.
+enum Method<const N: usize> {
+    /// Sums over taps, block of channels by block of channels.
+    Taps,
+    Winograd(Winograd<N>, WeightGradient<N>),
+    Unfolded(Unfolded<N>),
+}
+
+impl<const N: usize> Method<N> {
+    /// The fastest for a layer.
+    fn of(layer: &Conv2d, input: Shape, output: Shape, threads: &Threads) -> Self {
+        if takes_fewer_products(layer, input, output) {
+            Method::winograd(input, output, threads)
+        } else if super::size(input).max(super::size(output)) <= cached::<N>() {
+            Method::Taps
+        } else {
+            Method::unfolded(layer, input, output, threads)
+        }
+    }
+
+    fn winograd(input: Shape, output: Shape, threads: &Threads) -> Self {
+        let (channels, out_channels) = (input.channels as usize, output.channels as usize);
+        let size = (output.height as usize, output.width as usize);
+        let weights = WeightGradient::new(channels, out_channels, size, threads);
+        Method::Winograd(Winograd::new(channels, out_channels, size, threads), weights)
+    }
+
+    fn unfolded(layer: &Conv2d, input: Shape, output: Shape, threads: &Threads) -> Self {
+        Method::Unfolded(Unfolded::new(&window_of(layer, input, output), input.channels as usize, threads))
+    }
+}
 
 /// A convolution with its tail.
 pub(crate) struct Interleaved<const N: usize> {
@@ -44,7 +84,7 @@ pub(crate) struct Interleaved<const N: usize> {
     /// 0, 1, 2 …, as many as a plane before or after the tail has.
     dense: Vec<u32>,
     offsets: Offsets,
-    winograd: Option<(Winograd<N>, WeightGradient<N>)>,
+    method: Method<N>,
     /// Layouts of the input and its gradient, and of those after the tail.
     input: Layout,
     output: Layout,
@@ -62,17 +102,11 @@ pub(super) fn made(
     tail: Tail,
     threads: &Threads,
 ) -> Option<Box<dyn Head>> {
-    suits(layer, input, output, samples).then(|| -> Box<dyn Head> {
-        for_side_by_side!(Box::new(Interleaved::<N>::new(layer, input, output, tail, threads)))
-    })
-}
-
-/// Whether this is faster for `layer`: one channel group, enough images, and Winograd's products or images that fit in the
-/// caches.
-pub(super) fn suits(layer: &Conv2d, input: Shape, output: Shape, samples: usize) -> bool {
-    let filled = fills_groups(samples as u64, side_by_side() as u64);
-    let cached = || super::size(input).max(super::size(output)) <= CACHED;
-    layer.groups == 1 && filled && (takes_fewer_products(layer, input, output) || cached())
+    let group = side_by_side(samples).filter(|_| layer.groups == 1)?;
+    Some(for_side_by_side!(group, {
+        let method = Method::of(layer, input, output, threads);
+        Box::new(Interleaved::<N>::new(layer, method, input, output, tail, threads))
+    }))
 }
 
 /// The windows of a layer.
@@ -88,11 +122,10 @@ fn takes_fewer_products(layer: &Conv2d, input: Shape, output: Shape) -> bool {
 }
 
 impl<const N: usize> Interleaved<N> {
-    pub(crate) fn new(layer: &Conv2d, input: Shape, output: Shape, tail: Tail, threads: &Threads) -> Self {
+    fn new(layer: &Conv2d, method: Method<N>, input: Shape, output: Shape, tail: Tail, threads: &Threads) -> Self {
         let window = window_of(layer, input, output);
         let (channels, out_channels) = (input.channels as usize, output.channels as usize);
-        let fewer = takes_fewer_products(layer, input, output);
-        let padding = if fewer { (0, 0) } else { window.padding };
+        let padding = if matches!(method, Method::Winograd(..)) { (0, 0) } else { window.padding };
         let padded = (window.input.0 + 2 * padding.0, window.input.1 + 2 * padding.1);
         let at = |channel: usize, y: usize, x: usize| ((channel * padded.0 + y) * padded.1 + x) as u32;
         let (places, taps) = (0..window.output_size(), 0..channels * window.taps());
@@ -107,10 +140,6 @@ impl<const N: usize> Interleaved<N> {
         let offsets = Offsets::new(places.map(place).collect(), taps.map(tap).collect());
         let out_plane = tail.pool.map_or(window.output_size(), |pool| pool.output_size());
         let dense: Vec<u32> = (0..out_plane.max(window.output_size()).max(window.input_size()) as u32).collect();
-        let winograd = fewer.then(|| {
-            let weights = WeightGradient::new(channels, out_channels, window.output, threads);
-            (Winograd::new(channels, out_channels, window.output, threads), weights)
-        });
         Interleaved {
             window,
             padding,
@@ -122,7 +151,7 @@ impl<const N: usize> Interleaved<N> {
             out_plane,
             inside,
             dense,
-            winograd,
+            method,
             input: Layout::Planes,
             output: Layout::Planes,
             threads: threads.clone(),
@@ -140,8 +169,15 @@ impl<const N: usize> Interleaved<N> {
     /// a block of channels and a plane after the tail), Winograd's own two.
     fn forward_workspace(&self) -> [usize; 5] {
         let images = self.channels * self.padded.0 * self.padded.1;
-        let outputs = self.winograd.as_ref().map_or(0, |_| self.out_channels * self.window.output_size());
-        let [filters, tiles] = self.winograd.as_ref().map_or([0; 2], |(winograd, _)| winograd.workspace());
+        let outputs = self.out_channels * self.window.output_size();
+        let [outputs, filters, tiles] = match &self.method {
+            Method::Taps => [0; 3],
+            Method::Winograd(winograd, _) => {
+                let [filters, tiles] = winograd.workspace();
+                [outputs, filters, tiles]
+            }
+            Method::Unfolded(unfolded) => [outputs, 0, unfolded.workspace()],
+        };
         [images, outputs, self.threads.count() * self.per_worker(), filters, tiles]
     }
 
@@ -150,7 +186,10 @@ impl<const N: usize> Interleaved<N> {
     pub(crate) fn workspace(&self) -> [usize; 8] {
         let [images, _, per_workers, filters, tiles] = self.forward_workspace();
         let d_products = self.out_channels.next_multiple_of(CHANNELS) * self.d_plane();
-        let [sums, blocks] = self.winograd.as_ref().map_or([0; 2], |(_, weights)| weights.workspace());
+        let [sums, blocks] = match &self.method {
+            Method::Winograd(_, weights) => weights.workspace(),
+            _ => [0; 2],
+        };
         let gradient = self.parameters().div_ceil(N);
         [images, images, d_products, per_workers, gradient, filters, tiles.max(blocks), sums]
     }
@@ -161,7 +200,12 @@ impl<const N: usize> Interleaved<N> {
 
     /// Distance between the planes of gradients before the tail.
     fn d_plane(&self) -> usize {
-        if self.winograd.is_some() { self.window.output_size() } else { self.offsets.padded() }
+        if self.is_whole() { self.window.output_size() } else { self.offsets.padded() }
+    }
+
+    /// Whether the products of all channels are computed before the tail is applied to any.
+    fn is_whole(&self) -> bool {
+        !matches!(self.method, Method::Taps)
     }
 
     fn parameters(&self) -> usize {
@@ -171,7 +215,7 @@ impl<const N: usize> Interleaved<N> {
     /// Up to N interleaved images, with zeros for missing images and around them: built in `side` unless the
     /// input is interleaved already.
     fn images<'a>(&self, input: &'a [f32], side: &'a mut [[f32; N]]) -> &'a [[f32; N]] {
-        if (self.input, self.padding) == (Layout::SideBySide, (0, 0)) {
+        if (self.input.is_interleaved(), self.padding) == (true, (0, 0)) {
             return lines(input);
         }
         self.interleave(input, side);
@@ -186,7 +230,7 @@ impl<const N: usize> Interleaved<N> {
             self.clear_border(target);
             match self.input {
                 Layout::Planes => transpose::side_by_side(input, in_size, channel * in_plane, &self.inside, target),
-                Layout::SideBySide => spread(&lines(input)[channel * in_plane..][..in_plane], &self.inside, target),
+                Layout::SideBySide(_) => spread(&lines(input)[channel * in_plane..][..in_plane], &self.inside, target),
             }
         });
     }
@@ -228,5 +272,25 @@ impl<const N: usize> Head for Interleaved<N> {
 
     fn lay(&mut self, input: Layout, output: Layout) {
         (self.input, self.output) = (input, output);
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// The heads of a layer by each method that supports it, of N images side by side, with names.
+    pub(crate) fn by_each_method<const N: usize>(
+        layer: &Conv2d,
+        input: Shape,
+        output: Shape,
+        threads: &Threads,
+    ) -> Vec<(&'static str, Box<dyn Head>)> {
+        let mut methods = vec![("taps", Method::Taps), ("unfolded", Method::unfolded(layer, input, output, threads))];
+        if takes_fewer_products(layer, input, output) {
+            methods.push(("winograd", Method::winograd(input, output, threads)));
+        }
+        let head = |method| Interleaved::<N>::new(layer, method, input, output, Tail::default(), threads);
+        methods.into_iter().map(|(name, method)| (name, Box::new(head(method)) as Box<dyn Head>)).collect()
     }
 }

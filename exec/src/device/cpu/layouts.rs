@@ -14,18 +14,23 @@ struct Demand {
     fit: Fit,
 }
 
-/// Sets the layouts of all kernels: interleaved wherever every kernel that touches a tensor supports it.
+/// Sets the layouts of all kernels, made for these numbers of samples: interleaved wherever every kernel that touches a
+/// tensor supports it.
 ///
 /// Everything stays in planes where a batch is not whole groups of side-by-side samples, and in roles that copy rows of activations between
 /// samples.
-pub(super) fn lay(program: &Program, role: &Role, chains: &mut [Chain]) {
+pub(super) fn lay(program: &Program, role: &Role, samples: impl Iterator<Item = usize>, chains: &mut [Chain]) {
     let moves = |area: &Area| !matches!(area, Area::Buffer(_));
-    let whole = role.tasks.iter().all(|task| match &task.op {
-        Op::Copy(copies) => ![copies.first().from, copies.first().to].iter().any(moves),
-        Op::Compute { samples, .. } | Op::Load { samples, .. } => (*samples as usize).is_multiple_of(side_by_side()),
-        _ => true,
-    });
-    let best = if whole { Layout::SideBySide } else { Layout::Planes };
+    let whole = |group: &usize| {
+        role.tasks.iter().all(|task| match &task.op {
+            Op::Copy(copies) => ![copies.first().from, copies.first().to].iter().any(moves),
+            Op::Compute { samples, .. } | Op::Load { samples, .. } => (*samples as usize).is_multiple_of(*group),
+            _ => true,
+        })
+    };
+    let mut groups = samples.filter(|samples| *samples > 0).map(side_by_side);
+    let group = groups.next().flatten().filter(|group| groups.all(|other| other == Some(*group)));
+    let best = group.filter(whole).map_or(Layout::Planes, Layout::SideBySide);
     let mut found = vec![best; program.model.layers().len()];
     // The samples are loaded in planes.
     found[0] = Layout::Planes;
@@ -88,7 +93,7 @@ mod tests {
                 demand(&fifth, 6, Fit::Planes),
             ]
         };
-        let (p, s) = (Layout::Planes, Layout::SideBySide);
+        let (p, s) = (Layout::Planes, Layout::SideBySide(8));
         for (branch_fit, behind, expected) in [
             (Fit::Free, Fit::PlanesBehind, [p, s, s, s, s, p, p]),
             (Fit::Free, Fit::Free, [p, s, s, s, s, p, p]),

@@ -10,6 +10,7 @@ use gemm_common::gemm::gemm_basic_generic;
 use gemm_common::simd::MixedSimd;
 use gemm_f32::gemm::f32::get_gemm_fn;
 
+use super::threads::Disjoint;
 use crate::simd::Instructions;
 
 /// A matrix inside a slice: its first element's place and the distances between rows and between columns.
@@ -57,21 +58,39 @@ pub(crate) fn multiply(
     a: Matrix<'_>,
     b: Matrix<'_>,
 ) {
+    let product = Disjoint::new(product);
+    // SAFETY: `product` is borrowed exclusively.
+    unsafe { multiply_part((m, n, k), (&product, 0), stride, add, a, b) }
+}
+
+/// [`multiply`] to a part of a slice: from `start` on, `m` rows of `n` elements.
+///
+/// # Safety
+/// Nothing else accesses these elements.
+pub(crate) unsafe fn multiply_part(
+    (m, n, k): (usize, usize, usize),
+    (product, start): (&Disjoint<'_, f32>, usize),
+    stride: usize,
+    add: bool,
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+) {
     a.check(m, k);
     b.check(k, n);
-    assert!(n <= stride && (m - 1) * stride + n <= product.len(), "the product does not fit");
+    assert!(n <= stride, "rows of a product overlap");
+    let product = product.pointer(start..start + (m - 1) * stride + n);
     // The library requires contiguous columns of the product, so it computes productᵀ = bᵀ · aᵀ.
     let transposed = stride > 1;
     let ((m, n), (first, second)) =
         if transposed { ((n, m), (b.transpose(), a.transpose())) } else { ((m, n), (a, b)) };
     let (column, row) = if transposed { (stride, 1) } else { (1, stride) };
-    // SAFETY: the three matrices lie inside their slices as just asserted, and `product` is borrowed exclusively.
+    // SAFETY: the three matrices lie inside their slices as just asserted, and the product is this caller's.
     unsafe {
         product_function()(
             m,
             n,
             k,
-            product.as_mut_ptr(),
+            product,
             column as isize,
             row as isize,
             add,

@@ -6,7 +6,7 @@ mod means;
 use lockstep_models::{Layer, Pool2d, PoolKind, Shape};
 
 use super::elementwise::merge;
-use super::layout::{Fit, Layout, for_side_by_side, side_by_side};
+use super::layout::{Fit, Layout, for_side_by_side, most_side_by_side};
 use super::maxima::max_forward;
 use super::tail::Tail;
 use super::threads::{Disjoint, Threads};
@@ -72,7 +72,7 @@ impl Pooling {
     pub(crate) fn workspace(&self) -> [usize; 1] {
         let (in_plane, out_plane) = (self.window.input_size(), self.window.output_size());
         [self.threads.count()
-            * if self.takes_side_by_side() { side_by_side() * (in_plane + out_plane) } else { in_plane }]
+            * if self.takes_side_by_side() { most_side_by_side() * (in_plane + out_plane) } else { in_plane }]
     }
 
     /// Planes of one tile.
@@ -84,8 +84,8 @@ impl Pooling {
 impl Head for Pooling {
     fn forward(&mut self, of: Forward<'_>, workspace: &mut Workspace) {
         let (input, output) = (of.inputs[0], of.output);
-        if self.layout == Layout::SideBySide {
-            return for_side_by_side!(self.forward_side_by_side::<N>(input, output, workspace));
+        if let Layout::SideBySide(samples) = self.layout {
+            return for_side_by_side!(samples, self.forward_side_by_side::<N>(input, output, workspace));
         }
         let (window, kind, tile_planes) = (self.window, self.kind, self.planes());
         let (in_plane, out_plane) = (window.input_size(), window.output_size());
@@ -110,8 +110,8 @@ impl Head for Pooling {
 
     fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let Some((d_input, accumulate)) = only(of.d_inputs) else { return };
-        if self.layout == Layout::SideBySide {
-            return for_side_by_side!(self.backward_side_by_side::<N>(of.d_output, d_input, accumulate, workspace));
+        if let Layout::SideBySide(samples) = self.layout {
+            return for_side_by_side!(samples, self.backward_side_by_side::<N>(of.d_output, d_input, accumulate, workspace));
         }
         let (window, kind, tile_planes) = (self.window, self.kind, self.planes());
         let (in_plane, out_plane) = (window.input_size(), window.output_size());

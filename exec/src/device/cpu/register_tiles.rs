@@ -5,6 +5,10 @@
 //! narrower than a line take its parts in turn; where there are only sixteen, a tile has half the channels. The tests
 //! compare each loop with an obvious one, to the bit except for the order inside a horizontal sum.
 
+mod columns;
+
+use std::ops::Range;
+
 use crate::simd::{Register, sum_in_halves};
 
 /// Output channels summed at once.
@@ -85,7 +89,7 @@ impl Offsets {
         &self,
         d_products: &[[f32; N]],
         weights: &[f32],
-        taps: std::ops::Range<usize>,
+        taps: Range<usize>,
         d_images: &mut [[f32; N]],
         start: usize,
     ) {
@@ -244,7 +248,7 @@ unsafe fn images_in<R: Register, const N: usize, const C: usize>(
     offsets: &Offsets,
     d_products: &[[f32; N]],
     weights: &[f32],
-    taps: std::ops::Range<usize>,
+    taps: Range<usize>,
     d_images: &mut [[f32; N]],
     start: usize,
 ) {
@@ -290,8 +294,9 @@ unsafe fn images_in<R: Register, const N: usize, const C: usize>(
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::layout::for_each_group;
     use super::*;
-    use crate::simd::{Instructions, mul_add};
+    use crate::simd::mul_add;
 
     /// Test values that depend on `seed`.
     pub(crate) fn numbers<const N: usize>(len: usize, seed: usize) -> Vec<[f32; N]> {
@@ -346,7 +351,7 @@ pub(super) mod tests {
             &self,
             d_products: &[[f32; N]],
             weights: &[f32],
-            taps: std::ops::Range<usize>,
+            taps: Range<usize>,
             d_images: &mut [[f32; N]],
             start: usize,
         ) {
@@ -390,9 +395,6 @@ pub(super) mod tests {
 
     #[test]
     fn fast_and_slow_loops_agree() {
-        agree::<16>();
-        if Instructions::current() < Instructions::Avx512 {
-            agree::<8>();
-        }
+        for_each_group!(agree::<N>());
     }
 }

@@ -105,6 +105,12 @@ impl<'a, T> Disjoint<'a, T> {
         Disjoint { start: slice.as_mut_ptr(), len: slice.len(), slice: PhantomData }
     }
 
+    /// A pointer to the first of `range`, which must be inside.
+    pub(crate) fn pointer(&self, range: Range<usize>) -> *mut T {
+        assert!(range.start <= range.end && range.end <= self.len, "part {range:?} of {} elements", self.len);
+        self.start.wrapping_add(range.start)
+    }
+
     /// # Safety
     /// No two live parts overlap.
     #[inline]

@@ -138,7 +138,7 @@ unsafe fn apart_in<R: Register, const N: usize, const B: usize>(
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::layout::for_side_by_side;
+    use super::super::layout::for_each_group;
     use super::*;
 
     fn gather_slowly<const N: usize>(
@@ -173,7 +173,7 @@ mod tests {
         /// Any number of images and places, padded by a step between places; a NaN after the ReLU passes the gradient.
         #[test]
         fn fast_and_slow_loops_agree(images in 1..=16usize, len in 1..40usize, step in 1..3usize, accumulate: bool) {
-            for_side_by_side!({
+            for_each_group!({
                 let (images, size, start) = (images.min(N), len + 3, 2);
                 let number = |at: usize| ((at * 37) % 23) as f32 - 11.0;
                 let input: Vec<f32> = (0..images * size).map(number).collect();

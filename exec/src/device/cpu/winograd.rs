@@ -7,10 +7,18 @@
 //! filters.
 
 use std::array::from_fn;
+use std::ops::Range;
 
+use super::layout::{lines, lines_mut, lines_of_register};
 use super::register_tiles::{CHANNELS, PLACES};
 use super::threads::{Disjoint, Threads, tile_range};
 use super::winograd_tiles::{POSITIONS, Tile, multiply, prefetch, prefetch_inputs, transform_input, transform_output};
+
+/// Input channels of a position's block that stay in the first-level cache.
+const CACHED: usize = 64;
+
+/// Tiles of a block at most.
+const MOST_TILES: usize = 4 * PLACES;
 
 /// Number of blocks of tiles below which output channels are divided among threads too, to keep them busy.
 const FEW_BLOCKS: usize = 8;
@@ -51,7 +59,10 @@ impl<const N: usize> Winograd<N> {
     /// Lines of its workspace: transformed filters, and the threads' scratch: a block of transformed tiles and one of
     /// their products each.
     pub(crate) fn workspace(&self) -> [usize; 2] {
-        [POSITIONS * filter_step(self.pairs) / N, self.threads.count() * 2 * POSITIONS * tile_step(self.most_channels)]
+        [
+            POSITIONS * filter_step(self.pairs) / N,
+            self.threads.count() * 2 * POSITIONS * tile_step::<N>(self.most_channels),
+        ]
     }
 
     /// Transforms the filters `[out_channels, channels, 3, 3]` of the convolutions that follow.
@@ -62,18 +73,25 @@ impl<const N: usize> Winograd<N> {
             Direction::Backward => (channels, out_channels),
         };
         let step = filter_step(rows * columns);
-        for pair in 0..rows * columns {
-            let (row, column) = (pair / columns, pair % columns);
-            let filter = |at: usize| match direction {
-                Direction::Forward => weights[9 * pair + at],
-                Direction::Backward => weights[9 * (column * channels + row) + 8 - at],
-            };
-            let half: [[f32; 4]; 3] = from_fn(|x| spread([filter(x), filter(3 + x), filter(6 + x)]));
-            let tile: [[f32; 4]; 4] = from_fn(|y| spread([half[0][y], half[1][y], half[2][y]]));
-            for (position, value) in tile.as_flattened().iter().enumerate() {
-                filters[position * step + pair] = *value;
+        let filters = Disjoint::new(filters);
+        self.threads.each(rows, |_, row| {
+            // SAFETY: a row of each position belongs to one item.
+            let mut targets: [&mut [f32]; POSITIONS] = from_fn(|position| unsafe {
+                let start = position * step + row * columns;
+                filters.part(start..start + columns)
+            });
+            for column in 0..columns {
+                let filter = |at: usize| match direction {
+                    Direction::Forward => weights[9 * (row * columns + column) + at],
+                    Direction::Backward => weights[9 * (column * channels + row) + 8 - at],
+                };
+                let half: [[f32; 4]; 3] = from_fn(|x| spread([filter(x), filter(3 + x), filter(6 + x)]));
+                let tile: [[f32; 4]; 4] = from_fn(|y| spread([half[0][y], half[1][y], half[2][y]]));
+                for (target, value) in targets.iter_mut().zip(tile.as_flattened()) {
+                    target[column] = *value;
+                }
             }
-        }
+        });
     }
 
     /// Convolves `images`, `[channels, height, width]`, to `output`, `[out_channels, height, width]`, with transformed
@@ -91,10 +109,11 @@ impl<const N: usize> Winograd<N> {
         assert_eq!(out_channels * plane, output.len(), "whole planes of outputs");
         assert_eq!(channels * out_channels, self.pairs, "a filter for each pair of channels");
         let tiles = plane / 4;
-        let blocks = tiles.div_ceil(PLACES);
+        let of_block = tiles_of_block::<N>();
+        let blocks = tiles.div_ceil(of_block);
         let parts = if blocks < FEW_BLOCKS && out_channels.is_multiple_of(2 * CHANNELS) { 2 } else { 1 };
         let part = out_channels / parts;
-        let per_worker = 2 * POSITIONS * tile_step(self.most_channels);
+        let per_worker = 2 * POSITIONS * tile_step::<N>(self.most_channels);
         let size = self.size;
         let (scratch, output) = (Disjoint::new(scratch), Disjoint::new(output));
         self.threads.each(blocks * parts, |worker, item| {
@@ -102,12 +121,12 @@ impl<const N: usize> Winograd<N> {
             let scratch = unsafe { scratch.part(worker * per_worker..(worker + 1) * per_worker) };
             let (inputs, products) = scratch.split_at_mut(per_worker / 2);
             let outs = tile_range(item % parts, part, out_channels);
-            let first = item / parts * PLACES;
+            let first = item / parts * of_block;
             // Tiles after the last are computed as copies of it and dropped.
             let from = |first: usize| from_fn(|at| Tile::at(corner((first + at).min(tiles - 1), size), size));
-            let live = PLACES.min(tiles - first);
+            let live = of_block.min(tiles - first);
             // The block that this thread will probably process next.
-            let ahead = from(first + self.threads.count().div_ceil(parts) * PLACES);
+            let ahead = from(first + self.threads.count().div_ceil(parts) * of_block);
             let block = Block { tiles: from(first), ahead, channels, outs: outs.clone() };
             // SAFETY: tiles and channels belong to one item.
             let row = |start: usize| unsafe { output.part(start..start + 2) };
@@ -122,7 +141,7 @@ impl<const N: usize> Winograd<N> {
                 for (at, tile) in block.tiles[..live].iter().enumerate() {
                     let [first, second] = tile.outputs();
                     let rows = [row(out * plane + first), row(out * plane + second)];
-                    transform_output(&products[index * PLACES + at..], tile_step(block.outs.len()), rows);
+                    transform_output(&products[index * of_block + at..], tile_step::<N>(block.outs.len()), rows);
                 }
             }
         });
@@ -135,9 +154,28 @@ fn filter_step(pairs: usize) -> usize {
     pairs.next_multiple_of(16) + 16
 }
 
-/// Distance between the tiles of two positions, in lines; odd for the same reason.
-fn tile_step(channels: usize) -> usize {
-    channels * PLACES + 1
+/// Tiles of a block: those of [`PLACES`] registers.
+fn tiles_of_block<const N: usize>() -> usize {
+    PLACES * lines_of_register::<N>()
+}
+
+/// Distance between the tiles of two positions, in lines; an odd number of registers for the same reason.
+fn tile_step<const N: usize>(channels: usize) -> usize {
+    channels * tiles_of_block::<N>() + lines_of_register::<N>()
+}
+
+/// [`multiply`] of lines of whole registers.
+fn multiply_registers<const N: usize>(
+    inputs: &[[f32; N]],
+    filters: &[f32],
+    channels: Range<usize>,
+    products: &mut [[f32; N]],
+) {
+    let (all, sums) = (inputs.as_flattened(), products.as_flattened_mut());
+    match lines_of_register::<N>() * N {
+        8 => multiply::<8>(lines(all), filters, channels, lines_mut(sums)),
+        _ => multiply::<16>(lines(all), filters, channels, lines_mut(sums)),
+    }
 }
 
 /// (G g)ᵢ for one column g, the rows of G being 1 0 0, ½ ½ ½, ½ −½ ½, 0 0 1.
@@ -153,11 +191,11 @@ pub(crate) fn corner(tile: usize, size: (usize, usize)) -> (usize, usize) {
 
 /// The tiles of one block and the output channels of one item.
 struct Block {
-    tiles: [Tile; PLACES],
+    tiles: [Tile; MOST_TILES],
     /// Tiles whose inputs should be prefetched.
-    ahead: [Tile; PLACES],
+    ahead: [Tile; MOST_TILES],
     channels: usize,
-    outs: std::ops::Range<usize>,
+    outs: Range<usize>,
 }
 
 impl Block {
@@ -170,20 +208,24 @@ impl Block {
         inputs: &mut [[f32; N]],
         products: &mut [[f32; N]],
     ) {
-        let (in_step, out_step) = (tile_step(self.channels), tile_step(self.outs.len()));
+        let (in_step, out_step) = (tile_step::<N>(self.channels), tile_step::<N>(self.outs.len()));
+        let of_block = tiles_of_block::<N>();
         for (channel, plane) in images.chunks_exact(self.tiles[0].plane()).enumerate() {
-            for (at, tile) in self.tiles.iter().enumerate() {
-                transform_input(plane, tile, &mut inputs[channel * PLACES + at..], in_step);
+            for (at, tile) in self.tiles[..of_block].iter().enumerate() {
+                transform_input(plane, tile, &mut inputs[channel * of_block + at..], in_step);
             }
-            self.ahead.iter().for_each(|tile| prefetch_inputs(plane, tile));
+            self.ahead[..of_block].iter().for_each(|tile| prefetch_inputs(plane, tile));
         }
         for position in 0..POSITIONS {
-            let inputs = &inputs[position * in_step..][..self.channels * PLACES];
+            let inputs = &inputs[position * in_step..][..self.channels * of_block];
             let start = position * filter_step(out_channels * self.channels) + self.outs.start * self.channels;
             let filters = &filters[start..];
-            for out in (0..self.outs.len()).step_by(CHANNELS) {
-                let filters = &filters[out * self.channels..(out + CHANNELS) * self.channels];
-                multiply(inputs, filters, &mut products[position * out_step + out * PLACES..][..CHANNELS * PLACES]);
+            for channels in (0..self.channels.div_ceil(CACHED)).map(|part| tile_range(part, CACHED, self.channels)) {
+                for out in (0..self.outs.len()).step_by(CHANNELS) {
+                    let filters = &filters[out * self.channels..(out + CHANNELS) * self.channels];
+                    let products = &mut products[position * out_step + out * of_block..][..CHANNELS * of_block];
+                    multiply_registers(inputs, filters, channels.clone(), products);
+                }
             }
         }
     }
@@ -193,7 +235,7 @@ impl Block {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::layout::for_side_by_side;
+    use super::super::layout::for_each_group;
     use super::*;
     use crate::workspace::Workspace;
 
@@ -225,8 +267,14 @@ mod tests {
         /// Small whole numbers and filters of multiples of four: nothing is rounded, so both ways give the same
         /// numbers, and the gradient is that of ⟨d, W x⟩.
         #[test]
-        fn is_the_convolution(c in 2..5usize, o in 2..7usize, h in 1..5usize, w in 1..8usize, count in 1..3usize) {
-            for_side_by_side!({
+        fn is_the_convolution(
+            c in prop_oneof![4 => 2..5usize, 1 => 16..20usize],
+            o in 2..7usize,
+            h in 1..5usize,
+            w in 1..8usize,
+            count in 1..3usize,
+        ) {
+            for_each_group!({
                 let (channels, outs, size) = (4 * c, 4 * o, (2 * h, 2 * w));
                 let plane = size.0 * size.1;
                 prop_assert!(suits(channels, outs, size));

@@ -187,7 +187,7 @@ unsafe fn add_products_in<R: Register, const N: usize, const B: usize>(
 mod tests {
     use std::array::from_fn;
 
-    use super::super::layout::for_side_by_side;
+    use super::super::layout::for_each_group;
     use super::super::register_tiles::tests::{bits, numbers};
     use super::super::winograd_tiles::tests::{minus, plus};
     use super::*;
@@ -252,6 +252,6 @@ mod tests {
 
     #[test]
     fn fast_and_slow_loops_agree() {
-        for_side_by_side!(agree::<N>());
+        for_each_group!(agree::<N>());
     }
 }

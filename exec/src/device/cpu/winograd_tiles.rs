@@ -5,6 +5,8 @@
 //! columns, then to rows (Lavin and Gray 2016, §4.1). The tests have the obvious loops that these must equal to the
 //! bit.
 
+use std::ops::Range;
+
 use super::register_tiles::{CHANNELS, PLACES, add_products, load, parts, store, tiles, with_channels};
 use crate::simd::{Register, in_registers};
 
@@ -87,11 +89,18 @@ pub(crate) fn transform_output<const N: usize>(products: &[[f32; N]], step: usiz
     in_registers!(transform_output_in(products, step, rows));
 }
 
-/// `products[o][t] = Σ_c filters[o][c] · inputs[c][t]` for [`CHANNELS`] output channels and [`PLACES`] tiles.
-pub(crate) fn multiply<const N: usize>(inputs: &[[f32; N]], filters: &[f32], products: &mut [[f32; N]]) {
-    let channels = filters.len() / CHANNELS;
-    assert!(inputs.len() == channels * PLACES && products.len() == CHANNELS * PLACES, "lengths that fit");
-    with_channels!(multiply_in(inputs, filters, products));
+/// `products[o][t] = Σ_c filters[o][c] · inputs[c][t]` for [`CHANNELS`] output channels, [`PLACES`] tiles and a range of
+/// channels; sums of a range that does not start at 0 are added to those present.
+pub(crate) fn multiply<const N: usize>(
+    inputs: &[[f32; N]],
+    filters: &[f32],
+    channels: Range<usize>,
+    products: &mut [[f32; N]],
+) {
+    let all = filters.len() / CHANNELS;
+    assert!(inputs.len() == all * PLACES && products.len() == CHANNELS * PLACES, "lengths that fit");
+    assert!(channels.start <= channels.end && channels.end <= all, "a range of channels");
+    with_channels!(multiply_in(inputs, filters, channels, products));
 }
 
 /// Input (y, x) of a tile, zero outside of the plane.
@@ -190,19 +199,27 @@ unsafe fn transform_output_in<R: Register, const N: usize>(
 unsafe fn multiply_in<R: Register, const N: usize, const C: usize>(
     inputs: &[[f32; N]],
     filters: &[f32],
+    channels: Range<usize>,
     products: &mut [[f32; N]],
 ) {
-    let channels = filters.len() / CHANNELS;
+    let all = filters.len() / CHANNELS;
     let (inputs, products) = (inputs.as_ptr(), products.as_mut_ptr());
     for (out, part) in tiles::<R, N, C>() {
         let mut sums = [[R::splat(0.0); PLACES]; C];
-        // SAFETY: c < channels, and inputs, filters and products have the lengths asserted.
+        // SAFETY: c < all, and inputs, filters and products have the lengths asserted.
         unsafe {
-            let filters = filters.as_ptr().add(out * channels);
-            for c in 0..channels {
+            if channels.start > 0 {
+                for (o, sums) in sums.iter_mut().enumerate() {
+                    for (t, sum) in sums.iter_mut().enumerate() {
+                        *sum = load(products, (out + o) * PLACES + t, part);
+                    }
+                }
+            }
+            let filters = filters.as_ptr().add(out * all);
+            for c in channels.clone() {
                 let mut factors = [R::splat(0.0); C];
                 for (o, factor) in factors.iter_mut().enumerate() {
-                    *factor = R::splat(*filters.add(o * channels + c));
+                    *factor = R::splat(*filters.add(o * all + c));
                 }
                 for t in 0..PLACES {
                     add_products(&mut sums, t, &factors, load(inputs, c * PLACES + t, part));
@@ -221,7 +238,7 @@ unsafe fn multiply_in<R: Register, const N: usize, const C: usize>(
 pub(super) mod tests {
     use std::array::from_fn;
 
-    use super::super::layout::for_side_by_side;
+    use super::super::layout::for_each_group;
     use super::super::register_tiles::tests::{bits, numbers};
     use super::*;
     use crate::simd::mul_add;
@@ -288,13 +305,14 @@ pub(super) mod tests {
         let (inputs, filters) = (numbers::<N>(8 * PLACES, 5), numbers::<16>(2, 6).into_flattened());
         let [mut products, mut slow_products] =
             [numbers::<N>(CHANNELS * PLACES, 7), numbers::<N>(CHANNELS * PLACES, 8)];
-        multiply(&inputs, &filters, &mut products);
+        multiply(&inputs, &filters, 0..3, &mut products);
+        multiply(&inputs, &filters, 3..8, &mut products);
         multiply_slowly(&inputs, &filters, &mut slow_products);
         assert_eq!(bits(&products), bits(&slow_products));
     }
 
     #[test]
     fn fast_and_slow_loops_agree() {
-        for_side_by_side!(agree::<N>());
+        for_each_group!(agree::<N>());
     }
 }

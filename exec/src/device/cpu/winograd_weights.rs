@@ -5,12 +5,19 @@
 //! × 4 channel pairs is summed over a block in registers. The inverse transform is applied once, after all images have
 //! been summed.
 
+use super::layout::{lines, lines_of_register};
+use super::matmul::{Matrix, multiply};
 use super::register_tiles::CHANNELS;
 use super::threads::{Disjoint, Threads, tile_range};
 use super::winograd::corner;
 use super::winograd_slopes::{ROWS, add_products, gradient_row, input_row};
 use super::winograd_tiles::Tile;
 
+/// Channels on both sides from which the sums of a position are a matrix product.
+const MANY: usize = 64;
+/// Columns, tiles of N images, of such products, and their output channels at most.
+const COLUMNS: usize = 512;
+const OUTS: usize = 128;
 /// Sums of a tile of channel pairs.
 const SUMS: usize = CHANNELS * CHANNELS;
 /// Elements of transformed tiles that a block should have.
@@ -26,15 +33,21 @@ pub(crate) struct WeightGradient<const N: usize> {
     out_channels: usize,
     /// Tiles in a block.
     tiles: usize,
+    /// Whether sums are matrix products.
+    matrices: bool,
     threads: Threads,
 }
 
 impl<const N: usize> WeightGradient<N> {
     pub(crate) fn new(channels: usize, out_channels: usize, size: (usize, usize), threads: &Threads) -> Self {
         assert!(channels.is_multiple_of(CHANNELS) && out_channels.is_multiple_of(CHANNELS), "whole fours of channels");
-        let fit = BLOCK / (N * ROWS * (channels + out_channels));
-        let tiles = fit.clamp(8, MOST_TILES).min(size.0 * size.1 / 4);
-        WeightGradient { size, channels, out_channels, tiles, threads: threads.clone() }
+        Self::of(channels, out_channels, size, channels.min(out_channels) >= MANY, threads)
+    }
+
+    fn of(channels: usize, out_channels: usize, size: (usize, usize), matrices: bool, threads: &Threads) -> Self {
+        let fit = if matrices { COLUMNS / N } else { BLOCK / (N * ROWS * (channels + out_channels)) };
+        let tiles = fit.clamp(8, MOST_TILES).min(size.0 * size.1 / 4).next_multiple_of(lines_of_register::<N>());
+        WeightGradient { size, channels, out_channels, tiles, matrices, threads: threads.clone() }
     }
 
     /// Lines of its workspace: the sums of all channel pairs, and a block of transformed tiles for each thread.
@@ -45,12 +58,13 @@ impl<const N: usize> WeightGradient<N> {
 
     /// Lines of a block.
     fn block(&self) -> usize {
-        ROWS * (position_step(self.channels * self.tiles) + position_step(self.out_channels * self.tiles))
+        ROWS * (position_step::<N>(self.channels * self.tiles) + position_step::<N>(self.out_channels * self.tiles))
     }
 
     /// Adds to `sums` (initially zero) the contribution of N `images`, `[channels, height, width]`, and the
     /// `gradients` of their outputs, `[out_channels, height, width]`. `sums`:
-    /// `[row, fours of outputs, position in the row, fours of inputs, 4, 4]`.
+    /// `[row, fours of outputs, position in the row, fours of inputs, 4, 4]`, or, of matrix products,
+    /// `[row, blocks of outputs, position in the row, outputs, inputs]`.
     pub(crate) fn add(&self, images: &[[f32; N]], gradients: &[[f32; N]], sums: &mut [f32], scratch: &mut [[f32; N]]) {
         let (plane, tiles) = (self.size.0 * self.size.1, self.size.0 * self.size.1 / 4);
         assert_eq!(images.len(), self.channels * plane, "planes of images");
@@ -59,6 +73,7 @@ impl<const N: usize> WeightGradient<N> {
         // A sum belongs to one part whatever their number, so the number may depend on the threads.
         let parts = self.threads.count().div_ceil(ROWS).min(out_fours);
         let part = out_fours.div_ceil(parts);
+        let part = if self.matrices { part.next_multiple_of(OUTS / CHANNELS) } else { part };
         let parts = out_fours.div_ceil(part);
         let (sums, scratch) = (Disjoint::new(sums), Disjoint::new(scratch));
         self.threads.each(ROWS * parts, |worker, item| {
@@ -74,20 +89,28 @@ impl<const N: usize> WeightGradient<N> {
                 let live = self.tiles.min(tiles - first);
                 let block: [Tile; MOST_TILES] =
                     std::array::from_fn(|at| Tile::at(corner((first + at).min(tiles - 1), self.size), self.size));
-                let (inputs, slopes) = scratch.split_at_mut(ROWS * position_step(self.channels * self.tiles));
+                let (inputs, slopes) = scratch.split_at_mut(ROWS * position_step::<N>(self.channels * self.tiles));
                 let gradients = &gradients[outs.start * CHANNELS * plane..outs.end * CHANNELS * plane];
                 let tiles = &block[..live];
-                spread(images, tiles, inputs, |plane, tile, target, step| input_row(plane, tile, row, target, step));
-                spread(gradients, tiles, slopes, |plane, tile, target, step| {
-                    gradient_row(plane, tile, row, target, step);
-                });
-                let lines = live * CHANNELS;
-                let steps = [fours, outs.len()].map(|fours| position_step(fours * lines));
+                let of_inputs =
+                    |plane: &[_], tile: &_, target: &mut [_], step| input_row(plane, tile, row, target, step);
+                let of_slopes =
+                    |plane: &[_], tile: &_, target: &mut [_], step| gradient_row(plane, tile, row, target, step);
+                if self.matrices {
+                    spread_rows(images, tiles, inputs, of_inputs);
+                    spread_rows(gradients, tiles, slopes, of_slopes);
+                    add_matrices(inputs, slopes, live, [self.channels, outs.len() * CHANNELS], sums);
+                    continue;
+                }
+                spread(images, tiles, inputs, of_inputs);
+                spread(gradients, tiles, slopes, of_slopes);
+                let lines = live.next_multiple_of(lines_of_register::<N>()) * CHANNELS;
+                let steps = [fours, outs.len()].map(|fours| position_step::<N>(fours * lines));
                 for (out, sums) in sums.chunks_exact_mut(ROWS * fours * SUMS).enumerate() {
                     for (at, sums) in sums.chunks_exact_mut(SUMS).enumerate() {
                         let (position, four) = (at / fours, at % fours);
                         let slopes = &slopes[position * steps[1] + out * lines..][..lines];
-                        add_products(&inputs[position * steps[0] + four * lines..][..lines], slopes, sums);
+                        add_registers(&inputs[position * steps[0] + four * lines..][..lines], slopes, sums);
                     }
                 }
             }
@@ -97,17 +120,25 @@ impl<const N: usize> WeightGradient<N> {
     /// The gradient of the filters, `[out_channels, channels, 3, 3]`, from the sums of all images.
     pub(crate) fn finish(&self, sums: &[f32], gradient: &mut [f32]) {
         let (fours, out_fours) = (self.channels / CHANNELS, self.out_channels / CHANNELS);
-        for (pair, gradient) in gradient.chunks_exact_mut(9).enumerate() {
-            let (o, c) = (pair / self.channels, pair % self.channels);
-            let sum = |y: usize, x: usize| {
-                let tile = ((y * out_fours + o / CHANNELS) * ROWS + x) * fours + c / CHANNELS;
-                sums[tile * SUMS + o % CHANNELS * CHANNELS + c % CHANNELS]
-            };
-            let columns: [[f32; 3]; ROWS] = std::array::from_fn(|x| gathered(std::array::from_fn(|y| sum(y, x))));
-            for y in 0..3 {
-                gradient[3 * y..3 * y + 3].copy_from_slice(&gathered(std::array::from_fn(|x| columns[x][y])));
+        self.threads.each_chunk(gradient, 9 * self.channels, |_, range, gradient| {
+            let o = range.start / (9 * self.channels);
+            for (c, gradient) in gradient.chunks_exact_mut(9).enumerate() {
+                let sum = |y: usize, x: usize| {
+                    if self.matrices {
+                        let first = o / OUTS * OUTS;
+                        let outs = OUTS.min(self.out_channels - first);
+                        let row = (y * self.out_channels + first) * ROWS + x * outs + o - first;
+                        return sums[row * self.channels + c];
+                    }
+                    let tile = ((y * out_fours + o / CHANNELS) * ROWS + x) * fours + c / CHANNELS;
+                    sums[tile * SUMS + o % CHANNELS * CHANNELS + c % CHANNELS]
+                };
+                let columns: [[f32; 3]; ROWS] = std::array::from_fn(|x| gathered(std::array::from_fn(|y| sum(y, x))));
+                for y in 0..3 {
+                    gradient[3 * y..3 * y + 3].copy_from_slice(&gathered(std::array::from_fn(|x| columns[x][y])));
+                }
             }
-        }
+        });
     }
 }
 
@@ -117,12 +148,23 @@ fn gathered(u: [f32; ROWS]) -> [f32; 3] {
     [u[0] + plus, minus, plus + u[3]]
 }
 
-/// Distance between two positions in a block: odd, since a power of two would map them all to one part of the cache.
-fn position_step(lines: usize) -> usize {
-    lines + 1
+/// Distance between two positions in a block: an odd number of registers, since a power of two would map them all to one
+/// part of the cache.
+fn position_step<const N: usize>(lines: usize) -> usize {
+    lines + lines_of_register::<N>()
 }
 
-/// Transforms `tiles` of all planes to `target`, `[position in the row, fours of planes, tile, 4]`.
+/// [`add_products`] of lines of whole registers.
+fn add_registers<const N: usize>(inputs: &[[f32; N]], gradients: &[[f32; N]], sums: &mut [f32]) {
+    let (inputs, gradients) = (inputs.as_flattened(), gradients.as_flattened());
+    match lines_of_register::<N>() * N {
+        8 => add_products::<8>(lines(inputs), lines(gradients), sums),
+        _ => add_products::<16>(lines(inputs), lines(gradients), sums),
+    }
+}
+
+/// Transforms `tiles` of all planes to `target`, `[position in the row, fours of planes, tiles of a register, 4, tile of
+/// the register]`, with zeros for the tiles that the last register lacks.
 fn spread<const N: usize>(
     planes: &[[f32; N]],
     tiles: &[Tile],
@@ -130,11 +172,54 @@ fn spread<const N: usize>(
     transform: impl Fn(&[[f32; N]], &Tile, &mut [[f32; N]], usize),
 ) {
     let size = tiles[0].plane();
-    let step = position_step(planes.len() / size * tiles.len());
+    let of_register = lines_of_register::<N>();
+    let padded = tiles.len().next_multiple_of(of_register);
+    let step = position_step::<N>(planes.len() / size * padded);
     for (channel, plane) in planes.chunks_exact(size).enumerate() {
-        let start = channel / CHANNELS * tiles.len() * CHANNELS + channel % CHANNELS;
+        let start = channel / CHANNELS * padded * CHANNELS + channel % CHANNELS * of_register;
+        let line = |at: usize| start + at / of_register * CHANNELS * of_register + at % of_register;
         for (at, tile) in tiles.iter().enumerate() {
-            transform(plane, tile, &mut target[start + at * CHANNELS..], step);
+            transform(plane, tile, &mut target[line(at)..], step);
+        }
+        for missing in tiles.len()..padded {
+            (0..ROWS).for_each(|x| target[line(missing) + x * step] = [0.0; N]);
+        }
+    }
+}
+
+/// Transforms `tiles` of all planes to `target`, `[position in the row, planes, tile]`.
+fn spread_rows<const N: usize>(
+    planes: &[[f32; N]],
+    tiles: &[Tile],
+    target: &mut [[f32; N]],
+    transform: impl Fn(&[[f32; N]], &Tile, &mut [[f32; N]], usize),
+) {
+    let size = tiles[0].plane();
+    let step = position_step::<N>(planes.len() / size * tiles.len());
+    for (channel, plane) in planes.chunks_exact(size).enumerate() {
+        for (at, tile) in tiles.iter().enumerate() {
+            transform(plane, tile, &mut target[channel * tiles.len() + at..], step);
+        }
+    }
+}
+
+/// `sums[block][x][o][c] += Σ_t,image slopes[x][o][t] · inputs[x][c][t]` for a number of tiles t of `[inputs, outputs]`,
+/// as [`spread_rows`] has them.
+fn add_matrices<const N: usize>(
+    inputs: &[[f32; N]],
+    slopes: &[[f32; N]],
+    tiles: usize,
+    [channels, outs]: [usize; 2],
+    sums: &mut [f32],
+) {
+    let steps = [channels, outs].map(|channels| position_step::<N>(channels * tiles));
+    let columns = tiles * N;
+    for (block, sums) in sums.chunks_mut(OUTS * ROWS * channels).enumerate() {
+        let outs = sums.len() / (ROWS * channels);
+        for (x, sums) in sums.chunks_exact_mut(outs * channels).enumerate() {
+            let inputs = Matrix::transposed(inputs[x * steps[0]..].as_flattened(), columns);
+            let slopes = Matrix::rows(slopes[x * steps[1] + block * OUTS * tiles..].as_flattened(), columns);
+            multiply((outs, channels, columns), sums, channels, true, slopes, inputs);
         }
     }
 }
@@ -143,7 +228,7 @@ fn spread<const N: usize>(
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::layout::for_side_by_side;
+    use super::super::layout::for_each_group;
     use super::*;
     use crate::workspace::Workspace;
 
@@ -168,11 +253,18 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Small whole numbers, gradients of multiples of four: nothing is rounded, so both ways give the same numbers, for any
+        /// Small whole numbers, gradients of multiples of four: nothing is rounded, so all ways give the same numbers, for any
         /// number of threads; two groups of images add up.
         #[test]
-        fn is_the_gradient(c in 1..5usize, o in 1..7usize, h in 1..6usize, w in 1..8usize, count in 1..7usize) {
-            for_side_by_side!({
+        fn is_the_gradient(
+            c in 1..5usize,
+            o in prop_oneof![5 => 1..7usize, 1 => 33..35usize],
+            h in 1..6usize,
+            w in 1..8usize,
+            count in 1..7usize,
+            matrices in any::<bool>(),
+        ) {
+            for_each_group!({
                 let (channels, outs, size) = (4 * c, 4 * o, (2 * h, 2 * w));
                 let number = |at: usize| ((at * 37) % 11) as f32 - 5.0;
                 let planes = |channels: usize, shift: usize, factor: f32| -> Vec<[f32; N]> {
@@ -180,7 +272,7 @@ mod tests {
                     (0..channels * size.0 * size.1).map(one).collect()
                 };
                 let threads = Threads::new(count).expect("a few threads");
-                let weights = WeightGradient::<N>::new(channels, outs, size, &threads);
+                let weights = WeightGradient::<N>::of(channels, outs, size, matrices, &threads);
                 let mut workspace = Workspace::default();
                 let [sums, scratch] = workspace.lines(weights.workspace());
                 let sums = sums.as_flattened_mut();

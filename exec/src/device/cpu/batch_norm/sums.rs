@@ -128,7 +128,7 @@ unsafe fn slopes_in<R: Register, const N: usize, const HELD: usize>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::layout::for_side_by_side;
+    use super::super::super::layout::for_each_group;
     use super::*;
     use crate::simd::sums_side_by_side;
 
@@ -176,6 +176,6 @@ mod tests {
 
     #[test]
     fn fast_and_slow_loops_agree() {
-        for_side_by_side!(agree::<N>());
+        for_each_group!(agree::<N>());
     }
 }

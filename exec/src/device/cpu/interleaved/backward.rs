@@ -9,7 +9,7 @@ use super::super::threads::{Disjoint, tile_range};
 use super::super::transpose::{apart, rectified_side_by_side, side_by_side};
 use super::super::winograd::Direction;
 use super::super::{Gradients, only};
-use super::Interleaved;
+use super::{Interleaved, Method};
 use crate::simd::wide;
 use crate::workspace::Workspace;
 
@@ -22,8 +22,8 @@ impl<const N: usize> Interleaved<N> {
         let samples = of.d_output.len() / out_size;
         let mut d_input = only(of.d_inputs);
         let filters = filters.as_flattened_mut();
-        if let (Some((winograd, _)), Some(_)) = (&self.winograd, &d_input) {
-            let weights = &of.parameters[..self.out_channels * self.offsets.depth()];
+        let weights = &of.parameters[..self.out_channels * self.offsets.depth()];
+        if let (Method::Winograd(winograd, _), Some(_)) = (&self.method, &d_input) {
             winograd.transform(weights, self.channels, Direction::Backward, filters);
         }
         for group in 0..samples.div_ceil(N) {
@@ -42,24 +42,34 @@ impl<const N: usize> Interleaved<N> {
                 self.channels_backward(group, d_output, output, d_products, scratch, wanted);
                 &*d_products
             };
-            if let (Some((_, weights)), Some(_)) = (&self.winograd, &of.d_parameters) {
-                weights.add(images, d_products, sums, tiles);
+            match (&self.method, &of.d_parameters) {
+                (Method::Winograd(_, weights), Some(_)) => weights.add(images, d_products, sums, tiles),
+                (Method::Unfolded(unfolded), Some(_)) => {
+                    let d_weights = (&mut gradient[..weights.len()], group > 0);
+                    unfolded.weights(&self.offsets, images, d_products, d_weights, tiles);
+                }
+                _ => {}
             }
             let Some((d_input, accumulate)) = &mut d_input else { continue };
             let d_input = &mut d_input[range.start * in_size..range.end * in_size];
-            match &self.winograd {
-                Some((winograd, _)) if self.input == Layout::SideBySide && !*accumulate => {
-                    winograd.convolve(d_products, filters, lines_mut(d_input), tiles);
-                    continue;
+            let in_place = self.is_whole() && self.padding == (0, 0) && self.input.is_interleaved() && !*accumulate;
+            let whole = if in_place { lines_mut(&mut *d_input) } else { &mut *d_side };
+            match &self.method {
+                Method::Taps => {}
+                Method::Winograd(winograd, _) => winograd.convolve(d_products, filters, whole, tiles),
+                Method::Unfolded(unfolded) => {
+                    let plane = self.padded.0 * self.padded.1;
+                    unfolded.images(&self.offsets, d_products, weights, (whole, plane), tiles);
                 }
-                Some((winograd, _)) => winograd.convolve(d_products, filters, d_side, tiles),
-                None => {}
+            }
+            if in_place {
+                continue;
             }
             self.images_backward(of.parameters, d_products, d_side, d_input, *accumulate);
         }
         if let Some((d_parameters, accumulate)) = of.d_parameters {
-            if let Some((_, weights)) = &self.winograd {
-                weights.finish(sums, &mut gradient[..self.out_channels * self.offsets.depth()]);
+            if let Method::Winograd(_, gradients) = &self.method {
+                gradients.finish(sums, &mut gradient[..weights.len()]);
             }
             merge(d_parameters, gradient, accumulate);
         }
@@ -68,7 +78,7 @@ impl<const N: usize> Interleaved<N> {
     /// Whether the gradient after the tail equals that before it and is interleaved already.
     fn passes_gradients(&self) -> bool {
         let tail = self.tail.relu || self.tail.pool.is_some() || self.bias;
-        self.winograd.is_some() && self.output == Layout::SideBySide && !tail
+        self.is_whole() && self.output.is_interleaved() && !tail
     }
 
     /// Computes the gradient before the tail of one group, and from it those of parameters and images where they are
@@ -110,8 +120,8 @@ impl<const N: usize> Interleaved<N> {
                         rectified_side_by_side(d_output, output, out_size, start, places, target);
                     }
                     (Layout::Planes, false) => side_by_side(d_output, out_size, start, places, target),
-                    (Layout::SideBySide, true) => wide!(masked(lie(d_output), lie(output), target)),
-                    (Layout::SideBySide, false) => target[..out_plane].copy_from_slice(lie(d_output)),
+                    (Layout::SideBySide(_), true) => wide!(masked(lie(d_output), lie(output), target)),
+                    (Layout::SideBySide(_), false) => target[..out_plane].copy_from_slice(lie(d_output)),
                 }
                 if let Some(pool) = &self.tail.pool {
                     let best = &self.best[(group * self.out_channels + channel) * out_plane..][..out_plane];
@@ -124,7 +134,7 @@ impl<const N: usize> Interleaved<N> {
                     d_bias[0] = if group == 0 { sum } else { d_bias[0] + sum };
                 }
             }
-            let Some((side, d_weights, _)) = parameters.as_ref().filter(|_| self.winograd.is_none()) else { return };
+            let Some((side, d_weights, _)) = parameters.as_ref().filter(|_| !self.is_whole()) else { return };
             // SAFETY: channels belong to one tile.
             let d_weights = unsafe { d_weights.part(range.start * depth..range.end * depth) };
             for first in (0..depth).step_by(TAPS) {
@@ -138,7 +148,8 @@ impl<const N: usize> Interleaved<N> {
         });
     }
 
-    /// Computes the gradient of one group of images; `d_side` already holds it where Winograd's products are used.
+    /// Computes the gradient of one group of images; `d_side` already holds it unless products are sums over
+    /// taps.
     fn images_backward(
         &self,
         parameters: &[f32],
@@ -154,19 +165,19 @@ impl<const N: usize> Interleaved<N> {
         let d_images = Disjoint::new(d_side);
         let (in_planes, in_groups) = match self.input {
             Layout::Planes => (Disjoint::new(d_input), Disjoint::new(&mut [])),
-            Layout::SideBySide => (Disjoint::new(&mut []), Disjoint::new(lines_mut(d_input))),
+            Layout::SideBySide(_) => (Disjoint::new(&mut []), Disjoint::new(lines_mut(d_input))),
         };
         self.threads.each(channels.div_ceil(CHANNELS), |_, tile| {
             let range = tile_range(tile, CHANNELS, channels);
             // SAFETY: channels belong to one tile.
             let d_images = unsafe { d_images.part(range.start * plane..range.end * plane) };
-            if self.winograd.is_none() {
+            if !self.is_whole() {
                 let taps = range.start * taps..range.end * taps;
                 d_images.fill([0.0; N]);
                 self.offsets.images(d_products, weights, taps, d_images, range.start * plane);
             }
             for (channel, d_plane) in range.zip(d_images.chunks_exact(plane)) {
-                if self.input == Layout::SideBySide {
+                if self.input.is_interleaved() {
                     // SAFETY: channels belong to one tile.
                     let target = unsafe { in_groups.part(channel * in_plane..(channel + 1) * in_plane) };
                     wide!(collect(d_plane, &self.inside, accumulate, target));

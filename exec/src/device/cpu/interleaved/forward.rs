@@ -6,7 +6,7 @@ use super::super::side_by_side::after_products;
 use super::super::threads::{Disjoint, tile_range};
 use super::super::transpose::apart;
 use super::super::winograd::Direction;
-use super::Interleaved;
+use super::{Interleaved, Method};
 use crate::simd::wide;
 use crate::workspace::Workspace;
 
@@ -31,31 +31,31 @@ impl<const N: usize> Interleaved<N> {
         let mut best = std::mem::take(&mut self.best);
         let best_of = if self.tail.pool.is_some() { self.out_channels * self.out_plane } else { 0 };
         best.resize(best.len().max((output.len() / out_size).div_ceil(N) * best_of), [0; N]);
-        if let Some((winograd, _)) = &self.winograd {
-            let weights = &parameters[..self.out_channels * self.offsets.depth()];
+        let weights = &parameters[..self.out_channels * self.offsets.depth()];
+        if let Method::Winograd(winograd, _) = &self.method {
             winograd.transform(weights, self.channels, Direction::Forward, filters);
         }
         let groups = input.chunks(N * in_size).zip(output.chunks_mut(N * out_size));
         for (group, (input, output)) in groups.enumerate() {
             let images = self.images(input, side);
             let best = &mut best[group * best_of..(group + 1) * best_of];
-            let in_place = self.output == Layout::SideBySide && self.tail.pool.is_none();
-            match &self.winograd {
-                Some((winograd, _)) if in_place => {
-                    let output = lines_mut(output);
-                    winograd.convolve(images, filters, output, tiles);
-                    self.behind_in_place(parameters, output);
-                    continue;
-                }
-                Some((winograd, _)) => winograd.convolve(images, filters, products, tiles),
-                None => {}
+            let in_place = self.is_whole() && self.output.is_interleaved() && self.tail.pool.is_none();
+            let whole = if in_place { lines_mut(&mut *output) } else { &mut *products };
+            match &self.method {
+                Method::Taps => {}
+                Method::Winograd(winograd, _) => winograd.convolve(images, filters, whole, tiles),
+                Method::Unfolded(unfolded) => unfolded.products(&self.offsets, images, weights, whole, tiles),
+            }
+            if in_place {
+                self.behind_in_place(parameters, whole);
+                continue;
             }
             let outputs = match self.output {
                 Layout::Planes => {
                     let images = output.len() / out_size;
                     Outputs::Planes(Disjoint::new(output), images)
                 }
-                Layout::SideBySide => Outputs::SideBySide(Disjoint::new(lines_mut(output))),
+                Layout::SideBySide(_) => Outputs::SideBySide(Disjoint::new(lines_mut(output))),
             };
             self.behind(images, parameters, products, scratch, best, &outputs);
         }
@@ -79,7 +79,7 @@ impl<const N: usize> Interleaved<N> {
         });
     }
 
-    /// The outputs of one group, from Winograd's `products` or from products computed here.
+    /// The outputs of one group, from all `products` or from products computed here.
     fn behind(
         &self,
         images: &[[f32; N]],
@@ -97,7 +97,7 @@ impl<const N: usize> Interleaved<N> {
             let scratch = unsafe { shared.part(worker * per_worker..(worker + 1) * per_worker) };
             let (products, plane) = scratch.split_at_mut(CHANNELS * places);
             let range = tile_range(tile, CHANNELS, self.out_channels);
-            let (products, distance) = if self.winograd.is_some() {
+            let (products, distance) = if self.is_whole() {
                 let plane = self.window.output_size();
                 // SAFETY: channels belong to one tile.
                 (unsafe { all_products.part(range.start * plane..range.end * plane) }, plane)

@@ -12,9 +12,9 @@ fn laid(values: &[f32], elements: usize, layout: Layout) -> Vec<f32> {
 fn planes_at(at: usize, elements: usize, layout: Layout) -> usize {
     match layout {
         Layout::Planes => at,
-        Layout::SideBySide => {
-            let (line, sample) = (at / side_by_side(), at % side_by_side());
-            (line / elements * side_by_side() + sample) * elements + line % elements
+        Layout::SideBySide(group) => {
+            let (line, sample) = (at / group, at % group);
+            (line / elements * group + sample) * elements + line % elements
         }
     }
 }
@@ -60,7 +60,8 @@ fn check(layers: &[Layer], inputs: &[Shape], samples: usize) {
     let members: Vec<ChainLayer<'_>> =
         layers.iter().zip(&shapes).map(|(layer, inputs)| ChainLayer { layer, inputs }).collect();
     let kernel = |threads: usize| Kernel::new(&members, samples, &Threads::new(threads).expect("a few threads"));
-    let (planes, groups) = (Layout::Planes, Layout::SideBySide);
+    let group = side_by_side(samples).expect("full groups");
+    let (planes, groups) = (Layout::Planes, Layout::SideBySide(group));
     let others: &[(Layout, Layout)] = match kernel(1).head.fit() {
         Fit::Free => &[(groups, groups), (groups, planes), (planes, groups)],
         Fit::Alike => &[(groups, groups)],
@@ -110,7 +111,7 @@ fn samples_side_by_side_give_the_bits_of_planes() {
         (vec![Layer::GlobalPool], vec![shape(5, 8, 7)]),
     ];
     for (layers, inputs) in cases {
-        for samples in [16, 48] {
+        for samples in [4, 8, 16, 48] {
             check(&layers, &inputs, samples);
         }
     }
