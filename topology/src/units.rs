@@ -177,6 +177,20 @@ impl FromStr for Bandwidth {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(pub u64);
 
+/// The units of sizes, in bytes.
+const SIZES: [(&str, u64); 10] = [
+    ("", 1),
+    ("B", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+];
+
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
@@ -193,19 +207,13 @@ impl FromStr for Bytes {
 
     fn from_str(text: &str) -> Result<Bytes, String> {
         let (number, unit) = split_unit(text)?;
-        let scale = match unit {
-            "" | "B" => 1u64,
-            "KiB" => 1 << 10,
-            "MiB" => 1 << 20,
-            "GiB" => 1 << 30,
-            "TiB" => 1 << 40,
-            "kB" => 1_000,
-            "MB" => 1_000_000,
-            "GB" => 1_000_000_000,
-            "TB" => 1_000_000_000_000,
-            _ => return Err(format!("{text:?} is not a size; write it like 25MiB, 192GB or 512B")),
+        let found = SIZES.iter().find(|(name, _)| *name == unit);
+        let Some((_, scale)) = found else {
+            let near = SIZES.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
+            let hint = near.map_or_else(String::new, |(name, _)| format!(": did you mean {number}{name}"));
+            return Err(format!("{text:?} is not a size{hint}; write it like 25MiB, 192GB or 512B"));
         };
-        let bytes = number * scale as f64;
+        let bytes = number * *scale as f64;
         if !(0.0..9.0e15).contains(&bytes) {
             return Err(format!("{text:?}: must be from 0B to 8000TiB"));
         }
@@ -233,6 +241,8 @@ mod tests {
         assert_eq!("100MiB".parse::<Bytes>().unwrap(), Bytes(104_857_600));
         assert_eq!("192GB".parse::<Bytes>().unwrap(), Bytes(192_000_000_000));
         assert_eq!("1.5kB".parse::<Bytes>().unwrap(), Bytes(1_500));
+        assert!("1.5KB".parse::<Bytes>().unwrap_err().contains("did you mean 1.5kB"));
+        assert!("4kib".parse::<Bytes>().unwrap_err().contains("did you mean 4KiB"));
         assert_eq!("70us".parse::<Time>().unwrap(), Time(70_000_000));
     }
 

@@ -10,8 +10,10 @@ use super::{Forward, Gradients, Head, Wanted, only, size};
 use crate::simd::{add_into, put, wide};
 use crate::workspace::{Workspace, bytes};
 
-/// Output or input features of one tile.
+/// Output or input features of one tile: at most, at least, and tiles of a layer, which keep threads busy, between both.
 const TILE: usize = 256;
+const LEAST_TILE: usize = 64;
+const TILES: usize = 4;
 /// Elements of one tile of the weight gradient, where rows are long.
 const WEIGHT_TILE: usize = 256 * 1024;
 
@@ -20,6 +22,11 @@ pub(super) fn made(of: &Wanted<'_>) -> Option<Box<dyn Head>> {
     let Layer::Dense(layer) = of.layer else { return None };
     let (inputs, outputs, relu) = (size(of.input()), layer.out_features as usize, of.tail.relu);
     Some(Box::new(Dense { inputs, outputs, bias: layer.bias, relu, threads: of.threads.clone() }))
+}
+
+/// The features of one tile among these.
+fn tile_of(features: usize) -> usize {
+    features.div_ceil(TILES).clamp(LEAST_TILE, TILE)
 }
 
 /// `y = x · Wᵀ + b`, rectified or not; x is `[samples, in]`, W `[out, in]`.
@@ -34,7 +41,7 @@ struct Dense {
 impl Dense {
     /// Rows of the weight gradient in one tile.
     fn weight_rows(&self) -> usize {
-        (WEIGHT_TILE / self.inputs).clamp(32, TILE)
+        (WEIGHT_TILE / self.inputs).clamp(32, tile_of(self.outputs))
     }
 
     /// Elements of a backward pass's workspace: per thread a tile of a product; the gradient before the ReLU; the
@@ -61,8 +68,9 @@ impl Head for Dense {
         let [scratch] = workspace.parts([self.threads.count() * per_worker]);
         let (scratch, output) = (Disjoint::new(scratch), Disjoint::new(output));
         let rectified = self.relu;
-        self.threads.each(outputs.div_ceil(TILE), |worker, tile| {
-            let range = tile_range(tile, TILE, outputs);
+        let size = tile_of(outputs);
+        self.threads.each(outputs.div_ceil(size), |worker, tile| {
+            let range = tile_range(tile, size, outputs);
             let width = range.len();
             // SAFETY: a worker's scratch is its own.
             let products = unsafe { scratch.part(worker * per_worker..worker * per_worker + samples * width) };
@@ -120,8 +128,9 @@ impl Head for Dense {
         }
         if let Some((d_input, accumulate)) = only(of.d_inputs) {
             let d_input = Disjoint::new(d_input);
-            self.threads.each(inputs.div_ceil(TILE), |worker, tile| {
-                let range = tile_range(tile, TILE, inputs);
+            let size = tile_of(inputs);
+            self.threads.each(inputs.div_ceil(size), |worker, tile| {
+                let range = tile_range(tile, size, inputs);
                 let width = range.len();
                 // SAFETY: a worker's scratch is its own.
                 let products = unsafe { scratch.part(worker * per_worker..worker * per_worker + samples * width) };
