@@ -14,7 +14,7 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plot
 
 COLOURS = {"simgrid": "#d55e00", "pytorch": "#0072b2", "mpi": "#009e73", "plain": "#cc79a7", "parent": "#777777", "commit": "#222222"}
-NAMES = {"simgrid": "SimGrid", "pytorch": "PyTorch's fastest way", "mpi": "the MPI library", "parent": "the parent commit", "commit": "an earlier commit"}
+NAMES = {"simgrid": "SimGrid", "plain": "plain files", "pytorch": "PyTorch's fastest way", "mpi": "the MPI library", "parent": "the parent commit", "commit": "an earlier commit"}
 MARKS = "osD^v"
 
 

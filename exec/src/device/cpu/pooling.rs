@@ -111,7 +111,10 @@ impl Head for Pooling {
     fn backward(&mut self, of: Gradients<'_, '_>, workspace: &mut Workspace) {
         let Some((d_input, accumulate)) = only(of.d_inputs) else { return };
         if let Layout::SideBySide(samples) = self.layout {
-            return for_side_by_side!(samples, self.backward_side_by_side::<N>(of.d_output, d_input, accumulate, workspace));
+            return for_side_by_side!(
+                samples,
+                self.backward_side_by_side::<N>(of.d_output, d_input, accumulate, workspace)
+            );
         }
         let (window, kind, tile_planes) = (self.window, self.kind, self.planes());
         let (in_plane, out_plane) = (window.input_size(), window.output_size());
