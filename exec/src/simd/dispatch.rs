@@ -1,7 +1,8 @@
 //! Calls a kernel over registers with those of the processor, chosen at run time.
 
 /// Calls `kernel::<R, N>(arguments…)`, which must be `#[inline(always)]`, with the registers R of
-/// [`Instructions::current`](super::Instructions::current) and N images side by side, in a function compiled for them;
+/// [`Instructions::current`](super::Instructions::current), narrower ones where N elements do not fill them, and N images
+/// side by side, in a function compiled for them;
 /// `kernel[a, b, c](arguments…)` calls `kernel::<R, N, C>`, C being a for registers of sixteen elements, b of eight, c of
 /// four.
 ///
