@@ -162,12 +162,13 @@ fn likely(
 
 /// How much more work a product does than its FLOPs, because its registers, of `side_by_side` elements, are not full.
 fn filling(node: &Node, pass: Pass, samples: u32, side_by_side: u32) -> f64 {
-    let group = samples_per_group(samples.into(), side_by_side.into()).map(|group| group as f64);
+    // Smaller groups leave registers to several places, as a single image does.
+    let filled = samples_per_group(samples.into(), side_by_side.into()) == Some(side_by_side.into());
     let (samples, register) = (f64::from(samples), f64::from(side_by_side));
     match node.kernel_class() {
         KernelClass::Product(product) if product.by_place => {
             let places = f64::from(node.output.height) * f64::from(node.output.width);
-            group.map_or((register / places).max(1.0), |group| (samples / group).ceil() * group / samples)
+            if filled { (samples / register).ceil() * register / samples } else { (register / places).max(1.0) }
         }
         // A single sample is a product of a matrix and a vector, which needs no such filling.
         KernelClass::Product(_) if pass == Pass::Forward && samples > 1.0 => (register / samples).max(1.0),
