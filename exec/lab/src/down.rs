@@ -75,7 +75,7 @@ fn delete(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The number of the namespace that a file stands for.
+/// The number of the namespace that a file represents.
 fn number_of(file: &Path) -> Result<u64, Failure> {
     fs::metadata(file).map(|of| of.ino()).map_err(|error| Failure::Run(format!("{}: {error}", file.display())))
 }
