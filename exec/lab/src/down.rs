@@ -42,19 +42,17 @@ pub(crate) fn take_back(name: &LabName) -> Result<(), Failure> {
 }
 
 fn remove(found: &LabParts) -> Result<(), Failure> {
-    let mut numbered = Vec::new();
-    for namespace in &found.namespaces {
-        numbered.push((namespace.as_str(), number_of(&Path::new(NAMESPACES).join(namespace))?));
-    }
-    numbered.iter().try_for_each(|&namespace| end_processes(namespace))?;
+    let number = |namespace| number_of(&Path::new(NAMESPACES).join(namespace));
+    let numbers = found.namespaces.iter().map(number).collect::<Result<Vec<u64>, Failure>>()?;
+    end_processes(&found.name, &numbers)?;
     for namespace in &found.namespaces {
         run(&ip(&["netns", "delete", namespace]))?;
     }
-    // A command that `lab run` was just starting may have entered before its namespace was deleted.
-    if !numbered.is_empty() {
+    if !numbers.is_empty() {
+        // A command that `lab run` was just starting may have entered before its namespace was deleted.
         std::thread::sleep(PAUSE);
+        end_processes(&found.name, &numbers)?;
     }
-    numbered.iter().try_for_each(|&namespace| end_processes(namespace))?;
     found.own_files.iter().try_for_each(|own| delete(own))?;
     // If it is empty, it was made for the labs.
     let _ = fs::remove_dir(OWN_FILES);
@@ -80,17 +78,18 @@ fn number_of(file: &Path) -> Result<u64, Failure> {
     fs::metadata(file).map(|of| of.ino()).map_err(|error| Failure::Run(format!("{}: {error}", file.display())))
 }
 
-/// The processes in the network namespace of this number, which may be deleted already.
-fn processes_in(number: u64) -> Vec<Pid> {
+/// The processes in the network namespaces of these numbers, which may be deleted already.
+fn processes_in(numbers: &[u64]) -> Vec<Pid> {
     let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
-    let inside = entries.filter(|entry| number_of(&entry.path().join("ns/net")).is_ok_and(|own| own == number));
+    let inside =
+        entries.filter(|entry| number_of(&entry.path().join("ns/net")).is_ok_and(|own| numbers.contains(&own)));
     inside.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).collect()
 }
 
-/// Kills processes in the namespace until none is left: a killed one may have started another meanwhile.
-fn end_processes((namespace, number): (&str, u64)) -> Result<(), Failure> {
+/// Kills processes in the namespaces until none is left: a killed one may have started another meanwhile.
+fn end_processes(lab: &LabName, numbers: &[u64]) -> Result<(), Failure> {
     for _ in 0..LOOKS {
-        let pids = processes_in(number);
+        let pids = processes_in(numbers);
         if pids.is_empty() {
             return Ok(());
         }
@@ -100,6 +99,6 @@ fn end_processes((namespace, number): (&str, u64)) -> Result<(), Failure> {
         }
         std::thread::sleep(PAUSE);
     }
-    let pids: Vec<String> = processes_in(number).iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
-    Err(Failure::Run(format!("{namespace}: processes in it do not end: {}", pids.join(", "))))
+    let pids: Vec<String> = processes_in(numbers).iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
+    Err(Failure::Run(format!("{lab}: processes in it do not end: {}", pids.join(", "))))
 }

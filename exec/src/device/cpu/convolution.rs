@@ -11,7 +11,7 @@ use super::elementwise::merge;
 use super::interleaved;
 use super::matmul::{Matrix, multiply};
 use super::tail::Tail;
-use super::threads::{Disjoint, Threads, tile_range};
+use super::threads::{Disjoint, Threads, tile_range, tile_ranges};
 use super::window::Window;
 use super::{Forward, Gradients, Head, Wanted, only};
 use crate::simd::{sum, wide};
@@ -121,8 +121,7 @@ impl Convolution {
 
     /// Blocks of output rows that are unfolded at a time.
     fn blocks(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
-        let (rows, height) = (self.rows, self.window.output.0);
-        (0..height.div_ceil(rows)).map(move |block| tile_range(block, rows, height))
+        tile_ranges(self.rows, self.window.output.0)
     }
 
     /// `products[o, i · plane + p]`: output channel o of image i at place p, without bias.

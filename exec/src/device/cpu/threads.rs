@@ -105,7 +105,11 @@ impl<'a, T> Disjoint<'a, T> {
         Disjoint { start: slice.as_mut_ptr(), len: slice.len(), slice: PhantomData }
     }
 
-    /// A pointer to the first of `range`, which must be inside.
+    /// A pointer to the first element of `range`.
+    ///
+    /// # Panics
+    /// Unless the range is inside.
+    #[inline]
     pub(crate) fn pointer(&self, range: Range<usize>) -> *mut T {
         assert!(range.start <= range.end && range.end <= self.len, "part {range:?} of {} elements", self.len);
         self.start.wrapping_add(range.start)
@@ -116,15 +120,19 @@ impl<'a, T> Disjoint<'a, T> {
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "disjointness is the caller's promise")]
     pub(crate) unsafe fn part(&self, range: Range<usize>) -> &mut [T] {
-        assert!(range.start <= range.end && range.end <= self.len, "part {range:?} of {} elements", self.len);
-        // SAFETY: inside the slice as just asserted; no other reference to the range exists, as the caller promises.
-        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.end - range.start) }
+        // SAFETY: inside the slice as `pointer` asserts; no other reference to the range exists, as the caller promises.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer(range.clone()), range.len()) }
     }
 }
 
 /// The part of `0..len` that tile `tile` of size `size` covers.
 pub(crate) fn tile_range(tile: usize, size: usize, len: usize) -> Range<usize> {
     tile * size..((tile + 1) * size).min(len)
+}
+
+/// The parts of `0..len` that tiles of size `size` cover.
+pub(crate) fn tile_ranges(size: usize, len: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..len.div_ceil(size)).map(move |tile| tile_range(tile, size, len))
 }
 
 #[cfg(test)]

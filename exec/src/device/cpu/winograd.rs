@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::layout::{lines, lines_mut, lines_of_register};
 use super::register_tiles::{CHANNELS, PLACES};
-use super::threads::{Disjoint, Threads, tile_range};
+use super::threads::{Disjoint, Threads, tile_range, tile_ranges};
 use super::winograd_tiles::{POSITIONS, Tile, multiply, prefetch, prefetch_inputs, transform_input, transform_output};
 
 /// Input channels of a position's block that stay in the first-level cache.
@@ -123,7 +123,12 @@ impl<const N: usize> Winograd<N> {
             let outs = tile_range(item % parts, part, out_channels);
             let first = item / parts * of_block;
             // Tiles after the last are computed as copies of it and dropped.
-            let from = |first: usize| from_fn(|at| Tile::at(corner((first + at).min(tiles - 1), size), size));
+            let from = |first: usize| {
+                let tile = |at: usize| Tile::at(corner((first + at).min(tiles - 1), size), size);
+                let mut block = [tile(0); MOST_TILES];
+                block[1..of_block].iter_mut().zip(1..).for_each(|(target, at)| *target = tile(at));
+                block
+            };
             let live = of_block.min(tiles - first);
             // The block that this thread will probably process next.
             let ahead = from(first + self.threads.count().div_ceil(parts) * of_block);
@@ -220,7 +225,7 @@ impl Block {
             let inputs = &inputs[position * in_step..][..self.channels * of_block];
             let start = position * filter_step(out_channels * self.channels) + self.outs.start * self.channels;
             let filters = &filters[start..];
-            for channels in (0..self.channels.div_ceil(CACHED)).map(|part| tile_range(part, CACHED, self.channels)) {
+            for channels in tile_ranges(CACHED, self.channels) {
                 for out in (0..self.outs.len()).step_by(CHANNELS) {
                     let filters = &filters[out * self.channels..(out + CHANNELS) * self.channels];
                     let products = &mut products[position * out_step + out * of_block..][..CHANNELS * of_block];

@@ -5,6 +5,8 @@
 //! × 4 channel pairs is summed over a block in registers. The inverse transform is applied once, after all images have
 //! been summed.
 
+use std::ops::Range;
+
 use super::layout::{lines, lines_of_register};
 use super::matmul::{Matrix, multiply};
 use super::register_tiles::CHANNELS;
@@ -96,16 +98,29 @@ impl<const N: usize> WeightGradient<N> {
                     |plane: &[_], tile: &_, target: &mut [_], step| input_row(plane, tile, row, target, step);
                 let of_slopes =
                     |plane: &[_], tile: &_, target: &mut [_], step| gradient_row(plane, tile, row, target, step);
+                let of_register = lines_of_register::<N>();
+                // Tiles that the last register lacks are zeros.
+                let padded = if self.matrices { live } else { live.next_multiple_of(of_register) };
+                let steps =
+                    [self.channels, outs.len() * CHANNELS].map(|channels| position_step::<N>(channels * padded));
                 if self.matrices {
-                    spread_rows(images, tiles, inputs, of_inputs);
-                    spread_rows(gradients, tiles, slopes, of_slopes);
-                    add_matrices(inputs, slopes, live, [self.channels, outs.len() * CHANNELS], sums);
+                    // `[position in the row, planes, tile]`.
+                    let line = |channel: usize, at: usize| channel * live + at;
+                    spread(images, tiles, (&mut *inputs, steps[0]), line, of_inputs);
+                    spread(gradients, tiles, (&mut *slopes, steps[1]), line, of_slopes);
+                    add_matrices((inputs, slopes), steps, live, self.channels, sums);
                     continue;
                 }
-                spread(images, tiles, inputs, of_inputs);
-                spread(gradients, tiles, slopes, of_slopes);
-                let lines = live.next_multiple_of(lines_of_register::<N>()) * CHANNELS;
-                let steps = [fours, outs.len()].map(|fours| position_step::<N>(fours * lines));
+                // `[position in the row, fours of planes, tiles of a register, 4, tile of the register]`.
+                let line = |channel: usize, at: usize| {
+                    let four = channel / CHANNELS * padded + at / of_register * of_register;
+                    four * CHANNELS + channel % CHANNELS * of_register + at % of_register
+                };
+                spread(images, tiles, (&mut *inputs, steps[0]), line, of_inputs);
+                spread(gradients, tiles, (&mut *slopes, steps[1]), line, of_slopes);
+                clear(self.channels, live..padded, (&mut *inputs, steps[0]), line);
+                clear(outs.len() * CHANNELS, live..padded, (&mut *slopes, steps[1]), line);
+                let lines = padded * CHANNELS;
                 for (out, sums) in sums.chunks_exact_mut(ROWS * fours * SUMS).enumerate() {
                     for (at, sums) in sums.chunks_exact_mut(SUMS).enumerate() {
                         let (position, four) = (at / fours, at % fours);
@@ -163,56 +178,45 @@ fn add_registers<const N: usize>(inputs: &[[f32; N]], gradients: &[[f32; N]], su
     }
 }
 
-/// Transforms `tiles` of all planes to `target`, `[position in the row, fours of planes, tiles of a register, 4, tile of
-/// the register]`, with zeros for the tiles that the last register lacks.
+/// Transforms `tiles` of all planes to `target`: tile `at` of plane `channel` to line `line(channel, at)`, the positions of
+/// the row `step` lines apart.
 fn spread<const N: usize>(
     planes: &[[f32; N]],
     tiles: &[Tile],
-    target: &mut [[f32; N]],
+    (target, step): (&mut [[f32; N]], usize),
+    line: impl Fn(usize, usize) -> usize,
     transform: impl Fn(&[[f32; N]], &Tile, &mut [[f32; N]], usize),
 ) {
-    let size = tiles[0].plane();
-    let of_register = lines_of_register::<N>();
-    let padded = tiles.len().next_multiple_of(of_register);
-    let step = position_step::<N>(planes.len() / size * padded);
-    for (channel, plane) in planes.chunks_exact(size).enumerate() {
-        let start = channel / CHANNELS * padded * CHANNELS + channel % CHANNELS * of_register;
-        let line = |at: usize| start + at / of_register * CHANNELS * of_register + at % of_register;
+    for (channel, plane) in planes.chunks_exact(tiles[0].plane()).enumerate() {
         for (at, tile) in tiles.iter().enumerate() {
-            transform(plane, tile, &mut target[line(at)..], step);
-        }
-        for missing in tiles.len()..padded {
-            (0..ROWS).for_each(|x| target[line(missing) + x * step] = [0.0; N]);
+            transform(plane, tile, &mut target[line(channel, at)..], step);
         }
     }
 }
 
-/// Transforms `tiles` of all planes to `target`, `[position in the row, planes, tile]`.
-fn spread_rows<const N: usize>(
-    planes: &[[f32; N]],
-    tiles: &[Tile],
-    target: &mut [[f32; N]],
-    transform: impl Fn(&[[f32; N]], &Tile, &mut [[f32; N]], usize),
+/// Zeros for tiles `missing` of `channels` planes, as [`spread`] has them.
+fn clear<const N: usize>(
+    channels: usize,
+    missing: Range<usize>,
+    (target, step): (&mut [[f32; N]], usize),
+    line: impl Fn(usize, usize) -> usize,
 ) {
-    let size = tiles[0].plane();
-    let step = position_step::<N>(planes.len() / size * tiles.len());
-    for (channel, plane) in planes.chunks_exact(size).enumerate() {
-        for (at, tile) in tiles.iter().enumerate() {
-            transform(plane, tile, &mut target[channel * tiles.len() + at..], step);
+    for at in missing {
+        for channel in 0..channels {
+            (0..ROWS).for_each(|x| target[line(channel, at) + x * step] = [0.0; N]);
         }
     }
 }
 
-/// `sums[block][x][o][c] += Σ_t,image slopes[x][o][t] · inputs[x][c][t]` for a number of tiles t of `[inputs, outputs]`,
-/// as [`spread_rows`] has them.
+/// `sums[block][x][o][c] += Σ_t,image slopes[x][o][t] · inputs[x][c][t]` for `tiles` tiles t and `channels` inputs; the
+/// positions x are `steps` lines apart.
 fn add_matrices<const N: usize>(
-    inputs: &[[f32; N]],
-    slopes: &[[f32; N]],
+    (inputs, slopes): (&[[f32; N]], &[[f32; N]]),
+    steps: [usize; 2],
     tiles: usize,
-    [channels, outs]: [usize; 2],
+    channels: usize,
     sums: &mut [f32],
 ) {
-    let steps = [channels, outs].map(|channels| position_step::<N>(channels * tiles));
     let columns = tiles * N;
     for (block, sums) in sums.chunks_mut(OUTS * ROWS * channels).enumerate() {
         let outs = sums.len() / (ROWS * channels);

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::super::matmul::{Matrix, multiply, multiply_part};
 use super::super::register_tiles::Offsets;
-use super::super::threads::{Disjoint, Threads, tile_range};
+use super::super::threads::{Disjoint, Threads, tile_range, tile_ranges};
 use super::super::window::Window;
 
 /// Elements of an unfolded block, and columns of a block at most.
@@ -49,12 +49,6 @@ impl<const N: usize> Unfolded<N> {
         if self.pointwise { 0 } else { self.depth * self.block }
     }
 
-    /// The number of blocks, and the parts into which `rows` of a product are divided.
-    fn tiles(&self, rows: usize) -> (usize, usize) {
-        let blocks = self.places.div_ceil(self.block);
-        (blocks, FEW_BLOCKS.div_ceil(blocks).min(rows))
-    }
-
     /// Rows `taps` and columns `places` of `images`, unfolded into `scratch` unless they are the images.
     fn columns<'a>(
         &self,
@@ -80,6 +74,21 @@ impl<const N: usize> Unfolded<N> {
         });
     }
 
+    /// Calls `work` with each block of places, divided into parts of `rows` of the product where there are few.
+    fn each_block(
+        &self,
+        rows: usize,
+        scratch: &mut [[f32; N]],
+        work: impl Fn(Range<usize>, Range<usize>, &mut [[f32; N]]) + Sync,
+    ) {
+        let blocks = self.places.div_ceil(self.block);
+        let part = rows.div_ceil(FEW_BLOCKS.div_ceil(blocks));
+        let parts = rows.div_ceil(part);
+        self.each(blocks * parts, scratch, |tile, scratch| {
+            work(tile_range(tile % parts, part, rows), tile_range(tile / parts, self.block, self.places), scratch);
+        });
+    }
+
     /// `products[o][p] = Σ_k weights[o][k] · images[place p, tap k]`.
     pub(super) fn products(
         &self,
@@ -91,14 +100,8 @@ impl<const N: usize> Unfolded<N> {
     ) {
         let (depth, stride) = (self.depth, self.places * N);
         let out_channels = weights.len() / depth;
-        let (blocks, parts) = self.tiles(out_channels);
         let products = Disjoint::new(products.as_flattened_mut());
-        self.each(blocks * parts, scratch, |tile, scratch| {
-            let places = tile_range(tile / parts, self.block, self.places);
-            let rows = tile_range(tile % parts, out_channels.div_ceil(parts), out_channels);
-            if rows.is_empty() {
-                return;
-            }
+        self.each_block(out_channels, scratch, |rows, places, scratch| {
             let columns = self.columns(offsets, images, (0..depth, &places), scratch);
             let sizes = (rows.len(), places.len() * N, depth);
             let start = rows.start * stride + places.start * N;
@@ -120,16 +123,17 @@ impl<const N: usize> Unfolded<N> {
         let (depth, stride) = (self.depth, self.places * N);
         let out_channels = d_weights.len() / depth;
         // Each tile unfolds its own columns.
-        let parts = if self.pointwise { [2, 2] } else { [1, 4] };
-        let part = |index: usize, side: usize, len: usize| tile_range(index, len.div_ceil(parts[side]), len);
+        let [part, part_across] = if self.pointwise {
+            [out_channels.div_ceil(2), depth.div_ceil(2)]
+        } else {
+            [out_channels, depth.div_ceil(FEW_BLOCKS)]
+        };
+        let parts_across = depth.div_ceil(part_across);
         let d_weights = Disjoint::new(d_weights);
-        self.each(parts[0] * parts[1], scratch, |tile, scratch| {
-            let (rows, across) = (part(tile / parts[1], 0, out_channels), part(tile % parts[1], 1, depth));
-            if rows.is_empty() || across.is_empty() {
-                return;
-            }
-            for places in (0..self.places.div_ceil(self.block)).map(|block| tile_range(block, self.block, self.places))
-            {
+        self.each(out_channels.div_ceil(part) * parts_across, scratch, |tile, scratch| {
+            let rows = tile_range(tile / parts_across, part, out_channels);
+            let across = tile_range(tile % parts_across, part_across, depth);
+            for places in tile_ranges(self.block, self.places) {
                 let columns = self.columns(offsets, images, (across.clone(), &places), scratch).transpose();
                 let d_products = &d_products[rows.start * self.places + places.start..];
                 let d_products = Matrix::rows(d_products.as_flattened(), stride);
@@ -155,14 +159,8 @@ impl<const N: usize> Unfolded<N> {
         let (channels, out_channels) = (depth / self.taps, weights.len() / depth);
         let d_products = |places: &Range<usize>| Matrix::rows(d_products[places.start..].as_flattened(), stride);
         if self.pointwise {
-            let (blocks, parts) = self.tiles(channels);
             let d_images = Disjoint::new(d_images.as_flattened_mut());
-            return self.each(blocks * parts, scratch, |tile, _| {
-                let places = tile_range(tile / parts, self.block, self.places);
-                let rows = tile_range(tile % parts, channels.div_ceil(parts), channels);
-                if rows.is_empty() {
-                    return;
-                }
+            return self.each_block(channels, scratch, |rows, places, _| {
                 let sizes = (rows.len(), places.len() * N, out_channels);
                 let start = rows.start * stride + places.start * N;
                 let weights = Matrix::transposed(&weights[rows.start..], depth);
@@ -179,8 +177,7 @@ impl<const N: usize> Unfolded<N> {
             // SAFETY: channels belong to one tile.
             let d_images = unsafe { d_images.part(channels.start * plane..channels.end * plane) };
             d_images.fill([0.0; N]);
-            for places in (0..self.places.div_ceil(self.block)).map(|block| tile_range(block, self.block, self.places))
-            {
+            for places in tile_ranges(self.block, self.places) {
                 let columns = &mut scratch[..taps.len() * places.len()];
                 let sizes = (taps.len(), places.len() * N, out_channels);
                 let flat = columns.as_flattened_mut();
