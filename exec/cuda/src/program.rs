@@ -32,7 +32,7 @@ impl SourceUnit {
         format!("#line 1 \"prelude.cuh\"\n{PRELUDE}{}", self.text())
     }
 
-    /// The source after [`PRELUDE`]: in the [namespace](Unit::namespace) the scalars, the file, and for each of its
+    /// The source after [`PRELUDE`]: in the [namespace](SourceUnit::namespace) the scalars, the file, and for each of its
     /// kernels a check that its parameters have the types in the table. The texts of all units can be combined in one
     /// program.
     pub fn text(self) -> String {

@@ -2,7 +2,7 @@
 //!
 //! Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 2009. The shares are
 //! assumed, by kind of layer on a CPU, by generation on a GPU ([`generation`](super::generation)); a measured
-//! [`Table`](super::Table) does without them. A fused chain omits the bytes of the tensors between its layers. A kernel
+//! [`CostTable`](super::CostTable) does without them. A fused chain omits the bytes of the tensors between its layers. A kernel
 //! that does not fill a GPU reaches both roofs in proportion, and each kernel of a GPU has a launch time in which it
 //! fills nothing.
 
