@@ -70,7 +70,7 @@ fn a_comparison_measures_what_it_needs_and_keeps_the_rest() {
     let stderr = errors(&lockstep(&folder, &["compare", &whole]));
     // A machine whose speed has changed within a minute is measured again, with nothing kept: it says so.
     if stderr.contains("another speed") {
-        eprintln!("SKIPPED: this machine's pace changes, so that profiles are not kept: {stderr}");
+        eprintln!("SKIPPED: this machine's speed changes, so that profiles are not kept: {stderr}");
         return;
     }
     assert!(stderr.contains("measuring layers of mlp at a batch of 4\n"), "{stderr}");
@@ -79,10 +79,12 @@ fn a_comparison_measures_what_it_needs_and_keeps_the_rest() {
     assert!(both.is_superset(&first) && both.len() > first.len(), "{both:?}");
     for file in [&split, &whole] {
         let stderr = errors(&lockstep(&folder, &["compare", file]));
-        assert!(
-            stderr.contains("another speed") || !stderr.contains("measuring") && stderr.contains("knows all"),
-            "{stderr}"
-        );
+        // A profile that is replaced holds only what `file` needs: the other file then measures again and is no failure.
+        if stderr.contains("another speed") {
+            eprintln!("SKIPPED: this machine's speed changes, so that profiles are not kept: {stderr}");
+            return;
+        }
+        assert!(!stderr.contains("measuring") && stderr.contains("knows all"), "{stderr}");
     }
 }
 
