@@ -16,11 +16,11 @@ use crate::data::{Dataset, Parts, Sampler};
 use crate::error::ExecError;
 use crate::fingerprint::{Fingerprint, hex};
 use crate::flight::{Aside, Flights};
-use crate::found::Found;
 use crate::gather::{RankResult, gather};
-use crate::holdings::Memory;
 use crate::periodic::{PeriodicPrograms, collect};
 use crate::pin::Pins;
+use crate::process_outcome::ProcessOutcome;
+use crate::rank_memory::RankMemory;
 use crate::setup::{RunOptions, Setup};
 use crate::state::{Position, State};
 use crate::transport::{Transport, control, memory};
@@ -54,20 +54,20 @@ pub(crate) fn on_threads(
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let fits = ranks as usize * options.threads_per_rank <= cores;
     let setup = Setup { hosts, ..setup(program, data, options, 0..ranks)? };
-    let mut states: Vec<Option<Memory>> = Vec::new();
+    let mut states: Vec<Option<RankMemory>> = Vec::new();
     states.resize_with(ranks as usize, || None);
-    let found = Found::default();
+    let of_process = ProcessOutcome::default();
     let clock = setup.guard.flights.clock();
     let pins = Pins::new(ranks as usize, options.threads_per_rank);
     let results = setup.guard.during(|| {
         memory::run(states, if fits { memory::SPIN } else { 0 }, |end, state| {
             let _bound = pins.bind(end.rank().0 as usize);
-            found.note(body(&setup, end, state, clock, &found, false))
+            of_process.note(body(&setup, end, state, clock, &of_process, false))
         })
     });
-    let all = results.map_err(|error| found.cause(error, &setup.guard))?;
+    let all = results.map_err(|error| of_process.cause(error, &setup.guard))?;
     let all = all.into_iter().flatten().next().unwrap_or_default();
-    finish(&setup, all, found)
+    finish(&setup, all, of_process)
 }
 
 fn setup<'a>(
@@ -128,15 +128,15 @@ fn setup<'a>(
 fn body(
     setup: &Setup<'_>,
     end: &mut dyn Transport,
-    state: &mut Option<Memory>,
+    state: &mut Option<RankMemory>,
     clock: Instant,
-    found: &Found,
+    of_process: &ProcessOutcome,
     align: bool,
 ) -> Result<Option<Vec<RankResult>>, ExecError> {
     let flight = setup.guard.flights.of(end.rank().0);
     let _closing = flight.closing();
     let record = flight.begin_aside(Aside::Barrier, 0, setup.guard.flights.now());
-    let memory = state.insert(Memory::new(setup, end.rank().0)?);
+    let memory = state.insert(RankMemory::new(setup, end.rank().0)?);
     let before = if align { clock::offset(end, clock)? } else { clock::Offset::default() };
     control::barrier(end)?;
     flight.end(record, setup.guard.flights.now());
@@ -184,19 +184,19 @@ fn body(
         end,
         RankResult { outcome, statistics, weights, reference, fingerprint, part_fingerprint, clock_residual_s },
     )?;
-    if let (true, Ok(mut slot)) = (all.is_some(), found.replica.lock()) {
+    if let (true, Ok(mut slot)) = (all.is_some(), of_process.replica.lock()) {
         *slot = whole.or_else(|| memory.replica.take()).map(|replica| (replica, average));
     }
     Ok(all)
 }
 
 /// Combines the results of all ranks; the workers must have ended with the same parameters.
-fn finish(setup: &Setup<'_>, mut rank_results: Vec<RankResult>, found: Found) -> Result<Run, ExecError> {
+fn finish(setup: &Setup<'_>, mut rank_results: Vec<RankResult>, of_process: ProcessOutcome) -> Result<Run, ExecError> {
     let Setup { program, options, .. } = *setup;
     // Frees the ranks' working memory before the results are copied.
     options.arenas.pool.clear();
     options.devices.clear();
-    let replica = found.replica.into_inner().ok().flatten();
+    let replica = of_process.replica.into_inner().ok().flatten();
     let (mut replica, average) = replica.ok_or_else(|| InputError::new("run", "", "rank 0 does not train"))?;
     let workers = program.workers() as usize;
     let clock_residual_s = rank_results.iter().map(|rank_result| rank_result.clock_residual_s).fold(0.0, f64::max);

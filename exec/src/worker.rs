@@ -30,7 +30,7 @@ use lockstep_topology::Time;
 use crate::error::ExecError;
 use crate::exchange::ExchangeTraffic;
 use crate::flight::Recorder;
-use crate::holdings::Memory;
+use crate::rank_memory::RankMemory;
 use crate::replica::Evaluation;
 use crate::setup::Setup;
 use crate::snapshot::{Log, Order};
@@ -73,7 +73,7 @@ pub(crate) struct Worker<'a> {
     transport: &'a mut dyn Transport,
     clock: Instant,
     flight: &'a Recorder,
-    memory: &'a mut Memory,
+    memory: &'a mut RankMemory,
     slots: Vec<Slot>,
     /// Completed runs of each task, over iterations and repetitions.
     done: Vec<u64>,
@@ -123,7 +123,7 @@ impl<'a> Worker<'a> {
     pub(crate) fn new(
         setup: &'a Setup<'a>,
         transport: &'a mut dyn Transport,
-        memory: &'a mut Memory,
+        memory: &'a mut RankMemory,
         clock: Instant,
     ) -> Result<Self, ExecError> {
         let program = setup.program;

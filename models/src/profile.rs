@@ -21,7 +21,7 @@ pub use noise::NoiseTrace;
 
 /// The version of the format that this code writes and reads.
 pub const PROFILE_VERSION: u32 = 3;
-/// The oldest version that it still reads: it had no figures of GPUs. The second had neither its kernels nor its pace.
+/// The oldest version that it still reads: it had no figures of GPUs. The second had neither its kernels nor its speed.
 const OLDEST_VERSION: u32 = 1;
 
 /// A measured figure.
@@ -180,7 +180,7 @@ pub struct Profile {
     /// Images that the CPU kernels process side by side, one in each element of a register: 16 with AVX-512, else 8.
     #[serde(default = "sixteen")]
     pub side_by_side: u32,
-    /// Seconds of a reference benchmark on all cores during the measurement: the pace of the machine.
+    /// Seconds of a reference benchmark on all cores during the measurement: the speed of the machine.
     #[serde(default)]
     pub pulse_s: Option<f64>,
     /// FLOP/s of one core in the fastest matrix product: the roof for layers that were not measured.

@@ -123,7 +123,7 @@ impl Input {
 
 /// A group that holds a whole set among its nodes.
 #[derive(Debug, Clone, Copy)]
-pub struct Held {
+pub struct SetPerNode {
     /// Nodes of the group.
     pub nodes: u32,
     /// Bytes on each of them.

@@ -39,7 +39,7 @@ pub use costs::{Cost, CostTable, Costs, MessageCost, Modelled, Pair, Roofline};
 pub use deadlock::{Waiting, WaitsFor};
 pub use error::SimError;
 pub use fold::{FoldRule, Folding};
-pub use input::{CopiedBy, Held, Input, SampleSource};
+pub use input::{CopiedBy, Input, SampleSource, SetPerNode};
 pub use machine::{Part, Utilisation};
 pub use noise::{Distribution, Family, Fit, Jitter, Noise, fits};
 pub use periodic::simulate_periodic;

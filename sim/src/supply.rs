@@ -13,7 +13,7 @@ use crate::costs::Cost;
 use crate::engine::Job;
 use crate::error::SimError;
 use crate::fluid::Fluid;
-use crate::input::{CopiedBy, Held, Input, SampleSource};
+use crate::input::{CopiedBy, Input, SampleSource, SetPerNode};
 use crate::machine::{Resources, Upload};
 use crate::platform::Platform;
 
@@ -120,12 +120,12 @@ impl<'a> Supply<'a> {
 }
 
 /// What each node of a group holds.
-fn held(input: &Input, platform: &Platform<'_>, nodes: u32, groups: u32) -> Result<Held, SimError> {
+fn held(input: &Input, platform: &Platform<'_>, nodes: u32, groups: u32) -> Result<SetPerNode, SimError> {
     if groups == 0 || !nodes.is_multiple_of(groups) {
         let message = format!("groups must be a divisor of the {nodes} nodes");
         return Err(InputError::flag("input", format!("groups = {groups}"), message).into());
     }
-    let held = Held { nodes: nodes / groups, bytes: input.bytes() / u64::from(nodes / groups) };
+    let held = SetPerNode { nodes: nodes / groups, bytes: input.bytes() / u64::from(nodes / groups) };
     let first = &platform.cluster.devices()[platform.cluster.hosts()[0].devices[0].0 as usize];
     if let DeviceKind::Cpu(cpu) = &first.kind
         && held.bytes > cpu.memory.0
@@ -146,7 +146,7 @@ fn held(input: &Input, platform: &Platform<'_>, nodes: u32, groups: u32) -> Resu
 ///
 /// # Errors
 /// A cluster with fewer nodes.
-pub fn shuffle_time(platform: &Platform<'_>, held: Held) -> Result<Time, SimError> {
+pub fn shuffle_time(platform: &Platform<'_>, held: SetPerNode) -> Result<Time, SimError> {
     let members = held.nodes;
     if members <= 1 {
         return Ok(Time::ZERO);

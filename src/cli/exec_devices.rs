@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use lockstep_cuda::{Found, Gpu, LibraryPlaces, Missing, probe};
+use lockstep_cuda::{Gpu, LibraryPlaces, LoadedLibrary, Missing, probe};
 use lockstep_measure::host::HostInfo;
 use lockstep_report::failure::Failure;
 use lockstep_report::{CheckRow, Format, Report};
@@ -54,7 +54,7 @@ impl Devices {
     }
 }
 
-fn there(found: &Found) -> CheckRow {
+fn there(found: &LoadedLibrary) -> CheckRow {
     CheckRow::ok(format!("cuda {}", found.library.name()), found.path.display().to_string())
 }
 

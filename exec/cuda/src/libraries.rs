@@ -76,7 +76,7 @@ impl NvidiaLibrary {
 
 /// A loaded library.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct LoadedLibrary {
     /// The library.
     pub library: NvidiaLibrary,
     /// Its path; the bare name if the loader found it.
@@ -155,7 +155,7 @@ fn folders(of: &Path) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// It is not found, or cannot be loaded.
-pub(super) fn load(library: NvidiaLibrary, places: &LibraryPlaces) -> Result<Found, Missing> {
+pub(super) fn load(library: NvidiaLibrary, places: &LibraryPlaces) -> Result<LoadedLibrary, Missing> {
     let mut tried = Vec::new();
     let inside = |folder: &PathBuf| folder.join(library.file());
     let before = places.before.iter().map(inside);
@@ -167,7 +167,7 @@ pub(super) fn load(library: NvidiaLibrary, places: &LibraryPlaces) -> Result<Fou
             continue;
         }
         match open(library, &path) {
-            Ok(()) if library.is_bound() => return Ok(Found { library, path }),
+            Ok(()) if library.is_bound() => return Ok(LoadedLibrary { library, path }),
             Ok(()) => {
                 let cure = "but the bindings look for it by another name: put a folder with a link of the name without a \
                             version into LD_LIBRARY_PATH";

@@ -9,12 +9,12 @@ use cudarc::nvrtc::sys::{
 };
 
 use super::kernel::SourceUnit;
-use super::libraries::{Found, LibraryPlaces, Missing, NvidiaLibrary, load};
+use super::libraries::{LibraryPlaces, LoadedLibrary, Missing, NvidiaLibrary, load};
 
 /// The loaded compiler.
 #[derive(Debug, Clone)]
 pub struct Nvrtc {
-    found: Found,
+    found: LoadedLibrary,
 }
 
 /// Why a source did not compile.

@@ -5,7 +5,7 @@ use std::fmt;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{CUdevice_attribute as Attribute, cuDriverGetVersion};
 
-use super::libraries::{Found, LibraryPlaces, Missing, NvidiaLibrary, load};
+use super::libraries::{LibraryPlaces, LoadedLibrary, Missing, NvidiaLibrary, load};
 
 /// The driver's version that the libraries require, as `cuDriverGetVersion` counts: CUDA 13.0.
 const LEAST_DRIVER: i32 = 13_000;
@@ -29,7 +29,7 @@ pub struct Gpu {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     /// Libraries found.
-    pub found: Vec<Found>,
+    pub found: Vec<LoadedLibrary>,
     /// GPUs, at least one.
     pub gpus: Vec<Gpu>,
     /// NCCL, if it is missing: only several GPUs need it.
@@ -40,7 +40,7 @@ pub struct Machine {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable {
     /// Libraries found.
-    pub found: Vec<Found>,
+    pub found: Vec<LoadedLibrary>,
     /// Libraries missing.
     pub missing: Vec<Missing>,
     /// What is wrong with the driver or the devices, if the driver's library was found.

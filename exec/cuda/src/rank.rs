@@ -17,11 +17,11 @@ mod calls;
 mod chains;
 mod clock;
 mod compute;
+mod device_buffer;
 mod devices;
 mod direct;
 mod gpus;
 mod groups;
-mod held;
 mod in_flight;
 mod lanes;
 mod moves;
@@ -43,9 +43,9 @@ use lockstep_exec::transport::Port;
 use lockstep_models::Buffer;
 use lockstep_models::memory::BufferPlaces;
 
+use self::device_buffer::{DeviceBuffer, ELEMENT};
 use self::gpus::Gpu;
 use self::groups::Groups;
-use self::held::{ELEMENT, Held};
 use self::in_flight::InFlight;
 use self::lanes::{Lane, Lanes};
 use self::outstanding::{Outstanding, bytes};
@@ -101,17 +101,17 @@ pub(crate) struct Rank<A> {
     /// The micro-batches in flight, and the index of the current one.
     in_flight: Vec<InFlight<A>>,
     at: usize,
-    parameters: Held,
+    parameters: DeviceBuffer,
     /// Gathered parameters; empty where the rank holds all of them.
-    weights: Held,
+    weights: DeviceBuffer,
     /// Whether layers read the gathered parameters.
     gathers: bool,
-    gradients: Held,
+    gradients: DeviceBuffer,
     /// The places of buffers.
     places: BufferPlaces,
-    declared: Vec<Held>,
-    momentum: Held,
-    statistics: Held,
+    declared: Vec<DeviceBuffer>,
+    momentum: DeviceBuffer,
+    statistics: DeviceBuffer,
     masks: Masks,
     /// Scratch of kernels during a pass.
     scratch: GpuMemory,
@@ -141,7 +141,7 @@ pub(crate) struct Rank<A> {
 }
 
 impl<A: Activation> Rank<A> {
-    fn held(&self, buffer: Buffer) -> &Held {
+    fn held(&self, buffer: Buffer) -> &DeviceBuffer {
         match buffer {
             Buffer::Parameters => &self.parameters,
             Buffer::Weights => &self.weights,
@@ -151,7 +151,7 @@ impl<A: Activation> Rank<A> {
         }
     }
 
-    fn held_mut(&mut self, buffer: Buffer) -> &mut Held {
+    fn held_mut(&mut self, buffer: Buffer) -> &mut DeviceBuffer {
         match buffer {
             Buffer::Parameters => &mut self.parameters,
             Buffer::Weights => &mut self.weights,
@@ -161,7 +161,7 @@ impl<A: Activation> Rank<A> {
         }
     }
 
-    fn values(&self, values: Values) -> &Held {
+    fn values(&self, values: Values) -> &DeviceBuffer {
         match values {
             Values::Buffer(buffer) => self.held(buffer),
             Values::Statistics => &self.statistics,

@@ -115,7 +115,7 @@ impl Site<'_> {
         note(&format!("copies to and from {}", self.gpu.name));
         let rates = rates(self.ordinal, COPY_BYTES, COPIES).map_err(run_failure)?;
         let direct = self.gpus.direct(self.ordinal, COPY_BYTES, COPIES).map_err(run_failure)?;
-        let mut found = Found { nccl: self.sums(note).map_err(run_failure)?, ..Found::default() };
+        let mut found = GpuFigures { nccl: self.sums(note).map_err(run_failure)?, ..GpuFigures::default() };
         for (program, data) in sets {
             let (model, samples) = (program.model.name().to_owned(), program.batch_per_rank);
             note(&format!("layers of {model} at a batch of {samples} on {}", self.gpu.name));
@@ -183,7 +183,7 @@ impl Site<'_> {
 
 /// The figures of one GPU.
 #[derive(Default)]
-struct Found<'a> {
+struct GpuFigures<'a> {
     sets: Vec<(&'a Program, Laps)>,
     memory: Vec<MemoryEntry>,
     /// Model, samples, learners, and the times of their steps.
@@ -191,7 +191,7 @@ struct Found<'a> {
     nccl: Vec<SumEntry>,
 }
 
-impl Found<'_> {
+impl GpuFigures<'_> {
     /// The steps of one learner of a program.
     fn alone(&self, program: &Program) -> Option<&learners::Steps> {
         let own = self.learners.iter().find(|(model, samples, count, _)| {

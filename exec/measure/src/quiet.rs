@@ -1,8 +1,8 @@
-//! `Quiet`: detects when the cores of this machine change their pace, and repeats disturbed measurements.
+//! `Quiet`: detects when the cores of this machine change their speed, and repeats disturbed measurements.
 //!
 //! On shared machines a neighbour on the same core halves its speed for seconds, and a hypervisor maps several cores to
 //! one for a while; no system counter shows either. So a reference benchmark is timed on all cores at once (a pulse)
-//! before and after each measurement, and a measurement at another pace than that of the calibration is repeated.
+//! before and after each measurement, and a measurement at another speed than the calibration is repeated.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -73,12 +73,12 @@ impl Quiet {
         apart(self.usual(), then_s) <= TOLERANCE
     }
 
-    /// Starts a new measurement at the pace at which a pulse took `then_s`.
+    /// Starts a new measurement at the speed at which a pulse took `then_s`.
     pub fn since(self, then_s: f64) -> Quiet {
         Quiet { patience: PATIENCE, now: Vec::new(), earlier: Some(then_s), ..self }
     }
 
-    /// Starts a new measurement at the pace of this one, with the full patience; earlier pulses stay known.
+    /// Starts a new measurement at the speed of this one, with the full patience; earlier pulses stay known.
     pub fn renewed(self) -> Quiet {
         let earlier = self.pulse_s();
         Quiet { patience: PATIENCE, now: Vec::new(), earlier, ..self }
@@ -89,8 +89,8 @@ impl Quiet {
         Some(self.pulse_s()? / self.earlier?)
     }
 
-    /// Waits for the machine's usual pace and calls `measure`, again if it was disturbed, at most `trials` times.
-    /// Returns the result of the least disturbed call, with its factor from the usual pace.
+    /// Waits for the machine's usual speed and calls `measure`, again if it was disturbed, at most `trials` times.
+    /// Returns the result of the least disturbed call, with its factor from the usual speed.
     ///
     /// # Errors
     /// The first error of `measure`.
@@ -127,7 +127,7 @@ impl Quiet {
         off > TOLERANCE
     }
 
-    /// Waits for the usual pace until patience runs out; returns the last pulse.
+    /// Waits for the usual speed until patience runs out; returns the last pulse.
     fn settle(&mut self) -> f64 {
         loop {
             let pulse = self.pulse();
@@ -139,7 +139,7 @@ impl Quiet {
         }
     }
 
-    /// The factor of a pulse from the pace of the earlier measurement, or from the usual one.
+    /// The factor of a pulse from the speed of the earlier measurement, or from the usual one.
     fn off(&self, pulse: f64) -> f64 {
         self.earlier.map_or_else(|| pulse / self.usual(), |earlier| apart(pulse, earlier))
     }

@@ -6,9 +6,9 @@ use lockstep_models::Program;
 use super::{Run, body, check_run, finish, setup};
 use crate::data::Dataset;
 use crate::error::ExecError;
-use crate::found::Found;
-use crate::holdings::Memory;
 use crate::patience::ASIDE;
+use crate::process_outcome::ProcessOutcome;
+use crate::rank_memory::RankMemory;
 use crate::setup::{RunOptions, Setup};
 use crate::transport::mpi::Processes;
 
@@ -40,21 +40,21 @@ pub fn run_processes(
         (Err(error), Some(first)) if first == processes.process() => return Err(error),
         _ => return Err(ExecError::Elsewhere),
     };
-    let mut states: Vec<Option<Memory>> = Vec::new();
+    let mut states: Vec<Option<RankMemory>> = Vec::new();
     states.resize_with(here.len(), || None);
-    let found = Found::default();
+    let of_process = ProcessOutcome::default();
     let clock = setup.guard.flights.clock();
     let pins = processes.pins(hosts, options.threads_per_rank);
     let results = setup.guard.during(|| {
         processes.run(hosts, 0, states, |end, state| {
             let rank = end.rank().0;
             let _bound = pins.bind(here.iter().position(|own| *own == rank).unwrap_or_default());
-            let result = found.note(body(&setup, end, state, clock, &found, true));
+            let result = of_process.note(body(&setup, end, state, clock, &of_process, true));
             result.map_err(|error| format!("{error} ({})", setup.guard.place(rank)))
         })
     });
-    let all = results.map_err(|error| found.cause(error, &setup.guard))?.into_iter().flatten().next();
-    all.map(|all| finish(&setup, all, found)).transpose()
+    let all = results.map_err(|error| of_process.cause(error, &setup.guard))?.into_iter().flatten().next();
+    all.map(|all| finish(&setup, all, of_process)).transpose()
 }
 
 /// The shared state of the ranks `here` of one process, if they can be run; `hosts` are the processes of all ranks.

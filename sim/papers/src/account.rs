@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::case::{Case, Known, at};
 use super::figures::Cores;
-use super::fit::{Found, fit, machine};
+use super::fit::{FitResult, fit, machine};
 use super::paper::{Paper, PaperFit};
 use super::plotting;
 use super::quantity::Quantity;
@@ -76,7 +76,7 @@ fn of_paper(paper: &Paper, cores: &Cores, each: &(impl Fn(&CaseRow) + Sync)) -> 
 }
 
 /// What is fitted, to what, and what it represents.
-fn fitted(paper: &Paper, fit: &PaperFit, found: &Found) -> String {
+fn fitted(paper: &Paper, fit: &PaperFit, found: &FitResult) -> String {
     let show = |value: &f64| fit.parameter.show(*value);
     let mut note =
         format!("{}: fitted {} = {} to {}", paper.name, fit.parameter, show(&found.value), fit.rows.join(", "));
@@ -90,7 +90,7 @@ fn fitted(paper: &Paper, fit: &PaperFit, found: &Found) -> String {
 
 /// A row that something is fitted to is predicted with a fit to the others; where there are no more rows than fitted
 /// numbers, they do not count.
-fn leave_out(paper: &Paper, found: &[Found], rows: &mut [PaperRow]) {
+fn leave_out(paper: &Paper, found: &[FitResult], rows: &mut [PaperRow]) {
     let used: usize = paper.fits.iter().map(|fit| fit.rows.len()).sum();
     for (fit, found) in paper.fits.iter().zip(found) {
         for (number, name) in fit.rows.iter().enumerate() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lockstep_models::memory::{Plan, Reuse};
 use lockstep_models::{Job, Model, Pass, Strategy};
-use lockstep_sim::{CollectiveRun, Held, Platform, Roofline, SimError};
+use lockstep_sim::{CollectiveRun, Platform, Roofline, SetPerNode, SimError};
 use lockstep_sim::{shuffle_time, simulate_collective};
 use lockstep_topology::document::{Entry, Table};
 use lockstep_topology::{Algorithm, Bandwidth, Cluster, Collective, Group, Hosting, HostingRule, InputError};
@@ -307,7 +307,7 @@ fn shuffle(cluster: &Cluster, nodes: u32, bytes: u64) -> Result<f64, InputError>
     let placement = Placement::new(cluster, 1, &PlacementRule::Pack)?;
     let hosting = Hosting::new(&placement, &HostingRule::PerRank)?;
     let platform = Platform::new(cluster, &placement, &hosting, &Roofline);
-    let held = Held { nodes, bytes: bytes / u64::from(nodes.max(1)) };
+    let held = SetPerNode { nodes, bytes: bytes / u64::from(nodes.max(1)) };
     shuffle_time(&platform, held).map(|time| time.as_secs_f64()).map_err(|error| of_simulation(error, cluster))
 }
 

@@ -14,7 +14,7 @@ use lockstep_report::failure::Failure;
 /// A parameter's value and, for each of its rows, the value without that row and the row's prediction over the
 /// published figure with it; `None` where it is the only row.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Found {
+pub(super) struct FitResult {
     pub(super) value: f64,
     pub(super) without: Vec<(f64, f64)>,
 }
@@ -50,7 +50,7 @@ impl PaperFit {
 ///
 /// # Errors
 /// As [`Case::new`] and [`Case::predict`].
-pub(super) fn fit(paper: &Paper, cores: &Cores, known: &Known) -> Result<Vec<Found>, Failure> {
+pub(super) fn fit(paper: &Paper, cores: &Cores, known: &Known) -> Result<Vec<FitResult>, Failure> {
     let mut places: Vec<u32> = vec![0; paper.fits.len()];
     let mut trials: Vec<Trials> = vec![Vec::new(); paper.fits.len()];
     for _ in 0..MOST_TURNS {
@@ -69,7 +69,7 @@ pub(super) fn fit(paper: &Paper, cores: &Cores, known: &Known) -> Result<Vec<Fou
             (fit.at(place), interpolated(&trials[index], left_out, place))
         };
         let without = if rows > 1 { (0..rows).map(without).collect() } else { Vec::new() };
-        Found { value: fit.at(places[index]), without }
+        FitResult { value: fit.at(places[index]), without }
     };
     Ok(paper.fits.iter().enumerate().map(found).collect())
 }

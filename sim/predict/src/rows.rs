@@ -21,11 +21,11 @@ use lockstep_report::{PredictedRow, scaling_efficiencies};
 
 /// What is known so far, shared by all callers.
 #[derive(Debug, Default)]
-pub struct Known(Mutex<Found>);
+pub struct Known(Mutex<FinishedRows>);
 
 /// Finished rows, the notes below them, and the reference that rows are compared with.
 #[derive(Debug, Default)]
-struct Found {
+struct FinishedRows {
     rows: Vec<PredictedRow>,
     notes: Notes,
     keys: Vec<(u64, u32, f64)>,
@@ -33,7 +33,7 @@ struct Found {
 }
 
 impl Known {
-    fn lock(&self) -> MutexGuard<'_, Found> {
+    fn lock(&self) -> MutexGuard<'_, FinishedRows> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

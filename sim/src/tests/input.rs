@@ -8,7 +8,7 @@ use super::world::tree;
 use super::*;
 use crate::answer::bound;
 use crate::input::missed_share;
-use crate::{Conditions, CopiedBy, Held, Input, SampleSource, shuffle_time};
+use crate::{Conditions, CopiedBy, Input, SampleSource, SetPerNode, shuffle_time};
 
 /// Long enough for a pipeline to fill and to reach its pace.
 const LONG: SimOptions = SimOptions { warm_up: 20, counted: 40, ..SimOptions::SHORT };
@@ -265,7 +265,7 @@ fn a_shuffle_alone() {
     let world = World::new(tree(1, 4, 1, 1), 4, &HostingRule::PerHost);
     let costs = Flat::default();
     let platform = world.platform(&costs, NetworkModel::MaxMin);
-    let seconds = |nodes, bytes| shuffle_time(&platform, Held { nodes, bytes }).map(Time::as_secs_f64);
+    let seconds = |nodes, bytes| shuffle_time(&platform, SetPerNode { nodes, bytes }).map(Time::as_secs_f64);
     assert_eq!(seconds(1, 1 << 30).expect("nothing to do"), 0.0);
     for nodes in 2..=4u32 {
         let leaving = 1.2e9 * f64::from(nodes - 1) / f64::from(nodes);

@@ -3,7 +3,7 @@
 use lockstep_models::{Periodic, PeriodicSpan};
 
 use super::*;
-use crate::input::Held;
+use crate::input::SetPerNode;
 use crate::{ASSUMED_STORAGE_BYTES_PER_S, shuffle_time, simulate_periodic};
 
 /// Without running statistics.
@@ -102,7 +102,7 @@ fn a_shuffle_is_an_alltoallv_between_two_copies() {
         let world = World::star(hosts);
         let (spans, _) = timed(&world, Periodic::Shuffle, &work, &Flat::default());
         let exchange = spans.iter().filter(|run| run.span.task == 1).map(|run| run.span.end - run.span.start).max();
-        let held = Held { nodes: hosts, bytes: samples * each * 4 / u64::from(hosts) };
+        let held = SetPerNode { nodes: hosts, bytes: samples * each * 4 / u64::from(hosts) };
         let costs = Flat::default();
         let platform = world.platform(&costs, NetworkModel::MaxMin);
         let cpu = world.cluster.hosts()[0].devices[0];

@@ -46,6 +46,7 @@ pub(super) fn tables() -> Vec<DescriptionTable> {
         "memory",
         "message_latency_us",
         "message_bandwidth_GBps",
+        "message_wake_us",
         "provenance",
     ];
     let gpus: &[&str] =
@@ -86,6 +87,7 @@ pub(super) fn host_row(name: &str, count: u64, cpu: &Device, message: &Link) -> 
         spec.memory.to_string(),
         micros(message.latency),
         gigabytes(message.bandwidth),
+        micros(spec.message_wake),
         cpu.provenance.to_string(),
     ]
 }

@@ -118,10 +118,10 @@ impl Levels {
     }
 }
 
-type Found = (Vec<u32>, Vec<Layer>, Vec<Place>);
+type RankLevels = (Vec<u32>, Vec<Layer>, Vec<Place>);
 
 /// Levels that start at devices with the same number of ranks each.
-fn by_device(cluster: &Cluster, placement: &Placement) -> Option<Found> {
+fn by_device(cluster: &Cluster, placement: &Placement) -> Option<RankLevels> {
     let device = |rank: u32| placement.device(Rank(rank));
     let load = placement.ranks_on(device(0));
     let firsts: Vec<DeviceId> = (0..placement.ranks()).step_by(load as usize).map(device).collect();
@@ -136,7 +136,7 @@ fn by_device(cluster: &Cluster, placement: &Placement) -> Option<Found> {
 }
 
 /// Levels that start at hosts with the same ranks each, whose ranks keep their order.
-fn by_host(cluster: &Cluster, placement: &Placement) -> Option<Found> {
+fn by_host(cluster: &Cluster, placement: &Placement) -> Option<RankLevels> {
     let ranks: Vec<Rank> = placement.all().collect();
     let sizes = placement.node_sizes(&ranks);
     let size = sizes[0];
@@ -169,6 +169,6 @@ fn by_host(cluster: &Cluster, placement: &Placement) -> Option<Found> {
 }
 
 /// Peels to the end; `None` if that is not all ranks.
-fn peel(mut layers: Layers<'_>, mut sizes: Vec<u32>) -> Option<Found> {
+fn peel(mut layers: Layers<'_>, mut sizes: Vec<u32>) -> Option<RankLevels> {
     layers.peel(&mut sizes).then_some((sizes, layers.layers, layers.places))
 }

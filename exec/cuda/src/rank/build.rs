@@ -7,8 +7,8 @@ use lockstep_exec::device::{Blueprint, DeviceError};
 use lockstep_models::Buffer;
 
 use super::chains::form;
+use super::device_buffer::DeviceBuffer;
 use super::groups::Groups;
-use super::held::Held;
 use super::in_flight::InFlight;
 use super::lanes::{Lane, Lanes};
 use super::needs::Needs;
@@ -43,7 +43,8 @@ impl<A: Activation> Rank<A> {
             gpu.take_back(gpu.lend(needs.arena, None)?);
         }
         let elements = of.parameters.len();
-        let declared = of.declared.iter().map(|elements| Held::new(context, "a buffer of the program", *elements));
+        let declared =
+            of.declared.iter().map(|elements| DeviceBuffer::new(context, "a buffer of the program", *elements));
         let graphs = Graphs::new(computing, gpus.graphs, of.contexts());
         let most = of.chains.iter().map(|chain| chain.samples).max().unwrap_or(0).max(of.loaded());
         let built = Rank {
@@ -51,14 +52,18 @@ impl<A: Activation> Rank<A> {
             beside,
             in_flight,
             at: 0,
-            parameters: Held::new(context, "parameters", elements)?,
-            weights: Held::new(context, "gathered parameters", of.places.of(Buffer::Weights).elements())?,
+            parameters: DeviceBuffer::new(context, "parameters", elements)?,
+            weights: DeviceBuffer::new(context, "gathered parameters", of.places.of(Buffer::Weights).elements())?,
             gathers: of.program.shares_parameters(),
-            gradients: Held::new(context, "gradients", of.places.of(Buffer::Gradients).elements())?,
+            gradients: DeviceBuffer::new(context, "gradients", of.places.of(Buffer::Gradients).elements())?,
             places: of.places.clone(),
             declared: declared.collect::<Result<_, _>>()?,
-            momentum: Held::new(context, "the optimizer's momentum", of.places.of(Buffer::Momentum).elements())?,
-            statistics: Held::new(context, "running statistics", of.statistics.len())?,
+            momentum: DeviceBuffer::new(
+                context,
+                "the optimizer's momentum",
+                of.places.of(Buffer::Momentum).elements(),
+            )?,
+            statistics: DeviceBuffer::new(context, "running statistics", of.statistics.len())?,
             masks: masks(&of, &lanes, context)?,
             scratch: GpuMemory::new(context, "what kernels need in a pass", needs.scratch, Fill::Poison)?,
             samples: Samples::new(
@@ -83,7 +88,7 @@ impl<A: Activation> Rank<A> {
             lanes,
             gpu: Arc::clone(gpu),
         };
-        let write = |held: &Held, values: &[f32]| {
+        let write = |held: &DeviceBuffer, values: &[f32]| {
             let content: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
             built.lanes.stream(Lane::Compute).write(held.memory(), 0, &content)
         };

@@ -9,7 +9,7 @@ use std::ops::Range;
 use lockstep_exec::device::{Blueprint, Mode};
 use lockstep_models::{LayerId, Op, Phase};
 
-use super::held::ELEMENT;
+use super::device_buffer::ELEMENT;
 use super::{Chain, Work};
 use crate::layers::{ChainKernel, ForwardPass, PassGradients};
 use crate::{Activation, Command, View, ViewMut};

@@ -6,7 +6,7 @@ use lockstep_topology::{Bytes, ErrorPlace};
 
 use super::calls::{Share, calls};
 use super::chains::{chains, form};
-use super::held::ELEMENT;
+use super::device_buffer::ELEMENT;
 use super::samples::arranged_bytes;
 use super::{Chain, Gpus, Work};
 use crate::driver::Executor;

@@ -10,7 +10,7 @@ use lockstep_exec::data::Untransformed;
 use lockstep_exec::device::DeviceError;
 use lockstep_models::Shape;
 
-use super::held::ELEMENT;
+use super::device_buffer::ELEMENT;
 use super::lanes::{Lane, Lanes};
 use crate::driver::{Context, Event, Fill, GpuMemory, PinnedMemory};
 use crate::layers::{TensorForm, arrange};

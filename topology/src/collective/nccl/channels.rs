@@ -1,6 +1,6 @@
 //! Counts the channels that a call runs on: fewer for small buffers, and what was requested.
 
-use super::search::Found;
+use super::search::SearchResult;
 use super::{Method, NcclMachine, NcclProtocol, Request};
 use crate::InputError;
 
@@ -10,7 +10,7 @@ use crate::InputError;
 /// More channels than the version has.
 pub(super) fn channels(
     machine: &NcclMachine,
-    found: &Found,
+    found: &SearchResult,
     request: &Request,
     (method, protocol): (Method, NcclProtocol),
     bytes: u64,

@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::channels::channels;
 use super::constants::{self as figures, Hop};
-use super::search::{Found, search};
+use super::search::{SearchResult, search};
 use super::{Generation, Method, NcclCall, NcclMachine, NcclProtocol, Network, Request};
 use crate::{Collective, InputError};
 
@@ -79,7 +79,7 @@ fn refuse(request: &Request, message: String) -> InputError {
 /// Whether an algorithm with a protocol serves a collective on a machine; else why not, with the cure.
 fn serves(
     machine: &NcclMachine,
-    found: &Found,
+    found: &SearchResult,
     request: &Request,
     collective: &Collective,
     (method, protocol): (Method, NcclProtocol),
@@ -133,7 +133,7 @@ struct Expected {
 /// The model's time for an algorithm and protocol that serve.
 fn expect(
     machine: &NcclMachine,
-    found: &Found,
+    found: &SearchResult,
     request: &Request,
     call: &NcclCall<'_>,
     (method, protocol): (Method, NcclProtocol),
@@ -192,7 +192,7 @@ fn expect(
 /// Bus bandwidth in GB/s.
 fn bus(
     machine: &NcclMachine,
-    found: &Found,
+    found: &SearchResult,
     request: &Request,
     collective: &Collective,
     (method, protocol): (Method, NcclProtocol),

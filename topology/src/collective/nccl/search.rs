@@ -24,7 +24,7 @@ impl Channels {
 
 /// The result of the search.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Found {
+pub(super) struct SearchResult {
     /// The channels of rings and trees.
     pub(super) channels: Channels,
     /// How many of them run: twice as many, at most 32, and on a node of A100 or H100 24.
@@ -55,7 +55,7 @@ fn nvlink(generation: Generation) -> (f64, f64) {
 }
 
 /// Channels of a machine.
-pub(super) fn search(machine: &NcclMachine) -> Found {
+pub(super) fn search(machine: &NcclMachine) -> SearchResult {
     let (counts, line) = nvlink(machine.generation);
     let inside = if machine.nvlink.is_some() { machine.line() / line * counts } else { f64::INFINITY };
     let late = machine.generation >= Generation::Hopper;
@@ -94,7 +94,7 @@ pub(super) fn search(machine: &NcclMachine) -> Found {
         Generation::Blackwell => 32,
         _ => 16,
     };
-    Found { channels: best, run, nvls: sums.then_some(head), nvls_run }
+    SearchResult { channels: best, run, nvls: sums.then_some(head), nvls_run }
 }
 
 /// The highest speed of a head.

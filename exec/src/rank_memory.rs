@@ -17,7 +17,7 @@ use crate::transport::RegionMut;
 use crate::whole;
 
 /// All memory that messages of a rank read and write; it outlives the rank's transport.
-pub(crate) struct Memory {
+pub(crate) struct RankMemory {
     /// `None` for dedicated servers.
     pub replica: Option<Replica>,
     /// The device of a dedicated server: memory without arithmetic; empty where there is a replica.
@@ -28,9 +28,9 @@ pub(crate) struct Memory {
     pub orders: Arena,
 }
 
-impl Memory {
+impl RankMemory {
     /// The memory of `rank`; its scratch is added later.
-    pub(crate) fn new(setup: &Setup<'_>, rank: u32) -> Result<Memory, ExecError> {
+    pub(crate) fn new(setup: &Setup<'_>, rank: u32) -> Result<RankMemory, ExecError> {
         let program = setup.program;
         let role = &program.roles[program.role_of(rank)];
         let trains = role.tasks.iter().any(|task| task.stream == Stream::Compute);
@@ -43,7 +43,7 @@ impl Memory {
             (None, Null::of_server(places, &declared))
         };
         let orders = Arena::new(ORDER_ELEMENTS.to_vec());
-        let mut memory = Memory { replica, server, scratch: Vec::new(), orders };
+        let mut memory = RankMemory { replica, server, scratch: Vec::new(), orders };
         if trains {
             memory.begin(setup, rank as usize)?;
         }

@@ -12,14 +12,14 @@ pub(crate) type AverageModel = (Vec<f32>, Option<Vec<f32>>);
 
 /// What the ranks of a process report beside their results.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct ProcessOutcome {
     /// The first failure of a rank of this process that is not a transport error.
     error: Mutex<Option<ExecError>>,
     /// At the end: rank 0's replica, and its average model with the previous one.
     pub replica: Mutex<Option<(Replica, Option<AverageModel>)>>,
 }
 
-impl Found {
+impl ProcessOutcome {
     /// Records the first failure that is a rank's own; transport errors of other ranks only follow from it.
     pub(crate) fn note<T>(&self, result: Result<T, ExecError>) -> Result<T, ExecError> {
         result.inspect_err(|error| {

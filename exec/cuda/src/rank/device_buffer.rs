@@ -13,18 +13,18 @@ use crate::{View, ViewMut};
 pub(super) const ELEMENT: u64 = 4;
 
 /// A buffer on the device.
-pub(super) struct Held {
+pub(super) struct DeviceBuffer {
     memory: GpuMemory,
     elements: usize,
     /// Page-locked, allocated when messages first use it: messages between GPUs with peer access never do.
     host: Option<Arena>,
 }
 
-impl Held {
+impl DeviceBuffer {
     /// A buffer of zeros for `what`.
-    pub(super) fn new(context: &Arc<Context>, what: &str, elements: usize) -> Result<Held, DeviceError> {
+    pub(super) fn new(context: &Arc<Context>, what: &str, elements: usize) -> Result<DeviceBuffer, DeviceError> {
         let memory = GpuMemory::new(context, what, elements as u64 * ELEMENT, Fill::Zeros)?;
-        Ok(Held { memory, elements, host: None })
+        Ok(DeviceBuffer { memory, elements, host: None })
     }
 
     /// The device's memory.
