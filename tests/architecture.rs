@@ -141,7 +141,7 @@ pub(crate) fn sources() -> Vec<PathBuf> {
 }
 
 #[test]
-fn files_are_short_and_open_with_a_sentence() {
+fn files_are_short_and_start_with_a_sentence() {
     let mut faults = Vec::new();
     for path in sources() {
         let text = std::fs::read_to_string(&path).expect("a readable file");
@@ -161,7 +161,7 @@ fn files_are_short_and_open_with_a_sentence() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Waits and their limits must not follow a clock that anyone may set.
+/// Waits and their limits must not follow a clock that users can set.
 #[test]
 fn the_wall_clock_is_read_in_one_place() {
     let reads = |path: &PathBuf| std::fs::read_to_string(path).expect("a readable file").contains("SystemTime::now");
@@ -186,7 +186,7 @@ fn is_test(sources: &str, name: &str) -> bool {
 
 /// The table of the papers' mechanisms names existing files, and in its last column existing tests.
 #[test]
-fn the_table_of_mechanisms_is_true() {
+fn the_table_of_mechanisms_names_existing_files_and_tests() {
     let text = std::fs::read_to_string(root().join("docs/mechanisms.md")).expect("a readable file");
     let all: String = sources().iter().map(|path| std::fs::read_to_string(path).expect("a readable file")).collect();
     let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
@@ -207,7 +207,7 @@ fn the_table_of_mechanisms_is_true() {
 
 /// Kinds of layers are matched in their own files and in the lists of models and devices, and hardly anywhere else.
 #[test]
-fn layers_are_matched_where_they_are_listed() {
+fn kinds_of_layers_are_matched_only_in_listed_files() {
     let lists = ["models/src/layer", "models/src/model/arbitrary.rs", "exec/src/device/cpu", "exec/cuda/src/layers/"];
     let names_variant = |line: &&str| {
         let after = |at: usize| line[at + "Layer::".len()..].starts_with(|letter: char| letter.is_ascii_uppercase());
@@ -229,9 +229,9 @@ fn layers_are_matched_where_they_are_listed() {
     assert!(found.values().sum::<usize>() <= 20, "{found:#?}");
 }
 
-/// Only the command line knows flags: other crates name a setting by its key, which `ErrorPlace` shows as its flag.
+/// Only the command line uses flags: other crates name a setting by its key, which `ErrorPlace` shows as its flag.
 #[test]
-fn only_the_command_line_names_flags() {
+fn only_the_command_line_mentions_flags() {
     // Exceptions: arguments of NVIDIA's compiler, mpirun and sbatch; the help of the settings' flags, and the page that
     // lists them.
     let others = [

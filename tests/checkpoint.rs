@@ -71,7 +71,7 @@ fn same(a: &Checkpoint, b: &Checkpoint) -> bool {
 }
 
 #[test]
-fn a_file_comes_back_to_the_bit() {
+fn a_file_is_restored_to_the_bit() {
     let model = model();
     for (learners, previous) in [(0, false), (0, true), (1, false), (3, true)] {
         let one = checkpoint(&model, learners, 12, previous);
@@ -83,7 +83,7 @@ fn a_file_comes_back_to_the_bit() {
 }
 
 #[test]
-fn the_trained_parameters_stand_under_their_names_and_shapes() {
+fn the_trained_parameters_have_their_names_and_shapes() {
     let model = model();
     let one = checkpoint(&model, 2, 1, true);
     let bytes = one.to_bytes(&model).unwrap();
@@ -99,7 +99,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_torn_or_altered_file_is_taken(cut in 0.0f64..1.0, place in 0.0f64..1.0, bit in 0u8..8) {
+    fn truncated_and_altered_files_are_refused(cut in 0.0f64..1.0, place in 0.0f64..1.0, bit in 0u8..8) {
         let model = lockstep_readers::load_model("mlp").unwrap();
         let bytes = checkpoint(&model, 0, 12, false).to_bytes(&model).unwrap();
         let torn = &bytes[..(cut * bytes.len() as f64) as usize];
@@ -138,7 +138,7 @@ fn a_newer_version_is_refused_as_such() {
 }
 
 #[test]
-fn more_steps_than_there_can_be_are_refused() {
+fn more_steps_than_possible_are_refused() {
     let model = model();
     for (steps, position) in [
         (1 << 33, Position::default()),
@@ -164,7 +164,7 @@ fn files(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn the_last_two_are_kept_and_a_torn_one_gives_way_to_the_one_before() {
+fn the_last_two_are_kept_and_a_damaged_one_is_skipped() {
     let (path, model) = (folder("kept").join("made"), model());
     let (kept, dead) = Folder::open(&path, Every::Steps(5)).unwrap();
     assert_eq!(dead, None);
@@ -191,7 +191,7 @@ fn the_last_two_are_kept_and_a_torn_one_gives_way_to_the_one_before() {
 }
 
 #[test]
-fn one_run_at_a_time_writes_to_a_folder() {
+fn one_run_at_a_time_may_write_to_a_folder() {
     let path = folder("lock");
     let (first, _) = Folder::open(&path, Every::Steps(1)).unwrap();
     let error = Folder::open(&path, Every::Steps(1)).unwrap_err().to_string();
@@ -229,7 +229,7 @@ fn a_failed_write_names_the_last_good_one() {
 }
 
 #[test]
-fn folders_that_cannot_be_are_refused() {
+fn unusable_folders_are_refused() {
     let message = Folder::open(Path::new("/proc/no/checkpoints"), Every::Steps(1)).unwrap_err().to_string();
     assert!(message.contains("--checkpoint: /proc/no/checkpoints: cannot be created"), "{message}");
     let message = latest(Path::new("no-such-folder"), |_| ()).unwrap_err().to_string();

@@ -287,7 +287,7 @@ fn circles(modules: &Modules) -> Vec<String> {
 }
 
 #[test]
-fn no_siblings_import_each_other_in_a_circle() {
+fn no_siblings_import_each_other_in_a_cycle() {
     let mut faults = String::new();
     for (package, folder) in packages() {
         for circle in circles(&modules(&folder)) {
@@ -299,7 +299,7 @@ fn no_siblings_import_each_other_in_a_circle() {
 
 /// Tests the check: a cycle through a parent's re-export is found, one between parent and child is not a cycle.
 #[test]
-fn a_circle_through_a_parent_is_found() {
+fn a_cycle_through_a_parent_is_found() {
     let texts = [
         ("", "pub use a::First; mod a; mod b; mod c;"),
         ("a", "use crate::b::Second; pub struct First(Second);"),

@@ -41,7 +41,7 @@ fn run(folder: &Path, clock: Option<&Path>, more: &[&str]) -> Output {
 }
 
 #[test]
-fn a_wall_clock_that_jumps_changes_nothing() {
+fn steps_of_the_wall_clock_change_nothing() {
     let folder = folder("clock-steps");
     let Some(clock) = library(&folder) else {
         println!("SKIPPED: no C compiler here (cc), with which the clock that jumps is made");

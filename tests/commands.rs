@@ -117,7 +117,7 @@ fn models_and_clusters_are_listed_shown_and_checked() {
 }
 
 #[test]
-fn doctor_says_what_to_do_about_each_thing_missing() {
+fn doctor_names_the_cure_for_each_missing_item() {
     let rows = rows(&folder("doctor"), "check", &["doctor"]);
     assert!(["srun", "sbatch", "ip", "tc", "unshare"].iter().all(|of| rows.iter().any(|row| row["check"] == *of)));
     for row in rows {
@@ -149,7 +149,7 @@ fn predictions_of_an_experiment() {
 }
 
 #[test]
-fn trials_say_how_step_times_spread() {
+fn trials_report_the_spread_of_step_times() {
     let folder = folder("trials");
     let text = "name = \"noisy\"\nmodel = \"mlp\"\ncluster = \"ethernet-4\"\nranks = [1, 4]\n\
                 [noise]\nstep = { family = \"gamma\", cv = 0.2 }\n";
@@ -202,7 +202,7 @@ fn an_explained_prediction_adds_up() {
 }
 
 #[test]
-fn out_of_memory_is_an_answer_with_its_cure() {
+fn out_of_memory_is_reported_with_its_cure() {
     let folder = folder("memory");
     let of = |batch: &str| {
         let flags =
@@ -220,7 +220,7 @@ fn out_of_memory_is_an_answer_with_its_cure() {
 }
 
 #[test]
-fn an_interrupt_prints_what_is_known() {
+fn an_interrupt_prints_the_results_so_far() {
     let folder = folder("interrupt");
     let list = |last: u32| (1..=last).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
     let mut child = Command::new(env!("CARGO_BIN_EXE_lockstep"))
@@ -248,7 +248,7 @@ fn an_interrupt_prints_what_is_known() {
 }
 
 #[test]
-fn an_anchor_comes_out_exactly() {
+fn an_anchor_is_reproduced_exactly() {
     let folder = folder("anchor");
     for (anchor, ranks) in [("ranks=1,images_per_s=219", "1"), ("ranks=8,batch_per_rank=32,images_per_s=1500", "8")] {
         let flags = ["sim", "predict", "--model", "lenet", "--cluster", "ethernet-4", "--ranks", ranks];
@@ -317,7 +317,7 @@ fn a_recipe_with_several_seeds() {
     }
 }
 
-/// A loss that is not finite ends the run with step and layer, and there is no row.
+/// A loss that is not finite ends the run, the error names step and layer, and no row is printed.
 #[test]
 fn a_diverged_run_fails() {
     let flags = "exec run --model mlp --data mnist --ranks 2 --steps 9 --learning-rate 1e30 --trace t.json";
@@ -351,7 +351,7 @@ fn collectives_have_the_same_columns_predicted_and_measured() {
 }
 
 #[test]
-fn an_explained_collective_says_what_its_time_depends_on() {
+fn an_explained_collective_lists_what_its_time_depends_on() {
     let folder = folder("collective-explain");
     let flags =
         "sim collective --algorithm hierarchical:ring --ranks 8 --bytes 1KiB,16MiB --cluster ethernet-gpu-8 --explain";

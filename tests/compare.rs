@@ -21,7 +21,7 @@ fn errors(output: &Output) -> String {
 }
 
 #[test]
-fn what_only_one_side_does_is_refused_before_anything_is_measured() {
+fn settings_of_one_side_are_refused_before_measurement() {
     let folder = folder("unlike");
     let input = "[input]\nsamples = 60000\nimage = \"1KiB\"\nthreads = 1\ndecode = \"1ms\"\n[input.provenance]\n\
                  samples = \"assumed: a\"\nimage = \"assumed: a\"\nthreads = \"assumed: a\"\ndecode = \"assumed: a\"\n";
@@ -51,7 +51,7 @@ fn known(folder: &Path) -> BTreeSet<(String, u32)> {
 
 /// Layers split by features are measured, figures of other models are kept, and known figures are not measured again.
 #[test]
-fn a_comparison_measures_what_it_needs_and_keeps_the_rest() {
+fn a_comparison_measures_missing_figures_and_keeps_the_rest() {
     let folder = folder("needs");
     let split =
         write(&folder, "split", "model = \"mlp\"\nranks = 2\nbatch_per_rank = 4\nstrategy = \"model-parallel\"\n");
@@ -105,7 +105,7 @@ fn differences_are_those_of_the_table(row: &Value, stderr: &str) {
 }
 
 #[test]
-fn a_note_that_holds_for_some_rows_names_them() {
+fn notes_that_apply_to_some_rows_name_them() {
     let folder = folder("notes");
     let arguments = [
         "sim",

@@ -54,7 +54,7 @@ fn generated_sets_are_packed_checked_shown_and_counted() {
 }
 
 #[test]
-fn a_seed_and_no_number_of_threads_decides_a_generated_set() {
+fn a_generated_set_depends_on_the_seed_and_not_on_threads() {
     let folder = folder("data-seeds");
     let generate = |seed: &str, threads: &str, out: &str| {
         let flags = ["--samples", "6", "--classes", "2", "--seed", seed, "--threads", threads, "--out", out];
@@ -69,7 +69,7 @@ fn a_seed_and_no_number_of_threads_decides_a_generated_set() {
 }
 
 #[test]
-fn a_pack_that_is_killed_goes_on_and_ends_with_the_same_bytes() {
+fn a_killed_pack_resumes_to_the_same_bytes() {
     let folder = folder("data-killed");
     stdout(&folder, &["data", "generate", "--shape", "mnist", "--samples", "20000", "--out", "in"]);
     let flags = |out: &'static str| ["data", "pack", "in", "--out", out, "--threads", "2", "--shuffle-seed", "7"];
@@ -93,7 +93,7 @@ fn a_pack_that_is_killed_goes_on_and_ends_with_the_same_bytes() {
 }
 
 #[test]
-fn outputs_that_are_no_files_and_flags_without_sense_are_refused() {
+fn invalid_outputs_and_arguments_are_refused() {
     let folder = folder("data-refused");
     let refused = |arguments: &[&str], message: &str| {
         let output = lockstep(&folder, arguments);

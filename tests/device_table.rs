@@ -90,7 +90,7 @@ proptest! {
 
 /// Kumar et al. 2018, §4.3: "more memory usage for the first GPU", by the samples, scores and losses of the other ranks.
 #[test]
-fn the_first_rank_of_a_node_holds_more() {
+fn the_first_rank_of_a_node_needs_more_memory() {
     let model = Arc::new(lockstep_readers::load_model("lenet").unwrap());
     let job = Job { strategy: table_strategy(), bucket: Bucket::Whole, ..Job::new(model, 4, 8) };
     let program = job.program().unwrap();
@@ -105,7 +105,7 @@ fn the_first_rank_of_a_node_holds_more() {
 }
 
 #[test]
-fn what_the_table_does_not_serve_is_refused() {
+fn settings_that_the_table_does_not_support_are_refused() {
     let refused = |change: fn(&mut Job)| {
         let mut job = Job::new(Arc::new(lockstep_readers::load_model("lenet").unwrap()), 4, 8);
         job.strategy = table_strategy();
@@ -119,7 +119,7 @@ fn what_the_table_does_not_serve_is_refused() {
 
 /// A single device shares with no other.
 #[test]
-fn with_a_rank_a_node_it_is_ssgd() {
+fn with_one_rank_per_node_the_table_is_ssgd() {
     let job =
         Job { node_sizes: Some(vec![1; 3]), ..Job::new(Arc::new(lockstep_readers::load_model("mlp").unwrap()), 3, 8) };
     let table = Job { strategy: table_strategy(), ..job.clone() };

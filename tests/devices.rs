@@ -7,7 +7,7 @@ use crate::commands::{folder, lockstep, rows};
 /// On any machine: the CPU is listed, each of NVIDIA's libraries is found or reported with the places searched, and
 /// GPUs are not offered for training without them.
 #[test]
-fn devices_are_there_or_say_why_not() {
+fn devices_are_listed_or_the_reason_is_given() {
     let folder = folder("devices");
     let rows = rows(&folder, "check", &["exec", "devices", "--cuda-libraries", "."]);
     let text = |row: &Value, column: &str| row[column].as_str().expect("text").to_owned();

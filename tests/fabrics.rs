@@ -9,7 +9,7 @@ fn blocks<'a>(page: &'a str, kind: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn every_number_of_the_page_comes_out() {
+fn every_number_of_the_page_is_reproduced() {
     let page = std::fs::read_to_string("docs/fabrics.md").expect("the page");
     let folder = folder("fabrics");
     for cluster in blocks(&page, "toml") {

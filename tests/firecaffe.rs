@@ -32,7 +32,7 @@ const METHODS: [&str; 4] = ["parameter-server:1:dedicated", "parameter-server:1"
 /// §6 and FAQ 6: the sum over the batch gives the numbers of one rank, and a seed gives the same bits again; here with
 /// dropout too, which the paper's one-GPU equality leaves out.
 #[test]
-fn aggregation_gives_the_numbers_of_one_rank() {
+fn aggregation_gives_the_results_of_one_rank() {
     for method in METHODS {
         for (workers, dropout) in [(2, false), (5, false), (4, true)] {
             let program = program(method, workers, dropout);
@@ -50,7 +50,7 @@ fn aggregation_gives_the_numbers_of_one_rank() {
 
 /// §6: one exchange, which waits for the last backward task, without overlap.
 #[test]
-fn the_exchange_comes_after_the_whole_backward_pass() {
+fn the_exchange_follows_the_whole_backward_pass() {
     for method in METHODS {
         let program = program(method, 4, false);
         let worker = &program.roles[0];
@@ -64,7 +64,7 @@ fn the_exchange_comes_after_the_whole_backward_pass() {
 
 /// Tensor by tensor: every exchange waits for the last backward task, and training still equals that of one rank.
 #[test]
-fn tensors_go_one_by_one_after_the_whole_backward_pass() {
+fn tensors_are_exchanged_one_by_one_after_the_backward_pass() {
     for method in METHODS {
         let algorithm = method.parse().unwrap();
         let bucket = Bucket::Tensor;

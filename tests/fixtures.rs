@@ -79,7 +79,7 @@ fn a_tuner_log_is_replayed() {
 }
 
 #[test]
-fn half_done_sweeps_are_continued() {
+fn partial_sweeps_are_resumed() {
     let folder = fixtures("fixture-sweeps");
     for file in ["rows.csv", "rows.jsonl"] {
         let begun = std::fs::read_to_string(folder.join(file)).expect("the fixture");

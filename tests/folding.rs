@@ -30,7 +30,7 @@ fn flags_say_which_ranks_are_simulated(command: &str, column: &str, [bare, padde
 }
 
 #[test]
-fn a_collective_is_padded_where_that_is_asked_for() {
+fn a_collective_is_padded_on_request() {
     let command = "sim collective --ranks 64 --bytes 1MiB,1000004B --cluster ethernet-4";
     flags_say_which_ranks_are_simulated(command, "time_us", ["", " --fold-padded"]);
 }
@@ -49,7 +49,7 @@ fn programs_are_padded() {
 }
 
 #[test]
-fn one_of_the_two_flags_is_enough() {
+fn contradictory_flags_are_refused() {
     let arguments = ["sim", "collective", "--ranks", "4", "--no-fold", "--fold-padded"];
     let output = lockstep(&folder("fold-both"), &arguments);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();

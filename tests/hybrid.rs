@@ -150,7 +150,7 @@ proptest! {
     }
 
     /// Groups of ranks along `tensor` with their own samples train like as many ranks with the whole model, with stages
-    /// and without, in every order of the axes; to the bit like their twin.
+    /// and without, in every order of the axes, and give the bits of their twin.
     #[test]
     fn layers_split_along_one_axis_and_samples_along_another_train_like_ssgd(
         net in nets(),
@@ -317,7 +317,7 @@ proptest! {
 
     /// Every scheme, and the variable batch of those that have one, to the bit.
     #[test]
-    fn split_layers_end_where_their_twin_does(
+    fn split_layers_equal_their_twin(
         net in nets(),
         pairs in 1u32..=2,
         odd: bool,
@@ -356,7 +356,7 @@ proptest! {
     /// reduction order, so only rounding remains: 2e-7 in 99 of 100 cases, 2e-6 where a ReLU is at its kink; other
     /// algorithms are 0.1 off.
     #[test]
-    fn a_variable_batch_is_the_one_of_the_paper(
+    fn a_variable_batch_follows_the_paper(
         net in nets(),
         pairs in 1u32..=2,
         batch_per_rank in 1u32..=4,
@@ -375,7 +375,7 @@ proptest! {
 /// Krizhevsky 2014 §4.2: "the algorithm ceases to be a pure parallelization of SGD"; it is close to no other one
 /// either.
 #[test]
-fn a_variable_batch_trains_like_nothing_else() {
+fn a_variable_batch_equals_no_other_algorithm() {
     let job = Job::new(Arc::new(lockstep_readers::load_model("lenet").unwrap()), 2, 4);
     let with = |strategy: &str| {
         let job = Job { strategy: strategy.parse().unwrap(), ..job.clone() };

@@ -2,9 +2,9 @@
 
 use crate::commands::{folder, lockstep, number, rows, stdout};
 
-/// A dumped topology becomes a cluster file for other commands.
+/// A dumped topology is written as a cluster file for other commands.
 #[test]
-fn a_dumped_topology_is_predicted_with() {
+fn a_dumped_topology_is_used_in_predictions() {
     let folder = folder("import");
     std::fs::write(folder.join("topo.xml"), include_str!("../topology/readers/src/tests/dgx-a100.xml"))
         .expect("a writable folder");
@@ -31,7 +31,7 @@ fn a_dumped_topology_is_predicted_with() {
 
 /// A printed table of predictions, read as measurements: the only error is rounding.
 #[test]
-fn predictions_beside_their_own_table_have_no_error() {
+fn predictions_compared_with_their_own_table_have_no_error() {
     let folder = folder("beside");
     let sizes = ["sim", "collective", "--cluster", "dgx-a100", "--ranks", "8"];
     let table = stdout(&folder, &[&sizes[..], &["--bytes", "8..16MiB", "--format", "nccl-tests"]].concat());

@@ -25,7 +25,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn parts_train_like_the_twin_that_holds_all(
+    fn partitioned_data_trains_like_the_twin_with_the_whole_set(
         model in 0u64..100,
         nodes in prop::collection::vec(1u32..=3, 1..=4),
         whole: bool,
@@ -54,9 +54,9 @@ proptest! {
     }
 }
 
-/// A shuffle sends the image of every sample that changes ranks once; a rank that holds all sends nothing.
+/// A shuffle sends the image of every sample that changes ranks once; a rank that holds the whole set sends nothing.
 #[test]
-fn a_shuffle_sends_what_changes_hands() {
+fn a_shuffle_sends_the_samples_that_change_ranks() {
     let bytes = |groups, shuffle_every| {
         let sampling = Sampling::Partitioned { groups, shuffle_every };
         let model = Arc::new(lockstep_readers::load_model("mlp").unwrap());
@@ -78,7 +78,7 @@ fn a_shuffle_sends_what_changes_hands() {
 }
 
 #[test]
-fn strategies_that_draw_otherwise_are_refused() {
+fn strategies_with_other_sampling_are_refused() {
     for strategy in ["sma", "hybrid:b", "first-device-table"] {
         let model = Arc::new(lockstep_readers::load_model("lenet").unwrap());
         let sampling = "partitioned".parse().unwrap();

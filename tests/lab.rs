@@ -91,7 +91,7 @@ fn left(lab: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_lab_is_as_its_file_says_and_leaves_nothing() {
+fn a_lab_matches_its_file_and_is_removed_completely() {
     let folder = cluster_folder("lab");
     if !labs_work(&folder) {
         return;
@@ -157,7 +157,7 @@ fn a_lab_is_as_its_file_says_and_leaves_nothing() {
 
 #[cfg(feature = "mpi")]
 #[test]
-fn the_paths_between_hosts_are_measured_beside_their_file() {
+fn the_paths_between_hosts_are_measured_and_compared_with_the_file() {
     let folder = cluster_folder("lab-links");
     let alone = lockstep(&folder, &["exec", "links", "--cluster", "three.toml"]);
     assert_eq!(alone.status.code(), Some(2), "{alone:?}");

@@ -89,7 +89,7 @@ fn k_small_steps_end_near_one_large_one() {
 
 /// §5.1: weight decay applies to every weight, but to batch norm's γ and β only if requested.
 #[test]
-fn batch_norms_parameters_do_not_decay() {
+fn batch_norm_parameters_do_not_decay() {
     let model = normalised();
     let program = Job::new(Arc::clone(&model), 1, 4).program().unwrap();
     let decayed = |decay_batch_norm| {
@@ -186,7 +186,7 @@ fn the_loss_is_normalised_by_the_whole_batch() {
 
 /// Remark 4: one shuffle divided among the workers takes each sample once; a shuffle per worker takes some twice.
 #[test]
-fn one_shuffle_an_epoch_is_divided_among_workers() {
+fn one_shuffle_per_epoch_is_divided_among_workers() {
     let once = |seeds: [u64; 4]| {
         let mut seen = vec![0; 64];
         for rank in 0..4 {
@@ -205,7 +205,7 @@ fn one_shuffle_an_epoch_is_divided_among_workers() {
 
 /// Batch norm's statistics are each worker's own, over its n samples, and evaluations do not affect training.
 #[test]
-fn evaluation_on_the_way_changes_nothing() {
+fn evaluation_during_training_changes_nothing() {
     let program = Job::new(normalised(), 2, 4).program().unwrap();
     let (data, held_out) = Dataset::load("synthetic:60", &program.model).unwrap();
     let per_epoch = data.len() as u32 / 8;
@@ -230,7 +230,7 @@ fn evaluation_on_the_way_changes_nothing() {
 
 /// Recomputed statistics are those of the epoch's micro-batches, whatever the running ones were.
 #[test]
-fn recomputed_statistics_forget_what_was_before() {
+fn recomputed_statistics_ignore_earlier_ones() {
     let program = Job::new(normalised(), 1, 4).program().unwrap();
     let (data, held_out) = Dataset::load("synthetic:40", &program.model).unwrap();
     let replica = || Replica::new(&program, 3, &Threads::one());

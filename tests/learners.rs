@@ -114,7 +114,7 @@ proptest! {
     }
 }
 
-/// Without momentum SMA is EA-SGD (Koliousis et al. 2019, §5.5), and with it something else.
+/// Without momentum SMA is EA-SGD (Koliousis et al. 2019, §5.5); with momentum it is not.
 #[test]
 fn ea_sgd_is_sma_without_momentum() {
     let sha = |strategy: &str| train(&job(strategy, 3), STEPS, &optimizer()).state_sha256;
@@ -127,7 +127,7 @@ fn ea_sgd_is_sma_without_momentum() {
 /// Alg. 1 with one learner and α = 1/k = 1 is not SGD: w and z are swapped, w_{n+1} = w_{n−1} − γ·∇ℓ(w_n). So for two
 /// steps z is its initial value, and then the result of one SGD step.
 #[test]
-fn one_learner_leaps_over_its_last_model() {
+fn one_learner_steps_from_the_model_before_the_last() {
     let sgd = Optimizer { momentum: 0.0, ..optimizer() };
     let z = |steps| train(&job("ea-sgd", 1), steps, &sgd).parameters;
     let begin = run_of_nothing();
@@ -159,15 +159,15 @@ fn learners_do_not_equal_accumulated_gradients() {
 
 /// A learner without others takes all batches in order, however they are assigned.
 #[test]
-fn one_learner_takes_all_batches_in_their_order() {
+fn one_learner_receives_all_batches_in_order() {
     let sgd = Optimizer { momentum: 0.0, ..optimizer() };
     let run = |strategy| train(&job(strategy, 1), 5, &sgd).parameters;
     assert_eq!(bits(&run("ea-sgd:tau=2")), bits(&run("ea-sgd:tau=2:first-come")));
 }
 
-/// A training cut in two is the same training, also if cut before there is a previous average model.
+/// A training split in two gives the same result, also if split before there is a previous average model.
 #[test]
-fn a_state_goes_on_where_it_stopped() {
+fn a_state_resumes_to_the_same_training() {
     let jobs = ["sma", "ea-sgd:tau=2", "ssgd"].map(|strategy| job(strategy, 3));
     for job in jobs.into_iter().chain([two_by_two("sma:reference-models")]) {
         let strategy = job.strategy.to_string();
@@ -188,10 +188,10 @@ fn a_state_goes_on_where_it_stopped() {
     }
 }
 
-/// Another number of learners resumes with the same average model: new ones start from it (Koliousis et al. 2019,
-/// §4.4).
+/// Training resumes with another number of learners from the same average model: new ones start from it (Koliousis et
+/// al. 2019, §4.4).
 #[test]
-fn learners_may_come_and_go() {
+fn the_number_of_learners_may_change() {
     let state = train(&job("sma", 2), 3, &optimizer()).state();
     let (average, previous) = state.average.clone().unwrap();
     assert_eq!(state.weights.len(), 2);
@@ -219,9 +219,9 @@ fn learners_may_come_and_go() {
 }
 
 /// Koliousis et al. 2019, §4.3: if one learner is slow, the others take over its batches; measured by how many each
-/// took.
+/// trained.
 #[test]
-fn a_slow_learner_takes_fewer_batches() {
+fn a_slow_learner_gets_fewer_batches() {
     let job = job("sma:tau=4:first-come", 3);
     let program = job.program().unwrap();
     // Learner 1 continues when the others have taken the rest of the twelve batches, however fast they are.
@@ -300,7 +300,7 @@ fn restarts(job: &Job, epochs: u32) {
 /// The command line: learners share devices, a log of claims is replayed by a run and by a prediction, and invalid
 /// combinations are refused.
 #[test]
-fn commands_with_learners() {
+fn commands_accept_learners() {
     let folder = folder("learners");
     let predict = ["sim", "predict", "--model", "mlp", "--cluster", "ethernet-gpu-8", "--batch-per-rank", "4"];
     let with = |more: &[&'static str]| [&predict[..], more].concat();

@@ -72,7 +72,7 @@ fn one_rank_is_plain_sgd() {
 /// With τ = 1 the mean of k steps from one model is the step along the mean gradient, up to rounding; with larger τ it
 /// is not.
 #[test]
-fn a_step_each_is_synchronous_sgd() {
+fn one_local_step_is_synchronous_sgd() {
     // Without batch norm: its statistics are over a rank's own samples either way, but it amplifies the rounding of
     // small gradients.
     let on = |strategy: &str, workers| Job {
@@ -94,7 +94,7 @@ fn a_step_each_is_synchronous_sgd() {
 
 /// Predicted and trained from one program: a mean every τ batches, so that communication per image falls with τ.
 #[test]
-fn it_is_predicted_and_trained() {
+fn local_sgd_is_predicted_and_trained() {
     let folder = folder("local-sgd");
     let of = |tau: &str| {
         let strategy = format!("local-sgd:tau={tau}");

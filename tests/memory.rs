@@ -23,7 +23,7 @@ fn learn(replica: &mut Replica, program: &Program, half: bool) {
 }
 
 #[test]
-fn an_arena_serves_learners_that_take_turns() {
+fn learners_that_alternate_share_an_arena() {
     let program = Job::new(Arc::new(random_model(5, true)), 1, 4).program().unwrap();
     let (data, held_out) = Dataset::load("synthetic:40", &program.model).unwrap();
     let arenas = Arenas::default();
@@ -46,9 +46,9 @@ fn an_arena_serves_learners_that_take_turns() {
     assert_eq!(arenas.pool.made(), 3);
 }
 
-/// The estimate used for refusals is not below what a run takes: arena and workspace are as long as the plan says.
+/// The estimate used for refusals is not below what a run allocates: arena and workspace are as long as the plan says.
 #[test]
-fn a_run_takes_what_its_plan_says() {
+fn a_run_allocates_what_its_plan_says() {
     for name in ["lenet", "resnet-32", "googlenet:image=64,classes=10"] {
         let program = Job::new(Arc::new(lockstep_readers::load_model(name).unwrap()), 1, 2).program().unwrap();
         let arena = Plan::of_role(&program, &program.roles[0], Reuse::Full).elements * 4;
@@ -65,7 +65,7 @@ fn a_run_takes_what_its_plan_says() {
 }
 
 #[test]
-fn a_run_that_cannot_fit_is_refused_before_it_takes_anything() {
+fn a_run_that_does_not_fit_is_refused_before_any_allocation() {
     let program = Job::new(Arc::new(lockstep_readers::load_model("vgg-16").unwrap()), 8, 1 << 16).program().unwrap();
     let (data, _) = Dataset::load("synthetic:10", &program.model).unwrap();
     let error = run(&program, &data, &RunOptions::default()).err().expect("terabytes");

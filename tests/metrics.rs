@@ -38,7 +38,7 @@ fn steps(lines: &[(String, u64, f64)]) -> Vec<u64> {
 }
 
 #[test]
-fn a_run_that_goes_on_has_each_step_once() {
+fn a_resumed_run_has_each_step_once() {
     let folder = folder("metrics-resumed");
     let undisturbed =
         run(&folder, &format!("{} --steps 20", RUN.replace("m.jsonl", "whole.jsonl").replace("kept", "other")));
@@ -67,7 +67,7 @@ fn a_run_that_goes_on_has_each_step_once() {
 
 /// A checkpoint after 10 steps of 4 samples counts as one after 5 steps of 8.
 #[test]
-fn another_batch_counts_its_own_steps() {
+fn steps_are_counted_in_the_current_batch_size() {
     let folder = folder("metrics-batch");
     assert_eq!(run(&folder, &format!("{RUN} --steps 20 --fault panic:0@13")).status.code(), Some(1));
     let larger = RUN.replace("--batch-per-rank 4", "--batch-per-rank 8");
@@ -82,9 +82,9 @@ fn another_batch_counts_its_own_steps() {
     assert_eq!(steps(&lines(&folder, "m.jsonl")), (1..=10).chain(6..=10).collect::<Vec<u64>>());
 }
 
-/// A long step is reported, under its number since training began.
+/// A long step is reported with its number since training began.
 #[test]
-fn progress_goes_on_counting() {
+fn progress_counts_steps_since_training_began() {
     let folder = folder("metrics-progress");
     assert_eq!(run(&folder, &format!("{RUN} --steps 20 --fault panic:0@13")).status.code(), Some(1));
     let resumed = run(&folder, &format!("{RUN} --steps 20 --resume kept --fault hang:0@12 --stall-limit 4"));

@@ -26,8 +26,8 @@ fn every_nesting_is_predicted_on_one_node_and_on_several() {
     }
 }
 
-/// Sums of two ranks are the same in any order, so two nodes of one rank end with one hash whatever the algorithm
-/// between them.
+/// The sum of two ranks is the same in either order, so two nodes of one rank end with the same hash whatever the
+/// algorithm between them.
 #[test]
 fn every_nesting_trains() {
     let folder = folder("nestings-trained");

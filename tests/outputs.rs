@@ -61,7 +61,7 @@ fn names(folder: &PathBuf) -> Vec<String> {
 }
 
 #[test]
-fn links_stay_and_their_target_is_written() {
+fn links_are_kept_and_their_target_is_written() {
     let folder = prepared("outputs-links");
     for command in QUICK {
         let (arguments, link) = words(command, "link");
@@ -78,7 +78,7 @@ fn links_stay_and_their_target_is_written() {
 }
 
 #[test]
-fn devices_stay_devices() {
+fn devices_are_written_and_not_replaced() {
     let folder = prepared("outputs-devices");
     for command in QUICK {
         let (arguments, link) = words(command, "link");
@@ -102,7 +102,7 @@ fn devices_stay_devices() {
 }
 
 #[test]
-fn pipes_are_written_into() {
+fn pipes_are_written() {
     let folder = prepared("outputs-pipes");
     for command in QUICK {
         let (arguments, pipe) = words(command, "pipe");
@@ -122,7 +122,7 @@ fn pipes_are_written_into() {
 }
 
 #[test]
-fn standard_output_takes_a_file_and_the_report() {
+fn standard_output_receives_a_file_and_the_report() {
     let folder = prepared("outputs-stdout");
     let file = fs::File::create(folder.join("all.txt")).unwrap();
     let words = "sim predict --model mlp --cluster ethernet-4 --ranks 2 --trace /dev/stdout --format csv";
@@ -137,7 +137,7 @@ fn standard_output_takes_a_file_and_the_report() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused_before_the_work() {
+fn unwritable_outputs_are_refused_before_the_work() {
     let folder = prepared("outputs-refused");
     for ending in ["json", "jsonl", "csv", "svg", "html", "toml"] {
         fs::create_dir(folder.join(format!("taken.{ending}"))).unwrap();
@@ -174,8 +174,8 @@ fn no_two_flags_name_one_file() {
     );
 }
 
-/// As documented: a file that cannot be written is exit code 2, also standard output; with standard error full too
-/// there is no panic.
+/// As documented, a file that cannot be written gives exit code 2, and so does standard output; if standard error is
+/// full too, there is no panic.
 #[test]
 fn a_full_standard_output_is_exit_code_2() {
     let folder = prepared("outputs-full");
@@ -199,9 +199,9 @@ fn a_full_standard_output_is_exit_code_2() {
     }
 }
 
-/// `--quiet` leaves standard error to warnings and errors, and standard output as it is.
+/// `--quiet` reduces standard error to warnings and errors, and does not change standard output.
 #[test]
-fn quiet_commands_tell_only_what_is_wrong() {
+fn quiet_commands_print_only_warnings_and_errors() {
     let folder = prepared("outputs-quiet");
     let run = "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --steps 2 --format json";
     let of = |words: &str| {
@@ -220,9 +220,9 @@ fn quiet_commands_tell_only_what_is_wrong() {
     assert!(wrong.contains("absent"), "{wrong}");
 }
 
-/// `--verbose` adds the phases of the work to standard error, and leaves standard output as it is.
+/// `--verbose` adds the phases of the work to standard error, and does not change standard output.
 #[test]
-fn verbose_commands_tell_the_phases_of_the_work() {
+fn verbose_commands_print_the_phases_of_the_work() {
     let folder = prepared("outputs-verbose");
     let of = |words: &str| {
         let output = lockstep(&folder, &words.split_whitespace().collect::<Vec<_>>());

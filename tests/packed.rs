@@ -267,7 +267,7 @@ proptest! {
 /// LeNet on IDX files (as for Fashion-MNIST) and on the same set packed by the command line, on ranks that hold parts
 /// and on ranks that do not.
 #[test]
-fn lenet_from_a_packed_file_is_lenet_from_idx_files() {
+fn lenet_trains_equally_from_packed_and_idx_files() {
     let folder = folder("packed-lenet");
     stdout(&folder, &["data", "generate", "--shape", "mnist", "--samples", "400", "--out", "in"]);
     stdout(&folder, &["data", "pack", "in", "--out", "train.pack"]);
@@ -285,7 +285,7 @@ fn lenet_from_a_packed_file_is_lenet_from_idx_files() {
 
 /// A batch takes whole samples of a file, whichever ranks hold them: each occurs once per epoch.
 #[test]
-fn each_packed_sample_comes_once_an_epoch() {
+fn each_packed_sample_occurs_once_per_epoch() {
     let folder = tempfile::tempdir().unwrap();
     let model = Arc::new(lockstep_readers::load_model("mlp").unwrap());
     let [_, name] = both(folder.path(), &model, 48, 5);
@@ -306,7 +306,7 @@ fn each_packed_sample_comes_once_an_epoch() {
 /// A prediction takes the samples' sizes from a packed file and their costs from the profile, or reports what is
 /// missing.
 #[test]
-fn predictions_read_what_packed_samples_are_like() {
+fn predictions_read_the_sizes_of_packed_samples() {
     let folder = folder("packed-predicted");
     stdout(
         &folder,
@@ -356,7 +356,7 @@ fn predictions_read_what_packed_samples_are_like() {
 }
 
 #[test]
-fn packs_that_cannot_be_trained_from_are_refused() {
+fn unusable_packs_are_refused() {
     let folder = folder("packed-refused");
     let refused = |arguments: &[&str], message: &str| {
         let output =

@@ -104,7 +104,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn evaluations_and_checkpoints_are_what_is_predicted(job in jobs(), recompute_bn: bool) {
+    fn evaluations_and_checkpoints_are_as_predicted(job in jobs(), recompute_bn: bool) {
         let Ok(program) = job.program() else { return Ok(()) };
         let run = executed(&program, recompute_bn);
         let samples = program.global_batch() * u64::from(STEPS_PER_EPOCH) + 1;
@@ -139,7 +139,7 @@ proptest! {
 
     /// A shuffle sends the samples that change ranks: on average an equal share of each part to each rank of the group.
     #[test]
-    fn shuffles_are_what_is_predicted(
+    fn shuffles_are_as_predicted(
         seed in 0u64..500,
         nodes in prop::collection::vec(1u32..=2, 1..=3),
         whole: bool,
@@ -187,7 +187,7 @@ proptest! {
 
 /// A step's time excludes the work between steps, which is reported separately.
 #[test]
-fn steps_do_not_count_what_is_done_between_them() {
+fn step_times_exclude_the_work_between_steps() {
     let program = Job::new(Arc::new(random_model(3, false)), 2, 4).program().unwrap();
     let options = SimOptions::default();
     on_platform(2, |platform| {

@@ -35,7 +35,7 @@ fn a_single_stage_sends_nothing_and_never_waits() {
 
 /// The ranks of a mesh fill the hosts in order, and the bytes of each axis are reported separately.
 #[test]
-fn a_mesh_is_placed_and_its_bytes_are_told_by_axis() {
+fn a_mesh_is_placed_and_its_bytes_are_reported_by_axis() {
     let folder = folder("plan-mesh");
     let plan = "models plan mlp --mesh data=4,device=8 --strategy zero-1 --cluster dgx-a100:4";
     let plan: Vec<&str> = plan.split_whitespace().collect();
@@ -68,7 +68,7 @@ fn a_mesh_is_placed_and_its_bytes_are_told_by_axis() {
 }
 
 #[test]
-fn layouts_of_strategies_name_their_collectives() {
+fn layouts_of_strategies_list_their_collectives() {
     let folder = folder("layouts");
     let changes = |words: &str| -> Vec<String> {
         let words: Vec<&str> = ["models", "layouts", "lenet"].into_iter().chain(words.split_whitespace()).collect();
@@ -112,7 +112,7 @@ fn documented(text: &str) -> Vec<(Vec<&str>, [&str; 2])> {
 }
 
 #[test]
-fn documented_layouts_are_those_of_the_tool() {
+fn documented_layouts_are_current() {
     let folder = folder("documented-layouts");
     let tables = documented(include_str!("../docs/strategies.md"));
     for (words, [table, _]) in &tables {
@@ -132,7 +132,7 @@ fn documented_layouts_are_those_of_the_tool() {
 }
 
 #[test]
-fn documented_pictures_are_those_of_the_tool() {
+fn documented_pictures_are_current() {
     let folder = folder("documented-pictures");
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/layouts");
     let (mut shown, text) = (Vec::new(), include_str!("../docs/strategies.md"));
@@ -156,7 +156,7 @@ fn documented_pictures_are_those_of_the_tool() {
 
 /// Each file of docs/stages is drawn by a command in docs/strategies.md, which shows it.
 #[test]
-fn documented_pictures_of_stages_are_those_of_the_tool() {
+fn documented_pictures_of_stages_are_current() {
     let (folder, text) = (folder("documented-stages"), include_str!("../docs/strategies.md"));
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/stages");
     let mut drawn = Vec::new();

@@ -54,7 +54,7 @@ fn program(batch: u32) -> Program {
 }
 
 #[test]
-fn a_pretend_gpu_is_profiled_and_predicted_from() {
+fn a_pretend_gpu_is_profiled_and_used_in_predictions() {
     let Some(libraries) = pretend() else { return };
     let place = folder("profiles");
     let arguments = "exec profile --model lenet --batch-per-rank 8,2 --learners 2 --steps 3 -o gpu.json --format json";
@@ -227,7 +227,7 @@ fn direct_messages_are_predicted_where_runs_send_them() {
 }
 
 #[test]
-fn sums_of_nccl_take_what_was_measured() {
+fn sums_of_nccl_take_the_measured_time() {
     let place = folder("profiles-nccl");
     let sum = |elements, seconds| SumEntry { ranks: 2, elements, seconds: Interval::exact(seconds) };
     let profile = by_hand(None, vec![sum(1 << 10, 1e-5), sum(1 << 20, 1e-4)]);
@@ -273,7 +273,7 @@ fn sums_of_nccl_take_what_was_measured() {
 }
 
 #[test]
-fn what_does_not_fit_is_said_and_left_out() {
+fn batches_that_do_not_fit_are_reported_and_skipped() {
     let Some(libraries) = pretend() else { return };
     let place = folder("profiles-full");
     // The large batch's samples alone, twice, take 200 MB.
@@ -301,7 +301,7 @@ fn what_does_not_fit_is_said_and_left_out() {
 
 /// A profile names a GPU as the driver does, a cluster as the catalogue does.
 #[test]
-fn a_profile_of_a_gpu_prices_it_in_other_clusters() {
+fn a_profile_of_a_gpu_is_used_in_other_clusters() {
     let place = folder("profiles-elsewhere");
     let mut profile = by_hand(None, Vec::new());
     profile.gpus[0].model = "NVIDIA H100 80GB HBM3".to_owned();

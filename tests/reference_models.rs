@@ -69,7 +69,7 @@ pub(crate) fn two_by_two(strategy: &str) -> Job {
 
 /// With several devices of several learners, §3.3's form is a different algorithm from §4.2's, at any α.
 #[test]
-fn reference_models_are_no_regrouping_of_one_average() {
+fn reference_models_are_not_equivalent_to_one_average() {
     for settings in ["", ":alpha=0.25", ":momentum=0:alpha=1"] {
         let z = |form: &str| train(&two_by_two(&format!("sma{form}{settings}")), 6, &optimizer()).parameters;
         let (one, two) = (z(""), z(":reference-models"));
@@ -80,7 +80,7 @@ fn reference_models_are_no_regrouping_of_one_average() {
 
 /// §3.2: the average model is evaluated, during a run and at its end, and no learner.
 #[test]
-fn the_average_model_is_judged() {
+fn the_average_model_is_evaluated() {
     // Batch norm's statistics, which differ between learners, would change predictions too.
     let job = Job { model: Arc::new(random_model(3, false)), ..two_by_two("sma:reference-models") };
     let program = job.program().unwrap();
@@ -107,7 +107,7 @@ fn the_average_model_is_judged() {
 /// Synchronisation moves weight from one model to another and creates none: if no learner learns and z has no momentum,
 /// the sum of all learners, references and z is constant.
 #[test]
-fn corrections_only_move_weight_between_models() {
+fn corrections_preserve_the_sum_of_all_models() {
     let program = two_by_two("sma:reference-models:momentum=0").program().unwrap();
     let data = data(&program, 4);
     let still = Optimizer { learning_rate: 0.0, momentum: 0.0, ..optimizer() };

@@ -133,7 +133,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn interrupted_and_resumed_is_undisturbed(
+    fn interrupted_and_resumed_runs_equal_uninterrupted_ones(
         strategy in prop::sample::select(strategies()),
         (workers, accumulate) in (1u32..=4, 1u32..=2),
         method in prop::sample::select(METHODS.to_vec()),
@@ -148,9 +148,9 @@ proptest! {
         assert_same(&rest, &whole, &format!("{what}, stopped after {stop}"));
     }
 
-    /// A state from ranks that share it out can be resumed by ranks that do not, and vice versa.
+    /// A state of ranks that share it can be resumed by ranks that do not, and vice versa.
     #[test]
-    fn shared_state_goes_on_where_it_is_whole(
+    fn shared_state_resumes_unshared_and_vice_versa(
         (shared, whole) in prop::sample::select(vec![
             ("zero-1", "ssgd"), ("zero-2", "ssgd"), ("zero-3", "ssgd"), ("megatron:zero-1", "megatron"), ("model-parallel:zero-1", "model-parallel"),
         ]),
@@ -168,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn learners_served_first_come_resume_by_replay(workers in 2u32..=4, stop in 1u64..u64::from(STEPS), seed in any::<u64>()) {
+    fn first_come_learners_resume_by_replay(workers in 2u32..=4, stop in 1u64..u64::from(STEPS), seed in any::<u64>()) {
         let case = Case::new(&job("sma:first-come", workers, 1, "ring", seed), seed);
         let whole = case.undisturbed(None);
         let (bytes, _) = case.interrupted(stop, Some(&whole.claims));
@@ -188,9 +188,9 @@ proptest! {
     }
 }
 
-/// On another number of ranks no sample of the epoch is repeated: the rest of it is divided again.
+/// With another number of ranks no sample of the epoch is repeated: the rest of it is divided again.
 #[test]
-fn another_number_of_ranks_takes_no_sample_twice() {
+fn another_number_of_ranks_repeats_no_sample() {
     let model = Arc::new(lockstep_readers::load_model("mlp").unwrap());
     let (data, _) = Dataset::load("synthetic:220", &model).unwrap();
     let of = |workers, batch| Job::new(Arc::clone(&model), workers, batch).program().unwrap();
@@ -250,7 +250,7 @@ const RUN: [&str; 12] = [
 ];
 
 #[test]
-fn the_command_keeps_resumes_and_refuses() {
+fn the_command_saves_and_resumes_states_and_refuses_others() {
     let folder = folder("resume");
     let with = |more: &[&str]| lockstep(&folder, &[&RUN[..], more].concat());
     let whole = row(&with(&["--steps", "40"]));
@@ -299,7 +299,7 @@ fn the_command_keeps_resumes_and_refuses() {
 
 /// `ulimit -f` counts blocks of 512 or 1,024 bytes; a checkpoint of this model has more than ten of either.
 #[test]
-fn a_disk_that_is_full_leaves_the_last_good_checkpoint() {
+fn a_full_disk_keeps_the_last_good_checkpoint() {
     let folder = folder("resume-full");
     let run = |limit: &str, more: &[&str]| {
         let script = format!("trap '' XFSZ; ulimit -f {limit}; exec \"$@\"");
@@ -323,7 +323,7 @@ fn a_disk_that_is_full_leaves_the_last_good_checkpoint() {
 }
 
 #[test]
-fn an_interrupt_keeps_the_state_and_the_rest_ends_alike() {
+fn an_interrupted_run_saves_its_state_and_resumes_equally() {
     let folder = folder("resume-interrupt");
     // Long enough to be interrupted in progress, on any machine.
     let length = ["--steps", "3000"];

@@ -13,7 +13,7 @@ fn file<'a>(page: &'a str, name: &str) -> &'a str {
 }
 
 #[test]
-fn the_worked_example_comes_out() {
+fn the_worked_example_is_reproduced() {
     let page = std::fs::read_to_string("docs/scenarios.md").expect("the page");
     let folder = folder("scenarios");
     for name in ["two-leaves.toml", "bad-day.toml"] {
@@ -44,7 +44,7 @@ fn the_worked_example_comes_out() {
 }
 
 #[test]
-fn what_changes_nothing_changes_no_byte() {
+fn conditions_without_effect_change_no_byte() {
     let page = std::fs::read_to_string("docs/scenarios.md").expect("the page");
     let folder = folder("no-scenario");
     std::fs::write(folder.join("two-leaves.toml"), file(&page, "two-leaves.toml")).expect("written");
@@ -60,7 +60,7 @@ fn what_changes_nothing_changes_no_byte() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_the_nearest_names() {
+fn impossible_scenarios_are_refused_with_the_nearest_names() {
     let page = std::fs::read_to_string("docs/scenarios.md").expect("the page");
     let folder = folder("bad-scenarios");
     std::fs::write(folder.join("two-leaves.toml"), file(&page, "two-leaves.toml")).expect("written");

@@ -80,7 +80,7 @@ proptest! {
 /// With one rank per stage nothing is summed between ranks: weights, momentum, running statistics, losses and
 /// evaluations are those of one rank, whatever the schedule.
 #[test]
-fn a_column_of_stages_is_one_rank() {
+fn one_rank_per_stage_equals_one_rank() {
     for (model, stages) in [(21, 2), (23, 3), (27, 2), (31, 3)] {
         let alone = Job { accumulate: 6, ..Job::new(Arc::new(random_model(model, true)), 1, 3) };
         let (data, held_out) = Dataset::load("synthetic:120", &alone.model).unwrap();
@@ -129,7 +129,7 @@ fn lists_that_deadlock_or_lack_a_pass_are_refused() {
 
 /// What pipelines do not support is refused with a cure.
 #[test]
-fn meshes_that_no_pipeline_serves_are_refused() {
+fn meshes_that_no_pipeline_supports_are_refused() {
     let refused = |job: Job| job.program().unwrap_err().to_string();
     let base = |schedule: &str| job(21, false, (2, 2), (schedule.parse().unwrap(), 1, 2));
     let mesh = |axes: &[(Axis, u32)]| Some(Mesh::new(axes).unwrap());

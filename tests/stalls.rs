@@ -32,7 +32,7 @@ fn ends(folder: &PathBuf, fault: &str, code: i32, parts: &[&str]) -> String {
 }
 
 #[test]
-fn a_panic_is_told_once_and_ends_all() {
+fn a_panic_is_reported_once_and_ends_all_ranks() {
     let text = ends(
         &folder("stall-panic"),
         "panic:1@3",
@@ -55,12 +55,12 @@ fn an_operation_that_never_returns_is_named_and_the_process_ends() {
 }
 
 #[test]
-fn a_collective_that_one_rank_leaves_out_is_named() {
+fn a_collective_that_one_rank_skips_is_named() {
     ends(&folder("stall-skip"), "skip:0@4", 3, &["collective ", "step 4", "not begun by rank 0", "cause: rank 0"]);
 }
 
 #[test]
-fn collectives_in_another_order_never_pass() {
+fn collectives_in_different_orders_end_the_run() {
     let folder = folder("stall-order");
     // In sequence, each rank waits for messages of the exchange that another has not begun.
     ends(&folder, "order:1@2", 3, &["collective ", "step 2", "cause: all wait for each other", "in another order"]);
@@ -71,7 +71,7 @@ fn collectives_in_another_order_never_pass() {
 }
 
 #[test]
-fn a_rank_that_is_alone_does_not_hang_either() {
+fn a_single_rank_does_not_hang() {
     let folder = folder("stall-alone");
     let all = ["exec", "run", "--model", "mlp", "--data", "synthetic:600", "--ranks", "1", "--batch-per-rank", "4"];
     let output = lockstep(&folder, &[&all[..], &["--stall-limit", "0.5", "--fault", "hang:0@1"]].concat());
@@ -81,7 +81,7 @@ fn a_rank_that_is_alone_does_not_hang_either() {
 
 /// An interrupt waits for the step in progress; if that never ends, the wait is bounded.
 #[test]
-fn an_interrupt_ends_a_run_whose_step_does_not_end() {
+fn an_interrupt_ends_a_stalled_run() {
     let folder = folder("stall-interrupt");
     let mut all = run("hang:1@3", "600");
     all.extend(["--checkpoint", "kept", "--checkpoint-every", "2", "--metrics", "m.jsonl"]);
@@ -102,7 +102,7 @@ fn an_interrupt_ends_a_run_whose_step_does_not_end() {
 }
 
 #[test]
-fn sigusr1_writes_what_ranks_do_and_training_goes_on() {
+fn sigusr1_writes_records_and_training_continues() {
     let folder = folder("stall-signal");
     let mut all = run("panic:9@9", "60");
     let at = all.iter().position(|word| *word == "200").unwrap();
@@ -137,7 +137,7 @@ fn sigusr1_writes_what_ranks_do_and_training_goes_on() {
 }
 
 #[test]
-fn what_is_no_record_is_refused() {
+fn files_that_are_not_records_are_refused() {
     let folder = folder("stall-inspect");
     std::fs::write(folder.join("a.json"), "{\"version\": 1}").unwrap();
     for (file, message) in [("a.json", "is not a flight record"), ("b.json", "cannot be read")] {

@@ -10,7 +10,7 @@ use lockstep_measure::trained::{RunsFile, plan};
 use crate::commands::{folder, lockstep, number, rows, stdout};
 
 #[test]
-fn fronts_are_printed_in_every_form_and_drawn() {
+fn fronts_are_printed_in_every_format_and_drawn() {
     let folder = folder("sweep");
     let flags = "sim sweep --model lenet --cluster ethernet-gpu-8:1..4 --ranks all --batch-per-rank 32,64 \
                  --algorithm ring,hierarchical:ring --scale nic=1,10 --out rows.csv --plot front.svg";
@@ -40,7 +40,7 @@ fn fronts_are_printed_in_every_form_and_drawn() {
 }
 
 #[test]
-fn lists_in_the_file_are_those_of_the_flags() {
+fn lists_in_the_file_equal_those_of_the_flags() {
     let folder = folder("sweep-lists");
     let text = "name = \"e\"\nmodel = \"mlp\"\ncluster = \"ethernet-4\"\nranks = [1, 2]\nbucket = \"whole\"\n\
                 [sweep]\nranks = \"1..16\"\nbucket = [\"layer\", \"whole\"]\n[sweep.scale]\nnic = [1, 4]\n";
@@ -53,7 +53,7 @@ fn lists_in_the_file_are_those_of_the_flags() {
 }
 
 #[test]
-fn numbers_beyond_all_reason_are_rows_too() {
+fn excessive_numbers_are_rows_too() {
     let folder = folder("sweep-huge");
     let flags = "sim sweep --model mlp --cluster workstation --ranks 1,4294967295 --accumulate 1,4294967295 \
                  --batch-per-rank 1,4294967295 --algorithm parameter-server:1:dedicated --jobs 4294967295 --out rows.csv";
@@ -64,7 +64,7 @@ fn numbers_beyond_all_reason_are_rows_too() {
 }
 
 #[test]
-fn an_interrupted_sweep_goes_on_to_the_same_bytes() {
+fn an_interrupted_sweep_resumes_to_the_same_bytes() {
     let folder = folder("sweep-interrupt");
     let list = |last: u32| (1..=last).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
     let (ranks, batches) = (list(64), list(40));
@@ -120,7 +120,7 @@ fn an_interrupted_sweep_goes_on_to_the_same_bytes() {
 }
 
 #[test]
-fn shards_are_merged_to_the_file_of_one_command() {
+fn shards_merge_to_the_file_of_one_command() {
     let folder = folder("shards");
     let flags = "sim sweep --model mlp --cluster ethernet-4 --ranks 1..16 --bucket layer,whole";
     let sweep = |more: &[&str]| {
@@ -174,7 +174,7 @@ fn shards_are_merged_to_the_file_of_one_command() {
 }
 
 #[test]
-fn arms_are_trained_and_what_is_there_is_not_trained_again() {
+fn arms_are_trained_and_finished_runs_are_skipped() {
     let folder = folder("trained-sweep");
     let text = "name = \"e\"\nmodel = \"mlp\"\ndata = \"mnist\"\nepochs = 2\nseeds = 2\n[[arm]]\nname = \"small\"\n\
                 [[arm]]\nname = \"two\"\nranks = 2\n";
@@ -201,7 +201,7 @@ fn arms_are_trained_and_what_is_there_is_not_trained_again() {
 
 /// The committed rows are those of all runs of the committed experiments, so that nothing is left to train.
 #[test]
-fn committed_rows_are_those_of_the_committed_experiments() {
+fn committed_rows_match_the_committed_experiments() {
     let kept = tempfile::tempdir().unwrap();
     let (claims, folder) =
         (Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/claims"), kept.path().to_path_buf());

@@ -23,9 +23,9 @@ fn predicted(experiment: &Experiment) -> (u32, f64, Vec<String>) {
     (rows[0].setting.ranks, rows[0].images_per_s, notes)
 }
 
-/// The tuner finds the number of learners that predictions of each number give.
+/// The tuner finds the same number of learners as predictions of each number.
 #[test]
-fn the_simulated_tuner_climbs_to_where_another_learner_is_no_gain() {
+fn the_simulated_tuner_stops_where_another_learner_gains_nothing() {
     for (cluster, batch) in [("dgx1-v100", 16), ("titanx8-pcie3", 64)] {
         let auto = experiment("auto", cluster, batch);
         let (ranks, images_per_s, notes) = predicted(&auto);
@@ -46,7 +46,7 @@ fn the_simulated_tuner_climbs_to_where_another_learner_is_no_gain() {
 }
 
 #[test]
-fn tuning_is_refused_where_it_makes_no_sense() {
+fn tuning_of_unsuitable_jobs_is_refused() {
     let with = |change: fn(&mut Experiment)| {
         let mut experiment = experiment("auto", "dgx1-v100", 16);
         change(&mut experiment);
@@ -62,7 +62,7 @@ fn tuning_is_refused_where_it_makes_no_sense() {
 
 /// A tuned run equals the run of its segments, and a log reproduces it to the bit, whatever is measured.
 #[test]
-fn a_tuned_run_repeats_by_its_log() {
+fn a_tuned_run_is_repeated_from_its_log() {
     use lockstep_exec::data::Dataset;
     use lockstep_experiment::tuner_log::Logged;
     use lockstep_measure::launch::Launch;

@@ -125,7 +125,7 @@ fn declared_type(line: &str) -> Option<&str> {
     name.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next()
 }
 
-/// A reader who meets a name knows which type it is without its path.
+/// A name identifies its type without a path.
 #[test]
 fn no_two_public_types_share_a_name() {
     let mut declared: BTreeMap<String, Vec<String>> = BTreeMap::new();

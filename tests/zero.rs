@@ -16,11 +16,11 @@ use crate::stages::schedules;
 proptest! {
     #![proptest_config(ProptestConfig { cases: 160, ..ProptestConfig::default() })]
 
-    /// A reduce-scatter and an allgather make up the allreduce of a ring, and of direct messages: sharing out the
+    /// A reduce-scatter and an allgather make up the allreduce of a ring, and of direct messages. So sharing the
     /// optimizer's state changes no bit, whatever the buckets, and however many parameters a rank updates; nor do
     /// gradients that share memory.
     #[test]
-    fn shared_optimizer_state_trains_the_bits_of_ssgd(
+    fn shared_optimizer_state_gives_the_bits_of_ssgd(
         model in 0u64..200,
         with_batch_norm: bool,
         (replicas, workers) in prop_oneof![(Just(1u32), 1u32..=8), (2u32..=3, 2u32..=4)],
@@ -113,7 +113,7 @@ proptest! {
 /// If an arena is smaller than the parameters, buckets do reuse memory, and weights, momentum and losses equal those of
 /// a run whose gradients have places of their own, those of stage 3 and, without micro-batches, those of stage 1.
 #[test]
-fn gradients_in_places_of_others_change_no_bit() {
+fn gradients_that_reuse_memory_change_no_bit() {
     let (mut shared, mut brackets) = (0, 0);
     for (seed, fuse, accumulate) in (40..60).flat_map(|seed| [(seed, false, 1), (seed, true, 1), (seed, true, 3)]) {
         let model = Arc::new(random_model(seed, true));

@@ -29,7 +29,7 @@ fn simulated_step_s(name: &str) -> f64 {
 }
 
 #[test]
-fn every_model_is_simulated_and_costs_order_them() {
+fn every_model_is_simulated_and_larger_ones_take_longer() {
     let seconds: Vec<(String, f64)> =
         lockstep_readers::zoo().into_iter().map(|name| (name.clone(), simulated_step_s(&name))).collect();
     let of = |wanted: &str| seconds.iter().find(|(name, _)| name == wanted).map(|(_, seconds)| *seconds).unwrap();

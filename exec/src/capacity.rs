@@ -160,7 +160,7 @@ mod tests {
     use crate::device::cpu::{Threads, workspace_bytes};
 
     #[test]
-    fn what_does_not_fit_is_refused_with_what_would() {
+    fn oversized_batches_are_refused_with_a_size_that_fits() {
         let job = Job::new(Arc::new(lockstep_readers::load_model("resnet-32").unwrap()), 4, 64);
         let program = job.program().unwrap();
         let workspace = |program: &Program| Some(workspace_bytes(program, &Threads::one()));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_the_system_does_not_give_are_refused() {
+    fn threads_beyond_the_system_limit_are_refused() {
         assert_eq!(threads_within(12, 4, 3), Ok(()));
         let error = threads_within(11, 4, 3).unwrap_err();
         assert_eq!((&error.place, error.value.as_str()), (&ErrorPlace::Flag("ranks"), "4"));

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_is_what_was_left() {
+    fn gathered_results_equal_those_of_the_ranks() {
         let states = vec![0u32, 1, 2, 3];
         let all = memory::run(states, 0, |end, rank| gather(end, rank_result(*rank))).unwrap();
         let got = all[0].as_ref().unwrap();

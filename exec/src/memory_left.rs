@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn meminfo_says_what_is_available() {
+    fn available_memory_is_read_from_meminfo() {
         assert_eq!(in_meminfo("MemTotal: 8 kB\nMemAvailable:    1024 kB\n"), Some(1 << 20));
         assert_eq!(in_meminfo("MemTotal: 8 kB\n"), None);
         if cfg!(target_os = "linux") {
@@ -64,9 +64,9 @@ mod tests {
         }
     }
 
-    /// In both versions parent groups count as well, page cache can be dropped, and `max` is no limit.
+    /// In both versions parent groups count as well, page cache can be dropped, and `max` means no limit.
     #[test]
-    fn groups_leave_what_their_limits_do() {
+    fn each_cgroup_leaves_its_limit_less_its_usage() {
         let mount = tempfile::tempdir().expect("a folder");
         let group = |path: &str, files: &[(&str, &str)]| {
             let folder = mount.path().join(path);

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_does_not_move_is_late() {
+    fn only_stalled_work_is_reported_late() {
         let (moves, late, limit) = (AtomicU64::new(0), AtomicBool::new(false), Duration::from_millis(100));
         let report = || late.store(true, Ordering::Relaxed);
         assert_eq!(patiently(Duration::from_secs(60), &moves, report, || 7), 7);

@@ -94,7 +94,9 @@ mod tests {
         /// Concatenated regions are equivalent to one region: any range gives the same elements, with no empty or
         /// repeated part.
         #[test]
-        fn parts_are_one_piece(lengths in prop::collection::vec(0usize..5, 0..8), start in 0usize..20, length in 0usize..20) {
+        fn concatenated_regions_equal_one_region(
+            lengths in prop::collection::vec(0usize..5, 0..8), start in 0usize..20, length in 0usize..20,
+        ) {
             let all: usize = lengths.iter().sum();
             let range = start.min(all)..(start + length).min(all);
             let arena = Arena::new((0..all).map(|number| number as f32).collect());

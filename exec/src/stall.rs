@@ -167,7 +167,7 @@ mod tests {
 
     /// In a ring each rank waits for the one before: 3 for 2, 2 for 1, 0 for 3.
     #[test]
-    fn the_one_who_computes_is_to_blame() {
+    fn the_rank_that_computes_is_the_cause() {
         let inside = |rank, peer| flight(rank, vec![operation(4, Some(7), None)], 8, &[peer]);
         let busy = flight(1, vec![operation(3, None, None)], 7, &[]);
         let found = diagnose(&[inside(0, 3), busy, inside(2, 1), inside(3, 2)], 4);
@@ -187,7 +187,7 @@ mod tests {
 
     /// In a library's collective it is unknown which rank waits for which.
     #[test]
-    fn in_a_blocking_call_the_one_without_record_is_to_blame() {
+    fn in_a_blocking_call_the_rank_without_a_record_is_the_cause() {
         let inside = |rank| flight(rank, vec![operation(4, Some(7), None)], 8, &[]);
         assert_eq!(diagnose(&[inside(0), inside(1), inside(3)], 4).culprits, [2]);
         assert!(diagnose(&[inside(0), inside(1), inside(2), inside(3)], 4).report.contains("in another order"));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_without_record_is_to_blame_where_the_chain_ends_there() {
+    fn a_rank_without_a_record_at_the_end_of_the_chain_is_the_cause() {
         let inside = |rank, peer| flight(rank, vec![operation(4, Some(7), None)], 8, &[peer]);
         let found = diagnose(&[inside(0, 3), inside(2, 1), inside(3, 2)], 4);
         assert_eq!(found.culprits, [1]);
@@ -213,7 +213,7 @@ mod tests {
 
     /// Between two operations learners of other processes request batches from rank 0.
     #[test]
-    fn who_does_not_answer_is_to_blame() {
+    fn a_rank_that_does_not_answer_is_the_cause() {
         let asks = |rank| flight(rank, vec![operation(3, None, Some(1.5))], 7, &[0]);
         let found = diagnose(&[asks(1), asks(2)], 3);
         assert_eq!(found.culprits, [0]);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_has_no_culprit_and_who_left_one_out_is_it() {
+    fn a_cycle_has_no_cause_and_a_rank_that_skips_an_exchange_is_the_cause() {
         let inside = |rank, peer| flight(rank, vec![operation(4, Some(7), None)], 8, &[peer]);
         let circle = diagnose(&[inside(0, 1), inside(1, 2), inside(2, 3), inside(3, 0)], 4);
         assert!(

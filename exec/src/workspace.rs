@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_lie_behind_each_other_on_lines() {
+    fn pieces_are_consecutive_and_start_on_cache_lines() {
         let mut workspace = Workspace::default();
         let [a, b, c] = workspace.parts([17, 0, 5]);
         assert_eq!((a.len(), b.len(), c.len()), (17, 0, 5));

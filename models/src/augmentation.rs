@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn names_round_trip() {
         for text in ["none", "flip", "crop=4,flip", "scale,flip", "scale,crop=1,flip", "patch,flip"] {
             assert_eq!(text.parse::<Augmentation>().map(|found| found.to_string()), Ok(text.to_owned()));
         }

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn printed_values_parse_back() {
         for text in ["data=ring", "tensor=library:nccl@2.20,data=rings:4", "learner=direct,device=double-tree:2"] {
             assert_eq!(text.parse::<AxisAlgorithms>().map(|all| all.to_string()).as_deref(), Ok(text));
         }

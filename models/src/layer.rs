@@ -1,4 +1,4 @@
-//! Lists the kinds of layers of a model, each with a file of its own.
+//! Lists the kinds of layers of a model, each with its own file.
 //!
 //! A kind's file holds its settings, everything derived from them ([`LayerRule`]), and its form in files ([`LayerKind`]).
 //! Its line here makes its variant and its row of [`KINDS`]. Sizes come from files, so products and sums of them are

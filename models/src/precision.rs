@@ -1,5 +1,5 @@
-//! `Precision`: the number formats in which layers are trained, and `Gradients`: those in which their gradients are
-//! kept and exchanged.
+//! `Precision`: defines the number formats in which layers are trained, and `Gradients`: those in which their gradients
+//! are kept and exchanged.
 //!
 //! Whatever the precision, parameters and the optimizer's state are fp32 (master weights; Micikevicius et al. 2018,
 //! "Mixed Precision Training", section 3.1), and so are batch norm's statistics and losses. Below 32 bits

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn printed_values_parse_back() {
         for text in ["one-shuffle", "per-node", "partitioned:groups=1", "partitioned:groups=4:shuffle-every=100"] {
             assert_eq!(text.parse::<Sampling>().map(|sampling| sampling.to_string()).as_deref(), Ok(text));
         }

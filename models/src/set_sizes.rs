@@ -1,4 +1,4 @@
-//! Counts the samples of a data set by its name, so that predictions know what runs load.
+//! Counts the samples of a data set by its name, so that predictions load what runs load.
 
 use crate::Shape;
 

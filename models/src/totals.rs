@@ -1,6 +1,6 @@
-//! Totals a run's spans: counts how often each task of a role ran in each iteration and for how long, in their place.
+//! Totals a run's spans: counts how often each task of a role ran in each iteration and for how long.
 //!
-//! It replaces the spans of runs of more than a million tasks. Sums are whole picoseconds, so they do not depend
+//! Totals replace the spans of runs of more than a million tasks. Sums are whole picoseconds, so they do not depend
 //! on the order.
 
 use lockstep_topology::Time;

@@ -195,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_ends_at_the_peak((curve, peak) in unimodal()) {
+        fn the_tuner_ends_at_the_peak((curve, peak) in unimodal()) {
             let mut tuner = Tuner::new(&[curve.len() as u32], true, 0.0);
             prop_assert_eq!(run_until_converged(&mut tuner, &curve) as usize, peak);
         }
@@ -212,7 +212,7 @@ mod tests {
         }
 
         #[test]
-        fn what_memory_forbids_is_never_asked_for(
+        fn memory_limits_are_never_exceeded(
             curves in prop::collection::vec(prop::collection::vec(0.0f64..1e3, 40), 1..5),
             most in prop::collection::vec(0u32..9, 5),
             alike: bool,
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_that_differ_are_tuned_each_for_itself() {
+    fn unequal_devices_are_tuned_separately() {
         let mut tuner = Tuner::new(&[4, 4], false, 0.05);
         // The first gains up to three learners, the second loses with two.
         let first = [10.0, 20.0, 30.0, 31.0];
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_printed_algorithm_goes_below_one_and_this_one_does_not() {
+    fn the_published_algorithm_falls_below_one_and_this_one_does_not() {
         // A device that slows down by itself: as printed, l falls with every observation, to 0.
         let (mut printed, mut earlier) = (1u32, 0.0);
         let mut tuner = Tuner::new(&[9], true, 0.0);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_that_are_none_count_as_nothing() {
+    fn invalid_figures_count_as_zero() {
         for figure in [f64::NAN, f64::INFINITY, -1.0] {
             let mut tuner = Tuner::new(&[9], true, 0.05);
             tuner.observe(&[1.0]);

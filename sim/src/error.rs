@@ -1,4 +1,4 @@
-//! `SimError`: says why there is no prediction: invalid input, or a deadlock of ranks.
+//! `SimError`: states why there is no prediction: invalid input, or a deadlock of ranks.
 
 use std::fmt;
 

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_at_one_time_keeps_its_order() {
+    fn simultaneous_events_keep_their_order() {
         let mut events = Events::new();
         (0..1000).for_each(|number| events.push(Time(1 << 30), number));
         assert!((0..1000).all(|number| events.pop() == Some((Time(1 << 30), number))));

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_goes_round_bodies_and_iterations() {
+    fn a_cursor_repeats_bodies_and_iterations() {
         // task 0, then twice (tasks 2, 3), then task 4; task 1 is the Repeat itself.
         let slot = |task, repeat| Slot { task, repeat, claims: false, micro_batch: None };
         let slots = [slot(0, None), slot(2, None), slot(3, Some((1, 2))), slot(4, None)];

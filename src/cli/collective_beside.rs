@@ -66,7 +66,7 @@ mod tests {
     use lockstep_topology::Bytes;
 
     #[test]
-    fn errors_are_alike_for_too_fast_and_too_slow() {
+    fn errors_are_symmetric_for_too_fast_and_too_slow() {
         let predicted = |time_us| CollectiveRow { time_us, ..CollectiveRow::default() };
         let measured = MeasuredSize { bytes: Bytes(8), time_us: 10.0 };
         let rows = beside(&[5.0, 20.0, 10.0].map(predicted), &[measured; 3]);

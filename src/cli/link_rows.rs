@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_as_in_the_file_has_its_latency_and_rate() {
+    fn links_that_match_the_file_give_its_latency_and_rate() {
         let cluster = Cluster::load("ethernet-4").unwrap();
         let names = ["a", "b"].map(str::to_owned);
         let route = cluster.route(cluster.hosts()[0].devices[0], cluster.hosts()[1].devices[0]).unwrap();

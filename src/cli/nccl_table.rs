@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_tables_parse_back() {
         let sizes: Vec<(u64, f64)> = (3..31).map(|power| (1 << power, 10.0 + f64::from(1 << power) * 1e-5)).collect();
         for collective in [Collective::AllReduce, Collective::AllGather, Collective::Broadcast { root: 3 }] {
             let rows: Vec<_> = sizes.iter().map(|(bytes, time)| (collective.clone(), row(*bytes, *time))).collect();

@@ -13,7 +13,7 @@ use lockstep_exec::{Arenas, ExecError};
 use lockstep_models::memory::Reuse;
 use lockstep_models::{Averaging, Axis, Claim, Model, Optimizer, Program, RunLength};
 
-use super::{bracketed, gradients};
+use super::{gradients, summed_in_order};
 
 /// The average model after `steps` iterations of `program`; where learners claim their batches, assigned as in
 /// `claims`.
@@ -75,7 +75,7 @@ pub(super) fn train(
         if let Some(alpha) = averaging.reference_alpha {
             c = differences_of_devices(program, alpha as f32, c, &z, &mut r)?;
         }
-        let sum = bracketed(program, exchanges.filter(|exchange| program.group_count(exchange) == 1), &c)?;
+        let sum = summed_in_order(program, exchanges.filter(|exchange| program.group_count(exchange) == 1), &c)?;
         let old = z.clone();
         for i in 0..elements {
             z[i] += sum[i];
@@ -100,7 +100,7 @@ fn differences_of_devices(
     let mut handed_on = Vec::new();
     for ((device, r), c) in r.iter_mut().enumerate().zip(c.chunks(program.mesh.size(Axis::Learner) as usize)) {
         let exchanges = program.roles[0].exchanges().map(|(_, exchange)| exchange);
-        let mut own = bracketed(program, exchanges.filter(|exchange| program.group_count(exchange) > 1), c)?;
+        let mut own = summed_in_order(program, exchanges.filter(|exchange| program.group_count(exchange) > 1), c)?;
         if device > 0 {
             for i in 0..z.len() {
                 let sum = std::mem::replace(&mut own[i], alpha * (r[i] - z[i]));

@@ -9,7 +9,7 @@ use lockstep_models::memory::Reuse;
 use lockstep_models::{Optimizer, Program, RunLength};
 
 use super::learners::decays;
-use super::{bracketed, gradients};
+use super::{gradients, summed_in_order};
 
 /// The mean model after `steps` iterations of `program`.
 pub(super) fn train(
@@ -41,7 +41,7 @@ pub(super) fn train(
                 (0..w.len()).for_each(|i| w[i] -= rate * (gradient[i] + decays[i] * w[i]));
             }
         }
-        mean = bracketed(program, program.roles[0].exchanges().map(|(_, exchange)| exchange), &models)?;
+        mean = summed_in_order(program, program.roles[0].exchanges().map(|(_, exchange)| exchange), &models)?;
         let share = (1.0 / f64::from(k)) as f32;
         mean.iter_mut().for_each(|w| *w *= share);
     }

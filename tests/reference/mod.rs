@@ -182,19 +182,19 @@ fn added_up(program: &Program, gradients: &[Vec<f32>]) -> Result<Vec<f32>, ExecE
     let exchanges = workers.flat_map(|role| role.exchanges().map(|(_, exchange)| exchange));
     let exchanges = exchanges.filter(|exchange| exchange.buffer == Buffer::Gradients);
     let (parts, whole): (Vec<&Exchange>, Vec<&Exchange>) = exchanges.partition(|exchange| !exchange.shared.is_empty());
-    let Some(part) = parts.first() else { return bracketed(program, whole.into_iter(), gradients) };
+    let Some(part) = parts.first() else { return summed_in_order(program, whole.into_iter(), gradients) };
     // Replicas sum their own ranks' gradients; then each part of these sums is summed over the replicas.
     let within = |replica: u32| {
         let ranks = program.mesh.group_of(part.shared, replica);
         let own: Vec<Vec<f32>> = ranks.iter().map(|rank| gradients[program.source(rank) as usize].clone()).collect();
-        bracketed(program, whole.iter().copied(), &own)
+        summed_in_order(program, whole.iter().copied(), &own)
     };
     let of_replicas: Vec<Vec<f32>> = program.group_of(part, 0).iter().map(within).collect::<Result<_, _>>()?;
-    bracketed(program, parts.into_iter(), &of_replicas)
+    summed_in_order(program, parts.into_iter(), &of_replicas)
 }
 
 /// The sum over the members of a group, element by element in the reduction order of the exchange that computes it.
-fn bracketed<'p>(
+fn summed_in_order<'p>(
     program: &Program,
     exchanges: impl Iterator<Item = &'p Exchange>,
     sums: &[Vec<f32>],

@@ -1,4 +1,4 @@
-//! Parses TOML with places: tables and values that know their line, so that each mistake is reported where it is.
+//! Parses TOML with places: tables and values have their line, so that each error names it.
 //!
 //! Cluster files, model files and experiments are read with it. Values are taken one by one because serde would lose
 //! the line of a value that is well formed but wrong.

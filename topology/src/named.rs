@@ -1,4 +1,4 @@
-//! Gives enums the names by which files and flags write their variants.
+//! Gives the variants of enums their names in files and flags.
 
 use std::borrow::Borrow;
 use std::fmt::Display;

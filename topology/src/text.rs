@@ -1,4 +1,4 @@
-//! Reads whole files from outside: text of limited length in UTF-8, or bytes of regular files, with errors in words.
+//! Reads whole input files: UTF-8 text of limited length, or the bytes of regular files, with errors in plain words.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_text_is_told_with_its_line() {
+    fn bytes_that_are_not_text_are_reported_with_their_line() {
         let path = std::env::temp_dir().join(format!("lockstep-text-{}", std::process::id()));
         let of = |bytes: &[u8], most| {
             std::fs::write(&path, bytes).unwrap();
@@ -107,7 +107,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_never_ends_is_read_no_further() {
+    fn endless_files_are_read_up_to_the_limit() {
         assert!(matches!(read_text("/dev/zero".as_ref(), Bytes(1000)), Err(Unreadable::TooLong(Bytes(1000)))));
         assert!(matches!(read_bytes("/dev/zero".as_ref()), Err(Unreadable::NoFile)));
     }

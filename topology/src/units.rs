@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_people_write() {
+    fn common_spellings_are_read() {
         assert_eq!("25Gbit/s".parse::<Bandwidth>().unwrap().bytes_per_s(), 3.125e9);
         assert_eq!("3 GB/s".parse::<Bandwidth>().unwrap().bytes_per_s(), 3e9);
         assert_eq!("100MiB".parse::<Bytes>().unwrap(), Bytes(104_857_600));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_makes_no_sense() {
+    fn invalid_values_are_refused() {
         for text in ["-3GB/s", "0GB/s", "3GB", "fast", "3Gbps", "NaNGB/s", "infGB/s"] {
             assert!(text.parse::<Bandwidth>().is_err(), "{text}");
         }

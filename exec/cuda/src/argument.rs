@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_handed_over_as_cuda_reads_them() {
+    fn values_are_passed_as_cuda_reads_them() {
         assert_eq!(0x0102_0304u32.argument("n", 0).value, [4, 3, 2, 1]);
         assert_eq!(1.0f32.argument("rate", 0).value, [0, 0, 0x80, 0x3f]);
         assert_eq!(true.argument("rectified", 0).value, [1]);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_lie_where_their_elements_do() {
+    fn parts_have_the_address_of_their_first_element() {
         let part = View::<f64>::new(0x100, 10).part(3..7);
         assert_eq!((part.address(), part.elements()), (0x100 + 3 * 8, 4));
         assert_eq!(ViewMut::<u16>::new(2, 5).part(5..5), ViewMut::new(12, 0));

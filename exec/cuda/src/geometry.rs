@@ -173,7 +173,7 @@ mod tests {
         }
 
         #[test]
-        fn there_is_a_thread_for_each_group_or_blocks_enough(elements in 0..1u64 << 40, shift in 0..4u64) {
+        fn each_group_has_a_thread_unless_blocks_are_at_their_limit(elements in 0..1u64 << 40, shift in 0..4u64) {
             let geometry = Geometry::groups(elements);
             let threads = u64::from(geometry.blocks) * u64::from(geometry.threads);
             prop_assert!(threads >= (elements + shift).div_ceil(4) || u64::from(geometry.blocks) == MOST_BLOCKS);

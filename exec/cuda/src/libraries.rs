@@ -209,10 +209,9 @@ fn companions(path: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    /// A library that is not found is reported with every place searched, and a file that is not a library with the
-    /// reason.
+    /// A missing library is reported with every place searched, and a file that is not a library with the reason.
     #[test]
-    fn missing_libraries_say_where_they_were_looked_for() {
+    fn errors_of_missing_libraries_list_the_places_searched() {
         let folder = std::env::temp_dir().join(format!("lockstep-libraries-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         std::fs::write(folder.join(NvidiaLibrary::Cudnn.file()), "no library").expect("a file");

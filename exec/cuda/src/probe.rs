@@ -134,7 +134,7 @@ fn gpu(ordinal: i32) -> Result<Gpu, DriverError> {
 mod tests {
     use super::*;
 
-    /// On any machine the probe ends with an answer, and where it fails it names every missing library.
+    /// On any machine the probe returns an answer; where it fails, it names every missing library.
     #[test]
     fn every_library_is_found_or_named() {
         match probe(&LibraryPlaces::default()) {

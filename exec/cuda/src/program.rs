@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use crate::Scalar;
 
-    /// Every kernel of the sources is in the table exactly once for each of its scalars, and no other kernel is.
+    /// The table has every kernel of the sources exactly once for each of its scalars, and no other kernel.
     #[test]
     fn the_table_has_every_kernel_of_the_sources() {
         let mut defined = Vec::new();
@@ -122,7 +122,7 @@ mod tests {
 
     /// The prelude and the table use the same block size.
     #[test]
-    fn blocks_are_those_of_the_prelude() {
+    fn block_sizes_equal_those_of_the_prelude() {
         assert!(PRELUDE.contains(&format!("constexpr u32 BLOCK = {};", crate::BLOCK)));
         assert!(PRELUDE.contains(&format!("constexpr u32 WARP = {};", crate::WARP)));
     }

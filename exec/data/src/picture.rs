@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_claims_a_bomb_is_refused() {
+    fn decompression_bombs_are_refused() {
         let picture = Picture { width: 8, height: 8, channels: 3, pixels: vec![100; 192] };
         let mut jpeg = encode(&picture, 90).unwrap();
         let frame = jpeg.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn resizing_keeps_a_plain_picture_and_short_sides_are_left() {
+    fn resizing_keeps_uniform_pictures_and_short_sides() {
         let picture = Picture { width: 40, height: 20, channels: 1, pixels: vec![77; 800] };
         let jpeg = encode(&picture, 100).unwrap();
         let (kept, width, height) = keep(&jpeg, 10).unwrap();

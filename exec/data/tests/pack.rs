@@ -31,7 +31,7 @@ fn counted<'a>(samples: impl Iterator<Item = (u32, &'a [u8])>) -> BTreeMap<(u32,
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     #[test]
-    fn every_sample_is_there_once_with_its_label(
+    fn every_sample_occurs_once_with_its_label(
         labels in prop::collection::vec(0u32..10, 1..40), seed in 0u64..1000, shuffle in any::<Option<u64>>(), threads in 1usize..5,
     ) {
         for set in Set::ALL {
@@ -52,7 +52,7 @@ proptest! {
     }
 
     #[test]
-    fn a_pack_that_was_stopped_anywhere_ends_like_one_that_was_not(
+    fn an_interrupted_pack_equals_an_uninterrupted_one(
         stops in prop::collection::vec(1usize..30, 0..4), cuts in prop::collection::vec(0usize..400, 4), garbage in 0usize..50,
     ) {
         let folder = tempfile::tempdir().unwrap();
@@ -104,7 +104,7 @@ proptest! {
 }
 
 #[test]
-fn a_resumed_pack_does_not_begin_anew_and_another_does() {
+fn only_a_pack_with_equal_settings_is_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let (source, out) = (folder.path().join("in"), folder.path().join("out.pack"));
     Set::Folder.write(&source, &[0, 1, 2, 0, 1, 2], 7);
@@ -117,7 +117,7 @@ fn a_resumed_pack_does_not_begin_anew_and_another_does() {
 }
 
 #[test]
-fn a_resized_sample_has_the_short_side_that_was_asked_for() {
+fn resized_samples_have_the_requested_short_side() {
     let folder = tempfile::tempdir().unwrap();
     let (source, out) = (folder.path().join("in/a"), folder.path().join("out.pack"));
     fs::create_dir_all(&source).unwrap();
@@ -133,7 +133,7 @@ fn a_resized_sample_has_the_short_side_that_was_asked_for() {
 }
 
 #[test]
-fn what_is_broken_is_refused_with_its_place_or_skipped_and_listed() {
+fn broken_samples_are_refused_with_their_place_or_skipped_and_listed() {
     let folder = tempfile::tempdir().unwrap();
     let (source, out) = (folder.path().join("in"), folder.path().join("out.pack"));
     Set::Folder.write(&source, &[0, 1], 7);
@@ -168,7 +168,7 @@ fn what_is_broken_is_refused_with_its_place_or_skipped_and_listed() {
 }
 
 #[test]
-fn a_cut_source_keeps_what_is_whole() {
+fn a_truncated_source_keeps_its_complete_samples() {
     for (set, file) in [(Set::Tar, "a.tar"), (Set::Lmdb, "data.mdb"), (Set::Cifar, "data_batch_1.bin")] {
         let folder = tempfile::tempdir().unwrap();
         let (source, out) = (folder.path().join("in"), folder.path().join("out.pack"));

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn healing_undoes_what_cutting_and_slowing_do() {
+    fn healing_undoes_cuts_and_slowdowns() {
         let plan = plan();
         let cable = &plan.cables[1];
         let of = |change: Change| {

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_leads_back_to_its_lab_alone() {
+    fn a_namespace_identifies_its_lab_only() {
         let lab: LabName = "lab-0".parse().unwrap();
         assert_eq!(LabName::of_namespace(&lab.switches()), Some(lab.clone()));
         assert_eq!(LabName::of_namespace(&lab.host("node_1-a")), Some(lab.clone()));

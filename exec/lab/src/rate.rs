@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tcp_over_ethernet_loses_to_the_shaper_what_it_does_not_count() {
+    fn the_shaped_rate_allows_for_uncounted_ethernet_framing() {
         let rate = Rate { line_bit_per_s: 1e9, efficiency: 1_448.0 / 1_538.0, queue_us: usual_queue_us(), burst: None };
         assert_eq!(rate.shaped_bit_per_s(), (1e9 * 1_514.0_f64 / 1_538.0).round() as u64);
         assert_eq!(rate.burst_bytes(), (2e6 * 1_514.0_f64 / 1_538.0 / 8.0).round() as u64);

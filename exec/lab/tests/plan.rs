@@ -64,10 +64,11 @@ fn refusal(text: &str, scale: f64) -> String {
 }
 
 proptest! {
-    /// H hosts and S switches in a tree are H + S - 1 cables, so as many veth pairs, twice as many shaped ends, S bridges, H + 1
-    /// namespaces; all addresses and all interfaces of a namespace are distinct, and each end is shaped to its own link's rate.
+    /// H hosts and S switches in a tree have H + S - 1 cables: as many veth pairs, twice as many shaped ends, S
+    /// bridges, H + 1 namespaces. All addresses and all interfaces of a namespace are distinct, and each end is shaped
+    /// to its own link's rate.
     #[test]
-    fn a_tree_is_one_veth_pair_a_link(tree in trees(), subnet: u8) {
+    fn a_tree_has_one_veth_pair_per_link(tree in trees(), subnet: u8) {
         let (hosts, switches) = (tree.hosts.len(), tree.trunks.len() + 1);
         let plan = LabPlan::new(&tree.cluster(), &name(), subnet, 1.0).expect("a plan");
         prop_assert_eq!(plan.cables.len(), hosts + switches - 1);
@@ -98,9 +99,9 @@ proptest! {
         }
     }
 
-    /// Nothing is created in the namespace that all programs share, and what is used was created before.
+    /// Nothing is created in the namespace that all programs share, and everything is created before it is used.
     #[test]
-    fn nothing_is_made_outside_of_the_lab(tree in trees()) {
+    fn nothing_is_created_outside_the_lab(tree in trees()) {
         let plan = LabPlan::new(&tree.cluster(), &name(), 0, 1.0).expect("a plan");
         let mut made = BTreeSet::new();
         for step in commands::up(&plan) {
@@ -148,7 +149,7 @@ fn an_oversubscribed_tree_keeps_its_uplinks() {
 }
 
 #[test]
-fn what_a_lab_cannot_be_is_refused_with_the_cure() {
+fn impossible_labs_are_refused_with_the_cure() {
     for (cluster, scale, words) in [
         ("workstation", 1.0, ["hosts 1", "ethernet-4:8"]),
         ("ethernet-4:65", 0.001, ["hosts 65", "from 2 to 64"]),

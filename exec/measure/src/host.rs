@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_that_are_known() {
+    fn known_dates() {
         assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
         assert_eq!(rfc3339(951_782_400), "2000-02-29T00:00:00Z");
         assert_eq!(rfc3339(1_709_208_000), "2024-02-29T12:00:00Z");

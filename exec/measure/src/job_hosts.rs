@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_that_is_unlike_or_missing_is_a_row_of_its_host() {
+    fn each_difference_or_missing_item_is_a_row_of_its_host() {
         assert!(missing(|_| ()).is_empty());
         assert_eq!(missing(|facts| facts.version = "lockstep 2".to_owned()), ["b: version"]);
         assert_eq!(missing(|facts| facts.mpi = "MPICH".to_owned()), ["b: mpi"]);

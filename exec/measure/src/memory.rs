@@ -78,7 +78,7 @@ mod tests {
 
     /// Never below what is live, never above a buffer per tensor, for every model and variant.
     #[test]
-    fn plans_of_the_zoo_lie_between_live_and_unplanned() {
+    fn zoo_plans_are_between_live_and_unplanned_memory() {
         for name in lockstep_readers::zoo() {
             let model = Arc::new(lockstep_readers::load_model(&name).expect("a model of the zoo"));
             let (rows, notes) = rows(&model, 4).expect("a batch of four");

@@ -190,7 +190,7 @@ mod tests {
 
     /// Lines of other trainings, and lines that are not ours, are kept wherever they are.
     #[test]
-    fn a_training_that_goes_on_has_each_step_once() {
+    fn a_resumed_training_has_each_step_once() {
         let kept = tempfile::tempdir().unwrap();
         let folder = kept.path().to_path_buf();
         let path = folder.join("m.jsonl");
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_line_goes_and_strange_ones_stay() {
+    fn a_truncated_line_is_removed_and_foreign_ones_are_kept() {
         let kept = tempfile::tempdir().unwrap();
         let folder = kept.path().to_path_buf();
         let path = folder.join("m.jsonl");

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_disturbed_trial_counts() {
+    fn the_least_disturbed_trial_is_used() {
         // Times of pulses vary; only the bookkeeping can be tested.
         let mut quiet = Quiet::new(Cores::of(1));
         let mut calls = 0;
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn another_pace_is_a_disturbance_whichever_way() {
+    fn a_faster_or_slower_machine_is_a_disturbance() {
         let off = |earlier: f64| {
             let mut quiet = Quiet::new(Cores::of(1)).since(earlier);
             quiet.patience = Duration::ZERO;

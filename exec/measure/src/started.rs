@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_are_those_that_were_started_where_nothing_says_how_many() {
+    fn the_number_of_ranks_defaults_to_the_processes_started() {
         let ranks = |keys: &str, started: u32| {
             let text = format!("name = \"e\"\nmodel = \"mlp\"\n{keys}");
             let mut experiment = Experiment::parse("e.toml", &text).unwrap();

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn every_crop_and_both_sides_are_as_likely() {
+    fn all_crops_and_both_orientations_are_equally_likely() {
         let shape = Shape { channels: 1, height: 3, width: 3 };
         let augmentation: Augmentation = "crop=1,flip".parse().unwrap();
         let mut counts = std::collections::BTreeMap::new();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn every_patch_is_as_likely() {
+    fn all_patches_are_equally_likely() {
         // Two channels of 3 × 4 pixels whose values give their position: 2 × 3 of them can be cut in four ways.
         let (of, shape) = (Shape { channels: 2, height: 3, width: 4 }, Shape { channels: 2, height: 2, width: 3 });
         let stored: Vec<f32> = (0..24).map(|i| i as f32).collect();
@@ -145,7 +145,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_sample_depends_on_seed_and_place_alone(seed: u64, place: u64, height in 1u32..9, width in 1u32..9, crop in 0u32..4) {
+        fn a_sample_depends_only_on_seed_and_place(
+            seed: u64, place: u64, height in 1u32..9, width in 1u32..9, crop in 0u32..4,
+        ) {
             let shape = Shape { channels: 2, height, width };
             let image: Vec<f32> = (0..shape.elements()).map(|i| i as f32 + 1.0).collect();
             let augmentation = Augmentation { patch: false, scale: true, crop, flip: true };
@@ -165,7 +167,7 @@ mod tests {
         }
 
         #[test]
-        fn windows_lie_inside(seed: u64, height in 1usize..40, width in 1usize..40) {
+        fn windows_are_inside_the_image(seed: u64, height in 1usize..40, width in 1usize..40) {
             let random = &mut stream(seed, Purpose::Augmentation, 0);
             let (top, left, of_height, of_width) = scaled_crop(random, height, width);
             prop_assert!(top >= 0.0 && of_height >= 1.0 && top + of_height <= height as f64);

@@ -197,7 +197,7 @@ mod tests {
 
     /// Batches are the same wherever they are transformed, also where threads fall behind in the middle.
     #[test]
-    fn the_device_makes_the_samples_that_threads_make() {
+    fn the_device_and_threads_give_equal_samples() {
         let folder = pictures("device");
         let model = lockstep_readers::load_model("resnet-32").unwrap();
         let name = format!("{0}+{0}", folder.join("out.pack").display());
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_expected_is_made_once_and_what_was_not_all_the_same() {
+    fn expected_batches_are_made_once_and_unexpected_ones_on_demand() {
         let folder = pictures("ahead");
         let model = lockstep_readers::load_model("resnet-32").unwrap();
         let name = format!("{0}+{0}", folder.join("out.pack").display());

@@ -205,7 +205,7 @@ mod tests {
         /// Each group holds each sample exactly once after any number of shuffles, and a shuffle's moves lead from one
         /// state to the next.
         #[test]
-        fn a_shuffle_loses_and_doubles_nothing(
+        fn a_shuffle_neither_loses_nor_duplicates_samples(
             nodes in prop::collection::vec(1u32..4, 1..5), whole: bool, samples in 60u32..200, shuffles in 0u64..5, rounds in 1u32..6,
             seed: u64,
         ) {
@@ -252,7 +252,7 @@ mod tests {
 
         /// Between shuffles a rank draws each of its samples once before it repeats one.
         #[test]
-        fn no_sample_comes_twice_before_all_have_come(ranks in 1u32..6, samples in 60u32..150, seed: u64) {
+        fn no_sample_repeats_before_all_were_drawn(ranks in 1u32..6, samples in 60u32..150, seed: u64) {
             let parts = parts(&[ranks], 1, None, samples, seed);
             for rank in 0..ranks {
                 let held = parts.held(rank, 0).len() as u32;
@@ -267,10 +267,10 @@ mod tests {
         }
     }
 
-    /// A set held whole by every node: a shuffle only changes the order, and no sample leaves its node (Kumar et al.
-    /// 2018 §4.1).
+    /// Every node has the whole set: a shuffle only changes the order, and no sample leaves its node (Kumar et al. 2018
+    /// §4.1).
     #[test]
-    fn who_holds_all_moves_nothing() {
+    fn nodes_with_the_whole_set_move_nothing() {
         let parts = parts(&[1, 1], 2, Some(1), 50, 7);
         for rank in 0..2 {
             let moves = parts.moves(rank, 0, 1, |_| 1);

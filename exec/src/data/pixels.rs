@@ -337,7 +337,7 @@ mod tests {
     proptest! {
         /// Values come out of a message with the same bits.
         #[test]
-        fn bytes_are_those_of_the_values(bits in prop::collection::vec(any::<u32>(), 0..9)) {
+        fn values_round_trip_as_bytes(bits in prop::collection::vec(any::<u32>(), 0..9)) {
             let mut values: Vec<f32> = bits.iter().map(|bits| f32::from_bits(*bits)).collect();
             let bytes = bytes_of(&values).to_vec();
             prop_assert_eq!(&bytes, &bits.iter().flat_map(|bits| bits.to_ne_bytes()).collect::<Vec<u8>>());

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_means_these_numbers_for_ever() {
+    fn a_seed_always_gives_the_same_numbers() {
         let mut order: Vec<u32> = (0..8).collect();
         shuffle(&mut stream(1, Purpose::Epoch, 0), &mut order);
         assert_eq!(order, PINNED_ORDER);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shuffle_is_a_permutation_and_every_order_is_as_likely() {
+    fn shuffles_are_permutations_and_all_orders_are_equally_likely() {
         let mut counts = std::collections::BTreeMap::new();
         let mut rng = stream(4, Purpose::Epoch, 0);
         for _ in 0..24_000 {

@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_that_are_kept_give_what_four_pixels_give(
+        fn cached_rows_equal_interpolation_of_four_pixels(
             height in 1usize..40, width in 1usize..40, to in 1u32..30, wide in 1u32..30, grey: bool, seed: u8,
             place in prop::array::uniform4(0.0..1.0f64),
         ) {
@@ -174,7 +174,7 @@ mod tests {
         }
 
         #[test]
-        fn windows_lie_inside_and_a_plain_picture_stays_plain(
+        fn windows_are_inside_and_uniform_pictures_stay_uniform(
             height in 1usize..60, width in 1usize..60, to in 1u32..40, wide in 1u32..40, grey: bool, level: u8,
         ) {
             let shape = Shape { channels: 3, height: to, width: wide };

@@ -162,7 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_sample_once_an_epoch_for_any_number_of_workers(
+        fn each_sample_occurs_once_per_epoch_for_any_number_of_workers(
             workers in 1u32..9, accumulate in 1u32..5, batch in 1u32..7, batches in 1u32..4, rest in 0u32..3,
             epoch in 0u64..5, seed: u64,
         ) {
@@ -195,10 +195,10 @@ mod tests {
     }
 
     proptest! {
-        /// Kumar et al. 2018, §3: each node draws as if it were alone, with a seed of its own, and divides the samples
-        /// among its ranks.
+        /// Kumar et al. 2018, §3: each node draws as if it were alone, with its own seed, and divides the samples among
+        /// its ranks.
         #[test]
-        fn a_pool_draws_what_it_would_draw_alone(
+        fn a_pool_draws_as_if_it_were_alone(
             pools in prop::collection::vec(1u32..5, 1..5), accumulate in 1u32..4, batch in 1u32..5, step in 0u64..40, seed: u64,
         ) {
             let workers: u32 = pools.iter().sum();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_draw_different_samples_and_may_draw_the_same_one() {
+    fn nodes_draw_different_orders_and_may_draw_equal_samples() {
         let sampler = Sampler::new(100, 5, 1, &[2, 2], 1).unwrap();
         assert_ne!(sampler.order(0, 0), sampler.order(1, 0));
         let mut seen = Vec::new();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sampled_is_refused_with_figures() {
+    fn impossible_samplings_are_refused_with_figures() {
         for (samples, batch, accumulate, workers, message) in [
             (0, 1, 1, 1, "--data: 0: must be at least 1"),
             (1, 0, 1, 1, "--batch-per-rank: 0: must"),

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_two_counts_behind_a_colon_ask_for_a_subset() {
+    fn only_two_counts_after_a_colon_select_a_subset() {
         let subset = |train, held_out| Subset { train, held_out };
         assert_eq!(Subset::split("mnist:400+100"), Some(("mnist", subset(400, 100))));
         assert_eq!(Subset::split("a:b:4+1"), Some(("a:b", subset(4, 1))));

@@ -78,7 +78,7 @@ mod tests {
     const SHAPE: Shape = Shape { channels: 3, height: 9, width: 6 };
 
     #[test]
-    fn same_bits_every_time_and_others_for_another_seed() {
+    fn equal_seeds_give_equal_bits_and_different_seeds_different_ones() {
         let make = |seed| samples_of(SHAPE, 5, seed, 0, 20).unwrap();
         assert_eq!(make(1), make(1));
         assert_ne!(make(1).values(), make(2).values());
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn pixels_lie_in_cells_by_hand() {
+    fn cells_of_pixels_by_hand() {
         // Eight columns make cells of two, two rows the first and the third row of cells.
         let shape = Shape { channels: 1, height: 2, width: 8 };
         assert_eq!(cells(shape), [0, 0, 1, 1, 2, 2, 3, 3, 8, 8, 9, 9, 10, 10, 11, 11]);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_cannot_be_are_refused() {
+    fn impossible_numbers_are_refused() {
         for (samples, message) in [
             ("", "--data: synthetic:: write a whole number"),
             ("many", "--data: synthetic:many: write a whole number"),

@@ -46,7 +46,7 @@ fn synthetic_data_take_the_shape_of_the_model() {
 }
 
 #[test]
-fn gather_copies_the_samples_asked_for() {
+fn gather_copies_the_requested_samples() {
     let (mut images, mut labels) = ([0.0; 12], [9; 3]);
     small().gather(&[2, 0, 2], &mut images, &mut labels).unwrap();
     assert_eq!(images, [8.0, 9.0, 10.0, 11.0, 0.0, 1.0, 2.0, 3.0, 8.0, 9.0, 10.0, 11.0]);
@@ -84,7 +84,7 @@ fn patches_of_larger_images_fit_a_smaller_model() {
 }
 
 #[test]
-fn a_set_that_is_none_is_refused() {
+fn invalid_data_sets_are_refused() {
     let shape = Shape::flat(2);
     for (shape, images, labels, message) in [
         (shape, vec![], vec![], "p: 0 samples of 2×1×1: is empty"),
@@ -112,7 +112,7 @@ fn data_that_do_not_fit_the_model_are_refused() {
 }
 
 #[test]
-fn what_is_no_data_set_is_refused_with_the_nearest_name() {
+fn unknown_data_sets_are_refused_with_the_nearest_name() {
     let model = lockstep_readers::load_model("mlp").unwrap();
     for (what, message) in [
         ("mnits", "--data: mnits: there is no such folder or file: did you mean mnist?"),
@@ -159,7 +159,7 @@ fn a_subset_is_fixed_and_has_its_share_of_each_class() {
 }
 
 #[test]
-fn sizes_are_known_by_name() {
+fn sizes_follow_from_the_name() {
     let model = lockstep_readers::load_model("lenet").unwrap();
     for what in ["mnist", "mnist:400+100", "synthetic", "synthetic:66", "synthetic:66:20+10"] {
         let (train, held_out) = Dataset::load(what, &model).unwrap();

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_survives_as_a_message() {
+    fn an_id_survives_a_message() {
         // One of the bit patterns would be a signalling NaN.
         let id = GroupId(std::array::from_fn(|at| {
             [0x01, 0x00, 0xa0, 0x7f, 0xff, 0x00, 0x80, 0xff][at % 8] ^ (at / 64) as u8

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_respect_each_other() {
+    fn processes_get_separate_processors() {
         let two = machine(2, 2, 1);
         let of = |allowed: &[usize], ranks| Process { allowed: allowed.to_vec(), ranks };
         let all = |processes: &[Process], threads| -> Vec<Option<Vec<Vec<usize>>>> {
@@ -205,7 +205,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_rank_has_processors_and_as_few_share_them_as_can_be(
+        fn every_rank_has_processors_and_sharing_is_minimal(
             machine in machines(),
             ranks in 1usize..40,
             threads in 1usize..6,
@@ -231,9 +231,12 @@ mod tests {
             }
         }
 
-        /// Equal nodes have equal ranks, neighbours share a node, and processors have a rank at most or all of their node.
+        /// Equal nodes have equally many ranks, neighbouring ranks share a node, and a processor has at most one rank
+        /// or all of its node's.
         #[test]
-        fn nodes_alike_are_loaded_alike(nodes in 1usize..5, cores in 1usize..7, hyper in 1usize..3, ranks in 1usize..60) {
+        fn equal_nodes_have_equal_loads(
+            nodes in 1usize..5, cores in 1usize..7, hyper in 1usize..3, ranks in 1usize..60,
+        ) {
             let machine = machine(nodes, cores, hyper);
             let places = plan(&machine, ranks, 1);
             let node_of = |place: &Vec<usize>| machine.iter().find(|of| of.number == place[0]).map(|of| of.node);
@@ -248,9 +251,10 @@ mod tests {
             }
         }
 
-        /// The order in which processors are listed does not matter.
         #[test]
-        fn only_what_processors_are_counts(machine in machines(), ranks in 1usize..20, threads in 1usize..4, seed: u64) {
+        fn the_order_of_processors_does_not_matter(
+            machine in machines(), ranks in 1usize..20, threads in 1usize..4, seed: u64,
+        ) {
             let mut turned = machine.clone();
             let by = seed as usize % turned.len();
             turned.rotate_left(by);

@@ -73,10 +73,10 @@ pub(super) fn allow(_numbers: &[usize]) -> bool {
 mod tests {
     use super::*;
 
-    /// A made-up machine in files: two dies of one socket, whose cores both count from 0, the second one nearest to
+    /// A made-up machine in files: two dies of one socket, whose cores both count from 0; the second die is nearest to
     /// node 1.
     #[test]
-    fn files_say_where_processors_lie() {
+    fn the_topology_is_read_from_files() {
         let folder = std::env::temp_dir().join(format!("lockstep-processors-{}", std::process::id()));
         for (number, die, core, node) in [(0, 0, 0, 0), (1, 0, 1, 0), (2, 1, 0, 1), (3, 1, 1, 1)] {
             let own = folder.join(format!("cpu{number}"));

@@ -10,9 +10,10 @@ fn said() -> Vec<usize> {
     listed(line)
 }
 
-/// Threads have the processors that were planned for them, and no others; afterwards those that they had before.
+/// Threads have the processors that were planned for them and no others; afterwards they have their previous ones
+/// again.
 #[test]
-fn threads_keep_to_their_processors() {
+fn threads_run_on_their_planned_processors() {
     let free = said();
     assert_eq!(free, allowed());
     for (ranks, threads) in [(1, 1), (2, 1), (free.len(), 1), (2 * free.len() + 1, 1), (1, free.len()), (2, 2)] {
@@ -59,9 +60,9 @@ fn all_processors_are_found_from_one() {
     assert!(found.join().expect("no panic"));
 }
 
-/// A process that may use one processor keeps to it, however many ranks it has.
+/// A process that may use one processor stays on it, however many ranks it has.
 #[test]
-fn what_a_launcher_allows_is_kept() {
+fn the_affinity_set_by_a_launcher_is_kept() {
     let last = *allowed().last().expect("a processor");
     std::thread::spawn(move || {
         assert!(processors::allow(&[last]));

@@ -56,7 +56,7 @@ mod tests {
     use super::Slab;
 
     #[test]
-    fn numbers_are_used_again() {
+    fn numbers_are_reused() {
         let mut slab = Slab::new();
         let (a, b) = (slab.insert('a'), slab.insert('b'));
         assert_eq!(slab.remove(a), 'a');

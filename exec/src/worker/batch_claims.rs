@@ -260,7 +260,7 @@ mod tests {
 
     /// Each batch is assigned once whatever processes the learners run in, and a replay trains the same bits.
     #[test]
-    fn claims_by_message_are_claims() {
+    fn claims_by_message_equal_local_claims() {
         let slow = OnLoad(|rank: u32| std::thread::sleep(Duration::from_millis(if rank == 2 { 3 } else { 0 })));
         for (strategy, hosts) in [
             ("sma:tau=2:first-come", [0, 1, 2, 3]),

@@ -16,7 +16,7 @@ fn memories(cases: &[Case], members: u32, integers: bool) -> Vec<Vec<Memory>> {
 }
 
 #[test]
-fn every_member_ends_with_what_the_collective_means() {
+fn every_member_ends_with_the_result_of_the_collective() {
     for members in 1..=9 {
         let cases = cases(members);
         let states = memories(&cases, members, true);
@@ -25,7 +25,7 @@ fn every_member_ends_with_what_the_collective_means() {
 }
 
 #[test]
-fn sums_are_bracketed_as_the_checker_says() {
+fn sums_have_the_reduction_order_of_the_checker() {
     for members in 1..=5 {
         let cases: Vec<Case> = cases(members).into_iter().filter(|case| case.reduction_order.is_some()).collect();
         assert!(cases.len() > 50);

@@ -1,5 +1,6 @@
-//! Checks settings that do not affect both sides of a comparison equally: one that only one side would follow is
-//! refused before anything is measured; one that neither follows, or that is noise on one of them, is added as a note.
+//! Checks settings that do not affect both sides of a comparison equally: a setting that only one side supports is
+//! refused before anything is measured; one that neither supports, or that is noise on one of them, is reported in a
+//! note.
 
 use lockstep_topology::InputError;
 
@@ -41,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_side_alone_does_is_refused_with_its_line_and_the_cure() {
+    fn what_only_one_side_supports_is_refused_with_its_line_and_the_cure() {
         let input = "[input]\nsamples = 10\nimage = \"1KiB\"\nthreads = 1\ndecode = \"1ms\"\n[input.provenance]\n\
                      samples = \"assumed: a\"\nimage = \"assumed: a\"\nthreads = \"assumed: a\"\ndecode = \"assumed: a\"\n";
         for (more, cure) in [
@@ -63,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_do_passes_and_what_neither_does_is_told() {
+    fn common_settings_pass_and_unsupported_ones_are_reported() {
         for more in [
             "",
             "cluster = \"ethernet-4:1\"\n",
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_on_several_hosts_is_held_against_a_cluster_of_as_many() {
+    fn a_job_on_several_hosts_is_compared_with_a_cluster_of_equal_size() {
         let text = "name = \"e\"\nmodel = \"lenet\"\ncluster = \"ethernet-4\"\ntransport = \"mpi\"\n";
         let experiment = Experiment::parse("e.toml", text).expect("an experiment");
         assert_eq!(check(&experiment, Here { hosts: 4, ..HERE }), Ok(Vec::new()));

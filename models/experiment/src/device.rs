@@ -1,4 +1,4 @@
-//! `Device`: what a measured run computes on: `--device` and the key `device`.
+//! `Device`: selects what a measured run computes on, for `--device` and the key `device`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_are_read_as_they_are_written() {
+    fn devices_round_trip() {
         for text in ["cpu", "null", "cuda", "cuda:tf32", "cuda:bf16"] {
             assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
         }

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_keep_their_items_apart() {
+    fn lists_with_different_items_differ() {
         let of = |items: &[&str]| {
             let mut identity = Identity::default();
             identity.set_list("list", items);

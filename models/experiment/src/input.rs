@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_state_what_is_wrong() {
         for (change, cure) in [
             (("decode = \"8ms\"\n", "decode = \"8ms\"\ncallback = \"1ms\"\n"), "[input]: callback comes from nowhere"),
             (("source = \"files\"", "source = \"disk\""), "write files or memory"),

@@ -1,5 +1,5 @@
-//! `Learners`: the number of learners that share a device: fixed, found by the auto-tuner, or growing after some epochs
-//! (Koliousis et al. 2019, §3.4).
+//! `Learners`: defines the number of learners that share a device: fixed, found by the auto-tuner, or growing after
+//! some epochs (Koliousis et al. 2019, §3.4).
 
 use std::str::FromStr;
 

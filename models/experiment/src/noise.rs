@@ -1,4 +1,4 @@
-//! `[noise]`: reads what varies by which distribution, and how many trials draw it.
+//! `[noise]`: reads the distributions of what varies, and the number of trials.
 
 use lockstep_sim::{Distribution, Family, Jitter};
 use lockstep_topology::{InputError, Time};

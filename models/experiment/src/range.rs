@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_double_and_end_at_their_end() {
+    fn ranges_double_up_to_their_end() {
         let of = |text: &str| counts(text).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         for (text, all) in [
             ("8", "8"),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn clusters_come_in_numbers_of_hosts() {
+    fn cluster_ranges_expand_to_numbers_of_hosts() {
         let of = |text: &str| clusters(text).unwrap();
         assert_eq!(of("dgx-a100:2..4@net"), ["dgx-a100:2@net", "dgx-a100:4@net"]);
         assert_eq!(of("../my.toml:1..2"), ["../my.toml:1", "../my.toml:2"]);

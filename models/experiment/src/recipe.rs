@@ -1,4 +1,4 @@
-//! `Recipe`: the training of a paper as an optimizer, rules for initial values and a number of epochs.
+//! `Recipe`: describes the training of a paper as an optimizer, rules for initial values and a number of epochs.
 
 use lockstep_models::{Augmentation, InitRules, Optimizer};
 

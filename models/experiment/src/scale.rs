@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_stands_for_something() {
+    fn every_scale_name_has_figures() {
         for name in SCALES {
             let scale = ClusterScale::new(name, vec![2.0]).unwrap();
             assert_eq!(scale.figures.len(), if name.starts_with("nic") { 3 } else { 1 }, "{name}");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told() {
+    fn invalid_scales_are_refused() {
         for (text, words) in [
             ("nic", "nic=0.5,1,2"),
             ("nic=", "nic=0.5,1,2"),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_touches_what_is_there() {
+    fn a_scale_affects_only_clusters_with_such_parts() {
         let cluster = Cluster::load("ethernet-gpu-8").unwrap();
         let touches = |text: &str| text.parse::<ClusterScale>().unwrap().touches(&cluster);
         assert!(touches("nic=2") && touches("gpu=2") && touches("host-memory=2") && touches("pcie-latency=2"));

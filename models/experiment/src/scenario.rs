@@ -1,4 +1,4 @@
-//! Reads `[[scenario]]`: what may go wrong, as stated in the file; predictions apply it to a cluster.
+//! Reads `[[scenario]]`: disturbances and failures that predictions apply to a cluster.
 
 use lockstep_topology::{Bytes, ErrorPlace, InputError, Time};
 

@@ -119,7 +119,7 @@ mod tests {
     proptest! {
         /// Every row is in one shard, and no shard has two more than another.
         #[test]
-        fn shards_are_the_whole_and_even(rows in 0u32..400, of in 1u32..60) {
+        fn shards_are_complete_and_even(rows in 0u32..400, of in 1u32..60) {
             let dealt: Vec<Vec<u32>> = SweepShard::all(of).map(|shard| shard.rows(rows).collect()).collect();
             prop_assert!(dealt.iter().all(|rows| rows.is_sorted()));
             let mut all: Vec<u32> = dealt.iter().flatten().copied().collect();
@@ -128,9 +128,9 @@ mod tests {
             prop_assert!(dealt.iter().all(|own| own.len() as u32 >= rows / of && own.len() as u32 <= rows.div_ceil(of)));
         }
 
-        /// More rows of the same sweep leave each in its shard.
+        /// Adding rows to a sweep moves no row to another shard.
         #[test]
-        fn more_rows_move_none(rows in 0u32..200, more in 0u32..200, of in 1u32..20) {
+        fn additional_rows_keep_the_shards_of_the_others(rows in 0u32..200, more in 0u32..200, of in 1u32..20) {
             for shard in SweepShard::all(of) {
                 let grown: Vec<u32> = shard.rows(rows + more).filter(|row| *row < rows).collect();
                 prop_assert_eq!(grown, shard.rows(rows).collect::<Vec<_>>());
@@ -138,7 +138,7 @@ mod tests {
         }
 
         #[test]
-        fn a_shard_is_what_is_written(of in 1u32..=MOST_SHARDS, number in 1u32..=MOST_SHARDS) {
+        fn shards_round_trip(of in 1u32..=MOST_SHARDS, number in 1u32..=MOST_SHARDS) {
             let read = format!("{number}/{of}").parse::<SweepShard>();
             prop_assert_eq!(read.ok().map(|shard| shard.to_string()), (number <= of).then(|| format!("{number}/{of}")));
         }
@@ -146,7 +146,7 @@ mod tests {
 
     /// The innermost list is the one that neighbouring rows differ by, whatever its length.
     #[test]
-    fn no_shard_gets_one_value_of_a_list() {
+    fn every_shard_gets_all_values_of_a_list() {
         for (of, length) in [(4, 4), (4, 3), (4, 5), (4, 8), (3, 6), (2, 2), (8, 4)] {
             for shard in SweepShard::all(of) {
                 let mut counts = vec![0; length as usize];
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_shard_is_refused_with_the_cure() {
+    fn invalid_shards_are_refused_with_the_cure() {
         for text in ["", "1", "/", "1/", "/2", "a/2", "1/0", "-1/2", "1/2/3", "1/10001"] {
             assert!(text.parse::<SweepShard>().unwrap_err().contains("write I/N"), "{text}");
         }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn files_lie_beside_the_whole_one() {
+    fn shard_files_are_next_to_the_merged_one() {
         let shard: SweepShard = "2/4".parse().unwrap();
         for (whole, file) in [
             ("rows.csv", "rows.2-of-4.csv"),

@@ -49,7 +49,7 @@ fn lists_and_single_values_expand() {
 }
 
 #[test]
-fn every_key_arrives() {
+fn every_key_is_parsed() {
     let text = "data = \"mnist\"\ncluster = \"ethernet-4\"\nstrategy = \"ssgd\"\nbucket = \"layer\"\nchunk = \"4KiB\"\n\
                 concurrent_exchanges = 2\ntransport = \"mpi\"\nthreads_per_rank = 3\nepochs = 4\nseed = 5\n\
                 seeds = 5\nrecompute_bn = true\naugment = \"crop=4,flip\"\ntarget_accuracy = 0.9\ntarget_epochs = 5\ntuner_threshold = 0.1\n\
@@ -90,7 +90,7 @@ fn every_key_arrives() {
 /// With a cluster, a node is a host of it; on this machine a node is a group of consecutive ranks, by default those
 /// of a process.
 #[test]
-fn nodes_are_hosts_or_neighbours() {
+fn nodes_are_hosts_or_consecutive_ranks() {
     let nodes = |text: &str, processes| {
         let e = Experiment { processes, ..with(text).unwrap() };
         e.configurations().map(|all| all[0].job.clone()).map_err(|error| error.to_string())
@@ -111,7 +111,7 @@ fn nodes_are_hosts_or_neighbours() {
 
 /// The file's keys replace the recipe's, wherever they are.
 #[test]
-fn a_recipe_is_where_an_experiment_begins() {
+fn keys_of_the_file_replace_those_of_the_recipe() {
     let e = with("recipe = \"goyal2017\"\n[optimizer]\nlearning_rate = 0.05\n[init]\nresidual_gamma = 1").unwrap();
     assert_eq!((e.length, e.optimizer.learning_rate, e.optimizer.weight_decay), (Length::Epochs(90), 0.05, 1e-4));
     assert_eq!((e.inits.residual_gamma, e.inits.convolution), (Some(1.0), Some(Init::He)));
@@ -124,7 +124,7 @@ fn a_recipe_is_where_an_experiment_begins() {
 }
 
 #[test]
-fn noise_arrives() {
+fn noise_is_parsed() {
     let e = with(
         "[noise]\nseed = 9\ntrials = 50\nkernel = \"fitted\"\nstep = { family = \"lognormal\", p50 = 1.0, p99 = 1.4 }\n\
          latency = { family = \"constant\", mean = \"3us\" }",
@@ -138,7 +138,7 @@ fn noise_arrives() {
 }
 
 #[test]
-fn scenarios_arrive() {
+fn scenarios_are_parsed() {
     let e = with(
         "[[scenario]]\nname = \"bad day\"\nslow = [{ hosts = [\"node1\", \"node2\"], factor = 1.5 }, \
          { ranks = [3], factor = 2, from = \"1s\" }]\nfailed = { between = \"spine1\", count = 2 }\n\
@@ -163,7 +163,7 @@ fn scenarios_arrive() {
 }
 
 #[test]
-fn published_points_hold_for_what_they_name() {
+fn published_points_apply_to_the_settings_that_they_name() {
     let e = with(
         "ranks = [1, 2]\nbatch_per_rank = [16, 32]\nalgorithm = [\"ring\", \"binomial-tree\"]\n[published]\nsource = \"s\"\n\
          points = [{ ranks = 2, batch_per_rank = 32, algorithm = \"binomial-tree\", images_per_s = 9.5 }]",
@@ -174,7 +174,7 @@ fn published_points_hold_for_what_they_name() {
 }
 
 #[test]
-fn mistakes_are_told_where_they_stand() {
+fn errors_name_their_place() {
     for (lines, place, words) in [
         ("rank = [1]", "e.toml:3", "did you mean ranks?"),
         ("ranks = [1, 0]", "e.toml:3", "0: ranks must be a whole number from 1"),
@@ -250,7 +250,7 @@ fn mistakes_are_told_where_they_stand() {
 }
 
 #[test]
-fn what_only_the_expansion_finds_is_told_at_its_line() {
+fn errors_of_the_expansion_name_their_line() {
     for (lines, place, words) in [
         ("global_batch = 10\nranks = 4", "e.toml:3", "multiple of 4"),
         ("ranks = 2\nalgorithm = \"parameter-server:3\"", "e.toml:4", "at most 2"),
@@ -271,7 +271,7 @@ fn what_only_the_expansion_finds_is_told_at_its_line() {
 }
 
 #[test]
-fn a_flag_that_replaces_a_key_takes_the_blame() {
+fn errors_of_replaced_keys_name_the_flag() {
     let mut e = with("ranks = 2\nalgorithm = \"ring\"").unwrap();
     e.algorithms = vec![Algorithm::pairwise()];
     e.overridden("algorithm");
@@ -289,7 +289,7 @@ fn anchors_on_the_command_line() {
 
 /// Every experiment that is committed for `exec sweep` is valid: its arms, models and settings fit together.
 #[test]
-fn the_claims_experiments_can_be() {
+fn the_experiments_of_the_claims_are_valid() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = root.join("experiments/claims");
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());

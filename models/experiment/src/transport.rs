@@ -1,4 +1,5 @@
-//! `TransportKind`: the transport between the ranks of a measured run: `--transport` and the key `transport`.
+//! `TransportKind`: selects the transport between the ranks of a measured run, for `--transport` and the key
+//! `transport`.
 
 use lockstep_topology::HostingRule;
 

@@ -1,5 +1,5 @@
-//! Saves and loads the log of the auto-tuner: its observations of each run, with which a later run decides alike and
-//! trains the same bits.
+//! Saves and loads the log of the auto-tuner: its observations of each run, with which a later run makes the same
+//! decisions and trains the same bits.
 
 use std::path::Path;
 

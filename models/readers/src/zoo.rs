@@ -1,4 +1,4 @@
-//! Holds the models that come with the project, compiled in so that the program needs no folder beside it.
+//! Holds the models that come with the project, compiled in so that the program needs no data folder.
 
 use std::path::Path;
 

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_come_back() {
+    fn cells_round_trip() {
         for row in [vec!["a,\"b\"", "", "plain"], vec!["\""], vec![",", "\"\",\""]] {
             let values: Vec<Value> = row.iter().map(|text| Value::from(*text)).collect();
             assert_eq!(cells(record(&values).trim_end()).unwrap(), row);

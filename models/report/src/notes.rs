@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_name_their_rows_unless_they_hold_for_all() {
+    fn notes_name_their_rows_unless_they_apply_to_all() {
         let mut notes = Notes::default();
         notes.add("measured here");
         notes.add("measured here");

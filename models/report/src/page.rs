@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_holds_all_rows_with_what_their_columns_mean() {
+    fn a_page_has_all_rows_and_explains_their_columns() {
         let report = Report::new(vec![row("lenet", 1), row("lenet", 2)], vec!["a note".to_owned()]);
         let of = Page { title: "A title", charts: &Chart::SCALING, sections: "<p>below</p>\n", ..Page::default() };
         let page = text(&of, &report);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_ends_the_script() {
+    fn names_cannot_end_the_script() {
         let report = Report::new(vec![row("</script><script>alert(1)</script>", 1)], Vec::new());
         let page = text(&Page { title: "<b>", ..Page::default() }, &report);
         assert_eq!(page.matches("</script>").count(), 4);

@@ -253,7 +253,7 @@ mod tests {
 
     /// The work is done on the caller's thread, once, and its result or panic is passed on.
     #[test]
-    fn work_with_a_thread_beside_it_is_done_as_without() {
+    fn work_runs_unchanged_with_a_second_thread() {
         let here = std::thread::current().id();
         let ticks = Mutex::new(0);
         assert_eq!(beside(|_| *ticks.lock().unwrap() += 1, || std::thread::current().id()), here);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_where_the_run_is() {
+    fn a_line_shows_the_progress_of_the_run() {
         let text = line("lenet, 2 ranks x 16, ring", 40, 100, 32, 64.4, 0.12345);
         // 60 steps of 32 samples at 64.4 a second.
         assert_eq!(text, "lenet, 2 ranks x 16, ring: step 40/100, 64 images/s, loss 0.1235, about 30 s left");

@@ -1,4 +1,4 @@
-//! Defines the rows of each command, one struct a kind; a field's name is its column, unit included.
+//! Defines the rows of each command, one struct per kind; a field's name is its column, unit included.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -196,7 +196,7 @@ mod tests {
     /// The end of each box is where the next of its stage begins, unless that has to wait: (3 + 1) · 2 passes
     /// on 532 points.
     #[test]
-    fn boxes_lie_as_long_as_passes_take() {
+    fn boxes_are_as_wide_as_passes_are_long() {
         let shown = picture(PipelineSchedule::GPipe, 2, 3, 5);
         let boxes = |class: &str| {
             let of = |line: &str| line.contains(class).then(|| line.split('"').nth(1).unwrap().parse::<f64>().unwrap());
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn long_and_wide_schedules_are_cut() {
+    fn long_and_wide_schedules_are_truncated() {
         let shown = picture(PipelineSchedule::GPipe, 40, 400, 3);
         assert!(shown.contains("of 40 stages the first; the end of the step is cut off"));
         assert_eq!(shown.matches("class=\"name\"").count(), 32);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_told_apart() {
+    fn chunks_are_distinguishable() {
         let shown = picture(PipelineSchedule::Interleaved { chunks: 3 }, 2, 2, 1);
         assert!(shown.contains("forward, even chunks") && shown.contains("class=\"b1\""));
     }

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn long_and_wide_schedules_are_cut() {
+    fn long_and_wide_schedules_are_truncated() {
         let shown = picture(PipelineSchedule::GPipe, 40, 1000);
         assert!(shown.lines().take(32).all(|line| line.ends_with('…')));
         assert!(shown.ends_with("… and 8 stages more\n") && shown.lines().count() == 33);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_what_xml_takes() {
+    fn text_is_escaped_for_xml() {
         assert_eq!(escaped("a<b>&\"c\u{1}\u{ffff}\n"), "a&lt;b&gt;&amp;&quot;c\u{fffd}\u{fffd}\n");
     }
 

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_stand_above_and_empty_columns_nowhere() {
+    fn constant_settings_are_above_and_empty_columns_are_omitted() {
         let rows = vec![
             vec![Value::from("lenet"), Value::from(1), Value::from("-"), Value::Null],
             vec![Value::from("lenet"), Value::from(16), Value::from("ring"), Value::Null],
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_are_cut_in_tables() {
+    fn hashes_are_truncated_in_tables() {
         assert_eq!(cut(&"a".repeat(64)), "aaaaaaaaaaaa…");
         assert_eq!(cut("parameter-server:1"), "parameter-server:1");
     }

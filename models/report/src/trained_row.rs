@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_come_back_from_their_lines() {
+    fn rows_round_trip() {
         let mut fields = serde_json::to_value(EpochRow::default()).unwrap();
         let texts = fields.as_object_mut().unwrap().values_mut().filter(|value| value.is_string());
         texts.for_each(|text| *text = "no warm-up, \"large\"".into());

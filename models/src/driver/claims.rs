@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_in_turn_waits() {
+    fn a_learner_out_of_turn_waits() {
         // Two ranks with two batches each: 0 and 1 are rank 0's, 2 and 3 rank 1's.
         let mut claims = Claims::in_turn(2, 2);
         let asked = [(0, 1), (0, 0), (0, 0), (0, 1), (0, 0), (1, 0), (0, 1), (1, 1), (1, 0), (1, 1)];
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_first_is_served_first() {
+    fn the_first_to_ask_is_served_first() {
         let mut claims = Claims::first_come(3);
         // Rank 1 is fast, and is in the next iteration before rank 0 has asked at all.
         assert_eq!([1, 1, 0, 1].map(|rank| ask(&mut claims, 0, rank)), [Some(0), Some(1), Some(2), None]);
@@ -201,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_record_replays_in_any_order_of_asking(
+        fn a_record_replays_in_any_order_of_requests(
             asks in prop::collection::vec(0u32..4, 200), batches in 1u32..9, backwards: bool,
         ) {
             // Each rank asks until it gets no more, iteration by iteration.

@@ -62,7 +62,7 @@ fn layouts_differ_on_axes_of_the_mesh_alone() {
     assert_eq!(refused, "a layout differs on axis data, which the mesh (tensor=4) does not have");
 }
 
-/// A collective along one axis leaves a partial sum along another as it is.
+/// A collective along one axis does not change a partial sum along another.
 #[test]
 fn a_collective_works_on_its_own_axes() {
     let both = AxisSet::of(&[Axis::Data, Axis::Device]);
@@ -180,8 +180,8 @@ fn computed(pass: Pass, by_channel: bool, weight: &Matrix, x: &Matrix, d_y: &Mat
 }
 
 proptest! {
-    /// For what a rule allows, ranks compute on their parts, and the results joined by the output's layout
-    /// are the whole.
+    /// With layouts that a rule allows, ranks compute on their parts, and the results joined by the output's layout are
+    /// the whole.
     #[test]
     fn allowed_layouts_compute_the_unsplit_operator(
         ranks in 2usize..4, by_channel in any::<bool>(),
@@ -274,9 +274,9 @@ proptest! {
         }
     }
 
-    /// Only a difference of models may be added up, and only a sum may move what all share.
+    /// Only a difference of models may be summed, and only a sum may change what all ranks share.
     #[test]
-    fn models_are_not_added_up_unawares(alpha in 0.0..1.0f64) {
+    fn only_differences_of_models_are_summed(alpha in 0.0..1.0f64) {
         let [w, c, z] = [Buffer::Parameters, Averaging::DIFFERENCES, Averaging::AVERAGE].map(Operand::Buffer);
         let differ = Formula::new("differ").subtract(c, w, Coefficient::Constant(alpha), z);
         let moves = Formula::new("move").add(z, z, Coefficient::ONE, c);
@@ -295,7 +295,7 @@ proptest! {
         prop_assert!(!allows(&moves, &[(Tensor::Difference, partial)], (Tensor::Average, same)), "it must be summed");
     }
 
-    /// What a transition's collective does to parts leaves the tensor that they make.
+    /// A transition's collective changes the parts, but not the tensor that they form.
     #[test]
     fn transitions_keep_the_tensor(ranks in 2usize..5, seed in any::<u64>()) {
         let whole = Matrix::new(2 * ranks, 3 * ranks, seed);

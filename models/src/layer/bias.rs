@@ -1,4 +1,4 @@
-//! Adds a bias per channel, as a layer of its own: after a sum over ranks.
+//! Adds a bias per channel as a separate layer, after a sum over ranks.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Gathers what ranks have, filled by an exchange. It occurs only in the part of a model that a rank holds where layers
-//! are split (`models/src/model/shard.rs`), and computes nothing.
+//! Gathers the parts of ranks: an exchange fills its output. It occurs only in the part of a model that a rank holds
+//! where layers are split (`models/src/model/shard.rs`), and computes nothing.
 
 use super::*;
 

@@ -1,5 +1,5 @@
 //! Defines independent logistic units, one per class, and the sum of their cross-entropies against a one-hot label
-//! (Krizhevsky 2014, §5): needs no sum over classes, and is a softmax's cross-entropy otherwise.
+//! (Krizhevsky 2014, §5): it needs no sum over classes; in all else it equals the softmax's cross-entropy.
 
 use super::softmax_cross_entropy::SoftmaxCrossEntropy;
 use super::*;

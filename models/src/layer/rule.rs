@@ -1,5 +1,5 @@
-//! `LayerRule`: defines what every kind of layer answers about itself: shapes, parameters, work, memory, splitting,
-//! fusion and costs.
+//! `LayerRule`: defines the properties of every kind of layer: shapes, parameters, work, memory, splitting, fusion and
+//! costs.
 
 use super::{FeatureRule, Init, InitRules, Inits, KernelClass, Layer, LayerKind, Shape, Sizes, Work};
 

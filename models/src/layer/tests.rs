@@ -1,4 +1,5 @@
-//! Compares output shapes with counting: a table of cases worked by hand, and a window that is moved place by place.
+//! Compares output shapes with counting: a table of cases worked by hand, and a window that is moved position by
+//! position.
 
 use super::{BatchNorm, Conv2d, Dense, Dropout, Layer, LocalResponseNorm, Pool2d, PoolKind, Samples, Scale, Shape};
 
@@ -45,7 +46,7 @@ fn places_counted(size: u32, extent: u32, stride: u32, padding: u32, ceil: bool)
 }
 
 #[test]
-fn windows_match_counting() {
+fn window_counts_equal_enumeration() {
     for size in 1..=9 {
         for kernel in 1..=4 {
             for stride in 1..=4 {
@@ -120,7 +121,7 @@ fn sides_are_vertical_then_horizontal() {
 }
 
 #[test]
-fn refusals_name_the_numbers() {
+fn errors_name_the_numbers() {
     let norm = |epsilon, momentum| Layer::BatchNorm(BatchNorm { epsilon, momentum });
     let cases: Vec<(Layer, Vec<Shape>, &str)> = vec![
         (conv(4, 5, 1, 0, 1, 1), vec![shape(1, 4, 8)], "a kernel of 5 does not fit the height of its input 1×4×8"),

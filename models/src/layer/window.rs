@@ -1,4 +1,4 @@
-//! Computes how many places a window that moves over an image has, and refuses bad sizes.
+//! Computes the number of positions of a window that moves over an image, and refuses bad sizes.
 
 use super::Shape;
 

@@ -1,4 +1,4 @@
-//! `InitialValues`: the initial values of parameters and running statistics by name, instead of the model's rules.
+//! `InitialValues`: holds initial values of parameters and running statistics by name, which replace the model's rules.
 
 use std::collections::BTreeMap;
 

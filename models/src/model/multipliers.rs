@@ -1,4 +1,5 @@
-//! `Multipliers`: factors of a tensor's learning rate and weight decay, and the elements of a rank that they apply to.
+//! `Multipliers`: holds factors of a tensor's learning rate and weight decay, and the elements of a rank that they
+//! apply to.
 
 use std::fmt::Write as _;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Sorts topologically: keeps file order wherever that is one, and names a cycle where there is none.
+//! Sorts topologically: keeps the order of the file where it is topological, and names a cycle where no order exists.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -72,14 +72,14 @@ mod tests {
     }
 
     #[test]
-    fn keeps_file_order_and_moves_only_what_must() {
+    fn the_file_order_is_kept_where_possible() {
         assert_eq!(order(&graph(4, &[(0, 1), (0, 2), (1, 3), (2, 3)])), Ok(vec![0, 1, 2, 3]));
         // 1 waits for 3; 2 need not wait.
         assert_eq!(order(&graph(4, &[(0, 2), (0, 3), (3, 1)])), Ok(vec![0, 2, 3, 1]));
     }
 
     #[test]
-    fn finds_a_cycle_and_only_the_cycle() {
+    fn the_error_names_the_cycle_and_nothing_else() {
         assert_eq!(order(&graph(5, &[(0, 1), (1, 3), (3, 2), (2, 1), (2, 4)])), Err(vec![1, 3, 2]));
         assert_eq!(order(&graph(3, &[(0, 1), (1, 1), (1, 2)])), Err(vec![1]));
         // From the smallest node 1 the walk enters the cycle 2 → 3 through an edge; either loop found is a true one.

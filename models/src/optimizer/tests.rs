@@ -100,7 +100,7 @@ fn warm_up_then_polynomial() {
 }
 
 #[test]
-fn texts_are_read_as_they_are_written() {
+fn texts_round_trip() {
     for text in ["none", "linear:256", "square-root:128"] {
         assert_eq!(text.parse::<Scaling>().unwrap().to_string(), text);
     }
@@ -175,7 +175,7 @@ fn by_steps(optimizer: &Optimizer, gradients: &[f64], run_length: &RunLength) ->
 }
 
 proptest! {
-    /// Remark 2: with the correction Eq. 10 is Eq. 9 under any schedule; without it only until the rate changes.
+    /// Remark 2: with the correction Eq. 10 equals Eq. 9 under any schedule; without it only until the rate changes.
     #[test]
     fn momentum_correction(gradients in prop::collection::vec(-1.0f64..1.0, 30), warm in 0u32..6, factor in 0.1f64..0.9) {
         let run_length = RunLength { global_batch: 1024, steps_per_epoch: 5, steps: 30 };
@@ -197,7 +197,7 @@ proptest! {
 /// u = 1, 1.5, 1.75, so the third step is 17.5. Eq. 10 without correction: v = 1, 1.5, 0.5·1.5 + 10 = 10.75, too
 /// little history.
 #[test]
-fn without_correction_history_is_too_small() {
+fn without_correction_the_momentum_is_too_small() {
     let run_length = RunLength { global_batch: 1, steps_per_epoch: 1, steps: 3 };
     let optimizer = Optimizer {
         learning_rate: 1.0,

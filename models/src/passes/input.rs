@@ -116,7 +116,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_rest_stays_as_it_was_and_batches_wait_for_their_place(
+        fn other_tasks_are_unchanged_and_reads_wait_for_a_free_place(
             strategy in prop::sample::select(vec!["ssgd", "zero-2", "sma", "local-sgd:tau=3"]),
             workers in 1u32..4, accumulate in 1u32..4, seed: u64, ahead in 0u32..5,
         ) {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn who_claims_its_batches_asks_for_each() {
+    fn learners_that_claim_batches_read_none_ahead() {
         let program = program("sma:first-come", 3, 1, 1, Some(2));
         assert_eq!(program.roles[0].batches_ahead(), Some(0));
     }

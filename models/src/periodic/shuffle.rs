@@ -1,6 +1,6 @@
-//! Builds the shuffle of samples that ranks hold in parts: each packs what it sends, an alltoallv, each unpacks what it
-//! receives; in chunks where that is much. Long samples are sent without copies from their old position to their new
-//! one; those that stay on their rank are not moved.
+//! Builds the shuffle of samples that ranks hold in parts: each packs what it sends, an alltoallv follows, and each
+//! unpacks what it receives; large shuffles run in chunks. Long samples are sent without copies from their old position
+//! to their new one; those that stay on their rank are not moved.
 
 use std::sync::Arc;
 

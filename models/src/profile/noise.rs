@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_back() {
+    fn traces_round_trip() {
         let trace = trace(vec![1.0, 0.984, 1.31]);
         let text = serde_json::to_string(&trace).expect("plain data");
         assert!(text.contains("\"1.000 0.984 1.310\""), "{text}");

@@ -1,5 +1,5 @@
-//! Megatron's pairs of layers: splits the first by its output's features, the second by its input's, so that the tensor
-//! between them stays on its rank (Shoeybi et al. 2019 §3).
+//! Builds Megatron's pairs of layers: splits the first by its output's features, the second by its input's, so that the
+//! tensor between them stays on its rank (Shoeybi et al. 2019 §3).
 
 use std::fmt;
 

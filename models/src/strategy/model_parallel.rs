@@ -1,5 +1,5 @@
-//! Model parallelism: splits every layer with weights by rows along `tensor` (Iandola et al. 2016 §4), and samples
-//! along `data`, where a mesh has that axis too (as Shoeybi et al. 2019 §3 combine them).
+//! Builds model parallelism: splits every layer with weights by rows along `tensor` (Iandola et al. 2016 §4), and
+//! samples along `data`, where a mesh has that axis too (as Shoeybi et al. 2019 §3 combine them).
 
 use std::fmt;
 

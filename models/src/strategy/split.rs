@@ -1,6 +1,6 @@
 //! Builds the graph of a step in which some layers are split by features: gathers where a layer needs what all ranks
-//! have, returns where gradients are partial sums, allreduces for the weights that all ranks hold, and for a rank's own
-//! rows along the other axes alone.
+//! have, returns where gradients are partial sums, allreduces for the weights that all ranks hold, and, only along the
+//! other axes, for a rank's own rows.
 
 use std::fmt;
 use std::sync::Arc;

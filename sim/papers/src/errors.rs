@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gets_worse_is_refused_and_what_gets_better_is_told() {
+    fn larger_errors_are_refused_and_smaller_ones_are_reported() {
         let committed = errors(&[row("A", Some(-5.0), None), row("B", Some(4.0), None), row("O", None, Some(true))]);
         let now = |a: f64, b: f64, holds: bool| {
             check("e.csv", &committed, &[row("A", Some(a), None), row("B", Some(b), None), row("O", None, Some(holds))])

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parabolas_are_interpolated_exactly_and_their_least_is_found() {
+    fn parabolas_are_interpolated_exactly_and_their_minimum_is_found() {
         let square = |place: u32| 0.5 + (f64::from(place) / 1000.0 - 1.7).powi(2);
         let line = |place: u32| 2.0 - f64::from(place) / 2000.0;
         let trials: Trials = [0, 1500, GRID].map(|place| (place, vec![square(place), line(place)])).into();

@@ -1,4 +1,4 @@
-//! `lockstep papers`: predicts the figures of five papers and of tables of training speeds, and prints each beside the
+//! `lockstep papers`: predicts the figures of five papers and of tables of training speeds, and prints each next to the
 //! published one.
 //!
 //! A paper is one file of `experiments/papers`: what its experiments have in common, and a row for each published

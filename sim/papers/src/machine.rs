@@ -225,7 +225,7 @@ mod tests {
 
     /// The figures of a machine's input apply where they are used: to files, and to the table that has a main thread.
     #[test]
-    fn figures_of_the_input_enter_where_they_matter() {
+    fn figures_of_the_input_apply_where_they_are_used() {
         let text = |strategy: &str, source: &str| {
             format!(
                 "name = \"e\"\nmodel = \"mlp\"\nstrategy = \"{strategy}\"\n[input]\nsource = \"{source}\"\nsamples = 100\n\

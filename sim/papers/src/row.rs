@@ -1,4 +1,4 @@
-//! `Row`: holds a published figure, its quantity, whether its error counts.
+//! `Row`: holds a published figure, its quantity, and whether its error counts.
 
 use lockstep_topology::ErrorPlace;
 

@@ -19,7 +19,7 @@ fn paper(rows: &str) -> Result<Paper, InputError> {
 const ROW: &str = "[[row]]\nrow = \"A\"\nsays = \"so\"\ncite = \"there\"\n";
 
 #[test]
-fn an_anchor_comes_out_and_ratios_are_those_of_its_machine() {
+fn an_anchor_is_reproduced_and_ratios_use_its_machine() {
     let anchor = "mark = \"anchor\"\nquantity = \"time\"\nepochs = 2\nsamples = 1600\npublished = 3\nunit = \"s\"\n";
     let speedup = "quantity = \"speedup\"\nat = { ranks = 4 }\nover = { ranks = 1 }\npublished = 2\nunit = \"x\"\n";
     let efficiency =
@@ -40,7 +40,7 @@ fn an_anchor_comes_out_and_ratios_are_those_of_its_machine() {
 /// Scheme (b) between two ranks hides half of the traffic to the dense layers and back; on a wire of a thousandth of
 /// the rate it hides next to nothing, scheme (a) nothing at all, and where there is no such traffic the row says so.
 #[test]
-fn what_is_hidden_is_read_off_the_timeline() {
+fn hidden_communication_is_read_from_the_timeline() {
     let share = |at: &str| {
         let text = format!(
             "{ROW}mark = \"o\"\nquantity = \"hidden-share\"\nat = {{ model = \"alexnet-one-tower\", {at} }}\npublished = 50\nunit = \"%\"\n"
@@ -60,7 +60,7 @@ fn what_is_hidden_is_read_off_the_timeline() {
 
 /// Where learners share a device the ring is hierarchical across devices, unless the file names an algorithm.
 #[test]
-fn a_method_that_is_named_is_the_one_taken() {
+fn the_algorithm_of_the_file_is_used() {
     let step = |named: &str| {
         let at = format!("at = {{ ranks = 4, learners = 2, strategy = \"sma\"{named} }}\n");
         let text = format!("{ROW}quantity = \"step-time\"\n{at}published = 1\nunit = \"s\"\n");
@@ -74,7 +74,7 @@ fn a_method_that_is_named_is_the_one_taken() {
 /// The server receives everything through one wire, so it is slower than the ring, and more so the more
 /// members there are.
 #[test]
-fn orderings_hold_or_do_not() {
+fn orderings_are_checked() {
     let cases = |first: &str, second: &str| {
         let case = |ranks: u32| {
             format!("[{{ ranks = {ranks}, algorithm = \"{first}\" }}, {{ ranks = {ranks}, algorithm = \"{second}\" }}]")
@@ -88,7 +88,7 @@ fn orderings_hold_or_do_not() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_its_line() {
+fn invalid_papers_are_refused_with_their_line() {
     let time = "quantity = \"time\"\nepochs = 2\nsamples = 1600\npublished = 3\n";
     let anchor = "mark = \"anchor\"\nunit = \"s\"\n";
     let twice = format!("{ROW}{time}{anchor}{ROW}{time}{anchor}");
@@ -116,10 +116,10 @@ fn what_makes_no_sense_is_refused_with_its_line() {
     assert!(Paper::load("goyal").unwrap_err().to_string().contains("known are goyal2017"));
 }
 
-/// A row on one GPU scales its own line alone; the others of NVIDIA's tables are off by 6 % on average at most, of
+/// A row on one GPU scales only its own line; the others of NVIDIA's tables are off by 6 % on average at most, of
 /// MXNet's by 8 %.
 #[test]
-fn tables_of_training_speeds_come_out() {
+fn tables_of_training_speeds_are_reproduced() {
     for (tables, rows, most) in [("nvidia", (32, 20), 6.0), ("mxnet", (24, 3), 8.0)] {
         let own = TABLES.iter().filter(|of| of.name.starts_with(tables));
         let papers: Vec<Paper> = own.map(|of| Paper::load(of.name).unwrap()).collect();
@@ -136,9 +136,9 @@ fn tables_of_training_speeds_come_out() {
     }
 }
 
-/// Within 2 % of the printed figures, which are rounded themselves; G-7 takes ResNet-50's 102 MB for 100.
+/// Within 2 % of the printed figures, which are rounded themselves; G-7 counts ResNet-50's 102 MB as 100.
 #[test]
-fn computed_rows_are_what_was_published() {
+fn computed_rows_equal_the_published_ones() {
     let mut names = std::collections::BTreeSet::new();
     for Shipped { name, .. } in PAPERS {
         let paper = Paper::load(name).unwrap();
@@ -161,7 +161,7 @@ fn computed_rows_are_what_was_published() {
 
 /// A fit reproduces the rows that it is fitted to, and a row that differs from them is predicted by the fit without it.
 #[test]
-fn a_fit_finds_what_made_its_rows() {
+fn a_fit_recovers_the_parameters_of_its_rows() {
     let step = |launch: f64, model: &str| {
         let scale = lockstep_experiment::sweep::ClusterScale::new("launch", vec![1.0]).unwrap();
         let parameter = MachineParameter::Scale(scale);
@@ -199,9 +199,9 @@ fn a_fit_finds_what_made_its_rows() {
     assert!(one.rows[1].error_pct.unwrap().abs() < 1.5 && one.rows[0].error_pct.unwrap().abs() < 2.0, "{:?}", one.rows);
 }
 
-/// The last of eight ranks whose hosts vary, against the simulator's own draws for every rank and step.
+/// The last of eight ranks whose hosts vary, compared with the simulator's own draws for every rank and step.
 #[test]
-fn jitter_of_hosts_is_what_drawn_steps_come_to() {
+fn jitter_of_hosts_equals_that_of_drawn_steps() {
     use lockstep_predict::Setup;
     use lockstep_predict::Site;
     use lockstep_predict::predict;

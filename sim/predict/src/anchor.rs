@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn factors_of_lines_and_of_kinks_are_found_in_a_few_trials() {
+    fn factors_of_linear_and_kinked_curves_are_found_in_a_few_trials() {
         // Seconds of a step of one image: computation, and what it does not affect or what hides it.
         type StepTime = fn(f64) -> f64;
         let steps: [(&str, StepTime, usize); 3] = [
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_communication_alone_takes_longer_for_is_told() {
+    fn anchors_below_the_communication_time_have_no_factor() {
         assert_eq!(factor(10.0, |factor| Ok(1.0 / (0.2 + factor))).unwrap(), None);
         assert_eq!(factor(1e-300, |factor| Ok(1.0 / (0.2 + factor))).unwrap(), None);
     }

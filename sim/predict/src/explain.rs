@@ -1,4 +1,4 @@
-//! `explain`: derives everything behind one predicted row, as the row's `explanation`.
+//! `explain`: computes the `explanation` of one predicted row.
 
 mod collective;
 mod error_bar;

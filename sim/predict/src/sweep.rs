@@ -1,5 +1,5 @@
 //! Sweeps lists of what-if settings: thousands of predictions, streamed to a file that a rerun resumes, and for each
-//! question the front of configurations that no other beats.
+//! question the front of undominated configurations.
 
 mod answer;
 mod collector;

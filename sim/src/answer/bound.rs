@@ -1,4 +1,4 @@
-//! Finds the bottleneck of a step: the resource that is busy for its largest share, or waiting, where none is.
+//! Finds the bottleneck of a step: the resource that is busy for its largest share, or waiting if none is.
 //!
 //! A CPU counts as busy when the threads of its ranks are, not when all its cores are. The part of the step that is
 //! neither computation nor the busiest link is waiting: for late members, else for latencies.

@@ -1,5 +1,4 @@
-//! Makes platforms with one parameter changed each, so that everything takes a little longer; durations are
-//! differentiated against them.
+//! Builds platforms with one parameter each changed to be slightly slower; durations are differentiated against them.
 
 use lockstep_topology::Cluster;
 

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn single_kernels_take_what_others_timed_within_the_error() {
+    fn single_kernels_match_published_times_within_the_error() {
         let mut lines = include_str!("kernels.csv").lines().filter(|line| !line.starts_with('#'));
         let keys: Vec<&str> = lines.next().expect("a header").split(',').collect();
         let mut errors: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Changes the costs of messages, and leaves those of tasks as they are.
+//! Changes the costs of messages and keeps those of tasks.
 
 use lockstep_models::{Phase, Program};
 use lockstep_topology::cluster::{Device, Route};

@@ -209,9 +209,10 @@ pub(crate) fn estimated(
 mod tests {
     use super::*;
 
-    /// Groups of images that are two thirds full count whole; with fewer images registers hold places of one.
+    /// A group of images that is at least two thirds full takes as long as a full one; with fewer images, a register holds
+    /// several places of one image.
     #[test]
-    fn registers_that_are_not_full_take_as_long() {
+    fn partly_filled_registers_take_as_long_as_full_ones() {
         let nodes = read_key("conv2d 32x6x6>64x2x2 k5x5 s1x1 p0x0 d1x1 g1 bias").expect("a chain");
         for (samples, register, expected) in
             [(8, 8, 1.0), (8, 16, 4.0), (12, 8, 16.0 / 12.0), (12, 16, 16.0 / 12.0), (2, 8, 2.0)]

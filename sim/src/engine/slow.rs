@@ -1,5 +1,5 @@
 //! Applies slowdowns in a run: at each start and end, work in progress on the ranks concerned continues at the new
-//! pace.
+//! speed.
 
 use lockstep_topology::{InputError, Rank as RankId, Time};
 

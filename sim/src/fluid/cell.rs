@@ -1,4 +1,4 @@
-//! Settles cells: resources that only the cell's own activities use, like a GPU's multiprocessors and memory.
+//! Solves cells: resources that only the cell's own activities use, like a GPU's multiprocessors and memory.
 //!
 //! Few classes are busy in a cell, and nothing outside it depends on their speeds. So a change needs no search for the
 //! component that it reaches: the cell is solved as a whole. The same few classes recur, a kernel with and without a

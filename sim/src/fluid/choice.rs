@@ -141,12 +141,12 @@ mod tests {
     }
 
     #[test]
-    fn repairs_that_reach_few_are_always_tried() {
+    fn repairs_that_affect_few_are_always_tried() {
         assert_eq!(tries(&mut Choice::default(), 1_000, 10_000, (10, 100)), 1_000);
     }
 
     #[test]
-    fn repairs_that_reach_most_are_hardly_tried() {
+    fn repairs_that_affect_most_are_rarely_tried() {
         let tries = tries(&mut Choice::default(), 10_000, 10_000, (1_000, 10_000));
         assert!((1..100).contains(&tries), "{tries}");
     }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_that_grow_end_before_they_cost_as_much_as_solving() {
+    fn growing_rounds_end_before_they_cost_as_much_as_solving() {
         let mut attempt = Choice::default().attempt(10_000);
         let rounds = (0..).take_while(|round| attempt.may_read(1 << round, 10 << round)).count();
         assert!(attempt.spent <= 10_000 && rounds > 3, "{attempt:?}");

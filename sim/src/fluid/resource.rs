@@ -1,4 +1,4 @@
-//! Keeps the state of a resource: its users, what they could take, and what filling gives out.
+//! Keeps the state of a resource: its users, what they could use, and what filling assigns.
 
 /// No activity uses the resource.
 pub(super) const FREE: u32 = u32::MAX;

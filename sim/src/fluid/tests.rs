@@ -241,28 +241,28 @@ fn same_story(scenario: &Scenario) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn fast_is_slow_for_flows(scenario in scenarios(Just(1.0))) {
+    fn fast_and_slow_solver_agree_for_flows(scenario in scenarios(Just(1.0))) {
         same_story(&scenario)?;
     }
 
     #[test]
-    fn fast_is_slow_for_any_use(scenario in scenarios(prop_oneof![Just(1.0), 0.1..10.0])) {
+    fn fast_and_slow_solver_agree_for_any_use(scenario in scenarios(prop_oneof![Just(1.0), 0.1..10.0])) {
         same_story(&scenario)?;
     }
 
     #[test]
-    fn fast_is_slow_where_a_change_reaches_few(scenario in long_scenarios()) {
+    fn fast_and_slow_solver_agree_where_a_change_affects_few(scenario in long_scenarios()) {
         same_story(&scenario)?;
     }
 
     #[test]
-    fn fast_is_slow_for_taps(scenario in tapped_scenarios()) {
+    fn fast_and_slow_solver_agree_for_taps(scenario in tapped_scenarios()) {
         same_story(&scenario)?;
     }
 
     /// Everything is in a few classes, so groups have many members.
     #[test]
-    fn fast_is_slow_for_crowds(
+    fn fast_and_slow_solver_agree_for_large_groups(
         works in prop::collection::vec((0u64..2 * SECOND, 0u32..3, 1u32..8), 1..60),
         caps in prop::collection::vec(prop_oneof![Just(f64::INFINITY), 0.1..1.0], 3),
         cell in prop_oneof![Just(Vec::new()), Just(vec![0, 1])],

@@ -1,4 +1,4 @@
-//! Keeps state between settlings: components, what was found of them, and what a repair reaches.
+//! Keeps state between updates: components, the results for them, and what a repair reaches.
 
 use super::choice::Choice;
 use super::classes::{Classes, NONE};

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_window_beyond_the_rate_is_no_ramp() {
+    fn a_first_window_beyond_the_rate_needs_no_slow_start() {
         let none = Ramp::new(10, 1.0, 10.0, |cap| Ok::<_, ()>(Carrier::Alone(cap))).unwrap();
         assert!(none.is_none());
     }

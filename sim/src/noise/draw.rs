@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_of_the_name_counts() {
+    fn a_draw_depends_on_every_part_of_its_key() {
         let first = uniform(1, 0, What::Kernel, (3, 4), 5);
         assert_eq!(first, uniform(1, 0, What::Kernel, (3, 4), 5));
         let others = [

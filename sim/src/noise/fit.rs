@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_vary_has_no_fit() {
+    fn constant_samples_have_no_fit() {
         assert!(fit(&[]).is_empty() && fit(&[1.0, 1.0]).is_empty() && fit(&[0.0, 1.0]).is_empty());
     }
 }

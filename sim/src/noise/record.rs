@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_faulty_trace_is_not_played() {
+    fn faulty_traces_are_refused() {
         let NoiseTrace { slice_s, alone, .. } = noise(vec![1.0]).trace;
         assert_eq!(Noise::new(NoiseTrace { slice_s, alone, together: Vec::new() }, 0), None);
     }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_of_a_device_hear_the_same_moment() {
+    fn cores_of_a_device_start_at_the_same_offset() {
         let noise = noise(vec![1.0; 50]);
         let [first, second] = [0, 1].map(|index| noise.place(0, 3, index, 2));
         assert_eq!((first.offset_s, first.core, second.core), (second.offset_s, Some(0), Some(1)));

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bucket_stands_apart_and_several_do_not() {
+    fn one_bucket_is_separate_from_computation_and_several_are_not() {
         let job = Job {
             bucket: Bucket::Whole,
             ..Job::new(Arc::new(lockstep_readers::load_model("mlp").expect("in the zoo")), 4, 8)

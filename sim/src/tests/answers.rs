@@ -118,7 +118,7 @@ fn threads_that_compute_all_the_time_bound_the_step() {
 }
 
 #[test]
-fn hidden_communication_does_not_matter_and_the_answer_says_so() {
+fn hidden_communication_does_not_matter_and_is_reported() {
     // Backward passes of a second each: what is exposed is the last bucket's exchange alone.
     let world = World::new(Cluster::load("ethernet-gpu-8").expect("a preset"), 8, &HostingRule::PerHost);
     let costs = Flat { forward: 1.0, backward: 1.0, ..Flat::default() };
@@ -142,7 +142,7 @@ fn hidden_communication_does_not_matter_and_the_answer_says_so() {
 }
 
 #[test]
-fn the_bandwidth_that_hides_is_where_one_percent_is_left() {
+fn at_the_hiding_bandwidth_one_percent_is_exposed() {
     // One exchange after everything else: exposed are 20 µs and bytes/bandwidth of a step that computes for c seconds.
     let world = World::star(2);
     let costs = Flat { forward: 5e-3, backward: 5e-3, ..Flat::default() };

@@ -52,7 +52,7 @@ fn one_rank_needs_no_time() {
 }
 
 #[test]
-fn busbw_of_a_ring_is_the_links() {
+fn busbw_of_a_ring_equals_the_link_bandwidth() {
     // Without latency a ring keeps each link busy all the time: 1 GB/s.
     let world = World::star(4);
     let run = world.allreduce("ring", 1 << 24, 0, &Flat::default(), NetworkModel::MaxMin);
@@ -97,7 +97,7 @@ fn a_chain_is_pipelined_by_chunk() {
 }
 
 #[test]
-fn overhead_is_paid_per_message_received() {
+fn overhead_is_counted_per_message_received() {
     // Each of 2(p − 1) rounds adds o; nothing else costs.
     let message = MessageCost { overhead: 7e-6, ..MessageCost::default() };
     let run =
@@ -106,7 +106,7 @@ fn overhead_is_paid_per_message_received() {
 }
 
 #[test]
-fn traffic_equals_the_schedules_count() {
+fn traffic_equals_that_of_the_schedule() {
     for algorithm in [
         "ring",
         "halving-doubling",

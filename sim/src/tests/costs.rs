@@ -58,7 +58,7 @@ pub(super) fn profile(program: &Program, chain: usize) -> Profile {
 }
 
 #[test]
-fn a_table_answers_what_was_measured_and_says_what_was_not() {
+fn a_table_returns_measured_costs_and_names_missing_ones() {
     let (program, world) = (program(&mlp(2)), World::host(2, 2));
     let device = &world.cluster.devices()[0];
     let table = CostTable::new(&profile(&program, 1)).expect("a profile");
@@ -88,10 +88,10 @@ fn a_table_answers_what_was_measured_and_says_what_was_not() {
     assert!(nothing.notes(&program).iter().all(|note| note.ends_with("taken from a roofline")));
 }
 
-/// A collective alone takes what it takes where all messages have the figures of repeated buffers, differentiated too;
-/// other messages keep theirs.
+/// A collective alone takes as long as where all messages have the figures of repeated buffers, also when
+/// differentiated; other messages keep theirs.
 #[test]
-fn a_collective_alone_repeats_its_buffer() {
+fn a_collective_alone_uses_the_figures_of_repeated_buffers() {
     let (program, world) = (program(&mlp(2)), World::host(2, 2));
     let plain = profile(&program, 0);
     let figures = [3e-10, 7e-10].map(Interval::exact);

@@ -50,7 +50,7 @@ fn a_task_that_waits_for_itself() {
 }
 
 #[test]
-fn costs_that_are_no_numbers() {
+fn costs_that_are_not_finite() {
     for figure in [f64::NAN, -1.0, f64::INFINITY, 1e9] {
         let costs = Flat { forward: figure, ..Flat::default() };
         let error = World::host(1, 1).predict(&program(&mlp(1)), &costs, &SimOptions::default()).expect_err("refused");
@@ -63,7 +63,7 @@ fn costs_that_are_no_numbers() {
 }
 
 #[test]
-fn too_few_places() {
+fn too_few_places_for_ranks() {
     let error = World::host(2, 1).predict(&program(&mlp(2)), &Flat::default(), &SimOptions::default());
     assert!(matches!(error, Err(SimError::Input(_))));
 }

@@ -81,7 +81,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn derivatives_are_differences((job, costs) in jobs(), world in 0..5, alpha_beta in any::<bool>()) {
+    fn derivatives_equal_finite_differences((job, costs) in jobs(), world in 0..5, alpha_beta in any::<bool>()) {
         let program = program(&job);
         let ranks = program.ranks();
         let world = match world {
@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn derivatives_by_data_sheets_are_differences(
+    fn derivatives_with_data_sheets_equal_finite_differences(
         (job, _) in jobs(),
         strategy in prop::sample::select(vec!["ssgd", "zero-1", "zero-2", "zero-3"]),
         preset in prop::sample::select(vec!["ethernet-gpu-8", "dgx-h100:2", "tree"]),
@@ -117,7 +117,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn derivatives_of_collectives_are_differences(
+    fn derivatives_of_collectives_equal_finite_differences(
         algorithm in prop::sample::select(vec!["ring", "halving-doubling", "binomial-tree", "direct", "library:nccl"]),
         preset in prop::sample::select(vec!["ethernet-gpu-8", "dgx-h100:2", "tree"]),
         elements in 1u64..100_000,
@@ -148,7 +148,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_is_left_out_of_other_precisions_and_libraries() {
+fn sensitivities_are_complete_for_other_precisions_and_libraries() {
     // Launches, peaks of other precisions, and the fixed times of a library: their sum is the whole step.
     for (algorithm, precision) in
         [("ring", Precision::Bf16), ("library:nccl", Precision::F32), ("library:nccl", Precision::Bf16)]
@@ -162,7 +162,7 @@ fn nothing_is_left_out_of_other_precisions_and_libraries() {
 }
 
 #[test]
-fn the_answer_names_how_it_was_worked_out() {
+fn the_answer_names_its_method() {
     // A ring after everything else is smooth. With a slow rank it is too, and yet every parameter has two simulations.
     let world = World::star(2);
     let costs = Flat { forward: 1e-3, backward: 1e-3, ..Flat::default() };
@@ -216,7 +216,7 @@ fn rugged(ranks: u32, batch: u32, bucket: Bucket) -> Basis {
 }
 
 #[test]
-fn rugged_steps_have_the_sums_of_larger_changes() {
+fn discontinuous_steps_use_larger_changes() {
     // Ranks that compute and exchange on one thread: small changes let a message come before a task instead
     // of after it.
     let mut found = Vec::new();

@@ -26,7 +26,7 @@ fn under(slow: Vec<Slowdown>) -> Conditions {
 }
 
 #[test]
-fn a_step_that_computes_takes_as_much_longer_as_its_slowest_rank() {
+fn a_compute_step_slows_down_as_much_as_its_slowest_rank() {
     let (world, options) = (World::host(4, 4), SimOptions::default());
     let still = predict(&world, 4, &options, Conditions::none()).timeline.step_time_s();
     let always = |hosts: &[u32], ranks: &[u32], factor| slow(hosts, ranks, factor, Time::ZERO, Time::MAX);
@@ -43,7 +43,7 @@ fn a_step_that_computes_takes_as_much_longer_as_its_slowest_rank() {
 }
 
 #[test]
-fn what_is_under_way_slows_down_from_the_moment_on() {
+fn running_work_slows_down_from_that_moment() {
     // At half the pace from 1/4 to 3/4 of the time T: of T's work 1/4 is done before, 1/4 within, and 1/2 after: 1.25
     // T. On a single core that two ranks share as on one each.
     let options = SimOptions { warm_up: 0, counted: 1, ..SimOptions::default() };
@@ -96,7 +96,7 @@ fn ring_on(world: &World, conditions: &Conditions) -> f64 {
 }
 
 #[test]
-fn worse_links_stretch_the_terms_that_they_are_in() {
+fn degraded_links_lengthen_their_terms() {
     // Six rounds of 10 us and 1 MB at 1 GB/s; each message crosses two cables.
     let degraded = |between: &str, bandwidth, latency| {
         let mut world = World::star(4);
@@ -126,7 +126,7 @@ fn flows_share_links_with_messages() {
 }
 
 #[test]
-fn links_carry_what_flows_and_no_more() {
+fn links_carry_exactly_the_traffic_of_their_flows() {
     let (world, options) = (World::star(2), SimOptions { warm_up: 1, counted: 3, ..SimOptions::default() });
     let flow = |load| Conditions {
         background: vec![Background { from: DeviceId(0), to: DeviceId(1), load }],

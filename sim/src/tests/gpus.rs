@@ -141,7 +141,7 @@ fn transfers_slow_down_kernels_that_need_the_memory() {
 }
 
 #[test]
-fn small_batches_do_not_fill_a_gpu_and_large_ones_take_their_roofs_time() {
+fn small_batches_underuse_a_gpu_and_large_ones_follow_the_roofline() {
     let world = one_gpu(1);
     let device = &world.cluster.devices()[world.placement.device(Rank(0)).0 as usize];
     let model = Arc::new(lockstep_readers::load_model("lenet").expect("in the zoo"));
@@ -171,7 +171,7 @@ fn small_batches_do_not_fill_a_gpu_and_large_ones_take_their_roofs_time() {
 }
 
 #[test]
-fn a_measured_gpu_is_interpolated_and_its_learners_share_what_they_did() {
+fn a_measured_gpu_is_interpolated_with_its_measured_learner_slowdown() {
     let world = one_gpu(1);
     let id = world.placement.device(Rank(0));
     let device = &world.cluster.devices()[id.0 as usize];
@@ -217,8 +217,8 @@ fn a_measured_gpu_is_interpolated_and_its_learners_share_what_they_did() {
     assert!(none.check("p.json").is_err());
 }
 
-/// While a collective runs that holds a share s of the multiprocessors, kernels that would fill the GPU do 1 - s
-/// of their work.
+/// While a collective runs that occupies a share s of the multiprocessors, kernels that would fill the GPU do 1 - s of
+/// their work.
 #[test]
 fn kernels_are_slower_beside_a_library() {
     let world = World::new(Cluster::load("dgx-h100").expect("a preset"), 8, &HostingRule::PerRank);

@@ -43,10 +43,10 @@ fn scheme_b_hides_all_broadcasts_but_one() {
     }
 }
 
-/// Of all traffic to the dense layers and back (K − 1)/K is hidden by scheme (b) where the dense layers take longer,
-/// and nothing where computation takes no time, or by scheme (a) ever.
+/// Scheme (b) hides (K − 1)/K of all traffic to the dense layers and back where the dense layers take longer, and
+/// nothing where computation takes no time; scheme (a) never hides any.
 #[test]
-fn what_is_hidden_follows_from_the_timeline() {
+fn hidden_traffic_follows_from_the_timeline() {
     let share = |strategy: &str, ranks: u32, seconds: f64| {
         let program = program(&job(strategy, ranks, 32));
         let prediction = predicted(&program, &Flat { forward: seconds, backward: seconds, ..Flat::default() });
@@ -92,9 +92,9 @@ fn traffic_is_what_the_exchanges_send() {
     }
 }
 
-/// Copied bytes are paid for; an empty copy takes no time.
+/// Copied bytes take time; an empty copy takes none.
 #[test]
-fn copies_take_what_updates_of_as_many_bytes_take() {
+fn copies_take_as_long_as_updates_of_equal_bytes() {
     let costs = Flat { update: 0.5, ..Flat::default() };
     let program = program(&job("hybrid:b", 2, 4));
     let prediction = predicted(&program, &costs);

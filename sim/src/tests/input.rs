@@ -69,10 +69,10 @@ fn mean_s(prediction: &Prediction) -> f64 {
     steps.iter().sum::<f64>() / steps.len() as f64
 }
 
-/// With T of computation, R of reading and D of decoding of 8 samples a GPU, and copies C, for storage,
-/// threads and depths.
+/// With T of computation, R of reading and D of decoding for 8 samples per GPU, and copies C, for storage, threads and
+/// depths.
 #[test]
-fn the_slowest_stage_decides() {
+fn the_slowest_stage_determines_the_step() {
     // 8 samples of 100 kB at 100 MB/s are 8 ms; 4 ms each on four cores 8 ms; the copy is microseconds.
     for gpus in [1u32, 2] {
         let computes = mean_s(&predicted(gpus, 1e-3, "ssgd", None).1);
@@ -106,15 +106,15 @@ fn the_slowest_stage_decides() {
 
 /// A rank with nothing ahead waits for threads, and not for messages.
 #[test]
-fn who_waits_for_a_batch_waits_for_what_makes_it() {
+fn a_rank_waits_for_the_threads_that_make_its_batch() {
     let slow = Input { threads: 2, prefetch: 0, ..in_memory(1, None) };
     let (_, prediction, by) = predicted(2, 1e-3, "ssgd", Some(slow));
     assert_eq!(by, "node0 decode threads", "{}", mean_s(&prediction));
 }
 
-/// A batch comes every R of reading; the part of that without computation is waiting for it, and no communication.
+/// A batch arrives every R of reading; the part of that without computation is time waiting for it, not communication.
 #[test]
-fn waits_for_batches_are_no_communication() {
+fn waits_for_batches_are_not_communication() {
     let (alone, prediction, _) = predicted(1, 1e-3, "ssgd", None);
     assert_eq!(prediction.timeline.exposed_input_s(&alone), None);
     let computes = prediction.timeline.step_time_s();
@@ -151,7 +151,7 @@ fn latency_is_hidden_by_threads_and_caches() {
     close(with(12.0, 8, 2_000_000_000), 4e-3);
 }
 
-/// A list of the samples in the order of their last use, cut at the size of the cache, is the slow twin.
+/// The slow twin is a list of the samples in the order of their last use, cut at the size of the cache.
 #[test]
 fn reshuffled_epochs_miss_a_cache_as_the_closed_form_says() {
     use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -201,7 +201,7 @@ fn copies_share_links() {
     assert!((two - one - (one - latency)).abs() < 1e-11, "{one} {two} {latency}");
 }
 
-/// In memory nothing is read; groups that hold the set together shuffle it, one that is a single node moves nothing.
+/// In memory nothing is read; groups that hold the set together shuffle it; a group of a single node moves nothing.
 #[test]
 fn shuffles_are_spread_over_steps() {
     let shuffled = |groups, every| {
@@ -240,7 +240,7 @@ fn groups_must_divide_nodes_and_fit_their_memory() {
 /// Where everything goes through the first device, it copies the batches of all, and its main thread ends
 /// jobs one by one.
 #[test]
-fn the_table_copies_all_to_one_device_and_ends_jobs_in_turn() {
+fn the_table_copies_all_to_one_device_and_ends_jobs_one_by_one() {
     let with = |strategy: &str, callback| {
         let job = Job { strategy: strategy.parse().expect("a strategy"), callback, ..mlp(2) };
         predicted_of(&job, 1e-3, Some(Input { prefetch: 0, ..in_memory(1, None) })).1
@@ -259,9 +259,9 @@ fn the_table_copies_all_to_one_device_and_ends_jobs_in_turn() {
     assert_close(mean_s(&with("ssgd", ms(1.0))), mean_s(&plain), "the optimised table has no such thread");
 }
 
-/// Of N nodes each packs, sends and unpacks N − 1 of N parts of what it holds: nothing else moves.
+/// Each of N nodes packs, sends and unpacks N − 1 of N parts of what it holds; nothing else moves.
 #[test]
-fn a_shuffle_alone() {
+fn the_time_of_a_shuffle_by_itself() {
     let world = World::new(tree(1, 4, 1, 1), 4, &HostingRule::PerHost);
     let costs = Flat::default();
     let platform = world.platform(&costs, NetworkModel::MaxMin);

@@ -153,7 +153,7 @@ fn first_come_beats_round_robin_where_a_learner_is_slow() {
 /// takes its own batches when it is free. Assigned in turn, learner 1's second waits from T to 3 T for the first
 /// learner, and ends after 6 T.
 #[test]
-fn who_is_behind_a_slow_learner_waits_for_its_turn() {
+fn in_round_robin_learners_wait_for_a_slow_one() {
     let (world, costs) = (World::host(2, 2), Flat { forward: 1e-4, backward: 2e-4, ..Flat::default() });
     let begins = |strategy: &str, conditions: &Conditions| {
         let program = learners(strategy, 2);
@@ -213,8 +213,8 @@ fn shortcuts_change_nothing() {
     }
 }
 
-/// Koliousis et al. 2019, Fig. 16 and 17: the rarer the synchronisation, the higher the throughput; at most as high as
-/// without any. And learners that share a GPU share it with their synchronisation too.
+/// Koliousis et al. 2019, Fig. 16 and 17: the rarer the synchronisation, the higher the throughput, at most as high as
+/// without any. Learners that share a GPU also share it with their synchronisation.
 #[test]
 fn rarer_synchronisation_is_faster() {
     let world = World::star(4);

@@ -82,7 +82,7 @@ fn a_layer_that_was_not_measured_is_estimated_from_those_that_were() {
 
 /// A machine twice as slow is estimated to be twice as slow; measured entries are used unchanged.
 #[test]
-fn estimates_follow_what_was_measured() {
+fn estimates_follow_the_measurements() {
     let profile = zoo();
     let host = host(&profile);
     let mut slower = profile.clone();

@@ -1,5 +1,5 @@
-//! Tests noise in a run: none of it changes nothing, twice the time is twice the time, and ranks that exchange wait for
-//! the slowest.
+//! Tests noise in a run: factors of one change nothing, doubled durations double the time, and ranks that exchange wait
+//! for the slowest.
 
 use super::*;
 use crate::Noise;
@@ -59,20 +59,20 @@ fn factors_of_one_change_nothing() {
 }
 
 #[test]
-fn a_rank_alone_hears_its_own_record() {
+fn a_single_rank_uses_the_record_of_a_single_core() {
     let step = predict(1, None).timeline.step_time_s();
     assert_close(predict(1, Noise::new(trace(2.0, [9.0; 4]), 3)).timeline.step_time_s(), 2.0 * step, "twice as long");
 }
 
 #[test]
-fn ranks_that_meet_wait_for_the_slowest() {
+fn synchronised_ranks_wait_for_the_slowest() {
     let step = predict(4, None).timeline.step_time_s();
     let noise = Noise::new(trace(1.0, [1.0, 1.0, 1.5, 1.0]), 3);
     assert_close(predict(4, noise).timeline.step_time_s(), 1.5 * step, "the slowest of four");
 }
 
 #[test]
-fn noise_that_leaves_the_median_alone_makes_meetings_late() {
+fn noise_that_keeps_the_median_delays_synchronisation() {
     // Each core is slow for a tenth of the time, never at the same moment: alone a median step does not see it.
     let core =
         |which: usize| (0..400).map(|slice| if slice / 10 % 10 == which { 4.0 } else { 1.0 }).collect::<Vec<f32>>();

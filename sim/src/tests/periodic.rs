@@ -34,9 +34,9 @@ fn an_evaluation_is_forward_passes_of_rank_0() {
     assert!(spans.iter().all(|run| run.span.rank == 0));
 }
 
-/// Parameters and momentum, by the storage's rate.
+/// Parameters and momentum, at the storage's rate.
 #[test]
-fn a_checkpoint_is_written_at_the_storage_s_rate() {
+fn a_checkpoint_is_written_at_the_rate_of_the_storage() {
     let program = program(&Job::new(model(), 3, 8));
     let bytes = 8.0 * program.model.parameter_elements() as f64;
     let (_, seconds) = timed(&World::star(3), Periodic::Checkpoint, &program.checkpoint().unwrap(), &Flat::default());
@@ -48,9 +48,9 @@ fn a_checkpoint_is_written_at_the_storage_s_rate() {
     close(seconds, bytes / 5e9);
 }
 
-/// Messages of a shuffle take as long as those that are in no cache; large shuffles are sent chunk by chunk.
+/// Messages of a shuffle take as long as uncached ones; large shuffles are sent chunk by chunk.
 #[test]
-fn a_shuffle_s_bytes_are_cold() {
+fn the_bytes_of_a_shuffle_are_not_cached() {
     let sampling = "partitioned:groups=1:shuffle-every=10".parse().unwrap();
     let mut program = program(&Job { sampling, node_sizes: Some(vec![1; 2]), ..Job::new(model(), 2, 8) });
     let world = World::host(2, 2);
@@ -90,7 +90,7 @@ fn a_shuffle_of_long_samples_is_its_exchanges() {
     }
 }
 
-/// The exchange of a shuffle is the alltoallv of what leaves its rank; packing and unpacking are added.
+/// The exchange of a shuffle is the alltoallv of the samples that leave their rank; packing and unpacking are added.
 #[test]
 fn a_shuffle_is_an_alltoallv_between_two_copies() {
     for hosts in [2u32, 4] {

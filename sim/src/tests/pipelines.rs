@@ -123,7 +123,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(384))]
 
     #[test]
-    fn collectives_by_recurrence_are_collectives_by_events(
+    fn collectives_by_recurrence_equal_those_by_events(
         (cores, gpus, links, keys) in stars(),
         costs in costs(),
         (collective, algorithm) in rings(),
@@ -160,7 +160,7 @@ proptest! {
 
     /// Task by task on every rank: members start at different times, and one exchange follows on the other.
     #[test]
-    fn programs_by_recurrence_are_programs_by_events(
+    fn programs_by_recurrence_equal_those_by_events(
         (cores, gpus, links, keys) in stars(),
         costs in costs(),
         (seed, accumulate, whole) in (0u64..1000, 1u32..3, prop::bool::weighted(0.8)),
@@ -195,7 +195,7 @@ fn passes(world: &World, costs: &dyn Costs, algorithm: &str, elements: u64, chun
 }
 
 #[test]
-fn where_nothing_is_shared_no_event_is_needed() {
+fn unshared_resources_need_no_events() {
     let links = [(1000, 1000), (2000, 990), (1500, 1010), (900, 1003)];
     let plain = "protocol = \"plain\"";
     let costs = Uneven { flat: Flat::default(), noise: None };

@@ -85,7 +85,7 @@ fn threads_divide_the_work_of_a_rank() {
 }
 
 #[test]
-fn a_rank_that_is_one_thread_pays_for_its_sums_and_no_more() {
+fn a_rank_of_one_thread_pays_only_for_its_sums() {
     // Two ranks in step: the ring's receives are the threads' work, and messages that are there when a compute task
     // ends need no waking. The step is compute plus receives plus at most the latencies of the exchanges.
     let message = MessageCost { latency: 1e-6, copy: 1e-10, sum: 2e-10, ..MessageCost::default() };
@@ -131,10 +131,10 @@ fn exchanges_hide_behind_backward() {
     assert_close(compute, split_exposed, "exposed communication");
 }
 
-/// Tensor by tensor after the backward pass (Iandola et al. 2016 §6): nothing is hidden, and each tensor pays for
-/// both rounds.
+/// Tensor by tensor after the backward pass (Iandola et al. 2016 §6): nothing is hidden, and each tensor takes both
+/// rounds.
 #[test]
-fn tensors_after_the_backward_pass_each_pay_for_their_rounds() {
+fn after_the_backward_pass_each_tensor_takes_both_rounds() {
     let costs = Flat { forward: 5e-3, backward: 5e-3, ..Flat::default() };
     let program = program(&Job { bucket: Bucket::Tensor, ..mlp(2) });
     let prediction = World::star(2).predict(&program, &costs, &OPTIONS).expect("runs");

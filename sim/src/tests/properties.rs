@@ -66,7 +66,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn any_program_runs_to_its_end((job, cores, costs) in jobs()) {
+    fn every_program_runs_to_its_end((job, cores, costs) in jobs()) {
         let program = program(&job);
         let options = SimOptions { warm_up: 1, counted: 2, threads_per_rank: 1, fold: FoldRule::Never, max_spans: usize::MAX, ..SimOptions::SHORT };
         let cores = cores.max(program.ranks().div_ceil(4));

@@ -60,7 +60,7 @@ fn plain_links_are_latency_and_bytes() {
 }
 
 #[test]
-fn a_stack_that_runs_on_cores_is_as_fast_as_they_are() {
+fn a_stack_on_cores_is_as_fast_as_the_cores() {
     let bytes = 1 << 20;
     for network in BOTH {
         let took = message(&plain("core_bandwidth = \"0.5GB/s\""), bytes, network);
@@ -77,7 +77,7 @@ fn a_stack_that_runs_on_cores_is_as_fast_as_they_are() {
 }
 
 #[test]
-fn on_a_stream_directions_take_turns_beyond_the_eager_size() {
+fn on_a_stream_directions_alternate_beyond_the_eager_size() {
     let bytes = 2 << 20;
     let flow = bytes as f64 / 2.0 * 1e-9;
     for (keys, expected) in [
@@ -106,7 +106,7 @@ fn on_a_stream_directions_take_turns_beyond_the_eager_size() {
 }
 
 #[test]
-fn headers_take_their_share() {
+fn headers_reduce_the_bandwidth() {
     for network in BOTH {
         for (mtu, share) in [(1500, 1448.0 / 1538.0), (9000, 8948.0 / 9038.0)] {
             let keys = format!("mtu = {mtu}\neager = \"unlimited\"\nsend_overhead = \"0s\"\nreceive_overhead = \"0s\"");
@@ -117,7 +117,7 @@ fn headers_take_their_share() {
 }
 
 #[test]
-fn every_stack_pays_its_closed_form() {
+fn every_stack_takes_its_closed_form() {
     for stack in Stack::ALL {
         let Protocol { efficiency, send_overhead, receive_overhead, eager, rendezvous, .. } = stack.defaults();
         let (o, r) = (send_overhead.as_secs_f64(), receive_overhead.as_secs_f64());
@@ -139,7 +139,7 @@ fn every_stack_pays_its_closed_form() {
 }
 
 #[test]
-fn half_the_bandwidth_is_reached_where_bytes_take_as_long_as_all_else() {
+fn half_the_bandwidth_is_reached_where_overhead_equals_transfer_time() {
     // Hockney's n½ = B·(o + L + r): with 2 + 10 + 3 µs and 1 GB/s, 15,000 bytes.
     let keys = plain("send_overhead = \"2us\"\nreceive_overhead = \"3us\"");
     for network in BOTH {
@@ -149,7 +149,7 @@ fn half_the_bandwidth_is_reached_where_bytes_take_as_long_as_all_else() {
 }
 
 #[test]
-fn a_late_receive_pays_what_is_left_of_the_handshake() {
+fn a_late_receive_takes_the_rest_of_the_handshake() {
     // In a chain 0 → 1 → 2 the last rank waits long before it is sent to, so each hop pays for the whole of it.
     let keys = plain("eager = \"0B\"\nrendezvous = \"write\"\nsend_overhead = \"1us\"");
     let chain = |keys: &str| {
@@ -211,7 +211,7 @@ fn after_a_pause_a_burst_passes_faster() {
     assert!(broadcast("burst = \"100kB\"\nburst_bandwidth = \"2GB/s\"") < slow, "{slow}");
 }
 
-/// A burst spares links, not the cores that carry the bytes.
+/// A burst relieves links, not the cores that carry the bytes.
 #[test]
 fn cores_carry_every_byte_of_a_burst() {
     let keys = "core_bandwidth = \"0.5GB/s\"\nburst = \"1MiB\"\nburst_bandwidth = \"4GB/s\"\nburst_at_once = \"100kB\"";
@@ -260,7 +260,7 @@ fn slow_start_doubles_each_round_trip() {
 }
 
 #[test]
-fn too_many_senders_collapse_a_port() {
+fn too_many_senders_reduce_the_rate_of_a_port() {
     // Three workers push 1 MB each into a server's 1 GB/s at once, then it answers each over its own wire.
     let push = |keys: &str| {
         timed(&star(4, &plain(keys)), Collective::AllReduce, "parameter-server:1", 1_000_000, NetworkModel::MaxMin)
@@ -272,7 +272,7 @@ fn too_many_senders_collapse_a_port() {
 }
 
 #[test]
-fn bytes_are_paid_at_the_bottleneck_only() {
+fn bytes_cost_time_at_the_bottleneck_only() {
     // The route through two more switches adds two latencies and no bytes: there is no store and forward.
     let far = |middle: &str| {
         let text = format!(

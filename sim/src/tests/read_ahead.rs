@@ -51,7 +51,7 @@ fn predicted(gpus: u32, step: f64, accumulate: u32, ahead: Option<u32>, input: O
 /// With T of computation, R of reading and D of decoding for a batch, and b of them ahead: max(T, R, D, (R + D) / b),
 /// since a load takes no time. Ranks of a host share storage and threads.
 #[test]
-fn the_slowest_task_decides() {
+fn the_slowest_task_determines_the_step() {
     for gpus in [1u32, 2] {
         let computes = predicted(gpus, 1e-3, 1, None, None).0;
         for (storage, decode, threads, ahead) in [
@@ -90,9 +90,9 @@ fn micro_batches_are_read_ahead_over_the_ends_of_steps() {
     assert!((found / 24e-3 - 1.0).abs() < 1e-3, "{found}");
 }
 
-/// Hosts that are equal are simulated once; their storage, their threads and their devices' links are their own.
+/// Equal hosts are simulated once; each has its own storage, threads and links of devices.
 #[test]
-fn equal_hosts_are_folded() {
+fn equal_hosts_are_simulated_once() {
     let program = program(&Job { ahead: Some(2), ..mlp(8) });
     let world = World::new(tree(2, 4, 1, 1), 8, &HostingRule::PerHost);
     let costs = Flat { forward: 1e-3, backward: 1e-3, ..Flat::default() };
@@ -178,7 +178,7 @@ fn by_tasks(of: Stages, ahead: u32, transform_at: TransformAt, batches: u32) -> 
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
-    /// Steps end when the recurrence says, and in the long run are as frequent as the slowest stage allows.
+    /// Steps end at the times of the recurrence, and in the long run are as frequent as the slowest stage allows.
     #[test]
     fn tasks_follow_the_recurrence(
         (read, decode, transform, device) in (200u64..8000, 200u64..8000, 0u64..8000, 0u64..4000),
@@ -213,7 +213,7 @@ proptest! {
 /// which takes 2 for it, bounds at 12. Transformations of threads that are in time stay there; a slow copy does not
 /// move them either. In units of a copy, or of an eleventh of one.
 #[test]
-fn transformations_move_to_the_device_where_threads_are_late() {
+fn transformations_move_to_the_device_where_threads_are_too_slow() {
     let pace = |ahead, [with, without]: [f64; 2], unit: f64, transform_at| {
         let times = |units: f64| (units * unit).round() as u64;
         let decode = [with, without].map(times);
@@ -228,7 +228,7 @@ fn transformations_move_to_the_device_where_threads_are_late() {
     close(pace(3, [9.0, 6.0], COPY / 11.0, TransformAt::WhenLate), 11.0);
 }
 
-/// A rank on a CPU transforms its batch of eight itself: its load takes what a thread takes for it.
+/// A rank on a CPU transforms its batch of eight itself: its load takes as long as a thread would.
 #[test]
 fn a_cpu_transforms_its_own_batch() {
     let step = |decode: f64, transform_at| {

@@ -43,7 +43,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn repetitions_at_once_are_repetitions_one_by_one((job, which, costs, counted) in jobs()) {
+    fn skipped_repetitions_equal_simulated_ones((job, which, costs, counted) in jobs()) {
         let program = program(&job);
         let world = world(which, program.ranks());
         let short = SimOptions { warm_up: 1, counted, ..SimOptions::default() };
@@ -57,7 +57,7 @@ proptest! {
     }
 
     #[test]
-    fn totals_are_those_of_the_spans((job, which, costs, counted) in jobs(), limit in 0usize..200) {
+    fn totals_equal_those_of_the_spans((job, which, costs, counted) in jobs(), limit in 0usize..200) {
         let program = program(&job);
         let world = world(which, program.ranks());
         let fold = FoldRule::Never;
@@ -97,7 +97,7 @@ fn by_role_and_kind(timeline: &Timeline, program: &Program, first: u32) -> BTree
 }
 
 #[test]
-fn the_slow_solver_repeats_alike() {
+fn the_slow_solver_repeats_equally() {
     let costs = Flat { forward: 1e-3, backward: 2e-3, update: 1e-4, memory: 0.4, ..Flat::default() };
     let world = World::new(Cluster::load("ethernet-gpu-8").expect("a preset"), 8, &HostingRule::PerHost);
     let program = program(&Job { accumulate: 7, ..mlp(8) });
@@ -109,7 +109,7 @@ fn the_slow_solver_repeats_alike() {
 }
 
 #[test]
-fn a_million_micro_batches_are_no_more_work_than_three() {
+fn a_million_micro_batches_simulate_as_fast_as_three() {
     // A million micro-batches: one by one this would take minutes and 40 MB of spans for each task.
     let costs = Flat { forward: 1e-6, backward: 2e-6, ..Flat::default() };
     let program = program(&Job { accumulate: 1_000_000, ..mlp(2) });
@@ -146,7 +146,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn iterations_at_once_are_iterations_one_by_one(
+    fn skipped_iterations_equal_simulated_ones(
         (job, _, costs, counted) in jobs(), (which, network) in platforms(), more in 0u32..9, limit in 0usize..2000,
     ) {
         let program = program(&job);
@@ -165,7 +165,7 @@ proptest! {
 }
 
 #[test]
-fn ten_thousand_iterations_are_no_more_work_than_a_few() {
+fn ten_thousand_iterations_simulate_as_fast_as_a_few() {
     // 2·31·32 messages for each bucket of each iteration: one by one they would take minutes.
     let costs = Flat { forward: 1e-6, backward: 2e-6, ..Flat::default() };
     let program = program(&Job { algorithm: "ring".parse().expect("known"), ..mlp(32) });

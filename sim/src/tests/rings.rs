@@ -57,9 +57,9 @@ fn sorted(prediction: &Prediction) -> Vec<lockstep_models::Span> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Times, traffic and shares are those of events, whatever overlaps.
+    /// Times, traffic and shares equal those by events, whatever overlaps.
     #[test]
-    fn rings_without_events_are_rings_by_events(
+    fn rings_without_events_equal_rings_by_events(
         (seed, ranks, which) in (0u64..1000, 20u32..60, 0usize..3), (accumulate, concurrent, bucket) in (1u32..3, 1u32..3, 0usize..3),
         (forward, backward, memory) in (0.0..1e-3, 0.0..1e-3, 0.0..1.5), (latency, sum, send) in (0.0..1e-5, 0.0..1e-8, 0.0..1e-6),
         (eager_bytes, collective) in (prop_oneof![Just(0u64), Just(64), Just(1 << 20)], 0usize..2),
@@ -87,7 +87,7 @@ proptest! {
 
 /// Groups of a mesh, each in its own ring, in blocks that are equal.
 #[test]
-fn the_rings_of_a_mesh_pass_side_by_side() {
+fn the_rings_of_a_mesh_run_concurrently() {
     let text = "name = \"m\"\ninput = [1, 16, 16]\nlayer = [\n{ name = \"one\", kind = \"dense\", out_features = 256 },\n\
                 { kind = \"relu\" },\n{ name = \"two\", kind = \"dense\", out_features = 256 },\n\
                 { name = \"loss\", kind = \"softmax_cross_entropy\" },\n]\n";

@@ -24,7 +24,7 @@ proptest! {
     /// The ends of all passes, iteration by iteration, are those of the longest path (`pipeline::times`): stage 0 has
     /// the last pass of an iteration, so the next begins when everything is over.
     #[test]
-    fn passes_end_when_the_longest_path_does(
+    fn passes_end_with_the_longest_path(
         model in 0u64..300, stages in 2u32..=4, schedule in schedules(), micro_batches in 1u32..=6,
     ) {
         let job = job(model, stages, schedule, micro_batches);
@@ -68,8 +68,9 @@ proptest! {
     }
 }
 
-/// Two stages of equal work on a wire: a message forward and one back lengthen a step of one micro-batch by their
-/// latencies, and one of several by those of a round trip at least, and of one for each micro-batch at most.
+/// Two stages of equal work on a wire. A message forward and one back lengthen a step of one micro-batch by their
+/// latencies, and one of several micro-batches by at least a round trip's, and at most one round trip's per
+/// micro-batch.
 #[test]
 fn each_round_trip_costs_its_latency_once_at_most() {
     let text = "name = \"m\"\ninput = [1, 8, 8]\nlayer = [\n{ name = \"one\", kind = \"dense\", out_features = 1000 },\n\

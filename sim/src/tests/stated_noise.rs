@@ -42,7 +42,7 @@ fn constants_multiply() {
 }
 
 #[test]
-fn seeds_and_trials_draw_anew_and_equal_ones_alike() {
+fn noise_differs_between_seeds_and_trials_and_repeats_for_equal_ones() {
     let noise = |seed| Jitter { seed, kernel: of(Family::Gamma, 1.0, 0.3), ..Jitter::default() };
     let first = steps(4, 5, &under(noise(1)));
     assert_eq!(first, steps(4, 5, &under(noise(1))));
@@ -69,7 +69,7 @@ fn a_step_ends_with_the_slowest_rank() {
 }
 
 #[test]
-fn a_rank_that_is_slow_stays_slow() {
+fn a_slow_rank_stays_slow() {
     let noise = Jitter { seed: 3, rank: of(Family::Lognormal, 1.0, 0.2), ..Jitter::default() };
     let all = steps(4, 6, &under(noise));
     all.iter().for_each(|step| assert_close(*step, all[0], "every step alike"));
@@ -95,7 +95,7 @@ fn ring(conditions: &Conditions, network: NetworkModel) -> f64 {
 }
 
 #[test]
-fn messages_come_late_and_carry_more() {
+fn noise_delays_and_slows_messages() {
     // Six rounds of 1 MB at 1 GB/s over 10 us.
     for network in [NetworkModel::MaxMin, NetworkModel::AlphaBeta] {
         assert_close(ring(Conditions::none(), network), 6.0 * (10e-6 + 1e-3), "undisturbed");
@@ -107,7 +107,7 @@ fn messages_come_late_and_carry_more() {
 }
 
 #[test]
-fn with_noise_nothing_folds() {
+fn runs_with_noise_are_not_folded() {
     let world = World::star(4);
     let flat = Flat { forward: 1e-3, ..Flat::default() };
     let noise = under(Jitter { kernel: of(Family::Constant, 1.0, 0.0), ..Jitter::default() });

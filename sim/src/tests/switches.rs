@@ -32,10 +32,10 @@ fn folded(cluster: &str, algorithm: &str, ranks: u32, bytes: u64) -> f64 {
     seconds(cluster, algorithm, ranks, bytes, FoldRule::Exact).expect("a time")
 }
 
-/// Eight buffers and the sum that heads return pass the switch's adders: n·9 at their rate is the least, and n(1 + 1/8)
-/// at the links' payload rate. Large buffers come close to the former, and to NCCL's own model.
+/// Eight buffers and the sum that heads return pass the switch's adders: lower bounds are n·9 at their rate and n(1 +
+/// 1/8) at the links' payload rate. Large buffers come close to the former, and to NCCL's own model.
 #[test]
-fn a_large_sum_takes_what_passes_the_switch() {
+fn a_large_sum_is_bounded_by_the_switch() {
     let bytes = 1u64 << 30;
     for (cluster, line, sums) in [("dgx-h100", 450e9, 2.52e12), ("dgx-b200", 900e9, 4.27e12)] {
         let least = f64::max(bytes as f64 * 1.125 / (line * 256.0 / 272.0), bytes as f64 * 9.0 / sums);
@@ -53,7 +53,7 @@ fn a_large_sum_takes_what_passes_the_switch() {
 
 /// Two nodes exchange S, a ring twice as much less a part: with all NICs busy the switches are faster.
 #[test]
-fn switches_of_two_nodes_halve_what_nics_carry() {
+fn switches_of_two_nodes_halve_the_traffic_of_nics() {
     let bytes = 256u64 << 20;
     let nics = 8.0 * 50e9 * 4096.0 / 4122.0;
     let time = folded("dgx-h100:2", "nvls-tree:2", 16, bytes);
@@ -61,11 +61,11 @@ fn switches_of_two_nodes_halve_what_nics_carry() {
     assert!(time < folded("dgx-h100:2", "rings:8", 16, bytes));
 }
 
-/// On rails each node sends its sum once over all NICs, whatever the number of nodes: n over their rate, or the time of
-/// a node's switch, is the least, and large buffers come close to it. A ring sends twice as much. Chains in nodes send
-/// 2n over NVLink and are for middle sizes.
+/// On rails each node sends its sum once over all NICs, whatever the number of nodes. The lower bound is n over their
+/// rate, or the time of a node's switch; large buffers come close to it. A ring sends twice as much. Chains in nodes
+/// send 2n over NVLink and are for middle sizes.
 #[test]
-fn switches_between_nodes_take_what_nodes_send_once() {
+fn switches_between_nodes_receive_the_sum_of_each_node_once() {
     let bytes = 1u64 << 30;
     let nics = 8.0 * 50e9 * 4096.0 / 4122.0;
     for nodes in [2u32, 4] {
@@ -85,9 +85,9 @@ fn switches_between_nodes_take_what_nodes_send_once() {
     assert!(time >= (1u64 << 26) as f64 / 50e9, "{time}");
 }
 
-/// A switch that adds half as fast slows everything down: all that members send passes it.
+/// A switch that adds half as fast slows everything down, since all that members send passes it.
 #[test]
-fn the_switchs_own_rate_counts() {
+fn the_rate_of_the_switch_matters() {
     let text = Cluster::presets().iter().find(|(name, _)| *name == "dgx-h100").expect("a preset").1;
     let of = |sums: &str| -> Result<f64, InputError> {
         let cluster = Cluster::parse("slow.toml", &text.replace("sums = \"2.52TB/s\"", sums))?;
@@ -110,10 +110,10 @@ fn the_switchs_own_rate_counts() {
     assert!(refused.contains("none of cluster dgx-h100 adds") && refused.contains("sums"), "{refused}");
 }
 
-/// From 1 MiB on messages of rings with NCCL's protocols are NCCL's model less its launch, which is no message: between
-/// 0.7 and 1.15 of it.
+/// From 1 MiB on, messages of rings with NCCL's protocols take 0.7 to 1.15 times as long as NCCL's model without its
+/// launch, which is not a message.
 #[test]
-fn rings_with_protocols_are_near_nccls_own_model() {
+fn rings_with_protocols_are_close_to_the_nccl_model() {
     const LAUNCH: f64 = 16e-6;
     for (cluster, ranks) in [("dgx-a100", 8), ("dgx-h100", 8)] {
         for protocol in ["simple", "ll128", "ll"] {
@@ -129,7 +129,7 @@ fn rings_with_protocols_are_near_nccls_own_model() {
 
 /// LL is faster for small buffers, Simple for large ones; without a protocol nothing changes.
 #[test]
-fn each_protocol_has_its_sizes() {
+fn each_protocol_is_fastest_for_its_sizes() {
     let of = |protocol: &str, bytes| folded("dgx-a100", &format!("rings:8:{protocol}"), 8, bytes);
     assert!(of("ll", 1 << 14) < of("ll128", 1 << 14) && of("ll128", 1 << 14) < of("simple", 1 << 14));
     assert!(of("simple", 1 << 28) < of("ll128", 1 << 28) && of("ll128", 1 << 28) < of("ll", 1 << 28));
@@ -148,7 +148,7 @@ fn ranks_of_rings_with_a_protocol_fold() {
 }
 
 #[test]
-fn what_links_do_not_serve_is_refused_with_the_cure() {
+fn algorithms_that_links_do_not_support_are_refused_with_the_cure() {
     for (cluster, algorithm, ranks, cure) in [
         ("dgx-a100", "nvls", 8, "use ring, or a cluster whose NVSwitch does"),
         ("dgx-h100:2", "nvls", 16, "use as many nodes as hosts"),

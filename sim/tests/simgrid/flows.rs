@@ -93,7 +93,7 @@ fn solve(mut fluid: impl Fluid, case: &mut Case<'_>, cluster: &Cluster, flows: &
 }
 
 #[test]
-fn every_flow_ends_when_simgrid_says() {
+fn every_flow_ends_at_the_time_of_simgrid() {
     let mut randoms: Vec<Random> = (0..CASES).map(Random::new).collect();
     let platforms: Vec<Cluster> =
         (0..CASES).zip(&mut randoms).map(|(seed, random)| clusters::random(random, latencies(seed))).collect();

@@ -1,5 +1,5 @@
-//! Compares predictions with SimGrid as an independent reference: its S4U plays the same flows and the same steps on
-//! the same platforms.
+//! Compares predictions with SimGrid as an independent reference: its S4U runs the same flows and the same steps on the
+//! same platforms.
 //!
 //! `judge.cpp` holds all that is known about SimGrid; `judge.rs` compiles and runs it, `case.rs` writes the cases.
 //! `docs/simgrid.md` says how well results agree, and why not better. The closed forms need no SimGrid.

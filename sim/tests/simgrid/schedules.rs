@@ -129,7 +129,7 @@ fn settings() -> Vec<Setting> {
 }
 
 #[test]
-fn every_rank_ends_when_simgrid_says() {
+fn every_rank_ends_at_the_time_of_simgrid() {
     let settings = settings();
     let platforms: Vec<Cluster> = settings.iter().map(Setting::cluster).collect();
     let mut cases = Vec::new();

@@ -1,4 +1,4 @@
-//! Tests the readers: their output is a cluster with the devices and links of the file, and nonsense is refused.
+//! Tests the readers: their output is a cluster with the devices and links of the file, and invalid files are refused.
 
 mod bad_matrix;
 mod bad_xml;

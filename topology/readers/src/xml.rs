@@ -1,5 +1,5 @@
-//! Reads NCCL's topology XML: `<system>`, its `<cpu>`s, under them trees of `<pci>`, at whose leaves are `<gpu>`
-//! and `<nic>`.
+//! Reads NCCL's topology XML: a `<system>` of `<cpu>`s, each with trees of `<pci>` whose leaves are `<gpu>` and
+//! `<nic>`.
 //!
 //! The `link_speed` and `link_width` of a `<pci>` are those of its link to its parent element (NCCL,
 //! `src/graph/xml.cc`).

@@ -1,6 +1,6 @@
 //! `Builder`: adds hosts, GPUs, NICs, switches and wires one by one, and turns them into a `Cluster`.
 //!
-//! It knows nothing of files, so that a measured host, a generator and a TOML file build the same structure.
+//! It does not depend on files, so a measured host, a generator and a TOML file build the same structure.
 
 use super::describe::{HOSTS, host_row, tables};
 use super::fabric::{Fabric, Routing};

@@ -1,4 +1,4 @@
-//! Changes a cluster by degrading or removing some of its wires: what-if questions about single links.
+//! Changes a cluster by degrading or removing some of its wires, for what-if questions about single links.
 
 use super::pattern::matches;
 use super::{Cluster, Device, LinkId, VertexKind};

@@ -1,4 +1,4 @@
-//! Determines what copies between a host's memory and a GPU cross, from pinned and from pageable memory.
+//! Determines what copies between a host's memory and a GPU use, from pinned and from pageable memory.
 //!
 //! A GPU's copy engine reads and writes pinned memory itself. For pageable memory a core copies to or from a pinned
 //! bounce buffer, which writes and reads the memory once more and is no faster than that core.

@@ -1,4 +1,4 @@
-//! Makes the tables that `clusters show` prints: every figure of a cluster file with its source.
+//! Builds the tables that `clusters show` prints: every figure of a cluster file with its source.
 //!
 //! There is a row per table of the file, not per host, so a thousand equal hosts are one line.
 

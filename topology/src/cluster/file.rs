@@ -1,4 +1,5 @@
-//! Reads the tables of a cluster file as plain values: every figure is read and checked on its own, nothing built yet.
+//! Reads the tables of a cluster file as plain values: every figure is read and checked separately, and nothing is
+//! built yet.
 //!
 //! Sources of figures are inherited inwards: file, host, then the table of the CPU, GPU or link.
 

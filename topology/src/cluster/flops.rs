@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn written_rates_are_read_back() {
+    fn rates_round_trip() {
         for rate in [3.0, 40e9, 15.7e12, 1.979e15, 999.0] {
             let read = parse_flops(&show_flops(rate)).unwrap();
             assert!((read / rate - 1.0).abs() < 1e-12, "{rate}");
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_rates_are_refused() {
+    fn invalid_rates_are_refused() {
         for text in ["", "FLOP/s", "0GFLOP/s", "NaNGFLOP/s", "infFLOP/s", "40G", "40GFLOPS", "xTFLOP/s"] {
             assert!(parse_flops(text).is_err(), "{text}");
         }

@@ -1,4 +1,4 @@
-//! Reads `[[host.gpu]]` and the catalogue of GPUs (`gpus.toml`): one set of keys, one function.
+//! Reads `[[host.gpu]]` and the catalogue of GPUs (`gpus.toml`), which have the same keys, with one function.
 //!
 //! A GPU of a cluster takes from the catalogue what its own table leaves out, so that `model = "h100-sxm"` is enough.
 

@@ -1,4 +1,4 @@
-//! Names the kinds of links, and whether both directions share a wire.
+//! Defines the kinds of links, and whether both directions of each share a wire.
 
 /// The kind of a wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,4 +1,4 @@
-//! Finds the things that a name or a pattern matches, and suggests near names where there are none.
+//! Finds what a name or a pattern matches, and suggests near names if nothing matches.
 
 use super::pattern::{matches, prefix, range};
 use crate::InputError;

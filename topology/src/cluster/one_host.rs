@@ -89,7 +89,7 @@ mod tests {
     use crate::cluster::{DeviceId, Origin};
 
     #[test]
-    fn gpus_meet_in_the_memory_of_their_host() {
+    fn gpus_exchange_through_the_memory_of_their_host() {
         let rate = |bytes_per_s: f64| Bandwidth::new(bytes_per_s).expect("positive");
         let cpu = CpuSpec {
             cores: 2,

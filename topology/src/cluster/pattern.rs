@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_reach_as_far_as_they_say() {
+    fn patterns_match_exactly_the_names_they_describe() {
         for (pattern, yes, no) in [
             ("switch", vec!["switch"], vec!["switch0", "switc", ""]),
             ("node*.eth0", vec!["node0.eth0", "node12.eth0", "node.eth0"], vec!["node0.eth1", "node0", "x.eth0"]),

@@ -1,4 +1,5 @@
-//! `Protocol`: prices a message on a link besides its bytes at the line rate, by the stack that carries it.
+//! `Protocol`: computes the cost of a message on a link beyond its bytes at the line rate, by the stack that carries
+//! it.
 //!
 //! Every kind of link has a stack and every stack its defaults; a cluster file overrides single figures.
 //! `docs/fabrics.md` has an example of each and names the sources.

@@ -1,5 +1,4 @@
-//! `Provenance`: records the source of a figure, beside every parameter, so that a prediction can name what it
-//! is based on.
+//! `Provenance`: records the source of every figure, so that a prediction can name what it is based on.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Multiplies some of a cluster's figures: what-if questions and sensitivities.
+//! Multiplies some of a cluster's figures, for what-if questions and sensitivities.
 
 use super::{Cluster, DeviceKind, GpuSpec, LinkKind, Protocol, Route, RouteTransport};
 use crate::{Bandwidth, Time};

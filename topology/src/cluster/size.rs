@@ -1,5 +1,5 @@
-//! `Size`: estimates how large a cluster will be, in things and in bytes, so that one that does not fit is
-//! refused beforehand.
+//! `Size`: estimates the number of parts and the bytes of a cluster, so that one that does not fit is refused before it
+//! is built.
 
 use super::{Device, Link, LinkId, Vertex};
 use crate::Bytes;

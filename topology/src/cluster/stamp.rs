@@ -1,4 +1,4 @@
-//! Builds the cluster that the tables of a file describe: stamps out hosts and switches, then wires what links name.
+//! Builds the cluster that the tables of a file describe: creates hosts and switches, then the wires that links name.
 //!
 //! A host's inner links are resolved once by local names and repeated for each of its `count` copies.
 

@@ -1,4 +1,4 @@
-//! `Wire`: holds a wire between two vertices before it has links.
+//! `Wire`: describes a wire between two vertices before its links are created.
 
 use std::sync::Arc;
 

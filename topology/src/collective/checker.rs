@@ -1,4 +1,4 @@
-//! Proves symbolically that lanes do what their collective says, for every timing, and reports the sums.
+//! Proves symbolically that lanes compute the result of their collective for every timing, and reports the sums.
 //!
 //! Each lane is replayed on expressions instead of numbers (`replay.rs`). What a lane reads and when is decided by its
 //! own order and its messages alone, so one replay covers all timings, and vector clocks show that no sent range is

@@ -1,4 +1,4 @@
-//! Models NCCL's handling of a collective: which channels it finds, which algorithm and protocol it takes, and how
+//! Models NCCL's handling of a collective: which channels it finds, which algorithm and protocol it chooses, and how
 //! long they run.
 //!
 //! All of it is a pure function of a [`NcclMachine`], a [`Request`] and the collective's bytes. Two sets of figures are

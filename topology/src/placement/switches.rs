@@ -1,4 +1,4 @@
-//! Places the switches of an algorithm that sum in the network: beside the devices of the ranks that they join.
+//! Places the switches of an algorithm that sum in the network: next to the devices of the ranks that they join.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -23,7 +23,7 @@ fn pack_fills_hosts_in_turn_and_overloads_evenly() {
 }
 
 #[test]
-fn scatter_goes_round_the_hosts() {
+fn scatter_assigns_hosts_in_turn() {
     let gpus = cluster("ethernet-gpu-8");
     let scattered = Placement::new(&gpus, 10, &PlacementRule::Scatter).unwrap();
     assert_eq!(hosts(&scattered), [0, 1, 2, 3, 4, 5, 6, 7, 0, 1]);
@@ -36,7 +36,7 @@ fn scatter_goes_round_the_hosts() {
 
 /// Two of the four GPUs of each host; 3 + 3 + 1 on hosts of 16 cores; 70 of 64 + 64 are more than a rank a core.
 #[test]
-fn so_many_on_each_host() {
+fn each_host_has_the_given_number() {
     let (gpus, ethernet) = (cluster("ethernet-gpu-8"), cluster("ethernet-4"));
     let pairs = Placement::new(&gpus, 8, &PlacementRule::PerHost(2)).unwrap();
     assert_eq!(hosts(&pairs), [0, 0, 1, 1, 2, 2, 3, 3]);
@@ -49,7 +49,7 @@ fn so_many_on_each_host() {
 }
 
 #[test]
-fn ranks_go_to_gpus_where_there_are_any_unless_told_otherwise() {
+fn ranks_are_placed_on_gpus_if_present_unless_overridden() {
     let gpus = cluster("ethernet-gpu-8");
     let on_gpu = Placement::new(&gpus, 32, &PlacementRule::Pack).unwrap();
     assert!(on_gpu.all().all(|rank| on_gpu.ranks_on(on_gpu.device(rank)) == 1));
@@ -62,7 +62,7 @@ fn ranks_go_to_gpus_where_there_are_any_unless_told_otherwise() {
 }
 
 #[test]
-fn impossible_placements_say_what_would_do() {
+fn impossible_placements_are_refused_with_a_possible_one() {
     let (one, gpus) = (cluster("workstation"), cluster("ethernet-gpu-8"));
     let twice = vec![DeviceId(1), DeviceId(1)];
     let refused = [
@@ -87,7 +87,7 @@ fn impossible_placements_say_what_would_do() {
 }
 
 #[test]
-fn processes_lie_on_one_host() {
+fn processes_are_on_one_host() {
     let ethernet = cluster("ethernet-4");
     let placement = Placement::new(&ethernet, 8, &PlacementRule::Scatter).unwrap();
     let per_rank = Hosting::new(&placement, &HostingRule::PerRank).unwrap();

@@ -1,4 +1,4 @@
-//! `Images`: finds the links and devices that are exchanged when ranks are, by following the routes of messages.
+//! `Images`: finds how links and devices are permuted when ranks are, by following the routes of messages.
 //!
 //! Where ranks are permuted, the n-th link of the route between two ranks takes the place of the n-th link of the route
 //! between their images. If that is one-to-one over all routes that are used, and links that take each other's place

@@ -1,4 +1,4 @@
-//! `Layers`: peels a cluster's vertices into equal items, from the ranks' devices outwards.
+//! `Layers`: groups a cluster's vertices into equal items, from the ranks' devices outwards.
 //!
 //! Items start as devices (or whole hosts). A vertex that touches one item alone joins it: a host's bridge joins its
 //! GPUs, a leaf switch its hosts. Neighbouring items whose links lead to the same vertices are interchangeable and

@@ -155,7 +155,7 @@ proptest! {
 
     /// A pipeline describes what every member does.
     #[test]
-    fn pipelines_are_what_members_do(members in 1u32..9, blocks in 1u64..50, more in 0u64..3) {
+    fn pipelines_describe_what_members_do(members in 1u32..9, blocks in 1u64..50, more in 0u64..3) {
         for schedule in schedules(members, 1, blocks * u64::from(members) + more, 0) {
             let Some(phases) = schedule.pipeline() else { continue };
             for member in 0..members {
@@ -209,7 +209,7 @@ proptest! {
 
     /// A symmetry found by following routes holds for the routes between all ranks.
     #[test]
-    fn followed_routes_move_with_the_ranks(
+    fn followed_routes_permute_with_the_ranks(
         gpus in prop::sample::select(vec![0u32, 2, 4]),
         bridges in 1u32..3,
         widths in prop::collection::vec(1u32..4, 1..3),
@@ -229,7 +229,7 @@ proptest! {
         }
     }
 
-    /// A grid's permutations take each block to each other in exactly one way, and back.
+    /// A grid's permutations map each block to each other block in exactly one way, and back.
     #[test]
     fn grids_act_freely(blocks in 1u32..6, parts in 1u32..6, unit in 1u32..4) {
         let (group, ranks) = (Permutations::Grid { block: parts * unit, unit }, blocks * parts * unit);
@@ -323,7 +323,7 @@ fn levels_of_known_clusters() {
 }
 
 #[test]
-fn presets_fold_or_say_why_not() {
+fn presets_fold_or_give_the_reason() {
     for (name, _) in Cluster::presets() {
         let cluster = Cluster::load(name).expect("a preset");
         for ranks in [2, 8, 12, 16, 32] {
@@ -344,7 +344,7 @@ fn presets_fold_or_say_why_not() {
 }
 
 #[test]
-fn presets_on_networks_fold_by_what_their_routes_mind() {
+fn presets_on_networks_fold_as_their_routes_allow() {
     for (name, ranks) in
         [("dgx-h100:16", 128), ("dgx-h100:24", 192), ("dgx1-v100:16", 128), ("big-basin-50gbe:16", 128)]
     {
@@ -365,7 +365,7 @@ fn presets_on_networks_fold_by_what_their_routes_mind() {
 }
 
 #[test]
-fn one_slow_wire_is_no_symmetry() {
+fn one_slow_wire_breaks_the_symmetry() {
     let slow = tree(0, 1, &[4]).replace("node[0-3]", "node[0-2]")
         + "[[link]]\nkind = \"ethernet\"\nbetween = [\"node3.eth0\", \"s0x0\"]\nlatency = \"1us\"\nbandwidth = \"1GB/s\"\n";
     let cluster = Cluster::parse("slow.toml", &slow).expect("a cluster");
@@ -375,7 +375,7 @@ fn one_slow_wire_is_no_symmetry() {
 }
 
 #[test]
-fn processes_must_move_whole() {
+fn permutations_must_keep_processes_together() {
     let cluster = Cluster::parse("tree.toml", &tree(0, 1, &[1])).expect("a cluster");
     let limits = Limits { ranks_per_core: 4, ..Limits::default() };
     let placement = Placement::within(&cluster, 8, &PlacementRule::Pack, limits).expect("places");

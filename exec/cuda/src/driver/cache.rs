@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_there_for_its_key_alone() {
+    fn a_stored_program_is_found_by_its_key_only() {
         let folder = Folder::new("keys");
         let cache = Cache::at(&folder.0);
         assert_eq!(cache.read(KEY), None);
@@ -143,9 +143,9 @@ mod tests {
         assert_eq!(fs::read_dir(&folder.0).expect("the folder").count(), 7, "nothing temporary is left");
     }
 
-    /// A file cut at any length, with any bit changed, or with other content, is ignored.
+    /// A file that is truncated anywhere, has a changed bit or other content is ignored.
     #[test]
-    fn torn_and_foreign_files_are_compiled_anew() {
+    fn damaged_and_foreign_files_are_recompiled() {
         let folder = Folder::new("torn");
         let cache = Cache::at(&folder.0);
         cache.write(KEY, b"a program");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_keeps_nothing() {
+    fn an_unwritable_folder_stores_nothing() {
         let folder = Folder::new("file");
         fs::write(&folder.0, "a file, not a folder").expect("a file");
         let cache = Cache::at(&folder.0.join("below"));
@@ -181,7 +181,7 @@ mod tests {
 
     /// Ranks that start together write the same file at once; readers see one intact version.
     #[test]
-    fn writers_at_once_leave_one_whole_file() {
+    fn concurrent_writers_leave_one_intact_file() {
         let folder = Folder::new("writers");
         let cache = Cache::at(&folder.0);
         let programs: Vec<Vec<u8>> = (0..4).map(|of| vec![of; 100_000]).collect();

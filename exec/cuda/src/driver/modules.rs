@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_runs_what_its_generation_has() {
+    fn each_device_gets_the_newest_target_of_its_generation() {
         let known = [75, 80, 86, 90, 100, 120];
         for (device, expected) in [(75, 75), (86, 86), (87, 86), (89, 86), (90, 90), (103, 100), (121, 120)] {
             assert_eq!(target(device, &known, (13, 0)), Ok(expected), "sm_{device}");

@@ -129,9 +129,9 @@ mod tests {
         forms.pieces(&prints, 0, 10).into_iter().map(|piece| (piece.range, piece.print.is_some())).collect()
     }
 
-    /// A command whose number changes once is cut out of its list for ever; another tensor makes another form.
+    /// A command whose number changes once is excluded from its list permanently; another tensor makes another form.
     #[test]
-    fn lists_are_cut_where_they_change() {
+    fn lists_are_split_at_changing_commands() {
         let zero = |address| Command::Zero { address, bytes: 16 };
         let list = |first, rectified| {
             let (x, y) = (View::<f32>::new(first, 8), ViewMut::<f32>::new(0x9000, 8));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_known_by_all_that_they_are() {
+    fn commands_are_identified_by_all_their_fields() {
         // 8 and 9 elements take equally many blocks; the tensors' bytes differ.
         let all = [add(0x1000, 8), add(0x1000, 9), add(0x2000, 8), Command::Zero { address: 0x1000, bytes: 8 }];
         for (at, command) in all.iter().enumerate() {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_form_makes_room() {
+    fn the_oldest_form_is_evicted() {
         let mut forms = Forms::default();
         let print = |form| [Print { form, whole: form }];
         for (now, form) in [(1, 1), (2, 2), (3, 1), (4, 3)] {

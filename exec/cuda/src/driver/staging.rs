@@ -101,9 +101,9 @@ mod tests {
 
     use super::*;
 
-    /// Weights of 9 floats and their gradient at odd places, by hand.
+    /// Weights of 9 floats and their gradient at unaligned addresses, by hand.
     #[test]
-    fn only_what_lies_badly_is_copied() {
+    fn only_misaligned_tensors_are_copied() {
         let shape = Shape { channels: 1, height: 10, width: 10 };
         let (one, pass) = ((1, 1), ConvolutionPass::Forward);
         let of = Convolution {

@@ -168,7 +168,7 @@ mod tests {
 
     /// An error that leaves the context usable is a refusal: the run may free memory or choose another way.
     #[test]
-    fn only_what_ends_a_context_is_a_loss() {
+    fn only_errors_that_end_a_context_lose_the_device() {
         for code in [CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, CUresult::CUDA_ERROR_ECC_UNCORRECTABLE] {
             assert!(is_lost(code), "{code:?}");
         }

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scratch_lies_one_behind_the_other_and_as_its_model_does() {
+    fn scratch_is_consecutive_and_aligned_as_its_model() {
         let mut commands = Vec::new();
         let mut script = Script::new(&mut commands, 0x1000);
         assert_eq!(script.take::<u16>(129).address(), 0x1000); // 258 bytes, of which two begin a new line

@@ -108,8 +108,8 @@ fn operands(of: &Convolution, pass: ConvolutionPass) -> [usize; 3] {
 
 /// Sums of whole numbers are exact, so a nondeterministic algorithm, or one wrong product, shows.
 #[test]
-fn passes_are_those_of_plain_loops() {
-    scene("convolutions::passes_are_those_of_plain_loops", &[], |_, places| {
+fn passes_equal_plain_loops() {
+    scene("convolutions::passes_equal_plain_loops", &[], |_, places| {
         let bench = Bench::open(&places);
         let mut executor = bench.executor(WorkspaceLimits::default());
         for case in 0..90 {
@@ -136,10 +136,11 @@ fn passes_are_those_of_plain_loops() {
     });
 }
 
-/// With cuDNN's fused pass and, where that declines (some numbers of filters, groups) or is not asked (bf16), without.
+/// With cuDNN's fused pass; and without it, where cuDNN declines (some numbers of filters, groups) or is not asked
+/// (bf16).
 #[test]
-fn biases_and_rectifiers_follow() {
-    scene("convolutions::biases_and_rectifiers_follow", &[], |_, places| {
+fn biases_and_rectifiers_are_applied() {
+    scene("convolutions::biases_and_rectifiers_are_applied", &[], |_, places| {
         let bench = Bench::open(&places);
         let mut executor = bench.executor(WorkspaceLimits::default());
         for case in 0..60 {
@@ -185,8 +186,8 @@ fn biases_and_rectifiers_follow() {
 
 /// A product of 1 + 2⁻¹² and 1 in fp32, whose factors TF32 rounds to 1.
 #[test]
-fn factors_are_rounded_only_where_that_was_asked_for() {
-    scene("convolutions::factors_are_rounded_only_where_that_was_asked_for", &[], |_, places| {
+fn factors_are_rounded_only_on_request() {
+    scene("convolutions::factors_are_rounded_only_on_request", &[], |_, places| {
         let bench = Bench::open(&places);
         let mut executor = bench.executor(WorkspaceLimits::default());
         let fine = 1.0 + 2f32.powi(-12);
@@ -204,10 +205,10 @@ fn factors_are_rounded_only_where_that_was_asked_for() {
     });
 }
 
-/// Algorithms are chosen, and memory is allocated, before the first command; what cannot be done is refused then.
+/// Algorithms are chosen and memory is allocated before the first command; unsupported commands are refused then.
 #[test]
-fn plans_are_made_before_they_are_played() {
-    scene("convolutions::plans_are_made_before_they_are_played", &[], |_, places| {
+fn plans_are_made_before_execution() {
+    scene("convolutions::plans_are_made_before_execution", &[], |_, places| {
         let bench = Bench::open(&places);
         let of = any(&mut rng(3), Precision::F32);
         let command = |pass, bias, accumulate| {

@@ -6,8 +6,8 @@ use lockstep_exec::device::DeviceError;
 use crate::scene;
 
 #[test]
-fn bytes_go_to_a_device_and_back() {
-    scene("copies::bytes_go_to_a_device_and_back", &[("PRETEND_DEVICES", "2")], |_, places| {
+fn bytes_survive_a_copy_to_a_device_and_back() {
+    scene("copies::bytes_survive_a_copy_to_a_device_and_back", &[("PRETEND_DEVICES", "2")], |_, places| {
         let contexts = [0, 1].map(|ordinal| Context::open(&places, ordinal).expect("a pretend device"));
         let [here, there] = &contexts;
         here.bind().expect("a thread");
@@ -61,8 +61,8 @@ fn bytes_go_to_a_device_and_back() {
 
 /// A dropped object may belong to another device than the thread's, and no memory is leaked that way.
 #[test]
-fn what_is_dropped_is_given_back() {
-    scene("copies::what_is_dropped_is_given_back", &[("PRETEND_DEVICES", "2")], |_, places| {
+fn dropped_objects_are_freed() {
+    scene("copies::dropped_objects_are_freed", &[("PRETEND_DEVICES", "2")], |_, places| {
         let [here, there] = [0, 1].map(|ordinal| Context::open(&places, ordinal).expect("a pretend device"));
         let free = |context: &Context| context.memory().expect("an answer").0;
         let before = (free(&here), free(&there));

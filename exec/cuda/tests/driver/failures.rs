@@ -17,9 +17,9 @@ use crate::bench::{Bench, pointwise};
 use crate::scene;
 
 #[test]
-fn a_full_device_says_what_is_free() {
+fn out_of_memory_errors_state_the_free_memory() {
     let settings = [("PRETEND_MEMORY_BYTES", "16777216")];
-    scene("failures::a_full_device_says_what_is_free", &settings, |_, places| {
+    scene("failures::out_of_memory_errors_state_the_free_memory", &settings, |_, places| {
         let context = Context::open(&places, 0).expect("a pretend device");
         let new = |what, bytes| GpuMemory::new(&context, what, bytes, Fill::Zeros);
         let held = new("the first half", 8 << 20).expect("half of it");
@@ -69,8 +69,8 @@ fn a_lost_device_stays_lost() {
     });
 }
 
-/// The same for a kernel that reads unallocated memory: within the mebibyte after an allocation that the pretend device
-/// leaves empty.
+/// The same for a kernel that reads unallocated memory, in the mebibyte that the pretend device leaves empty after an
+/// allocation.
 #[test]
 fn a_wrong_address_loses_the_device() {
     scene("failures::a_wrong_address_loses_the_device", &[], |_, places| {
@@ -95,8 +95,8 @@ fn unavailable(places: &LibraryPlaces, ordinal: u32) -> String {
 }
 
 #[test]
-fn devices_that_are_not_there_or_too_old_are_not_opened() {
-    scene("failures::devices_that_are_not_there_or_too_old_are_not_opened", &[], |_, places| {
+fn missing_or_old_devices_are_not_opened() {
+    scene("failures::missing_or_old_devices_are_not_opened", &[], |_, places| {
         let reason = unavailable(&places, 1);
         assert!(reason.contains("no GPU 1") && reason.contains("has 1"), "{reason}");
         Context::open(&places, 0).expect("the one that is there");
@@ -121,8 +121,8 @@ fn an_old_driver_opens_nothing() {
 
 /// A device newer than the compiler opens, but has no programs.
 #[test]
-fn a_compiler_may_not_know_a_device() {
-    scene("failures::a_compiler_may_not_know_a_device", &[("PRETEND_CAPABILITY", "15.0")], |_, places| {
+fn a_compiler_may_not_support_a_device() {
+    scene("failures::a_compiler_may_not_support_a_device", &[("PRETEND_CAPABILITY", "15.0")], |_, places| {
         let context = Context::open(&places, 0).expect("a pretend device");
         match Modules::load(&context, &Cache::none()) {
             Err(DeviceError::Compiler(message)) => assert!(message.contains("sm_150"), "{message}"),
@@ -131,7 +131,7 @@ fn a_compiler_may_not_know_a_device() {
     });
 }
 
-/// A library that is not found is named, with the places searched.
+/// A missing library is named, with the places searched.
 #[test]
 fn a_missing_library_is_named() {
     scene("failures::a_missing_library_is_named", &[], |folder, _| {
@@ -154,11 +154,11 @@ fn a_missing_library_is_named() {
     });
 }
 
-/// Every call of a library once returns a status newer than the bindings: the error gives its number, or, where the
-/// library may decline, another way is taken.
+/// Every call of a library returns, once, a status newer than the bindings. The error gives its number; where the
+/// library may decline, an alternative is used.
 #[test]
-fn statuses_that_nobody_knows_are_refusals() {
-    scene("failures::statuses_that_nobody_knows_are_refusals", &[], |folder, places| {
+fn unknown_statuses_are_refused() {
+    scene("failures::unknown_statuses_are_refused", &[], |folder, places| {
         // SAFETY: the library is loaded and has this function, which reads a text.
         let fault = unsafe {
             let library = libloading::Library::new(folder.join("libpretend.so")).expect("the pretend library");

@@ -23,8 +23,8 @@ fn convolve(left: &GpuMemory, right: &GpuMemory, result: &GpuMemory, size: u32, 
 
 /// A list of all kinds of commands that accumulates, so that each execution counts.
 #[test]
-fn a_graph_does_what_its_list_did() {
-    scene("graphs::a_graph_does_what_its_list_did", &[], |_, places| {
+fn a_graph_gives_the_results_of_its_list() {
+    scene("graphs::a_graph_gives_the_results_of_its_list", &[], |_, places| {
         let bench = Bench::open(&places);
         let (x, ones, sum) = (bench.floats(&[3.0; 4]), bench.floats(&[1.0; 4]), bench.floats(&[0.0; 4]));
         let (product, gradient) = (bench.floats(&[0.0; 16]), bench.floats(&[0.0; 16]));
@@ -71,10 +71,10 @@ fn a_graph_does_what_its_list_did() {
     });
 }
 
-/// A graph contains the workspace's address; when a larger one is allocated it is captured again.
+/// A graph contains the workspace's address, so it is captured again when a larger workspace is allocated.
 #[test]
-fn graphs_follow_the_workspace() {
-    scene("graphs::graphs_follow_the_workspace", &[], |_, places| {
+fn graphs_are_recaptured_for_a_larger_workspace() {
+    scene("graphs::graphs_are_recaptured_for_a_larger_workspace", &[], |_, places| {
         let bench = Bench::open(&places);
         let tensor = |elements| (bench.floats(&vec![1.0; elements]), bench.floats(&vec![0.0; elements * elements]));
         let ((few, small), (many, large)) = (tensor(4), tensor(60));
@@ -94,8 +94,8 @@ fn graphs_follow_the_workspace() {
 
 /// Lists on other tensors are different lists; beyond the limit the oldest are dropped, without harm.
 #[test]
-fn lists_are_told_apart_and_the_oldest_forgotten() {
-    scene("graphs::lists_are_told_apart_and_the_oldest_forgotten", &[], |_, places| {
+fn lists_are_distinguished_and_the_oldest_evicted() {
+    scene("graphs::lists_are_distinguished_and_the_oldest_evicted", &[], |_, places| {
         let bench = Bench::open(&places);
         let (sum, ones) = (bench.floats(&[0.0; 400]), bench.floats(&[1.0; 400]));
         // The first n + 1 numbers are one larger.
@@ -128,8 +128,8 @@ fn lists_are_told_apart_and_the_oldest_forgotten() {
 
 /// A command whose number changes each time, as in dropout, is executed by itself; the commands around it are captured.
 #[test]
-fn commands_that_change_are_cut_out() {
-    scene("graphs::commands_that_change_are_cut_out", &[], |_, places| {
+fn changing_commands_are_not_captured() {
+    scene("graphs::changing_commands_are_not_captured", &[], |_, places| {
         let bench = Bench::open(&places);
         let (sum, moved, ones) = (bench.floats(&[0.0; 8]), bench.floats(&[0.0; 8]), bench.floats(&[1.0; 8]));
         let add = |to: &GpuMemory| {

@@ -49,16 +49,16 @@ fn events_order_streams() {
 
 /// Without events the pretend device reorders work: the test above can fail.
 #[test]
-fn without_events_there_is_no_order() {
-    scene("order::without_events_there_is_no_order", &[], |_, places| {
+fn streams_are_unordered_without_events() {
+    scene("order::streams_are_unordered_without_events", &[], |_, places| {
         let ends: Vec<f32> = (0..20).map(|_| count(&places, 10, false)).collect();
         assert!(ends.iter().any(|end| *end != 0.0), "in order every pair ends with a zero: {ends:?}");
     });
 }
 
 #[test]
-fn events_and_streams_say_when_they_are_done() {
-    scene("order::events_and_streams_say_when_they_are_done", &[], |_, places| {
+fn events_and_streams_report_completion() {
+    scene("order::events_and_streams_report_completion", &[], |_, places| {
         let bench = Bench::open(&places);
         let [begin, end] = [(); 2].map(|()| Event::new(&bench.context, true).expect("an event"));
         assert_eq!(end.finished(), Ok(true), "never recorded");
@@ -78,7 +78,7 @@ fn events_and_streams_say_when_they_are_done() {
     });
 }
 
-/// Ranks are threads that share a device, its programs and its memory; each has a stream of its own.
+/// Ranks are threads that share a device, its programs and its memory; each has its own stream.
 #[test]
 fn ranks_share_a_device() {
     scene("order::ranks_share_a_device", &[], |_, places| {

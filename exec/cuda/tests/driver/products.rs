@@ -40,8 +40,8 @@ const KINDS: [(Precision, Scalar); 4] = [
 
 /// All transpositions, endings and precisions, at any alignment, with workspaces and without.
 #[test]
-fn products_are_those_of_plain_loops() {
-    scene("products::products_are_those_of_plain_loops", &[], |_, places| {
+fn products_equal_plain_loops() {
+    scene("products::products_equal_plain_loops", &[], |_, places| {
         let bench = Bench::open(&places);
         let mut executor = bench.executor(WorkspaceLimits::default());
         let mut case = 0;
@@ -96,8 +96,8 @@ fn products_are_those_of_plain_loops() {
 }
 
 #[test]
-fn factors_are_rounded_only_where_that_was_asked_for() {
-    scene("products::factors_are_rounded_only_where_that_was_asked_for", &[], |_, places| {
+fn factors_are_rounded_only_on_request() {
+    scene("products::factors_are_rounded_only_on_request", &[], |_, places| {
         let bench = Bench::open(&places);
         let mut executor = bench.executor(WorkspaceLimits::default());
         let fine = 1.0 + 2f32.powi(-12);

@@ -15,7 +15,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// The second run compiles nothing; a torn file, and one whose program the driver refuses, are recreated.
+/// The second run compiles nothing; a truncated file, and one whose program the driver refuses, are written again.
 #[test]
 fn programs_are_compiled_once() {
     scene("programs::programs_are_compiled_once", &[], |_, places| {

@@ -58,7 +58,7 @@ fn the_twin_finds_faults() {
 
 /// A tensor that a launch reads must come back unchanged, as must a written one outside of its extent.
 #[test]
-fn the_twin_plays_what_is_right() {
+fn the_twin_accepts_correct_launches() {
     let Some(mut twin) = Twin::start() else { return };
     let mut memory = Memory::odd();
     let (a, b) = (memory.put(&[1.0f32, 2.0, 3.0, 4.0, 5.0]), memory.put(&[10.0f32, 20.0, 30.0, 40.0, 50.0]));

@@ -95,7 +95,7 @@ fn elementwise_layers() {
 }
 
 #[test]
-fn rows_and_channels_that_move() {
+fn moves_of_rows_and_channels() {
     moves::THEME.run_all();
 }
 

@@ -84,10 +84,10 @@ fn count() -> u32 {
 
 /// NCCL's sums have their own reduction order, so the last bits may differ.
 #[test]
-fn sums_by_nccl_are_those_of_the_ring() {
+fn nccl_sums_equal_those_of_the_ring() {
     for (devices, seed) in [("2", "1"), ("2", "2"), ("4", "3"), ("4", "4")] {
         let settings = [("PRETEND_DEVICES", devices), ("PRETEND_SEED", seed)];
-        scene("sums_by_nccl_are_those_of_the_ring", &settings, || {
+        scene("nccl_sums_equal_those_of_the_ring", &settings, || {
             let ring = train("ring", count(), gpus()).expect("a run");
             let nccl = train("library:nccl", count(), gpus()).expect("a run");
             assert!(distance(&ring, &nccl) < 1e-6, "{}", distance(&ring, &nccl));
@@ -101,13 +101,13 @@ fn sums_by_nccl_are_those_of_the_ring() {
     }
 }
 
-/// Copies and sums on the devices equal the host's, in its order: the same bits, whatever the algorithm, with ranks
-/// that share a GPU and ranks that do not.
+/// Copies and sums on the devices use the host's order and give its bits, whatever the algorithm, and whether ranks
+/// share a GPU or not.
 #[test]
-fn messages_past_the_host_give_its_bits() {
+fn direct_messages_give_the_bits_of_the_host() {
     for (devices, seed) in [("1", "1"), ("2", "2"), ("2", "3"), ("4", "4")] {
         let settings = [("PRETEND_DEVICES", devices), ("PRETEND_SEED", seed)];
-        scene("messages_past_the_host_give_its_bits", &settings, || {
+        scene("direct_messages_give_the_bits_of_the_host", &settings, || {
             for (strategy, algorithm, ranks) in [
                 ("ssgd", "ring", 4),
                 ("ssgd", "ring", 3),
@@ -136,8 +136,8 @@ fn messages_past_the_host_give_its_bits() {
 
 /// Buffers have page-locked copies on the host only where messages use them.
 #[test]
-fn the_host_holds_what_messages_read_there_alone() {
-    scene("the_host_holds_what_messages_read_there_alone", &[("PRETEND_DEVICES", "2")], || {
+fn only_buffers_in_messages_have_copies_on_the_host() {
+    scene("only_buffers_in_messages_have_copies_on_the_host", &[("PRETEND_DEVICES", "2")], || {
         // SAFETY: the library is loaded, as the GPUs' own, and has this function.
         let most = || unsafe {
             let library = libloading::Library::new("libpretend.so").expect("the pretend library");
@@ -155,11 +155,11 @@ fn the_host_holds_what_messages_read_there_alone() {
     });
 }
 
-/// A sum that never ends is aborted: its streams are free again, or the run would not end.
+/// A sum that never ends is aborted and frees its streams; otherwise the run would not end.
 #[test]
-fn a_sum_that_stalls_ends_the_run() {
+fn a_stalled_sum_ends_the_run() {
     let settings = [("PRETEND_DEVICES", "2"), ("PRETEND_FAULT", "stall:5")];
-    scene("a_sum_that_stalls_ends_the_run", &settings, || {
+    scene("a_stalled_sum_ends_the_run", &settings, || {
         let began = Instant::now();
         let failure = train("library:nccl", 2, gpus()).err().expect("it cannot end well");
         let ExecError::Stall { report, .. } = &failure else { panic!("{failure}") };
@@ -169,7 +169,7 @@ fn a_sum_that_stalls_ends_the_run() {
 }
 
 #[test]
-fn what_nccl_cannot_do_is_refused_with_the_cure() {
+fn unsupported_nccl_jobs_are_refused_with_the_cure() {
     fn refused(ranks: u32, devices: impl Devices + 'static) -> String {
         match train("library:nccl", ranks, devices) {
             Err(ExecError::Input(error)) => error.to_string(),
@@ -178,7 +178,7 @@ fn what_nccl_cannot_do_is_refused_with_the_cure() {
     }
     assert!(refused(2, Cpus).contains("--device cuda"));
     assert!(refused(2, Nulls).contains("--device cuda"));
-    scene("what_nccl_cannot_do_is_refused_with_the_cure", &[("PRETEND_DEVICES", "2")], || {
+    scene("unsupported_nccl_jobs_are_refused_with_the_cure", &[("PRETEND_DEVICES", "2")], || {
         let refusal = refused(3, gpus());
         assert!(refusal.contains("3 ranks on 2 GPUs") && refusal.contains("ring"), "{refusal}");
     });

@@ -69,7 +69,7 @@ fn every_kernel_is_compiled_for_blackwell() {
 
 /// A compile error says where and why; so do an architecture that CUDA 13 has dropped and a wrong table.
 #[test]
-fn what_is_refused_says_why() {
+fn compile_errors_state_the_reason() {
     let Some(nvrtc) = nvrtc() else { return };
     let refusal = |text: &str, architecture| {
         let answer = nvrtc.compile_text("broken.cu", text, architecture);

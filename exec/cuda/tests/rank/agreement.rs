@@ -79,24 +79,24 @@ fn every_strategy_trains_as_on_the_cpu() {
 }
 
 #[test]
-fn so_it_does_with_channels_last() {
-    scene("agreement::so_it_does_with_channels_last", &[("PRETEND_DEVICES", "2")], || {
+fn every_strategy_trains_as_on_the_cpu_with_channels_last() {
+    scene("agreement::every_strategy_trains_as_on_the_cpu_with_channels_last", &[("PRETEND_DEVICES", "2")], || {
         let last = Gpus::open(Precision::F32).expect("GPUs").with_channels(true);
         strategies_agree(few_strategies(), &(Arc::new(last) as Arc<dyn Devices>), 1e-5);
     });
 }
 
-/// Activations and messages of them are rounded in each layer.
+/// Activations and their messages are rounded in each layer.
 #[test]
-fn so_it_does_in_bf16_nearly() {
-    let name = "agreement::so_it_does_in_bf16_nearly";
+fn every_strategy_trains_nearly_as_on_the_cpu_in_bf16() {
+    let name = "agreement::every_strategy_trains_nearly_as_on_the_cpu_in_bf16";
     scene(name, &[("PRETEND_DEVICES", "2")], || strategies_agree(few_strategies(), &gpus(Precision::Bf16), 2e-2));
 }
 
-/// Factors of ten and of seven bits of mantissa: with so few samples the steps stay close.
+/// Factors have ten or seven bits of mantissa; with few samples the steps stay close.
 #[test]
-fn fewer_bits_train_nearly_as_well() {
-    scene("agreement::fewer_bits_train_nearly_as_well", &[], || {
+fn reduced_precision_trains_nearly_as_well() {
+    scene("agreement::reduced_precision_trains_nearly_as_well", &[], || {
         let program = lenet("ssgd", 1, 16);
         let cpu = train(&program, &options(&cpus(), 4));
         for (precision, bound) in [(Precision::Tf32, 2e-3), (Precision::Bf16, 2e-2)] {
@@ -109,8 +109,8 @@ fn fewer_bits_train_nearly_as_well() {
 }
 
 #[test]
-fn a_run_that_stops_goes_on_to_the_bit_and_elsewhere() {
-    scene("agreement::a_run_that_stops_goes_on_to_the_bit_and_elsewhere", &[("PRETEND_SEED", "4")], || {
+fn an_interrupted_run_resumes_to_the_bit_and_on_cpus() {
+    scene("agreement::an_interrupted_run_resumes_to_the_bit_and_on_cpus", &[("PRETEND_SEED", "4")], || {
         let devices = gpus(Precision::F32);
         for strategy in ["ssgd", "sma"] {
             let program = lenet(strategy, 2, 4);
@@ -124,7 +124,8 @@ fn a_run_that_stops_goes_on_to_the_bit_and_elsewhere() {
     });
 }
 
-/// A timeline by the device's own clock: tasks in order, none before it was submitted, and the same training.
+/// A timeline by the device's own clock: tasks are in order, none starts before it was submitted, and the training is
+/// the same.
 #[test]
 fn a_timed_run_is_the_same_run() {
     scene("agreement::a_timed_run_is_the_same_run", &[], || {
@@ -150,8 +151,8 @@ fn a_timed_run_is_the_same_run() {
 }
 
 #[test]
-fn models_are_judged_as_on_the_cpu() {
-    scene("agreement::models_are_judged_as_on_the_cpu", &[("PRETEND_SEED", "6")], || {
+fn models_are_evaluated_as_on_the_cpu() {
+    scene("agreement::models_are_evaluated_as_on_the_cpu", &[("PRETEND_SEED", "6")], || {
         let program = lenet("ssgd", 2, 40);
         let (data, held_out) = Dataset::load("synthetic:100", &program.model).expect("samples");
         // An epoch of one step, then the model is evaluated twice, with a last batch that is not full.
@@ -175,8 +176,8 @@ fn models_are_judged_as_on_the_cpu() {
 /// A loss that is not finite ends the run, as soon as on the CPU or a little later: cuDNN's rectified output is never
 /// NaN.
 #[test]
-fn a_loss_that_is_no_number_ends_the_run() {
-    scene("agreement::a_loss_that_is_no_number_ends_the_run", &[], || {
+fn a_loss_that_is_not_finite_ends_the_run() {
+    scene("agreement::a_loss_that_is_not_finite_ends_the_run", &[], || {
         let program = lenet("ssgd", 2, 4);
         let optimizer = Optimizer { learning_rate: 1e30, ..gentle() };
         let error = |devices: &Arc<dyn Devices>| {

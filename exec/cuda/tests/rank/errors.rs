@@ -20,12 +20,12 @@ fn outcome(ranks: u32, batch: u32, devices: &Arc<dyn Devices>) -> Result<(), Exe
         .map(drop)
 }
 
-/// What does not fit is refused with the plan's figure, before the first step; what the message says would fit does
-/// fit.
+/// A batch that does not fit is refused with the plan's figure before the first step; the size that the message
+/// suggests fits.
 #[test]
-fn what_does_not_fit_is_refused_with_what_would() {
+fn oversized_batches_are_refused_with_a_size_that_fits() {
     let settings = [("PRETEND_MEMORY_BYTES", "25165824")];
-    scene("errors::what_does_not_fit_is_refused_with_what_would", &settings, || {
+    scene("errors::oversized_batches_are_refused_with_a_size_that_fits", &settings, || {
         let devices = gpus(Precision::F32);
         let Err(ExecError::Device(error)) = outcome(1, 512, &devices) else { panic!("24 MiB") };
         let DeviceError::OutOfMemory { what, asked, free, .. } = &error else { panic!("{error:?}") };
@@ -56,8 +56,8 @@ fn a_lost_device_ends_the_run() {
 
 /// If memory runs out later, taken by others, the error names what it was for.
 #[test]
-fn memory_that_is_refused_later_is_named() {
-    scene("errors::memory_that_is_refused_later_is_named", &[("PRETEND_FAULT", "oom:9")], || {
+fn later_allocation_failures_name_the_use() {
+    scene("errors::later_allocation_failures_name_the_use", &[("PRETEND_FAULT", "oom:9")], || {
         let Err(ExecError::Device(error)) = outcome(2, 4, &gpus(Precision::F32)) else { panic!("the ninth") };
         let DeviceError::OutOfMemory { what, .. } = &error else { panic!("{error:?}") };
         assert!(!what.is_empty(), "{error}");
@@ -66,8 +66,8 @@ fn memory_that_is_refused_later_is_named() {
 
 /// Missing prerequisites of a machine are named.
 #[test]
-fn a_driver_that_is_too_old_is_said_to_be() {
-    scene("errors::a_driver_that_is_too_old_is_said_to_be", &[("PRETEND_FAULT", "driver:12080")], || {
+fn an_old_driver_is_reported() {
+    scene("errors::an_old_driver_is_reported", &[("PRETEND_FAULT", "driver:12080")], || {
         let error = Gpus::open(Precision::F32).expect_err("it is too old").to_string();
         assert!(error.contains("12.8") && error.contains("580"), "{error}");
     });

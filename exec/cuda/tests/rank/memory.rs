@@ -56,10 +56,10 @@ fn step(replica: &mut Replica, program: &Program, data: &Dataset) -> Result<(), 
     Ok(replica.parameters().map(drop)?)
 }
 
-/// Any allocation of device memory after a rank has been made would be refused.
+/// After a rank has been created, any allocation of device memory would be refused.
 #[test]
-fn steps_take_no_memory() {
-    scene("memory::steps_take_no_memory", &[("PRETEND_FAULT", "")], || {
+fn steps_allocate_no_memory() {
+    scene("memory::steps_allocate_no_memory", &[("PRETEND_FAULT", "")], || {
         let mut workspaces = 0;
         for (seed, precision) in (0..24).zip([Precision::F32, Precision::Tf32, Precision::Bf16].into_iter().cycle()) {
             let program = program(random_model(seed, true), 4, 2);
@@ -82,10 +82,10 @@ fn steps_take_no_memory() {
     });
 }
 
-/// The size in a refusal is the size that a rank takes, and the number of samples that it suggests fits.
+/// A refusal states the size that a rank allocates, and the number of samples that it suggests fits.
 #[test]
-fn the_plan_is_what_is_taken() {
-    scene("memory::the_plan_is_what_is_taken", &[("PRETEND_FAULT", "")], || {
+fn ranks_allocate_what_the_plan_says() {
+    scene("memory::ranks_allocate_what_the_plan_says", &[("PRETEND_FAULT", "")], || {
         let (context, devices) = (context(), gpus(Precision::F32));
         let free = || context.memory().expect("an answer").0;
         let of_batch = |batch| {
@@ -124,8 +124,8 @@ fn the_plan_is_what_is_taken() {
 
 /// Gradients that share memory take that much less.
 #[test]
-fn shared_places_are_not_taken_twice() {
-    scene("memory::shared_places_are_not_taken_twice", &[("PRETEND_FAULT", "")], || {
+fn shared_memory_is_allocated_once() {
+    scene("memory::shared_memory_is_allocated_once", &[("PRETEND_FAULT", "")], || {
         let (context, devices) = (context(), gpus(Precision::F32));
         let model = Arc::new(lockstep_readers::load_model("lenet").expect("a model"));
         let program = |strategy: &str| {
@@ -149,10 +149,10 @@ fn shared_places_are_not_taken_twice() {
     });
 }
 
-/// A stage takes as much more for each micro-batch in flight as the plan says, with the samples that passes need.
+/// A stage allocates for each micro-batch in flight what the plan says, with the samples that passes need.
 #[test]
-fn stages_take_the_plan_of_each_micro_batch_in_flight() {
-    scene("memory::stages_take_the_plan_of_each_micro_batch_in_flight", &[("PRETEND_FAULT", "")], || {
+fn stages_allocate_the_plan_of_each_micro_batch_in_flight() {
+    scene("memory::stages_allocate_the_plan_of_each_micro_batch_in_flight", &[("PRETEND_FAULT", "")], || {
         let (context, devices) = (context(), gpus(Precision::F32));
         let model = Arc::new(lockstep_readers::load_model("lenet").expect("a model"));
         let stages = |accumulate| {
@@ -181,12 +181,11 @@ fn stages_take_the_plan_of_each_micro_batch_in_flight() {
     });
 }
 
-/// As many ranks as the check says would fit do train at once, each with an arena of its own, and one more does not
-/// fit.
+/// As many ranks as the check reports train at once, each with its own arena; one more does not fit.
 #[test]
-fn as_many_ranks_train_as_are_said_to_fit() {
+fn as_many_ranks_train_as_are_reported_to_fit() {
     let settings = [("PRETEND_DEVICES", "2"), ("PRETEND_MEMORY_BYTES", "75497472")];
-    scene("memory::as_many_ranks_train_as_are_said_to_fit", &settings, || {
+    scene("memory::as_many_ranks_train_as_are_reported_to_fit", &settings, || {
         let (context, devices) = (context(), gpus(Precision::F32));
         let program = program(lockstep_readers::load_model("lenet").expect("a model"), 64, 1);
         let data = Dataset::load("synthetic:64", &program.model).expect("samples").0;
@@ -207,8 +206,8 @@ fn as_many_ranks_train_as_are_said_to_fit() {
 
 /// Learners that share a GPU do not wait for each other's arena where there is memory for another.
 #[test]
-fn learners_that_overlap_have_arenas_of_their_own() {
-    scene("memory::learners_that_overlap_have_arenas_of_their_own", &[("PRETEND_FAULT", "")], || {
+fn overlapping_learners_have_separate_arenas() {
+    scene("memory::overlapping_learners_have_separate_arenas", &[("PRETEND_FAULT", "")], || {
         let (context, devices) = (context(), gpus(Precision::F32));
         let program = program(lockstep_readers::load_model("lenet").expect("a model"), 16, 1);
         let data = Dataset::load("synthetic:16", &program.model).expect("samples").0;

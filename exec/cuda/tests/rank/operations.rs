@@ -121,8 +121,8 @@ fn layers_agree(devices: &dyn Devices, bound: f64, cases: u32) {
 }
 
 #[test]
-fn every_kind_of_layer_gives_what_it_gives_on_the_cpu() {
-    scene("operations::every_kind_of_layer_gives_what_it_gives_on_the_cpu", &[("PRETEND_SEED", "2")], || {
+fn every_kind_of_layer_agrees_with_the_cpu() {
+    scene("operations::every_kind_of_layer_agrees_with_the_cpu", &[("PRETEND_SEED", "2")], || {
         let gpus = |precision| Gpus::open(precision).expect("GPUs");
         layers_agree(&gpus(Precision::F32), 1e-5, 150);
         layers_agree(&gpus(Precision::F32).with_channels(true), 1e-5, 150);
@@ -131,8 +131,8 @@ fn every_kind_of_layer_gives_what_it_gives_on_the_cpu() {
 
 /// Factors of ten bits of mantissa, and of seven: correct results differ by rounding only, wrong ones by far more.
 #[test]
-fn with_fewer_bits_it_gives_nearly_that() {
-    scene("operations::with_fewer_bits_it_gives_nearly_that", &[("PRETEND_SEED", "3")], || {
+fn reduced_precision_layers_nearly_agree_with_the_cpu() {
+    scene("operations::reduced_precision_layers_nearly_agree_with_the_cpu", &[("PRETEND_SEED", "3")], || {
         for last in [false, true] {
             let gpus = |precision| Gpus::open(precision).expect("GPUs").with_channels(last);
             layers_agree(&gpus(Precision::Tf32), 5e-3, 100);

@@ -97,15 +97,17 @@ fn ranks_on_gpus_train_like_one_that_accumulates() {
 
 /// The same in bf16, with channels last.
 #[test]
-fn so_they_do_in_bf16() {
-    scene("programs::so_they_do_in_bf16", &[("PRETEND_SEED", "4")], || ranks_accumulate(Precision::Bf16));
+fn ranks_in_bf16_train_like_one_that_accumulates() {
+    scene("programs::ranks_in_bf16_train_like_one_that_accumulates", &[("PRETEND_SEED", "4")], || {
+        ranks_accumulate(Precision::Bf16)
+    });
 }
 
 /// Flattening permutes the elements of an image with channels last, which the ReLU before it still needs for its
 /// gradient: these models flatten a ReLU of a convolution.
 #[test]
-fn a_flattened_image_is_there_for_its_own_gradient() {
-    scene("programs::a_flattened_image_is_there_for_its_own_gradient", &[("PRETEND_SEED", "9")], || {
+fn flattening_keeps_the_image_for_its_gradient() {
+    scene("programs::flattening_keeps_the_image_for_its_gradient", &[("PRETEND_SEED", "9")], || {
         let devices = gpus(Precision::Bf16);
         for model in [96, 120, 122] {
             let job =
@@ -119,16 +121,18 @@ fn a_flattened_image_is_there_for_its_own_gradient() {
 
 /// As above, with ranks on three GPUs.
 #[test]
-fn so_they_do_on_several_gpus() {
+fn ranks_on_several_gpus_train_like_one_that_accumulates() {
     let settings = [("PRETEND_DEVICES", "3"), ("PRETEND_SEED", "8")];
-    scene("programs::so_they_do_on_several_gpus", &settings, || ranks_accumulate(Precision::F32));
+    scene("programs::ranks_on_several_gpus_train_like_one_that_accumulates", &settings, || {
+        ranks_accumulate(Precision::F32)
+    });
 }
 
-/// Sharing out the optimizer's state, and reusing memory of gradients, changes no bit on several GPUs either.
+/// Sharing the optimizer's state and reusing the memory of gradients change no bit on several GPUs either.
 #[test]
-fn shared_state_and_places_train_the_bits_of_one_rank() {
+fn shared_state_and_memory_give_the_bits_of_one_rank() {
     let settings = [("PRETEND_DEVICES", "2"), ("PRETEND_SEED", "6")];
-    scene("programs::shared_state_and_places_train_the_bits_of_one_rank", &settings, || {
+    scene("programs::shared_state_and_memory_give_the_bits_of_one_rank", &settings, || {
         let devices = gpus(Precision::F32);
         let sizes = (0u64..200, any::<bool>(), 2u32..=4, 2u32..=3);
         let cuts = (

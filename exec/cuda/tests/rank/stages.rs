@@ -63,9 +63,9 @@ fn stages_on_gpus_train_like_one_that_accumulates() {
 
 /// As above, with ranks on three GPUs.
 #[test]
-fn so_do_stages_on_several_gpus() {
+fn stages_on_several_gpus_train_like_one_that_accumulates() {
     let settings = [("PRETEND_DEVICES", "3"), ("PRETEND_SEED", "12")];
-    scene("stages::so_do_stages_on_several_gpus", &settings, stages_accumulate);
+    scene("stages::stages_on_several_gpus_train_like_one_that_accumulates", &settings, stages_accumulate);
 }
 
 /// A model in which cutting a chain of layers in two changes no rounding.
@@ -86,8 +86,8 @@ const LAYERS: &str = "name = \"net\"\ninput = [2, 8, 8]\nlayer = [
 /// The same in bf16, with channels last: weights are rounded and samples transposed for each micro-batch in flight, and
 /// images cross stage borders in their layout.
 #[test]
-fn so_do_stages_in_bf16() {
-    scene("stages::so_do_stages_in_bf16", &[("PRETEND_SEED", "13")], || {
+fn stages_in_bf16_train_like_one_that_accumulates() {
+    scene("stages::stages_in_bf16_train_like_one_that_accumulates", &[("PRETEND_SEED", "13")], || {
         let devices = gpus(Precision::Bf16);
         let model = Arc::new(lockstep_readers::parse_model("net.toml", LAYERS).expect("a model"));
         let sizes = (2u32..=4, 1u32..=2, 1u32..=4, schedules(), buckets());
@@ -106,9 +106,9 @@ fn so_do_stages_in_bf16() {
 
 /// Parts along `device` are summed over replicas along `data`.
 #[test]
-fn replicas_of_shared_state_train_the_bits_of_one_rank() {
+fn replicas_of_shared_state_give_the_bits_of_one_rank() {
     let settings = [("PRETEND_DEVICES", "2"), ("PRETEND_SEED", "14")];
-    scene("stages::replicas_of_shared_state_train_the_bits_of_one_rank", &settings, || {
+    scene("stages::replicas_of_shared_state_give_the_bits_of_one_rank", &settings, || {
         let devices = gpus(Precision::F32);
         let sizes = (0u64..200, any::<bool>(), 2u32..=3, 2u32..=3, 2u32..=3);
         let strategies = prop::sample::select(vec!["zero-1", "zero-2", "zero-3", "zero-3:no-reshard"]);
@@ -153,8 +153,8 @@ fn stages_of_split_layers_train_as_on_the_cpu() {
     });
 }
 
-/// Once lists have been captured, passes of micro-batches in flight are launches of graphs: their commands differ by
-/// the tensors that they name, and those of one micro-batch are the same in every step.
+/// Once lists have been captured, passes of micro-batches in flight launch graphs. Their commands differ by the tensors
+/// that they name; those of one micro-batch are the same in every step.
 #[test]
 fn each_micro_batch_in_flight_has_its_graphs() {
     scene("stages::each_micro_batch_in_flight_has_its_graphs", &[("PRETEND_FAULT", "")], || {

@@ -6,7 +6,7 @@ use super::*;
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_decoded(
+    fn encoded_arrays_are_decoded_unchanged(
         dims in prop::collection::vec(1u32..6, 1..5), fill in prop::collection::vec(any::<u8>(), 625), packed: bool,
     ) {
         let bytes = fill[..dims.iter().product::<u32>() as usize].to_vec();

@@ -256,7 +256,7 @@ mod tests {
 
     /// An operation that panics, on one thread or on all, leaves neither figures nor waiting threads.
     #[test]
-    fn a_panic_is_no_figure() {
+    fn a_panic_gives_no_figure() {
         for all in [false, true] {
             let first = AtomicBool::new(true);
             let run = |(): &mut (), _| assert!(!all && !first.swap(false, Ordering::AcqRel), "a fault");
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_holds_every_operation_once() {
+    fn an_order_has_every_operation_once() {
         for seed in 0..50 {
             let mut order = shuffled(7, seed);
             assert_ne!(order, shuffled(7, seed + 1));

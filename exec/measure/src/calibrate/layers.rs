@@ -140,9 +140,9 @@ mod tests {
 
     use super::*;
 
-    /// The formula timed is over parameters whose state the rank has, as many as the figure says.
+    /// The timed formula is over parameters whose state the rank has; their number is that of the figure.
     #[test]
-    fn updates_that_are_timed_are_of_state_that_the_rank_has() {
+    fn timed_updates_use_state_that_the_rank_has() {
         let model = Arc::new(lockstep_readers::load_model("lenet").unwrap());
         let (data, _) = Dataset::load("synthetic:20", &model).unwrap();
         for (strategy, accumulate) in [("zero-1", 1), ("zero-2", 2), ("zero-3", 1), ("zero-3", 2)] {

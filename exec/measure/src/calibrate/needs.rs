@@ -137,7 +137,7 @@ mod tests {
 
     /// Every task of every strategy runs alone, in any order, and no figure is missing once they are timed.
     #[test]
-    fn what_a_strategy_needs_can_be_timed_and_is_known_then() {
+    fn every_task_of_a_strategy_can_be_timed() {
         for (strategy, depends) in STRATEGIES {
             for fuse in [true, false] {
                 let program = program(strategy, 2, fuse);

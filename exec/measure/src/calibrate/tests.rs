@@ -55,7 +55,7 @@ fn point(elements: u64, seconds: f64) -> Point {
 }
 
 #[test]
-fn new_figures_replace_their_own_and_leave_those_of_other_models() {
+fn new_figures_replace_equal_entries_and_keep_the_others() {
     let mut profile = Profile {
         compute: vec![entry("a", "forward", 4, 1.0), entry("a", "backward", 4, 2.0), entry("b", "forward", 4, 3.0)],
         update: vec![point(10, 1.0), point(20, 2.0)],
@@ -104,7 +104,7 @@ fn a_profile_of_another_machine_or_of_other_kernels_is_not_added_to() {
 }
 
 #[test]
-fn a_record_of_noise_keeps_its_end() {
+fn a_full_noise_record_drops_its_oldest_slices() {
     let trace = |slices: usize, factor: f32| NoiseTrace {
         slice_s: 1e-3,
         alone: vec![factor; slices],

@@ -132,7 +132,7 @@ mod tests {
 
     /// The dead run's host, Slurm job and start, and whether the new run takes its lock over.
     #[test]
-    fn a_dead_run_is_in_the_way_on_other_hosts_unless_its_job_was_started_again() {
+    fn a_dead_run_blocks_other_hosts_unless_its_job_was_restarted() {
         for (dead, own, takes) in [
             (holder("a", None), holder("a", None), true),
             (holder("a", None), holder("b", None), false),

@@ -20,7 +20,7 @@ fn annotated(table: &str, rows: &[(u64, f64)]) -> (Vec<PredictedRow>, Vec<String
 }
 
 #[test]
-fn epochs_times_what_an_epoch_takes() {
+fn the_time_to_accuracy_is_epochs_times_epoch_time() {
     // 4,000 samples at 100 a second; at a batch of 32, halfway between on a scale of logarithms, √(4 · 8) epochs.
     let (rows, notes) = annotated(TABLE, &[(16, 100.0), (32, 150.0), (64, 180.0), (128, 200.0), (8, 50.0)]);
     let times: Vec<Option<f64>> = rows.iter().map(|row| row.time_to_target_s).collect();
@@ -60,7 +60,7 @@ fn runs_that_differ_make_an_interval() {
 }
 
 #[test]
-fn points_hold_for_what_they_name() {
+fn points_apply_to_the_settings_that_they_name() {
     let of_learners =
         TABLE.replace("epochs = 4 }", "epochs = 4, learners = 2 }, { global_batch = 16, epochs = 2, learners = 1 }");
     assert_eq!(annotated(&of_learners, &[(16, 100.0)]).0[0].time_to_target_s, Some(20.0));
@@ -76,7 +76,7 @@ fn points_hold_for_what_they_name() {
 }
 
 #[test]
-fn tables_that_say_nothing_of_use_are_refused() {
+fn invalid_tables_are_refused() {
     for (from, to, place, words) in [
         ("model =", "modell =", "t.toml:1", "did you mean model?"),
         ("samples = 1000\n", "", "t.toml:1", "lacks the key samples"),

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn learners_are_held_against_one_of_their_own_model_and_batch() {
+    fn learners_are_compared_with_one_of_the_same_model_and_batch() {
         let of = |model: &str, samples, learners, seconds: f64| {
             let steps = Steps { steps: vec![seconds; 7], loads: Vec::new() };
             (model.to_owned(), samples, learners, steps)

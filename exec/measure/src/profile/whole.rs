@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tasks_come_to_a_step() {
+    fn task_times_are_scaled_to_a_step() {
         let pass = |seconds: f64| {
             let op = Op::Compute { chain: 0, phase: Phase::Forward, samples: 1, pass: None };
             (op, vec![seconds, 9.0 * seconds, seconds])

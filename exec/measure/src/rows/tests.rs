@@ -62,9 +62,9 @@ fn the_error_of_a_run_is_the_median_of_its_last_five_epochs() {
     assert_eq!(row(7, "target_accuracy = 1.0").test_error_pct, Some(error), "looking for a target changes nothing");
 }
 
-/// Where learners join, a run is trained in several parts, each of which knows only its own last epochs.
+/// Where learners join, a run is trained in several parts, each of which records only its own last epochs.
 #[test]
-fn a_run_that_learners_joined_is_judged_by_its_last_five_epochs_too() {
+fn the_error_of_a_run_that_learners_joined_is_the_median_of_its_last_five_epochs() {
     let (row, seen) = trained(8, "ranks = 1\nstrategy = \"sma\"\ngrowth = [\"2@4\"]");
     assert_eq!(seen.len(), 8, "four epochs with one learner, four with two");
     assert_eq!(row.test_error_pct, Some(middle(&seen)));
@@ -73,10 +73,9 @@ fn a_run_that_learners_joined_is_judged_by_its_last_five_epochs_too() {
     assert_ne!(middle(&seen), (sorted[3] + sorted[4]) / 2.0, "not the median of all: {seen:?}");
 }
 
-/// Step times leave out the first `warmup_steps` steps, at most all but one; by default a quarter of them, five at
-/// most.
+/// Step times exclude the first `warmup_steps` steps, at most all but one; by default a quarter of them, five at most.
 #[test]
-fn step_times_leave_the_warm_up_out() {
+fn step_times_exclude_the_warm_up() {
     for (steps, more, out) in [
         (12, "", 3),
         (40, "", 5),

@@ -50,7 +50,7 @@ fn a_plan_has_a_run_for_each_seed_and_arm() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_line_and_cure() {
+fn invalid_sweeps_are_refused_with_line_and_cure() {
     for (old, new, message) in [
         ("epochs = 2", "steps = 2", "e.toml:5: 2: each epoch is evaluated"),
         ("epochs = 2", "epochs = 2\ngrowth = \"2@1\"", "e.toml:6: 2@1: learners are those of sma"),
@@ -69,7 +69,7 @@ fn what_cannot_be_is_refused_with_line_and_cure() {
 
 /// However a sweep is interrupted, rerunning it gives the same rows.
 #[test]
-fn a_sweep_that_was_torn_goes_on_to_the_same_rows() {
+fn an_interrupted_sweep_resumes_to_the_same_rows() {
     let kept = tempfile::tempdir().unwrap();
     let (folder, plan) = (kept.path().to_path_buf(), planned(TEXT).unwrap());
     let whole = resume(&folder.join("whole.csv"), &plan, 4);
@@ -127,7 +127,7 @@ fn merged_shards_are_the_whole_sweep() {
 }
 
 #[test]
-fn shards_that_are_missing_doubled_or_foreign_are_refused_with_the_cure() {
+fn missing_duplicate_and_foreign_shards_are_refused_with_the_cure() {
     let kept = tempfile::tempdir().unwrap();
     let (out, plan) = (kept.path().join("rows.csv"), planned(TEXT).unwrap());
     let shards: Vec<SweepShard> = SweepShard::all(2).collect();
@@ -159,7 +159,7 @@ fn shards_that_are_missing_doubled_or_foreign_are_refused_with_the_cure() {
 }
 
 #[test]
-fn a_file_of_something_else_is_left_alone() {
+fn foreign_files_are_refused_and_not_changed() {
     let kept = tempfile::tempdir().unwrap();
     let (folder, plan) = (kept.path().to_path_buf(), planned(TEXT).unwrap());
     let path = folder.join("rows.csv");
@@ -181,9 +181,9 @@ fn a_file_of_something_else_is_left_alone() {
     assert!(error.contains("must end in .csv"), "{error}");
 }
 
-/// A learning rate at which any net diverges: one row that names the step, and no mean over nothing.
+/// A learning rate at which any net diverges gives one row that names the step; no mean is taken over nothing.
 #[test]
-fn a_run_that_diverges_is_a_row() {
+fn a_diverged_run_is_a_row() {
     let text = TEXT.replace("learning_rate = 0.1", "learning_rate = 1e30").replace("epochs = 2", "epochs = 3");
     let rows = train(&planned(&text).unwrap()[0], &mut Data::default(), "test").unwrap();
     let [row] = rows.as_slice() else { panic!("{} rows", rows.len()) };

@@ -116,7 +116,7 @@ fn a_damaged_folder_is_named_with_the_cure() {
 }
 
 #[test]
-fn a_file_in_place_of_the_folder_is_an_error() {
+fn a_file_instead_of_the_folder_is_an_error() {
     let folder = Folder::new(&set());
     let error = load(&folder.0.join("train-images-idx3-ubyte")).unwrap_err().to_string();
     assert!(error.contains("give a folder"), "{error}");

@@ -19,7 +19,7 @@ fn read(data: &[f32]) -> Region {
 }
 
 #[test]
-fn equal_tags_match_in_order_and_other_tags_do_not_meet() {
+fn equal_tags_match_in_order_and_other_tags_do_not_match() {
     // Rank 0 sends 1, 2 under tag A and 30 under tag B; rank 1 posts B first, then A twice (copy 1, then sum 2 onto 10).
     let (a, b) = (Tag::exchange(0, 0), Tag::exchange(0, 1));
     let mut ends = ends(2, 0);
@@ -46,7 +46,7 @@ fn equal_tags_match_in_order_and_other_tags_do_not_meet() {
 }
 
 #[test]
-fn a_message_to_oneself_arrives() {
+fn a_message_to_the_same_rank_arrives() {
     let mut end = ends(1, 0).pop().unwrap();
     let mut data = [5.0, 0.0];
     let all = region(&mut data);
@@ -142,7 +142,7 @@ fn a_rank_that_leaves_early_is_named() {
 }
 
 #[test]
-fn a_dropped_end_takes_its_messages_back() {
+fn a_dropped_end_withdraws_its_messages() {
     let mut ends = ends(2, 0);
     let (mut one, mut zero) = (ends.pop().unwrap(), ends.pop().unwrap());
     let gone = vec![1.0; 1000];

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn masks_survive_the_way() {
+    fn masks_survive_a_message() {
         for mask in [vec![], vec![0], vec![31, 32], vec![3, 64, 200]] {
             assert_eq!(numbers(words(&mask).into_iter()), mask);
         }

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_differ_wherever_process_pairs_agree() {
+    fn tags_of_one_process_pair_have_different_numbers() {
         // Three processes of 3, 1 and 2 ranks, interleaved: two bits distinguish the ranks of a process.
         let tags = Tags::new(&[0, 2, 0, 1, 2, 0], i32::MAX as u32);
         assert_eq!(tags.hosted(0), [Rank(0), Rank(2), Rank(5)]);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_a_cure() {
+    fn tags_beyond_the_limit_are_refused_with_a_cure() {
         let tags = Tags::new(&[0, 1], 32_767);
         assert!(tags.number(Rank(0), Rank(1), Tag::exchange(30, 7)).is_ok());
         let error = tags.number(Rank(0), Rank(1), Tag::exchange(31, 0)).unwrap_err().to_string();

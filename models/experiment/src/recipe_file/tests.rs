@@ -82,7 +82,7 @@ fn goyals_recipe_in_full() {
 }
 
 #[test]
-fn all_are_sound_and_each_has_a_name_of_its_own() {
+fn all_recipes_are_valid_and_have_unique_names() {
     let all = Recipe::all();
     let mut names: Vec<&str> = all.iter().map(|recipe| recipe.name.as_str()).collect();
     names.sort_unstable();
@@ -92,7 +92,7 @@ fn all_are_sound_and_each_has_a_name_of_its_own() {
 }
 
 #[test]
-fn mistakes_are_told_where_they_stand() {
+fn errors_name_their_place() {
     let refused = |text: &str| Recipe::parse("r.toml", text).unwrap_err().to_string();
     for (text, words) in [
         ("recipe = []", "lacks the key source"),

@@ -58,7 +58,7 @@ fn a_solver_is_an_experiment() {
 }
 
 #[test]
-fn what_else_is_said_replaces_it() {
+fn explicit_keys_replace_those_of_the_solver() {
     let folder = Folder::new("solver-replaced");
     let text = format!(
         "name = \"e\"\nmodel = \"lenet\"\nbatch_per_rank = 8\nsteps = 7\nsolver = {:?}\n[optimizer]\nlearning_rate = 0.5\n",

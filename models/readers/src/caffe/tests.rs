@@ -38,7 +38,7 @@ fn same(one: &Model, other: &Model) {
 }
 
 #[test]
-fn lenet_as_it_is_trained_is_the_zoos() {
+fn the_training_definition_of_lenet_equals_the_zoo_model() {
     let model = read(include_str!("tests/lenet.prototxt"));
     same(&model, &crate::load_model("lenet").unwrap());
     assert_eq!((model.name(), model.source()), ("LeNet", "Caffe network definition"));
@@ -47,7 +47,7 @@ fn lenet_as_it_is_trained_is_the_zoos() {
 }
 
 #[test]
-fn network_in_network_as_it_is_deployed_in_the_first_form_has_the_zoos_sizes() {
+fn the_deployed_network_in_network_has_the_sizes_of_the_zoo_model() {
     let (model, zoo) = (read(include_str!("tests/nin.prototxt")), crate::load_model("nin").unwrap());
     assert_eq!(model.parameter_elements(), zoo.parameter_elements());
     let flops = |model: &Model| -> f64 { model.layers().iter().map(|node| node.work(Pass::Forward, 1).flops).sum() };
@@ -112,7 +112,7 @@ fn layers_become_layers() {
 }
 
 #[test]
-fn several_inputs_and_several_losses() {
+fn a_net_may_have_several_inputs_and_losses() {
     let sum = "layer { name: \"r\" type: \"ReLU\" bottom: \"x\" top: \"r\" }\n\
                layer { name: \"a\" type: \"Eltwise\" bottom: \"x\" bottom: \"r\" top: \"a\" eltwise_param { operation: SUM } }\n\
                layer { name: \"c\" type: \"Concat\" bottom: \"a\" bottom: \"r\" top: \"c\" }\n\
@@ -176,7 +176,7 @@ fn the_shape_of_samples_may_be_given() {
 
 /// Factors of rates and decays in both forms of the file: a convolution of 4 filters and a dense layer.
 #[test]
-fn tensors_have_rates_and_decays_of_their_own() {
+fn tensors_have_individual_rates_and_decays() {
     let factors = |model: &Model| -> Vec<(f32, f32)> {
         let all = model.layers().iter().flat_map(|node| &node.parameters);
         all.map(|parameter| (parameter.multipliers.rate, parameter.multipliers.decay)).collect()
@@ -197,7 +197,7 @@ fn tensors_have_rates_and_decays_of_their_own() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line() {
+fn errors_name_their_line() {
     for (text, words) in [
         ("", "net.prototxt:1: blobs []: a net without a loss must end in one blob"),
         ("layer {\n name: \"a\"", "net.prototxt:1: {: is never closed"),

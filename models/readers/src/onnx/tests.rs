@@ -129,7 +129,7 @@ fn branches_constants_and_names() {
 }
 
 #[test]
-fn settings_are_for_toml() {
+fn onnx_files_take_no_settings() {
     let error = crate::load_model("nets/a.onnx:wide").expect_err("no variants");
     assert!(error.to_string().contains("a .onnx file has no variants or sizes"), "{error}");
     let error = crate::load_model("nowhere/a.onnx").expect_err("no such file");

@@ -199,7 +199,7 @@ fn blocks() {
     assert!(refused(&text).message.contains("more than 16 blocks inside one another"));
 }
 
-/// Refused by counting, before anything is parsed: the text after the layers is no TOML.
+/// Refused by counting, before anything is parsed: the text after the layers is not TOML.
 #[test]
 fn far_too_many_layers_are_counted_and_not_parsed() {
     let listed = "[[layer]]\nkind = \"relu\"\n".repeat(20_001);

@@ -80,7 +80,7 @@ fn initial_values_come_from_the_file() {
 }
 
 #[test]
-fn gradients_flow_only_behind_parameters() {
+fn only_layers_after_parameters_need_input_gradients() {
     let model = parsed(&with_layers(
         "{ name = \"pool\", kind = \"max_pool\", kernel = 2 },\n\
          { name = \"conv\", kind = \"conv2d\", out_channels = 1, kernel = 1 },\n\
@@ -92,7 +92,7 @@ fn gradients_flow_only_behind_parameters() {
 }
 
 #[test]
-fn the_books_examples_are_models() {
+fn the_documented_examples_are_models() {
     let book = include_str!("../../../../docs/models.md");
     let examples: Vec<&str> = book.split("```toml\n").skip(1).filter_map(|part| part.split("```").next()).collect();
     assert!(examples.len() >= 2);

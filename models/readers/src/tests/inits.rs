@@ -33,7 +33,7 @@ fn residual_blocks_start_as_their_shortcuts() {
 
 /// Iandola et al. 2016, §7.1: 0.01 in 1×1 convolutions, 0.05 elsewhere.
 #[test]
-fn rules_tell_layers_apart() {
+fn rules_distinguish_kinds_of_layers() {
     let model = parsed(&with_layers(
         "{ name = \"a\", kind = \"conv2d\", out_channels = 4, kernel = 3 },\n\
          { name = \"b\", kind = \"conv2d\", out_channels = 4, kernel = 1 },\n\
@@ -57,7 +57,7 @@ fn rules_tell_layers_apart() {
 }
 
 #[test]
-fn texts_are_read_as_they_are_written() {
+fn texts_round_trip() {
     for text in ["he", "xavier", "gaussian:0.01", "constant:-1.5"] {
         assert_eq!(text.parse::<Init>().unwrap().to_string(), text);
     }

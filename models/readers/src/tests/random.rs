@@ -59,7 +59,7 @@ fn models_differ_and_stay_small() {
 }
 
 #[test]
-fn links_agree_with_each_other() {
+fn inputs_consumers_and_shapes_agree() {
     for seed in 0..200 {
         let model = random_model(seed, true);
         for (id, node) in model.iter() {

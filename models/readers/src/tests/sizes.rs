@@ -30,7 +30,7 @@ fn seen(model: &Model) -> (String, String, String) {
 }
 
 #[test]
-fn variants_and_settings_change_what_they_name_from_left_to_right() {
+fn variants_and_settings_apply_from_left_to_right() {
     let cases = [
         ("", "m", "the plain one", "input 1, act 1, scores 3, softmax_cross_entropy1 1"),
         ("wide", "m:wide", "the wide one", "input 1, widen 10, act 10, scores 5, softmax_cross_entropy1 1"),
@@ -55,7 +55,7 @@ fn variants_and_settings_change_what_they_name_from_left_to_right() {
 }
 
 #[test]
-fn a_switch_in_a_block_asks_the_use_of_the_block() {
+fn a_switch_in_a_block_reads_the_use_of_the_block() {
     let text = r#"
 name = "m"
 input = [1, 4, 4]
@@ -91,7 +91,7 @@ kind = "softmax_cross_entropy"
 }
 
 #[test]
-fn mistakes_have_a_place_a_value_and_a_cure() {
+fn errors_have_a_place_a_value_and_a_cure() {
     // Settings, and what the error says.
     let settings = [
         ("wid", "", "model \"m:wid\"", "the model has no variant \"wid\": did you mean wide"),

@@ -23,7 +23,7 @@ fn mlp() {
 /// Krizhevsky 2014, §2: convolutions have "about 90-95% of the computation" and "about 5% of the parameters", dense
 /// layers "about 5-10%" and "about 95%".
 #[test]
-fn convolutions_compute_and_dense_layers_hold_weights() {
+fn convolutions_have_most_work_and_dense_layers_most_weights() {
     for name in ["alexnet", "alexnet-one-tower", "alexnet-one-tower:footnote"] {
         let model = load_model(name).expect("in the zoo");
         let convolutions = || model.layers().iter().filter(|node| matches!(node.layer, Layer::Conv2d(_)));
@@ -36,7 +36,7 @@ fn convolutions_compute_and_dense_layers_hold_weights() {
 }
 
 #[test]
-fn lenet_is_crossbows() {
+fn lenet_equals_that_of_crossbow() {
     let model = load_model("lenet").expect("in the zoo");
     // 32·25 + 32, 64·32·25 + 64, 1024·1024 + 1024, 10·1024 + 10.
     assert_eq!(832 + 51_264 + 1_049_600 + 10_250, 1_111_946);
@@ -48,7 +48,7 @@ fn lenet_is_crossbows() {
 }
 
 #[test]
-fn resnet_32_is_crossbows() {
+fn resnet_32_equals_that_of_crossbow() {
     let model = load_model("resnet-32").expect("in the zoo");
     // Convolutions 432 + 10·9·16² + (9·16·32 + 9·9·32²) + (9·32·64 + 9·9·64²), projections 16·32 + 32·64,
     // γ and β of 11·16 + 11·32 + 11·64 channels, dense 256·10 + 10.
@@ -86,7 +86,7 @@ fn resnet_50_has_the_published_size() {
 /// Every name of the zoo has its line: parameters, and billions of multiply-adds of a forward pass in convolutions and
 /// dense layers.
 #[test]
-fn sizes_and_work_are_those_that_others_count() {
+fn sizes_and_work_equal_published_counts() {
     let cases = [
         // Krizhevsky et al. 2012, section 5: "60 million parameters"; two towers, so half the inputs in three layers.
         ("alexnet", 60_965_224, 0.7244),
@@ -143,7 +143,7 @@ fn alexnet_by_hand() {
 }
 
 #[test]
-fn one_tower_differs_from_two_as_krizhevsky_says() {
+fn one_tower_differs_from_two_as_in_krizhevskys_paper() {
     let [two, one, footnote] = ["alexnet", "alexnet-one-tower", "alexnet-one-tower:footnote"]
         .map(|name| load_model(name).expect("in the zoo"));
     let more = |model: &Model| {
@@ -213,7 +213,7 @@ fn googlenet_with_auxiliaries_has_three_losses() {
 }
 
 #[test]
-fn arenas_have_no_gaps() {
+fn parameter_arenas_have_no_gaps() {
     for name in zoo() {
         let model = load_model(&name).expect("in the zoo");
         let (mut parameters, mut statistics) = (0, 0);

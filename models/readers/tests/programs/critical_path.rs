@@ -66,7 +66,7 @@ fn the_slower_rank_is_on_the_path() {
 }
 
 #[test]
-fn gaps_go_to_the_exchange_in_flight_or_are_waits() {
+fn gaps_are_attributed_to_the_exchange_in_flight_or_are_waits() {
     // Both ranks pause two seconds before each update, for no reason in the program; and the last forward task of rank
     // 0 starts a second late.
     let program = program();

@@ -159,7 +159,7 @@ fn sizes_of_zero_are_refused() {
 }
 
 #[test]
-fn a_program_that_could_not_run_is_refused() {
+fn programs_that_cannot_run_are_refused() {
     let program = job(2).program().unwrap();
     let refused = |change: &dyn Fn(&mut Program)| {
         let mut program = program.clone();

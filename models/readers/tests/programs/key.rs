@@ -8,7 +8,7 @@ use super::*;
 
 /// Every chain of every model of the zoo, whole and in parts, reads back with the same work.
 #[test]
-fn what_is_written_is_read() {
+fn printed_values_parse_back() {
     let mut kinds = std::collections::BTreeSet::new();
     for name in zoo() {
         let name = name.split([' ', ',']).next().expect("a name");

@@ -14,7 +14,7 @@ fn piece(bytes: u64, first: usize, last: usize) -> Allocation {
 }
 
 #[test]
-fn pieces_that_never_meet_share_a_place() {
+fn pieces_that_are_never_live_together_share_memory() {
     // 8 and 6 are never live together, 4 overlaps both: 12 in all, and the 2 goes into the gap that 6 leaves of 8.
     let pieces = [piece(8, 0, 1), piece(4, 1, 2), piece(6, 2, 3), piece(2, 2, 2)];
     let plan = arrange(&pieces);
@@ -64,7 +64,7 @@ fn a_tiny_model_by_hand() {
 
 /// Activations take 16 bits, the optimizer's state 32, gradients what is asked for.
 #[test]
-fn what_of_the_memory_follows_the_precision() {
+fn memory_sizes_follow_the_precision() {
     let model = Arc::new(load_model("resnet-50").unwrap());
     let of = |precision, gradients| {
         let job = Job { precision, gradients, ..Job::new(model.clone(), 2, 8) };
@@ -89,7 +89,7 @@ fn what_of_the_memory_follows_the_precision() {
 }
 
 #[test]
-fn scratch_is_a_chunk_for_each_lane_of_the_exchanges_in_flight() {
+fn scratch_has_a_chunk_for_each_lane_of_the_exchanges_in_flight() {
     // A ring among four sums 23/4 elements at most: 6, in one lane; two exchanges of 15 (4) and 8 (2) in flight: 6.
     let model = Arc::new(parse_model("tiny.toml", TINY).unwrap());
     let of = |bucket, concurrent_exchanges| {
@@ -107,7 +107,7 @@ fn scratch_is_a_chunk_for_each_lane_of_the_exchanges_in_flight() {
 }
 
 #[test]
-fn accumulation_costs_no_memory_and_samples_cost_in_proportion() {
+fn accumulation_needs_no_memory_and_samples_need_it_in_proportion() {
     let model = Arc::new(load_model("resnet-32").unwrap());
     let of = |samples, accumulate| {
         let program = Job { accumulate, ..Job::new(model.clone(), 1, samples) }.program().unwrap();
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn tasks_of_random_models_find_what_they_read(seed in 0u64..400, fuse: bool, accumulate in 1u32..3) {
+    fn data_that_tasks_of_random_models_read_is_live(seed in 0u64..400, fuse: bool, accumulate in 1u32..3) {
         let job = Job { fuse, accumulate, ..Job::new(Arc::new(random_model(seed, seed % 2 == 0)), 1, 3) };
         let program = job.program().unwrap();
         let memory = Memory::of_role(&program, 0, 1).unwrap();
@@ -154,7 +154,7 @@ proptest! {
 }
 
 #[test]
-fn tasks_of_the_zoo_find_what_they_read() {
+fn data_that_tasks_of_the_zoo_read_is_live() {
     for name in zoo() {
         for fuse in [false, true] {
             let job = Job { fuse, ..Job::new(Arc::new(load_model(&name).unwrap()), 1, 1) };
@@ -186,7 +186,7 @@ fn a_plan_that_frees_too_early_is_found() {
 
 /// The tiny model, its second dense layer and the loss repeated, then a copy that reads the first one's output.
 #[test]
-fn what_a_repetition_reads_outlasts_it() {
+fn data_that_a_repetition_reads_stays_live_until_its_end() {
     let job = Job::new(Arc::new(parse_model("tiny.toml", TINY).unwrap()), 1, 5);
     let mut program = job.program().unwrap();
     let tasks = &mut program.roles[0].tasks;

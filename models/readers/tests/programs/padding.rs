@@ -50,9 +50,9 @@ fn elements(range: &Range<u64>) -> u64 {
 }
 
 proptest! {
-    /// A padded exchange needs no more elements for equal parts, and fewer than a part of each lane of each member has
-    /// been added; where its algorithm treats members alike, all of them send as much. Only a tensor that does not end
-    /// its layer is not padded.
+    /// A padded exchange divides into equal parts. The padding has fewer elements than members × lanes. Where the algorithm
+    /// treats members alike, all of them send the same number of bytes. Only a tensor that does not end its layer is not
+    /// padded.
     #[test]
     fn padded_exchanges_have_equal_parts(job in jobs()) {
         let Ok(program) = job.program() else { return Ok(()) };
@@ -76,9 +76,9 @@ proptest! {
         }
     }
 
-    /// Without padding the tasks are the same, and every element is at its own number unless ranks shard the buffer.
+    /// Without padding the tasks are the same, and every element keeps its number unless ranks shard the buffer.
     #[test]
-    fn padding_changes_exchanges_alone(job in jobs()) {
+    fn padding_changes_only_exchanges(job in jobs()) {
         let Ok(mut program) = job.program() else { return Ok(()) };
         let bare = Job { pad: false, ..job }.program().unwrap();
         for exchange in program.roles.iter_mut().flat_map(|role| &mut role.tasks) {
@@ -100,10 +100,9 @@ proptest! {
         }
     }
 
-    /// The range of an exchange is followed by as many elements as it is rounded up by, and none that belongs to
-    /// another range.
+    /// The range of an exchange is followed by the elements that it is rounded up by; none belongs to another range.
     #[test]
-    fn nothing_else_lies_in_the_room_behind_a_range(job in jobs(), shared: bool) {
+    fn the_padding_after_a_range_is_not_shared(job in jobs(), shared: bool) {
         let Ok(program) = job.program() else { return Ok(()) };
         let reuse = if shared { Reuse::Full } else { Reuse::Nothing };
         for (number, role) in program.roles.iter().enumerate() {

@@ -101,9 +101,9 @@ fn sent(program: &Program, name: &str) -> Vec<u64> {
     (0..program.workers()).map(|member| schedule.elements_sent(member)).collect()
 }
 
-/// Krizhevsky 2014 §4: in (a) and (b) the sender sends K − 1 copies of its batch, in (c) 1/K of that with each pass;
-/// in total as much comes back. So what the busiest sends with the samples of a pass grows with K in (a) and (b),
-/// but not in (c).
+/// Krizhevsky 2014 §4: in (a) and (b) the sender sends K − 1 copies of its batch, in (c) 1/K of that with each pass; in
+/// total the same amount returns. So what the busiest rank sends with the samples of a pass grows with K in (a) and
+/// (b), but not in (c).
 #[test]
 fn the_bytes_of_the_three_schemes() {
     let n = 24;
@@ -130,7 +130,7 @@ fn the_bytes_of_the_three_schemes() {
 
 /// A rank's own rows need no exchange: only the convolution's gradients are summed.
 #[test]
-fn split_rows_are_updated_where_they_are() {
+fn split_rows_are_updated_by_their_owner() {
     let k = 3;
     let program = program("hybrid:c", k, 6);
     let gradients: Vec<_> = program.roles[0]
@@ -153,7 +153,7 @@ fn split_rows_are_updated_where_they_are() {
 
 /// Krizhevsky 2014 §4: scheme (a) holds the activations of K batches after the boundary, (b) and (c) those of one.
 #[test]
-fn scheme_a_takes_memory_for_all_samples() {
+fn scheme_a_needs_memory_for_all_samples() {
     let memory = |strategy: &str, ranks| Memory::of_role(&program(strategy, ranks, 10), 0, 1).unwrap();
     let (a, b, c) = (memory("hybrid:a", 4), memory("hybrid:b", 4), memory("hybrid:c", 4));
     assert_eq!(b.buffers, c.buffers);
@@ -194,7 +194,7 @@ fn bad_input_is_refused() {
 /// Activations along `tensor` are sent one after the other only because of the order of the compute stream; without the
 /// copy out of the buffer, which waits for the call, nothing keeps the next call from beginning.
 #[test]
-fn calls_of_a_library_along_an_axis_take_turns() {
+fn calls_of_a_library_along_an_axis_are_sequential() {
     let job = Job {
         strategy: "megatron".parse().unwrap(),
         mesh: Some("data=2,tensor=2,pipeline=2".parse().unwrap()),

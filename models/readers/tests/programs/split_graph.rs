@@ -6,9 +6,9 @@ use lockstep_models::graph::{NodeWork, Tensor};
 
 use super::*;
 
-/// Every gather and return is needed: without it, or with another, layouts fit no rule.
+/// Every gather and return is needed: without it, or with another collective, the layouts match no rule.
 #[test]
-fn a_collective_that_is_missing_or_another_one_is_refused() {
+fn missing_and_wrong_collectives_are_refused() {
     for strategy in
         ["hybrid:a", "hybrid:b", "hybrid:c:variable-batch", "model-parallel", "megatron", "first-device-table"]
     {
@@ -80,7 +80,7 @@ fn a_pair_of_layers_has_one_sum_each_way() {
 
 /// Weights and their gradient have the same layout, also where a bucket holds layers with other layouts.
 #[test]
-fn weights_that_lie_otherwise_than_their_gradient_are_refused() {
+fn weights_with_another_layout_than_their_gradient_are_refused() {
     let job = Job { strategy: "megatron".parse().unwrap(), ..Job::new(Arc::new(load_model("lenet").unwrap()), 2, 4) };
     let (graph, _) = job.strategy.graph(&job).unwrap();
     let [rows, columns] = [Dimension::Feature, Dimension::Input].map(AxisLayout::Split);
@@ -99,9 +99,8 @@ fn weights_that_lie_otherwise_than_their_gradient_are_refused() {
     assert_eq!(changed, 4);
 }
 
-/// The graph does not grow with ranks.
 #[test]
-fn ranks_do_not_make_it_larger() {
+fn the_graph_does_not_grow_with_ranks() {
     let nodes = |ranks| {
         let strategy = "hybrid:b".parse().unwrap();
         let job = Job { strategy, ..Job::new(Arc::new(load_model("lenet").unwrap()), ranks, 4) };

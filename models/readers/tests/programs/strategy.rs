@@ -23,7 +23,7 @@ fn find(program: &Program, name: &str) -> TaskId {
 }
 
 #[test]
-fn names_are_read_as_they_are_written() {
+fn names_round_trip() {
     for text in [
         "ssgd",
         "sma",
@@ -61,8 +61,8 @@ fn names_are_read_as_they_are_written() {
     }
 }
 
-/// Koliousis et al. 2019, §4.2 and Fig. 8: a learning task needs its own local synchronisation alone, which needs the
-/// global one of the iteration before; so the global one is free to overlap the next learning task.
+/// Koliousis et al. 2019, §4.2 and Fig. 8: a learning task needs only its own local synchronisation, which needs the
+/// global one of the previous iteration; so the global one can overlap the next learning task.
 #[test]
 fn only_the_local_synchronisation_waits_for_the_average_model() {
     let program = program("sma", 4, |job| job.bucket = Bucket::Whole);
@@ -91,8 +91,8 @@ fn one_learner_averages_without_an_exchange() {
     assert_eq!(program.roles[0].tasks[correct].after, [After { task: average, lag: 1 }]);
 }
 
-/// Each repetition steps by itself, then a mean that the next iteration waits for: nothing runs beside the
-/// compute stream.
+/// Each repetition steps by itself; a mean follows, which the next iteration waits for. Nothing runs beside the compute
+/// stream.
 #[test]
 fn local_sgd_exchanges_weights_after_its_steps() {
     let program = program("local-sgd:tau=3", 4, |job| job.bucket = Bucket::Whole);
@@ -134,7 +134,7 @@ fn learners_repeat_and_claim() {
 /// Koliousis et al. 2019, §3.3 and Fig. 6: learners of a device sum among themselves, and one of each device
 /// exchanges across.
 #[test]
-fn reference_models_are_a_level_between() {
+fn reference_models_are_an_intermediate_level() {
     let program = program("sma:reference-models", 6, |job| (job.bucket, job.learners) = (Bucket::Whole, 2));
     let synchronisation = ["correct", "sum-on-device", "reference", "allreduce", "average"];
     assert_eq!(names(&program)[11..], synchronisation.map(|verb| format!("{verb} conv1..dense2")));
@@ -191,7 +191,7 @@ fn buckets_and_servers() {
 }
 
 #[test]
-fn what_learners_cannot_do_is_refused() {
+fn jobs_that_learners_do_not_support_are_refused() {
     let refused = |strategy: &str, change: fn(&mut Job)| {
         let model = Arc::new(load_model("mlp").unwrap());
         let mut job = Job { strategy: strategy.parse().unwrap(), ..Job::new(model, 4, 16) };

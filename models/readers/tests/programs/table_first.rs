@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn googlenet_has_three_losses_behind_everything_else() {
+fn googlenet_has_three_losses_after_all_other_layers() {
     let whole = load_model("googlenet:auxiliary").unwrap();
     let (model, layers) = node_first(&whole).unwrap();
     let kinds: Vec<bool> = model.layers().iter().map(|node| node.layer.is_loss()).collect();
@@ -21,7 +21,7 @@ fn googlenet_has_three_losses_behind_everything_else() {
 }
 
 #[test]
-fn scores_that_go_elsewhere_too_are_refused() {
+fn scores_with_other_consumers_are_refused() {
     let text = "name = \"m\"\ninput = [1, 2, 2]\nlayer = [\n{ name = \"one\", kind = \"dense\", out_features = 3 },\n\
                 { name = \"side\", kind = \"softmax_cross_entropy\", inputs = [\"one\"], loss_weight = 0.3 },\n\
                 { name = \"two\", kind = \"dense\", out_features = 3, inputs = [\"one\"] },\n\

@@ -90,7 +90,7 @@ fn run(program: &Program) -> Result<(), String> {
 
 proptest! {
     #[test]
-    fn every_task_finds_its_gradients(
+    fn gradients_are_live_for_every_task(
         seed in 0u64..400,
         with_batch_norm: bool,
         workers in 1u32..6,
@@ -119,9 +119,11 @@ proptest! {
         prop_assert_eq!(lives.iter().map(elements).sum::<u64>(), program.model.parameter_elements());
     }
 
-    /// Stage 2 does the tasks of stage 1, and waits for the same.
+    /// Stage 2 has the tasks of stage 1, with the same dependencies.
     #[test]
-    fn stages_differ_in_their_order_alone(seed in 0u64..400, bucket in buckets(), concurrent_exchanges in 1u32..4, fuse: bool) {
+    fn stages_1_and_2_differ_only_in_their_order(
+        seed in 0u64..400, bucket in buckets(), concurrent_exchanges in 1u32..4, fuse: bool,
+    ) {
         let of = |strategy: &str| {
             let job = Job { bucket, concurrent_exchanges, fuse, ..job(strategy, random_model(seed, true), 3) };
             let program = job.program().unwrap();
@@ -138,9 +140,9 @@ proptest! {
     }
 }
 
-/// c + 1 buckets: the one that is written, and those whose exchanges it overlaps.
+/// c + 1 buckets: the one being written, and those whose exchanges it overlaps.
 #[test]
-fn of_equal_buckets_as_many_live_as_are_exchanged_at_once_and_one_more() {
+fn of_equal_buckets_one_more_than_the_concurrent_exchanges_is_live() {
     for layers in 1..8 {
         for (concurrent_exchanges, accumulate) in (1..5).flat_map(|at_once| [(at_once, 1), (at_once, 3)]) {
             let of = |strategy| Job { concurrent_exchanges, accumulate, ..job(strategy, equal_layers(layers), 4) };
@@ -207,7 +209,7 @@ fn other_strategies_keep_all_gradients() {
 }
 
 #[test]
-fn what_keeps_gradients_until_the_end_is_refused() {
+fn jobs_that_keep_all_gradients_are_refused() {
     for strategy in ["zero-2", "zero-3"] {
         let refused = |change: fn(&mut Job)| {
             let mut job = job(strategy, load_model("lenet").unwrap(), 4);
@@ -273,7 +275,7 @@ fn what_keeps_gradients_until_the_end_is_refused() {
 /// backward passes reach before they are freed; without resharding all stay, gathered once (Rajbhandari et al. 2020
 /// §5.3).
 #[test]
-fn gathered_parameters_take_the_layers_in_use_and_those_ahead() {
+fn gathered_parameters_are_those_of_the_layers_in_use_and_prefetched() {
     for (layers, prefetch) in [(6, 0), (6, 1), (6, 2), (9, 1), (9, 3)] {
         let program = |strategy: String| {
             let of = job(&strategy, equal_layers(layers), 4);
@@ -304,7 +306,7 @@ fn gathered_parameters_take_the_layers_in_use_and_those_ahead() {
 /// Replicas sum each part in a separate group: 272 elements in 5 parts, rounded up to equal ones where
 /// exchanges are padded.
 #[test]
-fn replicas_add_up_the_parts_that_ranks_share() {
+fn replicas_sum_the_parts_that_ranks_share() {
     for (pad, lengths) in [(true, [55; 5]), (false, [55, 55, 54, 54, 54])] {
         let mesh = Some(Mesh::new(&[(Axis::Data, 3), (Axis::Device, 5)]).unwrap());
         let mut program = Job { mesh, pad, ..job("zero-1", equal_layers(1), 15) }.program().unwrap();
@@ -334,7 +336,7 @@ fn replicas_add_up_the_parts_that_ranks_share() {
 /// Ranks with the same part of a layer update half of it each, along `data`, or a third along `device`, where replicas
 /// have the same third.
 #[test]
-fn split_layers_share_the_state_of_their_parts() {
+fn state_of_split_layers_is_shared_among_equal_parts() {
     let elements = |strategy: &str, mesh: &str| {
         let mesh: Mesh = mesh.parse().unwrap();
         let (workers, mesh) = (mesh.ranks(), Some(mesh));

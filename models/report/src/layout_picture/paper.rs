@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_text_becomes_smaller_and_is_cut() {
+    fn long_text_is_shrunk_and_truncated() {
         let written = |content: &str| {
             let mut out = String::new();
             text(&mut out, PLAIN, Anchor::Start, (0.0, 0.0), 66.0, content);

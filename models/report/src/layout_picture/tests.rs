@@ -158,7 +158,7 @@ fn parts_tile_each_version_and_each_summand_of_a_tensor() {
 }
 
 #[test]
-fn ranks_hold_the_same_where_only_replicated_axes_tell_them_apart() {
+fn ranks_that_differ_on_replicated_axes_only_have_equal_parts() {
     for mesh in meshes(MOST) {
         let columns = Columns::of(&mesh);
         for layout in layouts(&mesh) {
@@ -313,7 +313,7 @@ fn every_rank_has_a_cell_in_every_row_and_every_collective_is_named() {
 }
 
 #[test]
-fn no_text_overlaps_another_or_leaves_the_picture() {
+fn no_text_overlaps_another_or_exceeds_the_picture() {
     for drawn in strategies() {
         let svg = drawn.svg();
         let texts = texts(&svg);
@@ -336,7 +336,7 @@ fn no_text_overlaps_another_or_leaves_the_picture() {
 }
 
 #[test]
-fn groups_are_those_of_the_mesh() {
+fn drawn_groups_equal_those_of_the_mesh() {
     for mesh in meshes(MOST).into_iter().chain([Mesh::of_nodes(&[2, 1, 3]).unwrap()]) {
         let columns = Columns::of(&mesh);
         for axis in mesh.axes().iter() {

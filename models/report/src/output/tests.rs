@@ -29,7 +29,7 @@ fn a_failure_leaves_the_old_file_and_no_draft() {
 }
 
 #[test]
-fn places_that_cannot_be_written_are_refused_beforehand_and_when_written() {
+fn unwritable_places_are_refused_before_and_during_writing() {
     let kept = tempfile::tempdir().unwrap();
     let folder = kept.path().to_path_buf();
     fs::write(folder.join("file"), "").unwrap();
@@ -74,7 +74,7 @@ mod unix {
     use super::*;
 
     #[test]
-    fn links_stay_and_their_target_is_replaced() {
+    fn links_are_kept_and_their_target_is_replaced() {
         let kept = tempfile::tempdir().unwrap();
         let folder = kept.path().to_path_buf();
         let (real, other) = (folder.join("real"), folder.join("other"));
@@ -118,7 +118,7 @@ mod unix {
     }
 
     #[test]
-    fn devices_and_pipes_are_written_into_and_stay() {
+    fn devices_and_pipes_are_written_and_not_replaced() {
         let kept = tempfile::tempdir().unwrap();
         let folder = kept.path().to_path_buf();
         symlink("/dev/null", folder.join("nothing")).unwrap();
@@ -151,7 +151,7 @@ mod unix {
     /// A descriptor of a regular file is appended to: replacing the file would detach it from the descriptor.
     #[cfg(target_os = "linux")]
     #[test]
-    fn descriptors_are_written_into() {
+    fn descriptors_are_appended_to() {
         use std::os::fd::AsRawFd;
 
         let kept = tempfile::tempdir().unwrap();

@@ -22,7 +22,7 @@ fn crossing(model: &Model, end: u32) -> u64 {
 
 proptest! {
     #[test]
-    fn cuts_by_work_are_the_best_of_all(
+    fn cuts_by_work_are_optimal(
         work in prop::collection::vec(prop_oneof![Just(0.0), (0..20_u32).prop_map(f64::from)], 1..10), parts in 1..10_usize,
     ) {
         let parts = parts.min(work.len());

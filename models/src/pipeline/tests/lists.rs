@@ -74,7 +74,7 @@ fn settings() -> impl Strategy<Value = (PipelineSchedule, u32, u32)> {
 
 proptest! {
     #[test]
-    fn schedules_pass_and_take_the_time_of_their_papers(
+    fn schedules_are_valid_and_take_the_time_of_their_papers(
         (schedule, stages, micro_batches) in settings(), forward in 1..5_u64, backward in 1..7_u64,
     ) {
         let (chunks, lists) = (schedule.chunks(), schedule.lists(stages, micro_batches).unwrap());
@@ -101,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn times_are_those_of_a_simulation_tick_by_tick(
+    fn times_equal_those_of_a_simulation_in_ticks(
         (schedule, stages, micro_batches) in settings(), costs in prop::collection::vec(1..9_u64, 30),
     ) {
         let (chunks, lists) = (schedule.chunks(), schedule.lists(stages, micro_batches).unwrap());
@@ -115,7 +115,7 @@ proptest! {
     }
 
     #[test]
-    fn changed_lists_pass_exactly_where_they_still_hold(
+    fn changed_lists_are_accepted_exactly_where_they_are_valid(
         (schedule, stages, micro_batches) in settings(), change in 0..5_u32, at in any::<[prop::sample::Index; 3]>(),
     ) {
         let (chunks, mut lists) = (schedule.chunks(), schedule.lists(stages, micro_batches).unwrap());
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn any_lists_are_judged_without_a_panic(
+    fn checking_arbitrary_lists_never_panics(
         lists in prop::collection::vec(prop::collection::vec((0..3_u32, 0..3_u32, any::<bool>()), 0..6), 0..4),
         chunks in 0..3_u32, micro_batches in 0..3_u32,
     ) {
@@ -232,7 +232,7 @@ fn a_limit_names_the_step_that_exceeds_it() {
 }
 
 #[test]
-fn names_are_read_as_they_are_written() {
+fn names_round_trip() {
     for name in ["gpipe", "1f1b", "interleaved:2", "interleaved:7"] {
         assert_eq!(name.parse::<PipelineSchedule>().unwrap().to_string(), name);
     }
@@ -249,7 +249,7 @@ fn names_are_read_as_they_are_written() {
 }
 
 #[test]
-fn numbers_that_a_schedule_does_not_serve_are_refused() {
+fn numbers_that_a_schedule_does_not_support_are_refused() {
     let interleaved = PipelineSchedule::Interleaved { chunks: 2 };
     for (schedule, stages, micro_batches, message) in [
         (interleaved, 4, 6, "needs a multiple of 4 micro-batches: use 4 or 8"),

@@ -18,7 +18,7 @@ fn every_curve_is_read_and_predicted() {
 }
 
 #[test]
-fn a_bus_bandwidth_is_a_time() {
+fn bus_bandwidths_are_converted_to_times() {
     let text = "name = \"x\"\nsource = \"y\"\ncluster = \"dgx-a100\"\nranks = 8\ntransport = \"mpi\"\nalgorithm = \"ring\"\n\
                 [[curve]]\nname = \"a\"\ncollective = \"allreduce\"\nbusbw = [[1000000, 175.0]]\n";
     let system = MeasuredSystem::parse("x.toml", text).unwrap();

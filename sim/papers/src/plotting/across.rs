@@ -1,4 +1,4 @@
-//! Reads the horizontal axis from its TOML text, and makes the configurations along it.
+//! Reads the horizontal axis from its TOML text, and creates the configurations along it.
 
 use lockstep_topology::{Bytes, ErrorPlace, InputError};
 

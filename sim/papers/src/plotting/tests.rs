@@ -21,7 +21,7 @@ fn plots(lines: &str) -> Result<Vec<Plot>, InputError> {
 
 /// 2 · 1,600 images in 3 s are 200 steps of 15 ms on one GPU; half of four times its throughput is twice of it.
 #[test]
-fn published_points_follow_from_the_text_alone() {
+fn published_points_follow_from_the_text() {
     for (quantity, wanted) in [
         ("quantity = \"step-time\", unit = \"ms\"", [15.0, 30.0]),
         ("quantity = \"throughput\", unit = \"images/s\"", [3200.0 / 3.0, 6400.0 / 3.0]),
@@ -75,7 +75,7 @@ fn lines_are_predictions_of_the_papers_machine() {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_refused_with_its_line() {
+fn invalid_figures_are_refused_with_their_line() {
     let y = "y = { quantity = \"step-time\", unit = \"ms\", label = \"up\" }\n";
     let line = "line = [{ name = \"l\" }]\n";
     for (text, wanted) in [

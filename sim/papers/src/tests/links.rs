@@ -28,11 +28,11 @@ fn configurations(paper: &Paper) -> Vec<Experiment> {
     found
 }
 
-/// No step takes longer, none gains more than its computation was idle, and those that a link bounds gain by one kind
-/// or another (the busiest wire may wait for a slower copy): with computation as in data sheets, and with a
-/// thousandth of it.
+/// No step takes longer, and none gains more than the time that its computation was idle. Steps that a link bounds gain
+/// from one kind of link or another (the busiest wire may wait for a slower copy): with computation as in data sheets,
+/// and with a thousandth of it.
 #[test]
-fn a_links_bandwidth_matters_where_it_bounds_and_nowhere_else() {
+fn a_links_bandwidth_matters_only_where_it_is_the_bottleneck() {
     let scale = |name: &str| MachineParameter::Scale(ClusterScale::new(name, vec![1.0]).unwrap());
     let faster = [(scale("gpu"), 1000.0), (scale("gpu-memory"), 1000.0), (scale("launch"), 0.001)];
     let mut bounded = 0;

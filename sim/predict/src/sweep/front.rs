@@ -1,5 +1,4 @@
-//! `Front`: finds, among the points that answer one question, those that no other beats with as few ranks;
-//! and the knee.
+//! `Front`: finds the undominated points of one question, by throughput and ranks, and the knee.
 //!
 //! A point beats another with as many or fewer ranks and as many or more images per second, one of them strictly. With
 //! a fixed number of samples per step that is step time against ranks; with a fixed number per rank, throughput.
@@ -88,7 +87,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
         #[test]
-        fn the_front_is_what_nobody_beats(points in proptest::collection::vec((1u32..12, 0u8..12), 0..40)) {
+        fn the_front_is_the_undominated_points(points in proptest::collection::vec((1u32..12, 0u8..12), 0..40)) {
             let points: Vec<(u32, f64)> = points.into_iter().map(|(ranks, images)| (ranks, f64::from(images))).collect();
             let mut front = Front::default();
             for (index, (ranks, images)) in points.iter().enumerate() {
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_knee_is_where_doublings_cease_to_pay() {
+    fn the_knee_is_the_last_doubling_that_pays() {
         // 100, 190, 340, 450, 500: gains of 1.9, 1.79, 1.32 and 1.11, so the knee is at 4 ranks.
         let bent = front(&[(1, 100.0), (2, 190.0), (4, 340.0), (8, 450.0), (16, 500.0)]);
         assert_eq!(bent.knee(), Some(2));

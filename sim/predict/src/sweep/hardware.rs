@@ -1,5 +1,4 @@
-//! `Shelf`: builds the clusters of a sweep when their first point comes up, shares them, and drops them
-//! after their last.
+//! `Shelf`: builds each cluster of a sweep for its first point, shares it, and drops it after its last.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -98,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shared_is_built_once_and_let_go() {
+    fn shared_values_are_built_once_and_released() {
         let shelf: Mutex<BTreeMap<u32, Shared<u32>>> = Mutex::default();
         let mut built = 0;
         let mut take = |key: u32, oldest: u32| {

@@ -1,4 +1,4 @@
-//! Identifies sweeps by a hash of everything that decides their rows.
+//! Identifies sweeps by a hash of everything that determines their rows.
 
 use std::path::Path;
 

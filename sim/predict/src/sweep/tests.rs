@@ -54,7 +54,7 @@ fn any_number_of_threads_writes_the_same_bytes() {
 }
 
 #[test]
-fn a_sweep_goes_on_wherever_it_was_torn() {
+fn a_sweep_resumes_after_truncation_anywhere() {
     let kept = tempfile::tempdir().unwrap();
     let folder = kept.path().to_path_buf();
     let text = "name = \"s\"\nmodel = \"mlp\"\ncluster = \"workstation\"\nranks = [1, 2, 4]\n";
@@ -75,7 +75,7 @@ fn a_sweep_goes_on_wherever_it_was_torn() {
 }
 
 #[test]
-fn files_of_something_else_are_refused_and_left_alone() {
+fn foreign_files_are_refused_and_not_changed() {
     let kept = tempfile::tempdir().unwrap();
     let folder = kept.path().to_path_buf();
     let text = "name = \"s\"\nmodel = \"mlp\"\ncluster = \"workstation\"\nranks = [1, 2]\n";
@@ -131,7 +131,7 @@ fn rows_of_stated_input_say_how_long_a_step_waits_for_it() {
 }
 
 #[test]
-fn rows_are_what_predict_says_one_by_one() {
+fn rows_equal_single_predictions() {
     let sweep = sweep(SMALL);
     let plan = sweep.plan().unwrap();
     assert!(plan.same_as.len() > plan.points.len() / 4, "1 MiB and 2 MiB cut alike");
@@ -178,7 +178,7 @@ fn rows_are_what_predict_says_one_by_one() {
 }
 
 #[test]
-fn what_does_not_fit_is_a_row_and_on_no_front() {
+fn points_without_enough_memory_are_rows_and_on_no_front() {
     let kept = tempfile::tempdir().unwrap();
     let folder = kept.path().to_path_buf();
     let sweep = sweep(SMALL);
@@ -210,7 +210,7 @@ fn what_does_not_fit_is_a_row_and_on_no_front() {
 }
 
 #[test]
-fn points_come_in_the_order_of_their_lists_and_once() {
+fn points_follow_the_order_of_their_lists_and_are_unique() {
     let sweep = sweep(
         "name = \"s\"\nmodel = \"mlp\"\n[sweep]\ncluster = [\"workstation\"]\nranks = [4, \"1..2\"]\nglobal_batch = 64\n\
          chunk = [\"auto\", \"1KiB\"]\nconcurrent_exchanges = [1, 8, 9]\nalgorithm = [\"ring\", \"binomial-tree\"]\n",
@@ -226,10 +226,10 @@ fn points_come_in_the_order_of_their_lists_and_once() {
     assert!(plan.points.is_sorted());
 }
 
-/// Strategies and numbers of learners are lists like others: each row is the prediction of its setting alone, learners
-/// of a device exchange by default as usual, and each strategy is a separate question.
+/// Strategies and numbers of learners are lists like others: each row is the prediction of its own setting, learners of
+/// a device use the default exchange, and each strategy is a separate question.
 #[test]
-fn strategies_and_learners_are_lists_too() {
+fn strategies_and_learners_may_be_lists() {
     let kept = tempfile::tempdir().unwrap();
     let folder = kept.path().to_path_buf();
     let sweep = sweep(
@@ -270,7 +270,7 @@ fn strategies_and_learners_are_lists_too() {
 }
 
 #[test]
-fn all_ranks_are_one_for_each_gpu_or_core() {
+fn all_ranks_means_one_for_each_gpu_or_core() {
     let kept = tempfile::tempdir().unwrap();
     let folder = kept.path().to_path_buf();
     for (cluster, algorithm, expected) in [
@@ -289,7 +289,7 @@ fn all_ranks_are_one_for_each_gpu_or_core() {
 }
 
 #[test]
-fn a_sweep_that_cannot_be_says_where() {
+fn errors_of_sweeps_name_their_place() {
     let read = |lines: &str| {
         let text = format!("name = \"s\"\nmodel = \"mlp\"\ncluster = \"ethernet-4\"\n[sweep]\n{lines}\n");
         let sweep = Experiment::parse("s.toml", &text).and_then(Sweep::new)?;
@@ -330,7 +330,7 @@ fn a_sweep_that_cannot_be_says_where() {
 }
 
 #[test]
-fn what_decides_rows_decides_the_identity() {
+fn the_identity_depends_on_everything_that_determines_rows() {
     let of = |text: &str| identity(&sweep(text), &How::default());
     let own = of(SMALL);
     assert_eq!(own, of(&SMALL.replace("\"s\"", "\"another-name\"")));

@@ -20,7 +20,7 @@ fn speeds(capacities: &[f64], activities: &[(f64, &[(u32, f64)])]) -> Vec<f64> {
 }
 
 #[test]
-fn shares_worked_by_hand() {
+fn shares_by_hand() {
     const ONE: &[(u32, f64)] = &[(0, 1.0)];
     const FREE: f64 = f64::INFINITY;
     type Activities = &'static [(f64, &'static [(u32, f64)])];
@@ -67,7 +67,7 @@ fn shares_worked_by_hand() {
 }
 
 #[test]
-fn staggered_flows_end_when_the_arithmetic_says() {
+fn staggered_flows_end_at_the_computed_times() {
     // Flow n starts at second n with 4 units on a link of 1 unit/s, n = 0, 1, 2. After 1 s the first has 3 left; two
     // share for 1 s: 2.5, 3.5; three share: the first needs 7.5 s more and ends at 9.5, when the others have 1.0 and
     // 1.5; two share: the second ends at 11.5, the third has 0.5 and ends at 12.
@@ -80,7 +80,7 @@ fn staggered_flows_end_when_the_arithmetic_says() {
 }
 
 #[test]
-fn nothing_to_do_ends_at_once_and_in_order_of_start() -> Result<(), InputError> {
+fn empty_work_ends_at_once_in_order_of_start() -> Result<(), InputError> {
     let mut fluid = System::new();
     let link = fluid.add_resource(1.0)?;
     let mut finished = Vec::new();
@@ -105,7 +105,7 @@ fn nothing_to_do_ends_at_once_and_in_order_of_start() -> Result<(), InputError> 
 }
 
 #[test]
-fn an_event_touches_its_component_only() -> Result<(), InputError> {
+fn an_event_affects_only_its_component() -> Result<(), InputError> {
     // Ten pairs of hosts over a core that cannot fill: each flow is a component by itself.
     let mut fluid = System::new();
     let core = fluid.add_resource(100.0)?;
@@ -168,7 +168,7 @@ fn bad_input_is_refused_with_the_cure() {
 }
 
 #[test]
-fn taps_worked_by_hand() {
+fn taps_by_hand() {
     fn of(mut fluid: impl Fluid) {
         let [link, memory] = [10.0, 100.0].map(|capacity| fluid.add_resource(capacity).expect("valid"));
         let tap = |per_speed| [Use { resource: memory, per_speed }];

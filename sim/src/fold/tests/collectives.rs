@@ -58,7 +58,7 @@ fn other_collectives() {
 }
 
 #[test]
-fn padding_rounds_up_and_says_so() {
+fn padding_rounds_up_and_is_reported() {
     let world = World::of(tree(2, 2, 2, 2), 16, &HostingRule::PerRank).expect("places");
     let run = |elements, padded, fold| {
         let algorithm = Algorithm::ring();

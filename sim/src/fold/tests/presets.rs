@@ -62,7 +62,7 @@ fn steps_of_128_ranks() {
     assert_eq!(folded.len(), 59, "{folded:#?}");
 }
 
-/// Eight million messages a preset.
+/// Eight million messages per preset.
 #[test]
 #[ignore = "takes minutes: run it with --release"]
 fn rings_of_2048_ranks() {

@@ -26,7 +26,7 @@ fn programs_are_equal_task_by_task() {
     assert_eq!(folded, 36, "of 72 programs");
 }
 
-/// Unequal parts fold once they are padded, and folding changes nothing then either.
+/// Unequal parts fold when they are padded, and folding then changes nothing either.
 #[test]
 fn padded_programs_fold() {
     let mut folded = 0;
@@ -71,9 +71,9 @@ fn meshes_are_equal_task_by_task() {
     assert_eq!(folded, 48, "of 48 programs");
 }
 
-/// A fold of a mesh simulates as many ranks as the axes inside the outermost one have, whatever that one's size.
+/// A fold of a mesh simulates as many ranks as the inner axes have, whatever the size of the outermost one.
 #[test]
-fn ranks_along_the_outermost_axis_stand_for_each_other() {
+fn one_rank_represents_all_along_the_outermost_axis() {
     for (data, ranks) in [(2, 8), (4, 16), (8, 32)] {
         let world = World::new(Cluster::load("ethernet-gpu-8").expect("a preset"), ranks, &HostingRule::PerHost);
         let mesh = Some(format!("data={data},tensor=4").parse().expect("a mesh"));

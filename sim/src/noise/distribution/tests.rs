@@ -14,7 +14,7 @@ fn moments(of: &Distribution) -> (f64, f64) {
 }
 
 #[test]
-fn mean_and_variation_come_out() {
+fn mean_and_variation_are_reproduced() {
     for family in VARYING {
         let of = Distribution::of_moments(family, 3.0, 0.2).expect("a member");
         let (mean, sd) = moments(&of);
@@ -48,7 +48,7 @@ fn the_largest_of_several() {
 }
 
 #[test]
-fn what_no_member_has_is_refused() {
+fn impossible_moments_and_quantiles_are_refused() {
     for (wrong, word) in [
         (Distribution::of_moments(Family::Uniform, 1.0, 0.6), "0.577"),
         (Distribution::of_moments(Family::Normal, f64::NAN, 0.1), "mean = NaN"),
@@ -67,7 +67,7 @@ fn what_no_member_has_is_refused() {
 
 proptest! {
     #[test]
-    fn stated_quantiles_come_out(family in 0usize..5, x in 0.5f64..2.0, more in 0.01f64..0.8) {
+    fn stated_quantiles_are_reproduced(family in 0usize..5, x in 0.5f64..2.0, more in 0.01f64..0.8) {
         let (family, y) = (VARYING[family], x * (1.0 + more));
         let of = Distribution::of_quantiles(family, (0.5, x), (0.95, y));
         if let Ok(of) = of {

@@ -7,7 +7,7 @@ const GOOD: &str =
     "     GPU0 GPU1 NIC0 CPU Affinity NUMA Affinity\nGPU0 X PIX PHB 0-7 0\nGPU1 PIX X PHB 0-7 0\nNIC0 PHB PHB X\n";
 
 #[test]
-fn what_makes_no_sense_is_named_with_its_line_and_cure() {
+fn invalid_values_are_refused_with_line_and_cure() {
     assert_eq!(cluster(GOOD, Some("t4")).unwrap().devices().len(), 3);
     for (old, new, expected) in [
         ("GPU1 PIX", "GPU1 WARP", "t.txt:3: WARP: is not a supported kind of path"),

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 #[test]
-fn what_makes_no_sense_is_named_with_its_line_and_cure() {
+fn invalid_values_are_refused_with_line_and_cure() {
     let nvlink = "<nvlink target=\"0000:f0:00.0\" count=\"12\" tclass=\"0x068000\"/>";
     for (old, new, expected) in [
         ("</system>\n", "", "t.txt:"),
@@ -59,7 +59,7 @@ fn what_makes_no_sense_is_named_with_its_line_and_cure() {
 }
 
 #[test]
-fn a_link_that_its_two_ends_tell_differently_is_refused() {
+fn links_whose_ends_disagree_are_refused() {
     let side = |dev: u32, to: u32, count: u32| {
         format!(
             "<pci busid=\"0000:0{dev}:00.0\" class=\"0x030200\"><gpu dev=\"{dev}\" sm=\"80\">\n\
@@ -75,7 +75,7 @@ fn a_link_that_its_two_ends_tell_differently_is_refused() {
 }
 
 #[test]
-fn several_hosts_need_a_network_that_the_nics_can_follow() {
+fn several_hosts_need_a_network_that_the_nics_support() {
     let of = |hosts, network: Option<&str>| {
         let import = Import { hosts, network: network.map(str::to_owned), ..import(None) };
         import_machine("t.txt", DGX_A100, &import).map_err(|error| error.to_string())

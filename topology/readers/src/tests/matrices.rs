@@ -1,4 +1,4 @@
-//! Tests nvidia-smi's matrix: the ways between devices are those of their cells, for NVLinks and for every distance.
+//! Tests nvidia-smi's matrix: paths between devices match their cells, for NVLinks and for every distance.
 
 use super::*;
 use proptest::prelude::*;
@@ -50,7 +50,7 @@ fn the_matrix_of_a_host_with_nvswitch() {
 }
 
 #[test]
-fn direct_nvlinks_are_told_from_a_switch_by_their_number() {
+fn direct_nvlinks_and_switches_are_distinguished_by_the_number_of_links() {
     let matrix = |count: u32| format!(" GPU0 GPU1 CPU Affinity\nGPU0 X NV{count} 0-7\nGPU1 NV{count} X 0-7\n");
     let read = cluster(&matrix(4), Some("a100-40-sxm")).unwrap();
     assert_eq!(way(&read, "node0.gpu0", "node0.gpu1"), ["gpu1"]);
@@ -76,9 +76,9 @@ fn distance(one: [u8; 4], other: [u8; 4]) -> &'static str {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Devices at random places of a tree: the way between each two passes exactly what their cell says.
+    /// Devices at random places of a tree: the path between each two crosses exactly what their cell says.
     #[test]
-    fn ways_are_those_of_the_cells(mut places in prop::collection::vec([0..2u8, 0..2u8, 0..2u8, 0..2u8], 2..9)) {
+    fn paths_match_their_cells(mut places in prop::collection::vec([0..2u8, 0..2u8, 0..2u8, 0..2u8], 2..9)) {
         places.sort_unstable();
         let name = |i: usize| format!("GPU{i}");
         let mut text = (0..places.len()).map(name).collect::<Vec<_>>().join(" ") + " CPU Affinity NUMA Affinity\n";

@@ -34,7 +34,7 @@ fn a_host_like_dgx_a100_has_the_presets_bandwidths() {
 }
 
 #[test]
-fn the_documented_example_means_what_the_page_says() {
+fn the_documented_example_gives_the_documented_figures() {
     let page = include_str!("../../../../docs/clusters.md");
     let example = page.split("```xml\n").nth(1).unwrap().split("```").next().unwrap();
     let read = cluster(example, None).unwrap();
@@ -47,7 +47,7 @@ fn the_documented_example_means_what_the_page_says() {
 }
 
 #[test]
-fn the_file_that_is_written_says_where_each_figure_comes_from() {
+fn the_written_file_cites_the_source_of_each_figure() {
     let read = cluster(DGX_A100, None).unwrap();
     let links = read.describe().iter().find(|table| table.title == "links").unwrap();
     let sources: Vec<&str> = links.rows.iter().map(|row| row.last().unwrap().as_str()).collect();
@@ -144,7 +144,7 @@ fn sockets_are_joined_as_nccl_assumes() {
 }
 
 #[test]
-fn cards_with_two_ports_share_a_slot_and_names_are_made_fit() {
+fn cards_with_two_ports_share_a_slot_and_names_are_made_valid() {
     let card = "<pci busid=\"0000:20:00.0\" class=\"0x020000\" link_speed=\"16.0 GT/s PCIe\" link_width=\"8\"><nic>\
                 <net name=\"gpu0\" dev=\"0\" speed=\"100000\"/><net name=\"eth.0\" dev=\"1\" speed=\"100000\"/></nic></pci>\n";
     let text = system(&(gpu(0, 80, "16.0 GT/s PCIe", "") + card));

@@ -1,4 +1,4 @@
-//! `Element`: wraps an element of an XML file, with its line: children, attributes, and their errors.
+//! `Element`: reads the children and attributes of an element of an XML file, with its line for errors.
 
 use std::ops::RangeInclusive;
 

@@ -1,6 +1,6 @@
-//! Finds detours: the way between two ports of a fabric some of whose wires have failed.
+//! Finds detours: routes between two ports of a fabric some of whose wires have failed.
 //!
-//! A flow whose own way is intact keeps it. Otherwise it chooses again among the remaining wires, by the rule of its
+//! A flow whose own route is intact keeps it. Otherwise it chooses again among the remaining wires, by the rule of its
 //! first choice: the first, another hash, or the next digit of the destination's number. So the traffic of a failed
 //! spine spreads over the others. In a torus it takes a shortest remaining way.
 

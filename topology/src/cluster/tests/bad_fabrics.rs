@@ -120,7 +120,7 @@ fn loops_and_double_cables_are_refused() {
 }
 
 #[test]
-fn what_cannot_be_held_is_refused_with_its_bytes() {
+fn fabrics_too_large_for_memory_are_refused_with_their_bytes() {
     for (kind, rest) in [
         ("fat-tree", "down = [1000000, 1000000, 1000000, 1000000]\nup = [1000000, 1000000, 1000000]"),
         ("fat-tree", "down = [8, 1]\nup = [1000000]\nparallel = [1000000]"),
@@ -136,7 +136,7 @@ fn what_cannot_be_held_is_refused_with_its_bytes() {
 }
 
 #[test]
-fn orders_that_make_no_sense_are_refused() {
+fn invalid_orders_are_refused() {
     for (asked, expected) in [
         ("dgx-a101", "--cluster: dgx-a101: no such cluster; did you mean dgx-a100"),
         ("dgx-a101:32", "--cluster: dgx-a101:32: no such cluster; did you mean dgx-a100"),

@@ -17,7 +17,7 @@ fn check(from: &str, to: &str, expected: &str) {
 }
 
 #[test]
-fn hosts_that_share_cores_are_alike() {
+fn hosts_that_share_cores_must_be_equal() {
     let host = |name: &str, cores: u32| {
         format!(
             "[[host]]\nname = \"{name}\"\n[host.cpu]\ncores = {cores}\nflops_per_core = \"1GFLOP/s\"\nmemory_bandwidth = \"1GB/s\"\n\
@@ -129,7 +129,7 @@ fn wrong_names_are_named_with_the_nearest() {
 }
 
 #[test]
-fn what_is_missing_or_twice_is_named() {
+fn missing_and_duplicate_items_are_named() {
     for (from, to, expected) in [
         (
             "bandwidth = \"25Gbit/s\"",
@@ -159,7 +159,7 @@ fn what_is_missing_or_twice_is_named() {
 }
 
 #[test]
-fn what_cannot_be_a_cluster_is_refused() {
+fn impossible_clusters_are_refused() {
     let unlinked = GOOD.replace("node*.eth0", "node[0-6].eth0");
     let islands = GOOD.replace("[\"cpu\", \"gpu*\"]", "[\"gpu0\", \"gpu*\"]");
     let crowd = GOOD.replace("count = 8", "count = 3000000");

@@ -19,7 +19,7 @@ fn by(cluster: &Cluster, route: &Route) -> Vec<String> {
 }
 
 #[test]
-fn a_worse_wire_is_worse_both_ways_and_no_other_is() {
+fn a_degraded_wire_is_degraded_in_both_directions_and_no_other_is() {
     let before = cluster(3, 1, &fabric("star", "h*.n0", "")).unwrap();
     let wires = before.wires_between("h1.n0", "f.switch0").unwrap();
     let after = before.degraded(&wires, 0.25, Time::from_nanos(500)).unwrap();
@@ -36,7 +36,7 @@ fn a_worse_wire_is_worse_both_ways_and_no_other_is() {
 }
 
 #[test]
-fn names_that_stand_for_nothing_are_told_the_nearest() {
+fn unknown_names_get_the_nearest_suggestion() {
     let cluster = cluster(3, 1, &fabric("star", "h*.n0", "")).unwrap();
     for (one, other, words) in [
         ("h1.n1", "*", "did you mean h1.n0"),
@@ -53,7 +53,7 @@ fn names_that_stand_for_nothing_are_told_the_nearest() {
 }
 
 #[test]
-fn what_a_failed_uplink_carried_spreads_over_the_others() {
+fn traffic_of_a_failed_uplink_is_spread_over_the_others() {
     // Two leaves of six hosts, three spines. By the destination's number each uplink carries two of six destinations;
     // of the failed one's two, one goes to each of the others, so that these carry three: 2/3 of the bandwidth is left.
     let keys = "down = [6, 2]\nup = [3]\nrouting = \"d-mod-k\"";
@@ -94,7 +94,7 @@ proptest! {
     /// Detours are as short as a search of the graph finds, cross no failed wire, and are connected; everything else
     /// is unchanged.
     #[test]
-    fn detours_are_shortest_ways(shape in 0usize..5, seed in 0u64..50, cuts in 1usize..4) {
+    fn detours_are_shortest_paths(shape in 0usize..5, seed in 0u64..50, cuts in 1usize..4) {
         let keys = [
             "fat-tree:down = [2, 2, 2]\nup = [2, 2]\nrouting = \"ecmp\"",
             "fat-tree:down = [2, 4]\nup = [3]\nparallel = [2]\nrouting = \"d-mod-k\"",

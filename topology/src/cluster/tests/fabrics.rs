@@ -72,7 +72,7 @@ fn a_three_level_tree_has_the_switches_hops_and_bisection_of_its_closed_form() {
 }
 
 #[test]
-fn switches_of_so_many_ports_make_the_smallest_tree() {
+fn port_counts_determine_the_smallest_tree() {
     // Hosts, ports, oversubscription, switches of each level.
     for (hosts, ports, over, levels) in [
         (8, 8, "1", vec![8]),
@@ -122,7 +122,7 @@ fn a_torus_has_the_hops_and_bisection_of_its_closed_form() {
 }
 
 #[test]
-fn rails_join_equal_nics_and_a_cpu_takes_the_first_that_meets() {
+fn rails_join_equal_nics_and_a_cpu_uses_the_first_common_rail() {
     let rails = cluster(6, 3, &fabric("rails", "h*.n*", "")).unwrap();
     assert_eq!(
         rails.switches().map(|switch| switch.name.as_str()).collect::<Vec<_>>(),
@@ -202,7 +202,7 @@ fn rails_keep_the_same_nic_of_all_hosts_on_one_leaf() {
 
 /// Half the hosts reach the other half at half the rate where leaves have twice as many ports down as up.
 #[test]
-fn a_network_is_oversubscribed_in_one_word() {
+fn a_suffix_oversubscribes_a_network() {
     let bisection = |name: &str| Cluster::load(name).unwrap().fabrics[0].bisection;
     let plain = bisection("dgx-h100:64@infiniband-ndr");
     let half = bisection("dgx-h100:64@infiniband-ndr-2to1");
@@ -222,7 +222,7 @@ fn a_network_is_oversubscribed_in_one_word() {
 }
 
 #[test]
-fn searched_routes_may_be_hashed_too() {
+fn searched_routes_may_be_hashed() {
     let mut wired = String::new();
     (0..4).for_each(|i| wired += &format!("[[switch]]\nname = \"s{i}\"\n"));
     wired += "[[link]]\nkind = \"ethernet\"\nbetween = [\"h*.n0\", \"s*\"]\nlatency = \"1us\"\nbandwidth = \"1GB/s\"\n";
@@ -292,7 +292,7 @@ proptest! {
 }
 
 #[test]
-fn routes_among_many_hosts_cost_what_they_are_long() {
+fn routes_among_many_hosts_cost_in_proportion_to_their_length() {
     let big = cluster(20_000, 1, &fabric("fat-tree", "h*.n0", "ports = 64\nrouting = \"ecmp\"")).unwrap();
     for from in 0..2_000 {
         let route = big.route(cpu(&big, from).id, cpu(&big, 19_999 - from).id).unwrap();

@@ -17,7 +17,7 @@ fn gpu(cluster: &Cluster) -> (&GpuSpec, String) {
 }
 
 #[test]
-fn the_catalogue_is_whole_and_every_figure_is_cited_or_marked() {
+fn the_catalogue_is_complete_and_every_figure_is_cited_or_marked() {
     let gpus = catalogue().unwrap();
     let names: Vec<&str> = gpus.iter().map(|gpu| gpu.name.as_str()).collect();
     let expected = "k20 k20x k40 k80 m40 titan-x-maxwell titan-x-pascal p100-pcie p100-sxm2 v100-pcie v100-sxm2 \
@@ -67,7 +67,7 @@ fn a_model_of_the_catalogue_is_enough_and_keys_override() {
 }
 
 #[test]
-fn unknown_models_and_senseless_figures_are_named() {
+fn unknown_models_and_invalid_figures_are_named() {
     for (table, expected) in [
         ("model = \"h100-smx\"", "c.toml:21: model = \"h100-smx\": is not in the catalogue (did you mean h100-sxm"),
         (
@@ -91,7 +91,7 @@ fn unknown_models_and_senseless_figures_are_named() {
 }
 
 #[test]
-fn links_take_their_rate_from_generation_and_lanes() {
+fn links_get_their_rate_from_generation_and_lanes() {
     let good = include_str!("../../../clusters/ethernet-gpu-8.toml");
     let old = "bandwidth = \"7.88GB/s\"\nprovenance = \"datasheet: PCI Express 3.0, 8 lanes (bandwidth; the latency is \
                assumed)\"";

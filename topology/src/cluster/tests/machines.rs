@@ -79,7 +79,7 @@ fn presets_have_the_machines_of_their_papers() {
 }
 
 #[test]
-fn k20s_across_cpus_get_half_their_rate_when_all_talk() {
+fn k20s_across_cpus_get_half_their_rate_when_all_send() {
     let host = load("k20x8-pcie2");
     let pair = |from: u32, to: u32| (format!("node0.gpu{from}"), format!("node0.gpu{to}"));
     // Krizhevsky 2014: under one CPU all at the full rate of 6 GB/s at once.
@@ -116,7 +116,7 @@ fn cube_meshes_give_each_gpu_all_its_links() {
 }
 
 #[test]
-fn each_gpu_takes_the_nic_beside_it() {
+fn each_gpu_uses_the_nearest_nic() {
     let cluster = load("dgx-a100:4");
     for gpu in 0..8 {
         let [from, to] = [0, 3].map(|node| format!("node{node}.gpu{gpu}"));
@@ -207,7 +207,7 @@ fn the_gemini_torus_has_its_own_rate_in_each_dimension() {
 }
 
 #[test]
-fn copies_from_pageable_memory_bounce() {
+fn copies_from_pageable_memory_use_a_bounce_buffer() {
     let host = load("titanx8-pcie3");
     let [cpu, gpu] = ["node0.cpu", "node0.gpu0"].map(|name| device(&host, name).id);
     let kinds = |from, to, buffer| {

@@ -5,7 +5,7 @@ use crate::cluster::*;
 use crate::{Bytes, Time};
 
 #[test]
-fn presets_are_what_their_names_say() {
+fn presets_match_their_names() {
     // Name, hosts, cores of a host, GPUs of a host, bandwidth between the first and the last device in
     // bytes per second.
     for (name, hosts, cores, gpus, wire) in
@@ -41,7 +41,7 @@ fn every_figure_has_a_source_and_is_shown() {
 }
 
 #[test]
-fn the_documented_example_means_what_the_page_says() {
+fn the_documented_example_gives_the_documented_figures() {
     let page = include_str!("../../../../docs/clusters.md");
     let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let cluster = Cluster::parse("docs/clusters.md", example).unwrap();
@@ -56,7 +56,7 @@ fn the_documented_example_means_what_the_page_says() {
 }
 
 #[test]
-fn the_documented_fabric_means_what_the_page_says() {
+fn the_documented_fabric_gives_the_documented_figures() {
     let page = include_str!("../../../../docs/clusters.md");
     let example = page.split("```toml\n").find(|part| part.contains("four-racks")).unwrap();
     let cluster = Cluster::parse("docs/clusters.md", example.split("```").next().unwrap()).unwrap();

@@ -62,7 +62,7 @@ fn headers_by_hand() {
 }
 
 #[test]
-fn a_message_is_set_up_once_by_the_stack_that_reaches_farthest() {
+fn a_message_is_set_up_once_by_the_stack_with_the_longest_reach() {
     let text = two("", "send_overhead = \"9us\"\neager = \"1KiB\"", "");
     let far = transport(&text, "h0.gpu0", "h1.gpu0");
     assert_eq!((far.protocol.stack, far.protocol.send_overhead), (Stack::Tcp, Time::from_nanos(1_000)));
@@ -78,7 +78,7 @@ fn a_message_is_set_up_once_by_the_stack_that_reaches_farthest() {
 }
 
 #[test]
-fn windows_and_copies_cap_a_single_transfer() {
+fn windows_and_copies_limit_a_single_transfer() {
     // Seven links of 1 us, there and back: 14,000 bytes a round trip of 14 us are 1 GB/s.
     let cable = |keys: &str| rate(&two("", "", keys), "h0.gpu0", "h1.gpu0");
     assert_eq!(cable("window = \"7000B\"\nefficiency = 1.0"), 7_000.0 / 14e-6);

@@ -30,7 +30,7 @@ fn traffic_between_hosts_crosses_both_buses() {
 }
 
 #[test]
-fn gpus_meet_at_the_host_bridge() {
+fn routes_between_gpus_turn_at_the_host_bridge() {
     let cluster = Cluster::load("ethernet-gpu-8").unwrap();
     assert_eq!(way(&cluster, "node0.gpu0", "node0.gpu3"), ["node0.gpu0", "node0.cpu", "node0.gpu3"]);
     let remote = way(&cluster, "node0.gpu1", "node7.gpu2");
@@ -38,7 +38,7 @@ fn gpus_meet_at_the_host_bridge() {
 }
 
 #[test]
-fn a_device_reaches_itself_through_its_memory() {
+fn a_route_to_the_same_device_crosses_its_memory() {
     let cluster = Cluster::load("ethernet-gpu-8").unwrap();
     let itself = cluster.route(DeviceId(0), DeviceId(0)).unwrap();
     let kinds: Vec<LinkKind> = itself.links.iter().map(|link| cluster.link(*link).kind).collect();
@@ -79,7 +79,7 @@ fn parse(text: &str) -> Cluster {
 }
 
 #[test]
-fn fewest_links_then_latency_then_ids() {
+fn routes_prefer_fewest_links_then_latency_then_ids() {
     // Two switches of equal reach: b is faster; then equal: a has the lower id; then a cable: fewer links beat latency.
     let switches = switch("a") + &switch("b");
     let through = |latency: &str| link("link", "h*.n0", "a", "5us") + &link("link", "h*.n1", "b", latency);
@@ -92,7 +92,7 @@ fn fewest_links_then_latency_then_ids() {
 }
 
 #[test]
-fn nothing_is_passed_on_by_gpus_or_by_other_hosts() {
+fn gpus_and_other_hosts_forward_nothing() {
     // A chain of GPUs: neighbours are one link apart, the ends go over the CPU although the chain is as long.
     let chain = link("host.link", "gpu0", "gpu1", "1ns") + &link("host.link", "gpu1", "gpu2", "1ns");
     let cluster = parse(&file(1, 3, &chain));
@@ -109,7 +109,7 @@ fn nothing_is_passed_on_by_gpus_or_by_other_hosts() {
 }
 
 #[test]
-fn half_duplex_directions_are_one_wire() {
+fn half_duplex_directions_share_one_wire() {
     let half = link("link", "h0.cpu", "h1.cpu", "1us") + "duplex = \"half\"\n";
     let cluster = parse(&file(2, 0, &half));
     let there = cluster.route(DeviceId(0), DeviceId(1)).unwrap().links[0];
@@ -122,7 +122,7 @@ fn half_duplex_directions_are_one_wire() {
 }
 
 #[test]
-fn ranges_join_whom_they_name() {
+fn ranges_join_the_devices_that_they_name() {
     // Hosts 0 to 4 on one switch, 5 to 11 on the other: seven wires there, and h1 is not among them although h1x is.
     let switches = switch("a") + &switch("b");
     let leaves = link("link", "h[0-4].n0", "a", "1us") + &link("link", "h[5-11].n*", "b", "1us");
@@ -134,7 +134,7 @@ fn ranges_join_whom_they_name() {
 }
 
 #[test]
-fn a_thousand_hosts_are_quick_to_route() {
+fn a_thousand_hosts_are_routed_quickly() {
     let cluster = parse(&file(1000, 0, &(switch("s") + &link("link", "h*.n0", "s", "1us"))));
     for from in 0..1000 {
         let route = cluster.route(DeviceId(from), DeviceId((from + 1) % 1000)).unwrap();
@@ -167,7 +167,8 @@ fn slow_twin(cluster: &Cluster, from: &Device, to: &Device) -> Option<(usize, Ti
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Between random hosts and switches: connected, right ends, as short as the twin's, and the same wires back.
+    /// Routes between random hosts and switches are connected, have the right ends, are as short as the twin's, and use
+    /// the same wires back.
     #[test]
     fn routes_are_shortest(
         (hosts, gpus, switches) in (1u32..4, 0u32..3, 1u32..5),

@@ -1,5 +1,5 @@
-//! Sums in switches between nodes: a chain in each node to the head of a share, and one switch above the heads
-//! of all nodes.
+//! Sums in switches between nodes: along a chain in each node to the head of a share, then in one switch above the
+//! heads of all nodes.
 //!
 //! NCCL's CollNet chain over InfiniBand's SHARP (`src/device/all_reduce.h`, `src/graph/connect.cc`). The buffer has a
 //! share for each rail. A node's members add theirs along a chain to the head of a share, the GPU beside the rail's

@@ -1,5 +1,5 @@
-//! Calls `MPI_Allreduce` in the transport. Its lanes are those of the algorithm that Open MPI's `tuned` component takes
-//! by its fixed rules since version 4.1, by members and bytes.
+//! Calls `MPI_Allreduce` in the transport. Its lanes are those of the algorithm that Open MPI's `tuned` component
+//! chooses by its fixed rules since version 4.1, by members and bytes.
 
 use super::binomial_tree;
 use super::halving_doubling::HalvingDoubling;
@@ -81,7 +81,7 @@ mod tests {
     use crate::collective::{Group, Schedule};
 
     #[test]
-    fn it_takes_the_algorithms_of_open_mpi() {
+    fn the_library_uses_the_algorithms_of_open_mpi() {
         for (members, bytes, name) in [
             (2, 6_000, "ring"),
             (2, 1 << 20, "halving-doubling"),

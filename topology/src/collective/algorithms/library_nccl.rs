@@ -1,4 +1,4 @@
-//! Calls NCCL's collectives on GPU memory. [`crate::nccl`] determines what NCCL takes and how long it runs.
+//! Calls NCCL's collectives on GPU memory. [`crate::nccl`] determines what NCCL chooses and how long it runs.
 //!
 //! Its lanes are those that NCCL runs where rings serve: they give messages, and times on devices for which NCCL's
 //! figures are not known. Of the calls, GPUs execute `ncclAllReduce`; the others are predicted.

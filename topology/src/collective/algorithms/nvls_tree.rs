@@ -1,4 +1,4 @@
-//! Sums in the switches of several nodes, and a double tree between the heads of each share.
+//! Sums in the switches of several nodes, and over a double tree between the heads of each share.
 //!
 //! NCCL's NVLS tree (2.18 and later): a node's switch hands a head the sum of its share, heads of the same share on
 //! other nodes are two complementary trees, as in `double_tree.rs`, and each stores the result back to all of its node.

@@ -1,4 +1,5 @@
-//! Counts bytes on the wires: what a call sends over a GPU's NVLinks and over a NIC, flags of the protocols included.
+//! Counts bytes on the wires: what a call sends over a GPU's NVLinks and over a NIC, including the flags of the
+//! protocols.
 
 use super::{Method, NcclCall, NcclChoice, NcclMachine, NcclProtocol};
 use crate::Collective;

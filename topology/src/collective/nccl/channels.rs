@@ -1,4 +1,4 @@
-//! Counts the channels that a call runs on: fewer for small buffers, and what was requested.
+//! Counts the channels that a call runs on: fewer for small buffers, or the number that was requested.
 
 use super::search::SearchResult;
 use super::{Method, NcclMachine, NcclProtocol, Request};

@@ -1,4 +1,5 @@
-//! Models NCCL's own cost model: the time that it expects for each algorithm and protocol, and the least of them.
+//! Implements NCCL's own cost model: the time that it expects for each algorithm and protocol, and the shortest of
+//! them.
 //!
 //! Source: NVIDIA/nccl, `src/graph/tuning.cc` (`ncclTopoTuneModel`, `ncclTopoGetAlgoTime`). Microseconds and GB/s.
 

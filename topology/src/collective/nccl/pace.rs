@@ -1,4 +1,4 @@
-//! Lists the figures with which NCCL's kernels run: by generation of GPU, transport and version, none by machine.
+//! Lists the figures of NCCL's kernels by generation of GPU, transport and version; none is specific to a machine.
 //!
 //! Chosen with the curves of `experiments/collectives` (fitted) unless a comment names another source.
 //! Microseconds and GB/s.

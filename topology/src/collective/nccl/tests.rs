@@ -48,7 +48,7 @@ fn an_nvlink_domain_is_a_node_and_a_part_of_a_host_has_a_part_of_its_nics() {
 }
 
 #[test]
-fn small_buffers_take_ll_and_large_ones_the_full_bandwidth() {
+fn small_buffers_use_ll_and_large_ones_the_full_bandwidth() {
     let all = &Collective::AllReduce;
     let a100 = machine("dgx-a100", 8, 1);
     let h100 = machine("dgx-h100", 8, 1);
@@ -71,7 +71,7 @@ fn small_buffers_take_ll_and_large_ones_the_full_bandwidth() {
 
 /// Bus bandwidth of a very large buffer: n(1 + 1/n) S through the switch, 2S(n − 1)/n round the ring.
 #[test]
-fn large_buffers_go_at_the_rate_of_what_carries_most() {
+fn large_buffers_reach_the_rate_of_the_bottleneck() {
     let all = &Collective::AllReduce;
     let bus = |machine: &NcclMachine, request: &str| {
         let bytes = 64u64 << 30;
@@ -92,7 +92,7 @@ fn large_buffers_go_at_the_rate_of_what_carries_most() {
 /// S among 16 GPUs on two nodes: a ring sends 2S·15/16 everywhere, a tree S through a node's NICs, NVLS S(1 +
 /// 1/8) by NVLink.
 #[test]
-fn bytes_on_wires_are_the_closed_forms() {
+fn bytes_on_wires_equal_the_closed_forms() {
     let two = machine("dgx-h100:2", 16, 1);
     let s = (1u64 << 30) as f64;
     for (request, collective, nvlink, nics) in [
@@ -129,7 +129,7 @@ fn time_never_falls_as_a_buffer_grows_a_channel_at_a_time_and_one_process_takes_
 }
 
 #[test]
-fn what_a_machine_does_not_serve_is_refused_with_a_cure() {
+fn algorithms_that_a_machine_does_not_support_are_refused_with_a_cure() {
     let (a100, h100, efa) = (machine("dgx-a100", 8, 1), machine("dgx-h100", 8, 1), machine("p4d.24xlarge:2", 16, 1));
     let gather = Collective::AllGather;
     for (machine, request, collective, cure) in [
@@ -150,10 +150,10 @@ fn what_a_machine_does_not_serve_is_refused_with_a_cure() {
     }
 }
 
-/// One GPU on each of 16 nodes: 8 us, 14/3.5 for each of four levels and 2.8 for each rank, beside 15 steps of 14 and
-/// 8.4 of a ring.
+/// One GPU on each of 16 nodes: 8 us, 14/3.5 for each of four levels and 2.8 for each rank, compared with 15 steps of
+/// 14 and 8.4 of a ring.
 #[test]
-fn trees_of_parts_take_the_sizes_between_ll_and_the_full_bandwidth_at_one_gpu_a_node() {
+fn with_one_gpu_per_node_trees_are_used_between_ll_and_the_full_bandwidth() {
     let cluster = Cluster::load("dgx-h100:16").unwrap();
     let hosts = cluster.hosts().iter().map(|host| host.devices[1]).collect::<Vec<_>>();
     let machine = NcclMachine::of(&cluster, &hosts, 1).unwrap().expect("sixteen H100");
@@ -166,7 +166,7 @@ fn trees_of_parts_take_the_sizes_between_ll_and_the_full_bandwidth_at_one_gpu_a_
 }
 
 #[test]
-fn devices_of_which_no_figures_are_known_have_no_answer() {
+fn devices_without_known_figures_have_no_answer() {
     for cluster in ["titanx8-pcie3", "mi300x-8", "dgx1-p100", "k20x8-pcie2"] {
         let cluster = Cluster::load(cluster).unwrap();
         let gpus = cluster.devices().iter().filter(|device| matches!(device.kind, DeviceKind::Gpu(_)));

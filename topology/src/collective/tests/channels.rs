@@ -24,7 +24,7 @@ fn on_nodes(algorithm: &str, nodes: u32, size: u32, elements: u64, chunk: u64) -
 
 /// As many channels as members of a node: every member sends 2n(p − 1)/p through its own NIC, shared out evenly.
 #[test]
-fn rings_leave_nodes_on_all_rails_alike_and_stay_on_them() {
+fn rings_use_all_rails_equally_and_stay_on_them() {
     for (nodes, size) in [(2, 4), (4, 2), (4, 8), (6, 3)] {
         let p = u64::from(nodes * size);
         let n = p * u64::from(size) * 10;

@@ -9,7 +9,7 @@ const ORDER: Order = Order { seed: 7, window: 1 };
 
 /// Messages, elements, the largest message: formula and count agree for every schedule.
 #[test]
-fn closed_forms_are_what_is_counted() {
+fn closed_forms_equal_counts() {
     for members in 1..=33 {
         every_schedule(members, |name, schedule| {
             let mut largest = 0;
@@ -296,7 +296,7 @@ fn binary_blocks_send_no_more_than_needed() {
 
 /// A hierarchical allreduce on nodes of s members: 2(s − 1) rounds more than across the leaders, 2n(p − 1) elements.
 #[test]
-fn nodes_add_their_chains() {
+fn nodes_add_the_cost_of_their_chains() {
     for (nodes, size) in [(1u32, 4u32), (2, 4), (4, 2), (3, 3), (8, 1)] {
         let n = 72_000; // 288,000 bytes
         let group = Group::nodes(&vec![size; nodes as usize]);
@@ -332,7 +332,7 @@ fn nodes_add_their_chains() {
 /// Below 262,144 bytes the members of a node exchange with their leader directly: two rounds more than across the
 /// leaders, whatever the node's size; a leader sends its s − 1 members a copy each, and they send theirs once.
 #[test]
-fn small_buffers_take_the_star() {
+fn small_buffers_use_the_star() {
     let algorithm = Algorithm::hierarchical(Algorithm::ring());
     let group = Group::nodes(&[4, 4]);
     let of = |n| Schedule::new(&Collective::AllReduce, &algorithm, &group, n, 0).expect("serves");
@@ -373,9 +373,9 @@ fn colors_send_twice_the_buffer_at_most() {
     }
 }
 
-/// A pairwise exchange with no empty block: p − 1 rounds, and p messages of which one is to itself.
+/// A pairwise exchange with no empty block has p − 1 rounds, and p messages, one of which is to itself.
 #[test]
-fn an_exchange_takes_one_round_a_distance() {
+fn an_exchange_takes_one_round_per_distance() {
     for p in 1u32..=9 {
         let collective = Collective::AllToAllV { counts: vec![2; (p * p) as usize].into() };
         let schedule = Schedule::new(&collective, &Algorithm::pairwise(), &Group::flat(p), 2 * u64::from(p), 0);

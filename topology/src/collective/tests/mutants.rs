@@ -67,7 +67,7 @@ const CHANGES: [(&str, Change); 6] = [
 
 /// Any change of one step of any algorithm is refused, in that lane.
 #[test]
-fn no_single_change_goes_unnoticed() {
+fn every_single_change_is_detected() {
     let mut mutants = 0;
     for algorithm in allreduces() {
         let group = Group::nodes(&[2, 2, 1]);
@@ -94,7 +94,7 @@ fn no_single_change_goes_unnoticed() {
 
 /// A dropped send: its receiver waits for a member that has ended, or for a message that comes too late.
 #[test]
-fn a_dropped_step_is_a_deadlock_that_names_who_waits() {
+fn a_dropped_step_is_a_deadlock_that_names_the_waiting_member() {
     let broken = mutant(&ring(), |member, lane, steps| {
         if (member, lane) == (2, 1) {
             steps.retain(|step| step.action != Action::Send);
@@ -131,7 +131,7 @@ fn a_cyclic_wait_is_shown_as_a_cycle() {
 }
 
 #[test]
-fn waiting_for_a_member_that_has_ended_says_so() {
+fn waiting_for_a_member_that_has_ended_is_reported() {
     let broken = written(&[&[step(Action::RecvSum, 1, 0, 4)], &[]]).expect_err("refused");
     assert_eq!(
         broken.to_string(),
@@ -230,7 +230,7 @@ fn ranges_and_peers_outside_are_refused() {
 }
 
 #[test]
-fn lanes_that_touch_the_same_elements_are_refused() {
+fn lanes_with_common_elements_are_refused() {
     let schedule = ring();
     let contract = Contract { lanes: 3, ..schedule.contract() };
     // a third lane does what the second one has done

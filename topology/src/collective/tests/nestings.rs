@@ -84,9 +84,9 @@ fn every_nesting_is_proven_at_every_size() {
     assert!(proofs > 5_000, "{proofs} proofs");
 }
 
-/// Small buffers actually moved, on integers, in random orders and with several windows.
+/// Small buffers of integers are moved, in random orders and with several windows.
 #[test]
-fn nested_steps_end_as_the_collective_says() {
+fn nested_steps_give_the_result_of_the_collective() {
     for (seed, sizes) in (0..).zip([&[3][..], &[2, 2], &[2, 3, 1], &[1, 3, 2, 2]]) {
         for algorithm in across(sizes.len() as u32) {
             for (elements, chunk) in [(5, 2), (37, 10), (64, 0)] {

@@ -51,9 +51,9 @@ fn every_algorithm_is_proven_for_every_group() {
     }
 }
 
-/// The same schedules actually moved, on integers, in random orders and with any window, by the most obvious executor.
+/// The same schedules run on integers, in random orders and with any window, by the simplest executor.
 #[test]
-fn integers_moved_by_the_steps_end_as_the_collective_says() {
+fn integers_moved_by_the_steps_give_the_result_of_the_collective() {
     for members in [1, 2, 3, 4, 5, 7, 8, 11, 16, 23, 33] {
         let mut seed = 0;
         every_schedule(members, |name, schedule| {

@@ -1,11 +1,11 @@
-//! Tests that what cannot be scheduled is refused with the cure.
+//! Tests that impossible schedules are refused with the cure.
 
 use std::sync::Arc;
 
 use super::super::{Algorithm, Collective, Group, Schedule};
 
 #[test]
-fn what_cannot_serve_is_refused_with_the_cure() {
+fn unsuitable_algorithms_are_refused_with_the_cure() {
     let nodes = Group::nodes(&[2, 0, 2]);
     let counts: Arc<[u64]> = Arc::from([1, 1, 1, 1]);
     let few: Arc<[u64]> = Arc::from([1, 1, 1]);

@@ -25,7 +25,7 @@ fn inner(schedule: &Schedule, color: u32) -> BTreeSet<u32> {
 
 /// Kumar 2018, Fig. 2: four colours on eight nodes have the inner nodes (0,1), (2,3), (4,5), (6,7).
 #[test]
-fn four_colors_on_eight_members_are_those_of_the_paper() {
+fn four_colors_on_eight_members_match_the_paper() {
     let schedule = allreduce("multi-color:4", 8, 80, 20);
     let trees: Vec<Vec<u32>> = (0..4).map(|color| inner(&schedule, color).into_iter().collect()).collect();
     assert_eq!(trees, [vec![0, 1], vec![2, 3], vec![4, 5], vec![6, 7]]);
@@ -39,7 +39,7 @@ fn four_colors_on_eight_members_are_those_of_the_paper() {
 
 /// Inner members are disjoint wherever k·⌈(N − 1)/k⌉ ≤ N; elsewhere neighbouring colours share one at most.
 #[test]
-fn inner_members_are_disjoint_wherever_they_can_be() {
+fn inner_members_are_disjoint_wherever_possible() {
     for members in 2u32..=40 {
         for colors in 1..=members.min(8) {
             let schedule = allreduce(&format!("multi-color:{colors}"), members, 10 * u64::from(colors), 10);

@@ -78,10 +78,10 @@ fn nodes_exchange_their_sums_along_two_trees() {
     }
 }
 
-/// A node of any number sends and gets n between nodes, in equal shares on all rails; a member in between 2n along the
-/// chains, and the switches add in the order of nodes.
+/// A node of any size sends and receives n elements between nodes, in equal shares on all rails. Within a node, a member
+/// inside the chain receives 2n. The switches add in the order of nodes.
 #[test]
-fn network_switches_take_each_nodes_sum_once() {
+fn network_switches_receive_the_sum_of_each_node_once() {
     for (nodes, size, rails) in [(2u32, 4u32, 1u32), (3, 4, 2), (5, 8, 8), (4, 1, 1), (2, 3, 4)] {
         let n = 240 * u64::from(rails);
         let contributors = nodes * size;

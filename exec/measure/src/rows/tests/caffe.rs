@@ -224,7 +224,7 @@ fn a_training_from_given_weights_resumes_to_the_bit() {
     assert_ne!(run(kept.path(), "", &Operation::default(), |_| ()).weights_sha256, whole.weights_sha256);
 }
 
-/// Learners all begin with the file's weights, as their average model does: without a rate they keep it.
+/// Learners and their average model start with the file's weights; without a learning rate they keep them.
 #[test]
 fn learners_begin_with_the_weights_of_the_file() {
     let kept = definitions("SGD");

@@ -41,7 +41,7 @@ fn lenets_solver() {
 }
 
 #[test]
-fn what_else_a_solver_says() {
+fn other_fields_of_a_solver() {
     let text = "train_net: 'n.prototxt' base_lr: .1f lr_policy: 'fixed' type: 'Nesterov' iter_size: 4 random_seed: 7 \
                 regularization_type: 'L2' clip_gradients: -1 weights: 'w.caffemodel' momentum2: 0.999";
     let solver = Solver::parse("s", text).unwrap();
@@ -80,7 +80,7 @@ fn caffes_rates(policy: &str, gamma: f64, power: f64, steps: &[u64], all: u64) -
 }
 
 #[test]
-fn rates_are_caffes() {
+fn learning_rates_equal_those_of_caffe() {
     for (policy, gamma, power, steps) in [
         ("fixed", 0.0, 0.0, vec![]),
         ("step", 0.1, 0.0, vec![7]),
@@ -108,7 +108,7 @@ fn rates_are_caffes() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line() {
+fn errors_name_their_line() {
     let base = "net: 'n.prototxt'\nbase_lr: 0.1\nlr_policy: 'fixed'\n";
     let refused = |text: &str| Solver::parse("s.prototxt", text).unwrap_err().to_string();
     for (text, words) in [
@@ -142,7 +142,7 @@ fn what_is_wrong_is_told_with_its_line() {
 
 /// The batch is that of the training data layer; a net is searched in the working directory and beside the solver.
 #[test]
-fn the_net_says_the_batch() {
+fn the_batch_is_that_of_the_net() {
     let folder = std::env::temp_dir().join(format!("lockstep-solver-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let net = include_str!("../tests/lenet.prototxt");

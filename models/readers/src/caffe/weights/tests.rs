@@ -1,5 +1,4 @@
-//! Tests files of weights, written by an encoder here and read back, in both forms; with what does not fit, and
-//! broken bytes.
+//! Tests files of weights in both forms, written by an encoder here and read back; and mismatched and broken files.
 
 use proptest::prelude::*;
 
@@ -148,7 +147,7 @@ fn every_layer_gets_its_own_blobs_in_every_form_of_the_file() {
 
 /// The first form of the file has types as numbers and no batch norms; its layers are matched by name too.
 #[test]
-fn the_first_form_is_read_by_name_too() {
+fn the_first_form_is_also_matched_by_name() {
     let form = Form::FourSizes;
     let file = [
         first("c 1", &[blob(&[3, 2, 3, 3], &ramp(54, 1.0), form), blob(&[3], &ramp(3, 9.0), form)]),
@@ -164,7 +163,7 @@ fn the_first_form_is_read_by_name_too() {
 }
 
 #[test]
-fn multipliers_are_those_of_the_net() {
+fn multipliers_come_from_the_net() {
     let model = model();
     let of = |name: &str| {
         let all = model.layers().iter().flat_map(|node| &node.parameters);
@@ -180,7 +179,7 @@ fn multipliers_are_those_of_the_net() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_with_layer_blob_and_shapes() {
+fn mismatches_name_layer_blob_and_shapes() {
     let form = Form::Shape;
     let c = |shape: &[u64], count| layer("c 1", "Convolution", "x", "c", &[blob(shape, &ramp(count, 0.0), form)]);
     let refused = |file: &[u8]| read("w.caffemodel", file, &model()).unwrap_err().to_string();

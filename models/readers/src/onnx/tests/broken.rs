@@ -16,7 +16,7 @@ fn refused(file: &[u8]) -> InputError {
 }
 
 #[test]
-fn no_protobuf_or_no_graph() {
+fn files_without_protobuf_or_graph_are_refused() {
     let cases: [(&[u8], &str, &str); 6] = [
         (b"", "net.onnx", "holds no graph: is it an ONNX model?"),
         (b"name = \"lenet\"\n", "net.onnx: byte 0", "the unknown wire type 6: this is not a whole ONNX file"),

@@ -70,7 +70,7 @@ proptest! {
 }
 
 #[test]
-fn shards_that_are_missing_doubled_or_foreign_are_refused_with_the_cure() {
+fn missing_duplicate_and_foreign_shards_are_refused_with_the_cure() {
     let kept = tempfile::tempdir().unwrap();
     let out = kept.path().join("rows.csv");
     let text = "name = \"s\"\nmodel = \"mlp\"\ncluster = \"workstation\"\nranks = [1, 2, 4, 8]\n";
