@@ -77,6 +77,8 @@ pub struct CollectiveTime {
     pub utilisation: Vec<Utilisation>,
     /// Which members were simulated.
     pub folding: Folding,
+    /// What the time assumes beyond the cluster, in sentences.
+    pub notes: Vec<String>,
 }
 
 /// Times one collective, all members starting at once.
@@ -125,7 +127,8 @@ pub(crate) fn simulate_collective_with<F: Fluid + Clone>(
     let busbw = algbw * run.collective.bus_factor(contributors);
     let (traffic, utilisation) = (outcome.traffic, outcome.utilisation);
     let by = outcome.derivatives.and_then(|ends| ends.first().copied());
-    Ok((CollectiveTime { time, algbw, busbw, traffic, utilisation, folding }, by))
+    let notes = outcome.rings_for_nccl.then(|| nccl::AS_A_RING.to_owned()).into_iter().collect();
+    Ok((CollectiveTime { time, algbw, busbw, traffic, utilisation, folding, notes }, by))
 }
 
 /// The first run after which buckets of links with bursts are as full as before it, when a collective is repeated; without

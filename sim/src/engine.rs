@@ -162,6 +162,8 @@ pub(crate) struct Outcome {
     pub(crate) bursts: Waits,
     /// Derivatives of the ends of iterations, if they were computed.
     pub(crate) derivatives: Option<Vec<Dual>>,
+    /// Whether exchanges by NCCL were simulated as a ring, since no model or profile has their time.
+    pub(crate) rings_for_nccl: bool,
 }
 
 impl<'a, F: Fluid> Engine<'a, F> {
@@ -284,7 +286,9 @@ impl<'a, F: Fluid> Engine<'a, F> {
         let (spans, traffic) = fold::write_out(self.resources.orbits(), spans, traffic, max_written);
         let (utilisation, claims) = (self.resources.utilisation(end), self.driver.record().to_vec());
         let bursts = self.connections.bursts.waits(end);
-        Ok(Outcome { spans, totals, end, traffic, utilisation, claims, bursts, derivatives })
+        let rings_for_nccl =
+            self.wholes.unknown().any(|number| self.plan.group_exchanges[number].algorithm.nccl().is_some());
+        Ok(Outcome { spans, totals, end, traffic, utilisation, claims, bursts, derivatives, rings_for_nccl })
     }
 
     /// The run follows one that ended with these waits until buckets of links are full.

@@ -11,6 +11,11 @@ use lockstep_topology::{Collective, InputError, Rank};
 
 use crate::platform::Platform;
 
+/// The note where exchanges by NCCL are simulated as a ring.
+pub(crate) const AS_A_RING: &str = "library:nccl: there is no model of NCCL for these devices (it needs GPUs of one generation, \
+     V100 or later, with NVLink in a node), so it is predicted as one ring; an algorithm, a protocol or channels that it names \
+     have no effect";
+
 /// NCCL's choice and time for a collective of `bytes` bytes among `ranks`, in the order of the members; `None` where
 /// its figures for their devices are not known.
 ///

@@ -13,6 +13,7 @@ use crate::fluid::{Fluid, System};
 use crate::fold::renumber::{self, Numbers};
 use crate::fold::{self, FoldRule, Folding};
 use crate::machine::{Resources, Utilisation};
+use crate::nccl;
 use crate::orbits::Orbits;
 use crate::plan::Plan;
 use crate::platform::Platform;
@@ -167,6 +168,9 @@ pub(crate) fn simulate_folded<F: Fluid + Clone>(
     let (traffic, derivatives) = (outcome.traffic, outcome.derivatives);
     let utilisation = per_step(outcome.utilisation, outcome.end, &timeline);
     let mut notes = platform.costs.notes(program);
+    if outcome.rings_for_nccl {
+        notes.push(nccl::AS_A_RING.to_owned());
+    }
     if folding != Folding::Off {
         notes.push(folding.to_string());
     }

@@ -8,7 +8,7 @@ use lockstep_topology::{Cluster, ErrorPlace, InputError};
 
 use super::clusters_import::ClustersImport;
 use lockstep_report::failure::Failure;
-use lockstep_report::{CheckRow, ClusterRow, DetailRow, Format, Report, aligned, print};
+use lockstep_report::{CheckRow, ClusterRow, DetailRow, Format, Report, aligned_within, print, width};
 
 /// What can be asked about clusters.
 #[derive(Debug, Subcommand)]
@@ -144,7 +144,7 @@ fn tables(cluster: &Cluster) -> String {
         text.push_str(&format!("{}\n", cluster.description()));
     }
     for table in cluster.describe().iter().filter(|table| !table.rows.is_empty()) {
-        text.push_str(&format!("\n{}", aligned(table.columns, &table.rows)));
+        text.push_str(&format!("\n{}", aligned_within(table.columns, &table.rows, width())));
     }
     text
 }
@@ -158,7 +158,7 @@ fn gpus(format: Format) -> Result<(), Failure> {
             let cells = FIGURES.map(|(key, _)| figure(&gpu.spec, key));
             std::iter::once(gpu.name.clone()).chain(cells).collect::<Vec<String>>()
         };
-        return print(&aligned(&columns, &gpus.iter().map(row).collect::<Vec<_>>()));
+        return print(&aligned_within(&columns, &gpus.iter().map(row).collect::<Vec<_>>(), width()));
     }
     let rows = gpus.iter().flat_map(|gpu| {
         let known = FIGURES.into_iter().filter(|(key, _)| !figure(&gpu.spec, key).is_empty());

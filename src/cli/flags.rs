@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
-use lockstep_report::output::{Destination, check_writable};
+use lockstep_report::output::check_outputs;
 use lockstep_sim::FoldRule;
 use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, InputError};
 
@@ -224,14 +224,7 @@ fn algorithms(show: impl Fn((String, &'static str)) -> String, between: &str) ->
 /// # Errors
 /// A file that cannot be written, or whose name does not end like a picture's.
 pub(super) fn check_plot(path: &Path) -> Result<(), InputError> {
-    let is_picture = path.extension().is_some_and(|extension| extension == "svg");
-    match check_writable("--plot", path)? {
-        // Devices, pipes and descriptors have no ending.
-        Destination::File(_) if !is_picture => {
-            Err(InputError::flag("plot", path.display().to_string(), "must end in .svg"))
-        }
-        _ => Ok(()),
-    }
+    check_outputs(&[("--plot", Some(path))])
 }
 
 #[cfg(test)]

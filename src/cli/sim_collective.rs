@@ -164,8 +164,11 @@ impl SimCollective {
                 ..CollectiveRow::default()
             });
             let folding = time.folding.to_string();
-            if time.folding != Folding::Off && !notes.contains(&folding) {
-                notes.push(folding);
+            let folding = (time.folding != Folding::Off).then_some(folding);
+            for note in time.notes.into_iter().chain(folding) {
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
             }
         }
         estimate.end();

@@ -1,5 +1,6 @@
 //! Converts clap's errors to the form of all other errors.
 
+use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use lockstep_topology::InputError;
 
@@ -32,18 +33,35 @@ pub(super) fn explain(error: &clap::Error) -> InputError {
         }
         ErrorKind::UnknownArgument => {
             let meant = text(ContextKind::SuggestedArg);
-            let cure = if meant.is_empty() { help.to_owned() } else { format!("did you mean {meant}?") };
+            let others = commands_where(&|command| {
+                command
+                    .get_arguments()
+                    .any(|argument| argument.get_long().is_some_and(|long| flag == format!("--{long}")))
+            });
+            let cure = match others.as_slice() {
+                [] if meant.is_empty() => help.to_owned(),
+                [] => format!("did you mean {meant}?"),
+                _ => format!("it is one of {}", named(&others)),
+            };
             InputError::new("command line", flag, format!("is not an argument of this command; {cure}"))
         }
         ErrorKind::InvalidSubcommand => {
-            let meant = text(ContextKind::SuggestedSubcommand);
-            let cure = if meant.is_empty() { help.to_owned() } else { format!("did you mean {meant}?") };
-            InputError::new("command line", text(ContextKind::InvalidSubcommand), format!("is not a command; {cure}"))
+            let (meant, given) = (text(ContextKind::SuggestedSubcommand), text(ContextKind::InvalidSubcommand));
+            let others = commands_where(&|command| command.get_name() == given);
+            let cure = match others.as_slice() {
+                [] if meant.is_empty() => help.to_owned(),
+                [] => format!("did you mean {meant}?"),
+                _ => format!("did you mean {}?", named(&others)),
+            };
+            InputError::new("command line", given, format!("is not a command; {cure}"))
         }
         ErrorKind::MissingRequiredArgument => InputError::new("command line", "", format!("{flag} is missing; {help}")),
         ErrorKind::ArgumentConflict => {
             let other = text(ContextKind::PriorArg);
             let other = other.split(" <").next().unwrap_or_default();
+            if other == flag {
+                return InputError::new(flag, "", "is given twice: give it once");
+            }
             InputError::new(flag, "", format!("cannot be combined with {other}: give one of the two"))
         }
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
@@ -54,5 +72,30 @@ pub(super) fn explain(error: &clap::Error) -> InputError {
             let first = first.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
             InputError::new("command line", "", format!("{first}; {help}"))
         }
+    }
+}
+
+/// The commands with `is_wanted`, by their names behind `lockstep`, as in `sim sweep`.
+fn commands_where(is_wanted: &dyn Fn(&clap::Command) -> bool) -> Vec<String> {
+    fn visit(command: &clap::Command, path: &str, is_wanted: &dyn Fn(&clap::Command) -> bool, found: &mut Vec<String>) {
+        for inner in command.get_subcommands() {
+            let name = format!("{path} {}", inner.get_name()).trim_start().to_owned();
+            if is_wanted(inner) {
+                found.push(name.clone());
+            }
+            visit(inner, &name, is_wanted, found);
+        }
+    }
+    let mut found = Vec::new();
+    visit(&super::Cli::command(), "", is_wanted, &mut found);
+    found
+}
+
+/// `sim predict, sim sweep or compare`, at most four of them.
+fn named(commands: &[String]) -> String {
+    match commands {
+        [one] => one.clone(),
+        [first @ .., last] if commands.len() <= 4 => format!("{} or {last}", first.join(", ")),
+        _ => format!("{} and others", commands[..3].join(", ")),
     }
 }

@@ -97,9 +97,18 @@ impl<'a> Document<'a> {
     /// # Errors
     /// The first other key.
     pub fn table(&'a self, title: &'a str, keys: &[&str]) -> Result<Table<'a>, InputError> {
-        let table = Table { source: self.source, title, table: self.tree.get_ref(), offset: 0 };
+        let table = self.root(title);
         table.allow(title, keys)?;
         Ok(table)
+    }
+
+    /// The value under `key` of the whole file, if it is there.
+    pub fn get(&'a self, key: &str) -> Option<Entry<'a>> {
+        self.root("").get(key)
+    }
+
+    fn root(&'a self, title: &'a str) -> Table<'a> {
+        Table { source: self.source, title, table: self.tree.get_ref(), offset: 0 }
     }
 }
 

@@ -18,9 +18,17 @@ pub fn keys() -> Vec<&'static str> {
     of_files().map(|setting| setting.key).collect()
 }
 
+/// Keys that only other files have, and the flag that takes such a file.
+const OF_OTHER_FILES: [(&str, &str); 3] = [("host", "--cluster"), ("fabric", "--cluster"), ("layer", "--model")];
+
 /// The experiment that `text`, the content of `file`, describes.
 pub(crate) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
     let document = SourceText { file, text }.parse()?;
+    for (key, flag) in OF_OTHER_FILES {
+        if let Some(entry) = document.get(key) {
+            return Err(entry.error(format!("{key} is not a key of an experiment: pass this file by {flag}")));
+        }
+    }
     let root = document.table("an experiment", &keys())?;
     root.need("name", "\"lenet-scaling\"")?;
     if root.get("solver").is_none() {

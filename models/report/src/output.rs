@@ -45,14 +45,23 @@ pub fn check_writable(place: impl Into<ErrorPlace>, path: &Path) -> Result<Desti
     Ok(destination)
 }
 
+/// Flags whose files are of one format, and how these files' names end.
+const ENDINGS: [(&str, &str); 2] = [("--plot", "svg"), ("--html", "html")];
+
 /// As [`check_writable`] for all outputs of a command, no two of which may be one file.
 ///
 /// # Errors
-/// The first that cannot be written, or that another replaces.
+/// The first that cannot be written, that another replaces, or whose name does not end as its format's do.
 pub fn check_outputs(outputs: &[(&str, Option<&Path>)]) -> Result<(), InputError> {
     let mut files: Vec<(&str, PathBuf)> = Vec::new();
     for (flag, path) in outputs.iter().filter_map(|(flag, path)| Some((*flag, (*path)?))) {
+        // Devices, pipes and descriptors have no ending.
         let Destination::File(file) = check_writable(flag, path)? else { continue };
+        if let Some((_, end)) = ENDINGS.iter().find(|(of, _)| *of == flag)
+            && path.extension().is_none_or(|own| own != *end)
+        {
+            return Err(wrong(flag, path, format!("must end in .{end}")));
+        }
         if let Some((other, _)) = files.iter().find(|(_, known)| *known == file) {
             return Err(wrong(flag, path, format!("is also the file of {other}: name another")));
         }

@@ -27,6 +27,12 @@ pub fn set_width(characters: usize) {
     let _ = WIDTH.set(characters);
 }
 
+/// The width of tables, in characters: that of [`set_width`] or of the terminal, if there is one.
+pub fn width() -> Option<usize> {
+    let terminal = || terminal_size_of(io::stdout()).map(|(Width(width), _)| width.into());
+    WIDTH.get().copied().or_else(terminal)
+}
+
 /// How a report is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Format {
@@ -85,9 +91,7 @@ impl<R: Row> Report<R> {
     /// # Errors
     /// See [`print()`].
     pub fn print(&self, format: Format) -> Result<(), Failure> {
-        let terminal = || terminal_size_of(io::stdout()).map(|(Width(width), _)| width.into());
-        let width = WIDTH.get().copied().or_else(terminal);
-        print(&self.render_within(format, width))
+        print(&self.render_within(format, width()))
     }
 }
 

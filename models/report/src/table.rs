@@ -13,6 +13,8 @@ const WIDEST: usize = 72;
 const NARROWEST: usize = 12;
 /// Spaces between columns.
 const GAP: usize = 2;
+/// Wrapped texts have at least this many characters a line.
+const LEAST_TEXT: usize = 32;
 /// Hashes are distinguished by their first digits.
 const HASH: usize = 12;
 
@@ -41,10 +43,38 @@ fn list(columns: &Columns, row: &[Value]) -> String {
 
 /// `rows` of texts below `names`, aligned; columns of figures are aligned to the right.
 pub fn aligned(names: &[&str], rows: &[Vec<String>]) -> String {
+    aligned_within(names, rows, None)
+}
+
+/// As [`aligned`], in lines of at most `width` characters where columns allow it: the last column's texts are wrapped,
+/// and other columns continue below, after the first one.
+pub fn aligned_within(names: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
+    let most = width.unwrap_or(usize::MAX);
     let cell = |text: &String| Cell { number: text.parse::<f64>().is_ok(), text: text.clone() };
     let column = |index: usize| rows.iter().map(|row| cell(&row[index])).collect();
-    let cells: Vec<Vec<Cell>> = (0..names.len()).map(column).collect();
-    lines(&std::iter::zip(names.iter().copied(), &cells).collect::<Vec<_>>())
+    let mut cells: Vec<Vec<Cell>> = (0..names.len()).map(column).collect();
+    if let [first, .., last] = cells.as_mut_slice() {
+        let left = most.saturating_sub(widest(first).max(names[0].len()) + GAP).max(LEAST_TEXT);
+        last.iter_mut().for_each(|cell| cell.text = wrapped(&cell.text, left));
+    }
+    let all: Vec<Column<'_>> = std::iter::zip(names.iter().copied(), &cells).collect();
+    let blocks = blocks(&all, &names[..names.len().min(1)], most);
+    blocks.iter().map(|block| lines(block)).collect::<Vec<_>>().join("\n")
+}
+
+/// The words of `text` in lines of at most `most` characters, where words allow it.
+fn wrapped(text: &str, most: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
 }
 
 fn table(columns: &Columns, setting: &[&str], factors: &[&str], width: Option<usize>) -> String {
@@ -100,7 +130,8 @@ fn blocks<'a>(all: &[Column<'a>], factors: &[&str], most: usize) -> Vec<Vec<Colu
 
 /// Characters of the longest cell.
 fn widest(column: &[Cell]) -> usize {
-    column.iter().map(|cell| cell.text.chars().count()).max().unwrap_or(0)
+    let lines = column.iter().flat_map(|cell| cell.text.lines());
+    lines.map(|line| line.chars().count()).max().unwrap_or(0)
 }
 
 /// The lines of a column's header.
@@ -127,7 +158,13 @@ fn lines<'a>(columns: &[Column<'a>]) -> String {
         padded.collect::<Vec<_>>().join(&" ".repeat(GAP)).trim_end().to_owned() + "\n"
     };
     let rows = cells.first().map_or(0, |column| column.len());
-    let body = (0..rows).map(|row| line(cells.iter().map(|column| column[row].text.as_str()).collect()));
+    let body = (0..rows).flat_map(|row| {
+        let texts: Vec<Vec<&str>> = cells.iter().map(|column| column[row].text.split('\n').collect()).collect();
+        let height = texts.iter().map(Vec::len).max().unwrap_or(0);
+        (0..height)
+            .map(|at| line(texts.iter().map(|text| text.get(at).copied().unwrap_or("")).collect()))
+            .collect::<Vec<_>>()
+    });
     // Headers are on the row above their figures, however many lines they take.
     let tallest = headers.iter().map(Vec::len).max().unwrap_or(0);
     let head = (0..tallest).map(|level| {
@@ -230,6 +267,23 @@ mod tests {
             "model lenet\nranks  algorithm\n    1  ring\n   16  ring\n\nranks  time_s\n    1  0.5000\n   16  0.5000\n";
         for width in [1, 10, 23] {
             assert_eq!(render(&all, &["model"], &["ranks"], Some(width)), parts, "{width}");
+        }
+    }
+
+    #[test]
+    fn long_texts_are_wrapped_and_columns_continue_below() {
+        let source = "datasheet: a long name of a long document, and what it says of each of the figures";
+        let row = |name: &str| [name, "16", source].map(str::to_owned).to_vec();
+        let names = ["host", "cores", "provenance"];
+        let rows = [row("node0"), row("node1")];
+        let whole = aligned_within(&names, &rows, None);
+        assert_eq!(whole, aligned(&names, &rows));
+        assert_eq!(whole.lines().count(), 3);
+        for width in [40, 60, 80] {
+            let text = aligned_within(&names, &rows, Some(width));
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
+            let words = |text: &str| text.split_whitespace().filter(|word| source.contains(word)).count();
+            assert_eq!(words(&text), words(&whole), "{width}: {text}");
         }
     }
 

@@ -51,6 +51,11 @@ pub(super) struct Wholes {
 }
 
 impl Wholes {
+    /// The exchanges whose total time is not known.
+    pub(super) fn unknown(&self) -> impl Iterator<Item = usize> {
+        self.known.iter().filter(|(_, whole)| whole.is_none()).map(|(number, _)| *number as usize)
+    }
+
     /// When the last sum of `rank` ends or has ended.
     pub(super) fn last(&self, rank: u32) -> Time {
         self.free.get(&rank).copied().unwrap_or(Time::ZERO)

@@ -7,7 +7,7 @@ use super::flops::show_flops;
 use super::parts::*;
 use super::protocol::UNLIMITED;
 use super::wire::Wire;
-use super::{Duplex, GpuSpec, Protocol, Provenance};
+use super::{Duplex, GpuSpec, PeakPrecision, Protocol, Provenance};
 use crate::{Bandwidth, Bytes, Time};
 
 /// A titled table of text cells; column names include units.
@@ -49,8 +49,17 @@ pub(super) fn tables() -> Vec<DescriptionTable> {
         "message_wake_us",
         "provenance",
     ];
-    let gpus: &[&str] =
-        &["gpu", "per_host", "model", "multiprocessors", "peak_flops", "memory_bandwidth_GBps", "memory", "provenance"];
+    let gpus: &[&str] = &[
+        "gpu",
+        "per_host",
+        "model",
+        "multiprocessors",
+        "peak_flops",
+        "peak_bf16",
+        "memory_bandwidth_GBps",
+        "memory",
+        "provenance",
+    ];
     let links: &[&str] = &["link", "count", "kind", "latency_us", "bandwidth_GBps", "duplex", "provenance"];
     let table = |title, columns| DescriptionTable { title, columns, rows: Vec::new() };
     let protocols: &[&str] = &[
@@ -100,6 +109,7 @@ pub(super) fn gpu_row(name: &str, count: u64, spec: &GpuSpec, provenance: &Prove
         spec.model.clone(),
         spec.multiprocessors.to_string(),
         show_flops(spec.peak_flops_s),
+        spec.peak(PeakPrecision::Bf16).map_or_else(|| "-".to_owned(), show_flops),
         gigabytes(spec.memory_bandwidth),
         spec.memory.to_string(),
         provenance.to_string(),

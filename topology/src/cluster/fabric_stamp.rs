@@ -27,7 +27,10 @@ pub(super) fn stamp_fabrics(
         taken.sort_unstable();
         if let Some(twice) = taken.windows(2).find(|pair| pair[0] == pair[1]) {
             let name = builder.vertices()[twice[0] as usize].weight.name.clone();
-            let message = "is attached twice; a port has one cable, so give each fabric a NIC of its own";
+            let message = match tables.len() > 1 && table.takes_every_nic() {
+                true => "is attached by another [[fabric]] already; leave out that [[fabric]] or the network",
+                false => "is attached twice; a port has one cable, so give each fabric a NIC of its own",
+            };
             return Err(table.spot.clone().showing(name).error(message));
         }
         attached.push(ports);

@@ -22,10 +22,13 @@ pub(super) fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// A size above 0.
+/// A smaller memory is a number without its unit.
+const LEAST_MEMORY: u64 = 1 << 20;
+
+/// The size of a memory.
 pub(super) fn memory(text: &str) -> Result<Bytes, String> {
     match text.parse()? {
-        Bytes(0) => Err("must be positive".into()),
+        Bytes(bytes) if bytes < LEAST_MEMORY => Err("must be at least 1MiB; write a unit, as in 80GiB".into()),
         bytes => Ok(bytes),
     }
 }

@@ -187,6 +187,9 @@ fn unknown(text: &str) -> InputError {
     if !members.is_empty() {
         return refusal(text, format!("unknown {name}: use {}", listed(&members)));
     }
+    if name.contains(',') || text.contains(',') {
+        return refusal(text, "is a list; name one algorithm here".to_owned());
+    }
     let near = nearest(name, forms.iter().map(|form| form.split(':').next().unwrap_or(form)));
     let is_near = |form: &&String| near.is_empty() || near.iter().any(|name| form.starts_with(name));
     let shown: Vec<&str> = forms.iter().filter(is_near).map(String::as_str).collect();

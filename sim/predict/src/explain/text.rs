@@ -52,7 +52,7 @@ fn bound(answer: &Explanation) -> String {
         "{}, {} of the step{}{}",
         answer.bound,
         percent(answer.bound_utilisation),
-        waiting(answer.waiting_for_latency, "latencies"),
+        waiting(answer.waiting_for_latency, "messages"),
         waiting(answer.waiting_for_imbalance, "late members")
     )
 }

@@ -113,6 +113,9 @@ impl SweepAnswer {
         if let Some((point, reason)) = &self.first_refused {
             counts.push_str(&format!(" (the first: point {point}: {reason})"));
         }
+        if self.dots.len() > rows.len() {
+            counts.push_str(&format!("; the {} on a front are shown, --out FILE writes all", rows.len()));
+        }
         notes.push(counts);
         (rows, notes)
     }
