@@ -99,7 +99,7 @@ fn ranks_on_gpus_train_like_one_that_accumulates() {
 #[test]
 fn ranks_in_bf16_train_like_one_that_accumulates() {
     scene("programs::ranks_in_bf16_train_like_one_that_accumulates", &[("PRETEND_SEED", "4")], || {
-        ranks_accumulate(Precision::Bf16)
+        ranks_accumulate(Precision::Bf16);
     });
 }
 
@@ -124,7 +124,7 @@ fn flattening_keeps_the_image_for_its_gradient() {
 fn ranks_on_several_gpus_train_like_one_that_accumulates() {
     let settings = [("PRETEND_DEVICES", "3"), ("PRETEND_SEED", "8")];
     scene("programs::ranks_on_several_gpus_train_like_one_that_accumulates", &settings, || {
-        ranks_accumulate(Precision::F32)
+        ranks_accumulate(Precision::F32);
     });
 }
 
