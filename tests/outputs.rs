@@ -165,11 +165,11 @@ fn unwritable_outputs_are_refused_before_the_work() {
 #[test]
 fn no_two_flags_name_one_file() {
     let folder = prepared("outputs-twice");
-    let words = "sim sweep --model mlp --cluster workstation --out a.csv --plot ./a.csv";
+    let words = "sim sweep --model mlp --cluster workstation --out a.svg --plot ./a.svg";
     let output = lockstep(&folder, &words.split_whitespace().collect::<Vec<_>>());
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.code() == Some(2) && errors.contains("--plot: ./a.csv: is also the file of --out"),
+        output.status.code() == Some(2) && errors.contains("--plot: ./a.svg: is also the file of --out"),
         "{errors}"
     );
 }

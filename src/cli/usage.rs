@@ -22,6 +22,7 @@ pub(super) fn explain(error: &clap::Error) -> InputError {
             let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
             let wrong = source.strip_prefix(&format!("{value:?}")).unwrap_or(&source);
             let wrong = wrong.strip_prefix(&value).unwrap_or(wrong).trim_start_matches([':', ' ']);
+            let wrong = if wrong == "invalid digit found in string" { "must be a whole number" } else { wrong };
             InputError::new(flag, value, wrong)
         }
         ErrorKind::InvalidValue if value.is_empty() => InputError::new(flag, "", format!("needs a value; {help}")),

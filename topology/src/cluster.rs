@@ -45,7 +45,7 @@ use fabric::Fabric;
 pub use fabric::Routing;
 pub use flops::{parse_flops, show_flops};
 pub use gpu::{Architecture, GpuSpec, Lanes, PeakPrecision};
-pub use gpu_table::{CatalogueGpu, catalogue};
+pub use gpu_table::{CatalogueGpu, DEFAULT_LAUNCH, catalogue};
 pub use link_kind::{Duplex, LinkKind};
 pub use one_host::HostGpu;
 use order::Order;

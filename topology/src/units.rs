@@ -152,8 +152,11 @@ impl FromStr for Bandwidth {
 
     /// Reads decimal rates in bytes or bits: `3GB/s`, `25Gbit/s`, `800MB/s`, `1Tbit/s`.
     fn from_str(text: &str) -> Result<Bandwidth, String> {
-        let cure = || format!("{text:?} is not a bandwidth; write it like 3GB/s or 25Gbit/s");
         let (number, unit) = split_unit(text)?;
+        let cure = || match unit.to_lowercase().strip_suffix("bit/s").map(str::to_uppercase) {
+            Some(prefix) => format!("{text:?} is not a bandwidth: did you mean {number}{prefix}bit/s?"),
+            None => format!("{text:?} is not a bandwidth; write it like 3GB/s or 25Gbit/s"),
+        };
         let per_second = unit.strip_suffix("/s").ok_or_else(cure)?;
         let (prefix, bytes) = match (per_second.strip_suffix("bit"), per_second.strip_suffix('B')) {
             (Some(prefix), _) => (prefix, 0.125),
@@ -243,6 +246,7 @@ mod tests {
         assert_eq!("1.5kB".parse::<Bytes>().unwrap(), Bytes(1_500));
         assert!("1.5KB".parse::<Bytes>().unwrap_err().contains("did you mean 1.5kB"));
         assert!("4kib".parse::<Bytes>().unwrap_err().contains("did you mean 4KiB"));
+        assert!("100GBit/s".parse::<Bandwidth>().unwrap_err().contains("did you mean 100Gbit/s"));
         assert_eq!("70us".parse::<Time>().unwrap(), Time(70_000_000));
     }
 

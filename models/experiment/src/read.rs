@@ -18,15 +18,15 @@ pub fn keys() -> Vec<&'static str> {
     of_files().map(|setting| setting.key).collect()
 }
 
-/// Keys that only other files have, and the flag that takes such a file.
-const OF_OTHER_FILES: [(&str, &str); 3] = [("host", "--cluster"), ("fabric", "--cluster"), ("layer", "--model")];
+/// Keys that only other files have, and what these files describe.
+const OF_OTHER_FILES: [(&str, &str); 3] = [("host", "cluster"), ("fabric", "cluster"), ("layer", "model")];
 
 /// The experiment that `text`, the content of `file`, describes.
 pub(crate) fn parse(file: &str, text: &str) -> Result<Experiment, InputError> {
     let document = SourceText { file, text }.parse()?;
-    for (key, flag) in OF_OTHER_FILES {
+    for (key, what) in OF_OTHER_FILES {
         if let Some(entry) = document.get(key) {
-            return Err(entry.error(format!("{key} is not a key of an experiment: pass this file by {flag}")));
+            return Err(entry.error(format!("this file describes a {what}, not an experiment: give it as the {what}")));
         }
     }
     let root = document.table("an experiment", &keys())?;

@@ -46,7 +46,7 @@ pub fn check_writable(place: impl Into<ErrorPlace>, path: &Path) -> Result<Desti
 }
 
 /// Flags whose files are of one format, and how these files' names end.
-const ENDINGS: [(&str, &str); 2] = [("--plot", "svg"), ("--html", "html")];
+const ENDINGS: [(&str, &str); 2] = [("plot", "svg"), ("html", "html")];
 
 /// As [`check_writable`] for all outputs of a command, no two of which may be one file.
 ///
@@ -57,7 +57,7 @@ pub fn check_outputs(outputs: &[(&str, Option<&Path>)]) -> Result<(), InputError
     for (flag, path) in outputs.iter().filter_map(|(flag, path)| Some((*flag, (*path)?))) {
         // Devices, pipes and descriptors have no ending.
         let Destination::File(file) = check_writable(flag, path)? else { continue };
-        if let Some((_, end)) = ENDINGS.iter().find(|(of, _)| *of == flag)
+        if let Some((_, end)) = ENDINGS.iter().find(|(of, _)| *of == flag.trim_start_matches('-'))
             && path.extension().is_none_or(|own| own != *end)
         {
             return Err(wrong(flag, path, format!("must end in .{end}")));

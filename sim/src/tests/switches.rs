@@ -7,10 +7,10 @@ use lockstep_topology::{
 
 use crate::error::SimError;
 use crate::fold::FoldRule;
-use crate::{CollectiveRun, Platform, Roofline, simulate_collective};
+use crate::{CollectiveRun, CollectiveTime, Platform, Roofline, simulate_collective};
 
-/// Seconds of a collective of `bytes` among the first GPUs of a cluster.
-fn seconds(cluster: &str, algorithm: &str, ranks: u32, bytes: u64, fold: FoldRule) -> Result<f64, SimError> {
+/// A collective of `bytes` among the first GPUs of a cluster.
+fn timed(cluster: &str, algorithm: &str, ranks: u32, bytes: u64, fold: FoldRule) -> Result<CollectiveTime, SimError> {
     let cluster = Cluster::load(cluster)?;
     let algorithm: Algorithm = algorithm.parse()?;
     let placement = Placement::new(&cluster, ranks, &PlacementRule::Pack)?.and_switches(
@@ -25,7 +25,12 @@ fn seconds(cluster: &str, algorithm: &str, ranks: u32, bytes: u64, fold: FoldRul
         false => Group::flat(placement.ranks()),
     };
     let run = CollectiveRun { fold, ..CollectiveRun::new(Collective::AllReduce, algorithm, group, bytes / 4) };
-    Ok(simulate_collective(&run, &Platform::new(&cluster, &placement, &hosting, &Roofline))?.time.as_secs_f64())
+    simulate_collective(&run, &Platform::new(&cluster, &placement, &hosting, &Roofline))
+}
+
+/// Its seconds.
+fn seconds(cluster: &str, algorithm: &str, ranks: u32, bytes: u64, fold: FoldRule) -> Result<f64, SimError> {
+    Ok(timed(cluster, algorithm, ranks, bytes, fold)?.time.as_secs_f64())
 }
 
 fn folded(cluster: &str, algorithm: &str, ranks: u32, bytes: u64) -> f64 {
@@ -166,4 +171,14 @@ fn algorithms_that_links_do_not_support_are_refused_with_the_cure() {
     let refusal =
         seconds("dgx-h100:16", "collnet:16:8", 8, 1 << 20, FoldRule::Exact).expect_err("too few ranks").to_string();
     assert!(refusal.contains("use at least a node each"), "{refusal}");
+}
+
+/// Where no model of NCCL applies, its time is that of one ring, and a note says so.
+#[test]
+fn nccl_without_a_model_is_one_ring_with_a_note() {
+    let of = |cluster: &str, algorithm: &str| timed(cluster, algorithm, 8, 1 << 20, FoldRule::Exact).expect("a time");
+    let (nccl, ring) = (of("titanx8-pcie3", "library:nccl:tree"), of("titanx8-pcie3", "ring"));
+    assert_eq!(nccl.time, ring.time);
+    assert!(nccl.notes.iter().any(|note| note.contains("as one ring")), "{:?}", nccl.notes);
+    assert_eq!((ring.notes, of("dgx-a100", "library:nccl").notes), (Vec::new(), Vec::new()));
 }

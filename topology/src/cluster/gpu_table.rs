@@ -120,7 +120,7 @@ pub(super) fn host_gpu(
 
 const MULTIPROCESSORS: RangeInclusive<u64> = 1..=100_000;
 /// From one kernel to the next, where none is stated (assumed).
-const LAUNCH: Time = Time::from_nanos(4_000);
+pub const DEFAULT_LAUNCH: Time = Time::from_nanos(4_000);
 
 /// The figures of a table, those that it leaves out from `base`.
 fn spec(table: &Table<'_>, base: Option<&GpuSpec>) -> Result<GpuSpec, InputError> {
@@ -155,7 +155,7 @@ fn spec(table: &Table<'_>, base: Option<&GpuSpec>) -> Result<GpuSpec, InputError
             .or(base.map(|base| base.memory_bandwidth))
             .ok_or_else(missing("memory_bandwidth", "\"900GB/s\""))?,
         memory: size.or(base.map(|base| base.memory)).ok_or_else(missing("memory", "\"16GiB\""))?,
-        launch: launch.or(base.map(|base| base.launch)).unwrap_or(LAUNCH),
+        launch: launch.or(base.map(|base| base.launch)).unwrap_or(DEFAULT_LAUNCH),
         nvlink: nvlink.or(base.and_then(|base| base.nvlink)),
         pcie: pcie.or(base.and_then(|base| base.pcie)),
     })

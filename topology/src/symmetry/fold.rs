@@ -44,7 +44,7 @@ impl Fold {
         }
         let levels = Levels::of(cluster, placement);
         if levels.sizes().is_empty() {
-            return Err("the ranks' devices, or their places in the network, are not alike");
+            return Err("ranks differ in their devices or in their places in the network");
         }
         let ranks = placement.ranks();
         let mut group = levels.allowed(group);

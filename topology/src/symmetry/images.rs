@@ -88,7 +88,7 @@ impl Images {
                     return Err("hosts do not move with the ranks");
                 }
                 if !same_kind(&cluster.devices()[one.0 as usize], &cluster.devices()[other.0 as usize]) {
-                    return Err("the ranks' devices are not alike");
+                    return Err("ranks differ in their devices");
                 }
                 devices.join(one.0, other.0);
                 if !fed.is_empty() {

@@ -59,11 +59,16 @@ fn unwritable_places_are_refused_before_and_during_writing() {
 fn no_two_outputs_are_one_file() {
     let kept = tempfile::tempdir().unwrap();
     let folder = kept.path().to_path_buf();
-    let (a, same, b) =
-        (folder.join("a"), folder.join("../").join(folder.file_name().unwrap()).join("a"), folder.join("b"));
+    let (a, same, b) = (
+        folder.join("a.svg"),
+        folder.join("../").join(folder.file_name().unwrap()).join("a.svg"),
+        folder.join("b.svg"),
+    );
     assert_eq!(check_outputs(&[("--trace", Some(&a)), ("--plot", Some(&b)), ("--html", None)]), Ok(()));
     let error = check_outputs(&[("--trace", Some(&a)), ("--plot", Some(&same))]).unwrap_err();
     assert_eq!((error.place.to_string().as_str(), error.message.contains("--trace")), ("--plot", true));
+    let error = check_outputs(&[("--html", Some(&b))]).unwrap_err();
+    assert_eq!((error.place.to_string().as_str(), error.message.as_str()), ("--html", "must end in .html"));
 }
 
 #[cfg(unix)]

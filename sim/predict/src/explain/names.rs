@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use lockstep_sim::answer::{CostParameter, OwnTime};
 use lockstep_topology::Placement;
-use lockstep_topology::cluster::{DeviceKind, Figure};
+use lockstep_topology::cluster::{DEFAULT_LAUNCH, DeviceKind, Figure};
 
 use crate::site::Site;
 
@@ -56,11 +56,18 @@ pub(super) fn provenance(parameter: CostParameter, site: &Site, placement: &Plac
             sources.extend(links.map(|link| link.protocol.provenance.to_string()));
         }
         CostParameter::Cluster(figure) => {
-            let gpu = matches!(figure, Figure::GpuPeak | Figure::GpuMemory | Figure::Launch);
+            let of_gpus = matches!(figure, Figure::GpuPeak | Figure::GpuMemory | Figure::Launch);
             for rank in placement.all() {
                 let device = &site.cluster.devices()[placement.device(rank).0 as usize];
-                if matches!(device.kind, DeviceKind::Gpu(_)) == gpu {
-                    sources.insert(device.provenance.to_string());
+                match &device.kind {
+                    // Data sheets do not state it.
+                    DeviceKind::Gpu(gpu) if figure == Figure::Launch && gpu.launch == DEFAULT_LAUNCH => {
+                        sources.insert("assumed: the default of cluster files".to_owned());
+                    }
+                    kind if matches!(kind, DeviceKind::Gpu(_)) == of_gpus => {
+                        sources.insert(device.provenance.to_string());
+                    }
+                    _ => {}
                 }
             }
         }

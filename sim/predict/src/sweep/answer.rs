@@ -114,7 +114,7 @@ impl SweepAnswer {
             counts.push_str(&format!(" (the first: point {point}: {reason})"));
         }
         if self.dots.len() > rows.len() {
-            counts.push_str(&format!("; the {} on a front are shown, --out FILE writes all", rows.len()));
+            counts.push_str(&format!("; the {} on a front are shown, the file of rows has all", rows.len()));
         }
         notes.push(counts);
         (rows, notes)

@@ -121,7 +121,7 @@ fn grid(out: &mut String, x: &PlotAxis, y: &PlotAxis, up: &str) {
     let _ = writeln!(
         out,
         "<text x=\"{}\" y=\"{}\" font-weight=\"bold\">{up}</text>\n\
-         <text x=\"{}\" y=\"{}\" text-anchor=\"end\">ranks, servers included; dotted: perfect scaling; ring: knee</text>",
+         <text x=\"{}\" y=\"{}\" text-anchor=\"end\">ranks, servers included; dotted: perfect scaling; circle: knee</text>",
         FRAME.left,
         FRAME.top - 14.0,
         FRAME.right,
