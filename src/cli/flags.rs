@@ -5,7 +5,6 @@ use std::path::Path;
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
-use lockstep_report::output::check_outputs;
 use lockstep_sim::FoldRule;
 use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, InputError};
 
@@ -217,14 +216,6 @@ fn buffer(text: &str) -> Result<Bytes, String> {
 /// The algorithms of the registry, formatted by `show`.
 fn algorithms(show: impl Fn((String, &'static str)) -> String, between: &str) -> String {
     Algorithm::forms().map(show).collect::<Vec<_>>().join(between)
-}
-
-/// Refuses a path that is not a picture's, before there is a picture.
-///
-/// # Errors
-/// A file that cannot be written, or whose name does not end like a picture's.
-pub(super) fn check_plot(path: &Path) -> Result<(), InputError> {
-    check_outputs(&[("--plot", Some(path))])
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use clap::Args;
 use lockstep_models::{Job, LayerId, LayoutRow, Mesh, Model, Strategy};
 use lockstep_report::failure::Failure;
-use lockstep_report::output::write_atomically;
+use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::{Format, LayoutTableRow, Report, layout_picture, print};
 use lockstep_topology::InputError;
 
-use super::flags::{check_plot, positive};
+use super::flags::positive;
 
 /// Flags of `models layouts`.
 #[derive(Debug, Args)]
@@ -54,7 +54,7 @@ pub(super) struct ModelsLayouts {
 impl ModelsLayouts {
     /// Reports on `model`, the one named by the flags.
     pub(super) fn run(self, model: Model) -> Result<(), Failure> {
-        self.plot.as_deref().map_or(Ok(()), check_plot)?;
+        check_outputs(&[("--plot", self.plot.as_deref())])?;
         let ranks = self.mesh.as_ref().map_or(self.ranks, Mesh::ranks);
         let each = self.ranks_per_node.unwrap_or(ranks);
         if !ranks.is_multiple_of(each) {

@@ -9,11 +9,11 @@ use lockstep_models::{
     pipeline,
 };
 use lockstep_report::failure::Failure;
-use lockstep_report::output::write_atomically;
+use lockstep_report::output::{check_outputs, write_atomically};
 use lockstep_report::{Format, Report, STAGE_LEGEND, StageLabel, StageRow, print, stage_chart, stage_picture};
 use lockstep_topology::{Algorithm, Cluster};
 
-use super::flags::{algorithm, check_plot, positive};
+use super::flags::{algorithm, positive};
 use super::models_plan_mesh::{self, List};
 
 /// Bytes of an fp32 activation.
@@ -80,7 +80,7 @@ pub(super) struct ModelsPlan {
 impl ModelsPlan {
     /// Reports on `model`, the one named by the flags.
     pub(super) fn run(self, model: Model) -> Result<(), Failure> {
-        self.plot.as_deref().map_or(Ok(()), check_plot)?;
+        check_outputs(&[("--plot", self.plot.as_deref())])?;
         if let Some(mesh) = self.mesh {
             let job = Job {
                 strategy: self.strategy,

@@ -4,6 +4,9 @@ use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use lockstep_topology::InputError;
 
+/// Where arguments are explained.
+const HELP: &str = "see --help";
+
 /// The error with the flag as its place, the given text as its value, and what is wrong with it.
 pub(super) fn explain(error: &clap::Error) -> InputError {
     let text = |kind: ContextKind| match error.get(kind) {
@@ -16,7 +19,7 @@ pub(super) fn explain(error: &clap::Error) -> InputError {
     let place = text(ContextKind::InvalidArg);
     let flag = place.split(" <").next().unwrap_or_default().trim_end_matches("...").to_owned();
     let value = text(ContextKind::InvalidValue);
-    let help = "see --help";
+    let help = HELP;
     match error.kind() {
         ErrorKind::ValueValidation => {
             let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
@@ -39,21 +42,13 @@ pub(super) fn explain(error: &clap::Error) -> InputError {
                     .get_arguments()
                     .any(|argument| argument.get_long().is_some_and(|long| flag == format!("--{long}")))
             });
-            let cure = match others.as_slice() {
-                [] if meant.is_empty() => help.to_owned(),
-                [] => format!("did you mean {meant}?"),
-                _ => format!("it is one of {}", named(&others)),
-            };
+            let cure = cure(&meant, &others, |named| format!("it is one of {named}"));
             InputError::new("command line", flag, format!("is not an argument of this command; {cure}"))
         }
         ErrorKind::InvalidSubcommand => {
             let (meant, given) = (text(ContextKind::SuggestedSubcommand), text(ContextKind::InvalidSubcommand));
             let others = commands_where(&|command| command.get_name() == given);
-            let cure = match others.as_slice() {
-                [] if meant.is_empty() => help.to_owned(),
-                [] => format!("did you mean {meant}?"),
-                _ => format!("did you mean {}?", named(&others)),
-            };
+            let cure = cure(&meant, &others, |named| format!("did you mean {named}?"));
             InputError::new("command line", given, format!("is not a command; {cure}"))
         }
         ErrorKind::MissingRequiredArgument => InputError::new("command line", "", format!("{flag} is missing; {help}")),
@@ -73,6 +68,15 @@ pub(super) fn explain(error: &clap::Error) -> InputError {
             let first = first.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
             InputError::new("command line", "", format!("{first}; {help}"))
         }
+    }
+}
+
+/// The cure for a word that no command has here: the commands that have it, a similar word, or the help.
+fn cure(meant: &str, others: &[String], of_others: impl Fn(String) -> String) -> String {
+    match others {
+        [] if meant.is_empty() => HELP.to_owned(),
+        [] => format!("did you mean {meant}?"),
+        _ => of_others(named(others)),
     }
 }
 

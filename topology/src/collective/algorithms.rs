@@ -187,7 +187,7 @@ fn unknown(text: &str) -> InputError {
     if !members.is_empty() {
         return refusal(text, format!("unknown {name}: use {}", listed(&members)));
     }
-    if name.contains(',') || text.contains(',') {
+    if text.contains(',') {
         return refusal(text, "is a list; name one algorithm here".to_owned());
     }
     let near = nearest(name, forms.iter().map(|form| form.split(':').next().unwrap_or(form)));
