@@ -32,6 +32,7 @@ mod models_plan_mesh;
 mod nccl_table;
 mod operation_flags;
 mod papers;
+mod profiles;
 mod schema;
 mod schemas;
 mod shard_flags;
@@ -95,6 +96,9 @@ enum Command {
     Papers(papers::Papers),
     /// Measure this machine: layers, memory, messages
     Calibrate(calibrate::Calibrate),
+    /// Show profiles, and compare two of them
+    #[command(subcommand)]
+    Profiles(profiles::Profiles),
     /// List, show and check models
     #[command(subcommand)]
     Models(models::Models),
@@ -190,6 +194,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Compare(command) => command.run(),
         Command::Papers(command) => command.run(),
         Command::Calibrate(command) => command.run(),
+        Command::Profiles(command) => command.run(),
         Command::Models(command) => command.run(),
         Command::Clusters(command) => command.run(),
         Command::Data(command) => command.run(),

@@ -64,14 +64,24 @@ impl Compared {
     fn predicted_by_kind(&self) -> BTreeMap<&'static str, f64> {
         medians(self.prediction.timeline.kinds_by_step(&self.program).into_iter())
     }
+
+    /// Median seconds per step and worker of each task that computes, measured.
+    fn measured_by_task(&self) -> BTreeMap<&str, f64> {
+        medians(self.measured.iter().flat_map(|timeline| timeline.tasks_by_step(&self.program)))
+    }
+
+    /// The same for the prediction.
+    fn predicted_by_task(&self) -> BTreeMap<&str, f64> {
+        medians(self.prediction.timeline.tasks_by_step(&self.program).into_iter())
+    }
 }
 
-/// For each kind the median over steps; in a step without tasks of the kind its time is zero.
-fn medians(steps: impl Iterator<Item = BTreeMap<&'static str, f64>>) -> BTreeMap<&'static str, f64> {
+/// For each name the median over steps; in a step without tasks of the name its time is zero.
+fn medians<'a>(steps: impl Iterator<Item = BTreeMap<&'a str, f64>>) -> BTreeMap<&'a str, f64> {
     let steps: Vec<_> = steps.collect();
-    let kinds: BTreeSet<&'static str> = steps.iter().flat_map(|step| step.keys().copied()).collect();
-    let of = |kind: &str| median(steps.iter().map(|step| step.get(kind).copied().unwrap_or(0.0)).collect());
-    kinds.into_iter().map(|kind| (kind, of(kind))).collect()
+    let names: BTreeSet<&str> = steps.iter().flat_map(|step| step.keys().copied()).collect();
+    let of = |name: &str| median(steps.iter().map(|step| step.get(name).copied().unwrap_or(0.0)).collect());
+    names.into_iter().map(|name| (name, of(name))).collect()
 }
 
 /// The result of a comparison.
@@ -85,9 +95,10 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// For each configuration, which kinds of tasks make most of the difference.
-    pub fn explain(&self) -> Vec<String> {
-        self.compared.iter().map(explain::explain).collect()
+    /// Which kinds of tasks and which tasks make most of the difference, line by line; `again` is the command that
+    /// measures the profile again.
+    pub fn explain(&self, again: &str) -> String {
+        explain::text(&self.compared, again)
     }
 }
 
@@ -262,7 +273,7 @@ pub fn compare(
     let (mean, worst) = errors(&rows);
     notes.push(format!("mean absolute error {mean:.1} %, worst {worst:.1} %, over {} configurations", rows.len()));
     notes.push(format!(
-        "measured: median of {} steps, {ROUNDS} runs of {}, {repeated} more repeated because the machine was disturbed; accuracy on {} held-out samples after them; seed {}",
+        "measured: median of {} steps, {ROUNDS} runs of {}, {repeated} repeated after a disturbance; accuracy on {} held-out samples after them; seed {}",
         ROUNDS * experiment_steps(&rows),
         experiment_steps(&rows),
         held_out.len(),

@@ -66,7 +66,7 @@ const CASES: &[(&str, &[&str])] = &[
     ("sim predict --model mlp --ranks 2 --ranks 4", &["--ranks", "is given twice"]),
     ("sim predict --model mlp --html page.txt", &["--html", "page.txt", "must end in .html"]),
     ("sim sweep --model mlp --plot front.png", &["--plot", "front.png", "must end in .svg"]),
-    ("sim collective --algorithm ring,star --ranks 4 --bytes 4", &["--algorithm", "ring,star", "name one algorithm"]),
+    ("sim collective --algorithm ring,star --ranks 4 --bytes 4", &["--algorithm", "star", "unknown algorithm"]),
     ("lab up ethernet-5", &["CLUSTER", "ethernet-5", "did you mean ethernet-4"]),
     ("lab up ethernet-4", &["--scale", "40.000 Gbit/s", "use 0.25 or less"]),
     ("lab up ethernet-4 --name ../lab", &["--name", "../lab", "lower-case letters"]),

@@ -169,39 +169,6 @@ fn trials_report_the_spread_of_step_times() {
 }
 
 #[test]
-fn an_explained_prediction_adds_up() {
-    let folder = folder("explain");
-    let flags = "sim predict --model lenet --cluster ethernet-gpu-8 --ranks 1,8 --batch-per-rank 64 --explain";
-    let arguments: Vec<&str> = flags.split_whitespace().collect();
-    for row in rows(&folder, "sim-predict", &arguments) {
-        let answer = &row["explanation"];
-        let sum = |list: &str, column: &str| -> f64 {
-            answer[list].as_array().expect("a list").iter().map(|item| number(item, column)).sum()
-        };
-        let step = number(&row, "step_time_s");
-        assert!((sum("critical_path", "seconds") / step - 1.0).abs() < 1e-9, "{answer}");
-        assert!(sum("exchanges", "exposed_s") <= step);
-        assert!((number(answer, "sensitivity_sum") + 1.0).abs() < 0.05, "{answer}");
-        let memory = &answer["memory"];
-        let parts = ["weights", "gradients", "optimizer", "input", "activations", "communication"];
-        let parts: f64 = parts.iter().map(|part| number(memory, &format!("{part}_bytes"))).sum();
-        assert_eq!((parts, parts), (number(memory, "total_bytes"), number(&row, "memory_bytes")));
-        assert!(answer["error_bar"]["relative_pct"].is_null());
-    }
-    let text = stdout(&folder, &arguments);
-    for part in ["bound", "critical path", "exchanges", "between steps", "memory", "to hide", "reacts to", "error bar"]
-    {
-        assert!(text.contains(&format!("\n  {part} ")), "{part} in {text}");
-    }
-    assert!(
-        text.lines().skip_while(|line| !line.starts_with("lenet,")).all(|line| line.chars().count() <= 120),
-        "{text}"
-    );
-    // Tables and CSV do not include it.
-    assert!(!stdout(&folder, &[&arguments[..], &["--format", "csv"]].concat()).contains("explanation"));
-}
-
-#[test]
 fn out_of_memory_is_reported_with_its_cure() {
     let folder = folder("memory");
     let of = |batch: &str| {
@@ -351,27 +318,19 @@ fn collectives_have_the_same_columns_predicted_and_measured() {
 }
 
 #[test]
-fn an_explained_collective_lists_what_its_time_depends_on() {
-    let folder = folder("collective-explain");
-    let flags =
-        "sim collective --algorithm hierarchical:ring --ranks 8 --bytes 1KiB,16MiB --cluster ethernet-gpu-8 --explain";
-    let arguments: Vec<&str> = flags.split_whitespace().collect();
-    let explained = rows(&folder, "collective", &arguments);
-    for row in &explained {
-        assert!((number(row, "sensitivity_sum") + 1.0).abs() < 0.05, "{row}");
-        let classes = row["in_use"].as_array().expect("classes");
-        assert!(classes.iter().any(|class| class["class"] == "ethernet"), "{row}");
+fn algorithms_of_a_list_follow_each_other() {
+    let folder = folder("algorithms");
+    let flags = ["--algorithm", "tree:2,ring", "--ranks", "3", "--bytes", "1KiB,4KiB"];
+    let expected = [("tree:2", 1024), ("tree:2", 4096), ("ring", 1024), ("ring", 4096)]
+        .map(|(a, n)| (Value::from(a), Value::from(n)));
+    for command in
+        [&["sim", "collective", "--cluster", "ethernet-4"][..], &["exec", "collective", "--repetitions", "5"]]
+    {
+        let found = rows(&folder, "collective", &[command, &flags].concat());
+        let found: Vec<(Value, Value)> =
+            found.iter().map(|row| (row["algorithm"].clone(), row["bytes"].clone())).collect();
+        assert_eq!(found, expected);
     }
-    assert_eq!(explained[0]["bound"], "waiting: latency");
-    assert!(number(&explained[1], "bound_utilisation") > 0.5, "{}", explained[1]);
-    let strongest = |row: &Value| row["reacts_to"][0]["parameter"].as_str().expect("a name").to_owned();
-    assert!(strongest(&explained[0]).ends_with("latency") && strongest(&explained[1]).ends_with("bandwidth"));
-    let csv = stdout(&folder, &[&arguments[..], &["--format", "csv"]].concat());
-    assert!(csv.contains("ethernet bandwidth=-0."), "{csv}");
-    let table = stdout(&folder, &arguments);
-    assert!(table.contains("\n  in use ") && table.contains("\n  reacts to "), "{table}");
-    let plain = &rows(&folder, "collective", &arguments[..arguments.len() - 1])[0];
-    assert!(plain["reacts_to"].is_null() && plain["bound"] == explained[0]["bound"]);
 }
 
 #[test]

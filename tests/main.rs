@@ -11,6 +11,7 @@ mod data;
 mod device_table;
 mod devices;
 mod equivalence;
+mod explanations;
 mod fabrics;
 mod firecaffe;
 mod fixtures;

@@ -131,6 +131,12 @@ impl Timeline {
         kinds
     }
 
+    /// Mean seconds per counted step and worker in which the compute stream is busy.
+    pub fn computation_s(&self, program: &Program) -> f64 {
+        let kinds = self.seconds_by_kind(program);
+        kinds.iter().filter(|(kind, _)| ![WAIT, INPUT_WAIT].contains(kind)).map(|(_, seconds)| seconds).sum()
+    }
+
     /// Seconds per worker of each kind of task on the compute stream in each counted step, [`INPUT_WAIT`] where there
     /// are input tasks, and [`WAIT`] for the rest of it, which is never longer than the step; their medians are
     /// [`Timeline::exposed_input_s`] and [`Timeline::exposed_comm_s`]. Also includes what was read and decoded ahead.
@@ -159,6 +165,18 @@ impl Timeline {
             kinds
         };
         steps.into_iter().zip(waits).map(of_step).collect()
+    }
+
+    /// Seconds per worker of each task on the compute stream, by name, in each counted step.
+    pub fn tasks_by_step<'p>(&self, program: &'p Program) -> Vec<BTreeMap<&'p str, f64>> {
+        let totals = self.totals(program);
+        let workers = f64::from(workers(program, &totals));
+        let mut tasks: BTreeMap<u32, BTreeMap<&str, f64>> = BTreeMap::new();
+        for (iteration, role, task, total) in totals.iter().filter(|run| computes(program, run.1, run.2)) {
+            let name = program.roles[role].tasks[task].name.as_str();
+            *tasks.entry(iteration).or_default().entry(name).or_default() += total.busy_s() / workers;
+        }
+        self.steps().into_iter().map(|step| tasks.remove(&step.iteration).unwrap_or_default()).collect()
     }
 
     /// Seconds of each shuffle, evaluation or checkpoint: from its first task's start, or the last rank's end of the

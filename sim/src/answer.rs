@@ -9,6 +9,7 @@ mod device_memory;
 mod hiding;
 mod perturbed;
 mod sensitivity;
+mod slowed;
 mod subject;
 
 pub use bound::{Bound, ClassUse, IMBALANCE, LATENCY, UNFILLED, bound, class_uses, collective_bound};
@@ -18,4 +19,5 @@ pub use perturbed::{CostParameter, OwnTime};
 pub use sensitivity::{Sensitivity, collective_sensitivities, parameters};
 #[cfg(test)]
 pub(crate) use sensitivity::{collective_derivatives, on_scaled};
+pub use slowed::{Computation, computation};
 pub use subject::{Basis, Derivatives, Subject, Sums};

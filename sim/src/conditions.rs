@@ -78,7 +78,7 @@ impl Conditions {
     /// Why otherwise equal ranks differ under them; `None` where they do not.
     pub(crate) fn apart(&self) -> Option<&'static str> {
         let reasons = [
-            (!self.noise.is_empty(), "each rank has its own noise"),
+            (!self.noise.is_empty(), "noise differs between ranks"),
             (!self.slow.is_empty(), "some ranks are slow"),
             (!self.background.is_empty(), "other traffic meets some ranks' messages"),
         ];

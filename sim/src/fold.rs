@@ -206,7 +206,7 @@ fn fold(
     } else if let Some(reason) = platform.conditions.apart() {
         Err(reason)
     } else if platform.costs.noise().is_some() {
-        Err("each rank has its own noise")
+        Err("noise differs between ranks")
     } else if platform.cluster.shares_cores() {
         Err("hosts share the cores of one machine")
     } else if !platform.costs.alike() {

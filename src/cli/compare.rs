@@ -56,7 +56,7 @@ pub(super) struct Compare {
     /// Profile of lockstep calibrate to predict from; without it this machine is measured first, as far as it has not been
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Name the kinds of tasks that make most of the difference
+    /// Name the kinds of tasks, and the tasks, that make most of the difference
     #[arg(long)]
     explain: bool,
     /// Write a Chrome/Perfetto trace with both timelines of all configurations
@@ -118,10 +118,11 @@ impl Compare {
         }
         report.print(self.format)?;
         if self.explain {
-            let lines = comparison.explain().join("\n  ");
+            let again = format!("lockstep calibrate {} --profile new.json", self.experiment.display());
+            let text = comparison.explain(&again);
             match self.format {
-                Format::Table => print(&format!("\nlargest differences per step and worker:\n  {lines}\n"))?,
-                _ => print_line(&format!("largest differences per step and worker:\n  {lines}")),
+                Format::Table => print(&format!("\n{text}"))?,
+                _ => print_line(text.trim_end()),
             }
         }
         Ok(())

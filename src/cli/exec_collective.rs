@@ -15,7 +15,7 @@ use lockstep_models::quantile;
 use lockstep_report::failure::Failure;
 use lockstep_report::progress::Estimate;
 use lockstep_report::{CollectiveRow, Format, Report};
-use lockstep_topology::{Group, InputError, Library, Schedule};
+use lockstep_topology::{Algorithm, Group, InputError, Library, Schedule};
 
 use super::flags::{CollectiveFlags, positive};
 use super::operation_flags::seconds;
@@ -31,7 +31,7 @@ const CURE: &str = "use a smaller size or fewer ranks";
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lockstep exec collective --collective allreduce --algorithm ring --ranks 2 --bytes 4KiB,1MiB,100MiB
-  mpirun -n 4 lockstep exec collective --algorithm halving-doubling --ranks 4 --transport mpi --bytes 16MiB
+  mpirun -n 4 lockstep exec collective --algorithm ring,halving-doubling --ranks 4 --transport mpi --bytes 16MiB
   mpirun -n 4 lockstep exec collective --algorithm library:mpi --ranks 4 --transport mpi --bytes 16MiB")]
 pub(super) struct ExecCollective {
     #[command(flatten)]
@@ -54,34 +54,32 @@ impl ExecCollective {
     pub(super) fn run(self) -> Result<(), Failure> {
         let flags = &self.collective;
         flags.collective(1)?;
-        if flags.algorithm.library() == Some(Library::Devices) {
-            let message = "sums buffers on GPUs, and these are on the host: use ring, or library:mpi";
-            return Err(InputError::flag("algorithm", flags.algorithm.to_string(), message).into());
-        }
-        if flags.algorithm.library().is_some() && flags.transport != TransportKind::Mpi {
-            let message = "calls MPI: add --transport mpi, or use an algorithm of lockstep's own, such as ring";
-            return Err(InputError::flag("algorithm", flags.algorithm.to_string(), message).into());
+        for algorithm in &flags.algorithms {
+            self.check(algorithm)?;
         }
         let limit = self.stall_limit.unwrap_or(STALL_LIMIT);
         let mut launch = Launch::new(&Experiment { transport: flags.transport, ..Experiment::default() }, limit)?;
-        // Each switch is a rank.
-        let ranks = flags.ranks.saturating_add(flags.algorithm.switches());
-        launch
-            .check_ranks(ranks)
-            .map_err(|message| Failure::Input(InputError::flag("ranks", flags.ranks.to_string(), message)))?;
-        // Here all ranks share one host; on several, each process is a node.
-        let each = ranks / launch.processes();
-        let sizes = if launch.processes() == 1 { vec![ranks] } else { vec![each; launch.processes() as usize] };
-        let group = if flags.algorithm.by_nodes() { Group::nodes(&sizes) } else { Group::flat(ranks) };
-        let here = launch.here(ranks).len() as u64;
-        launch.all(check_threads(here, 1))?;
         let mut meant = Vec::new();
-        for bytes in flags.sizes() {
-            let run = collective_run(flags, &group, bytes)?;
-            let schedule = Schedule::new(&run.collective, &run.algorithm, &run.group, run.elements, run.chunk);
-            let schedule = schedule.map_err(at_algorithm)?;
-            launch.all(check_buffers("bytes", &bytes.to_string(), here, PreparedCollective::bytes(&schedule), CURE))?;
-            meant.push((run, schedule));
+        for algorithm in &flags.algorithms {
+            // Each switch is a rank.
+            let ranks = flags.ranks.saturating_add(algorithm.switches());
+            launch
+                .check_ranks(ranks)
+                .map_err(|message| Failure::Input(InputError::flag("ranks", flags.ranks.to_string(), message)))?;
+            // Here all ranks share one host; on several, each process is a node.
+            let each = ranks / launch.processes();
+            let nodes = if launch.processes() == 1 { vec![ranks] } else { vec![each; launch.processes() as usize] };
+            let group = if algorithm.by_nodes() { Group::nodes(&nodes) } else { Group::flat(ranks) };
+            let here = launch.here(ranks).len() as u64;
+            launch.all(check_threads(here, 1))?;
+            for bytes in flags.sizes() {
+                let run = collective_run(flags, algorithm, &group, bytes)?;
+                let schedule = Schedule::new(&run.collective, &run.algorithm, &run.group, run.elements, run.chunk);
+                let schedule = schedule.map_err(at_algorithm)?;
+                let needed = PreparedCollective::bytes(&schedule);
+                launch.all(check_buffers("bytes", &bytes.to_string(), here, needed, CURE))?;
+                meant.push((run, schedule));
+            }
         }
         let mut quiet = launch.all(self.pace_of.as_ref().map(|path| at_pace(path, flags.transport)).transpose())?;
         let mut farthest = 1.0f64;
@@ -121,7 +119,12 @@ impl ExecCollective {
             return Ok(());
         }
         let wrong: u64 = rows.iter().filter_map(|row| row.wrong).sum();
-        let mut notes = flags.algorithm.executed(flags.ranks);
+        let mut notes = Vec::new();
+        for note in flags.algorithms.iter().flat_map(|algorithm| algorithm.executed(flags.ranks)) {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
         if let Some(path) = self.pace_of.as_ref().filter(|_| Quiet::disturbed(farthest)) {
             let place = path.display();
             notes.push(format!(
@@ -135,6 +138,20 @@ impl ExecCollective {
             )));
         }
         Ok(())
+    }
+
+    /// Refuses an algorithm of a library that cannot run here.
+    fn check(&self, algorithm: &Algorithm) -> Result<(), InputError> {
+        let refused = |message: &str| Err(InputError::flag("algorithm", algorithm.to_string(), message));
+        match algorithm.library() {
+            Some(Library::Devices) => {
+                refused("sums buffers on GPUs, and these are on the host: use ring, or library:mpi")
+            }
+            Some(_) if self.collective.transport != TransportKind::Mpi => {
+                refused("calls MPI: add --transport mpi, or use an algorithm of lockstep's own, such as ring")
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -138,24 +138,24 @@ impl FoldFlags {
     }
 }
 
-/// A collective, its method, its members and its sizes.
+/// A collective, its algorithms, its members and its sizes.
 #[derive(Debug, Clone, Args)]
 pub struct CollectiveFlags {
     /// allreduce, reduce-scatter, allgather, broadcast, broadcast:ROOT, reduce, reduce:ROOT, scatter:ROOT,
     /// gather:ROOT, alltoallv (equal blocks)
     #[arg(long, default_value = "allreduce", value_name = "NAME")]
     pub collective: String,
-    /// One of the registry
-    #[arg(long, default_value = "ring", value_parser = algorithm, value_name = "A")]
+    /// Of the registry; rows follow in the given order
+    #[arg(long = "algorithm", default_value = "ring", value_parser = algorithm, value_delimiter = ',', value_name = "A,…")]
     #[arg(help = algorithms(|(form, _)| form, ", "), long_help = algorithms(|(form, help)| format!("{form}: {help}"), "\n"))]
-    pub algorithm: Algorithm,
+    pub algorithms: Vec<Algorithm>,
     /// Members of the group
     #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
     pub ranks: u32,
     /// Sizes of the buffer, e.g. 4KiB,1MiB,100MiB; 8..1GiB is 8 bytes and every double of it up to 1GiB
     #[arg(long, value_delimiter = ',', value_parser = sizes, value_name = "SIZE,…", default_value = "1MiB")]
     bytes: Vec<Sizes>,
-    /// Bytes per lane; else the algorithm's own choice
+    /// Bytes per channel; else the algorithm's own choice
     #[arg(long, value_parser = parse_chunk, value_name = "SIZE")]
     pub chunk: Option<Bytes>,
     /// Transport between ranks: threads (memory) or mpi

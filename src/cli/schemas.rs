@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::collective_beside::BesideRow;
 use super::lab_rows::{CableRow, LabRow};
 use super::link_rows::PathRow;
+use super::profiles::ProfileRow;
 use crate::compare::CompareRow;
 
 /// Name and schema of the JSON form of each command, as in `docs/schema/NAME.json`.
@@ -26,6 +27,7 @@ pub fn schemas() -> Vec<(&'static str, Value)> {
         ("exec-sweep-rows", schema_for!(EpochRow).into()),
         ("compare", schema::<CompareRow>()),
         ("calibrate", schema::<CalibrationRow>()),
+        ("profiles-show", schema::<ProfileRow>()),
         ("collective", schema::<CollectiveRow>()),
         ("collective-beside", schema::<BesideRow>()),
         ("sim-curves", schema::<CurveRow>()),

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use lockstep_sim::answer::collective_bound;
 use lockstep_sim::{CollectiveRun, Folding, Platform, SimError, nccl_choice, simulate_collective};
 use lockstep_topology::{
-    Bytes, Collective, ErrorPlace, Group, Hosting, InputError, Placement, PlacementRule, RECORD, read_text,
+    Algorithm, Bytes, Collective, ErrorPlace, Group, Hosting, InputError, Placement, PlacementRule, RECORD, read_text,
 };
 
 use super::collective_beside::{beside, note};
@@ -25,6 +25,7 @@ use lockstep_report::{CollectiveRow, Format, Report, print};
 #[command(after_help = "Examples:
   lockstep sim collective --collective allreduce --algorithm ring --ranks 64 --bytes 100MiB --cluster ethernet-4
   lockstep sim collective --algorithm hierarchical:ring --ranks 32 --bytes 1MiB,100MiB --cluster ethernet-gpu-8 --explain
+  lockstep sim collective --algorithm ring,halving-doubling,tree --ranks 16 --bytes 1KiB..64MiB --cluster ethernet-4
   lockstep sim collective --ranks 8 --bytes 8..1GiB --cluster dgx-a100 --format nccl-tests
   lockstep sim collective --algorithm library:nccl --ranks 16 --bytes 64KiB..1GiB --cluster dgx-h100:2 --transport mpi --explain
   lockstep sim collective --algorithm library:nccl@2.20:tree:ll128:8 --ranks 16 --bytes 1MiB --cluster dgx-a100:2
@@ -88,6 +89,12 @@ impl SimCollective {
             let message = "has no column for what was measured: use table, csv or json";
             return Err(InputError::flag("format", "nccl-tests", message).into());
         }
+        if self.format == CollectiveFormat::NcclTests
+            && let [_, second, ..] = flags.algorithms.as_slice()
+        {
+            let message = "nccl-tests' table has no column for algorithms: name one, or use table, csv or json";
+            return Err(InputError::flag("algorithm", second.to_string(), message).into());
+        }
         let sizes: Vec<Bytes> = match &measured {
             Some(measured) => measured.iter().map(|row| row.bytes).collect(),
             None => flags.sizes(),
@@ -95,34 +102,74 @@ impl SimCollective {
         let experiment =
             Experiment { cluster: self.cluster.clone(), transport: flags.transport, ..Experiment::default() };
         let site = Site::open(&experiment, self.profile.as_deref())?;
+        let mut rows = Vec::new();
+        let mut notes = vec![site.basis.clone()];
+        let estimate = Estimate::new(if self.explain { "explaining" } else { "predicting" });
+        for algorithm in &flags.algorithms {
+            let (of_this, said) = self.predict(algorithm, &sizes, &experiment, &site, &estimate, rows.len())?;
+            rows.extend(of_this);
+            for note in said {
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
+        }
+        estimate.end();
+        if let Some(measured) = measured {
+            let rows = beside(&rows, &measured);
+            notes.extend(rows.chunks(measured.len()).map(note));
+            return Report::new(rows, notes).print(self.format.common().unwrap_or_default());
+        }
+        let Some(format) = self.format.common() else {
+            let collective = |row: CollectiveRow| Ok((flags.collective(row.bytes / 4)?, row));
+            let rows: Result<Vec<(Collective, CollectiveRow)>, InputError> = rows.into_iter().map(collective).collect();
+            return print(&nccl_table::render(&rows?));
+        };
+        let explained: String = rows.iter().map(collective_text).collect();
+        Report::new(rows, notes).print(format)?;
+        if format == Format::Table { print(&explained) } else { Ok(()) }
+    }
+
+    /// The rows of one algorithm, one per size, and the notes about them, after the `before` rows of other algorithms.
+    fn predict(
+        &self,
+        algorithm: &Algorithm,
+        sizes: &[Bytes],
+        experiment: &Experiment,
+        site: &Site,
+        estimate: &Estimate,
+        before: usize,
+    ) -> Result<(Vec<CollectiveRow>, Vec<String>), Failure> {
+        let flags = &self.collective;
+        let all = (flags.algorithms.len() * sizes.len()) as f64;
         // Ranks are those with data; here switches are ranks too, as in the executor.
-        let switches = flags.algorithm.switches();
+        let switches = algorithm.switches();
         let played = if experiment.on_this_machine() { switches } else { 0 };
         let placement = Placement::new(&site.cluster, flags.ranks.saturating_add(played), &PlacementRule::Pack)?;
-        let joined = if played == 0 { flags.algorithm.joined(flags.ranks) } else { Vec::new() };
-        let placement = placement.and_switches(&site.cluster, &joined, &flags.algorithm)?;
+        let joined = if played == 0 { algorithm.joined(flags.ranks) } else { Vec::new() };
+        let placement = placement.and_switches(&site.cluster, &joined, algorithm)?;
         let hosting = Hosting::new(&placement, &flags.transport.hosting())?;
         let platform = Platform::new(&site.cluster, &placement, &hosting, site.costs.as_ref());
         let platform = Platform { network: self.network.into(), ..platform };
         let members: Vec<_> = placement.all().collect();
         let nodes = || placement.node_sizes(&members);
-        let group = if flags.algorithm.by_nodes() { Group::nodes(&nodes()) } else { Group::flat(placement.ranks()) };
+        let group = if algorithm.by_nodes() { Group::nodes(&nodes()) } else { Group::flat(placement.ranks()) };
         let mut rows = Vec::new();
-        let mut notes = vec![site.basis.clone()];
-        notes.extend(flags.algorithm.played(flags.ranks).filter(|_| played > 0));
-        let estimate = Estimate::new(if self.explain { "explaining" } else { "predicting" });
-        for bytes in &sizes {
+        let mut notes: Vec<String> = algorithm.played(flags.ranks).filter(|_| played > 0).into_iter().collect();
+        for bytes in sizes {
             let run = CollectiveRun {
                 fold: self.fold.rule(),
                 padded: self.fold.fold_padded,
-                ..collective_run(flags, &group, *bytes)?
+                ..collective_run(flags, algorithm, &group, *bytes)?
             };
             let failed = |error| match error {
                 SimError::Input(error) => Failure::Input(at_algorithm(error)),
                 other => Failure::Run(other.to_string()),
             };
-            let what = format!("{} of {bytes} among {} ranks", run.collective, flags.ranks);
-            estimate.show(rows.len() as f64 / sizes.len() as f64, &what);
+            let what = format!("{} of {bytes} among {} ranks by {algorithm}", run.collective, flags.ranks);
+            let done = (before + rows.len()) as f64;
+            let mut progress = |of_this: f64| estimate.show((done + of_this) / all, &what);
+            progress(0.0);
             let time = estimate.beside(|| simulate_collective(&run, &platform)).map_err(failed)?;
             if self.explain
                 && let Some(choice) = nccl_choice(&run, &platform).map_err(at_algorithm)?
@@ -131,14 +178,7 @@ impl SimCollective {
             }
             let bound = collective_bound(&site.cluster, &time);
             let answer = match self.explain {
-                true => {
-                    let mut progress = |of_this: f64| {
-                        let share = (rows.len() as f64 + of_this) / sizes.len() as f64;
-                        estimate.show(share, &what);
-                    };
-                    let answer = explain_collective(&run, &platform, &site, &time, &bound, &mut progress);
-                    Some(answer.map_err(failed)?)
-                }
+                true => Some(explain_collective(&run, &platform, site, &time, &bound, &mut progress).map_err(failed)?),
                 false => None,
             };
             let (in_use, reacts_to, does_not_react_to, sensitivity_sum) = match answer {
@@ -164,27 +204,9 @@ impl SimCollective {
                 ..CollectiveRow::default()
             });
             let folding = time.folding.to_string();
-            let folding = (time.folding != Folding::Off).then_some(folding);
-            for note in time.notes.into_iter().chain(folding) {
-                if !notes.contains(&note) {
-                    notes.push(note);
-                }
-            }
+            notes.extend(time.notes.into_iter().chain((time.folding != Folding::Off).then_some(folding)));
         }
-        estimate.end();
-        if let Some(measured) = measured {
-            let rows = beside(&rows, &measured);
-            notes.push(note(&rows));
-            return Report::new(rows, notes).print(self.format.common().unwrap_or_default());
-        }
-        let Some(format) = self.format.common() else {
-            let collective = |row: CollectiveRow| Ok((flags.collective(row.bytes / 4)?, row));
-            let rows: Result<Vec<(Collective, CollectiveRow)>, InputError> = rows.into_iter().map(collective).collect();
-            return print(&nccl_table::render(&rows?));
-        };
-        let explained: String = rows.iter().map(collective_text).collect();
-        Report::new(rows, notes).print(format)?;
-        if format == Format::Table { print(&explained) } else { Ok(()) }
+        Ok((rows, notes))
     }
 }
 
@@ -199,12 +221,13 @@ fn measured(path: &Path) -> Result<Vec<nccl_table::MeasuredSize>, InputError> {
 /// The collective over a buffer of `bytes`, in whole elements.
 pub(super) fn collective_run(
     flags: &CollectiveFlags,
+    algorithm: &Algorithm,
     group: &Group,
     bytes: Bytes,
 ) -> Result<CollectiveRun, InputError> {
     let elements = bytes.0 / 4;
     let chunk = flags.chunk.map_or(0, |chunk| (chunk.0 / 4).max(1));
-    let run = CollectiveRun::new(flags.collective(elements)?, flags.algorithm.clone(), group.clone(), elements);
+    let run = CollectiveRun::new(flags.collective(elements)?, algorithm.clone(), group.clone(), elements);
     Ok(CollectiveRun { chunk, ..run })
 }
 

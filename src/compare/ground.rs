@@ -94,7 +94,7 @@ pub(super) fn ground(
     if measured {
         save(&profile, Path::new(PROFILE_PATH))?;
     } else {
-        note(&format!("{PROFILE_PATH} knows all layers, updates and messages of this experiment"));
+        note(&format!("{PROFILE_PATH} has all layers, updates and messages of this experiment"));
     }
     Ok(Ground { site: Site::of_profile(&profile, experiment)?, notes: Vec::new(), measured })
 }

@@ -13,9 +13,9 @@
 //!   elements. A member starts its lanes in index order and has at most [`Schedule::window`] in flight, so that the
 //!   lowest unfinished lane always progresses, whatever the window.
 //! - Sums into one element happen inside one lane, so in one fixed order: results are repeatable to the bit.
-//! - Sends need no copy: the receiver may read the sent range until its receive is done. No step of the sender's lane
-//!   writes that range before its receiver has certainly consumed it, and a lane ends on its sender only when its sends
-//!   have been consumed. [`check`] proves the first by vector clocks; the code that runs lanes ensures the second.
+//! - Sends need no copy: the receiver may read the sent range until its receive is done. A lane does not
+//!   write a range that it has sent until a later message proves that the receiver has read it. It ends once all its
+//!   sends have been read. [`check`] proves the first by vector clocks; the code that runs lanes ensures the second.
 //! - All collectives but `AllToAllV` work in place on one buffer, and a receive writes the range sent. What is not part
 //!   of the result is scratch afterwards: `Reduce` and the reduce-scatters leave partial sums in it.
 

@@ -60,7 +60,7 @@ const MOST_NOISE: usize = 40_000;
 pub fn of_host(command: &str, quiet: &mut Quiet, mut note: impl FnMut(&str)) -> Result<Profile, Failure> {
     let host = HostInfo::find();
     let cores = *quiet.cores();
-    note("the roofs of this host");
+    note("peak FLOP/s and memory bandwidth of this host");
     let (flops_per_core_s, memory_bandwidth) = (roof::flops_per_core_s(), roof::memory_bandwidth(quiet));
     note("messages between ranks of one process");
     let memory = quiet

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use lockstep_models::{Axis, Job, Mesh, Model, Strategy};
 use lockstep_topology::{Algorithm, ErrorPlace, InputError};
 
-const HEAD: &str = "# What goes together
+const HEAD: &str = "# Valid combinations
 
 Every strategy on every mesh, with every algorithm, with one micro-batch and with two, with every sampling: four ranks on two nodes train
-LeNet. `lockstep schema refusals` asks each of these jobs for its program and prints this page; a test asks again.
+LeNet. `lockstep schema refusals` builds the program of each of these jobs and prints this page; a test fails if the page is out of date.
 
 ";
 
 const REFUSED: &str = "
-What is refused, and the cure. A job has one reason, the first that is found; the numbers are those of the jobs.
+What is refused, and the cure. Each job counts for the first reason found; the numbers count jobs.
 
 | setting | values | why, and the cure | strategies |
 |---|---|---|---|

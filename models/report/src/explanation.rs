@@ -22,6 +22,8 @@ pub struct Explanation {
     pub critical_path: Vec<KindFigures>,
     /// The longest tasks on it.
     pub critical_tasks: Vec<TaskFigures>,
+    /// The computation of a step, and how far communication slows it down.
+    pub computation: ComputationFigures,
     /// The exchanges of a step in program order.
     pub exchanges: Vec<ExchangeFigures>,
     /// What is done between steps: a shuffle, an evaluation, a checkpoint.
@@ -30,14 +32,14 @@ pub struct Explanation {
     pub memory: MemoryFigures,
     /// The bandwidth that would hide communication.
     pub hiding: HidingFigures,
-    /// What the step time reacts to, the strongest first.
+    /// Sensitivities of the step time, the strongest first.
     pub sensitivities: Vec<SensitivityFigures>,
     /// Those to rates minus those to times, all of them: −1 but for events that change places.
     pub sensitivity_sum: f64,
     /// How they were worked out: as derivatives of one simulation, which are of small changes, these scaled to what larger changes of
     /// computation and communication do, or by two simulations for each parameter.
     pub sensitivity_basis: String,
-    /// What it does not react to.
+    /// Parameters without effect on it.
     pub does_not_react_to: Vec<String>,
     /// How far the figures behind it are known.
     pub error_bar: ErrorBar,
@@ -48,9 +50,9 @@ pub struct Explanation {
 pub struct CollectiveExplanation {
     /// Resources by class, the class with the busiest resource first.
     pub in_use: Vec<ClassFigures>,
-    /// What the time reacts to, the strongest first: d log time / d log parameter.
+    /// Sensitivities of the time, the strongest first: d log time / d log parameter.
     pub reacts_to: Vec<SensitivityFigures>,
-    /// What it does not react to.
+    /// Parameters without effect on it.
     pub does_not_react_to: Vec<String>,
     /// Sensitivities to rates minus those to times: −1 but for messages that change places.
     pub sensitivity_sum: f64,
@@ -100,6 +102,15 @@ pub struct TaskFigures {
     pub task: String,
     /// Seconds of the step.
     pub seconds: f64,
+}
+
+/// The computation of a step, per worker.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ComputationFigures {
+    /// Seconds in which the compute stream is busy.
+    pub seconds: f64,
+    /// The same if messages took no time: kernels and messages share cores or multiprocessors, and memory bandwidth.
+    pub alone_s: f64,
 }
 
 /// Work that is done between some steps.
@@ -190,7 +201,7 @@ pub struct LinkFigures {
     pub hiding_bandwidth: Option<f64>,
 }
 
-/// How the step time reacts to a parameter.
+/// The sensitivity of the step time to a parameter.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SensitivityFigures {
     /// Which.

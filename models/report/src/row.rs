@@ -241,9 +241,9 @@ pub struct CollectiveRow {
     pub bound_utilisation: Option<f64>,
     /// With `--explain`: resources by class, the class with the busiest resource first.
     pub in_use: Option<Vec<ClassFigures>>,
-    /// With `--explain`: what the time reacts to, the strongest first: d log time / d log parameter.
+    /// With `--explain`: sensitivities of the time, the strongest first: d log time / d log parameter.
     pub reacts_to: Option<Vec<SensitivityFigures>>,
-    /// With `--explain`: what it does not react to.
+    /// With `--explain`: parameters without effect on it.
     pub does_not_react_to: Option<Vec<String>>,
     /// With `--explain`: sensitivities to rates minus those to times: −1 but for messages that change places.
     pub sensitivity_sum: Option<f64>,

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 
 use lockstep_models::{CriticalPath, Periodic, Program, overlap};
 use lockstep_sim::Costs;
-use lockstep_sim::answer::{Bound, Hiding, Sensitivity, Subject, fullest_device, hiding, parameters};
+use lockstep_sim::answer::{
+    Bound, Computation, Hiding, Sensitivity, Subject, computation, fullest_device, hiding, parameters,
+};
 use lockstep_topology::{Cluster, Placement};
 
 use crate::predicted::{Predicted, failure, optimizer_elements};
@@ -18,8 +20,8 @@ use crate::site::Site;
 pub use collective::explain_collective;
 use lockstep_experiment::{Configuration, Experiment};
 use lockstep_report::explanation::{
-    ClassFigures, ExchangeFigures, Explanation, HidingFigures, KindFigures, LinkFigures, MemoryFigures,
-    PeriodicFigures, ResourceFigures, SensitivityFigures, TaskFigures,
+    ClassFigures, ComputationFigures, ExchangeFigures, Explanation, HidingFigures, KindFigures, LinkFigures,
+    MemoryFigures, PeriodicFigures, ResourceFigures, SensitivityFigures, TaskFigures,
 };
 use lockstep_report::failure::Failure;
 pub use text::{collective_text, text};
@@ -52,16 +54,24 @@ pub fn explain(
     // What does not follow from derivatives is simulated in parallel, on all free cores.
     let likely = subject.likely(prediction);
     let short = likely.map(|options| subject.with(options));
+    // Each search starts its own count; progress never falls.
+    let mut farthest = 0.0f64;
+    let mut progress = |share: f64| {
+        farthest = farthest.max(share);
+        progress(farthest);
+    };
     let mut simulations = 0.0;
     let mut counted = |done: usize, all: usize| {
         simulations = all as f64;
         progress(done as f64 / (simulations + SEARCH));
     };
-    let (found, hidden_beside) = std::thread::scope(|scope| {
+    let (found, hidden_beside, computation) = std::thread::scope(|scope| {
+        let computation = scope.spawn(|| computation(short.as_ref().unwrap_or(&subject), prediction));
         let sums = short.as_ref().map(|short| scope.spawn(|| short.sums(&parameters)));
         let hiding = short.as_ref().map(|short| scope.spawn(|| hiding(short, prediction, &parameters, &mut |_| {})));
         let known = || Ok(likely.zip(sums.map(joined).transpose()?));
-        (subject.sensitivities(prediction, &parameters, known, &mut counted), hiding.map(joined).transpose())
+        let found = subject.sensitivities(prediction, &parameters, known, &mut counted);
+        (found, hiding.map(joined).transpose(), joined(computation))
     });
     let ((sensitivities, basis, of), hidden_beside) = (found.map_err(failed)?, hidden_beside.map_err(failed)?);
     let mut counted = |done: usize| progress(((simulations + done as f64) / (simulations + SEARCH)).min(1.0));
@@ -69,7 +79,7 @@ pub fn explain(
         Some(hiding) if likely == Some(of) => hiding,
         _ => hiding(&subject.with(of), prediction, &parameters, &mut counted).map_err(failed)?,
     };
-    let (reacts, still) = reacting(&sensitivities, site, &predicted.placement);
+    let (reacts, still) = by_strength(&sensitivities, site, &predicted.placement);
     let strong = sensitivities.iter().filter(|s| s.elasticity.abs() >= REACTS).map(|s| s.parameter);
     let path = CriticalPath::of_median_step(program, &prediction.timeline);
     Ok(Explanation {
@@ -81,6 +91,9 @@ pub fn explain(
         busiest: busiest(predicted),
         critical_path: path.as_ref().map(|path| kinds(path, program)).unwrap_or_default(),
         critical_tasks: path.as_ref().map(|path| tasks(path, program)).unwrap_or_default(),
+        computation: computation
+            .map(|Computation { seconds, alone_s }| ComputationFigures { seconds, alone_s })
+            .map_err(failed)?,
         exchanges: exchanges(predicted),
         between_steps: between_steps(predicted),
         memory: memory(configuration, experiment, &site.cluster, predicted)?,
@@ -99,7 +112,7 @@ fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
 }
 
 /// What the time depends on, the strongest first, and what it does not.
-pub(super) fn reacting(
+pub(super) fn by_strength(
     sensitivities: &[Sensitivity],
     site: &Site,
     placement: &Placement,

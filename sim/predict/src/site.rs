@@ -93,7 +93,7 @@ impl Site {
         })?;
         let Some(path) = profile else {
             let basis =
-                format!("cluster {}: lockstep clusters show tells where its figures come from", experiment.cluster);
+                format!("cluster {}: lockstep clusters show lists the sources of its figures", experiment.cluster);
             let site = Site { cluster, costs: Arc::new(Roofline), profile: None, basis };
             return site.check_stated(experiment).map(|()| site);
         };

@@ -145,12 +145,12 @@ pub fn collective_sensitivities(
     let mut all = collective_derivatives(run, platform, time, &parameters)?.unwrap_or_default();
     strongest_first(&mut all);
     if let Some(strongest) = all.first() {
-        let found = reactions(platform, &[strongest.parameter], &mut |_, _| {}, seconds)?;
+        let found = by_differences(platform, &[strongest.parameter], &mut |_, _| {}, seconds)?;
         if (found[0].elasticity - strongest.elasticity).abs() < SMOOTH {
             return Ok(all);
         }
     }
-    reactions(platform, &parameters, progress, seconds)
+    by_differences(platform, &parameters, progress, seconds)
 }
 
 /// The same as derivatives, in the order of `parameters`, where that is possible and does not take too long.
@@ -179,7 +179,7 @@ pub(crate) fn collective_derivatives(
 }
 
 /// How `seconds` depends on each parameter.
-pub(super) fn reactions(
+pub(super) fn by_differences(
     platform: &Platform<'_>,
     parameters: &[CostParameter],
     progress: &mut dyn FnMut(usize, usize),

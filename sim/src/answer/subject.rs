@@ -13,7 +13,7 @@ use lockstep_topology::cluster::Figure;
 
 use super::changed::Changed;
 use super::perturbed::{CostParameter, OwnTime};
-use super::sensitivity::{SMOOTH, STEP, Sensitivity, on_scaled, reactions, strongest_first};
+use super::sensitivity::{SMOOTH, STEP, Sensitivity, by_differences, on_scaled, strongest_first};
 use crate::conditions::Conditions;
 use crate::derivative::differentiate;
 use crate::error::SimError;
@@ -104,11 +104,12 @@ impl<'a> Subject<'a> {
         rates: (&[CostParameter], f64),
         times: (&[CostParameter], f64),
     ) -> Result<Prediction, SimError> {
-        on_scaled(&self.platform, rates, times, |platform| self.on(platform, &self.options))
+        on_scaled(&self.platform, rates, times, |platform| self.on(platform))
     }
 
-    fn on(&self, platform: &Platform<'_>, options: &SimOptions) -> Result<Prediction, SimError> {
-        simulate_by(System::new(), &self.numbers, self.program, platform, options.driver(), options)
+    /// The prediction on another platform with the same placement.
+    pub(super) fn on(&self, platform: &Platform<'_>) -> Result<Prediction, SimError> {
+        simulate_by(System::new(), &self.numbers, self.program, platform, self.options.driver(), &self.options)
     }
 
     /// The sensitivities of the prediction to `parameters`, the strongest first, how they were computed, and options of
@@ -153,8 +154,8 @@ impl<'a> Subject<'a> {
         parameters: &[CostParameter],
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Vec<Sensitivity>, SimError> {
-        let seconds = |platform: &Platform<'_>| Ok(self.on(platform, &self.options)?.timeline.step_time_s());
-        reactions(&self.platform, parameters, progress, seconds)
+        let seconds = |platform: &Platform<'_>| Ok(self.on(platform)?.timeline.step_time_s());
+        by_differences(&self.platform, parameters, progress, seconds)
     }
 
     /// The sensitivities to small changes as derivatives, in the order of `parameters`; `None` where the run does

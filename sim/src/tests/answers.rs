@@ -9,7 +9,7 @@ use super::*;
 use crate::Roofline;
 use crate::answer::{
     CostParameter, Hiding, LATENCY, OwnTime, Sensitivity, Subject, bound, collective_bound, collective_sensitivities,
-    fullest_device, hiding, parameters,
+    computation, fullest_device, hiding, parameters,
 };
 use crate::collective::{CollectiveRun, simulate_collective};
 
@@ -155,6 +155,30 @@ fn at_the_hiding_bandwidth_one_percent_is_exposed() {
     let computed = step - 20e-6 - bytes * 1e-9;
     let factor = bytes * 1e-9 / (computed / 99.0 - 20e-6);
     assert!((found.factor.expect("some bandwidth") / factor - 1.0).abs() < 0.015, "{found:?}, by hand {factor}");
+}
+
+#[test]
+fn computation_alone_is_that_of_one_rank() {
+    // Ranks of data-parallel training compute what one rank does; NCCL's kernels take multiprocessors from it.
+    let job = |ranks, algorithm: &str| Job {
+        bucket: Bucket::Layer,
+        algorithm: algorithm.parse().expect("known"),
+        ..Job::new(Arc::new(lockstep_readers::load_model("resnet-50").expect("there")), ranks, 32)
+    };
+    let found = |ranks, algorithm: &str| {
+        let world = World::new(Cluster::load("dgx-a100").expect("a preset"), ranks, &HostingRule::PerHost);
+        let program = program(&job(ranks, algorithm));
+        let platform = world.platform(&Roofline, NetworkModel::MaxMin);
+        let prediction = simulate(&program, &platform, OPTIONS.driver(), &OPTIONS).expect("runs");
+        computation(&Subject::new(&program, platform, &OPTIONS), &prediction).expect("runs")
+    };
+    let one = found(1, "ring");
+    assert_eq!(one.seconds, one.alone_s);
+    for algorithm in ["ring", "library:nccl"] {
+        let eight = found(8, algorithm);
+        assert_close(eight.alone_s, one.seconds, "computation without communication");
+        assert!(eight.seconds > 1.001 * eight.alone_s, "{algorithm}: {eight:?}");
+    }
 }
 
 #[test]

@@ -118,5 +118,5 @@ fn runs_with_noise_are_not_folded() {
     };
     let (still, noisy) = (predict(Conditions::none()), predict(&noise));
     assert_eq!(still.timeline, noisy.timeline, "factors of one change nothing");
-    assert!(noisy.folding.to_string().contains("each rank has its own noise"), "{}", noisy.folding);
+    assert!(noisy.folding.to_string().contains("noise differs between ranks"), "{}", noisy.folding);
 }

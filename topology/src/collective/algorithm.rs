@@ -140,7 +140,7 @@ pub(super) struct Call<'a> {
     pub(super) group: &'a Group,
     /// Elements of the buffer.
     pub(super) elements: u64,
-    /// Whether the members are leaders of nodes, with lanes that each sum a range of the buffer.
+    /// Whether `hierarchical` calls it for the leaders of nodes, with lanes that each sum a range of the buffer.
     pub(super) nested: bool,
 }
 
@@ -259,15 +259,15 @@ impl Algorithm {
     /// ```
     /// use lockstep_topology::Algorithm;
     /// let nvls: Algorithm = "nvls".parse().unwrap();
-    /// assert_eq!(nvls.played(4).as_deref(), Some("rank 4 plays the switch of nvls: no switch adds here"));
+    /// assert_eq!(nvls.played(4).as_deref(), Some("rank 4 acts as the switch of nvls: this machine has none that adds"));
     /// ```
     pub fn played(&self, ranks: u32) -> Option<String> {
         match self.switches() {
             0 => None,
-            1 => Some(format!("rank {ranks} plays the switch of {self}: no switch adds here")),
+            1 => Some(format!("rank {ranks} acts as the switch of {self}: this machine has none that adds")),
             several => {
                 let last = ranks.saturating_add(several - 1);
-                Some(format!("ranks {ranks} to {last} play the switches of {self}: no switch adds here"))
+                Some(format!("ranks {ranks} to {last} act as the switches of {self}: this machine has none that add"))
             }
         }
     }
@@ -278,11 +278,11 @@ impl Algorithm {
     /// ```
     /// use lockstep_topology::Algorithm;
     /// let rings: Algorithm = "rings:2:ll".parse().unwrap();
-    /// assert_eq!(rings.executed(4), ["the messages of rings:2:ll have no protocol where they are executed: ll is predicted alone"]);
+    /// assert_eq!(rings.executed(4), ["rings:2:ll: the executor sends plain messages; only predictions use the protocol ll"]);
     /// ```
     pub fn executed(&self, ranks: u32) -> Vec<String> {
         let bare = self.wire().map(|Wire { protocol, .. }| {
-            format!("the messages of {self} have no protocol where they are executed: {protocol} is predicted alone")
+            format!("{self}: the executor sends plain messages; only predictions use the protocol {protocol}")
         });
         self.played(ranks).into_iter().chain(bare).collect()
     }

@@ -22,6 +22,7 @@ mod recursive_halving;
 mod ring;
 mod rings;
 mod rooted;
+mod swing;
 mod trees;
 
 /// The imports of all algorithms.
@@ -48,9 +49,10 @@ use crate::named::listed;
 use crate::{InputError, nearest};
 
 /// The algorithms, in the order in which they are listed.
-static ENTRIES: [&Entry; 20] = [
+static ENTRIES: &[&Entry] = &[
     &ring::ENTRY,
     &halving_doubling::ENTRY,
+    &swing::ENTRY,
     &binomial_tree::ENTRY,
     &k_ary_tree::ENTRY,
     &pipelined_chain::ENTRY,

@@ -27,7 +27,7 @@ impl Lane {
         Lane::new(0, |_| LaneStep::new(Action::Send, 0, 0..0))
     }
 
-    /// The same with a closed form of what it sends, where counting would take long.
+    /// Sets what the lane sends in closed form, where counting its steps would take long.
     pub(super) fn sending(self, sent: Sent) -> Lane {
         Lane { sent: Some(sent), ..self }
     }

@@ -12,20 +12,20 @@ pub(super) trait Lanes: fmt::Debug + Send + Sync {
     /// Lane `index` on `member`.
     fn lane(&self, member: u32, index: u32, split: &Split) -> Lane;
 
-    /// The longest chain of dependent messages in a lane with no empty part; 0 of a single member.
+    /// The longest chain of dependent messages in a lane, if no message is empty; 0 for one member.
     fn rounds(&self) -> u32;
 
-    /// Elements of the largest message, where there are lanes.
+    /// Elements of the largest message. Not called without lanes.
     fn largest_message(&self, split: &Split) -> u64;
 
-    /// The permutations of several members that leave every lane unchanged, peers renamed, where the elements are a
-    /// multiple of the number: each kind of step must depend on members' differences alone, and all of its parts must
-    /// be equally long.
+    /// Permutations of two or more members under which each lane keeps its actions and lengths, with peers renamed. They
+    /// hold if the number of elements is a multiple of the second value. Without them every rank is simulated.
     fn symmetry(&self, _: &Split) -> (Permutations, u64) {
         (Permutations::Identity, 1)
     }
 
-    /// The rounds of several members in one lane, if in each of them all send a block to the next one.
+    /// For two or more members and one lane: the rounds, if in each of them every member sends one block to the next
+    /// member; else `None`, and every message is simulated.
     fn pipeline(&self, _: &Split) -> Option<Vec<PipelinePhase>> {
         None
     }

@@ -91,7 +91,7 @@ pub fn rows(profile: &Profile) -> Vec<CalibrationRow> {
         std::iter::once(("memory", &profile.memory)).chain(profile.mpi.iter().map(|mpi| ("mpi", mpi)))
     {
         let mib = f64::from(1u32 << 20);
-        let wake = transport.wake.map(|wake| ("wake of a sleeping receiver, on top", wake, 1.0));
+        let wake = transport.wake.map(|wake| ("extra time to wake a sleeping receiver", wake, 1.0));
         let figures = [
             ("latency", transport.latency, 1.0),
             ("overhead", transport.overhead, 1.0),

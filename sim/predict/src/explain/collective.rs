@@ -1,9 +1,9 @@
-//! Explains the time of one collective: what is in use, and what the time reacts to.
+//! Explains the time of one collective: what is in use, and how the time depends on parameters.
 
 use lockstep_sim::answer::{Bound, collective_sensitivities};
 use lockstep_sim::{CollectiveRun, CollectiveTime, Platform, SimError};
 
-use super::{classes, euler_sum, reacting};
+use super::{by_strength, classes, euler_sum};
 use crate::site::Site;
 use lockstep_report::explanation::CollectiveExplanation;
 
@@ -21,7 +21,7 @@ pub fn explain_collective(
 ) -> Result<CollectiveExplanation, SimError> {
     let mut counted = |done: usize, all: usize| progress(done as f64 / all as f64);
     let sensitivities = collective_sensitivities(run, platform, time, &mut counted)?;
-    let (reacts, still) = reacting(&sensitivities, site, platform.placement);
+    let (reacts, still) = by_strength(&sensitivities, site, platform.placement);
     Ok(CollectiveExplanation {
         in_use: classes(bound),
         reacts_to: reacts,

@@ -17,16 +17,16 @@ use crate::predicted::Predicted;
 use crate::site::Site;
 use lockstep_report::explanation::ErrorBar;
 
-/// The error bar of a prediction; `reacts` are the parameters that matter.
+/// The error bar of a prediction; `strong` are the parameters that matter.
 pub(super) fn error_bar(
     site: &Site,
     predicted: &Predicted,
     sensitivities: &[Sensitivity],
-    reacts: impl Iterator<Item = CostParameter>,
+    strong: impl Iterator<Item = CostParameter>,
 ) -> ErrorBar {
     let Some(profile) = &site.profile else {
         let mut kinds: BTreeSet<String> = BTreeSet::new();
-        for parameter in reacts {
+        for parameter in strong {
             let sources = names::provenance(parameter, site, &predicted.placement);
             kinds.extend(sources.iter().map(|source| source.split(':').next().unwrap_or_default().to_owned()));
         }
@@ -52,7 +52,10 @@ pub(super) fn error_bar(
         relative_pct: Some(100.0 * relative),
         step_time_low_s: Some(step * (1.0 - relative).max(0.0)),
         step_time_high_s: Some(step * (1.0 + relative)),
-        basis: format!("95 % intervals of the profile of {}; what the model leaves out comes on top", profile.host),
+        basis: format!(
+            "95 % confidence intervals of the profile of {}: they cover noise in its measurement, not wrong figures or errors of the model",
+            profile.host
+        ),
         kernel_error_pct: None,
         step_by_kernels_pct: None,
     }
@@ -69,8 +72,8 @@ fn kernels(site: &Site, predicted: &Predicted, sensitivities: &[Sensitivity]) ->
     let single = gpus.map(|gpu| kernel_error(gpu, predicted.program.precision)).reduce(f64::max)?;
     let of_kernels =
         |s: &&Sensitivity| matches!(s.parameter, CostParameter::Cluster(Figure::GpuPeak | Figure::GpuMemory));
-    let reacts: f64 = sensitivities.iter().filter(of_kernels).map(|s| s.elasticity.abs()).sum();
-    Some((single.exp_m1(), reacts * single.exp_m1()))
+    let of_kernels: f64 = sensitivities.iter().filter(of_kernels).map(|s| s.elasticity.abs()).sum();
+    Some((single.exp_m1(), of_kernels * single.exp_m1()))
 }
 
 /// Half the width of the intervals of one sort of figures over the figures, those of the program's own tasks.

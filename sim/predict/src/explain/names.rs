@@ -8,9 +8,6 @@ use lockstep_topology::cluster::{DEFAULT_LAUNCH, DeviceKind, Figure};
 
 use crate::site::Site;
 
-/// Sources that are listed at most.
-const LISTED: usize = 3;
-
 /// `ethernet bandwidth`, `GPU peak FLOP/s`, `kernel times`.
 pub(super) fn parameter(parameter: CostParameter) -> String {
     match parameter {
@@ -72,5 +69,5 @@ pub(super) fn provenance(parameter: CostParameter, site: &Site, placement: &Plac
             }
         }
     }
-    sources.into_iter().take(LISTED).collect()
+    sources.into_iter().collect()
 }

@@ -3,8 +3,8 @@
 use lockstep_topology::Bytes;
 
 use lockstep_report::explanation::{
-    ClassFigures, ErrorBar, ExchangeFigures, Explanation, HidingFigures, MemoryFigures, PeriodicFigures,
-    SensitivityFigures,
+    ClassFigures, ComputationFigures, ErrorBar, ExchangeFigures, Explanation, HidingFigures, MemoryFigures,
+    PeriodicFigures, SensitivityFigures,
 };
 use lockstep_report::{CollectiveRow, PredictedRow, aligned};
 
@@ -33,13 +33,14 @@ pub fn text(row: &PredictedRow) -> String {
     part("in use", in_use(&answer.classes));
     part("critical path", path(answer));
     part("longest on it", tasks(answer));
+    part("computation", computation(&answer.computation));
     part("exchanges", exchanges(&answer.exchanges));
     part("between steps", between_steps(&answer.between_steps));
     part("memory", memory(&answer.memory));
-    part("to hide", hiding(&answer.hiding));
+    part("bandwidth", hiding(&answer.hiding));
     let hidden = answer.hiding.factor.is_some_and(|factor| factor < 1.0);
-    let reacts = reacts_to(&answer.sensitivities, &answer.does_not_react_to, answer.sensitivity_sum, hidden);
-    part("reacts to", format!("{reacts}({})\n", answer.sensitivity_basis));
+    let found = sensitivity(&answer.sensitivities, &answer.does_not_react_to, answer.sensitivity_sum, hidden);
+    part("sensitivity", format!("{found}({})\n", answer.sensitivity_basis));
     part("error bar", error_bar(&answer.error_bar));
     text
 }
@@ -67,7 +68,7 @@ pub fn collective_text(row: &CollectiveRow) -> String {
         "{name}: {}\n{}{}",
         time(row.time_us * 1e-6),
         titled("in use", &in_use(classes)),
-        titled("reacts to", &reacts_to(reacts, still, sum, false))
+        titled("sensitivity", &sensitivity(reacts, still, sum, false))
     )
 }
 
@@ -105,6 +106,22 @@ fn tasks(answer: &Explanation) -> String {
     aligned(&["ms", "task"], &longest.map(|task| vec![ms(task.seconds), task.task.clone()]).collect::<Vec<_>>())
 }
 
+fn computation(computation: &ComputationFigures) -> String {
+    /// Smaller differences are not shown.
+    const SHOWN: f64 = 0.005;
+    let ComputationFigures { seconds, alone_s } = *computation;
+    let slower = seconds / alone_s.max(f64::MIN_POSITIVE) - 1.0;
+    if slower < SHOWN {
+        return format!("{} ms, not slowed by communication", ms(seconds));
+    }
+    format!(
+        "{} ms, {:.1} % more than without communication ({} ms):\nthe two share cores or multiprocessors, and memory bandwidth",
+        ms(seconds),
+        100.0 * slower,
+        ms(alone_s)
+    )
+}
+
 fn between_steps(all: &[PeriodicFigures]) -> String {
     let row = |work: &PeriodicFigures| {
         let longest: Vec<String> =
@@ -136,7 +153,7 @@ fn memory(memory: &MemoryFigures) -> String {
     let verdict = match (memory.fits, memory.capacity_bytes) {
         (Some(false), Some(capacity)) => format!("OUT OF MEMORY: {} of {}", size(memory.total_bytes), size(capacity)),
         (_, Some(capacity)) => format!("{} of {}", size(memory.total_bytes), size(capacity)),
-        (_, None) => format!("{} (how much there is, is not known)", size(memory.total_bytes)),
+        (_, None) => format!("{} (capacity unknown)", size(memory.total_bytes)),
     };
     let ranks = if memory.ranks == 1 { "1 rank".to_owned() } else { format!("{} ranks", memory.ranks) };
     let parts = [
@@ -158,7 +175,7 @@ fn memory(memory: &MemoryFigures) -> String {
     };
     let parts: Vec<String> = parts.chunks(3).map(|parts| parts.join(", ")).collect();
     format!(
-        "{verdict} on {} ({ranks})\n{}\nwith a place for each activation: {}\n{fits}",
+        "{verdict} on {} ({ranks})\n{}\nwithout reuse of buffers: {}\n{fits}",
         memory.device,
         parts.join(",\n"),
         size(memory.total_unplanned_bytes)
@@ -176,24 +193,26 @@ fn hiding(hiding: &HidingFigures) -> String {
     let mut text = match hiding.factor {
         _ if hiding.links.is_empty() => "no links: ranks exchange through memory, or not at all\n".to_owned(),
         Some(factor) if factor <= 0.001 => {
-            "communication is hidden, and would be at a thousandth of the bandwidth\n".to_owned()
+            "communication is hidden, even at a thousandth of the bandwidth\n".to_owned()
         }
         Some(factor) if factor < 1.0 => {
-            format!("communication is hidden, down to {} of the bandwidth: {}\n", percent(factor), links())
+            format!("communication stays hidden down to {} of the bandwidth: {}\n", percent(factor), links())
         }
-        Some(factor) => format!("{} times the bandwidth: {}\n", figure(factor), links()),
+        Some(factor) => {
+            format!("communication would be hidden at {} times the bandwidth: {}\n", figure(factor), links())
+        }
         None => format!(
-            "no bandwidth hides it: {} of the step stays exposed without limit\n",
+            "no bandwidth hides communication: {} of the step stays exposed on infinitely fast links\n",
             percent(hiding.exposed_share_without_limit)
         ),
     };
     if let Some(simple) = hiding.simple {
-        text.push_str(&format!("2 x bytes of weights / backward time = {} GB/s\n", figure(simple)));
+        text.push_str(&format!("simple estimate: 2 x bytes of weights / backward time = {} GB/s\n(links without latency, an exchange as long as the backward pass)\n", figure(simple)));
     }
     text
 }
 
-fn reacts_to(reacts: &[SensitivityFigures], still: &[String], sum: f64, hidden: bool) -> String {
+fn sensitivity(reacts: &[SensitivityFigures], still: &[String], sum: f64, hidden: bool) -> String {
     let source = |sources: &[String]| match sources {
         [] => String::new(),
         [first, rest @ ..] => {

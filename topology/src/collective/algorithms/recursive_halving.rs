@@ -84,8 +84,8 @@ impl Lanes for RecursiveHalving {
         })
     }
 
-    /// Each way has one more where a pair begins or ends the chain, and two where two pairs are in opposite corners;
-    /// both ways end where they began.
+    /// Each direction has one more round if there are pairs. A reduce-scatter or allgather alone has a second if both
+    /// ends of a longest path are paired; an allreduce ends where it began.
     fn rounds(&self) -> u32 {
         let (log, pairs) = (self.members.ilog2(), self.pairs());
         if self.is_allreduce() {

@@ -96,6 +96,33 @@ fn halving_doubling_among_four() {
     );
 }
 
+/// De Sensi et al. 2024: 1 with 0 and 2 with 3 first; then even members with −1, so 1 with 2. Of 5 members 0 hands its
+/// buffer to 1, which is then number 0.
+#[test]
+fn swing_among_four_and_five() {
+    // 0 has the quarter 0, 3 the second, 2 the third and 1 the last
+    assert_eq!(
+        shown(&allreduce("swing", 4, 8, 0), 1, 0),
+        [
+            "Send 0 0..4",
+            "RecvSum 0 4..8",
+            "Send 2 4..6", // 1 − ρ(1) = 2: half of the half
+            "RecvSum 2 6..8",
+            "Send 2 6..8",
+            "RecvInto 2 4..6",
+            "Send 0 4..8",
+            "RecvInto 0 0..4",
+        ]
+    );
+    let five = allreduce("swing", 5, 8, 0);
+    assert_eq!(shown(&five, 0, 0), ["Send 1 0..8", "RecvInto 1 0..8"]);
+    let peers: Vec<u32> = five.lane(1, 0).map(|step| step.peer).collect();
+    assert_eq!(peers, [0, 2, 2, 4, 4, 4, 4, 2, 2, 0]);
+    // 128 members: 1, −1, 3, −5, 11, −21, 43, from 0 on
+    let sums = allreduce("swing", 128, 128, 0).lane(0, 0).filter(|step| step.action == Action::RecvSum);
+    assert_eq!(sums.map(|step| step.peer).collect::<Vec<_>>(), [1, 127, 3, 123, 11, 107, 43]);
+}
+
 /// Three members are blocks of two and one: the single member's halves go to the two and come back summed.
 #[test]
 fn halving_doubling_among_three() {
