@@ -206,13 +206,15 @@ fn cell(value: &Value) -> Cell {
     Cell { text, number }
 }
 
-/// Four significant digits, never an exponent, whole numbers from 1000 on.
+/// Four significant digits, never an exponent, whole numbers from 1000 on; `0` below half of the last of twelve places.
 fn rounded(value: f64) -> String {
-    if value == 0.0 {
+    /// Decimal places at most.
+    const PLACES: i32 = 12;
+    if value.abs() < 0.5 * 10f64.powi(-PLACES) {
         return "0".to_owned();
     }
     let magnitude = value.abs().log10().floor() as i32;
-    let places = (DIGITS - 1 - magnitude).clamp(0, 12) as usize;
+    let places = (DIGITS - 1 - magnitude).clamp(0, PLACES) as usize;
     format!("{value:.places$}")
 }
 
@@ -296,7 +298,8 @@ mod tests {
             (999.96, "1000.0"),
             (0.000_123_456, "0.0001235"),
             (-0.5, "-0.5000"),
-            (1e-30, "0.000000000000"),
+            (1e-30, "0"),
+            (-4e-12, "-0.000000000004"),
         ] {
             assert_eq!(rounded(value), text, "{value}");
         }

@@ -2,6 +2,7 @@
 
 mod channels;
 mod closed_forms;
+mod documented;
 mod mutants;
 mod nestings;
 mod proofs;
