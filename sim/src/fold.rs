@@ -86,7 +86,8 @@ impl fmt::Display for Folding {
                     f,
                     "{representatives} of {ranks} ranks are simulated; the others are identical by symmetry ({group})"
                 )?;
-                if *padding > 0.0 {
+                // Less rounds to 0.00 %.
+                if *padding >= 5e-5 {
                     write!(f, "; exchanges are rounded up by {:.2} %", padding * 100.0)?;
                 }
                 Ok(())

@@ -79,9 +79,14 @@ impl Clusters {
             Clusters::Gpus { format } => gpus(format),
             Clusters::Import(import) => import.run(),
             Clusters::Check { clusters, format } => {
-                let check = |name: String| Ok(CheckRow::ok(&name, summary(&load(&name)?)));
+                let mut notes = Vec::new();
+                let check = |name: String| {
+                    let cluster = load(&name)?;
+                    notes.extend(cluster.notes());
+                    Ok(CheckRow::ok(&name, summary(&cluster)))
+                };
                 let rows: Result<Vec<CheckRow>, InputError> = clusters.into_iter().map(check).collect();
-                Report::new(rows?, Vec::new()).print(format)
+                Report::new(rows?, notes).print(format)
             }
         }
     }

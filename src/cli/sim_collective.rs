@@ -103,7 +103,7 @@ impl SimCollective {
             Experiment { cluster: self.cluster.clone(), transport: flags.transport, ..Experiment::default() };
         let site = Site::open(&experiment, self.profile.as_deref())?;
         let mut rows = Vec::new();
-        let mut notes = vec![site.basis.clone()];
+        let mut notes: Vec<String> = std::iter::once(site.basis.clone()).chain(site.cluster.notes()).collect();
         let estimate = Estimate::new(if self.explain { "explaining" } else { "predicting" });
         for algorithm in &flags.algorithms {
             let (of_this, said) = self.predict(algorithm, &sizes, &experiment, &site, &estimate, rows.len())?;

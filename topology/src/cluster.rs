@@ -188,6 +188,11 @@ impl Cluster {
         &self.description
     }
 
+    /// What the file asks for and has no effect.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        self.fabrics.iter().filter_map(fabric::Fabric::note)
+    }
+
     /// All hosts, by id.
     pub fn hosts(&self) -> &[Host] {
         &self.hosts

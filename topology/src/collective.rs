@@ -30,6 +30,7 @@ mod lane;
 mod lanes;
 mod meaning;
 pub mod nccl;
+mod node_trees;
 mod phase;
 mod reduction_order;
 mod replay;

@@ -37,8 +37,13 @@ pub(super) fn render(columns: &Columns, setting: &[&str], factors: &[&str], widt
 /// `name  value`, a line per field that has one.
 fn list(columns: &Columns, row: &[Value]) -> String {
     let width = columns.names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    let shown = columns.names.iter().zip(row).filter(|(_, value)| !value.is_null());
-    shown.map(|(name, value)| format!("{name:width$}  {}\n", cell(value).text).replace("  \n", "\n")).collect()
+    let shown = columns.names.iter().zip(row).filter(|(_, value)| !is_empty(value));
+    shown.map(|(name, value)| format!("{name:width$}  {}\n", cell(value).text)).collect()
+}
+
+/// Whether a cell has nothing to show.
+fn is_empty(value: &Value) -> bool {
+    value.is_null() || value == ""
 }
 
 /// `rows` of texts below `names`, aligned; columns of figures are aligned to the right.
@@ -82,7 +87,7 @@ fn table(columns: &Columns, setting: &[&str], factors: &[&str], width: Option<us
     for (index, name) in columns.names.iter().enumerate() {
         let column = || columns.rows.iter().map(|row| &row[index]);
         let first = &columns.rows[0][index];
-        if column().all(Value::is_null) {
+        if column().all(is_empty) {
             continue;
         }
         if setting.contains(&name.as_str()) && column().all(|value| value == first) {

@@ -86,6 +86,7 @@ pub fn find(
     let blocks = blocks(experiment, &configurations, site, setup)?;
     known.lock().configurations = blocks.len() * configurations.len();
     known.note(&site.basis);
+    site.cluster.notes().for_each(|note| known.note(&note));
     experiment.input.iter().for_each(|input| known.note(&input.account()));
     let factor = match &experiment.anchor {
         None => 1.0,

@@ -27,8 +27,8 @@ impl DeviceMemory {
     }
 }
 
-/// The device with the largest share of its memory in use, or in bytes where capacities are unknown; the
-/// first of equals.
+/// The device with the largest share of its memory in use, or in bytes if no capacity is known; the first of equals.
+/// Switches that add keep nothing.
 ///
 /// # Errors
 /// As [`Memory::of_role`].
@@ -38,11 +38,13 @@ pub fn fullest_device(
     placement: &Placement,
     optimizer_elements: u64,
 ) -> Result<DeviceMemory, InputError> {
+    let is_switch =
+        |rank: Rank| matches!(cluster.devices()[placement.device(rank).0 as usize].kind, DeviceKind::Switch(_));
     let mut devices: BTreeMap<DeviceId, (u32, Memory)> = BTreeMap::new();
     for (index, role) in program.roles.iter().enumerate() {
         let memory = Memory::of_role(program, index, optimizer_elements)?;
-        for rank in role.ranks.iter() {
-            let (ranks, sum) = devices.entry(placement.device(Rank(rank))).or_default();
+        for rank in role.ranks.iter().map(Rank).filter(|rank| !is_switch(*rank)) {
+            let (ranks, sum) = devices.entry(placement.device(rank)).or_default();
             *ranks += 1;
             *sum = sum.plus(&memory);
         }
@@ -57,9 +59,10 @@ pub fn fullest_device(
         let capacity = (capacity.0 > 0).then_some(capacity);
         DeviceMemory { device: device.name.clone(), ranks, memory, capacity }
     };
+    // A known capacity counts before an unknown one.
     let share = |device: &DeviceMemory| match device.capacity {
-        Some(capacity) => device.memory.total() as f64 / capacity.0 as f64,
-        None => device.memory.total() as f64,
+        Some(capacity) => (true, device.memory.total() as f64 / capacity.0 as f64),
+        None => (false, device.memory.total() as f64),
     };
     let fullest = devices.into_iter().map(full).reduce(|a, b| if share(&b) > share(&a) { b } else { a });
     fullest.ok_or_else(|| InputError::flag("ranks", "0", "must be at least 1"))

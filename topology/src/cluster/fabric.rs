@@ -39,9 +39,24 @@ pub(super) struct Fabric {
     /// Bytes per second across the worst cut, one way, of the attached hosts into halves of whole subtrees or of
     /// neighbouring planes; 0 where rails are not connected.
     pub(super) bisection: f64,
+    /// Times as many cables down as up that were asked for; 1 where nothing was.
+    pub(super) oversubscription: f64,
 }
 
 impl Fabric {
+    /// Says so where oversubscription was asked for and all ports are on one switch.
+    pub(super) fn note(&self) -> Option<String> {
+        let Shape::Tree(tree) = &self.shape else { return None };
+        (self.oversubscription > 1.0 && tree.up.is_empty()).then(|| {
+            format!(
+                "network {}: one switch has ports for all {} NICs, so nothing is oversubscribed; a [[fabric]] with down and up \
+                 describes smaller switches",
+                self.name,
+                self.ports.len()
+            )
+        })
+    }
+
     /// The number of hosts that must move together for routes to move with them: 1 where routes depend only on the
     /// tree, `None` where they depend on everything. `host` numbers the host of a port's vertex.
     pub(super) fn grain(&self, hosts: u32, host: impl Fn(VertexId) -> Option<u32>) -> Option<u32> {

@@ -262,7 +262,11 @@ fn stamp(
     };
     let (name, routing, seed) = (table.name.clone(), table.routing, table.seed);
     let failed = Vec::new();
-    let fabric = Fabric { name, shape, routing, seed, ports, first, failed, switches, bisection };
+    let oversubscription = match table.plan {
+        Plan::Ports { oversubscription, .. } => oversubscription,
+        _ => 1.0,
+    };
+    let fabric = Fabric { name, shape, routing, seed, ports, first, failed, switches, bisection, oversubscription };
     builder.row(FABRICS, fabric_row(&fabric, table.kind));
     builder.fabric(fabric);
     Ok(())

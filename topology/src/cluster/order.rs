@@ -61,17 +61,17 @@ impl Order {
         }
         let written = tables.network.as_ref().map(Entry::text).transpose()?;
         let Some(name) = self.network.as_deref().or(written) else { return Ok(()) };
-        let hosts: u64 = tables.hosts.iter().map(|host| host.stamp.many()).sum();
-        // A single host needs no network, unless one was ordered.
-        if hosts < 2 && self.network.is_none() {
-            return Ok(());
-        }
         let spot = match (&self.network, &tables.network) {
             (None, Some(entry)) => entry.spot(),
             _ => tables.spot.clone().showing(&self.asked),
         };
         let wrong = |message| if self.network.is_some() { self.error(message) } else { spot.error(message) };
-        tables.fabrics.push(network(name, tables.plain, &spot)?.map_err(wrong)?);
+        let fabric = network(name, tables.plain, &spot)?.map_err(wrong)?;
+        let hosts: u64 = tables.hosts.iter().map(|host| host.stamp.many()).sum();
+        // A single host needs no network, unless one was ordered.
+        if hosts > 1 || self.network.is_some() {
+            tables.fabrics.push(fabric);
+        }
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ mod carried;
 mod channels;
 mod choice;
 mod constants;
+mod fabric;
 mod generation;
 mod machine;
 mod method;
@@ -23,6 +24,7 @@ mod wire;
 
 pub use carried::Carried;
 pub use choice::NcclChoice;
+pub use fabric::FabricShare;
 pub use generation::Generation;
 pub use machine::{NcclMachine, Network};
 pub use method::{Method, NcclProtocol};

@@ -53,7 +53,7 @@ impl Fold {
             group = levels.allowed(group.of_blocks(2).common(group, ranks));
         }
         if group == Permutations::Identity {
-            return Err("no symmetry of the algorithm is one of the cluster");
+            return Err("the algorithm and the network have no symmetry in common");
         }
         Ok(Fold { ranks, group, places: Places::Levels(levels) })
     }

@@ -193,16 +193,20 @@ fn hiding(hiding: &HidingFigures) -> String {
     let mut text = match hiding.factor {
         _ if hiding.links.is_empty() => "no links: ranks exchange through memory, or not at all\n".to_owned(),
         Some(factor) if factor <= 0.001 => {
-            "communication is hidden, even at a thousandth of the bandwidth\n".to_owned()
+            "less than 1 % of the step is exposed, even at a thousandth of the bandwidth\n".to_owned()
         }
         Some(factor) if factor < 1.0 => {
-            format!("communication stays hidden down to {} of the bandwidth: {}\n", percent(factor), links())
+            format!("less than 1 % of the step is exposed down to {} of the bandwidth: {}\n", percent(factor), links())
         }
         Some(factor) => {
-            format!("communication would be hidden at {} times the bandwidth: {}\n", figure(factor), links())
+            format!(
+                "less than 1 % of the step would be exposed at {} times the bandwidth: {}\n",
+                figure(factor),
+                links()
+            )
         }
         None => format!(
-            "no bandwidth hides communication: {} of the step stays exposed on infinitely fast links\n",
+            "at any bandwidth, {} of the step or more is exposed\n",
             percent(hiding.exposed_share_without_limit)
         ),
     };
@@ -254,7 +258,7 @@ fn error_bar(bar: &ErrorBar) -> String {
 fn kernels(bar: &ErrorBar) -> String {
     match (bar.kernel_error_pct, bar.step_by_kernels_pct) {
         (Some(single), Some(step)) => format!(
-            "single kernels are {single:.0} % off in the mean: {step:.0} % of the step if all are alike, less where they cancel\n"
+            "kernel times from data sheets are {single:.0} % off on average; the step is up to {step:.0} % off, less where errors cancel\n"
         ),
         _ => String::new(),
     }

@@ -219,6 +219,24 @@ fn a_suffix_oversubscribes_a_network() {
         let refusal = Cluster::load(name).unwrap_err().to_string();
         assert!(refusal.contains(expected), "{refusal}");
     }
+    let notes = |name: &str| Cluster::load(name).unwrap().notes().collect::<Vec<_>>();
+    let [note] = &notes("dgx-h100:8@infiniband-ndr-2to1")[..] else { panic!("64 NICs are on one switch of 64 ports") };
+    assert!(note.contains("infiniband-ndr-2to1: one switch has ports for all 64 NICs"), "{note}");
+    for name in ["dgx-h100:9@infiniband-ndr-2to1", "dgx-h100:8@infiniband-ndr", "dgx-h100:8"] {
+        assert!(notes(name).is_empty(), "{name}");
+    }
+}
+
+/// One host has no network, and an unknown network in its file is refused all the same.
+#[test]
+fn the_network_of_a_single_host_exists() {
+    let text = Cluster::presets().iter().find(|(name, _)| *name == "dgx-h100").expect("a preset").1;
+    let read = |text: &str| Cluster::parse("mine.toml", text).map(|cluster| cluster.fabrics.len());
+    assert_eq!(read(text), Ok(0));
+    let wrong = text.replace("network = \"infiniband-ndr\"", "network = \"infiniband-nrd\"");
+    assert!(wrong != text);
+    let refusal = read(&wrong).unwrap_err().to_string();
+    assert!(refusal.contains("mine.toml:") && refusal.contains("did you mean infiniband-ndr"), "{refusal}");
 }
 
 #[test]

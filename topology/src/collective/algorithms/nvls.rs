@@ -7,7 +7,7 @@
 //! are divided among nodes in order. Between nodes the heads of a share are a double tree (`nvls_tree.rs`), or switches
 //! of the network add for them too (`nvls_collnet.rs`).
 
-use super::double_tree;
+use super::super::node_trees::{levels, neighbours};
 use super::prelude::*;
 
 pub(super) static ENTRY: Entry = Entry {
@@ -140,7 +140,7 @@ impl Nvls {
             steps.extend((shares && self.gather).then_some((Action::Send, switch)));
             return steps;
         }
-        let (parent, children) = double_tree::neighbours(node, self.nodes, share % self.trees() == 1);
+        let (parent, children) = neighbours(node, self.nodes, share % self.trees() == 1);
         let head = |node: &u32| self.head(*node, share);
         steps.extend(children.iter().map(|child| (Action::RecvSum, head(child))));
         steps.extend(parent.iter().flat_map(|node| [(Action::Send, head(node)), (Action::RecvInto, head(node))]));
@@ -169,7 +169,7 @@ impl Lanes for Nvls {
     fn rounds(&self) -> u32 {
         let ways = u32::from(self.reduce) + u32::from(self.gather);
         let inside = if self.largest() > 1 { 2 * ways } else { 0 };
-        inside + if self.rails > 0 { 2 } else { 2 * double_tree::levels(self.nodes) }
+        inside + if self.rails > 0 { 2 } else { 2 * levels(self.nodes) }
     }
 
     fn largest_message(&self, split: &Split) -> u64 {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use petgraph::graph::NodeIndex;
 
-use super::Generation;
+use super::{FabricShare, Generation};
 use crate::cluster::{Cluster, Device, DeviceId, DeviceKind, GpuSpec, HostId, LinkKind, Stack, VertexKind};
 use crate::{Bandwidth, InputError, Time};
 
@@ -40,6 +40,8 @@ pub struct NcclMachine {
     pub latency: Time,
     /// The network between nodes.
     pub network: Network,
+    /// The share of the NICs' rate that it carries.
+    pub fabric: FabricShare,
     /// Ranks in each process: 1, or those of a host where one process launches for all of them.
     pub per_process: u32,
 }
@@ -83,6 +85,7 @@ impl NcclMachine {
             nic: None,
             latency: Time::ZERO,
             network: Network::Rdma,
+            fabric: FabricShare::FULL,
             per_process: per_process.clamp(1, largest.max(1) as u32),
         };
         if let (true, Some(from), Some(to)) = (nodes.len() > 1, first.first(), last.first()) {
@@ -96,6 +99,11 @@ impl NcclMachine {
             let (nics, rate) = nics(cluster, first);
             machine.nics = nics.max(1);
             machine.nic = if nics == 0 { Some(route.transport.rate) } else { rate };
+            let hosts: BTreeMap<HostId, u32> = (0..)
+                .zip(nodes.values())
+                .flat_map(|(node, of)| of.iter().map(move |device| (device.host, node)))
+                .collect();
+            machine.fabric = FabricShare::of(cluster, &hosts, machine.nodes, machine.nics);
         }
         Ok(Some(machine))
     }

@@ -174,3 +174,37 @@ fn devices_without_known_figures_have_no_answer() {
         assert_eq!(NcclMachine::of(&cluster, &gpus, 1).unwrap(), None, "{}", cluster.name());
     }
 }
+
+/// 8 to 1 with switches of 32 ports: 28 NICs share 4 links upwards. The 8 flows of a ring that leave a switch get half
+/// of their NICs' rate; those of trees and of pairs, which are more, get less.
+#[test]
+fn an_oversubscribed_fabric_slows_what_crosses_it() {
+    for cluster in [
+        "dgx-h100:16@roce-400g",
+        "dgx-h100:16@infiniband-ndr",
+        "dgx-h100:16@infiniband-ndr-rails",
+        "p5.48xlarge:16",
+        // 32 NICs on a switch of 32 ports.
+        "dgx-h100:4@roce-400g-8to1",
+    ] {
+        let ranks = if cluster.contains(":4@") { 32 } else { 128 };
+        assert_eq!(machine(cluster, ranks, 1).fabric, FabricShare::FULL, "{cluster}");
+    }
+    let shares = [2, 4, 8].map(|down| machine(&format!("dgx-h100:16@roce-400g-{down}to1"), 128, 1).fabric);
+    for pair in shares.windows(2) {
+        assert!(pair[1].ring <= pair[0].ring && pair[1].tree < pair[0].tree && pair[1].pairs < pair[0].pairs);
+    }
+    let [.., FabricShare { ring, tree, pairs }] = shares;
+    assert_eq!(ring, 0.5);
+    assert!(tree < ring && pairs < ring, "{tree} {pairs}");
+    let slow = machine("dgx-h100:16@roce-400g-8to1", 128, 1);
+    let free = NcclMachine { fabric: FabricShare::FULL, ..slow };
+    for (request, collective, share) in [
+        (":ring:simple", &Collective::AllReduce, ring),
+        (":tree:simple", &Collective::AllReduce, tree),
+        ("", &alltoall(128, 1 << 33), pairs),
+    ] {
+        let [slow, free] = [slow, free].map(|machine| ask(&machine, request, collective, 1 << 33).seconds);
+        assert!(slow > 1.2 * free && slow < 1.02 * free / share, "{request}: {slow} beside {free}");
+    }
+}

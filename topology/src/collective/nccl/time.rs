@@ -36,7 +36,9 @@ fn carried(machine: &NcclMachine, channels: u32) -> f64 {
         Some(_) => machine.line() * pace::ring_share(machine.generation),
         None => f64::INFINITY,
     };
-    inside.min(f64::from(channels) * pace::of_channel(machine.generation)).min(machine.outward() * pace::NIC_SHARE)
+    inside
+        .min(f64::from(channels) * pace::of_channel(machine.generation))
+        .min(machine.outward() * machine.fabric.ring * pace::NIC_SHARE)
 }
 
 /// Microseconds that a step between nodes takes: NCCL's own, and the links'.
@@ -98,7 +100,7 @@ fn pat(machine: &NcclMachine, request: &Request, choice: &NcclChoice, kilobytes:
 /// GB/s of a buffer that trees between nodes get through a node's NICs.
 fn outward(machine: &NcclMachine) -> f64 {
     let times = if machine.nodes == 2 { 1.0 } else { 2.0 };
-    machine.outward() * pace::NIC_SHARE / times
+    machine.outward() * machine.fabric.tree * pace::NIC_SHARE / times
 }
 
 /// A buffer runs in loops of channels × heads chunks, of which one is summed while the one before is multicast.
@@ -142,7 +144,7 @@ fn pairs(machine: &NcclMachine, kilobytes: f64) -> f64 {
         Some(_) => (local - 1.0) / ranks / (machine.line() * pace::ring_share(machine.generation) * pace::PAIRS_SHARE),
         None => 0.0,
     };
-    let outside = local * (ranks - local) / ranks / (machine.outward() * pace::NIC_SHARE);
+    let outside = local * (ranks - local) / ranks / (machine.outward() * machine.fabric.pairs * pace::NIC_SHARE);
     let walk = if machine.nodes > 1 { 14.0 + machine.latency.as_secs_f64() * 1e6 } else { 0.0 };
     pace::least_of_pairs(machine.per_process) + walk + kilobytes * inside.max(outside)
 }
