@@ -190,7 +190,7 @@ impl Cluster {
 
     /// What the file asks for and has no effect.
     pub fn notes(&self) -> impl Iterator<Item = String> {
-        self.fabrics.iter().filter_map(fabric::Fabric::note)
+        self.fabrics.iter().filter_map(Fabric::note)
     }
 
     /// All hosts, by id.
