@@ -258,7 +258,7 @@ fn error_bar(bar: &ErrorBar) -> String {
 fn kernels(bar: &ErrorBar) -> String {
     match (bar.kernel_error_pct, bar.step_by_kernels_pct) {
         (Some(single), Some(step)) => format!(
-            "kernel times from data sheets are {single:.0} % off on average; the step is up to {step:.0} % off, less where errors cancel\n"
+            "kernel times from data sheets are {single:.0} % off on average: the step up to {step:.0} %, less where errors cancel\n"
         ),
         _ => String::new(),
     }
