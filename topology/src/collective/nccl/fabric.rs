@@ -31,7 +31,9 @@ impl FabricShare {
 
     /// The shares between nodes, of which `node` gives that of a host, with `nics` NICs in use on each.
     pub(super) fn of(cluster: &Cluster, nodes: &BTreeMap<HostId, u32>, count: u32, nics: u32) -> FabricShare {
-        let Some(leaves) = Leaves::of(cluster, nodes, count, nics as usize) else { return FabricShare::FULL };
+        let Some(leaves) = Leaves::of(cluster, nodes, count, nics as usize).filter(|leaves| !leaves.carry_all()) else {
+            return FabricShare::FULL;
+        };
         let ring = (0..count).map(|node| Flow { from: node, to: (node + 1) % count, part: 1.0 });
         let trees = (0..count).flat_map(|node| [(node, false), (node, true)]).flat_map(|(node, mirrored)| {
             let above = neighbours(node, count, mirrored).0;
@@ -97,6 +99,13 @@ impl Leaves {
             up[number] = between.map(|link| link.bandwidth.bytes_per_s()).sum();
         }
         Some(Leaves { of, nic, up })
+    }
+
+    /// Whether every switch has links to others for all of its NICs.
+    fn carry_all(&self) -> bool {
+        let mut attached = vec![0.0; self.up.len()];
+        self.of.iter().flatten().for_each(|leaf| attached[*leaf] += self.nic);
+        attached.iter().zip(&self.up).all(|(nics, up)| nics <= up)
     }
 
     /// The share of the NICs' rate of nodes that send like this.
