@@ -218,3 +218,34 @@ fn finish(result: Result<(), Failure>) -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of a command's examples that call lockstep, up to a pipe, a redirection or a remark.
+    fn examples(command: &clap::Command, found: &mut Vec<String>) {
+        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let is_call = |line: &&str| ["lockstep ", "mpirun ", "srun "].iter().any(|word| line.starts_with(word));
+        let calls = text.lines().map(str::trim).filter(is_call).filter(|line| line.contains("lockstep "));
+        found.extend(calls.map(|line| {
+            let from = line.find("lockstep ").unwrap_or(0);
+            let call = line[from..].split([';', '|', '>']).next().unwrap_or_default();
+            call.split("  ").next().unwrap_or_default().to_owned()
+        }));
+        command.get_subcommands().for_each(|command| examples(command, found));
+    }
+
+    #[test]
+    fn examples_of_help_are_valid() {
+        let (command, mut found) = (Cli::command(), Vec::new());
+        examples(&command, &mut found);
+        assert!(found.len() > 60, "{found:?}");
+        for example in found {
+            let words = example.split_whitespace();
+            if let Err(error) = command.clone().try_get_matches_from(words) {
+                panic!("{example}: {error}");
+            }
+        }
+    }
+}

@@ -64,6 +64,7 @@ fn every_command_has_help_with_an_example() {
         "exec profile",
         "compare",
         "calibrate",
+        "profiles show",
         "models list",
         "models show",
         "models plan",

@@ -13,6 +13,7 @@ use lockstep_measure::quiet::Quiet;
 use lockstep_models::profile::Profile;
 use lockstep_models::quantile;
 use lockstep_report::failure::Failure;
+use lockstep_report::notes::Notes;
 use lockstep_report::progress::Estimate;
 use lockstep_report::{CollectiveRow, Format, Report};
 use lockstep_topology::{Algorithm, Group, InputError, Library, Schedule};
@@ -119,18 +120,15 @@ impl ExecCollective {
             return Ok(());
         }
         let wrong: u64 = rows.iter().filter_map(|row| row.wrong).sum();
-        let mut notes = Vec::new();
-        for note in flags.algorithms.iter().flat_map(|algorithm| algorithm.executed(flags.ranks)) {
-            if !notes.contains(&note) {
-                notes.push(note);
-            }
-        }
+        let mut notes = Notes::default();
+        flags.algorithms.iter().flat_map(|algorithm| algorithm.executed(flags.ranks)).for_each(|note| notes.add(&note));
         if let Some(path) = self.pace_of.as_ref().filter(|_| Quiet::disturbed(farthest)) {
             let place = path.display();
-            notes.push(format!(
+            notes.add(&format!(
                 "the machine's speed changed by up to {farthest:.1} times against {place}: calibrate and measure again"
             ));
         }
+        let notes = notes.lines(rows.len());
         Report::new(rows, notes).print(self.format)?;
         if wrong > 0 {
             return Err(Failure::Run(format!(

@@ -17,6 +17,7 @@ use lockstep_experiment::{Experiment, THIS_MACHINE};
 use lockstep_predict::Site;
 use lockstep_predict::explain::{collective_text, explain_collective};
 use lockstep_report::failure::Failure;
+use lockstep_report::notes::Notes;
 use lockstep_report::progress::Estimate;
 use lockstep_report::{CollectiveRow, Format, Report, print};
 
@@ -25,7 +26,7 @@ use lockstep_report::{CollectiveRow, Format, Report, print};
 #[command(after_help = "Examples:
   lockstep sim collective --collective allreduce --algorithm ring --ranks 64 --bytes 100MiB --cluster ethernet-4
   lockstep sim collective --algorithm hierarchical:ring --ranks 32 --bytes 1MiB,100MiB --cluster ethernet-gpu-8 --explain
-  lockstep sim collective --algorithm ring,halving-doubling,tree --ranks 16 --bytes 1KiB..64MiB --cluster ethernet-4
+  lockstep sim collective --algorithm ring,halving-doubling,tree:4 --ranks 16 --bytes 1KiB..64MiB --cluster ethernet-4
   lockstep sim collective --ranks 8 --bytes 8..1GiB --cluster dgx-a100 --format nccl-tests
   lockstep sim collective --algorithm library:nccl --ranks 16 --bytes 64KiB..1GiB --cluster dgx-h100:2 --transport mpi --explain
   lockstep sim collective --algorithm library:nccl@2.20:tree:ll128:8 --ranks 16 --bytes 1MiB --cluster dgx-a100:2
@@ -103,21 +104,18 @@ impl SimCollective {
             Experiment { cluster: self.cluster.clone(), transport: flags.transport, ..Experiment::default() };
         let site = Site::open(&experiment, self.profile.as_deref())?;
         let mut rows = Vec::new();
-        let mut notes: Vec<String> = std::iter::once(site.basis.clone()).chain(site.cluster.notes()).collect();
+        let mut notes = Notes::default();
+        std::iter::once(site.basis.clone()).chain(site.cluster.notes()).for_each(|note| notes.add(&note));
         let estimate = Estimate::new(if self.explain { "explaining" } else { "predicting" });
         for algorithm in &flags.algorithms {
-            let (of_this, said) = self.predict(algorithm, &sizes, &experiment, &site, &estimate, rows.len())?;
+            let of_this = self.predict(algorithm, &sizes, &experiment, &site, (&estimate, rows.len()), &mut notes)?;
             rows.extend(of_this);
-            for note in said {
-                if !notes.contains(&note) {
-                    notes.push(note);
-                }
-            }
         }
         estimate.end();
         if let Some(measured) = measured {
             let rows = beside(&rows, &measured);
-            notes.extend(rows.chunks(measured.len()).map(note));
+            rows.chunks(measured.len()).for_each(|of_algorithm| notes.add(&note(of_algorithm)));
+            let notes = notes.lines(rows.len());
             return Report::new(rows, notes).print(self.format.common().unwrap_or_default());
         }
         let Some(format) = self.format.common() else {
@@ -126,20 +124,22 @@ impl SimCollective {
             return print(&nccl_table::render(&rows?));
         };
         let explained: String = rows.iter().map(collective_text).collect();
+        let notes = notes.lines(rows.len());
         Report::new(rows, notes).print(format)?;
         if format == Format::Table { print(&explained) } else { Ok(()) }
     }
 
-    /// The rows of one algorithm, one per size, and the notes about them, after the `before` rows of other algorithms.
+    /// The rows of one algorithm, one per size; adds `notes` about them. The estimate has `before` rows of other
+    /// algorithms.
     fn predict(
         &self,
         algorithm: &Algorithm,
         sizes: &[Bytes],
         experiment: &Experiment,
         site: &Site,
-        estimate: &Estimate,
-        before: usize,
-    ) -> Result<(Vec<CollectiveRow>, Vec<String>), Failure> {
+        (estimate, before): (&Estimate, usize),
+        notes: &mut Notes,
+    ) -> Result<Vec<CollectiveRow>, Failure> {
         let flags = &self.collective;
         let all = (flags.algorithms.len() * sizes.len()) as f64;
         // Ranks are those with data; here switches are ranks too, as in the executor.
@@ -155,7 +155,7 @@ impl SimCollective {
         let nodes = || placement.node_sizes(&members);
         let group = if algorithm.by_nodes() { Group::nodes(&nodes()) } else { Group::flat(placement.ranks()) };
         let mut rows = Vec::new();
-        let mut notes: Vec<String> = algorithm.played(flags.ranks).filter(|_| played > 0).into_iter().collect();
+        algorithm.played(flags.ranks).filter(|_| played > 0).iter().for_each(|note| notes.add(note));
         for bytes in sizes {
             let run = CollectiveRun {
                 fold: self.fold.rule(),
@@ -174,7 +174,7 @@ impl SimCollective {
             if self.explain
                 && let Some(choice) = nccl_choice(&run, &platform).map_err(at_algorithm)?
             {
-                notes.push(format!("{bytes}: {choice}"));
+                notes.add(&format!("{bytes}: {choice}"));
             }
             let bound = collective_bound(&site.cluster, &time);
             let answer = match self.explain {
@@ -204,9 +204,10 @@ impl SimCollective {
                 ..CollectiveRow::default()
             });
             let folding = time.folding.to_string();
-            notes.extend(time.notes.into_iter().chain((time.folding != Folding::Off).then_some(folding)));
+            let folding = (time.folding != Folding::Off).then_some(folding);
+            time.notes.iter().chain(&folding).for_each(|note| notes.add(note));
         }
-        Ok((rows, notes))
+        Ok(rows)
     }
 }
 

@@ -20,9 +20,10 @@ const LEAST: f64 = 0.02;
 /// The lines about all configurations; `again` is the command that measures the profile again.
 pub(super) fn text(all: &[Compared], again: &str) -> String {
     let mut text = String::from("largest differences, in ms per step and rank:\n");
-    for compared in all {
+    let by_task: Vec<Vec<(&str, Difference)>> =
+        all.iter().map(|compared| differences(&compared.predicted_by_task(), &compared.measured_by_task())).collect();
+    for (compared, tasks) in all.iter().zip(&by_task) {
         let kinds = differences(&compared.predicted_by_kind(), &compared.measured_by_kind());
-        let tasks = differences(&compared.predicted_by_task(), &compared.measured_by_task());
         let kind = |(name, difference): &(&str, Difference)| {
             difference.cells(if *name == WAIT { "waiting for messages" } else { name })
         };
@@ -33,7 +34,7 @@ pub(super) fn text(all: &[Compared], again: &str) -> String {
         text.push_str(&aligned(&[&label, "predicted", "measured", "difference"], &rows));
         text.push('\n');
     }
-    text.push_str(&cause(all, again).unwrap_or_default());
+    text.push_str(&cause(all, &by_task, again).unwrap_or_default());
     text
 }
 
@@ -74,13 +75,11 @@ fn differences<'a>(
 }
 
 /// The task that makes most of the differences of tasks in every configuration, its entry in the profile, and the cure.
-fn cause(all: &[Compared], again: &str) -> Option<String> {
+fn cause(all: &[Compared], by_task: &[Vec<(&str, Difference)>], again: &str) -> Option<String> {
     let mut found: Option<(&str, &Program)> = None;
     let mut shares = Vec::new();
-    for compared in all {
-        let (predicted, measured) = (compared.predicted_by_task(), compared.measured_by_task());
-        let step = compared.prediction.timeline.step_time_s();
-        let (task, share) = largest(&differences(&predicted, &measured), step)?;
+    for (compared, tasks) in all.iter().zip(by_task) {
+        let (task, share) = largest(tasks, compared.prediction.timeline.step_time_s())?;
         if found.is_some_and(|(other, _)| other != task) {
             return None;
         }
