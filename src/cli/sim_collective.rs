@@ -205,7 +205,8 @@ impl SimCollective {
             });
             let folding = time.folding.to_string();
             let folding = (time.folding != Folding::Off).then_some(folding);
-            time.notes.iter().chain(&folding).for_each(|note| notes.add(note));
+            let (row, label) = (before + rows.len() - 1, format!("{algorithm}, {bytes}"));
+            time.notes.iter().chain(&folding).for_each(|note| notes.add_of_row(note, row, &label));
         }
         Ok(rows)
     }
