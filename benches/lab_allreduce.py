@@ -22,7 +22,8 @@ sys.path.insert(0, str(ROOT / "tests" / "matrix"))
 import lab
 
 LOCKSTEP = pathlib.Path(os.environ.get("LOCKSTEP", ROOT / "target" / "release" / "lockstep")).resolve()
-OURS = ["ring", "rings:2", "halving-doubling", "swing", "recursive-halving", "direct", "double-tree:4", "binomial-tree"]
+OURS = ["ring", "rings:2", "halving-doubling", "swing", "recursive-halving", "direct", "double-tree:4", "binomial-tree", "tree:3",
+        "parameter-server:1"]
 DEFAULT = {"OMPI_MCA_btl_tcp_eager_limit": "65536", "OMPI_MCA_btl_tcp_rndv_eager_limit": "65536"}
 # Numbers of `coll_tuned_allreduce_algorithm`.
 LIBRARY = {"doubling": 3, "ring": 4, "segmented ring": 5, "rabenseifner": 6}

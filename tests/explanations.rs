@@ -71,3 +71,23 @@ fn an_explained_collective_lists_what_its_time_depends_on() {
     let plain = &rows(&folder, "collective", &arguments[..arguments.len() - 1])[0];
     assert!(plain["reacts_to"].is_null() && plain["bound"] == explained[0]["bound"]);
 }
+
+#[test]
+fn an_explained_step_says_what_nccl_chooses_for_its_exchanges() {
+    let folder = folder("nccl-explain");
+    let on = ["--cluster", "dgx-h100:2", "--ranks", "16", "--transport", "mpi", "--explain"];
+    let of = |algorithm| {
+        let flags = ["sim", "predict", "--model", "lenet", "--bucket", "whole", "--algorithm", algorithm];
+        rows(&folder, "sim-predict", &[&flags[..], &on].concat()).remove(0)["explanation"].clone()
+    };
+    let answer = of("library:nccl");
+    let exchanges = answer["exchanges"].as_array().expect("a list");
+    let [exchange] = exchanges.as_slice() else { panic!("{exchanges:?}") };
+    let chosen = exchange["nccl"].as_str().expect("a choice");
+    // The same as for a collective of as many bytes alone.
+    let bytes = answer["memory"]["gradients_bytes"].to_string();
+    let flags = ["sim", "collective", "--algorithm", "library:nccl", "--bytes", &bytes];
+    let table = stdout(&folder, &[&flags[..], &on].concat());
+    assert!(chosen.starts_with("NCCL 2.") && table.contains(chosen), "{chosen} in {table}");
+    assert!(of("rings:2")["exchanges"][0]["nccl"].is_null());
+}

@@ -1,7 +1,7 @@
 //! Simulates one collective alone on a platform: the same engine as for a program, with a single exchange.
 
 use lockstep_models::Driver;
-use lockstep_topology::{Algorithm, Collective, Group, InputError, Schedule, Time};
+use lockstep_topology::{Algorithm, Collective, Group, Schedule, Time};
 
 use crate::costs::{Costs, MessageCost, WithMessages};
 use crate::engine::{Engine, Outcome};
@@ -144,17 +144,4 @@ fn settled(simulate: impl Fn(Waits) -> Result<Outcome, SimError>) -> Result<Outc
         last = simulate(before.clone())?;
     }
     Ok(last)
-}
-
-/// NCCL's choice for a run, e.g. `NCCL 2.27 takes Tree/LL128, 16 channels`; `None` for other algorithms, and where its
-/// figures for the devices are not known.
-///
-/// # Errors
-/// As [`simulate_collective`](crate::simulate_collective).
-pub fn nccl_choice(run: &CollectiveRun, platform: &Platform<'_>) -> Result<Option<String>, InputError> {
-    let Some(request) = run.algorithm.nccl() else { return Ok(None) };
-    platform.check(run.group.members())?;
-    let bytes = run.elements.saturating_mul(FP32_BYTES);
-    let answer = nccl::library(platform, 0..run.group.members(), &request, &run.collective, bytes)?;
-    Ok(answer.map(|answer| format!("NCCL {} takes {}", request.version, answer.choice)))
 }

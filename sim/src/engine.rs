@@ -55,6 +55,7 @@ use steady::Steady;
 pub(crate) use steady::worked_out;
 use unit::Unit;
 use whole::Wholes;
+pub(crate) use whole::seconds_of;
 
 /// The cost of a compute task: the class of its activity and its work in seconds.
 #[derive(Debug, Clone, Copy)]

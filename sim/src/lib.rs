@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod answer;
+mod choices;
 mod collective;
 mod conditions;
 pub mod costs;
@@ -33,7 +34,8 @@ mod tests;
 mod trace;
 mod traffic;
 
-pub use collective::{CollectiveRun, CollectiveTime, nccl_choice, simulate_collective};
+pub use choices::{nccl_choice, nccl_choices};
+pub use collective::{CollectiveRun, CollectiveTime, simulate_collective};
 pub use conditions::{Background, Conditions, Load, Slowdown};
 pub use costs::{Cost, CostTable, Costs, MessageCost, Modelled, Pair, Roofline};
 pub use deadlock::{Waiting, WaitsFor};

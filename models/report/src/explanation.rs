@@ -137,6 +137,9 @@ pub struct ExchangeFigures {
     pub hidden_s: f64,
     /// Seconds that it costs: while the compute stream waits, in equal parts among exchanges in flight.
     pub exposed_s: f64,
+    /// What NCCL chooses, where its model gives the time: version, algorithm, protocol and channels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nccl: Option<String>,
 }
 
 /// Peak memory of a device.

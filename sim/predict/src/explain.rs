@@ -8,11 +8,11 @@ mod text;
 use std::collections::BTreeMap;
 
 use lockstep_models::{CriticalPath, Periodic, Program, overlap};
-use lockstep_sim::Costs;
 use lockstep_sim::answer::{
     Bound, Computation, Hiding, Sensitivity, Subject, computation, fullest_device, hiding, parameters,
 };
-use lockstep_topology::{Cluster, Placement};
+use lockstep_sim::{Costs, Platform, nccl_choices};
+use lockstep_topology::{Cluster, InputError, Placement};
 
 use crate::predicted::{Predicted, failure, optimizer_elements};
 use crate::setup::Setup;
@@ -94,7 +94,7 @@ pub fn explain(
         computation: computation
             .map(|Computation { seconds, alone_s }| ComputationFigures { seconds, alone_s })
             .map_err(failed)?,
-        exchanges: exchanges(predicted),
+        exchanges: exchanges(predicted, &platform).map_err(|error| failed(error.into()))?,
         between_steps: between_steps(predicted),
         memory: memory(configuration, experiment, &site.cluster, predicted)?,
         hiding: hidden(&hiding, predicted),
@@ -202,15 +202,17 @@ fn work_every(program: &Program, kind: Periodic) -> Option<u32> {
     program.partition.as_ref().filter(|_| kind == Periodic::Shuffle)?.shuffle_every
 }
 
-fn exchanges(predicted: &Predicted) -> Vec<ExchangeFigures> {
+fn exchanges(predicted: &Predicted, platform: &Platform<'_>) -> Result<Vec<ExchangeFigures>, InputError> {
+    let mut choices = nccl_choices(&predicted.program, platform)?;
     let all = overlap::exchanges(&predicted.program, &predicted.prediction.timeline).into_iter();
     let figures = |e: overlap::ExchangeOverlap| ExchangeFigures {
+        nccl: choices.remove(&(e.role, e.task)),
         exchange: e.name,
         seconds: e.seconds,
         hidden_s: e.hidden_s,
         exposed_s: e.exposed_s,
     };
-    all.map(figures).collect()
+    Ok(all.map(figures).collect())
 }
 
 fn memory(

@@ -174,7 +174,7 @@ impl<F: Fluid> Engine<'_, F> {
 ///
 /// # Errors
 /// A request that the machine or the collective does not serve.
-fn seconds_of(
+pub(crate) fn seconds_of(
     platform: &Platform<'_>,
     group_exchange: &GroupExchange,
 ) -> Result<Option<(f64, Option<NcclAnswer>)>, InputError> {

@@ -138,7 +138,10 @@ fn exchanges(all: &[ExchangeFigures]) -> String {
     }
     let mut order: Vec<&ExchangeFigures> = all.iter().collect();
     order.sort_by(|a, b| b.exposed_s.total_cmp(&a.exposed_s));
-    let row = |e: &&ExchangeFigures| vec![ms(e.seconds), ms(e.hidden_s), ms(e.exposed_s), e.exchange.clone()];
+    let row = |e: &&ExchangeFigures| {
+        let choice = e.nccl.as_ref().map_or_else(String::new, |choice| format!(" ({choice})"));
+        vec![ms(e.seconds), ms(e.hidden_s), ms(e.exposed_s), format!("{}{choice}", e.exchange)]
+    };
     let rows: Vec<Vec<String>> = order.iter().take(EXCHANGES).map(row).collect();
     let mut text = aligned(&["ms", "hidden", "exposed", "exchange"], &rows);
     if all.len() > EXCHANGES {
