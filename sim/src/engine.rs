@@ -10,6 +10,7 @@ mod exchange;
 mod flight;
 mod inbox;
 mod input;
+mod line;
 mod message;
 pub(crate) mod path;
 mod period;
@@ -43,6 +44,7 @@ use crate::trace::{Dual, Slot, Took};
 use crate::traffic::{Sent, Traffic};
 use flight::{Flight, OpenExchanges};
 use input::UPLOAD;
+use line::Lines;
 use message::Message;
 use path::{Paths, Peer};
 use period::Periods;
@@ -133,6 +135,7 @@ pub(crate) struct Engine<'a, F> {
     wholes: Wholes,
     messages: Slab<Message>,
     paths: Paths,
+    lines: Lines,
     connections: Connections,
     background: Vec<background::Flow>,
     /// By list of jobs: time from the start of an upload until its bytes flow.
@@ -198,6 +201,7 @@ impl<'a, F: Fluid> Engine<'a, F> {
             wholes: Wholes::default(),
             messages: Slab::new(),
             paths: Paths::default(),
+            lines: Lines::default(),
             connections: Connections::default(),
             background: Vec::new(),
             upload_latencies: Vec::new(),

@@ -2,7 +2,7 @@
 //!
 //! Between ranks on one CPU the message has arrived when it is posted, and the receiver's thread does the work of
 //! carrying it. Over links a transfer carries it: out of the sender's NIC, then latency, then bytes, one message of a
-//! pair of ranks at a time, as on one connection. Above the eager size it leaves once its receive is waited for, after
+//! connection at a time (`line.rs`). Above the eager size it leaves once its receive is waited for, after
 //! the rendezvous of its path (`network/connection.rs`), and its send completes when the last byte has arrived. An
 //! eager send completes at once: the library copies.
 
@@ -190,24 +190,25 @@ impl<F: Fluid> Engine<'_, F> {
             return Ok(true);
         }
         let (receiver, sender) = self.resources.orbits().reverse((from_rank, to_rank))?;
-        let back = self.peer(receiver, sender, connection)?;
+        let back = self.peer(receiver, sender, connection)?.line;
+        let back = self.lines.at_mut(back);
         if back.granted > 0 {
             back.held.push_back((message, announced));
             return Ok(false);
         }
-        self.known_peer(from_rank, to_rank, connection).granted += 1;
+        self.line(from_rank, to_rank, connection).granted += 1;
         self.messages.at_mut(message).granted = true;
         Ok(true)
     }
 
     /// A granted message between two ranks has arrived: answers the requests that waited for it.
     fn release(&mut self, (from, to): (u32, u32), connection: Connection) -> Result<(), InputError> {
-        let peer = self.known_peer(from, to, connection);
-        peer.granted -= 1;
-        if peer.granted > 0 {
+        let line = self.line(from, to, connection);
+        line.granted -= 1;
+        if line.granted > 0 {
             return Ok(());
         }
-        for (message, announced) in std::mem::take(&mut peer.held) {
+        for (message, announced) in std::mem::take(&mut line.held) {
             self.answer(message, announced)?;
         }
         Ok(())
@@ -271,9 +272,9 @@ impl<F: Fluid> Engine<'_, F> {
     /// The latency is over: the bytes flow as soon as those of earlier messages between the two ranks have.
     pub(super) fn depart(&mut self, message: u32) -> Result<(), InputError> {
         let Message { from_rank, to_rank, connection, path, .. } = *self.messages.at(message);
-        let line = &mut self.known_peer(from_rank, to_rank, connection).line;
-        line.push_back(message);
-        if line.len() > 1 {
+        let queue = &mut self.line(from_rank, to_rank, connection).queue;
+        queue.push_back(message);
+        if queue.len() > 1 {
             return Ok(());
         }
         if let Some(port) = self.paths.at(path).terms.incast {
@@ -329,10 +330,10 @@ impl<F: Fluid> Engine<'_, F> {
             self.offer(message);
         }
         let now = self.now;
-        let peer = self.known_peer(from_rank, to_rank, connection);
-        peer.there = now;
-        peer.line.pop_front();
-        if let Some(next) = peer.line.front().copied() {
+        let line = self.line(from_rank, to_rank, connection);
+        line.there = now;
+        line.queue.pop_front();
+        if let Some(next) = line.queue.front().copied() {
             self.flow(next)?;
         } else if let Some(port) = incast {
             self.connections.incasts.leave(port, &mut self.resources)?;
@@ -345,10 +346,12 @@ impl<F: Fluid> Engine<'_, F> {
 
     /// The last of the messages from `rank` computed without events has arrived: the queue behind it advances.
     pub(super) fn cleared(&mut self, rank: u32) -> Result<(), InputError> {
-        let peers = &mut self.ranks[rank as usize].peers;
-        let Some(peer) = peers.iter_mut().find(|peer| peer.line.front() == Some(&WORKED_OUT)) else { return Ok(()) };
-        peer.line.pop_front();
-        match peer.line.front().copied() {
+        let peers = &self.ranks[rank as usize].peers;
+        let worked_out = |line: &u32| self.lines.at(*line).queue.front() == Some(&WORKED_OUT);
+        let Some(line) = peers.iter().map(|peer| peer.line).find(worked_out) else { return Ok(()) };
+        let queue = &mut self.lines.at_mut(line).queue;
+        queue.pop_front();
+        match queue.front().copied() {
             Some(next) => self.flow(next),
             None => Ok(()),
         }

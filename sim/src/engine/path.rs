@@ -2,13 +2,14 @@
 //!
 //! Ranks of the same two devices share a path, so the number of ranks does not multiply routes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use lockstep_topology::cluster::{DeviceId, DeviceKind, PIECE, Rendezvous, Route};
 use lockstep_topology::nccl::Wire;
 use lockstep_topology::{Action, ErrorPlace, InputError, Rank as RankId, Time};
 
 use super::Engine;
+use super::line::Line;
 use crate::costs::{MessageCost, Pair};
 use crate::fluid::{ClassId, Fluid};
 use crate::machine::Resources;
@@ -77,14 +78,8 @@ pub(crate) struct Peer {
     path: u32,
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
-    /// Messages on links whose latency is over: the bytes of the first flow, the others queue.
-    pub(super) line: VecDeque<u32>,
-    /// When the last message over links arrived.
-    pub(super) there: Time,
-    /// Messages in flight whose requests were answered on a stream.
-    pub(super) granted: u32,
-    /// Messages from the peer, and when they were announced, whose answers wait behind the granted ones.
-    pub(super) held: VecDeque<(u32, Time)>,
+    /// Its connection.
+    pub(super) line: u32,
 }
 
 impl<F: Fluid> Engine<'_, F> {
@@ -108,8 +103,8 @@ impl<F: Fluid> Engine<'_, F> {
             Ok(at) => at,
             Err(at) => {
                 let path = self.path(from, to, connection)?;
-                let (line, held, there) = (VecDeque::new(), VecDeque::new(), Time::ZERO);
-                let peer = Peer { rank: to, connection, path, messages: 0, bytes: 0, line, there, granted: 0, held };
+                let line = self.line_between((from, to), path, connection)?;
+                let peer = Peer { rank: to, connection, path, messages: 0, bytes: 0, line };
                 self.ranks[from as usize].peers.insert(at, peer);
                 at
             }
@@ -117,12 +112,12 @@ impl<F: Fluid> Engine<'_, F> {
         Ok(&mut self.ranks[from as usize].peers[at])
     }
 
-    /// The same, where a message was posted before.
-    pub(super) fn known_peer(&mut self, from: u32, to: u32, connection: Connection) -> &mut Peer {
-        let peers = &mut self.ranks[from as usize].peers;
+    /// The connection from one rank to another, where a message was posted before.
+    pub(super) fn line(&mut self, from: u32, to: u32, connection: Connection) -> &mut Line {
+        let peers = &self.ranks[from as usize].peers;
         let at = peers.binary_search_by_key(&(to, connection), |peer| (peer.rank, peer.connection));
         let at = at.expect("a message was posted there");
-        &mut peers[at]
+        self.lines.at_mut(peers[at].line)
     }
 
     pub(super) fn path(&mut self, from: u32, to: u32, (wire, _): Connection) -> Result<u32, InputError> {

@@ -203,8 +203,9 @@ impl<F: Fluid> Engine<'_, F> {
         for (from, rank) in self.ranks.iter().enumerate() {
             for peer in &rank.peers {
                 let to = self.resources.orbits().representative(peer.rank) as usize;
-                last[from] = last[from].max(peer.there);
-                last[to] = last[to].max(peer.there);
+                let there = self.lines.at(peer.line).there;
+                last[from] = last[from].max(there);
+                last[to] = last[to].max(there);
             }
             last[from] = last[from].max(self.wholes.last(from as u32));
         }

@@ -10,6 +10,7 @@ use lockstep_models::Members;
 use lockstep_topology::cluster::Rendezvous;
 use lockstep_topology::{InputError, PipelinePhase, Time};
 
+use super::line::has_twice;
 use super::path::PLAIN;
 use super::recurrence::{Edge, How, State, advance};
 use super::{Engine, Event, overflow};
@@ -74,7 +75,7 @@ impl<F: Fluid> Engine<'_, F> {
         let Some(phases) = plan.schedule.pipeline() else { return Ok(None) };
         let computes = self.plan.roles.iter().any(|role| !role.compute.is_empty());
         let on_gpus = self.ranks.iter().any(|rank| rank.apart);
-        let (mut edges, mut paths, mut classes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut edges, mut paths, mut classes, mut lines) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for rank in 0..ranks {
             let (from, to) = hop(rank, ranks, members);
             let path = self.path(from, to, PLAIN)?;
@@ -89,6 +90,7 @@ impl<F: Fluid> Engine<'_, F> {
                 return Ok(None);
             }
             let path = (path, self.paths.at(path));
+            lines.extend(self.shared_line((from, to), path.0, PLAIN));
             classes.push(path.1.receive);
             if let (Carrier::Shared(class), Pair::Wire) = (path.1.carrier, path.1.pair) {
                 classes.push(class);
@@ -98,7 +100,7 @@ impl<F: Fluid> Engine<'_, F> {
         }
         let rounds: f64 = phases.iter().map(|phase| f64::from(phase.rounds)).sum();
         let fits = edges.iter().all(|edge| edge.slowest_s() * rounds < LONGEST_S);
-        if !fits || self.resources.crowded(&classes) || self.share_ports(&paths) {
+        if !fits || self.resources.crowded(&classes) || self.share_ports(&paths) || has_twice(&mut lines) {
             return Ok(None);
         }
         Ok(Some(Pipeline { phases, edges, paths, started: Vec::with_capacity(ranks as usize) }))
@@ -165,7 +167,8 @@ impl<F: Fluid> Engine<'_, F> {
         let mut states = Vec::with_capacity(ranks);
         for ((member, flight), path) in pipeline.started.iter().zip(&pipeline.paths) {
             let (from, to) = hop(*member, ranks as u32, members);
-            let there = self.peer(from, to, PLAIN)?.there.0;
+            let line = self.peer(from, to, PLAIN)?.line;
+            let there = self.lines.at(line).there.0;
             let path = self.paths.at(*path);
             let port = if path.pair == Pair::Wire { self.connections.ports.free(path.terms.port).0 } else { 0 };
             states.push(State { done: self.flights.at(*flight).start.0, there, port });
@@ -208,7 +211,8 @@ impl<F: Fluid> Engine<'_, F> {
         }
         let peer = self.peer(from, to, PLAIN)?;
         (peer.messages, peer.bytes) = (peer.messages + messages, peer.bytes + bytes);
-        peer.there = Time(state.there);
+        let line = peer.line;
+        self.lines.at_mut(line).there = Time(state.there);
         Ok(())
     }
 

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use lockstep_topology::{InputError, Permutations, Time};
 
 use super::input::InputStream;
+use super::line::has_twice;
 use super::message::WORKED_OUT;
 use super::path::PLAIN;
 use super::pipeline::{LONGEST_S, Passed, hop};
@@ -186,6 +187,7 @@ impl<F: Fluid> Engine<'_, F> {
             return Ok(None);
         }
         let mut ring = Ring { members, rounds, phases, ..Ring::default() };
+        let mut lines = Vec::new();
         for member in 0..simulated {
             let (from, to) = hop(member, simulated, members);
             let path = self.path(own(from), own(to), PLAIN)?;
@@ -195,6 +197,7 @@ impl<F: Fluid> Engine<'_, F> {
                 return Ok(None);
             };
             let known = self.paths.at(path);
+            lines.extend(self.shared_line((own(from), own(to)), path, PLAIN));
             ring.classes.push(known.receive);
             if let (Carrier::Shared(class), Pair::Wire) = (known.carrier, known.pair) {
                 ring.classes.push(class);
@@ -203,7 +206,7 @@ impl<F: Fluid> Engine<'_, F> {
             ring.paths.push(path);
         }
         let fits = ring.edges.iter().all(|edge| edge.slowest_s() * f64::from(rounds) < LONGEST_S);
-        Ok(fits.then_some(ring))
+        Ok((fits && !has_twice(&mut lines)).then_some(ring))
     }
 
     /// Sets the counts of received messages, from the runs of rings, at which ranks are checked.
@@ -283,7 +286,7 @@ impl<F: Fluid> Engine<'_, F> {
                 self.set_final_state(&what, *state)?;
                 self.take_one_by_one(&what);
                 if self.paths.at(path).pair == Pair::Wire && Time(state.there) > self.now {
-                    self.known_peer(between.0, between.1, PLAIN).line.push_back(WORKED_OUT);
+                    self.line(between.0, between.1, PLAIN).queue.push_back(WORKED_OUT);
                     self.events.push(Time(state.there), Event::Cleared(between.0));
                 }
                 let flight = self.flights.at_mut(*id);

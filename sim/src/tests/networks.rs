@@ -69,3 +69,23 @@ fn fast_and_slow_solver_give_one_timeline() {
         }
     }
 }
+
+/// Four workers send n bytes to a server and get n back: 4n in, 4n out, one after the other. Where the two workers of a
+/// host share its connection, the first one has its reply after half of the way out, and sends its next n bytes in during
+/// the other half.
+#[test]
+fn ranks_of_a_process_take_turns_on_its_connection() {
+    let cluster = Cluster::parse("star.toml", &World::star_file(3, 2, "latency = \"4us\"\nbandwidth = \"10MB/s\""));
+    let cluster = cluster.expect("a cluster");
+    let costs = Flat { message: MessageCost { eager_bytes: u64::MAX, ..MessageCost::default() }, ..Flat::default() };
+    let algorithm = "parameter-server:1:dedicated".parse().expect("known");
+    let program = program(&Job { bucket: Bucket::Whole, algorithm, ..mlp(4) });
+    let options = SimOptions { warm_up: 4, counted: 8, ..SimOptions::default() };
+    let step_s = |hosting| {
+        let world = World::new(cluster.clone(), 5, hosting);
+        let platform = world.platform(&costs, NetworkModel::MaxMin);
+        simulate(&program, &platform, options.driver(), &options).expect("runs").timeline.step_time_s()
+    };
+    let ratio = step_s(&HostingRule::PerHost) / step_s(&HostingRule::PerRank);
+    assert!((ratio / 0.75 - 1.0).abs() < 0.01, "{ratio}");
+}

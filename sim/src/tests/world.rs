@@ -55,7 +55,7 @@ impl World {
         World { cluster, placement, hosting }
     }
 
-    fn star_file(hosts: u32, cores: u32, keys: &str) -> String {
+    pub(crate) fn star_file(hosts: u32, cores: u32, keys: &str) -> String {
         format!(
             r#"
             name = "star"
