@@ -78,10 +78,9 @@ impl<F: Fluid> Engine<'_, F> {
     /// The connection that a rank shares with others of its process, if it does.
     pub(super) fn shared_line(&self, (from, to): (u32, u32), path: u32, (_, channel): Connection) -> Option<Shared> {
         let alone = |rank| self.beside(rank).nth(1).is_none();
-        if self.paths.at(path).pair != Pair::Wire || alone(from) && alone(to) {
-            return None;
-        }
-        Some((path, [from, to].map(|rank| self.platform.hosting.process(RankId(rank))), channel))
+        let processes = [from, to].map(|rank| self.platform.hosting.process(RankId(rank)));
+        let on_links = self.paths.at(path).pair == Pair::Wire && processes[0] != processes[1];
+        (on_links && !(alone(from) && alone(to))).then_some((path, processes, channel))
     }
 
     /// The ranks of a rank's process that are on its device.
