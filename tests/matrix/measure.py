@@ -2,7 +2,7 @@
 """Predicts and measures configurations of the validation matrix, one after the other, and adds each to tests/matrix/measured.jsonl.
 
     python3 tests/matrix/measure.py                     all rows of the places that this machine has, those already measured left out
-    python3 tests/matrix/measure.py --rows 4,17 --again these rows, also where they were measured
+    python3 tests/matrix/measure.py --rows 4,17 --again these rows, also where they were measured; keeps the earlier times beside the new ones
     python3 tests/matrix/measure.py --places threads,mpi,lab    hosts of a lab need root
     python3 tests/matrix/measure.py --predict           predicts rows of labs again, from the last calibration
 
@@ -257,6 +257,9 @@ def main():
     for row, site, done in placed(rows, where):
         found = measured(row, site)
         failed += "failed" in found
+        before = known.get(row["number"], {})
+        if "measured_s" in before and "measured_s" in found:
+            found |= {"earlier_s": before["measured_s"], "earlier_date": before["date"]}
         known[row["number"]] = found
         told = found.get("failed") or f"predicted {found['predicted_s']:.6f} s, measured {found['measured_s']:.6f} s, {found['error_pct']:+.1f} %"
         print(f"{done}/{len(rows)} row {row['number']}: {row['load']}, {row['algorithm']}, {row['place']}, {row['strategy']}, {row['input']}: {told}", flush=True)

@@ -43,17 +43,45 @@ def oversubscribed(row):
     return PLACES[row["place"]] > row["cores"] and " > " not in row["bound"] and row["bound"] != "waiting: latency"
 
 
+def ninth(errors):
+    """The 90th percentile."""
+    return sorted(errors)[min(len(errors) - 1, int(0.9 * len(errors)))]
+
+
 def figures(rows):
     """Cells of a table: rows, median and 90th percentile of the error, the share within the measured range."""
-    errors = sorted(map(error, rows))
-    ninth = errors[min(len(errors) - 1, int(0.9 * len(errors)))]
-    return f"{len(rows)} | {statistics.median(errors):.1f} | {ninth:.1f} | {100 * sum(map(within, rows)) / len(rows):.0f}"
+    errors = list(map(error, rows))
+    return f"{len(rows)} | {statistics.median(errors):.1f} | {ninth(errors):.1f} | {100 * sum(map(within, rows)) / len(rows):.0f}"
 
 
 def table(title, groups):
     """Lines of a table with a line for each group that has rows."""
     yield from [f"| {title} | rows | median error, % | 90th percentile, % | within p10 to p90, % |", "|---|---|---|---|---|"]
     yield from (f"| {name} | {figures(rows)} |" for name, rows in groups if rows)
+    yield ""
+
+
+def repeated(row):
+    """|time of the run before / measured - 1| in percent: how well an earlier measurement predicts the row."""
+    return abs(100 * (row["earlier_s"] / row["measured_s"] - 1))
+
+
+def second_run(groups):
+    """Lines on rows that were measured twice."""
+    groups = [(name, [row for row in rows if "earlier_s" in row]) for name, rows in groups]
+    dates = sorted(row["earlier_date"] for _, rows in groups for row in rows)
+    yield from [
+        "## The run before",
+        "",
+        "Rows that an earlier run measured too, with the same calibration steps and algorithms. Taken as a prediction, the earlier time",
+        f"(from {dates[0]} to {dates[-1]}) is off by as much as the machine's pace changed between the two runs:",
+        "",
+        "| ranks | rows | earlier time: median error, % | 90th percentile, % | prediction: median error, % | 90th percentile, % |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, rows in groups:
+        cells = [f"{statistics.median(of):.1f} | {ninth(of):.1f}" for of in ([repeated(row) for row in rows], [error(row) for row in rows])]
+        yield f"| {name} | {len(rows)} | {' | '.join(cells)} |"
     yield ""
 
 
@@ -125,7 +153,10 @@ def page():
         yield from [f"{len(again)} rows of labs were predicted again after they were measured, on {again[-1]}, from a calibration of that day.", ""]
     if missing:
         yield from [f"Not measured yet: {', '.join(missing)}.", ""]
-    yield from table("ranks", [("with cores of their own, or bounded by communication", own), ("sharing cores", shared), ("all", rows)])
+    groups = [("with cores of their own, or bounded by communication", own), ("sharing cores", shared), ("all", rows)]
+    yield from table("ranks", groups)
+    if any("earlier_s" in row for row in rows):
+        yield from second_run(groups)
     for factor in FACTORS:
         yield f"## By {factor}"
         yield ""
