@@ -43,7 +43,7 @@ fn the_documented_example_gives_the_documented_figures() {
         (rates(&read, "gpu0", LinkKind::NvLink), rates(&read, "mlx5_0", LinkKind::Pcie)),
         (vec![100.0], vec![15.754])
     );
-    assert!(page.contains("100 GB/s apart") && page.contains("15.75 GB/s"));
+    assert!(page.contains("connected at 100 GB/s") && page.contains("15.75 GB/s"));
 }
 
 #[test]
