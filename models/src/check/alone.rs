@@ -2,15 +2,13 @@
 
 use std::ops::Range;
 
-use lockstep_topology::Library;
-
 use crate::{Exchange, Op, Role, Stream, TaskId};
 
 /// Whether an exchange of the role never begins while an earlier one is in flight, on its communicator or, where the
 /// call blocks everything else in its process, at all.
 pub(super) fn is_alone(role: &Role, id: TaskId, exchange: &Exchange) -> bool {
     // A transfer to one stage of a pipeline is not a library call.
-    let blocks = exchange.algorithm.library() == Some(Library::Transport);
+    let blocks = exchange.algorithm.blocks();
     let is_its = |other: &Exchange| other.algorithm.library().is_some() && other.axes == exchange.axes;
     let shares = |other: &Exchange| other.between.is_none() && (blocks || is_its(other));
     let all: Vec<TaskId> = role.exchanges().filter(|(_, other)| shares(other)).map(|(id, _)| id).collect();

@@ -1,7 +1,8 @@
 //! Simulates a unit of a rank, which works on one thing at a time, and picks what it does next.
 //!
 //! On a CPU a rank is one thread: before each compute task, and while it waits, it handles the messages that have
-//! arrived, in order of arrival, and then synchronises. On a GPU unit 0 computes and unit 1 does the rest. A message
+//! arrived, in order of arrival, and then synchronises. In a call of an MPI library's allreduce it handles messages
+//! only. On a GPU unit 0 computes and unit 1 does the rest. A message
 //! wakes an idle thread after its latency; a busy one finds it when it next polls, unless it was posted at that
 //! instant.
 
@@ -78,9 +79,10 @@ impl<F: Fluid> Engine<'_, F> {
             return Ok(());
         }
         let (rank, now) = (unit / 2, self.now);
-        let job = if unit == 2 * rank { self.compute_ready(rank) } else { None };
+        let blocked = self.is_blocked(rank);
+        let job = if unit == 2 * rank { self.compute_ready(rank).filter(|_| !blocked) } else { None };
         let attends = unit == self.exchange_unit(rank);
-        let synchronises = if attends { self.synchronisation_ready(rank) } else { None };
+        let synchronises = if attends { self.synchronisation_ready(rank).filter(|_| !blocked) } else { None };
         let state = &mut self.units[unit as usize];
         let awake = job.is_some()
             || synchronises.is_some()
@@ -117,6 +119,14 @@ impl<F: Fluid> Engine<'_, F> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the thread of `rank` is in a call of a library, which returns when its part of an exchange has ended.
+    fn is_blocked(&self, rank: u32) -> bool {
+        let state = &self.ranks[rank as usize];
+        let blocks =
+            |id: &u32| self.plan.group_exchanges[self.flights.at(*id).group_exchange as usize].algorithm.blocks();
+        !state.apart && state.flights.iter().any(blocks)
     }
 
     /// Records when the first of a unit's arrivals wakes it, at `wakes`.

@@ -89,3 +89,21 @@ fn ranks_of_a_process_take_turns_on_its_connection() {
     let ratio = step_s(&HostingRule::PerHost) / step_s(&HostingRule::PerRank);
     assert!((ratio / 0.75 - 1.0).abs() < 0.01, "{ratio}");
 }
+
+/// `MPI_Allreduce` occupies its rank's thread until it has ended, so nothing is computed meanwhile.
+#[test]
+fn a_blocking_library_call_hides_nothing() {
+    let message = MessageCost { eager_bytes: u64::MAX, ..MessageCost::default() };
+    let costs = Flat { forward: 1e-3, backward: 2e-3, update: 1e-4, message, ..Flat::default() };
+    let (world, options) = (World::star(4), SimOptions::default());
+    let hidden_s = |algorithm: &str| {
+        let algorithm = algorithm.parse().expect("known");
+        let program = program(&Job { bucket: Bucket::Layer, algorithm, ..mlp(4) });
+        let platform = world.platform(&costs, NetworkModel::MaxMin);
+        let prediction = simulate(&program, &platform, options.driver(), &options).expect("runs");
+        let exchanges = lockstep_models::overlap::exchanges(&program, &prediction.timeline);
+        exchanges.iter().map(|exchange| exchange.hidden_s).sum::<f64>()
+    };
+    assert!(hidden_s("ring") > 0.0);
+    assert_eq!(hidden_s("library:mpi"), 0.0);
+}

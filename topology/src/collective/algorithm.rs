@@ -185,6 +185,12 @@ impl Algorithm {
         self.entry.library
     }
 
+    /// Whether `exec` performs it by a call that returns when its part of the exchange has ended, and so occupies the
+    /// rank's thread.
+    pub fn blocks(&self) -> bool {
+        self.library() == Some(Library::Transport)
+    }
+
     /// The request to NCCL, where it performs the collective.
     ///
     /// ```
