@@ -71,12 +71,12 @@ def second_run(groups):
     groups = [(name, [row for row in rows if "earlier_s" in row]) for name, rows in groups]
     dates = sorted(row["earlier_date"] for _, rows in groups for row in rows)
     yield from [
-        "## The run before",
+        "## Rows measured twice",
         "",
-        "Rows that an earlier run measured too, with the same calibration steps and algorithms. Taken as a prediction, the earlier time",
-        f"(from {dates[0]} to {dates[-1]}) is off by as much as the machine's pace changed between the two runs:",
+        f"These rows were measured in an earlier run too, from {dates[0]} to {dates[-1]}. The table compares the prediction with another",
+        "one: the time that the earlier run measured. Its error shows how far the machine's speed changed between the two runs.",
         "",
-        "| ranks | rows | earlier time: median error, % | 90th percentile, % | prediction: median error, % | 90th percentile, % |",
+        "| ranks | rows | earlier measurement: median error, % | 90th percentile, % | prediction: median error, % | 90th percentile, % |",
         "|---|---|---|---|---|---|",
     ]
     for name, rows in groups:
