@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, VecDeque};
 use lockstep_topology::{InputError, Rank as RankId, Time};
 
 use super::Engine;
-use super::path::Connection;
 use crate::costs::Pair;
 use crate::fluid::Fluid;
 use crate::orbits::UNFOLDABLE;
@@ -56,13 +55,8 @@ impl<F: Fluid> Engine<'_, F> {
     ///
     /// # Errors
     /// Ranks that share it and are images of one, at the place of routes that do not fold.
-    pub(super) fn line_between(
-        &mut self,
-        (from, to): (u32, u32),
-        path: u32,
-        connection: Connection,
-    ) -> Result<u32, InputError> {
-        let Some(key) = self.shared_line((from, to), path, connection) else { return Ok(self.lines.add()) };
+    pub(super) fn line_between(&mut self, (from, to): (u32, u32), path: u32, channel: u32) -> Result<u32, InputError> {
+        let Some(key) = self.shared_line((from, to), path, channel) else { return Ok(self.lines.add()) };
         if self.beside(from).any(|rank| self.resources.orbits().representative(rank) != rank) {
             let message = "ranks of a process take turns on its connections that are equal otherwise";
             return Err(InputError::new(UNFOLDABLE, "", message));
@@ -76,7 +70,7 @@ impl<F: Fluid> Engine<'_, F> {
     }
 
     /// The connection that a rank shares with others of its process, if it does.
-    pub(super) fn shared_line(&self, (from, to): (u32, u32), path: u32, (_, channel): Connection) -> Option<Shared> {
+    pub(super) fn shared_line(&self, (from, to): (u32, u32), path: u32, channel: u32) -> Option<Shared> {
         let alone = |rank| self.beside(rank).nth(1).is_none();
         let processes = [from, to].map(|rank| self.platform.hosting.process(RankId(rank)));
         let on_links = self.paths.at(path).pair == Pair::Wire && processes[0] != processes[1];

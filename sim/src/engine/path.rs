@@ -103,7 +103,7 @@ impl<F: Fluid> Engine<'_, F> {
             Ok(at) => at,
             Err(at) => {
                 let path = self.path(from, to, connection)?;
-                let line = self.line_between((from, to), path, connection)?;
+                let line = self.line_between((from, to), path, connection.1)?;
                 let peer = Peer { rank: to, connection, path, messages: 0, bytes: 0, line };
                 self.ranks[from as usize].peers.insert(at, peer);
                 at

@@ -90,7 +90,7 @@ impl<F: Fluid> Engine<'_, F> {
                 return Ok(None);
             }
             let path = (path, self.paths.at(path));
-            lines.extend(self.shared_line((from, to), path.0, PLAIN));
+            lines.extend(self.shared_line((from, to), path.0, PLAIN.1));
             classes.push(path.1.receive);
             if let (Carrier::Shared(class), Pair::Wire) = (path.1.carrier, path.1.pair) {
                 classes.push(class);

@@ -197,7 +197,7 @@ impl<F: Fluid> Engine<'_, F> {
                 return Ok(None);
             };
             let known = self.paths.at(path);
-            lines.extend(self.shared_line((own(from), own(to)), path, PLAIN));
+            lines.extend(self.shared_line((own(from), own(to)), path, PLAIN.1));
             ring.classes.push(known.receive);
             if let (Carrier::Shared(class), Pair::Wire) = (known.carrier, known.pair) {
                 ring.classes.push(class);
