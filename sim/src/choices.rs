@@ -34,8 +34,12 @@ pub fn nccl_choices(
     program: &Program,
     platform: &Platform<'_>,
 ) -> Result<BTreeMap<(usize, TaskId), String>, InputError> {
-    let plan = Plan::new(program, program.ranks())?;
     let mut choices = BTreeMap::new();
+    let mut exchanges = program.roles.iter().flat_map(|role| role.exchanges());
+    if !exchanges.any(|(_, exchange)| exchange.algorithm.nccl().is_some()) {
+        return Ok(choices);
+    }
+    let plan = Plan::new(program, program.ranks())?;
     for (number, role) in plan.roles.iter().enumerate() {
         let Some(first) = role.ranks.first() else { continue };
         for (task, planned) in role.tasks.iter().enumerate() {

@@ -79,7 +79,7 @@ def second_run(groups):
         "| ranks | rows | earlier measurement: median error, % | 90th percentile, % | prediction: median error, % | 90th percentile, % |",
         "|---|---|---|---|---|---|",
     ]
-    for name, rows in groups:
+    for name, rows in [(name, rows) for name, rows in groups if rows]:
         cells = [f"{statistics.median(of):.1f} | {ninth(of):.1f}" for of in ([repeated(row) for row in rows], [error(row) for row in rows])]
         yield f"| {name} | {len(rows)} | {' | '.join(cells)} |"
     yield ""

@@ -79,10 +79,10 @@ impl<F: Fluid> Engine<'_, F> {
             return Ok(());
         }
         let (rank, now) = (unit / 2, self.now);
-        let blocked = self.is_blocked(rank);
-        let job = if unit == 2 * rank { self.compute_ready(rank).filter(|_| !blocked) } else { None };
+        let job = if unit == 2 * rank { self.compute_ready(rank).filter(|_| !self.is_blocked(rank)) } else { None };
         let attends = unit == self.exchange_unit(rank);
-        let synchronises = if attends { self.synchronisation_ready(rank).filter(|_| !blocked) } else { None };
+        let synchronises =
+            if attends { self.synchronisation_ready(rank).filter(|_| !self.is_blocked(rank)) } else { None };
         let state = &mut self.units[unit as usize];
         let awake = job.is_some()
             || synchronises.is_some()
