@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Predicts and measures configurations of the validation matrix, one after the other, and adds each to tests/matrix/measured.jsonl.
+"""Predicts and measures configurations of the validation matrix, one after the other, and adds each to a file of
+tests/matrix/measured.
 
     python3 tests/matrix/measure.py                     all rows of the places that this machine has, those already measured left out
     python3 tests/matrix/measure.py --rows 4,17 --again these rows, also where they were measured; keeps the earlier times beside the new ones
@@ -24,13 +25,11 @@ import sys
 import time
 
 import lab
+import store
 from factors import INPUTS, PLACES, STRATEGIES
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+from store import ROOT
 
 LOCKSTEP = pathlib.Path(os.environ.get("LOCKSTEP", ROOT / "target" / "release" / "lockstep"))
-DRAWN = ROOT / "tests" / "matrix" / "drawn.jsonl"
-MEASURED = ROOT / "tests" / "matrix" / "measured.jsonl"
 # Profiles and experiments of the rows.
 WORK = ROOT / "target" / "matrix"
 # Samples of each load, where its set is generated.
@@ -223,13 +222,6 @@ def cpu():
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
 
 
-def save(known):
-    """Writes all rows, whole or not at all."""
-    part = MEASURED.with_suffix(".tmp")
-    part.write_text("".join(json.dumps(known[number]) + "\n" for number in sorted(known)))
-    part.replace(MEASURED)
-
-
 def main():
     flags = argparse.ArgumentParser(description="Measures rows of the validation matrix.")
     flags.add_argument("--rows", help="numbers of rows, with commas between them")
@@ -238,12 +230,14 @@ def main():
     flags.add_argument("--again", action="store_true", help="measure rows again that were measured")
     flags = flags.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
-    rows = [json.loads(line) for line in DRAWN.read_text().splitlines()]
-    known = {row["number"]: row for row in map(json.loads, MEASURED.read_text().splitlines())} if MEASURED.exists() else {}
+    rows = store.drawn()
+    machine = store.machine(cpu())
+    known = store.of(machine)
+    save = lambda: store.save(store.MEASURED / f"{machine}.jsonl", [known[number] for number in sorted(known)])
     if flags.predict:
         # Profiles and cluster files are those with which this checkout measured each lab.
         known = {number: predicted_again(row) if "measured_s" in row and row["place"].startswith("lab") else row for number, row in known.items()}
-        save(known)
+        save()
         return
     chosen = {int(number) for number in flags.rows.split(",")} if flags.rows else {row["number"] for row in rows}
     rows = [row for row in rows if row["number"] in chosen and row["place"].startswith(tuple(flags.places.split(",")))]
@@ -263,7 +257,7 @@ def main():
         known[row["number"]] = found
         told = found.get("failed") or f"predicted {found['predicted_s']:.6f} s, measured {found['measured_s']:.6f} s, {found['error_pct']:+.1f} %"
         print(f"{done}/{len(rows)} row {row['number']}: {row['load']}, {row['algorithm']}, {row['place']}, {row['strategy']}, {row['input']}: {told}", flush=True)
-        save(known)
+        save()
     if failed:
         sys.exit(f"{failed} of {len(rows)} rows failed")
 

@@ -11,10 +11,11 @@ import json
 import sys
 
 from factors import ALGORITHMS
-from measure import LOCKSTEP, ROOT, WORK, lab_links, measured, predicted_again
+from measure import LOCKSTEP, WORK, lab_links, measured, predicted_again
 import lab
+import store
 
-ORDER = ROOT / "tests" / "matrix" / "order.jsonl"
+ORDER = store.ROOT / "tests" / "matrix" / "order.jsonl"
 # Loads that take each algorithm at most some seconds.
 CASES = {"lab-4-100Mbit": ["64KiB", "1MiB"], "lab-6-100Mbit": ["1MiB"], "lab-4-1Gbit": ["1MiB", "25MiB"], "lab-7-1Gbit": ["1MiB"]}
 
@@ -22,7 +23,7 @@ CASES = {"lab-4-100Mbit": ["64KiB", "1MiB"], "lab-6-100Mbit": ["1MiB"], "lab-4-1
 def main():
     rows = list(map(json.loads, ORDER.read_text().splitlines())) if ORDER.exists() else []
     if "--predict" in sys.argv:
-        save(map(predicted_again, rows))
+        store.save(ORDER, map(predicted_again, rows))
         return
     known = {(row["place"], row["load"], row["algorithm"]) for row in rows if "measured_s" in row}
     for place, loads in CASES.items():
@@ -34,14 +35,7 @@ def main():
                 row = {"number": len(rows) + 1, "load": load, "algorithm": algorithm, "place": place, "strategy": "none", "input": "none"}
                 rows.append(measured(row, site))
                 print(place, load, algorithm, rows[-1].get("failed") or f"{rows[-1]['error_pct']:+.1f} %", flush=True)
-                save(rows)
-
-
-def save(rows):
-    """Writes all rows, whole or not at all."""
-    part = ORDER.with_suffix(".tmp")
-    part.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    part.replace(ORDER)
+                store.save(ORDER, rows)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from factors import FACTORS
 PAGE = pathlib.Path(__file__).resolve().parent.parent.parent / "models" / "report" / "page"
 
 COLUMNS = {
+    "machine": "The kind of machine: the name of its file in tests/matrix/measured.",
     "number": "Number of the configuration in tests/matrix/drawn.jsonl.",
     **{factor: f"Factor of the matrix: {factor}." for factor in FACTORS},
     "ranks_share_cores": "Whether ranks outnumber the machine's cores, and communication does not bound them.",
@@ -36,7 +37,7 @@ def text(rows, notes):
         "columns": [{"name": name, "about": about} for name, about in COLUMNS.items()],
         "rows": [[row.get(name) for name in COLUMNS] for row in rows],
         "settings": ["cores", "cpu"],
-        "factors": [*FACTORS, "ranks_share_cores"],
+        "factors": ["machine", *FACTORS, "ranks_share_cores"],
         "notes": notes,
         "charts": [chart("place"), chart("load"), chart("algorithm"), chart("strategy")],
         "timelines": [],

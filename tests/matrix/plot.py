@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Draws docs/validation.svg from tests/matrix/measured.jsonl: predicted by measured time of every row.
+"""Draws docs/validation.svg from tests/matrix/measured: predicted by measured time of every row.
 
     .venv/bin/python tests/matrix/plot.py
 """
 
-import json
-
 import matplotlib
 
-from report import MEASURED, PAGE, oversubscribed
+import store
+from report import PAGE, oversubscribed
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
@@ -26,7 +25,7 @@ BAND = 0.1
 
 
 def main():
-    rows = [row for row in map(json.loads, MEASURED.read_text().splitlines()) if "measured_s" in row]
+    rows = [row for row in store.every() if "measured_s" in row]
     figure, axis = plt.subplots(figsize=(6.4, 4.6), layout="constrained")
     times = [1e3 * row[key] for row in rows for key in ("measured_s", "predicted_s")]
     ends = [min(times) / 1.5, max(times) * 1.5]
@@ -41,7 +40,7 @@ def main():
                 axis.scatter(x, y, s=22, facecolors="none" if shared else colour, edgecolors=colour, linewidths=1,
                              label=f"{name}{', ranks share cores' if shared else ''} ({len(of)})")
     axis.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="measured, ms", ylabel="predicted, ms",
-             title=f"Time of a training step or a collective, {len(rows)} configurations")
+             title=f"Time of a training step or a collective, {len(rows)} measurements")
     axis.grid(which="major", linewidth=0.3)
     axis.legend(frameon=False, loc="upper left", fontsize=8)
     figure.savefig(PAGE.with_suffix(".svg"), metadata={"Date": None})

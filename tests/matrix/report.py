@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/validation.md from tests/matrix/measured.jsonl: errors by factor, the worst rows with causes (tests/matrix/causes.json), and all rows.
+"""Writes docs/validation.md from tests/matrix/measured: errors by factor, the worst rows with causes (tests/matrix/causes.json), and all rows.
 
     python3 tests/matrix/report.py            fails if docs/validation.md or docs/validation-matrix.html is another
     python3 tests/matrix/report.py --write    writes both
@@ -14,11 +14,10 @@ import statistics
 import sys
 
 import pages
+import store
 from factors import FACTORS, PLACES
+from store import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-DRAWN = ROOT / "tests" / "matrix" / "drawn.jsonl"
-MEASURED = ROOT / "tests" / "matrix" / "measured.jsonl"
 ORDER = ROOT / "tests" / "matrix" / "order.jsonl"
 CAUSES = ROOT / "tests" / "matrix" / "causes.json"
 PAGE = ROOT / "docs" / "validation.md"
@@ -67,14 +66,15 @@ def repeated(row):
 
 
 def second_run(groups):
-    """Lines on rows that were measured twice."""
+    """Lines on rows that were measured twice on one machine."""
     groups = [(name, [row for row in rows if "earlier_s" in row]) for name, rows in groups]
     dates = sorted(row["earlier_date"] for _, rows in groups for row in rows)
     yield from [
         "## Rows measured twice",
         "",
-        f"These rows were measured in an earlier run too, from {dates[0]} to {dates[-1]}. The table compares the prediction with another",
-        "one: the time that the earlier run measured. Its error shows how far the machine's speed changed between the two runs.",
+        f"These rows were measured on the same kind of machine in an earlier run too, from {dates[0]} to {dates[-1]}. The table compares the",
+        "prediction with another one: the time that the earlier run measured. Its error shows how far the machine's speed changed between the",
+        "two runs.",
         "",
         "| ranks | rows | earlier measurement: median error, % | 90th percentile, % | prediction: median error, % | 90th percentile, % |",
         "|---|---|---|---|---|---|",
@@ -121,25 +121,37 @@ def order_table(rows):
 def row_line(row):
     name = ", ".join(row[factor] for factor in FACTORS if row[factor] != "none")
     times = " | ".join(f"{1e3 * row[key]:.4g}" for key in ("predicted_s", "measured_s", "measured_p10_s", "measured_p90_s"))
-    return f"| {row['number']} | {name} | {times} | {row['error_pct']:+.1f} |"
+    return f"| {row['number']} | {row['machine']} | {name} | {times} | {row['error_pct']:+.1f} |"
+
+
+def groups_of(rows):
+    """Rows whose ranks have cores of their own, rows whose ranks share cores, and all."""
+    own, shared = ([row for row in rows if oversubscribed(row) == of] for of in (False, True))
+    return [("with cores of their own, or bounded by communication", own), ("sharing cores", shared), ("all", rows)]
+
+
+def machine_lines(name, rows):
+    """Lines on the rows of one kind of machine."""
+    dates = sorted(row["date"] for row in rows)
+    [kind] = {f"{row['cpu']}, {row['cores']} cores" for row in rows}
+    yield from [f"`{name}` ({kind}): {len(rows)} configurations, measured between {dates[0]} and {dates[-1]}.", ""]
+    again = sorted(row["predicted_again"] for row in rows if "predicted_again" in row)
+    if again:
+        yield from [f"{len(again)} of them, on labs, were predicted again afterwards, on {again[-1]}, from a calibration of that day.", ""]
+    yield from table("ranks", groups_of(rows))
 
 
 def page():
     """The text of the page."""
-    drawn = len(DRAWN.read_text().splitlines())
-    known = list(map(json.loads, MEASURED.read_text().splitlines()))
+    known = store.every()
     rows = [row for row in known if "measured_s" in row]
     failed = [row for row in known if "failed" in row]
-    machines = sorted({f"{row['cpu']}, {row['cores']} cores" for row in rows})
-    dates = sorted(row["date"] for row in rows)
-    own, shared = [row for row in rows if not oversubscribed(row)], [row for row in rows if oversubscribed(row)]
     yield from [
         "# Predicted and measured: the validation matrix",
         "",
-        f"Of {drawn} configurations, which cover all pairs of load, algorithm, place, strategy and input and were drawn before anything was",
-        f"measured (`tests/matrix/draw.py`), {len(rows)} have been measured: between {dates[0]} and {dates[-1]} on {'; '.join(machines)}.",
-        "`python3 tests/matrix/measure.py` measures them, `python3 tests/matrix/report.py --write` writes this page. An error is",
-        "predicted / measured - 1. Calibration knows single layers and messages, none of these configurations.",
+        f"The matrix has {len(store.drawn())} configurations. They cover all pairs of load, algorithm, place, strategy and input, and were drawn before",
+        "anything was measured (`tests/matrix/draw.py`). `python3 tests/matrix/measure.py` measures them, `python3 tests/matrix/report.py --write`",
+        "writes this page. An error is predicted / measured - 1. Calibration knows single layers and messages, none of these configurations.",
         "",
         "![predicted by measured time of every row](validation.svg)",
         "",
@@ -147,38 +159,39 @@ def page():
         "table that sorts: open it in a browser.",
         "",
     ]
+    machines = {name: [row for row in rows if row["machine"] == name] for name in sorted({row["machine"] for row in rows})}
+    for name, of in machines.items():
+        yield from machine_lines(name, of)
     missing = [place for place in PLACES if all(row["place"] != place for row in rows)]
-    again = sorted(row["predicted_again"] for row in rows if "predicted_again" in row)
-    if again:
-        yield from [f"{len(again)} rows of labs were predicted again after they were measured, on {again[-1]}, from a calibration of that day.", ""]
     if missing:
         yield from [f"Not measured yet: {', '.join(missing)}.", ""]
-    groups = [("with cores of their own, or bounded by communication", own), ("sharing cores", shared), ("all", rows)]
-    yield from table("ranks", groups)
+    if len(machines) > 1:
+        yield from ["The tables below have the rows of all machines.", ""]
     if any("earlier_s" in row for row in rows):
-        yield from second_run(groups)
+        yield from second_run(groups_of(rows))
     for factor in FACTORS:
         yield f"## By {factor}"
         yield ""
         yield from table(factor, [(value, [row for row in rows if row[factor] == value]) for value in FACTORS[factor]])
     if ORDER.exists():
         yield from order_table([row for row in map(json.loads, ORDER.read_text().splitlines()) if "measured_s" in row])
-    head = ["| row | configuration | predicted, ms | measured, ms | p10, ms | p90, ms | error, % |", "|---|---|---|---|---|---|---|"]
+    head = ["| row | machine | configuration | predicted, ms | measured, ms | p10, ms | p90, ms | error, % |", "|---|---|---|---|---|---|---|---|"]
     causes = json.loads(CAUSES.read_text())
     yield from [f"## The {WORST} largest errors", "", head[0] + " cause |", head[1] + "---|"]
     for row in sorted(rows, key=error, reverse=True)[:WORST]:
-        yield f"{row_line(row)} {causes.get(str(row['number']), 'not known')} |"
+        cause = causes.get(f"{row['machine']} {row['number']}", "not known")
+        yield f"{row_line(row)} {cause} |"
     if failed:
-        yield from ["", "## Failed", "", "| row | reason |", "|---|---|"]
-        yield from (f"| {row['number']} | {row['failed']} |" for row in failed)
+        yield from ["", "## Failed", "", "| row | machine | reason |", "|---|---|---|"]
+        yield from (f"| {row['number']} | {row['machine']} | {row['failed']} |" for row in failed)
     yield from ["", "## All rows", "", *head]
     yield from map(row_line, rows)
 
 
 def html():
     """The text of the page with charts."""
-    rows = [{**row, "ranks_share_cores": oversubscribed(row)} for row in map(json.loads, MEASURED.read_text().splitlines()) if "measured_s" in row]
-    return pages.text(rows, [f"{len(rows)} of {len(DRAWN.read_text().splitlines())} configurations, measured by tests/matrix/measure.py"])
+    rows = [{**row, "ranks_share_cores": oversubscribed(row)} for row in store.every() if "measured_s" in row]
+    return pages.text(rows, [f"{len(rows)} measurements of {len(store.drawn())} configurations, by tests/matrix/measure.py"])
 
 
 def main():
@@ -193,7 +206,7 @@ def main():
         if flags.write:
             path.write_text(text)
         elif not path.exists() or path.read_text() != text:
-            sys.exit(f"{path.relative_to(ROOT)} is not what tests/matrix/measured.jsonl says: write it with --write")
+            sys.exit(f"{path.relative_to(ROOT)} is not what tests/matrix/measured says: write it with --write")
 
 
 if __name__ == "__main__":
