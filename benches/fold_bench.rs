@@ -128,7 +128,7 @@ fn main() -> Result<(), SimError> {
         conditions: lockstep_sim::Conditions::none(),
     };
     let hierarchical: Algorithm = "hierarchical:halving-doubling".parse()?;
-    // No channel is shorter than one element for each leader.
+    // No lane is shorter than one element for each leader.
     let chunk = u64::from(nodes).max(64 << 10);
     let sizes = vec![GPUS; nodes as usize];
     let (simulated_s, folding) = if load == "step" {

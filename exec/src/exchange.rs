@@ -1,8 +1,7 @@
-//! Runs one member's part of a collective: takes the steps of its channels and performs them on a transport.
+//! Runs one member's part of a collective: takes the steps of its lanes and performs them on a transport.
 //!
-//! The engine knows sends, receives and sums, but no collective by name. Channels (lanes in the code) provide
-//! concurrency: at most `window` are in flight, started in order, each advanced until it waits. After creation nothing
-//! is allocated on the heap.
+//! The engine knows sends, receives and sums, but no collective by name. Lanes provide concurrency: at most `window`
+//! are in flight, started in order, each advanced until it waits. After creation nothing is allocated on the heap.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -62,7 +61,7 @@ impl Buffers {
     }
 }
 
-/// Elements of scratch memory that the sums of `schedule` need with `window` channels in flight.
+/// Elements of scratch memory that the sums of `schedule` need with `window` lanes in flight.
 pub fn scratch_elements(schedule: &Schedule, window: u32) -> u64 {
     u64::from(window.clamp(1, schedule.lanes().max(1))) * schedule.chunk_elements()
 }
@@ -85,7 +84,7 @@ pub enum Progress {
     Done,
 }
 
-/// A channel in flight.
+/// A lane in flight.
 #[derive(Debug)]
 struct Slot {
     lane: Option<Lane>,
@@ -106,9 +105,9 @@ pub struct RunningExchange {
     number: u32,
     buffers: Buffers,
     slots: Vec<Slot>,
-    /// Channels before this one are done.
+    /// Lanes before this one are done.
     first: u32,
-    /// Channels from this one on have not started.
+    /// Lanes from this one on have not started.
     next: u32,
     sent: Vec<ExchangeTraffic>,
 }
@@ -116,7 +115,7 @@ pub struct RunningExchange {
 impl RunningExchange {
     /// The part of member `member`, where member i of the schedule is rank `ranks[i]` of the transport.
     ///
-    /// `number` identifies the exchange and is the same on all members, as is `window`, the most channels in flight.
+    /// `number` identifies the exchange and is the same on all members, as is `window`, the most lanes in flight.
     ///
     /// # Panics
     /// When the buffers or the ranks do not fit the schedule; lowering makes them fit.
@@ -214,7 +213,7 @@ impl RunningExchange {
         self.ranks.iter().copied().zip(&self.sent)
     }
 
-    /// The outstanding messages as (channel, rank), for error messages about stalled jobs.
+    /// The outstanding messages as (lane, rank), for error messages about stalled jobs.
     pub fn waits(&self) -> impl Iterator<Item = (u32, Rank)> {
         let window = self.slots.len() as u32;
         (self.first..self.next).filter_map(move |lane| {
@@ -223,7 +222,7 @@ impl RunningExchange {
         })
     }
 
-    /// Advances a channel until it waits or is done; its slot is empty then.
+    /// Advances a lane until it waits or is done; its slot is empty then.
     fn advance(&mut self, lane: u32, transport: &mut dyn Transport) -> Result<(), TransportError> {
         let window = self.slots.len() as u32;
         let index = lane % window;

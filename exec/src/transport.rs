@@ -21,8 +21,8 @@ pub use error::TransportError;
 
 /// Identifies messages: those with equal sender, receiver and tag are matched in the order of posting.
 ///
-/// Channel (lane) k uses slot `k mod window`. Channels start in order, and channel `k + window` only after channel `k`
-/// is done, on the sender as on the receiver, so the order of posting separates channels that share a slot, and
+/// Lane k uses slot `k mod window`. Lanes start in order, and lane `k + window` only after lane `k`
+/// is done, on the sender as on the receiver, so the order of posting separates lanes that share a slot, and
 /// successive runs of one exchange too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag {
@@ -32,7 +32,7 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// The tag of the channels in `slot` of exchange number `exchange`.
+    /// The tag of the lanes in `slot` of exchange number `exchange`.
     pub fn exchange(exchange: u32, slot: u32) -> Tag {
         Tag { exchange: exchange + 1, slot }
     }

@@ -155,7 +155,7 @@ pub struct CollectiveFlags {
     /// Sizes of the buffer, e.g. 4KiB,1MiB,100MiB; 8..1GiB is 8 bytes and every double of it up to 1GiB
     #[arg(long, value_delimiter = ',', value_parser = sizes, value_name = "SIZE,…", default_value = "1MiB")]
     bytes: Vec<Sizes>,
-    /// Bytes per channel; else the algorithm's own choice
+    /// Bytes per lane; else the algorithm's own choice
     #[arg(long, value_parser = parse_chunk, value_name = "SIZE")]
     pub chunk: Option<Bytes>,
     /// Transport between ranks: threads (memory) or mpi

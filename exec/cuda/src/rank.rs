@@ -23,7 +23,6 @@ mod direct;
 mod gpus;
 mod groups;
 mod in_flight;
-mod lanes;
 mod moves;
 mod needs;
 mod numbers;
@@ -32,6 +31,7 @@ mod port;
 mod samples;
 mod staging;
 mod storage;
+mod streams;
 mod sums;
 
 use std::ops::Range;
@@ -47,9 +47,9 @@ use self::device_buffer::{DeviceBuffer, ELEMENT};
 use self::gpus::Gpu;
 use self::groups::Groups;
 use self::in_flight::InFlight;
-use self::lanes::{Lane, Lanes};
 use self::outstanding::{Outstanding, bytes};
 use self::samples::Samples;
+use self::streams::{StreamRole, Streams};
 use super::driver::{Event, Executor, GpuMemory, Graphs};
 use super::layers::{ChainKernel, CrossEntropyKernels, Pending};
 use super::{Activation, Command, View, ViewMut};
@@ -94,7 +94,7 @@ enum Located<A> {
 /// One rank's memory and kernels on a GPU, whose activations are of type `A`.
 pub(crate) struct Rank<A> {
     gpu: Arc<Gpu>,
-    lanes: Lanes,
+    streams: Streams,
     graphs: Graphs,
     /// The executor on the average stream, if there is an average model.
     beside: Option<Executor>,
@@ -192,7 +192,7 @@ impl<A: Activation> Rank<A> {
         if self.gathered.is_empty() {
             return Ok(());
         }
-        self.lanes.give(Lane::Compute);
+        self.streams.give(StreamRole::Compute);
         let commands = std::mem::take(&mut self.gathered);
         // SAFETY: all addresses are of this rank's memory, which is freed after its streams are done, or of an arena
         // that is returned after the commands.
@@ -202,11 +202,11 @@ impl<A: Activation> Rank<A> {
         Ok(())
     }
 
-    /// Makes later work of the compute stream wait for all work submitted to `lanes`.
-    fn wait_for(&mut self, lanes: &[Lane]) -> Result<(), DeviceError> {
-        if lanes.iter().any(|lane| self.lanes.is_behind(Lane::Compute, *lane)) {
+    /// Makes later work of the compute stream wait for all work submitted to `streams`.
+    fn wait_for(&mut self, streams: &[StreamRole]) -> Result<(), DeviceError> {
+        if streams.iter().any(|role| self.streams.is_behind(StreamRole::Compute, *role)) {
             self.flush()?;
-            self.lanes.order(Lane::Compute, lanes)?;
+            self.streams.order(StreamRole::Compute, streams)?;
         }
         Ok(())
     }
@@ -214,7 +214,7 @@ impl<A: Activation> Rank<A> {
     /// Waits until all submitted work is done.
     fn quiesce(&mut self) -> Result<(), DeviceError> {
         self.flush()?;
-        self.lanes.synchronize()
+        self.streams.synchronize()
     }
 
     /// A tensor of the micro-batch; `own` is the tensor for `InPlace`.
@@ -240,7 +240,7 @@ impl<A: Activation> Rank<A> {
     fn fetch<T>(&mut self, view: View<T>) -> Result<Vec<u8>, DeviceError> {
         self.flush()?;
         let mut content = vec![0; bytes(&view)];
-        let stream = self.lanes.give(Lane::Compute);
+        let stream = self.streams.give(StreamRole::Compute);
         // SAFETY: the view is of this rank's memory, and the host's buffer lives until the stream is done.
         unsafe { stream.download(content.as_mut_ptr(), view.address(), content.len() as u64) }?;
         stream.synchronize()?;
@@ -248,10 +248,10 @@ impl<A: Activation> Rank<A> {
     }
 
     /// Executes commands that do not repeat, since a step's numbers change.
-    fn play(&mut self, lane: Lane, commands: &[Command]) -> Result<(), DeviceError> {
-        self.lanes.give(lane);
-        let executor = match (lane, &mut self.beside) {
-            (Lane::Average, Some(beside)) => beside,
+    fn play(&mut self, role: StreamRole, commands: &[Command]) -> Result<(), DeviceError> {
+        self.streams.give(role);
+        let executor = match (role, &mut self.beside) {
+            (StreamRole::Average, Some(beside)) => beside,
             _ => self.graphs.executor_mut(),
         };
         // SAFETY: as in `flush`.
@@ -260,7 +260,7 @@ impl<A: Activation> Rank<A> {
 
     /// Registers a copy to the host that is complete when `event` has passed.
     fn register_copy(&mut self, event: Event) -> Result<Arrival, DeviceError> {
-        event.record(self.lanes.give(Lane::Out))?;
+        event.record(self.streams.give(StreamRole::Out))?;
         self.left += 1;
         self.leaving.push((self.left, event));
         Ok(Arrival(self.left))
@@ -282,7 +282,7 @@ impl<A> Drop for Rank<A> {
         // A sum with a missing member would block its stream for ever.
         self.groups.abandon();
         // Nothing is freed that a stream still uses. A lost device uses nothing any more.
-        let _ = self.gpu.context.bind().and_then(|()| self.lanes.synchronize());
+        let _ = self.gpu.context.bind().and_then(|()| self.streams.synchronize());
         self.in_flight.iter_mut().filter_map(|of| of.arena.take()).for_each(|lent| self.gpu.take_back(lent));
     }
 }

@@ -1,7 +1,7 @@
 //! Holds a rank's part of the samples in memory, and shuffles samples between ranks.
 //!
 //! A sample is sent as its image, or in its packed form. The exchange is an alltoallv among the ranks of a group, over
-//! the same channels as every other exchange (Kumar et al. 2018 §4.1, Algorithm 2). Where the program packs nothing,
+//! the same transport as every other exchange (Kumar et al. 2018 §4.1, Algorithm 2). Where the program packs nothing,
 //! each sample is one message from its old place in memory to its new one. Samples that stay on their rank are not
 //! touched: a sample's slot in memory and its position in the rank's order are separate, and a shuffle changes the
 //! position.

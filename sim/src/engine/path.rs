@@ -54,7 +54,7 @@ pub(super) const PLAIN: Connection = (None, 0);
 
 /// The connection that the messages of a lane take between two ranks.
 pub(super) fn connection(group_exchange: &GroupExchange, lane: u32) -> Connection {
-    group_exchange.algorithm.wire().map_or(PLAIN, |wire| (Some(wire), lane % group_exchange.schedule.channels()))
+    group_exchange.algorithm.wire().map_or(PLAIN, |wire| (Some(wire), lane % group_exchange.schedule.shares()))
 }
 
 /// All paths in use.

@@ -44,7 +44,7 @@ pub struct Schedule {
 impl Schedule {
     /// Performs `collective` by `algorithm` in `group` on a buffer of `elements` (an alltoallv: on buffers of at least
     /// the longest row and column of its counts), in lanes of about `chunk` elements. `chunk` 0 is the algorithm's
-    /// default: chunks of 64 Ki elements for pipelined-chain, multi-color and hierarchical, else one lane per root.
+    /// default: chunks of the algorithm's own size where it is pipelined, else one lane per root.
     ///
     /// # Errors
     ///
@@ -126,8 +126,9 @@ impl Schedule {
         self.lanes.lane(member, index, &self.split)
     }
 
-    /// Channels: lane i belongs to channel i modulo their number (roots of the buffer's shares, of `rings:c` c).
-    pub fn channels(&self) -> u32 {
+    /// Shares of the buffer, each with a root; lane i belongs to share i modulo their number. For `rings:c` they are
+    /// its c channels; `double-tree:c` has two for each channel.
+    pub fn shares(&self) -> u32 {
         self.split.groups as u32
     }
 

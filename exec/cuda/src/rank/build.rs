@@ -10,10 +10,10 @@ use super::chains::form;
 use super::device_buffer::DeviceBuffer;
 use super::groups::Groups;
 use super::in_flight::InFlight;
-use super::lanes::{Lane, Lanes};
 use super::needs::Needs;
 use super::outstanding::Outstanding;
 use super::samples::Samples;
+use super::streams::{StreamRole, Streams};
 use super::{GpuPort, Gpus, Masks, Rank};
 use crate::Activation;
 use crate::driver::{Executor, Fill, GpuMemory, Graphs, WorkspaceLimits};
@@ -25,18 +25,18 @@ impl<A: Activation> Rank<A> {
         let gpu = gpus.of(rank);
         let context = &gpu.context;
         context.bind()?;
-        let mut lanes = Lanes::new(context)?;
-        let executor = |lane| Executor::new(lanes.stream(lane), &gpu.modules, WorkspaceLimits::default());
-        let mut computing = executor(Lane::Compute)?;
+        let mut streams = Streams::new(context)?;
+        let executor = |role| Executor::new(streams.get(role), &gpu.modules, WorkspaceLimits::default());
+        let mut computing = executor(StreamRole::Compute)?;
         let needs = Needs::fitted::<A>((gpus, rank), &of, &mut computing)?;
         computing.take(needs.workspace)?;
         let averages = of.program.averages();
-        let beside = if averages { Some(executor(Lane::Average)?) } else { None };
+        let beside = if averages { Some(executor(StreamRole::Average)?) } else { None };
         let in_flight = (0..of.contexts()).map(|_| InFlight::new(gpu, &of, form, needs.kept));
         let mut in_flight: Vec<InFlight<A>> = in_flight.collect::<Result<_, _>>()?;
         if in_flight.len() > 1 {
             let mut own = in_flight.iter_mut();
-            own.try_for_each(|own| own.take(gpu, &mut lanes, needs.arena, of.arenas.poison))?;
+            own.try_for_each(|own| own.take(gpu, &mut streams, needs.arena, of.arenas.poison))?;
         } else {
             // Allocates an arena for the first learner. No learner prefers it, or those that share the GPU would wait
             // for each other.
@@ -64,7 +64,7 @@ impl<A: Activation> Rank<A> {
                 of.places.of(Buffer::Momentum).elements(),
             )?,
             statistics: DeviceBuffer::new(context, "running statistics", of.statistics.len())?,
-            masks: masks(&of, &lanes, context)?,
+            masks: masks(&of, &streams, context)?,
             scratch: GpuMemory::new(context, "what kernels need in a pass", needs.scratch, Fill::Poison)?,
             samples: Samples::new(
                 context,
@@ -77,7 +77,7 @@ impl<A: Activation> Rank<A> {
             averages,
             gathered: Vec::new(),
             pending: None,
-            outstanding: Outstanding::new(context, &lanes)?,
+            outstanding: Outstanding::new(context, &streams)?,
             leaving: Vec::new(),
             left: 0,
             spare: Vec::new(),
@@ -85,12 +85,12 @@ impl<A: Activation> Rank<A> {
             groups: Groups::default(),
             port: Box::new(GpuPort::new(&gpu.modules, &gpu.taken)?),
             receive_buffers: Vec::new(),
-            lanes,
+            streams,
             gpu: Arc::clone(gpu),
         };
         let write = |held: &DeviceBuffer, values: &[f32]| {
             let content: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-            built.lanes.stream(Lane::Compute).write(held.memory(), 0, &content)
+            built.streams.get(StreamRole::Compute).write(held.memory(), 0, &content)
         };
         write(&built.parameters, &of.parameters)?;
         write(&built.statistics, &of.statistics)?;
@@ -99,7 +99,7 @@ impl<A: Activation> Rank<A> {
 }
 
 /// A bit for each parameter.
-fn masks(of: &Blueprint<'_>, lanes: &Lanes, context: &Arc<crate::driver::Context>) -> Result<Masks, DeviceError> {
+fn masks(of: &Blueprint<'_>, streams: &Streams, context: &Arc<crate::driver::Context>) -> Result<Masks, DeviceError> {
     let words = (of.program.model.parameter_elements() as usize).div_ceil(32);
     let mut own = vec![0u32; words];
     for parameter in of.program.model.layers().iter().flat_map(|node| &node.parameters).filter(|p| p.decay) {
@@ -108,7 +108,7 @@ fn masks(of: &Blueprint<'_>, lanes: &Lanes, context: &Arc<crate::driver::Context
     let put = |words: &[u32]| -> Result<GpuMemory, DeviceError> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let memory = GpuMemory::new(context, "which weights decay", bytes.len() as u64, Fill::Zeros)?;
-        lanes.stream(Lane::Compute).write(&memory, 0, &bytes)?;
+        streams.get(StreamRole::Compute).write(&memory, 0, &bytes)?;
         Ok(memory)
     };
     Ok(Masks { own: put(&own)?, all: put(&vec![u32::MAX; words])? })

@@ -3,7 +3,7 @@
 use lockstep_exec::device::{Clock, DeviceError, IterationResults, Mark};
 
 use super::Rank;
-use super::lanes::Lane;
+use super::streams::StreamRole;
 use crate::Activation;
 use crate::driver::{Fill, GpuMemory};
 
@@ -23,7 +23,7 @@ impl<A: Activation> Clock for Rank<A> {
         };
         let (address, bytes) = (memory.address(), memory.bytes());
         self.ballast = Some(memory);
-        let stream = self.lanes.give(Lane::Compute);
+        let stream = self.streams.give(StreamRole::Compute);
         for _ in 0..times {
             // SAFETY: the memory is this rank's, and no kernel reads it.
             unsafe { stream.fill(address, 0, bytes) }?;
@@ -34,12 +34,12 @@ impl<A: Activation> Clock for Rank<A> {
     fn mark(&mut self) -> Result<Mark, DeviceError> {
         // The deferred launch belongs to the next chain, marked or not: times are those of a step without marks.
         self.give_gathered()?;
-        self.outstanding.mark(&mut self.lanes)
+        self.outstanding.mark(&mut self.streams)
     }
 
     fn end_iteration(&mut self) -> Result<(), DeviceError> {
         self.flush()?;
-        self.outstanding.end_iteration(&mut self.lanes)
+        self.outstanding.end_iteration(&mut self.streams)
     }
 
     fn finished_iteration(&mut self) -> Result<Option<IterationResults>, DeviceError> {

@@ -6,8 +6,8 @@ use lockstep_exec::data::Untransformed;
 use lockstep_exec::device::{Backward, Compute, DeviceError, Forward, Loss, Place, Spot};
 use lockstep_models::{BoundBuffer, BoundFormula, Buffer, Copy};
 
-use super::lanes::Lane;
 use super::numbers::numbers;
+use super::streams::StreamRole;
 use super::{Located, Rank, Work, moves};
 use crate::layers::{self, PassGradients};
 use crate::{Activation, View, ViewMut};
@@ -20,7 +20,7 @@ impl<A: Activation> Compute for Rank<A> {
 
     fn load(&mut self) -> Result<(), DeviceError> {
         self.flush()?;
-        self.samples.take(&mut self.lanes)?;
+        self.samples.take(&mut self.streams)?;
         self.samples.arrange::<A>(&mut self.gathered);
         Ok(())
     }
@@ -28,19 +28,19 @@ impl<A: Activation> Compute for Rank<A> {
     fn transform(&mut self, samples: &Untransformed<'_>) -> Result<(), DeviceError> {
         self.gpu.context.bind()?;
         self.flush()?;
-        self.samples.take_pictures(samples, &mut self.lanes, &mut self.gathered)?;
+        self.samples.take_pictures(samples, &mut self.streams, &mut self.gathered)?;
         self.samples.arrange::<A>(&mut self.gathered);
         Ok(())
     }
 
     fn turn_to(&mut self, labels: &[u32], places: &[u64]) -> Result<(), DeviceError> {
         self.flush()?;
-        self.samples.note(labels, places, &mut self.lanes)
+        self.samples.note(labels, places, &mut self.streams)
     }
 
     fn forward(&mut self, pass: &Forward<'_>) -> Result<Option<Loss>, DeviceError> {
         if !self.averages {
-            self.wait_for(&[Lane::In])?;
+            self.wait_for(&[StreamRole::In])?;
         }
         let output = self.view(&pass.output, ViewMut::new(0, 0))?;
         let inputs = pass.inputs.iter().map(|place| Ok(self.view(place, output)?.view()));
@@ -56,7 +56,7 @@ impl<A: Activation> Compute for Rank<A> {
                 if is_last {
                     self.flush()?;
                     if let Work::Loss(loss, _) = &self.in_flight[self.at].chains[pass.chain].work {
-                        self.outstanding.copy_loss(loss, &mut self.lanes)?;
+                        self.outstanding.copy_loss(loss, &mut self.streams)?;
                     }
                 }
             }
@@ -147,26 +147,26 @@ impl<A: Activation> Compute for Rank<A> {
         let shared = |of: &BoundBuffer| matches!(of.buffer, Buffer::Declared(_));
         // A formula on buffers that passes do not use runs concurrently with them.
         let beside = buffers.iter().all(shared);
-        let lane = if beside { Lane::Average } else { Lane::Compute };
+        let role = if beside { StreamRole::Average } else { StreamRole::Compute };
         let command = self.evaluation_of(range, formula);
         self.flush()?;
-        match lane {
+        match role {
             // A learner's own update needs no data from other ranks.
-            Lane::Compute if self.averages && !buffers.iter().any(shared) => {}
-            Lane::Compute => self.lanes.order(lane, &[Lane::In, Lane::Average])?,
-            _ => self.lanes.order(lane, &[Lane::In])?,
+            StreamRole::Compute if self.averages && !buffers.iter().any(shared) => {}
+            StreamRole::Compute => self.streams.order(role, &[StreamRole::In, StreamRole::Average])?,
+            _ => self.streams.order(role, &[StreamRole::In])?,
         }
-        self.play(lane, &[command])?;
+        self.play(role, &[command])?;
         if !beside && buffers.iter().any(|of| of.written && shared(of)) {
             // The average model of a single learner has no exchange to wait for.
-            self.lanes.order(Lane::Average, &[Lane::Compute])?;
+            self.streams.order(StreamRole::Average, &[StreamRole::Compute])?;
         }
         Ok(())
     }
 
     fn copy(&mut self, of: &Copy, from: &Spot, to: &Spot) -> Result<(), DeviceError> {
         self.gather();
-        self.wait_for(&[Lane::In, Lane::Average])?;
+        self.wait_for(&[StreamRole::In, StreamRole::Average])?;
         let (from, to, into) = (self.spot(from)?, self.spot(to)?, &mut self.gathered);
         match (from, to) {
             (Located::Buffer(from), Located::Buffer(to)) => moves::copy(of, from.view(), to, into),

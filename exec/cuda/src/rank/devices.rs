@@ -10,8 +10,8 @@ use lockstep_models::Program;
 use lockstep_models::memory::{BufferPlaces, Flattening, Plan};
 use lockstep_topology::InputError;
 
-use super::lanes::{Lane, Lanes};
 use super::needs::Needs;
+use super::streams::{StreamRole, Streams};
 use super::{Gpus, Rank};
 use crate::driver::{Executor, WorkspaceLimits};
 use crate::{Bf16, Scalar};
@@ -48,8 +48,9 @@ impl Devices for Gpus {
         for ordinal in 0..self.count() as u32 {
             let gpu = self.of(ordinal);
             gpu.context.bind()?;
-            let lanes = Lanes::new(&gpu.context)?;
-            let mut executor = Executor::new(lanes.stream(Lane::Compute), &gpu.modules, WorkspaceLimits::default())?;
+            let streams = Streams::new(&gpu.context)?;
+            let mut executor =
+                Executor::new(streams.get(StreamRole::Compute), &gpu.modules, WorkspaceLimits::default())?;
             let each = Needs::whole(self, &of, &mut executor)?.total();
             most = most.min(gpu.context.memory()?.0 / each.max(1));
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockstep_exec::device::{DeviceError, GroupId};
 
 use super::ELEMENT;
-use super::lanes::{Lane, Lanes};
+use super::streams::{StreamRole, Streams};
 use crate::driver::{Communicator, Context, Event};
 
 /// The last operation started in a group.
@@ -60,14 +60,14 @@ impl Groups {
         number: usize,
         address: u64,
         range: &Range<usize>,
-        lanes: &mut Lanes,
+        streams: &mut Streams,
     ) -> Result<(), DeviceError> {
-        lanes.order(Lane::Sum, &[Lane::Compute, Lane::Average, Lane::In])?;
+        streams.order(StreamRole::Sum, &[StreamRole::Compute, StreamRole::Average, StreamRole::In])?;
         let group = self.of(number)?;
         let (from, elements) = (address + range.start as u64 * ELEMENT, range.len() as u64);
         // SAFETY: the elements are this rank's, and by the program's order they are not otherwise accessed before the
         // sum is done.
-        unsafe { group.communicator.sum(lanes.give(Lane::Sum), from, elements) }?;
+        unsafe { group.communicator.sum(streams.give(StreamRole::Sum), from, elements) }?;
         group.step = Step::Give;
         Ok(())
     }
@@ -79,13 +79,13 @@ impl Groups {
         Ok(())
     }
 
-    pub(super) fn is_ready(&mut self, number: usize, lanes: &mut Lanes) -> Result<bool, DeviceError> {
+    pub(super) fn is_ready(&mut self, number: usize, streams: &mut Streams) -> Result<bool, DeviceError> {
         let group = self.of(number)?;
         if !group.communicator.is_ready()? {
             return Ok(false);
         }
         if group.step == Step::Give {
-            group.summed.record(lanes.give(Lane::Sum))?;
+            group.summed.record(streams.give(StreamRole::Sum))?;
             group.step = Step::Sum;
         }
         match group.step {

@@ -8,7 +8,7 @@ use lockstep_exec::device::{Blueprint, DeviceError};
 use super::calls::Share;
 use super::chains::chains;
 use super::gpus::{Gpu, Lent};
-use super::lanes::{Lane, Lanes};
+use super::streams::{StreamRole, Streams};
 use super::{Chain, Rank};
 use crate::Activation;
 use crate::driver::{Fill, GpuMemory};
@@ -33,9 +33,15 @@ impl<A: Activation> InFlight<A> {
     }
 
     /// Takes an arena of `bytes` bytes, filled with NaN if `poison`.
-    pub(super) fn take(&mut self, gpu: &Gpu, lanes: &mut Lanes, bytes: u64, poison: bool) -> Result<(), DeviceError> {
+    pub(super) fn take(
+        &mut self,
+        gpu: &Gpu,
+        streams: &mut Streams,
+        bytes: u64,
+        poison: bool,
+    ) -> Result<(), DeviceError> {
         let lent = gpu.lend(bytes, self.preferred)?;
-        let stream = lanes.give(Lane::Compute);
+        let stream = streams.give(StreamRole::Compute);
         stream.wait(&lent.free)?;
         if poison {
             // SAFETY: it is this rank's from here on, after the work of its previous user.
@@ -66,7 +72,7 @@ impl<A: Activation> Rank<A> {
         if self.at_hand().arena.is_none() {
             self.flush()?;
             let bytes = self.arena_bytes();
-            self.in_flight[self.at].take(&self.gpu, &mut self.lanes, bytes, self.poison)?;
+            self.in_flight[self.at].take(&self.gpu, &mut self.streams, bytes, self.poison)?;
         }
         Ok(self.at_hand().arena.as_ref().map_or(0, |lent| lent.memory.address()))
     }
@@ -83,7 +89,7 @@ impl<A: Activation> Rank<A> {
         }
         let Some(lent) = self.in_flight[self.at].arena.take() else { return };
         // If this fails the device is lost, as the next call reports.
-        let behind = self.flush().and_then(|()| lent.free.record(self.lanes.stream(Lane::Compute)));
+        let behind = self.flush().and_then(|()| lent.free.record(self.streams.get(StreamRole::Compute)));
         if behind.is_ok() {
             self.gpu.take_back(lent);
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use lockstep_exec::device::{DeviceError, IterationResults, Loss, Mark};
 
-use super::lanes::{Lane, Lanes};
+use super::streams::{StreamRole, Streams};
 use crate::driver::{Context, Event, PinnedMemory};
 use crate::{View, layers::CrossEntropyKernels};
 
@@ -43,9 +43,9 @@ pub(super) struct Outstanding {
 
 impl Outstanding {
     /// Without results; waits until earlier work is done.
-    pub(super) fn new(context: &Arc<Context>, lanes: &Lanes) -> Result<Outstanding, DeviceError> {
+    pub(super) fn new(context: &Arc<Context>, streams: &Streams) -> Result<Outstanding, DeviceError> {
         let base = Event::new(context, true)?;
-        base.record(lanes.stream(Lane::Compute))?;
+        base.record(streams.get(StreamRole::Compute))?;
         base.synchronize()?;
         Ok(Outstanding {
             context: Arc::clone(context),
@@ -60,7 +60,7 @@ impl Outstanding {
     }
 
     /// Starts the copy of a loss to the host, after the last forward pass.
-    pub(super) fn copy_loss(&mut self, of: &CrossEntropyKernels, lanes: &mut Lanes) -> Result<(), DeviceError> {
+    pub(super) fn copy_loss(&mut self, of: &CrossEntropyKernels, streams: &mut Streams) -> Result<(), DeviceError> {
         if self.requested - self.reported == LOSSES {
             let reason = format!("{LOSSES} of a step are on their way, and there is room for no more: accumulate less");
             return Err(DeviceError::Refused { call: "a loss".to_owned(), reason });
@@ -68,7 +68,7 @@ impl Outstanding {
         let place = self.requested % LOSSES;
         self.requested += 1;
         self.present.losses.push(place);
-        let stream = lanes.give(Lane::Compute);
+        let stream = streams.give(StreamRole::Compute);
         // SAFETY: there is space for both numbers, which are not read before the iteration's end has passed.
         unsafe {
             let to = self.pinned.start().add(place * LOSS);
@@ -78,9 +78,9 @@ impl Outstanding {
     }
 
     /// A mark after all work submitted to the compute stream.
-    pub(super) fn mark(&mut self, lanes: &mut Lanes) -> Result<Mark, DeviceError> {
+    pub(super) fn mark(&mut self, streams: &mut Streams) -> Result<Mark, DeviceError> {
         let event = self.event()?;
-        event.record(lanes.stream(Lane::Compute))?;
+        event.record(streams.get(StreamRole::Compute))?;
         self.present.marks.push(event);
         Ok(Mark(self.present.marks.len() - 1))
     }
@@ -90,9 +90,9 @@ impl Outstanding {
     }
 
     /// Ends the iteration.
-    pub(super) fn end_iteration(&mut self, lanes: &mut Lanes) -> Result<(), DeviceError> {
+    pub(super) fn end_iteration(&mut self, streams: &mut Streams) -> Result<(), DeviceError> {
         let end = self.event()?;
-        end.record(lanes.stream(Lane::Compute))?;
+        end.record(streams.get(StreamRole::Compute))?;
         self.ended.push_back((std::mem::take(&mut self.present), end));
         Ok(())
     }

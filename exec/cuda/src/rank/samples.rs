@@ -11,7 +11,7 @@ use lockstep_exec::device::DeviceError;
 use lockstep_models::Shape;
 
 use super::device_buffer::ELEMENT;
-use super::lanes::{Lane, Lanes};
+use super::streams::{StreamRole, Streams};
 use crate::driver::{Context, Event, Fill, GpuMemory, PinnedMemory};
 use crate::layers::{TensorForm, arrange};
 use crate::pictures::{picture_word_count, picture_words};
@@ -130,20 +130,20 @@ impl Samples {
     }
 
     /// Copies the host buffer to the device: later passes read it, and earlier ones read the previous one.
-    pub(super) fn take(&mut self, lanes: &mut Lanes) -> Result<(), DeviceError> {
-        self.turn_slot(lanes)?;
+    pub(super) fn take(&mut self, streams: &mut Streams) -> Result<(), DeviceError> {
+        self.turn_slot(streams)?;
         let Slot { pinned, device, .. } = &self.slots[self.turn];
-        self.upload((pinned, device), device.bytes(), lanes)
+        self.upload((pinned, device), device.bytes(), streams)
     }
 
     /// Copies decoded pictures to the device, and appends the work on the compute stream that makes samples of them.
     pub(super) fn take_pictures(
         &mut self,
         of: &Untransformed<'_>,
-        lanes: &mut Lanes,
+        streams: &mut Streams,
         into: &mut Vec<Command>,
     ) -> Result<(), DeviceError> {
-        self.turn_slot(lanes)?;
+        self.turn_slot(streams)?;
         let count = picture_word_count(of);
         let bytes = 4 * count as u64;
         let slot = &mut self.slots[self.turn];
@@ -162,7 +162,7 @@ impl Samples {
         // SAFETY: the memory has that many words, initialised at allocation, no copy reads it any more, and `self` is
         // borrowed for as long as the slice lives.
         picture_words(of, unsafe { std::slice::from_raw_parts_mut(pinned.floats().cast::<u32>(), count) });
-        self.upload((pinned, device), bytes, lanes)?;
+        self.upload((pinned, device), bytes, streams)?;
         let Shape { channels, height, width } = of.shape;
         let launch = TransformPictures {
             words: View::new(device.address(), device.bytes() / 4),
@@ -177,8 +177,8 @@ impl Samples {
     }
 
     /// Switches slots, after the passes that read the current one.
-    fn turn_slot(&mut self, lanes: &mut Lanes) -> Result<(), DeviceError> {
-        self.slots[self.turn].used.record(lanes.stream(Lane::Compute))?;
+    fn turn_slot(&mut self, streams: &mut Streams) -> Result<(), DeviceError> {
+        self.slots[self.turn].used.record(streams.get(StreamRole::Compute))?;
         self.turn = 1 - self.turn;
         Ok(())
     }
@@ -188,20 +188,20 @@ impl Samples {
         &self,
         (pinned, device): (&PinnedMemory, &GpuMemory),
         bytes: u64,
-        lanes: &mut Lanes,
+        streams: &mut Streams,
     ) -> Result<(), DeviceError> {
         let Slot { copied, used, .. } = &self.slots[self.turn];
-        let stream = lanes.give(Lane::Samples);
+        let stream = streams.give(StreamRole::Samples);
         stream.wait(used)?;
         // SAFETY: both have that many bytes and live as long as the rank; the host writes again only after `copied` has
         // passed.
         unsafe { stream.upload(device.address(), pinned.start(), bytes) }?;
         copied.record(stream)?;
-        lanes.order(Lane::Compute, &[Lane::Samples])
+        streams.order(StreamRole::Compute, &[StreamRole::Samples])
     }
 
     /// Sets labels and places for the following passes.
-    pub(super) fn note(&mut self, labels: &[u32], places: &[u64], lanes: &mut Lanes) -> Result<(), DeviceError> {
+    pub(super) fn note(&mut self, labels: &[u32], places: &[u64], streams: &mut Streams) -> Result<(), DeviceError> {
         assert!(labels.len() <= self.most && places.len() <= self.most, "as many labels as a chain has samples");
         let taken = &mut self.taken[self.at];
         taken.count = labels.len();
@@ -214,7 +214,7 @@ impl Samples {
             .chain(labels.iter().flat_map(|label| label.to_le_bytes()))
             .collect();
         let behind = 8 * places.len();
-        let stream = lanes.give(Lane::Compute);
+        let stream = streams.give(StreamRole::Compute);
         // SAFETY: there is space for all of them, no copy reads it any more, and it lives as long as the rank. On the
         // compute stream the copies come after the passes that read the previous content.
         unsafe {

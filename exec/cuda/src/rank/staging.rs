@@ -7,7 +7,7 @@ use lockstep_exec::device::{Arrival, DeviceError, GroupId, Groups, Staging};
 use lockstep_exec::transport::RegionMut;
 use lockstep_models::Buffer;
 
-use super::lanes::Lane;
+use super::streams::StreamRole;
 use super::{ELEMENT, Rank};
 use crate::Activation;
 use crate::driver::{Communicator, Fill, GpuMemory};
@@ -19,10 +19,10 @@ impl<A: Activation> Staging for Rank<A> {
 
     fn copy_to_host(&mut self, buffer: Buffer, range: Range<usize>) -> Result<Option<Arrival>, DeviceError> {
         self.flush()?;
-        self.lanes.order(Lane::Out, &[Lane::Compute, Lane::Average, Lane::In])?;
+        self.streams.order(StreamRole::Out, &[StreamRole::Compute, StreamRole::Average, StreamRole::In])?;
         let event = self.event()?;
         let (device, host, bytes) = self.held_mut(buffer).both(&range)?;
-        let stream = self.lanes.give(Lane::Out);
+        let stream = self.streams.give(StreamRole::Out);
         // SAFETY: both are this rank's, with that many bytes; messages read the host's after the event has passed.
         unsafe { stream.download(host, device, bytes) }?;
         self.register_copy(event).map(Some)
@@ -30,7 +30,7 @@ impl<A: Activation> Staging for Rank<A> {
 
     fn fence(&mut self) -> Result<Option<Arrival>, DeviceError> {
         self.flush()?;
-        self.lanes.order(Lane::Out, &[Lane::Compute, Lane::Average, Lane::In])?;
+        self.streams.order(StreamRole::Out, &[StreamRole::Compute, StreamRole::Average, StreamRole::In])?;
         let event = self.event()?;
         self.register_copy(event).map(Some)
     }
@@ -64,7 +64,7 @@ impl<A: Activation> Staging for Rank<A> {
     fn copy_to_device(&mut self, buffer: Buffer, range: Range<usize>) -> Result<(), DeviceError> {
         self.gpu.context.bind()?;
         let (device, host, bytes) = self.held_mut(buffer).both(&range)?;
-        let stream = self.lanes.give(Lane::In);
+        let stream = self.streams.give(StreamRole::In);
         // SAFETY: as above; the next exchange of the range begins with a copy that comes after this one.
         unsafe { stream.upload(device, host, bytes) }
     }
@@ -82,7 +82,7 @@ impl<A: Activation> Groups for Rank<A> {
     fn sum(&mut self, group: usize, buffer: Buffer, range: Range<usize>) -> Result<(), DeviceError> {
         self.flush()?;
         let address = self.held(buffer).memory().address();
-        self.groups.sum(group, address, &range, &mut self.lanes)
+        self.groups.sum(group, address, &range, &mut self.streams)
     }
 
     fn leave(&mut self, group: usize) -> Result<(), DeviceError> {
@@ -91,6 +91,6 @@ impl<A: Activation> Groups for Rank<A> {
 
     fn is_ready(&mut self, group: usize) -> Result<bool, DeviceError> {
         self.gpu.context.bind()?;
-        self.groups.is_ready(group, &mut self.lanes)
+        self.groups.is_ready(group, &mut self.streams)
     }
 }

@@ -5,8 +5,8 @@ use std::ops::Range;
 use lockstep_exec::device::{DeviceError, Place, Storage, Values};
 use lockstep_models::Buffer;
 
-use super::lanes::Lane;
 use super::numbers::{activations, floats};
+use super::streams::StreamRole;
 use super::{ELEMENT, Rank};
 use crate::{Activation, ViewMut};
 
@@ -21,7 +21,7 @@ impl<A: Activation> Storage for Rank<A> {
         self.quiesce()?;
         let content: Vec<u8> = content.iter().flat_map(|value| value.to_le_bytes()).collect();
         let held = self.values(values);
-        self.lanes.stream(Lane::Compute).write(held.memory(), 0, &content)?;
+        self.streams.get(StreamRole::Compute).write(held.memory(), 0, &content)?;
         Ok(())
     }
 
@@ -30,7 +30,7 @@ impl<A: Activation> Storage for Rank<A> {
         let (to, from) = (self.held(to).all(), self.held(from).all());
         let bytes = to.elements().min(from.elements()) * ELEMENT;
         // SAFETY: both are this rank's, with at least that many bytes, and are two buffers.
-        unsafe { self.lanes.give(Lane::Compute).copy(to.address(), from.address(), bytes) }
+        unsafe { self.streams.give(StreamRole::Compute).copy(to.address(), from.address(), bytes) }
     }
 
     fn tensor(&mut self, place: &Place) -> Result<Vec<f32>, DeviceError> {
@@ -46,7 +46,7 @@ impl<A: Activation> Storage for Rank<A> {
             return Ok(());
         }
         self.flush()?;
-        let (each, arena, stream) = (A::SCALAR.bytes(), self.arena()?, self.lanes.give(Lane::Compute));
+        let (each, arena, stream) = (A::SCALAR.bytes(), self.arena()?, self.streams.give(StreamRole::Compute));
         for range in ranges {
             // SAFETY: the ranges are the plan's, within the arena, and no kernel reads them any more.
             unsafe { stream.fill(arena + range.start as u64 * each, 0xff, range.len() as u64 * each) }?;

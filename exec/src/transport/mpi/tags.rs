@@ -9,7 +9,7 @@ use lockstep_topology::Rank;
 
 use super::super::{Tag, TransportError};
 
-/// Bits of a slot: at most 1,024 channels in flight.
+/// Bits of a slot: at most 1,024 lanes in flight.
 const SLOT_BITS: u32 = 10;
 
 /// The location of each rank, and the MPI tags of messages.

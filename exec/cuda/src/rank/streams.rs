@@ -12,7 +12,7 @@ use crate::driver::{Context, Event, GpuStream, Priority};
 
 /// A stream of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lane {
+pub(super) enum StreamRole {
     /// Passes, updates and copies on the device.
     Compute,
     /// Copies of buffers to the host.
@@ -28,7 +28,8 @@ pub(super) enum Lane {
     Sum,
 }
 
-const ALL: [Lane; 6] = [Lane::Compute, Lane::Out, Lane::In, Lane::Average, Lane::Samples, Lane::Sum];
+const ALL: [StreamRole; 6] =
+    [StreamRole::Compute, StreamRole::Out, StreamRole::In, StreamRole::Average, StreamRole::Samples, StreamRole::Sum];
 
 #[derive(Debug)]
 struct Track {
@@ -44,41 +45,41 @@ struct Track {
 
 /// All streams of a rank.
 #[derive(Debug)]
-pub(super) struct Lanes([Track; ALL.len()]);
+pub(super) struct Streams([Track; ALL.len()]);
 
-impl Lanes {
+impl Streams {
     /// Creates the streams on a device. Copies have priority over computation, since they are waited for.
-    pub(super) fn new(context: &Arc<Context>) -> Result<Lanes, DeviceError> {
-        let track = |lane: Lane| -> Result<Track, DeviceError> {
-            let priority = if lane == Lane::Compute { Priority::Usual } else { Priority::High };
+    pub(super) fn new(context: &Arc<Context>) -> Result<Streams, DeviceError> {
+        let track = |role: StreamRole| -> Result<Track, DeviceError> {
+            let priority = if role == StreamRole::Compute { Priority::Usual } else { Priority::High };
             let stream = Arc::new(GpuStream::new(context, priority)?);
             Ok(Track { stream, tail: Event::new(context, false)?, given: 0, recorded: 0, seen: [0; ALL.len()] })
         };
         let [compute, out, back, average, samples, sum] = ALL.map(track);
-        Ok(Lanes([compute?, out?, back?, average?, samples?, sum?]))
+        Ok(Streams([compute?, out?, back?, average?, samples?, sum?]))
     }
 
     /// A stream, to which work is about to be submitted.
-    pub(super) fn give(&mut self, lane: Lane) -> &Arc<GpuStream> {
-        let track = &mut self.0[lane as usize];
+    pub(super) fn give(&mut self, role: StreamRole) -> &Arc<GpuStream> {
+        let track = &mut self.0[role as usize];
         track.given += 1;
         &track.stream
     }
 
     /// A stream, to which nothing is submitted.
-    pub(super) fn stream(&self, lane: Lane) -> &Arc<GpuStream> {
-        &self.0[lane as usize].stream
+    pub(super) fn get(&self, role: StreamRole) -> &Arc<GpuStream> {
+        &self.0[role as usize].stream
     }
 
-    /// Whether `lane` would have to wait for `after`.
-    pub(super) fn is_behind(&self, lane: Lane, after: Lane) -> bool {
-        self.0[lane as usize].seen[after as usize] < self.0[after as usize].given
+    /// Whether `role` would have to wait for `after`.
+    pub(super) fn is_behind(&self, role: StreamRole, after: StreamRole) -> bool {
+        self.0[role as usize].seen[after as usize] < self.0[after as usize].given
     }
 
-    /// Makes later work of `lane` wait for all work submitted to the others so far.
-    pub(super) fn order(&mut self, lane: Lane, after: &[Lane]) -> Result<(), DeviceError> {
+    /// Makes later work of `role` wait for all work submitted to the others so far.
+    pub(super) fn order(&mut self, role: StreamRole, after: &[StreamRole]) -> Result<(), DeviceError> {
         for other in after.iter().copied() {
-            if other == lane || !self.is_behind(lane, other) {
+            if other == role || !self.is_behind(role, other) {
                 continue;
             }
             let track = &mut self.0[other as usize];
@@ -87,8 +88,8 @@ impl Lanes {
                 track.recorded = track.given;
             }
             let given = track.given;
-            self.0[lane as usize].stream.wait(&self.0[other as usize].tail)?;
-            let waiting = &mut self.0[lane as usize];
+            self.0[role as usize].stream.wait(&self.0[other as usize].tail)?;
+            let waiting = &mut self.0[role as usize];
             waiting.seen[other as usize] = given;
             // A later wait for this stream includes that one.
             waiting.given += 1;
