@@ -61,7 +61,7 @@ pub(crate) fn optimizers() -> impl Strategy<Value = Optimizer> {
     })
 }
 
-/// Learnable parameters of the distributed run and of its one-rank twin.
+/// Learnable parameters of the distributed run and of its one-rank reference.
 pub(crate) fn both(job: &Job, seed: u64, optimizer: &Optimizer) -> (Vec<f32>, Vec<f32>) {
     let program = job.program().unwrap_or_else(|error| panic!("{job:?}: {error}"));
     let samples = program.global_batch() * 2;
@@ -70,13 +70,13 @@ pub(crate) fn both(job: &Job, seed: u64, optimizer: &Optimizer) -> (Vec<f32>, Ve
     let data = if seed.is_multiple_of(2) { data } else { data.augmented("scale,crop=1,flip".parse().unwrap()) };
     let stall_limit = std::time::Duration::from_secs(10);
     let optimizer = optimizer.clone();
-    // The twin has a place for every tensor, the run one arena with NaN in dead memory.
+    // The reference has a place for every tensor, the run one arena with NaN in dead memory.
     let arenas = Arenas { poison: true, ..Arenas::default() };
     let options =
         RunOptions { steps: STEPS, warm_up: 0, seed, optimizer, stall_limit, arenas, ..RunOptions::default() };
     let distributed = run(&program, &data, &options).unwrap();
-    let twin = reference::train(&program, &data, STEPS, seed, &options.optimizer).unwrap();
-    (distributed.parameters, twin)
+    let expected = reference::train(&program, &data, STEPS, seed, &options.optimizer).unwrap();
+    (distributed.parameters, expected)
 }
 
 pub(crate) fn assert_equal_bits(a: &[f32], b: &[f32], what: &str) {
@@ -119,8 +119,8 @@ proptest! {
             accumulate, bucket, algorithm, chunk, concurrent_exchanges, fuse, pad, sampling, node_sizes: Some(node_sizes),
             ..Job::new(model, workers, batch_per_rank)
         };
-        let (distributed, twin) = both(&job, seed, &optimizer);
-        assert_equal_bits(&distributed, &twin, &format!("{job:?}"));
+        let (distributed, expected) = both(&job, seed, &optimizer);
+        assert_equal_bits(&distributed, &expected, &format!("{job:?}"));
     }
 }
 
@@ -264,7 +264,7 @@ fn each_strategy_is_as_equivalent_as_it_claims() {
     };
     let ssgd = on("ssgd", 1).program().unwrap();
     let options = RunOptions { steps: 6, warm_up: 0, seed: 7, optimizer: optimizer.clone(), ..RunOptions::default() };
-    let twin = reference::train(&ssgd, &data, 6, 7, &optimizer).unwrap();
+    let expected = reference::train(&ssgd, &data, 6, 7, &optimizer).unwrap();
     for (strategy, learners) in [
         ("ssgd", 1),
         ("zero-1", 1),
@@ -287,8 +287,8 @@ fn each_strategy_is_as_equivalent_as_it_claims() {
     ] {
         let job = on(strategy, learners);
         let trained = run(&job.program().unwrap(), &data, &options).unwrap().parameters;
-        let apart = trained.iter().zip(&twin).map(|(x, y)| (x - y).abs()).fold(0.0, f32::max);
-        let bits = trained.iter().zip(&twin).all(|(x, y)| x.to_bits() == y.to_bits());
+        let apart = trained.iter().zip(&expected).map(|(x, y)| (x - y).abs()).fold(0.0, f32::max);
+        let bits = trained.iter().zip(&expected).all(|(x, y)| x.to_bits() == y.to_bits());
         let found = match apart {
             _ if bits => Claim::Bits,
             apart if apart < 1e-4 => Claim::Rounding,

@@ -1,5 +1,5 @@
-//! Tests that hybrid and model parallelism train like their one-rank twin to the bit, and like synchronous SGD up to
-//! rounding, since split sums have another reduction order. With a variable batch they train like SGD whose dense
+//! Tests that hybrid and model parallelism train like their one-rank reference to the bit, and like synchronous SGD
+//! up to rounding, since split sums have another reduction order. With a variable batch they train like SGD whose dense
 //! layers are updated after each pass.
 
 use std::sync::Arc;
@@ -150,7 +150,7 @@ proptest! {
     }
 
     /// Groups of ranks along `tensor` with their own samples train like as many ranks with the whole model, with stages
-    /// and without, in every order of the axes, and give the bits of their twin.
+    /// and without, in every order of the axes, and give the bits of their reference.
     #[test]
     fn layers_split_along_one_axis_and_samples_along_another_train_like_ssgd(
         net in nets(),
@@ -197,9 +197,9 @@ proptest! {
         if split.program().unwrap().sharding.is_none() {
             return Ok(()); // tests/stages.rs compares it
         }
-        let twin = reference::train(&split.program().unwrap(), &samples, STEPS, seed, &optimizer()).unwrap();
-        let differing = other.parameters.iter().zip(&twin).filter(|(x, y)| x.to_bits() != y.to_bits()).count();
-        prop_assert_eq!(differing, 0, "of {} parameters", twin.len());
+        let expected = reference::train(&split.program().unwrap(), &samples, STEPS, seed, &optimizer()).unwrap();
+        let differing = other.parameters.iter().zip(&expected).filter(|(x, y)| x.to_bits() != y.to_bits()).count();
+        prop_assert_eq!(differing, 0, "of {} parameters", expected.len());
     }
 
     /// Without convolutions no part uses the large batch: the dense layers take an SGD step with each pass.
@@ -317,7 +317,7 @@ proptest! {
 
     /// Every scheme, and the variable batch of those that have one, to the bit.
     #[test]
-    fn split_layers_equal_their_twin(
+    fn split_layers_equal_their_reference(
         net in nets(),
         pairs in 1u32..=2,
         odd: bool,
@@ -346,10 +346,10 @@ proptest! {
         let options =
             RunOptions { steps: STEPS, warm_up: 0, seed, optimizer, stall_limit, arenas, ..RunOptions::default() };
         let trained = run(&program, &data, &options).unwrap().parameters;
-        let twin = reference::train(&program, &data, STEPS, seed, &options.optimizer).unwrap();
-        let differing = trained.iter().zip(&twin).filter(|(x, y)| x.to_bits() != y.to_bits()).count();
+        let expected = reference::train(&program, &data, STEPS, seed, &options.optimizer).unwrap();
+        let differing = trained.iter().zip(&expected).filter(|(x, y)| x.to_bits() != y.to_bits()).count();
         prop_assert_eq!(differing, 0, "{} of {} parameters differ by up to {:e}",
-            differing, twin.len(), distance(&model, &trained, &twin));
+            differing, expected.len(), distance(&model, &trained, &expected));
     }
 
     /// Convolutions updated once with all samples, dense layers with those of each pass. Sums on one rank have another

@@ -1,5 +1,5 @@
-//! Tests samples that ranks hold in parts and shuffle among themselves: every run trains like its one-rank twin, which
-//! has the whole set and no messages, to the bit; so each sample is where the orders place it.
+//! Tests samples that ranks hold in parts and shuffle among themselves: every run trains like its one-rank reference,
+//! which has the whole set and no messages, to the bit; so each sample is where the orders place it.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn partitioned_data_trains_like_the_twin_with_the_whole_set(
+    fn partitioned_data_trains_like_the_reference_with_the_whole_set(
         model in 0u64..100,
         nodes in prop::collection::vec(1u32..=3, 1..=4),
         whole: bool,
@@ -49,8 +49,8 @@ proptest! {
         let data = data(&program, program.global_batch() * 4 + rest, seed);
         let options = options(7, seed);
         let spread = run(&program, &data, &options).unwrap();
-        let twin = reference::train(&program, &data, 7, seed, &options.optimizer).unwrap();
-        prop_assert!(spread.parameters.iter().zip(&twin).all(|(a, b)| a.to_bits() == b.to_bits()), "{:?}", job);
+        let expected = reference::train(&program, &data, 7, seed, &options.optimizer).unwrap();
+        prop_assert!(spread.parameters.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()), "{:?}", job);
     }
 }
 

@@ -96,8 +96,8 @@ proptest! {
         let options =
             RunOptions { steps: STEPS, warm_up: 0, seed, optimizer: optimizer.clone(), stall_limit, ..RunOptions::default() };
         let done = run(&program, &data, &options).unwrap();
-        let twin = reference::train_as_claimed(&program, &data, STEPS, seed, &optimizer, &done.claims).unwrap();
-        prop_assert!(bits(&done.parameters) == bits(&twin), "{job:?}");
+        let expected = reference::train_as_claimed(&program, &data, STEPS, seed, &optimizer, &done.claims).unwrap();
+        prop_assert!(bits(&done.parameters) == bits(&expected), "{job:?}");
         prop_assert_eq!(done.claims.len() as u32, if assignment.is_empty() { 0 } else { STEPS * learners * tau });
         // Round-robin gives each its own batches, only later.
         if assignment == ":round-robin" {
@@ -238,9 +238,10 @@ fn a_slow_learner_gets_fewer_batches() {
     let taken = |rank: u32| done.claims.iter().filter(|claim| claim.rank == rank).count();
     assert_eq!(done.claims.len(), 5 * 4 * 3);
     assert!(taken(1) <= 5, "{}, {}, {}", taken(0), taken(1), taken(2));
-    // The twin does not depend on time.
-    let twin = reference::train_as_claimed(&program, &data, 5, options.seed, &options.optimizer, &done.claims).unwrap();
-    assert_eq!(bits(&done.parameters), bits(&twin));
+    // The reference does not depend on time.
+    let expected =
+        reference::train_as_claimed(&program, &data, 5, options.seed, &options.optimizer, &done.claims).unwrap();
+    assert_eq!(bits(&done.parameters), bits(&expected));
     // At another speed the same claims give the same run.
     let again = RunOptions { observer: &(), replay: Some(&done.claims), ..options };
     assert_eq!(run(&program, &data, &again).unwrap().weights_sha256, done.weights_sha256);

@@ -51,8 +51,8 @@ proptest! {
         let options =
             RunOptions { steps: STEPS, warm_up: 0, seed, optimizer: optimizer.clone(), stall_limit, ..RunOptions::default() };
         let done = run(&program, &data, &options).unwrap();
-        let twin = reference::train(&program, &data, STEPS, seed, &optimizer).unwrap();
-        prop_assert!(bits(&done.parameters) == bits(&twin), "{job:?}");
+        let expected = reference::train(&program, &data, STEPS, seed, &optimizer).unwrap();
+        prop_assert!(bits(&done.parameters) == bits(&expected), "{job:?}");
     }
 }
 

@@ -15,7 +15,7 @@ use lockstep_models::{Bucket, Job, Op, Program};
 use crate::commands::{folder, number};
 
 /// Set by `tests/run`: a missing compiler is then a failure.
-const REQUIRED: &str = "LOCKSTEP_REQUIRE_TWIN";
+const REQUIRED: &str = "LOCKSTEP_REQUIRE_EMULATOR";
 
 /// The folder of the pretend libraries. `None`, with a loud message, without a compiler.
 fn pretend() -> Option<PathBuf> {

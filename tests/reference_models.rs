@@ -51,8 +51,8 @@ proptest! {
         let options =
             RunOptions { steps: STEPS, warm_up: 0, seed, optimizer: optimizer.clone(), stall_limit, ..RunOptions::default() };
         let done = run(&program, &data, &options).unwrap();
-        let twin = reference::train_as_claimed(&program, &data, STEPS, seed, &optimizer, &done.claims).unwrap();
-        prop_assert!(bits(&done.parameters) == bits(&twin), "{job:?}");
+        let expected = reference::train_as_claimed(&program, &data, STEPS, seed, &optimizer, &done.claims).unwrap();
+        prop_assert!(bits(&done.parameters) == bits(&expected), "{job:?}");
         // With one level both forms equal Alg. 1.
         if assignment != ":first-come" && (devices == 1 || each == 1) {
             let one_level = strategy.replace(":reference-models", "").parse().unwrap();

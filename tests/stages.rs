@@ -72,8 +72,8 @@ proptest! {
         let job = if per_node { on_nodes(job) } else { job };
         // Small models do not have enough layers for all cuts.
         prop_assume!(job.stages().is_ok());
-        let (distributed, twin) = both(&job, seed, &optimizer);
-        assert_equal_bits(&distributed, &twin, &format!("{job:?}"));
+        let (distributed, expected) = both(&job, seed, &optimizer);
+        assert_equal_bits(&distributed, &expected, &format!("{job:?}"));
     }
 }
 

@@ -50,8 +50,8 @@ proptest! {
         let mesh = Mesh::new(&[(Axis::Data, replicas), (Axis::Device, workers)]).unwrap();
         let mesh = (replicas > 1).then_some(mesh);
         let zero = Job { strategy: strategy.parse().unwrap(), mesh, ..ssgd.clone() };
-        let (shared, twin) = both(&zero, seed, &optimizer);
-        assert_equal_bits(&shared, &twin, &format!("{zero:?}"));
+        let (shared, expected) = both(&zero, seed, &optimizer);
+        assert_equal_bits(&shared, &expected, &format!("{zero:?}"));
         // An allreduce in chunks gives every member a part of each chunk, which is summed in another order; so are
         // micro-batches where ranks keep the sums of their parts alone.
         if chunk.is_none() && replicas == 1 && (strategy == "zero-1" || accumulate == 1) {
@@ -72,8 +72,8 @@ fn meshes() -> impl Strategy<Value = Vec<(Axis, u32)>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// With layers split along `tensor`, with stages and without, in every order of the axes: the bits of the twin that
-    /// computes every part, and, where nothing is summed over replicas, those of the same strategy without shared
+    /// With layers split along `tensor`, with stages and without, in every order of the axes: the bits of the reference
+    /// that computes every part, and, where nothing is summed over replicas, those of the same strategy without shared
     /// state.
     #[test]
     fn shared_optimizer_state_of_split_layers_changes_no_bit(
@@ -100,8 +100,8 @@ proptest! {
         // Small models do not have enough layers for all cuts.
         prop_assume!(job.program().map_err(|error| error.to_string()).map_or_else(
             |error| !error.contains("layers, and") && !error.contains("read the samples"), |_| true));
-        let (shared, twin) = both(&job, seed, &optimizer);
-        assert_equal_bits(&shared, &twin, &format!("{job:?}"));
+        let (shared, expected) = both(&job, seed, &optimizer);
+        assert_equal_bits(&shared, &expected, &format!("{job:?}"));
         if mesh.size(Axis::Device) == 1 {
             let mesh = axes.into_iter().filter(|(axis, _)| *axis != Axis::Device).collect::<Vec<_>>();
             let whole = Job { strategy: strategy.parse().unwrap(), mesh: Some(Mesh::new(&mesh).unwrap()), ..job };

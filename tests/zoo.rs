@@ -109,9 +109,12 @@ fn train_a_step<'a>(settings: impl Iterator<Item = &'a (&'a str, &'a str)>) {
         let options = lockstep_exec::RunOptions { steps: 1, warm_up: 0, optimizer, arenas, ..Default::default() };
         let run = lockstep_exec::run(&program, &data, &options).unwrap_or_else(|error| panic!("{called}: {error}"));
         assert!(run.losses[0].is_finite() && run.losses[0] > 0.0, "{called}: {:?}", run.losses);
-        // The twin has a place for every tensor.
-        let twin = reference::train(&program, &data, 1, 1, &options.optimizer).unwrap();
-        assert!(twin.iter().zip(&run.parameters).all(|(a, b)| a.to_bits() == b.to_bits()), "{called}: the arena shows");
+        // The reference has a place for every tensor.
+        let expected = reference::train(&program, &data, 1, 1, &options.optimizer).unwrap();
+        assert!(
+            expected.iter().zip(&run.parameters).all(|(a, b)| a.to_bits() == b.to_bits()),
+            "{called}: the arena shows"
+        );
         let start = lockstep_exec::init::parameters(&program.model, 1);
         for parameter in program.model.layers().iter().flat_map(|node| &node.parameters) {
             let range = parameter.range.start as usize..parameter.range.end as usize;

@@ -221,7 +221,7 @@ mod tests {
     }
 
     proptest! {
-        /// The twin is a plain list, searched for the first smallest time; `None` takes one out.
+        /// The reference is a plain list, searched for the first smallest time; `None` takes one out.
         #[test]
         fn agrees_with_a_plain_list(deeds in prop::collection::vec(prop::option::weighted(0.6, delays()), 0..300)) {
             let mut events = Events::new();

@@ -72,9 +72,9 @@ def second_run(groups):
     yield from [
         "## Rows measured twice",
         "",
-        f"These rows were measured on the same kind of machine in an earlier run too, from {dates[0]} to {dates[-1]}. The table compares the",
-        "prediction with another one: the time that the earlier run measured. Its error shows how far the machine's speed changed between the",
-        "two runs.",
+        f"These rows were also measured in an earlier run on the same kind of machine, from {dates[0]} to {dates[-1]}.",
+        "The table compares the prediction with another one: the time that the earlier run measured. Its error shows how far the machine's",
+        "speed changed between the two runs.",
         "",
         "| ranks | rows | earlier measurement: median error, % | 90th percentile, % | prediction: median error, % | 90th percentile, % |",
         "|---|---|---|---|---|---|",

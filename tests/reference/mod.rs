@@ -76,7 +76,7 @@ pub(crate) fn train_on(
         return local_sgd::train(devices, program, data, steps, seed, optimizer);
     }
     if program.sharding.is_some() {
-        let message = "has layers that ranks share, whose twin computes on the CPU alone: compare with that";
+        let message = "has layers that ranks share, whose reference computes on the CPU alone: compare with that";
         return Err(InputError::new("reference", program.model.name(), message).into());
     }
     let (workers, accumulate) = (program.pools.iter().sum::<u32>(), program.accumulate);

@@ -27,7 +27,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The slow twin: in a tree, where item n is attached to an earlier one, no edge closes a loop; any further
+        /// The slow reference: in a tree, where item n is attached to an earlier one, no edge closes a loop; any further
         /// edge does.
         #[test]
         fn a_tree_has_no_loop_and_any_edge_more_makes_one(picks in prop::collection::vec(any::<prop::sample::Index>(), 1..30), more: [prop::sample::Index; 2]) {

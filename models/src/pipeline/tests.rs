@@ -1,4 +1,4 @@
-//! Compares schedules with closed forms and with a slow twin, and cuts with all possible cuts.
+//! Compares schedules with closed forms and with a slow reference, and cuts with all possible cuts.
 
 mod cuts;
 mod lists;

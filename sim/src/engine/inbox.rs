@@ -61,7 +61,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The twin is one list, scanned; `true` puts a message, `false` takes one.
+        /// The reference is one list, scanned; `true` puts a message, `false` takes one.
         #[test]
         fn agrees_with_a_list(deeds in prop::collection::vec((prop::bool::weighted(0.6), 0u32..3, 0u32..3), 0..200)) {
             let mut inbox = Inbox::default();

@@ -189,7 +189,7 @@ mod tests {
     }
 
     proptest! {
-        /// The twin computes every round.
+        /// The reference computes every round.
         #[test]
         fn skipping_periods_changes_nothing(edges in prop::collection::vec(edge(), 2..12), rounds in 0u32..400) {
             let ranks = edges.len();
@@ -201,7 +201,7 @@ mod tests {
             prop_assert_eq!(all, some);
         }
 
-        /// The twin asks each rank for its block.
+        /// The reference asks each rank for its block.
         #[test]
         fn stretches_are_the_blocks(members in 2u32..12, longer in 0u32..11, back in 1u32..3, k in 0u32..20) {
             let phase = PipelinePhase { rounds: 20, action: Action::RecvSum, elements: 7, longer: longer % members, back };

@@ -94,7 +94,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The twin is a list that is sorted each time. Levels may be equal, infinite, and below zero by rounding.
+        /// The reference is a list that is sorted each time. Levels may be equal, infinite, and below zero by rounding.
         #[test]
         fn agrees_with_a_sorted_list(
             start in prop::collection::vec(prop_oneof![-1e-9..2.0f64, Just(1.0), Just(0.0), Just(f64::INFINITY)], 0..80),

@@ -88,7 +88,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// The twin is a sorted map, searched for its earliest time; `None` removes.
+        /// The reference is a sorted map, searched for its earliest time; `None` removes.
         #[test]
         fn agrees_with_a_map(deeds in prop::collection::vec((0u32..20, prop::option::of(0u64..50)), 0..300)) {
             let mut schedule = Schedule::default();

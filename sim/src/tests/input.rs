@@ -151,7 +151,7 @@ fn latency_is_hidden_by_threads_and_caches() {
     close(with(12.0, 8, 2_000_000_000), 4e-3);
 }
 
-/// The slow twin is a list of the samples in the order of their last use, cut at the size of the cache.
+/// The slow reference is a list of the samples in the order of their last use, cut at the size of the cache.
 #[test]
 fn reshuffled_epochs_miss_a_cache_as_the_closed_form_says() {
     use rand_chacha::rand_core::{Rng, SeedableRng};

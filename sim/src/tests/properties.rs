@@ -17,7 +17,7 @@ fn algorithms() -> Vec<Algorithm> {
     all.chain(forms.map(|form| form.parse().expect("known"))).collect()
 }
 
-/// The twin of the traffic: every step of every lane of every exchange, expanded.
+/// The reference of the traffic: every step of every lane of every exchange, expanded.
 fn expanded(program: &Program, iterations: u64) -> BTreeMap<(u32, u32), Sent> {
     let mut pairs: BTreeMap<(u32, u32), Sent> = BTreeMap::new();
     for (_, exchange) in program.roles[0].exchanges() {

@@ -49,7 +49,7 @@ bool does(const Algorithm& algorithm, bool channels_last) {
     return algorithm.scratch != Scratch::Unsupported && (algorithm.channels_last || !channels_last);
 }
 
-// As cudnnConvolutionFwdAlgoPerfStruct and its twins.
+// As cudnnConvolutionFwdAlgoPerfStruct and its siblings.
 struct Performance {
     int algorithm;
     cudnnStatus_t status;

@@ -37,15 +37,15 @@ struct Bound<KERNEL, FIBERS> {
         const std::function<void()> thread = [&] { std::apply(KERNEL, given); };
         // Nothing lies in shared memory when a block begins.
         std::vector<unsigned char> shared(FIBERS ? shared_bytes + 16 : 0);
-        twin::work = &thread;
-        twin::shared = shared.data() + (16 - reinterpret_cast<uintptr_t>(shared.data()) % 16) % 16;
+        emulator::work = &thread;
+        emulator::shared = shared.data() + (16 - reinterpret_cast<uintptr_t>(shared.data()) % 16) % 16;
         gridDim.x = blocks;
         pretend_fibers_allowed = FIBERS;
         for (unsigned turn = 0; turn < blocks; ++turn) {
             blockIdx.x = backward ? blocks - 1 - turn : turn;
             if constexpr (FIBERS) {
                 std::memset(shared.data(), 0xFF, shared.size());
-                twin::run_block(threads, backward ? threads - 1 : 0, backward ? threads - 1 : 1);
+                emulator::run_block(threads, backward ? threads - 1 : 0, backward ? threads - 1 : 1);
             } else {
                 for (unsigned at = 0; at < threads; ++at) {
                     threadIdx.x = backward ? threads - 1 - at : at;

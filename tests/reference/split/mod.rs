@@ -38,7 +38,7 @@ pub(super) fn train(
     optimizer: &Optimizer,
 ) -> Result<Vec<f32>, ExecError> {
     if sharding.by_node() || program.partition.is_some() {
-        let message = "has samples that nodes share: compare with the twin of ssgd";
+        let message = "has samples that nodes share: compare with the reference of ssgd";
         return Err(InputError::new("reference", program.model.name(), message).into());
     }
     let (whole, samples, workers) = (&sharding.whole, program.batch_per_rank, program.pools.iter().sum::<u32>());

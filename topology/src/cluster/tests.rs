@@ -1,4 +1,4 @@
-//! Tests clusters: routes against hand-worked cases and a slow twin, and every kind of bad file.
+//! Tests clusters: routes against hand-worked cases and a slow reference, and every kind of bad file.
 
 mod bad_fabrics;
 mod bad_input;

@@ -6,10 +6,10 @@ mod documented;
 mod mutants;
 mod nestings;
 mod proofs;
+mod reference;
 mod refusals;
 mod shapes;
 mod switches;
-mod twin;
 
 use std::sync::Arc;
 

@@ -17,8 +17,8 @@ constexpr u32 BLOCK = 256;
 constexpr u32 WARP = 32;
 constexpr u32 WARPS = BLOCK / WARP;
 
-// Shared memory of the size given by the launch; the twin on the CPU has its own definition.
-#ifndef LOCKSTEP_TWIN
+// Shared memory of the size given by the launch; the emulator on the CPU has its own definition.
+#ifndef LOCKSTEP_EMULATOR
 #define SHARED(T, name)                                          \
     extern __shared__ __align__(16) unsigned char shared_bytes[]; \
     T* name = reinterpret_cast<T*>(shared_bytes)

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// Set by `tests/run`: a missing compiler is then a failure.
-const REQUIRED: &str = "LOCKSTEP_REQUIRE_TWIN";
+const REQUIRED: &str = "LOCKSTEP_REQUIRE_EMULATOR";
 
 /// Their folder. `None`, with a loud message, where there is no compiler.
 pub(crate) fn folder() -> Option<&'static Path> {

@@ -8,30 +8,30 @@ use lockstep_exec::device::cpu::Mode;
 use lockstep_models::{Layer, Scale, Shape};
 use proptest::prelude::*;
 
+use crate::emulator::Emulator;
 use crate::memory::{Held, Memory, Real, rounded};
-use crate::twin::Twin;
 use crate::{OnCpu, Theme, any_batch, few, merged, near, plane, property, same, same_in, size};
 
 pub(crate) const THEME: Theme = Theme { kernels: &["channel_affine", "channel_slopes", "channel_slopes_finish"], play };
 
-fn play(twin: &RefCell<Twin>) {
+fn play(emulator: &RefCell<Emulator>) {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
     // Now and then a channel of several parts.
     let large = (2..4u32, 1..4u32, 50..70u32, 60..70u32)
         .prop_map(|(samples, channels, height, width)| (samples, Shape { channels, height, width }));
     let batch = prop_oneof![8 => any_batch(), 1 => large];
     property((batch, flags), few(40), |((samples, shape), flags), memory| {
-        let twin = &mut twin.borrow_mut();
-        scales::<f32>(twin, memory, samples, shape, flags);
-        scales::<Bf16>(twin, memory, samples, shape, flags);
-        biases::<f32>(twin, memory, samples, shape, flags);
-        biases::<Bf16>(twin, memory, samples, shape, flags);
+        let emulator = &mut emulator.borrow_mut();
+        scales::<f32>(emulator, memory, samples, shape, flags);
+        scales::<Bf16>(emulator, memory, samples, shape, flags);
+        biases::<f32>(emulator, memory, samples, shape, flags);
+        biases::<Bf16>(emulator, memory, samples, shape, flags);
     });
 }
 
 /// A scale layer, in place if requested, and its gradients.
 fn scales<A: Real>(
-    twin: &mut Twin,
+    emulator: &mut Emulator,
     memory: &mut Memory,
     samples: u32,
     shape: Shape,
@@ -56,7 +56,7 @@ fn scales<A: Real>(
         rectified: false,
         accumulate: false,
     };
-    twin.play(memory, &launch);
+    emulator.play(memory, &launch);
     // Without a summand the CPU adds 0, which turns −0 into 0.
     let output: Vec<f32> = memory.wide(y).iter().map(|y| if bias { *y } else { *y + 0.0 }).collect();
     same(&output, &rounded::<A>(&expected.output), "scale");
@@ -65,7 +65,7 @@ fn scales<A: Real>(
     let before = memory.reals::<A>(elements);
     let (d_y, d_x) = (memory.hold::<A>(&d), memory.hold::<A>(&before));
     (launch.x, launch.y, launch.summands, launch.accumulate) = (d_y.read(), d_x.write(), None, accumulate);
-    twin.play(memory, &launch);
+    emulator.play(memory, &launch);
     same_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "scale's gradient");
 
     let parts = BlockParts::of(samples * plane(shape));
@@ -84,7 +84,7 @@ fn scales<A: Real>(
         parts,
         rectified: false,
     };
-    twin.play(memory, &sums);
+    emulator.play(memory, &sums);
     let before = memory.values(parameters.len());
     let held = memory.put(&before);
     let finish = ChannelSlopesFinish {
@@ -98,13 +98,13 @@ fn scales<A: Real>(
         parts,
         accumulate,
     };
-    twin.play(memory, &finish);
+    emulator.play(memory, &finish);
     near(&memory.get(held), &merged(&before, &gradient, accumulate), "scale's parameters");
 }
 
 /// relu(x + b), in place, and the gradient before it, instead of the one after it: the tail of a convolution.
 fn biases<A: Real>(
-    twin: &mut Twin,
+    emulator: &mut Emulator,
     memory: &mut Memory,
     samples: u32,
     shape: Shape,
@@ -128,7 +128,7 @@ fn biases<A: Real>(
         rectified,
         accumulate: false,
     };
-    twin.play(memory, &launch);
+    emulator.play(memory, &launch);
     same_in(memory, y, if rectified { &relu.output } else { &affine.output }, "bias");
 
     let slopes = if rectified { relu.backward(&d).0.remove(0) } else { d.clone() };
@@ -151,7 +151,7 @@ fn biases<A: Real>(
         parts,
         rectified,
     };
-    twin.play(memory, &sums);
+    emulator.play(memory, &sums);
     same_in(memory, masked, &slopes, "gradient before bias and ReLU");
     let before = memory.values(channels);
     let held = memory.put(&before);
@@ -166,6 +166,6 @@ fn biases<A: Real>(
         parts,
         accumulate,
     };
-    twin.play(memory, &finish);
+    emulator.play(memory, &finish);
     near(&memory.get(held), &merged(&before, gradient, accumulate), "bias's gradient");
 }

@@ -7,8 +7,8 @@ use lockstep_cuda::{Bf16, BlockParts};
 use proptest::prelude::*;
 use rand::RngExt;
 
+use crate::emulator::Emulator;
 use crate::memory::{Memory, Real, rounded};
-use crate::twin::Twin;
 use crate::{Theme, few, near, near_within, property, same_in};
 
 pub(crate) const THEME: Theme =
@@ -34,7 +34,7 @@ enum Output {
     Input,
 }
 
-fn play(twin: &RefCell<Twin>) {
+fn play(emulator: &RefCell<Emulator>) {
     // Occasionally several parts of the rows, several tiles of channels, and a part so long that threads fold their
     // sums.
     let sizes = prop_oneof![8 => (1..90u32, 1..80u32), 1 => (900..2200u32, 1..40u32), 1 => (300..600u32, 60..100u32), 1 => (2100..3500u32, 17..33u32)];
@@ -51,13 +51,13 @@ fn play(twin: &RefCell<Twin>) {
         in_place,
     });
     property((sizes.clone(), given), few(80), |(sizes, given), memory| {
-        slopes::<f32>(&mut twin.borrow_mut(), memory, sizes, given);
-        slopes::<Bf16>(&mut twin.borrow_mut(), memory, sizes, given);
+        slopes::<f32>(&mut emulator.borrow_mut(), memory, sizes, given);
+        slopes::<Bf16>(&mut emulator.borrow_mut(), memory, sizes, given);
     });
     let level = prop_oneof![Just(0.0f32), Just(30.0)];
     property((sizes, level), few(60), |(sizes, level), memory| {
-        moments::<f32>(&mut twin.borrow_mut(), memory, sizes, level);
-        moments::<Bf16>(&mut twin.borrow_mut(), memory, sizes, level);
+        moments::<f32>(&mut emulator.borrow_mut(), memory, sizes, level);
+        moments::<Bf16>(&mut emulator.borrow_mut(), memory, sizes, level);
     });
 }
 
@@ -66,7 +66,7 @@ fn column<T: Copy>(all: &[T], channels: usize, channel: usize) -> impl Iterator<
     all.iter().skip(channel).step_by(channels).copied()
 }
 
-fn slopes<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (BlockParts, u32), given: Given) {
+fn slopes<A: Real>(emulator: &mut Emulator, memory: &mut Memory, (parts, channels): (BlockParts, u32), given: Given) {
     let (elements, wide) = ((parts.count * channels) as usize, channels as usize);
     let (d, values, outputs) = (memory.reals::<A>(elements), memory.reals::<A>(elements), memory.reals::<A>(elements));
     let [means, inverses, gammas, betas] = [(); 4].map(|()| memory.values(wide));
@@ -88,7 +88,7 @@ fn slopes<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (Blo
         parts,
         rectified: given.rectified.is_some(),
     };
-    twin.play(memory, &sums);
+    emulator.play(memory, &sums);
     let mean = |at: usize| if given.means { means[at % wide] } else { 0.0 };
     let off = |at: usize| if given.x { values[at] - mean(at) } else { 0.0 };
     let output = |at: usize| match given.rectified {
@@ -114,7 +114,7 @@ fn slopes<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (Blo
         parts,
         accumulate: true,
     };
-    twin.play(memory, &finish);
+    emulator.play(memory, &finish);
     let got = memory.get(held);
     for channel in 0..wide {
         let terms: Vec<f32> = column(&slopes, wide, channel).collect();
@@ -131,7 +131,7 @@ fn slopes<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (Blo
     }
 }
 
-fn moments<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (BlockParts, u32), level: f32) {
+fn moments<A: Real>(emulator: &mut Emulator, memory: &mut Memory, (parts, channels): (BlockParts, u32), level: f32) {
     let (elements, wide) = ((parts.count * channels) as usize, channels as usize);
     let shifted: Vec<f32> = memory.values(elements).iter().map(|value| level + value).collect();
     let values = rounded::<A>(&shifted);
@@ -141,7 +141,7 @@ fn moments<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (Bl
         channels,
         parts,
     };
-    twin.play(memory, &sums);
+    emulator.play(memory, &sums);
     let (means, inverses) = (memory.space::<f32>(wide), memory.space::<f32>(wide));
     let before: Vec<f32> = (0..2 * wide).map(|_| memory.rng.random_range(0.0..2.0)).collect();
     let running = memory.put(&before);
@@ -156,7 +156,7 @@ fn moments<A: Real>(twin: &mut Twin, memory: &mut Memory, (parts, channels): (Bl
         epsilon: EPSILON,
         keep: KEEP,
     };
-    twin.play(memory, &finish);
+    emulator.play(memory, &finish);
     let count = f64::from(parts.count);
     let mean = |channel: usize| column(&values, wide, channel).map(f64::from).sum::<f64>() / count;
     let squares = |channel: usize| {

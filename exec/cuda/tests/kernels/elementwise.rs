@@ -12,8 +12,8 @@ use lockstep_models::{Layer, Shape};
 use proptest::prelude::*;
 use rand::RngExt;
 
+use crate::emulator::Emulator;
 use crate::memory::{Memory, Real, rounded};
-use crate::twin::Twin;
 use crate::{OnCpu, Theme, any_batch, few, merged, near_in, property, same, same_in, size};
 
 pub(crate) const THEME: Theme = Theme {
@@ -34,25 +34,25 @@ pub(crate) const THEME: Theme = Theme {
     play,
 };
 
-fn play(twin: &RefCell<Twin>) {
+fn play(emulator: &RefCell<Emulator>) {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
     property((any_batch(), flags), few(40), |((samples, shape), flags), memory| {
-        let twin = &mut twin.borrow_mut();
-        sums_and_rectifiers::<f32>(twin, memory, samples, shape, flags);
-        sums_and_rectifiers::<Bf16>(twin, memory, samples, shape, flags);
-        curves::<f32>(twin, memory, samples, shape, flags);
-        curves::<Bf16>(twin, memory, samples, shape, flags);
-        gelu::<f32>(twin, memory, samples, shape, flags.2);
-        gelu::<Bf16>(twin, memory, samples, shape, flags.2);
-        silu::<f32>(twin, memory, samples, shape, flags.2);
-        silu::<Bf16>(twin, memory, samples, shape, flags.2);
+        let emulator = &mut emulator.borrow_mut();
+        sums_and_rectifiers::<f32>(emulator, memory, samples, shape, flags);
+        sums_and_rectifiers::<Bf16>(emulator, memory, samples, shape, flags);
+        curves::<f32>(emulator, memory, samples, shape, flags);
+        curves::<Bf16>(emulator, memory, samples, shape, flags);
+        gelu::<f32>(emulator, memory, samples, shape, flags.2);
+        gelu::<Bf16>(emulator, memory, samples, shape, flags.2);
+        silu::<f32>(emulator, memory, samples, shape, flags.2);
+        silu::<Bf16>(emulator, memory, samples, shape, flags.2);
     });
-    property(1..3000usize, few(30), |elements, memory| buffers(&mut twin.borrow_mut(), memory, elements));
+    property(1..3000usize, few(30), |elements, memory| buffers(&mut emulator.borrow_mut(), memory, elements));
 }
 
 /// y = a + b, and its gradient where it is rectified; y in a's place if `in_place`.
 fn sums_and_rectifiers<A: Real>(
-    twin: &mut Twin,
+    emulator: &mut Emulator,
     memory: &mut Memory,
     samples: u32,
     shape: Shape,
@@ -66,18 +66,18 @@ fn sums_and_rectifiers<A: Real>(
     let (held_a, held_b) = (memory.hold::<A>(&a), memory.hold::<A>(&b));
     let y = if in_place { held_a } else { memory.space(elements) };
     let count = elements as u32;
-    twin.play(memory, &Add { a: held_a.read(), b: held_b.read(), y: y.write(), elements: count, rectified });
+    emulator.play(memory, &Add { a: held_a.read(), b: held_b.read(), y: y.write(), elements: count, rectified });
     same_in(memory, y, expected, "sum");
 
     let x = memory.hold::<A>(&sum);
     let y = if in_place { x } else { memory.space(elements) };
-    twin.play(memory, &ReluForward { x: x.read(), y: y.write(), elements: count });
+    emulator.play(memory, &ReluForward { x: x.read(), y: y.write(), elements: count });
     same_in(memory, y, &relu.output, "relu");
 
     let [before, other_before] = [0, 1].map(|_| memory.reals::<A>(elements));
     let (d_y, d_x, d_other) = (memory.hold::<A>(&d), memory.hold::<A>(&before), memory.hold::<A>(&other_before));
     let (two, accumulate_other) = (memory.rng.random::<bool>(), memory.rng.random::<bool>());
-    twin.play(
+    emulator.play(
         memory,
         &ReluBackward {
             d_y: d_y.read(),
@@ -96,7 +96,7 @@ fn sums_and_rectifiers<A: Real>(
 }
 
 fn curves<A: Real>(
-    twin: &mut Twin,
+    emulator: &mut Emulator,
     memory: &mut Memory,
     samples: u32,
     shape: Shape,
@@ -110,9 +110,9 @@ fn curves<A: Real>(
     let y = if in_place { x } else { memory.space(elements) };
     let count = elements as u32;
     if hyperbolic {
-        twin.play(memory, &TanhForward { x: x.read(), y: y.write(), elements: count });
+        emulator.play(memory, &TanhForward { x: x.read(), y: y.write(), elements: count });
     } else {
-        twin.play(memory, &SigmoidForward { x: x.read(), y: y.write(), elements: count });
+        emulator.play(memory, &SigmoidForward { x: x.read(), y: y.write(), elements: count });
     }
     near_in(memory, y, &expected.output, "curve");
 
@@ -120,52 +120,54 @@ fn curves<A: Real>(
     let before = memory.reals::<A>(elements);
     let (d_y, d_x) = (memory.hold::<A>(&d), memory.hold::<A>(&before));
     if hyperbolic {
-        twin.play(
+        emulator.play(
             memory,
             &TanhBackward { d_y: d_y.read(), y: y.read(), d_x: d_x.write(), elements: count, accumulate },
         );
     } else {
         let launch = SigmoidBackward { d_y: d_y.read(), y: y.read(), d_x: d_x.write(), elements: count, accumulate };
-        twin.play(memory, &launch);
+        emulator.play(memory, &launch);
     }
     let (slopes, _) = expected.backward(&d);
     near_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "curve's gradient");
 }
 
-fn gelu<A: Real>(twin: &mut Twin, memory: &mut Memory, samples: u32, shape: Shape, accumulate: bool) {
+fn gelu<A: Real>(emulator: &mut Emulator, memory: &mut Memory, samples: u32, shape: Shape, accumulate: bool) {
     let elements = samples as usize * size(shape);
     let (values, d, before) = (memory.reals::<A>(elements), memory.reals::<A>(elements), memory.reals::<A>(elements));
     let mut expected = OnCpu::plain(&Layer::Gelu, &[shape], samples, &[&values]);
     let (x, y) = (memory.hold::<A>(&values), memory.space(elements));
     let count = elements as u32;
-    twin.play(memory, &GeluForward { x: x.read(), y: y.write(), elements: count });
+    emulator.play(memory, &GeluForward { x: x.read(), y: y.write(), elements: count });
     near_in(memory, y, &expected.output, "gelu");
     let (d_y, d_x) = (memory.hold::<A>(&d), memory.hold::<A>(&before));
-    twin.play(memory, &GeluBackward { d_y: d_y.read(), x: x.read(), d_x: d_x.write(), elements: count, accumulate });
+    emulator
+        .play(memory, &GeluBackward { d_y: d_y.read(), x: x.read(), d_x: d_x.write(), elements: count, accumulate });
     let (slopes, _) = expected.backward(&d);
     near_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "gelu's gradient");
 }
 
-fn silu<A: Real>(twin: &mut Twin, memory: &mut Memory, samples: u32, shape: Shape, accumulate: bool) {
+fn silu<A: Real>(emulator: &mut Emulator, memory: &mut Memory, samples: u32, shape: Shape, accumulate: bool) {
     let elements = samples as usize * size(shape);
     let (values, d, before) = (memory.reals::<A>(elements), memory.reals::<A>(elements), memory.reals::<A>(elements));
     let mut expected = OnCpu::plain(&Layer::Silu, &[shape], samples, &[&values]);
     let (x, y) = (memory.hold::<A>(&values), memory.space(elements));
     let count = elements as u32;
-    twin.play(memory, &SiluForward { x: x.read(), y: y.write(), elements: count });
+    emulator.play(memory, &SiluForward { x: x.read(), y: y.write(), elements: count });
     near_in(memory, y, &expected.output, "silu");
     let (d_y, d_x) = (memory.hold::<A>(&d), memory.hold::<A>(&before));
-    twin.play(memory, &SiluBackward { d_y: d_y.read(), x: x.read(), d_x: d_x.write(), elements: count, accumulate });
+    emulator
+        .play(memory, &SiluBackward { d_y: d_y.read(), x: x.read(), d_x: d_x.write(), elements: count, accumulate });
     let (slopes, _) = expected.backward(&d);
     near_in(memory, d_x, &merged(&before, &slopes[0], accumulate), "silu's gradient");
 }
 
 /// Sums of buffers.
-fn buffers(twin: &mut Twin, memory: &mut Memory, elements: usize) {
+fn buffers(emulator: &mut Emulator, memory: &mut Memory, elements: usize) {
     let (mut a, b) = (memory.values(elements), memory.values(elements));
     let (held_a, held_b) = (memory.put(&a), memory.put(&b));
     add_into(&mut a, &b);
     let count = elements as u64;
-    twin.play(memory, &AddInto { a: held_a.write(), b: held_b.read(), elements: count });
+    emulator.play(memory, &AddInto { a: held_a.write(), b: held_b.read(), elements: count });
     same(&memory.get(held_a), &a, "sum of buffers");
 }

@@ -1,4 +1,4 @@
-// Kernels with one fault each, which the twin must detect: otherwise its silence about the others would mean nothing.
+// Kernels with one fault each. The emulator must detect all of them: otherwise its silence about others means nothing.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-//! Tests that the twin detects faulty kernels, and runs a correct one.
+//! Tests that the emulator detects faulty kernels, and runs a correct one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Stdio;
@@ -6,9 +6,9 @@ use std::process::Stdio;
 use lockstep_cuda::table::AddInto;
 use lockstep_cuda::{BLOCK, Geometry, KernelCall, KernelEntry, KernelLaunch, SourceUnit, ToArgument, ViewMut};
 
+use crate::emulator::Emulator;
 use crate::memory::Memory;
 use crate::program::FAULTS;
-use crate::twin::Twin;
 
 /// A launch of the fault of this number on a tensor that begins one element after an aligned address.
 struct Fault<const NUMBER: usize> {
@@ -31,17 +31,17 @@ impl<const NUMBER: usize> KernelLaunch for Fault<NUMBER> {
     }
 }
 
-/// Whether the twin ends when it runs the fault.
+/// Whether the emulator ends when it runs the fault.
 fn is_found<const NUMBER: usize>() -> bool {
-    let Some(mut twin) = Twin::with_stderr(Stdio::null()) else { return true };
+    let Some(mut emulator) = Emulator::with_stderr(Stdio::null()) else { return true };
     let (mut memory, elements) = (Memory::odd(), 8);
     let y = memory.put(&vec![0.0f32; elements as usize]);
     let fault = Fault::<NUMBER> { y: y.write(), elements };
-    catch_unwind(AssertUnwindSafe(|| twin.play(&mut memory, &fault))).is_err()
+    catch_unwind(AssertUnwindSafe(|| emulator.play(&mut memory, &fault))).is_err()
 }
 
 #[test]
-fn the_twin_finds_faults() {
+fn the_emulator_finds_faults() {
     let found = [
         is_found::<0>(),
         is_found::<1>(),
@@ -58,11 +58,11 @@ fn the_twin_finds_faults() {
 
 /// A tensor that a launch reads must come back unchanged, as must a written one outside of its extent.
 #[test]
-fn the_twin_accepts_correct_launches() {
-    let Some(mut twin) = Twin::start() else { return };
+fn the_emulator_accepts_correct_launches() {
+    let Some(mut emulator) = Emulator::start() else { return };
     let mut memory = Memory::odd();
     let (a, b) = (memory.put(&[1.0f32, 2.0, 3.0, 4.0, 5.0]), memory.put(&[10.0f32, 20.0, 30.0, 40.0, 50.0]));
-    twin.play(&mut memory, &AddInto { a: a.part(1..4).write(), b: b.part(2..5).read(), elements: 3 });
+    emulator.play(&mut memory, &AddInto { a: a.part(1..4).write(), b: b.part(2..5).read(), elements: 3 });
     assert_eq!(memory.get(a), [1.0, 32.0, 43.0, 54.0, 5.0]);
     assert_eq!(memory.get(b), [10.0, 20.0, 30.0, 40.0, 50.0]);
 }

@@ -1,4 +1,4 @@
-//! Runs chains of layers as lists of commands on the twin and compares them with the CPU device.
+//! Runs chains of layers as lists of commands on the emulator and compares them with the CPU device.
 //!
 //! Whole numbers must give the CPU's values exactly, whatever the precision of products, since all of their sums fit
 //! bf16; others must agree within 1e-5 of the magnitude of the terms. Scratch and dead memory hold NaN.
@@ -19,8 +19,8 @@ use lockstep_cuda::layers::{Space, TensorForm};
 use lockstep_exec::device::cpu::Mode;
 use proptest::prelude::*;
 
+use crate::emulator::Emulator;
 use crate::memory::Memory;
-use crate::twin::Twin;
 use crate::{Theme, property};
 use case::Case;
 use chains::Chain;
@@ -88,7 +88,7 @@ pub(crate) const OTHERS: Theme = Theme {
     play: others,
 };
 
-/// Allocates the layers' own tensors in the twin's memory.
+/// Allocates the layers' own tensors in the emulator's memory.
 struct Own<'a>(&'a mut Memory);
 
 impl Space for Own<'_> {
@@ -98,7 +98,7 @@ impl Space for Own<'_> {
 }
 
 /// Runs cases of a strategy; `whole` ones have small whole numbers in their tensors.
-fn agree(twin: &RefCell<Twin>, cases: u32, chains: impl Strategy<Value = Chain>, products: bool) {
+fn agree(emulator: &RefCell<Emulator>, cases: u32, chains: impl Strategy<Value = Chain>, products: bool) {
     let precision = prop_oneof![Just(Precision::F32), Just(Precision::Tf32), Just(Precision::Bf16)];
     let form =
         (precision, any::<bool>()).prop_map(|(precision, channels_last)| TensorForm { precision, channels_last });
@@ -106,23 +106,25 @@ fn agree(twin: &RefCell<Twin>, cases: u32, chains: impl Strategy<Value = Chain>,
     property((chains, form, rest), cases, |(chain, form, (spare, whole, place, mode, batch)), memory| {
         let whole = products && (whole || form.precision != Precision::F32);
         let batch = batch.filter(|_| mode == 0);
-        Case { chain, form, whole, spare, place, batch }.agrees(&mut twin.borrow_mut(), memory);
+        Case { chain, form, whole, spare, place, batch }.agrees(&mut emulator.borrow_mut(), memory);
     });
 }
 
-fn products(twin: &RefCell<Twin>) {
-    agree(twin, 40, chains::convolutions(), true);
-    agree(twin, 25, chains::dense(), true);
+fn products(emulator: &RefCell<Emulator>) {
+    agree(emulator, 40, chains::convolutions(), true);
+    agree(emulator, 25, chains::dense(), true);
     property((chains::convolutions(), any::<bool>()), 10, |(chain, last), memory| {
-        rounding::is_bounded(&mut twin.borrow_mut(), memory, chain, last);
+        rounding::is_bounded(&mut emulator.borrow_mut(), memory, chain, last);
     });
-    property(chains::dense(), 10, |chain, memory| rounding::is_bounded(&mut twin.borrow_mut(), memory, chain, false));
+    property(chains::dense(), 10, |chain, memory| {
+        rounding::is_bounded(&mut emulator.borrow_mut(), memory, chain, false);
+    });
 }
 
-fn others(twin: &RefCell<Twin>) {
-    agree(twin, 20, chains::batch_norms(), false);
-    agree(twin, 60, chains::others(), false);
-    agree(twin, 25, chains::pools(), false);
+fn others(emulator: &RefCell<Emulator>) {
+    agree(emulator, 20, chains::batch_norms(), false);
+    agree(emulator, 60, chains::others(), false);
+    agree(emulator, 25, chains::pools(), false);
     let place = prop::sample::select(vec![Place::Own, Place::Normalised, Place::Addend, Place::Input]);
     let mode = prop_oneof![Just(Mode::Train), Just(Mode::Evaluate)];
     let sizes = (1..4u32, 1..9u32, 2..6u32, 1..6u32);
@@ -136,8 +138,8 @@ fn others(twin: &RefCell<Twin>) {
             let form = TensorForm { precision, channels_last };
             let joined = Joined { samples, shape, relu, place, second, mode, form };
             match halves {
-                true => joined.agrees::<Bf16>(&mut twin.borrow_mut(), memory),
-                false => joined.agrees::<f32>(&mut twin.borrow_mut(), memory),
+                true => joined.agrees::<Bf16>(&mut emulator.borrow_mut(), memory),
+                false => joined.agrees::<f32>(&mut emulator.borrow_mut(), memory),
             }
             match halves {
                 true => joined.is_refused::<Bf16>(memory),
@@ -147,6 +149,6 @@ fn others(twin: &RefCell<Twin>) {
     );
     let sizes = (1..20u32, 1..60u32, 0..3u32, any::<[bool; 2]>());
     property(sizes, 20, |(samples, classes, spare, flags), memory| {
-        losses::agree(&mut twin.borrow_mut(), memory, samples, classes, spare, flags);
+        losses::agree(&mut emulator.borrow_mut(), memory, samples, classes, spare, flags);
     });
 }

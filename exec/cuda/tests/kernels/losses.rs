@@ -10,8 +10,8 @@ use lockstep_models::{Dropout, Layer, Shape};
 use proptest::prelude::*;
 use rand::RngExt;
 
+use crate::emulator::Emulator;
 use crate::memory::{Memory, Real, rounded};
-use crate::twin::Twin;
 use crate::{OnCpu, Theme, few, merged, near, near_in, property, same_in};
 
 pub(crate) const THEME: Theme = Theme {
@@ -26,26 +26,26 @@ pub(crate) const THEME: Theme = Theme {
     play,
 };
 
-fn play(twin: &RefCell<Twin>) {
+fn play(emulator: &RefCell<Emulator>) {
     let rate = prop_oneof![Just(0.0f32), Just(0.5), 0.01f32..0.99];
     let draw = (any::<u64>(), any::<u32>(), prop_oneof![Just(0u64), 0..100u64, Just(1 << 36)]);
     property((1..6u32, 1..200u32, rate, draw, any::<bool>(), any::<bool>()), few(60), |case, memory| {
         let (samples, size, rate, (seed, layer, offset), in_place, accumulate) = case;
         let draw = Draw { seed, layer, first: 0, offset };
-        dropped::<f32>(&mut twin.borrow_mut(), memory, (samples, size), rate, draw, (in_place, accumulate));
-        dropped::<Bf16>(&mut twin.borrow_mut(), memory, (samples, size), rate, draw, (in_place, accumulate));
+        dropped::<f32>(&mut emulator.borrow_mut(), memory, (samples, size), rate, draw, (in_place, accumulate));
+        dropped::<Bf16>(&mut emulator.borrow_mut(), memory, (samples, size), rate, draw, (in_place, accumulate));
     });
     property((1..40u32, 1..130u32, any::<bool>(), any::<bool>()), few(60), |case, memory| {
         let (samples, classes, logistic, accumulate) = case;
-        judged::<f32>(&mut twin.borrow_mut(), memory, (samples, classes), logistic, accumulate);
-        judged::<Bf16>(&mut twin.borrow_mut(), memory, (samples, classes), logistic, accumulate);
+        judged::<f32>(&mut emulator.borrow_mut(), memory, (samples, classes), logistic, accumulate);
+        judged::<Bf16>(&mut emulator.borrow_mut(), memory, (samples, classes), logistic, accumulate);
     });
-    no_numbers::<f32>(&mut twin.borrow_mut());
-    no_numbers::<Bf16>(&mut twin.borrow_mut());
+    no_numbers::<f32>(&mut emulator.borrow_mut());
+    no_numbers::<Bf16>(&mut emulator.borrow_mut());
 }
 
 fn dropped<A: Real>(
-    twin: &mut Twin,
+    emulator: &mut Emulator,
     memory: &mut Memory,
     (samples, size): (u32, u32),
     rate: f32,
@@ -73,7 +73,7 @@ fn dropped<A: Real>(
         below: (f64::from(rate) * 2f64.powi(32)) as u32,
         factor,
     };
-    twin.play(memory, &forward);
+    emulator.play(memory, &forward);
     same_in(memory, y, &expected.output, "dropout");
 
     let before = memory.reals::<A>(elements);
@@ -89,7 +89,7 @@ fn dropped<A: Real>(
         factor,
         accumulate,
     };
-    twin.play(memory, &backward);
+    emulator.play(memory, &backward);
     let (d_inputs, _) = expected.backward(&d);
     same_in(memory, d_x, &merged(&before, &d_inputs[0], accumulate), "dropout's gradient");
 }
@@ -104,7 +104,7 @@ fn rank(row: &[f32], label: usize) -> u32 {
 }
 
 fn judged<A: Real>(
-    twin: &mut Twin,
+    emulator: &mut Emulator,
     memory: &mut Memory,
     (samples, classes): (u32, u32),
     logistic: bool,
@@ -143,9 +143,9 @@ fn judged<A: Real>(
         classes,
     };
     if logistic {
-        twin.play(memory, &units);
+        emulator.play(memory, &units);
     } else {
-        twin.play(memory, &softmax);
+        emulator.play(memory, &softmax);
     }
     let narrow = |values: &[f64]| values.iter().map(|value| *value as f32).collect::<Vec<f32>>();
     near(&narrow(&memory.get(losses)), &narrow(expected.losses()), "losses");
@@ -161,7 +161,7 @@ fn judged<A: Real>(
         counts: counts.write(),
         samples,
     };
-    twin.play(memory, &launch);
+    emulator.play(memory, &launch);
     let sum = memory.get(totals)[0];
     assert!((sum - result.sum).abs() <= 1e-5 * result.sum.abs().max(1e-2), "{sum} is not {}", result.sum);
     let five = by_definition.iter().filter(|rank| **rank < 5).count();
@@ -181,12 +181,12 @@ fn judged<A: Real>(
         scale,
         accumulate,
     };
-    twin.play(memory, &backward);
+    emulator.play(memory, &backward);
     near_in(memory, held, &d_logits, "the loss's gradient");
 }
 
 /// NaN stays NaN and counts as a wrong answer, as on the CPU.
-fn no_numbers<A: Real>(twin: &mut Twin) {
+fn no_numbers<A: Real>(emulator: &mut Emulator) {
     let rows = [[f32::NAN, 1.0, 0.0], [1.0, f32::NAN, 0.0], [1.0, 0.0, f32::NAN], [f32::NAN; 3]];
     for (row, label) in rows.iter().flat_map(|row| (0..3u32).map(move |label| (row, label))) {
         let mut expected = CrossEntropy::new(&Layer::SoftmaxCrossEntropy, 3, 1);
@@ -202,7 +202,7 @@ fn no_numbers<A: Real>(twin: &mut Twin) {
             samples: 1,
             classes: 3,
         };
-        twin.play(memory, &launch);
+        emulator.play(memory, &launch);
         assert!(memory.get(losses)[0].is_nan() && result.sum.is_nan(), "{row:?}");
         assert_eq!(memory.get(ranks)[0] == 0, result.correct == 1, "{row:?}, label {label}");
     }

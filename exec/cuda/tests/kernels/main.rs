@@ -8,6 +8,7 @@
 mod channels;
 mod columns;
 mod elementwise;
+mod emulator;
 mod faults;
 mod layers;
 mod losses;
@@ -17,7 +18,6 @@ mod normalisation;
 mod parameters;
 mod pictures;
 mod program;
-mod twin;
 mod windows;
 
 use std::cell::RefCell;
@@ -32,13 +32,13 @@ use proptest::test_runner::TestRunner;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use emulator::Emulator;
 use memory::{Held, Memory, Real, rounded};
-use twin::Twin;
 
 /// A group of comparisons with the CPU device, and the kernels that it runs.
 struct Theme {
     kernels: &'static [&'static str],
-    play: fn(&RefCell<Twin>),
+    play: fn(&RefCell<Emulator>),
 }
 
 const THEMES: [&Theme; 9] = [
@@ -71,10 +71,10 @@ impl Theme {
     }
 
     fn played(&self, check: impl FnOnce(&BTreeSet<(&'static str, &'static str)>)) {
-        let Some(twin) = Twin::start() else { return };
-        let twin = RefCell::new(twin);
-        (self.play)(&twin);
-        check(twin.borrow().played());
+        let Some(emulator) = Emulator::start() else { return };
+        let emulator = RefCell::new(emulator);
+        (self.play)(&emulator);
+        check(emulator.borrow().played());
     }
 
     fn names(&self) -> BTreeSet<&'static str> {

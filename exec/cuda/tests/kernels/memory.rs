@@ -1,4 +1,4 @@
-//! Allocates tensors for launches on the twin, each at its own odd or even address.
+//! Allocates tensors for launches on the emulator, each at its own odd or even address.
 
 use std::marker::PhantomData;
 use std::ops::Range;

@@ -8,44 +8,44 @@ use lockstep_models::{Layer, Shape};
 use proptest::prelude::*;
 use rand::RngExt;
 
+use crate::emulator::Emulator;
 use crate::memory::{Memory, Real};
-use crate::twin::Twin;
 use crate::{OnCpu, Theme, few, merged, property, same, same_in, size};
 
 pub(crate) const THEME: Theme = Theme { kernels: &["move_rows", "permute"], play };
 
-fn play(twin: &RefCell<Twin>) {
+fn play(emulator: &RefCell<Emulator>) {
     let inputs = proptest::collection::vec(1..9u32, 2..5);
     property((1..5u32, inputs, 1..9u32, any::<bool>()), few(40), |(samples, channels, width, accumulate), memory| {
-        let twin = &mut twin.borrow_mut();
-        concatenations::<f32, f32>(twin, memory, samples, &channels, width, accumulate);
-        concatenations::<f32, Bf16>(twin, memory, samples, &channels, width, accumulate);
-        concatenations::<Bf16, f32>(twin, memory, samples, &channels, width, accumulate);
-        concatenations::<Bf16, Bf16>(twin, memory, samples, &channels, width, accumulate);
+        let emulator = &mut emulator.borrow_mut();
+        concatenations::<f32, f32>(emulator, memory, samples, &channels, width, accumulate);
+        concatenations::<f32, Bf16>(emulator, memory, samples, &channels, width, accumulate);
+        concatenations::<Bf16, f32>(emulator, memory, samples, &channels, width, accumulate);
+        concatenations::<Bf16, Bf16>(emulator, memory, samples, &channels, width, accumulate);
     });
-    property(1..200usize, few(40), |elements, memory| there_and_back(&mut twin.borrow_mut(), memory, elements));
+    property(1..200usize, few(40), |elements, memory| there_and_back(&mut emulator.borrow_mut(), memory, elements));
     // Filters and images, with one short side; feature maps; both sides of one place; several tiles in each direction.
     let small = (1..4u32, 1..10u32, 1..10u32);
     let short = (1..3u32, 1..4u32, 300..1500u32);
     let wide = (1..3u32, 1..100u32, 1..100u32);
     let sizes = prop_oneof![small, short.clone(), short.prop_map(|(samples, a, b)| (samples, b, a)), wide];
     property((sizes, any::<bool>()), few(60), |(sizes, accumulate), memory| {
-        let twin = &mut twin.borrow_mut();
-        turned::<f32, f32>(twin, memory, sizes, accumulate);
-        turned::<f32, Bf16>(twin, memory, sizes, accumulate);
-        turned::<Bf16, f32>(twin, memory, sizes, accumulate);
-        turned::<Bf16, Bf16>(twin, memory, sizes, accumulate);
+        let emulator = &mut emulator.borrow_mut();
+        turned::<f32, f32>(emulator, memory, sizes, accumulate);
+        turned::<f32, Bf16>(emulator, memory, sizes, accumulate);
+        turned::<Bf16, f32>(emulator, memory, sizes, accumulate);
+        turned::<Bf16, Bf16>(emulator, memory, sizes, accumulate);
     });
 }
 
 /// Numbers of every exponent and sign, ties, and NaN, to bf16 and back.
-fn there_and_back(twin: &mut Twin, memory: &mut Memory, elements: usize) {
+fn there_and_back(emulator: &mut Emulator, memory: &mut Memory, elements: usize) {
     let mut wild: Vec<f32> = (0..elements).map(|_| f32::from_bits(memory.rng.random())).collect();
     let special =
         [0x3f80_8000, 0x3f81_8000, 0x3f80_8001, 0x7f7f_ffff, 0x7f80_0000, 0xff80_0000, 0x7f80_0001, 0x8000_0000];
     wild.iter_mut().zip(special).for_each(|(value, bits)| *value = f32::from_bits(bits));
     let (x, y) = (memory.put(&wild), memory.space::<Bf16>(elements));
-    play_all(twin, memory, x.read(), y.write(), false);
+    play_all(emulator, memory, x.read(), y.write(), false);
     let rounded = memory.get(y);
     for (value, bits) in wild.iter().zip(&rounded) {
         let back = bits.wide();
@@ -56,21 +56,28 @@ fn there_and_back(twin: &mut Twin, memory: &mut Memory, elements: usize) {
     for accumulate in [false, true] {
         let before = memory.values(elements);
         let back = memory.put(&before);
-        play_all(twin, memory, y.read(), back.write(), accumulate);
+        play_all(emulator, memory, y.read(), back.write(), accumulate);
         same(&memory.get(back), &merged(&before, &expected, accumulate), "bf16 as fp32");
     }
 }
 
 /// All of a tensor as one row.
-fn play_all<F: Real, T: Real>(twin: &mut Twin, memory: &mut Memory, from: View<F>, to: ViewMut<T>, accumulate: bool) {
+fn play_all<F: Real, T: Real>(
+    emulator: &mut Emulator,
+    memory: &mut Memory,
+    from: View<F>,
+    to: ViewMut<T>,
+    accumulate: bool,
+) {
     let (rows, length, stride) = (1, from.elements() as u32, from.elements());
     let (from_first, from_stride, to_first, to_stride) = (0, stride, 0, stride);
-    twin.play(memory, &MoveRows { from, from_first, from_stride, to, to_first, to_stride, rows, length, accumulate });
+    emulator
+        .play(memory, &MoveRows { from, from_first, from_stride, to, to_first, to_stride, rows, length, accumulate });
 }
 
 /// A concatenation takes one launch per input, and its gradient too.
 fn concatenations<F: Real, T: Real>(
-    twin: &mut Twin,
+    emulator: &mut Emulator,
     memory: &mut Memory,
     samples: u32,
     channels: &[u32],
@@ -102,7 +109,7 @@ fn concatenations<F: Real, T: Real>(
             length,
             accumulate: false,
         };
-        twin.play(memory, &launch);
+        emulator.play(memory, &launch);
         let before = memory.reals::<T>(input.len());
         let d_x = memory.hold::<T>(&before);
         let launch = MoveRows {
@@ -116,7 +123,7 @@ fn concatenations<F: Real, T: Real>(
             length,
             accumulate,
         };
-        twin.play(memory, &launch);
+        emulator.play(memory, &launch);
         same_in(memory, d_x, &merged(&before, slopes, accumulate), "concat's gradient");
         first += row(length);
     }
@@ -124,13 +131,13 @@ fn concatenations<F: Real, T: Real>(
 }
 
 /// Element (sample, row, column) goes to (sample, column, row).
-fn turned<F: Real, T: Real>(twin: &mut Twin, memory: &mut Memory, sizes: (u32, u32, u32), accumulate: bool) {
+fn turned<F: Real, T: Real>(emulator: &mut Emulator, memory: &mut Memory, sizes: (u32, u32, u32), accumulate: bool) {
     let (samples, rows, columns) = sizes;
     let elements = (samples * rows * columns) as usize;
     let (values, before) = (memory.reals::<F>(elements), memory.reals::<T>(elements));
     let to = memory.hold::<T>(&before);
     let launch = Permute { from: memory.hold::<F>(&values).read(), to: to.write(), samples, rows, columns, accumulate };
-    twin.play(memory, &launch);
+    emulator.play(memory, &launch);
     let mut expected = Vec::new();
     for sample in values.chunks_exact((rows * columns) as usize) {
         for column in 0..columns as usize {

@@ -12,8 +12,8 @@ use lockstep_exec::device::cpu::Mode;
 use lockstep_models::{BatchNorm, Layer, Shape};
 use proptest::prelude::*;
 
+use crate::emulator::Emulator;
 use crate::memory::{Held, Memory, Real};
-use crate::twin::Twin;
 use crate::{
     OnCpu, Theme, any_batch, few, merged, near, near_in, near_within, near_within_in, plane, property, same_in, size,
 };
@@ -54,7 +54,7 @@ struct Precision {
     scales: Vec<f32>,
 }
 
-fn play(twin: &RefCell<Twin>) {
+fn play(emulator: &RefCell<Emulator>) {
     let large = (2..4u32, 1..4u32, 50..70u32, 60..70u32)
         .prop_map(|(samples, channels, height, width)| (samples, Shape { channels, height, width }));
     let batch = prop_oneof![8 => any_batch(), 1 => large];
@@ -71,13 +71,13 @@ fn play(twin: &RefCell<Twin>) {
         },
     );
     property(case, few(60), |case, memory| {
-        case.agrees::<f32>(&mut twin.borrow_mut(), memory);
-        case.agrees::<Bf16>(&mut twin.borrow_mut(), memory);
+        case.agrees::<f32>(&mut emulator.borrow_mut(), memory);
+        case.agrees::<Bf16>(&mut emulator.borrow_mut(), memory);
     });
 }
 
 impl Case {
-    fn agrees<A: Real>(self, twin: &mut Twin, memory: &mut Memory) {
+    fn agrees<A: Real>(self, emulator: &mut Emulator, memory: &mut Memory) {
         let Case { samples, shape, adds, rectified, level, .. } = self;
         let (elements, channels) = (samples as usize * size(shape), shape.channels as usize);
         let values: Vec<f32> = memory.values(elements).iter().map(|value| A::nearest(level + value).wide()).collect();
@@ -106,7 +106,7 @@ impl Case {
             plane: plane(shape),
             parts,
         };
-        twin.play(memory, &moments);
+        emulator.play(memory, &moments);
         let statistics_of_batch = BatchNormStatistics {
             partials: moments.partials.view(),
             means: means.write(),
@@ -118,7 +118,7 @@ impl Case {
             epsilon: EPSILON,
             keep,
         };
-        twin.play(memory, &statistics_of_batch);
+        emulator.play(memory, &statistics_of_batch);
         near(&memory.get(running), &moved, "running statistics");
         let addend = memory.hold::<A>(&others);
         let y = memory.space(elements);
@@ -135,14 +135,14 @@ impl Case {
             plane: plane(shape),
             rectified,
         };
-        twin.play(memory, &forward);
+        emulator.play(memory, &forward);
         let mut output = finished(&norm.output);
         let precision = self.precision(&values, &parameters);
         near_within_in(precision.bound, memory, y, &output, &output, "normalised");
 
         // The ReLU's mask comes from its own output: where the CPU's is within rounding of 0 they may differ.
         output = memory.wide(y);
-        self.gradients_agree(twin, memory, &forward, (y, &output), &mut norm, &precision);
+        self.gradients_agree(emulator, memory, &forward, (y, &output), &mut norm, &precision);
 
         let running = memory.put(&statistics);
         let inverse = memory.space::<f32>(channels);
@@ -152,10 +152,10 @@ impl Case {
             channels: shape.channels,
             epsilon: EPSILON,
         };
-        twin.play(memory, &launch);
+        emulator.play(memory, &launch);
         forward.means = running.part(0..channels).read();
         forward.inverses = inverse.read();
-        twin.play(memory, &forward);
+        emulator.play(memory, &forward);
         let mut same = statistics.clone();
         near_in(memory, y, &finished(&cpu(Mode::Evaluate, &mut same).output), "normalised to infer");
     }
@@ -184,7 +184,7 @@ impl Case {
 
     fn gradients_agree<A: Real>(
         self,
-        twin: &mut Twin,
+        emulator: &mut Emulator,
         memory: &mut Memory,
         forward: &BatchNormForward<A>,
         (y, output): (Held<A>, &[f32]),
@@ -215,7 +215,7 @@ impl Case {
             parts,
             rectified,
         };
-        twin.play(memory, &sums);
+        emulator.play(memory, &sums);
         let before = memory.values(2 * channels);
         let (held, along, level) = (memory.put(&before), memory.space::<f32>(channels), memory.space::<f32>(channels));
         let finish = ChannelSlopesFinish {
@@ -229,7 +229,7 @@ impl Case {
             parts,
             accumulate,
         };
-        twin.play(memory, &finish);
+        emulator.play(memory, &finish);
         let expected = merged(&before, &gradient, accumulate);
         near_within(precision.bound, &memory.get(held), &expected, &expected, "gradients of γ and β");
 
@@ -254,7 +254,7 @@ impl Case {
             accumulate,
             accumulate_addend: !accumulate,
         };
-        twin.play(memory, &backward);
+        emulator.play(memory, &backward);
         let expected = merged(&before, &d_inputs[0], accumulate);
         // With few values in a channel the gradient is a small remainder: a value's own gradient less the part common
         // to the channel.

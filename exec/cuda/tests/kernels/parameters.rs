@@ -9,8 +9,8 @@ use lockstep_exec::device::cpu::{self, Slice};
 use lockstep_models::{BoundBuffer, BoundFormula, BoundTerm, Buffer, Formula, Optimizer, SgdStep};
 use proptest::prelude::*;
 
+use crate::emulator::Emulator;
 use crate::memory::Memory;
-use crate::twin::Twin;
 use crate::{Theme, few, property, same};
 
 pub(crate) const THEME: Theme = Theme { kernels: &["evaluate_formula"], play };
@@ -60,12 +60,12 @@ impl Tensors {
     }
 }
 
-fn play(twin: &RefCell<Twin>) {
+fn play(emulator: &RefCell<Emulator>) {
     property((any_tensors(), any_update()), few(60), |(tensors, formula), memory| {
-        evaluated(&mut twin.borrow_mut(), memory, &tensors, &formula);
+        evaluated(&mut emulator.borrow_mut(), memory, &tensors, &formula);
     });
     property((any_tensors(), any_formula()), few(120), |(tensors, formula), memory| {
-        evaluated(&mut twin.borrow_mut(), memory, &tensors, &formula);
+        evaluated(&mut emulator.borrow_mut(), memory, &tensors, &formula);
     });
 }
 
@@ -103,7 +103,7 @@ fn any_formula() -> impl Strategy<Value = BoundFormula> {
 }
 
 /// A formula in one launch, on the CPU device, and term by term.
-fn evaluated(twin: &mut Twin, memory: &mut Memory, tensors: &Tensors, formula: &BoundFormula) {
+fn evaluated(emulator: &mut Emulator, memory: &mut Memory, tensors: &Tensors, formula: &BoundFormula) {
     let (all, range) = (tensors.all(), tensors.range.clone());
     let mut values: [Vec<f32>; 3] = std::array::from_fn(|_| memory.values(all));
     let held = [0, 1, 2].map(|at| memory.put(&values[at]));
@@ -121,7 +121,7 @@ fn evaluated(twin: &mut Twin, memory: &mut Memory, tensors: &Tensors, formula: &
         elements: range.len() as u64,
         terms: FormulaTerms::of(formula),
     };
-    twin.play(memory, &launch);
+    emulator.play(memory, &launch);
     let mut expected = values.clone();
     for (part, decays) in tensors.parts() {
         let parts = values.iter_mut().zip(&formula.buffers);

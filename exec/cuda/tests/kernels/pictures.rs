@@ -10,17 +10,17 @@ use proptest::prelude::*;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
+use crate::emulator::Emulator;
 use crate::memory::Memory;
-use crate::twin::Twin;
 use crate::{Theme, few, property, same};
 
 pub(crate) const THEME: Theme = Theme { kernels: &["transform_pictures"], play };
 
-fn play(twin: &RefCell<Twin>) {
+fn play(emulator: &RefCell<Emulator>) {
     let sizes = (1..5usize, prop_oneof![Just(1u32), Just(3)], 1..20u32, 1..20u32);
     property((sizes, 0..3u32), few(100), |((samples, channels, height, width), padding), memory| {
         let shape = Shape { channels, height, width };
-        transformed(&mut twin.borrow_mut(), memory, samples, shape, padding);
+        transformed(&mut emulator.borrow_mut(), memory, samples, shape, padding);
     });
 }
 
@@ -32,7 +32,7 @@ fn window(rng: &mut ChaCha8Rng, height: u32, width: u32) -> (f64, f64, f64, f64)
 }
 
 /// Pictures of any size, grey ones too, whose windows are resampled, scaled, shifted and mirrored or not.
-fn transformed(twin: &mut Twin, memory: &mut Memory, samples: usize, shape: Shape, padding: u32) {
+fn transformed(emulator: &mut Emulator, memory: &mut Memory, samples: usize, shape: Shape, padding: u32) {
     let rng = &mut memory.rng;
     let mut decoded = || {
         let (width, height) = (rng.random_range(1..40u16), rng.random_range(1..40u16));
@@ -55,7 +55,7 @@ fn transformed(twin: &mut Twin, memory: &mut Memory, samples: usize, shape: Shap
     let (words, images) = (memory.put(&packed), memory.space::<f32>(expected.len()));
     let Shape { channels, height, width } = shape;
     let words: View<u32> = words.read();
-    twin.play(
+    emulator.play(
         memory,
         &TransformPictures { words, images: images.write(), samples: samples as u32, channels, height, width },
     );

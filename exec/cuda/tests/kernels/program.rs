@@ -1,4 +1,4 @@
-//! Compiles the twin's program: every kernel in one C++ file, with a check that its parameters are those of the table.
+//! Compiles the emulator: every kernel in one C++ file, with a check that its parameters are those of the table.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use lockstep_cuda::{KernelEntry, PRELUDE, SourceUnit};
 
 /// Set by `tests/run`: a missing compiler is then a failure.
-const REQUIRED: &str = "LOCKSTEP_REQUIRE_TWIN";
+const REQUIRED: &str = "LOCKSTEP_REQUIRE_EMULATOR";
 
 /// The kernels of `faults.hpp`, after those of the table.
 pub(crate) const FAULTS: [&str; 7] = [
@@ -41,12 +41,12 @@ pub(crate) fn program() -> Option<&'static Path> {
 fn text() -> String {
     let mut text = format!("#include \"serve.hpp\"\n#line 1 \"prelude.cuh\"\n{PRELUDE}");
     SourceUnit::all().into_iter().for_each(|unit| text.push_str(&unit.text()));
-    text.push_str("#include \"faults.hpp\"\n#line 1 \"list.cpp\"\nconstexpr twin::Play KERNELS[] = {\n");
+    text.push_str("#include \"faults.hpp\"\n#line 1 \"list.cpp\"\nconstexpr emulator::Play KERNELS[] = {\n");
     let kernels = KernelEntry::all().into_iter().map(|entry| format!("{}::{}", entry.unit.namespace(), entry.function));
     for kernel in kernels.chain(FAULTS.map(str::to_owned)) {
-        writeln!(text, "    twin::Bound<&{kernel}>::play,").expect("text grows");
+        writeln!(text, "    emulator::Bound<&{kernel}>::play,").expect("text grows");
     }
-    text.push_str("};\nint main() { twin::serve(KERNELS, sizeof KERNELS / sizeof *KERNELS); }\n");
+    text.push_str("};\nint main() { emulator::serve(KERNELS, sizeof KERNELS / sizeof *KERNELS); }\n");
     text
 }
 

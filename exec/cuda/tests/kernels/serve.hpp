@@ -7,7 +7,7 @@
 #pragma once
 #include "shim.hpp"
 
-namespace twin {
+namespace emulator {
 
 using Play = void (*)(void** arguments);
 
@@ -137,4 +137,4 @@ inline void serve(const Play* kernels, size_t count) {
     }
 }
 
-}  // namespace twin
+}  // namespace emulator

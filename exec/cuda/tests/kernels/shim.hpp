@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <vector>
 
-#define LOCKSTEP_TWIN
+#define LOCKSTEP_EMULATOR
 #define __global__
 #define __device__
 
@@ -53,13 +53,13 @@ inline float __uint_as_float(unsigned bits) {
     return value;
 }
 
-namespace twin {
+namespace emulator {
 
 constexpr unsigned MOST_THREADS = 256, WARP_THREADS = 32;
 constexpr size_t STACK = 128 * 1024;
 
 [[noreturn]] inline void fail(const char* what) {
-    std::fprintf(stderr, "twin: block %u: %s\n", blockIdx.x, what);
+    std::fprintf(stderr, "emulator: block %u: %s\n", blockIdx.x, what);
     std::abort();
 }
 
@@ -136,20 +136,20 @@ inline void run_block(unsigned threads, unsigned start, unsigned stride) {
     }
 }
 
-}  // namespace twin
+}  // namespace emulator
 
-inline void __syncthreads() { twin::pause(twin::Wait::Block); }
+inline void __syncthreads() { emulator::pause(emulator::Wait::Block); }
 
 template <class T>
 T __shfl_xor_sync(unsigned, T value, unsigned distance) {
     const unsigned own = threadIdx.x;
-    std::memcpy(&twin::shown[own], &value, sizeof value);
-    twin::pause(twin::Wait::Warp);
+    std::memcpy(&emulator::shown[own], &value, sizeof value);
+    emulator::pause(emulator::Wait::Warp);
     T other;
-    std::memcpy(&other, &twin::shown[own ^ distance], sizeof other);
+    std::memcpy(&other, &emulator::shown[own ^ distance], sizeof other);
     // No lane publishes its next value before all have read this one.
-    twin::pause(twin::Wait::Warp);
+    emulator::pause(emulator::Wait::Warp);
     return other;
 }
 
-#define SHARED(T, name) T* name = reinterpret_cast<T*>(twin::shared)
+#define SHARED(T, name) T* name = reinterpret_cast<T*>(emulator::shared)

@@ -10,8 +10,8 @@ use lockstep_cuda::layers::kernels::{
 use lockstep_models::{Layer, LocalResponseNorm, Pool2d, PoolKind, Shape};
 use proptest::prelude::*;
 
+use crate::emulator::Emulator;
 use crate::memory::{Memory, Real};
-use crate::twin::Twin;
 use crate::{OnCpu, Theme, any_batch, few, merged, near_in, plane, property, same_in, size};
 
 pub(crate) const THEME: Theme = Theme {
@@ -79,24 +79,24 @@ fn any_pool() -> impl Strategy<Value = ((u32, Shape, Layout), Pool2d)> {
     })
 }
 
-fn play(twin: &RefCell<Twin>) {
+fn play(emulator: &RefCell<Emulator>) {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
     property((any_pool(), flags), few(150), |((batch, layer), flags), memory| {
-        let twin = &mut twin.borrow_mut();
+        let emulator = &mut emulator.borrow_mut();
         match layer.kind {
             PoolKind::Max => {
-                largest::<f32>(twin, memory, batch, &layer, flags);
-                largest::<Bf16>(twin, memory, batch, &layer, flags);
+                largest::<f32>(emulator, memory, batch, &layer, flags);
+                largest::<Bf16>(emulator, memory, batch, &layer, flags);
             }
             PoolKind::Average => {
-                means::<f32>(twin, memory, batch, &layer, flags.0);
-                means::<Bf16>(twin, memory, batch, &layer, flags.0);
+                means::<f32>(emulator, memory, batch, &layer, flags.0);
+                means::<Bf16>(emulator, memory, batch, &layer, flags.0);
             }
         }
     });
     property((any_batch().prop_flat_map(laid), any::<bool>()), few(60), |(batch, accumulate), memory| {
-        means_of_planes::<f32>(&mut twin.borrow_mut(), memory, batch, accumulate);
-        means_of_planes::<Bf16>(&mut twin.borrow_mut(), memory, batch, accumulate);
+        means_of_planes::<f32>(&mut emulator.borrow_mut(), memory, batch, accumulate);
+        means_of_planes::<Bf16>(&mut emulator.borrow_mut(), memory, batch, accumulate);
     });
     let layer = (0..4u32, prop_oneof![Just(0.75f32), 0.3f32..1.2]).prop_map(|(half, beta)| LocalResponseNorm {
         size: 2 * half + 1,
@@ -105,14 +105,14 @@ fn play(twin: &RefCell<Twin>) {
         k: 1.5,
     });
     property((any_batch().prop_flat_map(laid), layer, any::<bool>()), few(50), |(batch, layer, accumulate), memory| {
-        responses::<f32>(&mut twin.borrow_mut(), memory, batch, &layer, accumulate);
-        responses::<Bf16>(&mut twin.borrow_mut(), memory, batch, &layer, accumulate);
+        responses::<f32>(&mut emulator.borrow_mut(), memory, batch, &layer, accumulate);
+        responses::<Bf16>(&mut emulator.borrow_mut(), memory, batch, &layer, accumulate);
     });
 }
 
 /// The maximum of each window, optionally with a bias and a ReLU: few distinct values, so that many are equal.
 fn largest<A: Real>(
-    twin: &mut Twin,
+    emulator: &mut Emulator,
     memory: &mut Memory,
     (samples, shape, layout): (u32, Shape, Layout),
     layer: &Pool2d,
@@ -146,7 +146,7 @@ fn largest<A: Real>(
         window,
         rectified,
     };
-    twin.play(memory, &forward);
+    emulator.play(memory, &forward);
     same_in(memory, y, &lay_output(if rectified { &relu.output } else { &pooled.output }), "largest");
 
     let (d, before) = (memory.reals::<A>(outputs), memory.reals::<A>(elements));
@@ -161,14 +161,14 @@ fn largest<A: Real>(
         rectified,
         accumulate,
     };
-    twin.play(memory, &backward);
+    emulator.play(memory, &backward);
     let slopes = if rectified { relu.backward(&d).0.remove(0) } else { d };
     let (d_inputs, _) = pooled.backward(&slopes);
     same_in(memory, d_x, &lay(&merged(&before, &d_inputs[0], accumulate)), "gradient before the largest");
 }
 
 fn means<A: Real>(
-    twin: &mut Twin,
+    emulator: &mut Emulator,
     memory: &mut Memory,
     (samples, shape, layout): (u32, Shape, Layout),
     layer: &Pool2d,
@@ -186,18 +186,18 @@ fn means<A: Real>(
     let outputs = expected.output.len();
     let y = memory.space::<A>(outputs);
     let x = memory.hold::<A>(&lay(&values));
-    twin.play(memory, &MeanPoolForward { x: x.read(), y: y.write(), images, window });
+    emulator.play(memory, &MeanPoolForward { x: x.read(), y: y.write(), images, window });
     same_in(memory, y, &lay_output(&expected.output), "mean");
 
     let (d, before) = (memory.reals::<A>(outputs), memory.reals::<A>(elements));
     let (d_y, d_x) = (memory.hold::<A>(&lay_output(&d)), memory.hold::<A>(&lay(&before)));
-    twin.play(memory, &MeanPoolBackward { d_y: d_y.read(), d_x: d_x.write(), images, window, accumulate });
+    emulator.play(memory, &MeanPoolBackward { d_y: d_y.read(), d_x: d_x.write(), images, window, accumulate });
     let (d_inputs, _) = expected.backward(&d);
     same_in(memory, d_x, &lay(&merged(&before, &d_inputs[0], accumulate)), "gradient before the mean");
 }
 
 fn means_of_planes<A: Real>(
-    twin: &mut Twin,
+    emulator: &mut Emulator,
     memory: &mut Memory,
     (samples, shape, layout): (u32, Shape, Layout),
     accumulate: bool,
@@ -210,19 +210,19 @@ fn means_of_planes<A: Real>(
     let lay = |values: &[f32]| layout.of(values, shape.channels, plane);
     let y = memory.space::<A>(outputs);
     let x = memory.hold::<A>(&lay(&values));
-    twin.play(memory, &GlobalPoolForward { x: x.read(), y: y.write(), images, plane, inner });
+    emulator.play(memory, &GlobalPoolForward { x: x.read(), y: y.write(), images, plane, inner });
     near_in(memory, y, &expected.output, "mean of planes");
 
     let (d, before) = (memory.reals::<A>(outputs), memory.reals::<A>(elements));
     let (d_y, d_x) = (memory.hold::<A>(&d), memory.hold::<A>(&lay(&before)));
     let launch = GlobalPoolBackward { d_y: d_y.read(), d_x: d_x.write(), images, plane, inner, accumulate };
-    twin.play(memory, &launch);
+    emulator.play(memory, &launch);
     let (d_inputs, _) = expected.backward(&d);
     same_in(memory, d_x, &lay(&merged(&before, &d_inputs[0], accumulate)), "gradient before the mean of planes");
 }
 
 fn responses<A: Real>(
-    twin: &mut Twin,
+    emulator: &mut Emulator,
     memory: &mut Memory,
     (samples, shape, layout): (u32, Shape, Layout),
     layer: &LocalResponseNorm,
@@ -235,7 +235,7 @@ fn responses<A: Real>(
     let of = if layout == ChannelsLast { first.channels_last() } else { first };
     let lay = |values: &[f32]| layout.of(values, shape.channels, plane(shape));
     let (x, y) = (memory.hold::<A>(&lay(&values)), memory.space::<A>(elements));
-    twin.play(memory, &LocalResponseForward { x: x.read(), y: y.write(), elements: count, of });
+    emulator.play(memory, &LocalResponseForward { x: x.read(), y: y.write(), elements: count, of });
     near_in(memory, y, &lay(&expected.output), "response");
 
     // Transposed back: places and channels change roles.
@@ -245,7 +245,7 @@ fn responses<A: Real>(
     let d_x = memory.hold::<A>(&lay(&before));
     let launch =
         LocalResponseRatios { d_y: d_y.read(), x: x.read(), y: y.read(), ratios: ratios.write(), elements: count, of };
-    twin.play(memory, &launch);
+    emulator.play(memory, &launch);
     let launch = LocalResponseBackward {
         d_y: d_y.read(),
         x: x.read(),
@@ -255,7 +255,7 @@ fn responses<A: Real>(
         of,
         accumulate,
     };
-    twin.play(memory, &launch);
+    emulator.play(memory, &launch);
     let (d_inputs, _) = expected.backward(&d);
     near_in(memory, d_x, &lay(&merged(&before, &d_inputs[0], accumulate)), "gradient before the response");
 }

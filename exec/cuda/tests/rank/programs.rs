@@ -67,13 +67,14 @@ pub(crate) fn trained(job: &Job, seed: u64, devices: &Arc<dyn Devices>) -> Run {
     run(&program, &data(job), &options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A job has the bits of its twin, a rank of the same devices that accumulates all micro-batches.
-pub(crate) fn trains_as_its_twin(job: &Job, seed: u64, devices: &Arc<dyn Devices>) {
+/// A job has the bits of its reference, a rank of the same devices that accumulates all micro-batches.
+pub(crate) fn trains_as_its_reference(job: &Job, seed: u64, devices: &Arc<dyn Devices>) {
     let distributed = trained(job, seed, devices);
     let program = job.program().expect("a program");
-    let twin = reference::train_on(&**devices, &program, &data(job), STEPS, seed, &gentle(), &[]).expect("a twin");
+    let expected =
+        reference::train_on(&**devices, &program, &data(job), STEPS, seed, &gentle(), &[]).expect("a reference");
     let what = format!("{}, {:?}, {}, {}, {}", job.strategy, job.mesh, job.schedule, job.algorithm, job.bucket);
-    same(&distributed.parameters, &twin, &what);
+    same(&distributed.parameters, &expected, &what);
 }
 
 fn ranks_accumulate(precision: Precision) {
@@ -85,7 +86,7 @@ fn ranks_accumulate(precision: Precision) {
         let model = Arc::new(random_model(model, norm));
         let job =
             Job { accumulate, bucket, algorithm, concurrent_exchanges, fuse, pad, ..Job::new(model, workers, batch) };
-        trains_as_its_twin(&job, seed, &devices);
+        trains_as_its_reference(&job, seed, &devices);
     });
 }
 
@@ -113,8 +114,9 @@ fn flattening_keeps_the_image_for_its_gradient() {
             let job =
                 Job { bucket: Bucket::Layer, fuse: false, ..Job::new(Arc::new(random_model(model, false)), 1, 2) };
             let program = job.program().expect("a program");
-            let twin = reference::train_on(&*devices, &program, &data(&job), STEPS, 0, &gentle(), &[]).expect("a twin");
-            same(&trained(&job, 0, &devices).parameters, &twin, &format!("model {model}"));
+            let expected =
+                reference::train_on(&*devices, &program, &data(&job), STEPS, 0, &gentle(), &[]).expect("a reference");
+            same(&trained(&job, 0, &devices).parameters, &expected, &format!("model {model}"));
         }
     });
 }
@@ -156,7 +158,7 @@ fn shared_state_and_memory_give_the_bits_of_one_rank() {
                     pad,
                     ..Job::new(model, workers, batch)
                 };
-                trains_as_its_twin(&job, seed, &devices);
+                trains_as_its_reference(&job, seed, &devices);
             },
         );
     });
@@ -177,9 +179,9 @@ fn learners_on_a_gpu_equal_the_flat_algorithm() {
             let distributed = trained(&job, seed, &devices);
             let program = job.program().expect("a program");
             let claims = &distributed.claims;
-            let twin =
-                reference::train_on(&*devices, &program, &data(&job), STEPS, seed, &gentle(), claims).expect("a twin");
-            same(&distributed.parameters, &twin, &text);
+            let expected = reference::train_on(&*devices, &program, &data(&job), STEPS, seed, &gentle(), claims)
+                .expect("a reference");
+            same(&distributed.parameters, &expected, &text);
         });
     });
 }

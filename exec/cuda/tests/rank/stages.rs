@@ -9,7 +9,7 @@ use lockstep_exec::{RunOptions, run};
 use lockstep_models::{Axis, Job, Mesh, PipelineSchedule, Precision, StageCut, random_model};
 use proptest::prelude::*;
 
-use crate::programs::{buckets, property, trained, trains_as_its_twin};
+use crate::programs::{buckets, property, trained, trains_as_its_reference};
 use crate::{cpus, gpus, near, same, scene};
 
 fn schedules() -> impl Strategy<Value = PipelineSchedule> {
@@ -50,7 +50,7 @@ fn stages_accumulate() {
         let job = Job { mesh: Some(mesh), ..job };
         // Small models do not have enough layers for all cuts.
         if job.stages().is_ok() {
-            trains_as_its_twin(&job, seed, &devices);
+            trains_as_its_reference(&job, seed, &devices);
         }
     });
 }
@@ -98,7 +98,7 @@ fn stages_in_bf16_train_like_one_that_accumulates() {
             let job = Job { schedule, cut, bucket, accumulate, ..Job::new(model.clone(), mesh.ranks(), 3) };
             let job = Job { mesh: Some(mesh), ..job };
             if job.stages().is_ok() {
-                trains_as_its_twin(&job, seed, &devices);
+                trains_as_its_reference(&job, seed, &devices);
             }
         });
     });
@@ -119,7 +119,7 @@ fn replicas_of_shared_state_give_the_bits_of_one_rank() {
                 (mesh(&[(Axis::Data, replicas), (Axis::Device, workers)]), Arc::new(random_model(model, norm)));
             let strategy = strategy.parse().expect("a strategy");
             let job = Job { strategy, bucket, concurrent_exchanges, fuse, pad, ..Job::new(model, mesh.ranks(), batch) };
-            trains_as_its_twin(&Job { mesh: Some(mesh), ..job }, seed, &devices);
+            trains_as_its_reference(&Job { mesh: Some(mesh), ..job }, seed, &devices);
         });
     });
 }

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The twin computes each window alone; few different values make equals frequent, and NaN is among them.
+        /// The reference computes each window alone; few different values make equals frequent, and NaN is among them.
         #[test]
         fn groups_of_windows_are_windows_one_by_one(
             (kernel, stride) in ((1usize..5, 1usize..5), (1usize..4, 1usize..4)),

@@ -1,5 +1,5 @@
-//! Tests every layer against its f64 twin and central differences of that; results are the same bits for any threads,
-//! fused or not, with passes together or apart.
+//! Tests every layer against its f64 reference and its central differences. Results are the same bits for any number of
+//! threads, fused or not, with passes together or apart.
 
 use lockstep_models::{
     BatchNorm, Conv2d, Dense, Dropout as DropoutLayer, Layer, LocalResponseNorm, Pool2d, PoolKind, Scale as ScaleLayer,
@@ -20,7 +20,7 @@ mod dropping;
 mod layouts;
 mod losses;
 mod random_cases;
-mod twin;
+mod reference;
 
 /// A layer, its input shapes and a number of samples.
 #[derive(Debug, Clone)]
@@ -117,20 +117,20 @@ impl Case {
         run(&mut self.kernel(&Threads::new(threads).expect("a few threads")), data)
     }
 
-    /// Whether the kernel's output and gradients are near the twin's.
-    fn agrees_with_twin(&self, seed: u64) {
+    /// Whether the kernel's output and gradients are near the reference's.
+    fn agrees_with_reference(&self, seed: u64) {
         let data = self.data(seed);
         let pass = self.pass(&data, 1);
         let wide = |values: &Vec<f32>| values.iter().map(|value| f64::from(*value)).collect::<Vec<f64>>();
         let mut inputs: Vec<Vec<f64>> = data.inputs.iter().map(wide).collect();
         let mut parameters = wide(&data.parameters);
-        let twin = |inputs: &[Vec<f64>], parameters: &[f64]| {
-            twin::forward(&self.layer, &self.inputs, self.samples, inputs, parameters)
+        let expected = |inputs: &[Vec<f64>], parameters: &[f64]| {
+            reference::forward(&self.layer, &self.inputs, self.samples, inputs, parameters)
         };
-        near(&floats(&pass.output), &twin(&inputs, &parameters), &format!("{self:?} forward"));
+        near(&floats(&pass.output), &expected(&inputs, &parameters), &format!("{self:?} forward"));
         let step = 1e-5;
         let loss = |inputs: &[Vec<f64>], parameters: &[f64]| -> f64 {
-            twin(inputs, parameters).iter().zip(&data.d_output).map(|(y, d)| y * f64::from(*d)).sum()
+            expected(inputs, parameters).iter().zip(&data.d_output).map(|(y, d)| y * f64::from(*d)).sum()
         };
         for which in 0..inputs.len() {
             let mut slopes = Vec::new();
@@ -235,8 +235,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
-    fn layers_agree_with_their_twins(case in any_case(), seed in any::<u64>()) {
-        case.agrees_with_twin(seed);
+    fn layers_agree_with_their_references(case in any_case(), seed in any::<u64>()) {
+        case.agrees_with_reference(seed);
     }
 
     #[test]
@@ -310,18 +310,18 @@ fn large_layers_are_right_and_repeatable() {
         let (data, pass) = (case.data(7), case.pass(&case.data(7), 2));
         let wide = |values: &[f32]| values.iter().map(|value| f64::from(*value)).collect::<Vec<f64>>();
         let (x, mut parameters, d) = (wide(&data.inputs[0]), wide(&data.parameters), wide(&data.d_output));
-        let twin = |p: &[f64]| twin::forward(&case.layer, &case.inputs, samples, std::slice::from_ref(&x), p);
-        near(&floats(&pass.output), &twin(&parameters), &format!("{case:?} forward"));
+        let expected = |p: &[f64]| reference::forward(&case.layer, &case.inputs, samples, std::slice::from_ref(&x), p);
+        near(&floats(&pass.output), &expected(&parameters), &format!("{case:?} forward"));
         // A convolution and a dense layer are linear in x and, with the bias, in w: ⟨d, y⟩ = ⟨dw, w⟩, and ⟨d, y − b⟩ = ⟨dx, x⟩.
         if matches!(case.layer, Layer::Conv2d(_) | Layer::Dense(_)) {
             let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-            let size = dot(&d, &d).sqrt() * dot(&twin(&parameters), &twin(&parameters)).sqrt();
-            let along_w = dot(&floats(&pass.d_parameters), &parameters) - dot(&d, &twin(&parameters));
+            let size = dot(&d, &d).sqrt() * dot(&expected(&parameters), &expected(&parameters)).sqrt();
+            let along_w = dot(&floats(&pass.d_parameters), &parameters) - dot(&d, &expected(&parameters));
             assert!(along_w.abs() < 1e-5 * size, "{case:?}: {along_w:e} of {size:e} along the parameters");
             let out = case.layer.output_shape(&case.inputs).expect("shapes fit").channels as usize;
             let biases = parameters.len() - out;
             parameters[biases..].fill(0.0);
-            let along_x = dot(&floats(&pass.d_inputs[0]), &x) - dot(&d, &twin(&parameters));
+            let along_x = dot(&floats(&pass.d_inputs[0]), &x) - dot(&d, &expected(&parameters));
             assert!(along_x.abs() < 1e-5 * size, "{case:?}: {along_x:e} of {size:e} along the input");
         }
     }

@@ -156,7 +156,7 @@ fn of_equal_buckets_one_more_than_the_concurrent_exchanges_is_live() {
             assert_eq!((memory.buffers, memory.optimizer), (sums, 272 * layers as u64));
             let three = Memory::of_role(&of("zero-3").program().unwrap(), 0, 1).unwrap();
             assert_eq!((three.gradients, three.buffers, three.optimizer), (memory.gradients, sums, memory.optimizer));
-            // The twin with a place for each gradient, and stage 1, have as many as there are parameters.
+            // The reference with a place for each gradient, and stage 1, have as many as there are parameters.
             let apart = Places::of_gradients(&program, (&program.roles[0], 0), Reuse::Nothing);
             assert_eq!(apart, Places::dense(272 * layers as u64));
             let one = Memory::of_role(&of("zero-1").program().unwrap(), 0, 1).unwrap();

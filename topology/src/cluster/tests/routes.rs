@@ -1,4 +1,4 @@
-//! Tests routes: by hand on small clusters, and against a slow twin on random ones.
+//! Tests routes: by hand on small clusters, and against a slow reference on random ones.
 
 use super::device_named;
 use crate::Time;
@@ -143,7 +143,7 @@ fn a_thousand_hosts_are_routed_quickly() {
 }
 
 /// Fewest links, then least latency, from `from` to every vertex: relaxed until nothing changes.
-fn slow_twin(cluster: &Cluster, from: &Device, to: &Device) -> Option<(usize, Time)> {
+fn slow_reference(cluster: &Cluster, from: &Device, to: &Device) -> Option<(usize, Time)> {
     let mut best: Vec<Option<(usize, Time)>> = vec![None; cluster.graph().node_count()];
     best[from.vertex.0 as usize] = Some((0, Time::ZERO));
     let passes = |id: VertexId| {
@@ -167,8 +167,8 @@ fn slow_twin(cluster: &Cluster, from: &Device, to: &Device) -> Option<(usize, Ti
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Routes between random hosts and switches are connected, have the right ends, are as short as the twin's, and use
-    /// the same wires back.
+    /// Routes between random hosts and switches are connected, have the right ends, are as short as the reference's, and
+    /// use the same wires back.
     #[test]
     fn routes_are_shortest(
         (hosts, gpus, switches) in (1u32..4, 0u32..3, 1u32..5),
@@ -196,7 +196,7 @@ proptest! {
                 let links: Vec<&Link> = route.links.iter().map(|link| cluster.link(*link)).collect();
                 prop_assert_eq!((links[0].from, links[links.len() - 1].to), (from.vertex, to.vertex));
                 prop_assert!(links.windows(2).all(|pair| pair[0].to == pair[1].from));
-                prop_assert_eq!(slow_twin(&cluster, from, to), Some((links.len(), route.latency)));
+                prop_assert_eq!(slow_reference(&cluster, from, to), Some((links.len(), route.latency)));
                 let back: Vec<LinkId> = links.iter().rev().map(|link| link.reverse).collect();
                 prop_assert_eq!(cluster.route(to.id, from.id).unwrap().links, back);
             }

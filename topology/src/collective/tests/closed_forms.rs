@@ -2,7 +2,7 @@
 
 use super::super::{Action, Algorithm, Collective, Group, Schedule};
 use super::every_schedule;
-use super::twin::{self, Order};
+use super::reference::{self, Order};
 
 /// One lane after the other: the longest chain is one of a lane.
 const ORDER: Order = Order { seed: 7, window: 1 };
@@ -41,7 +41,7 @@ fn rounds_are_the_longest_chain_of_messages() {
             if schedule.elements() < 64 && members > 8 {
                 return; // most of these are empty: the 64 and the 1001 elements say enough
             }
-            let chain = twin::run(schedule, ORDER).expect("runs");
+            let chain = reference::run(schedule, ORDER).expect("runs");
             assert!(chain <= schedule.rounds(), "{name}: {chain} > {}", schedule.rounds());
             let by_depth = name.contains("hierarchical") || name.contains("double-tree");
             // The longest chain occurs where all nodes are as large as the largest.
@@ -86,7 +86,7 @@ fn nodes_add_the_cost_of_their_chains() {
         let algorithm = Algorithm::hierarchical(Algorithm::ring());
         let schedule = Schedule::new(&Collective::AllReduce, &algorithm, &group, n, 9000).expect("serves");
         assert_eq!(schedule.rounds(), 2 * (size - 1) + 2 * (nodes - 1));
-        assert_eq!(twin::run(&schedule, ORDER), Ok(schedule.rounds()));
+        assert_eq!(reference::run(&schedule, ORDER), Ok(schedule.rounds()));
         let across =
             Schedule::new(&Collective::AllReduce, &Algorithm::ring(), &Group::flat(nodes), n, 9000).expect("serves");
         let in_node = |member: u32| match (member % size, size) {
@@ -106,7 +106,7 @@ fn nodes_add_the_cost_of_their_chains() {
         // across g leaders.
         let once = Schedule::new(&Collective::AllReduceOfNodes, &algorithm, &group, n, 9000).expect("serves");
         assert_eq!(once.rounds(), size - 1 + 2 * (nodes - 1));
-        assert_eq!(twin::run(&once, ORDER), Ok(once.rounds()));
+        assert_eq!(reference::run(&once, ORDER), Ok(once.rounds()));
         let total = |schedule: &Schedule| -> u64 { (0..schedule.members()).map(|m| schedule.elements_sent(m)).sum() };
         assert_eq!(total(&once), total(&across) + n * u64::from(nodes * size - nodes));
     }
@@ -121,7 +121,7 @@ fn small_buffers_use_the_star() {
     let of = |n| Schedule::new(&Collective::AllReduce, &algorithm, &group, n, 0).expect("serves");
     assert_eq!((of(65_535).rounds(), of(65_536).rounds()), (2 + 2, 6 + 2), "262,140 and 262,144 bytes");
     let n = 2400;
-    assert_eq!(twin::run(&of(n), ORDER), Ok(4));
+    assert_eq!(reference::run(&of(n), ORDER), Ok(4));
     let across = Schedule::new(&Collective::AllReduce, &Algorithm::ring(), &Group::flat(2), n, 0).expect("serves");
     for member in 0..8 {
         let own = if member % 4 == 0 { across.elements_sent(member / 4) + 3 * n } else { n };
@@ -164,7 +164,7 @@ fn an_exchange_takes_one_round_per_distance() {
         let schedule = Schedule::new(&collective, &Algorithm::pairwise(), &Group::flat(p), 2 * u64::from(p), 0);
         let schedule = schedule.expect("serves");
         assert_eq!(schedule.rounds(), p - 1);
-        assert_eq!(twin::run(&schedule, ORDER), Ok(p - 1));
+        assert_eq!(reference::run(&schedule, ORDER), Ok(p - 1));
         assert_eq!((schedule.messages(p - 1), schedule.elements_sent(p - 1)), (u64::from(p), 2 * u64::from(p)));
     }
 }

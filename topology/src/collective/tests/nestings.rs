@@ -3,7 +3,7 @@
 
 use super::super::algorithms::tests::with;
 use super::super::{Action, Algorithm, Collective, Group, Schedule, check};
-use super::twin::{self, Order};
+use super::reference::{self, Order};
 
 /// Elements from which nodes are chains and no longer stars.
 const CHAINS: u64 = 65_536;
@@ -92,7 +92,7 @@ fn nested_steps_give_the_result_of_the_collective() {
             for (elements, chunk) in [(5, 2), (37, 10), (64, 0)] {
                 let schedule = nested(&Collective::AllReduce, algorithm.clone(), sizes, elements, chunk);
                 for window in [1, 2, schedule.window()] {
-                    let run = twin::run(&schedule, Order { seed, window });
+                    let run = reference::run(&schedule, Order { seed, window });
                     run.unwrap_or_else(|wrong| panic!("{algorithm} {sizes:?} {elements} {chunk}: {wrong}"));
                 }
             }

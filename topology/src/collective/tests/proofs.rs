@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::super::algorithms::tests::with;
 use super::super::{Algorithm, Collective, Group, Schedule, check};
 use super::every_schedule;
-use super::twin::{self, Order};
+use super::reference::{self, Order};
 
 /// Every algorithm, 1 to 33 members, lengths that do not divide: proven, and the reduction order covers the buffer with
 /// every contribution once.
@@ -59,7 +59,7 @@ fn integers_moved_by_the_steps_give_the_result_of_the_collective() {
         every_schedule(members, |name, schedule| {
             seed += 1;
             let window = [1, 2, schedule.window()][seed as usize % 3];
-            twin::run(schedule, Order { seed, window }).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
+            reference::run(schedule, Order { seed, window }).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
         });
     }
 }
@@ -74,7 +74,7 @@ fn the_reduction_order_gives_the_bits_of_the_sum() {
             let group = Group::nodes(&[members - members / 2, members / 2]);
             let schedule = Schedule::new(&Collective::AllReduce, &algorithm, &group, 37, 10).expect("serves");
             let sums = check(&schedule).expect("proven");
-            let ended = twin::floats(&schedule, value);
+            let ended = reference::floats(&schedule, value);
             for (range, id) in sums.ranges() {
                 for element in range {
                     let expected = sums.fold(id, |member| value(member, element), |a, b| a + b);

@@ -11,8 +11,8 @@ use super::chains::Chain;
 use super::laying::{lay, plain};
 use super::on_cpu::{Data, Given, backward, forward};
 use super::{Own, libraries};
+use crate::emulator::Emulator;
 use crate::memory::{Held, Memory, Real, rounded};
-use crate::twin::Twin;
 use crate::{merged, near_within, same, size};
 
 /// A chain, and the way it is run.
@@ -34,7 +34,7 @@ pub(crate) struct Case {
 struct Side<'a, A> {
     kernel: ChainKernel<A>,
     precision: Precision,
-    twin: &'a mut Twin,
+    emulator: &'a mut Emulator,
     memory: &'a mut Memory,
     scratch: u64,
     inputs: Vec<Held<A>>,
@@ -95,12 +95,12 @@ impl Case {
         (on_cpu, ChainKernel::new(&members, samples, self.form, &mut Own(memory)))
     }
 
-    /// The tensors on the twin's side.
+    /// The tensors on the emulator's side.
     fn side<'a, A: Real>(
         &self,
         kernel: ChainKernel<A>,
         data: &Data,
-        twin: &'a mut Twin,
+        emulator: &'a mut Emulator,
         memory: &'a mut Memory,
     ) -> Side<'a, A> {
         let scratch = memory.room(kernel.scratch_bytes());
@@ -110,7 +110,7 @@ impl Case {
         let (parameters, statistics) = (memory.put(&data.parameters), memory.put(&data.statistics));
         let output = self.place().map_or_else(|| memory.space(data.d_output.len()), |index| inputs[index]);
         let (precision, d_output) = (self.form.precision, None);
-        Side { kernel, precision, twin, memory, scratch, inputs, parameters, statistics, output, d_output }
+        Side { kernel, precision, emulator, memory, scratch, inputs, parameters, statistics, output, d_output }
     }
 
     /// The input that shares the output's memory: for a sum of two it may be either.
@@ -159,14 +159,14 @@ impl Case {
     }
 
     /// Forward, all kinds of backward passes, and inference.
-    pub(crate) fn agrees(&self, twin: &mut Twin, memory: &mut Memory) {
+    pub(crate) fn agrees(&self, emulator: &mut Emulator, memory: &mut Memory) {
         match Scalar::of(self.form.precision) {
-            Scalar::F32 => self.agrees_in::<f32>(twin, memory),
-            Scalar::Bf16 => self.agrees_in::<Bf16>(twin, memory),
+            Scalar::F32 => self.agrees_in::<f32>(emulator, memory),
+            Scalar::Bf16 => self.agrees_in::<Bf16>(emulator, memory),
         }
     }
 
-    fn agrees_in<A: Real>(&self, twin: &mut Twin, memory: &mut Memory) {
+    fn agrees_in<A: Real>(&self, emulator: &mut Emulator, memory: &mut Memory) {
         let mut data = self.data::<A>(memory);
         let (mut on_cpu, mut kernel) = self.kernels::<A>(memory);
         let (inputs, shape) = self.shapes();
@@ -174,7 +174,7 @@ impl Case {
         let places: Vec<u64> = (0..self.chain.samples).map(|_| memory.rng.random()).collect();
         on_cpu.draw(draw, &places);
         kernel.draw(draw, memory.put(&places).read());
-        let mut side = self.side(kernel, &data, twin, memory);
+        let mut side = self.side(kernel, &data, emulator, memory);
 
         let mode = self.batch.map_or(Mode::Train, |batch| Mode::Statistics { batch });
         let expected = forward(&mut on_cpu, &mut data, mode);
@@ -240,12 +240,12 @@ impl Case {
     /// terms cancelled.
     pub(crate) fn products<A: Real>(
         &self,
-        twin: &mut Twin,
+        emulator: &mut Emulator,
         memory: &mut Memory,
     ) -> Vec<(Vec<f32>, Vec<f32>, Vec<f32>)> {
         let mut data = self.data::<A>(memory);
         let (mut on_cpu, kernel) = self.kernels::<A>(memory);
-        let mut side = self.side(kernel, &data, twin, memory);
+        let mut side = self.side(kernel, &data, emulator, memory);
         side.forward(Mode::Train);
         let output = plain(self.form, &side.memory.wide(side.output), self.shapes().1);
         let (d_inputs, gradient) = side.backward(self, Phase::Backward, &[true], &data, None);
@@ -267,7 +267,7 @@ impl<A: Real> Side<'_, A> {
         let mut commands = Vec::new();
         write(&self.kernel, &mut commands);
         self.memory.poison(self.scratch);
-        libraries::play(&commands, self.precision, self.twin, self.memory);
+        libraries::play(&commands, self.precision, self.emulator, self.memory);
     }
 
     fn forward(&mut self, mode: Mode) {

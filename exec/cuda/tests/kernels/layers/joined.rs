@@ -7,8 +7,8 @@ use lockstep_exec::device::cpu::Mode;
 use lockstep_models::{BatchNorm, Layer, Shape};
 
 use super::{Own, libraries};
+use crate::emulator::Emulator;
 use crate::memory::{Memory, Real};
-use crate::twin::Twin;
 use crate::{near_within, same, size};
 
 /// The destination of the sum.
@@ -36,7 +36,7 @@ pub(crate) struct Joined {
 
 impl Joined {
     /// The sum equals that of two passes, to the bit except for one rounding where activations are bf16.
-    pub(crate) fn agrees<A: Real>(&self, twin: &mut Twin, memory: &mut Memory) {
+    pub(crate) fn agrees<A: Real>(&self, emulator: &mut Emulator, memory: &mut Memory) {
         let Joined { samples, relu, mode, form, .. } = *self;
         let norm = Layer::BatchNorm(BatchNorm { epsilon: 1e-3, momentum: 0.9 });
         let (one, two) = ([self.shape], [self.shape; 2]);
@@ -74,7 +74,7 @@ impl Joined {
                 add.forward(&sum, scratch, &mut commands);
             }
             memory.poison(scratch);
-            libraries::play(&commands, form.precision, twin, memory);
+            libraries::play(&commands, form.precision, emulator, memory);
             (memory.wide(output), memory.get(running), commands.len())
         };
         let (apart, running, launches) = play(memory, false, Place::Own);

@@ -1,17 +1,17 @@
-//! Emulates cuDNN and cuBLASLt by slow obvious loops in f64, on tensors of the twin's memory.
+//! Emulates cuDNN and cuBLASLt by slow obvious loops in f64, on tensors of the emulator's memory.
 
 use lockstep_cuda::{Bf16, Command, Convolution, ConvolutionPass, Convolve, Multiply, Scalar};
 
+use crate::emulator::Emulator;
 use crate::memory::{Memory, Real};
 use crate::size;
-use crate::twin::Twin;
 use lockstep_models::{Precision, Shape};
 
 /// Executes commands in order; all products must be of `precision`.
-pub(crate) fn play(commands: &[Command], precision: Precision, twin: &mut Twin, memory: &mut Memory) {
+pub(crate) fn play(commands: &[Command], precision: Precision, emulator: &mut Emulator, memory: &mut Memory) {
     for command in commands {
         match command {
-            Command::Launch(call) => twin.call(memory, call),
+            Command::Launch(call) => emulator.call(memory, call),
             Command::Zero { address, bytes } => memory.bytes(*address, *bytes as usize).fill(0),
             Command::Convolve(pass) => {
                 assert_eq!(pass.of.precision, precision);

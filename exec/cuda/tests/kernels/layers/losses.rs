@@ -6,13 +6,13 @@ use lockstep_models::{Layer, Precision};
 use rand::RngExt;
 
 use super::{Own, libraries};
+use crate::emulator::Emulator;
 use crate::memory::{Held, Memory};
-use crate::twin::Twin;
 use crate::{merged, near};
 
 /// A batch of `samples`, on a loss made for `spare` more.
 pub(crate) fn agree(
-    twin: &mut Twin,
+    emulator: &mut Emulator,
     memory: &mut Memory,
     samples: u32,
     classes: u32,
@@ -33,7 +33,7 @@ pub(crate) fn agree(
     let before = memory.values(elements);
     let d_logits = memory.put(&before);
     loss.backward(0.25, d_logits.write(), accumulate, &mut commands);
-    libraries::play(&commands, Precision::F32, twin, memory);
+    libraries::play(&commands, Precision::F32, emulator, memory);
 
     let narrow = |values: Vec<f64>| values.into_iter().map(|value| value as f32).collect::<Vec<f32>>();
     let losses = narrow(memory.get(Held::of(loss.losses())));

@@ -27,7 +27,7 @@ layer { name: 'y' type: 'InnerProduct' bottom: 'f' top: 'y' inner_product_param 
 layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'y' bottom: 'label' }";
 
 /// The state of Caffe's solver: the weights of both layers, row by row, and the histories of the one that learns.
-struct Twin {
+struct Reference {
     f: Vec<f32>,
     c: Vec<f32>,
     y: Vec<f64>,
@@ -41,10 +41,10 @@ fn numbers(count: usize, scale: f32) -> Vec<f32> {
     (0..count).map(|index| scale * at(index)).collect()
 }
 
-impl Twin {
-    fn new() -> Twin {
+impl Reference {
+    fn new() -> Reference {
         let wide = |values: Vec<f32>| values.into_iter().map(f64::from).collect::<Vec<f64>>();
-        Twin {
+        Reference {
             f: numbers(HIDDEN * FEATURES, 0.5),
             c: numbers(HIDDEN, 0.25),
             y: wide(numbers(CLASSES * HIDDEN, 1.0)),
@@ -126,7 +126,7 @@ fn definitions(kind: &str) -> tempfile::TempDir {
     let write = |name: &str, content: &[u8]| std::fs::write(kept.path().join(name), content).unwrap();
     write("net.prototxt", NET.as_bytes());
     let narrow = |values: &[f64]| values.iter().map(|value| *value as f32).collect::<Vec<f32>>();
-    let begun = Twin::new();
+    let begun = Reference::new();
     let f = layer("f", [(&[HIDDEN, FEATURES], begun.f.clone()), (&[HIDDEN], begun.c.clone())]);
     let y = layer("y", [(&[CLASSES, HIDDEN], narrow(&begun.y)), (&[CLASSES], narrow(&begun.b))]);
     write("net.caffemodel", &[f, y].concat());
@@ -170,7 +170,7 @@ fn a_solver_trains_as_caffes_does() {
             let (data, _) = Dataset::load("synthetic:200", model).unwrap();
             let pools = &measured.program.pools;
             let sampler = Sampler::new(data.len(), BATCH as u32, 2, pools, 3).unwrap();
-            let mut twin = Twin::new();
+            let mut reference = Reference::new();
             assert_eq!(measured.run.losses.len(), STEPS);
             for (step, got) in measured.run.losses.iter().enumerate() {
                 let (mut loss, mut diffs) = (0.0, [vec![0.0; CLASSES * HIDDEN], vec![0.0; CLASSES]]);
@@ -180,7 +180,7 @@ fn a_solver_trains_as_caffes_does() {
                             (Vec::new(), vec![0.0; BATCH * FEATURES], vec![0; BATCH]);
                         sampler.micro_batch(step as u64, rank as u32, repetition, &mut indices);
                         data.gather(&indices, &mut images, &mut labels).unwrap();
-                        let (own, slopes) = twin.batch(&images, &labels);
+                        let (own, slopes) = reference.batch(&images, &labels);
                         loss += own / (2 * RANKS) as f64;
                         for (diff, slopes) in diffs.iter_mut().zip(slopes) {
                             diff.iter_mut().zip(slopes).for_each(|(diff, slope)| *diff += slope / (2 * RANKS) as f64);
@@ -188,12 +188,12 @@ fn a_solver_trains_as_caffes_does() {
                     }
                 }
                 assert!((got - loss).abs() < 1e-4 * loss, "{kind}, {strategy}: loss {got} of step {step}, not {loss}");
-                twin.update(diffs, 0.1 * 0.5f64.powi((step / 5) as i32), kind == "Nesterov");
+                reference.update(diffs, 0.1 * 0.5f64.powi((step / 5) as i32), kind == "Nesterov");
             }
             let parameters = &measured.run.parameters;
             let (frozen, learned) = parameters.split_at(HIDDEN * FEATURES + HIDDEN);
-            assert_eq!(frozen, [twin.f, twin.c].concat(), "{kind}, {strategy}");
-            for (got, wanted) in learned.iter().zip([twin.y, twin.b].concat()) {
+            assert_eq!(frozen, [reference.f, reference.c].concat(), "{kind}, {strategy}");
+            for (got, wanted) in learned.iter().zip([reference.y, reference.b].concat()) {
                 assert!((f64::from(*got) - wanted).abs() < 1e-4, "{kind}, {strategy}: {got}, not {wanted}");
             }
         });
@@ -230,8 +230,11 @@ fn learners_begin_with_the_weights_of_the_file() {
     let kept = definitions("SGD");
     let more = "ranks = [2]\nstrategy = \"sma\"\nsteps = 2\naccumulate = 1\n[optimizer]\nlearning_rate = 0.0";
     run(kept.path(), more, &Operation::default(), |measured| {
-        let twin = Twin::new();
+        let reference = Reference::new();
         let narrow = |values: Vec<f64>| values.into_iter().map(|value| value as f32).collect::<Vec<f32>>();
-        assert_eq!(measured.run.parameters, [twin.f, twin.c, narrow(twin.y), narrow(twin.b)].concat());
+        assert_eq!(
+            measured.run.parameters,
+            [reference.f, reference.c, narrow(reference.y), narrow(reference.b)].concat()
+        );
     });
 }

@@ -10,7 +10,7 @@ use crate::memory::Memory;
 use crate::program::{FAULTS, program};
 
 /// The process.
-pub(crate) struct Twin {
+pub(crate) struct Emulator {
     child: Child,
     to: ChildStdin,
     from: ChildStdout,
@@ -18,24 +18,24 @@ pub(crate) struct Twin {
     played: BTreeSet<(&'static str, &'static str)>,
 }
 
-impl Twin {
+impl Emulator {
     /// Starts it, if there is a compiler.
-    pub(crate) fn start() -> Option<Twin> {
-        Twin::with_stderr(Stdio::inherit())
+    pub(crate) fn start() -> Option<Emulator> {
+        Emulator::with_stderr(Stdio::inherit())
     }
 
     /// Starts it, with standard error going to `errors`.
-    pub(crate) fn with_stderr(errors: Stdio) -> Option<Twin> {
+    pub(crate) fn with_stderr(errors: Stdio) -> Option<Emulator> {
         let mut child = Command::new(program()?)
             .env("ASAN_OPTIONS", "detect_leaks=0:detect_stack_use_after_return=0")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors)
             .spawn()
-            .expect("the twin starts");
+            .expect("the emulator starts");
         let (to, from) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
         let names = KernelEntry::all().iter().map(|entry| entry.function).chain(FAULTS).collect();
-        Some(Twin { child, to, from, names, played: BTreeSet::new() })
+        Some(Emulator { child, to, from, names, played: BTreeSet::new() })
     }
 
     /// The kernels that have been run: names and symbols.
@@ -46,12 +46,12 @@ impl Twin {
     /// Runs a launch on tensors of `memory`. Only the tensors that the launch writes may change.
     ///
     /// # Panics
-    /// When the twin ends; its messages and those of the sanitizers are on standard error.
+    /// When the emulator ends; its messages and those of the sanitizers are on standard error.
     pub(crate) fn play(&mut self, memory: &mut Memory, launch: &impl KernelLaunch) {
         self.call(memory, &launch.call());
     }
 
-    /// Runs a call as passed to a device, like [`Twin::play`].
+    /// Runs a call as passed to a device, like [`Emulator::play`].
     pub(crate) fn call(&mut self, memory: &mut Memory, call: &KernelCall) {
         let name = call.entry.function;
         self.played.insert((call.entry.name, name));
@@ -79,10 +79,10 @@ impl Twin {
         let talk = self.to.write_all(&question).and_then(|()| self.to.flush());
         let talk = talk.and_then(|()| answers.iter_mut().try_for_each(|answer| self.from.read_exact(answer)));
         if let Err(error) = talk {
-            let status = self.child.wait().expect("the twin ends");
-            *self = Twin::start().expect("it started before");
+            let status = self.child.wait().expect("the emulator ends");
+            *self = Emulator::start().expect("it started before");
             panic!(
-                "{name}: the twin ended with {status}, its reason is above ({error}); {launch_of:?}",
+                "{name}: the emulator ended with {status}, its reason is above ({error}); {launch_of:?}",
                 launch_of = call
             );
         }
@@ -102,7 +102,7 @@ impl Twin {
     }
 }
 
-impl Drop for Twin {
+impl Drop for Emulator {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();
