@@ -88,13 +88,15 @@ impl Bursts {
     /// Passes `bytes` from `at` on: returns those that take as long at the links' bandwidth, and the pieces that flow, one
     /// after the other.
     pub(crate) fn pass(&mut self, path: &BurstPath, bytes: f64, at: Time) -> (f64, [Option<Piece>; 2]) {
-        let mut longest = 0.0_f64;
+        // The slowest link decides. Another link may be emptier and yet pass the bytes sooner, since its rate is higher.
+        let (mut longest, mut loaded) = (0.0, 0.0);
         for link in &path.links {
             let buckets = &mut self.shapers[*link as usize].buckets;
             let seconds = buckets.iter_mut().map(|bucket| bucket.pass(bytes, at)).fold(0.0, f64::max);
-            longest = longest.max(seconds * buckets[1].bytes_per_s);
+            if seconds > longest {
+                (longest, loaded) = (seconds, bytes.min(seconds * buckets[1].bytes_per_s));
+            }
         }
-        let loaded = longest.min(bytes);
         // Two levels whose mean is that of the bytes.
         let level = f64::from(LEVELS) * loaded / bytes;
         let below = level.floor();

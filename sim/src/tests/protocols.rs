@@ -211,6 +211,25 @@ fn after_a_pause_a_burst_passes_faster() {
     assert!(broadcast("burst = \"100kB\"\nburst_bandwidth = \"2GB/s\"") < slow, "{slow}");
 }
 
+/// The root's link has no bytes to give in advance; it still passes its messages sooner than the slow link, whose bucket
+/// is full.
+#[test]
+fn the_bucket_of_the_slowest_link_decides() {
+    let hosts = ["root", "slow", "fast"].map(|name| {
+        let (rate, peak, burst) = if name == "slow" { ("1GB/s", "2GB/s", "100kB") } else { ("10GB/s", "20GB/s", "4B") };
+        format!(
+            "[[host]]\nname = \"{name}\"\ncount = 1\n[host.cpu]\ncores = 1\nflops_per_core = \"1PFLOP/s\"\nmemory = \"16GiB\"\n\
+             memory_bandwidth = \"1000TB/s\"\nmessage_latency = \"1us\"\nmessage_bandwidth = \"8GB/s\"\n\
+             [[link]]\nkind = \"ethernet\"\nbetween = [\"{name}0.cpu\", \"switch\"]\nlatency = \"5us\"\nprotocol = \"plain\"\n\
+             bandwidth = \"{rate}\"\nburst_bandwidth = \"{peak}\"\nburst = \"{burst}\"\n"
+        )
+    });
+    let text = format!("name = \"mixed\"\n[[switch]]\nname = \"switch\"\n{}", hosts.concat());
+    let world = World::new(Cluster::parse("mixed.toml", &text).expect("a cluster"), 3, &HostingRule::PerRank);
+    let took = timed(&world, Collective::Broadcast { root: 0 }, "binomial-tree", 10_000, NetworkModel::MaxMin);
+    assert_close(took, L + 5e-6, "the slow link passes all at its peak rate");
+}
+
 /// A burst relieves links, not the cores that carry the bytes.
 #[test]
 fn cores_carry_every_byte_of_a_burst() {
