@@ -7,11 +7,11 @@ A row that is off is measured again, twice at most, for another program may have
 the machine has cores, a row that stays off is listed and does not fail. LOCKSTEP names the program. The whole matrix is measured by `measure.py`.
 """
 
-import json
 import os
 import sys
 
-from measure import DRAWN, PROFILE, WORK, measured
+import store
+from measure import PROFILE, WORK, measured
 
 # LeNet and the MLP with each kind of strategy and input on one and two threads, and collectives of 25 and 100 MiB, which are predicted from
 # messages that the trainings before them had measured. Shorter ones depend on how near the hypervisor puts two cores.
@@ -34,7 +34,7 @@ def is_off(found):
 
 def main():
     WORK.mkdir(parents=True, exist_ok=True)
-    drawn = {row["number"]: row for row in map(json.loads, DRAWN.read_text().splitlines())}
+    drawn = {row["number"]: row for row in store.drawn()}
     errors, wrong = [], []
     for number in ROWS:
         row = drawn[number]
