@@ -19,7 +19,6 @@ import itertools
 import json
 import os
 import pathlib
-import platform
 import subprocess
 import sys
 import time
@@ -27,7 +26,7 @@ import time
 import lab
 import store
 from factors import INPUTS, PLACES, STRATEGIES
-from store import ROOT
+from store import ROOT, machine
 
 LOCKSTEP = pathlib.Path(os.environ.get("LOCKSTEP", ROOT / "target" / "release" / "lockstep"))
 # Profiles and experiments of the rows.
@@ -178,7 +177,7 @@ def measured(row, site):
         # The row's own files; where the checkout lies is of no interest.
         return {**row, "failed": str(failure).replace(f"{WORK}/", "")}
     error_pct = 100 * (figures["predicted_s"] / figures["measured_s"] - 1)
-    return {**row, **figures, "error_pct": error_pct, "cores": len(os.sched_getaffinity(0)), "cpu": cpu(), "date": now()}
+    return {**row, **figures, "error_pct": error_pct, "cores": len(os.sched_getaffinity(0)), "cpu": machine.field("model name"), "date": now()}
 
 
 def now():
@@ -216,12 +215,6 @@ def placed(rows, where):
             yield from ((row, site, next(count)) for row in group)
 
 
-def cpu():
-    """What the CPU calls itself."""
-    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines() if platform.system() == "Linux" else []
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
-
-
 def main():
     flags = argparse.ArgumentParser(description="Measures rows of the validation matrix.")
     flags.add_argument("--rows", help="numbers of rows, with commas between them")
@@ -231,9 +224,9 @@ def main():
     flags = flags.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     rows = store.drawn()
-    machine = store.machine(cpu())
-    known = store.of(machine)
-    save = lambda: store.save(store.MEASURED / f"{machine}.jsonl", [known[number] for number in sorted(known)])
+    here = store.here()
+    known = store.of(here)
+    save = lambda: store.save(store.MEASURED / f"{here}.jsonl", [known[number] for number in sorted(known)])
     if flags.predict:
         # Profiles and cluster files are those with which this checkout measured each lab.
         known = {number: predicted_again(row) if "measured_s" in row and row["place"].startswith("lab") else row for number, row in known.items()}

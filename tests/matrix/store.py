@@ -1,10 +1,14 @@
 """Reads and writes measured rows of the validation matrix: a file of tests/matrix/measured for each kind of machine."""
 
 import json
+import os
 import pathlib
-import re
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.append(str(ROOT / "tests"))
+import machine
+
 DRAWN = ROOT / "tests" / "matrix" / "drawn.jsonl"
 MEASURED = ROOT / "tests" / "matrix" / "measured"
 
@@ -14,9 +18,9 @@ def drawn():
     return list(map(json.loads, DRAWN.read_text().splitlines()))
 
 
-def machine(cpu):
-    """The name of a kind of machine: the maker and the family of its CPU."""
-    return "-".join(re.findall(r"[a-z0-9]+", re.sub(r"\((r|tm)\)", "", cpu.lower()))[:2])
+def here():
+    """The name of this kind of machine: its processor, and its cores, by which rows are predicted and measured."""
+    return f"{machine.kind()}-{len(os.sched_getaffinity(0))}-cores"
 
 
 def of(name):
