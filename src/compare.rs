@@ -13,7 +13,7 @@ use std::mem::take;
 use std::path::{Path, PathBuf};
 
 use lockstep_exec::data::Dataset;
-use lockstep_measure::calibrate::Kept;
+use lockstep_measure::calibrate::{Kept, disturbed};
 use lockstep_measure::host::Cores;
 use lockstep_measure::launch::Launch;
 use lockstep_measure::operation::{Operation, STALL_LIMIT};
@@ -21,6 +21,7 @@ use lockstep_measure::quiet::Quiet;
 use lockstep_measure::rows::lay_out;
 use lockstep_measure::run_failure::run_failure;
 use lockstep_measure::training::{MeasuredTraining, Training};
+use lockstep_models::profile::Profile;
 use lockstep_models::{INPUT_WAIT, Periodic, Timeline, WAIT, median, quantile};
 use lockstep_predict::{PROFILE_PATH, Setup, rows as predict};
 use lockstep_report::failure::Failure;
@@ -39,6 +40,8 @@ pub use row::CompareRow;
 pub const ROUNDS: u32 = 5;
 /// Attempts at a run of a configuration in a round until one is undisturbed.
 const TRIALS: usize = 3;
+/// Calibrations until the machine keeps the speed that it had meanwhile.
+const CALIBRATIONS: usize = 3;
 
 /// A configuration with both timelines.
 pub struct Compared {
@@ -132,6 +135,8 @@ struct Predictions {
     compared: Vec<Compared>,
     /// The reference pulse of an earlier measurement on which predictions rest, if there is one.
     pulse_s: Option<f64>,
+    /// The profile that they rest on.
+    profile: Option<Profile>,
 }
 
 /// Measures what predictions need, predicts, saves the predictions, then trains. Runs that were slowed down by a
@@ -171,14 +176,26 @@ pub fn compare(
     });
     let mpi = ground::messages(experiment, kept.as_ref(), &mut launch, &mut note)?;
     let predicted = launch.first(|| {
-        let found = ground::ground((experiment, &configurations, &train), asked, (kept, mpi), &mut quiet, &mut note)?;
+        let mut known = kept;
+        let mut calibrations = 0;
+        let found = loop {
+            calibrations += 1;
+            let basis = (known, mpi.clone());
+            let found = ground::ground((experiment, &configurations, &train), asked, basis, &mut quiet, &mut note)?;
+            let pulse_s = found.site.profile.as_ref().and_then(|profile| profile.pulse_s).filter(|_| found.measured);
+            if calibrations == CALIBRATIONS || pulse_s.is_none_or(|pulse_s| Quiet::new(cores).keeps(pulse_s)) {
+                break found;
+            }
+            note("this machine runs at another speed now than while it was measured: measured again");
+            (known, quiet) = (Some(Kept { profile: None, why: None }), Quiet::new(cores));
+        };
         let predicted = predict_all(experiment, &found, unlike)?;
         let path = predictions_path(experiment);
         save(&path, &Report::new(predicted.rows.clone(), predicted.notes.clone()))?;
         note(&format!("{} predictions written to {}", predicted.rows.len(), path.display()));
         Ok(predicted)
     })?;
-    let Predictions { rows: predicted, mut notes, mut compared, pulse_s } = predicted.unwrap_or_default();
+    let Predictions { rows: predicted, mut notes, mut compared, pulse_s, profile } = predicted.unwrap_or_default();
     let mut quiet = match pulse_s {
         Some(pulse_s) => quiet.since(pulse_s),
         None => quiet.renewed(),
@@ -187,6 +204,7 @@ pub fn compare(
     lay_out(experiment, &mut configurations)?;
     let mut last: Vec<MeasuredTraining> = Vec::new();
     let (mut trials, mut farthest) = (0, 1.0f64);
+    let mut disturbed_rounds = vec![0; configurations.len()];
     for round in 1..=ROUNDS {
         if launch.prints() {
             note(&format!("training, round {round} of {ROUNDS}"));
@@ -203,6 +221,7 @@ pub fn compare(
                 _ => (train_once(&mut launch)?, 1.0),
             };
             farthest = farthest.max(off);
+            disturbed_rounds[index] += u32::from(Quiet::disturbed(off));
             let Some(mut measured) = measured else { continue };
             compared[index].measured.push(take(&mut measured.run.timeline));
             if round == 1 {
@@ -225,12 +244,19 @@ pub fn compare(
     let repeated = trials - ROUNDS as usize * configurations.len();
     if Quiet::disturbed(farthest) {
         notes.push(format!(
-            "the machine's speed changed by up to {farthest:.1} times against the calibration: quiet it and compare again"
+            "training was disturbed: a reference benchmark beside it took up to {farthest:.1} times as long as while calibrating; \
+             quiet this machine and compare again"
         ));
     }
 
     let mut rows = Vec::new();
-    for ((of, predicted), measured) in compared.iter().zip(&predicted).zip(&mut last) {
+    for (((of, predicted), measured), disturbed_rounds) in
+        compared.iter().zip(&predicted).zip(&mut last).zip(disturbed_rounds)
+    {
+        // The median of the steps is undisturbed if most rounds are.
+        let training = (2 * disturbed_rounds > ROUNDS).then(|| "training".to_owned());
+        let figures = profile.iter().flat_map(|profile| disturbed(&of.program, profile));
+        let disturbed: Vec<String> = training.into_iter().chain(figures).collect();
         let mut times: Vec<f64> = of.measured.iter().flat_map(Timeline::step_times_s).collect();
         times.sort_by(f64::total_cmp);
         let step_time_s = quantile(&times, 0.5);
@@ -262,6 +288,7 @@ pub fn compare(
             exposed_comm_s: exposed,
             predicted_exposed_input_s: predicted.exposed_input_s,
             exposed_input_s: measured_by_kind.get(INPUT_WAIT).copied(),
+            disturbed: (!disturbed.is_empty()).then(|| disturbed.join("; ")),
             bound: predicted.bound.clone(),
             accuracy: evaluation.accuracy(),
             weights_sha256: measured.run.weights_sha256.clone(),
@@ -310,7 +337,7 @@ fn predict_all(experiment: &Experiment, ground: &Ground, unlike: Vec<String>) ->
         }
     }
     let pulse_s = site.profile.as_ref().and_then(|profile| profile.pulse_s).filter(|_| !ground.measured);
-    Ok(Predictions { rows, notes, compared, pulse_s })
+    Ok(Predictions { rows, notes, compared, pulse_s, profile: site.profile.clone() })
 }
 
 fn experiment_steps(rows: &[CompareRow]) -> u32 {

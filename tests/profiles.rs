@@ -187,6 +187,7 @@ fn by_hand(direct: Option<DirectEntry>, nccl: Vec<SumEntry>) -> Profile {
         mpi: None,
         gpus: vec![gpu],
         noise: None,
+        disturbed: Vec::new(),
     }
 }
 

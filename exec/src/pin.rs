@@ -63,6 +63,14 @@ impl Pins {
         Pins { places: plan::of_process(&here(), processes, own, threads).unwrap_or_default() }
     }
 
+    /// Whether two of these ranks use hardware threads of one core, as far as the system says.
+    pub fn share_a_core(&self) -> bool {
+        let processors = here();
+        let core = |number: &usize| processors.iter().find(|of| of.number == *number).map(|of| (of.package, of.core));
+        let cores: Vec<_> = self.places.iter().flatten().filter_map(core).collect();
+        (1..cores.len()).any(|number| cores[..number].contains(&cores[number]))
+    }
+
     /// Restricts the calling thread, and threads that it starts meanwhile, to the processors of rank number `index` of
     /// this process until the result is dropped. Does nothing where there are none or the system refuses.
     pub fn bind(&self, index: usize) -> BoundThread<'_> {

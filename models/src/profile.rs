@@ -59,6 +59,13 @@ pub struct ComputeEntry {
     pub slowdown: f64,
 }
 
+impl ComputeEntry {
+    /// `forward dense 784>10 bias at 16 samples`: names the figure.
+    pub fn name(chain: &str, phase: &str, samples: u32) -> String {
+        format!("{phase} {chain} at {samples} samples")
+    }
+}
+
 /// An operation and its number of elements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -212,6 +219,41 @@ pub struct Profile {
     /// How durations vary on this host; `None` in a profile with medians only.
     #[serde(default)]
     pub noise: Option<NoiseTrace>,
+    /// Figures that could not be measured undisturbed, as [`ComputeEntry::name`] and the like name them: they are of times
+    /// that other programs, or other virtual machines of the host, may have lengthened.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disturbed: Vec<String>,
+}
+
+/// Name of the disturbed figure: messages between ranks of a process.
+pub const THREAD_MESSAGES: &str = "messages between threads";
+/// The same for messages between processes.
+pub const PROCESS_MESSAGES: &str = "messages between processes";
+/// Name of the disturbed figures: all slowdowns, since the cores together were no faster than one.
+pub const CONTENTION: &str = "slowdown when all cores work";
+
+/// Figures that notes name.
+const NAMED: usize = 3;
+
+/// As [`Profile::disturbed_note`], of figures by name.
+///
+/// ```
+/// # use lockstep_models::profile::disturbed_note;
+/// assert_eq!(disturbed_note(&[]), None);
+/// let names = ["a", "b", "c", "d"].map(str::to_owned);
+/// let note = disturbed_note(&names).unwrap();
+/// assert!(note.starts_with("4 figures could not be measured undisturbed (a, b, c, …)"), "{note}");
+/// ```
+pub fn disturbed_note(names: &[String]) -> Option<String> {
+    let more = if names.len() > NAMED { ", …" } else { "" };
+    let (count, named) = (names.len(), names[..names.len().min(NAMED)].join(", "));
+    let figures = if count == 1 { "figure" } else { "figures" };
+    (count > 0).then(|| {
+        format!(
+            "{count} {figures} could not be measured undisturbed ({named}{more}): other programs used this machine; quiet it \
+             and run this again, which measures them again"
+        )
+    })
 }
 
 /// In profiles without the number, since all of those are of AVX-512.
@@ -244,6 +286,19 @@ impl Profile {
         })?;
         profile.check(file)?;
         Ok(profile)
+    }
+
+    /// Lists a figure as disturbed, or no longer.
+    pub fn set_disturbed(&mut self, name: &str, is_disturbed: bool) {
+        self.disturbed.retain(|known| known != name);
+        if is_disturbed {
+            self.disturbed.push(name.to_owned());
+        }
+    }
+
+    /// Which figures could not be measured undisturbed, and the cure; `None` if all could.
+    pub fn disturbed_note(&self) -> Option<String> {
+        disturbed_note(&self.disturbed)
     }
 
     /// The time of decoding a sample of a set: as measured for such samples, or for others in proportion to their

@@ -101,6 +101,7 @@ impl Calibrate {
                     decode: kept.decode,
                     moves: kept.moves,
                     storage: kept.storage,
+                    disturbed: kept.disturbed,
                     ..measured
                 }
             }
@@ -122,6 +123,7 @@ impl Calibrate {
             notes.push(format!("{others} figures of layers that were not asked for are kept from before"));
         }
         notes.extend(kept.why.map(|why| format!("nothing is kept from before: {why}")));
+        notes.extend(profile.disturbed_note());
         notes.extend(profile.noise.iter().filter_map(fitted));
         Report::<CalibrationRow>::new(rows(&profile), notes).print(self.format)
     }

@@ -5,12 +5,13 @@ use std::path::Path;
 
 use lockstep_exec::data::Dataset;
 use lockstep_measure::calibrate::{
-    Kept, add, add_input, add_moves, check_memory, difference, missing, of_experiment, of_host, of_processes, save,
+    Kept, MeasuredMessages, add, add_input, add_moves, check_memory, difference, missing, of_experiment, of_host,
+    of_processes, save,
 };
 use lockstep_measure::host::HostInfo;
 use lockstep_measure::launch::Launch;
 use lockstep_measure::quiet::Quiet;
-use lockstep_models::profile::TransportEntry;
+use lockstep_models::profile::PROCESS_MESSAGES;
 use lockstep_predict::{PROFILE_PATH, Site};
 use lockstep_report::failure::Failure;
 
@@ -40,12 +41,16 @@ pub(super) fn messages(
     kept: Option<&Kept>,
     launch: &mut Launch,
     note: &mut impl FnMut(&str),
-) -> Result<Option<TransportEntry>, Failure> {
+) -> Result<Option<MeasuredMessages>, Failure> {
     if experiment.transport != TransportKind::Mpi {
         return Ok(None);
     }
     // Only rank 0's process has looked for a profile.
-    let unknown = kept.is_some_and(|kept| kept.profile.as_ref().is_none_or(|profile| profile.mpi.is_none()));
+    let unknown = kept.is_some_and(|kept| {
+        kept.profile.as_ref().is_none_or(|profile| {
+            profile.mpi.is_none() || profile.disturbed.iter().any(|name| name == PROCESS_MESSAGES)
+        })
+    });
     if launch.maximum(u32::from(unknown)) == 0 {
         return Ok(None);
     }
@@ -63,7 +68,7 @@ pub(super) fn messages(
 pub(super) fn ground(
     (experiment, configurations, train): (&Experiment, &[Configuration], &Dataset),
     asked: &Asked<'_>,
-    (kept, mpi): (Option<Kept>, Option<TransportEntry>),
+    (kept, mpi): (Option<Kept>, Option<MeasuredMessages>),
     quiet: &mut Quiet,
     note: &mut impl FnMut(&str),
 ) -> Result<Ground, Failure> {
@@ -90,7 +95,10 @@ pub(super) fn ground(
     if experiment.sampling.shuffles() {
         measured |= add_moves(&mut profile, train, quiet, &mut note_measuring)?;
     }
-    profile.mpi = mpi.or(profile.mpi);
+    if let Some(MeasuredMessages { entry, disturbed }) = mpi {
+        profile.mpi = Some(entry);
+        profile.set_disturbed(PROCESS_MESSAGES, disturbed);
+    }
     if measured {
         save(&profile, Path::new(PROFILE_PATH))?;
     } else {

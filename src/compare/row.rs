@@ -52,6 +52,9 @@ pub struct CompareRow {
     pub predicted_exposed_input_s: Option<f64>,
     /// The same, measured.
     pub exposed_input_s: Option<f64>,
+    /// What could not be measured undisturbed, although it was repeated: `training`, and figures of the calibration that this
+    /// prediction rests on; `null` where all could.
+    pub disturbed: Option<String>,
     /// The resource that the prediction says is used most.
     pub bound: String,
     /// Share of held-out samples classified correctly after the measured steps, from 0 to 1.

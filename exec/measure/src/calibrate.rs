@@ -16,6 +16,7 @@ mod needs;
 mod paths;
 mod roof;
 mod row;
+mod samples;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +24,7 @@ use std::sync::Arc;
 
 use lockstep_exec::data::Dataset;
 use lockstep_experiment::{Configuration, Experiment};
-use lockstep_models::profile::{NoiseTrace, PROFILE_VERSION, Point, Profile, TransportEntry};
+use lockstep_models::profile::{CONTENTION, NoiseTrace, PROFILE_VERSION, Point, Profile, THREAD_MESSAGES};
 use lockstep_models::{Bucket, Job, Model, Program};
 use lockstep_report::failure::Failure;
 use lockstep_topology::InputError;
@@ -35,11 +36,13 @@ use crate::quiet::Quiet;
 pub use input::add_input;
 pub(crate) use interval::interval;
 pub use kept::{Kept, difference, lay_over, save};
+pub use messages::MeasuredMessages;
 pub use moves::add_moves;
-pub use needs::{CalibrationSubject, check_memory, missing};
+pub use needs::{CalibrationSubject, check_memory, disturbed, missing};
 pub use paths::{MeasuredPath, paths};
 pub(crate) use row::of_layers;
 pub use row::{CalibrationRow, rows};
+use samples::Evaluation;
 
 /// Attempts to time disturbed messages.
 const TRIALS: usize = 3;
@@ -63,8 +66,8 @@ pub fn of_host(command: &str, quiet: &mut Quiet, mut note: impl FnMut(&str)) -> 
     note("peak FLOP/s and memory bandwidth of this host");
     let (flops_per_core_s, memory_bandwidth) = (roof::flops_per_core_s(), roof::memory_bandwidth(quiet));
     note("messages between ranks of one process");
-    let memory = quiet
-        .measure(TRIALS, || messages::messages(&cores, MESSAGES))
+    let MeasuredMessages { entry: memory, disturbed } = quiet
+        .measure_marked(TRIALS, || messages::messages(&cores, MESSAGES))
         .map_err(|error| Failure::Run(error.to_string()))?
         .0;
     Ok(Profile {
@@ -89,6 +92,7 @@ pub fn of_host(command: &str, quiet: &mut Quiet, mut note: impl FnMut(&str)) -> 
         mpi: None,
         gpus: Vec::new(),
         noise: None,
+        disturbed: disturbed.then(|| THREAD_MESSAGES.to_owned()).into_iter().collect(),
     })
 }
 
@@ -97,7 +101,7 @@ pub fn of_host(command: &str, quiet: &mut Quiet, mut note: impl FnMut(&str)) -> 
 ///
 /// # Errors
 /// A measurement that fails.
-pub fn of_processes(launch: &mut Launch) -> Result<Option<TransportEntry>, Failure> {
+pub fn of_processes(launch: &mut Launch) -> Result<Option<MeasuredMessages>, Failure> {
     messages::between_processes(launch, MESSAGES)
 }
 
@@ -124,10 +128,18 @@ pub fn add(
         update: Vec::new(),
         load: Vec::new(),
         noise: None,
+        disturbed: Vec::new(),
         ..profile.clone()
     };
-    for (subject, (figures, noise)) in subjects.iter().zip(measured) {
+    // Hardware threads of one core may add nothing; cores that add nothing were taken by something else.
+    let mut contradicted = false;
+    let alone = quiet.cores().count() > 1 && !quiet.cores().pins(quiet.cores().count()).share_a_core();
+    for (subject, Evaluation { figures, noise, no_faster }) in subjects.iter().zip(measured) {
         let layers = layers::read(subject, figures);
+        for (name, is_disturbed) in layers.disturbed {
+            fresh.set_disturbed(&name, is_disturbed);
+        }
+        contradicted |= alone && no_faster;
         for entry in layers.compute {
             if !fresh.compute.iter().any(|known| kept::same(known, &entry)) {
                 fresh.compute.push(entry);
@@ -137,6 +149,7 @@ pub fn add(
         merge(&mut fresh.load, layers.load);
         append(&mut fresh.noise, noise);
     }
+    fresh.set_disturbed(CONTENTION, contradicted);
     lay_over(profile, fresh);
 }
 

@@ -18,5 +18,6 @@ pub mod quiet;
 pub mod rows;
 pub mod run_failure;
 pub mod started;
+mod stopwatch;
 pub mod trained;
 pub mod training;

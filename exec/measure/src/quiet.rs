@@ -3,19 +3,22 @@
 //! On shared machines a neighbour on the same core halves its speed for seconds, and a hypervisor maps several cores to
 //! one for a while; no system counter shows either. So a reference benchmark is timed on all cores at once (a pulse)
 //! before and after each measurement, and a measurement at another speed than the calibration is repeated.
+//!
+//! Other programs of this machine are told apart from its speed: a pulse's rounds in which a thread was preempted do not
+//! count for the speed, and do count for whether work that takes many time slices would be disturbed now.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use lockstep_exec::device::cpu::{ChainLayer, Kernel, Mode, Threads};
-use lockstep_models::{Dense, Layer, Shape, median};
+use lockstep_models::median;
 use lockstep_report::failure::Failure;
 
 use crate::host::Cores;
 use crate::launch::Launch;
+use crate::stopwatch::{Lap, Reference, Stopwatch};
 
 /// A pulse this many times longer than usual indicates a disturbance: those of a quiet machine spread less.
-const TOLERANCE: f64 = 1.15;
+pub(crate) const TOLERANCE: f64 = 1.15;
 /// Total time to wait for a quiet machine, over a calibration or a comparison.
 const PATIENCE: Duration = Duration::from_secs(45);
 /// Interval between checks of a disturbed machine.
@@ -26,9 +29,8 @@ const LOOKS: usize = 20;
 const PRODUCTS: usize = 3;
 /// Rounds of which a pulse is the median.
 const PULSES: usize = 5;
-/// Width of the layer and samples in the batch: weights come from the shared cache, where neighbours disturb most.
-const SIDE: usize = 768;
-const SAMPLES: usize = 16;
+/// Attempts at so many rounds without a preemption.
+const ATTEMPTS: usize = 4;
 
 /// The ratio of two times, the longer to the shorter.
 fn apart(one: f64, other: f64) -> f64 {
@@ -38,9 +40,9 @@ fn apart(one: f64, other: f64) -> f64 {
 /// The pulses of this machine.
 pub struct Quiet {
     cores: Cores,
-    /// Seconds of all pulses so far, ascending.
+    /// Seconds of all pulses so far, without preempted rounds, ascending.
     seen: Vec<f64>,
-    /// Pulses since [`Quiet::renewed`].
+    /// Such pulses since [`Quiet::renewed`].
     now: Vec<f64>,
     /// The pulse at the measurement with which this one is compared.
     earlier: Option<f64>,
@@ -94,11 +96,33 @@ impl Quiet {
     ///
     /// # Errors
     /// The first error of `measure`.
-    pub fn measure<T, E>(&mut self, trials: usize, mut measure: impl FnMut() -> Result<T, E>) -> Result<(T, f64), E> {
+    pub fn measure<T, E>(&mut self, trials: usize, measure: impl FnMut() -> Result<T, E>) -> Result<(T, f64), E> {
+        self.measure_by(Pulse::lasting, trials, measure)
+    }
+
+    /// As [`Quiet::measure`], for work that itself leaves out what it did while preempted: other programs that share the
+    /// cores are then no reason to wait.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn measure_marked<T, E>(
+        &mut self,
+        trials: usize,
+        measure: impl FnMut() -> Result<T, E>,
+    ) -> Result<(T, f64), E> {
+        self.measure_by(Pulse::speed, trials, measure)
+    }
+
+    fn measure_by<T, E>(
+        &mut self,
+        of: fn(&Pulse) -> f64,
+        trials: usize,
+        mut measure: impl FnMut() -> Result<T, E>,
+    ) -> Result<(T, f64), E> {
         least_disturbed(trials, || {
-            let before = self.settle();
+            let before = self.settle(of);
             let value = measure()?;
-            let off = self.off_since(before);
+            let off = self.off_since(of, before);
             Ok((value, off, Quiet::disturbed(off)))
         })
     }
@@ -115,9 +139,10 @@ impl Quiet {
         mut measure: impl FnMut(&mut Launch) -> Result<T, Failure>,
     ) -> Result<(T, f64), Failure> {
         least_disturbed(trials, || {
-            let before = launch.first(|| Ok(self.settle()))?;
+            let before = launch.first(|| Ok(self.settle(Pulse::lasting)))?;
             let value = measure(launch)?;
-            let off = launch.first(|| Ok(before.map_or(1.0, |before| self.off_since(before))))?.unwrap_or(1.0);
+            let since = |before| self.off_since(Pulse::lasting, before);
+            let off = launch.first(|| Ok(before.map_or(1.0, since)))?.unwrap_or(1.0);
             Ok((value, off, launch.maximum(u32::from(Quiet::disturbed(off))) != 0))
         })
     }
@@ -128,9 +153,9 @@ impl Quiet {
     }
 
     /// Waits for the usual speed until patience runs out; returns the last pulse.
-    fn settle(&mut self) -> f64 {
+    fn settle(&mut self, of: fn(&Pulse) -> f64) -> f64 {
         loop {
-            let pulse = self.pulse();
+            let pulse = of(&self.pulse());
             if !Quiet::disturbed(self.off(pulse)) || self.patience.is_zero() {
                 return pulse;
             }
@@ -145,8 +170,8 @@ impl Quiet {
     }
 
     /// The larger factor of a pulse before a measurement and of one now.
-    fn off_since(&mut self, before: f64) -> f64 {
-        let after = self.pulse();
+    fn off_since(&mut self, of: fn(&Pulse) -> f64, before: f64) -> f64 {
+        let after = of(&self.pulse());
         self.off(before).max(self.off(after))
     }
 
@@ -155,12 +180,13 @@ impl Quiet {
         self.seen[self.seen.len() / 4]
     }
 
-    /// Seconds of a pulse now.
-    fn pulse(&mut self) -> f64 {
+    /// A pulse now.
+    fn pulse(&mut self) -> Pulse {
         let pulse = pulse(&self.cores);
-        let at = self.seen.partition_point(|seen| *seen < pulse);
-        self.seen.insert(at, pulse);
-        self.now.push(pulse);
+        let speed = pulse.speed();
+        let at = self.seen.partition_point(|seen| *seen < speed);
+        self.seen.insert(at, speed);
+        self.now.push(speed);
         pulse
     }
 }
@@ -180,37 +206,77 @@ fn least_disturbed<T, E>(trials: usize, mut trial: impl FnMut() -> Result<(T, f6
     Ok(best.expect("there was a trial"))
 }
 
-/// Median seconds of a few pulses, each that of the slowest core.
-fn pulse(on: &Cores) -> f64 {
+/// Seconds of the reference benchmark, on all cores at once.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Pulse {
+    /// Median of all rounds.
+    lasting: f64,
+    /// Median of the rounds in which no thread was preempted.
+    speed: f64,
+}
+
+impl Pulse {
+    fn lasting(&self) -> f64 {
+        self.lasting
+    }
+
+    fn speed(&self) -> f64 {
+        self.speed
+    }
+
+    /// Of the rounds' seconds, with whether a thread was preempted; where each was, the shortest is nearest to the speed.
+    fn of(rounds: &[(f64, bool)]) -> Pulse {
+        let seconds = || rounds.iter().map(|(seconds, _)| *seconds);
+        let quiet: Vec<f64> = rounds.iter().filter(|(_, preempted)| !preempted).map(|(seconds, _)| *seconds).collect();
+        let shortest = || seconds().fold(f64::INFINITY, f64::min);
+        let speed = if quiet.is_empty() { shortest() } else { median(quiet) };
+        Pulse { lasting: median(seconds().collect()), speed }
+    }
+}
+
+/// A pulse, each of whose rounds is that of the slowest core; more rounds where threads are preempted.
+fn pulse(on: &Cores) -> Pulse {
+    let mut rounds: Vec<(f64, bool)> = Vec::new();
+    for _ in 0..ATTEMPTS {
+        rounds.extend(beats(on));
+        if rounds.iter().filter(|(_, preempted)| !preempted).count() >= PULSES / 2 + 1 {
+            break;
+        }
+    }
+    Pulse::of(&rounds)
+}
+
+/// Seconds of [`PULSES`] rounds on the slowest core, and whether a thread was preempted in them.
+fn beats(on: &Cores) -> Vec<(f64, bool)> {
     let cores = on.count();
     let arrived = AtomicUsize::new(0);
     let pins = on.pins(cores);
     let (arrived, pins) = (&arrived, &pins);
     let beat = move |core: usize| {
         let _bound = pins.bind(core);
-        let layer = Layer::Dense(Dense { out_features: SIDE as u32, bias: false });
-        let shape = [Shape { channels: SIDE as u32, height: 1, width: 1 }];
-        let mut kernel = Kernel::new(&[ChainLayer { layer: &layer, inputs: &shape }], SAMPLES, &Threads::one());
-        let (x, w) = (vec![0.5; SIDE * SAMPLES], vec![0.25; SIDE * SIDE]);
-        let mut y = vec![0.0; SIDE * SAMPLES];
+        let mut reference = Reference::new();
         (0..=PULSES)
             .map(|round| {
                 arrived.fetch_add(1, Ordering::AcqRel);
                 while arrived.load(Ordering::Acquire) < (round + 1) * cores {
                     std::hint::spin_loop();
                 }
-                let start = Instant::now();
-                (0..PRODUCTS).for_each(|_| kernel.forward(Mode::Evaluate, &[&x], &w, &mut [], &mut y));
-                start.elapsed().as_secs_f64()
+                let watch = Stopwatch::start();
+                (0..PRODUCTS).for_each(|_| reference.run());
+                watch.stop()
             })
-            .collect::<Vec<f64>>()
+            .collect::<Vec<Lap>>()
     };
-    let beats: Vec<Vec<f64>> = std::thread::scope(|scope| {
+    let beats: Vec<Vec<Lap>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..cores).map(|core| scope.spawn(move || beat(core))).collect();
         threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
+    let slowest = |round: usize| {
+        let laps = || beats.iter().map(|beat| beat[round]);
+        (laps().map(|lap| lap.seconds).fold(0.0, f64::max), laps().any(|lap| lap.is_interrupted()))
+    };
     // The first one warms up.
-    median((1..=PULSES).map(|round| beats.iter().map(|beat| beat[round]).fold(0.0, f64::max)).collect())
+    (1..=PULSES).map(slowest).collect()
 }
 
 #[cfg(test)]
@@ -220,7 +286,7 @@ mod tests {
     #[test]
     fn the_least_disturbed_trial_is_used() {
         // Times of pulses vary; only the bookkeeping can be tested.
-        let mut quiet = Quiet::new(Cores::of(1));
+        let mut quiet = Quiet { patience: Duration::ZERO, ..Quiet::new(Cores::of(1)) };
         let mut calls = 0;
         let measured: Result<(u32, f64), ()> = quiet.measure(3, || {
             calls += 1;
@@ -231,13 +297,13 @@ mod tests {
         assert!(calls == 1 || calls <= 3 && call <= calls);
         assert_eq!(quiet.measure(2, || Err::<(), _>("broken")), Err("broken"));
         assert!(quiet.seen.is_sorted() && quiet.drift().is_none());
-        let mut quiet = quiet.renewed();
+        let mut quiet = Quiet { patience: Duration::ZERO, ..quiet.renewed() };
         assert_eq!(quiet.measure(1, || Ok::<_, ()>(7)).map(|(value, _)| value), Ok(7));
         assert!(quiet.drift().is_some_and(|drift| drift > 0.0));
         // The same machine, and one that was a thousand times as fast.
         let pulse = quiet.pulse_s().expect("there were pulses");
         assert!(!quiet.keeps(pulse / 1e3) && !quiet.keeps(pulse * 1e3));
-        let mut quiet = quiet.since(pulse / 2.0);
+        let mut quiet = Quiet { patience: Duration::ZERO, ..quiet.since(pulse / 2.0) };
         assert!(quiet.drift().is_none() && quiet.measure(1, || Ok::<_, ()>(())).is_ok());
         assert!(quiet.drift().is_some_and(|drift| drift > 0.0));
     }
@@ -247,9 +313,16 @@ mod tests {
         let off = |earlier: f64| {
             let mut quiet = Quiet::new(Cores::of(1)).since(earlier);
             quiet.patience = Duration::ZERO;
-            let before = quiet.settle();
-            quiet.off_since(before)
+            let before = quiet.settle(Pulse::speed);
+            quiet.off_since(Pulse::speed, before)
         };
         assert!(Quiet::disturbed(off(1e3)) && Quiet::disturbed(off(1e-9)));
+    }
+
+    #[test]
+    fn preempted_rounds_do_not_count_for_the_speed() {
+        let rounds = [(1.0, false), (9.0, true), (2.0, false), (9.0, true), (3.0, false), (9.0, true), (9.0, true)];
+        assert_eq!(Pulse::of(&rounds), Pulse { lasting: 9.0, speed: 2.0 });
+        assert_eq!(Pulse::of(&[(4.0, true), (3.0, true), (5.0, true)]), Pulse { lasting: 4.0, speed: 3.0 });
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use lockstep_models::profile::Profile;
 use lockstep_topology::{Bytes, Cluster};
 
 use crate::anchor::{Scaled, fit};
@@ -86,6 +87,7 @@ pub fn find(
     let blocks = blocks(experiment, &configurations, site, setup)?;
     known.lock().configurations = blocks.len() * configurations.len();
     known.note(&site.basis);
+    site.profile.iter().filter_map(Profile::disturbed_note).for_each(|note| known.note(&note));
     site.cluster.notes().for_each(|note| known.note(&note));
     experiment.input.iter().for_each(|input| known.note(&input.account()));
     let factor = match &experiment.anchor {

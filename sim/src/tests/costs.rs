@@ -54,6 +54,7 @@ pub(super) fn profile(program: &Program, chain: usize) -> Profile {
         mpi: None,
         gpus: Vec::new(),
         noise: None,
+        disturbed: Vec::new(),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A loop over one layer would find everything in the nearest cache and be too optimistic: in a step, other layers run
 //! in between. So the operations of a model are interleaved, in a new random order each time, and each is timed alone.
+//! The reference benchmark runs between them, so that each time has the speed of the machine beside it.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -10,12 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-use lockstep_models::median;
-use lockstep_models::profile::{Interval, NoiseTrace};
-
-use super::interval::interval;
+use super::samples::{self, Evaluation, FEWEST, Log, Pair, Sample};
 use crate::host::Cores;
 use crate::quiet::Quiet;
+use crate::stopwatch::{Reference, Stopwatch};
 
 /// Unrelated memory; walking over it evicts everything else from the nearest caches.
 pub(super) struct Elsewhere {
@@ -83,28 +82,20 @@ impl Drop for Breaks<'_> {
     }
 }
 
-/// The time of an operation alone, and its slowdown when every core runs it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Figure {
-    pub(super) seconds: Interval,
-    pub(super) slowdown: f64,
-}
-
-/// Passes on one core, and as many on all.
+/// Undisturbed passes on one core, and as many on all.
 const PASSES: usize = 30;
-/// For sets with long passes: as many passes as fit into this time, but no fewer than `FEWEST`.
+/// For sets with long passes: as many passes as fit into this time, but no fewer than [`FEWEST`].
 const BUDGET: Duration = Duration::from_secs(20);
-const FEWEST: usize = 6;
+/// Where passes are disturbed, more of them, up to this many times the passes and the time.
+const MORE: u32 = 3;
 /// Attempts at a disturbed pass.
 const TRIALS: usize = 4;
-/// Seconds of work in a slice of the noise trace: a fraction of a small step.
-const SLICE_S: f64 = 250e-6;
+/// Work between two runs of the reference benchmark.
+const REFERENCE_EVERY_S: f64 = 2e-3;
 
-/// The operations of one thread in order, each with its seconds.
-type Log = Vec<(usize, f64)>;
-
-/// One pass on the given number of threads; returns each thread's log.
-type Pass<'a> = dyn Fn(&Cores, usize) -> Vec<Log> + 'a;
+/// One pass on the given number of threads, with the reference after each of so many operations; returns each thread's
+/// log.
+type Pass<'a> = dyn Fn(&Cores, usize, usize) -> Vec<Log> + 'a;
 
 /// Numbered operations to interleave, on several threads at once.
 pub(super) struct Turns<'a> {
@@ -123,25 +114,35 @@ impl<'a> Turns<'a> {
         prepare: impl Fn(&mut S, usize) + Sync + 'a,
         run: impl Fn(&mut S, usize) + Sync + 'a,
     ) -> Turns<'a> {
-        let pass = move |cores: &Cores, threads: usize| -> Vec<Log> {
-            let (gate, pins) = (Gate::new(threads), cores.pins(threads));
+        let pass = move |cores: &Cores, threads: usize, every: usize| -> Vec<Log> {
+            let (gate, pins, begun) = (Gate::new(threads), cores.pins(threads), Instant::now());
             let (pins, gate, make, prepare, run) = (&pins, &gate, &make, &prepare, &run);
             std::thread::scope(|scope| {
                 let thread = |core: usize| {
                     scope.spawn(move || {
                         let (_bound, _breaks) = (pins.bind(core), Breaks(gate));
-                        let mut state = make();
-                        let mut log = Log::with_capacity((repetitions + 1) * operations);
+                        let (mut state, mut reference) = (make(), Reference::new());
+                        let mut log = Log::new();
+                        let timed = |log: &mut Log, operation: usize, work: &mut dyn FnMut()| {
+                            gate.pass();
+                            let watch = Stopwatch::start();
+                            let began_s = watch.began.duration_since(begun).as_secs_f64();
+                            work();
+                            log.push(Sample { operation, began_s, lap: watch.stop() });
+                        };
                         for repetition in 0..=repetitions {
-                            for operation in shuffled(operations, repetition as u64) {
+                            if repetition == 1 {
+                                log.clear(); // the first round fills caches and pages
+                            }
+                            for (number, operation) in shuffled(operations, repetition as u64).into_iter().enumerate() {
+                                if number % every == 0 {
+                                    timed(&mut log, operations, &mut || reference.run());
+                                }
                                 prepare(&mut state, operation);
-                                gate.pass();
-                                let start = Instant::now();
-                                run(&mut state, operation);
-                                log.push((operation, start.elapsed().as_secs_f64()));
+                                timed(&mut log, operation, &mut || run(&mut state, operation));
                             }
                         }
-                        log.drain(..operations); // the first round fills caches and pages
+                        timed(&mut log, operations, &mut || reference.run());
                         log
                     })
                 };
@@ -164,73 +165,70 @@ impl Turns<'_> {
 
     /// Runs one pass on one core; returns how many operations were timed.
     pub(super) fn once(&self, cores: &Cores) -> usize {
-        let log: std::collections::BTreeSet<usize> = (self.pass)(cores, 1)[0].iter().map(|(of, _)| *of).collect();
-        log.len()
+        let log = &(self.pass)(cores, 1, 1)[0];
+        let all: std::collections::BTreeSet<usize> = log.iter().map(|sample| sample.operation).collect();
+        all.len() - 1
     }
+}
+
+/// The passes of a set of operations so far.
+struct Passes<'s, 'a> {
+    set: &'s Turns<'a>,
+    pairs: Vec<Pair>,
+    spent: Duration,
+    /// Operations between two runs of the reference.
+    every: usize,
+}
+
+impl Passes<'_, '_> {
+    /// One pass on one core and one on all, waiting for a quiet machine if `waits`.
+    fn add(&mut self, cores: &Cores, quiet: &mut Quiet, waits: bool) {
+        let begun = Instant::now();
+        let both = || {
+            Ok::<_, Infallible>([
+                (self.set.pass)(cores, 1, self.every),
+                (self.set.pass)(cores, cores.count(), self.every),
+            ])
+        };
+        let Ok((pair, _)) = if waits { quiet.measure(TRIALS, both) } else { quiet.measure_marked(TRIALS, both) };
+        if self.pairs.is_empty() {
+            self.every = references_every(&pair[0][0]);
+        }
+        self.pairs.push(pair);
+        self.spent += begun.elapsed();
+    }
+
+    /// Whether there are enough passes, or no more may be tried.
+    fn is_done(&self) -> bool {
+        let enough = |passes: usize, budget: Duration| passes >= PASSES || passes >= FEWEST && self.spent > budget;
+        let quiet = || samples::quiet_pairs(&self.pairs, self.set.operations);
+        enough(self.pairs.len(), BUDGET)
+            && (enough(quiet(), BUDGET) || enough(self.pairs.len() / MORE as usize, MORE * BUDGET))
+    }
+}
+
+/// So many operations of a log take [`REFERENCE_EVERY_S`], on average.
+fn references_every(log: &Log) -> usize {
+    let mean = log.iter().map(|sample| sample.lap.seconds).sum::<f64>() / log.len().max(1) as f64;
+    (REFERENCE_EVERY_S / mean.max(1e-9)).clamp(1.0, log.len().max(1) as f64) as usize
 }
 
 /// Measures each of `sets` on one and on all of the cores of `quiet`, with the noise observed.
 ///
-/// A machine's speed drifts within seconds, so the passes of all sets alternate: all see the same drift.
-pub(super) fn measure(sets: &[Turns], quiet: &mut Quiet) -> Vec<(Vec<Figure>, NoiseTrace)> {
+/// A machine's speed drifts within seconds, so the passes of all sets alternate: all see the same drift. Each pass on one
+/// core has one on all cores beside it, with which it is compared.
+pub(super) fn measure(sets: &[Turns], quiet: &mut Quiet) -> Vec<Evaluation> {
     let cores = *quiet.cores();
-    let all = cores.count();
-    let mut logs: Vec<[Vec<Log>; 2]> = sets.iter().map(|_| [vec![Log::new()], vec![Log::new(); all]]).collect();
-    let mut spent = vec![Duration::ZERO; sets.len()];
-    for pass in 0..PASSES {
-        for ((set, logs), spent) in sets.iter().zip(&mut logs).zip(&mut spent) {
-            if pass >= FEWEST && *spent > BUDGET {
-                continue;
-            }
-            let begun = Instant::now();
-            let both = || Ok::<_, Infallible>([(set.pass)(&cores, 1), (set.pass)(&cores, all)]);
-            let Ok((passes, _)) = quiet.measure(TRIALS, both);
-            for (all, log) in logs.iter_mut().flatten().zip(passes.into_iter().flatten()) {
-                all.extend(log);
-            }
-            *spent += begun.elapsed();
+    let passes = |set| Passes { set, pairs: Vec::new(), spent: Duration::ZERO, every: 1 };
+    let mut all: Vec<Passes<'_, '_>> = sets.iter().map(passes).collect();
+    while all.iter().any(|passes| !passes.is_done()) {
+        for passes in all.iter_mut().filter(|passes| !passes.is_done()) {
+            // Operations longer than a time slice are always interrupted where cores are shared.
+            let waits = passes.pairs.len() >= FEWEST && samples::quiet_pairs(&passes.pairs, passes.set.operations) == 0;
+            passes.add(&cores, quiet, waits);
         }
     }
-    sets.iter().zip(&logs).map(|(set, [alone, together])| evaluate(set.operations, alone, together)).collect()
-}
-
-/// The figures of the operations, and the noise, from the logs of one thread and of all.
-fn evaluate(operations: usize, alone: &[Log], together: &[Log]) -> (Vec<Figure>, NoiseTrace) {
-    let times = |logs: &[Log], operation: usize| -> Vec<f64> {
-        logs.iter().flatten().filter(|(other, _)| *other == operation).map(|(_, seconds)| *seconds).collect()
-    };
-    let intervals: Vec<Interval> = (0..operations).map(|operation| interval(times(alone, operation))).collect();
-    let medians: Vec<f64> = (0..operations).map(|operation| median(times(together, operation))).collect();
-    let figure = |(seconds, together): (&Interval, &f64)| Figure {
-        seconds: *seconds,
-        slowdown: (together / seconds.value).max(1.0),
-    };
-    let values: Vec<f64> = intervals.iter().map(|interval| interval.value).collect();
-    let noise = NoiseTrace {
-        slice_s: SLICE_S,
-        alone: slices(&alone[0], &values),
-        together: together.iter().map(|log| slices(log, &medians)).collect(),
-    };
-    (intervals.iter().zip(&medians).map(figure).collect(), noise)
-}
-
-/// The slowdown of a log's work relative to its medians (one per operation), in slices of equal median time; an
-/// incomplete last slice is dropped.
-fn slices(log: &Log, medians: &[f64]) -> Vec<f32> {
-    let mut slices = Vec::new();
-    let (mut work, mut taken) = (0.0, 0.0);
-    for (operation, seconds) in log {
-        let (mut left, factor) = (medians[*operation], seconds / medians[*operation]);
-        while work + left >= SLICE_S {
-            let part = SLICE_S - work;
-            slices.push(((taken + part * factor) / SLICE_S) as f32);
-            left -= part;
-            (work, taken) = (0.0, 0.0);
-        }
-        work += left;
-        taken += left * factor;
-    }
-    slices
+    all.iter().map(|passes| samples::evaluate(passes.set.operations, &passes.pairs)).collect()
 }
 
 /// The numbers below `count`, shuffled by `seed` (Fisher-Yates over SplitMix64): the same on every thread.
@@ -262,7 +260,7 @@ mod tests {
             let run = |(): &mut (), _| assert!(!all && !first.swap(false, Ordering::AcqRel), "a fault");
             let turns = Turns::new(2, 1, || (), |(), _| {}, run);
             let cores = Cores::of(2);
-            let pass = std::panic::AssertUnwindSafe(|| (turns.pass)(&cores, 2));
+            let pass = std::panic::AssertUnwindSafe(|| (turns.pass)(&cores, 2, 1));
             assert!(std::panic::catch_unwind(pass).is_err());
         }
     }
@@ -279,24 +277,15 @@ mod tests {
     }
 
     #[test]
-    fn slices_by_hand() {
-        // Operations of a half and of two slices: 0.5 at factor 2 and 0.5 of the 2 at 1, then 1 at 1, then 0.5 left
-        // over.
-        let medians = [0.5 * SLICE_S, 2.0 * SLICE_S];
-        let log = vec![(0, 1.0 * SLICE_S), (1, 2.0 * SLICE_S)];
-        assert_eq!(slices(&log, &medians), [1.5, 1.0]);
-    }
-
-    #[test]
     fn every_operation_is_timed_alone_and_together() {
         let spin = |state: &mut u64, operation: usize| {
             let start = Instant::now();
-            while start.elapsed().as_secs_f64() < SLICE_S * (1 + operation) as f64 {
+            while start.elapsed().as_secs_f64() < samples::SLICE_S * (1 + operation) as f64 {
                 *state += 1;
             }
         };
         let turns = Turns::new(3, 2, || 0u64, |_, _| (), spin);
-        let (figures, noise) = measure(&[turns], &mut Quiet::new(Cores::of(2))).remove(0);
+        let Evaluation { figures, noise, .. } = measure(&[turns], &mut Quiet::new(Cores::of(2))).remove(0);
         assert_eq!((figures.len(), noise.together.len(), noise.fault()), (3, 2, None));
         assert!(figures.iter().all(|figure| figure.slowdown >= 1.0 && figure.seconds.low <= figure.seconds.high));
     }

@@ -1,11 +1,13 @@
 //! Decides whether an older profile still holds (same host, kernels and speed), and merges new figures into it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use lockstep_models::profile::{ComputeEntry, PROFILE_VERSION, Point, Profile};
+use lockstep_models::profile::{CONTENTION, ComputeEntry, PROFILE_VERSION, Point, Profile, THREAD_MESSAGES};
 use lockstep_report::output::{make_place, write_atomically};
 use lockstep_topology::{ErrorPlace, InputError};
 
+use super::needs::Need;
 use crate::host::HostInfo;
 use crate::quiet::Quiet;
 
@@ -28,7 +30,9 @@ impl Kept {
             Ok(profile) => profile,
             Err(error) => return Kept { profile: None, why: Some(error.to_string()) },
         };
-        let differs = difference(&profile, &HostInfo::find(), quiet.cores().count()).or_else(|| {
+        let host = [THREAD_MESSAGES, CONTENTION].iter().find(|name| profile.disturbed.iter().any(|of| of == *name));
+        let disturbed = host.map(|name| format!("other programs disturbed the measurement of: {name}"));
+        let differs = difference(&profile, &HostInfo::find(), quiet.cores().count()).or(disturbed).or_else(|| {
             let pulse_s = profile.pulse_s?;
             let why = "this machine runs at another speed than when it was measured";
             (!quiet.keeps(pulse_s)).then(|| why.to_owned())
@@ -68,7 +72,10 @@ pub(super) fn same(one: &ComputeEntry, other: &ComputeEntry) -> bool {
 /// Replaces the figures in `profile` of the operations in `fresh`, a later profile of the same host, and keeps all
 /// others.
 pub fn lay_over(profile: &mut Profile, fresh: Profile) {
-    let Profile { date, command, compute, update, load, decode, moves, storage, noise, .. } = fresh;
+    let again: BTreeSet<String> = Need::all(&fresh).map(|need| need.to_string()).collect();
+    profile.disturbed.retain(|name| !again.contains(name) && !fresh.disturbed.contains(name));
+    let Profile { date, command, compute, update, load, decode, moves, storage, noise, disturbed, .. } = fresh;
+    profile.disturbed.extend(disturbed);
     profile.compute.retain(|known| !compute.iter().any(|entry| same(known, entry)));
     profile.compute.extend(compute);
     for (known, fresh) in [(&mut profile.update, update), (&mut profile.load, load)] {

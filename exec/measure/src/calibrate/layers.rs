@@ -12,8 +12,9 @@ use lockstep_models::memory::Reuse;
 use lockstep_models::profile::{ComputeEntry, Point, chain_key};
 use lockstep_models::{Elementwise, Op, Optimizer, Program};
 
-use super::bench::{Figure, Turns};
+use super::bench::Turns;
 use super::needs::{CalibrationSubject, Need};
+use super::samples::Figure;
 
 /// A rank's replica and the samples that it loads.
 struct Rank {
@@ -26,6 +27,8 @@ pub(super) struct Layers {
     pub(super) compute: Vec<ComputeEntry>,
     pub(super) update: Vec<Point>,
     pub(super) load: Vec<Point>,
+    /// The figures among these that could not be measured undisturbed, by name, and those that could.
+    pub(super) disturbed: Vec<(String, bool)>,
 }
 
 /// The tasks to time, one per figure. A role without an update whose averaging or copies need one gets an update of all
@@ -94,8 +97,9 @@ pub(super) fn turns(subject: &CalibrationSubject, repetitions: usize) -> Turns<'
 /// Converts the figures of a role's [`turns`].
 pub(super) fn read(subject: &CalibrationSubject, figures: Vec<Figure>) -> Layers {
     let program = &subject.program;
-    let mut layers = Layers { compute: Vec::new(), update: Vec::new(), load: Vec::new() };
-    for (op, Figure { seconds, slowdown }) in tasks(subject).into_iter().zip(figures) {
+    let mut layers = Layers { compute: Vec::new(), update: Vec::new(), load: Vec::new(), disturbed: Vec::new() };
+    for (op, Figure { seconds, slowdown, disturbed }) in tasks(subject).into_iter().zip(figures) {
+        layers.disturbed.extend(Need::of(program, &op).map(|need| (need.to_string(), disturbed)));
         match op {
             Op::Load { samples, .. } => {
                 let elements = u64::from(samples) * program.model.input().elements();

@@ -1,7 +1,7 @@
 //! Times single messages between two ranks, of this process or of two: latency α, overhead o, and per byte β (copied,
 //! and copied into memory that no cache holds) and γ (summed), also of buffers that are used again and again.
-
-use std::time::Instant;
+//!
+//! Times have a sign: a negative one is of a message during which the side was preempted, and does not count.
 
 use lockstep_exec::Pins;
 use lockstep_exec::transport::{Combine, Region, RegionMut, Tag, Transport, TransportError, control, memory};
@@ -11,8 +11,10 @@ use lockstep_topology::Rank;
 
 use super::bench::{Elsewhere, Gate};
 use super::interval::interval;
+use super::samples::FEWEST;
 use crate::host::Cores;
 use crate::launch::Launch;
+use crate::stopwatch::Stopwatch;
 
 /// Elements of large messages: 2 MiB, beyond the nearest caches as gradients are.
 const LARGE: usize = 512 * 1024;
@@ -64,7 +66,16 @@ pub(super) struct Pair<'a> {
     pub(super) gate: Option<&'a Gate>,
 }
 
-/// Measurements of one side, in seconds.
+/// Figures of messages, and whether one of them could not be measured undisturbed.
+#[derive(Debug, Clone)]
+pub struct MeasuredMessages {
+    /// The figures.
+    pub entry: TransportEntry,
+    /// Whether one of them rests on times during which other programs had the cores.
+    pub disturbed: bool,
+}
+
+/// Measurements of one side, in seconds, negative where it was preempted.
 #[derive(Default)]
 struct Times {
     round_trip: Vec<f64>,
@@ -81,7 +92,7 @@ struct Times {
 ///
 /// # Errors
 /// When a measuring rank fails.
-pub(super) fn messages(cores: &Cores, repetitions: usize) -> Result<TransportEntry, TransportError> {
+pub(super) fn messages(cores: &Cores, repetitions: usize) -> Result<MeasuredMessages, TransportError> {
     let gate = Gate::new(2);
     let spin = if cores.count() >= 2 { memory::SPIN } else { 0 };
     let pins = cores.pins(2);
@@ -94,13 +105,14 @@ pub(super) fn messages(cores: &Cores, repetitions: usize) -> Result<TransportEnt
         })
     };
     let times = run(spin, repetitions, false)?;
-    let entry = entry(&times[0], &times[1]);
+    let MeasuredMessages { entry, disturbed } = evaluate(&times[0], &times[1]);
     let sleeping = run(0, repetitions, true)?;
-    let half = |t: &f64| (t / 2.0 - entry.overhead.value).max(0.0);
-    let asleep = interval(sleeping[0].round_trip.iter().map(half).collect());
+    let mut list = Undisturbed::default();
+    let half = |t: f64| (t / 2.0 - entry.overhead.value).max(0.0);
+    let asleep = interval(list.of(&sleeping[0].round_trip, &sleeping[1].round_trip, half));
     let more = |asleep: f64| (asleep - entry.latency.value).max(0.0);
     let wake = Interval { value: more(asleep.value), low: more(asleep.low), high: more(asleep.high) };
-    Ok(TransportEntry { wake: Some(wake), ..entry })
+    Ok(MeasuredMessages { entry: TransportEntry { wake: Some(wake), ..entry }, disturbed: disturbed || list.disturbed })
 }
 
 /// Measures the transport between two processes on the host of rank 0; `None` where there is only one. Every process
@@ -108,7 +120,7 @@ pub(super) fn messages(cores: &Cores, repetitions: usize) -> Result<TransportEnt
 ///
 /// # Errors
 /// When a measuring rank fails.
-pub(super) fn between_processes(launch: &mut Launch, repetitions: usize) -> Result<Option<TransportEntry>, Failure> {
+pub(super) fn between_processes(launch: &mut Launch, repetitions: usize) -> Result<Option<MeasuredMessages>, Failure> {
     let hosts = launch.hosts();
     let Some(other) = hosts.iter().skip(1).position(|host| *host == 0).map(|index| index as u32 + 1) else {
         return Ok(None);
@@ -123,48 +135,76 @@ pub(super) fn between_processes(launch: &mut Launch, repetitions: usize) -> Resu
         let mut pair = Pair { end, peer: Rank(if own == 0 { other } else { 0 }), gate: None };
         let times = pair.times(side, repetitions)?;
         if own != 0 {
-            let sent = [&times.overhead, &times.copy, &times.cold, &times.sum, &times.both];
+            let sent = [&times.round_trip, &times.overhead, &times.copy, &times.cold, &times.sum, &times.both];
             let sent = sent.into_iter().chain(times.repeated.iter().flatten());
             let values = sent.flatten().map(|seconds| *seconds as f32).collect();
             control::send_elements(pair.end, Rank(0), MEASURED, values)?;
             return Ok(None);
         }
-        let count = 5 * repetitions + REPEATED.iter().map(|(_, repetitions)| 2 * repetitions).sum::<usize>();
+        let count = 6 * repetitions + REPEATED.iter().map(|(_, repetitions)| 2 * repetitions).sum::<usize>();
         let values = control::receive_elements(pair.end, Rank(other), MEASURED, count)?;
         let mut values = values.into_iter().map(f64::from);
         let mut list = |repetitions| values.by_ref().take(repetitions).collect();
         let receiver = Times {
+            round_trip: list(repetitions),
             overhead: list(repetitions),
             copy: list(repetitions),
             cold: list(repetitions),
             sum: list(repetitions),
             both: list(repetitions),
             repeated: REPEATED.map(|(_, repetitions)| [list(repetitions), list(repetitions)]).into(),
-            ..Times::default()
         };
-        Ok(Some(entry(&times, &receiver)))
+        Ok(Some(evaluate(&times, &receiver)))
     });
     let measured = measured.map_err(|error| Failure::Run(error.to_string()))?;
     Ok(measured.into_iter().next().flatten())
 }
 
+/// Selects the times of messages during which neither side was preempted.
+#[derive(Default)]
+struct Undisturbed {
+    /// Whether there were too few of a kind, so that all were taken.
+    disturbed: bool,
+}
+
+impl Undisturbed {
+    /// `convert` of the times of one side, without those that either side marked.
+    fn of(&mut self, own: &[f64], other: &[f64], convert: impl Fn(f64) -> f64) -> Vec<f64> {
+        let marked = |seconds: &f64| seconds.is_sign_negative();
+        let both = || own.iter().zip(other);
+        let sound: Vec<f64> =
+            both().filter(|(own, other)| !marked(own) && !marked(other)).map(|(own, _)| convert(*own)).collect();
+        if sound.len() >= FEWEST.min(own.len()) {
+            return sound;
+        }
+        self.disturbed = true;
+        own.iter().map(|seconds| convert(seconds.abs())).collect()
+    }
+}
+
 /// Combines the measurements of the two sides; the second one received.
-fn entry(first: &Times, receiver: &Times) -> TransportEntry {
-    let per_byte = |seconds: &f64| seconds / (4 * LARGE) as f64;
-    let bytes = |times: &[f64]| interval(times.iter().map(per_byte).collect());
-    let overhead = interval(receiver.overhead.iter().map(|t| t / BURST as f64).collect());
-    let cold = interval(receiver.cold.iter().map(|seconds| seconds / (4 * COLD) as f64).collect());
-    let (copy, cold, sum) = (bytes(&receiver.copy), Some(cold), bytes(&receiver.sum));
-    let both = interval(first.both.iter().chain(&receiver.both).map(per_byte).collect());
-    let latency = interval(first.round_trip.iter().map(|t| (t / 2.0 - overhead.value).max(0.0)).collect());
-    let repeated = REPEATED.iter().zip(&receiver.repeated).map(|((elements, _), [copies, sums])| {
+fn evaluate(first: &Times, receiver: &Times) -> MeasuredMessages {
+    let mut list = Undisturbed::default();
+    let per_byte = |seconds: f64| seconds / (4 * LARGE) as f64;
+    let overhead = interval(list.of(&receiver.overhead, &first.overhead, |seconds| seconds / BURST as f64));
+    let copy = interval(list.of(&receiver.copy, &first.copy, per_byte));
+    let cold = interval(list.of(&receiver.cold, &first.cold, |seconds| seconds / (4 * COLD) as f64));
+    let sum = interval(list.of(&receiver.sum, &first.sum, per_byte));
+    let exchanged = [(&first.both, &receiver.both), (&receiver.both, &first.both)];
+    let both = interval(exchanged.into_iter().flat_map(|(own, other)| list.of(own, other, per_byte)).collect());
+    let half = |seconds: f64| (seconds / 2.0 - overhead.value).max(0.0);
+    let latency = interval(list.of(&first.round_trip, &receiver.round_trip, half));
+    let mut repeated = Vec::new();
+    for (number, (elements, _)) in REPEATED.iter().enumerate() {
         let bytes = 4 * *elements as u64;
-        let each = |seconds: &f64| (seconds - overhead.value).max(0.0) / bytes as f64;
-        let [copy, sum] = [copies, sums].map(|times| interval(times.iter().map(each).collect()));
-        RepeatedEntry { bytes, copy, sum }
-    });
-    let (repeated, slowdown) = (repeated.collect(), (both.value / sum.value).max(1.0));
-    TransportEntry { latency, wake: None, overhead, copy, cold, sum, slowdown, repeated }
+        let each = |seconds: f64| (seconds - overhead.value).max(0.0) / bytes as f64;
+        let [copy, sum] =
+            [0, 1].map(|kind| interval(list.of(&receiver.repeated[number][kind], &first.repeated[number][kind], each)));
+        repeated.push(RepeatedEntry { bytes, copy, sum });
+    }
+    let slowdown = (both.value / sum.value).max(1.0);
+    let entry = TransportEntry { latency, wake: None, overhead, copy, cold: Some(cold), sum, slowdown, repeated };
+    MeasuredMessages { entry, disturbed: list.disturbed }
 }
 
 impl Pair<'_> {
@@ -259,7 +299,7 @@ impl Pair<'_> {
     /// Times a message of one element there and back, both sides waiting.
     fn round_trip(&mut self, side: &mut Side) -> Result<f64, TransportError> {
         let Side { data, sums, scratch, .. } = side;
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         if self.sends() {
             self.send(&data[..1], 1)?;
             self.receive(&mut sums[..1], scratch, 1, Combine::Copy)?;
@@ -267,7 +307,7 @@ impl Pair<'_> {
             self.receive(&mut sums[..1], scratch, 1, Combine::Copy)?;
             self.send(&data[..1], 1)?;
         }
-        Ok(start.elapsed().as_secs_f64())
+        Ok(watch.stop().signed())
     }
 
     /// Times many messages that have already arrived when the second rank receives them.
@@ -280,11 +320,11 @@ impl Pair<'_> {
             return Ok(0.0);
         }
         self.begin()?;
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         for _ in 0..BURST {
             self.receive(&mut sums[..1], scratch, 2, Combine::Sum)?;
         }
-        Ok(start.elapsed().as_secs_f64())
+        Ok(watch.stop().signed())
     }
 
     /// Times one large message that has already been sent when it is received; with `both` the two sides exchange at
@@ -307,11 +347,11 @@ impl Pair<'_> {
     ) -> Result<f64, TransportError> {
         let sent = send.map(|data| self.post(data, tag)).transpose()?;
         self.begin()?;
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         if let Some((into, scratch)) = receive {
             self.receive(into, scratch, tag, combine)?;
         }
-        let seconds = start.elapsed().as_secs_f64();
+        let seconds = watch.stop().signed();
         sent.map_or(Ok(()), |id| self.sent(id))?;
         self.begin()?;
         Ok(seconds)

@@ -2,13 +2,14 @@
 //! roles of which programs must be timed for those that a profile lacks.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use lockstep_exec::check_buffers;
 use lockstep_exec::data::Dataset;
 use lockstep_exec::device::cpu::{Threads, workspace_bytes};
 use lockstep_models::memory::Memory;
-use lockstep_models::profile::{Profile, chain_key};
+use lockstep_models::profile::{CONTENTION, ComputeEntry, PROCESS_MESSAGES, Profile, THREAD_MESSAGES, chain_key};
 use lockstep_models::{Elementwise, Op, Program, Role};
 use lockstep_topology::InputError;
 
@@ -31,6 +32,17 @@ pub struct CalibrationSubject {
     pub role: usize,
     /// The data to load.
     pub data: Arc<Dataset>,
+}
+
+impl fmt::Display for Need {
+    /// As a profile names disturbed figures.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Need::Compute(chain, phase, samples) => f.write_str(&ComputeEntry::name(chain, phase, *samples)),
+            Need::Update(elements) => write!(f, "update of {elements} parameters"),
+            Need::Load(elements) => write!(f, "load of {elements} elements"),
+        }
+    }
 }
 
 impl Need {
@@ -58,14 +70,32 @@ impl Need {
     }
 
     /// The figures in a profile.
-    pub(super) fn known(profile: &Profile) -> BTreeSet<Need> {
-        let of_chain = |entry: &lockstep_models::profile::ComputeEntry| {
-            Need::Compute(entry.chain.clone(), entry.phase.clone(), entry.samples)
-        };
+    pub(super) fn all(profile: &Profile) -> impl Iterator<Item = Need> + '_ {
+        let of_chain = |entry: &ComputeEntry| Need::Compute(entry.chain.clone(), entry.phase.clone(), entry.samples);
         let updates = profile.update.iter().map(|point| Need::Update(point.elements));
         let loads = profile.load.iter().map(|point| Need::Load(point.elements));
-        profile.compute.iter().map(of_chain).chain(updates).chain(loads).collect()
+        profile.compute.iter().map(of_chain).chain(updates).chain(loads)
     }
+
+    /// The undisturbed figures in a profile.
+    fn known(profile: &Profile) -> BTreeSet<Need> {
+        Need::all(profile)
+            .filter(|need| profile.disturbed.is_empty() || !profile.disturbed.contains(&need.to_string()))
+            .collect()
+    }
+}
+
+/// The figures of a profile on which predictions of `program` rest and which could not be measured undisturbed.
+pub fn disturbed(program: &Program, profile: &Profile) -> Vec<String> {
+    if profile.disturbed.is_empty() {
+        return Vec::new();
+    }
+    let mut names: BTreeSet<String> =
+        program.roles.iter().flat_map(|role| Need::of_role(program, role)).map(|need| need.to_string()).collect();
+    if program.workers() > 1 {
+        names.extend([THREAD_MESSAGES, PROCESS_MESSAGES, CONTENTION].map(str::to_owned));
+    }
+    profile.disturbed.iter().filter(|name| names.contains(*name)).cloned().collect()
 }
 
 /// The roles to time so that all of `programs` can be predicted, given `profile`; each adds at least one figure that
@@ -105,7 +135,7 @@ mod tests {
     use lockstep_models::Job;
     use lockstep_models::profile::Interval;
 
-    use super::super::bench::Figure;
+    use super::super::samples::Figure;
     use super::super::{kept, layers};
     use super::*;
     use crate::calibrate::tests::empty;
@@ -148,12 +178,12 @@ mod tests {
                 for subject in &subjects {
                     let turns = layers::turns(subject, 1);
                     let timed = turns.once(&Cores::of(1));
-                    let figure = Figure { seconds: Interval::exact(1e-3), slowdown: 1.0 };
+                    let figure = Figure { seconds: Interval::exact(1e-3), slowdown: 1.0, disturbed: false };
                     let figures = layers::read(subject, vec![figure; turns.operations()]);
                     assert!(timed > 0 && timed == turns.operations(), "{strategy}");
                     let [compute, update, load] = [figures.compute.len(), figures.update.len(), figures.load.len()];
                     assert!(compute > 0 && compute + update + load == turns.operations(), "{strategy}");
-                    let layers::Layers { compute, update, load } = figures;
+                    let layers::Layers { compute, update, load, .. } = figures;
                     kept::lay_over(&mut profile, Profile { compute, update, load, ..empty() });
                 }
                 assert!(missing(vec![(program.clone(), data.clone())], Some(&profile)).is_empty(), "{strategy}");

@@ -1,13 +1,12 @@
 //! Measures the host's peak rates, for operations that are not measured: FLOP/s of a core in a large matrix product,
 //! bytes per second of its memory.
 
-use std::time::Instant;
-
 use lockstep_exec::device::cpu::{ChainLayer, Kernel, Mode, Threads};
 use lockstep_models::{Dense, Layer, Shape, median};
 
 use super::bench::{Turns, measure};
 use crate::quiet::Quiet;
+use crate::stopwatch::{Lap, Stopwatch};
 
 /// FLOP/s of one core, by a dense layer of 1,024 × 1,024 on 512 samples.
 pub(super) fn flops_per_core_s() -> f64 {
@@ -18,12 +17,13 @@ pub(super) fn flops_per_core_s() -> f64 {
     let (x, w) = (vec![0.5; side * samples], vec![0.25; side * side]);
     let mut y = vec![0.0; side * samples];
     let once = |_| {
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         kernel.forward(Mode::Evaluate, &[&x], &w, &mut [], &mut y);
-        start.elapsed().as_secs_f64()
+        watch.stop()
     };
-    let seconds: Vec<f64> = (0..9).map(once).collect();
-    2.0 * (side * side * samples) as f64 / median(seconds)
+    // What ran of a preempted product is its time without the interruption.
+    let seconds = |lap: Lap| lap.seconds - if lap.is_interrupted() { lap.away_s } else { 0.0 };
+    2.0 * (side * side * samples) as f64 / median((0..9).map(once).map(seconds).collect())
 }
 
 /// Bytes per second that all cores together read and write, by sums over 64 MiB each.
@@ -32,7 +32,7 @@ pub(super) fn memory_bandwidth(quiet: &mut Quiet) -> f64 {
     let elements = 8 << 20;
     let make = || (vec![1.0f32; elements], vec![2.0f32; elements]);
     let turns = Turns::new(1, 1, make, |_, _| (), |(a, b), _| lockstep_exec::device::cpu::add_into(a, b));
-    let (figures, _) = measure(&[turns], quiet).remove(0);
+    let figures = measure(&[turns], quiet).remove(0).figures;
     // Two reads and one write of 4 bytes an element, on each core.
     cores as f64 * 12.0 * elements as f64 / (figures[0].seconds.value * figures[0].slowdown)
 }

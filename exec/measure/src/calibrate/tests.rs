@@ -1,10 +1,13 @@
 //! Tests what a profile keeps when more is measured, and when it is measured again.
 
-use lockstep_models::profile::{ComputeEntry, Interval, NoiseTrace, PROFILE_VERSION, Point, Profile, TransportEntry};
+use lockstep_models::profile::{
+    ComputeEntry, Interval, NoiseTrace, PROFILE_VERSION, Point, Profile, THREAD_MESSAGES, TransportEntry,
+};
 
-use super::kept::{difference, lay_over};
+use super::kept::{Kept, difference, lay_over};
 use super::{MOST_NOISE, append};
-use crate::host::HostInfo;
+use crate::host::{Cores, HostInfo};
+use crate::quiet::Quiet;
 
 /// A profile of this host without layers.
 pub(super) fn empty() -> Profile {
@@ -42,6 +45,7 @@ pub(super) fn empty() -> Profile {
         mpi: None,
         gpus: Vec::new(),
         noise: None,
+        disturbed: Vec::new(),
     }
 }
 
@@ -118,4 +122,28 @@ fn a_full_noise_record_drops_its_oldest_slices() {
     for core in noise.together.iter().chain([&noise.alone]) {
         assert_eq!((core.len(), core.partition_point(|factor| *factor < 2.0)), (MOST_NOISE, MOST_NOISE - 30));
     }
+}
+
+/// A figure that was disturbed is missing, and is no longer once it was measured again.
+#[test]
+fn disturbed_figures_are_measured_again() {
+    let name = |chain: &str| ComputeEntry::name(chain, "forward", 4);
+    let entries = vec![entry("a", "forward", 4, 1.0), entry("b", "forward", 4, 2.0)];
+    let disturbed = vec![name("a"), name("b"), THREAD_MESSAGES.to_owned()];
+    let mut profile = Profile { compute: entries, disturbed, ..empty() };
+    let fresh = vec![entry("a", "forward", 4, 9.0), entry("c", "forward", 4, 8.0)];
+    lay_over(&mut profile, Profile { compute: fresh, disturbed: vec![name("c")], ..empty() });
+    assert_eq!(profile.disturbed, [name("b"), THREAD_MESSAGES.to_owned(), name("c")]);
+    assert!(profile.disturbed_note().expect("three figures").starts_with("3 figures could not"));
+    assert_eq!(empty().disturbed_note(), None);
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("profile.json");
+    let update = vec![point(1, 1.0)];
+    let whole = Profile { update: update.clone(), load: update, ..profile };
+    let text = whole.to_json();
+    assert_eq!(Profile::parse("profile.json", &text).expect("valid"), whole);
+    std::fs::write(&path, text).expect("a file");
+    let kept = Kept::open(&path, &mut Quiet::new(Cores::of(HostInfo::find().cores)));
+    assert!(kept.profile.is_none() && kept.why.is_some_and(|why| why.contains(THREAD_MESSAGES)));
 }
