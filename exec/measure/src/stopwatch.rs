@@ -64,6 +64,11 @@ impl Lap {
         self.is_interrupted() && self.away_s > TAKEN_S
     }
 
+    /// Seconds of an operation that never waits without those in which another program had its processor.
+    pub(crate) fn ran_s(&self) -> f64 {
+        self.seconds - if self.is_interrupted() { self.away_s } else { 0.0 }
+    }
+
     /// The seconds, negative where the thread was preempted: for lists of the times of messages, whose threads also wait.
     pub(crate) fn signed(&self) -> f64 {
         if self.preempted { -self.seconds } else { self.seconds }
@@ -109,6 +114,7 @@ mod tests {
         let lap = |seconds, preempted, away_s| Lap { seconds, preempted, away_s };
         assert!(lap(1e-3, true, 5e-4).is_interrupted());
         assert!(!lap(1e-3, false, 5e-4).is_interrupted(), "it waited");
+        assert_eq!((lap(4.0, true, 1.0).ran_s(), lap(4.0, false, 1.0).ran_s()), (3.0, 4.0));
         assert!(lap(1e-3, true, 6e-4).is_taken() && !lap(1e-3, true, 4e-4).is_taken());
         assert!(!lap(1e-3, true, 19e-6).is_interrupted() && !lap(1.0, true, 19e-3).is_interrupted());
         assert_eq!((lap(2.0, true, 0.0).signed(), lap(2.0, false, 0.0).signed()), (-2.0, 2.0));

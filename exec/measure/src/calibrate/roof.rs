@@ -6,7 +6,7 @@ use lockstep_models::{Dense, Layer, Shape, median};
 
 use super::bench::{Turns, measure};
 use crate::quiet::Quiet;
-use crate::stopwatch::{Lap, Stopwatch};
+use crate::stopwatch::Stopwatch;
 
 /// FLOP/s of one core, by a dense layer of 1,024 × 1,024 on 512 samples.
 pub(super) fn flops_per_core_s() -> f64 {
@@ -21,9 +21,7 @@ pub(super) fn flops_per_core_s() -> f64 {
         kernel.forward(Mode::Evaluate, &[&x], &w, &mut [], &mut y);
         watch.stop()
     };
-    // What ran of a preempted product is its time without the interruption.
-    let seconds = |lap: Lap| lap.seconds - if lap.is_interrupted() { lap.away_s } else { 0.0 };
-    2.0 * (side * side * samples) as f64 / median((0..9).map(once).map(seconds).collect())
+    2.0 * (side * side * samples) as f64 / median((0..9).map(once).map(|lap| lap.ran_s()).collect())
 }
 
 /// Bytes per second that all cores together read and write, by sums over 64 MiB each.

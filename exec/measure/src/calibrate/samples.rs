@@ -48,7 +48,7 @@ pub(super) type Pair = [Vec<Log>; 2];
 pub(super) struct Figure {
     pub(super) seconds: Interval,
     pub(super) slowdown: f64,
-    /// Whether too few times are undisturbed, so that the figure is of all.
+    /// Whether too few times are undisturbed: then the figure is of all, less the time in which other programs ran.
     pub(super) disturbed: bool,
 }
 
@@ -124,7 +124,7 @@ fn sound_share(pair: &Pair, operations: usize, usual: Usual) -> f64 {
 /// The figures of `operations` operations from pairs of passes.
 pub(super) fn evaluate(operations: usize, pairs: &[Pair]) -> Evaluation {
     let usual = usual(pairs, operations);
-    // For each pair and side the undisturbed times and all times, by operation.
+    // For each pair and side the undisturbed times and those of all runs, by operation.
     let times: Vec<[[Vec<Vec<f64>>; 2]; 2]> = pairs
         .iter()
         .map(|pair| std::array::from_fn(|side| by_operation(&pair[side], operations, usual[side])))
@@ -147,14 +147,14 @@ pub(super) fn evaluate(operations: usize, pairs: &[Pair]) -> Evaluation {
     Evaluation { figures, noise, no_faster }
 }
 
-/// The undisturbed times of each operation in a pass, and all.
+/// The undisturbed times of each operation in a pass, and of all runs the time in which the thread had its processor.
 fn by_operation(logs: &[Log], operations: usize, usual: f64) -> [Vec<Vec<f64>>; 2] {
     let sound = sound(logs, operations, usual);
     let mut times = [vec![Vec::new(); operations], vec![Vec::new(); operations]];
     for log in logs {
         for (Sample { operation, lap, .. }, sound) in log.iter().zip(&sound) {
             if *operation < operations {
-                times[1][*operation].push(lap.seconds);
+                times[1][*operation].push(lap.ran_s());
                 if *sound {
                     times[0][*operation].push(lap.seconds);
                 }
