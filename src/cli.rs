@@ -44,13 +44,16 @@ mod usage;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
+use lockstep_cuda::LibraryPlaces;
 use lockstep_report::failure::Failure;
 use lockstep_report::log::{Verbosity, print_line, set_verbosity};
+use lockstep_topology::InputError;
 
 pub use flags::CollectiveFlags;
 pub use schemas::schemas;
@@ -65,6 +68,11 @@ struct Cli {
     /// Width of tables in characters; wider tables continue below [default: the terminal's, else unlimited]
     #[arg(long, global = true, display_order = LAST, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
     columns: Option<u16>,
+
+    /// Folder of NVIDIA's libraries, or Python environment with them, that is searched first [default: the loader's path,
+    /// the usual folders, the activated environment]
+    #[arg(long, global = true, display_order = LAST, value_name = "DIR")]
+    cuda_libraries: Option<PathBuf>,
 
     /// Print only warnings and errors to standard error
     #[arg(short, long, global = true, display_order = LAST)]
@@ -179,6 +187,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(columns) = cli.columns {
         lockstep_report::set_width(columns.into());
     }
+    if let Err(error) = cli.cuda_libraries.as_deref().map_or(Ok(()), search_first) {
+        return finish(Err(error.into()));
+    }
     finish(match cli.command {
         Command::Sim(Sim::Predict(command)) => command.run(),
         Command::Sim(Sim::Sweep(command)) => command.run(),
@@ -204,6 +215,16 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Completions(command) => command.run(Cli::command()),
         Command::Man(command) => command.run(Cli::command()),
     })
+}
+
+/// Searches the folder for NVIDIA's libraries before all others.
+fn search_first(folder: &Path) -> Result<(), InputError> {
+    if !folder.is_dir() {
+        let cure = "is not a folder; name the one that holds libnvrtc.so.13, or leave the flag out";
+        return Err(InputError::flag("cuda_libraries", folder.display().to_string(), cure));
+    }
+    LibraryPlaces::name(folder);
+    Ok(())
 }
 
 fn finish(result: Result<(), Failure>) -> ExitCode {
