@@ -54,6 +54,8 @@ pub struct Outcome {
     pub header: Header,
     /// Samples that an earlier, interrupted pack had done.
     pub resumed: usize,
+    /// Whether some that it had done were damaged, and were packed again.
+    pub damaged: bool,
     /// Skipped samples, in the order of the samples.
     pub skipped: Vec<Skipped>,
 }
@@ -114,8 +116,8 @@ pub fn pack(source: &Source, packing: &Packing, progress: impl FnMut(usize) -> b
     }
     let mut identity = source.identity();
     identity.update(format!("1 {} {QUALITY} {:?}", packing.short_side, packing.shuffle_seed));
-    let (mut journal, mut done) = Journal::open(out, &identity.finalize()).map_err(unwritable)?;
-    done.truncate(source.len());
+    let (mut journal, mut done, damaged) =
+        Journal::open(out, &identity.finalize(), source.len()).map_err(unwritable)?;
     let resumed = done.len();
     let order = order(source.len(), packing.shuffle_seed);
     for (record, item) in done.iter().zip(&order) {
@@ -165,7 +167,7 @@ pub fn pack(source: &Source, packing: &Packing, progress: impl FnMut(usize) -> b
         packed::figures_of(&header, &blob[BLOB as usize..header.index as usize])
     };
     journal.finish(out, &header.encode(figures.as_ref()), &index).map_err(unwritable)?;
-    Ok(Outcome { header, resumed, skipped })
+    Ok(Outcome { header, resumed, damaged, skipped })
 }
 
 /// The error for a broken sample.
