@@ -20,6 +20,7 @@ mod exec_links;
 mod exec_profile;
 mod exec_run;
 mod exec_sweep;
+mod files;
 mod flags;
 mod lab;
 mod lab_rows;
@@ -48,7 +49,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use lockstep_cuda::LibraryPlaces;
 use lockstep_report::failure::Failure;
@@ -161,8 +162,10 @@ enum Exec {
 
 /// Runs the command in `arguments` (the program's name first), and returns its exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments) {
-        Ok(cli) => cli,
+    let parsed = Cli::command().try_get_matches_from(arguments);
+    let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
         // Help and version are output, not errors.
         Err(error) if !error.use_stderr() => {
             return finish(lockstep_report::print(&error.render().to_string()));
@@ -186,6 +189,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     });
     if let Some(columns) = cli.columns {
         lockstep_report::set_width(columns.into());
+    }
+    if let Err(error) = files::check(&Cli::command(), &matches) {
+        return finish(Err(error.into()));
     }
     if let Err(error) = cli.cuda_libraries.as_deref().map_or(Ok(()), search_first) {
         return finish(Err(error.into()));

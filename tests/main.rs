@@ -20,6 +20,7 @@ mod fuzz;
 mod hybrid;
 mod imports;
 mod in_memory;
+mod kept_inputs;
 mod lab;
 mod large_minibatch;
 mod learners;

@@ -85,7 +85,7 @@ fn write(folder: &Path, file: &str, program: &[u8]) -> std::io::Result<()> {
     fs::create_dir_all(folder)?;
     let own = format!(".{file}.{}.{:?}", std::process::id(), std::thread::current().id());
     let temporary = folder.join(own);
-    let mut to = fs::File::create(&temporary)?;
+    let mut to = fs::File::create_new(&temporary)?;
     let written = [HEAD, &Sha256::digest(program), program].iter().try_for_each(|part| to.write_all(part));
     let done = written.and_then(|()| fs::rename(&temporary, folder.join(file)));
     if done.is_err() {
