@@ -1,5 +1,5 @@
-//! Tests that no command replaces what it reads: under the same name, through a link, by another name of the file, named
-//! by a file that it reads, or in a folder that it reads.
+//! Tests that no command replaces what it reads: under the same name, through a link, by another name of the file,
+//! named by a file that it reads, or in a folder that it reads.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -47,7 +47,9 @@ fn prepared(name: &str) -> PathBuf {
         write(file, b"# never read: the command is refused first");
     }
     write("topo.xml", include_bytes!("../topology/readers/src/tests/dgx-a100.xml"));
-    for file in ["p.json", "out/this-machine.json", "claims.jsonl", "i.pack", "o.pack", "kept/step-0000000001.safetensors"] {
+    for file in
+        ["p.json", "out/this-machine.json", "claims.jsonl", "i.pack", "o.pack", "kept/step-0000000001.safetensors"]
+    {
         write(file, file.as_bytes());
     }
     for file in ["images-idx3-ubyte", "labels-idx1-ubyte"] {
@@ -101,7 +103,7 @@ fn outputs_that_are_inputs_are_refused_by_any_name() {
     }
 }
 
-/// A file that the set does not have yet is refused where readers would take it for a sample; results are written there.
+/// A file that the set does not have yet is refused where readers would take it for a sample; results are written.
 #[test]
 fn outputs_do_not_join_the_set_that_is_read() {
     let folder = prepared("kept-sets");
@@ -121,10 +123,14 @@ fn outputs_do_not_join_the_set_that_is_read() {
 fn documented_updates_in_place_are_accepted() {
     let folder = folder("kept-updates");
     let sweep = ["sim", "sweep", "--model", "mlp", "--cluster", "workstation", "--ranks", "1..2", "--out", "rows.csv"];
-    let train =
-        "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --checkpoint kept --metrics m.jsonl";
+    let train = "exec run --model mlp --data synthetic:64 --batch-per-rank 4 --checkpoint kept --metrics m.jsonl";
     let train: Vec<&str> = train.split(' ').collect();
-    for words in [&sweep[..], &sweep, &[&train[..], &["--steps", "2"]].concat(), &[&train[..], &["--steps", "3", "--resume", "kept"]].concat()] {
+    for words in [
+        &sweep[..],
+        &sweep,
+        &[&train[..], &["--steps", "2"]].concat(),
+        &[&train[..], &["--steps", "3", "--resume", "kept"]].concat(),
+    ] {
         let ended = lockstep(&folder, words);
         assert!(ended.status.success(), "{words:?}: {}", String::from_utf8_lossy(&ended.stderr));
     }

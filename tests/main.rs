@@ -32,6 +32,7 @@ mod outputs;
 mod packed;
 mod periodic;
 mod plan;
+mod printed;
 mod profiles;
 mod reference;
 mod reference_models;

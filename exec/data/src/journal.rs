@@ -3,13 +3,15 @@
 //!
 //! A record is its length, its bytes and their CRC-32. The first one identifies the pack; each later one is a sample's
 //! entry, or the reason why one was skipped. Records are written after their samples are on storage, so the partial
-//! file has everything in the journal. Neither file is trusted: what follows the last intact record whose sample has its
-//! checksum is done again, and files that no pack has written are refused and left as they are.
+//! file has everything in the journal. Neither file is trusted: what follows the last intact record whose sample has
+//! its checksum is done again, and files that no pack has written are refused and left as they are.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use lockstep_topology::RECORD;
 
 use crate::format::{BLOB, ENTRY, IndexEntry, MAGIC, MOST_SAMPLE_BYTES, checksum};
 
@@ -158,7 +160,7 @@ impl Journal {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "another process packs to it"));
         }
         let mut bytes = Vec::new();
-        journal.read_to_end(&mut bytes)?;
+        (&journal).take(RECORD.0).read_to_end(&mut bytes)?;
         let mut found = records(&bytes);
         let first = found.next();
         // The first record of a pack of something else is as long and intact.

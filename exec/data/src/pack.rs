@@ -12,7 +12,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sha2::Digest;
 
-use crate::format::{BLOB, ENTRY, Encoding, Header, IndexEntry, MOST_SAMPLE_BYTES};
+use crate::format::{BLOB, ENTRY, Encoding, Header, IndexEntry, MOST_CLASSES, MOST_SAMPLE_BYTES};
 use crate::journal::{Journal, Record};
 use crate::packed;
 use crate::picture::{self, QUALITY};
@@ -74,8 +74,8 @@ fn prepare(source: &Source, item: usize, short: u16) -> Result<Ready<'_>, String
     if sample.bytes.len() as u64 > MOST_SAMPLE_BYTES || sample.bytes.is_empty() {
         return Err(format!("has {} bytes: 1 to {MOST_SAMPLE_BYTES} are allowed", sample.bytes.len()));
     }
-    if sample.label == u32::MAX {
-        return Err(format!("its label {} is too large", sample.label));
+    if sample.label >= MOST_CLASSES {
+        return Err(format!("its label {} is too large: labels are below {MOST_CLASSES}", sample.label));
     }
     let size = |side: u32| u16::try_from(side).unwrap_or(u16::MAX);
     let (bytes, width, height) = match source.shape() {

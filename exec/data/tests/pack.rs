@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use lockstep_data::format::Encoding;
+use lockstep_data::format::{Encoding, Header, MOST_CLASSES};
 use lockstep_data::{Outcome, Packed, Packing, SetPart, Source, pack};
 use lockstep_topology::InputError;
 use proptest::prelude::*;
@@ -178,6 +178,51 @@ fn files_that_no_pack_has_written_are_left_as_they_are() {
         }
     }
     packed(&source, &packing(&out)).unwrap();
+}
+
+/// Memory is taken for each class: labels that would take more than any set's are refused, in sources and in packs.
+#[test]
+fn labels_are_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, out) = (folder.path().join("in.tar"), folder.path().join("out.pack"));
+    for (label, packs) in [(MOST_CLASSES - 1, true), (MOST_CLASSES, false), (u32::MAX - 1, false), (u32::MAX, false)] {
+        let mut shard = tar::Builder::new(fs::File::create(&source).unwrap());
+        for (name, bytes) in [("a.jpg", jpeg(1, 8, 8)), ("a.cls", label.to_string().into_bytes())] {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(bytes.len() as u64);
+            header.set_mode(0o644);
+            shard.append_data(&mut header, name, &bytes[..]).unwrap();
+        }
+        shard.finish().unwrap();
+        let found = packed(&source, &packing(&out)).map(|outcome| outcome.header);
+        assert_eq!(found.is_ok(), packs, "{label}: {found:?}");
+        let Ok(header) = found else {
+            assert!(found.unwrap_err().to_string().contains("too large"));
+            continue;
+        };
+        let mut bytes = fs::read(&out).unwrap();
+        let more = Header { classes: MOST_CLASSES + 1, ..header }.encode(None);
+        bytes[..more.len()].copy_from_slice(&more);
+        fs::write(&out, &bytes).unwrap();
+        assert!(Packed::open(&out).unwrap_err().to_string().contains("classes are more than"));
+    }
+}
+
+/// What is no regular file, or longer than a sample may be, is refused before it is read.
+#[test]
+fn samples_without_an_end_are_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, out) = (folder.path().join("in"), folder.path().join("out.pack"));
+    Set::Folder.write(&source, &[0, 1], 7);
+    let bad = source.join("c1/bad.jpg");
+    std::os::unix::fs::symlink("/dev/zero", &bad).unwrap();
+    assert!(packed(&source, &packing(&out)).unwrap_err().to_string().contains("not a regular file"));
+    fs::remove_file(&bad).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&bad).status().unwrap().success());
+    assert!(packed(&source, &packing(&out)).unwrap_err().to_string().contains("not a regular file"));
+    fs::remove_file(&bad).unwrap();
+    fs::File::create(&bad).unwrap().set_len(1 << 40).unwrap();
+    assert!(packed(&source, &packing(&out)).unwrap_err().to_string().contains("is longer than"));
 }
 
 #[test]

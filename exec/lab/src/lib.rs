@@ -8,6 +8,7 @@
 mod change;
 pub mod commands;
 mod down;
+mod job;
 mod name;
 mod plan;
 mod rate;

@@ -69,7 +69,8 @@ impl Inputs {
         self.folders.iter().find(|(_, folder)| file.starts_with(folder)).map(|(by, _)| by.as_str())
     }
 
-    /// What reads the existing file `own`, itself or within a folder. In folders, names that are `no_data` do not count.
+    /// What reads the existing file `own`, itself or within a folder. In folders, names that are `no_data` do not
+    /// count.
     pub(super) fn reader_of(&self, own: Identity, no_data: impl Fn(&str) -> bool) -> Option<String> {
         if let Some((by, _)) = self.files.iter().find(|(_, file)| *file == own) {
             return Some(by.clone());

@@ -34,7 +34,7 @@ fn arguments<'a>(command: &'a Command, words: &[&'a str], found: &mut Vec<(Vec<&
     }
 }
 
-/// Whoever adds a flag that takes a path must say here or in `OUTPUTS` which it is.
+/// A new flag that takes a path is listed here or in `OUTPUTS`.
 #[test]
 fn every_path_is_an_input_or_an_output() {
     let (command, mut found) = (Cli::command(), Vec::new());
