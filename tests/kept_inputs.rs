@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::commands::{folder, lockstep};
 
 /// Commands whose output `@` would replace a file that they read, and that file.
-const COMMANDS: [(&str, &str); 22] = [
+const COMMANDS: [(&str, &str); 23] = [
     ("sim predict e.toml --trace @", "e.toml"),
     ("sim predict e.toml --trace @", "m.toml"),
     ("sim predict e.toml --trace @", "c.toml"),
@@ -26,6 +26,7 @@ const COMMANDS: [(&str, &str); 22] = [
     ("exec run --model mlp --data i.pack+o.pack:4+1 --steps 1 --metrics @", "o.pack"),
     ("exec run --model mlp --data idx --steps 1 --trace @", "idx/train-images-idx3-ubyte"),
     ("exec run --model mlp --resume kept --metrics @", "kept/step-0000000001.safetensors"),
+    ("exec run --model mlp --steps 1 --checkpoint kept --trace @", "kept/step-0000000001.safetensors"),
     ("exec run --model mlp --replay-tuner claims.jsonl --tuner-log @", "claims.jsonl"),
     ("exec sweep e.toml --out @", "e.toml"),
     ("calibrate e.toml --profile @", "e.toml"),

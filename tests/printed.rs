@@ -19,7 +19,7 @@ fn check(folder: &PathBuf, words: &[&str]) {
     let text = printed(folder, words);
     let raw = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{202e}' | '\u{2066}');
     assert!(!text.chars().any(raw), "{words:?} prints control characters: {text:?}");
-    let escaped = text.contains("\\u{1b}[2J") || text.contains("\\u001b[2J");
+    let escaped = ["\\u{1b}[2J", "\\u001b[2J", "\\u001b\\u005b"].iter().any(|shown| text.contains(shown));
     assert!(escaped, "{words:?} does not show the name: {text}");
 }
 
@@ -28,7 +28,7 @@ fn control_characters_are_printed_as_escapes() {
     let folder = folder("printed");
     let quoted = EVIL.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect::<String>();
     let zoo = include_str!("../models/zoo/mlp.toml");
-    let model = zoo.replace("\"hidden\"", &format!("\"{quoted}\"")).replace("\"mlp\"", &format!("\"{quoted}\""));
+    let model = zoo.replace("name = \"mlp\"", &format!("name = \"{quoted}\"")).replace("The classic", &quoted);
     fs::write(folder.join("m.toml"), model).expect("a file");
     fs::write(folder.join(format!("{EVIL}.toml")), "model = 3\n").expect("a file");
     fs::write(folder.join("e.toml"), format!("name = \"e\"\nmodel = \"{quoted}\"\n")).expect("a file");

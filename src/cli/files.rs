@@ -21,8 +21,9 @@ use inputs::Inputs;
 /// Flags whose file is written, of every command that has them.
 const OUTPUTS: [&str; 10] =
     ["driver_log", "html", "metrics", "out", "output", "plot", "trace", "tuner_log", "write_errors", "profile"];
-/// Flags whose folder is written into, under names of its own.
-const OUTPUT_FOLDERS: [&str; 2] = ["checkpoint", "flight"];
+/// Flags whose folder is written into, under names of its own. What lies there already is not compared: a folder of
+/// checkpoints is, since its files are kept.
+const OUTPUT_FOLDERS: [&str; 1] = ["flight"];
 /// The commands of which `--profile` is an output; the others read it.
 const WRITE_PROFILES: [&str; 1] = ["calibrate"];
 /// The commands that read the profile of `calibrate` where none is named.

@@ -51,8 +51,9 @@ impl Job {
             caught.map_err(|error| Failure::Run(format!("{name} cannot be caught: {error}")))?;
             came.push((signal, name, flag));
         }
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let mark = format!("{MARK}={}-{}", getpid().as_raw_nonzero(), since.as_nanos());
+        // The number of this process alone may have been another job's.
+        let unique = fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
+        let mark = format!("{MARK}={}-{}", getpid().as_raw_nonzero(), unique.trim());
         Ok(Job { mark, came })
     }
 

@@ -7,10 +7,11 @@ use super::*;
 use crate::cli::Cli;
 
 /// Flags and arguments whose path is read.
-const READ: [&str; 16] = [
+const READ: [&str; 17] = [
     "against",
     "beside",
     "check",
+    "checkpoint",
     "cuda_libraries",
     "experiment",
     "file",
