@@ -51,9 +51,9 @@ fn control_characters_are_printed_as_escapes() {
     ] {
         check(&folder, words);
     }
+    check(&folder, &["models", "show", "m.toml"]);
     for format in ["table", "json"] {
         check(&folder, &["data", "pack", "set", "--out", "set.pack", "--skip-bad", "--format", format]);
-        check(&folder, &["models", "show", "m.toml", "--format", format]);
         check(&folder, &["sim", "predict", "--model", "m.toml", "--cluster", "workstation", "--format", format]);
     }
 }

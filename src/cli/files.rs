@@ -31,7 +31,7 @@ const READ_PROFILES: [&str; 2] = ["sim", "compare"];
 /// Ends of names that readers of data sets look for: a new file of such a name would become part of the set.
 const DATA_ENDINGS: [&str; 8] = [".jpg", ".jpeg", ".png", ".tar", ".bin", ".gz", ".mdb", "-ubyte"];
 /// Ends of names of results. Beside a set's files they are not part of it, so a command may be repeated.
-const RESULT_ENDINGS: [&str; 7] = [".pack", ".json", ".jsonl", ".csv", ".svg", ".html", ".log"];
+const RESULT_ENDINGS: [&str; 8] = [".pack", ".json", ".jsonl", ".csv", ".svg", ".html", ".log", ".txt"];
 
 /// Whether the flag `id` of `command` (its words) names a file that is written.
 fn is_output(command: &[&str], id: &str) -> bool {

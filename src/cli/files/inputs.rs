@@ -114,21 +114,26 @@ fn strings(text: &str) -> Vec<(String, String)> {
         let mut rest = line;
         while let Some(at) = rest.find(['"', '\'', '#']) {
             let (before, quote) = (&rest[..at], &rest[at..at + 1]);
-            if quote == "#" {
-                break;
-            }
-            if let Some(own) = before.trim_end_matches([' ', '\t', '=', ':', '[']).rsplit([' ', '\t', ',', '{']).next()
-                && !own.is_empty()
-            {
-                key = own.to_owned();
-            }
+            key = key_in(before).map_or(key, str::to_owned);
             let inside = &rest[at + 1..];
-            let Some(end) = inside.find(quote) else { break };
+            // A comment goes to the end of the line.
+            let Some(end) = inside.find(quote).filter(|_| quote != "#") else {
+                rest = "";
+                break;
+            };
             found.push((key.clone(), inside[..end].to_owned()));
             rest = &inside[end + 1..];
         }
+        // The values of a list may begin on the next line.
+        key = key_in(rest).map_or(key, str::to_owned);
     }
     found
+}
+
+/// The last key in the text before a value: `KEY =`, `KEY: `, also before the bracket of a list.
+fn key_in(before: &str) -> Option<&str> {
+    let word = before.trim_end_matches([' ', '\t', '=', ':', '[']).rsplit([' ', '\t', ',', '{', ']', '}']).next()?;
+    Some(word).filter(|word| !word.is_empty())
 }
 
 #[cfg(test)]
