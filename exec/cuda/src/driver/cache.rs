@@ -35,10 +35,11 @@ pub(super) struct Key<'a> {
 }
 
 impl Cache {
-    /// `$LOCKSTEP_CACHE`, else `~/.cache/lockstep`; no folder without a home directory.
+    /// `$LOCKSTEP_CACHE`, else `~/.cache/lockstep`; no folder without a home directory, whose path must be absolute.
     pub fn usual() -> Cache {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        Cache { folder: set("LOCKSTEP_CACHE").or_else(|| set("HOME").map(|home| home.join(".cache/lockstep"))) }
+        let home = || set("HOME").filter(|home| home.is_absolute());
+        Cache { folder: set("LOCKSTEP_CACHE").or_else(|| home().map(|home| home.join(".cache/lockstep"))) }
     }
 
     /// Caches in `folder`, which is created at the first write.
