@@ -117,17 +117,51 @@ fn strings(text: &str) -> Vec<(String, String)> {
             key = key_in(before).map_or(key, str::to_owned);
             let inside = &rest[at + 1..];
             // A comment goes to the end of the line.
-            let Some(end) = inside.find(quote).filter(|_| quote != "#") else {
+            let Some(end) = end_of(inside, quote).filter(|_| quote != "#") else {
                 rest = "";
                 break;
             };
-            found.push((key.clone(), inside[..end].to_owned()));
+            let value = if quote == "\"" { unescaped(&inside[..end]) } else { inside[..end].to_owned() };
+            found.push((key.clone(), value));
             rest = &inside[end + 1..];
         }
         // The values of a list may begin on the next line.
         key = key_in(rest).map_or(key, str::to_owned);
     }
     found
+}
+
+/// Where the string that begins `inside` ends: at its quote, behind no backslash where it has escapes.
+fn end_of(inside: &str, quote: &str) -> Option<usize> {
+    let mut escaped = false;
+    let ends = |(_, c): &(usize, char)| {
+        let ends = !escaped && quote.starts_with(*c);
+        escaped = !escaped && *c == '\\' && quote == "\"";
+        ends
+    };
+    inside.char_indices().find(ends).map(|(at, _)| at)
+}
+
+/// A basic string of TOML without its escapes; an escape of a control character is left as it is.
+fn unescaped(text: &str) -> String {
+    let (mut plain, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once('\\') {
+        plain.push_str(before);
+        let digits = match after.chars().next() {
+            Some('u') => after.get(1..5),
+            Some('U') => after.get(1..9),
+            _ => None,
+        };
+        let stated = digits.and_then(|digits| char::from_u32(u32::from_str_radix(digits, 16).ok()?));
+        let (c, used) = match (stated, digits, after.chars().next()) {
+            (Some(c), Some(digits), _) => (c, 1 + digits.len()),
+            (_, _, Some(c @ ('"' | '\\'))) => (c, 1),
+            _ => ('\\', 0),
+        };
+        plain.push(c);
+        rest = &after[used..];
+    }
+    plain + rest
 }
 
 /// The last key in the text before a value: `KEY =`, `KEY: `, also before the bracket of a list.
@@ -154,6 +188,9 @@ mod tests {
             "model = \"m.toml\" # \"no\"\ndata='d'\n[sweep]\ncluster = [\n  \"a\", 'b',\n]\nnet: \"n.prototxt\"\n";
         let found: Vec<(String, String)> = strings(text);
         let found: Vec<(&str, &str)> = found.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        let escaped = r#"model = "m\u002etoml\U00000041 \"b\" \\ c\n", data = "é""#;
+        let all: Vec<String> = strings(escaped).into_iter().map(|(key, value)| key + " " + &value).collect();
+        assert_eq!(all, [r#"model m.tomlA "b" \ c\n"#, "data é"]);
         let of_net = [("cluster", "a"), ("cluster", "b"), ("net", "n.prototxt")];
         assert_eq!(found, [&[("model", "m.toml"), ("data", "d")][..], &of_net].concat());
     }
