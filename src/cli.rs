@@ -20,6 +20,7 @@ mod exec_links;
 mod exec_profile;
 mod exec_run;
 mod exec_sweep;
+mod files;
 mod flags;
 mod lab;
 mod lab_rows;
@@ -44,13 +45,16 @@ mod usage;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use lockstep_cuda::LibraryPlaces;
 use lockstep_report::failure::Failure;
 use lockstep_report::log::{Verbosity, print_line, set_verbosity};
+use lockstep_topology::InputError;
 
 pub use flags::CollectiveFlags;
 pub use schemas::schemas;
@@ -65,6 +69,11 @@ struct Cli {
     /// Width of tables in characters; wider tables continue below [default: the terminal's, else unlimited]
     #[arg(long, global = true, display_order = LAST, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
     columns: Option<u16>,
+
+    /// Folder of NVIDIA's libraries, or Python environment with them, that is searched first [default: the loader's path,
+    /// the usual folders, the activated environment]
+    #[arg(long, global = true, display_order = LAST, value_name = "DIR")]
+    cuda_libraries: Option<PathBuf>,
 
     /// Print only warnings and errors to standard error
     #[arg(short, long, global = true, display_order = LAST)]
@@ -153,8 +162,10 @@ enum Exec {
 
 /// Runs the command in `arguments` (the program's name first), and returns its exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments) {
-        Ok(cli) => cli,
+    let parsed = Cli::command().try_get_matches_from(arguments);
+    let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
         // Help and version are output, not errors.
         Err(error) if !error.use_stderr() => {
             return finish(lockstep_report::print(&error.render().to_string()));
@@ -178,6 +189,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     });
     if let Some(columns) = cli.columns {
         lockstep_report::set_width(columns.into());
+    }
+    if let Err(error) = files::check(&Cli::command(), &matches) {
+        return finish(Err(error.into()));
+    }
+    if let Err(error) = cli.cuda_libraries.as_deref().map_or(Ok(()), search_first) {
+        return finish(Err(error.into()));
     }
     finish(match cli.command {
         Command::Sim(Sim::Predict(command)) => command.run(),
@@ -204,6 +221,16 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Completions(command) => command.run(Cli::command()),
         Command::Man(command) => command.run(Cli::command()),
     })
+}
+
+/// Searches the folder for NVIDIA's libraries before all others.
+fn search_first(folder: &Path) -> Result<(), InputError> {
+    if !folder.is_dir() {
+        let cure = "is not a folder; name the one that holds libnvrtc.so.13, or leave the flag out";
+        return Err(InputError::flag("cuda_libraries", folder.display().to_string(), cure));
+    }
+    LibraryPlaces::name(folder);
+    Ok(())
 }
 
 fn finish(result: Result<(), Failure>) -> ExitCode {

@@ -220,8 +220,10 @@ fn a_failed_write_names_the_last_good_one() {
     let (path, model) = (folder("failed"), model());
     let (kept, _) = Folder::open(&path, Every::Steps(1)).unwrap();
     keep(&kept, &model, 1);
-    // A folder is in the place of the draft.
-    fs::create_dir(path.join(format!("step-0000000002.safetensors.{}.tmp", std::process::id()))).unwrap();
+    // Folders have all names of drafts.
+    let draft = format!("step-0000000002.safetensors.{}", std::process::id());
+    fs::create_dir(path.join(format!("{draft}.tmp"))).unwrap();
+    (1..=100).for_each(|more| fs::create_dir(path.join(format!("{draft}.{more}.tmp"))).unwrap());
     let error = kept.keep(2, b"content").unwrap_err().to_string();
     assert!(error.contains("step-0000000001.safetensors") && error.contains("last good"), "{error}");
     assert_eq!(latest(&path, |_| ()).unwrap().0.steps, 1);

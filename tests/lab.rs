@@ -155,6 +155,64 @@ fn a_lab_matches_its_file_and_is_removed_completely() {
     assert_eq!(lockstep(&folder, &["lab", "down", &one]).status.code(), Some(2));
 }
 
+/// Processes whose environment has this text.
+fn marked(mark: &str) -> usize {
+    let environment = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("environ")).unwrap_or_default();
+    let all = std::fs::read_dir("/proc").expect("/proc").flatten().map(environment);
+    all.filter(|variables| variables.windows(mark.len()).any(|part| part == mark.as_bytes())).count()
+}
+
+fn wait_for(what: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whichever signal ends `lab run`, nothing of its command stays on the hosts, also what ignores signals or has left
+/// its group; other commands in the lab continue.
+#[test]
+fn a_command_on_hosts_ends_with_lab_run() {
+    let folder = cluster_folder("lab-signals");
+    if !labs_work(&folder) {
+        return;
+    }
+    let lab = lab_name("signals");
+    let _up = Up(&folder, lab.clone());
+    stdout(&folder, &["lab", "up", "three.toml", "--name", &lab]);
+    let start = |mark: &str, each: &[&str], line: &str| {
+        let words = [&["lab", "run", &lab], each, &["--", "bash", "-c", line]].concat();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
+        command.args(words).env("OMPI_MCA_x", mark).env("LOCKSTEP_TEST_MARK", mark).stdout(Stdio::null());
+        command.stderr(Stdio::null()).spawn().expect("it runs")
+    };
+    let other = format!("other-{lab}");
+    let mut goes_on = start(&other, &["--each", "--hosts", "1"], "sleep 1000");
+    wait_for("the other command starts", || marked(&other) >= 2);
+    let has_mpirun = Command::new("mpirun").arg("--version").stdout(Stdio::null()).status().is_ok();
+    let commands = [
+        (&["--each"][..], "sleep 1000 & sleep 1000"),
+        (&["--each"], "trap '' TERM INT HUP; setsid sleep 1000 & while true; do sleep 1; done"),
+        (&["--hosts", "2"], "setsid sleep 1000 & sleep 1000"),
+    ];
+    for (index, (each, line)) in commands.into_iter().enumerate().filter(|(_, (each, _))| has_mpirun || each.len() == 1)
+    {
+        for (signal, code) in [("-TERM", 143), ("-HUP", 129), ("-INT", 130)] {
+            let mark = format!("job{index}{signal}-{lab}");
+            let mut job = start(&mark, each, line);
+            wait_for("the command starts on the hosts", || marked(&mark) >= 5);
+            let sent = Command::new("kill").args([signal, &job.id().to_string()]).status();
+            assert!(sent.is_ok_and(|status| status.success()));
+            assert_eq!(job.wait().expect("it ends").code(), Some(code), "{line} {signal}");
+            assert_eq!(marked(&mark), 0, "{line} {signal}");
+        }
+    }
+    assert!(goes_on.try_wait().expect("a process").is_none() && marked(&other) >= 2);
+    goes_on.kill().expect("a process");
+    goes_on.wait().expect("it ends");
+}
+
 #[cfg(feature = "mpi")]
 #[test]
 fn the_paths_between_hosts_are_measured_and_compared_with_the_file() {

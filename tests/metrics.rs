@@ -65,6 +65,35 @@ fn a_resumed_run_has_each_step_once() {
     assert_eq!([before, behind].concat(), whole);
 }
 
+/// Wherever a run dies, before its first checkpoint or after it, the run that follows leaves each step once: it resumes
+/// where there is a checkpoint, and begins again where there is none.
+#[test]
+fn a_run_that_died_anywhere_leaves_each_step_once() {
+    let folder = folder("metrics-died");
+    let whole = run(&folder, &format!("{} --steps 12", RUN.replace("m.jsonl", "whole.jsonl").replace("kept", "other")));
+    assert!(whole.status.success(), "{}", said(&whole));
+    let whole = lines(&folder, "whole.jsonl");
+    for (index, death) in (0..12).enumerate() {
+        let own = RUN.replace("m.jsonl", &format!("m{index}.jsonl")).replace("kept", &format!("kept{index}"));
+        let died = run(&folder, &format!("{own} --steps 12 --fault kill:0@{death}"));
+        assert!(!died.status.success(), "{}", said(&died));
+        let kept = fs::read_dir(folder.join(format!("kept{index}"))).expect("a folder").count() > 1;
+        assert_eq!(kept, death >= 5, "step {death}");
+        let resume = if kept { format!(" --resume kept{index}") } else { String::new() };
+        let ended = run(&folder, &format!("{own} --steps 12{resume}"));
+        assert!(ended.status.success(), "{}", said(&ended));
+        assert_eq!(lines(&folder, &format!("m{index}.jsonl")), whole, "killed in step {death}");
+    }
+    // Other configurations of one command are other rows.
+    let both =
+        RUN.split(" --checkpoint").next().expect("a command").replace("--batch-per-rank 4", "--batch-per-rank 4,8");
+    for _ in 0..2 {
+        let ended = run(&folder, &format!("{both} --steps 3"));
+        assert!(ended.status.success(), "{}", said(&ended));
+        assert_eq!(steps(&lines(&folder, "m.jsonl")), [1, 2, 3, 1, 2, 3]);
+    }
+}
+
 /// A checkpoint after 10 steps of 4 samples counts as one after 5 steps of 8.
 #[test]
 fn steps_are_counted_in_the_current_batch_size() {

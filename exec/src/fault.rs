@@ -66,8 +66,9 @@ impl InjectedFault {
     /// Triggers the fault in the middle of an operation; does nothing if the fault is about exchanges.
     pub(crate) fn strike(&self) {
         let signal = |name: &str| {
+            let command = format!("kill {name} {}", std::process::id());
             // If the command fails, no fault is injected, which the test notices.
-            let _ = std::process::Command::new("kill").args([name, &std::process::id().to_string()]).status();
+            let _ = std::process::Command::new("/bin/sh").args(["-c", &command]).status();
         };
         match self.kind {
             FaultKind::Panic => panic!("a fault on purpose"),

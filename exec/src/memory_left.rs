@@ -1,5 +1,5 @@
-//! Computes how much memory this process may still take, from the system's free memory and the limits of its control
-//! groups.
+//! Computes how much memory this process may still take, from the system's free memory, the limits of its control
+//! groups, and its own limits (`ulimit -v` and `ulimit -d`).
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -11,7 +11,24 @@ const GROUPS: &str = "/sys/fs/cgroup";
 pub fn available_memory() -> Option<u64> {
     let system = in_meminfo(&read_to_string("/proc/meminfo").ok()?)?;
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
-    Some(in_groups(Path::new(GROUPS), &groups).fold(system, u64::min))
+    let own = |file: &str| read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
+    let (limits, status) = (own("limits"), own("status"));
+    let all = in_groups(Path::new(GROUPS), &groups).chain(in_limits(&limits, &status));
+    Some(all.fold(system, u64::min))
+}
+
+/// Bytes left of the limits in `limits` (the lines of `/proc/self/limits`), given what `status` says is in use.
+fn in_limits(limits: &str, status: &str) -> impl Iterator<Item = u64> {
+    let left = |(limit, used): (&str, &str)| {
+        let line = limits.lines().find_map(|line| line.strip_prefix(limit))?;
+        // `unlimited` is no number.
+        let most: u64 = line.split_whitespace().next()?.parse().ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix(used))?;
+        let used: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+        Some(most.saturating_sub(used << 10))
+    };
+    let all = [("Max address space", "VmSize:"), ("Max data size", "VmData:")];
+    all.into_iter().filter_map(left).collect::<Vec<u64>>().into_iter()
 }
 
 fn in_meminfo(text: &str) -> Option<u64> {
@@ -62,6 +79,17 @@ mod tests {
         if cfg!(target_os = "linux") {
             assert!(available_memory().is_some_and(|bytes| bytes > 1 << 20));
         }
+    }
+
+    #[test]
+    fn limits_of_the_process_leave_what_it_has_not_taken() {
+        let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                      Max data size             8192                 unlimited            bytes     \n\
+                      Max address space         1048576              unlimited            bytes     \n";
+        let status = "Name:\tx\nVmSize:\t     512 kB\nVmData:\t      12 kB\n";
+        assert_eq!(in_limits(limits, status).collect::<Vec<u64>>(), [512 << 10, 0]);
+        assert_eq!(in_limits(&limits.replace("8192", "unlimited"), status).count(), 1);
+        assert_eq!(in_limits("", status).count(), 0);
     }
 
     /// In both versions parent groups count as well, page cache can be dropped, and `max` means no limit.

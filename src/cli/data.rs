@@ -198,6 +198,9 @@ fn packed(source: &Path, part: SetPart, packing: &Packing, format: Format) -> Re
     estimate.end();
     let outcome = outcome?;
     outcome.skipped.iter().for_each(|skipped| print_line(&format!("left out: {}: {}", skipped.name, skipped.reason)));
+    if outcome.damaged {
+        print_line("the interrupted pack was damaged: what followed the damage was packed again");
+    }
     let header = outcome.header;
     let row = PackRow {
         file: packing.out.display().to_string(),

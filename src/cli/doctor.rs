@@ -8,7 +8,7 @@ use std::process::Command;
 use clap::Args;
 use lockstep_cuda::{LibraryPlaces, probe};
 use lockstep_exec::Instructions;
-use lockstep_lab::tools;
+use lockstep_lab::{find_program, tools};
 use lockstep_measure::job_hosts::job_hosts;
 use lockstep_measure::launch::HAS_MPI;
 use lockstep_models::profile::Profile;
@@ -112,16 +112,10 @@ fn profile() -> CheckRow {
     }
 }
 
-/// The first folder of `PATH` that contains `program`.
-fn in_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
-}
-
 fn mpi() -> CheckRow {
     let install = "apt-get install --no-install-recommends libopenmpi-dev openmpi-bin libclang-dev";
     let build = "cargo build --release --features mpi";
-    let Some(mpirun) = in_path("mpirun") else {
+    let Some(mpirun) = find_program("mpirun") else {
         return missing("mpi", "no mpirun in PATH", format!("only for --transport mpi: {install}, then {build}"));
     };
     let output = Command::new(&mpirun).arg("--version").output();
@@ -133,7 +127,7 @@ fn mpi() -> CheckRow {
 
 fn slurm(program: &str) -> CheckRow {
     let cure = "only where Slurm schedules jobs: ask your site, or apt-get install slurm-client";
-    match in_path(program) {
+    match find_program(program) {
         Some(path) => ok(program, path.display().to_string()),
         None => missing(program, format!("no {program} in PATH"), cure),
     }

@@ -1,13 +1,11 @@
 //! Runs `lockstep exec devices`: lists what runs can compute on, and why something else cannot be used.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use lockstep_cuda::{Gpu, LibraryPlaces, LoadedLibrary, Missing, probe};
 use lockstep_measure::host::HostInfo;
 use lockstep_report::failure::Failure;
 use lockstep_report::{CheckRow, Format, Report};
-use lockstep_topology::{Bytes, InputError};
+use lockstep_topology::Bytes;
 
 /// Flags of `exec devices`.
 #[derive(Debug, Args)]
@@ -15,9 +13,6 @@ use lockstep_topology::{Bytes, InputError};
   lockstep exec devices --format json
       which of NVIDIA's libraries and GPUs are there, and where the missing ones were looked for")]
 pub(super) struct Devices {
-    /// Folder in which to look for NVIDIA's libraries before all others
-    #[arg(long, value_name = "DIR")]
-    cuda_libraries: Option<PathBuf>,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -25,17 +20,9 @@ pub(super) struct Devices {
 
 impl Devices {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let mut places = LibraryPlaces::usual();
-        if let Some(folder) = &self.cuda_libraries {
-            if !folder.is_dir() {
-                let cure = "is not a folder; name the one that holds libnvrtc.so.13, or leave the flag out";
-                return Err(InputError::flag("cuda_libraries", folder.display().to_string(), cure).into());
-            }
-            places = places.with(folder);
-        }
         let host = HostInfo::find();
         let mut rows = vec![CheckRow::ok("cpu", format!("{}, {} cores for this process", host.cpu, host.cores))];
-        let (found, missing, gpus, devices) = match probe(&places) {
+        let (found, missing, gpus, devices) = match probe(&LibraryPlaces::usual()) {
             Ok(machine) => (machine.found, machine.missing, machine.gpus, None),
             Err(unavailable) => (unavailable.found, unavailable.missing, Vec::new(), unavailable.devices),
         };

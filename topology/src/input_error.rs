@@ -1,6 +1,8 @@
 //! `InputError`: reports an error in a user's input: file, line, value, what is wrong, and the cure.
 
-use std::fmt::{self, Write};
+use std::fmt;
+
+use crate::terminal::{printable_line, shortened, with_short_words};
 
 /// The place of a mistake.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -111,15 +113,13 @@ impl InputError {
 impl fmt::Display for InputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = self.place.to_string();
-        let parts = [&place, &self.value, &self.message];
+        let place = if matches!(self.place, ErrorPlace::Named(_)) { shortened(&place) } else { place.as_str().into() };
+        let parts = [place, shortened(&self.value), with_short_words(&self.message)];
         let mut first = true;
-        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+        for part in parts.iter().filter(|part| !part.is_empty()) {
             f.write_str(if first { "" } else { ": " })?;
             first = false;
-            // One line, whatever was written: a terminal interprets control characters.
-            for c in part.chars() {
-                if c.is_control() { write!(f, "{}", c.escape_default())? } else { f.write_char(c)? }
-            }
+            f.write_str(&printable_line(part))?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ mod input_error;
 mod named;
 pub mod placement;
 pub mod symmetry;
+mod terminal;
 mod text;
 mod units;
 
@@ -23,5 +24,6 @@ pub use input_error::{ErrorPlace, InputError, nearest};
 pub use named::unknown_name;
 pub use placement::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank, blocks};
 pub use symmetry::{Fold, Levels, Permutations};
-pub use text::{DESCRIPTION, RECORD, Unreadable, read_bytes, read_text};
+pub use terminal::{printable, printable_json, printable_line, shortened};
+pub use text::{DESCRIPTION, LINE, MODEL, RECORD, Unreadable, read_bytes, read_line, read_text};
 pub use units::{Bandwidth, Bytes, Time};

@@ -1,7 +1,7 @@
 //! Reads whole input files: UTF-8 text of limited length, or the bytes of regular files, with errors in plain words.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::path::Path;
 
 use crate::Bytes;
@@ -9,6 +9,12 @@ use crate::Bytes;
 /// The longest description of a model, a cluster or an experiment, which people write: longer ones take
 /// seconds to parse.
 pub const DESCRIPTION: Bytes = Bytes(4 << 20);
+
+/// The longest file of a model or of its weights in a format of another program: protocol buffers have at most 2 GiB.
+pub const MODEL: Bytes = Bytes(2 << 30);
+
+/// The longest line of a file of rows or metrics.
+pub const LINE: Bytes = Bytes(1 << 20);
 
 /// The longest record that a program has written: a profile, a log, a report.
 pub const RECORD: Bytes = Bytes(1 << 30);
@@ -69,16 +75,34 @@ pub fn read_text(path: &Path, most: Bytes) -> Result<String, Unreadable> {
     })
 }
 
-/// The bytes of the file at `path`, of any number.
+/// The bytes of the file at `path`, at most `most` of them; a longer file is refused before it is read.
 ///
 /// # Errors
-/// A file that cannot be read, or is a device or a pipe.
-pub fn read_bytes(path: &Path) -> Result<Vec<u8>, Unreadable> {
+/// A file that cannot be read, is longer, or is a device or a pipe.
+pub fn read_bytes(path: &Path, most: Bytes) -> Result<Vec<u8>, Unreadable> {
     let found = std::fs::metadata(path).map_err(Unreadable::System)?;
     if !found.is_file() && !found.is_dir() {
         return Err(Unreadable::NoFile);
     }
-    std::fs::read(path).map_err(Unreadable::System)
+    if found.is_file() && found.len() > most.0 {
+        return Err(Unreadable::TooLong(most));
+    }
+    let mut bytes = Vec::new();
+    // A file may grow while it is read.
+    File::open(path).and_then(|file| file.take(most.0).read_to_end(&mut bytes)).map_err(Unreadable::System)?;
+    Ok(bytes)
+}
+
+/// Reads a line of at most `most` bytes, with its end, behind those that `line` has; returns how many were read.
+///
+/// # Errors
+/// Errors of the reader, and a line that is longer.
+pub fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>, most: Bytes) -> io::Result<usize> {
+    let read = from.by_ref().take(most.0 + 1).read_until(b'\n', line)?;
+    if read as u64 > most.0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a line is longer than {most}")));
+    }
+    Ok(read)
 }
 
 #[cfg(test)]
@@ -96,7 +120,10 @@ mod tests {
         assert!(of("größe\n".as_bytes(), 7).unwrap_err().contains("longer than the 7B"));
         assert!(of(b"name\nmodel = \"\xff\"\n", 100).unwrap_err().contains("from line 2 on: save it as UTF-8"));
         assert_eq!(of(b"", 0), Ok(String::new()));
-        assert_eq!(read_bytes(&path).unwrap(), []);
+        assert_eq!(read_bytes(&path, Bytes(0)).unwrap(), []);
+        std::fs::write(&path, b"abc").unwrap();
+        assert_eq!(read_bytes(&path, Bytes(3)).unwrap(), b"abc");
+        assert!(matches!(read_bytes(&path, Bytes(2)), Err(Unreadable::TooLong(Bytes(2)))));
         std::fs::remove_file(&path).unwrap();
         assert!(of_folder().contains("cannot be read") && of_folder().ends_with("; name another"));
     }
@@ -105,10 +132,19 @@ mod tests {
         read_text(&std::env::temp_dir(), DESCRIPTION).unwrap_err().with_cure("name another")
     }
 
+    #[test]
+    fn lines_are_read_up_to_the_limit() {
+        let (mut from, mut line) = (&b"ab\nabc\nabcd"[..], Vec::new());
+        assert_eq!(read_line(&mut from, &mut line, Bytes(4)).unwrap(), 3);
+        assert_eq!(read_line(&mut from, &mut line, Bytes(4)).unwrap(), 4);
+        assert_eq!(line, b"ab\nabc\n");
+        assert!(read_line(&mut from, &mut line, Bytes(3)).unwrap_err().to_string().contains("longer than 3B"));
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
     fn endless_files_are_read_up_to_the_limit() {
         assert!(matches!(read_text("/dev/zero".as_ref(), Bytes(1000)), Err(Unreadable::TooLong(Bytes(1000)))));
-        assert!(matches!(read_bytes("/dev/zero".as_ref()), Err(Unreadable::NoFile)));
+        assert!(matches!(read_bytes("/dev/zero".as_ref(), Bytes(1000)), Err(Unreadable::NoFile)));
     }
 }

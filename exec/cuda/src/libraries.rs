@@ -2,10 +2,11 @@
 //!
 //! The bindings (cudarc) end the process if a library is missing, and search only the loader's path. So each library is
 //! loaded here first, from where Python's packages or an installer put it, and stays loaded: the bindings then find it
-//! by name.
+//! by name. Loading a library runs its code, so no folder is searched that the user or the system has not named.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use libloading::os::unix::{Library as Handle, RTLD_GLOBAL, RTLD_NOW};
 
@@ -105,7 +106,15 @@ impl fmt::Display for Missing {
 pub struct LibraryPlaces {
     before: Vec<PathBuf>,
     after: Vec<PathBuf>,
+    /// Places that are not searched, with the reason.
+    ignored: Vec<String>,
 }
+
+/// The folder that the user names; libraries are loaded for the process, whatever part of it asks first.
+static NAMED: OnceLock<PathBuf> = OnceLock::new();
+
+/// The variable by which an activated Python environment states its folder.
+const ENVIRONMENT: &str = "VIRTUAL_ENV";
 
 /// Where drivers and installers put libraries.
 const USUAL: [&str; 6] = [
@@ -118,10 +127,33 @@ const USUAL: [&str; 6] = [
 ];
 
 impl LibraryPlaces {
-    /// The usual folders, and the Python environment in `.venv` of the working folder.
+    /// From now on [`LibraryPlaces::usual`] searches `folder` before all others. Only the first call counts.
+    ///
+    /// It holds the libraries, or is a Python environment in which NVIDIA's packages are installed.
+    pub fn name(folder: &Path) {
+        let _ = NAMED.set(folder.to_owned());
+    }
+
+    /// The named folder, the loader's path, the usual folders, and the Python environment that is activated.
     pub fn usual() -> LibraryPlaces {
-        let after = USUAL.iter().map(PathBuf::from).collect();
-        LibraryPlaces { before: Vec::new(), after }.with_python(Path::new(".venv"))
+        let mut places = LibraryPlaces { after: USUAL.iter().map(PathBuf::from).collect(), ..LibraryPlaces::default() };
+        if let Some(named) = NAMED.get() {
+            places.before.push(named.clone());
+            places.before.extend(packages(named));
+        }
+        places.with_activated(std::env::var_os(ENVIRONMENT).map(PathBuf::from).as_deref())
+    }
+
+    /// Searches the activated Python environment, if its path does not depend on the present folder.
+    fn with_activated(mut self, environment: Option<&Path>) -> LibraryPlaces {
+        match environment {
+            Some(folder) if folder.is_absolute() => self.with_python(folder),
+            Some(folder) if !folder.as_os_str().is_empty() => {
+                self.ignored.push(format!("{ENVIRONMENT} ({}, ignored: not an absolute path)", folder.display()));
+                self
+            }
+            _ => self,
+        }
     }
 
     /// Searches `folder` before all others.
@@ -134,13 +166,16 @@ impl LibraryPlaces {
     /// Searches NVIDIA's packages in a Python environment, after all others.
     #[must_use]
     pub fn with_python(mut self, environment: &Path) -> LibraryPlaces {
-        for python in folders(&environment.join("lib")) {
-            for package in folders(&python.join("site-packages/nvidia")) {
-                self.after.push(package.join("lib"));
-            }
-        }
+        self.after.extend(packages(environment));
         self
     }
+}
+
+/// The folders of the libraries in NVIDIA's packages of a Python environment.
+fn packages(environment: &Path) -> Vec<PathBuf> {
+    let pythons = folders(&environment.join("lib"));
+    let packages = pythons.iter().flat_map(|python| folders(&python.join("site-packages/nvidia")));
+    packages.map(|package| package.join("lib")).collect()
 }
 
 /// The folders in a folder, by name; empty if it cannot be read.
@@ -177,6 +212,7 @@ pub(super) fn load(library: NvidiaLibrary, places: &LibraryPlaces) -> Result<Loa
             Err(error) => tried.push(format!("{} ({error})", path.display())),
         }
     }
+    tried.extend(places.ignored.iter().cloned());
     Err(Missing { library, tried })
 }
 
@@ -215,8 +251,11 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("lockstep-libraries-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         std::fs::write(folder.join(NvidiaLibrary::Cudnn.file()), "no library").expect("a file");
-        let places =
-            LibraryPlaces { before: vec!["/nowhere".into(), folder.clone()], after: vec!["/nowhere/else".into()] };
+        let places = LibraryPlaces {
+            before: vec!["/nowhere".into(), folder.clone()],
+            after: vec!["/nowhere/else".into()],
+            ignored: Vec::new(),
+        };
         let missing = load(NvidiaLibrary::Cudnn, &places);
         std::fs::remove_dir_all(&folder).expect("a folder to remove");
         // On a machine with the library there is nothing to test.
@@ -226,5 +265,17 @@ mod tests {
         assert!(missing.tried[1].contains("libcudnn.so.9 ("), "{missing}");
         assert!(missing.to_string().starts_with("no cuDNN (libcudnn.so.9) in: /nowhere, "), "{missing}");
         assert!(missing.to_string().ends_with("; pip install nvidia-cudnn-cu13"), "{missing}");
+    }
+
+    /// Of the present folder nothing is searched: not `.venv`, not a relative path in the environment.
+    #[test]
+    fn no_place_depends_on_the_present_folder() {
+        for stated in [None, Some(""), Some(".venv"), Some("./.venv"), Some("venv/../.venv"), Some("/opt/venv")] {
+            let places = LibraryPlaces { after: USUAL.iter().map(PathBuf::from).collect(), ..LibraryPlaces::default() };
+            let places = places.with_activated(stated.map(Path::new));
+            assert!(places.before.iter().chain(&places.after).all(|folder| folder.is_absolute()), "{places:?}");
+            let relative = stated.is_some_and(|stated| !stated.is_empty() && !stated.starts_with('/'));
+            assert_eq!(!places.ignored.is_empty(), relative, "{places:?}");
+        }
     }
 }

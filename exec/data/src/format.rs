@@ -20,6 +20,9 @@ pub const ENTRY: usize = 24;
 /// Most bytes of a sample: 256 MiB.
 pub const MOST_SAMPLE_BYTES: u64 = 256 << 20;
 
+/// Most classes of a set: memory is taken for each.
+pub const MOST_CLASSES: u32 = 1 << 20;
+
 /// The storage format of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
@@ -199,6 +202,9 @@ impl Header {
             return Err(format!(
                 "{samples} samples with their index at byte {index} do not make a file of {length} bytes: it is truncated or damaged, pack it again"
             ));
+        }
+        if classes > MOST_CLASSES {
+            return Err(format!("{classes} classes are more than {MOST_CLASSES}: fix the labels, and pack it again"));
         }
         if let Encoding::Raw(shape) = encoding
             && !(1..=MOST_SAMPLE_BYTES).contains(&shape.elements())

@@ -199,7 +199,7 @@ fn parts(samples: usize) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
 fn cifar((samples, classes, seed): (usize, u32, u64), out: &Path, progress: impl Fn(usize) -> bool) -> io::Result<()> {
     let (train, held_out) = parts(samples);
     let batch = |name: String, numbers: std::ops::Range<usize>| -> io::Result<()> {
-        let mut file = io::BufWriter::new(std::fs::File::create(out.join(name))?);
+        let mut file = io::BufWriter::new(std::fs::File::create_new(out.join(name))?);
         for number in numbers {
             let class = (number as u64 % u64::from(classes.min(10))) as u32;
             file.write_all(&[class as u8])?;
@@ -219,7 +219,8 @@ fn cifar((samples, classes, seed): (usize, u32, u64), out: &Path, progress: impl
 fn mnist((samples, classes, seed): (usize, u32, u64), out: &Path, progress: impl Fn(usize) -> bool) -> io::Result<()> {
     let (train, held_out) = parts(samples);
     for (prefix, numbers) in [("train", train), ("t10k", held_out)] {
-        let create = |name: &str| std::fs::File::create(out.join(format!("{prefix}-{name}"))).map(io::BufWriter::new);
+        let create =
+            |name: &str| std::fs::File::create_new(out.join(format!("{prefix}-{name}"))).map(io::BufWriter::new);
         let (mut images, mut labels) = (create("images-idx3-ubyte")?, create("labels-idx1-ubyte")?);
         let length = numbers.len() as u32;
         images.write_all(&idx::encode(&[length, 28, 28], &[]))?;

@@ -11,13 +11,16 @@ use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use lockstep_models::Shape;
-use lockstep_topology::{InputError, read_bytes};
+use lockstep_topology::{Bytes, InputError, read_bytes};
 
 /// Type code of unsigned bytes, the only type of images and labels.
 const UNSIGNED_BYTE: u8 = 8;
 
 /// The most bytes of values in a file: what could not be held as `f32` is refused by its header.
 const MAX_BYTES: u64 = 4 << 30;
+
+/// The longest file: incompressible values, and what gzip adds to them.
+const MOST_FILE: Bytes = Bytes(MAX_BYTES + MAX_BYTES / 256);
 
 /// Values of one file.
 #[derive(Debug, PartialEq)]
@@ -72,7 +75,7 @@ fn read(folder: &Path, name: &str, dims: &[u8]) -> Result<(String, Idx), InputEr
         return Err(InputError::new(folder.display().to_string(), "", message));
     };
     let place = path.display().to_string();
-    let bytes = read_bytes(&path).map_err(|error| InputError::new(&place, "", error.with_cure("")))?;
+    let bytes = read_bytes(&path, MOST_FILE).map_err(|error| InputError::new(&place, "", error.with_cure("")))?;
     let idx = decode(&place, &bytes, dims)?;
     Ok((place, idx))
 }

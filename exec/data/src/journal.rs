@@ -3,13 +3,17 @@
 //!
 //! A record is its length, its bytes and their CRC-32. The first one identifies the pack; each later one is a sample's
 //! entry, or the reason why one was skipped. Records are written after their samples are on storage, so the partial
-//! file has everything in the journal; samples after its last intact record are done again.
+//! file has everything in the journal. Neither file is trusted: what follows the last intact record whose sample has
+//! its checksum is done again, and files that no pack has written are refused and left as they are.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::format::{BLOB, ENTRY, IndexEntry};
+use lockstep_topology::RECORD;
+
+use crate::format::{BLOB, ENTRY, IndexEntry, MAGIC, MOST_SAMPLE_BYTES, checksum};
 
 /// Most bytes of a record.
 const MOST: usize = 1 << 16;
@@ -75,50 +79,128 @@ impl Record {
     }
 }
 
+/// The samples of a partial file, read in order.
+struct Samples {
+    file: BufReader<File>,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Samples {
+    fn at_first(blob: &File) -> io::Result<Samples> {
+        let mut file = BufReader::with_capacity(1 << 20, blob.try_clone()?);
+        file.seek(SeekFrom::Start(BLOB))?;
+        Ok(Samples { file, at: BLOB, bytes: Vec::new() })
+    }
+
+    /// Whether the next sample is the one of the record, with its checksum; skipped ones have none.
+    fn have(&mut self, record: &Record) -> io::Result<bool> {
+        let Record::Packed(entry) = record else { return Ok(true) };
+        let length = u64::from(entry.length);
+        if entry.offset != self.at || !(1..=MOST_SAMPLE_BYTES).contains(&length) {
+            return Ok(false);
+        }
+        self.bytes.clear();
+        self.file.by_ref().take(length).read_to_end(&mut self.bytes)?;
+        self.at += length;
+        Ok(self.bytes.len() as u64 == length && checksum(&self.bytes) == entry.checksum)
+    }
+}
+
+/// Opens the file of a pack in progress, which is created if it is missing. Links are refused: what they lead to would
+/// be overwritten.
+fn own_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    let refused = |what: &str| {
+        let message = format!("{} {what}, not the file of an interrupted pack: remove it", path.display());
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, message))
+    };
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => options.create_new(true).open(path),
+        Err(error) => Err(error),
+        Ok(found) if !found.is_file() => refused("is a link, a folder or a device"),
+        Ok(found) if found.nlink() > 1 => refused("has another name too"),
+        Ok(found) => {
+            let file = options.open(path)?;
+            let opened = file.metadata()?;
+            // It was replaced in between.
+            if (opened.dev(), opened.ino()) != (found.dev(), found.ino()) {
+                return refused("is being replaced");
+            }
+            Ok(file)
+        }
+    }
+}
+
+/// Checks that a partial file, whose journal does not say what it is, begins as one of a pack does: with a page of
+/// zeros, or with a header. The error says whether it is this file that no pack has written, or its journal.
+fn check_begin(blob: &mut File, journal: &[u8]) -> Result<(), bool> {
+    let mut page = Vec::new();
+    let read = blob.rewind().and_then(|()| blob.take(BLOB).read_to_end(&mut page));
+    match read {
+        Ok(0) if journal.is_empty() => Ok(()),
+        Ok(0) => Err(false),
+        Ok(_) if page.starts_with(&MAGIC) || page.iter().all(|byte| *byte == 0) => Ok(()),
+        _ => Err(true),
+    }
+}
+
 impl Journal {
-    /// Opens the files beside `out`, with the content that belongs to the pack `identity`; files of another pack are
-    /// discarded.
+    /// Opens the files beside `out`, with the records of the pack `identity` of `items` items, and whether some are
+    /// discarded because they or their samples are damaged. Files of another pack are overwritten.
     ///
     /// # Errors
-    /// Files that cannot be written, or are being written by another process.
-    pub(crate) fn open(out: &Path, identity: &[u8]) -> io::Result<(Journal, Vec<Record>)> {
+    /// Files that cannot be written, are being written by another process, or are not of a pack.
+    pub(crate) fn open(out: &Path, identity: &[u8], items: usize) -> io::Result<(Journal, Vec<Record>, bool)> {
         let (blob_path, journal_path) = (beside(out, ".part"), beside(out, ".journal"));
-        let open = |path: &Path| OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-        let (mut blob, mut journal) = (open(&blob_path)?, open(&journal_path)?);
+        let is_new = blob_path.symlink_metadata().is_err();
+        let (mut blob, mut journal) = (own_file(&blob_path)?, own_file(&journal_path)?);
         if journal.try_lock().is_err() {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "another process packs to it"));
         }
         let mut bytes = Vec::new();
-        journal.read_to_end(&mut bytes)?;
-        let length = blob.metadata()?.len();
-        let (mut done, mut end, mut at) = (Vec::new(), 0, BLOB);
+        (&journal).take(RECORD.0).read_to_end(&mut bytes)?;
         let mut found = records(&bytes);
-        if let Some((first, after)) = found.next()
-            && first == identity
+        let first = found.next();
+        // The first record of a pack of something else is as long and intact.
+        if first.is_none_or(|(first, _)| first.len() != identity.len())
+            && let Err(foreign) = check_begin(&mut blob, &bytes)
         {
+            if is_new {
+                std::fs::remove_file(&blob_path)?;
+            }
+            let [foreign, other] = if foreign { [&blob_path, &journal_path] } else { [&journal_path, &blob_path] };
+            let (foreign, other) = (foreign.display(), other.display());
+            let message = format!("{foreign} is not of an interrupted pack, or damaged: remove it and {other}");
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+        }
+        let (mut done, mut end, mut at) = (Vec::new(), 0, BLOB);
+        if let Some((_, after)) = first.filter(|(first, _)| *first == identity) {
             end = after;
-            for (payload, after) in found {
+            let mut samples = Samples::at_first(&blob)?;
+            for (payload, after) in found.take(items) {
                 let Some(record) = Record::decode(payload) else { break };
-                if let Record::Packed(entry) = &record {
-                    let next = at + u64::from(entry.length);
-                    if entry.offset != at || next > length {
-                        break;
-                    }
-                    at = next;
+                if !samples.have(&record)? {
+                    break;
                 }
+                (end, at) = (after, samples.at);
                 done.push(record);
-                end = after;
             }
         }
+        let damaged = if end > 0 { end < bytes.len() } else { bytes.is_empty() && blob.metadata()?.len() > BLOB };
+        // The header is written last; an interrupted pack may have begun with it.
+        blob.set_len(at)?;
+        blob.rewind()?;
+        blob.write_all(&[0; BLOB as usize])?;
+        blob.seek(SeekFrom::Start(at))?;
+        journal.set_len(end as u64)?;
+        journal.seek(SeekFrom::Start(end as u64))?;
         let mut pending = Vec::new();
         if end == 0 {
             framed(identity, &mut pending);
         }
-        blob.set_len(at)?;
-        blob.seek(SeekFrom::Start(at))?;
-        journal.set_len(end as u64)?;
-        journal.seek(SeekFrom::Start(end as u64))?;
-        Ok((Journal { blob, blob_path, journal, journal_path, pending }, done))
+        Ok((Journal { blob, blob_path, journal, journal_path, pending }, done, damaged))
     }
 
     /// Appends a record, and the bytes of the sample, if it is one.

@@ -12,7 +12,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sha2::Digest;
 
-use crate::format::{BLOB, ENTRY, Encoding, Header, IndexEntry, MOST_SAMPLE_BYTES};
+use crate::format::{BLOB, ENTRY, Encoding, Header, IndexEntry, MOST_CLASSES, MOST_SAMPLE_BYTES};
 use crate::journal::{Journal, Record};
 use crate::packed;
 use crate::picture::{self, QUALITY};
@@ -54,6 +54,8 @@ pub struct Outcome {
     pub header: Header,
     /// Samples that an earlier, interrupted pack had done.
     pub resumed: usize,
+    /// Whether some that it had done were damaged, and were packed again.
+    pub damaged: bool,
     /// Skipped samples, in the order of the samples.
     pub skipped: Vec<Skipped>,
 }
@@ -72,8 +74,8 @@ fn prepare(source: &Source, item: usize, short: u16) -> Result<Ready<'_>, String
     if sample.bytes.len() as u64 > MOST_SAMPLE_BYTES || sample.bytes.is_empty() {
         return Err(format!("has {} bytes: 1 to {MOST_SAMPLE_BYTES} are allowed", sample.bytes.len()));
     }
-    if sample.label == u32::MAX {
-        return Err(format!("its label {} is too large", sample.label));
+    if sample.label >= MOST_CLASSES {
+        return Err(format!("its label {} is too large: labels are below {MOST_CLASSES}", sample.label));
     }
     let size = |side: u32| u16::try_from(side).unwrap_or(u16::MAX);
     let (bytes, width, height) = match source.shape() {
@@ -114,8 +116,8 @@ pub fn pack(source: &Source, packing: &Packing, progress: impl FnMut(usize) -> b
     }
     let mut identity = source.identity();
     identity.update(format!("1 {} {QUALITY} {:?}", packing.short_side, packing.shuffle_seed));
-    let (mut journal, mut done) = Journal::open(out, &identity.finalize()).map_err(unwritable)?;
-    done.truncate(source.len());
+    let (mut journal, mut done, damaged) =
+        Journal::open(out, &identity.finalize(), source.len()).map_err(unwritable)?;
     let resumed = done.len();
     let order = order(source.len(), packing.shuffle_seed);
     for (record, item) in done.iter().zip(&order) {
@@ -165,7 +167,7 @@ pub fn pack(source: &Source, packing: &Packing, progress: impl FnMut(usize) -> b
         packed::figures_of(&header, &blob[BLOB as usize..header.index as usize])
     };
     journal.finish(out, &header.encode(figures.as_ref()), &index).map_err(unwritable)?;
-    Ok(Outcome { header, resumed, skipped })
+    Ok(Outcome { header, resumed, damaged, skipped })
 }
 
 /// The error for a broken sample.

@@ -33,11 +33,12 @@ pub(crate) fn map(path: &Path) -> Result<Mmap, InputError> {
 fn opened(path: &Path) -> Result<(File, Mmap), InputError> {
     let error = |message: String| InputError::new(path.display().to_string(), "", message);
     let unreadable = |failure: std::io::Error| error(format!("cannot be read: {failure}"));
-    let file = File::open(path).map_err(unreadable)?;
-    let found = file.metadata().map_err(unreadable)?;
+    // Opening a pipe would wait for its writer.
+    let found = path.metadata().map_err(unreadable)?;
     if !found.is_file() || found.len() == 0 {
         return Err(error("is empty or no file: name another".to_owned()));
     }
+    let file = File::open(path).map_err(unreadable)?;
     // SAFETY: the map is only read. The file must not be truncated or changed while it is mapped; inputs are documented
     // (docs/data.md) to stay unchanged while they are read, as executables must.
     let map = unsafe { Mmap::map(&file) }.map_err(unreadable)?;

@@ -12,10 +12,11 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use lockstep_models::Shape;
-use lockstep_topology::InputError;
+use lockstep_topology::{Bytes, InputError, read_bytes};
 use memmap2::Mmap;
 use sha2::{Digest, Sha256};
 
+use crate::format::MOST_SAMPLE_BYTES;
 use crate::{datum, idx, packed};
 
 /// The part to read of a set that has two.
@@ -234,7 +235,7 @@ impl Source {
     fn bytes(&self, number: usize) -> Result<Cow<'_, [u8]>, String> {
         match &self.items[number].piece {
             Piece::File(path) => {
-                std::fs::read(path).map(Cow::Owned).map_err(|failure| format!("cannot be read: {failure}"))
+                read_bytes(path, Bytes(MOST_SAMPLE_BYTES)).map(Cow::Owned).map_err(|failure| failure.with_cure(""))
             }
             Piece::Range { content, offset, length } => {
                 let bytes = self.contents[*content].1.bytes();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use lockstep_data::format::Encoding;
+use lockstep_data::format::{Encoding, Header, MOST_CLASSES};
 use lockstep_data::{Outcome, Packed, Packing, SetPart, Source, pack};
 use lockstep_topology::InputError;
 use proptest::prelude::*;
@@ -78,6 +78,41 @@ proptest! {
         prop_assert_eq!(fs::read(&out).unwrap(), fs::read(&whole).unwrap());
     }
 
+    /// Whatever is flipped, cut or overwritten in the files of an interrupted pack: the next one writes the same bytes as
+    /// an uninterrupted one, or refuses files that it cannot have written and leaves them.
+    #[test]
+    fn a_damaged_part_is_packed_again_or_refused(
+        stop in 1usize..30, in_part in any::<bool>(), at in any::<prop::sample::Index>(), how in 0u8..10,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, out, whole) =
+            (folder.path().join("in"), folder.path().join("out.pack"), folder.path().join("whole.pack"));
+        Set::Folder.write(&source, &(0..30).map(|n| n % 3).collect::<Vec<u32>>(), 7);
+        packed(&source, &packing(&whole)).unwrap();
+        let list = Source::open(&source, SetPart::Train).unwrap();
+        prop_assert!(pack(&list, &packing(&out), |done| done < stop).is_err());
+        let damaged = folder.path().join(if in_part { "out.pack.part" } else { "out.pack.journal" });
+        let mut bytes = fs::read(&damaged).unwrap();
+        let at = at.index(bytes.len());
+        match how {
+            0..8 => bytes[at] ^= 1 << how,
+            8 => bytes.truncate(at),
+            _ => bytes[at..].fill(0x55),
+        }
+        fs::write(&damaged, &bytes).unwrap();
+        match packed(&source, &packing(&out)) {
+            Ok(outcome) => {
+                prop_assert_eq!(fs::read(&out).unwrap(), fs::read(&whole).unwrap());
+                prop_assert!(outcome.resumed <= stop);
+            }
+            Err(error) => {
+                prop_assert!(error.to_string().contains("remove it"), "{}", error);
+                prop_assert!(!out.exists());
+                prop_assert_eq!(fs::read(&damaged).unwrap(), bytes);
+            }
+        }
+    }
+
     #[test]
     fn a_flipped_byte_is_found(at in 0usize..100_000, bit in 0u8..8) {
         let folder = tempfile::tempdir().unwrap();
@@ -114,6 +149,80 @@ fn only_a_pack_with_equal_settings_is_resumed() {
     assert_eq!(packed(&source, &packing(&out)).unwrap().resumed, 4);
     stop();
     assert_eq!(packed(&source, &Packing { short_side: 4, ..packing(&out) }).unwrap().resumed, 0);
+}
+
+/// Files beside the output that belong to something else are refused, and stay as they are, also behind a link.
+#[test]
+fn files_that_no_pack_has_written_are_left_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, out) = (folder.path().join("in"), folder.path().join("out.pack"));
+    Set::Folder.write(&source, &[0, 1, 2, 0, 1, 2], 7);
+    let precious = folder.path().join("precious");
+    for name in ["out.pack.part", "out.pack.journal"] {
+        let beside = folder.path().join(name);
+        for how in ["file", "link", "hard link"] {
+            fs::write(&precious, "precious").unwrap();
+            match how {
+                "file" => fs::write(&beside, "precious").unwrap(),
+                "link" => std::os::unix::fs::symlink(&precious, &beside).unwrap(),
+                _ => fs::hard_link(&precious, &beside).unwrap(),
+            }
+            let error = packed(&source, &packing(&out)).unwrap_err().to_string();
+            assert!(error.contains("remove it") && error.contains(name), "{how}: {error}");
+            assert_eq!(fs::read_to_string(&beside).unwrap(), "precious", "{how}");
+            fs::remove_file(&beside).unwrap();
+            let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            left.iter().filter(|left| left.to_string_lossy().starts_with("out")).for_each(|left| {
+                fs::remove_file(folder.path().join(left)).unwrap();
+            });
+        }
+    }
+    packed(&source, &packing(&out)).unwrap();
+}
+
+/// Memory is taken for each class: labels that would take more than any set's are refused, in sources and in packs.
+#[test]
+fn labels_are_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, out) = (folder.path().join("in.tar"), folder.path().join("out.pack"));
+    for (label, packs) in [(MOST_CLASSES - 1, true), (MOST_CLASSES, false), (u32::MAX - 1, false), (u32::MAX, false)] {
+        let mut shard = tar::Builder::new(fs::File::create(&source).unwrap());
+        for (name, bytes) in [("a.jpg", jpeg(1, 8, 8)), ("a.cls", label.to_string().into_bytes())] {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(bytes.len() as u64);
+            header.set_mode(0o644);
+            shard.append_data(&mut header, name, &bytes[..]).unwrap();
+        }
+        shard.finish().unwrap();
+        let found = packed(&source, &packing(&out)).map(|outcome| outcome.header);
+        assert_eq!(found.is_ok(), packs, "{label}: {found:?}");
+        let Ok(header) = found else {
+            assert!(found.unwrap_err().to_string().contains("too large"));
+            continue;
+        };
+        let mut bytes = fs::read(&out).unwrap();
+        let more = Header { classes: MOST_CLASSES + 1, ..header }.encode(None);
+        bytes[..more.len()].copy_from_slice(&more);
+        fs::write(&out, &bytes).unwrap();
+        assert!(Packed::open(&out).unwrap_err().to_string().contains("classes are more than"));
+    }
+}
+
+/// What is no regular file, or longer than a sample may be, is refused before it is read.
+#[test]
+fn samples_without_an_end_are_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, out) = (folder.path().join("in"), folder.path().join("out.pack"));
+    Set::Folder.write(&source, &[0, 1], 7);
+    let bad = source.join("c1/bad.jpg");
+    std::os::unix::fs::symlink("/dev/zero", &bad).unwrap();
+    assert!(packed(&source, &packing(&out)).unwrap_err().to_string().contains("not a regular file"));
+    fs::remove_file(&bad).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&bad).status().unwrap().success());
+    assert!(packed(&source, &packing(&out)).unwrap_err().to_string().contains("not a regular file"));
+    fs::remove_file(&bad).unwrap();
+    fs::File::create(&bad).unwrap().set_len(1 << 40).unwrap();
+    assert!(packed(&source, &packing(&out)).unwrap_err().to_string().contains("is longer than"));
 }
 
 #[test]

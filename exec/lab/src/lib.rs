@@ -8,6 +8,7 @@
 mod change;
 pub mod commands;
 mod down;
+mod job;
 mod name;
 mod plan;
 mod rate;
@@ -24,5 +25,5 @@ pub use plan::{Cable, End, LabHost, LabPlace, LabPlan, MOST_HOSTS};
 pub use rate::Rate;
 pub use run::{run_each, run_mpi};
 pub use state::{Lab, LabParts, known, survey};
-pub use tools::tools;
+pub use tools::{find_program, tools};
 pub use up::up;

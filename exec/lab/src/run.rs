@@ -8,6 +8,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use lockstep_report::Failure;
 use lockstep_topology::InputError;
 
+use crate::job::Job;
 use crate::name::LabName;
 use crate::plan::{LabHost, LabPlan};
 use crate::state::{Lab, folder};
@@ -69,7 +70,8 @@ pub fn run_mpi(lab: &Lab, hosts: Option<usize>, words: &[OsString]) -> Result<()
     arguments.extend(["--mca".into(), "orte_tmpdir_base".into(), folder.join("tmp").into()]);
     arguments.extend(["--host".into(), names.join(",").into(), "-np".into(), hosts.len().to_string().into()]);
     arguments.extend(words.iter().cloned());
-    let status = enter(&hosts[0], &arguments).status().map_err(not_started)?;
+    let job = Job::new()?;
+    let status = job.run(|| job.mark(&mut enter(&hosts[0], &arguments)).status().map_err(not_started))?;
     passed_on(&lab.plan.lab, status)
 }
 
@@ -80,9 +82,11 @@ pub fn run_mpi(lab: &Lab, hosts: Option<usize>, words: &[OsString]) -> Result<()
 pub fn run_each(lab: &Lab, hosts: Option<usize>, words: &[OsString]) -> Result<(), Failure> {
     check(&["ip", "unshare"])?;
     let hosts = first(&lab.plan, hosts)?;
+    let job = Job::new()?;
     let one = |host: &LabHost| {
-        let mut child =
-            enter(host, words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let mut command = enter(host, words);
+        job.mark(&mut command).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
         std::thread::scope(|scope| {
             if let Some(err) = err {
@@ -94,12 +98,15 @@ pub fn run_each(lab: &Lab, hosts: Option<usize>, words: &[OsString]) -> Result<(
         });
         child.wait()
     };
-    let ended: Vec<io::Result<ExitStatus>> = std::thread::scope(|scope| {
-        let all: Vec<_> = hosts.iter().map(|host| scope.spawn(move || one(host))).collect();
-        let panicked = || Err(io::Error::other("its thread has panicked"));
-        all.into_iter().map(|one| one.join().unwrap_or_else(|_| panicked())).collect()
-    });
-    let ended: Vec<ExitStatus> = ended.into_iter().collect::<io::Result<_>>().map_err(not_started)?;
+    let one = &one;
+    let all = || -> Vec<io::Result<ExitStatus>> {
+        std::thread::scope(|scope| {
+            let all: Vec<_> = hosts.iter().map(|host| scope.spawn(move || one(host))).collect();
+            let panicked = || Err(io::Error::other("its thread has panicked"));
+            all.into_iter().map(|one| one.join().unwrap_or_else(|_| panicked())).collect()
+        })
+    };
+    let ended = job.run(|| all().into_iter().collect::<io::Result<Vec<ExitStatus>>>().map_err(not_started))?;
     match hosts.iter().zip(ended).find(|(_, status)| !status.success()) {
         Some((host, status)) => passed_on(&host.name, status),
         None => Ok(()),

@@ -1,6 +1,6 @@
 //! Runs the system's programs, and reports a missing one with its package, or missing rights.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use lockstep_report::Failure;
@@ -49,16 +49,22 @@ pub(crate) fn check(programs: &[&str]) -> Result<(), InputError> {
     }
 }
 
-/// The program's path.
-pub(crate) fn find(program: &str) -> Option<PathBuf> {
+/// The program's path, from `PATH`. Entries relative to the present folder are passed over: what lies there may be
+/// anybody's.
+pub fn find_program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(ROOTS.map(PathBuf::from));
+    let folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
     folders.map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// A command of the program.
+/// The same, also from the folders of root's programs.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    find_program(program).or_else(|| ROOTS.iter().map(|folder| Path::new(folder).join(program)).find(|p| p.is_file()))
+}
+
+/// A command of the program; one that is not installed fails to start, and is not looked for elsewhere.
 pub(crate) fn command(program: &str) -> Command {
-    Command::new(find(program).unwrap_or_else(|| program.into()))
+    Command::new(find(program).unwrap_or_else(|| Path::new(ROOTS[0]).join(program)))
 }
 
 /// Runs a step and returns its output.

@@ -120,7 +120,7 @@ impl Mark {
     fn put(here: bool) -> Mark {
         let folder = std::env::current_dir().unwrap_or_default();
         let path = folder.join(format!(".lockstep-doctor-{}", std::process::id()));
-        let made = here && fs::write(&path, "").is_ok();
+        let made = here && fs::File::create_new(&path).is_ok();
         Mark { path, made }
     }
 }

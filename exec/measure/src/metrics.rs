@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -11,11 +11,14 @@ use std::time::Instant;
 use lockstep_experiment::identity::Identity;
 use lockstep_report::log::print_line;
 use lockstep_report::output::{Destination, check_writable, unwritable};
-use lockstep_topology::{ErrorPlace, InputError};
+use lockstep_topology::{ErrorPlace, InputError, LINE, read_line};
 use serde::{Deserialize, Serialize};
 
 /// The flag that names the file.
 const FLAG: ErrorPlace = ErrorPlace::Flag("metrics");
+
+/// How each line begins.
+const BEGINNING: &[u8] = b"{\"configuration\":";
 
 /// A line of the file.
 #[derive(Debug, Serialize)]
@@ -42,7 +45,7 @@ struct Place {
     step: u64,
 }
 
-/// A training that resumes; lines after its checkpoint will be written again.
+/// A training that resumes, or begins; lines after its checkpoint will be written again.
 #[derive(Debug, Clone, Copy)]
 pub struct Resumed<'a> {
     /// Identifies the training; see [`training`].
@@ -119,6 +122,16 @@ impl Metrics {
         Ok(())
     }
 
+    /// Removes the lines of a training that begins, beyond its first `done` steps: an earlier start of it has ended without
+    /// a checkpoint, or is repeated.
+    ///
+    /// # Errors
+    /// As [`Metrics::resume`].
+    pub fn begin(&self, training: &str, configuration: &str, done: u64) -> Result<(), InputError> {
+        // No checkpoint: no line is its last one.
+        self.resume(Resumed { training, now: (configuration, done), before: ("", 0) })
+    }
+
     /// Appends a line: `step` steps are done since training began, the last one with this loss and number of samples.
     pub fn step(&self, (configuration, seed, training): (&str, u64, &str), step: u64, loss: f64, samples: u64) {
         let mut state = self.file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -150,20 +163,42 @@ fn forget(destination: &Destination, resumed: Resumed<'_>) -> io::Result<()> {
         last = if resumed.is_last(line) { Some(count) } else { last };
         Ok(())
     })?;
-    let mut number = 0u64;
-    destination.write(|out| {
+    let each = |then: &mut dyn FnMut(bool, &[u8]) -> io::Result<()>| {
+        let mut number = 0u64;
         each_line(path, |line| {
             number += 1;
-            let goes = !line.ends_with(b"\n") || resumed.repeats(line, last.is_some_and(|last| number > last));
-            if goes { Ok(()) } else { out.write_all(line) }
+            let goes = is_torn(line) || resumed.repeats(line, last.is_some_and(|last| number > last));
+            then(goes, line)
+        })
+    };
+    let mut some = false;
+    each(&mut |goes, line| {
+        some |= goes || !line.ends_with(b"\n");
+        Ok(())
+    })?;
+    if !some {
+        return Ok(());
+    }
+    destination.write(|out| {
+        each(&mut |goes, line| match (goes, line.ends_with(b"\n")) {
+            (true, _) => Ok(()),
+            (false, true) => out.write_all(line),
+            // What follows must not join a line of something else.
+            (false, false) => out.write_all(&[line, b"\n"].concat()),
         })
     })
+}
+
+/// Whether a line is the beginning of one of ours: a run was killed while it wrote it.
+fn is_torn(line: &[u8]) -> bool {
+    let shared = line.len().min(BEGINNING.len());
+    !line.ends_with(b"\n") && line[..shared] == BEGINNING[..shared]
 }
 
 /// Calls `each` for each line of a file, including its line end.
 fn each_line(path: &Path, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
     let (mut from, mut line) = (BufReader::new(File::open(path)?), Vec::new());
-    while from.read_until(b'\n', &mut line)? > 0 {
+    while read_line(&mut from, &mut line, LINE)? > 0 {
         each(&line)?;
         line.clear();
     }
@@ -234,5 +269,11 @@ mod tests {
         assert!(fs::read_to_string(&path).unwrap().ends_with("config"));
         metrics.resume(resumed).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), lines);
+        // The last line of something else is kept, and ended.
+        fs::write(&path, format!("{lines}last")).unwrap();
+        Metrics::open(&path).unwrap().begin("bb", "mlp", 0).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{lines}last\n"));
+        Metrics::open(&path).unwrap().begin("aa", "mlp", 0).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "not ours\n{\"step\":9}\nlast\n");
     }
 }

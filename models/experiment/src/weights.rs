@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lockstep_models::{InitialValues, Model};
-use lockstep_topology::{InputError, read_bytes};
+use lockstep_topology::{InputError, MODEL, read_bytes};
 
 use crate::experiment::Experiment;
 
@@ -20,7 +20,8 @@ impl Experiment {
         if !file.ends_with(".caffemodel") {
             return Err(refused("is not a file of weights that is read: name a .caffemodel".to_owned()));
         }
-        let bytes = read_bytes(Path::new(file)).map_err(|error| refused(error.with_cure("name a .caffemodel")))?;
+        let bytes =
+            read_bytes(Path::new(file), MODEL).map_err(|error| refused(error.with_cure("name a .caffemodel")))?;
         let (values, summary) = lockstep_readers::read_caffe_weights(file, &bytes, model)?;
         Ok(Some((Arc::new(values), summary)))
     }

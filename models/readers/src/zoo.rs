@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lockstep_topology::document::suggestion;
-use lockstep_topology::{Bytes, InputError, Unreadable, read_bytes, read_text};
+use lockstep_topology::{Bytes, InputError, MODEL, Unreadable, read_bytes, read_text};
 
 use lockstep_models::{Model, Shape};
 
@@ -67,7 +67,7 @@ pub(super) fn load(wanted: &str) -> Result<Model, InputError> {
     }
     let refused = |error: Unreadable| InputError::new(name_or_path, "", format!("the model {}", error.with_cure(CURE)));
     if name_or_path.ends_with(".onnx") {
-        let bytes = read_bytes(Path::new(name_or_path)).map_err(refused)?;
+        let bytes = read_bytes(Path::new(name_or_path), MODEL).map_err(refused)?;
         return onnx::parse(name_or_path, &bytes);
     }
     let is_path =

@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
+use lockstep_topology::printable;
+
 /// How much a command writes to standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verbosity {
@@ -32,9 +34,9 @@ pub(crate) fn writes(level: Verbosity) -> bool {
     VERBOSITY.load(Ordering::Relaxed) >= level as u8
 }
 
-/// Writes an error or a warning; where that fails, there is no other place to report it.
+/// Writes an error or a warning, without control characters; where that fails, there is no other place to report it.
 pub fn print_line(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let _ = writeln!(io::stderr().lock(), "{}", printable(line));
 }
 
 /// Writes a line of information, unless the command is to be quiet; with `--verbose`, with the seconds since the command

@@ -7,13 +7,19 @@ mod tests;
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use lockstep_topology::{ErrorPlace, InputError};
 
 use crate::log::print_detail;
 
-pub use destination::Destination;
+pub use destination::{Destination, draft};
+
+/// What tells two files apart whatever their names: the device and the number on it.
+pub fn file_identity(found: &fs::Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
+}
 
 /// Writes the output of `fill` to `path`; errors name `place`, the flag.
 ///
@@ -54,6 +60,10 @@ const ENDINGS: [(&str, &str); 2] = [("plot", "svg"), ("html", "html")];
 /// The first that cannot be written, that another replaces, or whose name does not end as its format's do.
 pub fn check_outputs(outputs: &[(&str, Option<&Path>)]) -> Result<(), InputError> {
     let mut files: Vec<(&str, PathBuf)> = Vec::new();
+    let same = |one: &Path, other: &Path| {
+        let identity = |path: &Path| fs::metadata(path).ok().map(|found| file_identity(&found));
+        one == other || identity(one).is_some_and(|own| identity(other) == Some(own))
+    };
     for (flag, path) in outputs.iter().filter_map(|(flag, path)| Some((*flag, (*path)?))) {
         // Devices, pipes and descriptors have no ending.
         let Destination::File(file) = check_writable(flag, path)? else { continue };
@@ -62,7 +72,7 @@ pub fn check_outputs(outputs: &[(&str, Option<&Path>)]) -> Result<(), InputError
         {
             return Err(wrong(flag, path, format!("must end in .{end}")));
         }
-        if let Some((other, _)) = files.iter().find(|(_, known)| *known == file) {
+        if let Some((other, _)) = files.iter().find(|(_, known)| same(known, &file)) {
             return Err(wrong(flag, path, format!("is also the file of {other}: name another")));
         }
         files.push((flag, file));

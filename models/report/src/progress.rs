@@ -7,6 +7,8 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use lockstep_topology::printable_line;
+
 use crate::log::{Verbosity, writes};
 
 /// Between two updates on a terminal.
@@ -67,6 +69,7 @@ impl<S: Send> Line<S> {
         let (true, Ok(mut state)) = (self.shown, self.state.lock()) else { return };
         let (state, width) = &mut *state;
         let Some(line) = text(state) else { return };
+        let line = printable_line(&line);
         let mut out = io::stderr().lock();
         // Progress that cannot be displayed is no reason to stop.
         let _ = if self.terminal {

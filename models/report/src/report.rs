@@ -3,10 +3,10 @@
 //! A row is a serde struct whose field names carry the units; all three forms come from the one serialization, so that
 //! a column is called the same everywhere and no form can forget one.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 
-use lockstep_topology::InputError;
+use lockstep_topology::{InputError, printable, printable_json};
 use schemars::JsonSchema;
 use serde::Serialize;
 use terminal_size::{Width, terminal_size_of};
@@ -91,15 +91,27 @@ impl<R: Row> Report<R> {
     /// # Errors
     /// See [`print()`].
     pub fn print(&self, format: Format) -> Result<(), Failure> {
-        print(&self.render_within(format, width()))
+        let text = self.render_within(format, width());
+        match format {
+            Format::Table => print(&text),
+            Format::Json => write(&printable_json(&text)),
+            // Other programs read the values as they are.
+            Format::Csv if io::stdout().is_terminal() => print(&text),
+            Format::Csv => write(&text),
+        }
     }
 }
 
-/// Writes `text` to standard output; a reader that has gone away (`| head`) is no error.
+/// Writes `text`, without control characters but ends of lines and tabs, to standard output; a reader that has gone away
+/// (`| head`) is no error.
 ///
 /// # Errors
 /// Standard output that cannot be written.
 pub fn print(text: &str) -> Result<(), Failure> {
+    write(&printable(text))
+}
+
+fn write(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

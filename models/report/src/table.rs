@@ -1,6 +1,7 @@
 //! Prints tables: aligned plain text, figures to four digits; a single row is shown as a list of its fields. A table that
 //! is wider than the terminal continues below, in blocks that begin with the columns that distinguish rows.
 
+use lockstep_topology::printable_line;
 use serde_json::Value;
 
 use super::columns::Columns;
@@ -55,7 +56,7 @@ pub fn aligned(names: &[&str], rows: &[Vec<String>]) -> String {
 /// and other columns continue below, after the first one.
 pub fn aligned_within(names: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
     let most = width.unwrap_or(usize::MAX);
-    let cell = |text: &String| Cell { number: text.parse::<f64>().is_ok(), text: text.clone() };
+    let cell = |text: &String| Cell { number: text.parse::<f64>().is_ok(), text: printable_line(text).into_owned() };
     let column = |index: usize| rows.iter().map(|row| cell(&row[index])).collect();
     let mut cells: Vec<Vec<Cell>> = (0..names.len()).map(column).collect();
     if let [first, .., last] = cells.as_mut_slice() {
@@ -198,7 +199,7 @@ fn broken(name: &str, width: usize) -> Vec<&str> {
 fn cell(value: &Value) -> Cell {
     let (text, number) = match value {
         Value::Null => ("-".to_owned(), false),
-        Value::String(text) => (text.clone(), false),
+        Value::String(text) => (printable_line(text).into_owned(), false),
         Value::Bool(true) => ("yes".to_owned(), false),
         Value::Bool(false) => ("no".to_owned(), false),
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {

@@ -35,10 +35,11 @@ pub(super) struct Key<'a> {
 }
 
 impl Cache {
-    /// `$LOCKSTEP_CACHE`, else `~/.cache/lockstep`; no folder without a home directory.
+    /// `$LOCKSTEP_CACHE`, else `~/.cache/lockstep`; no folder without a home directory, whose path must be absolute.
     pub fn usual() -> Cache {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        Cache { folder: set("LOCKSTEP_CACHE").or_else(|| set("HOME").map(|home| home.join(".cache/lockstep"))) }
+        let home = || set("HOME").filter(|home| home.is_absolute());
+        Cache { folder: set("LOCKSTEP_CACHE").or_else(|| home().map(|home| home.join(".cache/lockstep"))) }
     }
 
     /// Caches in `folder`, which is created at the first write.
@@ -85,7 +86,7 @@ fn write(folder: &Path, file: &str, program: &[u8]) -> std::io::Result<()> {
     fs::create_dir_all(folder)?;
     let own = format!(".{file}.{}.{:?}", std::process::id(), std::thread::current().id());
     let temporary = folder.join(own);
-    let mut to = fs::File::create(&temporary)?;
+    let mut to = fs::File::create_new(&temporary)?;
     let written = [HEAD, &Sha256::digest(program), program].iter().try_for_each(|part| to.write_all(part));
     let done = written.and_then(|()| fs::rename(&temporary, folder.join(file)));
     if done.is_err() {

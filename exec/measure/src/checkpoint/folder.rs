@@ -7,8 +7,9 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use lockstep_exec::available_memory;
 use lockstep_report::output::write_atomically;
-use lockstep_topology::{ErrorPlace, InputError, read_bytes};
+use lockstep_topology::{Bytes, ErrorPlace, InputError, read_bytes};
 
 use super::{Checkpoint, Lock};
 
@@ -136,6 +137,11 @@ fn list(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(all)
 }
 
+/// The longest checkpoint that is read: one that fits in the memory left.
+fn most() -> Bytes {
+    Bytes(available_memory().unwrap_or(u64::MAX - 1))
+}
+
 /// The latest intact checkpoint of a folder, or the one in a file, with its path; `passed` is called for damaged ones.
 ///
 /// # Errors
@@ -144,14 +150,14 @@ pub fn latest(path: &Path, mut passed: impl FnMut(&InputError)) -> Result<(Check
     let wrong = |message: String| InputError::flag("resume", path.display().to_string(), message);
     let cure = &format!("name the folder that {} named, or a file in it", ErrorPlace::Flag("checkpoint"));
     if !path.is_dir() {
-        let bytes = read_bytes(path).map_err(|error| wrong(error.with_cure(cure)))?;
+        let bytes = read_bytes(path, most()).map_err(|error| wrong(error.with_cure(cure)))?;
         return Ok((Checkpoint::from_bytes(&path.display().to_string(), &bytes)?, path.to_owned()));
     }
     let all = list(path).map_err(|error| wrong(format!("cannot be read: {error}; {cure}")))?;
     let mut last = None;
     for (_, path) in all.into_iter().rev() {
         let shown = path.display().to_string();
-        let read = read_bytes(&path).map_err(|error| InputError::new(&*shown, "", error.with_cure("")));
+        let read = read_bytes(&path, most()).map_err(|error| InputError::new(&*shown, "", error.with_cure("")));
         match read.and_then(|bytes| Checkpoint::from_bytes(&shown, &bytes)) {
             Ok(checkpoint) => return Ok((checkpoint, path)),
             // Earlier checkpoints would be of the newer program too.

@@ -6,6 +6,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use lockstep_topology::InputError;
@@ -60,6 +61,9 @@ impl Holder {
     }
 }
 
+/// Most bytes of a holder's text.
+const MOST: u64 = 1 << 16;
+
 /// The right to write into a folder; released on drop.
 #[derive(Debug)]
 pub struct Lock {
@@ -78,11 +82,25 @@ impl Lock {
     fn take_as(folder: &Path, own: &Holder) -> Result<(Lock, Option<String>), InputError> {
         let path = folder.join("lock");
         let wrong = |message: String| InputError::flag("checkpoint", folder.display().to_string(), message);
+        let foreign = || {
+            wrong(format!(
+                "its {} is not the lock of a run, and would be overwritten: name another folder",
+                path.display()
+            ))
+        };
+        if path.symlink_metadata().is_ok_and(|found| !found.is_file() || found.nlink() > 1) {
+            return Err(foreign());
+        }
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let mut file = opened.map_err(|error| wrong(format!("cannot be written: {error}; name another folder")))?;
-        let mut text = String::new();
-        // An unreadable text names no holder.
-        let _ = file.read_to_string(&mut text);
+        let file = opened.map_err(|error| wrong(format!("cannot be written: {error}; name another folder")))?;
+        let mut bytes = Vec::new();
+        let read = (&file).take(MOST + 1).read_to_end(&mut bytes);
+        read.map_err(|error| wrong(format!("cannot be read: {error}; name another folder")))?;
+        let text = String::from_utf8_lossy(&bytes);
+        // A run that was killed while it wrote leaves the beginning of its text.
+        if !text.is_empty() && (bytes.len() as u64 > MOST || !text.starts_with('{')) {
+            return Err(foreign());
+        }
         let holder: Option<Holder> = serde_json::from_str(&text).ok();
         let name = |holder: &Holder| format!("process {} on {} since {}", holder.pid, holder.host, holder.since);
         let shown = holder.as_ref().map_or_else(|| "another run".to_owned(), name);
@@ -100,7 +118,7 @@ impl Lock {
             return Err(wrong(message));
         }
         let mut lock = Lock { file };
-        let written = serde_json::to_string(own).map_err(std::io::Error::from).and_then(|text| lock.write(&text));
+        let written = serde_json::to_string(own).map_err(std::io::Error::from).and_then(|own| lock.write(&own));
         written.map_err(|error| wrong(format!("cannot be written: {error}; name another folder")))?;
         Ok((lock, (!text.is_empty()).then_some(shown)))
     }
@@ -154,5 +172,26 @@ mod tests {
         // As written by earlier builds.
         std::fs::write(folder.path().join("lock"), r#"{"pid":7,"host":"a","since":"then"}"#).unwrap();
         assert!(Lock::take_as(folder.path(), &holder("a", None)).is_ok());
+    }
+
+    /// A file of this name that no run has written, or that is another file too, stays as it is.
+    #[test]
+    fn foreign_files_are_no_locks() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, precious) = (folder.path().join("lock"), folder.path().join("precious"));
+        std::fs::write(&precious, "precious").unwrap();
+        let made: [&dyn Fn(); 3] = [
+            &|| std::fs::write(&path, "precious").unwrap(),
+            &|| std::os::unix::fs::symlink(&precious, &path).unwrap(),
+            &|| std::fs::hard_link(&precious, &path).unwrap(),
+        ];
+        for make in made {
+            make();
+            let error = Lock::take_as(folder.path(), &holder("a", None)).unwrap_err().to_string();
+            assert!(error.contains("is not the lock of a run"), "{error}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+            std::fs::remove_file(&path).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
     }
 }

@@ -13,7 +13,7 @@ use lockstep_experiment::shard::SweepShard;
 use lockstep_report::lines::{Lines, wrong};
 use lockstep_report::output::write_atomically;
 use lockstep_report::{CsvForm, EpochRow};
-use lockstep_topology::{ErrorPlace, InputError};
+use lockstep_topology::{ErrorPlace, InputError, RECORD};
 
 use super::plan::{Planned, share};
 
@@ -42,8 +42,11 @@ impl RunsFile {
             None => (Vec::new(), 0),
             Some(mut reader) => {
                 let mut bytes = Vec::new();
-                let read = reader.rewind().and_then(|()| reader.read_to_end(&mut bytes));
+                let read = reader.rewind().and_then(|()| reader.take(RECORD.0 + 1).read_to_end(&mut bytes));
                 read.map_err(|error| wrong(path, &format!("cannot be read: {error}")))?;
+                if bytes.len() as u64 > RECORD.0 {
+                    return Err(wrong(path, &format!("is longer than the {RECORD} of such a file: name another")));
+                }
                 known(path, &String::from_utf8_lossy(&bytes), &form, plan, shard)?
             }
         };

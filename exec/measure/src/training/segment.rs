@@ -103,6 +103,9 @@ impl Training<'_> {
         let recompute_bn = experiment.recompute_bn;
         let first = operation.first(&program, data.len());
         let training = training(&self.as_run().identity());
+        if let (None, Some(metrics)) = (&operation.resumed, &operation.metrics) {
+            metrics.begin(&training, &label, before)?;
+        }
         let observer = Follower {
             of: self,
             progress: &progress,

@@ -15,6 +15,9 @@ const BUFFER: usize = 1 << 18;
 /// Longest name, in bytes, that a draft repeats: file systems take 255.
 const LONGEST: usize = 200;
 
+/// Names that are tried for a draft.
+const MOST_DRAFTS: u32 = 100;
+
 /// The target of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
@@ -79,9 +82,8 @@ impl Destination {
         if path.exists() {
             File::options().write(true).open(path)?;
         }
-        let draft = draft_of(path);
-        File::create(&draft)?;
-        fs::remove_file(draft)
+        let (_, made) = draft(path)?;
+        fs::remove_file(made)
     }
 
     /// Writes the output of `fill`. A file is replaced in one step when it is complete, and keeps its permissions; on
@@ -96,16 +98,11 @@ impl Destination {
                 written => written,
             };
         };
-        let draft = draft_of(path);
-        let written = File::create(&draft).and_then(|file| {
-            if let Ok(before) = fs::metadata(path) {
-                file.set_permissions(before.permissions())?;
-            }
-            filled(file, fill)?.sync_all()?;
-            fs::rename(&draft, path)
-        });
-        // The draft may not exist; the first error is the one to report.
-        written.inspect_err(|_| drop(fs::remove_file(&draft)))
+        let (file, made) = draft(path)?;
+        let kept = fs::metadata(path).map_or(Ok(()), |before| file.set_permissions(before.permissions()));
+        let written = kept.and_then(|()| filled(file, fill)?.sync_all()).and_then(|()| fs::rename(&made, path));
+        // The first error is the one to report.
+        written.inspect_err(|_| drop(fs::remove_file(&made)))
     }
 
     /// Appends to the existing content.
@@ -143,10 +140,24 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// `trace.json` → `trace.json.4711.tmp`: beside it, with a name unique to this process.
-fn draft_of(path: &Path) -> PathBuf {
+/// Creates a draft of the file at `path` beside it, `trace.json.4711.tmp` for `trace.json`, and returns it with its path.
+///
+/// It is always a new file: what has that name already, also a link, stays as it is, and the draft gets another name.
+///
+/// # Errors
+/// A folder that cannot be written.
+pub fn draft(path: &Path) -> io::Result<(File, PathBuf)> {
     let name = path.file_name().filter(|name| name.len() <= LONGEST);
-    let mut draft = name.map_or_else(|| OsString::from("draft"), OsString::from);
-    draft.push(format!(".{}.tmp", std::process::id()));
-    path.with_file_name(draft)
+    let name = name.map_or_else(|| OsString::from("draft"), OsString::from);
+    let mut taken = 0;
+    loop {
+        let more = if taken == 0 { String::new() } else { format!(".{taken}") };
+        let mut own = name.clone();
+        own.push(format!(".{}{more}.tmp", std::process::id()));
+        let own = path.with_file_name(own);
+        match File::options().write(true).create_new(true).open(&own) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && taken < MOST_DRAFTS => taken += 1,
+            made => return made.map(|file| (file, own)),
+        }
+    }
 }

@@ -174,3 +174,21 @@ mod unix {
         assert!(check_writable("--trace", Path::new("/dev/fd/987654")).is_err());
     }
 }
+
+/// What already has a draft's name is neither written nor removed, also through a link to another file.
+#[test]
+fn drafts_are_always_new_files() {
+    let folder = std::env::temp_dir().join(format!("lockstep-drafts-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let (path, precious) = (folder.join("trace.json"), folder.join("precious"));
+    let planted = folder.join(format!("trace.json.{}.tmp", std::process::id()));
+    fs::write(&precious, "precious").unwrap();
+    std::os::unix::fs::symlink(&precious, &planted).unwrap();
+    assert!(check_writable("--trace", &path).is_ok());
+    write(&path, "new").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+    assert!(planted.is_symlink());
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
+    fs::remove_dir_all(&folder).unwrap();
+}

@@ -5,10 +5,10 @@
 //! beginning of the complete file and at most one torn line. That one is cut off; each other line must be to the byte
 //! what this sweep writes.
 
-use std::io::{self, BufRead};
+use std::io;
 use std::path::Path;
 
-use lockstep_topology::{ErrorPlace, InputError};
+use lockstep_topology::{ErrorPlace, InputError, LINE, read_line};
 
 use lockstep_report::lines::{Lines, wrong};
 use lockstep_report::output::write_atomically;
@@ -76,7 +76,7 @@ impl RowsFile {
         let Form::Csv(form) = &self.form else { return Ok(()) };
         let (earlier, mut first) = (form.without(ADDED), Vec::new());
         if let Some(mut reader) = self.lines.reader() {
-            let read = reader.read_until(b'\n', &mut first);
+            let read = read_line(&mut reader, &mut first, LINE);
             read.map_err(|error| wrong(self.path(), &format!("cannot be read: {error}")))?;
         }
         if first == earlier.header().as_bytes() {
@@ -93,7 +93,7 @@ impl RowsFile {
         let Some(mut reader) = self.lines.reader() else { return Ok(0) };
         loop {
             line.clear();
-            if reader.read_until(b'\n', &mut line).map_err(broken)? == 0 {
+            if read_line(&mut reader, &mut line, LINE).map_err(broken)? == 0 {
                 break;
             }
             let expected = self.opening(lines, due);
