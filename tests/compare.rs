@@ -153,3 +153,13 @@ fn notes_that_apply_to_some_rows_name_them() {
     // Notes that hold for all configurations name none.
     assert!(notes.iter().any(|note| note.starts_with("costs are a roofline")), "{notes:?}");
 }
+
+/// Where timing assigns the batches, five runs of a seed need not end alike.
+#[test]
+fn learners_served_first_come_are_compared() {
+    let folder = folder("first-come");
+    let more = "model = \"mlp\"\nranks = 4\nbatch_per_rank = 16\nstrategy = \"sma:tau=4:first-come\"\n";
+    let file = write(&folder, "first-come", more);
+    let output = lockstep(&folder, &["compare", &file, "--format", "json"]);
+    assert!(output.status.success(), "{}", errors(&output));
+}
