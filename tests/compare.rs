@@ -7,7 +7,7 @@ use std::process::Output;
 use lockstep_models::profile::Profile;
 use serde_json::Value;
 
-use crate::commands::{folder, lockstep, stdout};
+use crate::commands::{folder, lockstep, skipped, stdout};
 
 fn write(folder: &Path, name: &str, more: &str) -> String {
     let file = format!("{name}.toml");
@@ -70,7 +70,7 @@ fn a_comparison_measures_missing_figures_and_keeps_the_rest() {
     let stderr = errors(&lockstep(&folder, &["compare", &whole]));
     // A machine whose speed has changed within a minute is measured again, with nothing kept: it says so.
     if stderr.contains("another speed") {
-        eprintln!("SKIPPED: this machine's speed changes, so that profiles are not kept: {stderr}");
+        skipped("this machine's speed changes, so that profiles are not kept");
         return;
     }
     assert!(stderr.contains("measuring layers of mlp at a batch of 4\n"), "{stderr}");
@@ -81,7 +81,7 @@ fn a_comparison_measures_missing_figures_and_keeps_the_rest() {
         let stderr = errors(&lockstep(&folder, &["compare", file]));
         // A profile that is replaced holds only what `file` needs: the other file then measures again and is no failure.
         if stderr.contains("another speed") {
-            eprintln!("SKIPPED: this machine's speed changes, so that profiles are not kept: {stderr}");
+            skipped("this machine's speed changes, so that profiles are not kept");
             return;
         }
         assert!(!stderr.contains("measuring") && stderr.contains("has all"), "{stderr}");
