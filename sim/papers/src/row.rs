@@ -56,7 +56,7 @@ pub struct CaseRow {
 }
 
 impl CaseRow {
-    /// The row that stands for its measurement: itself, unless it repeats another one.
+    /// The row that counts for its measurement: itself, unless it repeats another one.
     pub(super) fn fact(&self) -> &str {
         self.same.as_deref().unwrap_or(&self.name)
     }
