@@ -2,7 +2,8 @@
 //!
 //! Predictions come first and are written to a file before anything is trained. Measurements cycle through the
 //! configurations several times, so that a disturbance of the machine affects all of them, and a configuration's figure
-//! is the median over all its steps; equal seeds must give equal weights each time.
+//! is the median over all its steps. Equal seeds must give equal weights each time, unless timing decides which learner
+//! trains on which batch.
 
 mod explain;
 mod ground;
@@ -22,7 +23,7 @@ use lockstep_measure::rows::lay_out;
 use lockstep_measure::run_failure::run_failure;
 use lockstep_measure::training::{MeasuredTraining, Training};
 use lockstep_models::profile::Profile;
-use lockstep_models::{INPUT_WAIT, Periodic, Timeline, WAIT, median, quantile};
+use lockstep_models::{Assignment, INPUT_WAIT, Periodic, Timeline, WAIT, median, quantile};
 use lockstep_predict::{PROFILE_PATH, Setup, rows as predict};
 use lockstep_report::failure::Failure;
 use lockstep_report::output::{make_place, write_atomically};
@@ -202,6 +203,7 @@ pub fn compare(
     };
 
     lay_out(experiment, &mut configurations)?;
+    let timed: Vec<bool> = configurations.iter().map(first_come).collect::<Result<_, _>>()?;
     let mut last: Vec<MeasuredTraining> = Vec::new();
     let (mut trials, mut farthest) = (0, 1.0f64);
     let mut disturbed_rounds = vec![0; configurations.len()];
@@ -222,14 +224,18 @@ pub fn compare(
             };
             farthest = farthest.max(off);
             disturbed_rounds[index] += u32::from(Quiet::disturbed(off));
+            let changed = |of: &MeasuredTraining| round > 1 && last[index].run.weights_sha256 != of.run.weights_sha256;
+            // The process that has the weights tells the others.
+            launch.all(if !timed[index] && measured.as_ref().is_some_and(changed) {
+                let (label, seed) = (configuration.label(), experiment.seed);
+                Err(Failure::Run(format!("{label}: two runs of seed {seed} ended with different weights")))
+            } else {
+                Ok(())
+            })?;
             let Some(mut measured) = measured else { continue };
             compared[index].measured.push(take(&mut measured.run.timeline));
             if round == 1 {
                 last.push(measured);
-            } else if last[index].run.weights_sha256 != measured.run.weights_sha256 {
-                let label = configuration.label();
-                let message = format!("{label}: two runs of seed {} ended with different weights", experiment.seed);
-                return Err(Failure::Run(message));
             }
         }
     }
@@ -338,6 +344,12 @@ fn predict_all(experiment: &Experiment, ground: &Ground, unlike: Vec<String>) ->
     }
     let pulse_s = site.profile.as_ref().and_then(|profile| profile.pulse_s).filter(|_| !ground.measured);
     Ok(Predictions { rows, notes, compared, pulse_s, profile: site.profile.clone() })
+}
+
+/// Whether timing decides which learner trains on which batch, so that equal seeds give other weights.
+fn first_come(configuration: &Configuration) -> Result<bool, InputError> {
+    let averaging = configuration.program()?.averaging;
+    Ok(averaging.is_some_and(|averaging| averaging.assignment == Assignment::FirstCome))
 }
 
 fn experiment_steps(rows: &[CompareRow]) -> u32 {

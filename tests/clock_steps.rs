@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::commands::folder;
+use crate::commands::{folder, skipped};
 
 /// Replaces the system's wall clock: each read differs more from the last, a day back and two ahead in turn, forty
 /// years ago. Every other clock is unchanged.
@@ -44,7 +44,7 @@ fn run(folder: &Path, clock: Option<&Path>, more: &[&str]) -> Output {
 fn steps_of_the_wall_clock_change_nothing() {
     let folder = folder("clock-steps");
     let Some(clock) = library(&folder) else {
-        println!("SKIPPED: no C compiler here (cc), with which the clock that jumps is made");
+        skipped("no C compiler here (cc), with which the clock that jumps is made");
         return;
     };
     let state = |output: &Output| -> String {

@@ -7,7 +7,7 @@ use std::process::Output;
 use lockstep_models::profile::Profile;
 use serde_json::Value;
 
-use crate::commands::{folder, lockstep, stdout};
+use crate::commands::{folder, lockstep, skipped, stdout};
 
 fn write(folder: &Path, name: &str, more: &str) -> String {
     let file = format!("{name}.toml");
@@ -70,7 +70,7 @@ fn a_comparison_measures_missing_figures_and_keeps_the_rest() {
     let stderr = errors(&lockstep(&folder, &["compare", &whole]));
     // A machine whose speed has changed within a minute is measured again, with nothing kept: it says so.
     if stderr.contains("another speed") {
-        eprintln!("SKIPPED: this machine's speed changes, so that profiles are not kept: {stderr}");
+        skipped("this machine's speed changes, so that profiles are not kept");
         return;
     }
     assert!(stderr.contains("measuring layers of mlp at a batch of 4\n"), "{stderr}");
@@ -81,7 +81,7 @@ fn a_comparison_measures_missing_figures_and_keeps_the_rest() {
         let stderr = errors(&lockstep(&folder, &["compare", file]));
         // A profile that is replaced holds only what `file` needs: the other file then measures again and is no failure.
         if stderr.contains("another speed") {
-            eprintln!("SKIPPED: this machine's speed changes, so that profiles are not kept: {stderr}");
+            skipped("this machine's speed changes, so that profiles are not kept");
             return;
         }
         assert!(!stderr.contains("measuring") && stderr.contains("has all"), "{stderr}");
@@ -152,4 +152,14 @@ fn notes_that_apply_to_some_rows_name_them() {
     assert!(!found.is_empty() && found.iter().all(|note| note.starts_with("row")), "{notes:?}");
     // Notes that hold for all configurations name none.
     assert!(notes.iter().any(|note| note.starts_with("costs are a roofline")), "{notes:?}");
+}
+
+/// Where timing assigns the batches, five runs of a seed need not end alike.
+#[test]
+fn learners_served_first_come_are_compared() {
+    let folder = folder("first-come");
+    let more = "model = \"mlp\"\nranks = 4\nbatch_per_rank = 16\nstrategy = \"sma:tau=4:first-come\"\n";
+    let file = write(&folder, "first-come", more);
+    let output = lockstep(&folder, &["compare", &file, "--format", "json"]);
+    assert!(output.status.success(), "{}", errors(&output));
 }

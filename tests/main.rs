@@ -17,6 +17,7 @@ mod firecaffe;
 mod fixtures;
 mod folding;
 mod fuzz;
+mod gates;
 mod hybrid;
 mod imports;
 mod in_memory;

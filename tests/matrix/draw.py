@@ -1,35 +1,69 @@
 #!/usr/bin/env python3
-"""Draws the validation matrix: configurations that cover all pairs of factors, before anything is measured.
+"""Draws the validation matrix: configurations that cover pairs of factors, before anything is measured.
 
-    python3 tests/matrix/draw.py            draws again with the committed seed and fails if tests/matrix/drawn.jsonl differs
+    python3 tests/matrix/draw.py            draws again with the committed seeds and fails if tests/matrix/drawn.jsonl differs
     python3 tests/matrix/draw.py --write    writes it
 
-Factors are what is exchanged or trained, the algorithm, the place, the strategy and how samples come. `lockstep sim predict` and
-`sim collective` say which combinations there are: what they refuse is drawn nowhere. A greedy cover: each row is the best of many that are
-filled at random (AETG, Cohen et al. 1997), until every pair that some row can have is in one.
+`lockstep sim predict` and `sim collective` say which combinations there are: what they refuse is drawn nowhere. A greedy cover: each row is
+the best of many that are filled at random (AETG, Cohen et al. 1997), until every pair that some row can have is in one.
+
+The first drawing has what is exchanged or trained, the algorithm, the place, the strategy and how samples come, and covers all pairs. The
+second, with its own seed and numbers behind the first's, has further strategies. It covers their pairs with load, algorithm and kind of place
+(threads, processes, lab), and the pairs of places with loads and algorithms. LOCKSTEP names the program.
 """
 
 import itertools
 import json
+import os
 import pathlib
 import random
 import subprocess
 import sys
+import typing
 
-from factors import FACTORS, INPUTS, PLACES, STRATEGIES
+from factors import BATCH, FACTORS, FIRST_BATCH, FLAGS, INPUTS, KINDS, PLACES, SECOND
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-LOCKSTEP = ROOT / "target" / "release" / "lockstep"
+LOCKSTEP = pathlib.Path(os.environ.get("LOCKSTEP", ROOT / "target" / "release" / "lockstep"))
 DRAWN = ROOT / "tests" / "matrix" / "drawn.jsonl"
-SEED = 1
 # Rows that are filled at random for each that is taken.
 CANDIDATES = 40
+
+
+class Drawing(typing.NamedTuple):
+    """What is drawn, and with which seed."""
+
+    seed: int
+    # Values of each factor.
+    factors: dict
+    # Factors of which rows must have every pair of values.
+    covered: list
+    # Whether a part of a row may still become one, and whether a whole row is one.
+    plausible: typing.Callable
+    serves: typing.Callable
+    # The row as it is written.
+    written: typing.Callable
+
 
 known = {}
 
 
-def serves(row):
-    """Whether lockstep predicts such a row on hosts on Ethernet, and whether its parts belong together."""
+def predicted(row, ranks, batch, sampling):
+    """Whether lockstep predicts a training, or a collective, on hosts on Ethernet."""
+    key = (row["load"], row["algorithm"], ranks, row["strategy"], batch, *sampling)
+    if key not in known:
+        at = ["--cluster", f"ethernet-4:{max(ranks, 4)}", "--algorithm", row["algorithm"]]
+        if row["strategy"] == "none":
+            words = ["sim", "collective", "--bytes", row["load"], *at, "--ranks", str(ranks)]
+        else:
+            flags = [*FLAGS[row["strategy"]], *sampling]
+            words = ["sim", "predict", "--model", row["load"], "--batch-per-rank", str(batch), *at, "--ranks", str(ranks), *flags]
+        known[key] = subprocess.run([LOCKSTEP, *words], cwd=ROOT, capture_output=True).returncode == 0
+    return known[key]
+
+
+def serves_first(row):
+    """Whether lockstep predicts such a row, and whether its parts belong together."""
     alone = row["load"][0].isdigit()
     if alone != (row["strategy"] == "none") or alone != (row["input"] == "none"):
         return False
@@ -42,39 +76,66 @@ def serves(row):
     if ranks == 1:
         # A single rank exchanges nothing: one algorithm is enough.
         return not alone and row["algorithm"] == "ring" and row["strategy"] in ("ssgd", "ssgd, accumulate 2")
-    key = (row["load"], row["algorithm"], ranks, row["strategy"], row["input"])
-    if key not in known:
-        at = ["--cluster", f"ethernet-4:{max(ranks, 4)}", "--ranks", str(ranks), "--algorithm", row["algorithm"]]
-        if alone:
-            words = ["sim", "collective", "--bytes", row["load"], *at]
-        else:
-            flags = STRATEGIES[row["strategy"]] + INPUTS[row["input"]]
-            words = ["sim", "predict", "--model", row["load"], "--batch-per-rank", "16", *at, *flags]
-        known[key] = subprocess.run([LOCKSTEP, *words], cwd=ROOT, capture_output=True).returncode == 0
-    return known[key]
+    return predicted(row, ranks, FIRST_BATCH, INPUTS[row["input"]])
 
 
-def pairs(row):
+def plausible_first(row):
+    """Whether collectives alone have no strategy and no input, and trainings have both."""
+    alone = [row[factor] == "none" for factor in ("strategy", "input") if factor in row]
+    if "load" in row:
+        alone.append(row["load"][0].isdigit())
+    return len(set(alone)) <= 1
+
+
+def serves_second(row):
+    """As `serves_first`. On one rank only several learners exchange anything."""
+    ranks = PLACES[row["place"]]
+    return (ranks > 1 or "--learners" in FLAGS[row["strategy"]]) and predicted(row, ranks, BATCH[row["load"]], [])
+
+
+def plausible_second(row):
+    """Whether the place is of the kind."""
+    return "kind" not in row or "place" not in row or row["place"] in KINDS[row["kind"]]
+
+
+def written_second(row):
+    """The row without its kind, and with the samples of each rank."""
+    return {factor: row[factor] for factor in FACTORS if factor != "input"} | {"input": "memory", "batch_per_rank": BATCH[row["load"]]}
+
+
+FIRST_DRAWING = Drawing(1, FACTORS, list(itertools.combinations(FACTORS, 2)), plausible_first, serves_first, lambda row: {factor: row[factor] for factor in FACTORS})
+SECOND_DRAWING = Drawing(
+    2, SECOND, [pair for pair in itertools.combinations(SECOND, 2) if pair not in (("kind", "place"), ("place", "strategy"))],
+    plausible_second, serves_second, written_second,
+)
+
+
+def pair(row, of):
+    """The values that a row has of two factors."""
+    return tuple(sorted((factor, row[factor]) for factor in of))
+
+
+def pairs(row, drawing):
     """The pairs of values that a row has."""
-    return {tuple(sorted([(a, row[a]), (b, row[b])])) for a, b in itertools.combinations(FACTORS, 2)}
+    return {pair(row, of) for of in drawing.covered}
 
 
-def filled(fixed, chance, wanted):
+def filled(fixed, chance, wanted, drawing):
     """A row with the `fixed` values and others at random, those that cover more of `wanted` first; none if there is no such row."""
     row = dict(fixed)
-    order = [factor for factor in FACTORS if factor not in row]
+    order = [factor for factor in drawing.factors if factor not in row]
     chance.shuffle(order)
 
     def search(left):
         if not left:
-            return dict(row) if serves(row) else None
-        factor, values = left[0], list(FACTORS[left[0]])
+            return dict(row) if drawing.serves(row) else None
+        factor, values = left[0], list(drawing.factors[left[0]])
         chance.shuffle(values)
         new = lambda value: sum(tuple(sorted([(factor, value), (of, row[of])])) in wanted for of in row)
         values.sort(key=new, reverse=True)
         for value in values:
             row[factor] = value
-            found = search(left[1:]) if plausible(row) else None
+            found = search(left[1:]) if drawing.plausible(row) else None
             if found:
                 return found
             del row[factor]
@@ -83,44 +144,39 @@ def filled(fixed, chance, wanted):
     return search(order)
 
 
-def plausible(row):
-    """Whether a part of a row may still become one."""
-    alone = [row[factor] == "none" for factor in ("strategy", "input") if factor in row]
-    if "load" in row:
-        alone.append(row["load"][0].isdigit())
-    return len(set(alone)) <= 1
-
-
-def drawn():
-    """The rows, in the order in which they are measured."""
-    chance = random.Random(SEED)
+def drawn(drawing, first):
+    """The rows, in the order in which they are measured, with numbers from `first`; and the number of pairs that they cover."""
+    chance = random.Random(drawing.seed)
     left = set()
-    for a, b in itertools.combinations(FACTORS, 2):
-        for one, other in itertools.product(FACTORS[a], FACTORS[b]):
+    for a, b in drawing.covered:
+        for one, other in itertools.product(drawing.factors[a], drawing.factors[b]):
             # A pair that no row can have is none to cover.
-            if filled({a: one, b: other}, chance, set()):
-                left.add(tuple(sorted([(a, one), (b, other)])))
+            if filled({a: one, b: other}, chance, set(), drawing):
+                left.add(pair({a: one, b: other}, (a, b)))
     count = len(left)
     rows = []
     while left:
-        first = min(left)
-        candidates = [filled(dict(first), chance, left) for _ in range(CANDIDATES)]
-        best = max((row for row in candidates if row), key=lambda row: len(pairs(row) & left))
+        start = min(left)
+        candidates = [filled(dict(start), chance, left, drawing) for _ in range(CANDIDATES)]
+        best = max((row for row in candidates if row), key=lambda row: len(pairs(row, drawing) & left))
         rows.append(best)
-        left -= pairs(best)
+        left -= pairs(best, drawing)
     chance.shuffle(rows)
-    return [{"number": number, **{factor: row[factor] for factor in FACTORS}} for number, row in enumerate(rows)], count
+    return [{"number": number, **drawing.written(row)} for number, row in enumerate(rows, first)], count
 
 
 def main():
     """Writes the rows, or holds the committed ones to them."""
-    rows, count = drawn()
+    rows = []
+    for drawing in (FIRST_DRAWING, SECOND_DRAWING):
+        more, count = drawn(drawing, len(rows))
+        print(f"seed {drawing.seed}: {len(more)} configurations cover {count} pairs of {len(drawing.factors)} factors", file=sys.stderr)
+        rows += more
     text = "".join(json.dumps(row) + "\n" for row in rows)
-    print(f"seed {SEED}: {len(rows)} configurations cover {count} pairs of {len(FACTORS)} factors", file=sys.stderr)
     if "--write" in sys.argv:
         DRAWN.write_text(text)
     elif DRAWN.read_text() != text:
-        sys.exit(f"{DRAWN.relative_to(ROOT)} is not what the seed draws: what lockstep serves has changed; draw again with --write")
+        sys.exit(f"{DRAWN.relative_to(ROOT)} is not what the seeds draw: what lockstep serves has changed; draw again with --write")
 
 
 main()

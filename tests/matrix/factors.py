@@ -39,3 +39,44 @@ INPUTS = {
     "packed file": [],
 }
 FACTORS = {"load": LOADS, "algorithm": ALGORITHMS, "place": list(PLACES), "strategy": list(STRATEGIES), "input": list(INPUTS)}
+
+# The second drawing: trainings by strategies that the first does not have, with the flags of each.
+MORE_STRATEGIES = {
+    "hybrid:b": ["--strategy", "hybrid:b"],
+    "hybrid:c": ["--strategy", "hybrid:c"],
+    "hybrid:g=2": ["--strategy", "hybrid:g=2"],
+    "hybrid:b, variable batch": ["--strategy", "hybrid:b:variable-batch"],
+    "hybrid:c, variable batch": ["--strategy", "hybrid:c:variable-batch"],
+    "model-parallel, data=2,tensor=2": ["--strategy", "model-parallel", "--mesh", "data=2,tensor=2"],
+    "megatron": ["--strategy", "megatron"],
+    "megatron, data=2,tensor=2": ["--strategy", "megatron", "--mesh", "data=2,tensor=2"],
+    "megatron:zero-1, data=2,tensor=2": ["--strategy", "megatron:zero-1", "--mesh", "data=2,tensor=2"],
+    "megatron, pipeline=2,tensor=2": ["--strategy", "megatron", "--mesh", "pipeline=2,tensor=2", "--accumulate", "4"],
+    "ssgd, pipeline=2, 1f1b": ["--mesh", "pipeline=2", "--accumulate", "4", "--schedule", "1f1b"],
+    "zero-1, data=2,pipeline=2": ["--strategy", "zero-1", "--mesh", "data=2,pipeline=2", "--accumulate", "4"],
+    "zero-3, data=2,device=2": ["--strategy", "zero-3", "--mesh", "data=2,device=2"],
+    "local-sgd, tau 4": ["--strategy", "local-sgd:tau=4"],
+    "sma, tau 2, first come": ["--strategy", "sma:tau=2:first-come"],
+    "ea-sgd, tau 4, first come": ["--strategy", "ea-sgd:tau=4:first-come"],
+    "ea-sgd, tau 4, round robin": ["--strategy", "ea-sgd:tau=4:round-robin"],
+    "sma, m 2, reference models": ["--strategy", "sma:reference-models", "--learners", "2"],
+}
+# Kinds of the second drawing's places.
+KINDS = {
+    "threads": ["threads-1", "threads-2", "threads-4"],
+    "mpi": ["mpi-2", "mpi-4"],
+    "lab": ["lab-2-100Mbit", "lab-3-1Gbit", "lab-4-1Gbit"],
+}
+SECOND = {
+    "load": ["lenet", "resnet-32", "mlp"],
+    "algorithm": ["ring", "direct", "tree:4", "parameter-server:1"],
+    "kind": list(KINDS),
+    "place": [place for places in KINDS.values() for place in places],
+    "strategy": list(MORE_STRATEGIES),
+}
+# Samples of each rank and step in the second drawing: so many that a step takes milliseconds. In the first, 16 everywhere.
+BATCH = {"lenet": 16, "resnet-32": 4, "mlp": 1024}
+FIRST_BATCH = 16
+# What tables list.
+VALUES = {**FACTORS, "strategy": [*STRATEGIES, *MORE_STRATEGIES]}
+FLAGS = {**STRATEGIES, **MORE_STRATEGIES}

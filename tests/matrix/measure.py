@@ -4,7 +4,7 @@ tests/matrix/measured.
 
     python3 tests/matrix/measure.py                     all rows of the places that this machine has, those already measured left out
     python3 tests/matrix/measure.py --rows 4,17 --again these rows, also where they were measured; keeps the earlier times beside the new ones
-    python3 tests/matrix/measure.py --places threads,mpi,lab    hosts of a lab need root
+    python3 tests/matrix/measure.py --rows 253-323 --places threads,mpi,lab    the second drawing; hosts of a lab need root
     python3 tests/matrix/measure.py --predict           predicts rows of labs again, from the last calibration
 
 Trainings go through `lockstep compare`, which predicts first; collectives through `lockstep exec collective` beside `lockstep sim
@@ -25,7 +25,7 @@ import time
 
 import lab
 import store
-from factors import INPUTS, PLACES, STRATEGIES
+from factors import FIRST_BATCH, FLAGS, INPUTS, PLACES
 from store import ROOT, machine
 
 LOCKSTEP = pathlib.Path(os.environ.get("LOCKSTEP", ROOT / "target" / "release" / "lockstep"))
@@ -33,11 +33,15 @@ LOCKSTEP = pathlib.Path(os.environ.get("LOCKSTEP", ROOT / "target" / "release" /
 WORK = ROOT / "target" / "matrix"
 # Samples of each load, where its set is generated.
 DATA = {"lenet": "mnist", "mlp": "mnist", "resnet-32": "synthetic:1024+64"}
+# Samples of the MLP in the second drawing: four ranks take four batches each in a step.
+DIGITS = 16384
 # Steps of each of a comparison's rounds: where a step takes microseconds, so many that a round lasts long enough to be timed.
 STEPS = {"lenet": 50, "resnet-32": 20, "mlp": 1000}
 # The same on hosts of a lab, and where these have links of 100 Mbit/s.
 LAB_STEPS = {"lenet": 20, "resnet-32": 10, "mlp": 50}
 SLOW_LAB_STEPS = {"lenet": 5, "resnet-32": 5, "mlp": 20}
+# Steps of ssgd in each round of the second drawing, whose steps take milliseconds: about two seconds. A step of several batches takes as many times as long.
+SECOND_STEPS = {"threads": 40, "mpi": 40, "lab": 12, "slow lab": 6}
 # The median, and the ends of the range, as keys name them.
 AT = ["", "_p10", "_p90"]
 # A row that takes longer hangs.
@@ -59,12 +63,18 @@ def drop_old(profile):
 
 def profile_of(row):
     """The profile with the layers of a lab row's model."""
-    return WORK / "out" / f"{row['place']}-{row['load']}.json"
+    size = f"-{row['batch_per_rank']}" if "batch_per_rank" in row else ""
+    return WORK / "out" / f"{row['place']}-{row['load']}{size}.json"
 
 
-def calibrate(load, profile):
+def batch(row):
+    """Samples of each rank and micro-batch."""
+    return row.get("batch_per_rank", FIRST_BATCH)
+
+
+def calibrate(load, samples, profile):
     """Measures the layers of a model, and this machine."""
-    words = [LOCKSTEP, "calibrate", "--model", load, "--batch-per-rank", "16", "--profile", profile]
+    words = [LOCKSTEP, "calibrate", "--model", load, "--batch-per-rank", str(samples), "--profile", profile]
     subprocess.run(words, cwd=WORK, check=True, capture_output=True)
 
 
@@ -124,25 +134,45 @@ def settings(flags):
         yield f"{key} = {value if value.isdigit() or value in ('true', 'false') else json.dumps(value)}"
 
 
+def batches(flags):
+    """Batches of each rank of `--ranks` in a step: micro-batches, or those of its learners."""
+    told = dict(zip(flags, flags[1:]))
+    tau = [int(word.removeprefix("tau=")) for word in told.get("--strategy", "").split(":") if word.startswith("tau=")]
+    return int(told.get("--accumulate", 1)) * int(told.get("--learners", 1)) * (tau or [1])[0]
+
+
 def steps(row):
     """Steps of a row in each of a comparison's rounds."""
+    if "batch_per_rank" in row:
+        place = "slow lab" if "100Mbit" in row["place"] else row["place"].split("-")[0]
+        return max(SECOND_STEPS[place] // batches(FLAGS[row["strategy"]]), 3)
     of_place = STEPS if not row["place"].startswith("lab") else SLOW_LAB_STEPS if "100Mbit" in row["place"] else LAB_STEPS
     return of_place[row["load"]]
+
+
+def generate(samples, folder):
+    """Generates a set like MNIST in a new folder."""
+    words = ["generate", "--shape", "mnist", "--samples", str(samples), "--seed", "1", "--out", folder]
+    subprocess.run([LOCKSTEP, "data", *words], check=True, capture_output=True)
 
 
 def experiment(row, site):
     """The path of a row's experiment."""
     data = DATA[row["load"]]
+    if row["load"] == "mlp" and "batch_per_rank" in row:
+        data = WORK / "digits"
+        if not data.exists():
+            generate(DIGITS, data)
     if row["input"] == "packed file":
         pack = WORK / "images.pack"
         if not pack.exists():
             made = WORK / "images"
-            for words in (["generate", "--shape", "mnist", "--samples", "5000", "--seed", "1", "--out", made], ["pack", made, "--out", pack]):
-                subprocess.run([LOCKSTEP, "data", *words], check=True, capture_output=True)
+            generate(5000, made)
+            subprocess.run([LOCKSTEP, "data", "pack", made, "--out", pack], check=True, capture_output=True)
         data = str(pack)
-    flags = STRATEGIES[row["strategy"]] + INPUTS[row["input"]]
+    flags = FLAGS[row["strategy"]] + INPUTS[row["input"]]
     lines = [
-        f'name = "row-{row["number"]}"', f'model = "{row["load"]}"', f'data = "{data}"', "batch_per_rank = 16", f"steps = {steps(row)}",
+        f'name = "row-{row["number"]}"', f'model = "{row["load"]}"', f'data = "{data}"', f"batch_per_rank = {batch(row)}", f"steps = {steps(row)}",
         f'algorithm = "{row["algorithm"]}"', f'transport = "{transport(row)}"', *settings(flags),
     ]
     if site:
@@ -163,8 +193,8 @@ def training(row, site):
     if not site:
         drop_old(PROFILE)
     elif drop_old(profile_of(row)):
-        calibrate(row["load"], profile_of(row))
-    [found] = run([LOCKSTEP, "compare", path, *profile, "--format", "json"], row, site)["rows"]
+        calibrate(row["load"], batch(row), profile_of(row))
+    [found] = run([LOCKSTEP, "compare", "--quiet", path, *profile, "--format", "json"], row, site)["rows"]
     predicted = {"predicted_s": found["predicted_step_time_s"], "bound": found["bound"]}
     return predicted | {f"measured{at}_s": found[f"step_time{at}_s"] for at in AT}
 
@@ -199,7 +229,7 @@ def lab_links():
     """Calibrates this machine: figures of a lab's hosts, and of its links."""
     profile = WORK / "out" / "host.json"
     profile.unlink(missing_ok=True)
-    calibrate("mlp", profile)
+    calibrate("mlp", FIRST_BATCH, profile)
     host = lab.figures(profile)
     links = lab.links(LOCKSTEP, host, WORK)
     figures = f"latency {1e6 * links.latency_s:.1f} us, {1e-9 * links.core_bytes_s:.2f} GB/s a core, {1e6 * links.message_s:.1f} us a message"
@@ -215,9 +245,16 @@ def placed(rows, where):
             yield from ((row, site, next(count)) for row in group)
 
 
+def numbers(text):
+    """The numbers of a list such as `4,17,253-323`."""
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
 def main():
     flags = argparse.ArgumentParser(description="Measures rows of the validation matrix.")
-    flags.add_argument("--rows", help="numbers of rows, with commas between them")
+    flags.add_argument("--rows", help="numbers of rows and ranges of them, with commas between them")
     flags.add_argument("--places", default="threads,mpi", help="beginnings of places, with commas between them [default: threads,mpi]")
     flags.add_argument("--predict", action="store_true", help="predict measured rows of labs again, and measure nothing")
     flags.add_argument("--again", action="store_true", help="measure rows again that were measured")
@@ -232,7 +269,7 @@ def main():
         known = {number: predicted_again(row) if "measured_s" in row and row["place"].startswith("lab") else row for number, row in known.items()}
         save()
         return
-    chosen = {int(number) for number in flags.rows.split(",")} if flags.rows else {row["number"] for row in rows}
+    chosen = set(numbers(flags.rows)) if flags.rows else {row["number"] for row in rows}
     rows = [row for row in rows if row["number"] in chosen and row["place"].startswith(tuple(flags.places.split(",")))]
     if not flags.again:
         rows = [row for row in rows if "measured_s" not in known.get(row["number"], {})]

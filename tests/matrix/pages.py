@@ -12,6 +12,7 @@ COLUMNS = {
     "machine": "The kind of machine: the name of its file in tests/matrix/measured.",
     "number": "Number of the configuration in tests/matrix/drawn.jsonl.",
     **{factor: f"Factor of the matrix: {factor}." for factor in FACTORS},
+    "batch_per_rank": "Samples of each rank and micro-batch; 16 where empty.",
     "ranks_share_cores": "Whether ranks outnumber the machine's cores, and communication does not bound them.",
     "predicted_s": "Predicted time of a step, or of a collective alone.",
     "measured_s": "Measured time: the median.",

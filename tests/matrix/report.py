@@ -15,7 +15,7 @@ import sys
 
 import pages
 import store
-from factors import FACTORS, PLACES
+from factors import FACTORS, PLACES, VALUES
 from store import ROOT
 
 ORDER = ROOT / "tests" / "matrix" / "order.jsonl"
@@ -109,6 +109,7 @@ def order_table(rows):
         f"`python3 tests/matrix/order.py` measures every algorithm in the same places. Of {pairs} pairs whose times differ by more than",
         f"{100 * ORDERED:.0f} %, {right} ({100 * right / pairs:.0f} %) are predicted in the measured order.",
         "",
+        *again_lines(rows),
         "| place | load | pairs | in order | median error, % | fastest measured | fastest predicted |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -130,28 +131,47 @@ def groups_of(rows):
     return [("with cores of their own, or bounded by communication", own), ("sharing cores", shared), ("all", rows)]
 
 
+def again_lines(rows):
+    """Lines on rows whose predictions are later than their measurements."""
+    again = sorted(row["predicted_again"] for row in rows if "predicted_again" in row)
+    if again:
+        yield from [
+            f"{len(again)} of these {len(rows)}, on labs, were measured first: their predictions are from {again[-1]}, from a calibration of that day.",
+            "The simulator had been changed in between, with these measurements known. So these errors are not those of predictions made in advance.",
+            "",
+        ]
+
+
 def machine_lines(name, rows):
     """Lines on the rows of one kind of machine."""
     dates = sorted(row["date"] for row in rows)
     [kind] = {f"{row['cpu']}, {row['cores']} cores" for row in rows}
     yield from [f"`{name}` ({kind}): {len(rows)} configurations, measured between {dates[0]} and {dates[-1]}.", ""]
-    again = sorted(row["predicted_again"] for row in rows if "predicted_again" in row)
-    if again:
-        yield from [f"{len(again)} of them, on labs, were predicted again afterwards, on {again[-1]}, from a calibration of that day.", ""]
+    yield from again_lines(rows)
     yield from table("ranks", groups_of(rows))
+
+
+def ranges(numbers):
+    """Ascending numbers in words such as `4, 253-323`."""
+    # Neighbours differ from their place in the list by the same.
+    runs = [[number for _, number in run] for _, run in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def page():
     """The text of the page."""
-    known = store.every()
+    known, drawn = store.every(), store.drawn()
+    second = next(row["number"] for row in drawn if "batch_per_rank" in row)
     rows = [row for row in known if "measured_s" in row]
     failed = [row for row in known if "failed" in row]
     yield from [
         "# Predicted and measured: the validation matrix",
         "",
-        f"The matrix has {len(store.drawn())} configurations. They cover all pairs of load, algorithm, place, strategy and input, and were drawn before",
-        "anything was measured (`tests/matrix/draw.py`). `python3 tests/matrix/measure.py` measures them, `python3 tests/matrix/report.py --write`",
-        "writes this page. An error is predicted / measured - 1. Calibration knows single layers and messages, none of these configurations.",
+        f"The matrix has {len(drawn)} configurations, which `tests/matrix/draw.py` draws with two seeds. {drawn[0]['number']} to {second - 1} cover all pairs of load,",
+        f"algorithm, place, strategy and input. {second} to {drawn[-1]['number']} have further strategies, and cover their pairs with load, algorithm and kind of",
+        "place. Each drawing was made before any of its rows was measured, the second after the first had been measured.",
+        "`python3 tests/matrix/measure.py` measures rows, `python3 tests/matrix/report.py --write` writes this page. An error is",
+        "predicted / measured - 1. Calibration knows single layers and messages, none of these configurations.",
         "",
         "![predicted by measured time of every row](validation.svg)",
         "",
@@ -165,6 +185,10 @@ def page():
     missing = [place for place in PLACES if all(row["place"] != place for row in rows)]
     if missing:
         yield from [f"Not measured yet: {', '.join(missing)}.", ""]
+    measured = {row["number"] for row in rows}
+    waiting = [row["number"] for row in drawn if row["number"] not in measured]
+    if waiting:
+        yield from [f"Rows not measured yet: {ranges(waiting)}.", ""]
     if len(machines) > 1:
         yield from ["The tables below have the rows of all machines.", ""]
     if any("earlier_s" in row for row in rows):
@@ -172,7 +196,7 @@ def page():
     for factor in FACTORS:
         yield f"## By {factor}"
         yield ""
-        yield from table(factor, [(value, [row for row in rows if row[factor] == value]) for value in FACTORS[factor]])
+        yield from table(factor, [(value, [row for row in rows if row[factor] == value]) for value in VALUES[factor]])
     if ORDER.exists():
         yield from order_table([row for row in map(json.loads, ORDER.read_text().splitlines()) if "measured_s" in row])
     head = ["| row | machine | configuration | predicted, ms | measured, ms | p10, ms | p90, ms | error, % |", "|---|---|---|---|---|---|---|---|"]

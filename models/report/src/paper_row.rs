@@ -26,7 +26,8 @@ pub struct PaperRow {
     pub error_pct: Option<f64>,
     /// Whether an ordering comes out.
     pub holds: Option<bool>,
-    /// Why the error does not count: `c` contradiction, `o` ordering, `s` statistical, `=` computed, `anchor`, `fitted`.
+    /// Why the error does not count: `c` contradiction, `o` ordering, `s` statistical, `=` computed, `anchor`, `fitted`,
+    /// `same as` another row.
     pub mark: Option<String>,
     /// Whether it counts.
     pub counted: bool,

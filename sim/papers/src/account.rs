@@ -1,5 +1,6 @@
 //! `Account`: predicts every row of the papers, and lists its error, what bounds it, and what all of it is based on.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::case::{Case, Known, at};
@@ -9,6 +10,7 @@ use super::paper::{Paper, PaperFit};
 use super::plotting;
 use super::quantity::Quantity;
 use super::row::{CaseRow, RowMark};
+use super::shipped::{Shipped, TABLES};
 use lockstep_report::failure::Failure;
 use lockstep_report::{PaperRow, PlotRow};
 
@@ -80,31 +82,38 @@ fn fitted(paper: &Paper, fit: &PaperFit, found: &FitResult) -> String {
     let show = |value: &f64| fit.parameter.show(*value);
     let mut note =
         format!("{}: fitted {} = {} to {}", paper.name, fit.parameter, show(&found.value), fit.rows.join(", "));
-    if !found.without.is_empty() {
-        let each =
-            fit.rows.iter().zip(&found.without).map(|(row, (value, _))| format!("{} without {row}", show(value)));
-        note += &format!(" ({})", each.collect::<Vec<_>>().join(", "));
+    let each = fit
+        .rows
+        .iter()
+        .zip(&found.without)
+        .filter_map(|(row, without)| without.as_ref().map(|(value, _)| format!("{} without {row}", show(value))));
+    let each: Vec<String> = each.collect();
+    if !each.is_empty() {
+        note += &format!(" ({})", each.join(", "));
     }
     format!("{note}: {}", fit.why)
 }
 
-/// A row that something is fitted to is predicted with a fit to the others; where there are no more rows than fitted
-/// numbers, they do not count.
+/// A row that something is fitted to is predicted with a fit to the other measurements; where there are no more of them
+/// than fitted numbers, the rows do not count.
 fn leave_out(paper: &Paper, found: &[FitResult], rows: &mut [PaperRow]) {
-    let used: usize = paper.fits.iter().map(|fit| fit.rows.len()).sum();
+    let fitted_to = |name: &&String| paper.rows.iter().find(|row| row.name == **name).map(CaseRow::fact);
+    let used: BTreeSet<&str> =
+        paper.fits.iter().flat_map(|fit| &fit.rows).filter_map(|name| fitted_to(&name)).collect();
     for (fit, found) in paper.fits.iter().zip(found) {
         for (number, name) in fit.rows.iter().enumerate() {
             let Some(row) = rows.iter_mut().find(|row| row.row == *name) else { continue };
-            match found.without.get(number) {
-                Some((_, ratio)) if used > paper.fits.len() => {
+            match found.without[number] {
+                Some((_, ratio)) if used.len() > paper.fits.len() => {
                     row.predicted = row.published.map(|published| published * ratio);
                     row.error_pct = Some((ratio - 1.0) * 100.0);
                     row.left_out = true;
                 }
-                _ => {
+                _ if row.counted => {
                     row.mark = Some(RowMark::Fitted.to_string());
                     row.counted = false;
                 }
+                _ => {}
             }
         }
     }
@@ -132,27 +141,43 @@ fn printed(case: &Case<'_>, paper: &Paper, row: &CaseRow) -> Result<PaperRow, Fa
         unit: row.unit.name.to_owned(),
         error_pct,
         holds,
-        mark: row.mark.map(|mark| mark.to_string()),
+        mark: row.mark.map(|mark| row.same.as_ref().map_or(mark.to_string(), |other| format!("{mark} as {other}"))),
         counted: row.mark.is_none(),
         left_out: false,
         bound: if simulated { Some(case.figure(&row.at)?.bound) } else { None },
     })
 }
 
-/// Mean and worst error over the rows that count, and the orderings.
+/// Mean and worst error over the rows that count, those to which nothing is fitted first, and the orderings.
 fn summary(rows: &[PaperRow]) -> Vec<String> {
-    let counted = || rows.iter().filter(|row| row.counted).filter_map(|row| Some((row, row.error_pct?.abs())));
+    let counted: Vec<&PaperRow> = rows.iter().filter(|row| row.counted && row.error_pct.is_some()).collect();
+    let named = |row: &&&PaperRow, of: &[Shipped]| of.iter().any(|of| of.name == row.paper);
+    let groups = [
+        ("papers: ", counted.iter().filter(|row| !named(row, &TABLES)).copied().collect::<Vec<_>>()),
+        ("training curves: ", counted.iter().filter(|row| named(row, &TABLES)).copied().collect()),
+    ];
     let mut notes = Vec::new();
-    if let Some((worst, error)) = counted().max_by(|a, b| a.1.total_cmp(&b.1)) {
-        let mean = counted().map(|(_, error)| error).sum::<f64>() / counted().count() as f64;
-        let count = counted().count();
-        let row = &worst.row;
-        notes.push(format!("{count} rows count: mean error {mean:.1} %, worst {error:.1} % ({row})"));
+    let several = groups.iter().all(|(_, rows)| !rows.is_empty());
+    for (name, rows) in groups {
+        let (fitted, free): (Vec<&PaperRow>, Vec<&PaperRow>) = rows.into_iter().partition(|row| row.left_out);
+        let name = if several { name } else { "" };
+        notes.extend(errors(&free).map(|errors| format!("{name}{} counted rows are in no fit: {errors}", free.len())));
+        let each = "counted rows are in a fit, each predicted by a fit without it";
+        notes.extend(errors(&fitted).map(|errors| format!("{name}{} {each}: {errors}", fitted.len())));
     }
+    notes.extend(errors(&counted).map(|errors| format!("{} rows count: {errors}", counted.len())));
     let orderings: Vec<bool> = rows.iter().filter_map(|row| row.holds).collect();
     if !orderings.is_empty() {
         let right = orderings.iter().filter(|holds| **holds).count();
         notes.push(format!("{right} of {} orderings hold", orderings.len()));
     }
     notes
+}
+
+/// The mean and the worst absolute error of rows; `None` without any.
+fn errors(rows: &[&PaperRow]) -> Option<String> {
+    let errors = || rows.iter().filter_map(|row| Some((&row.row, row.error_pct?.abs())));
+    let (worst, error) = errors().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let mean = errors().map(|(_, error)| error).sum::<f64>() / rows.len() as f64;
+    Some(format!("mean error {mean:.1} %, worst {error:.1} % ({worst})"))
 }

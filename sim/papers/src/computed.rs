@@ -16,7 +16,7 @@ use super::unit::UnitDimension;
 const ELEMENT_BYTES: f64 = 4.0;
 
 /// Keys of a `computed` table.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 15] = [
     "what",
     "model",
     "samples",
@@ -30,6 +30,8 @@ const KEYS: [&str; 13] = [
     "features",
     "flops",
     "strategy",
+    "rate",
+    "decay",
 ];
 
 /// The buffers of an exchange: one of `bytes`, or one for the gradients of each layer of `model`.
@@ -66,6 +68,8 @@ struct Given {
     algorithm: Algorithm,
     than: Algorithm,
     strategy: Strategy,
+    rate: f64,
+    decay: f64,
 }
 
 const fn form(
@@ -78,7 +82,7 @@ const fn form(
 }
 
 /// Every closed form.
-static FORMS: [Form; 18] = {
+static FORMS: [Form; 19] = {
     use UnitDimension::{Number, Rate, Size, Time, Work};
     [
         // Learnable parameters, and their bytes.
@@ -144,9 +148,15 @@ static FORMS: [Form; 18] = {
         form("passes", Number, &["model", "strategy", "workers"], |of| Ok(2.0 + 2.0 * f64::from(dense_passes(of)?))),
         // Bytes of the outputs and gradients of all samples, none sharing memory (Koliousis et al. 2019 §4.5).
         form("output-bytes", Size, &["model", "samples"], |of| Ok(ELEMENT_BYTES * of.planned(Reuse::Nothing)?)),
-        // The share of these that a plan with reference counts saves (same section).
+        // The share of these that the plan of a training saves, by which simulator and executor place buffers.
         form("plan-saving", Number, &["model", "samples"], |of| {
-            Ok(1.0 - of.planned(Reuse::Counted)? / of.planned(Reuse::Nothing)?)
+            Ok(1.0 - of.planned(Reuse::Full)? / of.planned(Reuse::Nothing)?)
+        }),
+        // The decay with which k small steps shrink a weight as much as one step at √k times the rate (Krizhevsky 2014
+        // §5): (1 − (1 − εω)^k) / (√k·ε).
+        form("scaled-decay", Number, &["workers", "rate", "decay"], |of| {
+            let kept = (0..of.workers).fold(1.0, |kept, _| kept * (1.0 - of.rate * of.decay));
+            Ok((1.0 - kept) / (f64::from(of.workers).sqrt() * of.rate))
         }),
         // Bytes that a member sends in an allreduce, divided by those of the buffer.
         form("bytes-factor", Number, &["algorithm", "workers"], |of| {
@@ -216,6 +226,8 @@ impl Given {
             algorithm: Algorithm::ring(),
             than: Algorithm::ring(),
             strategy: Strategy::default(),
+            rate: 0.0,
+            decay: 0.0,
         }
     }
 
@@ -234,6 +246,8 @@ impl Given {
             "algorithm" => self.algorithm = need("\"ring\"")?.read(str::parse)?,
             "than" => self.than = need("\"ring\"")?.read(str::parse)?,
             "strategy" => self.strategy = need("\"hybrid:b\"")?.read(str::parse)?,
+            "rate" => self.rate = need("0.01")?.number(f64::MIN_POSITIVE)?,
+            "decay" => self.decay = need("5e-4")?.number(f64::MIN_POSITIVE)?,
             "bytes" => self.bytes = Some(need("220000000000")?.whole(1..=(1 << 62) - 1)?),
             _ => match table.get("bytes") {
                 Some(entry) => self.bytes = Some(entry.whole(4..=(1 << 40) - 1)?),
@@ -247,9 +261,11 @@ impl Given {
         lockstep_readers::load_model(&self.model)
     }
 
-    /// Elements of one rank's outputs and gradients with all samples in one batch, no layer fused into another.
+    /// Elements of one rank's outputs and gradients with all samples in one batch. Only a training's own plan has layers
+    /// that are fused into others.
     fn planned(&self, reuse: Reuse) -> Result<f64, InputError> {
-        let program = Job { fuse: false, ..Job::new(Arc::new(self.load()?), 1, self.samples) }.program()?;
+        let program =
+            Job { fuse: reuse == Reuse::Full, ..Job::new(Arc::new(self.load()?), 1, self.samples) }.program()?;
         Ok(Plan::of_role(&program, &program.roles[0], reuse).elements as f64)
     }
 }

@@ -1,4 +1,5 @@
 //! `[[fit]]`: fits parameters of a machine to the paper's own rows, and predicts each row with a fit to the others.
+//! Rows that state one measurement in several units are left out together.
 //!
 //! A parameter gets the value with the least sum of squared logarithms of predicted over published. Predictions are
 //! smooth in it, so they are interpolated between a few simulations, each at the expected minimum; parameters alternate
@@ -11,12 +12,12 @@ use super::paper::{Paper, PaperFit};
 use super::row::CaseRow;
 use lockstep_report::failure::Failure;
 
-/// A parameter's value and, for each of its rows, the value without that row and the row's prediction over the
-/// published figure with it; `None` where it is the only row.
+/// A parameter's value and, for each of its rows, the value without that row's measurement and the row's prediction over
+/// the published figure with it; `None` where no other measurement is left.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct FitResult {
     pub(super) value: f64,
-    pub(super) without: Vec<(f64, f64)>,
+    pub(super) without: Vec<Option<(f64, f64)>>,
 }
 
 /// Values are searched on a grid of this many steps between the ends.
@@ -63,13 +64,13 @@ pub(super) fn fit(paper: &Paper, cores: &Cores, known: &Known) -> Result<Vec<Fit
         }
     }
     let found = |(index, fit): (usize, &PaperFit)| {
-        let rows = fit.rows.len();
-        let without = |left_out: usize| {
-            let place = least(&trials[index], Some(left_out));
-            (fit.at(place), interpolated(&trials[index], left_out, place))
+        let facts: Vec<&str> = fit.rows(paper).into_iter().map(CaseRow::fact).collect();
+        let without = |row: usize| {
+            let left_out: Vec<usize> = (0..facts.len()).filter(|other| facts[*other] == facts[row]).collect();
+            let place = (left_out.len() < facts.len()).then(|| least(&trials[index], &left_out))?;
+            Some((fit.at(place), interpolated(&trials[index], row, place)))
         };
-        let without = if rows > 1 { (0..rows).map(without).collect() } else { Vec::new() };
-        FitResult { value: fit.at(places[index]), without }
+        FitResult { value: fit.at(places[index]), without: (0..facts.len()).map(without).collect() }
     };
     Ok(paper.fits.iter().enumerate().map(found).collect())
 }
@@ -115,7 +116,7 @@ fn turn(
         }
     }
     for _ in 0..MOST_MORE {
-        let best = least(trials, None);
+        let best = least(trials, &[]);
         if let Some((near, _)) = trials.iter().find(|(place, _)| place.abs_diff(best) <= NEAR) {
             places[index] = *near;
             return Ok(());
@@ -131,12 +132,12 @@ pub(super) fn machine<'a>(paper: &'a Paper, values: &[f64]) -> Machine<'a> {
     paper.fits.iter().zip(values).map(|(fit, value)| (&fit.parameter, *value)).collect()
 }
 
-/// Where the sum of the squared logarithms of all rows, or of all but one, is expected to be least.
-fn least(trials: &Trials, without: Option<usize>) -> u32 {
+/// Where the sum of the squared logarithms of all rows but some is expected to be least.
+fn least(trials: &Trials, without: &[usize]) -> u32 {
     let off = |place: u32| -> f64 {
         let rows = 0..trials.first().map_or(0, |(_, ratios)| ratios.len());
         let logarithm = |row| libm::log(interpolated(trials, row, place));
-        rows.filter(|row| Some(*row) != without).map(|row| logarithm(row) * logarithm(row)).sum()
+        rows.filter(|row| !without.contains(row)).map(|row| logarithm(row) * logarithm(row)).sum()
     };
     let best = (0..=GRID).map(|place| (off(place), place)).min_by(|a, b| a.0.total_cmp(&b.0));
     best.map_or(0, |(_, place)| place)
@@ -170,8 +171,8 @@ mod tests {
             assert!((interpolated(&trials, 1, place) - line(place)).abs() < 1e-12);
         }
         // Without the first row the second alone decides: 1 at 2,000.
-        assert_eq!(least(&trials, Some(0)), 2000);
+        assert_eq!(least(&trials, &[0]), 2000);
         // The square is 1 at 1.7 ± √0.5.
-        assert!([993, 2407].contains(&least(&trials, Some(1))));
+        assert!([993, 2407].contains(&least(&trials, &[1])));
     }
 }

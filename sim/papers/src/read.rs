@@ -13,11 +13,12 @@ use lockstep_topology::document::{Entry, SourceText, Table};
 
 const KEYS: [&str; 5] = ["name", "source", "experiment", "fit", "row"];
 const FIT_KEYS: [&str; 4] = ["parameter", "between", "rows", "why"];
-const ROW_KEYS: [&str; 16] = [
+const ROW_KEYS: [&str; 17] = [
     "row",
     "says",
     "cite",
     "mark",
+    "same",
     "quantity",
     "published",
     "unit",
@@ -56,11 +57,24 @@ impl Paper {
             }
             rows.push(row);
         }
+        repeats(&rows)?;
         let name = root.need("name", "\"goyal2017\"")?.text()?.to_owned();
         let source = root.need("source", "\"Goyal et al. 2017, arXiv:1706.02677\"")?.text()?.to_owned();
         let fits = root.get("fit").map_or(Ok(Vec::new()), |entry| fits(&entry, &rows))?;
         Ok(Paper { name, source, common, fits, rows, plots: Vec::new() })
     }
+}
+
+/// Refuses rows that repeat one that is not there, or that does not count itself.
+fn repeats(rows: &[CaseRow]) -> Result<(), InputError> {
+    for row in rows {
+        let Some(same) = &row.same else { continue };
+        if !rows.iter().any(|other| other.name == *same && other.mark.is_none() && other.published.is_some()) {
+            let message = "must name a row that has a figure and no mark";
+            return Err(InputError::new(&row.place, format!("same = {same:?}"), message));
+        }
+    }
+    Ok(())
 }
 
 /// Whether two experiments are one configuration on different numbers of ranks.
@@ -89,7 +103,7 @@ fn fits(entry: &Entry<'_>, rows: &[CaseRow]) -> Result<Vec<PaperFit>, InputError
         for item in table.need("rows", "[\"G-2\"]")?.items()? {
             let name = item.text()?.to_owned();
             let row = rows.iter().find(|row| row.name == name).ok_or_else(|| item.error("there is no such row"))?;
-            if row.mark.is_some() || row.published.is_none() {
+            if !matches!(row.mark, None | Some(RowMark::Same)) || row.published.is_none() {
                 return Err(item.error("must have a figure and no mark: nothing is fitted to others"));
             }
             if names.contains(&name) || fits.iter().any(|other| other.rows.contains(&name)) {
@@ -120,7 +134,16 @@ pub(super) fn changed(common: &Experiment, entry: &Entry<'_>) -> Result<Experime
 fn row(common: &Experiment, entry: &Entry<'_>) -> Result<CaseRow, InputError> {
     let row = entry.section("a row", &ROW_KEYS)?;
     let at = row.get("at").map_or(Ok(common.clone()), |entry| changed(common, &entry))?;
+    let same = row.get("same").map(|entry| entry.text().map(str::to_owned)).transpose()?;
     let mark: Option<RowMark> = row.get("mark").map(|entry| entry.read(str::parse)).transpose()?;
+    let mark = match (mark, &same) {
+        (None, Some(_)) => Some(RowMark::Same),
+        (Some(RowMark::Same), None) => return Err(entry.error("lacks same: name the row of the same measurement")),
+        (Some(mark), Some(_)) if mark != RowMark::Same => {
+            return Err(entry.error(format!("has mark = \"{mark}\" and same: leave one out")));
+        }
+        (mark, _) => mark,
+    };
     let quantity = quantity(common, &row, entry)?;
     let unit: Unit = row.get("unit").map_or("1".parse().map_err(|_| entry.error("unit")), |e| e.read(str::parse))?;
     let published = row.get("published").map(|entry| entry.number(0.0)).transpose()?;
@@ -135,7 +158,7 @@ fn row(common: &Experiment, entry: &Entry<'_>) -> Result<CaseRow, InputError> {
             return Err(row.get("unit").as_ref().unwrap_or(entry).error(message));
         }
         Some(Quantity::Order { .. }) | None => {}
-        Some(Quantity::Computed(_)) if mark == Some(RowMark::Ordering) => {}
+        Some(Quantity::Computed(_)) if matches!(mark, Some(RowMark::Ordering | RowMark::Exact)) => {}
         Some(_) if published.is_none() => return Err(entry.error("lacks published: add the paper's figure")),
         Some(_) => {}
     }
@@ -147,6 +170,7 @@ fn row(common: &Experiment, entry: &Entry<'_>) -> Result<CaseRow, InputError> {
         says: row.need("says", "\"90 epochs in one hour\"")?.text()?.to_owned(),
         cite: row.need("cite", "\"section 5\"")?.text()?.to_owned(),
         mark,
+        same,
         quantity,
         at,
         published,

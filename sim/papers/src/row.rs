@@ -21,10 +21,12 @@ pub enum RowMark {
     Anchor,
     /// A parameter is fitted to it.
     Fitted,
+    /// The same measurement as another row, in another unit.
+    Same,
 }
 
 lockstep_topology::named!(RowMark, "mark":
-    Contradiction = "c", Ordering = "o", Statistical = "s", Exact = "=", Anchor = "anchor", Fitted = "fitted");
+    Contradiction = "c", Ordering = "o", Statistical = "s", Exact = "=", Anchor = "anchor", Fitted = "fitted", Same = "same");
 
 /// One published figure.
 #[derive(Debug, Clone)]
@@ -37,6 +39,8 @@ pub struct CaseRow {
     pub cite: String,
     /// Why its error does not count, if it does not.
     pub mark: Option<RowMark>,
+    /// The row that states the same measurement, of [`RowMark::Same`].
+    pub same: Option<String>,
     /// The quantity of the figure; `None` for statistical rows.
     pub quantity: Option<Quantity>,
     /// The configuration that it was measured in; only its first one counts.
@@ -52,6 +56,11 @@ pub struct CaseRow {
 }
 
 impl CaseRow {
+    /// The row that counts for its measurement: itself, unless it repeats another one.
+    pub(super) fn fact(&self) -> &str {
+        self.same.as_deref().unwrap_or(&self.name)
+    }
+
     /// The configurations that it refers to, if anything has to be simulated for it.
     pub(super) fn experiments(&self) -> Vec<&Experiment> {
         match &self.quantity {

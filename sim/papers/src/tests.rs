@@ -34,7 +34,11 @@ fn an_anchor_is_reproduced_and_ratios_use_its_machine() {
     let (times, percent) = (speedup.predicted.unwrap(), efficiency.predicted.unwrap());
     assert!((times / 4.0 * 100.0 - percent).abs() < 1e-9 && percent > 50.0 && percent < 100.0, "{times} {percent}");
     assert!((speedup.error_pct.unwrap() - (times / 2.0 - 1.0) * 100.0).abs() < 1e-9);
-    assert!(found.notes.iter().any(|note| note.contains("3 rows count: mean error")), "{:?}", found.notes);
+    assert!(
+        found.notes.iter().any(|note| note.contains("3 counted rows are in no fit: mean error")),
+        "{:?}",
+        found.notes
+    );
 }
 
 /// Scheme (b) between two ranks hides half of the traffic to the dense layers and back; on a wire of a thousandth of
@@ -99,7 +103,10 @@ fn invalid_papers_are_refused_with_their_line() {
         (ROW.to_owned(), "does not say what it is a figure of"),
         (format!("{ROW}quantity = \"step-time\"\nunit = \"s\"\n"), "lacks published"),
         (format!("{ROW}quantity = \"speedup\"\npublished = 3\n"), "lacks over"),
-        (format!("{ROW}mark = \"d\"\n"), "is not a mark: write c, o, s, =, anchor or fitted"),
+        (format!("{ROW}mark = \"d\"\n"), "is not a mark: write c, o, s, =, anchor, fitted or same"),
+        (format!("{ROW}{time}unit = \"s\"\nsame = \"B\"\n"), "must name a row that has a figure and no mark"),
+        (format!("{ROW}{time}unit = \"s\"\nmark = \"same\"\n"), "lacks same"),
+        (format!("{ROW}{time}{anchor}same = \"B\"\n"), "leave one out"),
         (format!("{ROW}at = {{ rank = 3 }}\n"), "p.toml:11: rank = 3: a configuration has no key rank"),
         (twice, "A is an anchor of lenet already"),
         (
@@ -149,7 +156,9 @@ fn computed_rows_equal_the_published_ones() {
             let (Some(Quantity::Computed(computed)), Some(RowMark::Exact)) = (&row.quantity, row.mark) else {
                 continue;
             };
-            let (value, published) = (computed.value().unwrap() / row.unit.factor, row.published.unwrap());
+            let value = computed.value().unwrap() / row.unit.factor;
+            // Formulas that the paper evaluates for nothing have no figure.
+            let Some(published) = row.published else { continue };
             assert!(
                 (value / published - 1.0).abs() < if row.name == "G-7" { 0.025 } else { 0.02 },
                 "{}: {value} against {published}",
@@ -197,6 +206,16 @@ fn a_fit_recovers_the_parameters_of_its_rows() {
     let mark = |row: &lockstep_report::PaperRow| (row.mark.clone(), row.counted, row.left_out);
     assert_eq!(mark(&one.rows[1]), (Some("fitted".to_owned()), false, false));
     assert!(one.rows[1].error_pct.unwrap().abs() < 1.5 && one.rows[0].error_pct.unwrap().abs() < 2.0, "{:?}", one.rows);
+    // Rows of one measurement are left out together: one alone determines a number, two others test it.
+    let same = rows.replacen("says", "same = \"mlp\"\nsays", 1);
+    let fact = account(&[paper(&format!("{}{same}", fit("\"lenet\", \"mlp\""))).unwrap()], |_, _| ()).unwrap();
+    assert_eq!(mark(&fact.rows[0]), (Some("same as mlp".to_owned()), false, false));
+    assert_eq!(mark(&fact.rows[1]), (Some("fitted".to_owned()), false, false));
+    let facts = format!("{}{same}", fit("\"lenet\", \"mlp\", \"resnet-32\""));
+    let facts = account(&[paper(&facts).unwrap()], |_, _| ()).unwrap();
+    assert_eq!(mark(&facts.rows[0]), (Some("same as mlp".to_owned()), false, true));
+    assert!([1, 2].iter().all(|row| mark(&facts.rows[*row]) == (None, true, true)), "{:?}", facts.rows);
+    assert!(facts.notes.iter().any(|note| note.starts_with("2 rows count")), "{:?}", facts.notes);
 }
 
 /// The last of eight ranks whose hosts vary, compared with the simulator's own draws for every rank and step.

@@ -51,6 +51,19 @@ fn scene(name: &str, settings: &[(&str, &str)], play: fn()) {
     assert!(output.status.success() && said.contains("1 passed"), "{name}: {}\n{said}{errors}", output.status);
 }
 
+/// As `scene`, for a test that is about several GPUs: on a machine with fewer than the scene has, it is skipped.
+fn scene_of_several(name: &str, settings: &[(&str, &str)], play: fn()) {
+    let several = settings.iter().find(|(key, _)| *key == "PRETEND_DEVICES").and_then(|(_, count)| count.parse().ok());
+    let several: usize = several.expect("a scene of several GPUs names their number");
+    if std::env::var_os(REAL).is_some() {
+        let here = probe(&LibraryPlaces::usual()).expect("GPUs").gpus.len();
+        if here < several {
+            return eprintln!("SKIPPED on a GPU: {name} needs {several} GPUs, and there are {here}");
+        }
+    }
+    scene(name, settings, play);
+}
+
 /// The GPUs of the process.
 fn gpus(precision: Precision) -> Arc<dyn Devices> {
     Arc::new(Gpus::open(precision).expect("GPUs"))

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use crate::reference;
-use crate::{gentle, gpus, same, scene};
+use crate::{gentle, gpus, same, scene, scene_of_several};
 
 const STEPS: u32 = 3;
 
@@ -125,12 +125,12 @@ fn flattening_keeps_the_image_for_its_gradient() {
 #[test]
 fn ranks_on_several_gpus_train_like_one_that_accumulates() {
     let settings = [("PRETEND_DEVICES", "3"), ("PRETEND_SEED", "8")];
-    scene("programs::ranks_on_several_gpus_train_like_one_that_accumulates", &settings, || {
+    scene_of_several("programs::ranks_on_several_gpus_train_like_one_that_accumulates", &settings, || {
         ranks_accumulate(Precision::F32);
     });
 }
 
-/// Sharing the optimizer's state and reusing the memory of gradients change no bit on several GPUs either.
+/// Sharing the optimizer's state and reusing the memory of gradients change no bit either.
 #[test]
 fn shared_state_and_memory_give_the_bits_of_one_rank() {
     let settings = [("PRETEND_DEVICES", "2"), ("PRETEND_SEED", "6")];

@@ -10,7 +10,7 @@ use lockstep_models::{Axis, Job, Mesh, PipelineSchedule, Precision, StageCut, ra
 use proptest::prelude::*;
 
 use crate::programs::{buckets, property, trained, trains_as_its_reference};
-use crate::{cpus, gpus, near, same, scene};
+use crate::{cpus, gpus, near, same, scene, scene_of_several};
 
 fn schedules() -> impl Strategy<Value = PipelineSchedule> {
     let names = ["gpipe", "1f1b", "interleaved:2", "interleaved:3"];
@@ -65,7 +65,7 @@ fn stages_on_gpus_train_like_one_that_accumulates() {
 #[test]
 fn stages_on_several_gpus_train_like_one_that_accumulates() {
     let settings = [("PRETEND_DEVICES", "3"), ("PRETEND_SEED", "12")];
-    scene("stages::stages_on_several_gpus_train_like_one_that_accumulates", &settings, stages_accumulate);
+    scene_of_several("stages::stages_on_several_gpus_train_like_one_that_accumulates", &settings, stages_accumulate);
 }
 
 /// A model in which cutting a chain of layers in two changes no rounding.

@@ -65,6 +65,7 @@ fn unpublished(quantity: Quantity, at: Experiment, unit: Unit, place: ErrorPlace
         name: String::new(),
         says: String::new(),
         cite: String::new(),
+        same: None,
         mark: None,
         quantity: Some(quantity),
         at,
