@@ -40,7 +40,8 @@ const CALLS: &[&str] = &[
     "exec devices",
     "exec inspect @/",
     "exec links --cluster @/cluster.toml",
-    "compare @/experiment.toml",
+    // A whole experiment would calibrate this machine for minutes.
+    "compare @/model.toml",
     "papers",
     "profiles show @/profile.json",
     "models list",
