@@ -20,7 +20,7 @@ const SECONDS: &str = "30";
 /// Bytes on standard error, at most: an error is a line, and progress a line every two seconds.
 const MOST_SAID: usize = 16 << 10;
 
-/// Valid calls, from which the others are made; `@` stands for the folder of inputs. `lab` changes the machine's
+/// Valid calls, from which the others are made; `@` is the folder of inputs. `lab` changes the machine's
 /// network, and `calibrate` and `exec profile` measure for minutes: they get flags alone.
 const CALLS: &[&str] = &[
     "sim predict @/experiment.toml --cluster ethernet-4",
