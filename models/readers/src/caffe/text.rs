@@ -39,6 +39,7 @@ const REPEATED: &[&str] = &[
     "test_iter",
     "test_state",
     "test_net_param",
+    "weights",
 ];
 
 /// The file being read.
