@@ -6,6 +6,7 @@ mod checkpoint;
 mod circles;
 mod clock_steps;
 mod commands;
+mod commands_fuzz;
 mod compare;
 mod data;
 mod device_table;

@@ -163,6 +163,21 @@ impl Dataset {
         Ok(Some(Dataset::sizes((&train, &held_out))))
     }
 
+    /// Refuses a name that is neither a data set nor a path; with `elsewhere` it may be a path that other machines have.
+    ///
+    /// # Errors
+    /// Such a name, with the cure.
+    pub fn check_name(what: &str, elsewhere: bool) -> Result<(), InputError> {
+        let (name, _) = name_and_subset(what);
+        let is_path = |name: &str| Path::new(name).exists() || elsewhere && name.contains(['/', '.']);
+        match name.split_once(':') {
+            _ if packed::named(name).is_some() || is_path(name) => Ok(()),
+            None if name == "mnist" || name == "synthetic" => Ok(()),
+            Some(("synthetic", samples)) if samples.parse::<u32>().is_ok_and(|samples| samples > 0) => Ok(()),
+            _ => Err(unknown(what)),
+        }
+    }
+
     /// Both parts, not yet normalised.
     fn parts(what: &str, model: &Model, augmentation: Augmentation) -> Result<(Dataset, Dataset), InputError> {
         let (name, subset) = name_and_subset(what);

@@ -64,6 +64,8 @@ impl ExecCollective {
         for algorithm in &flags.algorithms {
             // Each switch is a rank.
             let ranks = flags.ranks.saturating_add(algorithm.switches());
+            let here = launch.here(ranks).len() as u64;
+            launch.all(check_threads(here, 1))?;
             launch
                 .check_ranks(ranks)
                 .map_err(|message| Failure::Input(InputError::flag("ranks", flags.ranks.to_string(), message)))?;
@@ -71,8 +73,6 @@ impl ExecCollective {
             let each = ranks / launch.processes();
             let nodes = if launch.processes() == 1 { vec![ranks] } else { vec![each; launch.processes() as usize] };
             let group = if algorithm.by_nodes() { Group::nodes(&nodes) } else { Group::flat(ranks) };
-            let here = launch.here(ranks).len() as u64;
-            launch.all(check_threads(here, 1))?;
             for bytes in flags.sizes() {
                 let run = collective_run(flags, algorithm, &group, bytes)?;
                 let schedule = Schedule::new(&run.collective, &run.algorithm, &run.group, run.elements, run.chunk);

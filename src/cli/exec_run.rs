@@ -6,17 +6,19 @@ use clap::Args;
 use lockstep_measure::devices::devices;
 use lockstep_measure::launch::Launch;
 use lockstep_measure::operation::Operation;
-use lockstep_measure::rows::rows;
+use lockstep_measure::rows::{lay_out, rows};
 use lockstep_measure::started::take_started;
 use lockstep_report::failure::Failure;
 use lockstep_report::log::print_information;
 use lockstep_report::output::check_outputs;
 use lockstep_report::trace::TraceFile;
 use lockstep_report::{Format, Report};
+use lockstep_topology::InputError;
 
 use super::driver_flags::DriverFlags;
 use super::flags::SettingFlags;
 use super::operation_flags::OperationFlags;
+use lockstep_experiment::Experiment;
 use lockstep_experiment::setting::RUN;
 use lockstep_experiment::tuner_log::Logged;
 
@@ -65,10 +67,23 @@ pub(super) struct ExecRun {
 }
 
 impl ExecRun {
+    /// Refuses logs of a tuner that does not run.
+    fn check_tuner(&self, experiment: &Experiment) -> Result<(), InputError> {
+        let asked = [("tuner_log", &self.tuner_log), ("replay_tuner", &self.replay_tuner)];
+        match asked.into_iter().find_map(|(flag, path)| Some((flag, path.as_ref()?))) {
+            Some((flag, path)) if !experiment.tunes => {
+                let message = "is a log of the tuner, which runs with --learners auto alone: add that, or leave it out";
+                Err(InputError::flag(flag, path.display().to_string(), message))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut experiment = self.settings.resolve(self.experiment.as_deref())?;
         take_started(&mut experiment);
         devices(&experiment)?;
+        self.check_tuner(&experiment)?;
         if let Some(path) = &self.replay_tuner {
             experiment.tuning = Logged::load(path)?;
         }
@@ -77,6 +92,7 @@ impl ExecRun {
         check_outputs(&[("--trace", trace), ("--tuner-log", tuner_log), driver_log, metrics])?;
         // Errors in the input are reported before the processes join each other.
         let configurations = experiment.configurations()?;
+        lay_out(&experiment, &mut configurations.clone())?;
         self.driver.apply(&mut experiment, &configurations)?;
         self.operation.check(&experiment, &configurations)?;
         let mut launch = Launch::new(&experiment, self.operation.stall_limit())?;

@@ -114,6 +114,8 @@ impl Predict {
         })?;
         // Errors in the experiment come before a missing profile.
         experiment.refuse_growth("a prediction")?;
+        let named = Dataset::check_name(&experiment.data, experiment.input.is_some());
+        named.map_err(|error| experiment.locate(error))?;
         if experiment.input.is_none() {
             let model = experiment.load_model(&experiment.model)?;
             experiment.loaded = Dataset::packed_sizes(&experiment.data, &model, experiment.augmentation)?;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use lockstep_exec::data::Dataset;
 use lockstep_measure::interrupt::on_interrupt;
 use lockstep_predict::sweep::{
     Collector, How, Points, RowsFile, SweepAnswer, check, estimate, identity, merge, run, svg,
@@ -61,7 +62,7 @@ pub(super) struct SimSweep {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Threads that predict, at most 1024; else one for each core
-    #[arg(long, value_parser = positive, value_name = "N", allow_hyphen_values = true)]
+    #[arg(long, value_parser = jobs, value_name = "N", allow_hyphen_values = true)]
     jobs: Option<u32>,
     /// A sweep of more points is refused with an estimate of its time
     #[arg(long, value_parser = positive, value_name = "N", default_value = "10000", allow_hyphen_values = true)]
@@ -83,6 +84,7 @@ impl SimSweep {
         ])?;
         let mut experiment = self.settings.resolve(self.experiment.as_deref())?;
         experiment.pad |= self.fold.fold_padded;
+        Dataset::check_name(&experiment.data, true).map_err(|error| experiment.locate(error))?;
         let sweep = Sweep::new(experiment)?;
         check(&sweep)?;
         let plan = sweep.plan()?;
@@ -95,7 +97,7 @@ impl SimSweep {
         let points = Points::new(collector.sweep(), collector.plan(), &how, &identity)?;
         if let (Some(shards), Some(out)) = (self.shards.merge, &self.out) {
             // An existing file must be of this sweep too.
-            RowsFile::open(out, &identity, collector.order(), |_| ())?;
+            RowsFile::open(out, &identity, collector.order(), |row| points.has_settings_of(&row))?;
             merge(&points, &collector, &identity, out, shards)?;
             collector.with(|answer, _| match answer.none_predicted() {
                 false => RowsFile::replace(out, answer.kept.as_deref().unwrap_or_default()),
@@ -104,11 +106,15 @@ impl SimSweep {
             return answer(&collector, self.format, (self.plot.as_deref(), self.html.as_deref()), false);
         }
         let most = collector.order().len();
-        let jobs = self.jobs.map_or_else(cores, |jobs| jobs.min(MOST_JOBS) as usize).min(most).max(1);
+        let jobs = self.jobs.map_or_else(cores, |jobs| jobs as usize).min(most).max(1);
         self.refuse_too_many(&points, collector.order(), jobs)?;
         if let Some(path) = &file {
             let file = RowsFile::open(path, &identity, collector.order(), |row| {
-                collector.known(row);
+                let own = points.has_settings_of(&row);
+                if own {
+                    collector.known(row);
+                }
+                own
             })?;
             collector.write_to(file);
         }
@@ -139,6 +145,12 @@ impl SimSweep {
         );
         Err(InputError::flag("max_points", self.max_points.to_string(), message).into())
     }
+}
+
+/// Reads the number of threads.
+fn jobs(text: &str) -> Result<u32, String> {
+    let jobs = text.trim().parse().ok().filter(|jobs| (1..=MOST_JOBS).contains(jobs));
+    jobs.ok_or_else(|| format!("must be a whole number from 1 to {MOST_JOBS}"))
 }
 
 fn cores() -> usize {

@@ -107,6 +107,14 @@ impl Placement {
             }
             PlacementRule::Pack | PlacementRule::Scatter | PlacementRule::PerHost(_) => {
                 let places = places(cluster, limits);
+                let of_host = || of_hosts(cluster, &places).map(most).max().unwrap_or(0);
+                if let PlacementRule::PerHost(each) = rule
+                    && u64::from(*each) > of_host()
+                {
+                    let message =
+                        format!("a host of cluster {} has places for {}: use at most that", cluster.name(), of_host());
+                    return Err(InputError::flag("ranks_per_node", each.to_string(), message));
+                }
                 let most = match rule {
                     PlacementRule::PerHost(each) => {
                         of_hosts(cluster, &places).map(|host| most(host).min(u64::from(*each))).sum()

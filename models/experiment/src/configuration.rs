@@ -138,6 +138,7 @@ impl Experiment {
     /// No model, an unknown one, a global batch that does not divide, or an unsuitable algorithm; each program is built
     /// once to find out.
     pub fn configurations(&self) -> Result<Vec<Configuration>, InputError> {
+        self.check_read()?;
         self.check_tuning()?;
         self.check_growth()?;
         let model = Arc::new(self.load_model(&self.model)?);
@@ -269,6 +270,10 @@ impl Experiment {
     /// Such a setting, with its cure.
     pub fn check_transform(&self) -> Result<(), InputError> {
         let decodes = self.input.is_some() || self.loaded.is_some_and(|loaded| loaded.encoded.is_some());
+        if let (Some(threads), true, false) = (self.decode_threads, self.loaded.is_some(), decodes) {
+            let message = "these data need no decoding: use packed JPEG files (lockstep data pack), or leave it out";
+            return Err(self.locate(InputError::flag("decode_threads", threads.to_string(), message)));
+        }
         if decodes || self.transform_at == TransformAt::Host {
             return Ok(());
         }

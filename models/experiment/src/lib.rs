@@ -41,6 +41,7 @@ mod trained_identity;
 mod transport;
 pub mod tuner_log;
 mod unlike;
+mod unread;
 mod weights;
 
 use std::path::Path;

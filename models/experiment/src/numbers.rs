@@ -34,6 +34,7 @@ impl Experiment {
                 "measured runs keep and exchange gradients in fp32: leave it out, or predict with lockstep sim predict";
             return refused("gradients", self.gradients.to_string(), message);
         }
+        self.check_threads_of(self.device)?;
         match (self.device, precision) {
             (DeviceChoice::Cuda(_), Precision::F16 | Precision::F8) => {
                 let message = "no kernel of measured runs computes in it: use fp32, tf32 or bf16, or predict with lockstep sim predict";

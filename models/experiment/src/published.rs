@@ -1,5 +1,6 @@
 //! Reads external figures: the anchor that predictions are scaled to, and published figures for comparison.
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use lockstep_topology::{Algorithm, InputError};
@@ -39,8 +40,12 @@ impl FromStr for Anchor {
     fn from_str(text: &str) -> Result<Anchor, String> {
         let cure = || format!("{text:?}: write it like ranks=1,images_per_s=219");
         let mut anchor = Anchor { ranks: 1, batch_per_rank: None, images_per_s: 0.0 };
+        let mut given = BTreeSet::new();
         for part in text.split(',') {
             let (key, value) = part.split_once('=').ok_or_else(cure)?;
+            if !given.insert(key.trim()) {
+                return Err(format!("{text:?}: {} is given twice: give it once", key.trim()));
+            }
             let count = || value.trim().parse::<u32>().ok().filter(|count| *count > 0).ok_or_else(cure);
             match key.trim() {
                 "ranks" => anchor.ranks = count()?,

@@ -122,6 +122,7 @@ impl Sweep {
             let message = "a sweep predicts undisturbed runs: remove the scenarios, or ask sim predict";
             return Err(base.locate(InputError::flag("scenario", scenario.name.clone(), message)));
         }
+        base.check_read()?;
         // A list replaces tuning.
         base.tunes &= !base.sweep.lists.contains_key("learners");
         base.refuse_tuning("a sweep")?;

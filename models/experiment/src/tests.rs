@@ -52,7 +52,7 @@ fn lists_and_single_values_expand() {
 fn every_key_is_parsed() {
     let text = "data = \"mnist\"\ncluster = \"ethernet-4\"\nstrategy = \"ssgd\"\nbucket = \"layer\"\nchunk = \"4KiB\"\n\
                 concurrent_exchanges = 2\ntransport = \"mpi\"\nthreads_per_rank = 3\nepochs = 4\nseed = 5\n\
-                seeds = 5\nrecompute_bn = true\naugment = \"crop=4,flip\"\ntarget_accuracy = 0.9\ntarget_epochs = 5\ntuner_threshold = 0.1\n\
+                seeds = 5\nrecompute_bn = true\naugment = \"crop=4,flip\"\ntarget_accuracy = 0.9\ntarget_epochs = 5\n\
                 [optimizer]\nlearning_rate = 0.5\nmomentum = 0\nweight_decay = 1e-4\nnesterov = true\n\
                 scaling = \"linear:256\"\nwarm_up = \"gradual:5@0.1\"\ndecay = \"steps:0.1@30,60\"\n\
                 momentum_form = \"corrected\"\ndecay_batch_norm = true\n\
@@ -78,7 +78,8 @@ fn every_key_is_parsed() {
     let dense = Some(Init::Gaussian(0.01));
     assert_eq!(e.inits, InitRules { dense, residual_gamma: Some(0.0), ..InitRules::default() });
     assert_eq!((e.seeds, e.recompute_bn), (5, true));
-    assert_eq!((e.target, e.tuner_threshold), (Target { accuracy: Some(0.9), epochs: 5 }, 0.1));
+    assert_eq!(e.target, Target { accuracy: Some(0.9), epochs: 5 });
+    assert_eq!(with("tuner_threshold = 0.1").unwrap().tuner_threshold, 0.1);
     assert_eq!(e.augmentation, Augmentation { crop: 4, flip: true, ..Augmentation::default() });
     assert_eq!(e.anchor, Some(Anchor { ranks: 1, batch_per_rank: None, images_per_s: 219.0 }));
     let configuration = &e.configurations().unwrap()[0];
@@ -255,7 +256,8 @@ fn errors_of_the_expansion_name_their_line() {
         ("global_batch = 10\nranks = 4", "e.toml:3", "multiple of 4"),
         ("ranks = 2\nalgorithm = \"parameter-server:3\"", "e.toml:4", "at most 2"),
         ("ranks = 2\nalgorithm = \"pairwise\"", "e.toml:4", "does not serve allreduce"),
-        ("ranks = 3\nchunk = \"4B\"\nalgorithm = \"ring\"", "", ""),
+        ("ranks = 3\nchunk = \"4B\"\nalgorithm = \"ring\"", "e.toml:4", "at least 8B"),
+        ("ranks = 3\nchunk = \"8B\"\nalgorithm = \"ring\"", "", ""),
     ] {
         match with(lines).unwrap().configurations() {
             Ok(_) => assert!(place.is_empty(), "{lines} was taken"),

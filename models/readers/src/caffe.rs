@@ -83,6 +83,7 @@ impl<'a> Import<'a> {
         let mut dims: Vec<u32> = net.all("input_dim").map(|field| field.size()).collect::<Result<_, _>>()?;
         if dims.is_empty() {
             let shape = net.message("input_shape")?;
+            shape.allow(&[&["dim"]])?;
             dims = shape.all("dim").map(|field| field.size()).collect::<Result<_, _>>()?;
         }
         self.samples(name.text()?, &dims, net)
@@ -116,7 +117,10 @@ impl<'a> Import<'a> {
         let first = || inputs.first().copied().ok_or_else(|| refuse("has no input: give it a bottom".to_owned()));
         let top = || tops.first().copied().ok_or_else(|| refuse("has no output: give it a top".to_owned()));
         let meaning = match self.given {
-            Some(_) if layers::is_data(kind) => Meaning::Samples(vec![1, 1]),
+            Some(_) if layers::is_data(kind) => {
+                layers::data::check(layer)?;
+                Meaning::Samples(vec![1, 1])
+            }
             _ => layers::meaning(kind, layer, &shapes)?,
         };
         // A loss takes labels too, but a net to deploy does not say where from.

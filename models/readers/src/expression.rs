@@ -55,7 +55,8 @@ pub(super) fn parameters(entry: &Entry<'_>, found: &mut BTreeSet<String>) {
         found.extend(names.map(str::to_owned));
     }
     entry.list().into_iter().flatten().for_each(|item| parameters(&item, found));
-    if let Ok(table) = entry.table() {
+    // Not by the error for a value that is no table: that one counts the lines before the entry.
+    if let Some(table) = entry.as_table() {
         table.entries().for_each(|item| parameters(&item, found));
     }
 }

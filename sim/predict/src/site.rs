@@ -164,11 +164,33 @@ impl Site {
         Err(experiment.locate(InputError::flag(key, value, message)))
     }
 
+    /// Refuses threads per rank that ranks on its devices do not use.
+    fn check_threads(&self, experiment: &Experiment) -> Result<(), InputError> {
+        let threads = experiment.threads_per_rank;
+        let cores = |kind: &DeviceKind| if let DeviceKind::Cpu(cpu) = kind { Some(cpu.cores) } else { None };
+        let most = self.cluster.devices().iter().filter_map(|device| cores(&device.kind)).max();
+        let message = match most {
+            _ if threads == 1 => return Ok(()),
+            _ if self.gpus().next().is_some() => {
+                format!("is of ranks on CPUs, and those on {} compute on its GPUs: leave it out", self.cluster.name())
+            }
+            Some(most) if threads > most => {
+                format!(
+                    "is more than the cores of a CPU of {}, which are {most}: use at most that",
+                    self.cluster.name()
+                )
+            }
+            _ => return Ok(()),
+        };
+        Err(experiment.locate(InputError::flag("threads_per_rank", threads.to_string(), message)))
+    }
+
     /// Refuses a requested device or precision that would not change the prediction.
     ///
     /// # Errors
     /// Names what the figures cover.
     fn check_stated(&self, experiment: &Experiment) -> Result<(), InputError> {
+        self.check_threads(experiment)?;
         let (of, device) = (self.device(), experiment.device);
         if !experiment.states("device") || self.is_of(device) {
             return self.check_precision(experiment);

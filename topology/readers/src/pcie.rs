@@ -23,10 +23,15 @@ pub(crate) fn lanes(speed: &str, width: &str) -> Result<(Lanes, bool), (&'static
     };
     let count = match width.trim() {
         // Linux reports 255 where a virtual machine hides the lanes.
-        "" | "0" | "255" => None,
+        "" | "255" => None,
         text => {
             let known = text.parse().ok().filter(|count| [1, 2, 4, 8, 12, 16, 32].contains(count));
-            Some(known.ok_or_else(|| ("link_width", "is not a number of lanes: 1, 2, 4, 8, 12, 16 or 32".to_owned()))?)
+            Some(known.ok_or_else(|| {
+                (
+                    "link_width",
+                    "is not a number of lanes: 1, 2, 4, 8, 12, 16 or 32; leave it out where it is unknown".to_owned(),
+                )
+            })?)
         }
     };
     let lanes = Lanes { generation: generation.unwrap_or(UNKNOWN.generation), count: count.unwrap_or(UNKNOWN.count) };

@@ -14,8 +14,8 @@ use super::lanes::Lanes;
 use super::meaning::Collective;
 use super::phase::PipelinePhase;
 use super::shard::{ELEMENT_BYTES, Split};
-use crate::InputError;
 use crate::symmetry::Permutations;
+use crate::{Bytes, InputError};
 
 /// Elements in a chunk of a pipelined algorithm, if the caller names none: 256 KiB of 32-bit floats.
 const PIPELINE_CHUNK: u64 = 64 * 1024;
@@ -41,6 +41,10 @@ pub struct Schedule {
     buffered: bool,
 }
 
+/// The most lanes of a collective whose chunk is given: a million take seconds, and a chunk of one element of a large
+/// model would give tens of millions.
+const MOST_LANES: u64 = 1 << 20;
+
 impl Schedule {
     /// Performs `collective` by `algorithm` in `group` on a buffer of `elements` (an alltoallv: on buffers of at least
     /// the longest row and column of its counts), in lanes of about `chunk` elements. `chunk` 0 is the algorithm's
@@ -62,16 +66,19 @@ impl Schedule {
             return Err(InputError::new("", format!("{members} members"), message));
         }
         let lanes = lanes(&Call { algorithm, collective, group, elements, nested: false })?;
+        // The algorithm's own choice has fewer lanes than any machine has time for.
+        let most = if chunk == 0 { u64::from(u32::MAX) } else { MOST_LANES };
         let chunk = match chunk {
             0 if lanes.is_pipelined() => PIPELINE_CHUNK,
             0 => u64::MAX,
             chunk => chunk,
         };
         let (roots, chunks) = (u64::from(lanes.roots()), lanes.chunks(elements, chunk));
-        if chunks.saturating_mul(roots) > u64::from(u32::MAX) {
-            let least = elements.div_ceil(roots).div_ceil(u64::from(u32::MAX) / roots);
-            let message = format!("gives more than 2^32 lanes: use a chunk of at least {least} elements");
-            return Err(InputError::new("", format!("chunk = {chunk}"), message));
+        if chunks.saturating_mul(roots) > most {
+            let least = elements.div_ceil(roots).div_ceil((most / roots).max(1));
+            let message =
+                format!("gives more than {most} lanes: use a chunk of at least {}", Bytes(least.saturating_mul(4)));
+            return Err(InputError::flag("chunk", Bytes(chunk.saturating_mul(4)).to_string(), message));
         }
         Ok(Schedule {
             collective: collective.clone(),

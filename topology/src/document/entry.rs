@@ -192,13 +192,18 @@ impl<'a> Entry<'a> {
         Ok(items)
     }
 
+    /// A table with any keys; `None` for anything else.
+    pub fn as_table(&self) -> Option<Table<'a>> {
+        let table = self.value.as_table()?;
+        Some(Table { source: self.source, title: self.key, table, offset: self.span.start })
+    }
+
     /// A table with any keys.
     ///
     /// # Errors
     /// It is none.
     pub fn table(&self) -> Result<Table<'a>, InputError> {
-        let table = self.value.as_table().ok_or_else(|| self.wrong("a table"))?;
-        Ok(Table { source: self.source, title: self.key, table, offset: self.span.start })
+        self.as_table().ok_or_else(|| self.wrong("a table"))
     }
 
     /// A table with only `keys` in it.

@@ -16,6 +16,7 @@ use lockstep_report::{CsvForm, EpochRow};
 use lockstep_topology::{ErrorPlace, InputError, RECORD};
 
 use super::plan::{Planned, share};
+use super::run::has_settings_of;
 
 /// An open file of runs.
 #[derive(Debug)]
@@ -117,6 +118,15 @@ fn known(
         }
         _ => foreign(line),
     };
+    let changed = |line: usize| {
+        let message = format!("line {} was changed after it was written: remove the rows of its run", line + 1);
+        wrong(path, &message)
+    };
+    // The settings of a row are those of its run.
+    let planned = |row: &EpochRow| {
+        let of = plan.iter().find(|planned| planned.run == row.run);
+        of.is_some_and(|of| has_settings_of(of, row))
+    };
     // The former name of a column stays readable for one release.
     let former = form.header().replace("test_error_pct", "error_pct");
     let header = if text.starts_with(&former) { former } else { form.header() };
@@ -135,12 +145,13 @@ fn known(
             break;
         };
         let row = form.row(bare).filter(|row| form.line(row) == line);
-        let Some(row) = row else {
-            let message = format!("line {} was changed after it was written: remove the rows of its run", number + 1);
-            return Err(wrong(path, &message));
-        };
+        let Some(row) = row else { return Err(changed(number)) };
         if seeds.get(row.run.as_str()) != Some(&row.seed) || done.contains(&row.run) {
             return Err(elsewhere(number, &row));
+        }
+        let ordered = row.diverged_step.is_some() || row.epoch as usize == run.len() + 1;
+        if !ordered || !planned(&row) {
+            return Err(changed(number));
         }
         at += line.len();
         if run.first().is_some_and(|first: &EpochRow| first.run != row.run) {

@@ -6,6 +6,8 @@ use lockstep_experiment::{Configuration, Experiment, Length, TransportKind};
 use lockstep_models::Target;
 use lockstep_topology::InputError;
 
+use crate::rows::lay_out;
+
 /// The most runs in a sweep.
 const MOST: u64 = 100_000;
 
@@ -45,6 +47,8 @@ pub fn plan(experiment: &Experiment) -> Result<Vec<Planned>, InputError> {
             return Err(own.locate(InputError::flag("transport", "mpi", message)));
         }
         let configurations = own.configurations()?;
+        // A cluster that no run is left to read is checked too.
+        lay_out(&own, &mut configurations.clone())?;
         arms.push((arm.name, own, configurations));
     }
     let each: usize = arms.iter().map(|(_, _, configurations)| configurations.len()).sum();

@@ -99,6 +99,25 @@ fn blank(planned: &Planned, command: &str) -> EpochRow {
     }
 }
 
+/// Whether the settings in a row are those of its run.
+pub(super) fn has_settings_of(planned: &Planned, row: &EpochRow) -> bool {
+    let own = blank(planned, &row.command);
+    let figures = EpochRow {
+        epoch: row.epoch,
+        steps: row.steps,
+        images: row.images,
+        train_loss: row.train_loss,
+        held_out_loss: row.held_out_loss,
+        accuracy: row.accuracy,
+        test_error_pct: row.test_error_pct,
+        diverged_step: row.diverged_step,
+        step_time_s: row.step_time_s,
+        weights_sha256: row.weights_sha256.clone(),
+        ..own
+    };
+    figures == *row
+}
+
 /// Steps of each epoch, and samples of a step.
 fn steps_by_epoch(planned: &Planned, samples: usize) -> Result<Vec<(u64, u64)>, InputError> {
     let Experiment { length: Length::Epochs(epochs), .. } = planned.experiment else { return Ok(Vec::new()) };

@@ -1,5 +1,7 @@
 //! Translates Caffe's layers, one by one.
 
+pub(super) mod data;
+
 use lockstep_topology::InputError;
 
 use super::text::{Field, Message};
@@ -88,12 +90,18 @@ pub(super) fn meaning(kind: &str, layer: &Message<'_>, shapes: &[Shape]) -> Resu
         "Accuracy" | "ACCURACY" | "Silence" | "SILENCE" => Ok(Meaning::Nothing),
         "Input" => {
             layer.allow(&[COMMON, &["input_param"]])?;
+            layer.message("input_param")?.allow(&[&["shape"]])?;
             let shape = layer.message("input_param")?.message("shape")?;
+            shape.allow(&[&["dim"]])?;
             Ok(Meaning::Samples(shape.all("dim").map(|dim| dim.size()).collect::<Result<_, _>>()?))
         }
         data_kind if is_data(data_kind) => data(layer).map(Meaning::Samples),
-        "Split" | "SPLIT" => Ok(Meaning::Copies),
-        "Softmax" | "SOFTMAX" => Ok(Meaning::Softmax),
+        "Split" | "SPLIT" => layer.allow(&[COMMON]).map(|()| Meaning::Copies),
+        "Softmax" | "SOFTMAX" => {
+            layer.allow(&[COMMON, &["softmax_param"]])?;
+            layer.message("softmax_param")?.allow(&[&["engine"]])?;
+            Ok(Meaning::Softmax)
+        }
         other => {
             let mut kinds = KINDS.iter().filter_map(|kind| kind.caffe.as_ref());
             let Some(known) = kinds.clone().find(|known| known.types.contains(&other)) else {
@@ -115,6 +123,7 @@ pub(super) fn meaning(kind: &str, layer: &Message<'_>, shapes: &[Shape]) -> Resu
 
 /// The sizes of a data layer's samples: the file states them only as far as it crops.
 fn data(layer: &Message<'_>) -> Result<Vec<u32>, InputError> {
+    data::check(layer)?;
     if let Some(memory) = layer.get("memory_data_param") {
         let of = memory.message()?;
         return Ok(vec![
@@ -128,7 +137,10 @@ fn data(layer: &Message<'_>) -> Result<Vec<u32>, InputError> {
     // The original form of the file has the same fields among those of its source.
     let side = match transform.get("crop_size") {
         Some(side) => side.size()?,
-        None => layer.message("data_param")?.size("crop_size", 0)?,
+        None => match layer.message("data_param")?.size("crop_size", 0)? {
+            0 => layer.message("image_data_param")?.size("crop_size", 0)?,
+            side => side,
+        },
     };
     if side == 0 {
         let message = "its data are in another file and no crop_size gives their shape: append it to the file's name, as in \
@@ -139,6 +151,29 @@ fn data(layer: &Message<'_>) -> Result<Vec<u32>, InputError> {
     Ok(vec![1, channels, side, side])
 }
 
+/// Refuses fields that a filler of its type does not read, and values that it does not support.
+fn filler_reads(filler: &Message<'_>) -> Result<(), InputError> {
+    // With the only supported value of a field that is not read otherwise.
+    let read: &[(&str, Option<&str>)] = match filler.text("type")? {
+        "" | "constant" => &[("value", None)],
+        "gaussian" => &[("std", None), ("mean", Some("0"))],
+        "xavier" => &[("variance_norm", Some("AVERAGE"))],
+        "msra" => &[("variance_norm", Some("FAN_IN"))],
+        _ => return Ok(()),
+    };
+    for field in filler.fields().iter().filter(|field| field.name != "type") {
+        match read.iter().find(|(name, _)| *name == field.name) {
+            None => return Err(field.error("is not read by a filler of this type: leave it out")),
+            Some((_, Some("0"))) if field.number()? != 0.0 => return Err(field.error("must be 0 here")),
+            Some((_, Some(only))) if *only != "0" && field.word()? != *only => {
+                return Err(field.error(format!("must be {only} for this type here")));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
 /// How weights and biases start. Without a filler the weights are assumed to come from elsewhere and start by this
 /// project's default.
 fn inits(of: &Message<'_>) -> Result<Inits, InputError> {
@@ -147,10 +182,14 @@ fn inits(of: &Message<'_>) -> Result<Inits, InputError> {
         let filler = of.message(name)?;
         filler.allow(&[&["type", "value", "std", "mean", "variance_norm"]])?;
         let value = |init: Init| Ok(Some(init));
+        filler_reads(&filler)?;
         match (of.get(name).is_some(), filler.text("type")?) {
             (false, _) => Ok(None),
             (true, "" | "constant") => value(Init::Constant(filler.number("value", 0.0)?)),
-            (true, "gaussian") => value(Init::Gaussian(filler.number("std", 1.0)?)),
+            (true, "gaussian") => match (filler.number("std", 1.0)?, filler.get("std")) {
+                (negative, Some(field)) if negative < 0.0 => Err(field.error("must be at least 0")),
+                (deviation, _) => value(Init::Gaussian(deviation)),
+            },
             (true, "xavier") => value(Init::Xavier),
             (true, "msra") => value(Init::He),
             (true, other) => {

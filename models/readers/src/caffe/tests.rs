@@ -27,6 +27,12 @@ fn one(kind: &str, fields: &str) -> String {
     net(&format!("layer {{ name: \"l\" type: \"{kind}\" bottom: \"x\" top: \"y\"\n{fields} }}"))
 }
 
+/// A dense layer whose weights have that filler with those fields, in [`net`].
+fn filled(filler: &str, fields: &str) -> String {
+    let filler = format!("weight_filler {{ type: \"{filler}\" {fields} }}");
+    one("InnerProduct", &format!("inner_product_param {{ num_output: 7 {filler} }}"))
+}
+
 /// The networks are equal in all that simulator and executor see except names.
 fn same(one: &Model, other: &Model) {
     let seen = |model: &Model| -> Vec<_> {
@@ -225,6 +231,21 @@ fn errors_name_their_line() {
         (&one("ReLU", "include { stage: \"a\" }"), "net.prototxt:3: stage: \"a\": this field is not supported"),
         (&one("ReLU", "include { phase: TEST }"), "takes \"y\", which no layer before it makes in training"),
         ("layer { name: \"d\" type: \"Data\" top: \"x\" }", "no crop_size gives their shape"),
+        ("layer { type: \"Data\" transform_param { crop_sise: 7 } }", "did you mean crop_size?"),
+        (
+            "layer { type: \"Data\" transform_param { crop_size: 7 crop_size: 8 } }",
+            "crop_size: 8: this field is given twice",
+        ),
+        (
+            "layer { type: \"Data\" data_param { source: \"a\" } data_param { } }",
+            "data_param: this field is given twice",
+        ),
+        ("layer { type: \"Data\" data_param { backend: NOPE } }", "backend: NOPE: must be one of LEVELDB and LMDB"),
+        ("layer { type: \"ImageData\" image_data_param { shuffle: 7 } }", "shuffle: 7: must be true or false"),
+        (&filled("gaussian", "std: -1"), "net.prototxt:3: std: -1: must be at least 0"),
+        (&filled("gaussian", "mean: 0.5"), "mean: 0.5: must be 0 here"),
+        (&filled("constant", "std: 1"), "std: 1: is not read by a filler of this type"),
+        (&filled("msra", "variance_norm: FAN_OUT"), "must be FAN_IN for this type"),
         (&format!("{}x: 1", "a {".repeat(40)), "deeper than 16"),
     ] {
         let error = refused(text);

@@ -1,10 +1,46 @@
 //! Parses Protocol Buffers as text, the form of Caffe's files: fields, each a word, a text in quotes or a
 //! message in braces.
 
+use std::collections::BTreeSet;
+
 use lockstep_topology::{ErrorPlace, InputError, nearest};
 
 /// Deepest nesting of messages.
 const MAX_DEPTH: u32 = 16;
+
+/// Fields that may be given several times, each with a value of its own.
+const REPEATED: &[&str] = &[
+    "layer",
+    "layers",
+    "input",
+    "input_dim",
+    "input_shape",
+    "bottom",
+    "top",
+    "include",
+    "exclude",
+    "param",
+    "blobs_lr",
+    "weight_decay",
+    "propagate_down",
+    "loss_weight",
+    "dim",
+    "kernel_size",
+    "stride",
+    "pad",
+    "dilation",
+    "coeff",
+    "mean_value",
+    "phase",
+    "stage",
+    "not_stage",
+    "stepvalue",
+    "test_net",
+    "test_iter",
+    "test_state",
+    "test_net_param",
+    "weights",
+];
 
 /// The file being read.
 #[derive(Debug, Clone, Copy)]
@@ -66,11 +102,11 @@ impl<'a> Message<'a> {
         self.error("", "").place
     }
 
-    /// Refuses fields that are not among `known`.
+    /// Refuses fields that are not among `known`, and fields that are given twice and counted once.
     pub(super) fn allow(&self, known: &[&[&'static str]]) -> Result<(), InputError> {
         let all = || known.iter().copied().flatten().copied();
         match self.fields.iter().find(|field| !all().any(|name| name == field.name)) {
-            None => Ok(()),
+            None => self.refuse_doubles(),
             Some(field) => {
                 let near = nearest(field.name, all());
                 let cure = match near.is_empty() {
@@ -79,6 +115,15 @@ impl<'a> Message<'a> {
                 };
                 Err(field.error(format!("this field is not supported: {cure}")))
             }
+        }
+    }
+
+    /// Refuses fields that are given twice, unless they list values.
+    fn refuse_doubles(&self) -> Result<(), InputError> {
+        let mut given = BTreeSet::new();
+        match self.fields.iter().find(|field| !given.insert(field.name) && !REPEATED.contains(&field.name)) {
+            None => Ok(()),
+            Some(field) => Err(field.error("this field is given twice: give it once")),
         }
     }
 

@@ -52,7 +52,7 @@ pub struct RowsFile {
 
 impl RowsFile {
     /// Opens the file at `path` for the rows of these points of `sweep`; `known` gets the rows that it already holds,
-    /// the first of them.
+    /// the first of them, and says whether their settings are those of their points.
     ///
     /// A file that does not exist appears with the first row.
     ///
@@ -62,7 +62,7 @@ impl RowsFile {
         path: &Path,
         sweep: &str,
         points: &[u32],
-        mut known: impl FnMut(SweepRow),
+        mut known: impl FnMut(SweepRow) -> bool,
     ) -> Result<RowsFile, InputError> {
         let mut rows = RowsFile { form: Form::of(path)?, sweep: sweep.to_owned(), lines: Lines::open(path)? };
         rows.keep_columns()?;
@@ -86,7 +86,7 @@ impl RowsFile {
     }
 
     /// Passes on the rows that the file holds, and returns how many bytes of it are whole lines.
-    fn known(&self, points: &[u32], known: &mut impl FnMut(SweepRow)) -> Result<u64, InputError> {
+    fn known(&self, points: &[u32], known: &mut impl FnMut(SweepRow) -> bool) -> Result<u64, InputError> {
         let broken = |error: io::Error| wrong(self.path(), &format!("cannot be read: {error}"));
         let (mut line, mut lines, mut points, mut whole) = (Vec::new(), 0u64, points.iter(), 0u64);
         let mut due = points.next();
@@ -110,7 +110,9 @@ impl RowsFile {
             }
             if lines > 0 || matches!(self.form, Form::JsonLines) {
                 let row = self.parse(&line).filter(|_| due.is_some());
-                known(row.ok_or_else(|| self.damaged(lines))?);
+                if !known(row.ok_or_else(|| self.damaged(lines))?) {
+                    return Err(self.damaged(lines));
+                }
                 due = points.next();
             }
             lines += 1;

@@ -27,9 +27,11 @@ pub fn merge(
         let (own, path) = (points_of(shard, plan), shard.file(out));
         let mut found = 0;
         RowsFile::open(&path, identity, &own, |row| {
+            let own = points.has_settings_of(&row);
             found += 1;
             let point = row.point as usize;
             rows[point] = Some(row);
+            own
         })?;
         shard.refuse_part(&path, (found, own.len()), "points")?;
     }

@@ -125,6 +125,15 @@ impl<'a> Points<'a> {
         Ok(setup)
     }
 
+    /// Whether the settings in a row are those of its point.
+    pub fn has_settings_of(&self, row: &SweepRow) -> bool {
+        let Some(point) = u32::try_from(row.point).ok().filter(|point| *point < self.count()) else { return false };
+        let variant = self.sweep.variant(&self.plan.points[point as usize]);
+        // The cluster may determine the number of ranks.
+        let ranks = variant.ranks.first().copied().unwrap_or(row.setting.ranks / variant.learners.max(1));
+        self.label(point, ranks).with_figures_of(row) == *row
+    }
+
     /// The row of a point with `ranks` ranks before anything is known of it.
     pub fn label(&self, index: u32, ranks: u32) -> SweepRow {
         self.labelled(index, ranks, &self.sweep.variant(&self.plan.points[index as usize]))

@@ -46,11 +46,13 @@ pub fn run(points: &Points<'_>, collector: &Collector, jobs: usize, estimate: &E
             }
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 1..jobs {
-            scope.spawn(work);
-        }
-        work();
+    estimate.beside(|| {
+        std::thread::scope(|scope| {
+            for _ in 1..jobs {
+                scope.spawn(work);
+            }
+            work();
+        });
     });
     estimate.end();
     collector.end()

@@ -28,7 +28,9 @@ fn run_into(sweep: &Sweep, path: &std::path::Path, jobs: usize) -> Result<String
     let collector = Collector::new(sweep.clone(), sweep.plan()?);
     let points = Points::new(collector.sweep(), collector.plan(), &how, &identity)?;
     collector.write_to(RowsFile::open(path, &identity, collector.order(), |row| {
+        let own = points.has_settings_of(&row);
         collector.known(row);
+        own
     })?);
     run(&points, &collector, jobs, &Estimate::silent())?;
     Ok(std::fs::read_to_string(path).unwrap())

@@ -55,8 +55,8 @@ fn unsuitable_algorithms_are_refused_with_the_cure() {
         (&exchange(&few), "pairwise", &Group::flat(2), 0, "2 members need 4 counts and there are 3"),
         (&exchange(&huge), "pairwise", &Group::flat(2), 0, "add up to more than 2^64"),
         (&exchange(&counts), "ring", &Group::flat(2), 0, "use pairwise"),
-        (&sum, "ring", &Group::flat(4), 1, "use a chunk of at least 257 elements"),
-        (&sum, "multi-color:4", &Group::flat(4), 1, "use a chunk of at least 257 elements"),
+        (&sum, "ring", &Group::flat(4), 1, "use a chunk of at least 4MiB"),
+        (&sum, "multi-color:4", &Group::flat(4), 1, "use a chunk of at least 4MiB"),
     ] {
         let algorithm: Algorithm = algorithm.parse().expect("a known algorithm");
         let refusal = Schedule::new(collective, &algorithm, group, 1 << 40, chunk);

@@ -13,7 +13,9 @@ fn run_shard(sweep: &Sweep, out: &std::path::Path, shard: SweepShard, jobs: usiz
     let points = Points::new(collector.sweep(), collector.plan(), &how, &identity)?;
     let path = shard.file(out);
     collector.write_to(RowsFile::open(&path, &identity, collector.order(), |row| {
+        let own = points.has_settings_of(&row);
         collector.known(row);
+        own
     })?);
     run(&points, &collector, jobs, &Estimate::silent())?;
     Ok(std::fs::read_to_string(path).unwrap_or_default())
@@ -107,7 +109,7 @@ fn missing_duplicate_and_foreign_shards_are_refused_with_the_cure() {
     std::fs::write(&out, "mine").unwrap();
     let how = How::default();
     let all: Vec<u32> = (0..4).collect();
-    assert!(RowsFile::open(&out, &identity(&own, &how), &all, |_| ()).is_err());
+    assert!(RowsFile::open(&out, &identity(&own, &how), &all, |_| true).is_err());
     std::fs::remove_file(&out).unwrap();
     assert!(merged(&own, &out, 3).unwrap_err().to_string().contains("rows.1-of-3.csv: is missing"));
     merged(&own, &out, 2).unwrap();
