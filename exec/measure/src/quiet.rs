@@ -239,7 +239,7 @@ fn pulse(on: &Cores) -> Pulse {
     let mut rounds: Vec<(f64, bool)> = Vec::new();
     for _ in 0..ATTEMPTS {
         rounds.extend(beats(on));
-        if rounds.iter().filter(|(_, preempted)| !preempted).count() >= PULSES / 2 + 1 {
+        if rounds.iter().filter(|(_, preempted)| !preempted).count() > PULSES / 2 {
             break;
         }
     }
