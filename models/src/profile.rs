@@ -5,6 +5,7 @@
 //! Every figure is an interval. A slowdown f says how much longer an operation takes when every core does the same at
 //! once: each of n cores then takes f/n of the memory bandwidth, so n of them use it up and run at 1/f of their speed.
 
+mod disturbed;
 mod gpu;
 mod key;
 mod noise;
@@ -15,6 +16,7 @@ use crate::EncodedSamples;
 use lockstep_topology::{ErrorPlace, InputError, RECORD, read_text};
 use serde::{Deserialize, Serialize};
 
+pub use disturbed::{CONTENTION, PROCESS_MESSAGES, THREAD_MESSAGES, disturbed_note};
 pub use gpu::{CopyEntry, DirectEntry, GpuEntry, HardwareEntry, LearnersEntry, MemoryEntry, SumEntry};
 pub use key::{chain_key, key_of, read_key};
 pub use noise::NoiseTrace;
@@ -57,13 +59,6 @@ pub struct ComputeEntry {
     pub seconds: Interval,
     /// How many times longer it takes when every core runs it.
     pub slowdown: f64,
-}
-
-impl ComputeEntry {
-    /// `forward dense 784>10 bias at 16 samples`: names the figure.
-    pub fn name(chain: &str, phase: &str, samples: u32) -> String {
-        format!("{phase} {chain} at {samples} samples")
-    }
 }
 
 /// An operation and its number of elements.
@@ -225,37 +220,6 @@ pub struct Profile {
     pub disturbed: Vec<String>,
 }
 
-/// Name of the disturbed figure: messages between ranks of a process.
-pub const THREAD_MESSAGES: &str = "messages between threads";
-/// The same for messages between processes.
-pub const PROCESS_MESSAGES: &str = "messages between processes";
-/// Name of the disturbed figures: all slowdowns, since the cores together were no faster than one.
-pub const CONTENTION: &str = "slowdown when all cores work";
-
-/// Figures that notes name.
-const NAMED: usize = 3;
-
-/// As [`Profile::disturbed_note`], of figures by name.
-///
-/// ```
-/// # use lockstep_models::profile::disturbed_note;
-/// assert_eq!(disturbed_note(&[]), None);
-/// let names = ["a", "b", "c", "d"].map(str::to_owned);
-/// let note = disturbed_note(&names).unwrap();
-/// assert!(note.starts_with("4 figures could not be measured undisturbed (a, b, c, …)"), "{note}");
-/// ```
-pub fn disturbed_note(names: &[String]) -> Option<String> {
-    let more = if names.len() > NAMED { ", …" } else { "" };
-    let (count, named) = (names.len(), names[..names.len().min(NAMED)].join(", "));
-    let figures = if count == 1 { "figure" } else { "figures" };
-    (count > 0).then(|| {
-        format!(
-            "{count} {figures} could not be measured undisturbed ({named}{more}): other programs used this machine; quiet it \
-             and run this again, which measures them again"
-        )
-    })
-}
-
 /// In profiles without the number, since all of those are of AVX-512.
 fn sixteen() -> u32 {
     16
@@ -286,19 +250,6 @@ impl Profile {
         })?;
         profile.check(file)?;
         Ok(profile)
-    }
-
-    /// Lists a figure as disturbed, or no longer.
-    pub fn set_disturbed(&mut self, name: &str, is_disturbed: bool) {
-        self.disturbed.retain(|known| known != name);
-        if is_disturbed {
-            self.disturbed.push(name.to_owned());
-        }
-    }
-
-    /// Which figures could not be measured undisturbed, and the cure; `None` if all could.
-    pub fn disturbed_note(&self) -> Option<String> {
-        disturbed_note(&self.disturbed)
     }
 
     /// The time of decoding a sample of a set: as measured for such samples, or for others in proportion to their
