@@ -29,7 +29,7 @@ const LOOKS: usize = 20;
 const PRODUCTS: usize = 3;
 /// Rounds of which a pulse is the median.
 const PULSES: usize = 5;
-/// Attempts at so many rounds without a preemption.
+/// Attempts at a pulse without a preemption.
 const ATTEMPTS: usize = 4;
 
 /// The ratio of two times, the longer to the shorter.

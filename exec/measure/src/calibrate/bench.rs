@@ -93,7 +93,7 @@ const TRIALS: usize = 4;
 /// Work between two runs of the reference benchmark.
 const REFERENCE_EVERY_S: f64 = 2e-3;
 
-/// One pass on the given number of threads, with the reference after each of so many operations; returns each thread's
+/// One pass on the given number of threads, with the reference before every n-th operation; returns each thread's
 /// log.
 type Pass<'a> = dyn Fn(&Cores, usize, usize) -> Vec<Log> + 'a;
 
@@ -207,7 +207,7 @@ impl Passes<'_, '_> {
     }
 }
 
-/// So many operations of a log take [`REFERENCE_EVERY_S`], on average.
+/// The number of operations of a log that take [`REFERENCE_EVERY_S`], on average.
 fn references_every(log: &Log) -> usize {
     let mean = log.iter().map(|sample| sample.lap.seconds).sum::<f64>() / log.len().max(1) as f64;
     (REFERENCE_EVERY_S / mean.max(1e-9)).clamp(1.0, log.len().max(1) as f64) as usize
