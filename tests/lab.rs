@@ -183,7 +183,9 @@ fn a_command_on_hosts_ends_with_lab_run() {
     stdout(&folder, &["lab", "up", "three.toml", "--name", &lab]);
     let start = |mark: &str, each: &[&str], line: &str| {
         let words = [&["lab", "run", &lab], each, &["--", "bash", "-c", line]].concat();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lockstep"));
+        // A caller such as nohup may ignore signals, which a command then ignores too.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_lockstep")]);
         command.args(words).env("OMPI_MCA_x", mark).env("LOCKSTEP_TEST_MARK", mark).stdout(Stdio::null());
         command.stderr(Stdio::null()).spawn().expect("it runs")
     };
