@@ -112,7 +112,10 @@ fn pipes_are_written() {
         let reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).spawn().expect("a reader");
         // It reads all the time: pages are longer than pipes are deep.
         let reader = std::thread::spawn(|| reader.wait_with_output());
+        // Between two writers the reader would end, and the next one would wait for another.
+        let held = fs::OpenOptions::new().write(true).open(&pipe).expect("the reader is there");
         let output = run(&folder, &arguments);
+        drop(held);
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
         let read = reader.join().expect("no panic").expect("it ends");
         assert!(!read.stdout.is_empty(), "{command}");
