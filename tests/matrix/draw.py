@@ -24,7 +24,7 @@ import typing
 from factors import BATCH, FACTORS, FIRST_BATCH, FLAGS, INPUTS, KINDS, PLACES, SECOND
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-LOCKSTEP = pathlib.Path(os.environ.get("LOCKSTEP", ROOT / "target" / "release" / "lockstep"))
+LOCKSTEP = pathlib.Path(os.environ.get("LOCKSTEP", ROOT / "target/release/lockstep")).resolve()
 DRAWN = ROOT / "tests" / "matrix" / "drawn.jsonl"
 # Rows that are filled at random for each that is taken.
 CANDIDATES = 40

@@ -28,7 +28,7 @@ import store
 from factors import FIRST_BATCH, FLAGS, INPUTS, PLACES
 from store import ROOT, machine
 
-LOCKSTEP = pathlib.Path(os.environ.get("LOCKSTEP", ROOT / "target" / "release" / "lockstep"))
+LOCKSTEP = pathlib.Path(os.environ.get("LOCKSTEP", ROOT / "target/release/lockstep")).resolve()
 # Profiles and experiments of the rows.
 WORK = ROOT / "target" / "matrix"
 # Samples of each load, where its set is generated.
