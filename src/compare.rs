@@ -12,6 +12,7 @@ mod row;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
 use lockstep_measure::calibrate::{Kept, disturbed};
@@ -126,6 +127,8 @@ pub struct Asked<'a> {
     pub command: &'a str,
     /// Whether an asynchronous device reports when each task ran.
     pub timed: bool,
+    /// Total time that a calibration, and then the training, waits for a quiet machine and repeats what was disturbed.
+    pub patience: Duration,
 }
 
 /// The predictions, in the process that prints.
@@ -170,7 +173,7 @@ pub fn compare(
     launch.all(launch.check(experiment, &configurations))?;
     let place = if launch.prints() { make_place("out", &predictions_path(experiment)) } else { Ok(()) };
     launch.all(place)?;
-    let mut quiet = Quiet::new(cores);
+    let mut quiet = Quiet::new(cores, asked.patience);
     let kept = (launch.prints() && ground::calibrates(experiment, asked)).then(|| {
         let path = Path::new(PROFILE_PATH);
         Kept::open(path, &mut quiet)
@@ -184,11 +187,13 @@ pub fn compare(
             let basis = (known, mpi.clone());
             let found = ground::ground((experiment, &configurations, &train), asked, basis, &mut quiet, &mut note)?;
             let pulse_s = found.site.profile.as_ref().and_then(|profile| profile.pulse_s).filter(|_| found.measured);
-            if calibrations == CALIBRATIONS || pulse_s.is_none_or(|pulse_s| Quiet::new(cores).keeps(pulse_s)) {
+            if calibrations == CALIBRATIONS
+                || pulse_s.is_none_or(|pulse_s| Quiet::new(cores, asked.patience).keeps(pulse_s))
+            {
                 break found;
             }
             note("this machine runs at another speed now than while it was measured: measured again");
-            (known, quiet) = (Some(Kept { profile: None, why: None }), Quiet::new(cores));
+            (known, quiet) = (Some(Kept { profile: None, why: None }), Quiet::new(cores, asked.patience));
         };
         let predicted = predict_all(experiment, &found, unlike)?;
         let path = predictions_path(experiment);

@@ -343,11 +343,13 @@ fn algorithms_of_a_list_follow_each_other() {
 #[test]
 fn calibration_and_comparison_of_a_small_experiment() {
     let folder = folder("compare");
-    let figures = rows(&folder, "calibrate", &["calibrate", "--model", "mlp", "--batch-per-rank", "8"]);
+    let figures =
+        rows(&folder, "calibrate", &["calibrate", "--model", "mlp", "--batch-per-rank", "8", "--patience", "0.1"]);
     assert!(figures.len() > 5);
     let text = "name = \"tiny\"\nmodel = \"mlp\"\ndata = \"mnist\"\nranks = [1, 2]\nbatch_per_rank = 8\nsteps = 4\n";
     std::fs::write(folder.join("tiny.toml"), text).expect("a file");
-    let rows = rows(&folder, "compare", &["compare", "tiny.toml", "--profile", "out/this-machine.json"]);
+    let rows =
+        rows(&folder, "compare", &["compare", "tiny.toml", "--profile", "out/this-machine.json", "--patience", "0.1"]);
     assert_eq!(rows.len(), 2);
     for row in &rows {
         let error = (number(row, "predicted_step_time_s") / number(row, "step_time_s") - 1.0) * 100.0;

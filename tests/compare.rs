@@ -58,7 +58,7 @@ fn a_comparison_measures_missing_figures_and_keeps_the_rest() {
     let folder = folder("needs");
     let split =
         write(&folder, "split", "model = \"mlp\"\nranks = 2\nbatch_per_rank = 4\nstrategy = \"model-parallel\"\n");
-    let output = lockstep(&folder, &["compare", &split, "--explain", "--format", "json"]);
+    let output = lockstep(&folder, &["compare", &split, "--explain", "--format", "json", "--patience", "0.1"]);
     let stderr = errors(&output);
     assert!(output.status.success() && stderr.contains("mlp (parts of 2 ranks) at a batch of 4"), "{stderr}");
     let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -70,7 +70,7 @@ fn a_comparison_measures_missing_figures_and_keeps_the_rest() {
     differences_are_those_of_the_table(&answer["rows"][0], &stderr);
 
     let whole = write(&folder, "whole", "model = \"mlp\"\nranks = [1, 2]\nbatch_per_rank = 4\n");
-    let stderr = errors(&lockstep(&folder, &["compare", &whole]));
+    let stderr = errors(&lockstep(&folder, &["compare", &whole, "--patience", "0.1"]));
     // A machine whose speed has changed within a minute is measured again, with nothing kept: it says so.
     if stderr.contains("another speed") {
         skipped("this machine's speed changes, so that profiles are not kept");
@@ -81,7 +81,7 @@ fn a_comparison_measures_missing_figures_and_keeps_the_rest() {
     let both = known(&folder);
     assert!(both.is_superset(&first) && both.len() > first.len(), "{both:?}");
     for file in [&split, &whole] {
-        let stderr = errors(&lockstep(&folder, &["compare", file]));
+        let stderr = errors(&lockstep(&folder, &["compare", file, "--patience", "0.1"]));
         known(&folder);
         // A profile that is replaced holds only what `file` needs: the other file then measures again and is no failure.
         if stderr.contains("another speed") {
@@ -109,7 +109,8 @@ fn the_task_with_a_wrong_figure_is_named(folder: &PathBuf, file: &str) {
         }
     }
     std::fs::write(folder.join("wrong.json"), profile.to_string()).expect("a file");
-    let output = lockstep(folder, &["compare", file, "--profile", "wrong.json", "--explain", "--format", "json"]);
+    let arguments = ["compare", file, "--profile", "wrong.json", "--explain", "--format", "json", "--patience", "0.1"];
+    let output = lockstep(folder, &arguments);
     let stderr = errors(&output);
     assert!(output.status.success(), "{stderr}");
     for part in
@@ -164,6 +165,6 @@ fn learners_served_first_come_are_compared() {
     let folder = folder("first-come");
     let more = "model = \"mlp\"\nranks = 4\nbatch_per_rank = 16\nstrategy = \"sma:tau=4:first-come\"\n";
     let file = write(&folder, "first-come", more);
-    let output = lockstep(&folder, &["compare", &file, "--format", "json"]);
+    let output = lockstep(&folder, &["compare", &file, "--format", "json", "--patience", "0.1"]);
     assert!(output.status.success(), "{}", errors(&output));
 }

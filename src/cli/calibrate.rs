@@ -21,6 +21,7 @@ use lockstep_sim::{Fit, fits};
 use lockstep_topology::InputError;
 
 use super::flags::positive;
+use super::operation_flags::PatienceFlag;
 use lockstep_experiment::Experiment;
 
 /// Flags of `calibrate`.
@@ -40,6 +41,8 @@ pub(super) struct Calibrate {
     /// Where to write the profile
     #[arg(long, value_name = "FILE", default_value = PROFILE_PATH)]
     profile: PathBuf,
+    #[command(flatten)]
+    patience: PatienceFlag,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -47,7 +50,7 @@ pub(super) struct Calibrate {
 
 impl Calibrate {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let mut quiet = Quiet::new(Cores::find());
+        let mut quiet = Quiet::new(Cores::find(), self.patience.limit());
         let measuring = |what: &str| print_information(&format!("lockstep: measuring {what}"));
         let (mut packed, mut shuffled) = (None, None);
         let (programs, command) = match &self.experiment {

@@ -12,6 +12,7 @@ use lockstep_report::trace::TraceFile;
 use lockstep_report::{Chart, Format, Page, Report, TimelineLines, print, save_page};
 use lockstep_topology::InputError;
 
+use super::operation_flags::PatienceFlag;
 use crate::compare::{Asked, Compared, compare};
 use lockstep_experiment::{DeviceChoice, Experiment, TransportKind};
 
@@ -65,6 +66,8 @@ pub(super) struct Compare {
     /// Write a page with charts, both timelines of a step, and a table to sort and filter; it needs no network
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    patience: PatienceFlag,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -90,7 +93,8 @@ impl Compare {
         }
         let command = format!("lockstep compare {}", self.experiment.display());
         let timed = self.trace.is_some() || self.html.is_some() || self.explain;
-        let asked = Asked { profile: self.profile.as_deref(), command: &command, timed };
+        let asked =
+            Asked { profile: self.profile.as_deref(), command: &command, timed, patience: self.patience.limit() };
         let note = |text: &str| print_information(&format!("lockstep: {text}"));
         let Some(comparison) = compare(&experiment, &asked, note)? else { return Ok(()) };
         if let Some(path) = &self.trace {

@@ -9,7 +9,7 @@ use lockstep_measure::collective::{PreparedCollective, measure};
 use lockstep_measure::host::Cores;
 use lockstep_measure::launch::Launch;
 use lockstep_measure::operation::STALL_LIMIT;
-use lockstep_measure::quiet::Quiet;
+use lockstep_measure::quiet::{PATIENCE, Quiet};
 use lockstep_models::profile::Profile;
 use lockstep_models::quantile;
 use lockstep_report::failure::Failure;
@@ -46,6 +46,9 @@ pub(super) struct ExecCollective {
     /// Measure at the pace at which this profile was measured, which predicts it; repeated where the machine is disturbed
     #[arg(long, value_name = "PROFILE")]
     pace_of: Option<PathBuf>,
+    /// With --pace-of, the total time to wait for a quiet machine and to repeat what was disturbed [default: 90s]
+    #[arg(long, value_parser = seconds, value_name = "SECONDS", requires = "pace_of")]
+    patience: Option<Duration>,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -82,7 +85,12 @@ impl ExecCollective {
                 meant.push((run, schedule));
             }
         }
-        let mut quiet = launch.all(self.pace_of.as_ref().map(|path| at_pace(path, flags.transport)).transpose())?;
+        let mut quiet = launch.all(
+            self.pace_of
+                .as_ref()
+                .map(|path| at_pace(path, flags.transport, self.patience.unwrap_or(PATIENCE)))
+                .transpose(),
+        )?;
         let mut farthest = 1.0f64;
         let mut rows = Vec::new();
         for (run, schedule) in meant {
@@ -154,9 +162,9 @@ impl ExecCollective {
 }
 
 /// Detects when this machine is at another pace than that of a profile.
-fn at_pace(path: &Path, transport: TransportKind) -> Result<Quiet, Failure> {
+fn at_pace(path: &Path, transport: TransportKind, patience: Duration) -> Result<Quiet, Failure> {
     let cores = if transport == TransportKind::Threads { Cores::find() } else { Cores::of_host() };
-    let quiet = Quiet::new(cores);
+    let quiet = Quiet::new(cores, patience);
     Ok(match Profile::load(path)?.pulse_s {
         Some(pulse_s) => quiet.since(pulse_s),
         None => quiet,

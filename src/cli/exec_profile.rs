@@ -16,6 +16,7 @@ use lockstep_report::{Format, Report};
 use lockstep_topology::{Bytes, ErrorPlace, InputError};
 
 use super::flags::{parsed, positive};
+use super::operation_flags::PatienceFlag;
 use lockstep_experiment::DeviceChoice;
 
 /// Flags of `exec profile`.
@@ -48,6 +49,8 @@ pub(super) struct Profile {
     /// Where to write the profile
     #[arg(short, long, value_name = "FILE", default_value = "gpu.json")]
     output: PathBuf,
+    #[command(flatten)]
+    patience: PatienceFlag,
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
@@ -79,7 +82,7 @@ impl Profile {
         );
         let wanted =
             Wanted { models, batches, learners, device: self.device, steps: self.steps, data: self.data, command };
-        let mut quiet = Quiet::new(Cores::find());
+        let mut quiet = Quiet::new(Cores::find(), self.patience.limit());
         let found = profile(&wanted, &mut quiet, |what| print_information(&format!("lockstep: measuring {what}")))?;
         write_atomically("--output", &self.output, |file| file.write_all(found.to_json().as_bytes()))?;
         let written = self.output.display();

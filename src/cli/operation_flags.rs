@@ -10,6 +10,7 @@ use lockstep_measure::interrupt::{Interrupt, Signal};
 use lockstep_measure::launch::Launch;
 use lockstep_measure::metrics::Metrics;
 use lockstep_measure::operation::{Operation, STALL_LIMIT};
+use lockstep_measure::quiet::PATIENCE;
 use lockstep_report::failure::Failure;
 use lockstep_report::log;
 use lockstep_topology::InputError;
@@ -49,6 +50,21 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.trim().trim_end_matches('s').trim().parse::<f64>().ok();
     let taken = number.filter(|seconds| (0.1..=1e6).contains(seconds)).map(Duration::from_secs_f64);
     taken.ok_or_else(|| format!("{text:?}: must be a number of seconds from 0.1 to 1000000, such as 60s"))
+}
+
+/// How long a measurement waits for a quiet machine and repeats.
+#[derive(Debug, Args)]
+pub(super) struct PatienceFlag {
+    /// The total time to wait for a quiet machine and to repeat what other programs disturbed [default: 90s]
+    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    patience: Option<Duration>,
+}
+
+impl PatienceFlag {
+    /// The total time to wait and repeat.
+    pub(super) fn limit(&self) -> Duration {
+        self.patience.unwrap_or(PATIENCE)
+    }
 }
 
 impl OperationFlags {

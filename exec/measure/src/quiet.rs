@@ -8,7 +8,7 @@
 //! count for the speed, and do count for whether work that takes many time slices would be disturbed now.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockstep_models::median;
 use lockstep_report::failure::Failure;
@@ -19,8 +19,9 @@ use crate::stopwatch::{Lap, Reference, Stopwatch};
 
 /// A pulse this many times longer than usual indicates a disturbance: those of a quiet machine spread less.
 pub(crate) const TOLERANCE: f64 = 1.15;
-/// Total time to wait for a quiet machine, over a calibration or a comparison.
-const PATIENCE: Duration = Duration::from_secs(45);
+/// Total time to wait for a quiet machine and to repeat what was disturbed, over a calibration or a comparison, where none
+/// is given.
+pub const PATIENCE: Duration = Duration::from_secs(90);
 /// Interval between checks of a disturbed machine.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Pulses for checking whether the machine is as fast as it was.
@@ -46,14 +47,17 @@ pub struct Quiet {
     now: Vec<f64>,
     /// The pulse at the measurement with which this one is compared.
     earlier: Option<f64>,
-    /// The rest of [`PATIENCE`].
+    /// Total time that a measurement may wait and repeat.
     patience: Duration,
+    /// What is left of it.
+    rest: Duration,
 }
 
 impl Quiet {
-    /// Without any pulse yet; `cores` are pulsed at once.
-    pub fn new(cores: Cores) -> Quiet {
-        Quiet { cores, seen: Vec::new(), now: Vec::new(), earlier: None, patience: PATIENCE }
+    /// Without any pulse yet; `cores` are pulsed at once. A measurement waits for a quiet machine and repeats what
+    /// was disturbed for at most `patience` in total.
+    pub fn new(cores: Cores, patience: Duration) -> Quiet {
+        Quiet { cores, seen: Vec::new(), now: Vec::new(), earlier: None, patience, rest: patience }
     }
 
     /// The cores that are pulsed.
@@ -77,13 +81,13 @@ impl Quiet {
 
     /// Starts a new measurement at the speed at which a pulse took `then_s`.
     pub fn since(self, then_s: f64) -> Quiet {
-        Quiet { patience: PATIENCE, now: Vec::new(), earlier: Some(then_s), ..self }
+        Quiet { rest: self.patience, now: Vec::new(), earlier: Some(then_s), ..self }
     }
 
     /// Starts a new measurement at the speed of this one, with the full patience; earlier pulses stay known.
     pub fn renewed(self) -> Quiet {
         let earlier = self.pulse_s();
-        Quiet { patience: PATIENCE, now: Vec::new(), earlier, ..self }
+        Quiet { rest: self.patience, now: Vec::new(), earlier, ..self }
     }
 
     /// The slowdown of pulses since [`Quiet::renewed`]; `None` where there were none before.
@@ -120,10 +124,10 @@ impl Quiet {
         mut measure: impl FnMut() -> Result<T, E>,
     ) -> Result<(T, f64), E> {
         least_disturbed(trials, || {
-            let before = self.settle(of);
+            let (before, begun) = (self.settle(of), Instant::now());
             let value = measure()?;
             let off = self.off_since(of, before);
-            Ok((value, off, Quiet::disturbed(off)))
+            Ok((value, off, Quiet::disturbed(off) && self.spend(begun.elapsed())))
         })
     }
 
@@ -140,10 +144,12 @@ impl Quiet {
     ) -> Result<(T, f64), Failure> {
         least_disturbed(trials, || {
             let before = launch.first(|| Ok(self.settle(Pulse::lasting)))?;
+            let begun = Instant::now();
             let value = measure(launch)?;
             let since = |before| self.off_since(Pulse::lasting, before);
             let off = launch.first(|| Ok(before.map_or(1.0, since)))?.unwrap_or(1.0);
-            Ok((value, off, launch.maximum(u32::from(Quiet::disturbed(off))) != 0))
+            let again = Quiet::disturbed(off) && self.spend(begun.elapsed());
+            Ok((value, off, launch.maximum(u32::from(again)) != 0))
         })
     }
 
@@ -152,15 +158,21 @@ impl Quiet {
         off > TOLERANCE
     }
 
+    /// Takes time that was spent in vain from what is left; returns whether any is left.
+    pub(crate) fn spend(&mut self, vain: Duration) -> bool {
+        self.rest = self.rest.saturating_sub(vain);
+        !self.rest.is_zero()
+    }
+
     /// Waits for the usual speed until patience runs out; returns the last pulse.
     fn settle(&mut self, of: fn(&Pulse) -> f64) -> f64 {
         loop {
             let pulse = of(&self.pulse());
-            if !Quiet::disturbed(self.off(pulse)) || self.patience.is_zero() {
+            if !Quiet::disturbed(self.off(pulse)) || self.rest.is_zero() {
                 return pulse;
             }
             std::thread::sleep(PAUSE);
-            self.patience = self.patience.saturating_sub(PAUSE);
+            self.spend(PAUSE);
         }
     }
 
@@ -286,7 +298,7 @@ mod tests {
     #[test]
     fn the_least_disturbed_trial_is_used() {
         // Times of pulses vary; only the bookkeeping can be tested.
-        let mut quiet = Quiet { patience: Duration::ZERO, ..Quiet::new(Cores::of(1)) };
+        let mut quiet = Quiet::new(Cores::of(1), Duration::ZERO);
         let mut calls = 0;
         let measured: Result<(u32, f64), ()> = quiet.measure(3, || {
             calls += 1;
@@ -297,13 +309,13 @@ mod tests {
         assert!(calls == 1 || calls <= 3 && call <= calls);
         assert_eq!(quiet.measure(2, || Err::<(), _>("broken")), Err("broken"));
         assert!(quiet.seen.is_sorted() && quiet.drift().is_none());
-        let mut quiet = Quiet { patience: Duration::ZERO, ..quiet.renewed() };
+        let mut quiet = quiet.renewed();
         assert_eq!(quiet.measure(1, || Ok::<_, ()>(7)).map(|(value, _)| value), Ok(7));
         assert!(quiet.drift().is_some_and(|drift| drift > 0.0));
         // The same machine, and one that was a thousand times as fast.
         let pulse = quiet.pulse_s().expect("there were pulses");
         assert!(!quiet.keeps(pulse / 1e3) && !quiet.keeps(pulse * 1e3));
-        let mut quiet = Quiet { patience: Duration::ZERO, ..quiet.since(pulse / 2.0) };
+        let mut quiet = quiet.since(pulse / 2.0);
         assert!(quiet.drift().is_none() && quiet.measure(1, || Ok::<_, ()>(())).is_ok());
         assert!(quiet.drift().is_some_and(|drift| drift > 0.0));
     }
@@ -311,8 +323,7 @@ mod tests {
     #[test]
     fn a_faster_or_slower_machine_is_a_disturbance() {
         let off = |earlier: f64| {
-            let mut quiet = Quiet::new(Cores::of(1)).since(earlier);
-            quiet.patience = Duration::ZERO;
+            let mut quiet = Quiet::new(Cores::of(1), Duration::ZERO).since(earlier);
             let before = quiet.settle(Pulse::speed);
             quiet.off_since(Pulse::speed, before)
         };

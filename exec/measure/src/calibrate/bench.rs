@@ -178,12 +178,14 @@ struct Passes<'s, 'a> {
     spent: Duration,
     /// Operations between two runs of the reference.
     every: usize,
+    /// Whether time is left for more passes because of disturbed ones.
+    may_repeat: bool,
 }
 
 impl Passes<'_, '_> {
     /// One pass on one core and one on all, waiting for a quiet machine if `waits`.
     fn add(&mut self, cores: &Cores, quiet: &mut Quiet, waits: bool) {
-        let begun = Instant::now();
+        let (begun, more) = (Instant::now(), self.has_usual());
         let both = || {
             Ok::<_, Infallible>([
                 (self.set.pass)(cores, 1, self.every),
@@ -196,14 +198,23 @@ impl Passes<'_, '_> {
         }
         self.pairs.push(pair);
         self.spent += begun.elapsed();
+        self.may_repeat = !more || quiet.spend(begun.elapsed());
     }
 
     /// Whether there are enough passes, or no more may be tried.
     fn is_done(&self) -> bool {
-        let enough = |passes: usize, budget: Duration| passes >= PASSES || passes >= FEWEST && self.spent > budget;
         let quiet = || samples::quiet_pairs(&self.pairs, self.set.operations);
-        enough(self.pairs.len(), BUDGET)
-            && (enough(quiet(), BUDGET) || enough(self.pairs.len() / MORE as usize, MORE * BUDGET))
+        let most = || self.enough(self.pairs.len() / MORE as usize, MORE * BUDGET);
+        self.has_usual() && (self.enough(quiet(), BUDGET) || most() || !self.may_repeat)
+    }
+
+    /// Whether there are as many passes as a quiet machine needs.
+    fn has_usual(&self) -> bool {
+        self.enough(self.pairs.len(), BUDGET)
+    }
+
+    fn enough(&self, passes: usize, budget: Duration) -> bool {
+        passes >= PASSES || passes >= FEWEST && self.spent > budget
     }
 }
 
@@ -219,7 +230,7 @@ fn references_every(log: &Log) -> usize {
 /// core has one on all cores beside it, with which it is compared.
 pub(super) fn measure(sets: &[Turns], quiet: &mut Quiet) -> Vec<Evaluation> {
     let cores = *quiet.cores();
-    let passes = |set| Passes { set, pairs: Vec::new(), spent: Duration::ZERO, every: 1 };
+    let passes = |set| Passes { set, pairs: Vec::new(), spent: Duration::ZERO, every: 1, may_repeat: true };
     let mut all: Vec<Passes<'_, '_>> = sets.iter().map(passes).collect();
     while all.iter().any(|passes| !passes.is_done()) {
         for passes in all.iter_mut().filter(|passes| !passes.is_done()) {
@@ -251,6 +262,7 @@ fn shuffled(count: usize, seed: u64) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quiet::PATIENCE;
 
     /// An operation that panics, on one thread or on all, leaves neither figures nor waiting threads.
     #[test]
@@ -285,7 +297,7 @@ mod tests {
             }
         };
         let turns = Turns::new(3, 2, || 0u64, |_, _| (), spin);
-        let Evaluation { figures, noise, .. } = measure(&[turns], &mut Quiet::new(Cores::of(2))).remove(0);
+        let Evaluation { figures, noise, .. } = measure(&[turns], &mut Quiet::new(Cores::of(2), PATIENCE)).remove(0);
         assert_eq!((figures.len(), noise.together.len(), noise.fault()), (3, 2, None));
         assert!(figures.iter().all(|figure| figure.slowdown >= 1.0 && figure.seconds.low <= figure.seconds.high));
     }

@@ -7,7 +7,7 @@ use lockstep_models::profile::{
 use super::kept::{Kept, difference, lay_over};
 use super::{MOST_NOISE, append};
 use crate::host::{Cores, HostInfo};
-use crate::quiet::Quiet;
+use crate::quiet::{PATIENCE, Quiet};
 
 /// A profile of this host without layers.
 pub(super) fn empty() -> Profile {
@@ -144,6 +144,6 @@ fn disturbed_figures_are_measured_again() {
     let text = whole.to_json();
     assert_eq!(Profile::parse("profile.json", &text).expect("valid"), whole);
     std::fs::write(&path, text).expect("a file");
-    let kept = Kept::open(&path, &mut Quiet::new(Cores::of(HostInfo::find().cores)));
+    let kept = Kept::open(&path, &mut Quiet::new(Cores::of(HostInfo::find().cores), PATIENCE));
     assert!(kept.profile.is_none() && kept.why.is_some_and(|why| why.contains(THREAD_MESSAGES)));
 }
