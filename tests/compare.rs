@@ -163,7 +163,7 @@ fn notes_that_apply_to_some_rows_name_them() {
 #[test]
 fn learners_served_first_come_are_compared() {
     let folder = folder("first-come");
-    let more = "model = \"mlp\"\nranks = 4\nbatch_per_rank = 16\nstrategy = \"sma:tau=4:first-come\"\n";
+    let more = "model = \"mlp\"\nranks = 2\nbatch_per_rank = 16\nstrategy = \"sma:tau=4:first-come\"\n";
     let file = write(&folder, "first-come", more);
     let output = lockstep(&folder, &["compare", &file, "--format", "json", "--patience", "0.1"]);
     assert!(output.status.success(), "{}", errors(&output));

@@ -39,7 +39,7 @@ def measured(machine: Machine, model: str, batches: tuple, learners: tuple, devi
     if not machine.has("exec", "profile"):
         raise Skipped("this binary has no `exec profile`")
     sizes, shared = (",".join(map(str, numbers)) for numbers in (batches, learners))
-    steps = ["--steps", 2] if machine.null else []
+    steps = ["--steps", 2, "--patience", 0.1] if machine.null else []
     done = machine.run(
         "exec", "profile", "--model", model, "--device", device, "--batch-per-rank", sizes, "--learners", shared, *steps, "-o", profile,
         limit=300,

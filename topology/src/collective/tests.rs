@@ -95,6 +95,12 @@ fn lengths(members: u32) -> [u64; 6] {
     [0, 1, 7, u64::from(members) - 1, 64, 1001]
 }
 
+/// Numbers of members up to 33: all of them in a thorough run, else the small ones and those beside powers of two.
+fn sizes() -> Vec<u32> {
+    let thorough = std::env::var_os("LOCKSTEP_THOROUGH").is_some();
+    (1..=33).filter(|members| thorough || *members <= 9 || [12, 15, 16, 17, 24, 31, 32, 33].contains(members)).collect()
+}
+
 /// Calls `test` with every schedule of the registry for groups of `members`.
 fn every_schedule(members: u32, mut test: impl FnMut(&str, &Schedule)) {
     let mut each = |collective: &Collective, algorithm: &Algorithm, group: &Group, elements: u64, chunk: u64| {

@@ -1,8 +1,8 @@
 //! Compares the closed forms with counted steps.
 
 use super::super::{Action, Algorithm, Collective, Group, Schedule};
-use super::every_schedule;
 use super::reference::{self, Order};
+use super::{every_schedule, sizes};
 
 /// One lane after the other: the longest chain is one of a lane.
 const ORDER: Order = Order { seed: 7, window: 1 };
@@ -10,7 +10,7 @@ const ORDER: Order = Order { seed: 7, window: 1 };
 /// Messages, elements, the largest message: formula and count agree for every schedule.
 #[test]
 fn closed_forms_equal_counts() {
-    for members in 1..=33 {
+    for members in sizes() {
         every_schedule(members, |name, schedule| {
             let mut largest = 0;
             for member in 0..members {
@@ -36,7 +36,7 @@ fn closed_forms_equal_counts() {
 /// The longest chain of dependent messages is `rounds`, where no message is empty and nodes are alike.
 #[test]
 fn rounds_are_the_longest_chain_of_messages() {
-    for members in 1..=33 {
+    for members in sizes() {
         every_schedule(members, |name, schedule| {
             if schedule.elements() < 64 && members > 8 {
                 return; // most of these are empty: the 64 and the 1001 elements say enough

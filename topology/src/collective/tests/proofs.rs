@@ -6,15 +6,15 @@ use proptest::prelude::*;
 
 use super::super::algorithms::tests::with;
 use super::super::{Algorithm, Collective, Group, Schedule, check};
-use super::every_schedule;
 use super::reference::{self, Order};
+use super::{every_schedule, sizes};
 
-/// Every algorithm, 1 to 33 members, lengths that do not divide: proven, and the reduction order covers the buffer with
+/// Every algorithm, up to 33 members, lengths that do not divide: proven, and the reduction order covers the buffer with
 /// every contribution once.
 #[test]
 fn every_algorithm_is_proven_for_every_group() {
     let (mut proofs, mut proven) = (0, BTreeSet::new());
-    for members in 1..=33 {
+    for members in sizes() {
         every_schedule(members, |name, schedule| {
             let sums = check(schedule).unwrap_or_else(|fault| panic!("{name}: {fault}"));
             proofs += 1;
