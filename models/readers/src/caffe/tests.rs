@@ -246,8 +246,8 @@ fn errors_name_their_line() {
         (&filled("gaussian", "mean: 0.5"), "mean: 0.5: must be 0 here"),
         (&filled("gaussian", "sparse: 15"), "sparse: 15: must be -1 here"),
         (&filled("xavier", "stdd: 1"), "stdd: 1: this field is not supported: did you mean std?"),
-        (&one("ReLU", "pooling_parm { }"), "did you mean pooling_param?"),
-        (&one("ReLU", "pooling_param { pol: MAX }"), "did you mean pool?"),
+        (&one("ReLU", "pooling_parm { }"), "did you mean pooling_param"),
+        (&one("ReLU", "pooling_param { pol: MAX }"), "did you mean pool"),
         (&filled("msra", "variance_norm: FAN_OUT"), "must be FAN_IN for this type"),
         (&format!("{}x: 1", "a {".repeat(40)), "deeper than 16"),
     ] {

@@ -76,7 +76,7 @@ pub(in super::super) fn ignored<'m, 'a>(kind: &str, layer: &'m Message<'a>) -> R
         let known = kinds().find(|known| known.own.contains(&field.name) && !known.fields.is_empty());
         known.map_or(Ok(()), |known| field.message()?.allow(&[&known.fields.split(' ').collect::<Vec<_>>()]))?;
     }
-    for name in own {
+    for name in own.iter().filter(|name| name.ends_with("_param")) {
         let Some(of) = layer.get(name) else { continue };
         for filler in of.message()?.fields().iter().filter(|field| field.name.ends_with("_filler")) {
             let filler = filler.message()?;
