@@ -80,7 +80,7 @@ pub use model::{
     Draft, Gather, InitialValues, Model, Multiplied, Multipliers, Node, Parameter, Piece, ShardLayer, Sharding,
     multiplied_parts, node_first, random_model,
 };
-pub use need::Need;
+pub use need::{Loops, Need};
 pub use optimizer::{Decay, MomentumForm, Optimizer, RunLength, Scaling, WarmUp};
 pub use partition::Partition;
 pub use passes::{READ_AHEAD, fused_chains};
