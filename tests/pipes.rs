@@ -77,3 +77,19 @@ fn pipes_that_the_shell_connects_are_read() {
         assert_eq!(output.stdout, plain.stdout, "{line}");
     }
 }
+
+/// A command that waits for its input, and so reports nothing itself, says for how long it has run, unless it is quiet.
+#[test]
+fn a_silent_command_says_for_how_long_it_has_run() {
+    let folder = folder("pipes-silent");
+    std::fs::write(folder.join("e.toml"), EXPERIMENT).expect("a file");
+    let errors = |line: &str| {
+        let output = bash(&folder, line);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{line}: {errors}");
+        errors
+    };
+    let said = errors("(sleep 6; cat e.toml) | lockstep sim predict /dev/stdin");
+    assert!(said.lines().any(|line| line.starts_with("sim predict: ") && line.ends_with(" s so far")), "{said}");
+    assert!(!errors("(sleep 4; cat e.toml) | lockstep -q sim predict /dev/stdin").contains("so far"));
+}
