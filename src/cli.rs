@@ -52,8 +52,10 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use lockstep_cuda::LibraryPlaces;
+use lockstep_measure::started::is_one_of_several;
 use lockstep_report::failure::Failure;
 use lockstep_report::log::{Verbosity, print_line, set_verbosity};
+use lockstep_report::progress::command;
 use lockstep_topology::InputError;
 
 pub use flags::CollectiveFlags;
@@ -196,7 +198,26 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Err(error) = cli.cuda_libraries.as_deref().map_or(Ok(()), search_first) {
         return finish(Err(error.into()));
     }
-    finish(match cli.command {
+    let words = words(&matches);
+    // Those that measure are left undisturbed, and report themselves; of several processes, one does.
+    let measure = ["lab", "calibrate", "exec links", "exec collective", "exec profile"];
+    let alone = measure.iter().any(|command| words.starts_with(command));
+    let run = || run(cli.command);
+    finish(if alone || is_one_of_several() { run() } else { command(&words, run) })
+}
+
+/// The words of the command: `sim predict`.
+fn words(matches: &clap::ArgMatches) -> String {
+    let (mut words, mut at) = (Vec::new(), matches);
+    while let Some((word, inside)) = at.subcommand() {
+        words.push(word);
+        at = inside;
+    }
+    words.join(" ")
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
         Command::Sim(Sim::Predict(command)) => command.run(),
         Command::Sim(Sim::Sweep(command)) => command.run(),
         Command::Sim(Sim::Collective(command)) => command.run(),
@@ -220,7 +241,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Schema(command) => command.run(),
         Command::Completions(command) => command.run(Cli::command()),
         Command::Man(command) => command.run(Cli::command()),
-    })
+    }
 }
 
 /// Searches the folder for NVIDIA's libraries before all others.

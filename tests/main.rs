@@ -33,6 +33,7 @@ mod nestings;
 mod outputs;
 mod packed;
 mod periodic;
+mod pipes;
 mod plan;
 mod printed;
 mod profiles;

@@ -73,3 +73,23 @@ fn a_run_that_does_not_fit_is_refused_before_any_allocation() {
     assert_eq!((&error.place, error.value.as_str()), (&ErrorPlace::Flag("batch_per_rank"), "65536"));
     assert!(error.message.contains("memory plan of 8 ranks takes") && error.message.contains("fit"), "{error}");
 }
+
+/// A collective whose simulation does not fit is refused before it begins, also by the limit of the process's own.
+#[test]
+fn a_collective_that_does_not_fit_is_refused_early() {
+    let binary = env!("CARGO_BIN_EXE_lockstep");
+    let run = |algorithm: &str, ranks: u32| {
+        let line = format!(
+            "ulimit -v 4000000; exec timeout 120 {binary} sim collective --algorithm {algorithm} --ranks {ranks} --bytes 1MiB --cluster dgx-h100:{}",
+            ranks / 8
+        );
+        let output = std::process::Command::new("bash").args(["-c", &line]).output().expect("bash runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, errors) = run("direct", 65_536);
+    assert!(
+        code == Some(2) && errors.contains("--ranks: 65536: ") && errors.contains("use fewer ranks"),
+        "{code:?} {errors}"
+    );
+    assert_eq!(run("halving-doubling", 4_096).0, Some(0));
+}

@@ -71,5 +71,5 @@ pub use setup::{Evaluations, RunOptions};
 pub use simd::Instructions;
 pub use snapshot::{Log, Order, Snapshot};
 pub use stall::{Diagnosis, diagnose};
-pub use state::{Position, State};
+pub use state::{Position, State, share_state};
 pub use thread_use::ThreadUse;

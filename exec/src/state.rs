@@ -1,6 +1,10 @@
 //! Holds the state of a training between two iterations: enough to resume, also with another number of learners.
 
+mod share;
+
 use lockstep_models::{AccuracyMonitor, Program};
+
+pub use share::share_state;
 
 /// Progress of a training through its samples, independent of the batch size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

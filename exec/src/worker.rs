@@ -136,6 +136,7 @@ impl<'a> Worker<'a> {
             .and_then(|state| state.average.as_ref())
             .is_some_and(|(_, previous)| previous.is_some());
         let multiplied = program.multiplied(transport.rank().0);
+        let loops = role.loops();
         let mut worker = Worker {
             setup,
             role,
@@ -145,7 +146,7 @@ impl<'a> Worker<'a> {
             memory,
             slots: Vec::new(),
             done: vec![0; role.tasks.len()],
-            needs: (0..role.tasks.len()).map(|task| (role.needs(task), role.runs_of(task))).collect(),
+            needs: (0..role.tasks.len()).map(|task| (loops.needs(task), loops.runs_of(task))).collect(),
             ended: vec![Time::ZERO; role.tasks.len()],
             iteration: 0,
             contexts: role.order().map_or(Vec::new(), |order| order.contexts()),

@@ -13,6 +13,7 @@ mod check;
 mod consensus;
 mod copy;
 pub mod critical_path;
+mod devices;
 mod driver;
 mod formula;
 pub mod graph;
@@ -63,6 +64,7 @@ pub use check::Proofs;
 pub use consensus::SharedModels;
 pub use copy::{Area, Copy, Rows};
 pub use critical_path::CriticalPath;
+pub use devices::DeviceRates;
 pub use driver::{AccuracyMonitor, Claim, ClaimAnswer, Decision, Driver, Observation, RunControl, Target};
 pub use formula::{BoundBuffer, BoundFormula, BoundTerm, Coefficient, Elementwise, Formula, MultiplyAdd, Operand};
 pub use graph::{Graph, LayoutChange, LayoutRow};
@@ -78,7 +80,7 @@ pub use model::{
     Draft, Gather, InitialValues, Model, Multiplied, Multipliers, Node, Parameter, Piece, ShardLayer, Sharding,
     multiplied_parts, node_first, random_model,
 };
-pub use need::Need;
+pub use need::{Loops, Need};
 pub use optimizer::{Decay, MomentumForm, Optimizer, RunLength, Scaling, WarmUp};
 pub use partition::Partition;
 pub use passes::{READ_AHEAD, fused_chains};

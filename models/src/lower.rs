@@ -12,8 +12,8 @@ use std::sync::Arc;
 use lockstep_topology::{ErrorPlace, InputError};
 
 use crate::{
-    Axis, Declared, Gradients, Graph, Job, LayerId, Members, Model, Op, Program, Role, Shard, Sharding, Stages, Task,
-    passes,
+    Axis, Declared, Gradients, Graph, Job, LayerId, Members, Model, Op, Partition, Piece, Program, RankRange, Role, Shard,
+    Sharding, Stages, Task, passes,
 };
 
 use crate::graph::Tensor;
@@ -135,7 +135,6 @@ fn lower(graph: &Graph, job: &Job, shard: Option<&Shard>, stages: Option<&Stages
     if job.servers() > 0 {
         roles.push(server(&roles[0], Members::range(job.workers, job.servers()), job.concurrent_exchanges));
     }
-    let nodes = job.node_sizes.as_deref();
     Ok(Program {
         model: Arc::clone(model),
         precision: job.precision,
@@ -144,6 +143,7 @@ fn lower(graph: &Graph, job: &Job, shard: Option<&Shard>, stages: Option<&Stages
         roles,
         mesh: graph.mesh.clone(),
         machines: job.machines(),
+        devices: job.devices(),
         batch_per_rank: job.batch_per_rank,
         accumulate: job.micro_batches(),
         buffers,
@@ -151,8 +151,19 @@ fn lower(graph: &Graph, job: &Job, shard: Option<&Shard>, stages: Option<&Stages
         averaging: job.averaging(),
         sharding: sharding.cloned(),
         pools: job.pools()?,
-        partition: job.sampling.partition(job.workers, nodes)?,
+        partition: partition(job, sharding.map(Arc::as_ref))?,
     })
+}
+
+/// Which ranks hold which samples: each those that it draws, or the first rank of a node those of all its ranks where
+/// it takes their batches.
+fn partition(job: &Job, sharding: Option<&Sharding>) -> Result<Option<Partition>, InputError> {
+    let mut partition = job.sampling.partition(job.workers, job.node_sizes.as_deref())?;
+    if let (Some(partition), Some(sharding)) = (&mut partition, sharding.filter(|sharding| sharding.by_node())) {
+        let node = |pass: &Vec<Piece>| RankRange { first: pass[0].worker, count: pass.len() as u32 };
+        partition.nodes = sharding.passes.iter().map(node).collect();
+    }
+    Ok(partition)
 }
 
 /// `update dense1..dense2`: a bucket is named by its first and last layer, one of a layer's tensors by its own name.

@@ -97,6 +97,8 @@ impl Parameter {
 pub struct Model {
     name: String,
     source: String,
+    /// What was left out of its file.
+    notes: Vec<String>,
     nodes: Vec<Node>,
     consumers: Vec<Vec<LayerId>>,
     graph: DiGraph<LayerId, ()>,
@@ -114,6 +116,17 @@ impl Model {
     /// Where it is from; empty if its file does not say.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// The same, with notes about what was left out of its file because it does not affect the model.
+    #[must_use]
+    pub fn with_notes(self, notes: Vec<String>) -> Model {
+        Model { notes, ..self }
+    }
+
+    /// What was left out of its file, for display.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// All layers in topological order, the input first and the main loss last.

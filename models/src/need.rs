@@ -76,14 +76,54 @@ impl Role {
         self.loop_of(task).map_or(1, |(_, count)| count)
     }
 
+    /// The loops of all its tasks, found once.
+    pub fn loops(&self) -> Loops<'_> {
+        let mut of_task = vec![None; self.tasks.len()];
+        for (id, task) in self.tasks.iter().enumerate() {
+            let (count, inside) = match &task.op {
+                Op::Repeat { count, body, .. } => (*count, *body),
+                Op::Schedule(order) => (order.micro_batches, order.tasks()),
+                _ => continue,
+            };
+            of_task[id + 1..=id + inside].fill(Some((id, count)));
+        }
+        Loops { role: self, of_task }
+    }
+
+    /// As [`Loops::needs`], for one task.
+    pub fn needs(&self, task: TaskId) -> Vec<Need> {
+        self.loops().needs(task)
+    }
+}
+
+/// The loops of the tasks of a role.
+#[derive(Debug)]
+pub struct Loops<'a> {
+    role: &'a Role,
+    /// As [`Role::loop_of`], by task.
+    of_task: Vec<Option<(TaskId, u32)>>,
+}
+
+impl Loops<'_> {
+    /// As [`Role::loop_of`].
+    pub fn loop_of(&self, task: TaskId) -> Option<(TaskId, u32)> {
+        self.of_task[task]
+    }
+
+    /// As [`Role::runs_of`].
+    pub fn runs_of(&self, task: TaskId) -> u32 {
+        self.of_task[task].map_or(1, |(_, count)| count)
+    }
+
     /// What each run of `task` waits for. Every task of a loop waits for what the loop waits for; what waits for a loop
     /// waits for all of it.
     pub fn needs(&self, task: TaskId) -> Vec<Need> {
+        let role = self.role;
         let around = self.loop_of(task).map(|(of, _)| of);
-        let inherited = around.iter().flat_map(|of| &self.tasks[*of].after);
+        let inherited = around.iter().flat_map(|of| &role.tasks[*of].after);
         let mut needs = Vec::new();
-        for after in self.tasks[task].after.iter().chain(inherited) {
-            needs.extend(self.tasks_of(after.task).map(|other| Need {
+        for after in role.tasks[task].after.iter().chain(inherited) {
+            needs.extend(role.tasks_of(after.task).map(|other| Need {
                 task: other,
                 lag: after.lag,
                 per_iteration: self.runs_of(other),

@@ -13,6 +13,9 @@ use crate::RankRange;
 pub struct Partition {
     /// The ranks of each group, in order; together all workers.
     pub groups: Vec<RankRange>,
+    /// The ranks of each node, where a node's first rank takes the batches of all of them and so holds their samples;
+    /// empty where each rank holds its own.
+    pub nodes: Vec<RankRange>,
     /// Steps from one shuffle to the next; `None`: samples stay where they are.
     pub shuffle_every: Option<u32>,
     /// fp32 elements that a rank sends at a time in a shuffle, on average.
@@ -54,7 +57,7 @@ impl Partition {
             RankRange { first: first - count, count }
         });
         let (chunk, packed_below) = (Partition::CHUNK, Partition::PACKED_BELOW);
-        Ok(Partition { groups: ranges.collect(), shuffle_every, chunk, packed_below })
+        Ok(Partition { groups: ranges.collect(), nodes: Vec::new(), shuffle_every, chunk, packed_below })
     }
 
     /// The group that `rank` is in, by number.
@@ -63,6 +66,25 @@ impl Partition {
     /// When it is in none.
     pub fn group_of(&self, rank: u32) -> usize {
         self.groups.iter().position(|group| group.contains(rank)).expect("every worker is in a group")
+    }
+
+    /// The workers whose samples `rank` holds: itself, all of its node, or none.
+    ///
+    /// ```
+    /// # use lockstep_models::{Partition, RankRange};
+    /// let partition = Partition::new(&[2, 2], 1, None).unwrap();
+    /// let nodes = vec![RankRange { first: 0, count: 2 }, RankRange { first: 2, count: 2 }];
+    /// let by_first = Partition { nodes, ..partition.clone() };
+    /// let held = |by: &Partition| (0..4).map(|rank| by.held_by(rank).count).collect::<Vec<_>>();
+    /// assert_eq!((held(&partition), held(&by_first)), (vec![1, 1, 1, 1], vec![2, 0, 2, 0]));
+    /// ```
+    pub fn held_by(&self, rank: u32) -> RankRange {
+        let own = RankRange { first: rank, count: 1 };
+        match self.nodes.iter().find(|node| node.contains(rank)) {
+            None => own,
+            Some(node) if node.first == rank => *node,
+            Some(node) => RankRange { first: node.first + node.count, count: 0 },
+        }
     }
 
     /// How many shuffles come before step `step`.

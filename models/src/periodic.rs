@@ -133,6 +133,7 @@ fn work(of: &Program, like: &Program, mesh: Mesh, roles: Vec<Role>, buffers: [u6
         pools: vec![mesh.ranks()],
         mesh,
         machines: of.machines.clone(),
+        devices: of.devices.clone(),
         batch_per_rank: of.batch_per_rank,
         precision: of.precision,
         gradients: of.gradients,

@@ -79,6 +79,8 @@ pub struct Program {
     pub mesh: Mesh,
     /// How many ranks, servers included, are on each machine, in rank order; `None` where nothing depends on it.
     pub machines: Option<Arc<[u32]>>,
+    /// How many workers are on each device, in rank order, where several share one; `None`: each has its own.
+    pub devices: Option<Arc<[u32]>>,
     /// Samples per micro-batch of a worker, or of workers that share it.
     pub batch_per_rank: u32,
     /// Micro-batches per step and worker, on average where workers claim them.

@@ -2,6 +2,7 @@
 //!
 //! A new strategy is one file and one line here; simulator and executor see only the program.
 
+mod bucket;
 mod buckets;
 mod data_parallel;
 mod early;
@@ -17,7 +18,8 @@ use std::sync::Arc;
 use lockstep_topology::InputError;
 
 use crate::{Averaging, Axis, AxisSet, Graph, Model, Sampling, Sharding};
-pub use job::{Bucket, Job};
+pub use bucket::Bucket;
+pub use job::Job;
 
 /// A strategy with its settings: builds the graph, and parses and prints the settings.
 trait Plan {

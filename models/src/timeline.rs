@@ -266,7 +266,7 @@ fn is_input(program: &Program, role: usize, task: TaskId) -> bool {
 }
 
 /// Whether this is a worker's task on its compute stream.
-fn computes(program: &Program, role: usize, task: TaskId) -> bool {
+pub(crate) fn computes(program: &Program, role: usize, task: TaskId) -> bool {
     let plan = &program.roles[role].tasks[task];
     is_worker(program, role)
         && plan.stream == Stream::Compute

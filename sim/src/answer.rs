@@ -13,7 +13,7 @@ mod slowed;
 mod subject;
 
 pub use bound::{Bound, ClassUse, IMBALANCE, LATENCY, UNFILLED, bound, class_uses, collective_bound};
-pub use device_memory::{DeviceMemory, fullest_device};
+pub use device_memory::{DeviceMemory, device_capacity, fullest_device};
 pub use hiding::{HIDDEN, Hiding, hiding};
 pub use perturbed::{CostParameter, OwnTime};
 pub use sensitivity::{Sensitivity, collective_sensitivities, parameters};

@@ -1,5 +1,7 @@
 //! Simulates one collective alone on a platform: the same engine as for a program, with a single exchange.
 
+mod memory;
+
 use lockstep_models::Driver;
 use lockstep_topology::{Algorithm, Collective, Group, Schedule, Time};
 
@@ -86,8 +88,20 @@ pub struct CollectiveTime {
 /// # Errors
 /// An algorithm that cannot serve the group, members without a place, devices that cannot reach each other.
 pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Result<CollectiveTime, SimError> {
+    simulate_collective_within(None, run, platform)
+}
+
+/// As [`simulate_collective`], where it takes no more than `memory` bytes by an estimate.
+///
+/// # Errors
+/// As there, and an estimate that is larger, before the simulation begins.
+pub fn simulate_collective_within(
+    memory: Option<u64>,
+    run: &CollectiveRun,
+    platform: &Platform<'_>,
+) -> Result<CollectiveTime, SimError> {
     let costs = run.repeated(platform.costs);
-    Ok(simulate_collective_with(System::new(), run, &Platform { costs: &costs, ..*platform })?.0)
+    Ok(simulate_collective_with(System::new(), memory, run, &Platform { costs: &costs, ..*platform })?.0)
 }
 
 /// As [`simulate_collective`], with a given fluid solver (empty), and the derivatives of the time if it computes them.
@@ -96,6 +110,7 @@ pub fn simulate_collective(run: &CollectiveRun, platform: &Platform<'_>) -> Resu
 /// As there.
 pub(crate) fn simulate_collective_with<F: Fluid + Clone>(
     fluid: F,
+    memory: Option<u64>,
     run: &CollectiveRun,
     platform: &Platform<'_>,
 ) -> Result<(CollectiveTime, Option<Dual>), SimError> {
@@ -109,6 +124,10 @@ pub(crate) fn simulate_collective_with<F: Fluid + Clone>(
         // Rounding up pays off only where members fold.
         let schedule = if orbits.fold().is_some() { padded.clone() } else { schedule.clone() };
         let ranks = orbits.count(schedule.members());
+        // What a library performs has a known time, and no messages.
+        if let (Some(memory), None) = (memory, run.algorithm.library()) {
+            memory::Estimate::of(&schedule, ranks).check(memory)?;
+        }
         let mut plan =
             Plan::of_collective(format!("{} {}", run.collective, run.algorithm), &run.algorithm, schedule, window);
         plan.represent(ranks);

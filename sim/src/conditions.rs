@@ -75,6 +75,11 @@ impl Conditions {
         &UNDISTURBED
     }
 
+    /// Whether otherwise equal ranks are equal under them.
+    pub fn alike(&self) -> bool {
+        self.apart().is_none()
+    }
+
     /// Why otherwise equal ranks differ under them; `None` where they do not.
     pub(crate) fn apart(&self) -> Option<&'static str> {
         let reasons = [

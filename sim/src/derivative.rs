@@ -63,6 +63,6 @@ pub(crate) fn differentiate_collective(
     let costs: Vec<_> = changed.iter().map(|changed| run.repeated(changed.costs)).collect();
     let both = changed.iter().zip(&costs);
     let changed: Vec<Platform<'_>> = both.map(|(changed, costs)| Platform { costs, ..*changed }).collect();
-    let (found, by) = simulate_collective_with(Tracked::new(&here, &changed), &run, &here)?;
+    let (found, by) = simulate_collective_with(Tracked::new(&here, &changed), None, &run, &here)?;
     Ok((found.time, by))
 }

@@ -35,7 +35,7 @@ mod trace;
 mod traffic;
 
 pub use choices::{nccl_choice, nccl_choices};
-pub use collective::{CollectiveRun, CollectiveTime, simulate_collective};
+pub use collective::{CollectiveRun, CollectiveTime, simulate_collective, simulate_collective_within};
 pub use conditions::{Background, Conditions, Load, Slowdown};
 pub use costs::{Cost, CostTable, Costs, MessageCost, Modelled, Pair, Roofline};
 pub use deadlock::{Waiting, WaitsFor};

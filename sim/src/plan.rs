@@ -8,7 +8,7 @@ mod apart;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lockstep_models::{AxisSet, Exchange, Members, Need, Op, Phase, Program, Role, Stream, TaskId};
+use lockstep_models::{AxisSet, Exchange, Loops, Members, Need, Op, Phase, Program, Role, Stream, TaskId};
 use lockstep_topology::{Algorithm, Collective, Group, InputError, Schedule};
 
 /// Bytes of an element of a collective alone.
@@ -301,33 +301,34 @@ fn groups_of(program: &Program, exchange: &Exchange, ranks: u32) -> u32 {
 }
 
 fn role_plan(role: &Role, simulated: u32, groups: &[Option<ExchangeGroups>]) -> RolePlan {
+    let loops = role.loops();
     let task = |(id, task): (usize, &lockstep_models::Task)| {
         let forward = matches!(task.op, Op::Compute { phase: Phase::Forward, .. });
         TaskPlan {
             name: task.name.clone(),
-            per_iteration: role.runs_of(id),
+            per_iteration: loops.runs_of(id),
             forward,
             uploaded_by: role.input_of(id).map(|[.., upload]| upload as u32),
             skips_first: task.op.skips_first(),
             groups: groups[id].clone(),
-            needs: role.needs(id),
+            needs: loops.needs(id),
         }
     };
     RolePlan {
         ranks: role.ranks.iter().take_while(|rank| *rank < simulated).collect(),
         tasks: role.tasks.iter().enumerate().map(task).collect(),
-        compute: stream(role, Stream::Compute),
+        compute: stream(role, &loops, Stream::Compute),
         reads_ahead: role.batches_ahead().is_some_and(|ahead| ahead > 0),
-        repeats_alone: !role.exchanges().any(|(id, _)| role.loop_of(id).is_some()),
-        exchange: stream(role, Stream::Exchange),
-        receive: stream(role, Stream::Receive),
-        synchronisation: stream(role, Stream::Synchronisation),
-        input: Stream::INPUT.map(|of| stream(role, of)),
+        repeats_alone: !role.exchanges().any(|(id, _)| loops.loop_of(id).is_some()),
+        exchange: stream(role, &loops, Stream::Exchange),
+        receive: stream(role, &loops, Stream::Receive),
+        synchronisation: stream(role, &loops, Stream::Synchronisation),
+        input: Stream::INPUT.map(|of| stream(role, &loops, of)),
     }
 }
 
 /// The slots of one stream of a role.
-fn stream(role: &Role, stream: Stream) -> Vec<Slot> {
+fn stream(role: &Role, loops: &Loops<'_>, stream: Stream) -> Vec<Slot> {
     let mut slots: Vec<Slot> = Vec::new();
     let mut part: Option<(TaskId, usize)> = None;
     let is_of = |id: &TaskId| {
@@ -347,7 +348,7 @@ fn stream(role: &Role, stream: Stream) -> Vec<Slot> {
         if id < scheduled || !is_of(&id) {
             continue;
         }
-        let repeat = role.loop_of(id);
+        let repeat = loops.loop_of(id);
         let first = match (repeat, part) {
             (Some((repeat, _)), Some((open, first))) if open == repeat => first,
             _ => slots.len(),

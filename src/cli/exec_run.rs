@@ -108,12 +108,13 @@ impl ExecRun {
         let operation = launch.all(self.operation.open(&experiment, &configurations[0], &launch))?;
         let operation = Operation { timed: self.trace.is_some(), ..operation };
         let mut trace = TraceFile::new();
-        let (mut claims, mut tuned, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut claims, mut tuned, mut notes) = (Vec::new(), Vec::new(), configurations[0].job.model.notes().to_vec());
         let rows = rows(&experiment, &operation, &mut launch, |configuration, measured| {
             claims.clone_from(&measured.run.claims);
             if let Some(tuning) = &measured.tuning {
                 let (configuration, seed) = (configuration.label(), measured.seed);
-                tuned.push(Logged { configuration, seed, trials: measured.trials.clone() });
+                let (most, trials) = (measured.most.clone(), measured.trials.clone());
+                tuned.push(Logged { configuration, seed, most, trials });
                 notes.push(tuning.clone());
             }
             if self.trace.is_some() {

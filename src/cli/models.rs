@@ -72,8 +72,8 @@ impl Models {
             }
             Models::Show { model, format, .. } => {
                 let model = load(&model)?;
-                let report =
-                    Report::new(model.layers().iter().map(|node| layer_row(&model, node)).collect(), Vec::new());
+                let rows = model.layers().iter().map(|node| layer_row(&model, node)).collect();
+                let report = Report::new(rows, model.notes().to_vec());
                 if format == Format::Table {
                     print(&format!("{}\n", summary(&model)))?;
                 }
@@ -88,9 +88,14 @@ impl Models {
                 layouts.run(model)
             }
             Models::Check { models, format } => {
-                let check = |name: String| Ok(CheckRow::ok(&name, summary(&load(&name)?)));
+                let mut notes = Vec::new();
+                let check = |name: String| {
+                    let model = load(&name)?;
+                    notes.extend_from_slice(model.notes());
+                    Ok(CheckRow::ok(&name, summary(&model)))
+                };
                 let rows: Result<Vec<CheckRow>, InputError> = models.into_iter().map(check).collect();
-                Report::new(rows?, Vec::new()).print(format)
+                Report::new(rows?, notes).print(format)
             }
         }
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use lockstep_sim::answer::collective_bound;
-use lockstep_sim::{CollectiveRun, Folding, Platform, SimError, nccl_choice, simulate_collective};
+use lockstep_sim::{CollectiveRun, Folding, Platform, SimError, nccl_choice, simulate_collective_within};
 use lockstep_topology::{
     Algorithm, Bytes, Collective, ErrorPlace, Group, Hosting, InputError, Placement, PlacementRule, RECORD, read_text,
 };
@@ -13,6 +13,7 @@ use super::collective_beside::{beside, note};
 use super::flags::{CollectiveFlags, FoldFlags};
 use super::nccl_table;
 use super::sim_predict::Network;
+use lockstep_exec::available_memory;
 use lockstep_experiment::{Experiment, THIS_MACHINE};
 use lockstep_predict::Site;
 use lockstep_predict::explain::{collective_text, explain_collective};
@@ -170,7 +171,8 @@ impl SimCollective {
             let done = (before + rows.len()) as f64;
             let mut progress = |of_this: f64| estimate.show((done + of_this) / all, &what);
             progress(0.0);
-            let time = estimate.beside(|| simulate_collective(&run, &platform)).map_err(failed)?;
+            let memory = available_memory();
+            let time = estimate.beside(|| simulate_collective_within(memory, &run, &platform)).map_err(failed)?;
             if self.explain
                 && let Some(choice) = nccl_choice(&run, &platform).map_err(at_algorithm)?
             {

@@ -11,7 +11,7 @@ use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{InputError, nearest};
+use crate::{ErrorPlace, InputError, Lines, nearest};
 pub use entry::Entry;
 
 /// Longest piece of a file that an error repeats, in characters.
@@ -29,13 +29,28 @@ pub struct SourceText<'a> {
 /// A parsed file.
 pub struct Document<'a> {
     source: SourceText<'a>,
+    lines: Lines,
     tree: Spanned<DeTable<'a>>,
+}
+
+/// A parsed text with its lines.
+#[derive(Debug, Clone, Copy)]
+struct Parsed<'a> {
+    source: SourceText<'a>,
+    lines: &'a Lines,
+}
+
+impl<'a> Parsed<'a> {
+    fn spot(&self, span: Range<usize>) -> TextSpot<'a> {
+        let line = self.lines.line(span.start);
+        TextSpot { file: self.source.file, line, shown: self.source.shown(span) }
+    }
 }
 
 /// A table, called `title` in errors.
 #[derive(Debug, Clone, Copy)]
 pub struct Table<'a> {
-    source: SourceText<'a>,
+    source: Parsed<'a>,
     title: &'a str,
     table: &'a DeTable<'a>,
     offset: usize,
@@ -44,8 +59,8 @@ pub struct Table<'a> {
 /// A piece of a file that errors may refer to later.
 #[derive(Debug, Clone)]
 pub struct TextSpot<'a> {
-    source: SourceText<'a>,
-    offset: usize,
+    file: &'a str,
+    line: usize,
     shown: Cow<'a, str>,
 }
 
@@ -59,7 +74,7 @@ impl<'a> SourceText<'a> {
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
             self.error(error.span().unwrap_or(0..0), format!("not TOML: {message}"))
         })?;
-        Ok(Document { source: self, tree })
+        Ok(Document { source: self, lines: Lines::of(self.text), tree })
     }
 
     /// An error about the text at `span`.
@@ -68,13 +83,19 @@ impl<'a> SourceText<'a> {
     }
 
     pub(crate) fn spot(&self, span: Range<usize>) -> TextSpot<'a> {
-        let piece = self.text.get(span.clone()).unwrap_or("");
+        let before = &self.text.as_bytes()[..span.start.min(self.text.len())];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        TextSpot { file: self.file, line, shown: self.shown(span) }
+    }
+
+    /// The first line of the text at `span`, shortened.
+    fn shown(&self, span: Range<usize>) -> Cow<'a, str> {
+        let piece = self.text.get(span).unwrap_or("");
         let line = piece.lines().next().unwrap_or("").trim();
-        let shown = match line.char_indices().nth(SHOWN) {
+        match line.char_indices().nth(SHOWN) {
             Some((end, _)) => Cow::Owned(format!("{}…", &line[..end])),
             None => Cow::Borrowed(line),
-        };
-        TextSpot { source: *self, offset: span.start, shown }
+        }
     }
 }
 
@@ -87,7 +108,7 @@ impl<'a> TextSpot<'a> {
 
     /// An error about it.
     pub fn error(&self, message: impl Into<String>) -> InputError {
-        InputError::at_offset(self.source.file, self.source.text, self.offset, self.shown.as_ref(), message)
+        InputError::new(ErrorPlace::line(self.file, self.line), self.shown.as_ref(), message)
     }
 }
 
@@ -108,7 +129,8 @@ impl<'a> Document<'a> {
     }
 
     fn root(&'a self, title: &'a str) -> Table<'a> {
-        Table { source: self.source, title, table: self.tree.get_ref(), offset: 0 }
+        let source = Parsed { source: self.source, lines: &self.lines };
+        Table { source, title, table: self.tree.get_ref(), offset: 0 }
     }
 }
 
@@ -128,7 +150,7 @@ impl<'a> Table<'a> {
     pub fn get(&self, key: &str) -> Option<Entry<'a>> {
         let (key, value) = self.table.get_key_value(key)?;
         // A header is shown with its brackets.
-        let start = self.source.text.get(..key.span().start).unwrap_or("").trim_end_matches('[').len();
+        let start = self.source.source.text.get(..key.span().start).unwrap_or("").trim_end_matches('[').len();
         let span = start..value.span().end;
         Some(Entry { source: self.source, key: key.get_ref(), span, value: value.get_ref(), is_item: false })
     }

@@ -87,18 +87,6 @@ impl InputError {
         InputError::new(ErrorPlace::Flag(key), value, message)
     }
 
-    /// An error at the line of `text` (the content of `file`) that contains byte `offset`.
-    pub fn at_offset(
-        file: &str,
-        text: &str,
-        offset: usize,
-        value: impl Into<String>,
-        message: impl Into<String>,
-    ) -> InputError {
-        let line = text.as_bytes()[..offset.min(text.len())].iter().filter(|b| **b == b'\n').count() + 1;
-        InputError::new(ErrorPlace::line(file, line), value, message)
-    }
-
     /// The same mistake at another place.
     pub fn at(self, place: impl Into<ErrorPlace>) -> InputError {
         InputError { place: place.into(), ..self }

@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod collective;
 pub mod document;
 mod input_error;
+mod lines;
 mod named;
 pub mod placement;
 pub mod symmetry;
@@ -21,9 +22,10 @@ pub use collective::{
     Schedule, ScheduleError, Wait, check, shard,
 };
 pub use input_error::{ErrorPlace, InputError, nearest};
+pub use lines::Lines;
 pub use named::unknown_name;
 pub use placement::{Hosting, HostingRule, Limits, Placement, PlacementRule, Rank, blocks};
 pub use symmetry::{Fold, Levels, Permutations};
 pub use terminal::{printable, printable_json, printable_line, shortened};
-pub use text::{DESCRIPTION, LINE, MODEL, RECORD, Unreadable, read_bytes, read_line, read_text};
+pub use text::{DESCRIPTION, LINE, MODEL, RECORD, Unreadable, open_file, read_bytes, read_line, read_text};
 pub use units::{Bandwidth, Bytes, Time};

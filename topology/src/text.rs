@@ -30,6 +30,8 @@ pub enum Unreadable {
     TooLong(Bytes),
     /// A device or a pipe, which may never end.
     NoFile,
+    /// A pipe with a name, which waits until some program writes to it.
+    NamedPipe,
 }
 
 impl Unreadable {
@@ -39,6 +41,10 @@ impl Unreadable {
             Unreadable::System(error) if cure.is_empty() => format!("cannot be read: {error}"),
             Unreadable::System(error) => format!("cannot be read: {error}; {cure}"),
             Unreadable::NoFile => "is not a regular file: name one".to_owned(),
+            Unreadable::NamedPipe => {
+                "is a named pipe, to which no program may ever write: name a regular file, <(COMMAND), or /dev/stdin"
+                    .to_owned()
+            }
             Unreadable::NoText(line) => format!("is not UTF-8 text from line {line} on: save it as UTF-8"),
             Unreadable::TooLong(most) => {
                 format!("is longer than the {most} that are read of such a file: shorten it, or name another")
@@ -52,10 +58,11 @@ impl Unreadable {
     }
 }
 
-/// The text in the file at `path`, of at most `most` bytes; no more are read, whatever the file.
+/// The text in the file at `path`, of at most `most` bytes; no more are read, whatever the file. A pipe is read if this
+/// process was started with it (`/dev/stdin`, a shell's `<(…)`), since only then it has a writer.
 ///
 /// # Errors
-/// A file that cannot be read, is longer, or is not UTF-8.
+/// A file that cannot be read, is longer, is not UTF-8, or is a pipe with a name.
 ///
 /// ```
 /// use lockstep_topology::{DESCRIPTION, read_text};
@@ -64,7 +71,13 @@ impl Unreadable {
 /// ```
 pub fn read_text(path: &Path, most: Bytes) -> Result<String, Unreadable> {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(most.0 + 1).read_to_end(&mut bytes));
+    let read = match is_named_pipe(path) {
+        true if STDIN.iter().any(|stdin| path == Path::new(stdin)) => {
+            io::stdin().lock().take(most.0 + 1).read_to_end(&mut bytes)
+        }
+        true => return Err(Unreadable::NamedPipe),
+        false => File::open(path).and_then(|file| file.take(most.0 + 1).read_to_end(&mut bytes)),
+    };
     read.map_err(Unreadable::System)?;
     if bytes.len() as u64 > most.0 {
         return Err(Unreadable::TooLong(most));
@@ -75,21 +88,49 @@ pub fn read_text(path: &Path, most: Bytes) -> Result<String, Unreadable> {
     })
 }
 
+/// Names of the standard input: opening them opens the file behind them again.
+const STDIN: [&str; 3] = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
+
+/// Whether opening `path` opens a pipe by its name in a folder. A pipe without one is found by its descriptor alone.
+#[cfg(unix)]
+fn is_named_pipe(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let is_pipe = |path: &Path| std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+    is_pipe(path) && path.canonicalize().is_ok_and(|behind| is_pipe(&behind))
+}
+
+/// There are none in folders.
+#[cfg(not(unix))]
+fn is_named_pipe(_path: &Path) -> bool {
+    false
+}
+
+/// The regular file at `path`, open for reading.
+///
+/// # Errors
+/// A file that cannot be opened, or a device or a pipe.
+pub fn open_file(path: &Path) -> Result<File, Unreadable> {
+    let found = std::fs::metadata(path).map_err(Unreadable::System)?;
+    // Opening a pipe would wait for its writer.
+    if !found.is_file() && !found.is_dir() {
+        return Err(Unreadable::NoFile);
+    }
+    File::open(path).map_err(Unreadable::System)
+}
+
 /// The bytes of the file at `path`, at most `most` of them; a longer file is refused before it is read.
 ///
 /// # Errors
 /// A file that cannot be read, is longer, or is a device or a pipe.
 pub fn read_bytes(path: &Path, most: Bytes) -> Result<Vec<u8>, Unreadable> {
-    let found = std::fs::metadata(path).map_err(Unreadable::System)?;
-    if !found.is_file() && !found.is_dir() {
-        return Err(Unreadable::NoFile);
-    }
+    let file = open_file(path)?;
+    let found = file.metadata().map_err(Unreadable::System)?;
     if found.is_file() && found.len() > most.0 {
         return Err(Unreadable::TooLong(most));
     }
     let mut bytes = Vec::new();
     // A file may grow while it is read.
-    File::open(path).and_then(|file| file.take(most.0).read_to_end(&mut bytes)).map_err(Unreadable::System)?;
+    file.take(most.0).read_to_end(&mut bytes).map_err(Unreadable::System)?;
     Ok(bytes)
 }
 

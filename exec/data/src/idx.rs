@@ -4,23 +4,20 @@
 //! `u32`, then the values, the last dimension fastest. Sizes in a header are not trusted: memory is allocated only for
 //! what has been read.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use lockstep_models::Shape;
-use lockstep_topology::{Bytes, InputError, read_bytes};
+use lockstep_topology::{InputError, Unreadable, open_file};
 
 /// Type code of unsigned bytes, the only type of images and labels.
 const UNSIGNED_BYTE: u8 = 8;
 
 /// The most bytes of values in a file: what could not be held as `f32` is refused by its header.
 const MAX_BYTES: u64 = 4 << 30;
-
-/// The longest file: incompressible values, and what gzip adds to them.
-const MOST_FILE: Bytes = Bytes(MAX_BYTES + MAX_BYTES / 256);
 
 /// Values of one file.
 #[derive(Debug, PartialEq)]
@@ -75,8 +72,8 @@ fn read(folder: &Path, name: &str, dims: &[u8]) -> Result<(String, Idx), InputEr
         return Err(InputError::new(folder.display().to_string(), "", message));
     };
     let place = path.display().to_string();
-    let bytes = read_bytes(&path, MOST_FILE).map_err(|error| InputError::new(&place, "", error.with_cure("")))?;
-    let idx = decode(&place, &bytes, dims)?;
+    let file = open_file(&path).map_err(|error| InputError::new(&place, "", error.with_cure("")))?;
+    let idx = decode_from(&place, BufReader::new(file), dims)?;
     Ok((place, idx))
 }
 
@@ -104,8 +101,14 @@ pub fn compress(file: &[u8]) -> std::io::Result<Vec<u8>> {
 /// # Errors
 /// Another kind of file, or one that is truncated, too long or damaged.
 pub fn decode(place: &str, file: &[u8], allowed: &[u8]) -> Result<Idx, InputError> {
+    decode_from(place, file, allowed)
+}
+
+/// The same of a file that is read only as far as its header promises.
+fn decode_from(place: &str, mut file: impl BufRead, allowed: &[u8]) -> Result<Idx, InputError> {
+    let unreadable = |error| InputError::new(place, "", Unreadable::System(error).with_cure(""));
     // An IDX file starts with zeros, a gzip stream never does.
-    if file.starts_with(&[0x1f, 0x8b]) {
+    if file.fill_buf().map_err(unreadable)?.starts_with(&[0x1f, 0x8b]) {
         decode_plain(place, MultiGzDecoder::new(file), allowed)
     } else {
         decode_plain(place, file, allowed)

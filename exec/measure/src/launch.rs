@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockstep_exec::data::Dataset;
 use lockstep_exec::transport::{Transport, TransportError, memory};
-use lockstep_exec::{ExecError, Pins, Run, RunOptions, check_run};
+use lockstep_exec::{ExecError, Pins, Run, RunOptions, State, check_run, share_state};
 use lockstep_experiment::{Configuration, Experiment, TransportKind};
 use lockstep_models::Program;
 use lockstep_report::failure::{Failure, STALLED};
@@ -15,10 +15,10 @@ use lockstep_report::log::print_line;
 use lockstep_topology::{InputError, blocks};
 
 use crate::devices::devices;
+use crate::run_failure::run_failure;
 
 #[cfg(feature = "mpi")]
 use {
-    crate::run_failure::run_failure,
     lockstep_exec::transport::mpi::Processes,
     lockstep_exec::{ASIDE, patiently},
     std::sync::atomic::AtomicU64,
@@ -273,6 +273,15 @@ impl Launch {
         }
     }
 
+    /// Gives all processes the state of rank 0's; the others' are ignored.
+    ///
+    /// # Errors
+    /// A process that fails.
+    pub fn share(&mut self, own: Option<State>) -> Result<State, Failure> {
+        let shared = self.run_ranks(self.processes(), vec![own], |end, own| share_state(end, own.take()));
+        shared.map_err(run_failure)?.pop().ok_or(Failure::Elsewhere)
+    }
+
     /// Number of processes.
     pub fn processes(&self) -> u32 {
         match self {
@@ -283,7 +292,7 @@ impl Launch {
     }
 
     /// The number of this process.
-    fn process(&self) -> u32 {
+    pub(crate) fn process(&self) -> u32 {
         match self {
             Launch::Threads => 0,
             #[cfg(feature = "mpi")]
@@ -291,13 +300,25 @@ impl Launch {
         }
     }
 
-    /// Runs a program; only rank 0's process gets its result.
+    /// The process of each rank, where the workers of a device, `learners` by device, share that of the device.
+    ///
+    /// # Errors
+    /// Devices that cannot be divided among the processes.
+    pub fn hosts_of(&self, learners: &[u32], servers: u32) -> Result<Vec<u32>, String> {
+        let places = blocks(learners.len() as u32 + servers, servers, self.processes())?;
+        let each = learners.iter().copied().chain(std::iter::repeat(1));
+        Ok(places.iter().zip(each).flat_map(|(process, ranks)| vec![*process; ranks as usize]).collect())
+    }
+
+    /// Runs a program; only rank 0's process gets its result. `hosts`: the process of each rank, equally many in each
+    /// if not given.
     ///
     /// # Errors
     /// See [`lockstep_exec::run`].
     pub fn run(
         &mut self,
         program: &Program,
+        hosts: Option<&[u32]>,
         data: &Dataset,
         options: &RunOptions<'_>,
     ) -> Result<Option<Run>, ExecError> {
@@ -306,8 +327,11 @@ impl Launch {
             #[cfg(feature = "mpi")]
             Launch::Mpi { processes, .. } => {
                 let (ranks, servers) = (program.ranks(), program.ranks() - program.workers());
-                let hosts = blocks(ranks, servers, processes.count())
-                    .map_err(|message| InputError::flag("ranks", ranks.to_string(), message))?;
+                let equal = || {
+                    blocks(ranks, servers, processes.count())
+                        .map_err(|message| InputError::flag("ranks", ranks.to_string(), message))
+                };
+                let hosts = hosts.map_or_else(equal, |hosts| Ok(hosts.to_vec()))?;
                 lockstep_exec::run_processes(processes, &hosts, program, data, options)
             }
         }

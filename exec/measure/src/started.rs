@@ -7,10 +7,19 @@ use lockstep_topology::ErrorPlace;
 /// Variables with the number of started processes: Open MPI's, those of MPICH and its derivatives, and `srun`'s.
 const STARTED: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
 
+/// Whether a launcher has started several processes, of which this is one.
+pub fn is_one_of_several() -> bool {
+    started() > 1
+}
+
+/// How many processes the launcher has started; one without a launcher.
+fn started() -> u32 {
+    STARTED.iter().find_map(|name| std::env::var(name).ok()?.parse().ok()).unwrap_or(1)
+}
+
 /// Sets one rank per started process, unless the file or a flag gives their number.
 pub fn take_started(experiment: &mut Experiment) {
-    let started = STARTED.iter().find_map(|name| std::env::var(name).ok()?.parse().ok());
-    take(experiment, started.unwrap_or(1));
+    take(experiment, started());
 }
 
 fn take(experiment: &mut Experiment, started: u32) {

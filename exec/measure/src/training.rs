@@ -46,6 +46,8 @@ pub struct MeasuredTraining {
     pub seed: u64,
     /// The auto-tuner's observations.
     pub trials: Vec<Trial>,
+    /// The most learners of each device that it would have tried.
+    pub most: Vec<u32>,
     /// The same in words.
     pub tuning: Option<String>,
 }
@@ -77,26 +79,29 @@ impl Training<'_> {
             let before = (&*checkpoint.label(configuration), checkpoint.steps);
             metrics.resume(Resumed { training: &training, now: (&label, first), before })?;
         }
-        self.segment(launch, Part { steps: left as u32, first, start: None })
+        self.segment(launch, Part { steps: left as u32, first, start: None, hosts: None })
     }
 
     /// Trains while learners join: a segment for each number of learners, resumed by the next one. New learners start
     /// from the average model, and α follows their number.
     fn grown(self, launch: &mut Launch, epochs: u32) -> Result<Option<MeasuredTraining>, Failure> {
-        let (mut state, mut begun): (Option<State>, u32) = (None, 0);
+        let (mut state, mut begun, mut done): (Option<State>, u32, u32) = (None, 0, 0);
         let (mut losses, mut evaluations, mut whole) = (Vec::new(), Vec::new(), None);
         for (learners, end) in self.experiment.stages(epochs) {
             let more = self.experiment.with_learners(self.configuration, learners)?;
             let more = Training { configuration: &more, ..self };
             let steps = more.steps(Length::Epochs(end - begun), &more.program()?)?;
-            let part = Part { steps, first: losses.len() as u64, start: state.as_ref() };
-            let Some(mut measured) = more.segment(launch, part)? else { return Ok(None) };
-            let reached = (measured.run.losses.len() as u32) < steps;
-            losses.append(&mut measured.run.losses);
-            evaluations.append(&mut measured.run.evaluations);
-            (state, begun) = (Some(measured.run.state()), end);
-            whole = Some(measured);
-            if reached {
+            let hosts = more.hosts(launch)?;
+            let part = Part { steps, first: u64::from(done), start: state.as_ref(), hosts: Some(&hosts) };
+            let mut measured = more.segment(launch, part)?;
+            let taken = launch.maximum(measured.as_ref().map_or(0, |measured| measured.run.losses.len() as u32));
+            (state, begun, done) = (Some(more.carried(launch, measured.as_ref())?), end, done + taken);
+            if let Some(measured) = &mut measured {
+                losses.append(&mut measured.run.losses);
+                evaluations.append(&mut measured.run.evaluations);
+            }
+            whole = measured;
+            if taken < steps {
                 break;
             }
         }
@@ -104,6 +109,19 @@ impl Training<'_> {
             (measured.run.losses, measured.run.evaluations, measured.run.first) = (losses, evaluations, 0);
             measured
         }))
+    }
+
+    /// The process of each rank: learners of a device share one.
+    fn hosts(&self, launch: &Launch) -> Result<Vec<u32>, Failure> {
+        let (learners, servers) = (self.configuration.learners_by_device(), self.configuration.job.servers());
+        let hosts = launch.hosts_of(&learners, servers);
+        let error = |message| InputError::flag("ranks", learners.len().to_string(), message);
+        Ok(hosts.map_err(|message| self.experiment.locate(error(message)))?)
+    }
+
+    /// The state after a segment, in all processes.
+    fn carried(&self, launch: &mut Launch, measured: Option<&MeasuredTraining>) -> Result<State, Failure> {
+        launch.share(measured.map(|measured| measured.run.state()))
     }
 
     /// Its identity among trainings.

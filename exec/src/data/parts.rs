@@ -5,6 +5,8 @@
 //! Between two shuffles a rank draws its part in a random order, then in another one: it repeats no sample before it
 //! has drawn all.
 
+use std::ops::Range;
+
 use lockstep_models::{Partition, Program, RankRange};
 use lockstep_topology::{InputError, shard};
 
@@ -72,8 +74,10 @@ impl Parts {
     /// The estimate, and what is left.
     pub(crate) fn check_memory(&self, data: &Dataset, here: &[u32]) -> Result<(), InputError> {
         let Pixels::Encoded(samples) = &data.pixels else { return Ok(()) };
-        let members = here.iter().map(|rank| self.group(*rank).count).min().unwrap_or(1);
-        let part = samples.bytes().div_ceil(u64::from(members));
+        let (members, held) = (here.iter().map(|rank| self.group(*rank).count).min().unwrap_or(1), here.iter());
+        let held: u64 = held.map(|rank| u64::from(self.partition.held_by(*rank).count)).sum();
+        // On average, where the ranks hold the samples of others, or none.
+        let part = (samples.bytes().div_ceil(u64::from(members)) * held).div_ceil(here.len().max(1) as u64);
         // A shuffle needs memory for samples sent and received beside the part.
         let shuffles = self.partition.shuffle_every.is_some() && members > 1;
         let chunks = if shuffles { 2 * part.min(4 * self.partition.chunk) } else { 0 };
@@ -99,18 +103,47 @@ impl Parts {
         samples
     }
 
-    /// The samples of `rank` after `shuffles` shuffles, in order.
-    pub fn held(&self, rank: u32, shuffles: u64) -> Vec<u32> {
-        let number = self.partition.group_of(rank);
-        let group = self.partition.groups[number];
-        let part = shard(self.samples.into(), group.count.into(), u64::from(rank - group.first));
-        self.order(number, shuffles)[part.start as usize..part.end as usize].to_vec()
+    /// The place of a worker's part in the order of its group.
+    fn part(&self, worker: u32) -> Range<u64> {
+        let group = self.group(worker);
+        shard(self.samples.into(), group.count.into(), u64::from(worker - group.first))
     }
 
-    /// Positions in the rank's part of the samples of its micro-batch `repetition` of step `step`.
-    pub(crate) fn drawn(&self, step: u64, rank: u32, repetition: u32) -> Vec<u32> {
-        let group = self.group(rank);
-        let part = shard(self.samples.into(), group.count.into(), u64::from(rank - group.first));
+    /// The place of what `rank` holds: its part, the parts of its node, or nothing.
+    fn place(&self, rank: u32) -> Range<u64> {
+        let workers = self.partition.held_by(rank);
+        let end = self.part(workers.first + workers.count - 1).end;
+        if workers.count == 0 { end..end } else { self.part(workers.first).start..end }
+    }
+
+    /// The samples of `rank` after `shuffles` shuffles, in order.
+    pub fn held(&self, rank: u32, shuffles: u64) -> Vec<u32> {
+        self.samples_at(self.place(rank), rank, shuffles)
+    }
+
+    /// The samples that the first rank of `rank`'s node holds for all its ranks, in order; none where each rank holds
+    /// its own.
+    pub(crate) fn of_node(&self, rank: u32, shuffles: u64) -> Vec<u32> {
+        let node = self.partition.nodes.iter().find(|node| node.contains(rank));
+        node.map_or_else(Vec::new, |node| self.held(node.first, shuffles))
+    }
+
+    /// The samples at `place` in the order of the group of `rank`.
+    fn samples_at(&self, place: Range<u64>, rank: u32, shuffles: u64) -> Vec<u32> {
+        self.order(self.partition.group_of(rank), shuffles)[place.start as usize..place.end as usize].to_vec()
+    }
+
+    /// Positions of a worker's samples of micro-batch `repetition` of step `step`, in what the rank that holds them
+    /// holds.
+    pub(crate) fn drawn(&self, step: u64, worker: u32, repetition: u32) -> Vec<u32> {
+        let holder = self.partition.nodes.iter().find(|node| node.contains(worker)).map_or(worker, |node| node.first);
+        let before = (self.part(worker).start - self.place(holder).start) as u32;
+        self.drawn_of_part(step, worker, repetition).into_iter().map(|position| before + position).collect()
+    }
+
+    /// The same as positions in the worker's part.
+    fn drawn_of_part(&self, step: u64, worker: u32, repetition: u32) -> Vec<u32> {
+        let part = self.part(worker);
         let shuffles = self.shuffles_before(step);
         let since = step - shuffles * self.partition.shuffle_every.map_or(0, u64::from);
         let number = since * u64::from(self.accumulate) + u64::from(repetition);
@@ -118,15 +151,15 @@ impl Parts {
         // Whole batches only; the remainder is skipped until the next order.
         let batches = u64::from(positions.len() as u32 / self.batch);
         let stream = shuffles << 32 | (number / batches);
-        shuffle(&mut stream_within(self.seed, Purpose::Draw, stream, rank.into()), &mut positions);
+        shuffle(&mut stream_within(self.seed, Purpose::Draw, stream, worker.into()), &mut positions);
         let start = (number % batches) as usize * self.batch as usize;
         positions[start..start + self.batch as usize].to_vec()
     }
 
-    /// The samples of a rank's micro-batch, as numbers in the whole set.
-    pub fn samples(&self, step: u64, rank: u32, repetition: u32) -> Vec<u32> {
-        let held = self.held(rank, self.shuffles_before(step));
-        self.drawn(step, rank, repetition).into_iter().map(|position| held[position as usize]).collect()
+    /// The samples of a worker's micro-batch, as numbers in the whole set.
+    pub fn samples(&self, step: u64, worker: u32, repetition: u32) -> Vec<u32> {
+        let part = self.samples_at(self.part(worker), worker, self.shuffles_before(step));
+        self.drawn_of_part(step, worker, repetition).into_iter().map(|position| part[position as usize]).collect()
     }
 
     /// What `rank` keeps, sends and receives when its group goes from the state after `shuffles` shuffles to the next
@@ -135,8 +168,7 @@ impl Parts {
         let number = self.partition.group_of(rank);
         let group = self.partition.groups[number];
         let (members, own) = (group.count as usize, (rank - group.first) as usize);
-        let parts: Vec<_> =
-            (0..members).map(|member| shard(self.samples.into(), members as u64, member as u64)).collect();
+        let parts: Vec<_> = group.iter().map(|rank| self.place(rank)).collect();
         // The member that owns this place in the order, and its position there.
         let owner = |place: u32| {
             let member = parts.partition_point(|part| part.end <= u64::from(place));
@@ -246,6 +278,45 @@ mod tests {
                     let counts: Vec<u64> = moves[0].rounds.iter().map(|round| round.counts[pair]).collect();
                     let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
                     prop_assert!(most - least <= 1, "{:?}", counts);
+                }
+            }
+        }
+
+        /// Where a node's first rank holds the samples of all its ranks, each worker draws what it would hold itself, and
+        /// a shuffle's moves lead from one state to the next.
+        #[test]
+        fn first_ranks_hold_what_their_nodes_ranks_draw(
+            nodes in prop::collection::vec(1u32..4, 1..5), whole: bool, samples in 60u32..200, step in 0u64..9, seed: u64,
+        ) {
+            let groups = if whole { nodes.len() as u32 } else { 1 };
+            let each = parts(&nodes, groups, Some(2), samples, seed);
+            let mut first = 0;
+            let of_nodes = nodes.iter().map(|count| {
+                first += count;
+                RankRange { first: first - count, count: *count }
+            });
+            let by_first = Parts { partition: Partition { nodes: of_nodes.collect(), ..each.partition.clone() }, ..each.clone() };
+            let shuffles = each.shuffles_before(step);
+            for node in &by_first.partition.nodes {
+                let held = by_first.held(node.first, shuffles);
+                prop_assert_eq!(&held, &node.iter().flat_map(|rank| each.held(rank, shuffles)).collect::<Vec<_>>());
+                for worker in node.iter() {
+                    prop_assert_eq!(&by_first.of_node(worker, shuffles), &held);
+                    let drawn: Vec<u32> = by_first.drawn(step, worker, 1).iter().map(|at| held[*at as usize]).collect();
+                    prop_assert_eq!(&drawn, &each.samples(step, worker, 1));
+                    prop_assert_eq!(drawn, by_first.samples(step, worker, 1));
+                    prop_assert!(worker == node.first || by_first.held(worker, shuffles).is_empty());
+                }
+                let moves = by_first.moves(node.first, shuffles, 3, |_| 1);
+                let mut part: Vec<Option<u32>> = vec![None; held.len()];
+                moves.kept.iter().for_each(|(new, old)| part[*new as usize] = Some(held[*old as usize]));
+                for round in &moves.rounds {
+                    round.taken.iter().zip(&round.came).for_each(|(place, came)| part[*place as usize] = Some(*came));
+                }
+                prop_assert_eq!(part, by_first.held(node.first, shuffles + 1).into_iter().map(Some).collect::<Vec<_>>());
+                for worker in node.iter().skip(1) {
+                    let idle = by_first.moves(worker, shuffles, 3, |_| 1);
+                    prop_assert!(idle.kept.is_empty() && idle.rounds.iter().all(|of| of.sent.len() + of.taken.len() == 0));
                 }
             }
         }

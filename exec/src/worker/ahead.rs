@@ -86,7 +86,10 @@ impl Worker<'_> {
         let (indices, places) = samples_of(self.setup, batch, pass, (self.transport.rank().0, micro_batch));
         let each = self.setup.program.accumulate;
         let indices = match &self.store {
-            Some(store) => store.drawn_unshuffled(batch, micro_batch / each, micro_batch % each)?,
+            Some(store) => {
+                let pieces = self.setup.program.pieces(pass, self.transport.rank().0, micro_batch / each);
+                store.drawn_for(batch, &pieces, micro_batch % each)?
+            }
             None => indices,
         };
         Some((indices, places[0]))

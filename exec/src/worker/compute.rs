@@ -2,11 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use lockstep_models::{Buffer, Op, Phase, TaskId, Turns};
+use lockstep_models::{Buffer, Op, Phase, Piece, TaskId, Turns};
 
 use super::{Setup, Worker};
 use crate::device::{Loss, Mode, Values};
 use crate::error::ExecError;
+
+/// Shuffles due before a step precede its first task.
+const SHUFFLED: &str = "the samples are those of the step";
 
 impl Worker<'_> {
     /// Runs a task of the compute stream; `batch` is the number of the step since training began.
@@ -41,13 +44,18 @@ impl Worker<'_> {
             Op::Load { pass: Some(pass), into, .. } => {
                 // The micro-batches of several workers, concatenated.
                 let own = self.transport.rank().0;
-                let (indices, places) = samples_of(self.setup, batch, Some(*pass), (own, self.micro_batch));
+                let (mut indices, places) = samples_of(self.setup, batch, Some(*pass), (own, self.micro_batch));
+                let mut data = self.setup.data;
+                if let Some(store) = &self.store {
+                    let pieces = self.setup.program.pieces(Some(*pass), own, 0);
+                    (indices, data) = (store.drawn_for(batch, &pieces, 0).expect(SHUFFLED), store.data());
+                }
                 match into {
-                    None => replica.load(self.setup.data, &indices, places[0])?,
+                    None => replica.load(data, &indices, places[0])?,
                     Some(buffer) => {
                         let elements = indices.len() * self.setup.data.shape().elements() as usize;
                         let (mut images, mut labels) = (vec![0.0; elements], vec![0; indices.len()]);
-                        replica.draw(self.setup.data, &indices, places[0], &mut images, &mut labels)?;
+                        replica.draw(data, &indices, places[0], &mut images, &mut labels)?;
                         replica.device().write(Values::Buffer(Buffer::Declared(*buffer)), &images)?;
                         self.samples += indices.len();
                         self.setup.options.observer.loaded(own);
@@ -61,7 +69,8 @@ impl Worker<'_> {
                 let place = self.setup.sampler.micro_batch(batch, worker, repetition, &mut indices);
                 let data = match &self.store {
                     Some(store) => {
-                        indices = store.drawn(batch, worker, repetition);
+                        let own = Piece { worker, first: 0, count: self.setup.program.batch_per_rank };
+                        indices = store.drawn_for(batch, &[own], repetition).expect(SHUFFLED);
                         store.data()
                     }
                     None => self.setup.data,
@@ -116,7 +125,11 @@ impl Worker<'_> {
     /// set, so labels need no message.
     fn take_labels(&mut self, batch: u64, pass: Option<u32>) -> Result<(), ExecError> {
         let own = self.transport.rank().0;
-        let (indices, places) = samples_of(self.setup, batch, pass, (own, self.micro_batch));
+        let (mut indices, places) = samples_of(self.setup, batch, pass, (own, self.micro_batch));
+        if let Some(store) = &self.store {
+            let pieces = self.setup.program.pieces(pass, own, self.micro_batch);
+            indices = store.numbers_of(batch, &pieces, 0).unwrap_or(indices);
+        }
         let labels: Vec<u32> = indices.iter().map(|index| self.setup.data.labels()[*index as usize]).collect();
         self.memory.device().turn_to(&labels, &places)?;
         if !self.role.tasks.iter().any(|task| matches!(task.op, Op::Load { .. })) {

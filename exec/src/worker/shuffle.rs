@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use lockstep_models::{Op, Periodic, RankRange, Role, SampleMove};
+use lockstep_models::{Op, Periodic, Piece, Program, RankRange, Role, SampleMove};
 use lockstep_topology::{Algorithm, Collective, Group, InputError, Rank, Schedule};
 
 use super::{Setup, Worker};
@@ -29,6 +29,8 @@ pub(super) struct Store {
     slots: Vec<u32>,
     /// Slots in `data` without a sample.
     pub(super) free: Vec<u32>,
+    /// Where the node's first rank holds the samples of all its ranks: their numbers in the whole set, in its order.
+    of_node: Vec<u32>,
     /// Memory for samples packed for sending and receiving, reused from shuffle to shuffle.
     on_their_way: [Arena; 2],
 }
@@ -50,12 +52,13 @@ impl Store {
         let shuffles = parts.shuffles_before(step);
         let data = setup.data.held(&parts.held(rank, shuffles))?;
         let slots = (0..data.len() as u32).collect();
-        let packed = setup.periodic.shuffle.as_ref().filter(|program| packs(&program.roles[program.role_of(rank)]));
+        let packed = setup.periodic.shuffle.as_ref().filter(|program| packs(program));
+        let of_node = parts.of_node(rank, shuffles);
         let longest = packed.map_or(0, |program| program.buffers[0].elements);
         // The amount sent and received differs from shuffle to shuffle; an eighth more than the average is rarely too
         // little.
         let on_their_way = [(); 2].map(|()| touched((longest + longest / 8) as usize));
-        Ok(Some(Store { parts, shuffles, data, slots, free: Vec::new(), on_their_way }))
+        Ok(Some(Store { parts, shuffles, data, slots, free: Vec::new(), of_node, on_their_way }))
     }
 
     /// The rank's samples.
@@ -63,8 +66,23 @@ impl Store {
         &self.data
     }
 
+    /// The slots of the samples of pieces of micro-batches, which the rank holds; `None` where they are other ones after
+    /// the next shuffle.
+    pub(super) fn drawn_for(&self, step: u64, pieces: &[Piece], repetition: u32) -> Option<Vec<u32>> {
+        let now = self.parts.shuffles_before(step) == self.shuffles;
+        now.then(|| pieces.iter().flat_map(|piece| cut(piece, self.drawn(step, piece.worker, repetition))).collect())
+    }
+
+    /// The same samples as numbers in the whole set, also on a rank that does not hold them; `None` where each rank holds
+    /// its own.
+    pub(super) fn numbers_of(&self, step: u64, pieces: &[Piece], repetition: u32) -> Option<Vec<u32>> {
+        let drawn = |piece: &Piece| cut(piece, self.parts.drawn(step, piece.worker, repetition));
+        let number = |position: u32| self.of_node[position as usize];
+        (!self.of_node.is_empty()).then(|| pieces.iter().flat_map(drawn).map(number).collect())
+    }
+
     /// The slots of the samples of a micro-batch.
-    pub(super) fn drawn(&self, step: u64, rank: u32, repetition: u32) -> Vec<u32> {
+    fn drawn(&self, step: u64, rank: u32, repetition: u32) -> Vec<u32> {
         let positions = self.parts.drawn(step, rank, repetition);
         positions.into_iter().map(|position| self.slots[position as usize]).collect()
     }
@@ -112,16 +130,16 @@ impl Store {
         // SAFETY: the exchange is over.
         self.data.unpack(unsafe { self.on_their_way[1].slice(0..taken) }, coming);
     }
-
-    /// As `drawn`, for steps before the next shuffle; `None` after.
-    pub(super) fn drawn_unshuffled(&self, step: u64, rank: u32, repetition: u32) -> Option<Vec<u32>> {
-        (self.parts.shuffles_before(step) == self.shuffles).then(|| self.drawn(step, rank, repetition))
-    }
 }
 
-/// Whether ranks of a role pack samples.
-fn packs(role: &Role) -> bool {
-    role.tasks.iter().any(|task| matches!(task.op, Op::Samples { .. }))
+/// The samples of a piece among those of its worker.
+fn cut(piece: &Piece, samples: Vec<u32>) -> impl Iterator<Item = u32> + use<> {
+    samples.into_iter().skip(piece.first as usize).take(piece.count as usize)
+}
+
+/// Whether ranks that hold samples pack them; those that hold none take part in the same exchanges.
+fn packs(program: &Program) -> bool {
+    program.roles.iter().flat_map(|role| &role.tasks).any(|task| matches!(task.op, Op::Samples { .. }))
 }
 
 /// Memory whose pages are already mapped: a shuffle does not wait for the system to clear them.
@@ -156,12 +174,13 @@ impl Worker<'_> {
         let mut slots = vec![0; store.slots.len()];
         moves.kept.iter().for_each(|(new, old)| slots[*new as usize] = store.slots[*old as usize]);
         let mut deal = Deal { moves, slots };
-        match packs(role) {
+        match packs(program) {
             true => self.deal_packed(group, role, &mut deal)?,
             false => self.deal_in_place(group, role, &mut deal)?,
         }
         if let Some(store) = &mut self.store {
             (store.slots, store.shuffles) = (deal.slots, store.shuffles + 1);
+            store.of_node = store.parts.of_node(rank, store.shuffles);
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ const MOST: usize = 100_000;
 pub struct Configuration {
     /// What is trained and how.
     pub job: Job,
-    /// Learners on each device; the job's workers are all of them.
+    /// Learners on each device, the most where devices have unequal numbers; the job's workers are all of them.
     pub learners: u32,
     /// Configurations of the same key have the same batch, so that their throughput per rank can be compared.
     pub batch_key: u64,
@@ -60,6 +60,17 @@ impl Configuration {
         }
     }
 
+    /// Devices of its workers.
+    pub fn devices(&self) -> u32 {
+        self.job.unequal_learners.as_ref().map_or(self.job.workers / self.learners.max(1), |each| each.len() as u32)
+    }
+
+    /// Learners by device.
+    pub fn learners_by_device(&self) -> Vec<u32> {
+        let equal = || vec![self.learners; self.devices() as usize];
+        self.job.unequal_learners.as_ref().map_or_else(equal, |each| each.to_vec())
+    }
+
     /// `lenet, 2 ranks x 16, ring`: its name in progress lines and in tracks of traces.
     pub fn label(&self) -> String {
         let job = &self.job;
@@ -89,7 +100,7 @@ impl Configuration {
         };
         // On this machine ranks take the role of switches, as in the executor.
         let switches = if experiment.on_this_machine() { 0 } else { self.job.switches() };
-        let ranks = (self.job.workers / self.learners).saturating_add(self.job.servers() - switches);
+        let ranks = self.devices().saturating_add(self.job.servers() - switches);
         let placed = Placement::new(cluster, ranks, &rule)?;
         let joined = if switches > 0 { self.job.algorithm.joined(placed.ranks()) } else { Vec::new() };
         let mut placement = placed.and_switches(cluster, &joined, &self.job.algorithm)?;
@@ -106,8 +117,8 @@ impl Configuration {
 
     /// Each place of `places` for all learners of a device, servers unchanged.
     fn share_devices(&self, cluster: &Cluster, places: &Placement) -> Result<Placement, InputError> {
-        let devices = self.job.workers / self.learners;
-        let each = |rank: u32| if rank < devices { self.learners as usize } else { 1 };
+        let learners = self.learners_by_device();
+        let each = |rank: u32| learners.get(rank as usize).map_or(1, |count| *count as usize);
         let listed = places.all().flat_map(|rank| vec![places.device(rank); each(rank.0)]).collect();
         let usual = Limits::default();
         let ranks_per_core = usual.ranks_per_core.saturating_mul(self.learners);
@@ -120,8 +131,7 @@ impl Configuration {
     pub(super) fn group_by_device(&mut self) {
         self.job.learners = self.learners;
         if self.learners > 1 {
-            let devices = self.job.workers / self.learners;
-            let mut sizes = vec![self.learners; devices as usize];
+            let mut sizes = self.learners_by_device();
             sizes.extend(vec![1; self.job.servers() as usize]);
             self.job.node_sizes = Some(sizes);
         }
@@ -195,7 +205,7 @@ impl Experiment {
     pub fn published_for(&self, configuration: &Configuration) -> Option<f64> {
         let job = &configuration.job;
         let fits = |point: &&PublishedPoint| {
-            point.ranks == job.workers / configuration.learners
+            point.ranks == configuration.devices()
                 && point.batch_per_rank.is_none_or(|batch| batch == job.batch_per_rank)
                 && point.algorithm.as_ref().is_none_or(|algorithm| *algorithm == job.algorithm)
         };

@@ -1,5 +1,7 @@
 //! `Form`: parses a value, or each item of a list, from the text of a flag and from a value of TOML.
 
+use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::str::FromStr;
 
 use lockstep_topology::{Algorithm, Bytes, InputError};
@@ -22,7 +24,7 @@ pub enum Style {
 }
 
 /// How the items of a list are written; one item may expand to several values.
-pub trait Items<T: PartialEq>: Sync {
+pub trait Items<T: PartialEq + Debug>: Sync {
     /// Whether items may begin with a hyphen, so that an error can say what is wrong with them.
     fn is_number(&self) -> bool;
     /// Reads one item of a flag.
@@ -36,30 +38,51 @@ pub trait Items<T: PartialEq>: Sync {
 
     /// The values of a flag, without repetitions.
     fn of_texts(&self, texts: &[String]) -> Result<Vec<T>, InputError> {
-        let mut all = Vec::new();
+        let mut all = Distinct::default();
         for text in texts {
             let these = self.text(text).map_err(|wrong| InputError::new("", "", wrong))?;
-            for value in these {
-                if !all.contains(&value) {
-                    all.push(value);
-                }
-            }
+            these.into_iter().for_each(|value| drop(all.add(value)));
         }
-        Ok(all)
+        Ok(all.values)
     }
 
     /// The values of a list in a file, or of a single value; none twice.
     fn of_entry(&self, entry: &Entry<'_>) -> Result<Vec<T>, InputError> {
-        let mut all = Vec::new();
+        let mut all = Distinct::default();
         for item in entry.items()? {
             for value in self.entry(&item)? {
-                if all.contains(&value) {
-                    return Err(item.error(self.again(&value, entry.key())));
+                if let Some(again) = all.add(value) {
+                    return Err(item.error(self.again(&again, entry.key())));
                 }
-                all.push(value);
             }
         }
-        Ok(all)
+        Ok(all.values)
+    }
+}
+
+/// Values of which no two are equal, in their order.
+struct Distinct<T> {
+    values: Vec<T>,
+    /// Their positions by their text, which equal values share.
+    by_text: BTreeMap<String, Vec<usize>>,
+}
+
+impl<T> Default for Distinct<T> {
+    fn default() -> Distinct<T> {
+        Distinct { values: Vec::new(), by_text: BTreeMap::new() }
+    }
+}
+
+impl<T: PartialEq + Debug> Distinct<T> {
+    /// Adds a value, or returns it where it is there already.
+    fn add(&mut self, value: T) -> Option<T> {
+        let alike = self.by_text.entry(format!("{value:?}")).or_default();
+        if alike.iter().any(|at| self.values[*at] == value) {
+            return Some(value);
+        }
+        alike.push(self.values.len());
+        self.values.push(value);
+        None
     }
 }
 
@@ -75,7 +98,7 @@ pub struct Form<T> {
     pub is_number: bool,
 }
 
-impl<T: PartialEq> Items<T> for Form<T> {
+impl<T: PartialEq + Debug> Items<T> for Form<T> {
     fn is_number(&self) -> bool {
         self.is_number
     }

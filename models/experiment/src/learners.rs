@@ -149,21 +149,42 @@ impl Experiment {
         Err(self.locate(InputError::flag("learners", "auto", message)))
     }
 
-    /// `configuration`, of one learner on each device, with this number; its algorithm becomes the default of
-    /// several learners.
+    /// `configuration` with this number of learners on each device; its algorithm becomes the default of several
+    /// learners.
     ///
     /// # Errors
     /// Ranks that do not divide among nodes as the experiment asks.
     pub fn with_learners(&self, configuration: &Configuration, learners: u32) -> Result<Configuration, InputError> {
         let mut other = configuration.clone();
-        other.job.workers = configuration.job.workers / configuration.learners.max(1) * learners;
-        other.learners = learners;
+        other.job.workers = configuration.devices().saturating_mul(learners);
+        (other.learners, other.job.unequal_learners) = (learners, None);
         if self.algorithms.is_empty() {
             other.job.algorithm = default_method(learners);
         }
         other.job.node_sizes = Some(self.nodes_here(other.job.ranks())?);
         other.group_by_device();
         Ok(other)
+    }
+
+    /// The same with a number for each device.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_learners_of(&self, configuration: &Configuration, each: &[u32]) -> Result<Configuration, InputError> {
+        let most = each.iter().copied().max().unwrap_or(1);
+        let mut other = self.with_learners(configuration, most)?;
+        if each.iter().any(|learners| *learners != most) {
+            other.job.workers = each.iter().sum();
+            other.job.unequal_learners = Some(each.into());
+            other.group_by_device();
+        }
+        Ok(other)
+    }
+
+    /// Whether devices may have unequal numbers of learners; with a reference model on each device they may not, since
+    /// one α serves all devices.
+    pub fn tunes_devices_apart(&self) -> bool {
+        self.strategy.averaging(4, 2).is_some_and(|averaging| averaging.reference_alpha.is_none())
     }
 }
 

@@ -1,6 +1,6 @@
 //! `Setting`: a row of the table of settings, from which TOML keys, flags, sweep axes and the page of the docs follow.
 
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::sync::Arc;
 
 use lockstep_topology::InputError;
@@ -222,7 +222,7 @@ impl<T> Reading for One<T> {
 /// One value or a list, and the function that sets them: a flag's without repetitions, a file's refused for them.
 pub struct Each<T: 'static>(pub Form<T>, pub fn(&mut Experiment, Vec<T>));
 
-impl<T: PartialEq> Reading for Each<T> {
+impl<T: PartialEq + Debug> Reading for Each<T> {
     fn style(&self) -> Style {
         Style::List
     }
@@ -263,7 +263,7 @@ pub const fn list<T: Display, I>(items: I, own: fn(&Experiment) -> Vec<T>, set: 
     List { items, own, set, spell: T::to_string }
 }
 
-impl<T: Clone + PartialEq + Send + Sync, I: Items<T>> List<T, I> {
+impl<T: Clone + PartialEq + Debug + Send + Sync, I: Items<T>> List<T, I> {
     fn choices(&self, values: Vec<T>) -> Vec<Choice> {
         let set = self.set;
         let choice = |value: T| Choice {
@@ -279,7 +279,7 @@ impl<T: Clone + PartialEq + Send + Sync, I: Items<T>> List<T, I> {
     }
 }
 
-impl<T: Clone + PartialEq + Send + Sync, I: Items<T>> Reading for List<T, I> {
+impl<T: Clone + PartialEq + Debug + Send + Sync, I: Items<T>> Reading for List<T, I> {
     fn style(&self) -> Style {
         Style::List
     }

@@ -16,6 +16,10 @@ pub struct Logged {
     pub configuration: String,
     /// Its seed.
     pub seed: u64,
+    /// The most learners of each device, by its cores and memory; empty in logs of earlier versions, which are repeated
+    /// with the limits of the present machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub most: Vec<u32>,
     /// Observations in order; after the last one it converged, or the run ended.
     pub trials: Vec<Trial>,
 }

@@ -12,7 +12,7 @@ mod weights;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use lockstep_topology::InputError;
+use lockstep_topology::{ErrorPlace, InputError, Lines};
 
 use super::sketch::Sketch;
 use layers::Meaning;
@@ -40,12 +40,15 @@ struct Import<'a> {
     given: Option<Shape>,
     /// Names of parameters, which Caffe shares among layers.
     parameters: BTreeSet<&'a str>,
+    /// Fields that Caffe ignores, with their places.
+    ignored: Vec<(&'a str, ErrorPlace)>,
     sketch: Sketch,
 }
 
 /// The model in `text`, the content of `file`, on samples of the shape `given` where there is one.
 pub(super) fn parse(file: &str, text: &str, given: Option<Shape>) -> Result<Model, InputError> {
-    let net = Source { file, text }.read()?;
+    let lines = &Lines::of(text);
+    let net = Source { file, text, lines }.read()?;
     net.allow(&[TOP])?;
     let stem = || Path::new(file).file_stem().map_or("caffe".into(), |stem| stem.to_string_lossy().into_owned());
     let name = match net.text("name")? {
@@ -59,6 +62,7 @@ pub(super) fn parse(file: &str, text: &str, given: Option<Shape>) -> Result<Mode
         losses: 0,
         given,
         parameters: BTreeSet::new(),
+        ignored: Vec::new(),
         sketch: Sketch::default(),
     };
     import.input(&net)?;
@@ -69,7 +73,8 @@ pub(super) fn parse(file: &str, text: &str, given: Option<Shape>) -> Result<Mode
         }
     }
     import.end(&net)?;
-    Model::build(name, "Caffe network definition".to_owned(), import.sketch.finish())
+    let notes = import.notes();
+    Ok(Model::build(name, "Caffe network definition".to_owned(), import.sketch.finish())?.with_notes(notes))
 }
 
 impl<'a> Import<'a> {
@@ -105,6 +110,16 @@ impl<'a> Import<'a> {
         self.add(blob, "input", Layer::input(shape), Vec::new(), Inits::default(), 1.0, place)
     }
 
+    /// Which fields are left out because Caffe ignores them.
+    fn notes(&self) -> Vec<String> {
+        let Some((name, place)) = self.ignored.first() else { return Vec::new() };
+        let more = match self.ignored.len() {
+            1 => String::new(),
+            all => format!(", and {} more", all - 1),
+        };
+        vec![format!("{place}: fields that Caffe ignores are left out: {name}{more}")]
+    }
+
     /// Adds a layer of the file.
     fn layer(&mut self, layer: &Message<'a>) -> Result<(), InputError> {
         let kind = layer.get("type").map_or(Ok(""), |field| field.name_of_type())?;
@@ -112,6 +127,8 @@ impl<'a> Import<'a> {
         let texts = |field: &str| layer.all(field).map(|blob| blob.text()).collect::<Result<Vec<_>, _>>();
         let (bottoms, tops) = (texts("bottom")?, texts("top")?);
         let refuse = |message: String| layer.error(format!("{kind} \"{name}\""), message);
+        let ignored = layers::ignored(kind, layer)?;
+        self.ignored.extend(ignored.into_iter().map(|field| (field.name, field.place())));
         let inputs: Vec<usize> = bottoms.iter().filter_map(|bottom| self.blobs.get(bottom).copied()).collect();
         let shapes: Vec<Shape> = inputs.iter().map(|input| self.sketch.shape(*input)).collect();
         let first = || inputs.first().copied().ok_or_else(|| refuse("has no input: give it a bottom".to_owned()));

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use lockstep_topology::printable;
 
@@ -23,6 +23,19 @@ static VERBOSITY: AtomicU8 = AtomicU8::new(Verbosity::Normal as u8);
 /// When the command began.
 static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
+/// When the last line was written, in milliseconds since the command began.
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
+
+/// Notes that a line is written now.
+pub(crate) fn note_line() {
+    WRITTEN.store(BEGUN.elapsed().as_millis() as u64, Ordering::Relaxed);
+}
+
+/// For how long no line was written.
+pub(crate) fn silence() -> Duration {
+    BEGUN.elapsed().saturating_sub(Duration::from_millis(WRITTEN.load(Ordering::Relaxed)))
+}
+
 /// Sets how much is written from now on. Times count from the first call.
 pub fn set_verbosity(verbosity: Verbosity) {
     VERBOSITY.store(verbosity as u8, Ordering::Relaxed);
@@ -36,6 +49,7 @@ pub(crate) fn writes(level: Verbosity) -> bool {
 
 /// Writes an error or a warning, without control characters; where that fails, there is no other place to report it.
 pub fn print_line(line: &str) {
+    note_line();
     let _ = writeln!(io::stderr().lock(), "{}", printable(line));
 }
 

@@ -1,15 +1,17 @@
 //! Shows progress of a run on standard error: one line that is updated on a terminal, else a plain line every
 //! two seconds.
 //!
-//! For long work that reports nothing itself, a thread reports after 2, 4, 8 … seconds, then each minute.
+//! For long work that reports nothing itself, a thread reports after 2, 4, 8 … seconds, then each minute. Such a thread
+//! accompanies each command; it is silent while others report.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lockstep_topology::printable_line;
 
-use crate::log::{Verbosity, writes};
+use crate::log::{Verbosity, note_line, print_line, silence, writes};
 
 /// Between two updates on a terminal.
 const TERMINAL: Duration = Duration::from_millis(100);
@@ -18,6 +20,36 @@ const LOG: Duration = Duration::from_secs(2);
 
 /// The longest interval between two reports of the thread.
 const SILENCE: Duration = Duration::from_secs(60);
+
+/// How many lines a thread keeps up to date now.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// Runs the command `name`; where no line was written for two seconds, and no other progress is shown, a line says for
+/// how long it has run.
+pub fn command<T>(name: &str, work: impl FnOnce() -> T) -> T {
+    let tell = |elapsed: Duration| {
+        if KEPT.load(Ordering::Relaxed) == 0 && silence() >= LOG {
+            print_line(&format!("{name}: {} so far", duration(elapsed.as_secs_f64())));
+        }
+    };
+    if writes(Verbosity::Normal) { beside(tell, work) } else { work() }
+}
+
+/// Counts a line that a thread keeps up to date, for as long as it lives.
+struct Keeping;
+
+impl Keeping {
+    fn new() -> Keeping {
+        KEPT.fetch_add(1, Ordering::Relaxed);
+        Keeping
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// Runs `work` on this thread; meanwhile another one calls `tell` after 2, 4, 8 … seconds with the time elapsed.
 fn beside<T>(tell: impl Fn(Duration) + Sync, work: impl FnOnce() -> T) -> T {
@@ -70,6 +102,7 @@ impl<S: Send> Line<S> {
         let (state, width) = &mut *state;
         let Some(line) = text(state) else { return };
         let line = printable_line(&line);
+        note_line();
         let mut out = io::stderr().lock();
         // Progress that cannot be displayed is no reason to stop.
         let _ = if self.terminal {
@@ -87,7 +120,11 @@ impl<S: Send> Line<S> {
 
     /// Runs `work`; meanwhile writes the text that `text` makes of the state from time to time.
     fn beside<T>(&self, text: impl Fn(&mut S) -> Option<String> + Sync, work: impl FnOnce() -> T) -> T {
-        if self.shown { beside(|_| self.write(&text), work) } else { work() }
+        if !self.shown {
+            return work();
+        }
+        let _kept = Keeping::new();
+        beside(|_| self.write(&text), work)
     }
 
     /// Removes the line on the terminal.

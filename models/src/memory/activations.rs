@@ -3,6 +3,8 @@
 //! Tensors inside a fused chain are never stored. Outputs and their gradients share an arena; what a kernel keeps from
 //! its forward to its backward pass (places of maxima, a dropout's mask, a loss's probabilities) has its own memory.
 
+use std::ops::RangeInclusive;
+
 use crate::layer::InputUse;
 use crate::{Area, Layer, LayerId, Model, Op, Phase, Program, Role};
 
@@ -104,11 +106,12 @@ impl Uses {
 pub fn activations(program: &Program, role: &Role) -> Vec<PlannedTensor> {
     let (model, chains) = (&program.model, Chains::of(program, role));
     let (outputs, gradients) = uses(program, role);
+    let repeats: Vec<RangeInclusive<usize>> = repeats(role).collect();
     let mut tensors = Vec::new();
     for (layer, node) in model.iter().skip(1) {
         let mut push = |content: Content, what: &str, bytes: u64, span: (usize, usize)| {
             let (name, bytes) = (format!("{}{what}", node.name), bytes.next_multiple_of(LINE_BYTES));
-            let (first, last) = across_repetitions(role, span);
+            let (first, last) = across_repetitions(&repeats, span);
             tensors.push(PlannedTensor { name, layer, content, bytes, first, last });
         };
         let samples = chains.samples_in(model, layer);
@@ -164,13 +167,19 @@ fn uses(program: &Program, role: &Role) -> (Vec<Uses>, Vec<Uses>) {
     (outputs, gradients)
 }
 
+/// The tasks inside each `Repeat`.
+fn repeats(role: &Role) -> impl Iterator<Item = RangeInclusive<usize>> {
+    role.tasks.iter().enumerate().filter_map(|(id, task)| match task.op {
+        Op::Repeat { body, .. } => Some(id + 1..=id + body),
+        _ => None,
+    })
+}
+
 /// The span of a tensor extended over repetitions: one made before a `Repeat` lives until all of it has run, one that
 /// is read after it (or filled bit by bit) from its first task on.
-fn across_repetitions(role: &Role, (first, last): (usize, usize)) -> (usize, usize) {
+fn across_repetitions(repeats: &[RangeInclusive<usize>], (first, last): (usize, usize)) -> (usize, usize) {
     let (mut from, mut to) = (first, last);
-    for (id, task) in role.tasks.iter().enumerate() {
-        let Op::Repeat { body, .. } = task.op else { continue };
-        let inside = id + 1..=id + body;
+    for inside in repeats {
         if inside.contains(&last) && first < *inside.start() {
             to = inside.end() + 1;
         }

@@ -130,6 +130,7 @@ fn link(name: String, source: String, nodes: Vec<Node>, arenas: &Arenas) -> Mode
     Model {
         name,
         source,
+        notes: Vec::new(),
         nodes,
         consumers,
         graph,

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use lockstep_topology::{Algorithm, Collective, InputError, shard};
 
 use super::{BUFFERS, Periodic, work};
-use crate::{After, Axis, AxisSet, Exchange, Members, Mesh, Op, Partition, Program, Role, SampleMove, Stream, Task};
+use crate::{
+    After, Axis, AxisSet, Exchange, Members, Mesh, Op, Partition, Program, RankRange, Role, SampleMove, Stream, Task,
+};
 
 impl Program {
     /// The shuffle of `samples` samples of `each` fp32 elements in messages; `None` where no sample ever moves.
@@ -38,16 +40,16 @@ impl Program {
         let alike = sizes.iter().all(|size| *size == sizes[0]);
         let groups = if alike { &partition.groups[..1] } else { &partition.groups[..] };
         let mut longest = 0;
-        let roles: Vec<Role> = groups
-            .iter()
-            .enumerate()
-            .map(|(number, group)| {
-                let (tasks, elements) = tasks(group.count, samples, each, partition);
+        let mut roles = Vec::new();
+        for (number, group) in groups.iter().enumerate() {
+            let all = if alike { RankRange { first: 0, count: self.workers() } } else { *group };
+            for (name, ranks) in parties(partition, all) {
+                let member = ranks.first() - group.first;
+                let (tasks, elements) = tasks((member, *group), samples, each, partition);
                 longest = longest.max(elements);
-                let (first, count) = if alike { (0, self.workers()) } else { (group.first, group.count) };
-                Role { name: format!("group {number}"), ranks: Members::range(first, count), tasks }
-            })
-            .collect();
+                roles.push(Role { name: format!("{name}group {number}"), ranks, tasks });
+            }
+        }
         let mut buffers = [0; BUFFERS.len()];
         buffers[0] = longest;
         let program = work(self, self, mesh, roles, buffers);
@@ -56,12 +58,38 @@ impl Program {
     }
 }
 
-/// The tasks of each of `members` ranks that hold `samples` samples together, and the most elements of a chunk.
-fn tasks(members: u32, samples: u64, each: u64, partition: &Partition) -> (Vec<Task>, u64) {
-    let block = |from: u64, to: u64| match from == to {
-        true => 0,
-        false => length(length(samples, members, from), members, to),
+/// The ranks of `all` that have the same tasks: all of them, or the first ranks of nodes and the others, which hold no
+/// samples.
+fn parties(partition: &Partition, all: RankRange) -> Vec<(String, Members)> {
+    let nodes: Vec<RankRange> = partition.nodes.iter().filter(|node| all.contains(node.first)).copied().collect();
+    let Some(each) = nodes.first().map(|node| node.count) else {
+        return vec![(String::new(), Members::range(all.first, all.count))];
     };
+    if nodes.iter().all(|node| node.count == each) {
+        let along =
+            |first, size| Members::along(all.first + first, [(nodes.len() as u32, each), (size, 1)].into_iter());
+        let others = (each > 1).then(|| ("others of ".to_owned(), along(1, each - 1)));
+        return [("firsts of ".to_owned(), along(0, 1))].into_iter().chain(others).collect();
+    }
+    let of_node = |(number, node): (usize, &RankRange)| {
+        let first = (format!("first of node {number} of "), Members::range(node.first, 1));
+        let others = (format!("others of node {number} of "), Members::range(node.first + 1, node.count - 1));
+        [first].into_iter().chain((node.count > 1).then_some(others)).collect::<Vec<_>>()
+    };
+    nodes.iter().enumerate().flat_map(of_node).collect()
+}
+
+/// The tasks of `member` of a group whose ranks hold `samples` samples together, and the most elements of a chunk.
+fn tasks((member, group): (u32, RankRange), samples: u64, each: u64, partition: &Partition) -> (Vec<Task>, u64) {
+    let members = group.count;
+    // The places among `of` samples of the workers whose samples a member holds.
+    let held = |of: u64, member: u64| {
+        let workers = partition.held_by(group.first + member as u32);
+        let end = |worker: u32| if worker == 0 { 0 } else { shard(of, members.into(), u64::from(worker) - 1).end };
+        let first = workers.first - group.first;
+        end(first + workers.count) - end(first)
+    };
+    let block = |from: u64, to: u64| if from == to { 0 } else { held(held(samples, from), to) };
     let all = 0..u64::from(members);
     let leaving = |from: u64| -> u64 { all.clone().map(|to| block(from, to)).sum() };
     let rounds = (leaving(0) * each).div_ceil(partition.chunk.max(1)).clamp(1, leaving(0).max(1));
@@ -75,12 +103,13 @@ fn tasks(members: u32, samples: u64, each: u64, partition: &Partition) -> (Vec<T
     let row = |from: u64| all.clone().map(|to| counts[(from * u64::from(members) + to) as usize]).sum::<u64>();
     let column = |to: u64| all.clone().map(|from| counts[(from * u64::from(members) + to) as usize]).sum::<u64>();
     let longest = all.clone().map(|member| row(member).max(column(member))).max().unwrap_or(0);
-    let (moved, axes) = (row(0), AxisSet::of(&[Axis::Device]));
+    let (moved, axes) = (row(u64::from(member)), AxisSet::of(&[Axis::Device]));
     let exchange =
         Exchange::new(Collective::AllToAllV { counts }, Algorithm::pairwise(), axes, Periodic::SAMPLES, 0..longest);
     let exchange = ("shuffle samples", Op::Exchange(exchange), Stream::Exchange);
     let copy = |name, to| (name, Op::Samples { to, elements: moved }, Stream::Compute);
-    let body = match each < partition.packed_below {
+    let holds = partition.held_by(group.first + member).count > 0;
+    let body = match each < partition.packed_below && holds {
         true => vec![copy("pack samples", SampleMove::Pack), exchange, copy("unpack samples", SampleMove::Unpack)],
         false => vec![exchange],
     };
@@ -101,9 +130,4 @@ fn tasks(members: u32, samples: u64, each: u64, partition: &Partition) -> (Vec<T
         tasks.push(Task { name: name.to_owned(), op, stream, after });
     }
     (tasks, longest)
-}
-
-fn length(samples: u64, members: u32, member: u64) -> u64 {
-    let part = shard(samples, members.into(), member);
-    part.end - part.start
 }

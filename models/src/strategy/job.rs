@@ -1,60 +1,15 @@
 //! `Job`: holds everything that decides a program except the cluster: model, strategy and sizes.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use lockstep_topology::{Algorithm, Bytes, Collective, ErrorPlace, Group, InputError, Time};
 
-use super::Strategy;
+use super::{Bucket, Strategy};
 use crate::{
     Assignment, Averaging, Axis, AxisAlgorithms, AxisSet, Gradients, LayerId, Mesh, Model, PipelineSchedule, Precision,
     Program, Proofs, Sampling, StageCut, Stages, TransformAt,
 };
-
-/// How gradients are cut into exchanges.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bucket {
-    /// One exchange per layer with parameters (Goyal et al. 2017 §4).
-    Layer,
-    /// One exchange of everything after the backward pass (Iandola et al. 2016 §6).
-    Whole,
-    /// Neighbouring layers until this size is reached.
-    Size(Bytes),
-    /// One exchange per tensor of parameters, none of which begins before the whole backward pass has ended: as in
-    /// solvers that call a reduction for each of their tensors.
-    Tensor,
-}
-
-impl fmt::Display for Bucket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Bucket::Layer => f.write_str("layer"),
-            Bucket::Whole => f.write_str("whole"),
-            Bucket::Size(bytes) => write!(f, "{bytes}"),
-            Bucket::Tensor => f.write_str("tensor"),
-        }
-    }
-}
-
-impl FromStr for Bucket {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Bucket, String> {
-        match text {
-            "layer" => Ok(Bucket::Layer),
-            "whole" => Ok(Bucket::Whole),
-            "tensor" => Ok(Bucket::Tensor),
-            size => match size.parse::<Bytes>() {
-                Ok(Bytes(0)) | Err(_) => {
-                    Err(format!("{text:?} is not a bucket: write layer, whole, tensor or a size like 25MiB"))
-                }
-                Ok(bytes) => Ok(Bucket::Size(bytes)),
-            },
-        }
-    }
-}
 
 /// Everything that decides a program except where its ranks run.
 #[derive(Debug, Clone)]
@@ -71,8 +26,10 @@ pub struct Job {
     pub cut: StageCut,
     /// In which order its stages take the passes of micro-batches.
     pub schedule: PipelineSchedule,
-    /// Workers on each device, which are neighbours; only learners share one.
+    /// Workers on each device, which are neighbours; only learners share one. The most where their numbers are unequal.
     pub learners: u32,
+    /// Workers by device, where their numbers are unequal.
+    pub unequal_learners: Option<Arc<[u32]>>,
     /// Samples per worker and micro-batch: n in Goyal et al. 2017. With a mesh, those of each coordinate on its
     /// axis `data`.
     pub batch_per_rank: u32,
@@ -123,6 +80,7 @@ impl Job {
             cut: StageCut::Work,
             schedule: PipelineSchedule::OneForwardOneBackward,
             learners: 1,
+            unequal_learners: None,
             batch_per_rank,
             accumulate: 1,
             bucket: Bucket::Size(Bytes(25 << 20)),
@@ -255,6 +213,12 @@ impl Job {
         self.axis_algorithms.along(axes).cloned().unwrap_or_else(Algorithm::direct)
     }
 
+    /// Workers by device, where several share one.
+    pub(crate) fn devices(&self) -> Option<Arc<[u32]>> {
+        let equal = || vec![self.learners; (self.workers / self.learners) as usize].into();
+        self.unequal_learners.clone().or_else(|| (self.learners > 1).then(equal))
+    }
+
     /// Every algorithm that exchanges may take.
     pub(crate) fn algorithms(&self) -> impl Iterator<Item = &Algorithm> {
         [&self.algorithm].into_iter().chain(self.axis_algorithms.iter().map(|(_, algorithm)| algorithm))
@@ -312,9 +276,12 @@ impl Job {
 
     /// Checks that ranks which hold samples in parts can draw each from its own.
     pub(crate) fn check_partition(&self, program: &Program) -> Result<(), InputError> {
-        if program.partition.is_some() && (program.sharding.is_some() || self.strategy.trains_apart()) {
-            let message =
-                format!("serves ssgd and zero-1 to zero-3, and not {}: use one-shuffle or per-node", self.strategy);
+        let shares = program.sharding.as_ref().is_some_and(|sharding| !sharding.by_node());
+        if program.partition.is_some() && (shares || self.strategy.trains_apart()) {
+            let message = format!(
+                "serves ssgd, zero-1 to zero-3 and first-device-table, and not {}: use one-shuffle or per-node",
+                self.strategy
+            );
             return Err(InputError::flag("sampling", self.sampling.to_string(), message));
         }
         Ok(())
@@ -360,9 +327,19 @@ impl Job {
             );
             return refused("accumulate", self.accumulate.to_string(), &message);
         }
-        if !self.workers.is_multiple_of(self.learners.max(1)) {
+        let all = |each: &Arc<[u32]>| each.iter().map(|count| u64::from(*count)).sum::<u64>();
+        let divides = |each: &Arc<[u32]>| all(each) == u64::from(self.workers) && !each.contains(&0);
+        let equal = || self.workers.is_multiple_of(self.learners.max(1));
+        if !self.unequal_learners.as_ref().map_or_else(equal, divides) {
             let message = format!("each do not divide {} learners among devices: use a divisor", self.workers);
             return refused("learners", self.learners.to_string(), &message);
+        }
+        if self.unequal_learners.is_some()
+            && self.strategy.averaging(4, 2).is_some_and(|of| of.reference_alpha.is_some())
+        {
+            let message =
+                "has one α for all devices' reference models: use equal numbers of learners, or sma without them";
+            return refused("strategy", self.strategy.to_string(), message);
         }
         let two_levels = self.averaging().is_some_and(|averaging| averaging.reference_alpha.is_some());
         // An algorithm that depends on nodes must know those that share a contribution; others are wrapped.

@@ -89,6 +89,8 @@ pub fn find(
     known.note(&site.basis);
     site.profile.iter().filter_map(Profile::disturbed_note).for_each(|note| known.note(&note));
     site.cluster.notes().for_each(|note| known.note(&note));
+    let model = configurations.first().map(|first| first.job.model.clone());
+    model.iter().flat_map(|model| model.notes()).for_each(|note| known.note(note));
     experiment.input.iter().for_each(|input| known.note(&input.account()));
     let factor = match &experiment.anchor {
         None => 1.0,
@@ -104,15 +106,19 @@ pub fn find(
     let all = (blocks.len() * configurations.len()) as f64;
     let each_block = configurations.len();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut undisturbed: Vec<f64> = Vec::with_capacity(each_block);
+    let mut undisturbed: Vec<(f64, u64)> = Vec::with_capacity(each_block);
+    let untuned = experiment.tunes.then(|| configurations.clone());
     for (number, Block { scenario, site, setup }) in blocks.iter().enumerate() {
         for (index, configuration) in configurations.iter_mut().enumerate() {
+            if let Some(untuned) = &untuned {
+                configuration.clone_from(&untuned[index]);
+            }
             configuration.scenario.clone_from(scenario);
             let label = configuration.label();
             let before = number * each_block + index;
             let share = |of_this: f64| (before as f64 + of_this) / all;
             estimate.show(share(0.0), &label);
-            if experiment.tunes && number == 0 {
+            if untuned.is_some() {
                 let (tuned, how) = tune(configuration, experiment, &site.cluster, &costs, setup)?;
                 *configuration = tuned;
                 known.note(&how);
@@ -130,10 +136,14 @@ pub fn find(
             };
             let mut row = row(configuration, experiment, site, setup, &predicted, of_trials);
             let time_s = row.step_time_mean_s.unwrap_or(row.step_time_s);
+            let samples = configuration.job.global_batch();
             if number == 0 {
-                undisturbed.push(time_s);
+                undisturbed.push((time_s, samples));
             }
-            row.scenario_factor = scenario.as_ref().map(|_| time_s / undisturbed[index]);
+            let (before_s, samples_before) = undisturbed[index];
+            // With other numbers of learners a step has other numbers of samples.
+            let per_sample = samples_before as f64 / samples as f64;
+            row.scenario_factor = scenario.as_ref().map(|_| time_s / before_s * per_sample);
             if predicted.memory.fits() == Some(false) {
                 known.note(&out_of_memory(configuration, experiment, &site.cluster, &predicted)?);
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lockstep_models::Program;
 use lockstep_models::memory::Memory;
-use lockstep_topology::cluster::{DeviceId, DeviceKind};
+use lockstep_topology::cluster::{Device, DeviceId, DeviceKind};
 use lockstep_topology::{Bytes, Cluster, InputError, Placement, Rank};
 
 /// Peak memory of one device.
@@ -25,6 +25,16 @@ impl DeviceMemory {
     pub fn fits(&self) -> Option<bool> {
         self.capacity.map(|capacity| self.memory.total() <= capacity.0)
     }
+}
+
+/// The memory of a device; `None` where it is unknown.
+pub fn device_capacity(device: &Device) -> Option<Bytes> {
+    let capacity = match &device.kind {
+        DeviceKind::Cpu(cpu) => cpu.memory,
+        DeviceKind::Gpu(gpu) => gpu.memory,
+        DeviceKind::Switch(_) => Bytes(0),
+    };
+    (capacity.0 > 0).then_some(capacity)
 }
 
 /// The device with the largest share of its memory in use, or in bytes if no capacity is known; the first of equals.
@@ -51,13 +61,7 @@ pub fn fullest_device(
     }
     let full = |(id, (ranks, memory)): (DeviceId, (u32, Memory))| {
         let device = &cluster.devices()[id.0 as usize];
-        let capacity = match &device.kind {
-            DeviceKind::Cpu(cpu) => cpu.memory,
-            DeviceKind::Gpu(gpu) => gpu.memory,
-            DeviceKind::Switch(_) => Bytes(0),
-        };
-        let capacity = (capacity.0 > 0).then_some(capacity);
-        DeviceMemory { device: device.name.clone(), ranks, memory, capacity }
+        DeviceMemory { device: device.name.clone(), ranks, memory, capacity: device_capacity(device) }
     };
     // A known capacity counts before an unknown one.
     let share = |device: &DeviceMemory| match device.capacity {

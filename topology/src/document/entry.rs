@@ -4,13 +4,13 @@ use std::ops::{Range, RangeInclusive};
 
 use toml::de::DeValue;
 
-use super::{SourceText, Table, TextSpot};
+use super::{Parsed, Table, TextSpot};
 use crate::{ErrorPlace, InputError};
 
 /// A value under its key, or an item of the list under it.
 #[derive(Debug, Clone)]
 pub struct Entry<'a> {
-    pub(super) source: SourceText<'a>,
+    pub(super) source: Parsed<'a>,
     pub(super) key: &'a str,
     pub(super) span: Range<usize>,
     pub(super) value: &'a DeValue<'a>,

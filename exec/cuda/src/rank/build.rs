@@ -22,7 +22,7 @@ impl<A: Activation> Rank<A> {
     /// As [`device`].
     pub(super) fn new(gpus: &Gpus, rank: u32, of: Blueprint<'_>) -> Result<Rank<A>, DeviceError> {
         let form = form(&of, gpus);
-        let gpu = gpus.of(rank);
+        let gpu = gpus.of(of.program.device_of(rank));
         let context = &gpu.context;
         context.bind()?;
         let mut streams = Streams::new(context)?;

@@ -34,7 +34,7 @@ impl Devices for Gpus {
         Ok(())
     }
 
-    /// Ranks are distributed round-robin over the GPUs; their free memory now counts.
+    /// Devices are distributed round-robin over the GPUs; their free memory now counts.
     fn most_ranks(&self, program: &Program, _: usize) -> Result<u32, ExecError> {
         let role = &program.roles[0];
         let arenas = Arenas::default();

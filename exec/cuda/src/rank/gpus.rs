@@ -124,9 +124,9 @@ impl Gpus {
         Ok(Gpus { all: open.clone(), precision, channels_last, graphs, peers })
     }
 
-    /// The GPU of `rank`, round-robin.
-    pub(super) fn of(&self, rank: u32) -> &Arc<Gpu> {
-        &self.all[rank as usize % self.all.len()]
+    /// The GPU of the ranks of `device`, round-robin.
+    pub(super) fn of(&self, device: u32) -> &Arc<Gpu> {
+        &self.all[device as usize % self.all.len()]
     }
 
     /// Number of GPUs.

@@ -88,7 +88,7 @@ impl Needs {
         of: &Blueprint<'_>,
         executor: &mut Executor,
     ) -> Result<Needs, DeviceError> {
-        let (gpu, loaded) = (gpus.of(rank), of.loaded() as u64);
+        let (gpu, loaded) = (gpus.of(of.program.device_of(rank)), of.loaded() as u64);
         let (free, total) = gpu.context.memory()?;
         let mut plain = Needs::of::<A>(of, gpus, Share::all(of), None)?;
         // Learners of this GPU that are idle have returned their arenas for others.

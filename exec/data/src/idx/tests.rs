@@ -36,3 +36,29 @@ proptest! {
         let _ = decode("f", &bytes, &[1, 3, 4]);
     }
 }
+
+/// A reader that counts what was taken from it.
+struct Counted<'a>(&'a [u8], &'a std::cell::Cell<usize>);
+
+impl Read for Counted<'_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let taken = self.0.read(into)?;
+        self.1.set(self.1.get() + taken);
+        Ok(taken)
+    }
+}
+
+/// A file of a megabyte that is none is refused by its first bytes, and read no further.
+#[test]
+fn headers_are_checked_before_the_rest_is_read() {
+    let noise: Vec<u8> = (0..1u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    for (header, wanted) in [([0, 0, 9, 3], "magic number 0x00000903"), ([0, 0, 8, 2], "0x00000802")] {
+        let file = [&header[..], &noise].concat();
+        for file in [compress(&file).unwrap(), file] {
+            let taken = std::cell::Cell::new(0);
+            let refused = decode_from("f", BufReader::new(Counted(&file, &taken)), &[3]).unwrap_err();
+            assert!(refused.to_string().contains(wanted), "{refused}");
+            assert!(taken.get() <= 1 << 16, "{} bytes of {}", taken.get(), file.len());
+        }
+    }
+}

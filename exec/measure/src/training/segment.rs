@@ -27,6 +27,8 @@ pub(super) struct Part<'a> {
     pub(super) first: u64,
     /// The state left by an earlier segment.
     pub(super) start: Option<&'a State>,
+    /// The process of each rank; `None`: equally many in each.
+    pub(super) hosts: Option<&'a [u32]>,
 }
 
 /// Reports progress and saves checkpoints during a segment.
@@ -94,7 +96,7 @@ impl Training<'_> {
     /// As [`Training::run`].
     pub(super) fn segment(self, launch: &mut Launch, part: Part<'_>) -> Result<Option<MeasuredTraining>, Failure> {
         let Training { experiment, configuration, seed, data, held_out, operation } = self;
-        let Part { steps, first: before, start } = part;
+        let Part { steps, first: before, start, hosts } = part;
         let program = self.program()?;
         let label = configuration.label();
         let counted = (before, before + u64::from(steps));
@@ -145,7 +147,7 @@ impl Training<'_> {
             observer: &observer,
         };
         let what = || format!("{label}: {steps} steps");
-        let run = progress.beside(|| timed(what, || launch.run(&program, data, &options)));
+        let run = progress.beside(|| timed(what, || launch.run(&program, hosts, data, &options)));
         progress.end();
         let mut run = run.map_err(|error| match error {
             ExecError::Input(error) => Failure::Input(experiment.locate(error)),
@@ -161,6 +163,14 @@ impl Training<'_> {
             }
         }
         let configuration = configuration.clone();
-        Ok(run.map(|run| MeasuredTraining { configuration, program, run, seed, trials: Vec::new(), tuning: None }))
+        Ok(run.map(|run| MeasuredTraining {
+            configuration,
+            program,
+            run,
+            seed,
+            trials: Vec::new(),
+            most: Vec::new(),
+            tuning: None,
+        }))
     }
 }

@@ -1,10 +1,13 @@
 //! Translates Caffe's layers, one by one.
 
 pub(super) mod data;
+mod ignored;
 
 use lockstep_topology::InputError;
 
 use super::text::{Field, Message};
+pub(super) use ignored::ignored;
+use ignored::{FILLER, OTHERS};
 use lockstep_models::layer::{Attributes, Init, Inits, KINDS};
 use lockstep_models::{Layer, Shape};
 
@@ -89,16 +92,16 @@ pub(super) fn meaning(kind: &str, layer: &Message<'_>, shapes: &[Shape]) -> Resu
     match kind {
         "Accuracy" | "ACCURACY" | "Silence" | "SILENCE" => Ok(Meaning::Nothing),
         "Input" => {
-            layer.allow(&[COMMON, &["input_param"]])?;
+            layer.allow(&[COMMON, OTHERS])?;
             layer.message("input_param")?.allow(&[&["shape"]])?;
             let shape = layer.message("input_param")?.message("shape")?;
             shape.allow(&[&["dim"]])?;
             Ok(Meaning::Samples(shape.all("dim").map(|dim| dim.size()).collect::<Result<_, _>>()?))
         }
         data_kind if is_data(data_kind) => data(layer).map(Meaning::Samples),
-        "Split" | "SPLIT" => layer.allow(&[COMMON]).map(|()| Meaning::Copies),
+        "Split" | "SPLIT" => layer.allow(&[COMMON, OTHERS]).map(|()| Meaning::Copies),
         "Softmax" | "SOFTMAX" => {
-            layer.allow(&[COMMON, &["softmax_param"]])?;
+            layer.allow(&[COMMON, &["softmax_param"], OTHERS])?;
             layer.message("softmax_param")?.allow(&[&["engine"]])?;
             Ok(Meaning::Softmax)
         }
@@ -109,7 +112,7 @@ pub(super) fn meaning(kind: &str, layer: &Message<'_>, shapes: &[Shape]) -> Resu
                 let message = format!("there is no such layer: known are {}, {KNOWN}", names.join(", "));
                 return Err(layer.error(format!("type \"{other}\""), message));
             };
-            layer.allow(&[COMMON, known.own])?;
+            layer.allow(&[COMMON, known.own, OTHERS])?;
             let of = layer.message(known.own.first().unwrap_or(&""))?;
             if !known.fields.is_empty() {
                 of.allow(&[&known.fields.split(' ').collect::<Vec<_>>()])?;
@@ -151,24 +154,31 @@ fn data(layer: &Message<'_>) -> Result<Vec<u32>, InputError> {
     Ok(vec![1, channels, side, side])
 }
 
-/// Refuses fields that a filler of its type does not read, and values that it does not support.
-fn filler_reads(filler: &Message<'_>) -> Result<(), InputError> {
-    // With the only supported value of a field that is not read otherwise.
-    let read: &[(&str, Option<&str>)] = match filler.text("type")? {
+/// The fields that a filler of this type reads, each with its only supported value where there is one; `None` for an
+/// unknown type.
+fn read_by(filler: &str) -> Option<&'static [(&'static str, Option<&'static str>)]> {
+    Some(match filler {
         "" | "constant" => &[("value", None)],
-        "gaussian" => &[("std", None), ("mean", Some("0"))],
+        "gaussian" => &[("std", None), ("mean", Some("0")), ("sparse", Some("-1"))],
         "xavier" => &[("variance_norm", Some("AVERAGE"))],
         "msra" => &[("variance_norm", Some("FAN_IN"))],
-        _ => return Ok(()),
-    };
-    for field in filler.fields().iter().filter(|field| field.name != "type") {
+        _ => return None,
+    })
+}
+
+/// Refuses values that a filler of its type reads and that are not supported.
+fn filler_reads(filler: &Message<'_>) -> Result<(), InputError> {
+    let read = read_by(filler.text("type")?).unwrap_or(&[]);
+    for field in filler.fields() {
         match read.iter().find(|(name, _)| *name == field.name) {
-            None => return Err(field.error("is not read by a filler of this type: leave it out")),
-            Some((_, Some("0"))) if field.number()? != 0.0 => return Err(field.error("must be 0 here")),
-            Some((_, Some(only))) if *only != "0" && field.word()? != *only => {
-                return Err(field.error(format!("must be {only} for this type here")));
-            }
-            Some(_) => {}
+            Some((_, Some(only))) => match only.parse::<f32>() {
+                Ok(only) if field.number()? != only => return Err(field.error(format!("must be {only} here"))),
+                Err(_) if field.word()? != *only => {
+                    return Err(field.error(format!("must be {only} for this type here")));
+                }
+                _ => {}
+            },
+            Some(_) | None => {}
         }
     }
     Ok(())
@@ -180,7 +190,7 @@ fn inits(of: &Message<'_>) -> Result<Inits, InputError> {
     let defaults = Inits::default();
     let filler = |name: &str| {
         let filler = of.message(name)?;
-        filler.allow(&[&["type", "value", "std", "mean", "variance_norm"]])?;
+        filler.allow(&[FILLER])?;
         let value = |init: Init| Ok(Some(init));
         filler_reads(&filler)?;
         match (of.get(name).is_some(), filler.text("type")?) {

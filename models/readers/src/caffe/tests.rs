@@ -244,12 +244,34 @@ fn errors_name_their_line() {
         ("layer { type: \"ImageData\" image_data_param { shuffle: 7 } }", "shuffle: 7: must be true or false"),
         (&filled("gaussian", "std: -1"), "net.prototxt:3: std: -1: must be at least 0"),
         (&filled("gaussian", "mean: 0.5"), "mean: 0.5: must be 0 here"),
-        (&filled("constant", "std: 1"), "std: 1: is not read by a filler of this type"),
+        (&filled("gaussian", "sparse: 15"), "sparse: 15: must be -1 here"),
+        (&filled("xavier", "stdd: 1"), "stdd: 1: this field is not supported: did you mean std?"),
+        (&one("ReLU", "pooling_parm { }"), "did you mean pooling_param"),
+        (&one("ReLU", "pooling_param { pol: MAX }"), "did you mean pool"),
         (&filled("msra", "variance_norm: FAN_OUT"), "must be FAN_IN for this type"),
         (&format!("{}x: 1", "a {".repeat(40)), "deeper than 16"),
     ] {
         let error = refused(text);
         assert!(error.starts_with("net.prototxt") && error.contains(words), "{text}\n{error} lacks {words}");
+    }
+}
+
+/// GoogLeNet's published definition states a deviation with xavier's filler, which Caffe ignores.
+#[test]
+fn fields_that_caffe_ignores_are_left_out_and_named() {
+    let plain = parse("net.prototxt", &filled("xavier", ""), None).unwrap();
+    assert!(plain.notes().is_empty());
+    for (text, words) in [
+        (filled("xavier", "std: 0.03"), "net.prototxt:3: fields that Caffe ignores are left out: std"),
+        (filled("xavier", "min: 1 max: 2"), "left out: min, and 1 more"),
+        (
+            filled("xavier", "").replace("inner_product_param", "lrn_param { alpha: 1 } inner_product_param"),
+            "left out: lrn_param",
+        ),
+    ] {
+        let model = parse("net.prototxt", &text, None).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert!(model.notes().len() == 1 && model.notes()[0].contains(words), "{text}: {:?}", model.notes());
+        same(&model, &plain);
     }
 }
 

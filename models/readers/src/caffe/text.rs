@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use lockstep_topology::{ErrorPlace, InputError, nearest};
+use lockstep_topology::{ErrorPlace, InputError, Lines, nearest};
 
 /// Deepest nesting of messages.
 const MAX_DEPTH: u32 = 16;
@@ -47,6 +47,7 @@ const REPEATED: &[&str] = &[
 pub(super) struct Source<'a> {
     pub(super) file: &'a str,
     pub(super) text: &'a str,
+    pub(super) lines: &'a Lines,
 }
 
 /// The fields between two braces, or of the whole file.
@@ -82,7 +83,7 @@ impl<'a> Source<'a> {
     }
 
     fn error(self, offset: usize, value: impl Into<String>, message: impl Into<String>) -> InputError {
-        InputError::at_offset(self.file, self.text, offset, value, message)
+        InputError::new(ErrorPlace::line(self.file, self.lines.line(offset)), value, message)
     }
 }
 

@@ -3,7 +3,7 @@
 use lockstep_topology::InputError;
 
 use super::super::text::{Field, Message};
-use super::COMMON;
+use super::{COMMON, OTHERS};
 
 /// The type of a field's value.
 #[derive(Clone, Copy)]
@@ -15,69 +15,71 @@ enum Kind {
     Word(&'static [&'static str]),
 }
 
+/// Fields with their types.
+type Fields = &'static [(&'static str, Kind)];
+
+/// What data layers that name their source have in common.
+const SOURCE: Fields = &[("source", Kind::Text), ("batch_size", Kind::Size), ("rand_skip", Kind::Size)];
+
+/// How samples are transformed: of `transform_param`, and in the original form of the file among those of the source.
+const TRANSFORM: Fields =
+    &[("scale", Kind::Number), ("mirror", Kind::Choice), ("crop_size", Kind::Size), ("mean_file", Kind::Text)];
+
 /// The messages of data layers, and the fields of each (`caffe.proto`). Fields that choose neither the shape nor the
 /// number of samples belong to the data, which are given apart from the net.
-const MESSAGES: &[(&str, &[(&str, Kind)])] = &[
+const MESSAGES: &[(&str, &[Fields])] = &[
     (
         "transform_param",
-        &[
-            ("scale", Kind::Number),
-            ("mirror", Kind::Choice),
-            ("crop_size", Kind::Size),
-            ("mean_file", Kind::Text),
-            ("mean_value", Kind::Number),
-            ("force_color", Kind::Choice),
-            ("force_gray", Kind::Choice),
-        ],
+        &[TRANSFORM, &[("mean_value", Kind::Number), ("force_color", Kind::Choice), ("force_gray", Kind::Choice)]],
     ),
     (
         "data_param",
         &[
-            ("source", Kind::Text),
-            ("batch_size", Kind::Size),
-            ("rand_skip", Kind::Size),
-            ("backend", Kind::Word(&["LEVELDB", "LMDB", "0", "1"])),
-            ("scale", Kind::Number),
-            ("mean_file", Kind::Text),
-            ("crop_size", Kind::Size),
-            ("mirror", Kind::Choice),
-            ("force_encoded_color", Kind::Choice),
-            ("prefetch", Kind::Size),
+            SOURCE,
+            TRANSFORM,
+            &[
+                ("backend", Kind::Word(&["LEVELDB", "LMDB", "0", "1"])),
+                ("force_encoded_color", Kind::Choice),
+                ("prefetch", Kind::Size),
+            ],
         ],
     ),
     (
         "image_data_param",
         &[
-            ("source", Kind::Text),
-            ("batch_size", Kind::Size),
-            ("rand_skip", Kind::Size),
-            ("shuffle", Kind::Choice),
-            ("new_height", Kind::Size),
-            ("new_width", Kind::Size),
-            ("is_color", Kind::Choice),
-            ("scale", Kind::Number),
-            ("mean_file", Kind::Text),
-            ("crop_size", Kind::Size),
-            ("mirror", Kind::Choice),
-            ("root_folder", Kind::Text),
+            SOURCE,
+            TRANSFORM,
+            &[
+                ("shuffle", Kind::Choice),
+                ("new_height", Kind::Size),
+                ("new_width", Kind::Size),
+                ("is_color", Kind::Choice),
+                ("root_folder", Kind::Text),
+            ],
         ],
     ),
     (
         "memory_data_param",
-        &[("batch_size", Kind::Size), ("channels", Kind::Size), ("height", Kind::Size), ("width", Kind::Size)],
+        &[&[("batch_size", Kind::Size), ("channels", Kind::Size), ("height", Kind::Size), ("width", Kind::Size)]],
     ),
 ];
+
+/// Whether data layers read the message `name`.
+pub(super) fn reads(name: &str) -> bool {
+    MESSAGES.iter().any(|(message, _)| *message == name)
+}
 
 /// Refuses fields of a data layer that are unknown, given twice, or of another type.
 pub(in super::super) fn check(layer: &Message<'_>) -> Result<(), InputError> {
     let messages: Vec<&'static str> = MESSAGES.iter().map(|(name, _)| *name).collect();
-    layer.allow(&[COMMON, &messages])?;
+    layer.allow(&[COMMON, &messages, OTHERS])?;
     for (name, fields) in MESSAGES {
         let of = layer.message(name)?;
-        let names: Vec<&'static str> = fields.iter().map(|(name, _)| *name).collect();
+        let fields = || fields.iter().copied().flatten();
+        let names: Vec<&'static str> = fields().map(|(name, _)| *name).collect();
         of.allow(&[&names])?;
         for field in of.fields() {
-            let kind = fields.iter().find(|(name, _)| *name == field.name).map(|(_, kind)| *kind);
+            let kind = fields().find(|(name, _)| *name == field.name).map(|(_, kind)| *kind);
             kind.map_or(Ok(()), |kind| check_value(field, kind))?;
         }
     }

@@ -1,0 +1,127 @@
+//! Sends the state of a training from the first process of a job to all others, so that each continues from it.
+
+use lockstep_models::{AccuracyMonitor, Target};
+use lockstep_topology::Rank;
+
+use super::{Position, State};
+use crate::transport::{Transport, TransportError, control};
+
+/// Kinds of the messages: the number of words of the header, the header, and values.
+const LENGTH: u32 = 8;
+const HEADER: u32 = 9;
+const VALUES: u32 = 10;
+
+/// The state that the first rank of the job has, in all ranks, one of each process; the states of others are ignored.
+///
+/// # Errors
+/// When the job has ended; a first rank without a state.
+pub fn share_state(end: &mut dyn Transport, own: Option<State>) -> Result<State, TransportError> {
+    if end.rank() != Rank(0) {
+        return receive(end);
+    }
+    let none = || TransportError::Unsupported("the first process has no state to share".to_owned());
+    let state = own.ok_or_else(none)?;
+    for to in (1..end.ranks()).map(Rank) {
+        send(end, to, &state)?;
+    }
+    Ok(state)
+}
+
+/// Its vectors by meaning: weights, statistics, velocity, the average model with the one before, reference models.
+fn groups(state: &State) -> [Vec<&[f32]>; 5] {
+    let averages = state.average.iter().flat_map(|(average, previous)| [Some(average), previous.as_ref()]);
+    [
+        state.weights.iter().map(Vec::as_slice).collect(),
+        state.statistics.iter().map(Vec::as_slice).collect(),
+        vec![&state.velocity],
+        averages.flatten().map(Vec::as_slice).collect(),
+        state.references.iter().map(Vec::as_slice).collect(),
+    ]
+}
+
+/// Position, accuracies as bits, and the lengths of all vectors; each list after its number of entries.
+fn header(state: &State) -> Vec<u64> {
+    let (position, monitor) = (state.position, &state.accuracy_monitor);
+    let list = |values: Vec<u64>| std::iter::once(values.len() as u64).chain(values);
+    let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect();
+    let lengths = groups(state).map(|group| group.iter().map(|values| values.len() as u64).collect());
+    [position.epoch, position.samples]
+        .into_iter()
+        .chain(list(monitor.before().map(f64::to_bits).into_iter().collect()))
+        .chain(list(bits(monitor.recent())))
+        .chain(lengths.into_iter().flat_map(list))
+        .collect()
+}
+
+fn send(end: &mut dyn Transport, to: Rank, state: &State) -> Result<(), TransportError> {
+    let header = header(state);
+    control::send(end, to, LENGTH, header.len() as u64)?;
+    let words = header.iter().flat_map(|value| control::words(*value)).collect();
+    control::send_elements(end, to, HEADER, words)?;
+    for values in groups(state).iter().flatten().filter(|values| !values.is_empty()) {
+        control::send_elements(end, to, VALUES, values.to_vec())?;
+    }
+    Ok(())
+}
+
+fn receive(end: &mut dyn Transport) -> Result<State, TransportError> {
+    let first = Rank(0);
+    let length = control::receive(end, first, LENGTH)? as usize;
+    let words = control::receive_elements(end, first, HEADER, 2 * length)?;
+    let mut header = words.chunks(2).map(control::value);
+    let mut next = || header.next().unwrap_or_default();
+    let position = Position { epoch: next(), samples: next() };
+    let mut list = || -> Vec<u64> { (0..next()).map(|_| next()).collect() };
+    let (before, recent) = (list(), list());
+    let lengths: [Vec<u64>; 5] = std::array::from_fn(|_| list());
+    let mut vectors = |of: &[u64]| -> Result<Vec<Vec<f32>>, TransportError> {
+        let one = |length: &u64| match length {
+            0 => Ok(Vec::new()),
+            _ => control::receive_elements(end, first, VALUES, *length as usize),
+        };
+        of.iter().map(one).collect()
+    };
+    let (weights, statistics) = (vectors(&lengths[0])?, vectors(&lengths[1])?);
+    let velocity = vectors(&lengths[2])?.pop().unwrap_or_default();
+    let mut averages = vectors(&lengths[3])?.into_iter();
+    let average = averages.next().map(|average| (average, averages.next()));
+    let value = |bits: &u64| f64::from_bits(*bits);
+    let monitor = AccuracyMonitor::new(Target::default());
+    Ok(State {
+        position,
+        weights,
+        statistics,
+        velocity,
+        average,
+        references: vectors(&lengths[4])?,
+        accuracy_monitor: monitor.resuming(before.first().map(value), recent.iter().map(value).collect()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::memory;
+
+    #[test]
+    fn every_process_gets_the_state_of_the_first() {
+        let some = |seed: u32, count: u32| -> Vec<f32> { (0..count).map(|at| f32::from_bits(seed + at)).collect() };
+        let monitor = AccuracyMonitor::new(Target::default()).resuming(Some(0.25), vec![0.5, 0.75]);
+        let learners = State {
+            position: Position { epoch: 1 << 33, samples: 7 },
+            weights: vec![some(1, 5), some(9, 5), some(20, 5)],
+            statistics: vec![Vec::new(), some(3, 2)],
+            velocity: Vec::new(),
+            average: Some((some(4, 5), Some(some(5, 5)))),
+            references: vec![some(6, 5)],
+            accuracy_monitor: monitor,
+        };
+        let begun = State { average: Some((some(4, 5), None)), references: Vec::new(), ..learners.clone() };
+        let replicas = State { average: None, velocity: some(8, 5), ..learners.clone() };
+        for state in [learners, begun, replicas] {
+            let states = vec![Some(state.clone()), None, None];
+            let shared = memory::run(states, 0, |end, own| share_state(end, own.take())).unwrap();
+            assert_eq!(shared, [state.clone(), state.clone(), state]);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Finds the fields of a layer that Caffe knows and ignores: settings of layers of another type, and of fillers of
+//! another type, as published networks have them.
+
+use lockstep_topology::InputError;
+
+use super::super::text::{Field, Message};
+use super::{data, is_data, read_by};
+use lockstep_models::layer::KINDS;
+
+/// The settings of layers by type (`caffe.proto`), of which a layer reads its own. Those that layers of several types
+/// read are not among them.
+pub(super) const OTHERS: &[&str] = &[
+    "accuracy_param",
+    "argmax_param",
+    "batch_norm_param",
+    "bias_param",
+    "clip_param",
+    "concat_param",
+    "contrastive_loss_param",
+    "convolution_param",
+    "crop_param",
+    "data_param",
+    "dropout_param",
+    "dummy_data_param",
+    "eltwise_param",
+    "elu_param",
+    "embed_param",
+    "exp_param",
+    "flatten_param",
+    "hdf5_data_param",
+    "hdf5_output_param",
+    "hinge_loss_param",
+    "image_data_param",
+    "infogain_loss_param",
+    "inner_product_param",
+    "input_param",
+    "log_param",
+    "lrn_param",
+    "memory_data_param",
+    "mvn_param",
+    "parameter_param",
+    "pooling_param",
+    "power_param",
+    "prelu_param",
+    "python_param",
+    "recurrent_param",
+    "reduction_param",
+    "relu_param",
+    "reshape_param",
+    "scale_param",
+    "sigmoid_param",
+    "slice_param",
+    "spp_param",
+    "swish_param",
+    "tanh_param",
+    "threshold_param",
+    "tile_param",
+    "window_data_param",
+];
+
+/// The fields of a filler (`FillerParameter`).
+pub(super) const FILLER: &[&str] = &["type", "value", "min", "max", "mean", "std", "sparse", "variance_norm"];
+
+/// The fields of a layer of that type that Caffe ignores.
+///
+/// # Errors
+/// Fields of settings for another type that no layer has.
+pub(in super::super) fn ignored<'m, 'a>(kind: &str, layer: &'m Message<'a>) -> Result<Vec<&'m Field<'a>>, InputError> {
+    let kinds = || KINDS.iter().filter_map(|kind| kind.caffe.as_ref());
+    let own = kinds().find(|known| known.types.contains(&kind)).map_or(&[][..], |known| known.own);
+    let by_data = |name: &str| is_data(kind) && data::reads(name);
+    let read = |name: &str| own.contains(&name) || by_data(name) || kind == "Input" && name == "input_param";
+    let others = layer.fields().iter().filter(|field| OTHERS.contains(&field.name) && !read(field.name));
+    let mut found: Vec<&Field<'a>> = others.collect();
+    for field in &found {
+        let known = kinds().find(|known| known.own.contains(&field.name) && !known.fields.is_empty());
+        known.map_or(Ok(()), |known| field.message()?.allow(&[&known.fields.split(' ').collect::<Vec<_>>()]))?;
+    }
+    for name in own.iter().filter(|name| name.ends_with("_param")) {
+        let Some(of) = layer.get(name) else { continue };
+        for filler in of.message()?.fields().iter().filter(|field| field.name.ends_with("_filler")) {
+            let filler = filler.message()?;
+            let Some(read) = read_by(filler.text("type")?) else { continue };
+            let read = |field: &Field<'a>| field.name == "type" || read.iter().any(|(name, _)| *name == field.name);
+            found.extend(filler.fields().iter().filter(|field| !read(field)));
+        }
+    }
+    Ok(found)
+}
